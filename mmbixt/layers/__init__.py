@@ -1,0 +1,18 @@
+"""Modules that hold weights, on top of :mod:`mmbixt.ops`; torch and timm only."""
+
+from mmbixt.layers.bidirectional_attention import BidirectionalAttention
+from mmbixt.layers.lpi import LocalPatchInteraction
+from mmbixt.layers.maps import map_to_tokens, tokens_to_map
+from mmbixt.layers.patch_embed import ConvPatchEmbed, LinearPatchEmbed
+from mmbixt.layers.position_encoding import FourierPositionEncoding, fourier_features
+
+__all__ = [
+    'BidirectionalAttention',
+    'ConvPatchEmbed',
+    'FourierPositionEncoding',
+    'LinearPatchEmbed',
+    'LocalPatchInteraction',
+    'fourier_features',
+    'map_to_tokens',
+    'tokens_to_map',
+]

@@ -1,0 +1,69 @@
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from mmbixt.ops.bidirectional_attention import bidirectional_attention, bidirectional_attention_maps
+
+
+class BidirectionalAttention(nn.Module):
+    """BiXT's cross-attention: latents and tokens attend to each other through one matrix.
+
+    Each side has one projection ``rv``: its first half are the *reference* vectors, whose product
+    is the similarity of a latent and a token, its second half the values for the other side.
+
+    Args:
+        channels: width C of latents and tokens.
+        num_heads: heads h; d = C / h, the similarities are scaled by ``d ** -0.5``.
+        update_latents: False leaves out what only the latents' update needs (its output
+            projection), for a layer whose latents nobody reads.
+    """
+
+    def __init__(self, channels: int, num_heads: int, update_latents: bool = True) -> None:
+        super().__init__()
+        if channels % num_heads:
+            raise ValueError(f'{channels} channels cannot be split among {num_heads} heads.')
+        self.num_heads = num_heads
+        self.scale = (channels // num_heads) ** -0.5
+        self.rv_latents = nn.Linear(channels, 2 * channels)
+        self.rv_patches = nn.Linear(channels, 2 * channels)
+        self.proj_lat = nn.Linear(channels, channels) if update_latents else None
+        self.proj_pat = nn.Linear(channels, channels)
+
+    def forward(self, latents: Tensor, tokens: Tensor) -> tuple[Tensor | None, Tensor]:
+        """Latents (B,M,C) or (1,M,C) and tokens (B,N,C) to the updates of both.
+
+        The latents' update is None without ``update_latents``.
+        """
+        r_latents, v_latents = self._split(self.rv_latents(latents))
+        if self.proj_lat is None:
+            r_tokens, v_tokens = self._reference_vectors(self.rv_patches, tokens), None
+        else:
+            r_tokens, v_tokens = self._split(self.rv_patches(tokens))
+        for_latents, for_tokens = bidirectional_attention(
+            r_latents, r_tokens, v_latents, v_tokens, self.scale
+        )
+        if for_latents is not None:
+            for_latents = self.proj_lat(self._join(for_latents))
+        return for_latents, self.proj_pat(self._join(for_tokens))
+
+    def attention_maps(self, latents: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Both attention matrices (B,h,M,N), over the tokens and over the latents: for pictures."""
+        r_latents = self._reference_vectors(self.rv_latents, latents)
+        r_tokens = self._reference_vectors(self.rv_patches, tokens)
+        return bidirectional_attention_maps(r_latents, r_tokens, self.scale)
+
+    def _split(self, rv: Tensor) -> tuple[Tensor, Tensor]:
+        """(B,N,2C) to r and v, (B,h,N,d) each."""
+        r, v = rv.unflatten(-1, (2, self.num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+        return r, v
+
+    def _reference_vectors(self, rv: nn.Linear, x: Tensor) -> Tensor:
+        """The ``r`` half of a projection alone, (B,h,N,d)."""
+        channels = rv.in_features
+        r = linear(x, rv.weight[:channels], rv.bias[:channels])
+        return r.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    @staticmethod
+    def _join(x: Tensor) -> Tensor:
+        """(B,h,N,d) to (B,N,C)."""
+        return torch.flatten(x.transpose(1, 2), 2)

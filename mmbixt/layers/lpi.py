@@ -1,0 +1,24 @@
+from torch import Tensor, nn
+
+from mmbixt.layers.maps import map_to_tokens, tokens_to_map
+
+
+class LocalPatchInteraction(nn.Module):
+    """XCiT's LPI: two depthwise 3x3 convolutions that let neighbouring tokens talk.
+
+    Args:
+        channels: width C of the tokens.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
+        self.act = nn.GELU()
+        self.bn = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
+
+    def forward(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
+        """Tokens (B,N,C) of a grid (H,W), row by row, to (B,N,C)."""
+        x = tokens_to_map(tokens, grid)
+        x = self.conv2(self.bn(self.act(self.conv1(x))))
+        return map_to_tokens(x)

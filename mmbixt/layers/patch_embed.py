@@ -1,0 +1,57 @@
+"""From an image to tokens: one linear map of each patch, or a few small convolutions.
+
+Both give ``ceil(H/stride) x ceil(W/stride)`` tokens, whatever the size of the image.
+"""
+
+from itertools import pairwise
+
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+
+class LinearPatchEmbed(nn.Module):
+    """Patches of ``kernel_size`` pixels, ``stride`` apart (overlapping where that is less).
+
+    An image whose sides are no multiples of the stride is padded with zeros at the right and at
+    the bottom; the authors' code, of fixed image size, never meets one.
+
+    Args:
+        channels: width C of the tokens.
+        stride: pixels from one token to the next.
+        kernel_size: side of a patch in pixels.
+    """
+
+    def __init__(self, channels: int, stride: int = 16, kernel_size: int = 16) -> None:
+        super().__init__()
+        self.stride = stride
+        # centres a patch on its cell, so that the grid is exactly H/stride x W/stride
+        padding = (kernel_size - stride) // 2
+        self.proj = nn.Conv2d(3, channels, kernel_size, stride, padding)
+
+    def forward(self, image: Tensor) -> Tensor:
+        """(B,3,H,W) to (B,C,ceil(H/stride),ceil(W/stride))."""
+        bottom, right = (-image.shape[-2] % self.stride, -image.shape[-1] % self.stride)
+        return self.proj(pad(image, (0, right, 0, bottom)))
+
+
+class ConvPatchEmbed(nn.Module):
+    """A 3x3 convolution of stride 2, batch norm and GELU for each halving of the resolution.
+
+    Args:
+        channels: width C of the tokens; each convolution before the last has half the next's.
+        stride: pixels from one token to the next, a power of two.
+    """
+
+    def __init__(self, channels: int, stride: int = 16) -> None:
+        super().__init__()
+        halvings = stride.bit_length() - 1
+        widths = [3, *(channels // 2**i for i in reversed(range(halvings)))]
+        layers = []
+        for c_in, c_out in pairwise(widths):
+            conv = nn.Conv2d(c_in, c_out, 3, stride=2, padding=1, bias=False)
+            layers += [nn.Sequential(conv, nn.BatchNorm2d(c_out)), nn.GELU()]
+        self.proj = nn.Sequential(*layers[:-1])  # the tokens themselves are linear
+
+    def forward(self, image: Tensor) -> Tensor:
+        """(B,3,H,W) to (B,C,ceil(H/stride),ceil(W/stride))."""
+        return self.proj(image)

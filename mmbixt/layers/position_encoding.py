@@ -1,0 +1,44 @@
+import math
+
+import torch
+from torch import Tensor, nn
+
+FEATURES_PER_AXIS = 32
+
+
+def fourier_features(height: int, width: int, device: torch.device | str = 'cpu') -> Tensor:
+    """Sines and cosines of the relative position in a grid, (64,H,W) in float32.
+
+    Along an axis of n cells the positions are 1..n, scaled to (0, 2 pi] whatever n is: the encoding
+    follows the grid and needs no interpolation. Channels 0-31 are rows, 32-63 columns; sines and
+    cosines alternate, with frequencies from 1 to 1/10000.
+    """
+    channel = torch.arange(FEATURES_PER_AXIS, dtype=torch.float32, device=device)
+    divisor = 10000 ** (2 * torch.div(channel, 2, rounding_mode='floor') / FEATURES_PER_AXIS)
+
+    def axis(n: int) -> Tensor:
+        position = torch.arange(1, n + 1, dtype=torch.float32, device=device)
+        angle = (position / (n + 1e-6) * (2 * math.pi))[:, None] / divisor
+        return torch.stack((angle[:, 0::2].sin(), angle[:, 1::2].cos()), dim=2).flatten(1)
+
+    rows = axis(height).t()[:, :, None].expand(-1, height, width)
+    columns = axis(width).t()[:, None, :].expand(-1, height, width)
+    return torch.cat((rows, columns))
+
+
+class FourierPositionEncoding(nn.Module):
+    """Fourier features of the actual grid and a learned projection; shared by BiXT and XCiT.
+
+    Args:
+        channels: width C of the tokens.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.token_projection = nn.Conv2d(2 * FEATURES_PER_AXIS, channels, kernel_size=1)
+
+    def forward(self, height: int, width: int) -> Tensor:
+        """The encoding of a grid, (1,C,H,W)."""
+        weight = self.token_projection.weight
+        features = fourier_features(height, width, weight.device).to(weight.dtype)
+        return self.token_projection(features[None])

@@ -1,0 +1,36 @@
+"""What the tests share: official weights and goldens."""
+
+import json
+from pathlib import Path
+
+import torch
+from reference import fill
+from reference.golden_io import Golden
+
+REFERENCE = Path(__file__).parent / 'reference'
+
+
+def official_state(layout: str) -> dict[str, torch.Tensor]:
+    """An official state dict: the names and shapes of a layout, filled by the reference rule."""
+    shapes = json.loads((REFERENCE / f'layouts/{layout}.json').read_text())['state_dict']
+    return {key: torch.from_numpy(value) for key, value in fill.fill_numpy(shapes).items()}
+
+
+def official_parameters(layout: str) -> int:
+    return json.loads((REFERENCE / f'layouts/{layout}.json').read_text())['params']
+
+
+def golden(name: str) -> Golden:
+    return Golden(REFERENCE / f'goldens/{name}.npz')
+
+
+def image(batch: int, height: int, width: int, seed: int = 0) -> torch.Tensor:
+    return torch.from_numpy(fill.image(batch, height, width, seed))
+
+
+def assert_close(actual: torch.Tensor, expected: torch.Tensor, tolerance: float = 1e-5) -> None:
+    """Equal within a fraction of the largest value."""
+    scale = expected.abs().max().clamp_min(1e-12)
+    assert actual.shape == expected.shape
+    worst = (actual - expected).abs().max()
+    assert worst <= tolerance * scale, f'off by {float(worst / scale):.2e} of absmax'
