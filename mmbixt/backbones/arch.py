@@ -1,0 +1,57 @@
+"""Checks of the arguments that all backbones share, with messages that list what is valid."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+
+def check_choice(name: str, value: Any, choices: Collection) -> None:
+    if value not in choices:
+        valid = ', '.join(repr(choice) for choice in choices)
+        raise ValueError(f'{name}={value!r} is not one of {valid}.')
+
+
+def resolve_arch(
+    model: str,
+    arch: str | Mapping,
+    archs: Mapping[str, Mapping],
+    defaults: Mapping[str, Any],
+    **overrides: Any,
+) -> dict[str, Any]:
+    """A complete description of an architecture from its name or a dict.
+
+    Args:
+        model: name of the backbone, for messages.
+        arch: a key of ``archs``, or a dict with the same keys as its values.
+        archs: the named architectures.
+        defaults: the keys that a dict may leave out.
+        overrides: arguments that replace an entry unless they are None.
+    """
+    if isinstance(arch, str):
+        check_choice(f'{model}: arch', arch, archs)
+        arch = archs[arch]
+    required = [key for key in next(iter(archs.values())) if key not in defaults]
+    missing = [key for key in required if key not in arch]
+    unknown = [key for key in arch if key not in (*required, *defaults)]
+    if missing or unknown:
+        raise ValueError(
+            f'{model}: an arch dict needs the keys {required} and may have {list(defaults)}; '
+            f'missing: {missing}, unknown: {unknown}.'
+        )
+    given = {key: value for key, value in overrides.items() if value is not None}
+    return {**defaults, **arch, **given}
+
+
+def resolve_out_indices(out_indices: Sequence[int] | None, depth: int) -> tuple[int, ...]:
+    """Layers from 0, ascending; by default after a third, a half, two thirds and all of them."""
+    if out_indices is None:
+        layers = [-(-depth * numerator // 6) - 1 for numerator in (2, 3, 4, 6)]
+        return tuple(sorted(set(layers)))
+    indices = tuple(i + depth if i < 0 else i for i in out_indices)
+    if not indices or min(indices) < 0 or max(indices) >= depth:
+        raise ValueError(
+            f'out_indices={tuple(out_indices)}: there are layers 0 to {depth - 1}, or -{depth} to '
+            '-1 from the end.'
+        )
+    if list(indices) != sorted(set(indices)):
+        raise ValueError(f'out_indices={tuple(out_indices)}: to be ascending, without repetition.')
+    return indices

@@ -1,0 +1,123 @@
+"""What every backbone promises beyond its network."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mmengine.logging import print_log
+from mmengine.model import BaseModule
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from mmbixt.checkpoints.describe import describe
+from mmbixt.checkpoints.state_dict import check_fit, unwrap
+
+
+class DenseBackbone(BaseModule):
+    """Frozen stages, norms in eval mode, and checkpoints that load whole or not at all.
+
+    A subclass sets ``out_channels``, ``out_strides`` and says what its stages are
+    (:meth:`stages`) and how the authors' weights become its own (:meth:`convert_checkpoint`).
+
+    Args:
+        frozen_stages: -1 freezes nothing, k the first k + 1 of :meth:`stages`: no gradients, and
+            eval mode.
+        norm_eval: keep batch norms in eval mode while training (their weights still learn).
+        init_cfg: mmengine's initialisation, for example
+            ``dict(type='Pretrained', checkpoint='bixt.pth')``.
+    """
+
+    out_channels: tuple[int, ...]
+    out_strides: tuple[int, ...]
+    optional_weights: str | None = None
+
+    def __init__(
+        self, frozen_stages: int = -1, norm_eval: bool = False, init_cfg: dict | None = None
+    ) -> None:
+        super().__init__(init_cfg)
+        self.frozen_stages = frozen_stages
+        self.norm_eval = norm_eval
+        self.register_load_state_dict_pre_hook(DenseBackbone._fit_checkpoint)
+
+    def stages(self) -> list[list[nn.Module | nn.Parameter]]:
+        """What can be frozen, from the image on."""
+        raise NotImplementedError
+
+    def convert_checkpoint(self, state: dict[str, Tensor], expected: Iterable[str]) -> dict:
+        """The weights in an official state dict (without wrappers) under our names."""
+        raise NotImplementedError
+
+    def advise(self, state: Mapping[str, Tensor], expected: Iterable[str]) -> str | None:
+        """What to do about a file that does not fit, if a family knows it."""
+
+    def freeze(self) -> None:
+        """Take the gradients from the frozen stages; to be called once the network is built."""
+        if not -1 <= self.frozen_stages < len(self.stages()):
+            raise ValueError(
+                f'frozen_stages={self.frozen_stages}: {type(self).__name__} has stages '
+                f'0 to {len(self.stages()) - 1} to freeze; -1 freezes none.'
+            )
+        for part in self._frozen_parts():
+            part.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> 'DenseBackbone':
+        super().train(mode)
+        for part in self._frozen_parts():
+            if isinstance(part, nn.Module):
+                part.eval()
+        if self.norm_eval:
+            for module in self.modules():
+                if isinstance(module, _BatchNorm):
+                    module.eval()
+        return self
+
+    def _frozen_parts(self) -> list[nn.Module | nn.Parameter]:
+        return [part for stage in self.stages()[: self.frozen_stages + 1] for part in stage]
+
+    def _fit_checkpoint(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+        """Before weights are loaded, by whatever loads them: convert them and check that they fit.
+
+        Runs as a load-state-dict pre-hook, so ``init_cfg``, ``load_from``, ``resume`` and plain
+        ``load_state_dict`` all pass through it; ``strict=False`` does not exempt.
+        """
+        own = {key: value for key, value in state_dict.items() if key.startswith(prefix)}
+        source = unwrap({key.removeprefix(prefix): value for key, value in own.items()})
+        current = self.state_dict()
+        shapes = {key: tuple(value.shape) for key, value in current.items()}
+        weights = self.convert_checkpoint(source, shapes)
+        name = type(self).__name__
+        advice = self._general_advice(source, prefix) or self.advise(source, shapes)
+        fresh = check_fit(
+            weights, shapes, f'mmbixt.{name}', describe(source), self.optional_weights, advice
+        )
+        if unused := _by_part(set(source) - set(weights)):
+            print_log(f'{name} has no use for these weights of the file: {unused}', 'current')
+        if untrained := [key for key in fresh if not key.endswith('num_batches_tracked')]:
+            text = f'{name}: not in the file, so initialised afresh: {_by_part(untrained)}'
+            print_log(text, 'current', logging.WARNING)
+        weights.update((key, current[key]) for key in fresh)
+        for key in own:
+            del state_dict[key]
+        state_dict.update((prefix + key, value) for key, value in weights.items())
+
+    def _general_advice(self, source: Mapping[str, Any], prefix: str) -> str | None:
+        if prefix and not source:
+            return (
+                f'No weight in the file begins with {prefix!r}. A file of the backbone alone, such '
+                'as a classification checkpoint, is not for load_from; give it to the backbone: '
+                "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...))."
+            )
+        if any(key.startswith('backbone.') for key in source):
+            return (
+                'For the backbone of a whole model add its prefix: '
+                "init_cfg=dict(type='Pretrained', checkpoint=..., prefix='backbone.')."
+            )
+        return None
+
+
+def _by_part(keys: Iterable[str]) -> str:
+    """'blocks.12 (20), head (2)' for the names of weights."""
+    parts = (key.split('.') for key in sorted(keys))
+    counts = Counter('.'.join(p[:2]) if p[0] == 'blocks' else p[0] for p in parts)
+    return ', '.join(f'{part} ({count})' for part, count in counts.items())

@@ -1,0 +1,324 @@
+"""BiXT: Perceiving Longer Sequences With Bi-Directional Cross-Attention Transformers (2024).
+
+A few latents and all tokens attend to each other through one similarity matrix in each layer, so
+that the cost is linear in the tokens. The names of the weights are the authors'.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from timm.layers import Attention, DropPath, LayerScale, Mlp, lecun_normal_, trunc_normal_
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from mmbixt.backbones.arch import check_choice, resolve_arch, resolve_out_indices
+from mmbixt.backbones.base import DenseBackbone
+from mmbixt.checkpoints import bixt as authors
+from mmbixt.layers import (
+    BidirectionalAttention,
+    ConvPatchEmbed,
+    FourierPositionEncoding,
+    LinearPatchEmbed,
+    LocalPatchInteraction,
+    map_to_tokens,
+    tokens_to_map,
+)
+from mmbixt.registry import MODELS
+
+ARCHS = {
+    'tiny': dict(embed_dims=192, num_heads=6, depth=12),
+    'small': dict(embed_dims=384, num_heads=12, depth=12),
+    # Only 12-layer files are published of these, and a published file's last layer gives no tokens.
+    'd256': dict(embed_dims=256, num_heads=8, depth=11),
+    'd256-ls': dict(embed_dims=256, num_heads=8, depth=11, layer_scale=1e-5),
+}
+ARCH_DEFAULTS = dict(mlp_ratio=4, layer_scale=None)
+
+PATCH_EMBEDS = {'linear': LinearPatchEmbed, 'conv': ConvPatchEmbed}
+
+
+class SelfAttentionBlock(nn.Module):
+    """Self-attention and MLP among the latents, each with a norm before and a residual around."""
+
+    def __init__(
+        self,
+        channels: int,
+        num_heads: int,
+        mlp_ratio: float,
+        layer_scale: float | None,
+        drop_path: float,
+    ) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(channels, eps=1e-6)
+        self.attn = Attention(channels, num_heads, qkv_bias=True)
+        self.ls1 = make_layer_scale(channels, layer_scale)
+        self.norm2 = nn.LayerNorm(channels, eps=1e-6)
+        self.mlp = Mlp(channels, int(channels * mlp_ratio))
+        self.ls2 = make_layer_scale(channels, layer_scale)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, latents: Tensor) -> Tensor:
+        """(B,M,C) to (B,M,C)."""
+        latents = latents + self.drop_path(self.ls1(self.attn(self.norm1(latents))))
+        return latents + self.drop_path(self.ls2(self.mlp(self.norm2(latents))))
+
+
+class CrossAttentionBlock(nn.Module):
+    """Bidirectional cross-attention, then an MLP on either side; norms before, residuals around.
+
+    The tokens read the latents as they were before the block, not the updated ones.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        num_heads: int,
+        mlp_ratio: float,
+        layer_scale: float | None,
+        drop_path: float,
+        update_latents: bool,
+    ) -> None:
+        super().__init__()
+        hidden = int(channels * mlp_ratio)
+        self.update_latents = update_latents
+        self.norm1_lat = nn.LayerNorm(channels, eps=1e-6)
+        self.norm1_pat = nn.LayerNorm(channels, eps=1e-6)
+        self.attn = BidirectionalAttention(channels, num_heads, update_latents)
+        self.ls1_pat = make_layer_scale(channels, layer_scale)
+        self.norm2_pat = nn.LayerNorm(channels, eps=1e-6)
+        self.mlp_pat = Mlp(channels, hidden)
+        self.ls2_pat = make_layer_scale(channels, layer_scale)
+        if update_latents:
+            self.ls1_lat = make_layer_scale(channels, layer_scale)
+            self.norm2_lat = nn.LayerNorm(channels, eps=1e-6)
+            self.mlp_lat = Mlp(channels, hidden)
+            self.ls2_lat = make_layer_scale(channels, layer_scale)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, latents: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Latents (B,M,C) or (1,M,C) and tokens (B,N,C) to both, (B,M,C) and (B,N,C)."""
+        for_latents, for_tokens = self.attn(self.norm1_lat(latents), self.norm1_pat(tokens))
+        tokens = tokens + self.drop_path(self.ls1_pat(for_tokens))
+        tokens = tokens + self.drop_path(self.ls2_pat(self.mlp_pat(self.norm2_pat(tokens))))
+        if self.update_latents:
+            latents = latents + self.drop_path(self.ls1_lat(for_latents))
+            latents = latents + self.drop_path(self.ls2_lat(self.mlp_lat(self.norm2_lat(latents))))
+        return latents, tokens
+
+
+class Layer(nn.Module):
+    """Cross-attention of both sides, self-attention of the latents, LPI on the tokens if any."""
+
+    def __init__(
+        self,
+        channels: int,
+        num_heads: int,
+        mlp_ratio: float,
+        layer_scale: float | None,
+        drop_path: float,
+        update_latents: bool,
+        token_refiner: str | None,
+    ) -> None:
+        super().__init__()
+        sizes = (channels, num_heads, mlp_ratio, layer_scale, drop_path)
+        self.cross_attention_latents_token = CrossAttentionBlock(*sizes, update_latents)
+        self.self_attention_latents = SelfAttentionBlock(*sizes) if update_latents else None
+        self.local_patch_interaction = None
+        if token_refiner == 'lpi':
+            self.local_patch_interaction = ResidualLPI(channels, layer_scale, drop_path)
+
+    def forward(
+        self, latents: Tensor, tokens: Tensor, grid: tuple[int, int]
+    ) -> tuple[Tensor, Tensor]:
+        latents, tokens = self.cross_attention_latents_token(latents, tokens)
+        if self.self_attention_latents is not None:
+            latents = self.self_attention_latents(latents)
+        if self.local_patch_interaction is not None:
+            tokens = self.local_patch_interaction(tokens, grid)
+        return latents, tokens
+
+
+class ResidualLPI(nn.Module):
+    """XCiT's local patch interaction with a norm before and a residual around it."""
+
+    def __init__(self, channels: int, layer_scale: float | None, drop_path: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(channels, eps=1e-6)
+        self.lpi = LocalPatchInteraction(channels)
+        self.ls = make_layer_scale(channels, layer_scale)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
+        return tokens + self.drop_path(self.ls(self.lpi(self.norm(tokens), grid)))
+
+
+def make_layer_scale(channels: int, init: float | None) -> nn.Module:
+    return nn.Identity() if init is None else LayerScale(channels, init)
+
+
+@MODELS.register_module()
+class BiXT(DenseBackbone):
+    """Bi-directional cross-attention transformer for dense prediction.
+
+    Only layers that update tokens *and* latents are built, as many as the asked-for outputs need;
+    what updates the latents in the last of them is left out, since nobody reads it.
+
+    Args:
+        arch: 'tiny' (width 192), 'small' (384), 'd256' or 'd256-ls' (256, the latter with layer
+            scale), or a dict with ``embed_dims``, ``num_heads``, ``depth`` and, if wished,
+            ``mlp_ratio`` (4) and ``layer_scale`` (None, or its initial value).
+        depth: layers, if not as ``arch`` says. Published files of n layers fill n - 1, because
+            their last one updates only the latents.
+        num_latents: latents M.
+        patch_stride: 16, 8 or 4 pixels from token to token.
+        patch_embed: 'linear' (patches of 16 x 16 pixels, overlapping for strides below 16) or
+            'conv' (the convolutional tokeniser).
+        token_refiner: None, or 'lpi' for XCiT's local patch interaction after each layer, the
+            paper's "+LPI".
+        out_indices: layers (from 0; negative ones from the end) whose tokens are returned.
+            Default: after a third, a half, two thirds and all of them, (3, 5, 7, 11) of 12.
+        with_latents: also build the last layer's latent update and return the latents.
+        drop_path_rate: stochastic depth, growing linearly from 0 at the first layer to this rate
+            at the authors' last one, which dense use drops.
+        frozen_stages: -1 freezes nothing, 0 the tokeniser, position encoding and latents, k the
+            first k layers too.
+        norm_eval: keep batch norms (conv tokeniser, LPI) in eval mode while training.
+        with_cp: gradient checkpointing: layers are computed again in the backward pass, which
+            saves memory and costs time.
+        init_cfg: mmengine's initialisation; the authors' checkpoints load as they are.
+
+    Attributes:
+        out_channels: width of each returned map.
+        out_strides: stride of each; a map has ``ceil(H/stride) x ceil(W/stride)`` cells.
+    """
+
+    optional_weights = authors.OPTIONAL
+
+    def __init__(
+        self,
+        arch: str | Mapping = 'tiny',
+        depth: int | None = None,
+        num_latents: int = 64,
+        patch_stride: int = 16,
+        patch_embed: str = 'linear',
+        token_refiner: str | None = None,
+        out_indices: Sequence[int] | None = None,
+        with_latents: bool = False,
+        drop_path_rate: float = 0.0,
+        frozen_stages: int = -1,
+        norm_eval: bool = False,
+        with_cp: bool = False,
+        init_cfg: dict | None = None,
+    ) -> None:
+        super().__init__(frozen_stages, norm_eval, init_cfg)
+        self.arch = resolve_arch('BiXT', arch, ARCHS, ARCH_DEFAULTS, depth=depth)
+        check_choice('patch_stride', patch_stride, (16, 8, 4))
+        check_choice('patch_embed', patch_embed, PATCH_EMBEDS)
+        check_choice('token_refiner', token_refiner, (None, 'lpi'))
+        self.patch_stride = patch_stride
+        self.out_indices = resolve_out_indices(out_indices, self.arch['depth'])
+        self.with_latents = with_latents
+        self.with_cp = with_cp
+        channels = self.arch['embed_dims']
+        self.out_channels = (channels,) * len(self.out_indices)
+        self.out_strides = (patch_stride,) * len(self.out_indices)
+
+        self.latents = nn.Parameter(torch.empty(1, num_latents, channels))
+        self.patch_embed = PATCH_EMBEDS[patch_embed](channels, patch_stride)
+        self.fourier_pos_encode = FourierPositionEncoding(channels)
+        last = max(self.out_indices)
+        rates = torch.linspace(0, drop_path_rate, self.arch['depth'] + 1).tolist()
+        self.blocks = nn.ModuleList(
+            Layer(
+                channels,
+                self.arch['num_heads'],
+                self.arch['mlp_ratio'],
+                self.arch['layer_scale'],
+                rates[i],
+                update_latents=i < last or with_latents,
+                token_refiner=token_refiner,
+            )
+            for i in range(last + 1)
+        )
+        self.reset_parameters()
+        self.freeze()
+
+    def reset_parameters(self) -> None:
+        """The authors' initialisation ('jax' in timm's words)."""
+        trunc_normal_(self.latents, std=0.02)
+        for name, module in self.named_modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                is_mlp = name.endswith(('.fc1', '.fc2'))
+                nn.init.normal_(module.bias, std=1e-6 if is_mlp else 0.0)
+            elif isinstance(module, nn.Conv2d):
+                lecun_normal_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...] | tuple[tuple[Tensor, ...], Tensor]:
+        """An image (B,3,H,W) to maps (B,C,ceil(H/stride),ceil(W/stride)), one per out index.
+
+        With ``with_latents``: the maps and the latents (B,M,C).
+        """
+        tokens, grid = self.tokenize(x)
+        latents = self.latents
+        maps = []
+        for i, layer in enumerate(self.blocks):
+            latents, tokens = self._run(layer, latents, tokens, grid)
+            if i in self.out_indices:
+                maps.append(tokens_to_map(tokens, grid))
+        return (tuple(maps), latents) if self.with_latents else tuple(maps)
+
+    def tokenize(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
+        """An image (B,3,H,W) to tokens with their position encoding (B,N,C), and their grid."""
+        height, width = x.shape[-2:]
+        if min(height, width) < 16:
+            raise ValueError(f'An image of {height} x {width} pixels has less than a patch of 16.')
+        feature_map = self.patch_embed(x)
+        grid = tuple(feature_map.shape[-2:])
+        return map_to_tokens(feature_map + self.fourier_pos_encode(*grid)), grid
+
+    @torch.no_grad()
+    def attention_maps(
+        self, x: Tensor, layers: Iterable[int] | None = None
+    ) -> dict[int, tuple[Tensor, Tensor]]:
+        """For pictures: the attention of some layers (default: all) on images (B,3,H,W).
+
+        Returns:
+            For each layer two tensors (B,h,M,H',W') on the grid of the tokens: each latent's
+            attention over the tokens, and each token's over the latents.
+        """
+        indices = range(len(self.blocks)) if layers is None else layers
+        attentions = {i: self.blocks[i].cross_attention_latents_token.attn for i in indices}
+        grid = self.tokenize(x)[1]
+        found = {}
+
+        def record(i: int):
+            def hook(attention: BidirectionalAttention, inputs: tuple[Tensor, Tensor]) -> None:
+                found[i] = tuple(a.unflatten(-1, grid) for a in attention.attention_maps(*inputs))
+
+            return hook
+
+        handles = [a.register_forward_pre_hook(record(i)) for i, a in attentions.items()]
+        try:
+            self(x)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return found
+
+    def stages(self) -> list[list[nn.Module | nn.Parameter]]:
+        stem = [self.patch_embed, self.fourier_pos_encode, self.latents]
+        return [stem, *([layer] for layer in self.blocks)]
+
+    def convert_checkpoint(self, state: dict[str, Tensor], expected: Iterable[str]) -> dict:
+        return authors.convert_bixt(state, expected)
+
+    def advise(self, state: Mapping[str, Tensor], expected: Iterable[str]) -> str | None:
+        return authors.advise_bixt(state, expected)
+
+    def _run(self, layer: nn.Module, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        if self.with_cp and torch.is_grad_enabled():
+            return checkpoint(layer, *inputs, use_reentrant=False)
+        return layer(*inputs)

@@ -1,0 +1,1 @@
+"""Reading checkpoint files safely, and the authors' layouts as ours."""

@@ -1,0 +1,51 @@
+"""What a set of weights seems to be, in words, for error messages."""
+
+import re
+from collections.abc import Mapping
+
+from torch import Tensor
+
+# first match wins: (a key that only this family has, its name)
+_FAMILIES = (
+    (r'cross_attention_latents_token', 'BiXT'),
+    (r'cls_attn_blocks|pos_embeder\.|blocks\.\d+\.local_mp\.', 'XCiT'),
+    (r'attn\.qkv\.qkv\.|extra_norms\.', 'BiFormer'),
+    (r'relative_position_bias_table', 'Swin Transformer'),
+    (r'layers?\.?\d+\.\d+\.conv\d\.', 'ResNet'),
+    (r'stages\.\d+\.(blocks\.)?\d+\.(depthwise_conv|dwconv)', 'ConvNeXt'),
+    (r'(blocks|layers)\.\d+\.attn\.', 'ViT or DeiT'),
+)
+_PARTS = ('backbone', 'neck', 'decode_head', 'auxiliary_head', 'rpn_head', 'roi_head', 'bbox_head')
+
+
+def describe(state: Mapping[str, Tensor]) -> str:
+    """For example 'BiXT, width 192, 12 layers and a last one that updates only latents'."""
+    if not state:
+        return 'empty'
+    parts = [part for part in _PARTS if any(key.startswith(f'{part}.') for key in state)]
+    if parts:
+        return f'a whole mm model ({", ".join(parts)})'
+    family = next((name for key, name in _FAMILIES if _any(key, state)), None)
+    if family is None:
+        return f'something unknown, with weights like {", ".join(list(state)[:3])}'
+    return ', '.join([family, *_dimensions(state)])
+
+
+def _any(pattern: str, state: Mapping[str, Tensor]) -> bool:
+    return any(re.search(pattern, key) for key in state)
+
+
+def _dimensions(state: Mapping[str, Tensor]) -> list[str]:
+    facts = []
+    latents = state.get('latents')
+    if latents is not None:
+        facts.append(f'width {latents.shape[-1]}, {latents.shape[-2]} latents')
+    elif 'norm.weight' in state:
+        facts.append(f'width {state["norm.weight"].shape[0]}')
+    layers = {match[1] for key in state if (match := re.match(r'blocks\.(\d+)\.', key))}
+    one_sided = {key for key in state if key.endswith('r_latents.weight')}
+    if layers:
+        facts.append(f'{len(layers) - len(one_sided)} layers')
+    if one_sided:
+        facts.append('then one that updates only latents')
+    return facts

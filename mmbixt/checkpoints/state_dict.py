@@ -1,0 +1,75 @@
+"""What is the same for every family: wrappings, prefixes, and the check that weights fit."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from torch import Tensor
+
+_CONTAINERS = ('state_dict', 'model')
+# left by DistributedDataParallel and torch.compile
+_WRAPPERS = re.compile(r'^((module|_orig_mod)\.)+')
+
+
+class CheckpointMismatchError(RuntimeError):
+    """The weights in the file are not those of the model."""
+
+
+def unwrap(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The weights of a checkpoint under their plain names: out of containers and wrappers."""
+    for container in _CONTAINERS:
+        if isinstance(checkpoint.get(container), Mapping):
+            return unwrap(checkpoint[container])
+    return {_WRAPPERS.sub('', key): value for key, value in checkpoint.items()}
+
+
+def check_fit(
+    state: Mapping[str, Tensor],
+    shapes: Mapping[str, tuple[int, ...]],
+    model: str,
+    seems: str,
+    optional: str | None = None,
+    advice: str | None = None,
+) -> list[str]:
+    """Raise unless the state dict holds every weight of the model in its shape, and no other.
+
+    mmengine loads checkpoints with ``strict=False``: without this check a model whose weights are
+    all missing trains from random numbers after one line in the log.
+
+    Args:
+        state: the converted weights.
+        shapes: shape of each weight of the model.
+        model: what the model is called in the message.
+        seems: what the file seems to be.
+        optional: regular expression of weights that may be missing, and then stay initialised.
+        advice: what to do, if the caller knows it.
+
+    Returns:
+        The optional weights that are missing.
+    """
+    absent = [key for key in shapes if key not in state]
+    fresh = [key for key in absent if optional and re.search(optional, key)]
+    missing = [key for key in absent if key not in fresh]
+    wrong = [key for key in shapes if key in state and tuple(state[key].shape) != shapes[key]]
+    unknown = [key for key in state if key not in shapes]
+    if not missing and not wrong and not unknown:
+        return fresh
+    lines = [f'The checkpoint does not fit {model}; it seems to be {seems}.']
+    if missing:
+        lines.append(
+            f'Missing in the file: {len(missing)} of {len(shapes)} weights: {_few(missing)}'
+        )
+    if wrong:
+        differences = (f'{k}: {tuple(state[k].shape)} in the file, {shapes[k]} here' for k in wrong)
+        lines.append(f'Of another shape: {len(wrong)}: {_few(differences)}')
+    if unknown:
+        lines.append(f'Not in the model: {len(unknown)} weights of the file: {_few(unknown)}')
+    if advice:
+        lines.append(advice)
+    lines.append('Nothing was loaded.')
+    raise CheckpointMismatchError('\n  '.join(lines))
+
+
+def _few(items: Iterable[str], most: int = 5) -> str:
+    items = list(items)
+    return '; '.join(items[:most]) + ('; ...' if len(items) > most else '')

@@ -1,0 +1,102 @@
+"""From the maps of a columnar backbone to a pyramid, by the operations of XCiT's dense code."""
+
+from collections.abc import Sequence
+
+from mmcv.cnn import build_norm_layer
+from mmengine.model import BaseModule
+from torch import Tensor, nn
+from torch.nn.functional import max_pool2d
+
+from mmbixt.registry import MODELS
+
+
+class MaxPool(nn.Module):
+    """Max pooling whose window is its stride; a side shorter than the window becomes one cell."""
+
+    def __init__(self, factor: int) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B,C,H,W) to (B,C,floor(H/factor),floor(W/factor)), at least one cell."""
+        return max_pool2d(x, [min(self.factor, side) for side in x.shape[-2:]])
+
+    def extra_repr(self) -> str:
+        return f'factor={self.factor}'
+
+
+def make_resampler(channels: int, in_stride: int, out_stride: int, norm_cfg: dict) -> nn.Module:
+    """Transposed convolutions up, with norm and GELU between two of them, or one pooling down."""
+    if out_stride > in_stride:
+        return MaxPool(out_stride // in_stride)
+    layers: list[nn.Module] = []
+    while in_stride > out_stride:
+        if layers:
+            layers += [build_norm_layer(norm_cfg, channels)[1], nn.GELU()]
+        layers.append(nn.ConvTranspose2d(channels, channels, kernel_size=2, stride=2))
+        in_stride //= 2
+    return nn.Sequential(*layers) if layers else nn.Identity()
+
+
+@MODELS.register_module()
+class FeaturePyramidAdapter(BaseModule):
+    """Resample map ``i`` of a columnar backbone to level ``i`` of a pyramid.
+
+    To be followed by a stock neck: ``neck=[dict(type='mmbixt.FeaturePyramidAdapter', ...),
+    dict(type='FPN', ...)]``, in mmseg and mmdet alike.
+
+    Args:
+        in_channels: width of each map; an int is meant for all.
+        in_strides: stride of each map, a power of two; an int is meant for all.
+        out_strides: stride of each level, a power of two; as many as there are maps.
+        norm_cfg: norm between two upsamplings; SyncBN where several GPUs share a batch.
+        init_cfg: mmengine's initialisation.
+
+    Attributes:
+        out_channels: width of each level.
+        out_strides: stride of each level.
+    """
+
+    def __init__(
+        self,
+        in_channels: int | Sequence[int],
+        in_strides: int | Sequence[int],
+        out_strides: Sequence[int] = (4, 8, 16, 32),
+        norm_cfg: dict = dict(type='BN'),  # noqa: B006 (mm configs are copied, not changed)
+        init_cfg: dict | None = None,
+    ) -> None:
+        super().__init__(init_cfg)
+        levels = len(out_strides)
+        self.out_strides = tuple(out_strides)
+        self.out_channels = _per_level('in_channels', in_channels, levels)
+        in_strides = _per_level('in_strides', in_strides, levels)
+        for stride in (*in_strides, *self.out_strides):
+            if not isinstance(stride, int) or stride < 1 or stride & (stride - 1):
+                raise ValueError(
+                    f'FeaturePyramidAdapter halves and doubles resolutions, so in_strides='
+                    f'{in_strides} and out_strides={self.out_strides} must be powers of two; '
+                    f'{stride} is none.'
+                )
+        for i, (channels, in_stride) in enumerate(zip(self.out_channels, in_strides, strict=True)):
+            resampler = make_resampler(channels, in_stride, out_strides[i], norm_cfg)
+            self.add_module(f'fpn{i + 1}', resampler)  # the name of XCiT's checkpoints
+
+    def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Maps (B,C_i,H_i,W_i), one per level, to the levels of the pyramid."""
+        if len(inputs) != len(self.out_strides):
+            raise ValueError(
+                f'FeaturePyramidAdapter makes {len(self.out_strides)} levels, one from each map, '
+                f'but the backbone returns {len(inputs)} maps: match its out_indices to '
+                f'out_strides={self.out_strides}.'
+            )
+        return tuple(getattr(self, f'fpn{i + 1}')(x) for i, x in enumerate(inputs))
+
+
+def _per_level(name: str, value: int | Sequence[int], levels: int) -> tuple[int, ...]:
+    values = (value,) * levels if isinstance(value, int) else tuple(value)
+    if len(values) != levels:
+        raise ValueError(
+            f'FeaturePyramidAdapter: {name}={values} has {len(values)} entries for {levels} levels '
+            '(out_strides); give one per level, or one int for all.'
+        )
+    return values

@@ -1,0 +1,177 @@
+"""What every backbone promises, over all variants that are registered."""
+
+import copy
+
+import pytest
+import torch
+from helpers import assert_close, image
+from mmengine.registry import MODELS
+from torch import nn
+
+# small enough to run all of them, with every kind of option
+VARIANTS = {
+    'bixt': dict(type='mmbixt.BiXT', arch=dict(embed_dims=32, num_heads=2, depth=4)),
+    'bixt /8': dict(
+        type='mmbixt.BiXT', arch=dict(embed_dims=32, num_heads=2, depth=4), patch_stride=8
+    ),
+    'bixt /4, layer scale': dict(
+        type='mmbixt.BiXT',
+        arch=dict(embed_dims=32, num_heads=2, depth=3, layer_scale=0.1),
+        patch_stride=4,
+        out_indices=(0, 2),
+    ),
+    'bixt conv, LPI': dict(
+        type='mmbixt.BiXT',
+        arch=dict(embed_dims=32, num_heads=2, depth=4),
+        patch_embed='conv',
+        token_refiner='lpi',
+    ),
+    'bixt, only early layers': dict(
+        type='mmbixt.BiXT', arch=dict(embed_dims=32, num_heads=2, depth=4), out_indices=(0, 1)
+    ),
+}
+
+
+@pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)
+def config(request):
+    return copy.deepcopy(request.param)
+
+
+def build(config, **options):
+    torch.manual_seed(1)
+    return MODELS.build({**config, **options})
+
+
+@pytest.mark.parametrize('size', [(16, 16), (17, 16), (31, 33), (48, 80), (64, 47)])
+@pytest.mark.parametrize('training', [True, False])
+def test_metadata_is_what_comes_out(config, size, training):
+    backbone = build(config).train(training)
+    maps = backbone(image(2, *size))
+    assert len(maps) == len(backbone.out_channels) == len(backbone.out_strides)
+    for feature_map, channels, stride in zip(
+        maps, backbone.out_channels, backbone.out_strides, strict=True
+    ):
+        height, width = (-(-side // stride) for side in size)
+        assert feature_map.shape == (2, channels, height, width)
+
+
+def test_every_parameter_gets_a_gradient(config):
+    backbone = build(config).train()
+    sum(feature_map.square().sum() for feature_map in backbone(image(2, 48, 33))).backward()
+    assert [name for name, p in backbone.named_parameters() if p.grad is None] == []
+
+
+def test_gradient_checkpointing_changes_nothing(config):
+    plain, cheap = build(config).train(), build(config, with_cp=True).train()
+    x = image(2, 48, 32)
+    results = []
+    for backbone in (plain, cheap):
+        loss = sum(feature_map.square().mean() for feature_map in backbone(x))
+        loss.backward()
+        results.append([loss.detach(), *(p.grad for p in backbone.parameters())])
+    for actual, expected in zip(*results, strict=True):
+        assert_close(actual, expected, 1e-4)
+
+
+def test_second_forward_and_channels_last_give_the_same(config):
+    backbone = build(config).eval()
+    x = image(2, 48, 33)
+    with torch.no_grad():
+        first = backbone(x)
+        for again in (backbone(x), backbone(x.contiguous(memory_format=torch.channels_last))):
+            for actual, expected in zip(again, first, strict=True):
+                assert_close(actual, expected, 1e-5)
+
+
+def test_bfloat16_autocast_stays_close(config):
+    backbone = build(config).eval()
+    x = image(1, 64, 48)
+    with torch.no_grad():
+        exact = backbone(x)
+        with torch.autocast('cpu', torch.bfloat16):
+            half = backbone(x)
+    for actual, expected in zip(half, exact, strict=True):
+        assert_close(actual.float(), expected, 5e-2)
+
+
+def test_frozen_stages_stay_frozen_with_their_norms(config):
+    backbone = build(config, frozen_stages=1).train()
+    optimizer = torch.optim.SGD([p for p in backbone.parameters() if p.requires_grad], lr=1.0)
+    before = copy.deepcopy(backbone.state_dict())
+    sum(feature_map.square().mean() for feature_map in backbone(image(2, 48, 48))).backward()
+    optimizer.step()
+    frozen = {id(t) for part in backbone.stages()[:2] for m in part for t in tensors_of(m)}
+    after = backbone.state_dict(keep_vars=True)
+    changed = {name for name, value in after.items() if not torch.equal(value, before[name])}
+    assert changed == {name for name, value in after.items() if id(value) not in frozen}
+
+
+def tensors_of(part):
+    return [part] if isinstance(part, nn.Parameter) else [*part.parameters(), *part.buffers()]
+
+
+def test_wrong_frozen_stages_are_refused(config):
+    with pytest.raises(ValueError, match='frozen_stages=99: BiXT has stages 0 to'):
+        build(config, frozen_stages=99)
+
+
+def test_norm_eval_keeps_running_statistics(config):
+    backbone = build(config, norm_eval=True).train()
+    before = copy.deepcopy(dict(backbone.named_buffers()))
+    backbone(image(2, 48, 48))
+    assert all(torch.equal(value, before[key]) for key, value in backbone.named_buffers())
+
+
+def test_state_dict_round_trip(config):
+    source, target = build(config).eval(), build(config).eval()
+    for p in source.parameters():
+        nn.init.normal_(p, std=0.1)
+    target.load_state_dict(source.state_dict())
+    x = image(1, 32, 48)
+    for actual, expected in zip(target(x), source(x), strict=True):
+        assert torch.equal(actual, expected)
+
+
+def test_drop_path_drops_in_training_only(config):
+    backbone = build(config, drop_path_rate=0.9)
+    x = image(2, 48, 48)
+    assert not torch.equal(backbone.train()(x)[-1], backbone(x)[-1])
+    assert torch.equal(backbone.eval()(x)[-1], backbone(x)[-1])
+
+
+def test_no_graph_breaks(config):
+    backbone = build(config).eval()
+    compiled = torch.compile(backbone, fullgraph=True, backend='eager')
+    x = image(1, 48, 32)
+    with torch.no_grad():
+        for actual, expected in zip(compiled(x), backbone(x), strict=True):
+            assert_close(actual, expected, 1e-5)
+
+
+def test_exports_with_any_size(config):
+    backbone = build(config).eval()
+    program = torch.export.export(backbone, (image(1, 64, 48),))
+    with torch.no_grad():
+        for actual, expected in zip(
+            program.module()(image(1, 64, 48)), backbone(image(1, 64, 48)), strict=True
+        ):
+            assert_close(actual, expected, 1e-5)
+
+
+def test_copies_and_pickles(config, tmp_path):
+    backbone = build(config).eval()
+    twin = copy.deepcopy(backbone)  # what model averaging does
+    twin.load_state_dict(backbone.state_dict())
+    x = image(1, 32, 32)
+    assert torch.equal(twin(x)[-1], backbone(x)[-1])
+
+
+def test_image_below_one_patch_is_refused(config):
+    with pytest.raises(ValueError, match='15 x 40 pixels'):
+        build(config)(image(1, 15, 40))
+
+
+def test_weights_of_another_model_are_refused(config):
+    other = nn.Conv2d(3, 8, 1).state_dict()
+    with pytest.raises(RuntimeError, match='seems to be something unknown'):
+        build(config).load_state_dict(other, strict=False)

@@ -1,0 +1,49 @@
+import pytest
+import torch
+from mmengine.structures import PixelData
+from mmseg.structures import SegDataSample
+
+from mmbixt.decode_heads import LinearTokenHead
+
+
+def test_is_one_linear_layer_on_the_last_map():
+    head = LinearTokenHead(in_channels=8, num_classes=5).eval()
+    maps = [torch.randn(2, 8, 6, 4) for _ in range(3)]
+    logits = head(maps)
+    assert logits.shape == (2, 5, 6, 4)
+    token = maps[-1][1, :, 3, 2]
+    expected = head.conv_seg.weight[:, :, 0, 0] @ token + head.conv_seg.bias
+    torch.testing.assert_close(logits[1, :, 3, 2], expected)
+    assert sum(p.numel() for p in head.parameters()) == 5 * 8 + 5
+
+
+def test_concatenates_several_layers():
+    maps = [torch.randn(1, 8, 3, 3) for _ in range(4)]
+    head = LinearTokenHead(in_channels=[8, 8], num_classes=5).eval()
+    explicit = LinearTokenHead(in_channels=[8, 8], num_classes=5, in_index=[2, 3]).eval()
+    explicit.load_state_dict(head.state_dict())
+    assert torch.equal(head(maps), explicit(maps))
+    torch.testing.assert_close(head(maps), head.conv_seg(torch.cat(maps[2:], 1)))
+
+
+@pytest.mark.parametrize('norm', ['LN', 'BN'])
+def test_norm_before_the_classifier(norm):
+    head = LinearTokenHead(8, 5, norm_cfg=dict(type=norm)).train()
+    x = 7 + 3 * torch.randn(2, 8, 6, 4)
+    normed = []
+    head.conv_seg.register_forward_pre_hook(lambda _, inputs: normed.append(inputs[0]))
+    head([x])
+    axis = 1 if norm == 'LN' else (0, 2, 3)
+    torch.testing.assert_close(normed[0].mean(axis), torch.zeros_like(normed[0].mean(axis)))
+
+
+def test_loss_and_prediction_are_mmsegs():
+    head = LinearTokenHead(8, 5)
+    maps = [torch.randn(2, 8, 6, 4)]
+    truth = torch.randint(0, 5, (2, 1, 96, 64))
+    samples = [SegDataSample(gt_sem_seg=PixelData(data=labels)) for labels in truth]
+    losses = head.loss(maps, samples, train_cfg={})
+    losses['loss_ce'].backward()
+    assert all(p.grad is not None for p in head.parameters())
+    predicted = head.predict(maps, [dict(img_shape=(96, 64))] * 2, test_cfg={})
+    assert predicted.shape == (2, 5, 96, 64)
