@@ -1,0 +1,22 @@
+_base_ = './encoder_decoder.py'
+
+# BiXT-Ti/16 with a linear classifier on the last layer's tokens. What is not the backbone is one
+# matrix, so the result speaks of the tokens alone.
+model = dict(
+    backbone=dict(
+        type='mmbixt.BiXT',
+        arch='tiny',
+        patch_stride=16,
+        out_indices=(11,),
+        drop_path_rate=0.05,  # the paper's for tiny models
+    ),
+    decode_head=dict(
+        type='mmbixt.LinearTokenHead',
+        in_channels=192,
+        num_classes=150,
+        # BiXT has no norm after its last layer (its classifier's comes after pooling)
+        norm_cfg=dict(type='LN', eps=1e-6),
+        align_corners=False,
+        loss_decode=dict(type='CrossEntropyLoss', use_sigmoid=False, loss_weight=1.0),
+    ),
+)

@@ -1,0 +1,26 @@
+# XCiT's recipe for SemanticFPN, which BiXT follows: AdamW, a linear warm-up of 1500 iterations,
+# then a linear decay to zero. 80k iterations of 32 images (8 GPUs x 4) are 127 epochs of ADE20K.
+optim_wrapper = dict(
+    type='OptimWrapper',
+    optimizer=dict(type='AdamW', lr=6e-5, betas=(0.9, 0.999), weight_decay=0.01),
+    paramwise_cfg=dict(
+        norm_decay_mult=0.0,
+        # A key matches where it is part of a weight's name. 'backbone.latents' and not 'latents',
+        # which is also part of the cross-attention's name, cross_attention_latents_token.
+        custom_keys={
+            'backbone.latents': dict(decay_mult=0.0),
+            'fourier_pos_encode': dict(decay_mult=0.0),
+            'temperature': dict(decay_mult=0.0),  # XCiT's
+            'gamma': dict(decay_mult=0.0),  # layer scale
+        },
+    ),
+)
+param_scheduler = [
+    dict(type='LinearLR', start_factor=1e-6, by_epoch=False, begin=0, end=1500),
+    dict(type='PolyLR', eta_min=0.0, power=1.0, begin=1500, end=80000, by_epoch=False),
+]
+train_cfg = dict(type='IterBasedTrainLoop', max_iters=80000, val_interval=8000)
+val_cfg = dict(type='ValLoop')
+test_cfg = dict(type='TestLoop')
+# The learning rate is meant for 32 images a step. --auto-scale-lr scales it to another total.
+auto_scale_lr = dict(enable=False, base_batch_size=32)

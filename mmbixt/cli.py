@@ -1,0 +1,82 @@
+"""What tools/train.py and tools/test.py share."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from mmengine.config import Config, DictAction
+
+from mmbixt.checkpoints.loader import TRUST, CheckpointFileError
+from mmbixt.checkpoints.state_dict import CheckpointMismatchError
+from mmbixt.checkpoints.unpickler import UnsafeCheckpointError
+from mmbixt.datasets.availability import check_datasets
+from mmbixt.datasets.sample_config import use_sample_data
+
+
+def add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument('config', help='a config file of mmseg or mmdet')
+    parser.add_argument(
+        '--work-dir', help='folder of logs and results (default: work_dirs/NAME_OF_THE_CONFIG)'
+    )
+    parser.add_argument(
+        '--sample',
+        action='store_true',
+        help='run the config on generated scenes, small and short enough for a laptop; what it '
+        'changes is printed',
+    )
+    parser.add_argument(
+        '--cfg-options',
+        nargs='+',
+        action=DictAction,
+        metavar='KEY=VALUE',
+        help='change settings of the config, for example train_dataloader.batch_size=2 '
+        'model.backbone.num_latents=128; quote lists: key="[(a,b),(c,d)]"',
+    )
+    parser.add_argument(
+        '--launcher',
+        choices=['none', 'pytorch', 'slurm', 'mpi'],
+        default='none',
+        help='how several processes were started; tools/dist_*.sh and tools/slurm_*.sh set it',
+    )
+    parser.add_argument(
+        '--trust-checkpoint',
+        action='store_true',
+        help='read checkpoints that hold more than data; whatever they ask for is executed',
+    )
+    # torchrun sets the variable, torch.distributed.launch passes one of these
+    parser.add_argument('--local_rank', '--local-rank', type=int, default=0, help=argparse.SUPPRESS)
+
+
+def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
+    """The config as the command line wants it, its dataset checked to be there."""
+    os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
+    if args.trust_checkpoint:
+        os.environ[TRUST] = '1'
+    cfg = Config.fromfile(args.config)
+    name = Path(args.config).stem
+    if args.sample:
+        name += '_sample'
+        print('--sample changes the config:')
+        for change in use_sample_data(cfg):
+            print(f'  {change}')
+    if args.cfg_options:
+        cfg.merge_from_dict(args.cfg_options)
+    cfg.launcher = args.launcher
+    cfg.work_dir = args.work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
+    check_datasets(cfg, splits)
+    return cfg
+
+
+def run(main: Callable[[], None]) -> None:
+    """Run a tool; where the user can mend what is wrong, say it without a traceback."""
+    try:
+        main()
+    except (
+        FileNotFoundError,
+        CheckpointFileError,
+        CheckpointMismatchError,
+        UnsafeCheckpointError,
+    ) as error:
+        sys.exit(f'{type(error).__name__}: {error}')

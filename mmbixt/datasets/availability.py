@@ -1,0 +1,60 @@
+"""Is the dataset of a config where the config says? Asked before anything is built."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+_HOW_TO_GET = {
+    'ADE20KDataset': (
+        'ADE20K (SceneParse150) is one file, '
+        'http://data.csail.mit.edu/places/ADEchallenge/ADEChallengeData2016.zip; unpacked into '
+        'data/ade it is found.'
+    ),
+    'CocoDataset': (
+        'COCO 2017 is http://images.cocodataset.org/zips/train2017.zip, .../zips/val2017.zip and '
+        '.../annotations/annotations_trainval2017.zip; unpacked into data/coco they are found.'
+    ),
+}
+
+
+class MissingDatasetError(FileNotFoundError):
+    """The folders or files of a dataset are not where the config looks for them."""
+
+
+def check_datasets(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
+    """Raise one error that says where a dataset was looked for and how to get it.
+
+    Args:
+        cfg: a config of mmseg or mmdet.
+        splits: of 'train', 'val' and 'test', those about to be used.
+    """
+    loaders = [cfg[f'{split}_dataloader'] for split in splits if cfg.get(f'{split}_dataloader')]
+    for dataset in (d for loader in loaders for d in _leaves(loader['dataset'])):
+        missing = [path for path in _paths(dataset) if not path.exists()]
+        if missing:
+            kind = dataset['type']
+            where = ''.join(f'\n  {path.absolute()}' for path in missing)
+            raise MissingDatasetError(
+                f'The dataset of this config ({kind}) is not here. Looked for{where}\n'
+                f'{_HOW_TO_GET.get(kind, "")} If it is elsewhere, make a link, or set data_root '
+                'with --cfg-options. To try the config without it, on generated scenes: --sample.'
+            )
+
+
+def _leaves(dataset: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The datasets inside wrappers (RepeatDataset, ConcatDataset ...)."""
+    inner = dataset.get('datasets') or [dataset.get('dataset')]
+    if inner[0] is None:
+        yield dataset
+    else:
+        for part in inner:
+            yield from _leaves(part)
+
+
+def _paths(dataset: Mapping[str, Any]) -> list[Path]:
+    """The local paths that a dataset needs; none of a remote one."""
+    root = dataset.get('data_root') or ''
+    if '://' in root or dataset.get('backend_args'):
+        return []
+    parts = [*(dataset.get('data_prefix') or {}).values(), dataset.get('ann_file') or '']
+    return [Path(root, part) for part in parts if part]

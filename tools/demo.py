@@ -1,0 +1,101 @@
+"""The main job on generated scenes: train, evaluate, look. What `make demo` runs.
+
+Three commands that could be typed by hand (each is printed), then pictures and a table of what
+came out of them.
+"""
+
+import argparse
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+from mmengine.config import Config
+from mmengine.registry import DATASETS, init_default_scope
+
+from mmbixt.datasets.sample_config import use_sample_data
+from mmbixt.evaluation import class_iou, confusion_matrix
+from mmbixt.visualization.segmentation import comparison_figure, learning_curve, read_scalars
+
+TOOLS = Path(__file__).resolve().parent
+CONFIG = TOOLS.parent / 'configs/bixt/semfpn_bixt_ti_ade20k.py'
+SCENES = 6  # shown side by side with their truth
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--out', type=Path, default=Path('work_dirs/demo'), help='folder of it all')
+    return parser.parse_args()
+
+
+def run(*command: str | Path) -> None:
+    command = [str(part) for part in command]
+    print(f'\n$ python {shlex.join(command)}', flush=True)
+    subprocess.run([sys.executable, *command], check=True)
+
+
+def load_scenes(cfg: Config, predictions: Path) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Image (H,W,3), truth and prediction (H,W) of every held-out scene, labels from 0."""
+    init_default_scope(cfg.default_scope)
+    scenes = []
+    for sample in DATASETS.build(cfg.val_dataloader.dataset).load_data_list():
+        image = cv2.imread(sample['img_path'])[..., ::-1]
+        # ADE20K's files count from 1 and have 0 for unlabelled: 255 after this
+        truth = cv2.imread(sample['seg_map_path'], cv2.IMREAD_GRAYSCALE) - np.uint8(1)
+        name = Path(sample['img_path']).with_suffix('.png').name
+        prediction = cv2.imread(str(predictions / name), cv2.IMREAD_GRAYSCALE) - np.uint8(1)
+        scenes.append((image, truth, prediction))
+    return scenes
+
+
+def make_table(scenes: list[tuple[np.ndarray, ...]], classes: tuple[str, ...]) -> str:
+    """IoU of each class that occurs, beside a predictor that knows only the commonest class."""
+    total = sum(confusion_matrix(truth, guess, len(classes)) for _, truth, guess in scenes)
+    majority = np.zeros_like(total)
+    majority[:, total.sum(1).argmax()] = total.sum(1)
+    ours, theirs = class_iou(total), class_iou(majority)
+    row = '{:<22}{:>12}{:>18}'
+    lines = [row.format('IoU (%)', 'this model', 'majority class'), '-' * 52]
+    lines += [
+        row.format(classes[k], f'{100 * ours[k]:.1f}', f'{100 * theirs[k]:.1f}')
+        for k in np.argsort(-total.sum(1))
+        if total[k].sum()
+    ]
+    means = [f'{100 * np.nanmean(iou):.1f}' for iou in (ours, theirs)]
+    lines += ['-' * 52, row.format('mIoU, present classes', *means)]
+    accuracies = [f'{100 * np.diag(c).sum() / c.sum():.1f}' for c in (total, majority)]
+    lines += [row.format('pixels right', *accuracies)]
+    return '\n'.join(lines)
+
+
+def main() -> None:
+    out = parse_args().out
+    run(TOOLS / 'train.py', CONFIG, '--sample', '--work-dir', out / 'run')
+    checkpoint = (out / 'run/last_checkpoint').read_text().strip()
+    test = [TOOLS / 'test.py', CONFIG, checkpoint, '--sample', '--work-dir', out / 'test']
+    run(*test, '--out', out / 'predictions')
+
+    cfg = Config.fromfile(CONFIG)
+    use_sample_data(cfg)
+    scenes = load_scenes(cfg, out / 'predictions')
+    meta = DATASETS.build(cfg.val_dataloader.dataset).metainfo
+    table = make_table(scenes, meta['classes'])
+    (out / 'table.txt').write_text(table + '\n')
+    step = max(1, len(scenes) // SCENES)
+    shown = scenes[::step][:SCENES]
+    title = f'{CONFIG.stem} --sample: held-out scenes'
+    comparison = comparison_figure(shown, meta['classes'], meta['palette'], title)
+    comparison.savefig(out / 'predictions.png')
+    latest = max((out / 'run').glob('*/vis_data/scalars.json'))
+    curve = learning_curve(read_scalars(latest), 'mIoU', f'{CONFIG.stem} --sample')
+    curve.savefig(out / 'learning_curve.png')
+
+    print(f'\n{table}\n\nLook at')
+    for name in ('predictions.png', 'learning_curve.png', 'table.txt'):
+        print(f'  {out / name}')
+
+
+if __name__ == '__main__':
+    main()

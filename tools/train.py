@@ -1,0 +1,69 @@
+"""Train a segmentor or a detector: mmengine's runner, for configs of mmseg and of mmdet."""
+
+import argparse
+
+from mmengine.config import Config
+from mmengine.device import get_device
+from mmengine.registry import RUNNERS
+from mmengine.runner import Runner
+
+from mmbixt.cli import add_common_arguments, load_config, run
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description='Train a segmentor (mmseg config) or a detector (mmdet config).',
+        epilog='Example: python tools/train.py configs/bixt/semfpn_bixt_ti_ade20k.py --sample',
+    )
+    add_common_arguments(parser)
+    parser.add_argument(
+        '--resume',
+        nargs='?',
+        const='auto',
+        metavar='CHECKPOINT',
+        help='go on from a checkpoint, by default from the latest in the work dir',
+    )
+    parser.add_argument(
+        '--amp',
+        nargs='?',
+        const='float16',
+        choices=['float16', 'bfloat16'],
+        help='automatic mixed precision on a GPU, in float16 unless told otherwise',
+    )
+    parser.add_argument(
+        '--auto-scale-lr',
+        action='store_true',
+        help='scale the learning rate from the batch that the config is meant for to the actual '
+        'one (all GPUs together)',
+    )
+    args = parser.parse_args()
+    if args.amp and get_device() == 'cpu':
+        parser.error("--amp needs a GPU: mmengine's mixed precision does not train on a CPU.")
+    return args
+
+
+def apply_options(cfg: Config, args: argparse.Namespace) -> None:
+    if args.amp:
+        cfg.optim_wrapper.update(type='AmpOptimWrapper', loss_scale='dynamic', dtype=args.amp)
+    if args.auto_scale_lr:
+        if 'base_batch_size' not in cfg.get('auto_scale_lr', {}):
+            raise SystemExit(
+                f'--auto-scale-lr: {args.config} does not say which batch its learning rate is '
+                'meant for; set auto_scale_lr=dict(base_batch_size=...).'
+            )
+        cfg.auto_scale_lr.enable = True
+    if args.resume:
+        cfg.resume = True
+        cfg.load_from = None if args.resume == 'auto' else args.resume
+
+
+def main() -> None:
+    args = parse_args()
+    cfg = load_config(args, splits=('train', 'val'))
+    apply_options(cfg, args)
+    runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
+    runner.train()
+
+
+if __name__ == '__main__':
+    run(main)
