@@ -23,7 +23,9 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument('--show', action='store_true', help='show the predictions in a window')
     parser.add_argument(
-        '--show-dir', help='draw the predictions into this folder below WORK_DIR/TIMESTAMP'
+        '--show-dir',
+        help='draw every prediction: into SHOW_DIR/vis_data/vis_image (mmseg) or '
+        'WORK_DIR/TIMESTAMP/SHOW_DIR (mmdet)',
     )
     parser.add_argument(
         '--wait-time', type=float, default=2, help='seconds for which --show shows each (2)'
@@ -35,7 +37,12 @@ def parse_args() -> argparse.Namespace:
 
 
 def draw_predictions(cfg: Config, args: argparse.Namespace) -> None:
-    cfg.default_hooks.visualization.update(draw=True, show=args.show, wait_time=args.wait_time)
+    cfg.default_hooks.visualization.update(
+        draw=True,
+        interval=1,  # mmseg's default leaves out 49 of 50
+        show=args.show,
+        wait_time=args.wait_time,
+    )
     if args.show_dir:
         if cfg.default_scope == 'mmdet':
             cfg.default_hooks.visualization.test_out_dir = args.show_dir

@@ -41,7 +41,7 @@ def load_from_local(filename: str, map_location: Any = None) -> Any:
             'asks for is executed. If you wrote the file yourself, or trust whoever did, set '
             f'{TRUST}=1 (tools/train.py and tools/test.py: --trust-checkpoint).'
         ) from None
-    except (pickle.UnpicklingError, EOFError, RuntimeError, *_MALFORMED) as error:
+    except (pickle.UnpicklingError, EOFError, OSError, RuntimeError, *_MALFORMED) as error:
         raise CheckpointFileError(
             f'{path} ({path.stat().st_size} bytes) cannot be read as a checkpoint; it may be '
             f'incomplete or something else: {type(error).__name__}: {error}'

@@ -8,6 +8,7 @@ that reads pickles as an argument, and :class:`SafePickle` is one.
 import argparse
 import collections
 import pickle
+from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
 from typing import Any
 
 import numpy as np
@@ -126,7 +127,9 @@ class _SafeUnpickler(pickle._Unpickler):
     dispatch = dict(pickle._Unpickler.dispatch)
 
     def find_class(self, module: str, name: str) -> Any:
-        module = 'builtins' if module == '__builtin__' else module
+        if self.proto < 3:  # names of Python 2, which old protocols write
+            module, name = NAME_MAPPING.get((module, name), (module, name))
+            module = IMPORT_MAPPING.get(module, module)
         if (module, name) not in _GLOBALS:
             raise UnsafeCheckpointError(f'{module}.{name}')
         return _GLOBALS[module, name]

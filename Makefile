@@ -1,0 +1,33 @@
+# Every target sets up what it needs by itself; an environment that is up to date costs no time.
+
+VENV ?= .venv
+export VENV PYTHON JOBS MMCV_CUDA
+python = "$(VENV)/bin/python"
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format clean
+
+help: ## this list
+	@echo 'make VENV=.venv PYTHON=python3.11 <target>, where target is one of'
+	@sed -n 's/^\([a-z-]*\):[^#]*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+setup: ## the environment: torch, the OpenMMLab packages, mmbixt itself
+	@tools/dev/setup_env.sh
+
+demo: setup ## train, test and look at a small model on generated images
+	@$(python) tools/demo.py
+
+test: lint ## lint, then all tests
+	@$(python) -m pytest tests
+
+lint: setup ## check format and style
+	@$(python) -m ruff format --check .
+	@$(python) -m ruff check .
+
+format: setup ## put format and style in order
+	@$(python) -m ruff check --fix .
+	@$(python) -m ruff format .
+
+clean: ## remove what builds, tests and runs left (not the environment)
+	@rm -rf build dist .pytest_cache .ruff_cache work_dirs
+	@find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +

@@ -1,0 +1,78 @@
+"""The labels that a sample scene uses, under the names and ids of ADE20K and COCO."""
+
+#: Label values of the annotation files of ADE20K (1 to 150); 0 is what has no label.
+ADE_LABELS = {
+    'building': 2,
+    'sky': 3,
+    'tree': 5,
+    'road': 7,
+    'grass': 10,
+    'sidewalk': 12,
+    'person': 13,
+    'earth': 14,
+    'mountain': 17,
+    'car': 21,
+    'water': 22,
+    'fence': 33,
+    'sand': 47,
+    'bench': 70,
+    'boat': 77,
+    'airplane': 91,
+    'animal': 127,
+}
+UNLABELLED = 0
+
+#: COCO category of an instance -> name of its class in the label map.
+COCO_TO_ADE = {
+    'person': 'person',
+    'car': 'car',
+    'airplane': 'airplane',
+    'boat': 'boat',
+    'bench': 'bench',
+    'dog': 'animal',
+    'horse': 'animal',
+    'sheep': 'animal',
+    'cow': 'animal',
+}
+
+_COCO_NAMES = {
+    'person': ['person'],
+    'vehicle': [
+        *['bicycle', 'car', 'motorcycle', 'airplane'],
+        *['bus', 'train', 'truck', 'boat'],
+    ],
+    'outdoor': ['traffic light', 'fire hydrant', 'stop sign', 'parking meter', 'bench'],
+    'animal': [
+        *['bird', 'cat', 'dog', 'horse', 'sheep'],
+        *['cow', 'elephant', 'bear', 'zebra', 'giraffe'],
+    ],
+    'accessory': ['backpack', 'umbrella', 'handbag', 'tie', 'suitcase'],
+    'sports': [
+        *['frisbee', 'skis', 'snowboard', 'sports ball', 'kite', 'baseball bat'],
+        *['baseball glove', 'skateboard', 'surfboard', 'tennis racket'],
+    ],
+    'kitchen': ['bottle', 'wine glass', 'cup', 'fork', 'knife', 'spoon', 'bowl'],
+    'food': [
+        *['banana', 'apple', 'sandwich', 'orange', 'broccoli'],
+        *['carrot', 'hot dog', 'pizza', 'donut', 'cake'],
+    ],
+    'furniture': ['chair', 'couch', 'potted plant', 'bed', 'dining table', 'toilet'],
+    'electronic': ['tv', 'laptop', 'mouse', 'remote', 'keyboard', 'cell phone'],
+    'appliance': ['microwave', 'oven', 'toaster', 'sink', 'refrigerator'],
+    'indoor': [
+        *['book', 'clock', 'vase', 'scissors'],
+        *['teddy bear', 'hair drier', 'toothbrush'],
+    ],
+}
+#: COCO counts to 90 and leaves these ids out.
+_COCO_GAPS = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
+
+
+def coco_categories() -> list[dict]:
+    """The ``categories`` list of the COCO annotation files: all 80, with their true ids."""
+    ids = (number for number in range(1, 91) if number not in _COCO_GAPS)
+    return [
+        {'id': next(ids), 'name': name, 'supercategory': group}
+        for group, names in _COCO_NAMES.items()
+        for name in names
+    ]

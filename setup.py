@@ -1,0 +1,45 @@
+from pathlib import Path
+from runpy import run_path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+
+
+def requirements():
+    lines = (ROOT / 'requirements.txt').read_text().splitlines()
+    return [line for line in lines if line and not line.startswith('#')]
+
+
+# Metadata is here and not in pyproject.toml because openmim's dependencies hold setuptools at 60,
+# which would ignore it there and build a nameless wheel.
+setup(
+    name='mmbixt',
+    version=run_path(str(ROOT / 'mmbixt/version.py'))['__version__'],
+    description='Linear-time attention backbones for OpenMMLab: BiXT, XCiT, BiFormer, BiSA',
+    long_description=(ROOT / 'README.md').read_text() if (ROOT / 'README.md').exists() else '',
+    long_description_content_type='text/markdown',
+    license='Apache-2.0',
+    python_requires='>=3.11',
+    install_requires=requirements(),
+    # The tested versions, for an environment without the fork. mmcv is missing on purpose: pip
+    # would build it apart from torch, and so silently without its operators.
+    extras_require={
+        'mim': ['openmim==0.3.9'],
+        'seg': ['mmengine==0.10.7', 'mmsegmentation==1.2.2', 'ftfy', 'regex'],
+        'det': ['mmengine==0.10.7', 'mmdet==3.3.0'],
+    },
+    packages=find_packages(include=['mmbixt', 'mmbixt.*']),
+    # mim and mmengine look for configs and tools inside the installed package. In the repository
+    # these are links to configs/ and tools/; a wheel gets the files.
+    package_data={'mmbixt': [f'.mim/**/*.{kind}' for kind in ('py', 'sh', 'md', 'yml')]},
+    classifiers=[
+        'Development Status :: 4 - Beta',
+        'Intended Audience :: Science/Research',
+        'Operating System :: POSIX :: Linux',
+        'Programming Language :: Python :: 3.11',
+        'Programming Language :: Python :: 3.12',
+        'Topic :: Scientific/Engineering :: Artificial Intelligence',
+        'Topic :: Scientific/Engineering :: Image Recognition',
+    ],
+)

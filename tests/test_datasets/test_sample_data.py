@@ -1,0 +1,201 @@
+"""The files are what the stock dataset classes read, and are written all at once or not at all."""
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from mmbixt.datasets import sample_data, write_sample_data
+from mmbixt.datasets.classes import ADE_LABELS, COCO_TO_ADE
+from mmbixt.datasets.polygons import mask_to_polygons
+from mmbixt.datasets.sample_data import MANIFEST, scene_seed
+from mmbixt.datasets.scenes import make_scene
+
+TRAIN, VAL, SIZE = 10, 7, (96, 128)
+
+
+def write(root):
+    return write_sample_data(root, TRAIN, VAL, *SIZE)
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+    return write(tmp_path_factory.mktemp('data') / 'sample')
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    files = [path for path in root.rglob('*') if path.is_file()]
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
+
+
+def test_mmseg_reads_it_as_ade20k(root):
+    datasets = pytest.importorskip('mmseg.datasets')
+    pipeline = [dict(type='LoadImageFromFile'), dict(type='mmseg.LoadAnnotations')]
+    for split, count in (('training', TRAIN), ('validation', VAL)):
+        dataset = datasets.ADE20KDataset(
+            data_root=str(root / 'ade/ADEChallengeData2016'),
+            data_prefix=dict(img_path=f'images/{split}', seg_map_path=f'annotations/{split}'),
+            pipeline=pipeline,
+        )
+        assert len(dataset) == count
+    sample = dataset[2]
+    scene = make_scene(scene_seed('val', 3), *SIZE)
+    assert Path(sample['img_path']).name == 'ADE_val_00000003.jpg'
+    # reduce_zero_label: 1 becomes class 0, and what has no label is ignored
+    np.testing.assert_array_equal(sample['gt_seg_map'], (scene.semantic - 1).astype(np.uint8))
+    assert dataset.metainfo['classes'][ADE_LABELS['sky'] - 1] == 'sky'
+    assert np.abs(sample['img'][..., ::-1].astype(int) - scene.image).mean() < 6
+
+
+def test_mmdet_reads_it_as_coco(root):
+    datasets = pytest.importorskip('mmdet.datasets')
+    pipeline = [
+        dict(type='LoadImageFromFile'),
+        dict(type='mmdet.LoadAnnotations', with_bbox=True, with_mask=True),
+    ]
+    for split, count in (('train', TRAIN), ('val', VAL)):
+        dataset = datasets.CocoDataset(
+            data_root=str(root / 'coco'),
+            ann_file=f'annotations/instances_{split}2017.json',
+            data_prefix=dict(img=f'{split}2017/'),
+            pipeline=pipeline,
+            test_mode=True,
+        )
+        assert len(dataset) == count
+    sample = dataset[2]
+    scene = make_scene(scene_seed('val', 3), *SIZE)
+    classes = dataset.metainfo['classes']
+    names = [classes[label] for label in sample['gt_bboxes_labels']]
+    assert names == [instance.category for instance in scene.instances]
+    boxes, masks = sample['gt_bboxes'].numpy(), sample['gt_masks'].masks.astype(bool)
+    for box, mask, instance in zip(boxes, masks, scene.instances, strict=True):
+        assert iou(mask, instance.mask) > 0.85
+        rows, columns = np.nonzero(instance.mask)
+        edges = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+        np.testing.assert_array_equal(box, edges)
+
+
+def test_coco_files_are_sound(root):
+    ids = {}
+    for split, count in (('train', TRAIN), ('val', VAL)):
+        content = json.loads((root / f'coco/annotations/instances_{split}2017.json').read_text())
+        assert len(content['images']) == count
+        assert len(content['categories']) == 80
+        for image in content['images']:
+            path = root / f'coco/{split}2017' / image['file_name']
+            assert cv2.imread(str(path)).shape[:2] == (image['height'], image['width']) == SIZE
+        numbers = [annotation['id'] for annotation in content['annotations']]
+        assert len(set(numbers)) == len(numbers) > count
+        for annotation in content['annotations']:
+            assert annotation['iscrowd'] == 0
+            assert annotation['segmentation']
+            assert all(len(p) >= 6 and len(p) % 2 == 0 for p in annotation['segmentation'])
+            left, top, width, height = annotation['bbox']
+            assert 0 <= left < left + width <= SIZE[1]
+            assert 0 <= top < top + height <= SIZE[0]
+            assert 0 < annotation['area'] <= width * height
+        ids[split] = {c['name']: c['id'] for c in content['categories']}
+    assert ids['train'] == ids['val']
+    assert set(COCO_TO_ADE) <= set(ids['train'])
+
+
+def decode(polygons, shape) -> np.ndarray:
+    mask_api = pytest.importorskip('pycocotools.mask')
+    return mask_api.decode(mask_api.merge(mask_api.frPyObjects(polygons, *shape))).astype(bool)
+
+
+def iou(first, second) -> float:
+    return np.sum(first & second) / np.sum(first | second)
+
+
+def test_polygons_are_the_masks(val_scenes):
+    masks = [i.mask for s in val_scenes for i in s.instances if i.mask.sum() > 80]
+    ious = [iou(decode(mask_to_polygons(mask), mask.shape), mask) for mask in masks]
+    assert min(ious) > 0.9
+    assert np.mean(ious) > 0.96
+
+
+def test_polygons_leave_holes_and_gaps_out():
+    mask = np.zeros((40, 60), bool)
+    mask[5:30, 5:35] = True
+    mask[10:20, 10:18] = mask[12:25, 22:30] = False
+    mask[32:38, 40:55] = True
+    assert iou(decode(mask_to_polygons(mask), mask.shape), mask) > 0.97
+
+
+def test_splits_differ(root):
+    train = {p.read_bytes() for p in (root / 'coco/train2017').iterdir()}
+    val = {p.read_bytes() for p in (root / 'coco/val2017').iterdir()}
+    assert len(train) == TRAIN
+    assert len(val) == VAL
+    assert not train & val
+
+
+def test_same_bytes_in_another_folder(root, tmp_path):
+    assert contents(write(tmp_path / 'again')) == contents(root)
+
+
+def test_nothing_is_done_if_it_is_there(root, monkeypatch):
+    def fail(*args):
+        raise AssertionError('made a scene')
+
+    monkeypatch.setattr(sample_data, 'make_scene', fail)
+    assert write(root) == root
+
+
+@pytest.mark.parametrize('damage', ['older', 'half', 'other size'])
+def test_old_or_incomplete_data_is_replaced(root, tmp_path, damage):
+    stale = write_sample_data(tmp_path / 'sample', 2, 1, 32, 48)
+    if damage == 'older':
+        manifest = json.loads((stale / MANIFEST).read_text())
+        (stale / MANIFEST).write_text(json.dumps({**manifest, 'generator': 0}))
+    elif damage == 'half':
+        next((stale / 'coco/train2017').iterdir()).unlink()
+    assert contents(write(stale)) == contents(root)
+    assert [path.name for path in tmp_path.iterdir()] == ['sample']
+
+
+@pytest.mark.parametrize('with_manifest', [False, True])
+def test_a_foreign_folder_is_left_alone(tmp_path, with_manifest):
+    folder = tmp_path / 'sample'
+    if with_manifest:
+        write_sample_data(folder, 2, 1, 32, 48)
+    folder.mkdir(exist_ok=True)
+    (folder / 'thesis.txt').write_text('years of work')
+    before = contents(folder)
+    with pytest.raises(FileExistsError, match=r'thesis\.txt'):
+        write(folder)
+    assert contents(folder) == before
+
+
+def test_a_file_in_the_way_is_left_alone(tmp_path):
+    (tmp_path / 'sample').write_text('mine')
+    with pytest.raises(FileExistsError, match='sample'):
+        write(tmp_path / 'sample')
+
+
+def test_a_full_disk_gives_one_error_and_leaves_nothing(tmp_path, monkeypatch):
+    kept = write_sample_data(tmp_path / 'sample', 2, 1, 32, 48)
+    before = contents(kept)
+    write_bytes, written = Path.write_bytes, []
+
+    def until_full(path, data):
+        written.append(path)
+        if len(written) > 7:
+            raise OSError(28, 'No space left on device')
+        return write_bytes(path, data)
+
+    monkeypatch.setattr(Path, 'write_bytes', until_full)
+    with pytest.raises(OSError, match="sample': No space left on device"):
+        write(tmp_path / 'sample')
+    monkeypatch.undo()
+    assert contents(kept) == before
+    assert [path.name for path in tmp_path.iterdir()] == ['sample']
+
+
+def test_a_folder_that_cannot_be_made_gives_one_error(tmp_path):
+    (tmp_path / 'file').write_text('')
+    with pytest.raises(OSError, match='cannot write the sample data to'):
+        write(tmp_path / 'file' / 'sample')

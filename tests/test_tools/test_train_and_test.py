@@ -1,0 +1,127 @@
+"""The tools as a user calls them: train, stop, go on, evaluate; and what they say if they cannot."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+CONFIG = ROOT / 'configs/bixt/semfpn_bixt_ti_ade20k.py'
+# a few iterations of small crops, a few scenes to evaluate
+SHORT = [
+    'train_cfg.max_iters={iterations}',
+    'train_cfg.val_interval=2',
+    'default_hooks.checkpoint.interval=2',
+    'default_hooks.logger.interval=1',
+    'train_dataloader.batch_size=2',
+    'val_dataloader.dataset.indices=3',
+    'test_dataloader.dataset.indices=3',
+]
+
+
+def call(folder, tool, *arguments, iterations=2, check=True):
+    options = ['--cfg-options', *(option.format(iterations=iterations) for option in SHORT)]
+    command = [sys.executable, ROOT / 'tools' / tool, *arguments, *options]
+    done = subprocess.run(
+        [str(part) for part in command], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert not check or done.returncode == 0, done.stderr[-3000:]
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope='module')
+def trained(tmp_path_factory):
+    """A run of two iterations, on data in the folder that it was started in."""
+    folder = tmp_path_factory.mktemp('user')
+    return folder, call(folder, 'train.py', CONFIG, '--sample')
+
+
+def test_sample_says_what_it_changes(trained):
+    _, output = trained
+    changes = [line.strip() for line in output.splitlines() if line.startswith('  ')]
+    for subject in ('data: ', 'sizes: ', 'schedule: ', 'norms: '):
+        assert any(line.startswith(subject) for line in changes)
+
+
+def test_run_leaves_logs_and_checkpoints_where_it_says(trained):
+    folder, output = trained
+    work_dir = folder / 'work_dirs/semfpn_bixt_ti_ade20k_sample'
+    assert f'Checkpoints will be saved to {work_dir}' in output
+    assert (work_dir / 'iter_2.pth').is_file()
+    records = [json.loads(s) for s in next(work_dir.glob('*/vis_data/scalars.json')).open()]
+    assert [r['step'] for r in records if 'loss' in r] == [1, 2]
+    assert any('mIoU' in r for r in records)
+
+
+def test_resume_goes_on_with_optimizer_and_history(trained):
+    folder, _ = trained
+    output = call(folder, 'train.py', CONFIG, '--sample', '--resume', iterations=4)
+    assert 'resumed epoch: 0, iter: 2' in output
+    work_dir = folder / 'work_dirs/semfpn_bixt_ti_ade20k_sample'
+    checkpoint = torch.load(work_dir / 'iter_4.pth', weights_only=False)
+    steps = {int(state['step']) for state in checkpoint['optimizer']['state'].values()}
+    assert steps == {4}
+    losses = checkpoint['message_hub']['log_scalars']['train/loss']
+    assert len(losses.data[0]) == 4
+
+
+@pytest.mark.parametrize('tta', [False, True])
+def test_evaluation_and_predictions(trained, tta):
+    folder, _ = trained
+    checkpoint = folder / 'work_dirs/semfpn_bixt_ti_ade20k_sample/iter_2.pth'
+    options = ['--tta'] if tta else ['--out', 'predictions', '--show-dir', 'pictures']
+    output = call(folder, 'test.py', CONFIG, checkpoint, '--sample', *options)
+    assert 'mIoU: ' in output
+    if not tta:
+        maps = sorted((folder / 'predictions').glob('*.png'))
+        assert len(maps) == 3
+        assert cv2.imread(str(maps[0]), cv2.IMREAD_GRAYSCALE).shape == (192, 256)
+        assert len(list((folder / 'pictures').rglob('*.png'))) == 3
+
+
+def last_line(output):
+    return output.strip().splitlines()[-1]
+
+
+def test_missing_dataset(tmp_path):
+    output = call(tmp_path, 'train.py', CONFIG, check=False)
+    assert 'Traceback' not in output
+    assert f'{tmp_path}/data/ade/ADEChallengeData2016/images/training' in output
+    assert 'ADEChallengeData2016.zip' in output
+    assert '--sample' in last_line(output)
+
+
+def test_missing_config(tmp_path):
+    output = call(tmp_path, 'train.py', 'nowhere.py', check=False)
+    assert 'Traceback' not in output
+    assert 'nowhere.py' in last_line(output)
+
+
+def test_missing_checkpoint(trained):
+    output = call(trained[0], 'test.py', CONFIG, 'nowhere.pth', '--sample', check=False)
+    assert last_line(output) == ('FileNotFoundError: There is no checkpoint file at nowhere.pth.')
+
+
+def test_classification_checkpoint_is_not_for_test(trained, tmp_path):
+    torch.save({'latents': torch.zeros(1, 64, 192)}, tmp_path / 'bixt.pth')
+    output = call(trained[0], 'test.py', CONFIG, tmp_path / 'bixt.pth', '--sample', check=False)
+    assert 'CheckpointMismatchError' in output
+    assert 'init_cfg' in output
+
+
+@pytest.mark.parametrize('tool', ['train.py', 'test.py'])
+def test_help(tmp_path, tool):
+    output = call(tmp_path, tool, '--help')
+    for option in ('--work-dir', '--sample', '--cfg-options', '--launcher', '--trust-checkpoint'):
+        assert option in output
+
+
+def test_amp_on_a_cpu_is_refused(tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip('this machine has a GPU')
+    output = call(tmp_path, 'train.py', CONFIG, '--sample', '--amp', check=False)
+    assert '--amp needs a GPU' in last_line(output)

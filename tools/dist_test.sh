@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Evaluate on several GPUs of one or more machines:
+#   tools/dist_test.sh CONFIG CHECKPOINT GPUS [options of tools/test.py]
+# On several machines start it on each, with NNODES, NODE_RANK and MASTER_ADDR set.
+set -euo pipefail
+config=${1:?usage: $0 CONFIG CHECKPOINT GPUS [options of tools/test.py]}
+checkpoint=${2:?usage: $0 CONFIG CHECKPOINT GPUS [options of tools/test.py]}
+gpus=${3:?usage: $0 CONFIG CHECKPOINT GPUS [options of tools/test.py]}
+
+exec torchrun \
+    --nnodes="${NNODES:-1}" --node-rank="${NODE_RANK:-0}" --nproc-per-node="$gpus" \
+    --master-addr="${MASTER_ADDR:-127.0.0.1}" --master-port="${PORT:-29500}" \
+    "$(dirname "$0")/test.py" "$config" "$checkpoint" --launcher pytorch "${@:4}"
