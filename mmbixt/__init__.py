@@ -9,7 +9,7 @@ try:
 except ImportError:  # mmbixt.ops works without it; everything else says that it is missing
     MODULE2PACKAGE = {}
 
-# Lets mmengine resolve `_base_ = 'mmbixt::bixt/...'`. It looks for an installed distribution of this
-# name and, finding none, for the folder of the module of this name. That folder is right however
-# mmbixt was installed; the location of a distribution is not, if it is editable.
+# Lets mmengine resolve `_base_ = 'mmbixt::bixt/...'`. It looks for an installed distribution of
+# this name and, finding none, for the folder of the module of this name. That folder is right
+# however mmbixt was installed; the location of a distribution is not, if it is editable.
 MODULE2PACKAGE['mmbixt'] = 'mmbixt.version'

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from .pen import Pen
-from .textures import noise_tile, pick, sample, vary
+from mmbixt.datasets.pen import Pen
+from mmbixt.datasets.textures import noise_tile, pick, sample, vary
 
 _DOGS = [(0.55, 0.38, 0.22), (0.20, 0.16, 0.14), (0.80, 0.70, 0.54), (0.45, 0.42, 0.40)]
 _HORSES = [(0.42, 0.24, 0.14), (0.22, 0.15, 0.11), (0.62, 0.42, 0.24), (0.72, 0.70, 0.67)]

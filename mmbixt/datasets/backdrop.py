@@ -3,10 +3,10 @@
 import cv2
 import numpy as np
 
-from .canvas import Canvas
-from .light import Light
-from .textures import mix, noise_tile, pick, ridge, sample
-from .view import View
+from mmbixt.datasets.canvas import Canvas
+from mmbixt.datasets.light import Light
+from mmbixt.datasets.textures import mix, noise_tile, pick, ridge, sample
+from mmbixt.datasets.view import View
 
 _MOUNTAINS = [(0.22, 0.34, 0.18), (0.34, 0.36, 0.40), (0.42, 0.36, 0.28), (0.30, 0.38, 0.46)]
 _SNOW = np.array((0.93, 0.95, 0.98))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from .classes import ADE_LABELS, COCO_TO_ADE, UNLABELLED
+from mmbixt.datasets.classes import ADE_LABELS, COCO_TO_ADE, UNLABELLED
 
 #: The canvas is this many times finer than the picture, so that edges come out smooth.
 OVERSAMPLING = 2

@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from mmbixt.datasets.backdrop import paint_mountains
+from mmbixt.datasets.scenery import fence, foam, houses, lay, path, trees, water, wavy_row
+from mmbixt.datasets.stage import Stage
+from mmbixt.datasets.textures import mix
+
 from . import ground
-from .backdrop import paint_mountains
-from .scenery import fence, foam, houses, lay, path, trees, water, wavy_row
-from .stage import Stage
-from .textures import mix
 
 
 def meadow(stage: Stage) -> None:

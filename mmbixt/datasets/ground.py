@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from .textures import mix, noise_tile, pick, sample
-from .view import View
+from mmbixt.datasets.textures import mix, noise_tile, pick, sample
+from mmbixt.datasets.view import View
 
 _GRASS = [(0.30, 0.46, 0.16), (0.40, 0.52, 0.20), (0.52, 0.50, 0.24), (0.22, 0.40, 0.18)]
 _EARTH = [(0.46, 0.34, 0.22), (0.38, 0.28, 0.20), (0.55, 0.42, 0.30), (0.50, 0.34, 0.24)]

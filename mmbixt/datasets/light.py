@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .textures import vary
+from mmbixt.datasets.textures import vary
 
 
 @dataclass(frozen=True)

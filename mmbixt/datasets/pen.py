@@ -3,9 +3,9 @@
 import cv2
 import numpy as np
 
-from .canvas import Canvas
-from .light import Light
-from .textures import mix
+from mmbixt.datasets.canvas import Canvas
+from mmbixt.datasets.light import Light
+from mmbixt.datasets.textures import mix
 
 
 class Pen:

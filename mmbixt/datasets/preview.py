@@ -5,8 +5,8 @@ import colorsys
 import cv2
 import numpy as np
 
-from .classes import ADE_LABELS
-from .scenes import Scene
+from mmbixt.datasets.classes import ADE_LABELS
+from mmbixt.datasets.scenes import Scene
 
 _LEGEND_WIDTH = 110
 _COLOURS = {

@@ -8,9 +8,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from .classes import coco_categories
-from .polygons import mask_to_polygons
-from .scenes import VERSION, Instance, make_scene
+from mmbixt.datasets.classes import coco_categories
+from mmbixt.datasets.polygons import mask_to_polygons
+from mmbixt.datasets.scenes import VERSION, Instance, make_scene
 
 MANIFEST = 'sample_data.json'
 ANNOTATIONS = 'coco/annotations/instances_{}2017.json'

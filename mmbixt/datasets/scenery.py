@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from mmbixt.datasets.backdrop import mirror, paint_ground
+from mmbixt.datasets.stage import Stage
+from mmbixt.datasets.textures import mix, ridge
+
 from . import ground
-from .backdrop import mirror, paint_ground
-from .stage import Stage
-from .textures import mix, ridge
 
 
 def lay(stage: Stage, name: str, colour, mask=True) -> None:

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from .backdrop import paint_sky
-from .canvas import Canvas
-from .classes import UNLABELLED
-from .countryside import coast, farm, lake, meadow
-from .light import make_light
-from .stage import Stage
-from .town import park, street_across, street_along
-from .view import View
+from mmbixt.datasets.backdrop import paint_sky
+from mmbixt.datasets.canvas import Canvas
+from mmbixt.datasets.classes import UNLABELLED
+from mmbixt.datasets.countryside import coast, farm, lake, meadow
+from mmbixt.datasets.light import make_light
+from mmbixt.datasets.stage import Stage
+from mmbixt.datasets.town import park, street_across, street_along
+from mmbixt.datasets.view import View
 
 #: Goes up whenever a seed gives another picture than before.
 VERSION = 1

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .pen import Pen
-from .textures import mix, noise_tile, pick, sample, vary
+from mmbixt.datasets.pen import Pen
+from mmbixt.datasets.textures import mix, noise_tile, pick, sample, vary
 
 _FACADES = [
     *[(0.62, 0.36, 0.28), (0.78, 0.72, 0.60), (0.55, 0.57, 0.60), (0.42, 0.52, 0.62)],

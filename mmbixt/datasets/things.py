@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from .pen import Pen
-from .textures import mix, pick, vary
+from mmbixt.datasets.pen import Pen
+from mmbixt.datasets.textures import mix, pick, vary
 
 _SKINS = [(0.92, 0.74, 0.62), (0.78, 0.56, 0.42), (0.55, 0.38, 0.28), (0.36, 0.24, 0.18)]
 _HAIR = [(0.12, 0.09, 0.08), (0.34, 0.22, 0.13), (0.70, 0.54, 0.30), (0.55, 0.52, 0.50)]

@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from mmbixt.datasets.backdrop import paint_mountains
+from mmbixt.datasets.scenery import fence, houses, lay, path, trees
+from mmbixt.datasets.stage import Stage
+from mmbixt.datasets.structures import Perspective
+
 from . import ground
-from .backdrop import paint_mountains
-from .scenery import fence, houses, lay, path, trees
-from .stage import Stage
-from .structures import Perspective
 
 
 def street_across(stage: Stage) -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .canvas import Canvas
+from mmbixt.datasets.canvas import Canvas
 
 
 class View:

@@ -1,4 +1,4 @@
-"""The tools as a user calls them: train, stop, go on, evaluate; and what they say if they cannot."""
+"""The tools as a user calls them: train, stop, go on, evaluate; what they say if they cannot."""
 
 import json
 import subprocess
