@@ -17,8 +17,6 @@ setup(
     name='mmbixt',
     version=run_path(str(ROOT / 'mmbixt/version.py'))['__version__'],
     description='Linear-time attention backbones for OpenMMLab: BiXT, XCiT, BiFormer, BiSA',
-    long_description=(ROOT / 'README.md').read_text() if (ROOT / 'README.md').exists() else '',
-    long_description_content_type='text/markdown',
     license='Apache-2.0',
     python_requires='>=3.11',
     install_requires=requirements(),

@@ -12,7 +12,7 @@ from mmbixt.checkpoints.loader import TRUST, CheckpointFileError
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.checkpoints.unpickler import UnsafeCheckpointError
 from mmbixt.datasets.availability import check_datasets
-from mmbixt.datasets.sample_config import use_sample_data
+from mmbixt.datasets.sample_config import NoSampleError, use_sample_data
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +74,8 @@ def run(main: Callable[[], None]) -> None:
     try:
         main()
     except (
-        FileNotFoundError,
+        OSError,  # a missing file, a full disk
+        NoSampleError,
         CheckpointFileError,
         CheckpointMismatchError,
         UnsafeCheckpointError,

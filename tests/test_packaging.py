@@ -78,6 +78,8 @@ class TestWheel:
         expected = {f'mmbixt/{name}' for name in files(ROOT / 'mmbixt', '*.py', 'py.typed')}
         for folder in ('configs', 'tools'):
             expected |= {f'mmbixt/.mim/{folder}/{name}' for name in files(ROOT / folder, '*')}
+        if (ROOT / 'model-index.yml').exists():
+            expected.add('mmbixt/.mim/model-index.yml')
         assert carried >= expected
         assert not [name for name in carried if '__pycache__' in name]
 
@@ -196,7 +198,7 @@ class TestSetupSaysInOneLine:
         python = fake(
             self.folder / 'python',
             'case "$*" in *ensurepip*) exit 1;; esac',
-            f'exec {sys.executable} "$@"',
+            f'exec "{sys.executable}" "$@"',
         )
         self.says('has no venv module', PYTHON=python)
 

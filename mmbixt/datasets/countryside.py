@@ -2,12 +2,11 @@
 
 import numpy as np
 
+from mmbixt.datasets import ground
 from mmbixt.datasets.backdrop import paint_mountains
 from mmbixt.datasets.scenery import fence, foam, houses, lay, path, trees, water, wavy_row
 from mmbixt.datasets.stage import Stage
 from mmbixt.datasets.textures import mix
-
-from . import ground
 
 
 def meadow(stage: Stage) -> None:

@@ -3,7 +3,6 @@
 Only what must change does, and every change is reported in a line.
 """
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,17 @@ from mmbixt.datasets.sample_data import write_sample_data
 
 # where write_sample_data puts what the stock dataset classes read
 _ROOTS = {'ADE20KDataset': 'ade/ADEChallengeData2016', 'CocoDataset': 'coco/'}
-_SIZE_KEYS = ('scale', 'scales', 'crop_size', 'size', 'img_scale')
+_SIZE_KEYS = ('scale', 'scales', 'crop_size', 'size', 'img_scale', 'stride')
 
 SHRINK = 4  # 512-pixel crops become 128-pixel ones
 ITERATIONS = 500
 WARM_UP = 50
 BATCH_SIZE = 4
 LEARNING_RATE = 5e-4
+
+
+class NoSampleError(ValueError):
+    """There are no generated scenes for this kind of dataset."""
 
 
 def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
@@ -44,17 +47,15 @@ def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
 
 
 def _redirect_data(cfg: Config, root: Path) -> str:
-    def redirect(node: ConfigDict) -> None:
+    for node in _dicts(cfg):
         if 'data_root' in node:
-            if node.type not in _ROOTS:
-                raise ValueError(
-                    f'--sample has ADE20K and COCO scenes, not scenes for {node.type}.'
+            if node.get('type') not in _ROOTS:
+                raise NoSampleError(
+                    f'--sample has scenes for {" and ".join(_ROOTS)}, none for {node.get("type")}.'
                 )
             node.data_root = str(root / _ROOTS[node.type])
         if str(node.get('ann_file', '')).startswith('data/coco/'):  # a metric's
             node.ann_file = str(root / Path(node.ann_file).relative_to('data'))
-
-    _visit(cfg, redirect)
     return f'data: generated scenes in {root}'
 
 
@@ -64,15 +65,13 @@ def _shrink_images(cfg: Config) -> str:
             return type(value)(shrink(item) for item in value)
         return max(32, value // SHRINK) if isinstance(value, int) else value
 
-    def visit(node: ConfigDict) -> None:
+    parts = [cfg[key] for key in cfg if key.endswith(('_dataloader', '_pipeline'))]
+    parts += [cfg.model.get('data_preprocessor'), cfg.model.get('test_cfg')]
+    for node in _dicts(parts):
         for key in _SIZE_KEYS:
             if isinstance(node.get(key), (list, tuple)):
                 node[key] = shrink(node[key])
-
-    for name in [key for key in cfg if key.endswith(('_dataloader', '_pipeline'))]:
-        _visit(cfg[name], visit)
-    _visit(cfg.model, visit)
-    return f'sizes: divided by {SHRINK}, crops, test images and padding'
+    return f'sizes: crops, test images and padding divided by {SHRINK}'
 
 
 def _shorten(cfg: Config) -> str:
@@ -80,15 +79,18 @@ def _shorten(cfg: Config) -> str:
     for split in ('train', 'val', 'test'):
         cfg[f'{split}_dataloader'].update(num_workers=1, persistent_workers=True)
     cfg.train_cfg = dict(type='IterBasedTrainLoop', max_iters=ITERATIONS, val_interval=ITERATIONS)
+    cfg.log_processor.by_epoch = False
     cfg.default_hooks.checkpoint.update(by_epoch=False, interval=ITERATIONS // 2)
     cfg.default_hooks.logger.update(interval=10)
-    cfg.optim_wrapper.optimizer.lr = LEARNING_RATE
+    optimizer = cfg.optim_wrapper.optimizer
+    if optimizer.type.startswith('Adam'):
+        optimizer.lr = LEARNING_RATE
     cfg.param_scheduler = [
         dict(type='LinearLR', start_factor=1e-3, by_epoch=False, begin=0, end=WARM_UP),
         dict(type='PolyLR', eta_min=0.0, by_epoch=False, begin=WARM_UP, end=ITERATIONS),
     ]
     return (
-        f'schedule: {ITERATIONS} iterations of {BATCH_SIZE} images, learning rate {LEARNING_RATE} '
+        f'schedule: {ITERATIONS} iterations of {BATCH_SIZE} images, learning rate {optimizer.lr} '
         f'after {WARM_UP} iterations of warm-up (a short run from random weights)'
     )
 
@@ -96,42 +98,34 @@ def _shorten(cfg: Config) -> str:
 def _forget_weights(cfg: Config) -> str | None:
     forgotten = [cfg.load_from] if cfg.get('load_from') else []
     cfg.load_from = None
-
-    def forget(node: ConfigDict) -> None:
+    for node in _dicts(cfg.model):
         for key in ('init_cfg', 'pretrained'):
             value = node.get(key)
             if isinstance(value, str) or (value and value.get('type') == 'Pretrained'):
-                forgotten.append(value)
+                forgotten.append(value if isinstance(value, str) else value.checkpoint)
                 node[key] = None
-
-    _visit(cfg.model, forget)
-    return f'weights: random instead of {", ".join(map(str, forgotten))}' if forgotten else None
+    return f'weights: random instead of {", ".join(forgotten)}' if forgotten else None
 
 
 def _single_device_norms(cfg: Config) -> str | None:
-    replaced = []
-
-    def replace(node: ConfigDict) -> None:
-        if node.get('type') == 'SyncBN':
-            node.type = 'BN'
-            replaced.append(node)
-
-    _visit(cfg.model, replace)
-    return 'norms: BN instead of SyncBN, which needs several GPUs' if replaced else None
+    synchronised = [node for node in _dicts(cfg.model) if node.get('type') == 'SyncBN']
+    for node in synchronised:
+        node.type = 'BN'
+    return 'norms: BN instead of SyncBN, which needs several GPUs' if synchronised else None
 
 
-def _visit(node: Any, action: Callable[[ConfigDict], None]) -> None:
-    """Call an action on every dict in a config."""
-    for part in _dicts(node):
-        action(part)
+def _dicts(node: Any) -> list[ConfigDict]:
+    """All dicts in a config, each once."""
+    found: dict[int, ConfigDict] = {}
 
-
-def _dicts(node: Any) -> Iterator[ConfigDict]:
-    if isinstance(node, (dict, Config)):
+    def collect(node: Any) -> None:
         if isinstance(node, dict):
-            yield node
-        for value in list(node.values()):
-            yield from _dicts(value)
-    elif isinstance(node, (list, tuple)):
-        for value in node:
-            yield from _dicts(value)
+            found[id(node)] = node
+        if isinstance(node, (dict, Config)):
+            node = list(node.values())
+        if isinstance(node, (list, tuple)):
+            for part in node:
+                collect(part)
+
+    collect(node)
+    return list(found.values())

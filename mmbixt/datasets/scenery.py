@@ -2,11 +2,10 @@
 
 import numpy as np
 
+from mmbixt.datasets import ground
 from mmbixt.datasets.backdrop import mirror, paint_ground
 from mmbixt.datasets.stage import Stage
 from mmbixt.datasets.textures import mix, ridge
-
-from . import ground
 
 
 def lay(stage: Stage, name: str, colour, mask=True) -> None:

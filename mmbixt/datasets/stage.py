@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mmbixt.datasets import animals, structures, things
 from mmbixt.datasets.canvas import Canvas
 from mmbixt.datasets.light import Light
 from mmbixt.datasets.pen import Pen
 from mmbixt.datasets.view import View
-
-from . import animals, structures, things
 
 #: A thing that is lower than this part of the picture is not worth learning from.
 MIN_HEIGHT = 0.09

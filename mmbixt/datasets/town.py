@@ -2,12 +2,11 @@
 
 import numpy as np
 
+from mmbixt.datasets import ground
 from mmbixt.datasets.backdrop import paint_mountains
 from mmbixt.datasets.scenery import fence, houses, lay, path, trees
 from mmbixt.datasets.stage import Stage
 from mmbixt.datasets.structures import Perspective
-
-from . import ground
 
 
 def street_across(stage: Stage) -> None:

@@ -134,7 +134,7 @@ explain() { # why the last step failed, in one line
         echo 'a compiler was killed, probably for want of memory; try: make setup JOBS=1'
     else
         grep -aiE 'error' <<<"$said" | grep -avE '^ *(\[|note:)' | tail -n 1 | sed 's/^ *//' |
-            grep . || echo 'pip failed'
+            grep . || echo 'failed'
     fi
 }
 
@@ -189,7 +189,8 @@ make_venv() {
     version=$(python_of "$python")
     version=${version%.* *}
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
-        fail "$python has no venv module; install it (Debian, Ubuntu: apt install python$version-venv)"
+        fail "$python has no venv module; install it (Debian, Ubuntu:" \
+            "apt install python$version-venv)"
     echo "setup: a new environment in $VENV with Python $version: 3 GB to fetch, 6 GB to keep"
     touch "$unfinished"
     rm -f "$stamp"
@@ -197,16 +198,21 @@ make_venv() {
         find "$venv" -mindepth 1 -maxdepth 1 ! -name 'setup.*' -exec rm -rf {} +
     free=$(df -Pk "$venv" | awk 'NR == 2 { print int($4 / 1024 / 1024) }')
     [ "$free" -ge $disk_gb ] ||
-        fail "$free GB free in $VENV, about $disk_gb GB needed; make space or name another: make VENV=..."
+        fail "$free GB free in $VENV, about $disk_gb GB needed; make space or name another:" \
+            "make VENV=..."
     step 'virtual environment' "$python" -m venv "$venv" || give_up 'virtual environment'
 }
 
 # --- mmcv, the one package that is compiled -----------------------------------------------------
 
 mmcv_works() { # its operators, too: a wheel in pip's cache may be of another torch
-    [ "$("$py" -c "from importlib.metadata import version; print(version('mmcv'))" 2>&1)" = "$mmcv" ] &&
-        "$py" -c 'import torch; from mmcv.ops import nms; nms(torch.rand(2, 4), torch.rand(2), 0.5)' \
-            >/dev/null 2>&1
+    "$py" - >/dev/null 2>&1 <<CODE
+from importlib.metadata import version
+assert version('mmcv') == '$mmcv'
+import torch
+from mmcv.ops import nms
+nms(torch.rand(2, 4), torch.rand(2), 0.5)
+CODE
 }
 
 mmcv_is_cached() {
@@ -219,14 +225,15 @@ mmcv_is_cached() {
 need_compiler() {
     local headers
     command -v "${CXX:-c++}" >/dev/null ||
-        fail 'no C++ compiler, and mmcv has to be compiled; install one (Debian, Ubuntu: apt install g++)'
+        fail 'no C++ compiler, and mmcv has to be compiled; install one (Debian, Ubuntu:' \
+            'apt install g++)'
     headers=$("$py" -c 'import sysconfig; print(sysconfig.get_path("include"))')
     [ -e "$headers/Python.h" ] ||
         fail "Python.h is missing, and mmcv has to be compiled; install it (Debian, Ubuntu:" \
             "apt install $(basename "$headers")-dev)"
 }
 
-jobs() { # one per core, and 2 GB of memory for each
+compilers() { # one per core, and 2 GB of memory for each
     local cores memory
     cores=$(getconf _NPROCESSORS_ONLN)
     memory=$(awk '/MemAvailable/ { print int($2 / 2 / 1024 / 1024) }' /proc/meminfo)
@@ -237,7 +244,7 @@ build_mmcv() { # build_mmcv PIP-ARGUMENTS...
     # Without a visible GPU, or mmcv's setup.py builds for CUDA whatever FORCE_CUDA says.
     local what="mmcv $mmcv" for_gpu=(FORCE_CUDA=0 CUDA_VISIBLE_DEVICES=)
     [ -z "${MMCV_CUDA:-}" ] || for_gpu=(FORCE_CUDA=1)
-    step "$what" env MMCV_WITH_OPS=1 "MAX_JOBS=$(jobs)" "${for_gpu[@]}" "$py" -m pip wheel -v \
+    step "$what" env MMCV_WITH_OPS=1 "MAX_JOBS=$(compilers)" "${for_gpu[@]}" "$py" -m pip wheel -v \
         --no-build-isolation --no-deps "$@" -w "$venv/tmp" "mmcv==$mmcv" || give_up "$what"
     install "$what" --no-deps --force-reinstall "$venv/tmp/mmcv-"*.whl
 }
@@ -256,7 +263,7 @@ if ! mmcv_works && ! mmcv_is_cached; then
 fi
 
 rm -f "$stamp"
-install 'build tools' --retries 1 --timeout 20 -c $pins pip setuptools wheel ninja
+install 'build tools' --retries 2 --timeout 20 -c $pins pip setuptools wheel ninja
 install 'torch and torchvision' -c $pins torch torchvision
 install 'everything else' --no-deps -r <(grep -v '^mmcv==' $pins)
 imports torch torchvision cv2 timm mmengine

@@ -1,0 +1,87 @@
+import copy
+
+import pytest
+from mmengine.config import Config
+
+from mmbixt.datasets.sample_config import use_sample_data
+
+SEGMENTOR = dict(
+    model=dict(
+        type='EncoderDecoder',
+        data_preprocessor=dict(size=(512, 512)),
+        pretrained='open-mmlab://resnet50_v1c',
+        backbone=dict(init_cfg=dict(type='Pretrained', checkpoint='weights.pth')),
+        neck=dict(norm_cfg=dict(type='SyncBN'), init_cfg=dict(type='Xavier')),
+        decode_head=dict(anchors=dict(scales=[8])),
+        test_cfg=dict(mode='slide', crop_size=(512, 512), stride=(341, 341)),
+    ),
+    train_pipeline=[dict(type='RandomCrop', crop_size=(512, 512))],
+    optim_wrapper=dict(optimizer=dict(type='AdamW', lr=6e-5, weight_decay=0.01)),
+    train_cfg=dict(type='EpochBasedTrainLoop', max_epochs=12),
+    param_scheduler=[dict(type='MultiStepLR', milestones=[8, 11])],
+    default_hooks=dict(checkpoint=dict(interval=1), logger=dict(interval=50)),
+    log_processor=dict(by_epoch=True),
+    load_from='model.pth',
+    **{
+        f'{split}_dataloader': dict(
+            batch_size=16,
+            dataset=dict(
+                type='ADE20KDataset',
+                data_root='data/ade/ADEChallengeData2016',
+                pipeline=[dict(type='Resize', scale=(2048, 512), ratio_range=(0.5, 2.0))],
+            ),
+        )
+        for split in ('train', 'val', 'test')
+    },
+)
+
+
+@pytest.fixture
+def written(monkeypatch, tmp_path):
+    """As if the scenes were written; returns their folder."""
+    monkeypatch.setattr('mmbixt.datasets.sample_config.write_sample_data', lambda root: tmp_path)
+    return tmp_path
+
+
+def test_changes_what_it_must_and_nothing_else(written):
+    cfg = Config(copy.deepcopy(SEGMENTOR))
+    changes = use_sample_data(cfg)
+    assert [change.partition(':')[0] for change in changes] == [
+        'data',
+        'sizes',
+        'schedule',
+        'weights',
+        'norms',
+    ]
+    assert 'model.pth, open-mmlab://resnet50_v1c, weights.pth' in changes[3]
+    dataset = cfg.val_dataloader.dataset
+    assert dataset.data_root == str(written / 'ade/ADEChallengeData2016')
+    assert dataset.pipeline[0] == dict(type='Resize', scale=(512, 128), ratio_range=(0.5, 2.0))
+    assert cfg.train_pipeline[0].crop_size == (128, 128)
+    assert cfg.model.data_preprocessor.size == (128, 128)
+    assert cfg.model.test_cfg == dict(mode='slide', crop_size=(128, 128), stride=(85, 85))
+    assert cfg.model.decode_head.anchors.scales == [8]
+    assert cfg.model.neck.norm_cfg.type == 'BN'
+    assert cfg.model.neck.init_cfg.type == 'Xavier'
+    assert cfg.model.backbone.init_cfg is None
+    assert cfg.load_from is None
+    assert cfg.optim_wrapper.optimizer.weight_decay == 0.01
+    assert cfg.train_cfg.type == 'IterBasedTrainLoop'
+    assert cfg.param_scheduler[-1].end == cfg.train_cfg.max_iters
+
+
+def test_annotations_of_coco(written):
+    base = copy.deepcopy(SEGMENTOR)
+    base['val_dataloader']['dataset'].update(type='CocoDataset', data_root='data/coco/')
+    base['val_evaluator'] = dict(ann_file='data/coco/annotations/instances_val2017.json')
+    cfg = Config(base)
+    use_sample_data(cfg)
+    assert cfg.val_dataloader.dataset.data_root == str(written / 'coco')
+    assert cfg.val_evaluator.ann_file == str(written / 'coco/annotations/instances_val2017.json')
+
+
+def test_other_datasets_have_no_scenes(written):
+    base = copy.deepcopy(SEGMENTOR)
+    base['train_dataloader']['dataset']['type'] = 'CityscapesDataset'
+    with pytest.raises(ValueError, match='none for CityscapesDataset'):
+        use_sample_data(Config(base))
