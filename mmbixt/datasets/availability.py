@@ -36,8 +36,9 @@ def check_datasets(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
             where = ''.join(f'\n  {path.absolute()}' for path in missing)
             raise MissingDatasetError(
                 f'The dataset of this config ({kind}) is not here. Looked for{where}\n'
-                f'{_HOW_TO_GET.get(kind, "")} If it is elsewhere, make a link, or set data_root '
-                'with --cfg-options. To try the config without it, on generated scenes: --sample.'
+                f'{_HOW_TO_GET.get(kind, "")}\nIf it is elsewhere, make a link, or set '
+                'train_dataloader.dataset.data_root (and those of val and test) with '
+                '--cfg-options.\nTo try the config without it, on generated scenes, add --sample.'
             )
 
 

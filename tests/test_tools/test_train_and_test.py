@@ -125,3 +125,25 @@ def test_amp_on_a_cpu_is_refused(tmp_path):
         pytest.skip('this machine has a GPU')
     output = call(tmp_path, 'train.py', CONFIG, '--sample', '--amp', check=False)
     assert '--amp needs a GPU' in last_line(output)
+
+
+DETECTOR = """
+_base_ = 'mmdet::retinanet/retinanet_r50_fpn_1x_coco.py'
+model = dict(
+    backbone=dict(_delete_=True, type='mmbixt.BiXT', arch='tiny'),
+    neck=[
+        dict(type='mmbixt.FeaturePyramidAdapter', in_channels=192, in_strides=16),
+        dict(type='FPN', in_channels=[192] * 4, out_channels=256, num_outs=5),
+    ],
+)
+"""
+
+
+def test_detector_trains_and_is_evaluated(trained):
+    """The same tools, a stock config of mmdet, with a backbone and a neck of ours."""
+    folder, _ = trained
+    (folder / 'detector.py').write_text(DETECTOR)
+    call(folder, 'train.py', 'detector.py', '--sample')
+    checkpoint = folder / 'work_dirs/detector_sample/iter_2.pth'
+    call(folder, 'test.py', 'detector.py', checkpoint, '--sample', '--out', 'boxes.pkl')
+    assert (folder / 'boxes.pkl').stat().st_size > 0

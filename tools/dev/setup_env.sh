@@ -125,7 +125,7 @@ explain() { # why the last step failed, in one line
     has() { grep -qaE "$1" <<<"$said"; }
     if has 'No space left on device'; then
         echo "the disk is full; free about $disk_gb GB"
-    elif has 'NewConnectionError|ConnectTimeout|ReadTimeout|ProxyError|SSLError|NameResolution'; then
+    elif has 'ConnectionError|ConnectTimeout|ReadTimeout|ProxyError|SSLError|NameResolution'; then
         echo 'pip cannot reach its package index; check the network, the proxy and PIP_INDEX_URL'
     elif has 'No matching distribution found'; then
         echo "the package index has no $(sed -n 's/.*No matching distribution found for //p' \
@@ -133,8 +133,7 @@ explain() { # why the last step failed, in one line
     elif has 'Killed signal|signal 9'; then
         echo 'a compiler was killed, probably for want of memory; try: make setup JOBS=1'
     else
-        grep -aiE 'error' <<<"$said" | grep -avE '^ *(\[|note:)' | tail -n 1 | sed 's/^ *//' |
-            grep . || echo 'failed'
+        grep -aE 'rror: ' <<<"$said" | tail -n 1 | sed 's/^ *//' | grep . || echo 'failed'
     fi
 }
 
