@@ -133,7 +133,8 @@ explain() { # why the last step failed, in one line
     elif has 'Killed signal|signal 9'; then
         echo 'a compiler was killed, probably for want of memory; try: make setup JOBS=1'
     else
-        grep -aE 'rror: ' <<<"$said" | tail -n 1 | sed 's/^ *//' | grep . || echo 'failed'
+        grep -aE 'rror: ' <<<"$said" | grep -av 'subprocess-exited' | tail -n 1 |
+            sed 's/^ *//' | grep . || echo 'failed'
     fi
 }
 
