@@ -1,10 +1,11 @@
 """The main job on generated scenes: train, evaluate, look. What `make demo` runs.
 
-Three commands that could be typed by hand (each is printed), then pictures and a table of what
-came out of them.
+Two commands that could be typed by hand (they are printed), then pictures and a table of what came
+out of them.
 """
 
 import argparse
+import re
 import shlex
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import numpy as np
 from mmengine.config import Config
 from mmengine.registry import DATASETS, init_default_scope
 
+from mmbixt.datasets import write_sample_data
 from mmbixt.datasets.sample_config import use_sample_data
 from mmbixt.evaluation import class_iou, confusion_matrix
 from mmbixt.visualization.segmentation import comparison_figure, learning_curve, read_scalars
@@ -22,6 +24,8 @@ from mmbixt.visualization.segmentation import comparison_figure, learning_curve,
 TOOLS = Path(__file__).resolve().parent
 CONFIG = TOOLS.parent / 'configs/bixt/semfpn_bixt_ti_ade20k.py'
 SCENES = 6  # shown side by side with their truth
+# of a tool's output: what the sample changes, each step with its ETA, where things are saved
+PROGRESS = re.compile(r'^--sample|^  \w+: |Iter\(|saved to')
 
 
 def parse_args() -> argparse.Namespace:
@@ -31,9 +35,19 @@ def parse_args() -> argparse.Namespace:
 
 
 def run(*command: str | Path) -> None:
+    """Run a tool; show its progress, and all that it said if it fails."""
     command = [str(part) for part in command]
     print(f'\n$ python {shlex.join(command)}', flush=True)
-    subprocess.run([sys.executable, *command], check=True)
+    said = []
+    process = subprocess.Popen(
+        [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    for line in process.stdout:
+        said.append(line)
+        if PROGRESS.search(line):
+            print(line, end='', flush=True)
+    if process.wait():
+        sys.exit(''.join(said) + 'demo: the command above failed; this is all it said')
 
 
 def load_scenes(cfg: Config, predictions: Path) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -72,6 +86,7 @@ def make_table(scenes: list[tuple[np.ndarray, ...]], classes: tuple[str, ...]) -
 
 def main() -> None:
     out = parse_args().out
+    write_sample_data('data/sample')
     run(TOOLS / 'train.py', CONFIG, '--sample', '--work-dir', out / 'run')
     checkpoint = (out / 'run/last_checkpoint').read_text().strip()
     test = [TOOLS / 'test.py', CONFIG, checkpoint, '--sample', '--work-dir', out / 'test']
