@@ -1,6 +1,7 @@
 """What every backbone promises beyond its network."""
 
 import logging
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -40,13 +41,13 @@ class DenseBackbone(BaseModule):
         self.norm_eval = norm_eval
         self.register_load_state_dict_pre_hook(DenseBackbone._fit_checkpoint)
 
+    @abstractmethod
     def stages(self) -> list[list[nn.Module | nn.Parameter]]:
         """What can be frozen, from the image on."""
-        raise NotImplementedError
 
+    @abstractmethod
     def convert_checkpoint(self, state: dict[str, Tensor], expected: Iterable[str]) -> dict:
         """The weights in an official state dict (without wrappers) under our names."""
-        raise NotImplementedError
 
     def advise(self, state: Mapping[str, Tensor], expected: Iterable[str]) -> str | None:
         """What to do about a file that does not fit, if a family knows it."""

@@ -42,7 +42,7 @@ def choose_path(op: str, paths: Mapping[str, Callable]) -> Callable:
     if _current == 'auto':
         return next(iter(paths.values()))
     if _current not in paths:
-        raise NotImplementedError(
+        raise ValueError(
             f'MMBIXT_OPS={_current}: {op} has no such path; it has {", ".join(paths)} (and auto).'
         )
     return paths[_current]

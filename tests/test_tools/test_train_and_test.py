@@ -120,9 +120,8 @@ def test_help(tmp_path, tool):
         assert option in output
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason='about machines without a GPU')
 def test_amp_on_a_cpu_is_refused(tmp_path):
-    if torch.cuda.is_available():
-        pytest.skip('this machine has a GPU')
     output = call(tmp_path, 'train.py', CONFIG, '--sample', '--amp', check=False)
     assert '--amp needs a GPU' in last_line(output)
 
