@@ -18,7 +18,7 @@ setup(
     version=run_path(str(ROOT / 'mmbixt/version.py'))['__version__'],
     description='Linear-time attention backbones for OpenMMLab: BiXT, XCiT, BiFormer, BiSA',
     license='Apache-2.0',
-    python_requires='>=3.11',
+    python_requires='>=3.10',
     install_requires=requirements(),
     # The tested versions, for an environment without the fork. mmcv is missing on purpose: pip
     # would build it apart from torch, and so silently without its operators.
@@ -35,6 +35,7 @@ setup(
         'Development Status :: 4 - Beta',
         'Intended Audience :: Science/Research',
         'Operating System :: POSIX :: Linux',
+        'Programming Language :: Python :: 3.10',
         'Programming Language :: Python :: 3.11',
         'Programming Language :: Python :: 3.12',
         'Topic :: Scientific/Engineering :: Artificial Intelligence',

@@ -106,6 +106,28 @@ class TestWheel:
         lines = run('import mmbixt; print(mmbixt.__file__)', installed, tmp_path)
         assert lines == [str(installed / 'mmbixt/__init__.py')]
 
+    def test_types_and_configs_resolve_in_a_foreign_project(self, installed, tmp_path):
+        code = """
+import inspect
+from mmseg.registry import MODELS
+print(inspect.getfile(MODELS.get('mmbixt.BiXT')))
+from mmengine.config import Config
+base = "_base_ = 'mmbixt::bixt/semfpn_bixt_ti_ade20k.py'"
+print(Config.fromstring(base, '.py').model.backbone.type)
+"""
+        found, inherited = run(code, installed, tmp_path)
+        assert found == str(installed / 'mmbixt/backbones/bixt.py')
+        assert inherited == 'mmbixt.BiXT'
+
+    def test_carries_tools_that_run(self, installed, tmp_path):
+        tool = installed / 'mmbixt/.mim/tools/train.py'
+        code = (
+            'import runpy, sys\n'
+            f'sys.argv = [{str(tool)!r}, "--help"]\n'
+            'runpy.run_path(sys.argv[0], run_name="__main__")'
+        )
+        assert any('--sample' in line for line in run(code, installed, tmp_path))
+
     def test_mim_and_mmengine_find_the_configs(self, installed, tmp_path):
         code = (
             'import mmbixt, mim.utils, mmengine.utils\n'
