@@ -15,10 +15,11 @@ _ROOTS = {'ADE20KDataset': 'ade/ADEChallengeData2016', 'CocoDataset': 'coco/'}
 _SIZE_KEYS = ('scale', 'scales', 'crop_size', 'size', 'img_scale', 'stride')
 
 SHRINK = 4  # 512-pixel crops become 128-pixel ones
-ITERATIONS = 500
+SCALES = (1.0, 1.25)  # of random resizing
+ITERATIONS = 600
 WARM_UP = 50
 BATCH_SIZE = 4
-LEARNING_RATE = 5e-4
+LEARNING_RATE = 1e-3
 
 
 class NoSampleError(ValueError):
@@ -71,7 +72,12 @@ def _shrink_images(cfg: Config) -> str:
         for key in _SIZE_KEYS:
             if isinstance(node.get(key), (list, tuple)):
                 node[key] = shrink(node[key])
-    return f'sizes: crops, test images and padding divided by {SHRINK}'
+        if 'ratio_range' in node:
+            node.ratio_range = SCALES
+    return (
+        f'sizes: crops, test images and padding divided by {SHRINK}, random scales {SCALES} (a '
+        'short run cannot learn objects of every size)'
+    )
 
 
 def _shorten(cfg: Config) -> str:

@@ -56,7 +56,7 @@ def test_changes_what_it_must_and_nothing_else(written):
     assert 'model.pth, open-mmlab://resnet50_v1c, weights.pth' in changes[3]
     dataset = cfg.val_dataloader.dataset
     assert dataset.data_root == str(written / 'ade/ADEChallengeData2016')
-    assert dataset.pipeline[0] == dict(type='Resize', scale=(512, 128), ratio_range=(0.5, 2.0))
+    assert dataset.pipeline[0] == dict(type='Resize', scale=(512, 128), ratio_range=(1.0, 1.25))
     assert cfg.train_pipeline[0].crop_size == (128, 128)
     assert cfg.model.data_preprocessor.size == (128, 128)
     assert cfg.model.test_cfg == dict(mode='slide', crop_size=(128, 128), stride=(85, 85))
