@@ -17,6 +17,7 @@ from mmengine.config import Config
 from mmengine.registry import DATASETS, init_default_scope
 
 from mmbixt.datasets import write_sample_data
+from mmbixt.datasets.classes import ADE_COLOURS
 from mmbixt.datasets.sample_config import use_sample_data
 from mmbixt.evaluation import class_iou, confusion_matrix
 from mmbixt.visualization.segmentation import comparison_figure, learning_curve, read_scalars
@@ -101,7 +102,10 @@ def main() -> None:
     step = max(1, len(scenes) // SCENES)
     shown = scenes[::step][:SCENES]
     title = f'{CONFIG.stem} --sample: held-out scenes'
-    comparison = comparison_figure(shown, meta['classes'], meta['palette'], title)
+    palette = [
+        ADE_COLOURS.get(*pair) for pair in zip(meta['classes'], meta['palette'], strict=True)
+    ]
+    comparison = comparison_figure(shown, meta['classes'], palette, title)
     comparison.savefig(out / 'predictions.png')
     latest = max((out / 'run').glob('*/vis_data/scalars.json'))
     curve = learning_curve(read_scalars(latest), 'mIoU', f'{CONFIG.stem} --sample')

@@ -22,6 +22,27 @@ ADE_LABELS = {
 }
 UNLABELLED = 0
 
+#: Colours for pictures (RGB): ADE20K's own palette has four greens among these classes.
+ADE_COLOURS = {
+    'building': (200, 90, 80),
+    'sky': (120, 190, 255),
+    'tree': (20, 120, 40),
+    'road': (110, 110, 120),
+    'grass': (130, 210, 60),
+    'sidewalk': (220, 180, 230),
+    'person': (230, 25, 75),
+    'earth': (150, 95, 45),
+    'mountain': (110, 90, 160),
+    'car': (0, 70, 200),
+    'water': (0, 150, 170),
+    'fence': (245, 245, 225),
+    'sand': (250, 225, 140),
+    'bench': (255, 130, 0),
+    'boat': (120, 0, 120),
+    'airplane': (255, 0, 255),
+    'animal': (255, 220, 0),
+}
+
 #: COCO category of an instance -> name of its class in the label map.
 COCO_TO_ADE = {
     'person': 'person',

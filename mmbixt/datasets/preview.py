@@ -5,29 +5,10 @@ import colorsys
 import cv2
 import numpy as np
 
-from mmbixt.datasets.classes import ADE_LABELS
+from mmbixt.datasets.classes import ADE_COLOURS, ADE_LABELS
 from mmbixt.datasets.scenes import Scene
 
 _LEGEND_WIDTH = 110
-_COLOURS = {
-    'building': (200, 90, 80),
-    'sky': (120, 190, 255),
-    'tree': (20, 120, 40),
-    'road': (110, 110, 120),
-    'grass': (130, 210, 60),
-    'sidewalk': (220, 180, 230),
-    'person': (230, 25, 75),
-    'earth': (150, 95, 45),
-    'mountain': (110, 90, 160),
-    'car': (0, 70, 200),
-    'water': (0, 150, 170),
-    'fence': (245, 245, 225),
-    'sand': (250, 225, 140),
-    'bench': (255, 130, 0),
-    'boat': (120, 0, 120),
-    'airplane': (255, 0, 255),
-    'animal': (255, 220, 0),
-}
 
 
 def contact_sheet(scenes: list[Scene]) -> np.ndarray:
@@ -41,7 +22,7 @@ def contact_sheet(scenes: list[Scene]) -> np.ndarray:
 def _labels(scene: Scene) -> np.ndarray:
     colours = np.zeros((256, 3), np.uint8)
     for name, label in ADE_LABELS.items():
-        colours[label] = _COLOURS[name]
+        colours[label] = ADE_COLOURS[name]
     return cv2.addWeighted(scene.image, 0.3, colours[scene.semantic], 0.7, 0)
 
 
@@ -66,7 +47,7 @@ def _legend(height: int, scenes: list[Scene]) -> np.ndarray:
     step = min(16, height // max(len(names), 1))
     for row, name in enumerate(names):
         y = 4 + row * step
-        picture[y : y + step - 4, 6:20] = _COLOURS[name]
+        picture[y : y + step - 4, 6:20] = ADE_COLOURS[name]
         _write(picture, name, (26, y + step - 6))
     return picture
 

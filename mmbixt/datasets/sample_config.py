@@ -84,7 +84,9 @@ def _shorten(cfg: Config) -> str:
     cfg.train_dataloader.batch_size = BATCH_SIZE
     for split in ('train', 'val', 'test'):
         cfg[f'{split}_dataloader'].update(num_workers=1, persistent_workers=True)
-    cfg.train_cfg = dict(type='IterBasedTrainLoop', max_iters=ITERATIONS, val_interval=ITERATIONS)
+    cfg.train_cfg = dict(
+        type='IterBasedTrainLoop', max_iters=ITERATIONS, val_interval=ITERATIONS // 4
+    )
     cfg.log_processor.by_epoch = False
     cfg.default_hooks.checkpoint.update(by_epoch=False, interval=ITERATIONS // 2)
     cfg.default_hooks.logger.update(interval=10)

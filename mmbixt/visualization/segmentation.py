@@ -36,7 +36,6 @@ def comparison_figure(
     figure = Figure(figsize=(12, 2.35 * len(scenes) + 1.3), layout='constrained', dpi=110)
     figure.suptitle(title)
     rows = figure.subplots(len(scenes), 4, squeeze=False)
-    headings = ('image', 'truth', 'prediction', 'wrong pixels')
     for axes, (image, truth, prediction) in zip(rows, scenes, strict=True):
         wrong = (truth != prediction) & (truth != IGNORED)
         errors = np.where(wrong[..., None], (220, 30, 30), image // 2 + 110).astype(np.uint8)
@@ -45,10 +44,10 @@ def comparison_figure(
             ax.imshow(panel)
             ax.set_axis_off()
         share = wrong.sum() / max((truth != IGNORED).sum(), 1)
-        axes[3].set_title(f'{share:.0%} of the pixels', fontsize=9)
-    for ax, heading in zip(rows[0], headings, strict=True):
-        ax.set_title(heading + (f': {ax.get_title()}' if ax.get_title() else ''), fontsize=11)
-    present = np.unique([label for _, truth, _ in scenes for label in np.unique(truth)])
+        axes[3].set_title(f'wrong: {share:.0%} of the pixels')
+    for ax, heading in zip(rows[0], ('image', 'truth', 'prediction'), strict=False):
+        ax.set_title(heading)
+    present = np.unique(np.concatenate([np.ravel(maps) for _, *maps in scenes]))
     handles = [
         Patch(facecolor=np.divide(palette[label], 255), edgecolor='0.3', label=classes[label])
         for label in present

@@ -27,7 +27,8 @@ def test_comparison_shows_every_scene_and_only_the_classes_there(tmp_path):
     figure.savefig(tmp_path / 'x.png')
     assert len(figure.axes) == 8
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ['sky', 'car']
-    assert '50% of the pixels' in figure.axes[3].get_title()
+    assert figure.axes[3].get_title() == 'wrong: 50% of the pixels'
+    assert figure.axes[1].get_title() == 'truth'
 
 
 def test_learning_curve_from_a_log(tmp_path):
