@@ -23,9 +23,10 @@ SHORT = [
 ]
 
 
-def call(folder, tool, *arguments, iterations=2, check=True):
-    options = ['--cfg-options', *(option.format(iterations=iterations) for option in SHORT)]
-    command = [sys.executable, ROOT / 'tools' / tool, *arguments, *options]
+def call(folder, tool, *arguments, iterations=2, options=(), check=True):
+    options = [*(option.format(iterations=iterations) for option in SHORT), *options]
+    arguments = [*arguments, '--cfg-options', *options]
+    command = [sys.executable, ROOT / 'tools' / tool, *arguments]
     done = subprocess.run(
         [str(part) for part in command], cwd=folder, capture_output=True, text=True, check=False
     )
@@ -81,6 +82,27 @@ def test_evaluation_and_predictions(trained, tta):
         assert len(maps) == 3
         assert cv2.imread(str(maps[0]), cv2.IMREAD_GRAYSCALE).shape == (192, 256)
         assert len(list((folder / 'pictures').rglob('*.png'))) == 3
+
+
+def test_stock_tools_of_mmseg_read_the_checkpoint_too(trained):
+    """From the config that mmengine left in the work dir, as on anyone's machine."""
+    import mmseg
+
+    folder, _ = trained
+    stock = Path(mmseg.__file__).parent / '.mim/tools'
+    work_dir = folder / 'work_dirs/semfpn_bixt_ti_ade20k_sample'
+    config, checkpoint = work_dir / 'semfpn_bixt_ti_ade20k.py', work_dir / 'iter_2.pth'
+    assert 'mIoU: ' in call(folder, stock / 'test.py', config, checkpoint)
+    resume = ['--work-dir', 'stock', '--resume']
+    output = call(
+        folder,
+        stock / 'train.py',
+        config,
+        *resume,
+        iterations=3,
+        options=[f'load_from={checkpoint}', 'train_cfg.val_interval=3'],
+    )
+    assert 'resumed epoch: 0, iter: 2' in output
 
 
 def last_line(output):
