@@ -19,6 +19,7 @@ class LinearTokenHead(BaseDecodeHead):
         in_channels: width of the tokens; a sequence concatenates several maps, those that
             ``in_index`` names.
         num_classes: classes.
+        channels: what mmseg's other heads need; here it can only be the width of the tokens.
         in_index: which of the backbone's maps, by default the last; a sequence with a sequence of
             ``in_channels`` (by default the last ones).
         norm_cfg: a norm of the tokens before the linear layer, for example
@@ -31,6 +32,7 @@ class LinearTokenHead(BaseDecodeHead):
         self,
         in_channels: int | Sequence[int],
         num_classes: int,
+        channels: int | None = None,
         in_index: int | Sequence[int] | None = None,
         norm_cfg: dict | None = None,
         dropout_ratio: float = 0.0,
@@ -43,6 +45,11 @@ class LinearTokenHead(BaseDecodeHead):
             width, select = sum(in_channels), 'resize_concat'
             in_index = range(-len(in_channels), 0) if in_index is None else in_index
             in_channels, in_index = list(in_channels), list(in_index)
+        if channels not in (None, width):
+            raise ValueError(
+                f'LinearTokenHead has no hidden layer: channels={channels} must be left out, or be '
+                f'the {width} of in_channels.'
+            )
         super().__init__(
             in_channels=in_channels,
             channels=width,

@@ -47,3 +47,9 @@ def test_loss_and_prediction_are_mmsegs():
     assert all(p.grad is not None for p in head.parameters())
     predicted = head.predict(maps, [dict(img_shape=(96, 64))] * 2, test_cfg={})
     assert predicted.shape == (2, 5, 96, 64)
+
+
+def test_channels_can_only_be_the_width():
+    assert LinearTokenHead(8, num_classes=5, channels=8).channels == 8
+    with pytest.raises(ValueError, match='channels=128 must be left out, or be the 8'):
+        LinearTokenHead(8, num_classes=5, channels=128)
