@@ -51,19 +51,41 @@ def draw_predictions(cfg: Config, args: argparse.Namespace) -> None:
 
 
 def augment_tests(cfg: Config, args: argparse.Namespace) -> None:
+    if cfg.default_scope == 'mmdet':
+        cfg.setdefault('tta_model', DETECTION_TTA_MODEL)
+        cfg.setdefault('tta_pipeline', flip_pipeline(cfg.test_dataloader.dataset.pipeline))
     if 'tta_model' not in cfg or 'tta_pipeline' not in cfg:
         raise SystemExit(f'--tta: {args.config} has no tta_model and tta_pipeline.')
     cfg.test_dataloader.dataset.pipeline = cfg.tta_pipeline
     cfg.model = ConfigDict(**cfg.tta_model, module=cfg.model)
 
 
+# what mmdet's own tool takes where a config says nothing
+DETECTION_TTA_MODEL = dict(
+    type='DetTTAModel',
+    tta_cfg=dict(nms=dict(type='nms', iou_threshold=0.5), max_per_img=100),
+)
+
+
+def flip_pipeline(pipeline: list[dict]) -> list[dict]:
+    """A detector's test pipeline, as it is and flipped; its last step packs the results."""
+    *steps, pack = pipeline
+    meta_keys = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor')
+    pack = {**pack, 'meta_keys': (*meta_keys, 'flip', 'flip_direction')}
+    flips = [dict(type='RandomFlip', prob=prob) for prob in (1.0, 0.0)]
+    return [*steps, dict(type='TestTimeAug', transforms=[flips, [pack]])]
+
+
 def save_predictions(cfg: Config, args: argparse.Namespace) -> None:
+    evaluators = cfg.test_evaluator
+    evaluators = evaluators if isinstance(evaluators, list) else [evaluators]
     if cfg.default_scope == 'mmdet':
-        dump = dict(type='DumpDetResults', out_file_path=args.out)
-        evaluators = cfg.test_evaluator
-        cfg.test_evaluator = [*(evaluators if isinstance(evaluators, list) else [evaluators]), dump]
+        evaluators = [*evaluators, dict(type='DumpDetResults', out_file_path=args.out)]
     else:
-        cfg.test_evaluator.update(output_dir=args.out, keep_results=True)
+        for evaluator in evaluators:
+            if evaluator.type.endswith('IoUMetric'):
+                evaluator.update(output_dir=args.out, keep_results=True)
+    cfg.test_evaluator = evaluators
 
 
 def main() -> None:

@@ -25,10 +25,9 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument(
         '--amp',
-        nargs='?',
-        const='float16',
-        choices=['float16', 'bfloat16'],
-        help='automatic mixed precision on a GPU, in float16 unless told otherwise',
+        action='store_true',
+        help='automatic mixed precision on a GPU, in float16 (bfloat16: --cfg-options '
+        'optim_wrapper.dtype=bfloat16)',
     )
     parser.add_argument(
         '--auto-scale-lr',
@@ -44,7 +43,7 @@ def parse_args() -> argparse.Namespace:
 
 def apply_options(cfg: Config, args: argparse.Namespace) -> None:
     if args.amp:
-        cfg.optim_wrapper.update(type='AmpOptimWrapper', loss_scale='dynamic', dtype=args.amp)
+        cfg.optim_wrapper.update(type='AmpOptimWrapper', loss_scale='dynamic')
     if args.auto_scale_lr:
         if 'base_batch_size' not in cfg.get('auto_scale_lr', {}):
             raise SystemExit(
@@ -57,9 +56,18 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> None:
         cfg.load_from = None if args.resume == 'auto' else args.resume
 
 
+def refuse_sync_bn_without_gpu(cfg: Config, args: argparse.Namespace) -> None:
+    if get_device() == 'cpu' and "type='SyncBN'" in cfg.pretty_text:
+        raise SystemExit(
+            f'{args.config} has SyncBN, which trains on GPUs only, and there is none here. To try '
+            'the config on a CPU add --sample.'
+        )
+
+
 def main() -> None:
     args = parse_args()
     cfg = load_config(args, splits=('train', 'val'))
+    refuse_sync_bn_without_gpu(cfg, args)
     apply_options(cfg, args)
     runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
     runner.train()

@@ -5,9 +5,20 @@ from typing import Any
 
 
 def check_choice(name: str, value: Any, choices: Collection) -> None:
-    if value not in choices:
+    # the type too: 16.0 equals 16, but is no stride
+    if not any(value == choice and type(value) is type(choice) for choice in choices):
         valid = ', '.join(repr(choice) for choice in choices)
         raise ValueError(f'{name}={value!r} is not one of {valid}.')
+
+
+def check_positive(name: str, value: int) -> None:
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f'{name}={value!r} must be a whole number from 1.')
+
+
+def check_rate(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise ValueError(f'{name}={value!r} must be at least 0 and below 1.')
 
 
 def resolve_arch(
@@ -26,7 +37,7 @@ def resolve_arch(
         defaults: the keys that a dict may leave out.
         overrides: arguments that replace an entry unless they are None.
     """
-    if isinstance(arch, str):
+    if not isinstance(arch, Mapping):
         check_choice(f'{model}: arch', arch, archs)
         arch = archs[arch]
     required = [key for key in next(iter(archs.values())) if key not in defaults]
@@ -38,14 +49,18 @@ def resolve_arch(
             f'missing: {missing}, unknown: {unknown}.'
         )
     given = {key: value for key, value in overrides.items() if value is not None}
-    return {**defaults, **arch, **given}
+    complete = {**defaults, **arch, **given}
+    check_positive(f'{model}: depth', complete['depth'])
+    return complete
 
 
-def resolve_out_indices(out_indices: Sequence[int] | None, depth: int) -> tuple[int, ...]:
+def resolve_out_indices(out_indices: int | Sequence[int] | None, depth: int) -> tuple[int, ...]:
     """Layers from 0, ascending; by default after a third, a half, two thirds and all of them."""
     if out_indices is None:
         layers = [-(-depth * numerator // 6) - 1 for numerator in (2, 3, 4, 6)]
         return tuple(sorted(set(layers)))
+    if isinstance(out_indices, int):
+        out_indices = (out_indices,)
     indices = tuple(i + depth if i < 0 else i for i in out_indices)
     if not indices or min(indices) < 0 or max(indices) >= depth:
         raise ValueError(

@@ -107,7 +107,8 @@ class DenseBackbone(BaseModule):
             return (
                 f'No weight in the file begins with {prefix!r}. A file of the backbone alone, such '
                 'as a classification checkpoint, is not for load_from; give it to the backbone: '
-                "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...))."
+                "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...)). In a file of a "
+                'whole model that was saved inside a wrapper, take _orig_mod. off the names first.'
             )
         if any(key.startswith('backbone.') for key in source):
             return (

@@ -11,7 +11,13 @@ from timm.layers import Attention, DropPath, LayerScale, Mlp, lecun_normal_, tru
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from mmbixt.backbones.arch import check_choice, resolve_arch, resolve_out_indices
+from mmbixt.backbones.arch import (
+    check_choice,
+    check_positive,
+    check_rate,
+    resolve_arch,
+    resolve_out_indices,
+)
 from mmbixt.backbones.base import DenseBackbone
 from mmbixt.checkpoints import bixt as authors
 from mmbixt.layers import (
@@ -215,6 +221,8 @@ class BiXT(DenseBackbone):
         check_choice('patch_stride', patch_stride, (16, 8, 4))
         check_choice('patch_embed', patch_embed, PATCH_EMBEDS)
         check_choice('token_refiner', token_refiner, (None, 'lpi'))
+        check_positive('num_latents', num_latents)
+        check_rate('drop_path_rate', drop_path_rate)
         self.patch_stride = patch_stride
         self.out_indices = resolve_out_indices(out_indices, self.arch['depth'])
         self.with_latents = with_latents
@@ -227,7 +235,7 @@ class BiXT(DenseBackbone):
         self.patch_embed = PATCH_EMBEDS[patch_embed](channels, patch_stride)
         self.fourier_pos_encode = FourierPositionEncoding(channels)
         last = max(self.out_indices)
-        rates = torch.linspace(0, drop_path_rate, self.arch['depth'] + 1).tolist()
+        rates = [drop_path_rate * i / self.arch['depth'] for i in range(last + 1)]
         self.blocks = nn.ModuleList(
             Layer(
                 channels,

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-_CONTAINERS = ('state_dict', 'model')
+_CONTAINERS = ('state_dict', 'model', 'state_dict_ema', 'model_ema')
 # left by DistributedDataParallel and torch.compile
 _WRAPPERS = re.compile(r'^((module|_orig_mod)\.)+')
 
@@ -18,9 +18,14 @@ class CheckpointMismatchError(RuntimeError):
 def unwrap(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
     """The weights of a checkpoint under their plain names: out of containers and wrappers."""
     for container in _CONTAINERS:
-        if isinstance(checkpoint.get(container), Mapping):
-            return unwrap(checkpoint[container])
-    return {_WRAPPERS.sub('', key): value for key, value in checkpoint.items()}
+        inner = checkpoint.get(container)
+        if isinstance(inner, Mapping) and inner is not checkpoint:
+            return unwrap(inner)
+    return {
+        _WRAPPERS.sub('', key): value
+        for key, value in checkpoint.items()
+        if isinstance(key, str) and isinstance(value, Tensor)
+    }
 
 
 def check_fit(

@@ -26,9 +26,18 @@ def _codecs_encode(text: str, encoding: str) -> bytes:
     return text.encode('latin1')
 
 
-def _numpy_array(subtype: type, shape: tuple, typecode: bytes) -> np.ndarray:
+def _bytes() -> bytes:
+    """How Python 3 writes no bytes in an old protocol."""
+    return b''
+
+
+# Stands for numpy's class, which must not be called: it makes arrays of pointers from any bytes.
+_NDARRAY = 'numpy.ndarray'
+
+
+def _numpy_array(subtype: str, shape: tuple, typecode: bytes) -> np.ndarray:
     """An empty array whose content follows; subclasses of ndarray are refused."""
-    if subtype is not np.ndarray:
+    if subtype is not _NDARRAY:
         raise UnsafeCheckpointError(f'an array of type {subtype}')
     return np.empty(0, np.uint8)
 
@@ -92,12 +101,13 @@ _GLOBALS = {
     ('builtins', 'complex'): complex,
     ('builtins', 'slice'): slice,
     ('builtins', 'range'): range,
+    ('builtins', 'bytes'): _bytes,
     ('builtins', 'bytearray'): bytearray,
     ('builtins', 'getattr'): _attribute,
     ('_codecs', 'encode'): _codecs_encode,
     ('argparse', 'Namespace'): argparse.Namespace,
     ('mmengine.logging.history_buffer', 'HistoryBuffer'): _HistoryBuffer,
-    ('numpy', 'ndarray'): np.ndarray,
+    ('numpy', 'ndarray'): _NDARRAY,
     ('numpy', 'dtype'): _numpy_dtype,
     ('torch', 'Size'): torch.Size,
     ('torch', 'device'): torch.device,

@@ -12,11 +12,11 @@ from mmbixt.datasets.sample_data import write_sample_data
 
 # where write_sample_data puts what the stock dataset classes read
 _ROOTS = {'ADE20KDataset': 'ade/ADEChallengeData2016', 'CocoDataset': 'coco/'}
-_SIZE_KEYS = ('scale', 'scales', 'crop_size', 'size', 'img_scale', 'stride')
+_SIZE_KEYS = ('scale', 'scales', 'crop_size', 'size', 'img_scale', 'stride', 'random_size_range')
 
 SHRINK = 4  # 512-pixel crops become 128-pixel ones
 SCALES = (1.0, 1.25)  # of random resizing
-ITERATIONS = 600
+ITERATIONS = 700
 WARM_UP = 50
 BATCH_SIZE = 4
 LEARNING_RATE = 1e-3
@@ -36,6 +36,7 @@ def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
     Returns:
         What was changed, a line each.
     """
+    _check(cfg)
     root = write_sample_data(root)
     changes = [
         _redirect_data(cfg, Path(root)),
@@ -47,13 +48,19 @@ def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
     return [change for change in changes if change]
 
 
+def _check(cfg: Config) -> None:
+    missing = [key for key in ('model', 'train_dataloader', 'optim_wrapper') if key not in cfg]
+    if missing:
+        raise NoSampleError(f'--sample is for whole configs; this one has no {", ".join(missing)}.')
+    kinds = {node.get('type') for node in _dicts(cfg) if 'data_root' in node}
+    if not kinds <= set(_ROOTS):
+        others = ', '.join(sorted(map(str, kinds - set(_ROOTS))))
+        raise NoSampleError(f'--sample has scenes for {" and ".join(_ROOTS)}, none for {others}.')
+
+
 def _redirect_data(cfg: Config, root: Path) -> str:
     for node in _dicts(cfg):
         if 'data_root' in node:
-            if node.get('type') not in _ROOTS:
-                raise NoSampleError(
-                    f'--sample has scenes for {" and ".join(_ROOTS)}, none for {node.get("type")}.'
-                )
             node.data_root = str(root / _ROOTS[node.type])
         if str(node.get('ann_file', '')).startswith('data/coco/'):  # a metric's
             node.ann_file = str(root / Path(node.ann_file).relative_to('data'))
@@ -66,7 +73,8 @@ def _shrink_images(cfg: Config) -> str:
             return type(value)(shrink(item) for item in value)
         return max(32, value // SHRINK) if isinstance(value, int) else value
 
-    parts = [cfg[key] for key in cfg if key.endswith(('_dataloader', '_pipeline'))]
+    # in a model a size may be something else than an image's, such as an anchor's
+    parts = [cfg[key] for key in cfg if key != 'model']
     parts += [cfg.model.get('data_preprocessor'), cfg.model.get('test_cfg')]
     for node in _dicts(parts):
         for key in _SIZE_KEYS:
@@ -93,6 +101,8 @@ def _shorten(cfg: Config) -> str:
     optimizer = cfg.optim_wrapper.optimizer
     if optimizer.type.startswith('Adam'):
         optimizer.lr = LEARNING_RATE
+    else:  # SGD's goes with the batch
+        optimizer.lr *= BATCH_SIZE / cfg.get('auto_scale_lr', {}).get('base_batch_size', 16)
     cfg.param_scheduler = [
         dict(type='LinearLR', start_factor=1e-3, by_epoch=False, begin=0, end=WARM_UP),
         dict(type='PolyLR', eta_min=0.0, by_epoch=False, begin=WARM_UP, end=ITERATIONS),
@@ -112,7 +122,13 @@ def _forget_weights(cfg: Config) -> str | None:
             if isinstance(value, str) or (value and value.get('type') == 'Pretrained'):
                 forgotten.append(value if isinstance(value, str) else value.checkpoint)
                 node[key] = None
-    return f'weights: random instead of {", ".join(forgotten)}' if forgotten else None
+    if not forgotten:
+        return None
+    for node in _dicts(cfg.model):  # what is kept as it was pretrained has to learn now
+        for key, learning in (('frozen_stages', -1), ('norm_eval', False)):
+            if key in node:
+                node[key] = learning
+    return f'weights: random instead of {", ".join(forgotten)}, and nothing frozen'
 
 
 def _single_device_norms(cfg: Config) -> str | None:

@@ -44,6 +44,12 @@ class LinearTokenHead(BaseDecodeHead):
         else:
             width, select = sum(in_channels), 'resize_concat'
             in_index = range(-len(in_channels), 0) if in_index is None else in_index
+        if _count(in_channels) != _count(in_index):
+            raise ValueError(
+                f'LinearTokenHead: in_channels={in_channels} and in_index={in_index} must name the '
+                'same maps: an int each for one map, or sequences of the same length.'
+            )
+        if select:
             in_channels, in_index = list(in_channels), list(in_index)
         if channels not in (None, width):
             raise ValueError(
@@ -70,3 +76,7 @@ class LinearTokenHead(BaseDecodeHead):
         else:
             x = self.norm(x)
         return self.cls_seg(x)
+
+
+def _count(value: int | Sequence[int]) -> int | None:
+    return None if isinstance(value, int) else len(value)

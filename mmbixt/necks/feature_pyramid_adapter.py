@@ -66,6 +66,10 @@ class FeaturePyramidAdapter(BaseModule):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
+        if isinstance(out_strides, int) or not out_strides:
+            raise ValueError(
+                f'FeaturePyramidAdapter: out_strides={out_strides} must name one stride per level.'
+            )
         levels = len(out_strides)
         self.out_strides = tuple(out_strides)
         self.out_channels = _per_level('in_channels', in_channels, levels)
@@ -88,6 +92,12 @@ class FeaturePyramidAdapter(BaseModule):
                 f'FeaturePyramidAdapter makes {len(self.out_strides)} levels, one from each map, '
                 f'but the backbone returns {len(inputs)} maps: match its out_indices to '
                 f'out_strides={self.out_strides}.'
+            )
+        widths = tuple(x.shape[1] for x in inputs)
+        if widths != self.out_channels:
+            raise ValueError(
+                f'FeaturePyramidAdapter was built for maps of width {self.out_channels}, but gets '
+                f'{widths}: set in_channels to the out_channels of the backbone.'
             )
         return tuple(getattr(self, f'fpn{i + 1}')(x) for i, x in enumerate(inputs))
 

@@ -118,8 +118,20 @@ def test_stochastic_depth_grows_to_the_layer_that_is_dropped():
         (dict(patch_embed='hybrid'), "patch_embed='hybrid' is not one of 'linear', 'conv'"),
         (dict(token_refiner='conv'), "token_refiner='conv' is not one of None, 'lpi'"),
         (dict(out_indices=(12,)), 'out_indices=.*layers 0 to 11'),
+        (dict(arch=None), "BiXT: arch=None is not one of 'tiny'"),
+        (dict(depth=0), 'BiXT: depth=0 must be a whole number from 1'),
+        (dict(num_latents=0), 'num_latents=0 must be a whole number from 1'),
+        (dict(drop_path_rate=1.5), 'drop_path_rate=1.5 must be at least 0 and below 1'),
+        (dict(patch_stride=16.0), 'patch_stride=16.0 is not one of 16, 8, 4'),
+        (dict(patch_embed=['linear']), 'is not one of'),
     ],
 )
 def test_wrong_arguments_list_the_valid_ones(options, message):
     with pytest.raises(ValueError, match=message):
         BiXT(**options)
+
+
+def test_can_be_built_without_memory():
+    """On the meta device, as large models are before FSDP shares them out."""
+    with torch.device('meta'):
+        assert BiXT(drop_path_rate=0.1).latents.is_meta

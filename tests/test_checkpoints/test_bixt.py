@@ -181,3 +181,4 @@ def test_unwrap():
     assert unwrap({'epoch': 3, 'state_dict': {'module.a': weight}}) == {'a': weight}
     assert unwrap({'model': {'_orig_mod.module.a': weight}}) == {'a': weight}
     assert unwrap({'module_a': weight}) == {'module_a': weight}
+    assert unwrap({'epoch': 3, 'model_ema': {'a': weight, 'steps': 7}}) == {'a': weight}

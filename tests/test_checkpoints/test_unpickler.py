@@ -3,6 +3,7 @@ import collections
 import os
 import pickle
 import subprocess
+import tarfile
 
 import numpy as np
 import pytest
@@ -32,6 +33,7 @@ HARMLESS = {
         np.dtype('f4'),
         np.bool_(1),
     ],
+    'empty': [b'', np.array([]), np.empty((0, 3), np.int64), np.array(2.5)],
     'torch': [torch.Size((1, 2)), torch.float16, torch.device('cpu')],
 }
 
@@ -50,7 +52,9 @@ def test_data_are_read_as_they_were(tmp_path, kind, zipped):
 
 
 @pytest.mark.parametrize('zipped', [True, False], ids=['zip', 'legacy format'])
-@pytest.mark.parametrize('dtype', [torch.float32, torch.bfloat16, torch.int64, torch.bool])
+@pytest.mark.parametrize(
+    'dtype', [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64]
+)
 def test_tensors(tmp_path, dtype, zipped):
     base = torch.randn(4, 6).to(dtype)
     value = {'view': base[1:, ::2], 'whole': base, 'weight': torch.nn.Parameter(torch.randn(2))}
@@ -85,6 +89,14 @@ def test_history_buffer_of_mmengine(tmp_path):
     assert loaded.max_length == 10
     loaded.update(3.0)
     assert loaded.current() == 3.0
+
+
+def test_empty_history_buffer(tmp_path):
+    from mmengine.logging import HistoryBuffer
+
+    loaded = load_from_local(str(save(tmp_path / 'x.pth', HistoryBuffer())))
+    loaded.update(3.0)
+    assert loaded.mean() == 3.0
 
 
 class Calls:
@@ -154,7 +166,6 @@ def test_explicit_trust_runs_it(tmp_path, monkeypatch):
     [
         ('collections', 'OrderedDict'),
         ('torch._utils', '_rebuild_tensor_v2'),
-        ('numpy', 'ndarray'),
         ('builtins', 'getattr'),
     ],
 )
@@ -200,8 +211,45 @@ def test_truncated_file(tmp_path):
         load_from_local(str(path))
 
 
-def test_torchscript_is_refused(tmp_path):
+def test_numpys_constructor_cannot_be_called(tmp_path):
+    """It would take any bytes for pointers to objects."""
+    pointers = Calls(np.ndarray, (1,), 'O', b'A' * 8)
+    path = save(tmp_path / 'x.pth', {'w': Calls(set, pointers)})
+    with pytest.raises((UnsafeCheckpointError, CheckpointFileError)):
+        load_from_local(str(path))
+
+
+class Script(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+@pytest.mark.parametrize('padding', [0, 100, 70_000])
+def test_torchscript_is_refused(tmp_path, padding):
+    """Also with bytes behind it, which hide the archive from Python's zipfile, not from torch."""
     path = tmp_path / 'x.pth'
-    torch.jit.trace(torch.nn.Linear(2, 2), torch.randn(1, 2)).save(str(path))
-    with pytest.raises(CheckpointFileError, match='TorchScript'):
+    torch.jit.script(Script()).save(str(path))
+    path.write_bytes(path.read_bytes() + bytes(padding))
+    with pytest.raises((UnsafeCheckpointError, CheckpointFileError)):
+        load_from_local(str(path))
+
+
+def test_tar_archive_is_refused_and_not_unpacked(tmp_path, monkeypatch):
+    """torch would unpack it, and a link in it reaches files anywhere."""
+    victim = tmp_path / 'victim'
+    victim.write_text('mine')
+    victim.chmod(0o600)
+    path = tmp_path / 'x.pth'
+    with tarfile.open(path, 'w') as archive:
+        link = tarfile.TarInfo('storages')
+        link.type, link.linkname, link.mode = tarfile.LNKTYPE, str(victim), 0o777
+        archive.addfile(link)
+    with pytest.raises(UnsafeCheckpointError, match='tar archive'):
+        load_from_local(str(path))
+    assert victim.stat().st_mode & 0o777 == 0o600
+
+
+def test_impossible_size_is_an_error_of_the_file(tmp_path):
+    path = save(tmp_path / 'x.pth', Calls(bytearray, 1 << 60))
+    with pytest.raises(CheckpointFileError, match=r'MemoryError|OverflowError'):
         load_from_local(str(path))

@@ -60,3 +60,9 @@ def test_annotation_file_of_coco(tmp_path):
 def test_remote_data_are_not_looked_for():
     cfg = make_config('s3://bucket/ade')
     check_datasets(cfg, ('train',))
+
+
+def test_sample_is_offered_only_where_there_are_scenes(tmp_path):
+    with pytest.raises(MissingDatasetError) as caught:
+        check_datasets(make_config(tmp_path, 'CityscapesDataset'), ('train',))
+    assert '--sample' not in str(caught.value)

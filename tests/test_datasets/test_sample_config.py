@@ -3,14 +3,18 @@ import copy
 import pytest
 from mmengine.config import Config
 
-from mmbixt.datasets.sample_config import use_sample_data
+from mmbixt.datasets.sample_config import NoSampleError, use_sample_data
 
 SEGMENTOR = dict(
     model=dict(
         type='EncoderDecoder',
         data_preprocessor=dict(size=(512, 512)),
         pretrained='open-mmlab://resnet50_v1c',
-        backbone=dict(init_cfg=dict(type='Pretrained', checkpoint='weights.pth')),
+        backbone=dict(
+            frozen_stages=1,
+            norm_eval=True,
+            init_cfg=dict(type='Pretrained', checkpoint='weights.pth'),
+        ),
         neck=dict(norm_cfg=dict(type='SyncBN'), init_cfg=dict(type='Xavier')),
         decode_head=dict(anchors=dict(scales=[8])),
         test_cfg=dict(mode='slide', crop_size=(512, 512), stride=(341, 341)),
@@ -63,7 +67,7 @@ def test_changes_what_it_must_and_nothing_else(written):
     assert cfg.model.decode_head.anchors.scales == [8]
     assert cfg.model.neck.norm_cfg.type == 'BN'
     assert cfg.model.neck.init_cfg.type == 'Xavier'
-    assert cfg.model.backbone.init_cfg is None
+    assert cfg.model.backbone == dict(frozen_stages=-1, norm_eval=False, init_cfg=None)
     assert cfg.load_from is None
     assert cfg.optim_wrapper.optimizer.weight_decay == 0.01
     assert cfg.train_cfg.type == 'IterBasedTrainLoop'
@@ -83,5 +87,20 @@ def test_annotations_of_coco(written):
 def test_other_datasets_have_no_scenes(written):
     base = copy.deepcopy(SEGMENTOR)
     base['train_dataloader']['dataset']['type'] = 'CityscapesDataset'
-    with pytest.raises(ValueError, match='none for CityscapesDataset'):
+    with pytest.raises(NoSampleError, match='none for CityscapesDataset'):
         use_sample_data(Config(base))
+
+
+def test_part_of_a_config_is_refused_before_anything_is_written(written):
+    base = copy.deepcopy(SEGMENTOR)
+    del base['model']
+    with pytest.raises(NoSampleError, match='this one has no model'):
+        use_sample_data(Config(base))
+
+
+def test_learning_rate_of_sgd_goes_with_the_batch(written):
+    base = copy.deepcopy(SEGMENTOR)
+    base['optim_wrapper']['optimizer'] = dict(type='SGD', lr=0.02)
+    cfg = Config(base)
+    use_sample_data(cfg)
+    assert cfg.optim_wrapper.optimizer.lr == 0.02 * cfg.train_dataloader.batch_size / 16

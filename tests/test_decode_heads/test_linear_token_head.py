@@ -53,3 +53,16 @@ def test_channels_can_only_be_the_width():
     assert LinearTokenHead(8, num_classes=5, channels=8).channels == 8
     with pytest.raises(ValueError, match='channels=128 must be left out, or be the 8'):
         LinearTokenHead(8, num_classes=5, channels=128)
+
+
+@pytest.mark.parametrize(
+    'options',
+    [
+        dict(in_channels=8, in_index=(0, 1)),
+        dict(in_channels=[8, 8], in_index=[1]),
+        dict(in_channels=[8, 8], in_index=3),
+    ],
+)
+def test_channels_and_indices_must_name_the_same_maps(options):
+    with pytest.raises(ValueError, match='must name the same maps'):
+        LinearTokenHead(num_classes=5, **options)

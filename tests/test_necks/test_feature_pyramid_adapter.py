@@ -83,6 +83,8 @@ def test_two_necks_in_a_row():
         (dict(in_channels=8, in_strides=16, out_strides=(4, 12)), '12 is none'),
         (dict(in_channels=[8, 8], in_strides=16), 'in_channels.* 2 entries for 4 levels'),
         (dict(in_channels=8, in_strides=[16]), 'in_strides.* 1 entries for 4 levels'),
+        (dict(in_channels=8, in_strides=16, out_strides=8), 'out_strides=8 must name one stride'),
+        (dict(in_channels=8, in_strides=16, out_strides=()), 'must name one stride per level'),
     ],
 )
 def test_what_cannot_fit_is_refused(arguments, message):
@@ -93,3 +95,8 @@ def test_what_cannot_fit_is_refused(arguments, message):
 def test_another_number_of_maps_is_refused():
     with pytest.raises(ValueError, match=r'4 levels.*3 maps.*out_indices'):
         FeaturePyramidAdapter(8, 16)([torch.randn(1, 8, 4, 4)] * 3)
+
+
+def test_another_width_is_refused():
+    with pytest.raises(ValueError, match=r'width \(8, 8, 8, 8\), but gets \(4, 4, 4, 4\)'):
+        FeaturePyramidAdapter(8, 16)([torch.randn(1, 4, 4, 4)] * 4)

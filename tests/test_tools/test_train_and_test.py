@@ -144,8 +144,17 @@ def test_help(tmp_path, tool):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason='about machines without a GPU')
 def test_amp_on_a_cpu_is_refused(tmp_path):
-    output = call(tmp_path, 'train.py', CONFIG, '--sample', '--amp', check=False)
+    output = call(tmp_path, 'train.py', '--amp', CONFIG, '--sample', check=False)
     assert '--amp needs a GPU' in last_line(output)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason='about machines without a GPU')
+def test_sync_bn_on_a_cpu_is_refused(tmp_path):
+    for part in ('images', 'annotations'):
+        for split in ('training', 'validation'):
+            (tmp_path / f'data/ade/ADEChallengeData2016/{part}/{split}').mkdir(parents=True)
+    output = call(tmp_path, 'train.py', CONFIG, check=False)
+    assert 'SyncBN, which trains on GPUs only' in last_line(output)
 
 
 DETECTOR = """
@@ -166,5 +175,6 @@ def test_detector_trains_and_is_evaluated(trained):
     (folder / 'detector.py').write_text(DETECTOR)
     call(folder, 'train.py', 'detector.py', '--sample')
     checkpoint = folder / 'work_dirs/detector_sample/iter_2.pth'
-    call(folder, 'test.py', 'detector.py', checkpoint, '--sample', '--out', 'boxes.pkl')
+    options = ['--sample', '--tta', '--out', 'boxes.pkl']
+    call(folder, 'test.py', 'detector.py', checkpoint, *options)
     assert (folder / 'boxes.pkl').stat().st_size > 0

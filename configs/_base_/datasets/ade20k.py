@@ -4,7 +4,7 @@ data_root = 'data/ade/ADEChallengeData2016'
 crop_size = (512, 512)
 train_pipeline = [
     dict(type='LoadImageFromFile'),
-    dict(type='LoadAnnotations', reduce_zero_label=True),
+    dict(type='LoadAnnotations'),
     dict(type='RandomResize', scale=(2048, 512), ratio_range=(0.5, 2.0), keep_ratio=True),
     dict(type='RandomCrop', crop_size=crop_size, cat_max_ratio=0.75),
     dict(type='RandomFlip', prob=0.5),
@@ -15,7 +15,7 @@ test_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='Resize', scale=(2048, 512), keep_ratio=True),
     # after Resize: results are compared at the original resolution
-    dict(type='LoadAnnotations', reduce_zero_label=True),
+    dict(type='LoadAnnotations'),
     dict(type='PackSegInputs'),
 ]
 # The usual multi-scale and flip testing. Scales are factors of the test size, not of the original
@@ -34,7 +34,7 @@ tta_pipeline = [
                 dict(type='RandomFlip', prob=0.0, direction='horizontal'),
                 dict(type='RandomFlip', prob=1.0, direction='horizontal'),
             ],
-            [dict(type='LoadAnnotations', reduce_zero_label=True)],
+            [dict(type='LoadAnnotations')],
             [dict(type='PackSegInputs')],
         ],
     ),
