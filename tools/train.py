@@ -57,7 +57,7 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> None:
 
 
 def refuse_sync_bn_without_gpu(cfg: Config, args: argparse.Namespace) -> None:
-    if get_device() == 'cpu' and "type='SyncBN'" in cfg.pretty_text:
+    if get_device() == 'cpu' and "'SyncBN'" in str(cfg.model):
         raise SystemExit(
             f'{args.config} has SyncBN, which trains on GPUs only, and there is none here. To try '
             'the config on a CPU add --sample.'
