@@ -75,6 +75,8 @@ def test_evaluation_and_predictions(trained, tta):
     folder, _ = trained
     checkpoint = folder / 'work_dirs/semfpn_bixt_ti_ade20k_sample/iter_2.pth'
     options = ['--tta'] if tta else ['--out', 'predictions', '--show-dir', 'pictures']
+    # apart: mmengine writes the config of each run into its work dir, also one with --tta
+    options += ['--work-dir', 'evaluation']
     output = call(folder, 'test.py', CONFIG, checkpoint, '--sample', *options)
     assert 'mIoU: ' in output
     if not tta:
