@@ -58,9 +58,9 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
     name = Path(args.config).stem
     if args.sample:
         name += '_sample'
-        print('--sample changes the config:')
-        for change in use_sample_data(cfg):
-            print(f'  {change}')
+        changes = use_sample_data(cfg)
+        if os.environ.get('RANK', '0') == '0':
+            print('--sample changes the config:', *changes, sep='\n  ', flush=True)
     if args.cfg_options:
         cfg.merge_from_dict(args.cfg_options)
     cfg.launcher = args.launcher
