@@ -16,7 +16,7 @@ def requirements():
 setup(
     name='mmbixt',
     version=run_path(str(ROOT / 'mmbixt/version.py'))['__version__'],
-    description='Linear-time attention backbones for OpenMMLab: BiXT, XCiT, BiFormer, BiSA',
+    description='Efficient vision transformers for dense prediction in OpenMMLab',
     license='Apache-2.0',
     python_requires='>=3.10',
     install_requires=requirements(),

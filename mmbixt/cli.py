@@ -73,6 +73,9 @@ def run(main: Callable[[], None]) -> None:
     """Run a tool; where the user can mend what is wrong, say it without a traceback."""
     try:
         main()
+    except KeyboardInterrupt:
+        print('Interrupted. The same command with --resume goes on from the last checkpoint.')
+        sys.exit(130)
     except (
         OSError,  # a missing file, a full disk
         NoSampleError,

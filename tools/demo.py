@@ -36,7 +36,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def run(*command: str | Path) -> None:
-    """Run a tool; show its progress, and all that it said if it fails."""
+    """Run a tool; show its progress, and the last that it said if it fails."""
     command = [str(part) for part in command]
     print(f'\n$ python {shlex.join(command)}', flush=True)
     said = []
@@ -48,7 +48,7 @@ def run(*command: str | Path) -> None:
         if PROGRESS.search(line):
             print(line, end='', flush=True)
     if process.wait():
-        sys.exit(''.join(said) + 'demo: the command above failed; this is all it said')
+        sys.exit(''.join(said[-30:]) + 'demo: the command above failed; these are its last lines')
 
 
 def load_scenes(cfg: Config, predictions: Path) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
