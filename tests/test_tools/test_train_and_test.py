@@ -144,14 +144,17 @@ def test_help(tmp_path, tool):
         assert option in output
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason='about machines without a GPU')
-def test_amp_on_a_cpu_is_refused(tmp_path):
+@pytest.fixture
+def without_gpu(monkeypatch):
+    monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '')
+
+
+def test_amp_on_a_cpu_is_refused(tmp_path, without_gpu):
     output = call(tmp_path, 'train.py', '--amp', CONFIG, '--sample', check=False)
     assert '--amp needs a GPU' in last_line(output)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason='about machines without a GPU')
-def test_sync_bn_on_a_cpu_is_refused(tmp_path):
+def test_sync_bn_on_a_cpu_is_refused(tmp_path, without_gpu):
     for part in ('images', 'annotations'):
         for split in ('training', 'validation'):
             (tmp_path / f'data/ade/ADEChallengeData2016/{part}/{split}').mkdir(parents=True)
