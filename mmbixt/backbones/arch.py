@@ -50,7 +50,8 @@ def resolve_arch(
         )
     given = {key: value for key, value in overrides.items() if value is not None}
     complete = {**defaults, **arch, **given}
-    check_positive(f'{model}: depth', complete['depth'])
+    if 'depth' in complete:
+        check_positive(f'{model}: depth', complete['depth'])
     return complete
 
 

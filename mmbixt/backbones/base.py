@@ -3,28 +3,33 @@
 import logging
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+import torch
 from mmengine.logging import print_log
 from mmengine.model import BaseModule
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.checkpoint import checkpoint
 
 from mmbixt.checkpoints.describe import describe
-from mmbixt.checkpoints.state_dict import check_fit, unwrap
+from mmbixt.checkpoints.state_dict import Conversion, check_fit, unwrap
 
 
 class DenseBackbone(BaseModule):
     """Frozen stages, norms in eval mode, and checkpoints that load whole or not at all.
 
-    A subclass sets ``out_channels``, ``out_strides`` and says what its stages are
-    (:meth:`stages`) and how the authors' weights become its own (:meth:`convert_checkpoint`).
+    A subclass sets ``out_channels``, ``out_strides`` and says what can be frozen
+    (:meth:`freezable_stages`) and how the authors' weights become its own
+    (:meth:`convert_checkpoint`).
 
     Args:
-        frozen_stages: -1 freezes nothing, k the first k + 1 of :meth:`stages`: no gradients, and
-            eval mode.
+        frozen_stages: -1 freezes nothing, k the first k + 1 of :meth:`freezable_stages`:
+            no gradients, and eval mode.
         norm_eval: keep batch norms in eval mode while training (their weights still learn).
+        with_cp: gradient checkpointing: what goes through :meth:`run_layer` is computed again in
+            the backward pass, which saves memory and costs time.
         init_cfg: mmengine's initialisation, for example
             ``dict(type='Pretrained', checkpoint='bixt.pth')``.
     """
@@ -34,30 +39,42 @@ class DenseBackbone(BaseModule):
     optional_weights: str | None = None
 
     def __init__(
-        self, frozen_stages: int = -1, norm_eval: bool = False, init_cfg: dict | None = None
+        self,
+        frozen_stages: int = -1,
+        norm_eval: bool = False,
+        with_cp: bool = False,
+        init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
         self.frozen_stages = frozen_stages
         self.norm_eval = norm_eval
+        self.with_cp = with_cp
         self.register_load_state_dict_pre_hook(DenseBackbone._fit_checkpoint)
 
     @abstractmethod
-    def stages(self) -> list[list[nn.Module | nn.Parameter]]:
+    def freezable_stages(self) -> list[list[nn.Module | nn.Parameter]]:
         """What can be frozen, from the image on."""
 
     @abstractmethod
-    def convert_checkpoint(self, state: dict[str, Tensor], expected: Iterable[str]) -> dict:
-        """The weights in an official state dict (without wrappers) under our names."""
+    def convert_checkpoint(
+        self, state: Mapping[str, Tensor], expected: Collection[str]
+    ) -> Conversion:
+        """The weights in an official state dict (without wrappers) under our names.
 
-    def advise(self, state: Mapping[str, Tensor], expected: Iterable[str]) -> str | None:
+        Args:
+            state: weights under the file's names.
+            expected: names of the weights that the backbone has.
+        """
+
+    def advise(self, state: Mapping[str, Tensor], expected: Collection[str]) -> str | None:
         """What to do about a file that does not fit, if a family knows it."""
 
     def freeze(self) -> None:
         """Take the gradients from the frozen stages; to be called once the network is built."""
-        if not -1 <= self.frozen_stages < len(self.stages()):
+        if not -1 <= self.frozen_stages < len(self.freezable_stages()):
             raise ValueError(
                 f'frozen_stages={self.frozen_stages}: {type(self).__name__} has stages '
-                f'0 to {len(self.stages()) - 1} to freeze; -1 freezes none.'
+                f'0 to {len(self.freezable_stages()) - 1} to freeze; -1 freezes none.'
             )
         for part in self._frozen_parts():
             part.requires_grad_(False)
@@ -73,8 +90,16 @@ class DenseBackbone(BaseModule):
                     module.eval()
         return self
 
+    def run_layer(self, layer: nn.Module, *inputs: Any) -> Any:
+        """A layer's outputs, checkpointed if so asked."""
+        if self.with_cp and torch.is_grad_enabled():
+            return checkpoint(layer, *inputs, use_reentrant=False)
+        return layer(*inputs)
+
     def _frozen_parts(self) -> list[nn.Module | nn.Parameter]:
-        return [part for stage in self.stages()[: self.frozen_stages + 1] for part in stage]
+        return [
+            part for stage in self.freezable_stages()[: self.frozen_stages + 1] for part in stage
+        ]
 
     def _fit_checkpoint(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
         """Before weights are loaded, by whatever loads them: convert them and check that they fit.
@@ -86,15 +111,17 @@ class DenseBackbone(BaseModule):
         source = unwrap({key.removeprefix(prefix): value for key, value in own.items()})
         current = self.state_dict()
         shapes = {key: tuple(value.shape) for key, value in current.items()}
-        weights = self.convert_checkpoint(source, shapes)
+        converted = self.convert_checkpoint(source, shapes)
+        weights = converted.weights
         name = type(self).__name__
         advice = self._general_advice(source, prefix) or self.advise(source, shapes)
         fresh = check_fit(
             weights, shapes, f'mmbixt.{name}', describe(source), self.optional_weights, advice
         )
-        if unused := _by_part(set(source) - set(weights)):
+        if unused := _by_part(converted.dropped):
             print_log(f'{name} has no use for these weights of the file: {unused}', 'current')
-        if untrained := [key for key in fresh if not key.endswith('num_batches_tracked')]:
+        trainable = dict(self.named_parameters())
+        if untrained := [key for key in fresh if key in trainable]:  # not computed buffers
             text = f'{name}: not in the file, so initialised afresh: {_by_part(untrained)}'
             print_log(text, 'current', logging.WARNING)
         weights.update((key, current[key]) for key in fresh)
@@ -121,5 +148,5 @@ class DenseBackbone(BaseModule):
 def _by_part(keys: Iterable[str]) -> str:
     """'blocks.12 (20), head (2)' for the names of weights."""
     parts = (key.split('.') for key in sorted(keys))
-    counts = Counter('.'.join(p[:2]) if p[0] == 'blocks' else p[0] for p in parts)
+    counts = Counter('.'.join(p[:2]) if p[0] in ('blocks', 'stages') else p[0] for p in parts)
     return ', '.join(f'{part} ({count})' for part, count in counts.items())

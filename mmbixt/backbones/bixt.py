@@ -4,12 +4,11 @@ A few latents and all tokens attend to each other through one similarity matrix 
 that the cost is linear in the tokens. The names of the weights are the authors'.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import torch
 from timm.layers import Attention, DropPath, LayerScale, Mlp, lecun_normal_, trunc_normal_
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from mmbixt.backbones.arch import (
     check_choice,
@@ -20,6 +19,7 @@ from mmbixt.backbones.arch import (
 )
 from mmbixt.backbones.base import DenseBackbone
 from mmbixt.checkpoints import bixt as authors
+from mmbixt.checkpoints.state_dict import Conversion
 from mmbixt.layers import (
     BidirectionalAttention,
     ConvPatchEmbed,
@@ -216,7 +216,7 @@ class BiXT(DenseBackbone):
         with_cp: bool = False,
         init_cfg: dict | None = None,
     ) -> None:
-        super().__init__(frozen_stages, norm_eval, init_cfg)
+        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg)
         self.arch = resolve_arch('BiXT', arch, ARCHS, ARCH_DEFAULTS, depth=depth)
         check_choice('patch_stride', patch_stride, (16, 8, 4))
         check_choice('patch_embed', patch_embed, PATCH_EMBEDS)
@@ -226,7 +226,6 @@ class BiXT(DenseBackbone):
         self.patch_stride = patch_stride
         self.out_indices = resolve_out_indices(out_indices, self.arch['depth'])
         self.with_latents = with_latents
-        self.with_cp = with_cp
         channels = self.arch['embed_dims']
         self.out_channels = (channels,) * len(self.out_indices)
         self.out_strides = (patch_stride,) * len(self.out_indices)
@@ -273,7 +272,7 @@ class BiXT(DenseBackbone):
         latents = self.latents
         maps = []
         for i, layer in enumerate(self.blocks):
-            latents, tokens = self._run(layer, latents, tokens, grid)
+            latents, tokens = self.run_layer(layer, latents, tokens, grid)
             if i in self.out_indices:
                 maps.append(tokens_to_map(tokens, grid))
         return (tuple(maps), latents) if self.with_latents else tuple(maps)
@@ -316,17 +315,14 @@ class BiXT(DenseBackbone):
                 handle.remove()
         return found
 
-    def stages(self) -> list[list[nn.Module | nn.Parameter]]:
+    def freezable_stages(self) -> list[list[nn.Module | nn.Parameter]]:
         stem = [self.patch_embed, self.fourier_pos_encode, self.latents]
         return [stem, *([layer] for layer in self.blocks)]
 
-    def convert_checkpoint(self, state: dict[str, Tensor], expected: Iterable[str]) -> dict:
+    def convert_checkpoint(
+        self, state: Mapping[str, Tensor], expected: Collection[str]
+    ) -> Conversion:
         return authors.convert_bixt(state, expected)
 
-    def advise(self, state: Mapping[str, Tensor], expected: Iterable[str]) -> str | None:
+    def advise(self, state: Mapping[str, Tensor], expected: Collection[str]) -> str | None:
         return authors.advise_bixt(state, expected)
-
-    def _run(self, layer: nn.Module, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        if self.with_cp and torch.is_grad_enabled():
-            return checkpoint(layer, *inputs, use_reentrant=False)
-        return layer(*inputs)

@@ -5,6 +5,8 @@ from collections.abc import Collection, Mapping
 
 from torch import Tensor
 
+from mmbixt.checkpoints.state_dict import Conversion, translate
+
 # the classifier, and the position grid, which the encoding computes for each image size
 _CLASSIFIER = re.compile(r'^(fc_norm|head)\.|^fourier_pos_encode\.pos$')
 _LATENT_UPDATE = re.compile(r'\.(self_attention_latents|attn\.proj_lat|\w+_lat)\.')
@@ -14,7 +16,7 @@ _LAYER = re.compile(r'^blocks\.(\d+)\.')
 OPTIONAL = r'^blocks\.\d+\.local_patch_interaction\.|num_batches_tracked$'
 
 
-def convert_bixt(state: Mapping[str, Tensor], expected: Collection[str]) -> dict[str, Tensor]:
+def convert_bixt(state: Mapping[str, Tensor], expected: Collection[str]) -> Conversion:
     """The weights that a dense BiXT takes from a state dict in the authors' layout.
 
     Dropped knowingly: the classifier; a stored position grid; layers after the last one that the
@@ -27,14 +29,17 @@ def convert_bixt(state: Mapping[str, Tensor], expected: Collection[str]) -> dict
     """
     depth = _depth(expected)
 
-    def is_dropped(key: str) -> bool:
+    def rename(key: str) -> str | None:
+        if key in expected:
+            return key
         layer = _LAYER.match(key)
         if layer is None:
-            return _CLASSIFIER.match(key) is not None
+            return None if _CLASSIFIER.match(key) else key
         is_last = int(layer[1]) == depth - 1
-        return int(layer[1]) >= depth or (is_last and _LATENT_UPDATE.search(key) is not None)
+        is_dropped = int(layer[1]) >= depth or (is_last and _LATENT_UPDATE.search(key))
+        return None if is_dropped else key
 
-    return {key: value for key, value in state.items() if key in expected or not is_dropped(key)}
+    return translate(state, rename)
 
 
 def advise_bixt(state: Mapping[str, Tensor], expected: Collection[str]) -> str | None:

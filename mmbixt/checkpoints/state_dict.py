@@ -1,7 +1,8 @@
 """What is the same for every family: wrappings, prefixes, and the check that weights fit."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -26,6 +27,39 @@ def unwrap(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
         for key, value in checkpoint.items()
         if isinstance(key, str) and isinstance(value, Tensor)
     }
+
+
+@dataclass
+class Conversion:
+    """Weights under our names, which names of the file they had, and what was left out."""
+
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+    dropped: list[str] = field(default_factory=list)
+
+
+def translate(
+    state: Mapping[str, Tensor],
+    rename: Callable[[str], str | None],
+    adapt: Callable[[str, Tensor], Tensor] = lambda name, value: value,
+) -> Conversion:
+    """Go through a state dict.
+
+    Args:
+        state: weights under the file's names, without wrappers.
+        rename: the file's name to ours, or to None for what we knowingly leave out. Names that it
+            does not know it returns as they are, so that nothing disappears unseen.
+        adapt: our name and the file's tensor to our tensor.
+    """
+    done = Conversion()
+    for key, value in state.items():
+        name = rename(key)
+        if name is None:
+            done.dropped.append(key)
+        else:
+            done.weights[name] = adapt(name, value)
+            done.origins[name] = key
+    return done
 
 
 def check_fit(

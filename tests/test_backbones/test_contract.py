@@ -100,7 +100,9 @@ def test_frozen_stages_stay_frozen_with_their_norms(config):
     before = copy.deepcopy(backbone.state_dict())
     sum(feature_map.square().mean() for feature_map in backbone(image(2, 48, 48))).backward()
     optimizer.step()
-    frozen = {id(t) for part in backbone.stages()[:2] for m in part for t in tensors_of(m)}
+    frozen = {
+        id(t) for part in backbone.freezable_stages()[:2] for m in part for t in tensors_of(m)
+    }
     after = backbone.state_dict(keep_vars=True)
     changed = {name for name, value in after.items() if not torch.equal(value, before[name])}
     assert changed == {name for name, value in after.items() if id(value) not in frozen}
