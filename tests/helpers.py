@@ -1,4 +1,4 @@
-"""What the tests share: official weights and goldens."""
+"""What the tests share: official weights and goldens, and where the configs are."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,7 @@ from reference import fill
 from reference.golden_io import Golden
 
 REFERENCE = Path(__file__).parent / 'reference'
+CONFIGS = Path(__file__).parents[1] / 'configs'
 
 
 def official_state(layout: str) -> dict[str, torch.Tensor]:

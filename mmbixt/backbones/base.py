@@ -148,5 +148,7 @@ class DenseBackbone(BaseModule):
 def _by_part(keys: Iterable[str]) -> str:
     """'blocks.12 (20), head (2)' for the names of weights."""
     parts = (key.split('.') for key in sorted(keys))
-    counts = Counter('.'.join(p[:2]) if p[0] in ('blocks', 'stages') else p[0] for p in parts)
+    counts = Counter(
+        '.'.join(p[:2]) if p[0] in ('blocks', 'stages', 'layers') else p[0] for p in parts
+    )
     return ', '.join(f'{part} ({count})' for part, count in counts.items())

@@ -10,22 +10,26 @@ from urllib.parse import urlparse
 
 import torch
 
+from mmbixt.checkpoints.download import CheckpointFileError, DownloadError, cache_path, fetch
+from mmbixt.checkpoints.sources import SCHEMES, UnknownSourceError, find, near_matches
 from mmbixt.checkpoints.unpickler import SafePickle, UnsafeCheckpointError
+from mmbixt.checkpoints.whole_models import convert_whole_model
 
 TRUST = 'MMBIXT_TRUST_CHECKPOINTS'
 
 
-class CheckpointFileError(RuntimeError):
-    """The file is no checkpoint, or a broken one."""
-
-
 def load_from_local(filename: str, map_location: Any = None) -> Any:
-    """Read a checkpoint file, safely unless the user trusts it explicitly.
+    """Read a checkpoint file; a whole model of other code comes out in today's layout.
 
     Args:
         filename: path of a file that ``torch.save`` wrote.
         map_location: as in ``torch.load``.
     """
+    return convert_whole_model(read_file(filename, map_location))
+
+
+def read_file(filename: str, map_location: Any = None) -> Any:
+    """What is in a checkpoint file, read safely unless the user trusts it explicitly."""
     path = Path(filename).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f'There is no checkpoint file at {path}.')
@@ -72,15 +76,7 @@ def load_from_http(
     filename: str, map_location: Any = None, model_dir: str | None = None, progress: bool = True
 ) -> Any:
     """Download a checkpoint once, into torch hub's cache, and read it like a local one."""
-    from mmengine.dist import barrier, get_local_rank
-
-    folder = Path(model_dir or os.path.join(torch.hub.get_dir(), 'checkpoints'))
-    path = folder / _cache_name(filename)
-    if get_local_rank() == 0 and not path.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        torch.hub.download_url_to_file(filename, str(path), progress=progress)
-    barrier()
-    return load_from_local(str(path), map_location)
+    return load_from_local(str(find_file(filename, model_dir, progress)), map_location)
 
 
 def _cache_name(url: str) -> str:
@@ -89,11 +85,62 @@ def _cache_name(url: str) -> str:
     return name if '.' in name else f'{sha256(url.encode()).hexdigest()[:12]}-{name}'
 
 
+def load_from_name(filename: str, map_location: Any = None) -> Any:
+    """Read weights that their authors publish, by their name in ``mmbixt.checkpoints.sources``."""
+    return load_from_local(str(find_file(filename)), map_location)
+
+
+def find_file(name: str, model_dir: str | None = None, progress: bool = True) -> Path:
+    """The file behind a path, an address or a name of ``mmbixt.checkpoints.sources``, fetched."""
+    if name.startswith(SCHEMES):
+        source = find(name)
+        path = cache_path(source.url, source.file, model_dir)
+        return fetch(source.url, path, source.sha256, source.is_zip, source.note, progress)
+    if name.startswith(('http://', 'https://')):
+        return fetch(name, cache_path(name, _cache_name(name), model_dir), progress=progress)
+    return Path(name).expanduser()
+
+
+def load_from_timm(filename: str, map_location: Any = None) -> Any:
+    """Read timm's weights by timm's own download code, which executes nothing from them either.
+
+    Args:
+        filename: ``'timm://'`` and a name of ``timm.list_pretrained()``.
+        map_location: has no effect: timm reads weights to the CPU.
+    """
+    import timm
+    from timm.models import load_state_dict_from_hf
+
+    name = filename.removeprefix('timm://')
+    if not timm.is_model_pretrained(name):
+        near = near_matches(name, timm.list_pretrained())
+        raise UnknownSourceError(
+            f'timm {timm.__version__} has no weights named {name!r}.{near} '
+            '`timm.list_pretrained()` lists all.'
+        )
+    config = timm.get_pretrained_cfg(name)
+    if config.custom_load:
+        raise CheckpointFileError(f'{filename} is no file of torch, but in a format of its own.')
+    if not config.hf_hub_id:
+        return load_from_http(config.url, map_location)
+    location = filter(None, (config.hf_hub_id, config.hf_hub_filename))
+    try:
+        return load_state_dict_from_hf(*location, weights_only=True)
+    except Exception as error:  # what the hub's client raises differs from version to version
+        raise DownloadError(
+            f'timm could not get {filename} ({config.hf_hub_id} on the Hugging Face hub): '
+            f'{type(error).__name__}: {error}\n  With a copy of the file, give its path as the '
+            "checkpoint: init_cfg=dict(type='Pretrained', checkpoint='/path/to/file.pth')."
+        ) from error
+
+
 def register_checkpoint_readers() -> None:
     """Make mmengine's runners and ``init_cfg`` read files through this module."""
     from mmengine.runner import CheckpointLoader, checkpoint
 
     CheckpointLoader.register_scheme('', load_from_local, force=True)
     CheckpointLoader.register_scheme(('http://', 'https://'), load_from_http, force=True)
+    CheckpointLoader.register_scheme(SCHEMES, load_from_name, force=True)
+    CheckpointLoader.register_scheme('timm://', load_from_timm, force=True)
     # torchvision://, openmmlab:// and others look up an address and call this by its name
     checkpoint.load_from_http = load_from_http

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-_CONTAINERS = ('state_dict', 'model', 'state_dict_ema', 'model_ema')
+CONTAINERS = ('state_dict', 'model', 'state_dict_ema', 'model_ema')
 # left by DistributedDataParallel and torch.compile
 _WRAPPERS = re.compile(r'^((module|_orig_mod)\.)+')
 
@@ -18,7 +18,7 @@ class CheckpointMismatchError(RuntimeError):
 
 def unwrap(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
     """The weights of a checkpoint under their plain names: out of containers and wrappers."""
-    for container in _CONTAINERS:
+    for container in CONTAINERS:
         inner = checkpoint.get(container)
         if isinstance(inner, Mapping) and inner is not checkpoint:
             return unwrap(inner)
@@ -96,19 +96,20 @@ def check_fit(
     lines = [f'The checkpoint does not fit {model}; it seems to be {seems}.']
     if missing:
         lines.append(
-            f'Missing in the file: {len(missing)} of {len(shapes)} weights: {_few(missing)}'
+            f'Missing in the file: {len(missing)} of {len(shapes)} weights: {shorten(missing)}'
         )
     if wrong:
         differences = (f'{k}: {tuple(state[k].shape)} in the file, {shapes[k]} here' for k in wrong)
-        lines.append(f'Of another shape: {len(wrong)}: {_few(differences)}')
+        lines.append(f'Of another shape: {len(wrong)}: {shorten(differences)}')
     if unknown:
-        lines.append(f'Not in the model: {len(unknown)} weights of the file: {_few(unknown)}')
+        lines.append(f'Not in the model: {len(unknown)} weights of the file: {shorten(unknown)}')
     if advice:
         lines.append(advice)
     lines.append('Nothing was loaded.')
     raise CheckpointMismatchError('\n  '.join(lines))
 
 
-def _few(items: Iterable[str], most: int = 5) -> str:
-    items = list(items)
-    return '; '.join(items[:most]) + ('; ...' if len(items) > most else '')
+def shorten(names: Iterable[str], most: int | None = 5) -> str:
+    """The first names of a list, in one line; all of them with ``most=None``."""
+    names = list(names)
+    return '; '.join(names[:most]) + ('; ...' if len(names[:most]) < len(names) else '')

@@ -1,6 +1,11 @@
 """Modules that hold weights, on top of :mod:`mmbixt.ops`; torch and timm only."""
 
 from mmbixt.layers.bidirectional_attention import BidirectionalAttention
+from mmbixt.layers.bidirectional_self_attention import (
+    BidirectionalSelfAttention,
+    WindowAttention,
+)
+from mmbixt.layers.cross_covariance_attention import CrossCovarianceAttention
 from mmbixt.layers.lpi import LocalPatchInteraction
 from mmbixt.layers.maps import map_to_tokens, tokens_to_map
 from mmbixt.layers.patch_embed import ConvPatchEmbed, LinearPatchEmbed
@@ -8,10 +13,13 @@ from mmbixt.layers.position_encoding import FourierPositionEncoding, fourier_fea
 
 __all__ = [
     'BidirectionalAttention',
+    'BidirectionalSelfAttention',
     'ConvPatchEmbed',
+    'CrossCovarianceAttention',
     'FourierPositionEncoding',
     'LinearPatchEmbed',
     'LocalPatchInteraction',
+    'WindowAttention',
     'fourier_features',
     'map_to_tokens',
     'tokens_to_map',

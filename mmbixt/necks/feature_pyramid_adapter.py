@@ -1,6 +1,7 @@
 """From the maps of a columnar backbone to a pyramid, by the operations of XCiT's dense code."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from mmcv.cnn import build_norm_layer
 from mmengine.model import BaseModule
@@ -84,6 +85,7 @@ class FeaturePyramidAdapter(BaseModule):
         for i, (channels, in_stride) in enumerate(zip(self.out_channels, in_strides, strict=True)):
             resampler = make_resampler(channels, in_stride, out_strides[i], norm_cfg)
             self.add_module(f'fpn{i + 1}', resampler)  # the name of XCiT's checkpoints
+        self.register_load_state_dict_pre_hook(_accept_first_of_several)
 
     def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Maps (B,C_i,H_i,W_i), one per level, to the levels of the pyramid."""
@@ -100,6 +102,14 @@ class FeaturePyramidAdapter(BaseModule):
                 f'{widths}: set in_channels to the out_channels of the backbone.'
             )
         return tuple(getattr(self, f'fpn{i + 1}')(x) for i, x in enumerate(inputs))
+
+
+def _accept_first_of_several(
+    adapter: FeaturePyramidAdapter, state_dict: dict[str, Tensor], prefix: str, *_: Any
+) -> None:
+    """Take weights from ``neck=[adapter, ...]`` where the adapter is the whole neck."""
+    for key in [key for key in state_dict if key.startswith(f'{prefix}0.fpn')]:
+        state_dict[prefix + key.removeprefix(f'{prefix}0.')] = state_dict.pop(key)
 
 
 def _per_level(name: str, value: int | Sequence[int], levels: int) -> tuple[int, ...]:

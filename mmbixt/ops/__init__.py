@@ -1,6 +1,15 @@
 """Mathematics on tensors: torch only, no weights, no OpenMMLab import."""
 
 from mmbixt.ops.bidirectional_attention import bidirectional_attention
+from mmbixt.ops.cross_covariance import cross_covariance_attention
+from mmbixt.ops.inverse_attention import bidirectional_self_attention, self_attention
 from mmbixt.ops.paths import ops_path, use_ops
 
-__all__ = ['bidirectional_attention', 'ops_path', 'use_ops']
+__all__ = [
+    'bidirectional_attention',
+    'bidirectional_self_attention',
+    'cross_covariance_attention',
+    'ops_path',
+    'self_attention',
+    'use_ops',
+]

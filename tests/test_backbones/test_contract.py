@@ -29,6 +29,27 @@ VARIANTS = {
     'bixt, only early layers': dict(
         type='mmbixt.BiXT', arch=dict(embed_dims=32, num_heads=2, depth=4), out_indices=(0, 1)
     ),
+    'bisa': dict(
+        type='mmbixt.BiSASwin',
+        drop_path_rate=0.0,
+        arch=dict(embed_dims=16, depths=(2, 2, 2, 2), num_heads=(1, 2, 4, 8)),
+    ),
+    'bisa, learned, instance norm, early stages': dict(
+        type='mmbixt.BiSASwin',
+        drop_path_rate=0.0,
+        arch=dict(embed_dims=16, depths=(1, 2, 2), num_heads=(2, 2, 4), window_size=4),
+        bisa_stages=(0, 1),
+        lam='learned',
+        branch_norm='instance',
+        out_indices=(0, 1),
+    ),
+    'swin': dict(
+        type='mmbixt.BiSASwin',
+        drop_path_rate=0.0,
+        arch=dict(embed_dims=16, depths=(2, 2, 3), num_heads=(1, 2, 4)),
+        bisa_stages=(),
+        out_indices=(1, 2),
+    ),
 }
 
 

@@ -1,0 +1,22 @@
+_base_ = [
+    '../_base_/models/upernet_xcit.py',
+    '../_base_/datasets/ade20k.py',
+    '../_base_/schedules/adamw_160k.py',
+    '../_base_/mmseg_runtime.py',
+]
+
+channels = 384
+model = dict(
+    backbone=dict(arch='small12', patch_size=16),
+    neck=dict(
+        type='mmbixt.FeaturePyramidAdapter',
+        in_channels=channels,
+        in_strides=16,
+        norm_cfg=dict(type='SyncBN', requires_grad=True),
+    ),
+    decode_head=dict(in_channels=[channels] * 4),
+    auxiliary_head=dict(in_channels=channels),
+)
+
+# 16 images a step: 8 GPUs x 2
+train_dataloader = dict(batch_size=2)

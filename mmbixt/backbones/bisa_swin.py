@@ -1,0 +1,353 @@
+"""BiSA: Bi-Directional Self-Attention for Vision Transformers, in a Swin Transformer.
+
+In the first stage inverse self-attention runs beside self-attention in each window. Without it
+(``bisa_stages=()``) this is the Swin Transformer itself. The names of the weights are those of
+OpenMMLab's Swin Transformer. The authors of BiSA have published no code and no weights.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import torch
+from timm.layers import DropPath, trunc_normal_
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from mmbixt.backbones.arch import check_positive, check_rate, resolve_arch, resolve_out_indices
+from mmbixt.backbones.base import DenseBackbone
+from mmbixt.checkpoints import swin
+from mmbixt.checkpoints.state_dict import Conversion
+from mmbixt.layers.bidirectional_self_attention import (
+    InverseWeights,
+    WindowAttention,
+    check_lam,
+    relative_position_index,
+)
+from mmbixt.registry import MODELS
+
+ARCHS = {
+    'tiny': dict(embed_dims=96, depths=(2, 2, 6, 2), num_heads=(3, 6, 12, 24)),
+    'small': dict(embed_dims=96, depths=(2, 2, 18, 2), num_heads=(3, 6, 12, 24)),
+    'base': dict(embed_dims=128, depths=(2, 2, 18, 2), num_heads=(4, 8, 16, 32)),
+}
+ARCH_DEFAULTS = dict(window_size=7, mlp_ratio=4)
+
+
+class PatchEmbed(nn.Module):
+    """Patches of 4 x 4 pixels, each a token; zeros fill an image up at the right and the bottom."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.projection = nn.Conv2d(3, channels, 4, stride=4)
+        self.norm = nn.LayerNorm(channels)
+
+    def forward(self, image: Tensor) -> Tensor:
+        """(B,3,H,W) to (B,ceil(H/4),ceil(W/4),C)."""
+        image = pad_to_multiple(image.permute(0, 2, 3, 1), 4).permute(0, 3, 1, 2)
+        return self.norm(self.projection(image).permute(0, 2, 3, 1))
+
+
+class PatchMerging(nn.Module):
+    """Four neighbouring tokens become one of twice the width; zeros fill up odd sides."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(4 * channels)
+        self.reduction = nn.Linear(4 * channels, 2 * channels, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B,H,W,C) to (B,ceil(H/2),ceil(W/2),2C)."""
+        x = pad_to_multiple(x, 2).unflatten(2, (-1, 2)).unflatten(1, (-1, 2))
+        return self.reduction(self.norm(x.permute(0, 1, 3, 5, 2, 4).flatten(3)))
+
+
+class ShiftedWindows(nn.Module):
+    """Attention within windows, which may be shifted cyclically by half a window.
+
+    The map is filled up with zeros at the right and the bottom to whole windows. The zeros take
+    part in the attention as tokens: the Swin Transformer's own behaviour, kept for its weights.
+    """
+
+    def __init__(self, attention: WindowAttention, window_size: int, shift: int) -> None:
+        super().__init__()
+        self.window_size = window_size
+        self.shift = shift
+        self.w_msa = attention
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """(B,H,W,C) to (B,H,W,C); the mask is :func:`shift_mask`'s, for shifted windows."""
+        height, width = x.shape[1:3]
+        x = pad_to_multiple(x, self.window_size)
+        rows = x.shape[1] // self.window_size
+        if self.shift:
+            x = x.roll((-self.shift, -self.shift), dims=(1, 2))
+        x = self.w_msa(to_windows(x, self.window_size), mask if self.shift else None)
+        x = from_windows(x, self.window_size, rows)
+        if self.shift:
+            x = x.roll((self.shift, self.shift), dims=(1, 2))
+        return x[:, :height, :width]
+
+
+class FeedForward(nn.Module):
+    """Two linear maps with a GELU between them."""
+
+    def __init__(self, channels: int, hidden: int) -> None:
+        super().__init__()
+        widen = nn.Sequential(nn.Linear(channels, hidden), nn.GELU())
+        self.layers = nn.Sequential(widen, nn.Linear(hidden, channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+
+class SwinBlock(nn.Module):
+    """Window attention and MLP, each with a norm before and a residual around."""
+
+    def __init__(
+        self, attention: ShiftedWindows, channels: int, hidden: int, drop_path: float
+    ) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(channels)
+        self.attn = attention
+        self.norm2 = nn.LayerNorm(channels)
+        self.ffn = FeedForward(channels, hidden)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """(B,H,W,C) to (B,H,W,C)."""
+        x = x + self.drop_path(self.attn(self.norm1(x), mask))
+        return x + self.drop_path(self.ffn(self.norm2(x)))
+
+
+class SwinStage(nn.Module):
+    """Blocks of one width, every second one with shifted windows, and the merging after them.
+
+    Args:
+        channels: width C of the tokens.
+        num_heads: heads of the attention.
+        window_size: side of a window in tokens.
+        mlp_ratio: hidden width of the MLPs, in C.
+        drop_paths: rate of stochastic depth of each block.
+        downsample: whether to merge patches for a next stage.
+        attention: what :class:`WindowAttention` is to be, beyond the sizes.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        num_heads: int,
+        window_size: int,
+        mlp_ratio: float,
+        drop_paths: Sequence[float],
+        downsample: bool,
+        attention: Mapping,
+    ) -> None:
+        super().__init__()
+        self.window_size = window_size
+        self.blocks = nn.ModuleList()
+        for i, drop_path in enumerate(drop_paths):
+            windows = WindowAttention(channels, num_heads, window_size, **attention)
+            shifted = ShiftedWindows(windows, window_size, self.shift if i % 2 else 0)
+            self.blocks.append(SwinBlock(shifted, channels, int(channels * mlp_ratio), drop_path))
+        self.downsample = PatchMerging(channels) if downsample else None
+
+    @property
+    def shift(self) -> int:
+        return self.window_size // 2
+
+    def forward(self, x: Tensor, run_layer: Callable) -> tuple[Tensor, Tensor]:
+        """Tokens (B,H,W,C) to the next stage's input and, of this stage, (B,H,W,C)."""
+        mask = None
+        if len(self.blocks) > 1 and self.shift:
+            mask = shift_mask(x, self.window_size, self.shift)
+        for block in self.blocks:
+            x = run_layer(block, x, mask)
+        return (x if self.downsample is None else self.downsample(x)), x
+
+
+def pad_to_multiple(x: Tensor, size: int) -> Tensor:
+    """(B,H,W,C) with zeros at the right and the bottom, so that ``size`` divides H and W."""
+    bottom, right = -x.shape[1] % size, -x.shape[2] % size
+    return pad(x, (0, 0, 0, right, 0, bottom)) if bottom or right else x  # else it would copy
+
+
+def to_windows(x: Tensor, size: int) -> Tensor:
+    """(B,H,W,C) to (B,windows,size*size,C), row by row."""
+    x = x.unflatten(2, (-1, size)).unflatten(1, (-1, size))
+    return x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
+
+
+def from_windows(windows: Tensor, size: int, rows: int) -> Tensor:
+    """Back again, with ``rows`` windows from top to bottom."""
+    x = windows.unflatten(2, (size, size)).unflatten(1, (rows, -1))
+    return x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
+
+
+def shift_mask(x: Tensor, size: int, shift: int) -> Tensor:
+    """Keeps apart, in shifted windows, what the shift has joined from opposite ends of the map.
+
+    Args:
+        x: tokens (B,H,W,C) before they are filled up to whole windows.
+        size: side of a window.
+        shift: tokens by which the windows are shifted.
+
+    Returns:
+        (windows,1,N,N): 0 for two tokens from the same part of the map and -100 otherwise.
+    """
+
+    def part(length: int) -> Tensor:
+        padded = length + -length % size
+        place = torch.arange(padded, device=x.device)
+        return (place >= padded - size).long() + (place >= padded - shift).long()
+
+    parts = 3 * part(x.shape[1])[:, None] + part(x.shape[2])[None, :]
+    parts = to_windows(parts[None, :, :, None], size)[0, :, :, 0]
+    apart = parts[:, None, :, None] != parts[:, None, None, :]
+    return torch.zeros_like(apart, dtype=x.dtype).masked_fill(apart, -100.0)
+
+
+@MODELS.register_module()
+class BiSASwin(DenseBackbone):
+    """Swin Transformer with bi-directional self-attention, for dense prediction.
+
+    Checkpoints of OpenMMLab's Swin Transformer, Microsoft's and timm's load as they are. As no
+    weights with inverse attention are public, the way to fine-tune is to continue from one of
+    those with ``lam='learned', lam_init=0.99``: the model starts as the Swin Transformer that it
+    was (up to 1 %), and the fresh inverse branches get as much weight as they earn. (Exempt
+    ``lam_logit`` from weight decay, which would pull ``lam`` to 0.5.)
+
+    Args:
+        arch: 'tiny', 'small' or 'base', or a dict with ``embed_dims`` (the first stage's width,
+            doubled by each further one), ``depths`` and ``num_heads`` (per stage) and, if wished,
+            ``window_size`` (7) and ``mlp_ratio`` (4).
+        bisa_stages: stages (from 0) that have inverse self-attention in every block; ``()`` for a
+            plain Swin Transformer.
+        lam: share of self-attention: a number from 0 to 1, or 'learned', for each block of its
+            own. 1 is plain self-attention, without weights of inverse attention.
+        lam_init: where a learned ``lam`` starts, above 0 and below 1.
+        branch_norm: None, or 'instance' to normalise both branches before they are combined.
+        window_size: side of a window in tokens, if not as ``arch`` says.
+        out_indices: stages (from 0; negative ones from the end) whose maps are returned, each
+            through a norm of its own; default: all. Stages after the last of them are not built.
+        drop_path_rate: stochastic depth, growing linearly from 0 at the first block to this rate
+            at the last one of all stages. 0.1 is OpenMMLab's default.
+        frozen_stages: -1 freezes nothing, 0 the patch embedding, k the first k stages too, each
+            with the merging after it and its output's norm.
+        norm_eval: keep batch norms in eval mode while training; a Swin Transformer has none.
+        with_cp: gradient checkpointing: blocks are computed again in the backward pass, which
+            saves memory and costs time.
+        init_cfg: mmengine's initialisation.
+
+    Attributes:
+        out_channels: width of each returned map.
+        out_strides: stride of each; a map has ``ceil(H/stride) x ceil(W/stride)`` cells.
+    """
+
+    optional_weights = swin.OPTIONAL
+
+    def __init__(
+        self,
+        arch: str | Mapping = 'tiny',
+        bisa_stages: Sequence[int] = (0,),
+        lam: float | str = 0.5,
+        lam_init: float = 0.5,
+        branch_norm: str | None = None,
+        window_size: int | None = None,
+        out_indices: Sequence[int] | None = None,
+        drop_path_rate: float = 0.1,
+        frozen_stages: int = -1,
+        norm_eval: bool = False,
+        with_cp: bool = False,
+        init_cfg: dict | None = None,
+    ) -> None:
+        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg)
+        self.arch = resolve_arch('BiSASwin', arch, ARCHS, ARCH_DEFAULTS, window_size=window_size)
+        depths, num_heads = self.arch['depths'], self.arch['num_heads']
+        check_stages(depths, num_heads, bisa_stages)
+        check_positive('window_size', self.arch['window_size'])
+        check_lam(lam, lam_init)
+        check_rate('drop_path_rate', drop_path_rate)
+        stages = range(len(depths))
+        self.out_indices = resolve_out_indices(
+            stages if out_indices is None else out_indices, len(depths)
+        )
+        widths = [self.arch['embed_dims'] * 2**i for i in stages]
+        self.out_channels = tuple(widths[i] for i in self.out_indices)
+        self.out_strides = tuple(4 * 2**i for i in self.out_indices)
+
+        inverse = dict(lam=lam, lam_init=lam_init, branch_norm=branch_norm)
+        last = max(self.out_indices)
+        rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
+        self.patch_embed = PatchEmbed(widths[0])
+        self.stages = nn.ModuleList(
+            SwinStage(
+                widths[i],
+                num_heads[i],
+                self.arch['window_size'],
+                self.arch['mlp_ratio'],
+                [next(rates) for _ in range(depths[i])],
+                downsample=i < last,
+                attention=inverse if i in bisa_stages else dict(lam=1),
+            )
+            for i in stages[: last + 1]
+        )
+        for i in self.out_indices:
+            self.add_module(f'norm{i}', nn.LayerNorm(widths[i]))
+        self.reset_parameters()
+        self.freeze()
+
+    def reset_parameters(self) -> None:
+        """Swin's initialisation; for inverse attention see :class:`InverseWeights`."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                trunc_normal_(module.weight, std=0.02)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, WindowAttention):
+                trunc_normal_(module.relative_position_bias_table, std=0.02)
+        for module in self.modules():
+            if isinstance(module, InverseWeights):
+                module.reset_parameters()
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """An image (B,3,H,W) to maps (B,C,ceil(H/stride),ceil(W/stride)), one per out index."""
+        x = self.patch_embed(x)
+        maps = []
+        for i, stage in enumerate(self.stages):
+            x, out = stage(x, self.run_layer)
+            if i in self.out_indices:
+                maps.append(getattr(self, f'norm{i}')(out).permute(0, 3, 1, 2))
+        return tuple(maps)
+
+    def freezable_stages(self) -> list[list[nn.Module | nn.Parameter]]:
+        stages = [[stage] for stage in self.stages]
+        for i in self.out_indices:
+            stages[i].append(getattr(self, f'norm{i}'))
+        return [[self.patch_embed], *stages]
+
+    def convert_checkpoint(
+        self, state: Mapping[str, Tensor], expected: Collection[str]
+    ) -> Conversion:
+        done = swin.convert_swin(state, expected)
+        # follows from the size of the windows: whatever a file has, the model has its own
+        index = relative_position_index(self.arch['window_size'])
+        done.weights.update((k, index) for k in expected if k.endswith('relative_position_index'))
+        return done
+
+    def advise(self, state: Mapping[str, Tensor], expected: Mapping[str, tuple]) -> str | None:
+        return swin.advise_swin(state, expected)
+
+
+def check_stages(
+    depths: Sequence[int], num_heads: Sequence[int], bisa_stages: Sequence[int]
+) -> None:
+    if len(depths) != len(num_heads) or not depths:
+        raise ValueError(
+            f'depths={depths!r} and num_heads={num_heads!r} need one number for each stage.'
+        )
+    for depth in depths:
+        check_positive('depths', depth)
+    valid = range(len(depths))
+    if any(stage not in valid for stage in bisa_stages):
+        raise ValueError(
+            f'bisa_stages={bisa_stages!r}: there are stages 0 to {len(depths) - 1}; () for none.'
+        )

@@ -1,0 +1,172 @@
+"""XCiT: Cross-Covariance Image Transformers (2021).
+
+Attention between channels, by their correlation over all tokens, so that the cost is linear in the
+tokens; local patch interaction lets neighbours talk. The names of the weights are the authors'.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import torch
+from timm.layers import DropPath, Mlp, trunc_normal_
+from torch import Tensor, nn
+
+from mmbixt.backbones.arch import check_choice, check_rate, resolve_arch, resolve_out_indices
+from mmbixt.backbones.base import DenseBackbone
+from mmbixt.checkpoints import xcit as authors
+from mmbixt.checkpoints.state_dict import Conversion
+from mmbixt.layers import (
+    ConvPatchEmbed,
+    CrossCovarianceAttention,
+    FourierPositionEncoding,
+    LocalPatchInteraction,
+    map_to_tokens,
+    tokens_to_map,
+)
+from mmbixt.registry import MODELS
+
+# Layer scale starts at 1 in 12 layers and near 0 in 24; stochastic depth is the paper's Table B.1.
+ARCHS = {
+    'nano12': dict(embed_dims=128, num_heads=4, depth=12),
+    'tiny12': dict(embed_dims=192, num_heads=4, depth=12),
+    'tiny24': dict(embed_dims=192, num_heads=4, depth=24, layer_scale=1e-5, drop_path_rate=0.05),
+    'small12': dict(embed_dims=384, num_heads=8, depth=12, drop_path_rate=0.05),
+    'small24': dict(embed_dims=384, num_heads=8, depth=24, layer_scale=1e-5, drop_path_rate=0.1),
+    'medium24': dict(embed_dims=512, num_heads=8, depth=24, layer_scale=1e-5, drop_path_rate=0.15),
+    'large24': dict(embed_dims=768, num_heads=16, depth=24, layer_scale=1e-5, drop_path_rate=0.25),
+}
+ARCH_DEFAULTS = dict(mlp_ratio=4, layer_scale=1.0, drop_path_rate=0.0)
+
+
+class Layer(nn.Module):
+    """Cross-covariance attention, local patch interaction, MLP, in this order.
+
+    Each has a norm before, a layer scale behind, and a residual around. Norms and scales are
+    numbered in the order in which the authors wrote them down: 1, 3, 2.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        num_heads: int,
+        mlp_ratio: float,
+        layer_scale: float,
+        drop_path: float,
+    ) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(channels, eps=1e-6)
+        self.attn = CrossCovarianceAttention(channels, num_heads)
+        self.norm2 = nn.LayerNorm(channels, eps=1e-6)
+        self.mlp = Mlp(channels, int(channels * mlp_ratio))
+        self.norm3 = nn.LayerNorm(channels, eps=1e-6)
+        self.local_mp = LocalPatchInteraction(channels)
+        for name in ('gamma1', 'gamma2', 'gamma3'):
+            self.register_parameter(name, nn.Parameter(torch.full((channels,), layer_scale)))
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
+        """(B,N,C) to (B,N,C)."""
+        tokens = tokens + self.drop_path(self.gamma1 * self.attn(self.norm1(tokens)))
+        tokens = tokens + self.drop_path(self.gamma3 * self.local_mp(self.norm3(tokens), grid))
+        return tokens + self.drop_path(self.gamma2 * self.mlp(self.norm2(tokens)))
+
+
+@MODELS.register_module()
+class XCiT(DenseBackbone):
+    """Cross-covariance image transformer for dense prediction.
+
+    Columnar: all maps have one stride; ``mmbixt.FeaturePyramidAdapter`` makes a pyramid of them.
+    The class-attention layers, which only a classifier reads, are not built, nor are layers behind
+    the last of ``out_indices``.
+
+    Args:
+        arch: 'nano12', 'tiny12', 'tiny24', 'small12', 'small24', 'medium24', 'large24' (width and
+            depth), or a dict with ``embed_dims``, ``num_heads``, ``depth`` and, if wished,
+            ``mlp_ratio`` (4), ``layer_scale`` (1.0) and ``drop_path_rate`` (0.0).
+        patch_size: 16 or 8, pixels from token to token.
+        out_indices: layers (from 0; negative ones from the end) whose tokens are returned.
+            Default: after a third, a half, two thirds and all of them, (3, 5, 7, 11) of 12.
+        layer_scale: initial value of the layer scales, if not the published one of ``arch``.
+        drop_path_rate: stochastic depth, the same in all layers, if not the published rate.
+        frozen_stages: -1 freezes nothing, 0 the patch embedding and position encoding, k the first
+            k layers too.
+        norm_eval: keep batch norms (patch embedding, LPI) in eval mode while training.
+        with_cp: gradient checkpointing: layers are computed again in the backward pass, which
+            saves memory and costs time.
+        init_cfg: mmengine's initialisation; the authors' and timm's checkpoints load as they are.
+
+    Attributes:
+        out_channels: width of each returned map.
+        out_strides: stride of each; a map has ``ceil(H/stride) x ceil(W/stride)`` cells.
+    """
+
+    optional_weights = authors.OPTIONAL
+
+    def __init__(
+        self,
+        arch: str | Mapping = 'small12',
+        patch_size: int = 16,
+        out_indices: Sequence[int] | None = None,
+        layer_scale: float | None = None,
+        drop_path_rate: float | None = None,
+        frozen_stages: int = -1,
+        norm_eval: bool = False,
+        with_cp: bool = False,
+        init_cfg: dict | None = None,
+    ) -> None:
+        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg)
+        check_choice('patch_size', patch_size, (16, 8))
+        if (arch, patch_size, drop_path_rate) == ('large24', 8, None):
+            drop_path_rate = 0.3  # the one rate that differs between patch sizes
+        overrides = dict(layer_scale=layer_scale, drop_path_rate=drop_path_rate)
+        self.arch = resolve_arch('XCiT', arch, ARCHS, ARCH_DEFAULTS, **overrides)
+        check_rate('drop_path_rate', self.arch['drop_path_rate'])
+        self.patch_size = patch_size
+        self.out_indices = resolve_out_indices(out_indices, self.arch['depth'])
+        channels = self.arch['embed_dims']
+        self.out_channels = (channels,) * len(self.out_indices)
+        self.out_strides = (patch_size,) * len(self.out_indices)
+
+        self.patch_embed = ConvPatchEmbed(channels, patch_size)
+        self.pos_embeder = FourierPositionEncoding(channels)
+        self.blocks = nn.ModuleList(
+            Layer(
+                channels,
+                self.arch['num_heads'],
+                self.arch['mlp_ratio'],
+                self.arch['layer_scale'],
+                self.arch['drop_path_rate'],
+            )
+            for _ in range(max(self.out_indices) + 1)
+        )
+        self.reset_parameters()
+        self.freeze()
+
+    def reset_parameters(self) -> None:
+        """The authors' initialisation: linear layers only, the rest is torch's."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                trunc_normal_(module.weight, std=0.02)
+                nn.init.zeros_(module.bias)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """An image (B,3,H,W) to maps (B,C,ceil(H/stride),ceil(W/stride)), one per out index."""
+        feature_map = self.patch_embed(x)
+        grid = tuple(feature_map.shape[-2:])
+        tokens = map_to_tokens(feature_map + self.pos_embeder(*grid))
+        maps = []
+        for i, layer in enumerate(self.blocks):
+            tokens = self.run_layer(layer, tokens, grid)
+            if i in self.out_indices:
+                maps.append(tokens_to_map(tokens, grid))
+        return tuple(maps)
+
+    def freezable_stages(self) -> list[list[nn.Module | nn.Parameter]]:
+        return [[self.patch_embed, self.pos_embeder], *([layer] for layer in self.blocks)]
+
+    def convert_checkpoint(
+        self, state: Mapping[str, Tensor], expected: Collection[str]
+    ) -> Conversion:
+        return authors.convert_xcit(state, expected, self.arch['depth'])
+
+    def advise(self, state: Mapping[str, Tensor], expected: Collection[str]) -> str | None:
+        return authors.advise_xcit(state, self.arch['depth'], self.patch_size)

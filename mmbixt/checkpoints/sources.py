@@ -1,0 +1,244 @@
+"""Where the authors publish weights: the names that ``init_cfg`` and ``load_from`` understand.
+
+Every address was read from the authors' own pages; files without a known hash are trusted as they
+come over https the first time, and compared with that from then on.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import PurePosixPath
+from typing import NamedTuple
+from urllib.parse import urlparse
+
+from mmbixt.checkpoints.download import CheckpointFileError
+
+
+class UnknownSourceError(CheckpointFileError):
+    """There are no weights of this name."""
+
+
+class Source(NamedTuple):
+    """A file of weights that its authors publish.
+
+    Args:
+        name: what a config calls it, such as ``'xcit://tiny12-p16'``.
+        url: its address.
+        what: what it was trained on, and how.
+        fills: the model that it fits.
+        figure: the result that the authors state for it, if known.
+        sha256: how the sha256 of the download begins, if known.
+        is_zip: whether the download is a zip archive around the checkpoint.
+        note: what else a user must know.
+    """
+
+    name: str
+    url: str
+    what: str
+    fills: str
+    figure: str = ''
+    sha256: str | None = None
+    is_zip: bool = False
+    note: str = ''
+
+    @property
+    def file(self) -> str:
+        """Its name in the cache: as it is published, or where that says nothing, after ours."""
+        published = PurePosixPath(urlparse(self.url).path)
+        return published.name if published.suffix else self.name.replace('://', '-') + '.pth'
+
+
+def find(name: str) -> Source:
+    """The source of a name."""
+    if name not in SOURCES:
+        raise UnknownSourceError(
+            f'There are no published weights named {name!r}.{near_matches(name, SOURCES)} '
+            '`python tools/list_weights.py` lists all.'
+        )
+    return SOURCES[name]
+
+
+def near_matches(name: str, names: Iterable[str]) -> str:
+    """The next sentence of an error about an unknown name; empty if nothing is near."""
+    near = get_close_matches(name, list(names), n=5, cutoff=0.5)
+    return f' Similar names: {", ".join(near)}.' if near else ''
+
+
+_FIGSHARE = 'https://figshare.unimelb.edu.au/ndownloader/files'
+# name: file, its top-1, the arguments of mmbixt.BiXT. A file's last layer updates only the latents,
+# which a dense model does not read: 12 layers fill depth=11, d13 fills 12.
+_BIXT = {
+    'tiny-16': (52882961, 80.10, "arch='tiny', depth=11"),
+    'tiny-16-384': (52882964, 81.85, "arch='tiny', depth=11"),
+    'tiny-16-conv': (52882946, 81.00, "arch='tiny', depth=11, patch_embed='conv'"),
+    'tiny-16-d13': (52882958, 80.44, "arch='tiny'"),
+    'tiny-16-d13-384': (52882955, 82.15, "arch='tiny'"),
+    'tiny-16-conv-d13': (52882949, 80.95, "arch='tiny', patch_embed='conv'"),
+    'tiny-8': (52882994, 81.88, "arch='tiny', depth=11, patch_stride=8"),
+    'tiny-8-384': (52882988, 82.77, "arch='tiny', depth=11, patch_stride=8"),
+    'tiny-8-d13': (52882979, 82.44, "arch='tiny', patch_stride=8"),
+    'tiny-8-d13-384': (52882973, 83.06, "arch='tiny', patch_stride=8"),
+    'tiny-8-conv-d13': (52882952, 82.47, "arch='tiny', patch_stride=8, patch_embed='conv'"),
+    'tiny-4': (52882982, 82.70, "arch='tiny', depth=11, patch_stride=4"),
+    'tiny-4-384': (52882970, 83.15, "arch='tiny', depth=11, patch_stride=4"),
+    'tiny-4-d13': (52882967, 83.04, "arch='tiny', patch_stride=4"),
+    'd256-16': (52882976, 81.74, "arch='d256'"),
+    'd256-ls-8': (52882991, 83.24, "arch='d256-ls', patch_stride=8"),
+    'd256-ls-8-384': (52882985, 83.89, "arch='d256-ls', patch_stride=8"),
+}
+
+_XCIT_URL = 'https://dl.fbaipublicfiles.com/xcit'
+_XCIT_ARCHS = {  # ours to theirs
+    'nano12': 'nano_12',
+    'tiny12': 'tiny_12',
+    'tiny24': 'tiny_24',
+    'small12': 'small_12',
+    'small24': 'small_24',
+    'medium24': 'medium_24',
+    'large24': 'large_24',
+}
+_XCIT_RECIPES = {  # in our name: (in theirs, what it is)
+    '': ('224', '224 px'),
+    '-dist': ('224_dist', '224 px, distilled'),
+    '-384-dist': ('384_dist', '384 px, distilled'),
+}
+# mIoU of SemanticFPN, mIoU of UperNet, box AP and mask AP of Mask R-CNN
+_XCIT_DENSE = {
+    ('tiny12', 16): (38.1, 41.5, 42.7, 38.5),
+    ('tiny12', 8): (39.9, 43.5, 44.5, 40.3),
+    ('small12', 16): (43.9, 45.9, 45.3, 40.8),
+    ('small12', 8): (44.2, 46.6, 47.0, 42.3),
+    ('small24', 16): (44.6, 46.9, 46.5, 41.8),
+    ('small24', 8): (47.1, 48.1, 48.1, 43.0),
+    ('medium24', 16): (45.9, 47.6, 46.7, 42.0),
+    ('medium24', 8): (46.9, 48.4, 48.5, 43.7),
+}
+
+_ONEDRIVE = 'https://api.onedrive.com/v1.0/shares'
+_BIFORMER = {
+    'tiny': 's!AkBbczdRlZvChHEOoGkgwgQzEDlM',
+    'small': 's!AkBbczdRlZvChHDyM-x9KWRBZ832',
+    'base': 's!AkBbczdRlZvChHI_XPhoadjaNxtO',
+    'stl': 's!AkBbczdRlZvChSf-m7ujkvx9lIQ1',
+    'stl-nchw': 's!AkBbczdRlZvChWYrKbWbMgqd2Ai0',
+}
+_BIFORMER_NOTE = (
+    "The BiFormer authors' links are reported broken since March 2026, and no other source is "
+    'known: a file from somewhere else has to be given by its path.'
+)
+
+_SWIN_URL = 'https://github.com/SwinTransformer/storage/releases/download/v1.0.0'
+_SWIN_MM_URL = 'https://download.openmmlab.com/mmsegmentation/v0.5/pretrain/swin'
+_SWIN_MM = {  # the hash is part of the file's name
+    'mm-tiny': ('tiny', '1cdeb081'),
+    'mm-small': ('small', '7ba6d6dd'),
+    'mm-base': ('base', 'e9b98025'),
+    'base': ('base', 'e9b98025'),  # of this size only the file in mm's layout is known
+}
+
+
+def _bixt() -> list[Source]:
+    return [
+        Source(
+            f'bixt://{name}',
+            f'{_FIGSHARE}/{number}',
+            'ImageNet-1k, 384 px' if name.endswith('-384') else 'ImageNet-1k, 224 px',
+            f'mmbixt.BiXT: {arguments}',
+            f'top-1 {top1:.2f}',
+            is_zip=True,
+        )
+        for name, (number, top1, arguments) in _BIXT.items()
+    ]
+
+
+def _xcit_model(arch: str, patch: int) -> str:
+    return f"mmbixt.XCiT: arch='{arch}', patch_size={patch}"
+
+
+def _xcit() -> list[Source]:
+    supervised = [
+        Source(
+            f'xcit://{arch}-p{patch}{recipe}',
+            f'{_XCIT_URL}/xcit_{theirs}_p{patch}_{suffix}.pth',
+            f'ImageNet-1k, {what}',
+            _xcit_model(arch, patch),
+        )
+        for arch, theirs in _XCIT_ARCHS.items()
+        for patch in (16, 8)
+        for recipe, (suffix, what) in _XCIT_RECIPES.items()
+    ]
+    self_supervised = [
+        Source(
+            f'xcit://{arch}-p{patch}-dino',
+            f'{_XCIT_URL}/xcit_{_XCIT_ARCHS[arch]}_cp{patch}_dino.pth',
+            'ImageNet-1k without labels, DINO',
+            _xcit_model(arch, patch),
+        )
+        for arch in ('small12', 'medium24')
+        for patch in (16, 8)
+    ]
+    return supervised + self_supervised
+
+
+def _xcit_dense() -> list[Source]:
+    """Whole models, trained by the XCiT authors with mmseg 0.11 and mmdet 2."""
+    kinds = {  # (in their address, what it is, the decoder, the columns of its figure)
+        'ade-semfpn': ('ade/sem_fpn', 'ADE20K, whole segmentor', 'SemanticFPN', 'mIoU {0}'),
+        'ade-upernet': ('ade/upernet', 'ADE20K, whole segmentor', 'UPerNet', 'mIoU {1}'),
+        'coco-maskrcnn': (
+            *('coco/maskrcnn', 'COCO, whole detector', 'Mask R-CNN'),
+            'box AP {2}, mask AP {3}',
+        ),
+    }
+    return [
+        Source(
+            f'xcit://{kind}-{arch}-p{patch}',
+            f'{_XCIT_URL}/{theirs}_xcit_{_XCIT_ARCHS[arch]}_p{patch}.pth',
+            what,
+            f'{decoder} on {_xcit_model(arch, patch)}',
+            figure.format(*figures),
+        )
+        for kind, (theirs, what, decoder, figure) in kinds.items()
+        for (arch, patch), figures in _XCIT_DENSE.items()
+    ]
+
+
+def _biformer() -> list[Source]:
+    return [
+        Source(
+            f'biformer://{arch}',
+            f'{_ONEDRIVE}/{share}/root/content',
+            'ImageNet-1k',
+            f"mmbixt.BiFormer: arch='{arch}'",
+            note=_BIFORMER_NOTE,
+        )
+        for arch, share in _BIFORMER.items()
+    ]
+
+
+def _swin() -> list[Source]:
+    microsoft = [
+        Source(
+            f'swin://{arch}',
+            f'{_SWIN_URL}/swin_{arch}_patch4_window7_224.pth',
+            'ImageNet-1k, 224 px',
+            f"mmbixt.BiSASwin: arch='{arch}', bisa_stages=()",
+        )
+        for arch in ('tiny', 'small')
+    ]
+    openmmlab = [
+        Source(
+            f'swin://{name}',
+            f'{_SWIN_MM_URL}/swin_{arch}_patch4_window7_224_20220317-{sha256}.pth',
+            "ImageNet-1k, 224 px, in OpenMMLab's layout",
+            f"mmbixt.BiSASwin: arch='{arch}', bisa_stages=()",
+            sha256=sha256,
+        )
+        for name, (arch, sha256) in _SWIN_MM.items()
+    ]
+    return microsoft + openmmlab
+
+
+SOURCES = {
+    source.name: source for source in (*_bixt(), *_xcit(), *_xcit_dense(), *_biformer(), *_swin())
+}
+SCHEMES = tuple(dict.fromkeys(name.split('://')[0] + '://' for name in SOURCES))

@@ -1,0 +1,85 @@
+"""Swin Transformer: OpenMMLab's layout, which is ours, and Microsoft's and timm's to it."""
+
+import re
+from collections.abc import Collection, Mapping
+
+from torch import Tensor
+
+from mmbixt.checkpoints.state_dict import Conversion, translate
+
+_CLASSIFIER = re.compile(r'^(norm|head)\.')
+_STAGE = re.compile(r'^stages\.(\d+)\.')
+_OUTPUT_NORM = re.compile(r'^norm\d+\.')
+_RENAMES = (
+    (re.compile(r'^layers\.'), 'stages.'),
+    (re.compile(r'^patch_embed\.proj\.'), 'patch_embed.projection.'),
+    (re.compile(r'(\.blocks\.\d+\.attn)\.(?!w_msa\.)'), r'\1.w_msa.'),
+    (re.compile(r'\.mlp\.fc1\.'), '.ffn.layers.0.0.'),
+    (re.compile(r'\.mlp\.fc2\.'), '.ffn.layers.1.'),
+)
+
+# A Swin Transformer knows no inverse attention, and a classifier has no norms of outputs.
+OPTIONAL = r'^norm\d+\.|\.relative_position_index$|\.w_msa\.(isa\.|lam_logit$)'
+
+
+def convert_swin(state: Mapping[str, Tensor], expected: Collection[str]) -> Conversion:
+    """The weights that a dense Swin Transformer takes from a state dict in any of the layouts.
+
+    Dropped knowingly: the classifier, masks, and stages and output norms that the model does not
+    have.
+
+    Args:
+        state: weights under OpenMMLab's, Microsoft's or timm's names, without wrappers.
+        expected: names of the model's own weights.
+    """
+    is_ours = 'patch_embed.projection.weight' in state
+    # timm counts the merging of patches to the stage after it, the others to the one before
+    is_timm = not is_ours and not any(key.startswith('layers.0.downsample.') for key in state)
+    last = max((int(match[1]) for key in expected if (match := _STAGE.match(key))), default=-1)
+
+    def rename(key: str) -> str | None:
+        if key.endswith('.attn_mask'):  # follows from the size of the image
+            return None
+        name = key
+        if not is_ours:
+            for pattern, replacement in _RENAMES:
+                name = pattern.sub(replacement, name)
+        stage = _STAGE.match(name)
+        if stage is None:
+            no_use = _CLASSIFIER.match(name) or _OUTPUT_NORM.match(name)
+            return None if no_use and name not in expected else name
+        number = int(stage[1])
+        is_merging = name.startswith('downsample.', stage.end())
+        if is_timm and is_merging:
+            number -= 1
+            name = f'stages.{number}.{name[stage.end() :]}'
+        return None if number > last or (number == last and is_merging) else name
+
+    def adapt(name: str, value: Tensor) -> Tensor:
+        return value if is_ours or '.downsample.' not in name else _pixels_last(value)
+
+    return translate(state, rename, adapt)
+
+
+def advise_swin(state: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> str | None:
+    """What to do about a file that was trained with windows of another size."""
+
+    def window_size(sizes: Mapping[str, tuple[int, ...]]) -> int | None:
+        tables = (size for key, size in sizes.items() if key.endswith('position_bias_table'))
+        table = next(tables, None)
+        return None if table is None else (int(table[0] ** 0.5) + 1) // 2
+
+    in_file = window_size({key: tuple(value.shape) for key, value in state.items()})
+    if in_file in (None, window_size(shapes)):
+        return None
+    return f'The file is of windows of {in_file}: build the backbone with window_size={in_file}.'
+
+
+def _pixels_last(value: Tensor) -> Tensor:
+    """Of the weights that merge patches: from pixels of channels to channels of pixels.
+
+    Microsoft (and timm) line up the channels of the four pixels, column by column; OpenMMLab the
+    four pixels of each channel, row by row.
+    """
+    pixels = value.unflatten(-1, (4, -1))[..., [0, 2, 1, 3], :]
+    return pixels.transpose(-2, -1).flatten(-2)

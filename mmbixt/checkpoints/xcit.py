@@ -1,0 +1,73 @@
+"""XCiT: the authors' layouts, and timm's, to ours. The names are the authors'."""
+
+import re
+from collections.abc import Collection, Mapping
+
+from torch import Tensor
+
+from mmbixt.checkpoints.state_dict import Conversion, translate
+
+# The classifier; and the pyramid operations, which in the authors' dense code are the backbone's
+# and here the FeaturePyramidAdapter's.
+_NOT_OURS = re.compile(r'^(cls_token$|cls_attn_blocks\.|norm\.|head\.|fpn\d\.)')
+_LAYER = re.compile(r'^blocks\.(\d+)\.')
+
+OPTIONAL = r'num_batches_tracked$'
+
+
+def convert_xcit(state: Mapping[str, Tensor], expected: Collection[str], depth: int) -> Conversion:
+    """The weights that a dense XCiT takes from a classification or a dense state dict.
+
+    Dropped knowingly: the classifier (class token, class attention, final norm, head), the pyramid
+    operations, and layers of the architecture that the model does without because no output needs
+    them.
+
+    Args:
+        state: weights under the authors' or timm's names, without wrappers.
+        expected: names of the model's own weights.
+        depth: layers of the architecture.
+    """
+
+    def rename(key: str) -> str | None:
+        name = re.sub(r'^pos_embed\.', 'pos_embeder.', key)  # timm's to the authors'
+        if name in expected:
+            return name
+        layer = _LAYER.match(name)
+        needless = layer is not None and f'blocks.{layer[1]}.norm1.weight' not in expected
+        if _NOT_OURS.match(name) or (needless and int(layer[1]) < depth):
+            return None
+        return name
+
+    return translate(state, rename)
+
+
+def advise_xcit(state: Mapping[str, Tensor], depth: int, patch_size: int) -> str | None:
+    """What to do about a file of another depth or patch size."""
+    layers = 1 + max((int(match[1]) for key in state if (match := _LAYER.match(key))), default=-1)
+    halvings = sum(
+        re.fullmatch(r'patch_embed\.proj\.\d\.0\.weight', key) is not None for key in state
+    )
+    if layers and layers != depth:
+        return f'The file has {layers} layers, the model {depth}: choose arch accordingly.'
+    if halvings and 2**halvings != patch_size:
+        return f'The file is of patch_size={2**halvings}, the model of {patch_size}.'
+    return None
+
+
+def convert_whole_xcit(state: Mapping[str, Tensor]) -> Conversion | None:
+    """A whole model of the authors' dense code (mmcv 1.x) as one of today's, or None for others.
+
+    Their backbone holds the pyramid operations. Here these are the neck's, or its first part where
+    an FPN follows: ``neck=[FeaturePyramidAdapter, FPN]``. Heads are the stock ones, then and now.
+    """
+    pyramid = re.compile(r'^backbone\.(fpn\d\..*)')
+    is_theirs = any(key.startswith('backbone.pos_embeder.') for key in state)
+    if not is_theirs or not any(pyramid.match(key) for key in state):
+        return None
+
+    def rename(key: str) -> str:
+        if match := pyramid.match(key):
+            return f'neck.0.{match[1]}'
+        return re.sub(r'^neck\.', 'neck.1.', key)
+
+    return translate(state, rename)

@@ -1,0 +1,167 @@
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu
+
+from mmbixt.ops.inverse_attention import bidirectional_self_attention, self_attention
+
+
+class BidirectionalSelfAttention(nn.Module):
+    """BiSA: self-attention and inverse self-attention side by side, on the same scores.
+
+    In self-attention each query chooses among the values; in inverse self-attention each value
+    chooses among the queries and projects those it has chosen, with a matrix made from the value.
+    The branches are combined as ``lam * self + (1 - lam) * inverse`` before one output projection.
+
+    Args:
+        channels: width C of the tokens.
+        num_heads: heads h; d = C / h, the scores are scaled by ``d ** -0.5``.
+        lam: the share of self-attention: a number from 0 to 1, or 'learned'. With 1 this is plain
+            self-attention: the inverse branch, which would never get a gradient, is not built.
+        lam_init: where a learned ``lam`` starts, between 0 and 1. Near 1 (say 0.99) the weights of
+            a plain self-attention continue without a jump.
+        branch_norm: None, or 'instance' to normalise each channel of each branch over the tokens
+            (no weights, eps 1e-5) before they are combined.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        num_heads: int,
+        lam: float | str = 0.5,
+        lam_init: float = 0.5,
+        branch_norm: str | None = None,
+    ) -> None:
+        super().__init__()
+        if channels % num_heads:
+            raise ValueError(f'{channels} channels cannot be split among {num_heads} heads.')
+        check_lam(lam, lam_init)
+        if branch_norm not in (None, 'instance'):
+            raise ValueError(f"branch_norm={branch_norm!r} is not one of None, 'instance'.")
+        self.num_heads = num_heads
+        self.scale = (channels // num_heads) ** -0.5
+        self.branch_norm = branch_norm
+        self.qkv = nn.Linear(channels, 3 * channels)
+        self.proj = nn.Linear(channels, channels)
+        self.isa = None if lam == 1 else InverseWeights(channels, num_heads)
+        self.fixed_lam = None if lam == 'learned' else lam
+        if lam == 'learned':
+            # a logit, so that no step of the optimiser leaves [0, 1]; of shape (1,) for FSDP
+            self.lam_logit = nn.Parameter(torch.full((1,), math.log(lam_init / (1 - lam_init))))
+
+    @property
+    def lam(self) -> float | Tensor:
+        """The share of self-attention: a number, or a tensor (1,) if it is learned."""
+        return self.lam_logit.sigmoid() if self.fixed_lam is None else self.fixed_lam
+
+    def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Tokens (...,N,C) to (...,N,C), in groups of N that attend to one another.
+
+        Args:
+            x: the tokens, with at least one dimension of groups (images, windows).
+            bias: what is added to the scores, such as relative positions and (finite) masks; of a
+                shape that broadcasts to (...,h,N,N).
+        """
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).transpose(-4, -2).unbind(-3)
+        if self.isa is None:
+            return self.proj(self._join(self._norm(self_attention(q, k, v, self.scale, bias))))
+        branches = bidirectional_self_attention(q, k, v, *self.isa(x), self.scale, bias)
+        plain, inverse = (self._norm(branch) for branch in branches)
+        return self.proj(self._join(self.lam * plain + (1 - self.lam) * inverse))
+
+    def _norm(self, branch: Tensor) -> Tensor:
+        """(...,h,N,d): an instance norm over N, if so asked."""
+        if self.branch_norm is None:
+            return branch
+        var, mean = torch.var_mean(branch, dim=-2, correction=0, keepdim=True)
+        return (branch - mean) * (var + 1e-5).rsqrt()
+
+    @staticmethod
+    def _join(x: Tensor) -> Tensor:
+        """(...,h,N,d) to (...,N,C)."""
+        return x.transpose(-3, -2).flatten(-2)
+
+
+class InverseWeights(nn.Module):
+    """What inverse self-attention has beside self-attention: two projections and a hypernetwork.
+
+    The reading of the paper that fits its numbers: projections of full width without biases, one G
+    for all heads, scores shared with self-attention, and no output projection of its own.
+
+    Args:
+        channels: width C of the tokens.
+        num_heads: heads h; d = C / h.
+    """
+
+    def __init__(self, channels: int, num_heads: int) -> None:
+        super().__init__()
+        d = channels // num_heads
+        self.num_heads = num_heads
+        self.q = nn.Linear(channels, channels, bias=False)
+        self.v = nn.Linear(channels, channels, bias=False)
+        self.G = nn.Parameter(torch.empty(d, d, d))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Small values, as Swin's are; queries of order one and a G that keeps that scale.
+
+        A fresh inverse branch then has about the size of a fresh self-attention. (The paper does
+        not say how it initialises G.)
+        """
+        nn.init.trunc_normal_(self.v.weight, std=0.02)
+        nn.init.normal_(self.q.weight, std=self.q.in_features**-0.5)
+        nn.init.normal_(self.G, std=2 / len(self.G))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Tokens (...,N,C) to q_hat and v_hat, (...,h,N,d) each, and G (d,d,d)."""
+        q_hat, v_hat = (
+            gelu(project(x)).unflatten(-1, (self.num_heads, -1)).transpose(-3, -2)
+            for project in (self.q, self.v)
+        )
+        return q_hat, v_hat, self.G
+
+
+class WindowAttention(BidirectionalSelfAttention):
+    """The same within square windows, with a learned bias for each relative position.
+
+    Args:
+        channels: width C of the tokens.
+        num_heads: heads h.
+        window_size: side w of a window, which has N = w * w tokens.
+        options: further arguments of :class:`BidirectionalSelfAttention`.
+    """
+
+    def __init__(self, channels: int, num_heads: int, window_size: int = 7, **options) -> None:
+        super().__init__(channels, num_heads, **options)
+        self.relative_position_bias_table = nn.Parameter(
+            torch.zeros((2 * window_size - 1) ** 2, num_heads)
+        )
+        # in the state dict, because OpenMMLab's Swin has it there
+        self.register_buffer('relative_position_index', relative_position_index(window_size))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Windows (...,N,C) to (...,N,C); the mask broadcasts to (...,h,N,N)."""
+        bias = self.relative_position_bias_table[self.relative_position_index].permute(2, 0, 1)
+        return super().forward(x, bias if mask is None else bias + mask)
+
+
+def relative_position_index(window_size: int) -> Tensor:
+    """For each pair of a window's tokens the row of the bias table, (N,N)."""
+    side = torch.arange(window_size)
+    rows, columns = torch.meshgrid(side, side, indexing='ij')
+    rows, columns = rows.flatten(), columns.flatten()
+    down = rows[:, None] - rows[None, :] + window_size - 1
+    right = columns[:, None] - columns[None, :] + window_size - 1
+    return down * (2 * window_size - 1) + right
+
+
+def check_lam(lam: float | str, lam_init: float) -> None:
+    is_number = isinstance(lam, int | float) and not isinstance(lam, bool)
+    if lam != 'learned' and not (is_number and 0 <= lam <= 1):
+        raise ValueError(f"lam={lam!r} must be a number from 0 to 1, or 'learned'.")
+    if lam == 'learned' and not 0 < lam_init < 1:
+        raise ValueError(
+            f'lam_init={lam_init!r} must be above 0 and below 1: at the ends one branch would '
+            'never get a gradient. Take 0.99 to start close to plain self-attention.'
+        )

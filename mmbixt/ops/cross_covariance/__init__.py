@@ -1,0 +1,46 @@
+"""Attention over channels instead of tokens (XCiT)."""
+
+from torch import Tensor
+
+from mmbixt.ops.cross_covariance.gram import cross_covariance_attention_gram
+from mmbixt.ops.cross_covariance.reference import (
+    cross_covariance_attention_reference,
+    cross_covariance_maps,
+)
+from mmbixt.ops.paths import choose_path
+
+__all__ = ['cross_covariance_attention', 'cross_covariance_maps']
+
+_PATHS = {
+    'torch': cross_covariance_attention_gram,
+    'reference': cross_covariance_attention_reference,
+}
+
+
+def cross_covariance_attention(
+    x: Tensor,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor | None,
+    temperature: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Channels of a head attend to each other by their correlation over all tokens.
+
+    The projections belong to the op, because its fast path never computes them for a token.
+
+    Args:
+        x: tokens (B,N,C).
+        qkv_weight: (3C,C): rows of q, then k, then v, each split among the heads in order.
+        qkv_bias: (3C,) or None.
+        temperature: (h,1,1): factor of the correlations of each head.
+        proj_weight: (C,C), of the output.
+        proj_bias: (C,).
+        dropout: rate of dropped attention weights.
+
+    Returns:
+        (B,N,C).
+    """
+    attend = choose_path('cross_covariance', _PATHS)
+    return attend(x, qkv_weight, qkv_bias, temperature, proj_weight, proj_bias, dropout)

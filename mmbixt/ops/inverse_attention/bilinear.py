@@ -1,0 +1,71 @@
+"""A bilinear map of many pairs of vectors, in pieces that stay in the cache.
+
+As one expression it writes the outer product of each pair to memory, d times the inputs, reads it
+back for a matrix product, and keeps it for the backward pass. Here a piece of the outer products is
+made in a small buffer, used, and overwritten by the next; the backward pass makes them again.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+# Numbers in the buffer: about what a core's cache holds; elsewhere, enough to keep a GPU busy.
+_CPU_BUFFER = 2**19
+_GPU_BUFFER = 2**26
+
+
+def bilinear(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
+    """(...,a), (...,b) and a weight (a,b,c) to (...,c): ``sum_ab left[a] right[b] weight[a,b]``."""
+    right, weight = right.to(left.dtype), weight.to(left.dtype)
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or left.device.type == 'meta':
+        # As one expression: a compiler plans its memory itself, and the graph stays small.
+        outer = left.unsqueeze(-1) * right.unsqueeze(-2)
+        return outer.flatten(-2) @ weight.flatten(0, 1)
+    out = _Bilinear.apply(left.flatten(0, -2), right.flatten(0, -2), weight)
+    return out.unflatten(0, left.shape[:-1])
+
+
+class _Bilinear(torch.autograd.Function):
+    """Of rows: left (T,a), right (T,b) and weight (a,b,c) to (T,c)."""
+
+    @staticmethod
+    def forward(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
+        matrix = weight.flatten(0, 1)
+        out = left.new_empty(len(left), weight.shape[-1])
+        for rows, outer in _outer_products(left, right):
+            torch.mm(outer.flatten(1), matrix, out=out[rows])
+        return out
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        left, right, weight = ctx.saved_tensors
+        matrix = weight.flatten(0, 1)
+        grad_left, grad_right = torch.empty_like(left), torch.empty_like(right)
+        # summed over the pieces, so not in half precision
+        total = torch.zeros_like(matrix, dtype=torch.promote_types(matrix.dtype, torch.float32))
+        for rows, outer in _outer_products(left, right):
+            total += outer.flatten(1).t() @ grad[rows]
+            grad_outer = (grad[rows] @ matrix.t()).view_as(outer)
+            torch.mul(grad_outer, right[rows].unsqueeze(-2), out=outer)
+            torch.sum(outer, -1, out=grad_left[rows])
+            torch.mul(grad_outer, left[rows].unsqueeze(-1), out=outer)
+            torch.sum(outer, -2, out=grad_right[rows])
+        return grad_left, grad_right, total.view_as(weight).to(weight.dtype)
+
+
+def _outer_products(left: Tensor, right: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """The outer products (n,a,b) of n rows after n rows, all in one buffer."""
+    per_row = left.shape[-1] * right.shape[-1]
+    step = max(1, (_CPU_BUFFER if left.device.type == 'cpu' else _GPU_BUFFER) // per_row)
+    buffer = left.new_empty(min(step, len(left)), left.shape[-1], right.shape[-1])
+    for start in range(0, len(left), step):
+        rows = slice(start, start + step)
+        outer = buffer[: len(left[rows])]
+        torch.mul(left[rows].unsqueeze(-1), right[rows].unsqueeze(-2), out=outer)
+        yield rows, outer

@@ -1,0 +1,45 @@
+"""The definition: one matrix of scores, a softmax along each of its axes."""
+
+import torch
+from torch import Tensor
+
+
+def attention_scores(q: Tensor, k: Tensor, scale: float, bias: Tensor | None) -> Tensor:
+    """What both branches share, (...,h,N,N): rows are queries, columns keys."""
+    scores = scale * q @ k.transpose(-2, -1)
+    return scores if bias is None else scores + bias
+
+
+def bidirectional_self_attention_maps(
+    q: Tensor, k: Tensor, scale: float, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The two attention matrices, both (...,h,N,N).
+
+    The first sums to one over the keys (how a query reads the values), the second over the queries
+    (how a value chooses the queries that it projects).
+    """
+    scores = attention_scores(q, k, scale, bias)
+    return scores.softmax(dim=-1), scores.softmax(dim=-2)
+
+
+def self_attention_reference(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None
+) -> Tensor:
+    """See :func:`mmbixt.ops.self_attention`."""
+    return attention_scores(q, k, scale, bias).softmax(dim=-1) @ v
+
+
+def bidirectional_self_attention_reference(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_hat: Tensor,
+    v_hat: Tensor,
+    G: Tensor,
+    scale: float,
+    bias: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """See :func:`mmbixt.ops.bidirectional_self_attention`."""
+    over_keys, over_queries = bidirectional_self_attention_maps(q, k, scale, bias)
+    inverse = torch.einsum('...ij,...ja,...ib,abc->...ic', over_queries, v_hat, q_hat, G)
+    return over_keys @ v, inverse

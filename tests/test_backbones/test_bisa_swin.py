@@ -1,0 +1,172 @@
+import pytest
+import torch
+from helpers import assert_close, golden, image, official_parameters, official_state
+from mmseg.models.backbones import SwinTransformer
+
+from mmbixt.backbones import BiSASwin
+from mmbixt.ops import use_ops
+
+SMALL = dict(embed_dims=16, depths=(2, 2, 2, 2), num_heads=(1, 2, 4, 8))
+
+
+def count(backbone):
+    return sum(p.numel() for p in backbone.parameters())
+
+
+def randomized(backbone):
+    """With weights large enough for every part to matter."""
+    for p in backbone.parameters():
+        torch.nn.init.normal_(p, mean=float(p.ndim == 1), std=p.shape[-1] ** -0.5)
+    return backbone
+
+
+@pytest.mark.parametrize('path', ['auto', 'reference'])
+@pytest.mark.parametrize('options', [dict(bisa_stages=()), dict(lam=1), dict(lam=1.0)])
+def test_golden_of_swin(options, path):
+    backbone = BiSASwin(**options).eval()
+    backbone.load_state_dict(official_state('swin_tiny_microsoft'))
+    for i in range(4):
+        backbone.set_submodule(f'norm{i}', torch.nn.Identity())
+    with torch.no_grad(), use_ops(path):
+        maps = backbone(image(1, 136, 200))
+    reference = golden('swin_tiny_mmseg__136x200')
+    for i, feature_map in enumerate(maps):
+        assert reference.check(f'raw{i}', feature_map.numpy()) < 2e-5
+
+
+@pytest.fixture(scope='module')
+def swin_of_mmseg():
+    torch.manual_seed(0)
+    sizes = dict(window_size=5, mlp_ratio=3)
+    theirs = SwinTransformer(**SMALL, **sizes)
+    theirs.eval()  # returns nothing
+    ours = BiSASwin({**SMALL, **sizes}, bisa_stages=()).eval()
+    theirs.load_state_dict(randomized(ours).state_dict(), strict=True)
+    return ours, theirs
+
+
+@pytest.mark.parametrize('path', ['auto', 'reference'])
+@pytest.mark.parametrize(
+    'size', [(1, 1), (3, 50), (4, 4), (20, 20), (40, 40), (41, 43), (64, 96), (107, 161)]
+)
+def test_equals_swin_of_mmseg(swin_of_mmseg, size, path):
+    ours, theirs = swin_of_mmseg
+    x = image(2, *size)
+    with torch.no_grad(), use_ops(path):
+        for actual, expected in zip(ours(x), theirs(x), strict=True):
+            assert_close(actual, expected)
+
+
+def test_gradients_equal_those_of_mmseg(swin_of_mmseg):
+    for backbone in swin_of_mmseg:
+        backbone.zero_grad()
+        sum(feature_map.sin().sum() for feature_map in backbone(image(1, 71, 93))).backward()
+    ours, theirs = (dict(backbone.named_parameters()) for backbone in swin_of_mmseg)
+    assert list(ours) == list(theirs)
+    for name, p in ours.items():
+        assert_close(p.grad, theirs[name].grad, 1e-4)
+
+
+def test_parameters():
+    plain = official_parameters('swin_tiny_mmseg')
+    assert count(BiSASwin(bisa_stages=())) == count(BiSASwin(lam=1)) == plain == 27_520_698
+    assert count(BiSASwin()) == 27_623_098
+    assert count(BiSASwin(lam='learned')) == 27_623_098 + 2
+    assert count(BiSASwin('small', bisa_stages=())) == 48_838_602
+    base = BiSASwin('base', bisa_stages=())
+    assert count(base) == 86_745_016
+    assert base.out_channels == (128, 256, 512, 1024)
+
+
+def test_inverse_attention_in_every_block_of_the_stages_asked_for():
+    backbone = BiSASwin(SMALL, bisa_stages=(1, 3), lam='learned')
+    found = {name.rsplit('.', 1)[0] for name, _ in backbone.named_parameters() if '.lam' in name}
+    assert found == {f'stages.{i}.blocks.{j}.attn.w_msa' for i in (1, 3) for j in (0, 1)}
+
+
+def test_both_paths_agree_forward_and_backward():
+    backbone = randomized(
+        BiSASwin(SMALL, bisa_stages=(0, 1), lam='learned', branch_norm='instance')
+    )
+    results = []
+    for path in ('torch', 'reference'):
+        backbone.eval().zero_grad()
+        with use_ops(path):
+            maps = backbone(image(2, 75, 50))
+            sum(feature_map.sin().sum() for feature_map in maps).backward()
+        results.append([*maps, *(p.grad.clone() for p in backbone.parameters())])
+    for actual, expected in zip(*results, strict=True):
+        assert_close(actual, expected, 1e-4)
+
+
+def test_learned_share_near_1_starts_as_swin():
+    swin = randomized(BiSASwin(SMALL, bisa_stages=())).eval()
+    x = image(1, 64, 64)
+    jumps = []
+    for options in (dict(lam='learned', lam_init=0.999), dict(lam='learned', lam_init=0.99), {}):
+        continued = BiSASwin(SMALL, **options).eval()
+        continued.load_state_dict(swin.state_dict())
+        jumps.append((continued(x)[0] - swin(x)[0]).abs().max() / swin(x)[0].abs().max())
+    assert jumps[0] < jumps[1] < 0.05 < jumps[2]
+
+
+def test_stages_and_norms_that_no_output_needs_are_not_built():
+    backbone = BiSASwin(SMALL, out_indices=(0, 2))
+    assert len(backbone.stages) == 3
+    assert backbone.stages[2].downsample is None
+    assert [name for name, _ in backbone.named_children() if name.startswith('norm')] == [
+        'norm0',
+        'norm2',
+    ]
+    assert backbone.out_channels == (16, 64)
+    assert backbone.out_strides == (4, 16)
+
+
+def test_stochastic_depth_grows_over_all_stages():
+    for out_indices in (None, (0, 1)):
+        backbone = BiSASwin(drop_path_rate=0.22, out_indices=out_indices)
+        rates = [block.drop_path.drop_prob for s in backbone.stages for block in s.blocks]
+        torch.testing.assert_close(torch.tensor(rates), torch.arange(len(rates)) * 0.02)
+
+
+def test_frozen_stages_are_those_of_mmseg():
+    theirs = SwinTransformer(**SMALL, frozen_stages=2)
+    theirs.train()
+    frozen = {name for name, p in theirs.named_parameters() if not p.requires_grad}
+    ours = BiSASwin(SMALL, bisa_stages=(), frozen_stages=2)
+    assert {name for name, p in ours.named_parameters() if not p.requires_grad} == frozen
+
+
+@pytest.mark.parametrize(
+    ('options', 'message'),
+    [
+        (dict(arch='large'), "BiSASwin: arch='large' is not one of 'tiny', 'small', 'base'"),
+        (dict(arch=dict(embed_dims=8)), r"missing: \['depths', 'num_heads'\]"),
+        (dict(arch=dict(SMALL, num_heads=(1, 2))), 'depths=.*num_heads=.*for each stage'),
+        (dict(arch=dict(SMALL, num_heads=(3, 2, 4, 8))), '16 channels .* 3 heads'),
+        (dict(arch=dict(SMALL, depths=(2, 0, 2, 2))), 'depths=0 must be a whole number from 1'),
+        (dict(bisa_stages=(4,)), r'bisa_stages=\(4,\): there are stages 0 to 3; \(\) for none'),
+        (dict(lam=2), "lam=2 must be a number from 0 to 1, or 'learned'"),
+        (dict(bisa_stages=(), lam='fixed'), "lam='fixed' must be"),
+        (dict(lam='learned', lam_init=1), 'lam_init=1 must be above 0 and below 1'),
+        (dict(branch_norm='layer'), "branch_norm='layer' is not one of None, 'instance'"),
+        (dict(window_size=0), 'window_size=0 must be a whole number from 1'),
+        (dict(out_indices=(4,)), 'out_indices=.*layers 0 to 3'),
+        (dict(drop_path_rate=1), 'drop_path_rate=1 must be at least 0 and below 1'),
+        (dict(frozen_stages=9), 'frozen_stages=9: BiSASwin has stages 0 to 4'),
+    ],
+)
+def test_wrong_arguments_list_the_valid_ones(options, message):
+    with pytest.raises(ValueError, match=message):
+        BiSASwin(**options)
+
+
+def test_can_be_built_without_memory():
+    """On the meta device, as large models are before FSDP shares them out."""
+    with torch.device('meta'):
+        backbone = BiSASwin(SMALL, lam='learned')
+        assert backbone(torch.zeros(1, 3, 64, 64))[3].is_meta
+    source = randomized(BiSASwin(SMALL, lam='learned')).eval()
+    backbone.to_empty(device='cpu').load_state_dict(source.state_dict())
+    x = image(1, 64, 64)
+    assert torch.equal(backbone.eval()(x)[3], source(x)[3])

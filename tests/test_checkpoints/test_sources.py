@@ -1,0 +1,199 @@
+"""Published weights by their names, as configs use them."""
+
+import io
+import zipfile
+
+import pytest
+import torch
+from helpers import official_state
+from mmengine.registry import MODELS
+from mmengine.runner import CheckpointLoader, load_checkpoint
+
+import mmbixt.registry  # noqa: F401
+from mmbixt.backbones import xcit
+from mmbixt.checkpoints.download import CheckpointFileError, DownloadError, cache_path
+from mmbixt.checkpoints.sources import SOURCES, UnknownSourceError, find
+from mmbixt.cli import run
+
+BIXT_LAYOUTS = {
+    'tiny-16': 'bixt_ti_l64_p16',
+    'tiny-8': 'bixt_ti_l64_p16s8',
+    'tiny-4': 'bixt_ti_l64_p16s4',
+    'tiny-16-conv': 'bixt_ti_cnv_l64_p16',
+    'tiny-16-d13': 'bixt_ti_l64_d13_p16',
+    'tiny-8-d13': 'bixt_ti_l64_d13_p16s8',
+    'tiny-4-d13': 'bixt_ti_l64_d13_p16s4',
+    'tiny-16-conv-d13': 'bixt_ti_cnv_l64_d13_p16',
+    'tiny-8-conv-d13': 'bixt_ti_cnv_l64_d13_p8',
+    'd256-16': 'bixt_ed256_l64_p16',
+    'd256-ls-8': 'bixt_ed256LS_l64_p16s8',
+}
+
+
+def checkpoint_bytes(state):
+    buffer = io.BytesIO()
+    torch.save({'model': state}, buffer)
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def publish(server, cache, monkeypatch):
+    """Let a name lead to the server of the test, with this state dict behind it."""
+
+    def publish(name, state):
+        source = find(name)
+        content = checkpoint_bytes(state)
+        if source.is_zip:
+            buffer = io.BytesIO()
+            with zipfile.ZipFile(buffer, 'w') as archive:
+                archive.writestr('exported/model.pth', content)
+            content = buffer.getvalue()
+        path = source.url.rsplit('/', 1)[1]
+        server.files[path] = content
+        monkeypatch.setitem(SOURCES, name, source._replace(url=server.url(path), sha256=None))
+
+    return publish
+
+
+def arguments(source):
+    """What the source says that it fills."""
+    component, arguments = source.fills.split(': ')
+    return dict(type=component, **eval(f'dict({arguments})'))
+
+
+@pytest.mark.parametrize('name', BIXT_LAYOUTS)
+def test_bixt_file_fills_what_its_source_says_through_init_cfg(publish, server, name):
+    name, state = f'bixt://{name}', official_state(BIXT_LAYOUTS[name])
+    publish(name, state)
+    init_cfg = dict(type='Pretrained', checkpoint=name)
+    backbone = MODELS.build({**arguments(SOURCES[name]), 'init_cfg': init_cfg})
+    backbone.init_weights()
+    own = backbone.state_dict()
+    assert all(torch.equal(own[key], state[key]) for key in own if own[key].is_floating_point())
+    CheckpointLoader.load_checkpoint(name)
+    assert len(server.requests) == 1
+
+
+def test_every_xcit_source_names_an_architecture():
+    models = [
+        source.fills.split('XCiT: ')[1] for source in SOURCES.values() if 'XCiT' in source.fills
+    ]
+    configs = [eval(f'dict({model})') for model in models]
+    assert {config['arch'] for config in configs} == set(xcit.ARCHS)
+    assert {config['patch_size'] for config in configs} == {16, 8}
+
+
+@pytest.mark.parametrize(
+    'name',
+    ['xcit://ade-semfpn-small12-p16', 'xcit://small12-p8-dino', 'biformer://small', 'swin://tiny'],
+)
+def test_every_family_is_read_by_mmengine(publish, name):
+    publish(name, torch.nn.Linear(2, 2).state_dict())
+    layer = torch.nn.Linear(2, 2)
+    load_checkpoint(layer, name) if 'ade' in name else CheckpointLoader.load_checkpoint(name)
+
+
+def test_addresses():
+    """Some of each family, as the authors write them."""
+    github = 'https://github.com/SwinTransformer/storage/releases/download/v1.0.0'
+    mm = 'https://download.openmmlab.com/mmsegmentation/v0.5/pretrain/swin'
+    xcit = 'https://dl.fbaipublicfiles.com/xcit'
+    addresses = {
+        'bixt://tiny-16-d13': 'https://figshare.unimelb.edu.au/ndownloader/files/52882958',
+        'bixt://d256-ls-8-384': 'https://figshare.unimelb.edu.au/ndownloader/files/52882985',
+        'xcit://nano12-p8': f'{xcit}/xcit_nano_12_p8_224.pth',
+        'xcit://tiny12-p16-dist': f'{xcit}/xcit_tiny_12_p16_224_dist.pth',
+        'xcit://large24-p8-384-dist': f'{xcit}/xcit_large_24_p8_384_dist.pth',
+        'xcit://small12-p16-dino': f'{xcit}/xcit_small_12_cp16_dino.pth',
+        'xcit://ade-semfpn-small12-p16': f'{xcit}/ade/sem_fpn_xcit_small_12_p16.pth',
+        'xcit://ade-upernet-medium24-p8': f'{xcit}/ade/upernet_xcit_medium_24_p8.pth',
+        'xcit://coco-maskrcnn-tiny12-p16': f'{xcit}/coco/maskrcnn_xcit_tiny_12_p16.pth',
+        'biformer://small': (
+            'https://api.onedrive.com/v1.0/shares/s!AkBbczdRlZvChHDyM-x9KWRBZ832/root/content'
+        ),
+        'swin://small': f'{github}/swin_small_patch4_window7_224.pth',
+        'swin://mm-tiny': f'{mm}/swin_tiny_patch4_window7_224_20220317-1cdeb081.pth',
+        'swin://base': f'{mm}/swin_base_patch4_window7_224_20220317-e9b98025.pth',
+    }
+    assert {name: SOURCES[name].url for name in addresses} == addresses
+
+
+def test_table():
+    count = {}
+    for name, source in SOURCES.items():
+        count[name.split('://')[0]] = count.get(name.split('://')[0], 0) + 1
+        assert source.what
+        assert source.fills
+        assert source.file.endswith('.pth')
+    assert count == dict(bixt=17, xcit=42 + 4 + 24, biformer=5, swin=6)
+    urls = {source.url for source in SOURCES.values()}
+    assert len(urls) == len(SOURCES) - 1  # swin://base and swin://mm-base
+    assert len({source.file for source in SOURCES.values()}) == len(urls)
+    assert SOURCES['xcit://ade-semfpn-small24-p8'].figure == 'mIoU 47.1'
+    assert SOURCES['xcit://ade-upernet-tiny12-p8'].figure == 'mIoU 43.5'
+    assert SOURCES['xcit://coco-maskrcnn-medium24-p16'].figure == 'box AP 46.7, mask AP 42.0'
+
+
+def test_names_of_files_in_the_cache_are_the_published_ones_where_those_say_something():
+    assert SOURCES['xcit://tiny12-p16'].file == 'xcit_tiny_12_p16_224.pth'
+    assert SOURCES['bixt://tiny-16-d13'].file == 'bixt-tiny-16-d13.pth'
+    assert SOURCES['biformer://small'].file == 'biformer-small.pth'
+
+
+def test_unknown_name_lists_similar_ones():
+    with pytest.raises(UnknownSourceError) as caught:
+        CheckpointLoader.load_checkpoint('xcit://tiny_12_p16')
+    assert 'xcit://tiny12-p16' in str(caught.value)
+    assert 'python tools/list_weights.py' in str(caught.value)
+
+
+def test_known_hash_is_verified(publish, monkeypatch):
+    publish('swin://mm-tiny', {})
+    source = SOURCES['swin://mm-tiny']
+    monkeypatch.setitem(SOURCES, 'swin://mm-tiny', source._replace(sha256='1cdeb081'))
+    with pytest.raises(DownloadError, match='should begin with 1cdeb081'):
+        CheckpointLoader.load_checkpoint('swin://mm-tiny')
+
+
+def test_broken_links_are_said_to_be_broken_without_a_traceback(publish, server):
+    publish('biformer://small', {})
+    server.files.clear()
+    with pytest.raises(SystemExit) as caught:
+        run(lambda: CheckpointLoader.load_checkpoint('biformer://small'))
+    message = str(caught.value)
+    path = cache_path(SOURCES['biformer://small'].url, 'biformer-small.pth')
+    for part in ('DownloadError', '404', 'broken since March 2026', '/path/to/file.pth', str(path)):
+        assert part in message
+
+
+@pytest.mark.parametrize('name', ['xcit_tiny_12_p16_224', 'xcit_tiny_12_p16_224.fb_in1k'])
+def test_timm_downloads_its_own(monkeypatch, name):
+    calls = []
+
+    def load(*args, **kwargs):
+        calls.append((args, kwargs))
+        return {'w': torch.ones(2)}
+
+    monkeypatch.setattr('timm.models.load_state_dict_from_hf', load)
+    loaded = CheckpointLoader.load_checkpoint(f'timm://{name}', map_location='cpu')
+    assert loaded['w'].sum() == 2
+    assert calls == [(('timm/xcit_tiny_12_p16_224.fb_in1k',), dict(weights_only=True))]
+
+
+def test_timm_names_are_checked(monkeypatch):
+    for name in ('xcit_tiny_12_p16', 'xcit_tiny_12_p16_224.fb', 'resnet18d.x'):
+        with pytest.raises(UnknownSourceError, match=r'timm\.list_pretrained'):
+            CheckpointLoader.load_checkpoint(f'timm://{name}')
+    with pytest.raises(UnknownSourceError, match=r'xcit_tiny_12_p16_224\.fb_in1k'):
+        CheckpointLoader.load_checkpoint('timm://xcit_tiny_12_p16_224.fb_in1')
+    with pytest.raises(CheckpointFileError, match='format of its own'):
+        CheckpointLoader.load_checkpoint('timm://flexivit_base.300ep_in1k')
+
+
+def test_timm_without_a_network(monkeypatch):
+    def fail(*args, **kwargs):
+        raise ConnectionError('no route')
+
+    monkeypatch.setattr('timm.models.load_state_dict_from_hf', fail)
+    with pytest.raises(DownloadError, match=r'no route\n.*/path/to/file\.pth'):
+        CheckpointLoader.load_checkpoint('timm://xcit_tiny_12_p16_224')

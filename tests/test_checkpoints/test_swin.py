@@ -1,0 +1,158 @@
+"""Swin Transformers of OpenMMLab, Microsoft and timm, by every way on which weights come in."""
+
+import pytest
+import timm
+import torch
+from helpers import assert_close, image, official_state
+from mmengine.logging import MMLogger
+from mmengine.registry import MODELS
+
+from mmbixt.backbones import BiSASwin
+from mmbixt.checkpoints.state_dict import CheckpointMismatchError
+from mmbixt.checkpoints.swin import convert_swin
+
+LAYOUTS = ('swin_tiny_mmseg', 'swin_tiny_microsoft', 'swin_tiny_timm')
+
+
+@pytest.fixture(scope='module')
+def swin():
+    return BiSASwin(bisa_stages=())
+
+
+@pytest.fixture
+def log(caplog):
+    logger = MMLogger.get_current_instance()
+    logger.addHandler(caplog.handler)
+    yield caplog
+    logger.removeHandler(caplog.handler)
+
+
+def untouched(name):
+    """Of the merging of patches Microsoft and timm have the columns in another order."""
+    return '.downsample.' not in name
+
+
+@pytest.mark.parametrize('bisa_stages', [(), (0,)])
+@pytest.mark.parametrize('layout', LAYOUTS)
+def test_every_layout_fills_the_model_through_init_cfg(tmp_path, layout, bisa_stages):
+    state = official_state(layout)
+    torch.save({'model': state}, tmp_path / 'swin.pth')
+    init = dict(type='Pretrained', checkpoint=str(tmp_path / 'swin.pth'))
+    config = dict(type='mmbixt.BiSASwin', bisa_stages=bisa_stages, init_cfg=init)
+    backbone = MODELS.build(config)
+    before = {key: value.clone() for key, value in backbone.state_dict().items()}
+    backbone.init_weights()
+    own = backbone.state_dict()
+    expected = convert_swin(state, own).weights
+    fresh = set(own) - set(expected)
+    assert all(torch.equal(own[key], value) for key, value in expected.items())
+    assert all(torch.equal(own[key], before[key]) for key in fresh)
+    optional = ('norm', 'index') if not bisa_stages else ('norm', 'index', '.isa.')
+    assert all(any(part in key for part in optional) for key in fresh)
+    taken = [key for key in state if not key.startswith(('norm.', 'head.'))]
+    assert len(expected) == len(taken) == (177 if layout == 'swin_tiny_mmseg' else 169)
+
+
+@pytest.mark.parametrize('strict', [True, False])
+@pytest.mark.parametrize('layout', LAYOUTS)
+def test_plain_load_state_dict(swin, layout, strict):
+    state = official_state(layout)
+    swin.load_state_dict(state, strict=strict)
+    for key, value in convert_swin(state, swin.state_dict()).weights.items():
+        assert torch.equal(swin.get_parameter(key), value)
+        if layout == 'swin_tiny_mmseg':
+            assert torch.equal(value, state[key])
+
+
+def test_outputs_of_timm():
+    """At a size at which neither pads, and all stages are larger than a window."""
+    theirs = timm.create_model(
+        'swin_tiny_patch4_window7_224', img_size=448, features_only=True, out_indices=(0, 1, 2, 3)
+    ).eval()
+    ours = BiSASwin(bisa_stages=()).eval()
+    ours.load_state_dict(
+        {k.replace('layers_', 'layers.'): v for k, v in theirs.state_dict().items()}
+    )
+    for i in range(4):
+        ours.set_submodule(f'norm{i}', torch.nn.Identity())
+    x = image(1, 448, 448)
+    with torch.no_grad():
+        for actual, expected in zip(ours(x), theirs(x), strict=True):
+            assert_close(actual, expected.permute(0, 3, 1, 2))
+
+
+def test_buffers_of_the_file_do_not_replace_ours(swin):
+    state = official_state('swin_tiny_microsoft')
+    index = swin.state_dict()['stages.0.blocks.0.attn.w_msa.relative_position_index'].clone()
+    state['layers.0.blocks.0.attn.relative_position_index'] = torch.zeros(49, 49).long()
+    state['layers.0.blocks.1.attn_mask'] = torch.zeros(64, 49, 49)
+    swin.load_state_dict(state)
+    assert torch.equal(
+        swin.state_dict()['stages.0.blocks.0.attn.w_msa.relative_position_index'], index
+    )
+
+
+def test_stages_and_norms_of_the_file_that_the_model_lacks_are_not_needed(log):
+    for layout in LAYOUTS:
+        BiSASwin(out_indices=(0, 2), bisa_stages=()).load_state_dict(official_state(layout))
+    assert 'no use for these weights of the file: norm1 (2), norm3 (2), stages.2 (3)' in log.text
+
+
+def test_the_log_says_which_weights_are_fresh(log):
+    BiSASwin().load_state_dict(official_state('swin_tiny_mmseg'))
+    assert 'not in the file, so initialised afresh: stages.0 (6)' in log.text
+    log.clear()
+    BiSASwin(lam='learned').load_state_dict(official_state('swin_tiny_timm'))
+    assert 'afresh: norm0 (2), norm1 (2), norm2 (2), norm3 (2), stages.0 (8)' in log.text
+
+
+def test_own_weights_come_back_without_a_word(log):
+    source, target = BiSASwin(lam='learned'), BiSASwin(lam='learned')
+    target.load_state_dict(source.state_dict())
+    for key, value in target.state_dict().items():
+        assert torch.equal(value, source.state_dict()[key])
+    assert log.text == ''
+
+
+@pytest.mark.parametrize('layout', LAYOUTS)
+def test_missing_weight_is_an_error(swin, layout):
+    state = official_state(layout)
+    del state[next(key for key in state if key.endswith('.2.blocks.4.norm2.weight'))]
+    with pytest.raises(CheckpointMismatchError, match=r'1 of 189.*stages\.2\.blocks\.4\.norm2'):
+        swin.load_state_dict(state, strict=False)
+
+
+def test_deeper_file_is_refused(swin):
+    state = official_state('swin_tiny_timm')
+    state.update({k.replace('blocks.5', 'blocks.6'): v for k, v in state.items() if 'ks.5' in k})
+    with pytest.raises(
+        CheckpointMismatchError, match=r'Not in the model: 13 .*stages\.2\.blocks\.6'
+    ):
+        swin.load_state_dict(state, strict=False)
+
+
+def test_inverse_attention_of_the_file_is_not_dropped_in_silence(swin):
+    with pytest.raises(CheckpointMismatchError, match=r'Not in the model: 6 .*w_msa\.isa\.G'):
+        swin.load_state_dict(BiSASwin().state_dict(), strict=False)
+
+
+def test_windows_of_another_size_are_named():
+    state = BiSASwin('tiny', window_size=12).state_dict()
+    with pytest.raises(CheckpointMismatchError, match='build the backbone with window_size=12'):
+        BiSASwin('tiny').load_state_dict(state)
+
+
+def test_another_family_is_named(swin):
+    with pytest.raises(CheckpointMismatchError, match='seems to be XCiT'):
+        swin.load_state_dict(official_state('xcit_tiny_12_p16__dense'), strict=False)
+
+
+def test_merging_of_patches_is_put_in_order():
+    """Microsoft's columns are (pixel, channel), the pixels column by column."""
+    named = torch.tensor([10 * pixel + channel for pixel in (0, 2, 1, 3) for channel in (0, 1, 2)])
+    state = {'layers.0.downsample.reduction.weight': named.expand(6, 12)}
+    expected = {'stages.0.downsample.reduction.weight', 'stages.1.blocks.0.norm1.weight'}
+    weight = convert_swin(state, expected).weights['stages.0.downsample.reduction.weight']
+    assert weight[0].tolist() == [
+        10 * pixel + channel for channel in (0, 1, 2) for pixel in range(4)
+    ]

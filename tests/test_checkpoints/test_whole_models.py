@@ -1,0 +1,120 @@
+"""Whole models of the XCiT authors' dense code, in files of mmcv 1.x."""
+
+import copy
+
+import pytest
+import torch
+from helpers import CONFIGS, golden, image, official_parameters, official_state
+from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
+from mmengine.runner import load_checkpoint
+
+from mmbixt.checkpoints.state_dict import unwrap
+from mmbixt.checkpoints.whole_models import convert_whole_model
+from mmbixt.necks import FeaturePyramidAdapter
+
+LAYOUTS = {
+    'whole__sem_fpn_xcit_tiny_12_p16': 'semfpn_xcit_t12_p16_ade20k',
+    'whole__sem_fpn_xcit_tiny_12_p8': 'semfpn_xcit_t12_p8_ade20k',
+    'whole__sem_fpn_xcit_small_12_p16': 'semfpn_xcit_s12_p16_ade20k',
+    'whole__upernet_xcit_tiny_12_p8': 'upernet_xcit_t12_p8_ade20k',
+    'whole__upernet_xcit_small_12_p16': 'upernet_xcit_s12_p16_ade20k',
+}
+META = dict(mmcv_version='1.3.0', CLASSES=('wall', 'building'), PALETTE=[[1, 2, 3], [4, 5, 6]])
+
+
+def build(name):
+    cfg = Config.fromfile(CONFIGS / f'xcit/{name}.py')
+    init_default_scope(cfg.default_scope)
+    return MODELS.build(cfg.model).eval()
+
+
+@pytest.mark.parametrize('layout', LAYOUTS)
+def test_every_weight_of_the_file_has_its_place(tmp_path, layout):
+    state = official_state(layout)
+    torch.save(dict(meta=META, state_dict=state, optimizer={}), tmp_path / 'whole.pth')
+    model = build(LAYOUTS[layout])
+    load_checkpoint(model, str(tmp_path / 'whole.pth'), map_location='cpu', strict=False)
+    own = model.state_dict()
+    floats = {key: value for key, value in own.items() if value.is_floating_point()}
+    assert len(floats) == len(state)
+    assert sum(p.numel() for p in model.parameters()) == official_parameters(layout)
+    renamed = {'neck.0.fpn': 'backbone.fpn', 'neck.fpn': 'backbone.fpn', 'neck.1.': 'neck.'}
+    for key, value in floats.items():
+        for ours, theirs in renamed.items():
+            if key.startswith(ours) and not key.startswith('neck.fpn_convs'):
+                key = theirs + key.removeprefix(ours)
+                break
+        assert torch.equal(value, state[key]), key
+
+
+def test_golden_of_a_whole_segmentor(tmp_path):
+    state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
+    torch.save(dict(meta=META, state_dict=state), tmp_path / 'whole.pth')
+    model = build('semfpn_xcit_t12_p16_ade20k')
+    load_checkpoint(model, str(tmp_path / 'whole.pth'), map_location='cpu')
+    with torch.no_grad():
+        logits = model(image(1, 96, 160), mode='tensor')
+    reference = golden('sem_fpn_xcit_tiny_12_p16__logits__96x160')
+    assert reference.check('logits', logits.numpy()) < 2e-5
+
+
+def test_detectors_are_converted_alike():
+    """mmdet's heads have kept their names since 2.x."""
+    state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
+    theirs = {k: v for k, v in state.items() if not k.startswith('decode_head.')}
+    theirs['rpn_head.rpn_conv.weight'] = torch.zeros(1)
+    theirs['roi_head.bbox_head.fc_cls.bias'] = torch.ones(81)
+    converted = convert_whole_model(dict(state_dict=theirs))['state_dict']
+    assert len(converted) == len(theirs)
+    assert {key.split('.')[0] for key in converted} == {'backbone', 'neck', 'rpn_head', 'roi_head'}
+    assert torch.equal(converted['roi_head.bbox_head.fc_cls.bias'], torch.ones(81))
+
+
+def test_the_rest_of_the_file_stays():
+    state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
+    done = convert_whole_model(dict(meta=META, state_dict=state))
+    assert done['meta'] == META
+    assert set(done) == {'meta', 'state_dict'}
+
+
+def test_the_backbone_alone_is_taken_by_its_prefix(tmp_path):
+    state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
+    torch.save(dict(state_dict=state), tmp_path / 'whole.pth')
+    init_cfg = dict(type='Pretrained', checkpoint=str(tmp_path / 'whole.pth'), prefix='backbone.')
+    backbone = MODELS.build(dict(type='mmbixt.XCiT', arch='tiny12', init_cfg=init_cfg))
+    backbone.init_weights()
+    key = 'blocks.11.attn.qkv.weight'
+    assert torch.equal(backbone.state_dict()[key], state[f'backbone.{key}'])
+
+
+@pytest.mark.parametrize(
+    'checkpoint',
+    [
+        dict(
+            state_dict={'backbone.conv1.weight': torch.zeros(1), 'neck.fpn_convs.0': torch.ones(1)}
+        ),
+        dict(model={'blocks.0.norm1.weight': torch.zeros(1)}),
+        {'pos_embeder.token_projection.weight': torch.zeros(1)},
+        [torch.zeros(2)],
+        torch.zeros(3),
+    ],
+)
+def test_other_files_stay_as_they_are(checkpoint):
+    before = copy.copy(checkpoint)
+    assert convert_whole_model(checkpoint) is checkpoint
+    if isinstance(checkpoint, dict):
+        assert set(unwrap(checkpoint)) == set(unwrap(before))
+
+
+def test_our_own_files_of_such_a_model_stay_as_they_are():
+    state = build('semfpn_xcit_t12_p16_ade20k').state_dict()
+    checkpoint = dict(state_dict=state)
+    assert convert_whole_model(checkpoint) is checkpoint
+
+
+def test_adapter_takes_its_weights_from_a_list_of_necks():
+    adapter = FeaturePyramidAdapter(8, 16)
+    listed = {f'0.{key}': value + 1 for key, value in adapter.state_dict().items()}
+    adapter.load_state_dict(listed)
+    assert torch.equal(adapter.state_dict()['fpn2.0.bias'], listed['0.fpn2.0.bias'])

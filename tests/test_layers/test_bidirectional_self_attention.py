@@ -1,0 +1,158 @@
+import pytest
+import torch
+from helpers import assert_close, golden
+from reference import fill, misa_naive
+from torch.nn.functional import gelu
+
+from mmbixt.layers import BidirectionalSelfAttention, WindowAttention
+from mmbixt.ops import bidirectional_self_attention, use_ops
+
+CASES = ('plain_bisa', 'in_bisa', 'rpb_bisa', 'rpbmask_bisa')
+
+
+def window():
+    return torch.from_numpy(fill.tensor((49, 96), 9))[None]
+
+
+def corner_mask():
+    return torch.from_numpy(misa_naive.corner_mask(7, 3)).float()
+
+
+@pytest.mark.parametrize('path', ['auto', 'reference'])
+@pytest.mark.parametrize('case', CASES)
+def test_golden(case, path):
+    branch_norm = 'instance' if case == 'in_bisa' else None
+    attention = fill.fill_module(WindowAttention(96, num_heads=3, branch_norm=branch_norm))
+    if not case.startswith('rpb'):
+        torch.nn.init.zeros_(attention.relative_position_bias_table)
+    if case == 'in_bisa':  # was stored before the projection
+        attention.proj = torch.nn.Identity()
+    mask = corner_mask() if 'mask' in case else None
+    with torch.no_grad(), use_ops(path):
+        output = attention(window(), mask)
+    assert golden('bisa__n49_c96_h3').check(case, output[0].numpy()) < 2e-5
+
+
+@pytest.mark.parametrize('path', ['auto', 'reference'])
+@pytest.mark.parametrize('case', ['plain', 'bias', 'rpb', 'rpbmask'])
+def test_golden_of_the_branches(case, path):
+    attention = fill.fill_module(WindowAttention(96, num_heads=3))
+    x = window()[0]
+    projections = [project(x) for project in (attention.isa.q, attention.isa.v)]
+    if case == 'bias':  # which the paper's algorithm has and its parameter count has not
+        for i, key in enumerate(('isa.q.bias', 'isa.v.bias')):
+            projections[i] = projections[i] + torch.from_numpy(fill.fill_value(key, (96,)))
+    q_hat, v_hat = (heads(gelu(projection)) for projection in projections)
+    bias = None
+    if case.startswith('rpb'):
+        table = attention.relative_position_bias_table
+        bias = table[attention.relative_position_index].permute(2, 0, 1)
+        bias = bias + corner_mask() if 'mask' in case else bias
+    q, k, v = (heads(third) for third in attention.qkv(x).chunk(3, dim=-1))
+    with use_ops(path):
+        branches = bidirectional_self_attention(
+            q, k, v, q_hat, v_hat, attention.isa.G, 32**-0.5, bias
+        )
+    reference = golden('bisa__n49_c96_h3')
+    for name, branch in zip(('msa', 'misa'), branches, strict=True):
+        joined = branch[0].transpose(0, 1).flatten(1).detach().numpy()
+        if (key := f'{case}_{name}') in reference.keys:
+            assert reference.check(key, joined) < 2e-5
+
+
+def heads(x):
+    """(N,C) to (1,h,N,d)."""
+    return x.unflatten(-1, (3, 32)).transpose(0, 1)[None]
+
+
+@pytest.mark.parametrize(('side', 'shift', 'h'), [(4, 2, 2), (5, 2, 1), (7, 3, 6)])
+def test_equals_the_oracle_in_windows_of_any_size(side, shift, h):
+    attention = WindowAttention(24, h, side, lam=0.3).double()
+    torch.nn.init.normal_(attention.relative_position_bias_table)
+    x, mask = torch.randn(1, side**2, 24).double(), misa_naive.corner_mask(side, shift)
+    w = {key: value.numpy() for key, value in attention.state_dict().items()}
+    index = misa_naive.relative_position_index(side)
+    assert (w['relative_position_index'] == index).all()
+    bias = w['relative_position_bias_table'][index].transpose(2, 0, 1)
+    (wq, wk, wv), (bq, bk, bv) = w['qkv.weight'].reshape(3, 24, 24), w['qkv.bias'].reshape(3, 24)
+    tokens = x[0].numpy()
+    scores = misa_naive.score_matrix(tokens, wq, bq, wk, bk, h, bias, mask)
+    plain = misa_naive.msa(scores, misa_naive.heads(misa_naive.linear(tokens, wv, bv), h))
+    codes = (misa_naive.gelu(misa_naive.linear(tokens, w[f'isa.{key}.weight'])) for key in 'qv')
+    inverse = misa_naive.misa_naive(
+        scores, *(misa_naive.heads(code, h) for code in codes), w['isa.G']
+    )
+    expected = misa_naive.linear(0.3 * plain + 0.7 * inverse, w['proj.weight'], w['proj.bias'])
+    output = attention(x, torch.from_numpy(mask))[0]
+    assert_close(output, torch.from_numpy(expected), 1e-12)
+
+
+def test_without_the_inverse_branch_it_is_self_attention():
+    plain = BidirectionalSelfAttention(24, num_heads=2, lam=1)
+    assert plain.isa is None
+    stock = torch.nn.MultiheadAttention(24, 2, batch_first=True)
+    names = dict(in_proj_weight='qkv.weight', in_proj_bias='qkv.bias')
+    names.update({'out_proj.weight': 'proj.weight', 'out_proj.bias': 'proj.bias'})
+    stock.load_state_dict({key: plain.state_dict()[name] for key, name in names.items()})
+    x = torch.randn(3, 10, 24)
+    assert_close(plain(x), stock(x, x, x)[0])
+
+
+def test_parameters_of_inverse_attention():
+    count = sum(p.numel() for p in BidirectionalSelfAttention(96, num_heads=3).isa.parameters())
+    assert count == 51_200
+
+
+def test_learned_share_stays_between_0_and_1():
+    attention = BidirectionalSelfAttention(24, num_heads=2, lam='learned', lam_init=0.99)
+    assert_close(attention.lam, torch.tensor([0.99]))
+    optimizer = torch.optim.SGD(attention.parameters(), lr=100.0)
+    for sign in (1, -1, -1, 1):
+        optimizer.zero_grad()
+        (sign * attention(torch.randn(2, 9, 24)).sum()).backward()
+        optimizer.step()
+        assert 0 <= attention.lam <= 1
+
+
+def test_learned_share_near_1_continues_self_attention():
+    plain = WindowAttention(24, num_heads=2, window_size=3, lam=1)
+    continued = WindowAttention(24, 2, 3, lam='learned', lam_init=0.999)
+    continued.load_state_dict(plain.state_dict(), strict=False)
+    x = torch.randn(4, 9, 24)
+    assert_close(continued(x), plain(x), 5e-3)
+
+
+def test_fresh_branches_are_of_one_size():
+    attention = BidirectionalSelfAttention(96, num_heads=3)
+    torch.nn.init.trunc_normal_(attention.qkv.weight, std=0.02)
+    torch.nn.init.zeros_(attention.qkv.bias)
+    x = torch.randn(16, 49, 96)
+    q, k, v = (
+        third.unflatten(-1, (3, 32)).transpose(1, 2) for third in attention.qkv(x).chunk(3, -1)
+    )
+    plain, inverse = bidirectional_self_attention(q, k, v, *attention.isa(x), 32**-0.5)
+    assert 0.8 < inverse.std() / plain.std() < 1.25
+
+
+def test_instance_norm_is_over_the_tokens():
+    attention = BidirectionalSelfAttention(24, num_heads=2, lam=1, branch_norm='instance')
+    attention.proj = torch.nn.Identity()
+    out = attention(torch.randn(3, 50, 24) + 5)
+    assert_close(out.mean(1) + 1, torch.ones(3, 24), 1e-4)
+    assert out.var(1).min() > 0.5
+
+
+@pytest.mark.parametrize(
+    ('options', 'message'),
+    [
+        (dict(num_heads=5), '24 channels cannot be split among 5 heads'),
+        (dict(lam=1.5), "lam=1.5 must be a number from 0 to 1, or 'learned'"),
+        (dict(lam='fixed'), "lam='fixed' must be a number from 0 to 1, or 'learned'"),
+        (dict(lam=True), 'lam=True must be'),
+        (dict(lam='learned', lam_init=1.0), 'lam_init=1.0 must be .* below 1.*Take 0.99'),
+        (dict(branch_norm='batch'), "branch_norm='batch' is not one of None, 'instance'"),
+    ],
+)
+def test_wrong_arguments_list_the_valid_ones(options, message):
+    with pytest.raises(ValueError, match=message):
+        BidirectionalSelfAttention(24, **{'num_heads': 2, **options})

@@ -1,0 +1,126 @@
+import pytest
+import torch
+from helpers import assert_close
+
+from mmbixt.ops import cross_covariance_attention, use_ops
+from mmbixt.ops.cross_covariance import gram
+
+SHAPES = {  # B, N, C, h
+    'XCiT-T12/16 at 512 px': (1, 1024, 192, 4),
+    'nano, wide heads': (2, 300, 128, 4),
+    'twice as many tokens as channels': (1, 32, 16, 2),
+    'fewer tokens than channels': (1, 10, 48, 4),
+    'odd sizes, batch 3': (3, 77, 15, 5),
+    'one channel a head': (2, 20, 4, 4),
+}
+
+
+@pytest.fixture(params=[True, False], ids=['gram always', 'gram where it pays'])
+def policy(request, monkeypatch):
+    if request.param:
+        monkeypatch.setattr(gram, 'pays', lambda x: True)
+
+
+def make_inputs(shape, dtype, bias=True, factor=1.0):
+    batch, tokens, channels, heads = shape
+    sizes = [
+        (batch, tokens, channels),
+        (3 * channels, channels),
+        (3 * channels,),
+        (heads, 1, 1),
+        (channels, channels),
+        (channels,),
+    ]
+    inputs = [factor * torch.randn(size, dtype=dtype) for size in sizes]
+    inputs[2] = inputs[2] if bias else None
+    return [x if x is None else x.requires_grad_() for x in inputs]
+
+
+def run(path, inputs):
+    with use_ops(path):
+        out = cross_covariance_attention(*inputs)
+    weight = torch.cos(torch.arange(out.numel(), dtype=out.dtype)).view_as(out)
+    given = [x for x in inputs if x is not None]
+    return [out, *torch.autograd.grad((out * weight).sum(), given)]
+
+
+@pytest.mark.parametrize('bias', [True, False], ids=['bias', 'no bias'])
+@pytest.mark.parametrize('shape', SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize(('dtype', 'tolerance'), [(torch.float64, 1e-11), (torch.float32, 2e-5)])
+def test_fast_path_equals_reference(policy, shape, dtype, tolerance, bias):
+    inputs = make_inputs(shape, dtype, bias)
+    fast, reference = (run(path, inputs) for path in ('torch', 'reference'))
+    # gradients may be zero but for rounding, so they share a scale
+    scale = max(float(x.abs().max()) for x in reference[1:])
+    assert_close(fast[0], reference[0], tolerance)
+    for actual, expected in zip(fast[1:], reference[1:], strict=True):
+        assert (actual - expected).abs().max() <= tolerance * scale
+
+
+def test_reference_is_the_formula():
+    x, weight, bias, temperature, proj, proj_bias = make_inputs((1, 6, 4, 2), torch.float64)
+    with use_ops('reference'):
+        out = cross_covariance_attention(x, weight, bias, temperature, proj, proj_bias)
+    queries, keys, values = (x[0] @ weight.T + bias).T.split(4)  # (C,N) each
+    mixed = torch.empty(4, 6, dtype=torch.float64)
+    for head in range(2):
+        for i in range(2 * head, 2 * head + 2):
+            scores = torch.stack(
+                [
+                    temperature[head, 0, 0] * torch.cosine_similarity(queries[i], keys[j], dim=0)
+                    for j in range(2 * head, 2 * head + 2)
+                ]
+            )
+            mixed[i] = scores.softmax(0) @ values[2 * head : 2 * head + 2]
+    assert_close(out[0], mixed.T @ proj.T + proj_bias, 1e-12)
+
+
+def test_one_token_takes_the_order_of_the_reference():
+    """Its correlations are all 1 or -1, and digits cancel in what the Gram matrix says of them."""
+    inputs = make_inputs((3, 1, 16, 2), torch.float64)
+    assert not gram.pays(inputs[0])
+    for actual, expected in zip(run('torch', inputs), run('reference', inputs), strict=True):
+        assert torch.equal(actual, expected)
+
+
+@pytest.mark.parametrize('factor', [1e3, 1e-3])
+def test_large_and_small_tokens_stay_finite(policy, factor):
+    inputs = make_inputs((1, 64, 16, 2), torch.float32, factor=factor)
+    assert all(torch.isfinite(x).all() for x in run('torch', inputs))
+
+
+def test_tokens_of_zeros_stay_finite(policy):
+    inputs = make_inputs((1, 64, 16, 2), torch.float32, bias=False)
+    with torch.no_grad():
+        inputs[0].zero_()
+    assert all(torch.isfinite(x).all() for x in run('torch', inputs))
+
+
+def test_gradcheck(policy):
+    inputs = make_inputs((2, 9, 4, 2), torch.float64)
+    with use_ops('torch'):
+        assert torch.autograd.gradcheck(cross_covariance_attention, inputs)
+
+
+def test_dropout_of_attention_keeps_the_mean(policy):
+    inputs = [x.detach() for x in make_inputs((1, 64, 16, 2), torch.float64)]
+    for path in ('torch', 'reference'):
+        with use_ops(path):
+            whole = cross_covariance_attention(*inputs)
+            some = [cross_covariance_attention(*inputs, dropout=0.5) for _ in range(2000)]
+        assert not torch.equal(some[0], some[1])
+        assert_close(torch.stack(some).mean(0), whole, 0.15)
+
+
+def test_half_precision_takes_the_order_of_the_reference():
+    inputs = [x.detach().bfloat16() for x in make_inputs((1, 512, 64, 2), torch.float32)]
+    assert not gram.pays(inputs[0])
+    with torch.autocast('cpu', torch.bfloat16):
+        assert not gram.pays(inputs[0].float())
+    assert gram.pays(inputs[0].float())
+
+
+def test_no_graph_breaks():
+    inputs = [x.detach() for x in make_inputs((2, 64, 16, 2), torch.float32)]
+    compiled = torch.compile(cross_covariance_attention, fullgraph=True, backend='eager')
+    assert_close(compiled(*inputs), cross_covariance_attention(*inputs), 1e-6)

@@ -1,0 +1,66 @@
+"""What can be named, and what is here already."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mmbixt.checkpoints.sources import SOURCES
+
+TOOL = Path(__file__).parents[2] / 'tools/list_weights.py'
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    monkeypatch.setenv('TORCH_HOME', str(tmp_path))
+    cache = tmp_path / 'hub/checkpoints'
+    cache.mkdir(parents=True)
+    (cache / 'bixt-tiny-16-d13.pth').write_bytes(bytes(2_500_000))
+    (cache / 'bixt-tiny-16.pth.part').write_bytes(bytes(700_000))
+
+    def call(*arguments):
+        command = [sys.executable, TOOL, *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    return call
+
+
+def test_all(call, tmp_path):
+    code, output = call()
+    lines = output.splitlines()
+    assert code == 0
+    assert {line.split()[0] for line in lines if '://' in line} >= set(SOURCES)
+    assert max(map(len, lines)) <= 120
+    assert f'The cache is {tmp_path}/hub/checkpoints' in output.replace('\n', ' ')
+    here = {line.split()[0]: line for line in lines if ' MB' in line}
+    assert set(here) == {'bixt://tiny-16-d13', 'bixt://tiny-16'}
+    assert here['bixt://tiny-16-d13'].endswith('top-1 80.44                2.5 MB')
+    assert here['bixt://tiny-16'].endswith('0.7 MB so far')
+
+
+@pytest.mark.parametrize(
+    ('pattern', 'names'),
+    [
+        ('biformer', {name for name in SOURCES if name.startswith('biformer')}),
+        ('swin://mm-*', {'swin://mm-tiny', 'swin://mm-small', 'swin://mm-base'}),
+        ('nano12-p8', {f'xcit://nano12-p8{recipe}' for recipe in ('', '-dist', '-384-dist')}),
+    ],
+)
+def test_some(call, pattern, names):
+    _, output = call(pattern)
+    assert {line.split()[0] for line in output.splitlines() if '://' in line} == names
+
+
+def test_one(call):
+    _, output = call('swin://mm-tiny')
+    for part in (SOURCES['swin://mm-tiny'].url, SOURCES['swin://mm-tiny'].fills, '1cdeb081...'):
+        assert part in output
+    assert 'broken since March 2026' in call('biformer://tiny')[1].replace('\n', ' ')
+
+
+def test_none(call):
+    code, output = call('xcit://tiny_12')
+    assert code == 1
+    assert 'Similar names: xcit://tiny12' in output

@@ -1,0 +1,200 @@
+"""Parameters and operations: of a config, or of all published variants beside the papers' figures.
+
+Operations are multiply-adds of matrix products and convolutions, attention included, for one
+image. Norms, activations, softmax and additions count nothing.
+"""
+
+import argparse
+from collections.abc import Callable
+
+import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from mmbixt.backbones.published import PUBLISHED, Published
+from mmbixt.ops import use_ops
+
+CLASSES = 1000
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('config', nargs='?', help='a config of mmseg or mmdet')
+    parser.add_argument(
+        '--shape', type=int, nargs=2, default=(512, 512), metavar=('H', 'W'), help='image size'
+    )
+    parser.add_argument(
+        '--table', action='store_true', help='all published variants, as in the README'
+    )
+    args = parser.parse_args()
+    if bool(args.config) == args.table:
+        parser.error('either a config or --table')
+    return args
+
+
+def count_parameters(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+def count_macs(forward: Callable[[], object]) -> int:
+    """Multiply-adds of a call. Fused attention hides from counters, so it is taken apart."""
+    counter = FlopCounterMode(display=False)
+    with counter, torch.no_grad(), use_ops('reference'), sdpa_kernel(SDPBackend.MATH):
+        forward()
+    return counter.get_total_flops() // 2
+
+
+def build_without_memory(config: dict) -> nn.Module:
+    with torch.device('meta'):  # shapes suffice
+        return MODELS.build(config).eval()
+
+
+def measure_backbone(config: dict, side: int) -> tuple[int, int]:
+    """Parameters and multiply-adds of a backbone on a square image."""
+    backbone = build_without_memory(config)
+    image = torch.empty(1, 3, side, side, device='meta')
+    return count_parameters(backbone), count_macs(lambda: backbone(image))
+
+
+def classifier_of(model: Published, side: int) -> tuple[int, int]:
+    """Parameters and multiply-adds that the authors' classifier has and our backbone does not.
+
+    Counted by hand, from the layers that the authors' code has there.
+    """
+    return CLASSIFIERS[model.family](model, side)
+
+
+def _linear(inputs: int, outputs: int, rows: int, bias: bool = True) -> tuple[int, int]:
+    return inputs * outputs + bias * outputs, rows * inputs * outputs
+
+
+def _total(*parts: tuple[int, int]) -> tuple[int, int]:
+    params, macs = zip(*parts, strict=True)
+    return sum(params), sum(macs)
+
+
+def _norm(channels: int) -> tuple[int, int]:
+    return 2 * channels, 0
+
+
+def _mlp(channels: int, rows: int) -> tuple[int, int]:
+    return _total(_linear(channels, 4 * channels, rows), _linear(4 * channels, channels, rows))
+
+
+def _bixt_classifier(model: Published, side: int) -> tuple[int, int]:
+    """A last layer that updates the latents alone; a norm and a linear layer on their mean."""
+    backbone = build_without_memory(model.backbone)
+    c, m = backbone.out_channels[0], backbone.latents.shape[1]
+    n = (side // backbone.patch_stride) ** 2
+    scales = 4 * c if backbone.arch['layer_scale'] else 0  # of two blocks, two each
+    cross = (
+        *(_linear(c, c, m), _linear(c, 2 * c, n), (0, 2 * m * n * c), _linear(c, c, m)),
+        *(_norm(c), _norm(c), _norm(c), _mlp(c, m)),
+    )
+    to_self = (
+        *(_linear(c, 3 * c, m), (0, 2 * m * m * c), _linear(c, c, m)),
+        *(_norm(c), _norm(c), _mlp(c, m)),
+    )
+    return _total(*cross, *to_self, (scales, 0), _norm(c), _linear(c, CLASSES, 1))
+
+
+def _xcit_classifier(model: Published, side: int) -> tuple[int, int]:
+    """A class token, two layers of class attention, a norm and a linear layer."""
+    c = build_without_memory(model.backbone).out_channels[0]
+    n = (side // model.backbone['patch_size']) ** 2 + 1
+    layer = _total(
+        *(_linear(c, 3 * c, n), (0, 2 * n * c), _linear(c, c, 1)),
+        *(_norm(c), _norm(c), _mlp(c, 1), (2 * c, 0)),
+    )
+    return _total((c, 0), layer, layer, _norm(c), _linear(c, CLASSES, 1))
+
+
+def _head_alone(model: Published, side: int) -> tuple[int, int]:
+    """One norm and a linear layer, where the dense backbone has a norm for each of its maps."""
+    widths = build_without_memory(model.backbone).out_channels
+    dense_norms = sum(_norm(c)[0] for c in widths)
+    return _total((-dense_norms, 0), _norm(widths[-1]), _linear(widths[-1], CLASSES, 1))
+
+
+CLASSIFIERS = {
+    'BiXT': _bixt_classifier,
+    'XCiT': _xcit_classifier,
+    'BiFormer': _head_alone,
+    'BiSASwin': _head_alone,
+}
+
+
+def make_row(model: Published) -> list[str]:
+    """Name, our backbone's figures, and the authors' classifier as we count it beside the paper."""
+    params, macs = measure_backbone(model.backbone, 224)
+    macs_512 = measure_backbone({**model.backbone, **dict(model.at_512)}, 512)[1]
+    # a classifier reads the latents that dense prediction does without
+    whole = {**model.backbone, 'with_latents': True} if model.family == 'BiXT' else model.backbone
+    whole_params, whole_macs = _total(measure_backbone(whole, 224), classifier_of(model, 224))
+    return [
+        f'`{model.name}`',
+        f'{params / 1e6:.2f}',
+        f'{macs / 1e9:.2f}',
+        f'{macs_512 / 1e9:.1f}',
+        f'{whole_params / 1e6:.2f}',
+        model.params or '–',
+        f'{whole_macs / 1e9:.2f}',
+        model.gmacs or '–',
+    ]
+
+
+HEADER = [
+    'model',
+    'params (M)',
+    'G at 224',
+    'G at 512',
+    'with classifier: params (M)',
+    'paper',
+    'G at 224',
+    'paper',
+]
+
+
+def make_table() -> str:
+    """Markdown."""
+    rows = [HEADER, ['---'] + ['---:'] * (len(HEADER) - 1), *(make_row(m) for m in PUBLISHED)]
+    return '\n'.join(f'| {" | ".join(row)} |' for row in rows)
+
+
+def measure_config(cfg: Config, height: int, width: int) -> list[tuple[str, int, int]]:
+    """(part, parameters, multiply-adds) of a model's parts and of all of it."""
+    init_default_scope(cfg.default_scope)
+    model = MODELS.build(cfg.model).eval()
+    image = torch.zeros(1, 3, height, width)
+    samples = None
+    if cfg.default_scope == 'mmdet':  # two-stage detectors ask for the image's size
+        from mmdet.structures import DetDataSample
+
+        size = dict(img_shape=(height, width), ori_shape=(height, width), scale_factor=(1.0, 1.0))
+        samples = [DetDataSample(metainfo=size)]
+    with torch.no_grad():
+        maps = model.backbone(image)
+    calls = {'backbone': (model.backbone, lambda: model.backbone(image))}
+    if model.with_neck:
+        calls['neck'] = (model.neck, lambda: model.neck(maps))
+    calls['model'] = (model, lambda: model(image, samples, mode='tensor'))
+    return [(name, count_parameters(part), count_macs(run)) for name, (part, run) in calls.items()]
+
+
+def main() -> None:
+    args = parse_args()
+    if args.table:
+        print(make_table())
+        return
+    print(f'{args.config} at {args.shape[0]} x {args.shape[1]}, one image')
+    for name, params, macs in measure_config(Config.fromfile(args.config), *args.shape):
+        print(f'{name:<10}{params / 1e6:10.2f} M parameters{macs / 1e9:10.2f} G multiply-adds')
+
+
+if __name__ == '__main__':
+    main()

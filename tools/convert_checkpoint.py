@@ -1,0 +1,145 @@
+"""Rewrite a checkpoint of the authors, of timm or of Microsoft in mmbixt's layout.
+
+Nobody has to: mmbixt reads all of them as they are. It is for other programs, and to see what a
+file holds. Files are recognised by their weights; an unknown one is refused.
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+import torch
+from mmengine.registry import MODELS
+from torch import Tensor
+
+from mmbixt.backbones.published import PUBLISHED, Published
+from mmbixt.checkpoints.describe import describe
+from mmbixt.checkpoints.loader import find_file, load_from_timm, read_file
+from mmbixt.checkpoints.state_dict import (
+    CheckpointMismatchError,
+    Conversion,
+    check_fit,
+    shorten,
+    unwrap,
+)
+from mmbixt.checkpoints.whole_models import recognise_whole_model
+from mmbixt.cli import run
+from mmbixt.version import __version__
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog='Example: python tools/convert_checkpoint.py xcit_tiny_12_p16_224.pth tiny12.pth',
+    )
+    parser.add_argument('source', metavar='IN', help='a file, or a name such as xcit://tiny12-p16')
+    parser.add_argument('target', metavar='OUT', type=Path, help='file to write')
+    parser.add_argument(
+        '--arch',
+        metavar='NAME',
+        choices=[model.name for model in PUBLISHED],
+        help='the model that the file should fit, for example xcit_tiny_12_p16; by default it is '
+        'found out',
+    )
+    parser.add_argument('--overwrite', action='store_true', help='replace OUT if it is there')
+    parser.add_argument('--verbose', action='store_true', help='name every weight')
+    args = parser.parse_args()
+    if args.target.exists() and not args.overwrite:
+        parser.error(f'{args.target} is there already; --overwrite replaces it.')
+    return args
+
+
+def read(source: str) -> dict[str, Tensor]:
+    """The weights under the names that the file has for them."""
+    if source.startswith('timm://'):
+        return unwrap(load_from_timm(source, 'cpu'))
+    return unwrap(read_file(str(find_file(source)), 'cpu'))
+
+
+def convert(state: dict, arch: str | None) -> tuple[str, Conversion, list[str]]:
+    """What the weights are, the weights converted, and those that a model has beside them."""
+    what, converted = recognise_whole_model(state)
+    if converted is not None:
+        return what, converted, []
+    candidates = [model for model in PUBLISHED if arch in (None, model.name)]
+    fitting, reasons = [], []
+    for model in candidates:
+        with torch.device('meta'):
+            backbone = MODELS.build(model.backbone)
+        shapes = {key: tuple(value.shape) for key, value in backbone.state_dict().items()}
+        converted = backbone.convert_checkpoint(state, shapes)
+        try:
+            missing = check_fit(
+                converted.weights, shapes, model.name, describe(state), backbone.optional_weights
+            )
+        except CheckpointMismatchError as error:
+            reasons.append(str(error))
+        else:
+            fitting.append((model, converted, missing))
+    if not fitting and arch:
+        raise CheckpointMismatchError(*reasons)
+    if not fitting:
+        raise CheckpointMismatchError(
+            f'None of the {len(candidates)} published models has these weights; they seem to be '
+            f'{describe(state)}. --arch NAME says what keeps them from fitting that model. Nothing '
+            'was written.'
+        )
+    # A deeper file fills a shallower model too, and a plain Swin a BiSA-Swin: the closest counts.
+    # Some models have the same weights, such as BiXT's strides.
+    misfit = min(map(_misfit, fitting))
+    closest = [fit for fit in fitting if _misfit(fit) == misfit]
+    what = ' or '.join(f'{m.name} ({describe_config(m.backbone)})' for m, _, _ in closest)
+    return what, *closest[0][1:]
+
+
+def _misfit(fit: tuple[Published, Conversion, list[str]]) -> int:
+    _, converted, missing = fit
+    return len(converted.dropped) + len(missing)
+
+
+def describe_config(config: dict) -> str:
+    options = (f'{key}={value!r}' for key, value in config.items() if key != 'type')
+    return ', '.join([config['type'], *options])
+
+
+def report(converted: Conversion, missing: list[str], verbose: bool) -> None:
+    most = None if verbose else 5
+    same = [ours for ours, theirs in converted.origins.items() if ours == theirs]
+    renamed = [f'{old} -> {new}' for new, old in converted.origins.items() if new != old]
+    missing = [key for key in missing if not key.endswith('num_batches_tracked')]
+    print(f'mapped    {len(same)} under their own names: {shorten(same, most)}')
+    for title, names in (
+        ('renamed', renamed),
+        ('dropped', converted.dropped),
+        ('missing', missing),
+    ):
+        print(f'{title:<10}{len(names)}{": " + shorten(names, most) if names else ""}')
+    if missing:
+        print('          (a model initialises what is missing)')
+
+
+def save(converted: Conversion, source: str, what: str, target: Path) -> None:
+    """All or nothing: an interrupted write leaves no file of that name."""
+    meta = dict(mmbixt_version=__version__, source=source, model=what)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f'{target.name}.{os.getpid()}.part')
+    try:
+        torch.save(dict(meta=meta, state_dict=converted.weights), partial)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def main() -> None:
+    args = parse_args()
+    state = read(args.source)
+    what, converted, missing = convert(state, args.arch)
+    print(f'{args.source} is {what}')
+    report(converted, missing, args.verbose)
+    save(converted, args.source, what, args.target)
+    print(f'written   {args.target} ({args.target.stat().st_size / 1e6:.1f} MB)')
+
+
+if __name__ == '__main__':
+    run(main)

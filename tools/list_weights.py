@@ -1,0 +1,98 @@
+"""List the weights that configs can name, and which of them are here already.
+
+The names are for init_cfg=dict(type='Pretrained', checkpoint=NAME), those of whole models for
+tools/test.py and load_from. Besides, timm://NAME takes the weights of timm.list_pretrained().
+"""
+
+import argparse
+import sys
+import textwrap
+from fnmatch import fnmatch
+
+from mmbixt.checkpoints.download import cache_folder, cache_path
+from mmbixt.checkpoints.sources import SOURCES, Source, near_matches
+
+LICENCES = (
+    'The files are under the licences that their authors give them; mmbixt grants none. timm says '
+    "apache-2.0 of the same XCiT classifiers and mit of Microsoft's Swin; for the others, see the "
+    "authors' pages."
+)
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        'pattern',
+        nargs='?',
+        default='',
+        metavar='FAMILY|PATTERN',
+        help="a part of the names, such as xcit or d13, or a pattern, such as 'xcit://*-p8-dist'; "
+        'of a single match, everything that is known is shown (default: all)',
+    )
+    return parser.parse_args()
+
+
+def matching(pattern: str) -> list[Source]:
+    if pattern in SOURCES:
+        return [SOURCES[pattern]]
+    return [
+        source
+        for name, source in SOURCES.items()
+        if pattern.lower() in name or fnmatch(name, pattern.lower())
+    ]
+
+
+def size_here(source: Source) -> str:
+    """How much of it is in the cache; empty if nothing is."""
+    path = cache_path(source.url, source.file)
+    if path.is_file():
+        return f'{path.stat().st_size / 1e6:.1f} MB'
+    part = path.with_name(f'{path.name}.part')
+    return f'{part.stat().st_size / 1e6:.1f} MB so far' if part.is_file() else ''
+
+
+def table(sources: list[Source]) -> str:
+    rows = [('name', 'trained on', 'published', 'here')]
+    rows += [(s.name, s.what, s.figure, size_here(s)) for s in sources]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ['  '.join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    lines.insert(1, '-' * max(map(len, lines)))
+    return '\n'.join(lines)
+
+
+def details(source: Source) -> str:
+    facts = {
+        'fills': source.fills,
+        'from': source.url + (' (a zip archive)' if source.is_zip else ''),
+        'kept as': cache_path(source.url, source.file),
+        'sha256': source.sha256 and f'{source.sha256}...',
+        'note': source.note,
+    }
+    return '\n'.join(f'{label:>9}: {fact}' for label, fact in facts.items() if fact)
+
+
+def main() -> int:
+    pattern = parse_args().pattern
+    sources = matching(pattern)
+    if not sources:
+        message = f'error: no name matches {pattern!r}.{near_matches(pattern, SOURCES)}'
+        print(message, file=sys.stderr)
+        return 1
+    print(table(sources))
+    if len(sources) == 1:
+        print(details(sources[0]))
+        notes = [LICENCES]
+    else:
+        notes = [*dict.fromkeys(source.note for source in sources if source.note), LICENCES]
+        notes.append(
+            f'The cache is {cache_folder()}; the variable TORCH_HOME moves it. Give one full name '
+            'to see what it fills and where it comes from.'
+        )
+    print('', *(textwrap.fill(note, 100) for note in notes), sep='\n')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
