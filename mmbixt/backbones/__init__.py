@@ -1,8 +1,9 @@
 """One file per paper."""
 
 from mmbixt import registry  # noqa: F401 (first: it says what to install if mmengine is missing)
+from mmbixt.backbones.biformer import BiFormer
 from mmbixt.backbones.bisa_swin import BiSASwin
 from mmbixt.backbones.bixt import BiXT
 from mmbixt.backbones.xcit import XCiT
 
-__all__ = ['BiSASwin', 'BiXT', 'XCiT']
+__all__ = ['BiFormer', 'BiSASwin', 'BiXT', 'XCiT']

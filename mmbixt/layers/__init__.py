@@ -10,6 +10,7 @@ from mmbixt.layers.lpi import LocalPatchInteraction
 from mmbixt.layers.maps import map_to_tokens, tokens_to_map
 from mmbixt.layers.patch_embed import ConvPatchEmbed, LinearPatchEmbed
 from mmbixt.layers.position_encoding import FourierPositionEncoding, fourier_features
+from mmbixt.layers.routing_attention import FullAttention, RoutingAttention
 
 __all__ = [
     'BidirectionalAttention',
@@ -17,8 +18,10 @@ __all__ = [
     'ConvPatchEmbed',
     'CrossCovarianceAttention',
     'FourierPositionEncoding',
+    'FullAttention',
     'LinearPatchEmbed',
     'LocalPatchInteraction',
+    'RoutingAttention',
     'WindowAttention',
     'fourier_features',
     'map_to_tokens',

@@ -4,12 +4,15 @@ from mmbixt.ops.bidirectional_attention import bidirectional_attention
 from mmbixt.ops.cross_covariance import cross_covariance_attention
 from mmbixt.ops.inverse_attention import bidirectional_self_attention, self_attention
 from mmbixt.ops.paths import ops_path, use_ops
+from mmbixt.ops.routing_attention import route, routing_attention
 
 __all__ = [
     'bidirectional_attention',
     'bidirectional_self_attention',
     'cross_covariance_attention',
     'ops_path',
+    'route',
+    'routing_attention',
     'self_attention',
     'use_ops',
 ]

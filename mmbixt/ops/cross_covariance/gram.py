@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import dropout as drop
 
 from mmbixt.ops.cross_covariance.reference import cross_covariance_attention_reference
+from mmbixt.ops.precision import is_autocast
 
 
 class Gram(torch.autograd.Function):
@@ -35,7 +36,7 @@ def pays(x: Tensor) -> bool:
     With few tokens the products of (C,C) matrices cost more than they save. In half precision the
     Gram matrix would have to be summed in float32, which most hardware does more slowly.
     """
-    half = torch.is_autocast_enabled(x.device.type) or x.dtype in (torch.float16, torch.bfloat16)
+    half = is_autocast(x) or x.dtype in (torch.float16, torch.bfloat16)
     return x.shape[1] >= 2 * x.shape[2] and not half
 
 

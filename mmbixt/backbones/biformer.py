@@ -1,0 +1,321 @@
+"""BiFormer: Vision Transformer with Bi-Level Routing Attention (2023).
+
+Each region of a map attends to the few regions that it is routed to, token by token, in three
+stages; in the fourth all tokens attend to all. The names of the weights are the authors'.
+"""
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from timm.layers import DropPath, trunc_normal_
+from torch import Tensor, nn
+
+from mmbixt.backbones.arch import (
+    check_choice,
+    check_positive,
+    check_rate,
+    resolve_arch,
+    resolve_out_indices,
+)
+from mmbixt.backbones.base import DenseBackbone
+from mmbixt.checkpoints import biformer as authors
+from mmbixt.checkpoints.state_dict import Conversion
+from mmbixt.layers.routing_attention import FullAttention, Regions, RoutingAttention
+from mmbixt.registry import MODELS
+
+ARCHS = {
+    'tiny': dict(embed_dims=(64, 128, 256, 512), depths=(2, 2, 8, 2)),
+    'small': dict(embed_dims=(64, 128, 256, 512), depths=(4, 4, 18, 4)),
+    'base': dict(embed_dims=(96, 192, 384, 768), depths=(4, 4, 18, 4)),
+    'stl': dict(embed_dims=(96, 192, 384, 768), depths=(2, 2, 6, 2), mlp_ratio=4, code='stl'),
+    'stl-nchw': dict(
+        embed_dims=(96, 192, 384, 768),
+        depths=(2, 2, 6, 2),
+        mlp_ratio=4,
+        topks=(1, 4, 16, -1),
+        code='stl-nchw',
+    ),
+}
+ARCH_DEFAULTS = dict(mlp_ratio=3, topks=(1, 4, 16, -2), code='biformer')
+CODES = ('biformer', 'stl', 'stl-nchw')
+HEAD_WIDTH = 32  # of routing attention
+FULL_HEADS = 8  # of full attention, whatever its width
+
+
+class Block(nn.Module):
+    """Attention and MLP, each with a norm before and a residual around.
+
+    Args:
+        channels: width C of the tokens.
+        attention: of maps (B,H,W,C).
+        mlp_ratio: hidden width of the MLP, in C.
+        drop_path: rate of stochastic depth.
+        position: whether a depthwise convolution is added first, which tells tokens apart by where
+            they are.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        attention: nn.Module,
+        mlp_ratio: float,
+        drop_path: float,
+        position: bool,
+    ) -> None:
+        super().__init__()
+        self.pos_embed = None
+        if position:
+            self.pos_embed = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
+        self.norm1 = nn.LayerNorm(channels, eps=1e-6)
+        self.attn = attention
+        self.norm2 = nn.LayerNorm(channels, eps=1e-6)
+        hidden = int(channels * mlp_ratio)
+        layers = {
+            '0': nn.Linear(channels, hidden),
+            '1': nn.GELU(),
+            '3': nn.Linear(hidden, channels),
+        }
+        self.mlp = nn.Sequential(OrderedDict(layers))
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B,H,W,C) to (B,H,W,C)."""
+        if self.pos_embed is not None:
+            x = x + self.pos_embed(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        x = x + self.drop_path(self.attn(self.norm1(x)))
+        return x + self.drop_path(self.mlp(self.norm2(x)))
+
+
+class RoutedRegions(NamedTuple):
+    """The routes of one block.
+
+    Attributes:
+        routes: (B,R,k): for each region, row by row, the regions it attends to, the best first.
+        regions: how the map is cut.
+        stride: pixels from one cell of the map to the next.
+    """
+
+    routes: Tensor
+    regions: Regions
+    stride: int
+
+
+def overlapping_downsampling(widths: Sequence[int]) -> nn.ModuleList:
+    """Convolutions of 3 x 3; sides are rounded up."""
+
+    def halve(c_in: int, c_out: int) -> list[nn.Module]:
+        return [nn.Conv2d(c_in, c_out, 3, stride=2, padding=1), nn.BatchNorm2d(c_out)]
+
+    stem = [*halve(3, widths[0] // 2), nn.GELU(), *halve(widths[0] // 2, widths[0])]
+    rest = [halve(*pair) for pair in pairwise(widths)]
+    return nn.ModuleList(nn.Sequential(*layers) for layers in (stem, *rest))
+
+
+def patchwise_downsampling(widths: Sequence[int]) -> nn.ModuleList:
+    """Convolutions of patches, as in a Swin Transformer; what does not fill a patch is cut off."""
+    stem = [nn.Conv2d(3, widths[0], 4, stride=4), nn.BatchNorm2d(widths[0])]
+    rest = [
+        [nn.BatchNorm2d(c_in), nn.Conv2d(c_in, c_out, 2, stride=2)]
+        for c_in, c_out in pairwise(widths)
+    ]
+    return nn.ModuleList(nn.Sequential(*layers) for layers in (stem, *rest))
+
+
+@MODELS.register_module()
+class BiFormer(DenseBackbone):
+    """Vision transformer with bi-level routing attention, for dense prediction.
+
+    Args:
+        arch: 'tiny', 'small', 'base'; 'stl' or 'stl-nchw', the Swin-T-like model of the authors'
+            ablation in their two code bases (maps of ``floor(H/stride) x floor(W/stride)`` cells,
+            halved stage by stage; what does not fill a patch is cut off); or a dict with
+            ``embed_dims`` and ``depths`` (per stage) and, if wished, ``mlp_ratio`` (3), ``topks``
+            and ``code`` ('biformer', 'stl' or 'stl-nchw').
+        num_regions: regions per side of a map, for all stages or one number for each. The authors
+            take 7 to classify 224 pixels, 8 to segment 512, 16 to detect.
+        topks: regions that a region attends to, one number for each stage, if not as ``arch``
+            says. -2 stands for attention among all tokens with LePE; -1 for the same without
+            LePE, but with it in 'stl-nchw', as in its code.
+        padding: what the zeros do that fill a map up to whole regions. 'masked': nothing. 'legacy':
+            they take part in routing and attention as in the authors' code, with which their
+            published results were made. Where ``num_regions`` divides all maps there are none.
+        out_indices: stages (from 0; negative ones from the end) whose maps are returned, each
+            through a norm of its own; default: all. Stages after the last of them are not built.
+        drop_path_rate: stochastic depth, growing linearly from 0 at the first block to this rate
+            at the last one of all stages.
+        frozen_stages: -1 freezes nothing, k the first k + 1 stages, each with the convolutions
+            before it and its output's norm.
+        norm_eval: keep batch norms (between stages) in eval mode while training.
+        with_cp: gradient checkpointing: blocks are computed again in the backward pass, which
+            saves memory and costs time.
+        init_cfg: mmengine's initialisation; the authors' checkpoints load as they are.
+
+    Attributes:
+        out_channels: width of each returned map.
+        out_strides: stride of each; a map has ``ceil(H/stride) x ceil(W/stride)`` cells ('stl',
+            'stl-nchw': rounded down, see there).
+    """
+
+    optional_weights = authors.OPTIONAL
+
+    def __init__(
+        self,
+        arch: str | Mapping = 'small',
+        num_regions: int | Sequence[int] = 8,
+        topks: Sequence[int] | None = None,
+        padding: str = 'masked',
+        out_indices: Sequence[int] | None = None,
+        drop_path_rate: float = 0.0,
+        frozen_stages: int = -1,
+        norm_eval: bool = False,
+        with_cp: bool = False,
+        init_cfg: dict | None = None,
+    ) -> None:
+        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg)
+        self.arch = resolve_arch('BiFormer', arch, ARCHS, ARCH_DEFAULTS, topks=topks)
+        widths, depths = self.arch['embed_dims'], self.arch['depths']
+        check_choice('padding', padding, ('masked', 'legacy'))
+        check_choice('code', self.arch['code'], CODES)
+        check_rate('drop_path_rate', drop_path_rate)
+        num_regions = check_stages(widths, depths, self.arch['topks'], num_regions)
+        indices = range(len(depths)) if out_indices is None else out_indices
+        self.out_indices = resolve_out_indices(indices, len(depths))
+        self.out_channels = tuple(widths[i] for i in self.out_indices)
+        self.out_strides = tuple(4 * 2**i for i in self.out_indices)
+        self.is_patchwise = self.arch['code'] != 'biformer'
+
+        last = max(self.out_indices)
+        make = patchwise_downsampling if self.is_patchwise else overlapping_downsampling
+        self.downsample_layers = make(widths[: last + 1])
+        rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
+        self.stages = nn.ModuleList()
+        for i in range(last + 1):
+            self.stages.append(nn.ModuleList())
+            for _ in range(depths[i]):
+                attention = self._make_attention(i, num_regions[i], padding)
+                options = (self.arch['mlp_ratio'], next(rates), not self.is_patchwise)
+                self.stages[i].append(Block(widths[i], attention, *options))
+        norms = {str(i): nn.LayerNorm(widths[i], eps=1e-6) for i in self.out_indices}
+        self.extra_norms = nn.ModuleDict(norms)
+        self.reset_parameters()
+        self.freeze()
+
+    def _make_attention(self, stage: int, num_regions: int, padding: str) -> nn.Module:
+        channels, topk = self.arch['embed_dims'][stage], self.arch['topks'][stage]
+        is_nchw = self.arch['code'] == 'stl-nchw'
+        if topk > 0:
+            heads = max(1, channels // HEAD_WIDTH)
+            return RoutingAttention(channels, heads, topk, num_regions, is_nchw, padding)
+        if is_nchw:
+            return FullAttention(channels, FULL_HEADS, lepe_of='values')
+        return FullAttention(channels, FULL_HEADS, lepe_of='input' if topk == -2 else None)
+
+    def reset_parameters(self) -> None:
+        """The authors' initialisation: linear layers only, the rest is torch's."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                trunc_normal_(module.weight, std=0.02)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """An image (B,3,H,W) to maps (B,C,ceil(H/stride),ceil(W/stride)), one per out index."""
+        self._check_size(x)
+        maps = []
+        for i, (downsample, stage) in enumerate(
+            zip(self.downsample_layers, self.stages, strict=True)
+        ):
+            x = downsample(x).permute(0, 2, 3, 1)
+            for block in stage:
+                x = self.run_layer(block, x)
+            if i in self.out_indices:
+                maps.append(self.extra_norms[str(i)](x).permute(0, 3, 1, 2))
+            x = x.permute(0, 3, 1, 2)
+        return tuple(maps)
+
+    def _check_size(self, x: Tensor) -> None:
+        height, width = x.shape[-2:]
+        needed = 4 * 2 ** (len(self.stages) - 1)
+        if self.is_patchwise and min(height, width) < needed:
+            raise ValueError(
+                f'An image of {height} x {width} pixels has less than a patch of {needed}, which '
+                'is one cell of the last stage.'
+            )
+
+    @torch.no_grad()
+    def routed_regions(
+        self, x: Tensor, stages: Iterable[int] | None = None
+    ) -> dict[tuple[int, int], RoutedRegions]:
+        """For pictures: which regions of images (B,3,H,W) attend to which.
+
+        Args:
+            x: the images.
+            stages: of these stages (from 0); by default of all that route.
+
+        Returns:
+            The routes by (stage, block).
+        """
+        indices = range(len(self.stages)) if stages is None else stages
+        routing = {
+            (i, j): block.attn
+            for i in indices
+            for j, block in enumerate(self.stages[i])
+            if isinstance(block.attn, RoutingAttention)
+        }
+        found = {}
+
+        def record(place: tuple[int, int]):
+            def hook(attention: RoutingAttention, inputs: tuple[Tensor]) -> None:
+                found[place] = RoutedRegions(*attention.routes(*inputs), 4 * 2 ** place[0])
+
+            return hook
+
+        handles = [a.register_forward_pre_hook(record(place)) for place, a in routing.items()]
+        try:
+            self(x)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return found
+
+    def freezable_stages(self) -> list[list[nn.Module | nn.Parameter]]:
+        stages = [list(parts) for parts in zip(self.downsample_layers, self.stages, strict=True)]
+        for i in self.out_indices:
+            stages[i].append(self.extra_norms[str(i)])
+        return stages
+
+    def convert_checkpoint(
+        self, state: Mapping[str, Tensor], expected: Collection[str]
+    ) -> Conversion:
+        return authors.convert_biformer(state, expected, self.arch['code'])
+
+    def advise(self, state: Mapping[str, Tensor], expected: Collection[str]) -> str | None:
+        return authors.advise_biformer(state, self.arch['code'])
+
+
+def check_stages(
+    widths: Sequence[int],
+    depths: Sequence[int],
+    topks: Sequence[int],
+    num_regions: int | Sequence[int],
+) -> tuple[int, ...]:
+    """Check what is given for each stage; returns the number of regions of each."""
+    if isinstance(num_regions, int):
+        num_regions = (num_regions,) * len(depths)
+    if not len(widths) == len(depths) == len(topks) == len(num_regions):
+        raise ValueError(
+            f'embed_dims={widths!r}, depths={depths!r}, topks={topks!r} and num_regions='
+            f'{num_regions!r} need one number for each stage.'
+        )
+    for depth, regions, topk in zip(depths, num_regions, topks, strict=True):
+        check_positive('depths', depth)
+        check_positive('num_regions', regions)
+        if topk not in (-1, -2) and not (isinstance(topk, int) and 1 <= topk <= regions**2):
+            raise ValueError(
+                f'topks={topks!r}: {topk!r} is neither a number of regions, 1 to {regions**2} of '
+                f'{regions} x {regions}, nor -1 or -2 for attention among all tokens.'
+            )
+    return tuple(num_regions)

@@ -1,0 +1,70 @@
+"""BiFormer: the authors' layouts to ours, which is that of their main model."""
+
+import re
+from collections.abc import Collection, Mapping
+
+from torch import Tensor
+
+from mmbixt.checkpoints.state_dict import Conversion, translate
+
+_CLASSIFIER = re.compile(r'^(norm|head)\.')
+_RENAMES = (  # of the Swin-like models
+    (re.compile(r'^(stages\.\d+)\.blocks\.'), r'\1.'),
+    (re.compile(r'\.mlp\.2\.'), '.mlp.3.'),
+    (re.compile(r'\.attn\.qkv_linear\.'), '.attn.qkv.qkv.'),
+    (re.compile(r'\.attn\.output_linear\.'), '.attn.wo.'),
+)
+_PART = re.compile(r'^(?:downsample_layers|stages|extra_norms)\.(\d+)\.')
+
+# A classifier has no norms of its stages' outputs.
+OPTIONAL = r'^extra_norms\.|num_batches_tracked$'
+
+
+def convert_biformer(
+    state: Mapping[str, Tensor], expected: Collection[str], code: str
+) -> Conversion:
+    """The weights that a dense BiFormer takes from a classification or a dense state dict.
+
+    Dropped knowingly: the classifier, and stages and output norms that the model does not have.
+
+    Args:
+        state: weights under any of the authors' names, without wrappers.
+        expected: names of the model's own weights.
+        code: the authors' code base whose network the model is. Weights of another one have their
+            shapes but not their meaning, and so keep their names, which fit nothing.
+    """
+    last = max((int(match[1]) for key in expected if (match := _PART.match(key))), default=-1)
+    renames = _RENAMES if _code_of(state) in (None, code) else ()
+
+    def rename(key: str) -> str | None:
+        if _CLASSIFIER.match(key):
+            return None
+        for pattern, replacement in renames:
+            key = pattern.sub(replacement, key)
+        part = _PART.match(key)
+        no_norm = key.startswith('extra_norms.') and key not in expected
+        return None if no_norm or (part and int(part[1]) > last) else key
+
+    def adapt(name: str, value: Tensor) -> Tensor:
+        # the channels-first code has linear layers as convolutions of one cell
+        is_linear = re.search(r'\.(qkv|wo|proj|mlp\.\d)\.weight$', name) is not None
+        return value.flatten(1) if is_linear else value
+
+    return translate(state, rename, adapt)
+
+
+def advise_biformer(state: Mapping[str, Tensor], code: str) -> str | None:
+    """What to do about a file of another of the authors' code bases."""
+    theirs = _code_of(state)
+    if theirs not in (None, code):
+        return f'The file is of arch={theirs!r}.'
+    if code != 'biformer' and any('.pos_embed.' in key for key in state):
+        return "The file is of arch='tiny', 'small' or 'base'."
+    return None
+
+
+def _code_of(state: Mapping[str, Tensor]) -> str | None:
+    """The code base that a file of a Swin-like model comes from; None for the main one and ours."""
+    if any('.attn.qkv_linear.' in key for key in state):
+        return 'stl-nchw'
+    return 'stl' if any(re.match(r'stages\.\d+\.blocks\.', key) for key in state) else None

@@ -1,0 +1,176 @@
+from collections import OrderedDict
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from mmbixt.ops.inverse_attention import self_attention
+from mmbixt.ops.routing_attention import route, routing_attention
+
+
+class Regions(NamedTuple):
+    """How a map is cut into regions.
+
+    Attributes:
+        rows: regions from top to bottom.
+        columns: regions from left to right.
+        height: of a region in cells.
+        width: of a region in cells.
+    """
+
+    rows: int
+    columns: int
+    height: int
+    width: int
+
+    def cut(self, x: Tensor) -> Tensor:
+        """(B,H,W,C), filled up with zeros at the right and the bottom, to (B,R,L,C)."""
+        bottom = self.rows * self.height - x.shape[1]
+        right = self.columns * self.width - x.shape[2]
+        if bottom or right:
+            x = pad(x, (0, 0, 0, right, 0, bottom))
+        x = x.unflatten(2, (self.columns, self.width)).unflatten(1, (self.rows, self.height))
+        return x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
+
+    def join(self, x: Tensor) -> Tensor:
+        """(B,R,L,C) to the filled up map (B,rows*height,columns*width,C)."""
+        x = x.unflatten(2, (self.height, self.width)).unflatten(1, (self.rows, self.columns))
+        return x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
+
+    def inside(self, height: int, width: int, device: torch.device) -> Tensor | None:
+        """(R,L), True for the cells of the map that was cut; None if nothing was filled up."""
+        if (self.rows * self.height, self.columns * self.width) == (height, width):
+            return None
+        row = torch.arange(self.rows * self.height, device=device) < height
+        column = torch.arange(self.columns * self.width, device=device) < width
+        return self.cut((row[:, None] & column[None, :])[None, :, :, None])[0, :, :, 0]
+
+
+class RoutingAttention(nn.Module):
+    """BiFormer's bi-level routing attention.
+
+    A map is cut into regions; each region is routed to the k regions whose mean keys agree most
+    with its mean query; its tokens attend to all tokens of those. A depthwise convolution of the
+    values is added (LePE: local enhancement).
+
+    Args:
+        channels: width C of the tokens.
+        num_heads: heads h. The scores are scaled by ``C ** -0.5``, not by a head's width.
+        topk: regions k that a region attends to.
+        num_regions: regions per side of the map.
+        floor_regions: what becomes of a side that ``num_regions`` does not divide. False: regions
+            get larger until they cover it. True: they get smaller, and there are more of them.
+        padding: what the zeros do that fill a map up to whole regions. 'masked': nothing, nobody
+            attends to them, and they count in no mean. 'legacy': what they do in the authors'
+            code. With ``floor_regions`` they are keys and values of zero; otherwise they are
+            tokens of zero before the projection, with its biases, and do all that tokens do.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        num_heads: int,
+        topk: int,
+        num_regions: int,
+        floor_regions: bool = False,
+        padding: str = 'masked',
+    ) -> None:
+        super().__init__()
+        if channels % num_heads:
+            raise ValueError(f'{channels} channels cannot be split among {num_heads} heads.')
+        self.num_heads = num_heads
+        self.scale = channels**-0.5
+        self.topk = topk
+        self.num_regions = num_regions
+        self.floor_regions = floor_regions
+        self.padding = padding
+        self.lepe = local_enhancement(channels)
+        # the authors' name of it is qkv.qkv
+        self.qkv = nn.Sequential(OrderedDict(qkv=nn.Linear(channels, 3 * channels)))
+        self.wo = nn.Linear(channels, channels)
+
+    def regions(self, height: int, width: int) -> Regions:
+        """The regions of a map of this size."""
+        if self.floor_regions:
+            sides = [max(1, side // self.num_regions) for side in (height, width)]
+            counts = [-(-side // size) for side, size in zip((height, width), sides, strict=True)]
+        else:
+            counts = [self.num_regions, self.num_regions]
+            sides = [-(-side // self.num_regions) for side in (height, width)]
+        return Regions(*counts, *sides)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B,H,W,C) to (B,H,W,C)."""
+        height, width = x.shape[1:3]
+        regions = self.regions(height, width)
+        inside = regions.inside(height, width, x.device)
+        queries, keys, values, routes = self._route(x, regions, inside)
+        mask = inside if self.padding == 'masked' else None
+        out = routing_attention(queries, keys, values, routes, self.scale, mask)
+        out, values = (regions.join(part.flatten(3)) for part in (out, values))
+        if not self._is_padded_before:
+            out, values = (part[:, :height, :width] for part in (out, values))
+        out = out + self.lepe(values.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        return self.wo(out[:, :height, :width])
+
+    @torch.no_grad()
+    def routes(self, x: Tensor) -> tuple[Tensor, Regions]:
+        """For pictures: the regions that each region of a map (B,H,W,C) attends to, (B,R,k)."""
+        regions = self.regions(*x.shape[1:3])
+        return self._route(x, regions, regions.inside(*x.shape[1:3], x.device))[3], regions
+
+    @property
+    def _is_padded_before(self) -> bool:
+        """Whether padding goes through the projection and is a token from then on."""
+        return self.padding == 'legacy' and not self.floor_regions
+
+    def _route(
+        self, x: Tensor, regions: Regions, inside: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Queries, keys and values (B,R,L,h,d), and routes (B,R,k)."""
+        qkv = self.qkv(regions.cut(x))
+        if self._is_padded_before:
+            inside = None
+        elif inside is not None:  # zero behind the projection, not before it
+            qkv = qkv * inside[:, :, None].to(qkv.dtype)
+        queries, keys, values = qkv.unflatten(-1, (3, self.num_heads, -1)).unbind(-3)
+        return queries, keys, values, route(queries, keys, self.topk, inside)
+
+
+class FullAttention(nn.Module):
+    """BiFormer's last stage: attention among all tokens, with LePE or without.
+
+    Args:
+        channels: width C of the tokens.
+        num_heads: heads h; the scores are scaled by a head's width ``d ** -0.5``.
+        lepe_of: what the depthwise convolution sees: 'input' or 'values', which the authors' two
+            code bases differ in; None for no convolution.
+    """
+
+    def __init__(self, channels: int, num_heads: int = 8, lepe_of: str | None = 'input') -> None:
+        super().__init__()
+        if channels % num_heads:
+            raise ValueError(f'{channels} channels cannot be split among {num_heads} heads.')
+        self.num_heads = num_heads
+        self.scale = (channels // num_heads) ** -0.5
+        self.lepe_of = lepe_of
+        self.qkv = nn.Linear(channels, 3 * channels, bias=False)
+        self.proj = nn.Linear(channels, channels)
+        self.lepe = None if lepe_of is None else local_enhancement(channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B,H,W,C) to (B,H,W,C)."""
+        grid = x.shape[1:3]
+        qkv = self.qkv(x)
+        heads = qkv.flatten(1, 2).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        out = self_attention(*heads.unbind(0), self.scale)
+        out = out.transpose(1, 2).flatten(2).unflatten(1, grid)
+        if self.lepe is not None:
+            seen = x if self.lepe_of == 'input' else qkv.chunk(3, dim=-1)[2]
+            out = out + self.lepe(seen.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        return self.proj(out)
+
+
+def local_enhancement(channels: int) -> nn.Conv2d:
+    return nn.Conv2d(channels, channels, 5, padding=2, groups=channels)

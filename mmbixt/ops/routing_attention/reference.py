@@ -1,0 +1,65 @@
+"""The definition: copies of the routed regions' keys and values for each region, then attention."""
+
+import torch
+from torch import Tensor
+
+from mmbixt.ops.precision import without_autocast
+
+
+@torch.no_grad()
+def route(queries: Tensor, keys: Tensor, topk: int, valid: Tensor | None = None) -> Tensor:
+    """The regions whose mean key agrees most with a region's mean query; without a gradient.
+
+    In float32 also where the rest is in half precision: a route is right or wrong, not nearly so.
+
+    Args:
+        queries: (B,R,L,h,d).
+        keys: (B,R,L,h,d).
+        topk: k, regions to choose; as many as there are if there are fewer.
+        valid: (R,L), False for tokens that do not count in the means. Regions without any that
+            count are chosen last.
+
+    Returns:
+        (B,R,k), the best region first.
+    """
+    with without_autocast(queries):
+        query_means, key_means = (_means(x, valid) for x in (queries, keys))
+        agreement = query_means @ key_means.transpose(1, 2)
+    if valid is not None:
+        agreement = agreement.masked_fill(~valid.any(1), -torch.inf)
+    return agreement.topk(min(topk, agreement.shape[-1]), dim=-1).indices
+
+
+def _means(x: Tensor, valid: Tensor | None) -> Tensor:
+    """Over the tokens of each region, (B,R,L,h,d) to (B,R,C)."""
+    x = x.flatten(3)
+    x = x if x.dtype == torch.float64 else x.float()
+    if valid is None:
+        return x.mean(2)
+    weight = valid.to(x.dtype) / valid.sum(1, keepdim=True).clamp_min(1)
+    return (x * weight[:, :, None]).sum(2)
+
+
+def routing_attention_reference(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    routes: Tensor,
+    scale: float,
+    valid: Tensor | None,
+) -> Tensor:
+    """See :func:`mmbixt.ops.routing_attention`."""
+    queries = queries.transpose(2, 3)  # (B,R,h,L,d)
+    keys, values = (_gather(x, routes) for x in (keys, values))  # (B,R,h,kL,d)
+    scores = scale * queries @ keys.transpose(-2, -1)
+    if valid is not None:
+        scores = scores.masked_fill(~valid[routes].flatten(2)[:, :, None, None], -torch.inf)
+    return (scores.softmax(dim=-1) @ values).transpose(2, 3)
+
+
+def _gather(x: Tensor, routes: Tensor) -> Tensor:
+    """(B,R,L,h,d) of all regions to (B,R,h,kL,d), those that each region is routed to."""
+    _, regions, tokens, heads, d = x.shape
+    x = x[:, None].expand(-1, regions, -1, -1, -1, -1)
+    index = routes[..., None, None, None].expand(-1, -1, -1, tokens, heads, d)
+    return x.gather(2, index).flatten(2, 3).transpose(2, 3)

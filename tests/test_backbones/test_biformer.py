@@ -1,0 +1,132 @@
+import pytest
+import torch
+from helpers import assert_close, golden, image, official_parameters, official_state
+
+from mmbixt.backbones import BiFormer
+from mmbixt.layers import FullAttention
+from mmbixt.ops import use_ops
+
+GOLDENS = {  # arch, layout, regions, side, whether there are norms of the outputs
+    'biformer_tiny__dense_nwin7__224x224': ('tiny', 'biformer_tiny__dense', 7, 224, True),
+    'biformer_tiny__dense_nwin8__128x128': ('tiny', 'biformer_tiny__dense', 8, 128, True),
+    'biformer_stl__nwin8__128x128': ('stl', 'biformer_stl', 8, 128, False),
+}
+
+
+@pytest.mark.parametrize('path', ['auto', 'reference'])
+@pytest.mark.parametrize('padding', ['legacy', 'masked'])
+@pytest.mark.parametrize('name', GOLDENS)
+def test_golden(name, padding, path):
+    arch, layout, num_regions, side, has_norms = GOLDENS[name]
+    if padding == 'masked' and any(side // s % num_regions for s in (4, 8, 16)):
+        padding = 'legacy'  # nothing to compare
+    backbone = BiFormer(arch, num_regions, padding=padding).eval()
+    backbone.load_state_dict(official_state(layout))
+    raw = []
+    for stage in backbone.stages:
+        stage[-1].register_forward_hook(lambda *args: raw.append(args[2].permute(0, 3, 1, 2)))
+    with torch.no_grad(), use_ops(path):
+        maps = backbone(image(1, side, side))
+    reference = golden(name)
+    for i in range(4):
+        assert reference.check(f'raw{i}', raw[i].numpy()) < 2e-5
+        if has_norms:
+            assert reference.check(f'out{i}', maps[i].numpy()) < 2e-5
+
+
+@pytest.mark.parametrize('arch', ['tiny', 'small', 'base'])
+def test_parameters(arch):
+    with torch.device('meta'):
+        count = sum(p.numel() for p in BiFormer(arch).parameters())
+    assert count == official_parameters(f'biformer_{arch}__dense')
+
+
+def test_layer_norms_have_the_authors_eps():
+    """Too small an effect for a golden."""
+    norms = [m for m in BiFormer('tiny').modules() if isinstance(m, torch.nn.LayerNorm)]
+    assert {norm.eps for norm in norms} == {1e-6}
+
+
+@pytest.mark.parametrize('arch', ['tiny', 'stl', 'stl-nchw'])
+def test_paddings_are_equal_where_nothing_is_padded_and_differ_elsewhere(arch):
+    masked, legacy = (BiFormer(arch, 4, padding=p).eval() for p in ('masked', 'legacy'))
+    legacy.load_state_dict(masked.state_dict())
+    with torch.no_grad():
+        for actual, expected in zip(
+            masked(image(1, 64, 128)), legacy(image(1, 64, 128)), strict=True
+        ):
+            assert torch.equal(actual, expected)
+        odd = image(1, 72, 100)
+        assert not torch.allclose(masked(odd)[2], legacy(odd)[2])
+
+
+@pytest.mark.parametrize(
+    ('arch', 'lepe_of'), [('tiny', 'input'), ('stl', 'input'), ('stl-nchw', 'values')]
+)
+def test_last_stage_is_full_attention_with_eight_heads(arch, lepe_of):
+    attention = BiFormer(arch).stages[3][0].attn
+    assert isinstance(attention, FullAttention)
+    assert (attention.num_heads, attention.lepe_of) == (8, lepe_of)
+
+
+def test_full_attention_without_local_enhancement():
+    assert BiFormer('tiny', topks=(1, 4, 16, -1)).stages[3][0].attn.lepe is None
+
+
+def test_heads_are_32_wide():
+    heads = [stage[0].attn.num_heads for stage in BiFormer('base').stages]
+    assert heads == [3, 6, 12, 8]
+
+
+def test_routes_for_pictures_leave_the_forward_as_it_is():
+    backbone = BiFormer('tiny', 4, topks=(1, 2, 3, -2)).eval()
+    x = image(2, 72, 64)
+    before = backbone(x)
+    found = backbone.routed_regions(x, stages=(0, 2, 3))
+    assert sorted(found) == [(0, 0), (0, 1), *((2, j) for j in range(8))]
+    routes, regions, stride = found[2, 5]
+    assert routes.shape == (2, 16, 3)
+    assert (regions, stride) == ((4, 4, 2, 1), 16)
+    assert routes.min() >= 0
+    assert routes.max() < 16
+    for actual, expected in zip(backbone(x), before, strict=True):
+        assert torch.equal(actual, expected)
+    assert not backbone.stages[0][0].attn._forward_pre_hooks
+
+
+def test_stages_that_no_output_needs_are_not_built():
+    backbone = BiFormer('tiny', out_indices=(0, 2))
+    assert len(backbone.stages) == len(backbone.downsample_layers) == 3
+    assert list(backbone.extra_norms) == ['0', '2']
+    assert backbone.out_strides == (4, 16)
+
+
+def test_stochastic_depth_grows_over_all_blocks():
+    rates = [b.drop_path.drop_prob for s in BiFormer('tiny', drop_path_rate=0.13).stages for b in s]
+    assert_close(torch.tensor(rates), torch.arange(14) * 0.01, 1e-6)
+
+
+def test_images_too_small_for_the_swin_like_code_are_refused():
+    with pytest.raises(ValueError, match='40 x 31 pixels has less than a patch of 32'):
+        BiFormer('stl')(image(1, 40, 31))
+    assert BiFormer('stl')(image(2, 63, 32))[-1].shape == (2, 768, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ('options', 'message'),
+    [
+        (dict(arch='large'), "BiFormer: arch='large' is not one of 'tiny', 'small', 'base', 'stl'"),
+        (dict(arch=dict(depths=(2,))), "missing: .'embed_dims'."),
+        (dict(padding='zeros'), "padding='zeros' is not one of 'masked', 'legacy'"),
+        (dict(topks=(1, 4, 16)), r'topks=\(1, 4, 16\).* one number for each stage'),
+        (dict(topks=(1, 4, 70, -2)), '70 is neither a number of regions, 1 to 64 of 8 x 8'),
+        (dict(num_regions=3), '16 is neither a number of regions, 1 to 9 of 3 x 3'),
+        (dict(num_regions=0), 'num_regions=0 must be a whole number from 1'),
+        (dict(num_regions=(8, 8)), r'num_regions=\(8, 8\) need one number for each stage'),
+        (dict(out_indices=(4,)), 'out_indices=.*layers 0 to 3'),
+        (dict(frozen_stages=4), 'BiFormer has stages 0 to 3 to freeze'),
+    ],
+)
+def test_wrong_arguments_list_the_valid_ones(options, message):
+    with pytest.raises(ValueError, match=message):
+        BiFormer(**{'arch': 'tiny', **options})

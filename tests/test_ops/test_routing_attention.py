@@ -1,0 +1,116 @@
+import pytest
+import torch
+from helpers import assert_close
+
+from mmbixt.ops import route, routing_attention, use_ops
+
+SHAPES = {  # B, R, L, h, d, k
+    'BiFormer-T, stage 1, 128 px': (1, 64, 16, 2, 32, 1),
+    'BiFormer-T, stage 3, 224 px': (1, 49, 4, 8, 32, 16),
+    'all regions': (2, 4, 6, 2, 8, 4),
+    'one region': (1, 1, 9, 1, 4, 1),
+    'one token in a region, batch 3': (3, 9, 1, 2, 8, 4),
+    'odd sizes': (2, 15, 7, 3, 5, 2),
+}
+
+
+def make_inputs(shape, dtype, masked):
+    batch, regions, tokens, heads, d, topk = shape
+    size = (batch, regions, tokens, heads, d)
+    inputs = [torch.randn(size, dtype=dtype).requires_grad_() for _ in range(3)]
+    valid = None
+    if masked:  # the last region and every second token of the others
+        valid = (torch.arange(tokens) % 2 == 0).repeat(regions, 1)
+        valid[1:] &= torch.arange(1, regions)[:, None] < max(regions - 1, 2)
+    return inputs, route(inputs[0], inputs[1], topk, valid), valid
+
+
+def run(path, inputs, routes, valid, scale=0.3):
+    with use_ops(path):
+        out = routing_attention(*inputs, routes, scale, valid)
+    weight = torch.cos(torch.arange(out.numel(), dtype=out.dtype)).view_as(out)
+    return [out, *torch.autograd.grad((out * weight).sum(), inputs)]
+
+
+@pytest.mark.parametrize('masked', [False, True], ids=['all valid', 'some padding'])
+@pytest.mark.parametrize('shape', SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize(('dtype', 'tolerance'), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_fast_path_equals_reference_forward_and_backward(shape, dtype, tolerance, masked):
+    given = make_inputs(shape, dtype, masked)
+    fast, reference = (run(path, *given) for path in ('torch', 'reference'))
+    scale = max(float(x.abs().max()) for x in reference[1:])
+    assert_close(fast[0], reference[0], tolerance)
+    for actual, expected in zip(fast[1:], reference[1:], strict=True):
+        assert (actual - expected).abs().max() <= tolerance * scale
+
+
+@pytest.mark.parametrize('path', ['torch', 'reference'])
+@pytest.mark.parametrize('masked', [False, True])
+def test_it_is_attention_to_the_tokens_of_the_routed_regions(path, masked):
+    (queries, keys, values), routes, valid = make_inputs((2, 6, 3, 2, 4, 2), torch.float64, masked)
+    with use_ops(path):
+        out = routing_attention(queries, keys, values, routes, 0.5, valid)
+    for image in range(2):
+        for region in range(6):
+            seen = [
+                (r, t)
+                for r in routes[image, region].tolist()
+                for t in range(3)
+                if valid is None or valid[r, t]
+            ]
+            for head in range(2):
+                k = torch.stack([keys[image, r, t, head] for r, t in seen])
+                v = torch.stack([values[image, r, t, head] for r, t in seen])
+                expected = (0.5 * queries[image, region, :, head] @ k.T).softmax(-1) @ v
+                assert_close(out[image, region, :, head], expected, 1e-12)
+
+
+def test_routes_go_to_the_regions_of_the_most_similar_means():
+    queries, keys = torch.zeros(1, 3, 2, 1, 3), torch.zeros(1, 3, 2, 1, 3)
+    queries[0, :, :, 0] = torch.eye(3)[:, None]
+    keys[0, :, 0, 0] = 2 * torch.tensor([[0.0, 3, 1], [2.0, 1, 0], [1.0, 2, 3]])
+    assert route(queries, keys, 2).tolist() == [[[1, 2], [0, 2], [2, 0]]]
+    valid = torch.tensor([[True, True], [False, False], [True, False]])
+    # the second region has nothing to offer; of the third only the first token counts
+    assert route(queries, keys, 2, valid)[0, [0, 2]].tolist() == [[2, 0], [2, 0]]
+    assert route(queries, keys, 9, valid).shape == (1, 3, 3)
+
+
+def test_routes_do_not_depend_on_autocast():
+    x = torch.randn(1, 16, 4, 2, 8)
+    with torch.autocast('cpu', torch.bfloat16):
+        assert torch.equal(route(x, x.flip(1), 3), route(x, x.flip(1), 3))
+        half = route(x, x.flip(1), 3)
+    assert torch.equal(half, route(x, x.flip(1), 3))
+
+
+@pytest.mark.parametrize('path', ['torch', 'reference'])
+def test_large_scores_stay_finite(path):
+    inputs, routes, valid = make_inputs((1, 6, 3, 2, 4, 2), torch.float32, True)
+    with torch.no_grad():
+        for x in inputs:
+            x.mul_(100)
+    assert all(x.isfinite().all() for x in run(path, inputs, routes, valid))
+
+
+def test_gradcheck():
+    inputs, routes, valid = make_inputs((1, 4, 2, 1, 2, 2), torch.float64, True)
+    for path in ('torch', 'reference'):
+        with use_ops(path):
+            assert torch.autograd.gradcheck(
+                lambda *x: routing_attention(*x, routes, 0.7, valid), inputs
+            )
+
+
+def test_bfloat16_stays_within_its_rounding():
+    inputs, routes, _ = make_inputs((1, 9, 16, 2, 32, 4), torch.float32, False)
+    half = [x.detach().bfloat16() for x in inputs]
+    exact = routing_attention(*(x.float() for x in half), routes, 0.2)
+    assert_close(routing_attention(*half, routes, 0.2).float(), exact, 2e-2)
+
+
+def test_no_graph_breaks():
+    inputs, routes, valid = make_inputs((2, 9, 4, 2, 8, 4), torch.float32, True)
+    compiled = torch.compile(routing_attention, fullgraph=True, backend='eager')
+    actual = compiled(*inputs, routes, 0.25, valid)
+    assert torch.equal(actual, routing_attention(*inputs, routes, 0.25, valid))
