@@ -5,7 +5,7 @@ stages; in the fourth all tokens attend to all. The names of the weights are the
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -87,6 +87,16 @@ class Block(nn.Module):
             x = x + self.pos_embed(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
         x = x + self.drop_path(self.attn(self.norm1(x)))
         return x + self.drop_path(self.mlp(self.norm2(x)))
+
+
+class Stage(nn.Sequential):
+    """Blocks of one width, each run by ``run_layer``, which may checkpoint it."""
+
+    def forward(self, x: Tensor, run_layer: Callable) -> Tensor:
+        """(B,H,W,C) to (B,H,W,C)."""
+        for block in self:
+            x = run_layer(block, x)
+        return x
 
 
 class RoutedRegions(NamedTuple):
@@ -193,7 +203,7 @@ class BiFormer(DenseBackbone):
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
         self.stages = nn.ModuleList()
         for i in range(last + 1):
-            self.stages.append(nn.ModuleList())
+            self.stages.append(Stage())
             for _ in range(depths[i]):
                 attention = self._make_attention(i, num_regions[i], padding)
                 options = (self.arch['mlp_ratio'], next(rates), not self.is_patchwise)
@@ -228,9 +238,7 @@ class BiFormer(DenseBackbone):
         for i, (downsample, stage) in enumerate(
             zip(self.downsample_layers, self.stages, strict=True)
         ):
-            x = downsample(x).permute(0, 2, 3, 1)
-            for block in stage:
-                x = self.run_layer(block, x)
+            x = stage(downsample(x).permute(0, 2, 3, 1), self.run_layer)
             if i in self.out_indices:
                 maps.append(self.extra_norms[str(i)](x).permute(0, 3, 1, 2))
             x = x.permute(0, 3, 1, 2)
@@ -253,12 +261,15 @@ class BiFormer(DenseBackbone):
 
         Args:
             x: the images.
-            stages: of these stages (from 0); by default of all that route.
+            stages: of these stages (from 0; negative ones from the end); by default of all that
+                route.
 
         Returns:
             The routes by (stage, block).
         """
-        indices = range(len(self.stages)) if stages is None else stages
+        indices = range(len(self.stages))
+        if stages is not None:
+            indices = [indices[i] for i in stages]
         routing = {
             (i, j): block.attn
             for i in indices
@@ -274,9 +285,11 @@ class BiFormer(DenseBackbone):
             return hook
 
         handles = [a.register_forward_pre_hook(record(place)) for place, a in routing.items()]
+        was_training = self.training
         try:
-            self(x)
+            self.eval()(x)  # or batch norms would take the pictures into their statistics
         finally:
+            self.train(was_training)
             for handle in handles:
                 handle.remove()
         return found
@@ -292,8 +305,8 @@ class BiFormer(DenseBackbone):
     ) -> Conversion:
         return authors.convert_biformer(state, expected, self.arch['code'])
 
-    def advise(self, state: Mapping[str, Tensor], expected: Collection[str]) -> str | None:
-        return authors.advise_biformer(state, self.arch['code'])
+    def advise(self, state: Mapping[str, Tensor], expected: Mapping[str, tuple]) -> str | None:
+        return authors.advise_biformer(state, expected, self.arch['code'])
 
 
 def check_stages(
@@ -305,7 +318,8 @@ def check_stages(
     """Check what is given for each stage; returns the number of regions of each."""
     if isinstance(num_regions, int):
         num_regions = (num_regions,) * len(depths)
-    if not len(widths) == len(depths) == len(topks) == len(num_regions):
+    given = (widths, depths, topks, num_regions)
+    if not all(isinstance(x, Sequence) for x in given) or len({len(x) for x in given}) > 1:
         raise ValueError(
             f'embed_dims={widths!r}, depths={depths!r}, topks={topks!r} and num_regions='
             f'{num_regions!r} need one number for each stage.'

@@ -298,7 +298,7 @@ class BiXT(DenseBackbone):
         """
         indices = range(len(self.blocks)) if layers is None else layers
         attentions = {i: self.blocks[i].cross_attention_latents_token.attn for i in indices}
-        grid = self.tokenize(x)[1]
+        grid = tuple(-(-side // self.patch_stride) for side in x.shape[-2:])
         found = {}
 
         def record(i: int):
@@ -308,9 +308,11 @@ class BiXT(DenseBackbone):
             return hook
 
         handles = [a.register_forward_pre_hook(record(i)) for i, a in attentions.items()]
+        was_training = self.training
         try:
-            self(x)
+            self.eval()(x)  # or batch norms would take the pictures into their statistics
         finally:
+            self.train(was_training)
             for handle in handles:
                 handle.remove()
         return found

@@ -1,6 +1,7 @@
 """BiFormer: the authors' layouts to ours, which is that of their main model."""
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 
 from torch import Tensor
@@ -53,14 +54,33 @@ def convert_biformer(
     return translate(state, rename, adapt)
 
 
-def advise_biformer(state: Mapping[str, Tensor], code: str) -> str | None:
-    """What to do about a file of another of the authors' code bases."""
+def advise_biformer(
+    state: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], code: str
+) -> str | None:
+    """What to do about a file of another of the authors' code bases, or of another size."""
     theirs = _code_of(state)
     if theirs not in (None, code):
         return f'The file is of arch={theirs!r}.'
     if code != 'biformer' and any('.pos_embed.' in key for key in state):
         return "The file is of arch='tiny', 'small' or 'base'."
-    return None
+    in_file = _sizes({key: tuple(value.shape) for key, value in state.items()})
+    here = _sizes(shapes)
+    if not in_file or in_file[: len(here)] == here:
+        return None
+    return (
+        f'The file has stages of (blocks, width) {in_file}, the model {here}: choose arch '
+        'accordingly.'
+    )
+
+
+def _sizes(shapes: Mapping[str, tuple[int, ...]]) -> list[tuple[int, int]]:
+    """Blocks and width of each stage."""
+    widths = [
+        (int(match[1]), size[0])
+        for key, size in shapes.items()
+        if (match := re.match(r'stages\.(\d+)\.(?:blocks\.)?\d+\.norm1\.weight$', key))
+    ]
+    return [(blocks, width) for (_, width), blocks in sorted(Counter(widths).items())]
 
 
 def _code_of(state: Mapping[str, Tensor]) -> str | None:

@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 from helpers import assert_close, golden, image, official_parameters, official_state
@@ -24,7 +26,7 @@ def test_golden(name, padding, path):
     backbone.load_state_dict(official_state(layout))
     raw = []
     for stage in backbone.stages:
-        stage[-1].register_forward_hook(lambda *args: raw.append(args[2].permute(0, 3, 1, 2)))
+        stage.register_forward_hook(lambda *args: raw.append(args[2].permute(0, 3, 1, 2)))
     with torch.no_grad(), use_ops(path):
         maps = backbone(image(1, side, side))
     reference = golden(name)
@@ -94,6 +96,16 @@ def test_routes_for_pictures_leave_the_forward_as_it_is():
     assert not backbone.stages[0][0].attn._forward_pre_hooks
 
 
+def test_routes_for_pictures_leave_the_statistics_as_they_are():
+    backbone = BiFormer('tiny', 4, topks=(1, 2, 3, -2)).train()
+    before = copy.deepcopy(dict(backbone.named_buffers()))
+    found = backbone.routed_regions(image(2, 64, 64), stages=(-2,))
+    assert {place[0] for place in found} == {2}
+    assert found[2, 0].stride == 16
+    assert backbone.training
+    assert all(torch.equal(value, before[key]) for key, value in backbone.named_buffers())
+
+
 def test_stages_that_no_output_needs_are_not_built():
     backbone = BiFormer('tiny', out_indices=(0, 2))
     assert len(backbone.stages) == len(backbone.downsample_layers) == 3
@@ -122,6 +134,8 @@ def test_images_too_small_for_the_swin_like_code_are_refused():
         (dict(topks=(1, 4, 70, -2)), '70 is neither a number of regions, 1 to 64 of 8 x 8'),
         (dict(num_regions=3), '16 is neither a number of regions, 1 to 9 of 3 x 3'),
         (dict(num_regions=0), 'num_regions=0 must be a whole number from 1'),
+        (dict(num_regions=7.0), 'num_regions=7.0 need one number for each stage'),
+        (dict(topks=4), 'topks=4 .* one number for each stage'),
         (dict(num_regions=(8, 8)), r'num_regions=\(8, 8\) need one number for each stage'),
         (dict(out_indices=(4,)), 'out_indices=.*layers 0 to 3'),
         (dict(frozen_stages=4), 'BiFormer has stages 0 to 3 to freeze'),

@@ -71,7 +71,9 @@ def test_same_weights_in_both_codes_give_the_same_maps():
         ('biformer_stl', 'stl-nchw', "The file is of arch='stl'"),
         ('biformer_stl_nchw', 'tiny', "The file is of arch='stl-nchw'"),
         ('biformer_tiny', 'stl', "The file is of arch='tiny', 'small' or 'base'"),
-        ('biformer_tiny', 'small', 'seems to be BiFormer, width 512'),
+        ('biformer_tiny', 'small', r'has stages of .* \[\(2, 64\).*model \[\(4, 64\)'),
+        ('biformer_small', 'tiny', r'has stages of .* \[\(4, 64\).*model \[\(2, 64\)'),
+        ('biformer_base', 'small', 'seems to be BiFormer, width 768'),
         ('xcit_nano_12_p16', 'tiny', 'seems to be XCiT'),
     ],
 )

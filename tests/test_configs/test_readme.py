@@ -13,7 +13,7 @@ README = Path(__file__).parents[2] / 'README.md'
 def test_snippet_builds_and_runs():
     snippet = re.search(r"```python\n(_base_ = 'mmseg::.*?)```", README.read_text(), re.DOTALL)[1]
     cfg = Config.fromstring(snippet, '.py')
-    assert cfg.model.backbone.pop('init_cfg').checkpoint == 'bixt_ti_l64_d13_p16.pth'
+    assert cfg.model.backbone.pop('init_cfg').checkpoint == 'bixt://tiny-16-d13'
     init_default_scope('mmseg')
     text = cfg.pretty_text.replace("'SyncBN'", "'BN'")
     model = MODELS.build(Config.fromstring(text, '.py').model).eval()

@@ -8,6 +8,7 @@ from pathlib import Path
 import cv2
 import pytest
 import torch
+from helpers import official_state
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / 'configs/bixt/semfpn_bixt_ti_ade20k.py'
@@ -123,6 +124,22 @@ def test_missing_config(tmp_path):
     output = call(tmp_path, 'train.py', 'nowhere.py', check=False)
     assert 'Traceback' not in output
     assert 'nowhere.py' in last_line(output)
+
+
+def test_whole_model_of_the_authors_by_its_name(trained, tmp_path, monkeypatch):
+    """A file of their layout, as if it had been downloaded: nothing missing, nothing left over."""
+    folder, _ = trained
+    monkeypatch.setenv('TORCH_HOME', str(tmp_path))
+    cache = tmp_path / 'hub/checkpoints'
+    cache.mkdir(parents=True)
+    state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
+    torch.save(dict(meta={}, state_dict=state), cache / 'sem_fpn_xcit_tiny_12_p16.pth')
+    config = ROOT / 'configs/xcit/semfpn_xcit_t12_p16_ade20k.py'
+    options = ['--sample', '--work-dir', tmp_path / 'run']
+    output = call(folder, 'test.py', config, 'xcit://ade-semfpn-tiny12-p16', *options)
+    assert 'The file is a whole model of the XCiT authors' in output
+    assert 'do not match' not in output
+    assert 'mIoU' in output
 
 
 def test_missing_checkpoint(trained):

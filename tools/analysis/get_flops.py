@@ -6,6 +6,7 @@ image. Norms, activations, softmax and additions count nothing.
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from mmengine.config import Config
@@ -18,6 +19,8 @@ from mmbixt.backbones.published import PUBLISHED, Published
 from mmbixt.ops import use_ops
 
 CLASSES = 1000
+# around the table in the README
+START, END = '<!-- table: get_flops.py --table -->', '<!-- end of table -->'
 
 
 def parse_args() -> argparse.Namespace:
@@ -30,6 +33,9 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument(
         '--table', action='store_true', help='all published variants, as in the README'
+    )
+    parser.add_argument(
+        '--update', type=Path, metavar='README', help='with --table: put it into this file'
     )
     args = parser.parse_args()
     if bool(args.config) == args.table:
@@ -150,10 +156,10 @@ def make_row(model: Published) -> list[str]:
 
 HEADER = [
     'model',
-    'params (M)',
+    'M params',
     'G at 224',
     'G at 512',
-    'with classifier: params (M)',
+    'with classifier: M params',
     'paper',
     'G at 224',
     'paper',
@@ -164,6 +170,12 @@ def make_table() -> str:
     """Markdown."""
     rows = [HEADER, ['---'] + ['---:'] * (len(HEADER) - 1), *(make_row(m) for m in PUBLISHED)]
     return '\n'.join(f'| {" | ".join(row)} |' for row in rows)
+
+
+def update(path: Path) -> None:
+    """Replace the table in a file, between its two comments."""
+    before, after = path.read_text().split(START)[0], path.read_text().split(END)[-1]
+    path.write_text(f'{before}{START}\n{make_table()}\n{END}{after}')
 
 
 def measure_config(cfg: Config, height: int, width: int) -> list[tuple[str, int, int]]:
@@ -188,6 +200,10 @@ def measure_config(cfg: Config, height: int, width: int) -> list[tuple[str, int,
 
 def main() -> None:
     args = parse_args()
+    if args.table and args.update:
+        update(args.update)
+        print(f'updated {args.update}')
+        return
     if args.table:
         print(make_table())
         return

@@ -1,4 +1,4 @@
-"""Whole regions are fetched as rows of a table, keys and values together, for fused attention.
+"""Whole regions are fetched as rows of a table, for fused attention.
 
 The backward pass of such a fetch adds rows to rows. That of ``torch.gather`` scatters single
 numbers, which is the slowest part of BiFormer's own code in training.

@@ -1,0 +1,58 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TOOL = ROOT / 'tools/analysis/get_flops.py'
+
+
+def call(*arguments):
+    command = [sys.executable, TOOL, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_table_in_the_readme_is_what_the_tool_makes(tmp_path):
+    readme = (ROOT / 'README.md').read_text()
+    start, end = (readme.index(f'<!-- {mark}') for mark in ('table: ', 'end of table'))
+    outdated = tmp_path / 'README.md'
+    outdated.write_text(
+        f'{readme[:start]}<!-- table: get_flops.py --table -->\nold\n{readme[end:]}'
+    )
+    done = call('--table', '--update', outdated)
+    assert done.returncode == 0, done.stderr
+    message = 'python tools/analysis/get_flops.py --table --update README.md'
+    assert outdated.read_text() == readme, message
+    assert readme.count('| `xcit_small_12_p16` |') == 1
+
+
+def test_config():
+    done = call('configs/bixt/linear_bixt_ti_ade20k.py', '--shape', '224', '224')
+    rows = {line.split()[0]: line.split() for line in done.stdout.splitlines()[1:]}
+    assert rows['backbone'][1] == '14.52'
+    assert rows['backbone'][4] == '1.68'  # as in the table
+    # one linear layer on 196 tokens
+    total = float(rows['backbone'][4]) + 196 * 192 * 150 / 1e9
+    assert float(rows['model'][4]) == pytest.approx(total, abs=0.011)
+
+
+@pytest.mark.parametrize(
+    'base', ['retinanet/retinanet_r50_fpn_1x_coco', 'mask_rcnn/mask-rcnn_r50_fpn_1x_coco']
+)
+def test_detector(tmp_path, base):
+    path = tmp_path / 'detector.py'
+    path.write_text(f"_base_ = 'mmdet::{base}.py'\n")
+    done = call(path, '--shape', '128', '160')
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == [
+        'backbone',
+        'neck',
+        'model',
+    ]
+
+
+def test_either_a_config_or_the_table():
+    done = call()
+    assert done.returncode == 2
+    assert 'either a config or --table' in done.stderr
