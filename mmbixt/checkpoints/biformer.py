@@ -1,11 +1,11 @@
 """BiFormer: the authors' layouts to ours, which is that of their main model."""
 
 import re
-from collections import Counter
 from collections.abc import Collection, Mapping
 
 from torch import Tensor
 
+from mmbixt.checkpoints.describe import stages_of
 from mmbixt.checkpoints.state_dict import Conversion, translate
 
 _CLASSIFIER = re.compile(r'^(norm|head)\.')
@@ -63,24 +63,14 @@ def advise_biformer(
         return f'The file is of arch={theirs!r}.'
     if code != 'biformer' and any('.pos_embed.' in key for key in state):
         return "The file is of arch='tiny', 'small' or 'base'."
-    in_file = _sizes({key: tuple(value.shape) for key, value in state.items()})
-    here = _sizes(shapes)
+    in_file = stages_of({key: tuple(value.shape) for key, value in state.items()})
+    here = stages_of(shapes)
     if not in_file or in_file[: len(here)] == here:
         return None
     return (
         f'The file has stages of (blocks, width) {in_file}, the model {here}: choose arch '
         'accordingly.'
     )
-
-
-def _sizes(shapes: Mapping[str, tuple[int, ...]]) -> list[tuple[int, int]]:
-    """Blocks and width of each stage."""
-    widths = [
-        (int(match[1]), size[0])
-        for key, size in shapes.items()
-        if (match := re.match(r'stages\.(\d+)\.(?:blocks\.)?\d+\.norm1\.weight$', key))
-    ]
-    return [(blocks, width) for (_, width), blocks in sorted(Counter(widths).items())]
 
 
 def _code_of(state: Mapping[str, Tensor]) -> str | None:

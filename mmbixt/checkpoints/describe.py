@@ -1,6 +1,7 @@
 """What a set of weights seems to be, in words, for error messages."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 
 from torch import Tensor
@@ -9,7 +10,7 @@ from torch import Tensor
 _FAMILIES = (
     (r'cross_attention_latents_token', 'BiXT'),
     (r'cls_attn_blocks|pos_embeder\.|blocks\.\d+\.local_mp\.', 'XCiT'),
-    (r'attn\.qkv\.qkv\.|extra_norms\.', 'BiFormer'),
+    (r'attn\.lepe\.|extra_norms\.', 'BiFormer'),
     (r'relative_position_bias_table', 'Swin Transformer'),
     (r'layers?\.?\d+\.\d+\.conv\d\.', 'ResNet'),
     (r'stages\.\d+\.(blocks\.)?\d+\.(depthwise_conv|dwconv)', 'ConvNeXt'),
@@ -35,9 +36,20 @@ def _any(pattern: str, state: Mapping[str, Tensor]) -> bool:
     return any(re.search(pattern, key) for key in state)
 
 
+def stages_of(shapes: Mapping[str, tuple[int, ...]]) -> list[tuple[int, int]]:
+    """Blocks and width of each stage of a hierarchical model."""
+    pattern = re.compile(r'(?:stages|layers)\.(\d+)\.(?:blocks\.)?\d+\.norm1\.weight$')
+    widths = [(int(m[1]), size[0]) for key, size in shapes.items() if (m := pattern.match(key))]
+    return [(blocks, width) for (_, width), blocks in sorted(Counter(widths).items())]
+
+
 def _dimensions(state: Mapping[str, Tensor]) -> list[str]:
     facts = []
+    stages = stages_of({key: tuple(value.shape) for key, value in state.items()})
     latents = state.get('latents')
+    if stages:
+        blocks, widths = (' + '.join(map(str, numbers)) for numbers in zip(*stages, strict=True))
+        return [f'{blocks} blocks', f'widths {widths.replace(" +", ",")}']
     if latents is not None:
         facts.append(f'width {latents.shape[-1]}, {latents.shape[-2]} latents')
     elif 'norm.weight' in state:

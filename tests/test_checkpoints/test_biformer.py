@@ -73,7 +73,7 @@ def test_same_weights_in_both_codes_give_the_same_maps():
         ('biformer_tiny', 'stl', "The file is of arch='tiny', 'small' or 'base'"),
         ('biformer_tiny', 'small', r'has stages of .* \[\(2, 64\).*model \[\(4, 64\)'),
         ('biformer_small', 'tiny', r'has stages of .* \[\(4, 64\).*model \[\(2, 64\)'),
-        ('biformer_base', 'small', 'seems to be BiFormer, width 768'),
+        ('biformer_base', 'small', 'BiFormer, 4 . 4 . 18 . 4 blocks, widths 96, 192, 384, 768'),
         ('xcit_nano_12_p16', 'tiny', 'seems to be XCiT'),
     ],
 )
