@@ -5,7 +5,7 @@ export VENV PYTHON JOBS MMCV_CUDA
 python = "$(VENV)/bin/python"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format clean
+.PHONY: help setup demo test test-zoo lint format clean
 
 help: ## this list
 	@echo 'make VENV=.venv PYTHON=python3.11 <target>, where target is one of'
@@ -19,6 +19,9 @@ demo: setup ## train, test and look at a small model on generated images
 
 test: lint ## lint, then all tests
 	@$(python) -m pytest tests
+
+test-zoo: setup ## two steps and an evaluation of every config
+	@ZOO=all $(python) -m pytest tests/test_configs/test_zoo.py
 
 lint: setup ## check format and style
 	@$(python) -m ruff format --check .

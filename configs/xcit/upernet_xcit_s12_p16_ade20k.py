@@ -1,5 +1,5 @@
 _base_ = [
-    '../_base_/models/upernet_xcit.py',
+    '../_base_/models/upernet.py',
     '../_base_/datasets/ade20k.py',
     '../_base_/schedules/adamw_160k.py',
     '../_base_/mmseg_runtime.py',
@@ -7,7 +7,7 @@ _base_ = [
 
 channels = 384
 model = dict(
-    backbone=dict(arch='small12', patch_size=16),
+    backbone=dict(type='mmbixt.XCiT', arch='small12', patch_size=16),
     neck=dict(
         type='mmbixt.FeaturePyramidAdapter',
         in_channels=channels,

@@ -1,9 +1,8 @@
-_base_ = './encoder_decoder.py'
+_base_ = './semfpn.py'
 
 # BiXT-Ti/16 with SemanticFPN, as XCiT's authors join theirs: the tokens after a third, a half, two
 # thirds and all of the layers become the pyramid's four levels, and the FPN is as wide as the
 # backbone.
-norm_cfg = dict(type='SyncBN', requires_grad=True)
 channels = 192  # BiXT-Ti
 model = dict(
     backbone=dict(
@@ -19,20 +18,9 @@ model = dict(
             in_channels=channels,
             in_strides=16,
             out_strides=(4, 8, 16, 32),
-            norm_cfg=norm_cfg,
+            norm_cfg=dict(type='SyncBN', requires_grad=True),
         ),
         dict(type='FPN', in_channels=[channels] * 4, out_channels=channels, num_outs=4),
     ],
-    decode_head=dict(
-        type='FPNHead',
-        in_channels=[channels] * 4,
-        in_index=[0, 1, 2, 3],
-        feature_strides=[4, 8, 16, 32],
-        channels=128,
-        dropout_ratio=0.1,
-        num_classes=150,
-        norm_cfg=norm_cfg,
-        align_corners=False,
-        loss_decode=dict(type='CrossEntropyLoss', use_sigmoid=False, loss_weight=1.0),
-    ),
+    decode_head=dict(in_channels=[channels] * 4),
 )

@@ -12,6 +12,8 @@ optim_wrapper = dict(
             'fourier_pos_encode': dict(decay_mult=0.0),
             'temperature': dict(decay_mult=0.0),  # XCiT's
             'gamma': dict(decay_mult=0.0),  # layer scale
+            'relative_position_bias_table': dict(decay_mult=0.0),  # Swin's
+            'lam_logit': dict(decay_mult=0.0),  # BiSA's learned share
         },
     ),
 )

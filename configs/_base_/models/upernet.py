@@ -1,10 +1,9 @@
 _base_ = './encoder_decoder.py'
 
-# XCiT with UperNet, as in the authors' dense code; the pyramid is made as for SemanticFPN. A config
-# adds arch, patch size and what depends on the width.
+# UPerNet with an auxiliary head on the third map. A config adds the backbone, a neck where maps are
+# no pyramid, and the heads' in_channels.
 norm_cfg = dict(type='SyncBN', requires_grad=True)
 model = dict(
-    backbone=dict(type='mmbixt.XCiT'),
     decode_head=dict(
         type='UPerHead',
         in_index=[0, 1, 2, 3],

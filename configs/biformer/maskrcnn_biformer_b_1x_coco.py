@@ -1,0 +1,6 @@
+_base_ = './maskrcnn_biformer_s_1x_coco.py'
+
+model = dict(
+    backbone=dict(arch='base', drop_path_rate=0.3),
+    neck=dict(in_channels=[96, 192, 384, 768]),
+)

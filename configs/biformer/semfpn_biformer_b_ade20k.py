@@ -1,0 +1,6 @@
+_base_ = './semfpn_biformer_s_ade20k.py'
+
+model = dict(
+    backbone=dict(arch='base', drop_path_rate=0.3),
+    neck=dict(in_channels=[96, 192, 384, 768]),
+)

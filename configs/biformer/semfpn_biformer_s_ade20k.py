@@ -1,0 +1,14 @@
+_base_ = [
+    '../_base_/models/semfpn.py',
+    '../_base_/datasets/ade20k_align32.py',
+    '../_base_/schedules/adamw_cosine_80k.py',
+    '../_base_/mmseg_runtime.py',
+]
+
+channels = [64, 128, 256, 512]
+model = dict(
+    # 8 x 8 regions for crops of 512 pixels
+    backbone=dict(type='mmbixt.BiFormer', arch='small', num_regions=8, drop_path_rate=0.15),
+    neck=dict(type='FPN', in_channels=channels, out_channels=256, num_outs=4),
+    decode_head=dict(in_channels=[256] * 4),
+)

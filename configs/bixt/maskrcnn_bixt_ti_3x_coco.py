@@ -1,0 +1,26 @@
+_base_ = [
+    '../_base_/models/maskrcnn.py',
+    '../_base_/datasets/coco_instance_multiscale.py',
+    '../_base_/schedules/adamw_3x.py',
+    '../_base_/mmdet_runtime.py',
+]
+
+channels = 192
+model = dict(
+    backbone=dict(
+        # stochastic depth is the paper's for tiny models
+        type='mmbixt.BiXT',
+        arch='tiny',
+        patch_stride=16,
+        drop_path_rate=0.05,
+    ),
+    neck=[
+        dict(
+            type='mmbixt.FeaturePyramidAdapter',
+            in_channels=channels,
+            in_strides=16,
+            norm_cfg=dict(type='SyncBN', requires_grad=True),
+        ),
+        dict(type='FPN', in_channels=[channels] * 4, out_channels=256, num_outs=5),
+    ],
+)

@@ -1,0 +1,23 @@
+_base_ = [
+    '../_base_/models/upernet.py',
+    '../_base_/datasets/ade20k.py',
+    '../_base_/schedules/adamw_160k.py',
+    '../_base_/mmseg_runtime.py',
+]
+
+channels = 192
+model = dict(
+    # stochastic depth is the paper's for tiny models
+    backbone=dict(type='mmbixt.BiXT', arch='tiny', patch_stride=16, drop_path_rate=0.05),
+    neck=dict(
+        type='mmbixt.FeaturePyramidAdapter',
+        in_channels=channels,
+        in_strides=16,
+        norm_cfg=dict(type='SyncBN', requires_grad=True),
+    ),
+    decode_head=dict(in_channels=[channels] * 4),
+    auxiliary_head=dict(in_channels=channels),
+)
+
+# 16 images a step: 8 GPUs x 2
+train_dataloader = dict(batch_size=2)

@@ -1,0 +1,15 @@
+_base_ = './maskrcnn_xcit_s12_p16_3x_coco.py'
+
+channels = 512
+model = dict(
+    backbone=dict(arch='medium24', patch_size=8),
+    neck=[
+        dict(
+            type='mmbixt.FeaturePyramidAdapter',
+            in_channels=channels,
+            in_strides=8,
+            norm_cfg=dict(type='SyncBN', requires_grad=True),
+        ),
+        dict(type='FPN', in_channels=[channels] * 4, out_channels=256, num_outs=5),
+    ],
+)
