@@ -181,10 +181,14 @@ def update(path: Path) -> None:
 def measure_config(cfg: Config, height: int, width: int) -> list[tuple[str, int, int]]:
     """(part, parameters, multiply-adds) of a model's parts and of all of it."""
     init_default_scope(cfg.default_scope)
-    model = MODELS.build(cfg.model).eval()
-    image = torch.zeros(1, 3, height, width)
+    is_detector = cfg.default_scope == 'mmdet'
+    # Shapes suffice for a segmentor. A detector chooses boxes, for which it needs numbers.
+    device = 'cpu' if is_detector else 'meta'
+    with torch.device(device):
+        model = MODELS.build(cfg.model).eval()
+        image = torch.zeros(1, 3, height, width)
     samples = None
-    if cfg.default_scope == 'mmdet':  # two-stage detectors ask for the image's size
+    if is_detector:  # two-stage ones ask for the image's size
         from mmdet.structures import DetDataSample
 
         size = dict(img_shape=(height, width), ori_shape=(height, width), scale_factor=(1.0, 1.0))
