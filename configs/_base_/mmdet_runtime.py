@@ -1,3 +1,7 @@
+# Before anything is read: inferencers read weights first and build the model then, and weights are
+# to be read by mmbixt (which knows names like xcit://ade-semfpn-small12-p16, and executes nothing).
+custom_imports = dict(imports=['mmbixt.registry'], allow_failed_imports=False)
+
 default_scope = 'mmdet'
 default_hooks = dict(
     timer=dict(type='IterTimerHook'),

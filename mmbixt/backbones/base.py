@@ -69,6 +69,14 @@ class DenseBackbone(BaseModule):
     def advise(self, state: Mapping[str, Tensor], expected: Collection[str]) -> str | None:
         """What to do about a file that does not fit, if a family knows it."""
 
+    def check_origin(self, state: Mapping[str, Tensor], prefix: str) -> None:
+        """Raise if weights were read in a way that has lost some, before they are converted.
+
+        Args:
+            state: weights under the file's names, without the prefix.
+            prefix: name of the backbone in the model that is being loaded, empty for itself.
+        """
+
     def freeze(self) -> None:
         """Take the gradients from the frozen stages; to be called once the network is built."""
         if not -1 <= self.frozen_stages < len(self.freezable_stages()):
@@ -109,6 +117,7 @@ class DenseBackbone(BaseModule):
         """
         own = {key: value for key, value in state_dict.items() if key.startswith(prefix)}
         source = unwrap({key.removeprefix(prefix): value for key, value in own.items()})
+        self.check_origin(source, prefix)
         current = self.state_dict()
         shapes = {key: tuple(value.shape) for key, value in current.items()}
         converted = self.convert_checkpoint(source, shapes)

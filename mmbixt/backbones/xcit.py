@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from mmbixt.backbones.arch import check_choice, check_rate, resolve_arch, resolve_out_indices
 from mmbixt.backbones.base import DenseBackbone
 from mmbixt.checkpoints import xcit as authors
-from mmbixt.checkpoints.state_dict import Conversion
+from mmbixt.checkpoints.state_dict import CheckpointMismatchError, Conversion
 from mmbixt.layers import (
     ConvPatchEmbed,
     CrossCovarianceAttention,
@@ -167,6 +167,15 @@ class XCiT(DenseBackbone):
         self, state: Mapping[str, Tensor], expected: Collection[str]
     ) -> Conversion:
         return authors.convert_xcit(state, expected, self.arch['depth'])
+
+    def check_origin(self, state: Mapping[str, Tensor], prefix: str) -> None:
+        if prefix and any(authors.PYRAMID.match(key) for key in state):
+            raise CheckpointMismatchError(
+                "The file is a whole model of the XCiT authors, but was not read by mmbixt's "
+                'reader, which moves the pyramid operations from the backbone to the neck. Put '
+                "custom_imports = dict(imports=['mmbixt.registry']) into the config. Nothing was "
+                'loaded.'
+            )
 
     def advise(self, state: Mapping[str, Tensor], expected: Collection[str]) -> str | None:
         return authors.advise_xcit(state, self.arch['depth'], self.patch_size)

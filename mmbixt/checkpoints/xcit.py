@@ -7,9 +7,9 @@ from torch import Tensor
 
 from mmbixt.checkpoints.state_dict import Conversion, translate
 
-# The classifier; and the pyramid operations, which in the authors' dense code are the backbone's
-# and here the FeaturePyramidAdapter's.
-_NOT_OURS = re.compile(r'^(cls_token$|cls_attn_blocks\.|norm\.|head\.|fpn\d\.)')
+_CLASSIFIER = re.compile(r'^(cls_token$|cls_attn_blocks\.|norm\.|head\.)')
+# in the authors' dense code the backbone's, here the FeaturePyramidAdapter's
+PYRAMID = re.compile(r'^fpn\d\.')
 _LAYER = re.compile(r'^blocks\.(\d+)\.')
 
 OPTIONAL = r'num_batches_tracked$'
@@ -34,7 +34,8 @@ def convert_xcit(state: Mapping[str, Tensor], expected: Collection[str], depth: 
             return name
         layer = _LAYER.match(name)
         needless = layer is not None and f'blocks.{layer[1]}.norm1.weight' not in expected
-        if _NOT_OURS.match(name) or (needless and int(layer[1]) < depth):
+        is_left_out = _CLASSIFIER.match(name) or PYRAMID.match(name)
+        if is_left_out or (needless and int(layer[1]) < depth):
             return None
         return name
 

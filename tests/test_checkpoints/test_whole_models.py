@@ -7,9 +7,9 @@ import torch
 from helpers import CONFIGS, golden, image, official_parameters, official_state
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
-from mmengine.runner import load_checkpoint
+from mmengine.runner import load_checkpoint, load_state_dict
 
-from mmbixt.checkpoints.state_dict import unwrap
+from mmbixt.checkpoints.state_dict import CheckpointMismatchError, unwrap
 from mmbixt.checkpoints.whole_models import convert_whole_model
 from mmbixt.necks import FeaturePyramidAdapter
 
@@ -59,16 +59,18 @@ def test_golden_of_a_whole_segmentor(tmp_path):
     assert reference.check('logits', logits.numpy()) < 2e-5
 
 
-def test_detectors_are_converted_alike():
-    """mmdet's heads have kept their names since 2.x."""
-    state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
-    theirs = {k: v for k, v in state.items() if not k.startswith('decode_head.')}
-    theirs['rpn_head.rpn_conv.weight'] = torch.zeros(1)
-    theirs['roi_head.bbox_head.fc_cls.bias'] = torch.ones(81)
-    converted = convert_whole_model(dict(state_dict=theirs))['state_dict']
-    assert len(converted) == len(theirs)
-    assert {key.split('.')[0] for key in converted} == {'backbone', 'neck', 'rpn_head', 'roi_head'}
-    assert torch.equal(converted['roi_head.bbox_head.fc_cls.bias'], torch.ones(81))
+def test_detectors_are_converted_alike(tmp_path):
+    """No layout of one is at hand, but mmdet's heads have kept their names since 2.x."""
+    model = build('maskrcnn_xcit_t12_p16_3x_coco')
+    theirs = {
+        key.replace('neck.0.fpn', 'backbone.fpn').replace('neck.1.', 'neck.'): value + 1
+        for key, value in model.state_dict().items()
+    }
+    assert {'backbone.fpn1.0.weight', 'neck.fpn_convs.0.conv.weight'} <= set(theirs)
+    torch.save(dict(meta=META, state_dict=theirs), tmp_path / 'whole.pth')
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    load_checkpoint(model, str(tmp_path / 'whole.pth'), map_location='cpu', strict=True)
+    assert all(torch.equal(value, before[key] + 1) for key, value in model.state_dict().items())
 
 
 def test_the_rest_of_the_file_stays():
@@ -86,6 +88,14 @@ def test_the_backbone_alone_is_taken_by_its_prefix(tmp_path):
     backbone.init_weights()
     key = 'blocks.11.attn.qkv.weight'
     assert torch.equal(backbone.state_dict()[key], state[f'backbone.{key}'])
+
+
+def test_a_file_that_another_reader_has_read_is_refused():
+    """Or the pyramid would stay random in silence: a model sees its backbone's keys dropped."""
+    model = build('semfpn_xcit_t12_p16_ade20k')
+    state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
+    with pytest.raises(CheckpointMismatchError, match=r"custom_imports = .*'mmbixt.registry'"):
+        load_state_dict(model, state, strict=False)
 
 
 @pytest.mark.parametrize(
