@@ -3,7 +3,7 @@
 import logging
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -103,6 +103,38 @@ class DenseBackbone(BaseModule):
         if self.with_cp and torch.is_grad_enabled():
             return checkpoint(layer, *inputs, use_reentrant=False)
         return layer(*inputs)
+
+    @torch.no_grad()
+    def record(
+        self,
+        x: Tensor,
+        modules: Mapping[Hashable, nn.Module],
+        read: Callable[[Hashable, nn.Module, tuple], Any],
+    ) -> dict[Hashable, Any]:
+        """For pictures: look into a forward pass on images (B,3,H,W), in eval mode.
+
+        Args:
+            x: the images.
+            modules: parts of the backbone, by a name of any kind.
+            read: of such a name, its module and the module's inputs, what to keep.
+
+        Returns:
+            What was kept, by name.
+        """
+        found = {}
+
+        def keep(name: Hashable) -> Callable:
+            return lambda module, inputs: found.update({name: read(name, module, inputs)})
+
+        handles = [m.register_forward_pre_hook(keep(name)) for name, m in modules.items()]
+        was_training = self.training
+        try:
+            self.eval()(x)  # or batch norms would take the pictures into their statistics
+        finally:
+            self.train(was_training)
+            for handle in handles:
+                handle.remove()
+        return found
 
     def _frozen_parts(self) -> list[nn.Module | nn.Parameter]:
         return [

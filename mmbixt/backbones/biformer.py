@@ -253,7 +253,6 @@ class BiFormer(DenseBackbone):
                 'is one cell of the last stage.'
             )
 
-    @torch.no_grad()
     def routed_regions(
         self, x: Tensor, stages: Iterable[int] | None = None
     ) -> dict[tuple[int, int], RoutedRegions]:
@@ -276,23 +275,11 @@ class BiFormer(DenseBackbone):
             for j, block in enumerate(self.stages[i])
             if isinstance(block.attn, RoutingAttention)
         }
-        found = {}
 
-        def record(place: tuple[int, int]):
-            def hook(attention: RoutingAttention, inputs: tuple[Tensor]) -> None:
-                found[place] = RoutedRegions(*attention.routes(*inputs), 4 * 2 ** place[0])
+        def read(place: tuple[int, int], attention: RoutingAttention, inputs: tuple):
+            return RoutedRegions(*attention.routes(*inputs), 4 * 2 ** place[0])
 
-            return hook
-
-        handles = [a.register_forward_pre_hook(record(place)) for place, a in routing.items()]
-        was_training = self.training
-        try:
-            self.eval()(x)  # or batch norms would take the pictures into their statistics
-        finally:
-            self.train(was_training)
-            for handle in handles:
-                handle.remove()
-        return found
+        return self.record(x, routing, read)
 
     def freezable_stages(self) -> list[list[nn.Module | nn.Parameter]]:
         stages = [list(parts) for parts in zip(self.downsample_layers, self.stages, strict=True)]

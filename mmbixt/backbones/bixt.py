@@ -286,7 +286,6 @@ class BiXT(DenseBackbone):
         grid = tuple(feature_map.shape[-2:])
         return map_to_tokens(feature_map + self.fourier_pos_encode(*grid)), grid
 
-    @torch.no_grad()
     def attention_maps(
         self, x: Tensor, layers: Iterable[int] | None = None
     ) -> dict[int, tuple[Tensor, Tensor]]:
@@ -299,23 +298,12 @@ class BiXT(DenseBackbone):
         indices = range(len(self.blocks)) if layers is None else layers
         attentions = {i: self.blocks[i].cross_attention_latents_token.attn for i in indices}
         grid = tuple(-(-side // self.patch_stride) for side in x.shape[-2:])
-        found = {}
 
-        def record(i: int):
-            def hook(attention: BidirectionalAttention, inputs: tuple[Tensor, Tensor]) -> None:
-                found[i] = tuple(a.unflatten(-1, grid) for a in attention.attention_maps(*inputs))
+        def read(_: int, attention: BidirectionalAttention, inputs: tuple) -> tuple[Tensor, Tensor]:
+            over_tokens, over_latents = attention.attention_maps(*inputs)
+            return over_tokens.unflatten(-1, grid), over_latents.unflatten(-1, grid)
 
-            return hook
-
-        handles = [a.register_forward_pre_hook(record(i)) for i, a in attentions.items()]
-        was_training = self.training
-        try:
-            self.eval()(x)  # or batch norms would take the pictures into their statistics
-        finally:
-            self.train(was_training)
-            for handle in handles:
-                handle.remove()
-        return found
+        return self.record(x, attentions, read)
 
     def freezable_stages(self) -> list[list[nn.Module | nn.Parameter]]:
         stem = [self.patch_embed, self.fourier_pos_encode, self.latents]
