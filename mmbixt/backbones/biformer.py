@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-import torch
 from timm.layers import DropPath, trunc_normal_
 from torch import Tensor, nn
 
