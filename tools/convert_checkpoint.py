@@ -6,6 +6,7 @@ file holds. Files are recognised by their weights; an unknown one is refused.
 
 import argparse
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from mmbixt.backbones.published import PUBLISHED, Published
 from mmbixt.checkpoints.describe import describe
+from mmbixt.checkpoints.download import CheckpointFileError
 from mmbixt.checkpoints.loader import find_file, load_from_timm, read_file
 from mmbixt.checkpoints.state_dict import (
     CheckpointMismatchError,
@@ -24,6 +26,7 @@ from mmbixt.checkpoints.state_dict import (
 )
 from mmbixt.checkpoints.whole_models import recognise_whole_model
 from mmbixt.cli import run
+from mmbixt.necks import FeaturePyramidAdapter
 from mmbixt.version import __version__
 
 
@@ -53,15 +56,37 @@ def parse_args() -> argparse.Namespace:
 def read(source: str) -> dict[str, Tensor]:
     """The weights under the names that the file has for them."""
     if source.startswith('timm://'):
-        return unwrap(load_from_timm(source, 'cpu'))
-    return unwrap(read_file(str(find_file(source)), 'cpu'))
+        loaded = load_from_timm(source, 'cpu')
+    else:
+        loaded = read_file(str(find_file(source)), 'cpu')
+    state = unwrap(loaded) if isinstance(loaded, Mapping) else {}
+    if not state:
+        what = f'a {type(loaded).__name__}'
+        if isinstance(loaded, Mapping):
+            what = f'a dict of {shorten(map(repr, loaded)) or "nothing"}'
+        raise CheckpointFileError(f'{source} holds {what}, but no weights by their names.')
+    return state
 
 
 def convert(state: dict, arch: str | None) -> tuple[str, Conversion, list[str]]:
     """What the weights are, the weights converted, and those that a model has beside them."""
     what, converted = recognise_whole_model(state)
-    if converted is not None:
-        return what, converted, []
+    if converted is None:
+        return convert_backbone(state, arch)
+    # the whole of it is as right as its backbone and its pyramid
+    prefix = 'backbone.'
+    backbone = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+    model = convert_backbone(backbone, arch)[0]
+    pyramid = {key: v for key, v in backbone.items() if key.startswith('fpn')}
+    stride = 16 if 'fpn2.0.weight' in pyramid else 8  # the finer one is not upsampled twice
+    adapter = FeaturePyramidAdapter(len(pyramid['fpn1.0.bias']), stride)
+    shapes = {key: tuple(value.shape) for key, value in adapter.state_dict().items()}
+    check_fit(pyramid, shapes, 'the pyramid', describe(state), r'num_batches_tracked$')
+    return f'{what}, {model}', converted, []
+
+
+def convert_backbone(state: dict, arch: str | None) -> tuple[str, Conversion, list[str]]:
+    """The same of a backbone or a classifier."""
     candidates = [model for model in PUBLISHED if arch in (None, model.name)]
     fitting, reasons = [], []
     for model in candidates:

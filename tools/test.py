@@ -3,9 +3,13 @@
 import argparse
 
 from mmengine.config import Config, ConfigDict
+from mmengine.hooks import Hook
+from mmengine.model import BaseTTAModel, is_model_wrapper
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
+from mmbixt.checkpoints.describe import describe
+from mmbixt.checkpoints.state_dict import CheckpointMismatchError, shorten, unwrap
 from mmbixt.cli import add_common_arguments, load_config, run
 
 
@@ -88,6 +92,33 @@ def save_predictions(cfg: Config, args: argparse.Namespace) -> None:
     cfg.test_evaluator = evaluators
 
 
+class WholeModelHook(Hook):
+    """Refuse a checkpoint that leaves weights of the model as they were initialised.
+
+    mmengine notes them in the log and goes on, and a model that is half random gets figures too.
+    """
+
+    priority = 'LOWEST'  # after hooks that choose weights, such as averaged ones
+
+    def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        model = runner.model
+        while is_model_wrapper(model) or isinstance(model, BaseTTAModel):
+            model = model.module
+        state = unwrap(checkpoint)
+        try:
+            missing = model.load_state_dict(state, strict=False).missing_keys
+        except CheckpointMismatchError:
+            raise
+        except RuntimeError as error:  # weights of another shape
+            raise CheckpointMismatchError(f'The checkpoint does not fit. {error}') from None
+        missing = [key for key in missing if not key.endswith('num_batches_tracked')]
+        if missing:
+            raise CheckpointMismatchError(
+                f'The checkpoint lacks {len(missing)} weights of the model: {shorten(missing)}. It '
+                f'seems to be {describe(state)}. Nothing was evaluated.'
+            )
+
+
 def main() -> None:
     args = parse_args()
     cfg = load_config(args, splits=('test',))
@@ -99,6 +130,7 @@ def main() -> None:
     if args.out:
         save_predictions(cfg, args)
     runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
+    runner.register_hook(WholeModelHook())
     runner.test()
 
 

@@ -3,7 +3,8 @@
 import logging
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -101,7 +102,12 @@ class DenseBackbone(BaseModule):
     def run_layer(self, layer: nn.Module, *inputs: Any) -> Any:
         """A layer's outputs, checkpointed if so asked."""
         if self.with_cp and torch.is_grad_enabled():
-            return checkpoint(layer, *inputs, use_reentrant=False)
+            return checkpoint(
+                layer,
+                *inputs,
+                use_reentrant=False,
+                context_fn=lambda: (nullcontext(), _statistics_kept(layer)),
+            )
         return layer(*inputs)
 
     @torch.no_grad()
@@ -184,6 +190,21 @@ class DenseBackbone(BaseModule):
                 "init_cfg=dict(type='Pretrained', checkpoint=..., prefix='backbone.')."
             )
         return None
+
+
+@contextmanager
+def _statistics_kept(layer: nn.Module) -> Iterator[None]:
+    """Compute a layer once more without its batch norms counting the images again."""
+    norms = [m for m in layer.modules() if isinstance(m, _BatchNorm) and m.training]
+    before = [(norm.momentum, norm.num_batches_tracked.clone()) for norm in norms]
+    for norm in norms:
+        norm.momentum = 0.0
+    try:
+        yield
+    finally:
+        for norm, (momentum, count) in zip(norms, before, strict=True):
+            norm.momentum = momentum
+            norm.num_batches_tracked.copy_(count)
 
 
 def _by_part(keys: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from mmbixt.checkpoints.state_dict import Conversion
 from mmbixt.layers.bidirectional_self_attention import (
     InverseWeights,
     WindowAttention,
-    check_lam,
+    check_branches,
     relative_position_index,
 )
 from mmbixt.registry import MODELS
@@ -212,15 +212,15 @@ class BiSASwin(DenseBackbone):
     Checkpoints of OpenMMLab's Swin Transformer, Microsoft's and timm's load as they are. As no
     weights with inverse attention are public, the way to fine-tune is to continue from one of
     those with ``lam='learned', lam_init=0.99``: the model starts as the Swin Transformer that it
-    was (up to 1 %), and the fresh inverse branches get as much weight as they earn. (Exempt
+    was, to within 1 %, and the fresh inverse branches get as much weight as they earn. (Exempt
     ``lam_logit`` from weight decay, which would pull ``lam`` to 0.5.)
 
     Args:
         arch: 'tiny', 'small' or 'base', or a dict with ``embed_dims`` (the first stage's width,
             doubled by each further one), ``depths`` and ``num_heads`` (per stage) and, if wished,
             ``window_size`` (7) and ``mlp_ratio`` (4).
-        bisa_stages: stages (from 0) that have inverse self-attention in every block; ``()`` for a
-            plain Swin Transformer.
+        bisa_stages: stages (from 0; negative ones from the end) that have inverse self-attention
+            in every block; ``()`` for a plain Swin Transformer.
         lam: share of self-attention: a number from 0 to 1, or 'learned', for each block of its
             own. 1 is plain self-attention, without weights of inverse attention.
         lam_init: where a learned ``lam`` starts, above 0 and below 1.
@@ -262,9 +262,9 @@ class BiSASwin(DenseBackbone):
         super().__init__(frozen_stages, norm_eval, with_cp, init_cfg)
         self.arch = resolve_arch('BiSASwin', arch, ARCHS, ARCH_DEFAULTS, window_size=window_size)
         depths, num_heads = self.arch['depths'], self.arch['num_heads']
-        check_stages(depths, num_heads, bisa_stages)
+        bisa_stages = check_stages(depths, num_heads, bisa_stages)
         check_positive('window_size', self.arch['window_size'])
-        check_lam(lam, lam_init)
+        check_branches(lam, lam_init, branch_norm)
         check_rate('drop_path_rate', drop_path_rate)
         stages = range(len(depths))
         self.out_indices = resolve_out_indices(
@@ -338,16 +338,20 @@ class BiSASwin(DenseBackbone):
 
 
 def check_stages(
-    depths: Sequence[int], num_heads: Sequence[int], bisa_stages: Sequence[int]
-) -> None:
+    depths: Sequence[int], num_heads: Sequence[int], bisa_stages: int | Sequence[int]
+) -> tuple[int, ...]:
+    """Check what is given for each stage; returns the stages with inverse attention, from 0."""
     if len(depths) != len(num_heads) or not depths:
         raise ValueError(
             f'depths={depths!r} and num_heads={num_heads!r} need one number for each stage.'
         )
     for depth in depths:
         check_positive('depths', depth)
-    valid = range(len(depths))
-    if any(stage not in valid for stage in bisa_stages):
+    wanted = (bisa_stages,) if isinstance(bisa_stages, int) else tuple(bisa_stages)
+    valid = range(-len(depths), len(depths))
+    if any(stage not in valid for stage in wanted):
         raise ValueError(
-            f'bisa_stages={bisa_stages!r}: there are stages 0 to {len(depths) - 1}; () for none.'
+            f'bisa_stages={bisa_stages!r}: there are stages 0 to {len(depths) - 1}, or '
+            f'-{len(depths)} to -1 from the end; () for none.'
         )
+    return tuple(stage % len(depths) for stage in wanted)

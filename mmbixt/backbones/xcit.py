@@ -60,7 +60,7 @@ class Layer(nn.Module):
         self.norm3 = nn.LayerNorm(channels, eps=1e-6)
         self.local_mp = LocalPatchInteraction(channels)
         for name in ('gamma1', 'gamma2', 'gamma3'):
-            self.register_parameter(name, nn.Parameter(torch.full((channels,), layer_scale)))
+            self.register_parameter(name, nn.Parameter(torch.full((channels,), float(layer_scale))))
         self.drop_path = DropPath(drop_path)
 
     def forward(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:

@@ -18,7 +18,7 @@ _RENAMES = (  # of the Swin-like models
 _PART = re.compile(r'^(?:downsample_layers|stages|extra_norms)\.(\d+)\.')
 
 # A classifier has no norms of its stages' outputs.
-OPTIONAL = r'^extra_norms\.|num_batches_tracked$'
+OPTIONAL = r'^extra_norms\.\d+\.|num_batches_tracked$'
 
 
 def convert_biformer(

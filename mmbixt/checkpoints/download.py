@@ -35,8 +35,9 @@ PAUSES = (1, 4)  # seconds before a broken connection is tried again
 TIMEOUT = 30  # seconds without a byte
 _CHUNK = 1 << 18
 _SUFFIXES = ('.pth', '.pt', '.pth.tar', '.bin', '.ckpt')
-# `name-1cdeb081.pth`, as torch and OpenMMLab name files after their content; a date is no hash
-_HASH = re.compile(r'-(?!20\d\d[01]\d[0-3]\d\.)([0-9a-f]{8,64})(\.[a-z]+)+$')
+# `name-1cdeb081.pth`, as torch and OpenMMLab name files after their content; digits alone may be a
+# date or a count of iterations
+_HASH = re.compile(r'-(?=\d*[a-f])([0-9a-f]{8,64})(\.[a-z]+)+$')
 
 
 class CheckpointFileError(RuntimeError):
@@ -109,6 +110,16 @@ def fetch(
         )
         raise DownloadError('\n  '.join(filter(None, [str(error), note, advice]))) from error
     return path
+
+
+def forget_download(path: Path) -> bool:
+    """Remove a file that cannot be read, if it is a download and not somebody's own."""
+    record = _record(path)
+    if not record.is_file():
+        return False
+    path.unlink(missing_ok=True)
+    record.unlink()
+    return True
 
 
 def _hash_in_name(url: str) -> str | None:
@@ -206,19 +217,22 @@ def _download(url: str, part: Path, progress: bool) -> None:
 
 def _transfer(url: str, part: Path, progress: bool) -> None:
     """One connection's worth of the file, behind what is there already."""
-    start, mark = _received(url, part)
+    start, mark, expected = _received(url, part)
     response = _connect(url, {'Range': f'bytes={start}-', 'If-Range': mark} if start else {})
     if response.status == 200:  # the whole: it is another file by now, or the server cannot go on
         start = 0
-    elif not _goes_on(response, start, mark):
+    elif not _goes_on(response, start, mark, expected):
         _forget(part)
         raise _BrokenOffError('the server does not go on with the same file')
     if response.status == 416:  # nothing was missing
         return
     total = _total_size(response)
+    if total == 0:
+        raise DownloadError(f'{url} gives an empty file.')
     with _writing(part), response, part.open('ab' if start else 'wb') as file:
         if not start:
-            _record(part).write_text(json.dumps(dict(url=url, mark=_mark(response))))
+            known = dict(url=url, mark=_mark(response), total=total)
+            _record(part).write_text(json.dumps(known))
         # one process downloads, so there is one bar; none where it would fill a log file
         quiet = None if progress else True
         look = dict(desc=part.stem, disable=quiet, unit='B', unit_scale=True, unit_divisor=1024)
@@ -231,12 +245,12 @@ def _transfer(url: str, part: Path, progress: bool) -> None:
         raise _BrokenOffError(f'{size} of {total} bytes came')
 
 
-def _received(url: str, part: Path) -> tuple[int, str | None]:
-    """How much of the file an earlier run has got, and the server's mark of that version of it."""
+def _received(url: str, part: Path) -> tuple[int, str | None, int | None]:
+    """How much of the file has come, the server's mark of that version of it, and its size."""
     record = _read_json(_record(part))
     if record.get('url') != url or not record.get('mark') or not part.is_file():
-        return 0, None
-    return part.stat().st_size, record['mark']
+        return 0, None, None
+    return part.stat().st_size, record['mark'], record.get('total')
 
 
 def _connect(url: str, headers: dict[str, str]) -> HTTPResponse | HTTPError:
@@ -245,7 +259,8 @@ def _connect(url: str, headers: dict[str, str]) -> HTTPResponse | HTTPError:
     if urlparse(url).scheme not in schemes:
         raise DownloadError(f'{url} is no address of http or https.')
     try:
-        request = Request(url, headers={'User-Agent': 'mmbixt', **headers})
+        plain = {'User-Agent': 'mmbixt', 'Accept-Encoding': 'identity'}
+        request = Request(url, headers={**plain, **headers})
         response = urlopen(request, timeout=TIMEOUT)
     except HTTPError as error:
         if error.code == 416 and headers:
@@ -265,6 +280,9 @@ def _connect(url: str, headers: dict[str, str]) -> HTTPResponse | HTTPError:
             f'{url} gives no file: the server answers {response.status} {response.reason} with '
             f'{response.headers.get_content_type()}.'
         )
+    encoding = response.headers.get('Content-Encoding', 'identity')
+    if encoding != 'identity':
+        raise DownloadError(f'{url} gives the file only in the encoding {encoding!r}.')
     return response
 
 
@@ -274,11 +292,15 @@ def _mark(response: HTTPResponse | HTTPError) -> str | None:
     return tag if tag.startswith('"') else response.headers.get('Last-Modified')
 
 
-def _goes_on(response: HTTPResponse | HTTPError, start: int, mark: str | None) -> bool:
+def _goes_on(
+    response: HTTPResponse | HTTPError, start: int, mark: str | None, total: int | None
+) -> bool:
     """Whether an answer is the rest of the same file, or says that there is none."""
     position = response.headers.get('Content-Range', '')
     if response.status == 416:
-        return position == f'bytes */{start}'
+        return position == f'bytes */{start}' and total in (start, None)
+    if total is not None and _total_size(response) not in (total, None):
+        return False
     return position.startswith(f'bytes {start}-') and _mark(response) in (mark, None)
 
 

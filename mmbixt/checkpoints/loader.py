@@ -10,7 +10,13 @@ from urllib.parse import urlparse
 
 import torch
 
-from mmbixt.checkpoints.download import CheckpointFileError, DownloadError, cache_path, fetch
+from mmbixt.checkpoints.download import (
+    CheckpointFileError,
+    DownloadError,
+    cache_path,
+    fetch,
+    forget_download,
+)
 from mmbixt.checkpoints.sources import SCHEMES, UnknownSourceError, find, near_matches
 from mmbixt.checkpoints.unpickler import SafePickle, UnsafeCheckpointError
 from mmbixt.checkpoints.whole_models import convert_whole_model
@@ -76,7 +82,7 @@ def load_from_http(
     filename: str, map_location: Any = None, model_dir: str | None = None, progress: bool = True
 ) -> Any:
     """Download a checkpoint once, into torch hub's cache, and read it like a local one."""
-    return load_from_local(str(find_file(filename, model_dir, progress)), map_location)
+    return _load_download(find_file(filename, model_dir, progress), map_location)
 
 
 def _cache_name(url: str) -> str:
@@ -87,7 +93,18 @@ def _cache_name(url: str) -> str:
 
 def load_from_name(filename: str, map_location: Any = None) -> Any:
     """Read weights that their authors publish, by their name in ``mmbixt.checkpoints.sources``."""
-    return load_from_local(str(find_file(filename)), map_location)
+    return _load_download(find_file(filename), map_location)
+
+
+def _load_download(path: Path, map_location: Any) -> Any:
+    """Read what has been fetched; what turns out to be no checkpoint must not stay in the cache."""
+    try:
+        return load_from_local(str(path), map_location)
+    except CheckpointFileError as error:
+        if not forget_download(path):
+            raise
+        text = 'It had been downloaded and is removed; run again to download it anew.'
+        raise CheckpointFileError(f'{error}\n  {text}') from error
 
 
 def find_file(name: str, model_dir: str | None = None, progress: bool = True) -> Path:

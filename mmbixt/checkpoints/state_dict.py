@@ -80,14 +80,15 @@ def check_fit(
         shapes: shape of each weight of the model.
         model: what the model is called in the message.
         seems: what the file seems to be.
-        optional: regular expression of weights that may be missing, and then stay initialised.
+        optional: regular expression of how names begin of weights that may be missing, and then
+            stay initialised; but all that begin alike, or none.
         advice: what to do, if the caller knows it.
 
     Returns:
         The optional weights that are missing.
     """
     absent = [key for key in shapes if key not in state]
-    fresh = [key for key in absent if optional and re.search(optional, key)]
+    fresh = [key for key in absent if optional and _is_dispensable(key, state, optional)]
     missing = [key for key in absent if key not in fresh]
     wrong = [key for key in shapes if key in state and tuple(state[key].shape) != shapes[key]]
     unknown = [key for key in state if key not in shapes]
@@ -107,6 +108,11 @@ def check_fit(
         lines.append(advice)
     lines.append('Nothing was loaded.')
     raise CheckpointMismatchError('\n  '.join(lines))
+
+
+def _is_dispensable(key: str, state: Mapping[str, Tensor], optional: str) -> bool:
+    part = re.search(optional, key)
+    return part is not None and not any(other.startswith(key[: part.end()]) for other in state)
 
 
 def shorten(names: Iterable[str], most: int | None = 5) -> str:

@@ -19,7 +19,7 @@ _RENAMES = (
 )
 
 # A Swin Transformer knows no inverse attention, and a classifier has no norms of outputs.
-OPTIONAL = r'^norm\d+\.|\.relative_position_index$|\.w_msa\.(isa\.|lam_logit$)'
+OPTIONAL = r'^norm\d+\.|\.w_msa\.(isa\.|lam_logit$)'
 
 
 def convert_swin(state: Mapping[str, Tensor], expected: Collection[str]) -> Conversion:

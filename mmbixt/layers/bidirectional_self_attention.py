@@ -18,7 +18,8 @@ class BidirectionalSelfAttention(nn.Module):
         channels: width C of the tokens.
         num_heads: heads h; d = C / h, the scores are scaled by ``d ** -0.5``.
         lam: the share of self-attention: a number from 0 to 1, or 'learned'. With 1 this is plain
-            self-attention: the inverse branch, which would never get a gradient, is not built.
+            self-attention, without norms of branches: the inverse branch, which would never get a
+            gradient, is not built.
         lam_init: where a learned ``lam`` starts, between 0 and 1. Near 1 (say 0.99) the weights of
             a plain self-attention continue without a jump.
         branch_norm: None, or 'instance' to normalise each channel of each branch over the tokens
@@ -36,9 +37,7 @@ class BidirectionalSelfAttention(nn.Module):
         super().__init__()
         if channels % num_heads:
             raise ValueError(f'{channels} channels cannot be split among {num_heads} heads.')
-        check_lam(lam, lam_init)
-        if branch_norm not in (None, 'instance'):
-            raise ValueError(f"branch_norm={branch_norm!r} is not one of None, 'instance'.")
+        check_branches(lam, lam_init, branch_norm)
         self.num_heads = num_heads
         self.scale = (channels // num_heads) ** -0.5
         self.branch_norm = branch_norm
@@ -65,7 +64,7 @@ class BidirectionalSelfAttention(nn.Module):
         """
         q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).transpose(-4, -2).unbind(-3)
         if self.isa is None:
-            return self.proj(self._join(self._norm(self_attention(q, k, v, self.scale, bias))))
+            return self.proj(self._join(self_attention(q, k, v, self.scale, bias)))
         branches = bidirectional_self_attention(q, k, v, *self.isa(x), self.scale, bias)
         plain, inverse = (self._norm(branch) for branch in branches)
         return self.proj(self._join(self.lam * plain + (1 - self.lam) * inverse))
@@ -156,7 +155,9 @@ def relative_position_index(window_size: int) -> Tensor:
     return down * (2 * window_size - 1) + right
 
 
-def check_lam(lam: float | str, lam_init: float) -> None:
+def check_branches(lam: float | str, lam_init: float, branch_norm: str | None) -> None:
+    if branch_norm not in (None, 'instance'):
+        raise ValueError(f"branch_norm={branch_norm!r} is not one of None, 'instance'.")
     is_number = isinstance(lam, int | float) and not isinstance(lam, bool)
     if lam != 'learned' and not (is_number and 0 <= lam <= 1):
         raise ValueError(f"lam={lam!r} must be a number from 0 to 1, or 'learned'.")

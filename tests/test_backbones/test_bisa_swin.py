@@ -21,7 +21,9 @@ def randomized(backbone):
 
 
 @pytest.mark.parametrize('path', ['auto', 'reference'])
-@pytest.mark.parametrize('options', [dict(bisa_stages=()), dict(lam=1), dict(lam=1.0)])
+@pytest.mark.parametrize(
+    'options', [dict(bisa_stages=()), dict(lam=1), dict(lam=1.0, branch_norm='instance')]
+)
 def test_golden_of_swin(options, path):
     backbone = BiSASwin(**options).eval()
     backbone.load_state_dict(official_state('swin_tiny_microsoft'))
@@ -145,7 +147,10 @@ def test_frozen_stages_are_those_of_mmseg():
         (dict(arch=dict(SMALL, num_heads=(1, 2))), 'depths=.*num_heads=.*for each stage'),
         (dict(arch=dict(SMALL, num_heads=(3, 2, 4, 8))), '16 channels .* 3 heads'),
         (dict(arch=dict(SMALL, depths=(2, 0, 2, 2))), 'depths=0 must be a whole number from 1'),
-        (dict(bisa_stages=(4,)), r'bisa_stages=\(4,\): there are stages 0 to 3; \(\) for none'),
+        (
+            dict(bisa_stages=(4,)),
+            r'bisa_stages=\(4,\): there are stages 0 to 3, or -4 to -1 from the end; \(\) for none',
+        ),
         (dict(lam=2), "lam=2 must be a number from 0 to 1, or 'learned'"),
         (dict(bisa_stages=(), lam='fixed'), "lam='fixed' must be"),
         (dict(lam='learned', lam_init=1), 'lam_init=1 must be above 0 and below 1'),
@@ -170,3 +175,10 @@ def test_can_be_built_without_memory():
     backbone.to_empty(device='cpu').load_state_dict(source.state_dict())
     x = image(1, 64, 64)
     assert torch.equal(backbone.eval()(x)[3], source(x)[3])
+
+
+def test_stages_may_be_one_number_or_counted_from_the_end():
+    for stages in (3, -1, (-1,), [3]):
+        backbone = BiSASwin(SMALL, bisa_stages=stages)
+        inverse = [stage.blocks[0].attn.w_msa.isa is not None for stage in backbone.stages]
+        assert inverse == [False, False, False, True]

@@ -122,7 +122,8 @@ def test_gradient_checkpointing_changes_nothing(config):
     for backbone in (plain, cheap):
         loss = sum(feature_map.square().mean() for feature_map in backbone(x))
         loss.backward()
-        results.append([loss.detach(), *(p.grad for p in backbone.parameters())])
+        state = [*(p.grad for p in backbone.parameters()), *backbone.buffers()]
+        results.append([loss.detach(), *(value.float() for value in state)])
     for actual, expected in zip(*results, strict=True):
         assert_close(actual, expected, 1e-4)
 

@@ -59,6 +59,10 @@ def test_layer_scale_and_stochastic_depth_are_the_published_ones(arch, patch_siz
     assert backbone.arch['layer_scale'] == layer_scale
 
 
+def test_layer_scale_may_be_a_whole_number():
+    assert XCiT('nano12', out_indices=(0,), layer_scale=1).blocks[0].gamma2.dtype == torch.float32
+
+
 def test_layer_scale_and_stochastic_depth_can_be_chosen():
     backbone = XCiT('large24', 8, out_indices=(0,), layer_scale=0.5, drop_path_rate=0.0)
     layer = backbone.blocks[0]

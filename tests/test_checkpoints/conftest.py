@@ -39,10 +39,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         is_same = not server.if_range or self.headers['If-Range'] in server.headers.values()
         if asked and server.ranges and is_same:
             start, status = int(re.fullmatch(r'bytes=(\d+)-', asked)[1]), 206
-        self.send_response(416 if start == len(content) else status)
+        is_whole = status == 206 and start == len(content)
+        self.send_response(416 if is_whole else status)
         for name, value in server.headers.items():
             self.send_header(name, value)
-        if start == len(content):
+        if is_whole:
             self.send_header('Content-Range', f'bytes */{len(content)}')
         elif status == 206:
             self.send_header('Content-Range', f'bytes {start}-{len(content) - 1}/{len(content)}')

@@ -154,17 +154,19 @@ def test_altered_download_is_refused_and_removed(server, url, path):
 
 
 def test_hash_in_a_published_name_is_verified(server, cache):
-    right, wrong = f'm-{DIGEST[:8]}.pth', 'm-00000000.pth'
+    digest = next(DIGEST[:n] for n in range(8, 20) if not DIGEST[:n].isdecimal())
+    right, wrong = f'm-{digest}.pth', 'm-0000000f.pth'
     server.files = {right: CONTENT, wrong: CONTENT}
     fetch(server.url(right), cache / right)
-    with pytest.raises(DownloadError, match='should begin with 00000000'):
+    with pytest.raises(DownloadError, match='should begin with 0000000f'):
         fetch(server.url(wrong), cache / wrong)
     assert left(cache / wrong) == {right, f'{right}.json'}
 
 
-def test_date_in_a_name_is_no_hash(server, cache):
-    server.files['m-20260801.pth'] = CONTENT
-    fetch(server.url('m-20260801.pth'), cache / 'm.pth')
+@pytest.mark.parametrize('name', ['m-20260801.pth', 'm-00160000.pth', 'm-20210930235959.pth'])
+def test_date_or_count_in_a_name_is_no_hash(server, cache, name):
+    server.files[name] = CONTENT
+    fetch(server.url(name), cache / 'm.pth')
 
 
 @pytest.mark.parametrize('change', [b'x' + CONTENT[1:], CONTENT[:-1], CONTENT + b'x', b''])
@@ -274,6 +276,40 @@ def test_web_page_in_place_of_a_file(server, url, path):
     with pytest.raises(DownloadError, match='gives no file'):
         fetch(url, path)
     assert not left(path)
+
+
+@pytest.mark.parametrize(
+    ('headers', 'content', 'message'),
+    [
+        ({'Content-Encoding': 'gzip'}, CONTENT, "only in the encoding 'gzip'"),
+        ({}, b'', 'gives an empty file'),
+    ],
+)
+def test_answer_that_is_no_file_is_refused(server, url, path, headers, content, message):
+    server.headers = headers
+    server.files['model.pth'] = content
+    with pytest.raises(DownloadError, match=message):
+        fetch(url, path)
+    assert not path.exists()
+
+
+def test_what_turns_out_to_be_no_checkpoint_does_not_stay(server, url, path):
+    """Such as half a file from a server that does not say how long it is."""
+    server.files['model.pth'] = b'<html>sign in</html>'
+    with pytest.raises(CheckpointFileError, match='removed; run again to download it anew'):
+        load_from_http(url)
+    assert not path.exists()
+    torch.save({'weight': torch.ones(2)}, path.with_name('right.pth'))
+    server.files['model.pth'] = path.with_name('right.pth').read_bytes()
+    assert torch.equal(load_from_http(url)['weight'], torch.ones(2))
+
+
+def test_unreadable_file_of_the_user_stays(server, url, path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('mine')
+    with pytest.raises(CheckpointFileError):
+        load_from_http(url)
+    assert path.read_text() == 'mine'
 
 
 def test_answer_that_promises_a_file_for_later(server, url, path):

@@ -135,11 +135,19 @@ def test_fresh_branches_are_of_one_size():
 
 
 def test_instance_norm_is_over_the_tokens():
-    attention = BidirectionalSelfAttention(24, num_heads=2, lam=1, branch_norm='instance')
+    attention = BidirectionalSelfAttention(24, num_heads=2, lam=0.999, branch_norm='instance')
     attention.proj = torch.nn.Identity()
     out = attention(torch.randn(3, 50, 24) + 5)
     assert_close(out.mean(1) + 1, torch.ones(3, 24), 1e-4)
     assert out.var(1).min() > 0.5
+
+
+def test_without_inverse_attention_there_are_no_norms_of_branches():
+    plain = BidirectionalSelfAttention(24, num_heads=2, lam=1)
+    normed = BidirectionalSelfAttention(24, num_heads=2, lam=1, branch_norm='instance')
+    normed.load_state_dict(plain.state_dict())
+    x = torch.randn(3, 50, 24)
+    assert torch.equal(normed(x), plain(x))
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,43 @@ def test_fast_path_equals_reference(policy, shape, dtype, tolerance, bias):
         assert (actual - expected).abs().max() <= tolerance * scale
 
 
+TOKENS = {  # where the Gram matrix could lose digits
+    'a mean of 10': lambda x: x + 10 * torch.randn(x.shape[-1], dtype=x.dtype),
+    'a mean of 100, hardly a spread': lambda x: 0.01 * x + 100,
+    'a channel 50 times the others': lambda x: (
+        x * torch.where(torch.arange(x.shape[-1]) == 3, 50, 1)
+    ),
+    'all tokens equal': lambda x: x[:, :1].expand_as(x).contiguous(),
+    'few dimensions': lambda x: x * (torch.arange(x.shape[-1]) < 4) + 1e-3 * x,
+}
+
+
+@pytest.mark.parametrize('cancelled', [False, True], ids=['', 'bias against the mean'])
+@pytest.mark.parametrize('kind', TOKENS)
+def test_no_digits_are_lost(kind, cancelled):
+    """In float32 the fast path is not much further from float64 than the reference."""
+    inputs = [x.detach() for x in make_inputs((1, 400, 64, 4), torch.float64)]
+    inputs[0] = TOKENS[kind](inputs[0])
+    for i in (1, 2, 4):
+        inputs[i] = 0.1 * inputs[i]
+    if cancelled:  # queries and keys without their mean
+        inputs[2] = 0.1 * inputs[2] - inputs[1] @ inputs[0].mean((0, 1))
+    single = [x.float().requires_grad_() for x in inputs]
+    exact = run('reference', [x.detach().double().requires_grad_() for x in single])
+    errors = {
+        path: [
+            float((a.double() - b).abs().max() / b.abs().max().clamp_min(1e-30))
+            for a, b in zip(run(path, single), exact, strict=True)
+        ]
+        for path in ('torch', 'reference')
+    }
+    assert gram.pays(single[0])
+    assert errors['torch'][0] <= max(20 * errors['reference'][0], 2e-5)
+    # of the tokens, the weights, the projection
+    for i in (1, 2, 5):
+        assert errors['torch'][i] <= max(20 * errors['reference'][i], 1e-4)
+
+
 def test_reference_is_the_formula():
     x, weight, bias, temperature, proj, proj_bias = make_inputs((1, 6, 4, 2), torch.float64)
     with use_ops('reference'):

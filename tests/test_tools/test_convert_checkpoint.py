@@ -57,7 +57,7 @@ def test_whole_model(tmp_path):
     torch.save(dict(meta={}, state_dict=state), tmp_path / 'in.pth')
     code, output, _ = call(tmp_path / 'in.pth', tmp_path / 'new/out.pth', '--verbose')
     assert code == 0
-    assert 'a whole model of the XCiT authors' in output
+    assert 'a whole model of the XCiT authors, xcit_tiny_12_p16 (mmbixt.XCiT' in output
     assert 'backbone.fpn2.0.bias -> neck.0.fpn2.0.bias' in output
     assert 'neck.0.fpn2.0.bias' in torch.load(tmp_path / 'new/out.pth')['state_dict']
 
@@ -76,6 +76,36 @@ def test_what_is_unknown_is_refused_and_nothing_written(tmp_path, state, options
     assert message in errors
     assert 'Traceback' not in errors
     assert [path.name for path in tmp_path.iterdir()] == ['in.pth']
+
+
+def test_half_a_whole_model_is_refused(tmp_path):
+    state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
+    for part in ('backbone.blocks.11.', 'backbone.fpn1.3.'):
+        rest = {key: value for key, value in state.items() if not key.startswith(part)}
+        torch.save(dict(state_dict=rest), tmp_path / 'in.pth')
+        code, _, errors = call(tmp_path / 'in.pth', tmp_path / 'out.pth')
+        assert code == 1
+        assert 'CheckpointMismatchError' in errors
+    torch.save(dict(state_dict=state), tmp_path / 'in.pth')
+    code, _, errors = call(tmp_path / 'in.pth', tmp_path / 'out.pth', '--arch', 'xcit_tiny_24_p16')
+    assert code == 1
+    assert 'does not fit xcit_tiny_24_p16' in errors
+
+
+@pytest.mark.parametrize(
+    ('content', 'message'),
+    [
+        ([1, 2], 'holds a list, but no weights'),
+        (torch.zeros(3), 'holds a Tensor, but no weights'),
+        (dict(teacher={}, student={}), "holds a dict of 'teacher'; 'student', but no weights"),
+    ],
+)
+def test_files_without_weights_are_described(tmp_path, content, message):
+    torch.save(content, tmp_path / 'in.pth')
+    code, _, errors = call(tmp_path / 'in.pth', tmp_path / 'out.pth')
+    assert code == 1
+    assert message in errors
+    assert 'Traceback' not in errors
 
 
 def test_nothing_is_overwritten_unasked(tmp_path):

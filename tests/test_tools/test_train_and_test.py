@@ -142,6 +142,19 @@ def test_whole_model_of_the_authors_by_its_name(trained, tmp_path, monkeypatch):
     assert 'mIoU' in output
 
 
+def test_half_a_model_is_not_evaluated(trained, tmp_path):
+    """The whole model of another decoder: its backbone would fit."""
+    folder, _ = trained
+    state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
+    torch.save(dict(meta={}, state_dict=state), tmp_path / 'semfpn.pth')
+    config = ROOT / 'configs/xcit/upernet_xcit_t12_p16_ade20k.py'
+    options = ['--sample', '--work-dir', tmp_path / 'run']
+    output = call(folder, 'test.py', config, tmp_path / 'semfpn.pth', *options, check=False)
+    assert 'CheckpointMismatchError: The checkpoint does not fit' in output
+    assert 'Traceback' not in output
+    assert 'mIoU:' not in output
+
+
 def test_missing_checkpoint(trained):
     output = call(trained[0], 'test.py', CONFIG, 'nowhere.pth', '--sample', check=False)
     assert last_line(output) == ('FileNotFoundError: There is no checkpoint file at nowhere.pth.')

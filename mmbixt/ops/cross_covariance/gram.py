@@ -13,21 +13,27 @@ from mmbixt.ops.cross_covariance.reference import cross_covariance_attention_ref
 from mmbixt.ops.precision import is_autocast
 
 
-class Gram(torch.autograd.Function):
-    """(B,N,C) to ``x^T x``, (B,C,C): symmetric, so its backward pass is one product, not two."""
+class CentredGram(torch.autograd.Function):
+    """(B,N,C) to the Gram matrix of the tokens less their mean, (B,C,C).
+
+    It is symmetric, so its backward pass is one product, not two; and the mean needs no gradient
+    of its own, because the centred tokens add up to zero.
+    """
 
     @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return x.transpose(1, 2) @ x
+    def forward(x: Tensor, mean: Tensor) -> Tensor:
+        centred = x - mean
+        return centred.transpose(1, 2) @ centred
 
     @staticmethod
-    def setup_context(ctx, inputs: tuple[Tensor], output: Tensor) -> None:
+    def setup_context(ctx, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return x @ (grad + grad.transpose(1, 2))
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
+        x, mean = ctx.saved_tensors
+        return (x - mean) @ (grad + grad.transpose(1, 2)), None
 
 
 def pays(x: Tensor) -> bool:
@@ -55,17 +61,15 @@ def cross_covariance_attention_gram(
         return cross_covariance_attention_reference(x, *weights, dropout)
     heads = len(temperature)
     query_key, values = qkv_weight.split((2 * x.shape[2], x.shape[2]))
-    if qkv_bias is None:
-        squares, products = _second_moments(Gram.apply(x), query_key, heads)
-    else:
+    query_key_bias = value_bias = None
+    if qkv_bias is not None:
         query_key_bias, value_bias = qkv_bias.split((2 * x.shape[2], x.shape[2]))
-        moments = (Gram.apply(x), query_key, heads, x.sum(1), x.shape[1], query_key_bias)
-        squares, products = _second_moments(*moments)
-    attention = drop(_attention(squares, products, temperature), dropout)
+    attention = _attention(*_second_moments(x, query_key, query_key_bias, heads), temperature)
+    attention = drop(attention, dropout)
     # what attention and output projection make of the value weights: one matrix per image
     mixed = proj_weight @ (attention @ values.unflatten(0, (heads, -1))).flatten(1, 2)
     constant = proj_bias.expand(len(x), -1)
-    if qkv_bias is not None:
+    if value_bias is not None:
         constant = constant + (
             (attention @ value_bias.view(heads, -1, 1)).flatten(1) @ proj_weight.t()
         )
@@ -73,40 +77,33 @@ def cross_covariance_attention_gram(
 
 
 def _second_moments(
-    gram: Tensor,
-    weight: Tensor,
-    heads: int,
-    total: Tensor | None = None,
-    count: int | None = None,
-    bias: Tensor | None = None,
+    x: Tensor, weight: Tensor, bias: Tensor | None, heads: int
 ) -> tuple[Tensor, Tensor]:
     """Sums over the tokens of what the queries and keys would be.
 
+    Spread and mean apart: both parts of a square are positive, so that no digits cancel where a
+    mean, or a bias against it, is large beside the spread.
+
     Args:
-        gram: (B,C,C).
+        x: tokens (B,N,C).
         weight: (2C,C), rows of queries, then of keys.
-        heads: h.
-        total: sum of the tokens (B,C); with a bias.
-        count: number of tokens; with a bias.
         bias: (2C,) or None.
+        heads: h.
 
     Returns:
         The squares of all queries and keys, (B,2,h,d), and the products of those of a head,
         (B,h,d,d).
     """
-    correlated = weight @ gram  # (B,2C,C)
-    squares = (correlated * weight).sum(-1)
-    keys = weight.chunk(2)[1].unflatten(0, (heads, -1))
-    products = correlated[:, : len(weight) // 2].unflatten(1, (heads, -1)) @ keys.transpose(-2, -1)
+    mean = x.mean(1, keepdim=True)
+    spread = weight @ CentredGram.apply(x, mean)  # (B,2C,C)
+    means = mean[:, 0] @ weight.t()  # (B,2C)
     if bias is not None:
-        sums = total @ weight.t()  # (B,2C), without the bias
-        squares = squares + bias * (2 * sums + count * bias)
-        query_bias, key_bias = bias.unflatten(0, (2, heads, -1)).unbind(0)  # (h,d)
-        query_sums, key_sums = sums.unflatten(1, (2, heads, -1)).unbind(1)  # (B,h,d)
-        products = products + (
-            query_sums[..., :, None] * key_bias[:, None, :]
-            + query_bias[:, :, None] * (key_sums + count * key_bias)[..., None, :]
-        )
+        means = means + bias
+    squares = (spread * weight).sum(-1) + x.shape[1] * means.square()
+    keys = weight.chunk(2)[1].unflatten(0, (heads, -1))
+    products = spread[:, : len(weight) // 2].unflatten(1, (heads, -1)) @ keys.transpose(-2, -1)
+    query_means, key_means = means.unflatten(1, (2, heads, -1)).unbind(1)  # (B,h,d)
+    products = products + x.shape[1] * query_means[..., :, None] * key_means[..., None, :]
     return squares.unflatten(1, (2, heads, -1)), products
 
 
@@ -115,4 +112,5 @@ def _attention(squares: Tensor, products: Tensor, temperature: Tensor) -> Tensor
     # at least 1e-12, as in torch.nn.functional.normalize
     query_norms, key_norms = squares.clamp_min(1e-24).sqrt().unbind(1)
     correlation = products / (query_norms[..., :, None] * key_norms[..., None, :])
+    correlation = correlation.clamp(-1, 1)  # as it is but for rounding
     return (correlation * temperature).softmax(dim=-1)

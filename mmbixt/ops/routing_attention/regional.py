@@ -23,7 +23,9 @@ def routing_attention_regional(
     rows = (routes + first[:, None, None]).flatten()
     # (B R k, L, h, d), rows of a region's tokens; then the k regions of one become one sequence
     keys, values = (
-        x.flatten(0, 1).index_select(0, rows).view(batch * regions, -1, heads, d)
+        x.flatten(0, 1)
+        .index_select(0, rows)
+        .view(batch * regions, routes.shape[2] * tokens, heads, d)
         for x in (keys, values)
     )
     mask = None
