@@ -31,6 +31,6 @@ format: setup ## put format and style in order
 	@$(python) -m ruff check --fix .
 	@$(python) -m ruff format .
 
-clean: ## remove what builds, tests and runs left (not the environment)
-	@rm -rf build dist .pytest_cache .ruff_cache work_dirs
+clean: ## remove what builds and tests left (neither the environment nor work_dirs)
+	@rm -rf build dist .pytest_cache .ruff_cache
 	@find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +

@@ -18,7 +18,9 @@ from mmbixt.datasets.sample_config import NoSampleError, use_sample_data
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('config', help='a config file of mmseg or mmdet')
     parser.add_argument(
-        '--work-dir', help='folder of logs and results (default: work_dirs/NAME_OF_THE_CONFIG)'
+        '--work-dir',
+        help='folder of logs and results (default: work_dirs/NAME_OF_THE_CONFIG, or '
+        'work_dirs/NAME_OF_THE_CONFIG_sample with --sample)',
     )
     parser.add_argument(
         '--sample',

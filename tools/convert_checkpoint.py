@@ -48,6 +48,8 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument('--overwrite', action='store_true', help='replace OUT if it is there')
     parser.add_argument('--verbose', action='store_true', help='name every weight')
     args = parser.parse_args()
+    if args.target.is_dir():
+        parser.error(f'{args.target} is a folder; OUT is to be a file.')
     if args.target.exists() and not args.overwrite:
         parser.error(f'{args.target} is there already; --overwrite replaces it.')
     return args
@@ -107,8 +109,10 @@ def convert_backbone(state: dict, arch: str | None) -> tuple[str, Conversion, li
     if not fitting:
         raise CheckpointMismatchError(
             f'None of the {len(candidates)} published models has these weights; they seem to be '
-            f'{describe(state)}. --arch NAME says what keeps them from fitting that model. Nothing '
-            'was written.'
+            f'{describe(state)}. --arch NAME says what keeps them from fitting that model. Of '
+            "whole models the XCiT authors' are converted. Others need not be: a backbone takes "
+            "its part of them with init_cfg=dict(type='Pretrained', checkpoint=..., "
+            "prefix='backbone.'). Nothing was written."
         )
     # A deeper file fills a shallower model too, and a plain Swin a BiSA-Swin: the closest counts.
     # Some models have the same weights, such as BiXT's strides.

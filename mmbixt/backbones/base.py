@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
 from mmbixt.checkpoints.describe import describe
-from mmbixt.checkpoints.state_dict import Conversion, check_fit, unwrap
+from mmbixt.checkpoints.state_dict import CheckpointMismatchError, Conversion, check_fit, unwrap
 
 
 class DenseBackbone(BaseModule):
@@ -156,6 +156,8 @@ class DenseBackbone(BaseModule):
         own = {key: value for key, value in state_dict.items() if key.startswith(prefix)}
         source = unwrap({key.removeprefix(prefix): value for key, value in own.items()})
         self.check_origin(source, prefix)
+        if prefix and not source:
+            raise CheckpointMismatchError(self._general_advice(source, prefix))
         current = self.state_dict()
         shapes = {key: tuple(value.shape) for key, value in current.items()}
         converted = self.convert_checkpoint(source, shapes)
@@ -163,7 +165,13 @@ class DenseBackbone(BaseModule):
         name = type(self).__name__
         advice = self._general_advice(source, prefix) or self.advise(source, shapes)
         fresh = check_fit(
-            weights, shapes, f'mmbixt.{name}', describe(source), self.optional_weights, advice
+            weights,
+            shapes,
+            f'mmbixt.{name}',
+            describe(source),
+            self.optional_weights,
+            advice,
+            converted.origins,
         )
         if unused := _by_part(converted.dropped):
             print_log(f'{name} has no use for these weights of the file: {unused}', 'current')

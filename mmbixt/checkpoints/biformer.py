@@ -77,4 +77,6 @@ def _code_of(state: Mapping[str, Tensor]) -> str | None:
     """The code base that a file of a Swin-like model comes from; None for the main one and ours."""
     if any('.attn.qkv_linear.' in key for key in state):
         return 'stl-nchw'
-    return 'stl' if any(re.match(r'stages\.\d+\.blocks\.', key) for key in state) else None
+    return (
+        'stl' if any(re.match(r'stages\.\d+\.blocks\.\d+\.attn\.lepe', k) for k in state) else None
+    )

@@ -52,8 +52,8 @@ def _dimensions(state: Mapping[str, Tensor]) -> list[str]:
         return [f'{blocks} blocks', f'widths {widths.replace(" +", ",")}']
     if latents is not None:
         facts.append(f'width {latents.shape[-1]}, {latents.shape[-2]} latents')
-    elif 'norm.weight' in state:
-        facts.append(f'width {state["norm.weight"].shape[0]}')
+    elif norm := next((n for n in ('norm.weight', 'blocks.0.norm1.weight') if n in state), None):
+        facts.append(f'width {state[norm].shape[0]}')
     layers = {match[1] for key in state if (match := re.match(r'blocks\.(\d+)\.', key))}
     one_sided = {key for key in state if key.endswith('r_latents.weight')}
     if layers:

@@ -69,6 +69,7 @@ def check_fit(
     seems: str,
     optional: str | None = None,
     advice: str | None = None,
+    origins: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Raise unless the state dict holds every weight of the model in its shape, and no other.
 
@@ -83,6 +84,7 @@ def check_fit(
         optional: regular expression of how names begin of weights that may be missing, and then
             stay initialised; but all that begin alike, or none.
         advice: what to do, if the caller knows it.
+        origins: our names to the file's, for the message.
 
     Returns:
         The optional weights that are missing.
@@ -91,7 +93,7 @@ def check_fit(
     fresh = [key for key in absent if optional and _is_dispensable(key, state, optional)]
     missing = [key for key in absent if key not in fresh]
     wrong = [key for key in shapes if key in state and tuple(state[key].shape) != shapes[key]]
-    unknown = [key for key in state if key not in shapes]
+    unknown = [(origins or {}).get(key, key) for key in state if key not in shapes]
     if not missing and not wrong and not unknown:
         return fresh
     lines = [f'The checkpoint does not fit {model}; it seems to be {seems}.']

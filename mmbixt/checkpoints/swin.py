@@ -56,7 +56,8 @@ def convert_swin(state: Mapping[str, Tensor], expected: Collection[str]) -> Conv
         return None if number > last or (number == last and is_merging) else name
 
     def adapt(name: str, value: Tensor) -> Tensor:
-        return value if is_ours or '.downsample.' not in name else _pixels_last(value)
+        is_merging = re.match(r'stages\.\d+\.downsample\.(norm|reduction)\.', name) is not None
+        return _pixels_last(value) if is_merging and not is_ours else value
 
     return translate(state, rename, adapt)
 
@@ -81,5 +82,7 @@ def _pixels_last(value: Tensor) -> Tensor:
     Microsoft (and timm) line up the channels of the four pixels, column by column; OpenMMLab the
     four pixels of each channel, row by row.
     """
+    if value.ndim == 0 or value.shape[-1] % 4:
+        return value  # of something else, which will be refused
     pixels = value.unflatten(-1, (4, -1))[..., [0, 2, 1, 3], :]
     return pixels.transpose(-2, -1).flatten(-2)

@@ -126,7 +126,7 @@ def test_deeper_file_is_refused(swin):
     state = official_state('swin_tiny_timm')
     state.update({k.replace('blocks.5', 'blocks.6'): v for k, v in state.items() if 'ks.5' in k})
     with pytest.raises(
-        CheckpointMismatchError, match=r'Not in the model: 13 .*stages\.2\.blocks\.6'
+        CheckpointMismatchError, match=r'Not in the model: 13 .*layers\.2\.blocks\.6'
     ):
         swin.load_state_dict(state, strict=False)
 
@@ -156,3 +156,11 @@ def test_merging_of_patches_is_put_in_order():
     assert weight[0].tolist() == [
         10 * pixel + channel for channel in (0, 1, 2) for pixel in range(4)
     ]
+
+
+def test_resnet_is_refused_by_its_name():
+    """Its names too have a 'downsample' in them."""
+    state = {'layer1.0.conv1.weight': torch.zeros(8, 8, 3, 3)}
+    state['layer2.0.downsample.0.weight'] = torch.zeros(16, 8, 1, 1)
+    with pytest.raises(RuntimeError, match='seems to be ResNet'):
+        BiSASwin().load_state_dict(state, strict=False)

@@ -38,18 +38,18 @@ def test_config():
 
 
 @pytest.mark.parametrize(
-    'base', ['retinanet/retinanet_r50_fpn_1x_coco', 'mask_rcnn/mask-rcnn_r50_fpn_1x_coco']
+    ('base', 'parts'),
+    [
+        ('retinanet/retinanet_r50_fpn_1x_coco', ['backbone', 'neck', 'model']),
+        ('mask_rcnn/mask-rcnn_r50_fpn_1x_coco', ['backbone', 'neck', '(What']),
+    ],
 )
-def test_detector(tmp_path, base):
+def test_detector(tmp_path, base, parts):
     path = tmp_path / 'detector.py'
     path.write_text(f"_base_ = 'mmdet::{base}.py'\n")
     done = call(path, '--shape', '128', '160')
     assert done.returncode == 0, done.stderr[-2000:]
-    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == [
-        'backbone',
-        'neck',
-        'model',
-    ]
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == parts
 
 
 def test_either_a_config_or_the_table():

@@ -181,24 +181,16 @@ def update(path: Path) -> None:
 def measure_config(cfg: Config, height: int, width: int) -> list[tuple[str, int, int]]:
     """(part, parameters, multiply-adds) of a model's parts and of all of it."""
     init_default_scope(cfg.default_scope)
-    is_detector = cfg.default_scope == 'mmdet'
-    # Shapes suffice for a segmentor. A detector chooses boxes, for which it needs numbers.
-    device = 'cpu' if is_detector else 'meta'
-    with torch.device(device):
+    with torch.device('meta'):  # shapes suffice
         model = MODELS.build(cfg.model).eval()
         image = torch.zeros(1, 3, height, width)
-    samples = None
-    if is_detector:  # two-stage ones ask for the image's size
-        from mmdet.structures import DetDataSample
-
-        size = dict(img_shape=(height, width), ori_shape=(height, width), scale_factor=(1.0, 1.0))
-        samples = [DetDataSample(metainfo=size)]
     with torch.no_grad():
         maps = model.backbone(image)
     calls = {'backbone': (model.backbone, lambda: model.backbone(image))}
     if model.with_neck:
         calls['neck'] = (model.neck, lambda: model.neck(maps))
-    calls['model'] = (model, lambda: model(image, samples, mode='tensor'))
+    if not hasattr(model, 'roi_head'):  # its work depends on the boxes that the weights find
+        calls['model'] = (model, lambda: model(image, mode='tensor'))
     return [(name, count_parameters(part), count_macs(run)) for name, (part, run) in calls.items()]
 
 
@@ -214,6 +206,8 @@ def main() -> None:
     print(f'{args.config} at {args.shape[0]} x {args.shape[1]}, one image')
     for name, params, macs in measure_config(Config.fromfile(args.config), *args.shape):
         print(f'{name:<10}{params / 1e6:10.2f} M parameters{macs / 1e9:10.2f} G multiply-adds')
+    if name != 'model':
+        print('(What two-stage heads compute depends on the boxes found, and is not counted.)')
 
 
 if __name__ == '__main__':
