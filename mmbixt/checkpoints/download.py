@@ -372,6 +372,8 @@ def _unpack(url: str, archive: Path, target: Path) -> Path:
                 return archive
             _extract(opened, member, target)
         return target
+    # how zipfile fails on archives that are damaged, cut off, of an unknown method or encrypted;
+    # the last is also that of an archive without exactly one checkpoint
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise CheckpointFileError(
             f'{url} sent {archive.stat().st_size} bytes that should be a zip archive around one '
