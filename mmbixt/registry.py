@@ -4,6 +4,10 @@ mmengine imports ``<scope>.registry`` when it meets a type with that prefix, so 
 resolves in any config, without ``custom_imports`` and whatever the default scope.
 """
 
+from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
+
 try:
     from mmengine import registry as root
 except ImportError as error:
@@ -13,8 +17,10 @@ except ImportError as error:
     ) from error
 
 from mmbixt.checkpoints.loader import register_checkpoint_readers
+from mmbixt.frameworks import UNUSABLE
 
 SCOPE = 'mmbixt'
+FRAMEWORKS = ('mmseg', 'mmdet')
 
 
 class Registry(root.Registry):
@@ -25,14 +31,40 @@ class Registry(root.Registry):
     default scope of the runner, mmseg or mmdet.
     """
 
-    def get(self, key: str) -> type | None:
+    def get(self, key: str) -> type | Callable | None:
         scope, name = self.split_scope_key(key)
-        if scope is None:
-            self.import_from_location()
-            framework = default_scope()
-            if name not in self.module_dict and framework is not None:
-                return self.parent.get(f'{framework}.{name}')
-        return super().get(key)
+        if scope is not None:
+            return super().get(key)
+        self.import_from_location()
+        framework = default_scope()
+        if name not in self.module_dict and framework is not None:
+            found = self.parent.get(f'{framework}.{name}')
+        else:
+            found = super().get(key)
+        return found or self._get_from_any_framework(name)
+
+    def _get_from_any_framework(self, name: str) -> Callable | None:
+        """For mmengine's hub, which builds ``mmbixt::...`` without a runner and its scope."""
+        for framework in FRAMEWORKS:
+            try:
+                import_module(f'{framework}.registry')
+            except UNUSABLE:
+                continue
+            found = self.parent.get(f'{framework}.{name}')
+            if found is not None:
+                return within_scope(framework, found)
+        return None
+
+
+def within_scope(scope: str, build: Callable) -> Callable:
+    """``build`` with what it builds in turn looked up in ``scope``."""
+
+    @wraps(build, updated=())
+    def build_within_scope(*args, **kwargs):
+        with root.DefaultScope.overwrite_default_scope(scope):
+            return build(*args, **kwargs)
+
+    return build_within_scope
 
 
 def default_scope() -> str | None:
@@ -47,6 +79,7 @@ def child(name: str, locations: tuple[str, ...] = (SCOPE,)) -> Registry:
 
 
 MODELS = child('MODELS', ('mmbixt.backbones', 'mmbixt.necks', 'mmbixt.decode_heads'))
+OPTIM_WRAPPER_CONSTRUCTORS = child('OPTIM_WRAPPER_CONSTRUCTORS', ('mmbixt.engine',))
 
 # Nothing of mmbixt lives in these; a config inherited from it is looked up in them all the same.
 DATASETS = child('DATASETS')
@@ -59,7 +92,6 @@ METRICS = child('METRICS')
 MODEL_WRAPPERS = child('MODEL_WRAPPERS')
 OPTIMIZERS = child('OPTIMIZERS')
 OPTIM_WRAPPERS = child('OPTIM_WRAPPERS')
-OPTIM_WRAPPER_CONSTRUCTORS = child('OPTIM_WRAPPER_CONSTRUCTORS')
 PARAM_SCHEDULERS = child('PARAM_SCHEDULERS')
 TASK_UTILS = child('TASK_UTILS')
 TRANSFORMS = child('TRANSFORMS')

@@ -182,3 +182,29 @@ def test_inherited_config_builds_what_the_framework_means(tmp_path, hidden):
         *('mmcv', 'mmseg', 'mmseg', 'mmseg'),
         *('mmseg', 'mmseg'),
     ]
+
+
+@pytest.mark.parametrize(
+    ('config', 'part', 'hidden', 'framework'),
+    [
+        ('bixt/semfpn_bixt_ti_ade20k.py', 'neck[1]', ['mmdet'], 'mmseg'),
+        ('biformer/upernet_biformer_t_ade20k.py', 'auxiliary_head', [], 'mmseg'),
+        ('biformer/retinanet_biformer_t_1x_coco.py', 'neck', [], 'mmdet'),
+        ('biformer/retinanet_biformer_t_1x_coco.py', 'neck', ['mmseg'], 'mmdet'),
+    ],
+)
+def test_hub_builds_what_the_framework_means(tmp_path, config, part, hidden, framework):
+    """mmengine's hub builds without a runner, and so without a default scope."""
+    code = f"""
+        import mmbixt
+        import torch
+        from mmengine.hub import get_config, get_model
+        print(get_config('mmbixt::{config}').model.backbone.type)
+        with torch.device('meta'):
+            model = get_model('mmbixt::{config}')
+        for part in (model, model.backbone, model.{part}):
+            print(type(part).__module__)
+    """
+    lines = [line for line in run(code, tmp_path, hidden) if line.startswith('mm')]
+    packages = [line.split('.')[0] for line in lines]
+    assert packages == ['mmbixt', framework, 'mmbixt', framework]

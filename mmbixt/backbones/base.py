@@ -56,6 +56,10 @@ class DenseBackbone(BaseModule):
     def freezable_stages(self) -> list[list[nn.Module | nn.Parameter]]:
         """What can be frozen, from the image on."""
 
+    def layers(self) -> list[list[nn.Module | nn.Parameter]]:
+        """For layer-wise learning rates: all parts, from the image on, a list for each layer."""
+        return self.freezable_stages()
+
     @abstractmethod
     def convert_checkpoint(
         self, state: Mapping[str, Tensor], expected: Collection[str]

@@ -286,6 +286,18 @@ class BiFormer(DenseBackbone):
             stages[i].append(self.extra_norms[str(i)])
         return stages
 
+    def layers(self) -> list[list[nn.Module | nn.Parameter]]:
+        """The stem, then the blocks; a stage's downsampling goes with its first, its norm last."""
+        layers = [[self.downsample_layers[0]]]
+        for i, stage in enumerate(self.stages):
+            blocks = [[block] for block in stage]
+            if i > 0:
+                blocks[0].append(self.downsample_layers[i])
+            if i in self.out_indices:
+                blocks[-1].append(self.extra_norms[str(i)])
+            layers += blocks
+        return layers
+
     def convert_checkpoint(
         self, state: Mapping[str, Tensor], expected: Collection[str]
     ) -> Conversion:

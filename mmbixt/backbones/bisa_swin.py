@@ -324,6 +324,17 @@ class BiSASwin(DenseBackbone):
             stages[i].append(getattr(self, f'norm{i}'))
         return [[self.patch_embed], *stages]
 
+    def layers(self) -> list[list[nn.Module | nn.Parameter]]:
+        """The patch embedding, then the blocks; what follows a stage goes with its last one."""
+        layers = [[self.patch_embed]]
+        for i, stage in enumerate(self.stages):
+            layers += [[block] for block in stage.blocks]
+            if stage.downsample is not None:
+                layers[-1].append(stage.downsample)
+            if i in self.out_indices:
+                layers[-1].append(getattr(self, f'norm{i}'))
+        return layers
+
     def convert_checkpoint(
         self, state: Mapping[str, Tensor], expected: Collection[str]
     ) -> Conversion:

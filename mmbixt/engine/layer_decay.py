@@ -1,0 +1,112 @@
+"""Learning rates that fall from the head to the first layer, for fine-tuning pretrained models."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from mmengine.logging import print_log
+from mmengine.optim import DefaultOptimWrapperConstructor
+from torch import nn
+
+from mmbixt.backbones.base import DenseBackbone
+from mmbixt.registry import OPTIM_WRAPPER_CONSTRUCTORS
+
+DECAY_TYPES = ('layer_wise', 'stage_wise')
+
+
+@OPTIM_WRAPPER_CONSTRUCTORS.register_module()
+class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
+    """Layer-wise learning-rate decay for all backbones of mmbixt.
+
+    The layer before the head learns at ``decay_rate`` times the learning rate, the one before it at
+    its square, and so on; what is not in the backbone learns at the full rate. The backbone says
+    what its layers are. In ``paramwise_cfg``, beside all that mmengine's constructor knows
+    (``custom_keys``, ``norm_decay_mult`` ...):
+
+    - ``decay_rate``: factor from one layer to the one before, above 0 and at most 1.
+    - ``decay_type``: 'layer_wise' (the default), or 'stage_wise' for all layers of a stage
+      (BiFormer, BiSA-Swin) to learn alike.
+    - ``num_layers``: not needed; given, it must be the backbone's.
+
+    As in mm's constructors of this kind, norms and biases have no weight decay unless
+    ``paramwise_cfg`` says otherwise.
+
+    Example:
+        >>> optim_wrapper = dict(
+        ...     constructor='mmbixt.LayerDecayOptimWrapperConstructor',
+        ...     paramwise_cfg=dict(decay_rate=0.9),
+        ... )
+    """
+
+    def _validate_cfg(self) -> None:
+        super()._validate_cfg()
+        cfg = self.paramwise_cfg = dict(self.paramwise_cfg)
+        rate = cfg.get('decay_rate')
+        if not isinstance(rate, (int, float)) or not 0 < rate <= 1:
+            raise ValueError(
+                f'paramwise_cfg.decay_rate={rate!r}: layer-wise decay needs a number above 0 '
+                'and at most 1, such as 0.9.'
+            )
+        if cfg.setdefault('decay_type', 'layer_wise') not in DECAY_TYPES:
+            kinds = ' and '.join(DECAY_TYPES)
+            raise ValueError(f'paramwise_cfg.decay_type={cfg["decay_type"]!r}: there are {kinds}.')
+        if self.base_wd is not None:
+            for kind in ('norm_decay_mult', 'bias_decay_mult', 'flat_decay_mult'):
+                cfg.setdefault(kind, 0.0)
+
+    def add_params(
+        self, params: list[dict], module: nn.Module, prefix: str = '', **kwargs: Any
+    ) -> None:
+        """Append the parameters of a module and of all in it, each with its settings."""
+        super().add_params(params, module, prefix, **kwargs)
+        if not prefix:  # all of the model is there
+            scales = self._scales(module)
+            for group in params:
+                group['lr_scale'] = scales.get(id(group['params'][0]), 1.0)
+                group['lr'] = group.get('lr', self.base_lr) * group['lr_scale']
+            params[:] = join_groups(params)
+
+    def _scales(self, model: nn.Module) -> dict[int, float]:
+        """Factor of the learning rate by the identity of a parameter of a backbone."""
+        backbones = [part for part in model.modules() if isinstance(part, DenseBackbone)]
+        if not backbones:
+            raise ValueError(
+                f'{type(model).__name__} has no backbone of mmbixt, whose layers could be told '
+                'apart. For other backbones there are the constructors of their own packages.'
+            )
+        rate = self.paramwise_cfg['decay_rate']
+        by_layer = self.paramwise_cfg['decay_type'] == 'layer_wise'
+        scales = {}
+        for backbone in backbones:
+            layers = backbone.layers() if by_layer else backbone.freezable_stages()
+            name, count = type(backbone).__name__, len(layers)
+            self._check_count(name, count)
+            for i, layer in enumerate(layers):
+                scales.update((id(p), rate ** (count - i)) for p in parameters_of(layer))
+            print_log(
+                f'Layer-wise decay: {name} has {count} layers, which learn at {rate**count:.3g} '
+                f'(the first) to {rate:.3g} (the last) of the learning rate.',
+                'current',
+            )
+        return scales
+
+    def _check_count(self, name: str, count: int) -> None:
+        given = self.paramwise_cfg.get('num_layers', count)
+        if given != count:
+            raise ValueError(
+                f'paramwise_cfg.num_layers={given!r}: {name} has {count} layers (its stem counted '
+                'as one); leave num_layers out.'
+            )
+
+
+def parameters_of(parts: Iterable[nn.Module | nn.Parameter]) -> Iterable[nn.Parameter]:
+    for part in parts:
+        yield from (part.parameters() if isinstance(part, nn.Module) else [part])
+
+
+def join_groups(groups: Iterable[dict]) -> list[dict]:
+    """One group for all parameters with the same settings: optimizers work group by group."""
+    joined: dict[tuple, dict] = {}
+    for group in groups:
+        settings = tuple(sorted((key, value) for key, value in group.items() if key != 'params'))
+        joined.setdefault(settings, {**group, 'params': []})['params'] += group['params']
+    return list(joined.values())

@@ -1,0 +1,138 @@
+"""Layer-wise learning rates of whole models, built as a runner builds them."""
+
+import pytest
+import torch
+from helpers import CONFIGS
+from mmengine.config import Config
+from mmengine.optim import build_optim_wrapper
+from mmengine.registry import MODELS, init_default_scope
+from torch import nn
+
+from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
+from mmbixt.engine.layer_decay import LayerDecayOptimWrapperConstructor, parameters_of
+
+BACKBONES = {  # the network, its layers, its stages
+    'bixt': (lambda **cfg: BiXT(arch='tiny', **cfg), 13, 13),
+    'xcit': (lambda **cfg: XCiT(arch='nano12', **cfg), 13, 13),
+    'biformer': (lambda **cfg: BiFormer(arch='tiny', **cfg), 15, 4),
+    'bisa_swin': (lambda **cfg: BiSASwin(arch='tiny', **cfg), 13, 5),
+}
+
+
+class Model(nn.Module):
+    def __init__(self, backbone):
+        super().__init__()
+        self.backbone = backbone
+        self.decode_head = nn.Conv2d(8, 8, 1)
+
+
+def build(model, lr=0.1, **paramwise_cfg):
+    cfg = dict(
+        constructor='mmbixt.LayerDecayOptimWrapperConstructor',
+        optimizer=dict(type='AdamW', lr=lr, weight_decay=0.05),
+        paramwise_cfg=paramwise_cfg,
+    )
+    return build_optim_wrapper(model, cfg).optimizer
+
+
+def settings(model, optimizer):
+    """Group of each parameter, by its name."""
+    by_id = {id(p): group for group in optimizer.param_groups for p in group['params']}
+    return {name: by_id[id(p)] for name, p in model.named_parameters() if id(p) in by_id}
+
+
+@pytest.mark.parametrize('family', BACKBONES)
+@pytest.mark.parametrize('kind', ['layer_wise', 'stage_wise'])
+def test_each_parameter_has_the_rate_of_its_layer(family, kind):
+    make, num_layers, num_stages = BACKBONES[family]
+    model = Model(make())
+    found = settings(model, build(model, decay_rate=0.5, decay_type=kind))
+    assert found.keys() == dict(model.named_parameters()).keys()
+    parts = model.backbone.layers() if kind == 'layer_wise' else model.backbone.freezable_stages()
+    count = num_layers if kind == 'layer_wise' else num_stages
+    assert len(parts) == count
+    expected = {
+        id(p): 0.5 ** (count - i) for i, layer in enumerate(parts) for p in parameters_of(layer)
+    }
+    assert len(expected) == sum(1 for _ in model.backbone.parameters())
+    for name, parameter in model.named_parameters():
+        scale = expected.get(id(parameter), 1.0)
+        assert (scale == 1) == name.startswith('decode_head')
+        assert found[name]['lr'] == pytest.approx(0.1 * scale)
+        assert found[name]['lr_scale'] == scale
+        assert found[name]['weight_decay'] == (0 if parameter.ndim == 1 else 0.05)
+
+
+@pytest.mark.parametrize('family', BACKBONES)
+def test_layers_are_in_the_order_of_the_network(family):
+    """Each map is computed by the first layers, up to some one that differs from map to map."""
+    model = BACKBONES[family][0]()
+    maps = model(torch.randn(2, 3, 64, 64))
+    used = []
+    for output in maps:
+        model.zero_grad()
+        output.square().sum().backward(retain_graph=True)
+        layers = [any(p.grad is not None for p in parameters_of(x)) for x in model.layers()]
+        used.append(sum(layers))
+        assert layers == sorted(layers, reverse=True)
+    assert used == sorted(set(used))
+    assert used[-1] == len(model.layers())
+
+
+def test_options_of_the_stock_constructor_work_too():
+    model = Model(XCiT(arch='nano12'))
+    found = settings(
+        model,
+        build(
+            model,
+            decay_rate=0.9,
+            num_layers=13,
+            norm_decay_mult=1.0,
+            custom_keys={'decode_head': dict(lr_mult=10.0), 'temperature': dict(decay_mult=0.5)},
+        ),
+    )
+    assert found['decode_head.weight']['lr'] == pytest.approx(1.0)
+    assert found['backbone.blocks.0.norm1.weight']['weight_decay'] == 0.05
+    assert found['backbone.blocks.11.attn.temperature']['weight_decay'] == 0.025
+    assert found['backbone.blocks.11.attn.temperature']['lr'] == pytest.approx(0.1 * 0.9)
+
+
+def test_frozen_parts_are_left_out_and_groups_are_few():
+    model = Model(XCiT(arch='nano12', frozen_stages=3))
+    optimizer = build(model, decay_rate=0.9)
+    names = settings(model, optimizer).keys()
+    assert names == {name for name, p in model.named_parameters() if p.requires_grad}
+    assert len(optimizer.param_groups) == 2 * (13 - 4 + 1)  # with and without weight decay
+
+
+def test_a_whole_config_with_it():
+    cfg = Config.fromfile(CONFIGS / 'biformer/upernet_biformer_t_ade20k.py')
+    cfg.optim_wrapper.constructor = 'mmbixt.LayerDecayOptimWrapperConstructor'
+    cfg.optim_wrapper.setdefault('paramwise_cfg', {}).update(decay_rate=0.9)
+    init_default_scope(cfg.default_scope)
+    model = MODELS.build(cfg.model)
+    found = settings(model, build_optim_wrapper(model, cfg.optim_wrapper).optimizer)
+    base = cfg.optim_wrapper.optimizer.lr
+    assert found['auxiliary_head.conv_seg.weight']['lr'] == base
+    assert found['backbone.downsample_layers.0.0.weight']['lr'] == pytest.approx(base * 0.9**15)
+    assert found['backbone.extra_norms.3.weight']['lr'] == pytest.approx(base * 0.9)
+
+
+@pytest.mark.parametrize(
+    ('cfg', 'message'),
+    [
+        (dict(), 'decay_rate=None: layer-wise decay needs a number'),
+        (dict(decay_rate=1.5), 'decay_rate=1.5'),
+        (dict(decay_rate=0.9, decay_type='block'), "decay_type='block': there are layer_wise"),
+        (dict(decay_rate=0.9, num_layers=12), 'XCiT has 13 layers .* leave num_layers out'),
+    ],
+)
+def test_bad_settings_are_explained(cfg, message):
+    optim_wrapper = dict(optimizer=dict(type='AdamW', lr=0.1, weight_decay=0.05))
+    with pytest.raises(ValueError, match=message):
+        LayerDecayOptimWrapperConstructor(optim_wrapper, cfg)(Model(XCiT(arch='nano12')))
+
+
+def test_other_backbones_are_refused():
+    with pytest.raises(ValueError, match='no backbone of mmbixt'):
+        build(Model(nn.Linear(2, 2)), decay_rate=0.9)

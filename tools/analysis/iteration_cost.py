@@ -1,0 +1,152 @@
+"""What a training step of whole configs costs, relative to the stock Swin-T config.
+
+Each model is measured in processes of its own: forward, loss, backward and optimizer on random
+images. All take turns, round after round, so that what else the machine does hits them alike.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from statistics import median
+
+import torch
+from mmengine.config import Config
+from mmengine.model import revert_sync_batchnorm
+from mmengine.optim import build_optim_wrapper
+from mmengine.registry import MODELS, init_default_scope
+from mmengine.utils import track_progress
+
+STOCK = {
+    'mmseg': 'mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py',
+    'mmdet': 'mmdet::swin/mask-rcnn_swin-t-p4-w7_fpn_1x_coco.py',
+}
+OBJECTS = 8  # in each random image
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog='Example: python tools/analysis/iteration_cost.py configs/xcit/semfpn_*_p16_*.py',
+    )
+    parser.add_argument('configs', nargs='+', metavar='CONFIG', help='all of mmseg or all of mmdet')
+    parser.add_argument('--against', help="config to compare with (default: the stock Swin-T's)")
+    parser.add_argument('--shape', nargs=2, type=int, default=(512, 512), metavar=('H', 'W'))
+    parser.add_argument('--batch', type=int, default=2, help='images of a step (default: 2)')
+    parser.add_argument('--rounds', type=int, default=3, help='turns of each config (default: 3)')
+    parser.add_argument('--steps', type=int, default=2, help='timed steps of a turn (default: 2)')
+    parser.add_argument('--json', type=Path, help='also write all that was measured to this file')
+    parser.add_argument('--one', action='store_true', help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def read_config(path: str) -> Config:
+    """A config file, or ``package::path`` of an installed one."""
+    return Config.fromstring(f'_base_ = {path!r}', '.py') if '::' in path else Config.fromfile(path)
+
+
+def random_batch(scope: str, batch: int, height: int, width: int, classes: int) -> dict:
+    """What a dataloader of mmseg or mmdet would give."""
+    if scope == 'mmdet':
+        from mmdet.testing import demo_mm_inputs
+
+        return demo_mm_inputs(
+            batch,
+            image_shapes=[(3, height, width)] * batch,
+            num_items=[OBJECTS] * batch,
+            num_classes=classes,
+            with_mask=True,
+        )
+    from mmengine.structures import PixelData
+    from mmseg.structures import SegDataSample
+
+    images = torch.randint(256, (batch, 3, height, width), dtype=torch.uint8)
+    samples = []
+    for _ in range(batch):
+        sample = SegDataSample(metainfo=dict(img_shape=(height, width)))
+        sample.gt_sem_seg = PixelData(data=torch.randint(classes, (1, height, width)))
+        samples.append(sample)
+    return dict(inputs=list(images), data_samples=samples)
+
+
+def peak_memory(device: torch.device) -> int:
+    """Bytes at most in use so far: of the device, or of the process."""
+    if device.type == 'cuda':
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def measure(args: argparse.Namespace) -> dict[str, float]:
+    """Seconds of a step and bytes that model, gradients, optimizer and activations take."""
+    cfg = read_config(args.configs[0])
+    init_default_scope(cfg.default_scope)
+    device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+    torch.zeros(1, device=device)
+    data = random_batch(cfg.default_scope, args.batch, *args.shape, classes=80)
+    before = peak_memory(device)
+    model = MODELS.build(cfg.model).to(device).train()
+    if device.type == 'cpu':
+        model = revert_sync_batchnorm(model)
+    optim_wrapper = build_optim_wrapper(model, cfg.optim_wrapper)
+    seconds = []
+    for _ in range(1 + args.steps):
+        start = time.perf_counter()
+        model.train_step(data, optim_wrapper)
+        if device.type == 'cuda':
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - start)
+    return dict(seconds=median(seconds[1:]), bytes=peak_memory(device) - before)
+
+
+def measure_apart(task: tuple[str, argparse.Namespace]) -> dict[str, float]:
+    """:func:`measure` of a config in a fresh process."""
+    config, args = task
+    command = [sys.executable, '-W', 'ignore', __file__, config, '--one']
+    command += ['--shape', *map(str, args.shape), '--batch', str(args.batch)]
+    done = subprocess.run(
+        [*command, '--steps', str(args.steps)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f'\n{config} failed:\n{done.stderr[-3000:]}')
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def make_table(found: dict[str, list[dict]], against: str) -> str:
+    """Markdown: medians of the ratios that each round gave."""
+    lines = ['| config | time | memory |', '|---|---:|---:|']
+    for config in found:
+        rounds = list(zip(found[config], found[against], strict=True))
+        seconds, memory = (
+            median(a[key] / b[key] for a, b in rounds) for key in ('seconds', 'bytes')
+        )
+        lines.append(f'| `{Path(config.split("::")[-1]).stem}` | {seconds:.2f} | {memory:.2f} |')
+    return '\n'.join(lines)
+
+
+def main() -> None:
+    args = parse_args()
+    if args.one:
+        print(json.dumps(measure(args)))
+        return
+    scopes = {read_config(config).default_scope for config in args.configs}
+    if len(scopes) > 1:
+        raise SystemExit('Configs of mmseg and of mmdet have no common measure: give one kind.')
+    against = args.against or STOCK[scopes.pop()]
+    tasks = [(config, args) for config in [against, *args.configs]] * args.rounds
+    found = defaultdict(list)
+    for (config, _), one in zip(tasks, track_progress(measure_apart, tasks), strict=True):
+        found[config].append(one)
+    print(f'\nA training step of {args.batch} x {args.shape[0]} x {args.shape[1]} pixels,')
+    print(f'{torch.get_num_threads()} threads, relative to {against}:\n')
+    print(make_table(found, against))
+    if args.json:
+        args.json.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == '__main__':
+    main()
