@@ -19,7 +19,7 @@ from mmengine.config import Config
 from mmengine.model import revert_sync_batchnorm
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
-from mmengine.utils import track_progress
+from tqdm import tqdm
 
 STOCK = {
     'mmseg': 'mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py',
@@ -103,9 +103,8 @@ def measure(args: argparse.Namespace) -> dict[str, float]:
     return dict(seconds=median(seconds[1:]), bytes=peak_memory(device) - before)
 
 
-def measure_apart(task: tuple[str, argparse.Namespace]) -> dict[str, float]:
+def measure_apart(config: str, args: argparse.Namespace) -> dict[str, float]:
     """:func:`measure` of a config in a fresh process."""
-    config, args = task
     command = [sys.executable, '-W', 'ignore', __file__, config, '--one']
     command += ['--shape', *map(str, args.shape), '--batch', str(args.batch)]
     done = subprocess.run(
@@ -137,11 +136,11 @@ def main() -> None:
     if len(scopes) > 1:
         raise SystemExit('Configs of mmseg and of mmdet have no common measure: give one kind.')
     against = args.against or STOCK[scopes.pop()]
-    tasks = [(config, args) for config in [against, *args.configs]] * args.rounds
+    turns = [against, *args.configs] * args.rounds
     found = defaultdict(list)
-    for (config, _), one in zip(tasks, track_progress(measure_apart, tasks), strict=True):
-        found[config].append(one)
-    print(f'\nA training step of {args.batch} x {args.shape[0]} x {args.shape[1]} pixels,')
+    for config in tqdm(turns, leave=False):
+        found[config].append(measure_apart(config, args))
+    print(f'A training step of {args.batch} x {args.shape[0]} x {args.shape[1]} pixels,')
     print(f'{torch.get_num_threads()} threads, relative to {against}:\n')
     print(make_table(found, against))
     if args.json:

@@ -1,0 +1,195 @@
+"""Is a data set on disk whole? What tools/check_dataset.py looks at, for ADE20K and COCO.
+
+A data set is a few parts (training, validation); each has problems that show at once (files that
+are missing) and files to be opened one by one.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+ADE_COUNTS = {'training': 20210, 'validation': 2000}
+ADE_CLASSES = 150
+COCO_COUNTS = {'train2017': 118287, 'val2017': 5000}
+
+
+class WrongFolderError(ValueError):
+    """A folder is not the root of a data set that is known here."""
+
+
+class Part(NamedTuple):
+    """Training or validation data.
+
+    Attributes:
+        name: of the part.
+        count: pictures found.
+        expected: pictures of the published data set.
+        problems: what shows without opening any picture.
+        notes: what is odd and does no harm.
+        files: arguments of ``check``, one for each picture.
+        check: opens a picture (and its label) and returns what is wrong with it.
+    """
+
+    name: str
+    count: int
+    expected: int
+    problems: list[str]
+    notes: list[str]
+    files: list[Any]
+    check: Callable[[Any], list[str]]
+
+
+def find_parts(root: Path) -> tuple[str, list[Part]]:
+    """Name and parts of the data set in a folder.
+
+    Args:
+        root: what a config calls ``data_root``.
+    """
+    if not root.is_dir():
+        raise WrongFolderError(f'There is no folder {root.absolute()}.')
+    if (root / 'annotations/training').is_dir() or (root / 'images/training').is_dir():
+        return 'ADE20K', [_ade20k_part(root, split) for split in ADE_COUNTS]
+    if list(root.glob('annotations/instances_*.json')):
+        return 'COCO', [_coco_part(root, split) for split in COCO_COUNTS]
+    for inner in sorted(path for path in root.iterdir() if path.is_dir()):
+        if (inner / 'annotations').is_dir():
+            raise WrongFolderError(f'{root} is not the root of a data set, but {inner} may be.')
+    raise WrongFolderError(
+        f'{root.absolute()} is neither ADE20K (with images/training and annotations/training) nor '
+        'COCO (with annotations/instances_train2017.json). docs/datasets.md shows both.'
+    )
+
+
+def _listing(folder: Path, suffix: str) -> set[str]:
+    """Names without suffix, of visible files; of a missing folder none."""
+    paths = folder.glob(f'*{suffix}') if folder.is_dir() else []
+    return {path.stem for path in paths if not path.name.startswith('.')}
+
+
+def _ade20k_part(root: Path, split: str) -> Part:
+    pictures, labels = root / 'images' / split, root / 'annotations' / split
+    problems = [f'{folder}: no such folder' for folder in (pictures, labels) if not folder.is_dir()]
+    names, label_names = _listing(pictures, '.jpg'), _listing(labels, '.png')
+    if len(problems) < 2:
+        problems += [f'{labels}/{name}.png: missing' for name in sorted(names - label_names)]
+        problems += [f'{pictures}/{name}.jpg: missing' for name in sorted(label_names - names)]
+    files = [
+        (pictures / f'{name}.jpg', labels / f'{name}.png') for name in sorted(names & label_names)
+    ]
+    return Part(split, len(names), ADE_COUNTS[split], problems, [], files, check_ade20k_pair)
+
+
+def check_ade20k_pair(paths: tuple[Path, Path]) -> list[str]:
+    """What is wrong with a picture and its label."""
+    (picture, broken), (label, broken_label) = map(_open, paths)
+    if broken or broken_label:
+        return [problem for problem in (broken, broken_label) if problem]
+    path, where = paths[1], f'{paths[1]} is'
+    if label.size != picture.size:
+        return [f'{where} {_size(label.size)}, but its picture {_size(picture.size)}']
+    if label.mode not in ('L', 'P'):
+        return [f'{where} a {label.mode} picture; labels have one channel of 8 bits']
+    highest = int(np.asarray(label).max())
+    if highest > ADE_CLASSES:
+        hint = ''
+        if highest == 255:
+            hint = (
+                '; it seems to be reduced already (0 to 149 and 255), which the config does again'
+            )
+        return [f'{path}: label {highest}, where 0 to {ADE_CLASSES} are expected{hint}']
+    return []
+
+
+def _coco_part(root: Path, split: str) -> Part:
+    path, folder = root / f'annotations/instances_{split}.json', root / split
+    part = partial(Part, split, expected=COCO_COUNTS[split], check=check_coco_picture)
+    try:
+        content = json.loads(path.read_text())
+        images = content['images']
+        problems, notes = _annotation_problems(path, content)
+        files = [(folder / im['file_name'], (im['width'], im['height'])) for im in images]
+    except FileNotFoundError:
+        return part(count=0, problems=[f'{path}: missing'], notes=[], files=[])
+    except (ValueError, KeyError, TypeError) as error:
+        problem = f'{path}: no COCO annotations ({type(error).__name__}: {error})'
+        return part(count=0, problems=[problem], notes=[], files=[])
+    if not folder.is_dir():
+        problems.append(f'{folder}: no such folder')
+        return part(count=0, problems=problems, notes=notes, files=[])
+    there = {f'{name}.jpg' for name in _listing(folder, '.jpg')}
+    missing = [file for file, _ in files if file.name not in there]
+    problems += [f'{file}: missing' for file in missing]
+    if extra := there - {file.name for file, _ in files}:
+        notes.append(f'{len(extra):,} pictures in {folder} are not in {path.name}')
+    files = [entry for entry in files if entry[0].name in there]
+    return part(count=len(files), problems=problems, notes=notes, files=files)
+
+
+def _annotation_problems(path: Path, content: dict) -> tuple[list[str], list[str]]:
+    """What is wrong, and what is odd, in an annotation file."""
+    from mmdet.datasets import CocoDataset
+
+    images = {image['id']: image for image in content['images']}
+    categories = {category['id']: category['name'] for category in content['categories']}
+    counts = Counter()
+    problems = []
+    if missing := set(CocoDataset.METAINFO['classes']) - set(categories.values()):
+        problems.append(f'{path}: {len(missing)} of 80 categories missing, as {min(missing)!r}')
+    for annotation in content['annotations']:
+        what = f'{path}: annotation {annotation.get("id")}'
+        image = images.get(annotation['image_id'])
+        if image is None:
+            problems.append(f'{what} is of image {annotation["image_id"]}, which is not listed')
+        elif annotation['category_id'] not in categories:
+            problems.append(f'{what} is of category {annotation["category_id"]}, not listed')
+        else:
+            counts['boxes'] += not _has_box_within(annotation['bbox'], image)
+    for name, entries in (('image', content['images']), ('annotation', content['annotations'])):
+        if len({entry['id'] for entry in entries}) < len(entries):
+            problems.append(f'{path}: {name} ids are not unique')
+    notes = []
+    if counts['boxes']:
+        notes.append(
+            f'{counts["boxes"]:,} boxes in {path.name} are empty or outside of the picture'
+        )
+    return problems, notes
+
+
+def _has_box_within(box: Sequence[float], image: dict) -> bool:
+    """With a pixel of tolerance; mmdet leaves out the few boxes of COCO that are empty."""
+    left, top, width, height = box
+    fits = left + width <= image['width'] + 1 and top + height <= image['height'] + 1
+    return min(width, height) > 0 and min(left, top) >= -1 and fits
+
+
+def check_coco_picture(task: tuple[Path, tuple[int, int]]) -> list[str]:
+    """What is wrong with a picture that the annotations say to be of a size."""
+    path, size = task
+    picture, problem = _open(path)
+    if problem:
+        return [problem]
+    if picture.size != size:
+        return [f'{path} is {_size(picture.size)}, but {_size(size)} in the annotations']
+    return []
+
+
+def _open(path: Path) -> tuple[Image.Image | None, str | None]:
+    """A picture, decoded to its last byte, or what is wrong with it."""
+    try:
+        if path.stat().st_size == 0:
+            return None, f'{path}: an empty file'
+        with Image.open(path) as picture:
+            picture.load()
+            return picture, None
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        return None, f'{path}: broken ({error})'
+
+
+def _size(size: tuple[int, int]) -> str:
+    return f'{size[0]} x {size[1]} pixels'
