@@ -20,8 +20,8 @@ demo: setup ## train, test and look at a small model on generated images
 test: lint ## lint, then all tests
 	@$(python) -m pytest tests
 
-test-zoo: setup ## two steps and an evaluation of every config
-	@ZOO=all $(python) -m pytest tests/test_configs/test_zoo.py
+test-zoo: setup ## two steps and an evaluation of every config, and of users' own through mim
+	@ZOO=all $(python) -m pytest tests/test_configs/test_zoo.py tests/test_mim.py
 
 lint: setup ## check format and style
 	@$(python) -m ruff format --check .

@@ -1,4 +1,4 @@
-"""What tools/train.py and tools/test.py share."""
+"""What the tools share."""
 
 import argparse
 import os
@@ -16,7 +16,9 @@ from mmbixt.datasets.sample_config import NoSampleError, use_sample_data
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument('config', help='a config file of mmseg or mmdet')
+    parser.add_argument(
+        'config', help='a config of mmseg or mmdet: a file, or PACKAGE::PATH of an installed one'
+    )
     parser.add_argument(
         '--work-dir',
         help='folder of logs and results (default: work_dirs/NAME_OF_THE_CONFIG, or '
@@ -51,12 +53,17 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0, help=argparse.SUPPRESS)
 
 
+def read_config(path: str) -> Config:
+    """The config in a file, or that of an installed package: ``mmseg::swin/...py``."""
+    return Config.fromstring(f'_base_ = {path!r}', '.py') if '::' in path else Config.fromfile(path)
+
+
 def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
     """The config as the command line wants it, its dataset checked to be there."""
     os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
     if args.trust_checkpoint:
         os.environ[TRUST] = '1'
-    cfg = Config.fromfile(args.config)
+    cfg = read_config(args.config)
     name = Path(args.config).stem
     if args.sample:
         name += '_sample'

@@ -16,7 +16,7 @@ from torch import Tensor
 from mmbixt.backbones.published import PUBLISHED, Published
 from mmbixt.checkpoints.describe import describe
 from mmbixt.checkpoints.download import CheckpointFileError
-from mmbixt.checkpoints.loader import find_file, load_from_timm, read_file
+from mmbixt.checkpoints.loader import TRUST, find_file, load_from_timm, read_file
 from mmbixt.checkpoints.state_dict import (
     CheckpointMismatchError,
     Conversion,
@@ -46,8 +46,15 @@ def parse_args() -> argparse.Namespace:
         'found out',
     )
     parser.add_argument('--overwrite', action='store_true', help='replace OUT if it is there')
+    parser.add_argument(
+        '--trust-checkpoint',
+        action='store_true',
+        help='read files that hold more than data; whatever they ask for is executed',
+    )
     parser.add_argument('--verbose', action='store_true', help='name every weight')
     args = parser.parse_args()
+    if args.trust_checkpoint:
+        os.environ[TRUST] = '1'
     if args.target.is_dir():
         parser.error(f'{args.target} is a folder; OUT is to be a file.')
     if args.target.exists() and not args.overwrite:

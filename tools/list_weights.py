@@ -13,9 +13,8 @@ from mmbixt.checkpoints.download import cache_folder, cache_path
 from mmbixt.checkpoints.sources import SOURCES, Source, near_matches
 
 LICENCES = (
-    'The files are under the licences that their authors give them; mmbixt grants none. timm says '
-    "apache-2.0 of the same XCiT classifiers and mit of Microsoft's Swin; for the others, see the "
-    "authors' pages."
+    'The files are under the licences that their authors give them; docs/checkpoints.md has what '
+    'is known. mmbixt grants none.'
 )
 
 
@@ -73,12 +72,18 @@ def details(source: Source) -> str:
     return '\n'.join(f'{label:>9}: {fact}' for label, fact in facts.items() if fact)
 
 
+def hint(pattern: str) -> str:
+    """What somebody may have meant whose pattern matches nothing."""
+    if pattern.startswith('timm://'):
+        return " timm's names work too, but are listed by timm: timm.list_pretrained('xcit*')."
+    return near_matches(pattern, SOURCES)
+
+
 def main() -> int:
     pattern = parse_args().pattern
     sources = matching(pattern)
     if not sources:
-        message = f'error: no name matches {pattern!r}.{near_matches(pattern, SOURCES)}'
-        print(message, file=sys.stderr)
+        print(f'error: no name matches {pattern!r}.{hint(pattern)}', file=sys.stderr)
         return 1
     print(table(sources))
     if len(sources) == 1:

@@ -49,7 +49,7 @@ def read_file(filename: str, map_location: Any = None) -> Any:
         raise UnsafeCheckpointError(
             f'{path} was not loaded: besides data it asks for {error}, and whatever a checkpoint '
             'asks for is executed. If you wrote the file yourself, or trust whoever did, set '
-            f'{TRUST}=1 (tools/train.py and tools/test.py: --trust-checkpoint).'
+            f'{TRUST}=1 (our tools have --trust-checkpoint).'
         ) from None
     except (pickle.UnpicklingError, EOFError, OSError, RuntimeError, *_MALFORMED) as error:
         raise CheckpointFileError(

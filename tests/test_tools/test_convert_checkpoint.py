@@ -120,7 +120,10 @@ def test_missing_and_unsafe_files_are_named(tmp_path):
     code, _, errors = call(tmp_path / 'nowhere.pth', tmp_path / 'out.pth')
     assert code == 1
     assert errors.startswith('FileNotFoundError: There is no checkpoint file at')
-    torch.save(dict(model=pytest.raises), tmp_path / 'bad.pth')
+    weights = official_state('xcit_nano_12_p16__timm')
+    torch.save(dict(model=weights, more=Path.cwd), tmp_path / 'bad.pth')
     code, _, errors = call(tmp_path / 'bad.pth', tmp_path / 'out.pth')
     assert code == 1
     assert errors.startswith('UnsafeCheckpointError')
+    code, _, errors = call(tmp_path / 'bad.pth', tmp_path / 'out.pth', '--trust-checkpoint')
+    assert code == 0, errors

@@ -37,6 +37,12 @@ def test_config():
     assert float(rows['model'][4]) == pytest.approx(total, abs=0.011)
 
 
+def test_installed_config_of_a_model_that_needs_values():
+    base = 'mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py'
+    done = call(base, '--shape', '64', '64')
+    assert done.stdout.splitlines()[1].startswith('backbone       27.52 M parameters')
+
+
 @pytest.mark.parametrize(
     ('base', 'parts'),
     [
@@ -56,3 +62,11 @@ def test_either_a_config_or_the_table():
     done = call()
     assert done.returncode == 2
     assert 'either a config or --table' in done.stderr
+
+
+def test_missing_config_is_named_in_a_line():
+    done = call('nope.py')
+    assert done.returncode == 1
+    assert done.stderr.startswith('FileNotFoundError')
+    assert 'nope.py' in done.stderr
+    assert len(done.stderr.splitlines()) == 1

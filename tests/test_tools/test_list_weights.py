@@ -64,3 +64,4 @@ def test_none(call):
     code, output = call('xcit://tiny_12')
     assert code == 1
     assert 'Similar names: xcit://tiny12' in output
+    assert 'timm.list_pretrained' in call('timm://xcit_tiny_12_p16_224')[1]

@@ -16,6 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from mmbixt.backbones.published import PUBLISHED, Published
+from mmbixt.cli import read_config, run
 from mmbixt.ops import use_ops
 
 CLASSES = 1000
@@ -27,7 +28,9 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument('config', nargs='?', help='a config of mmseg or mmdet')
+    parser.add_argument(
+        'config', nargs='?', help='a config of mmseg or mmdet, a file or PACKAGE::PATH'
+    )
     parser.add_argument(
         '--shape', type=int, nargs=2, default=(512, 512), metavar=('H', 'W'), help='image size'
     )
@@ -181,7 +184,14 @@ def update(path: Path) -> None:
 def measure_config(cfg: Config, height: int, width: int) -> list[tuple[str, int, int]]:
     """(part, parameters, multiply-adds) of a model's parts and of all of it."""
     init_default_scope(cfg.default_scope)
-    with torch.device('meta'):  # shapes suffice
+    try:
+        return _measure_on('meta', cfg, height, width)  # shapes suffice
+    except (NotImplementedError, RuntimeError):  # to a model that looks at values they do not
+        return _measure_on('cpu', cfg, height, width)
+
+
+def _measure_on(device: str, cfg: Config, height: int, width: int) -> list[tuple[str, int, int]]:
+    with torch.device(device):
         model = MODELS.build(cfg.model).eval()
         image = torch.zeros(1, 3, height, width)
     with torch.no_grad():
@@ -203,12 +213,13 @@ def main() -> None:
     if args.table:
         print(make_table())
         return
+    cfg = read_config(args.config)
     print(f'{args.config} at {args.shape[0]} x {args.shape[1]}, one image')
-    for name, params, macs in measure_config(Config.fromfile(args.config), *args.shape):
+    for name, params, macs in measure_config(cfg, *args.shape):
         print(f'{name:<10}{params / 1e6:10.2f} M parameters{macs / 1e9:10.2f} G multiply-adds')
     if name != 'model':
         print('(What two-stage heads compute depends on the boxes found, and is not counted.)')
 
 
 if __name__ == '__main__':
-    main()
+    run(main)

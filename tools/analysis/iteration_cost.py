@@ -15,11 +15,12 @@ from pathlib import Path
 from statistics import median
 
 import torch
-from mmengine.config import Config
 from mmengine.model import revert_sync_batchnorm
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
 from tqdm import tqdm
+
+from mmbixt.cli import read_config, run
 
 STOCK = {
     'mmseg': 'mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py',
@@ -43,11 +44,6 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument('--json', type=Path, help='also write all that was measured to this file')
     parser.add_argument('--one', action='store_true', help=argparse.SUPPRESS)
     return parser.parse_args()
-
-
-def read_config(path: str) -> Config:
-    """A config file, or ``package::path`` of an installed one."""
-    return Config.fromstring(f'_base_ = {path!r}', '.py') if '::' in path else Config.fromfile(path)
 
 
 def random_batch(scope: str, batch: int, height: int, width: int, classes: int) -> dict:
@@ -148,4 +144,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    main()
+    run(main)

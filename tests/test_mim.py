@@ -1,0 +1,182 @@
+"""The lines of docs/projects.md for mim, outside of the repository, with mmbixt from a wheel.
+
+The ones that train take minutes together: with the variable ZOO=all (`make test-zoo`).
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import official_state
+from mmengine.config import Config
+
+from mmbixt.datasets.sample_data import write_sample_data
+
+ROOT = Path(__file__).parents[1]
+MIM = Path(sys.executable).with_name('mim')
+slow = pytest.mark.skipif(os.environ.get('ZOO') != 'all', reason='part of make test-zoo')
+
+# what a user's config needs besides, to run two steps on the scenes without a GPU
+SMALL = {
+    'mmseg': """
+root = 'data/sample/ade/ADEChallengeData2016'
+train_dataloader = dict(
+    batch_size=2, num_workers=0, persistent_workers=False, dataset=dict(data_root=root)
+)
+val_dataloader = dict(num_workers=0, persistent_workers=False, dataset=dict(data_root=root))
+test_dataloader = val_dataloader
+model['decode_head'].update(norm_cfg=dict(type='BN'))
+train_cfg = dict(max_iters=2, val_interval=2)
+default_hooks = dict(checkpoint=dict(interval=2))
+""",
+    'mmdet': """
+root = 'data/sample/coco/'
+keys = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor')
+pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
+    dict(type='Resize', scale=(192, 128), keep_ratio=True),
+    dict(type='PackDetInputs', meta_keys=keys),
+]
+data = dict(data_root=root, pipeline=pipeline)
+train_dataloader = dict(batch_size=2, num_workers=0, persistent_workers=False, dataset=data)
+val_dataloader = dict(num_workers=0, persistent_workers=False, dataset=data)
+test_dataloader = val_dataloader
+val_evaluator = dict(ann_file=root + 'annotations/instances_val2017.json')
+test_evaluator = val_evaluator
+train_cfg = dict(max_epochs=1)
+""",
+}
+FEW = ['train_cfg.max_iters=2', 'train_cfg.val_interval=2', 'default_hooks.checkpoint.interval=2']
+
+
+@pytest.fixture(scope='module')
+def site(tmp_path_factory):
+    """A folder with mmbixt as a wheel installs it."""
+    tree, site = tmp_path_factory.mktemp('tree'), tmp_path_factory.mktemp('site')
+    for path in ROOT.iterdir():
+        if path.is_file():
+            shutil.copy(path, tree)
+    for folder in ('mmbixt', 'configs', 'tools'):
+        shutil.copytree(ROOT / folder, tree / folder, symlinks=True)
+    command = [sys.executable, '-m', 'pip', 'install', '-q', '--no-deps', '--no-build-isolation']
+    subprocess.run([*command, '--target', site, tree], check=True)
+    return site
+
+
+@pytest.fixture(scope='module')
+def project(tmp_path_factory):
+    """A user's folder, empty but for the scenes."""
+    folder = tmp_path_factory.mktemp('project')
+    write_sample_data(folder / 'data/sample', 4, 2, 96, 128)
+    return folder
+
+
+@pytest.fixture(scope='module')
+def mim(site, project):
+    def call(*args):
+        done = subprocess.run(
+            [MIM, *map(str, args)],
+            cwd=project,
+            env={**os.environ, 'PYTHONPATH': str(site), 'PYTHONSAFEPATH': '1'},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout[-4000:]
+        return done.stdout
+
+    return call
+
+
+def user_configs():
+    text = (ROOT / 'docs/projects.md').read_text()
+    return re.findall(r'<!-- tested: (mmseg|mmdet) -->\n```python\n(.*?)```', text, re.DOTALL)
+
+
+def test_search_by_data_set(mim):
+    output = mim('search', 'mmbixt', '--dataset', 'ade20k', '--field', 'parameters', 'weight')
+    assert 'config id: semfpn_xcit_s12_p16_ade20k\n' in output
+    assert 'parameters  32222374' in output
+    assert 'https://dl.fbaipublicfiles.com/xcit/ade/sem_fpn_xcit_small_12' in output
+    assert 'coco' not in output.replace('semfpn', '')
+
+
+def test_download_leaves_config_and_weights_that_fit(project, site):
+    """The network is replaced; what is asked of it, and what becomes of it, is mim's."""
+    state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
+    torch.save(dict(meta={}, state_dict=state), project / 'served.pth')
+    code = """
+import shutil, sys
+import mim
+globals_of_mim = mim.download.__globals__
+def serve(url, path, **_):
+    print('URL', url)
+    shutil.copy('served.pth', path)
+globals_of_mim['download_from_file'] = serve
+mim.download('mmbixt', ['semfpn_xcit_t12_p16_ade20k'], dest_root='got')
+import mmseg.apis
+model = mmseg.apis.init_model(
+    'got/semfpn_xcit_t12_p16_ade20k.py', 'got/sem_fpn_xcit_tiny_12_p16.pth', device='cpu'
+)
+print('NORM', float(model.backbone.blocks[3].attn.qkv.weight.norm()))
+"""
+    done = subprocess.run(
+        [sys.executable, '-W', 'ignore', '-c', code],
+        cwd=project,
+        env={**os.environ, 'PYTHONPATH': str(site), 'PYTHONSAFEPATH': '1'},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    url = 'https://dl.fbaipublicfiles.com/xcit/ade/sem_fpn_xcit_tiny_12_p16.pth'
+    assert f'URL {url}\n' in done.stdout
+    assert 'missing keys' not in done.stdout
+    norm = float(re.search(r'NORM (\S+)', done.stdout)[1])
+    assert norm == pytest.approx(float(state['backbone.blocks.3.attn.qkv.weight'].norm()))
+    cfg = Config.fromfile(project / 'got/semfpn_xcit_t12_p16_ade20k.py')
+    assert cfg.model.backbone.type == 'mmbixt.XCiT'
+
+
+def test_run_any_tool(mim):
+    output = mim('run', 'mmbixt', 'check_dataset', 'data/sample/coco', '--subset')
+    assert 'All is there and can be read.' in output
+
+
+@slow
+def test_train_and_test_a_config_of_ours_by_name(mim, project):
+    name = 'semfpn_bixt_ti_ade20k'
+    options = ['--gpus', 0, '--sample', '--cfg-options', *FEW]
+    output = mim('train', 'mmbixt', f'{name}.py', *options)
+    assert 'Training finished successfully' in output
+    checkpoint = project / f'work_dirs/{name}_sample/iter_2.pth'
+    output = mim('test', 'mmbixt', f'{name}.py', '--checkpoint', checkpoint, *options[:3])
+    assert re.search(r'Iter\(test\).*mIoU', output)
+
+
+@slow
+@pytest.mark.parametrize(('scope', 'text'), user_configs(), ids=['semfpn', 'cascade', 'detr'])
+def test_train_and_test_a_config_of_a_user(mim, project, scope, text):
+    text = re.sub(r' *init_cfg=dict\(.*\n', '', text)  # weights are not at hand
+    (project / 'my_config.py').write_text(text + SMALL[scope])
+    package = {'mmseg': 'mmsegmentation', 'mmdet': 'mmdet'}[scope]
+    work_dir = project / 'work_dirs/mine'
+    shutil.rmtree(work_dir, ignore_errors=True)
+    output = mim('train', package, 'my_config.py', '--gpus', 0, '--work-dir', work_dir)
+    assert 'Training finished successfully' in output
+    (checkpoint,) = work_dir.glob('*_[0-9].pth')
+    output = mim('test', package, 'my_config.py', '--checkpoint', checkpoint, '--gpus', 0)
+    assert 'Testing finished successfully' in output
+
+
+@slow
+def test_train_an_inherited_config_by_the_stock_tool(mim, project):
+    text = "_base_ = __import__('mmbixt') and 'mmbixt::bixt/linear_bixt_ti_ade20k.py'\nmodel = {}\n"
+    (project / 'my_config.py').write_text(text + SMALL['mmseg'].replace("['decode_head']", ''))
+    output = mim('train', 'mmsegmentation', 'my_config.py', '--gpus', 0)
+    assert 'Training finished successfully' in output
