@@ -79,11 +79,12 @@ def test_prediction(tmp_path):
     cfg = Config.fromfile(CONFIGS / 'xcit/semfpn_xcit_t12_p16_ade20k.py')
     cfg.dump(str(tmp_path / 'semfpn_xcit_s12_p16_ade20k.py'))  # as mim download does
     code = f"""
-import cv2, numpy
+import os, shutil, cv2, numpy
 cv2.imwrite('photo.jpg', numpy.zeros((72, 100, 3), numpy.uint8))
 {snippet}
 print('SHAPE', labels.shape)
-segment('.', out_dir='folder')
+os.mkdir('photos'); shutil.copy('photo.jpg', 'photos')
+segment('photos', out_dir='folder')
 """
     done = subprocess.run(
         [sys.executable, '-W', 'ignore', '-c', code], cwd=tmp_path, capture_output=True, text=True
