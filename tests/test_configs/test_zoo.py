@@ -81,6 +81,7 @@ def test_builds_at_full_size(name):
     with torch.device('meta'):
         model = MODELS.build(cfg.model)
     assert sum(p.numel() for p in model.parameters()) > 8e6
+    assert {'tta_model', 'tta_pipeline'} <= cfg.keys() or cfg.default_scope == 'mmdet'
     assert cfg.auto_scale_lr.base_batch_size == 8 * cfg.train_dataloader.batch_size
 
 
