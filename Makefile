@@ -18,10 +18,10 @@ demo: setup ## train, test and look at a small model on generated images
 	@$(python) tools/demo.py
 
 test: lint ## lint, then all tests
-	@$(python) -m pytest tests
+	@OMP_NUM_THREADS=1 $(python) -m pytest -n 2 --dist loadfile tests
 
 test-zoo: setup ## two steps and an evaluation of every config, and of users' own through mim
-	@ZOO=all $(python) -m pytest tests/test_configs/test_zoo.py tests/test_mim.py
+	@OMP_NUM_THREADS=1 ZOO=all $(python) -m pytest -n 2 tests/test_configs/test_zoo.py tests/test_mim.py
 
 lint: setup ## check format and style
 	@$(python) -m ruff format --check .
