@@ -9,15 +9,21 @@ from pathlib import Path
 from mmengine.config import Config, DictAction
 
 from mmbixt.checkpoints.loader import TRUST, CheckpointFileError
+from mmbixt.checkpoints.sources import near_matches
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.checkpoints.unpickler import UnsafeCheckpointError
 from mmbixt.datasets.availability import check_datasets
 from mmbixt.datasets.sample_config import NoSampleError, use_sample_data
 
+# in an installed package the files themselves, in a checkout a link to its configs/
+CONFIGS = Path(__file__).parent / '.mim/configs'
+
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        'config', help='a config of mmseg or mmdet: a file, or PACKAGE::PATH of an installed one'
+        'config',
+        help='a config of mmseg or mmdet: a file, PACKAGE::PATH of an installed one, or the name '
+        'of one of ours',
     )
     parser.add_argument(
         '--work-dir',
@@ -54,8 +60,19 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_config(path: str) -> Config:
-    """The config in a file, or that of an installed package: ``mmseg::swin/...py``."""
-    return Config.fromstring(f'_base_ = {path!r}', '.py') if '::' in path else Config.fromfile(path)
+    """A config: of a file, of an installed package (``mmseg::swin/...py``), or ours by its name."""
+    if '::' in path:
+        return Config.fromstring(f'_base_ = {path!r}', '.py')
+    if not Path(path).exists() and Path(path).name == path:
+        ours = {file.stem: file for file in CONFIGS.glob('[!_]*/*.py')}
+        name = path.removesuffix('.py')
+        if name not in ours:
+            near = near_matches(name, ours)
+            raise FileNotFoundError(
+                f'There is no file {path}, and no config of ours of this name.{near}'
+            )
+        path = str(ours[name])
+    return Config.fromfile(path)
 
 
 def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from mmbixt.cli import run
 from mmbixt.datasets.inspection import Part, WrongFolderError, find_parts
 
 SHOWN = 20  # problems of a part
@@ -61,7 +62,7 @@ def inspect(part: Part, args: argparse.Namespace) -> list[str]:
     return problems
 
 
-def main() -> int:
+def main() -> None:
     args = parse_args()
     try:
         name, parts = find_parts(args.root)
@@ -72,11 +73,12 @@ def main() -> int:
     if args.out:
         args.out.write_text(''.join(f'{problem}\n' for problem in problems))
     if problems:
-        print(f'{len(problems):,} problems. Unpack or download what is named once more.')
-        return 1
+        word = 'problem' if len(problems) == 1 else 'problems'
+        sys.exit(
+            f'{len(problems):,} {word}. Get what is missing or broken once more; mend the rest.'
+        )
     print('All is there' + ('.' if args.quick else ' and can be read.'))
-    return 0
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    run(main)

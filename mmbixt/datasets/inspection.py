@@ -57,9 +57,12 @@ def find_parts(root: Path) -> tuple[str, list[Part]]:
         return 'ADE20K', [_ade20k_part(root, split) for split in ADE_COUNTS]
     if list(root.glob('annotations/instances_*.json')):
         return 'COCO', [_coco_part(root, split) for split in COCO_COUNTS]
-    for inner in sorted(path for path in root.iterdir() if path.is_dir()):
-        if (inner / 'annotations').is_dir():
-            raise WrongFolderError(f'{root} is not the root of a data set, but {inner} may be.')
+    below = sorted(
+        path.parent for path in [*root.glob('*/annotations'), *root.glob('*/*/annotations')]
+    )
+    if below:
+        maybe = ' or '.join(map(str, below))
+        raise WrongFolderError(f'{root} is not the root of a data set, but {maybe} may be.')
     raise WrongFolderError(
         f'{root.absolute()} is neither ADE20K (with images/training and annotations/training) nor '
         'COCO (with annotations/instances_train2017.json). docs/datasets.md shows both.'
@@ -68,8 +71,8 @@ def find_parts(root: Path) -> tuple[str, list[Part]]:
 
 def _listing(folder: Path, suffix: str) -> set[str]:
     """Names without suffix, of visible files; of a missing folder none."""
-    paths = folder.glob(f'*{suffix}') if folder.is_dir() else []
-    return {path.stem for path in paths if not path.name.startswith('.')}
+    paths = folder.iterdir() if folder.is_dir() else []  # which raises where it may not look
+    return {p.stem for p in paths if p.suffix == suffix and not p.name.startswith('.')}
 
 
 def _ade20k_part(root: Path, split: str) -> Part:
@@ -109,20 +112,20 @@ def check_ade20k_pair(paths: tuple[Path, Path]) -> list[str]:
 def _coco_part(root: Path, split: str) -> Part:
     path, folder = root / f'annotations/instances_{split}.json', root / split
     part = partial(Part, split, expected=COCO_COUNTS[split], check=check_coco_picture)
+    there = {f'{name}.jpg' for name in _listing(folder, '.jpg')}
     try:
         content = json.loads(path.read_text())
         images = content['images']
         problems, notes = _annotation_problems(path, content)
         files = [(folder / im['file_name'], (im['width'], im['height'])) for im in images]
     except FileNotFoundError:
-        return part(count=0, problems=[f'{path}: missing'], notes=[], files=[])
+        return part(count=len(there), problems=[f'{path}: missing'], notes=[], files=[])
     except (ValueError, KeyError, TypeError) as error:
         problem = f'{path}: no COCO annotations ({type(error).__name__}: {error})'
-        return part(count=0, problems=[problem], notes=[], files=[])
+        return part(count=len(there), problems=[problem], notes=[], files=[])
     if not folder.is_dir():
         problems.append(f'{folder}: no such folder')
         return part(count=0, problems=problems, notes=notes, files=[])
-    there = {f'{name}.jpg' for name in _listing(folder, '.jpg')}
     missing = [file for file, _ in files if file.name not in there]
     problems += [f'{file}: missing' for file in missing]
     if extra := there - {file.name for file, _ in files}:
@@ -138,7 +141,7 @@ def _annotation_problems(path: Path, content: dict) -> tuple[list[str], list[str
     images = {image['id']: image for image in content['images']}
     categories = {category['id']: category['name'] for category in content['categories']}
     counts = Counter()
-    problems = []
+    problems, unknown = [], {}
     if missing := set(CocoDataset.METAINFO['classes']) - set(categories.values()):
         problems.append(f'{path}: {len(missing)} of 80 categories missing, as {min(missing)!r}')
     for annotation in content['annotations']:
@@ -147,9 +150,10 @@ def _annotation_problems(path: Path, content: dict) -> tuple[list[str], list[str
         if image is None:
             problems.append(f'{what} is of image {annotation["image_id"]}, which is not listed')
         elif annotation['category_id'] not in categories:
-            problems.append(f'{what} is of category {annotation["category_id"]}, not listed')
+            unknown.setdefault(annotation['category_id'], what)
         else:
             counts['boxes'] += not _has_box_within(annotation['bbox'], image)
+    problems += [f'{what} is of category {c}, not listed' for c, what in unknown.items()]
     for name, entries in (('image', content['images']), ('annotation', content['annotations'])):
         if len({entry['id'] for entry in entries}) < len(entries):
             problems.append(f'{path}: {name} ids are not unique')

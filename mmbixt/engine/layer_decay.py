@@ -40,10 +40,10 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
     def _validate_cfg(self) -> None:
         super()._validate_cfg()
         cfg = self.paramwise_cfg = dict(self.paramwise_cfg)
-        rate = cfg.get('decay_rate')
+        rate = cfg.get('decay_rate', 'missing')
         if not isinstance(rate, (int, float)) or not 0 < rate <= 1:
             raise ValueError(
-                f'paramwise_cfg.decay_rate={rate!r}: layer-wise decay needs a number above 0 '
+                f'paramwise_cfg.decay_rate is {rate}: layer-wise decay needs a number above 0 '
                 'and at most 1, such as 0.9.'
             )
         if cfg.setdefault('decay_type', 'layer_wise') not in DECAY_TYPES:

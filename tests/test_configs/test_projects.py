@@ -1,10 +1,13 @@
 """What docs/projects.md shows works as it stands there."""
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import cv2
+import numpy as np
 import pytest
 import torch
 from helpers import CONFIGS, official_state
@@ -69,6 +72,40 @@ def test_layer_decay():
     model = MODELS.build(cfg.model)
     groups = build_optim_wrapper(model, cfg.optim_wrapper).optimizer.param_groups
     assert {round(group['lr'] / 6e-5, 6) for group in groups} >= {1.0, 0.9, 0.81}
+
+
+def test_optimizer():
+    (snippet,) = snippets('optimizer')
+    cfg = Config.fromstring(snippets('mmseg')[0] + snippet, '.py')
+    cfg.model.backbone.pop('init_cfg')
+    init_default_scope('mmseg')
+    model = MODELS.build(cfg.model)
+    optimizer = build_optim_wrapper(model, cfg.optim_wrapper).optimizer
+    assert type(optimizer).__name__ == 'AdamW'
+    without_decay = {id(g['params'][0]) for g in optimizer.param_groups if not g['weight_decay']}
+    layer = model.backbone.blocks[0]
+    for parameter in (layer.gamma1, layer.attn.temperature, layer.norm1.weight):
+        assert id(parameter) in without_decay
+
+
+def test_prediction_by_name(tmp_path):
+    """Of a smaller model, whose file lies in the cache as if downloaded."""
+    (snippet,) = snippets('predict by name')
+    snippet = snippet.replace('xcit_s12', 'xcit_t12')
+    cache = tmp_path / 'hub/checkpoints'
+    cache.mkdir(parents=True)
+    state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
+    torch.save(dict(meta={}, state_dict=state), cache / 'sem_fpn_xcit_tiny_12_p16.pth')
+    cv2.imwrite(str(tmp_path / 'photo.jpg'), np.zeros((72, 100, 3), np.uint8))
+    done = subprocess.run(
+        [sys.executable, '-W', 'ignore', '-c', f'{snippet}\nprint("SHAPE", labels.shape)'],
+        cwd=tmp_path,
+        env={**os.environ, 'TORCH_HOME': str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert 'SHAPE (72, 100)' in done.stdout, done.stderr[-3000:]
+    assert 'missing keys' not in done.stdout
 
 
 def test_prediction(tmp_path):

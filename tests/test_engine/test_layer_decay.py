@@ -121,8 +121,8 @@ def test_a_whole_config_with_it():
 @pytest.mark.parametrize(
     ('cfg', 'message'),
     [
-        (dict(), 'decay_rate=None: layer-wise decay needs a number'),
-        (dict(decay_rate=1.5), 'decay_rate=1.5'),
+        (dict(), 'decay_rate is missing: layer-wise decay needs a number'),
+        (dict(decay_rate=1.5), 'decay_rate is 1.5'),
         (dict(decay_rate=0.9, decay_type='block'), "decay_type='block': there are layer_wise"),
         (dict(decay_rate=0.9, num_layers=12), 'XCiT has 13 layers .* leave num_layers out'),
     ],

@@ -172,8 +172,10 @@ class TestCOCO:
 def test_folders_that_are_no_root(root, tmp_path):
     with pytest.raises(WrongFolderError, match='ADEChallengeData2016 may be'):
         find_parts(root / 'ade')
+    with pytest.raises(WrongFolderError, match=r'sample/ade/ADE.* or .*sample/coco may be'):
+        find_parts(root)
     with pytest.raises(WrongFolderError, match=r'neither ADE20K .* nor COCO'):
-        find_parts(tmp_path)
+        find_parts(root / 'coco/train2017')
     done = check(tmp_path / 'nowhere')
     assert done.returncode == 1
     assert done.stderr == f'error: There is no folder {tmp_path}/nowhere.\n'
@@ -185,7 +187,7 @@ def test_shows_a_few_problems_and_writes_all(ade, tmp_path):
     done = check(ade, '--subset', '--workers', 1, '--out', tmp_path / 'all.txt')
     assert done.stdout.count(': missing') == 20
     assert '... and 5 more' in done.stdout
-    assert '25 problems.' in done.stdout
+    assert '25 problems.' in done.stderr
     assert len((tmp_path / 'all.txt').read_text().splitlines()) == 25
 
 

@@ -70,3 +70,10 @@ def test_missing_config_is_named_in_a_line():
     assert done.stderr.startswith('FileNotFoundError')
     assert 'nope.py' in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_configs_of_ours_by_name():
+    done = call('linear_bixt_ti_ade20k', '--shape', '32', '32')
+    assert done.stdout.startswith('linear_bixt_ti_ade20k at 32 x 32'), done.stderr
+    done = call('linear_bixt_tiny_ade20k.py')
+    assert 'no config of ours of this name. Similar names: linear_bixt_ti_ade20k' in done.stderr

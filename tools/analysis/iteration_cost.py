@@ -81,6 +81,8 @@ def measure(args: argparse.Namespace) -> dict[str, float]:
     """Seconds of a step and bytes that model, gradients, optimizer and activations take."""
     cfg = read_config(args.configs[0])
     init_default_scope(cfg.default_scope)
+    if 'size' in cfg.model.get('data_preprocessor', {}):  # crops are padded to it
+        cfg.model.data_preprocessor.size = tuple(args.shape)
     device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
     torch.zeros(1, device=device)
     data = random_batch(cfg.default_scope, args.batch, *args.shape, classes=80)
