@@ -1,0 +1,1 @@
+"""How long networks take, how much memory, and how both grow."""

@@ -1,0 +1,140 @@
+"""One network in a process of its own, which measures what it is told to.
+
+``python -m mmbixt.benchmarking.worker`` reads a line of JSON that says what to build, answers with
+one, and then takes one command a line: 'memory', 'forward', 'both', 'peak', 'flops'.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from mmbixt.benchmarking.rows import build
+from mmbixt.ops import use_ops
+
+DTYPES = {'fp32': torch.float32, 'bf16': torch.bfloat16}
+SIDE = 2048  # of the matrices whose product is the machine's peak
+
+
+class Network:
+    """A network on an image, ready to be measured.
+
+    Args:
+        name: see :mod:`mmbixt.benchmarking.rows`.
+        size: height and width of the image.
+        batch: images.
+        device: 'cpu' or 'cuda'.
+        dtype: a key of :data:`DTYPES`.
+        threads: of the CPU.
+        compiled: whether to run it through ``torch.compile``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        size: int,
+        batch: int,
+        device: str,
+        dtype: str,
+        threads: int,
+        compiled: bool,
+    ) -> None:
+        torch.set_num_threads(threads)
+        self.device = torch.device(device)
+        model, self.path = build(name, size)
+        self.parameters = sum(p.numel() for p in model.parameters())
+        self.model = model.to(self.device, DTYPES[dtype])
+        self.image = torch.randn(batch, 3, size, size).to(self.device, DTYPES[dtype])
+        self.call: nn.Module = torch.compile(self.model) if compiled else self.model
+
+    def forward(self) -> float:
+        """Seconds of a forward pass without gradients, in eval mode."""
+        self.model.eval()
+        with torch.no_grad():
+            return self._timed(lambda: self.call(self.image))
+
+    def both(self) -> float:
+        """Seconds of a forward and backward pass in training mode."""
+        self.model.train()
+        self.model.zero_grad(set_to_none=False)
+        return self._timed(self._forward_and_backward)
+
+    def _forward_and_backward(self) -> None:
+        maps = self.call(self.image)
+        total: Tensor = sum(x.float().sum() for x in maps)
+        total.backward()
+
+    def memory(self) -> int:
+        """Bytes that a forward and backward pass takes on top of the model, at its peak.
+
+        The first one of the process: nothing is left over from an earlier one.
+        """
+        self.model.train()
+        if self.device.type == 'cuda':
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            self._forward_and_backward()
+            return torch.cuda.max_memory_allocated() - before
+        before = _resident('VmRSS')
+        with open('/proc/self/clear_refs', 'w') as file:  # sets the peak back to what is resident
+            file.write('5')
+        self._forward_and_backward()
+        return _resident('VmHWM') - before
+
+    def flops(self) -> int:
+        """Multiply-adds of a forward pass as torch counts them, on the plain paths of the ops."""
+        counter = FlopCounterMode(display=False)
+        self.model.eval()
+        with counter, torch.no_grad(), use_ops('reference'):
+            self.model(self.image)
+        return counter.get_total_flops() // 2
+
+    def peak(self) -> float:
+        """Multiply-adds a second of a large matrix product."""
+        a = torch.randn(SIDE, SIDE).to(self.image)
+        return SIDE**3 / min(self._timed(lambda: a @ a) for _ in range(5))
+
+    def _timed(self, run: Callable[[], Any]) -> float:
+        self._wait()
+        start = time.perf_counter()
+        run()
+        self._wait()
+        return time.perf_counter() - start
+
+    def _wait(self) -> None:
+        if self.device.type == 'cuda':
+            torch.cuda.synchronize()
+
+    def answer(self, command: str) -> Any:
+        with use_ops(self.path) if self.path != 'auto' else nullcontext():
+            return getattr(self, command)()
+
+
+def _resident(field: str) -> int:
+    """Bytes of memory that the process has ('VmRSS'), or had at most ('VmHWM')."""
+    with open('/proc/self/status') as file:
+        line = next(line for line in file if line.startswith(field))
+    return int(line.split()[1]) * 1024
+
+
+def main() -> None:
+    answers = sys.stdout
+    sys.stdout = sys.stderr  # whatever libraries print
+    try:
+        network = Network(**json.loads(sys.stdin.readline()))
+        print(json.dumps(dict(parameters=network.parameters)), file=answers, flush=True)
+        for line in sys.stdin:
+            print(json.dumps(network.answer(line.strip())), file=answers, flush=True)
+    except Exception as error:
+        print(json.dumps(dict(error=f'{type(error).__name__}: {error}')), file=answers, flush=True)
+        raise
+
+
+if __name__ == '__main__':
+    main()

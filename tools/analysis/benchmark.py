@@ -1,0 +1,131 @@
+"""Time and memory of networks: forward, forward and backward, at one or more image sizes.
+
+Each network has a process of its own, and all take turns: A B A B. With --against, the last columns
+say how many times the time and the memory of each are those of the baseline's.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import torch
+from tqdm import tqdm
+
+from mmbixt.benchmarking.pairs import Measured, Setting, WorkerError, measure, ratio, spread
+from mmbixt.benchmarking.plots import fit_exponent, plot_growth
+from mmbixt.benchmarking.rows import NAMES
+from mmbixt.benchmarking.worker import DTYPES
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f'A ROW is one of\n{NAMES}\n\nExample: python tools/analysis/benchmark.py '
+        'xcit_tiny_12_p16 --against timm/xcit_tiny_12_p16_224 --sizes 512 1024',
+    )
+    parser.add_argument('rows', nargs='+', metavar='ROW', help='what to measure, see below')
+    parser.add_argument('--against', metavar='ROW', help='what to compare with')
+    parser.add_argument(
+        '--external',
+        action='append',
+        default=[],
+        metavar='PATH:CALLABLE',
+        help='one more row, built by a function in a file of other code (which is executed)',
+    )
+    parser.add_argument('--sizes', nargs='+', type=int, default=[512], metavar='PIXELS')
+    parser.add_argument('--batch', type=int, default=1, help='images at a time (default: 1)')
+    parser.add_argument('--rounds', type=int, default=5, help='turns of each row (default: 5)')
+    parser.add_argument('--device', choices=['cpu', 'cuda'], default='cpu')
+    parser.add_argument('--dtype', choices=list(DTYPES), default='fp32')
+    parser.add_argument(
+        '--threads', type=int, default=os.cpu_count(), help='of the CPU (default: all cores)'
+    )
+    parser.add_argument('--compile', action='store_true', help='run all through torch.compile')
+    parser.add_argument('--json', type=Path, metavar='FILE', help='write everything measured')
+    parser.add_argument(
+        '--plot', type=Path, metavar='PNG', help='draw time and memory over the pixels (two sizes)'
+    )
+    args = parser.parse_args()
+    args.rows += args.external
+    if args.plot and len(set(args.sizes)) < 2:
+        parser.error('--plot shows growth: give two --sizes or more.')
+    if args.device == 'cuda' and not torch.cuda.is_available():
+        parser.error('--device cuda: there is no GPU that torch can use.')
+    if min(args.rounds, args.batch, args.threads, *args.sizes) < 1:
+        parser.error('--rounds, --batch, --threads and --sizes are at least 1.')
+    return args
+
+
+HEADER = ['row', 'pixels', 'forward', '', 'fwd+bwd', '', 'memory', 'images/s', 'of peak']
+RATIOS = ['fwd', 'fwd+bwd', 'memory']
+
+
+def make_row(one: Measured, baseline: Measured | None, batch: int) -> list[str]:
+    forward = median(one.forward)
+    row = [one.name, str(one.size)]
+    for seconds in (one.forward, one.both):
+        row += [f'{median(seconds) * 1e3:.1f} ms', f'± {spread(seconds):.0%}']
+    row += [f'{one.memory / 2**20:.0f} MiB', f'{batch / forward:.2f}']
+    row.append(f'{one.macs / forward / one.peak:.0%}')
+    if baseline is not None:
+        row += [f'{ratio(one.forward, baseline.forward):.2f}x']
+        row += [f'{ratio(one.both, baseline.both):.2f}x', f'{one.memory / baseline.memory:.2f}']
+    return row
+
+
+def make_table(found: Sequence[Measured], against: str | None, batch: int) -> str:
+    """All rows, right-aligned columns; ratios above 1 are in favour of the row, but for memory."""
+    baselines = {one.size: one for one in found if one.name == against}
+    rows = [HEADER + (RATIOS if against else [])]
+    rows += [make_row(one, baselines.get(one.size), batch) for one in found]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for name, *cells in rows:
+        cells = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+        lines.append('  '.join([name.ljust(widths[0]), *cells]).rstrip())
+    lines.insert(1, '-' * max(map(len, lines)))
+    return '\n'.join(lines)
+
+
+def main() -> None:
+    args = parse_args()
+    setting = Setting(args.batch, args.device, args.dtype, args.threads, args.compile)
+    names = list(dict.fromkeys([*([args.against] if args.against else []), *args.rows]))
+    found: list[Measured] = []
+    bar = tqdm(total=len(args.sizes) * len(names) * (args.rounds + 2), leave=False)
+    try:
+        for size in args.sizes:
+            bar.set_description(f'{size} pixels')
+            found += measure(names, size, setting, args.rounds, bar.update)
+            if args.json:  # what is there so far is not lost
+                measured = [one.as_dict() for one in found]
+                content = dict(setting=vars(setting), torch=torch.__version__, measured=measured)
+                args.json.write_text(json.dumps(content, indent=1))
+    except WorkerError as error:
+        bar.close()
+        sys.exit(f'error: {error}')
+    bar.close()
+    mode = 'compiled' if args.compile else 'eager'
+    print(
+        f'{args.device}, {args.threads} threads, {args.dtype}, {mode}, batch {args.batch};', end=' '
+    )
+    print(f'medians of {args.rounds} rounds in turns, ± half the distance of the quartiles')
+    if args.against:
+        print(f'ratios: time of {args.against} over that of the row; memory of the row over its')
+    print(make_table(found, args.against, args.batch))
+    if len(set(args.sizes)) > 1:
+        for name in names:
+            rows = [one for one in found if one.name == name]
+            print(f'{name}: time grows as pixels^{fit_exponent(rows):.2f}')
+    if args.plot:
+        plot_growth(found, args.plot)
+        print(f'plot: {args.plot}')
+
+
+if __name__ == '__main__':
+    main()
