@@ -1,6 +1,7 @@
 """What the tests share: official weights and goldens, and where the configs are."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -35,3 +36,17 @@ def assert_close(actual: torch.Tensor, expected: torch.Tensor, tolerance: float 
     assert actual.shape == expected.shape
     worst = (actual - expected).abs().max()
     assert worst <= tolerance * scale, f'off by {float(worst / scale):.2e} of absmax'
+
+
+def kept_bytes(run: Callable[[], object]) -> int:
+    """Memory of what autograd keeps of a call for the backward pass, each storage once."""
+    kept = {}
+
+    def pack(x: torch.Tensor) -> torch.Tensor:
+        kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        alive = run()
+    del alive
+    return sum(kept.values())

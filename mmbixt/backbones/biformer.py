@@ -22,6 +22,8 @@ from mmbixt.backbones.arch import (
 from mmbixt.backbones.base import DenseBackbone
 from mmbixt.checkpoints import biformer as authors
 from mmbixt.checkpoints.state_dict import Conversion
+from mmbixt.layers.feed_forward import add_feed_forward
+from mmbixt.layers.maps import channels_last
 from mmbixt.layers.routing_attention import FullAttention, Regions, RoutingAttention
 from mmbixt.registry import MODELS
 
@@ -85,7 +87,8 @@ class Block(nn.Module):
         if self.pos_embed is not None:
             x = x + self.pos_embed(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
         x = x + self.drop_path(self.attn(self.norm1(x)))
-        return x + self.drop_path(self.mlp(self.norm2(x)))
+        fc1, _, fc2 = self.mlp
+        return add_feed_forward(x, self.norm2, fc1, fc2, self.drop_path)
 
 
 class Stage(nn.Sequential):
@@ -233,6 +236,7 @@ class BiFormer(DenseBackbone):
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """An image (B,3,H,W) to maps (B,C,ceil(H/stride),ceil(W/stride)), one per out index."""
         self._check_size(x)
+        x = channels_last(x)
         maps = []
         for i, (downsample, stage) in enumerate(
             zip(self.downsample_layers, self.stages, strict=True)

@@ -22,6 +22,9 @@ from mmbixt.layers.bidirectional_self_attention import (
     check_branches,
     relative_position_index,
 )
+from mmbixt.layers.feed_forward import add_feed_forward
+from mmbixt.layers.maps import channels_last
+from mmbixt.layers.windows import Windows
 from mmbixt.registry import MODELS
 
 ARCHS = {
@@ -65,6 +68,7 @@ class ShiftedWindows(nn.Module):
 
     The map is filled up with zeros at the right and the bottom to whole windows. The zeros take
     part in the attention as tokens: the Swin Transformer's own behaviour, kept for its weights.
+    What the linear maps make of zeros is their biases, so they are spared the zeros.
     """
 
     def __init__(self, attention: WindowAttention, window_size: int, shift: int) -> None:
@@ -75,28 +79,23 @@ class ShiftedWindows(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """(B,H,W,C) to (B,H,W,C); the mask is :func:`shift_mask`'s, for shifted windows."""
-        height, width = x.shape[1:3]
-        x = pad_to_multiple(x, self.window_size)
-        rows = x.shape[1] // self.window_size
-        if self.shift:
-            x = x.roll((-self.shift, -self.shift), dims=(1, 2))
-        x = self.w_msa(to_windows(x, self.window_size), mask if self.shift else None)
-        x = from_windows(x, self.window_size, rows)
-        if self.shift:
-            x = x.roll((self.shift, self.shift), dims=(1, 2))
-        return x[:, :height, :width]
+        windows = Windows.of(x, self.window_size, self.shift)
+        attention = self.w_msa
+        qkv = windows.cut(attention.qkv(x), attention.qkv.bias)
+        tokens = None
+        if attention.isa is not None:
+            tokens = windows.cut(x, x.new_zeros(x.shape[-1]))
+        out = attention.attend(qkv, tokens, mask if self.shift else None)
+        return attention.proj(windows.join(out))
 
 
 class FeedForward(nn.Module):
-    """Two linear maps with a GELU between them."""
+    """The weights of two linear maps with a GELU between them."""
 
     def __init__(self, channels: int, hidden: int) -> None:
         super().__init__()
         widen = nn.Sequential(nn.Linear(channels, hidden), nn.GELU())
         self.layers = nn.Sequential(widen, nn.Linear(hidden, channels))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
 
 
 class SwinBlock(nn.Module):
@@ -115,7 +114,8 @@ class SwinBlock(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """(B,H,W,C) to (B,H,W,C)."""
         x = x + self.drop_path(self.attn(self.norm1(x), mask))
-        return x + self.drop_path(self.ffn(self.norm2(x)))
+        (fc1, _), fc2 = self.ffn.layers
+        return add_feed_forward(x, self.norm2, fc1, fc2, self.drop_path)
 
 
 class SwinStage(nn.Module):
@@ -173,12 +173,6 @@ def pad_to_multiple(x: Tensor, size: int) -> Tensor:
 def to_windows(x: Tensor, size: int) -> Tensor:
     """(B,H,W,C) to (B,windows,size*size,C), row by row."""
     x = x.unflatten(2, (-1, size)).unflatten(1, (-1, size))
-    return x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
-
-
-def from_windows(windows: Tensor, size: int, rows: int) -> Tensor:
-    """Back again, with ``rows`` windows from top to bottom."""
-    x = windows.unflatten(2, (size, size)).unflatten(1, (rows, -1))
     return x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
 
 
@@ -310,7 +304,7 @@ class BiSASwin(DenseBackbone):
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """An image (B,3,H,W) to maps (B,C,ceil(H/stride),ceil(W/stride)), one per out index."""
-        x = self.patch_embed(x)
+        x = self.patch_embed(channels_last(x))
         maps = []
         for i, stage in enumerate(self.stages):
             x, out = stage(x, self.run_layer)

@@ -26,6 +26,8 @@ from mmbixt.layers import (
     FourierPositionEncoding,
     LinearPatchEmbed,
     LocalPatchInteraction,
+    add_feed_forward,
+    channels_last,
     map_to_tokens,
     tokens_to_map,
 )
@@ -41,6 +43,14 @@ ARCHS = {
 ARCH_DEFAULTS = dict(mlp_ratio=4, layer_scale=None)
 
 PATCH_EMBEDS = {'linear': LinearPatchEmbed, 'conv': ConvPatchEmbed}
+
+
+def add_mlp(
+    x: Tensor, norm: nn.LayerNorm, mlp: Mlp, layer_scale: nn.Module, drop_path: DropPath
+) -> Tensor:
+    """Tokens or latents (B,N,C), plus what an MLP makes of them."""
+    scale = getattr(layer_scale, 'gamma', None)
+    return add_feed_forward(x, norm, mlp.fc1, mlp.fc2, drop_path, scale)
 
 
 class SelfAttentionBlock(nn.Module):
@@ -66,7 +76,7 @@ class SelfAttentionBlock(nn.Module):
     def forward(self, latents: Tensor) -> Tensor:
         """(B,M,C) to (B,M,C)."""
         latents = latents + self.drop_path(self.ls1(self.attn(self.norm1(latents))))
-        return latents + self.drop_path(self.ls2(self.mlp(self.norm2(latents))))
+        return add_mlp(latents, self.norm2, self.mlp, self.ls2, self.drop_path)
 
 
 class CrossAttentionBlock(nn.Module):
@@ -105,10 +115,10 @@ class CrossAttentionBlock(nn.Module):
         """Latents (B,M,C) or (1,M,C) and tokens (B,N,C) to both, (B,M,C) and (B,N,C)."""
         for_latents, for_tokens = self.attn(self.norm1_lat(latents), self.norm1_pat(tokens))
         tokens = tokens + self.drop_path(self.ls1_pat(for_tokens))
-        tokens = tokens + self.drop_path(self.ls2_pat(self.mlp_pat(self.norm2_pat(tokens))))
+        tokens = add_mlp(tokens, self.norm2_pat, self.mlp_pat, self.ls2_pat, self.drop_path)
         if self.update_latents:
             latents = latents + self.drop_path(self.ls1_lat(for_latents))
-            latents = latents + self.drop_path(self.ls2_lat(self.mlp_lat(self.norm2_lat(latents))))
+            latents = add_mlp(latents, self.norm2_lat, self.mlp_lat, self.ls2_lat, self.drop_path)
         return latents, tokens
 
 
@@ -282,7 +292,7 @@ class BiXT(DenseBackbone):
         height, width = x.shape[-2:]
         if min(height, width) < 16:
             raise ValueError(f'An image of {height} x {width} pixels has less than a patch of 16.')
-        feature_map = self.patch_embed(x)
+        feature_map = self.patch_embed(channels_last(x))
         grid = tuple(feature_map.shape[-2:])
         return map_to_tokens(feature_map + self.fourier_pos_encode(*grid)), grid
 

@@ -19,6 +19,8 @@ from mmbixt.layers import (
     CrossCovarianceAttention,
     FourierPositionEncoding,
     LocalPatchInteraction,
+    add_feed_forward,
+    channels_last,
     map_to_tokens,
     tokens_to_map,
 )
@@ -65,9 +67,11 @@ class Layer(nn.Module):
 
     def forward(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
         """(B,N,C) to (B,N,C)."""
-        tokens = tokens + self.drop_path(self.gamma1 * self.attn(self.norm1(tokens)))
-        tokens = tokens + self.drop_path(self.gamma3 * self.local_mp(self.norm3(tokens), grid))
-        return tokens + self.drop_path(self.gamma2 * self.mlp(self.norm2(tokens)))
+        tokens = tokens + self.drop_path(self.attn(self.norm1(tokens), self.gamma1))
+        tokens = tokens + self.drop_path(self.local_mp(self.norm3(tokens), grid, self.gamma3))
+        return add_feed_forward(
+            tokens, self.norm2, self.mlp.fc1, self.mlp.fc2, self.drop_path, self.gamma2
+        )
 
 
 @MODELS.register_module()
@@ -150,7 +154,7 @@ class XCiT(DenseBackbone):
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """An image (B,3,H,W) to maps (B,C,ceil(H/stride),ceil(W/stride)), one per out index."""
-        feature_map = self.patch_embed(x)
+        feature_map = self.patch_embed(channels_last(x))
         grid = tuple(feature_map.shape[-2:])
         tokens = map_to_tokens(feature_map + self.pos_embeder(*grid))
         maps = []

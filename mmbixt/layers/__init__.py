@@ -6,8 +6,9 @@ from mmbixt.layers.bidirectional_self_attention import (
     WindowAttention,
 )
 from mmbixt.layers.cross_covariance_attention import CrossCovarianceAttention
+from mmbixt.layers.feed_forward import add_feed_forward
 from mmbixt.layers.lpi import LocalPatchInteraction
-from mmbixt.layers.maps import map_to_tokens, tokens_to_map
+from mmbixt.layers.maps import channels_last, map_to_tokens, tokens_to_map
 from mmbixt.layers.patch_embed import ConvPatchEmbed, LinearPatchEmbed
 from mmbixt.layers.position_encoding import FourierPositionEncoding, fourier_features
 from mmbixt.layers.routing_attention import FullAttention, RoutingAttention
@@ -23,6 +24,8 @@ __all__ = [
     'LocalPatchInteraction',
     'RoutingAttention',
     'WindowAttention',
+    'add_feed_forward',
+    'channels_last',
     'fourier_features',
     'map_to_tokens',
     'tokens_to_map',

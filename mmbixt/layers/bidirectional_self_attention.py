@@ -62,12 +62,25 @@ class BidirectionalSelfAttention(nn.Module):
             bias: what is added to the scores, such as relative positions and (finite) masks; of a
                 shape that broadcasts to (...,h,N,N).
         """
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).transpose(-4, -2).unbind(-3)
+        return self.proj(self.attend(self.qkv(x), None if self.isa is None else x, bias))
+
+    def attend(self, qkv: Tensor, x: Tensor | None, bias: Tensor | None = None) -> Tensor:
+        """What is between the projections, which are of each token for itself.
+
+        Args:
+            qkv: queries, keys and values (...,N,3C).
+            x: the tokens (...,N,C) that they are of; None without inverse attention.
+            bias: as in :meth:`forward`.
+
+        Returns:
+            (...,N,C).
+        """
+        q, k, v = qkv.unflatten(-1, (3, self.num_heads, -1)).transpose(-4, -2).unbind(-3)
         if self.isa is None:
-            return self.proj(self._join(self_attention(q, k, v, self.scale, bias)))
+            return self._join(self_attention(q, k, v, self.scale, bias))
         branches = bidirectional_self_attention(q, k, v, *self.isa(x), self.scale, bias)
         plain, inverse = (self._norm(branch) for branch in branches)
-        return self.proj(self._join(self.lam * plain + (1 - self.lam) * inverse))
+        return self._join(self.lam * plain + (1 - self.lam) * inverse)
 
     def _norm(self, branch: Tensor) -> Tensor:
         """(...,h,N,d): an instance norm over N, if so asked."""
@@ -139,10 +152,10 @@ class WindowAttention(BidirectionalSelfAttention):
         # in the state dict, because OpenMMLab's Swin has it there
         self.register_buffer('relative_position_index', relative_position_index(window_size))
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Windows (...,N,C) to (...,N,C); the mask broadcasts to (...,h,N,N)."""
+    def attend(self, qkv: Tensor, x: Tensor | None, mask: Tensor | None = None) -> Tensor:
+        """The same within windows; the mask broadcasts to (...,h,N,N)."""
         bias = self.relative_position_bias_table[self.relative_position_index].permute(2, 0, 1)
-        return super().forward(x, bias if mask is None else bias + mask)
+        return super().attend(qkv, x, bias if mask is None else bias + mask)
 
 
 def relative_position_index(window_size: int) -> Tensor:

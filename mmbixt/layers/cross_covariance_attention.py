@@ -27,8 +27,8 @@ class CrossCovarianceAttention(nn.Module):
         self.qkv = nn.Linear(channels, 3 * channels, bias=qkv_bias)
         self.proj = nn.Linear(channels, channels)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """(B,N,C) to (B,N,C)."""
+    def forward(self, tokens: Tensor, scale: Tensor | None = None) -> Tensor:
+        """(B,N,C) to (B,N,C), times a layer scale (C,) if one is given."""
         return cross_covariance_attention(
             tokens,
             self.qkv.weight,
@@ -37,4 +37,5 @@ class CrossCovarianceAttention(nn.Module):
             self.proj.weight,
             self.proj.bias,
             self.dropout if self.training else 0.0,
+            scale,
         )

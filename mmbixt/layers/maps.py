@@ -1,6 +1,17 @@
 """Tokens and maps are the same memory: (B,N,C) is a channels-last (B,C,H,W)."""
 
+import torch
 from torch import Tensor
+
+
+def channels_last(image: Tensor) -> Tensor:
+    """An image (B,C,H,W) in the memory format of tokens.
+
+    Convolutions keep the format, and so does every sum that starts with their output: tokens of an
+    image in the usual format would be transposed in memory, through all layers, and copied by each
+    of them.
+    """
+    return image.contiguous(memory_format=torch.channels_last)
 
 
 def tokens_to_map(tokens: Tensor, grid: tuple[int, int]) -> Tensor:

@@ -2,6 +2,7 @@
 
 from mmbixt.ops.bidirectional_attention import bidirectional_attention
 from mmbixt.ops.cross_covariance import cross_covariance_attention
+from mmbixt.ops.feed_forward import feed_forward
 from mmbixt.ops.inverse_attention import bidirectional_self_attention, self_attention
 from mmbixt.ops.paths import ops_path, use_ops
 from mmbixt.ops.routing_attention import route, routing_attention
@@ -10,6 +11,7 @@ __all__ = [
     'bidirectional_attention',
     'bidirectional_self_attention',
     'cross_covariance_attention',
+    'feed_forward',
     'ops_path',
     'route',
     'routing_attention',

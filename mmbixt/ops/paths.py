@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
+import torch
+
 PATHS = ('auto', 'reference', 'torch', 'triton')
 
 
@@ -35,6 +37,14 @@ def use_ops(path: str) -> Iterator[None]:
         yield
     finally:
         _current = previous
+
+
+def is_eager() -> bool:
+    """Whether operations run as they are called, and no compiler or tracer looks at them first.
+
+    Those do better with plain operations than with ours that work on pieces.
+    """
+    return not torch.compiler.is_compiling() and not torch.jit.is_tracing()
 
 
 def choose_path(op: str, paths: Mapping[str, Callable]) -> Callable:

@@ -57,6 +57,19 @@ def test_fast_path_equals_reference(policy, shape, dtype, tolerance, bias):
         assert (actual - expected).abs().max() <= tolerance * scale
 
 
+def test_scale_is_that_of_the_output(policy):
+    inputs = make_inputs((2, 50, 12, 3), torch.float64)
+    scale = torch.randn(12, dtype=torch.float64, requires_grad=True)
+    found = []
+    for path in ('torch', 'reference'):
+        with use_ops(path):
+            out = cross_covariance_attention(*inputs, 0.0, scale)
+            assert_close(out, scale * cross_covariance_attention(*inputs), 1e-12)
+        found.append(torch.autograd.grad(out.square().sum(), [*inputs, scale]))
+    for actual, expected in zip(*found, strict=True):
+        assert_close(actual, expected, 1e-9)
+
+
 TOKENS = {  # where the Gram matrix could lose digits
     'a mean of 10': lambda x: x + 10 * torch.randn(x.shape[-1], dtype=x.dtype),
     'a mean of 100, hardly a spread': lambda x: 0.01 * x + 100,

@@ -1,8 +1,9 @@
 import pytest
 import torch
-from helpers import assert_close
+from helpers import assert_close, kept_bytes
 
 from mmbixt.ops import route, routing_attention, use_ops
+from mmbixt.ops.routing_attention import chunked
 
 SHAPES = {  # B, R, L, h, d, k
     'BiFormer-T, stage 1, 128 px': (1, 64, 16, 2, 32, 1),
@@ -12,6 +13,15 @@ SHAPES = {  # B, R, L, h, d, k
     'one token in a region, batch 3': (3, 9, 1, 2, 8, 4),
     'odd sizes': (2, 15, 7, 3, 5, 2),
 }
+
+
+@pytest.fixture(params=['all at once', 'region by region', 'whole copies'])
+def policy(request, monkeypatch):
+    """How many regions the fast path takes at a time; and what it does where that does not pay."""
+    if request.param == 'region by region':
+        monkeypatch.setattr(chunked, 'ROUTED_VALUES', 1)
+    if request.param == 'whole copies':
+        monkeypatch.setattr(chunked, 'pays', lambda queries: False)
 
 
 def make_inputs(shape, dtype, masked):
@@ -35,7 +45,7 @@ def run(path, inputs, routes, valid, scale=0.3):
 @pytest.mark.parametrize('masked', [False, True], ids=['all valid', 'some padding'])
 @pytest.mark.parametrize('shape', SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize(('dtype', 'tolerance'), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
-def test_fast_path_equals_reference_forward_and_backward(shape, dtype, tolerance, masked):
+def test_fast_path_equals_reference_forward_and_backward(policy, shape, dtype, tolerance, masked):
     given = make_inputs(shape, dtype, masked)
     fast, reference = (run(path, *given) for path in ('torch', 'reference'))
     scale = max(float(x.abs().max()) for x in reference[1:])
@@ -93,7 +103,7 @@ def test_large_scores_stay_finite(path):
     assert all(x.isfinite().all() for x in run(path, inputs, routes, valid))
 
 
-def test_gradcheck():
+def test_gradcheck(policy):
     inputs, routes, valid = make_inputs((1, 4, 2, 1, 2, 2), torch.float64, True)
     for path in ('torch', 'reference'):
         with use_ops(path):
@@ -113,4 +123,11 @@ def test_no_graph_breaks():
     inputs, routes, valid = make_inputs((2, 9, 4, 2, 8, 4), torch.float32, True)
     compiled = torch.compile(routing_attention, fullgraph=True, backend='eager')
     actual = compiled(*inputs, routes, 0.25, valid)
-    assert torch.equal(actual, routing_attention(*inputs, routes, 0.25, valid))
+    assert_close(actual, routing_attention(*inputs, routes, 0.25, valid), 1e-6)
+
+
+def test_no_copy_of_all_routed_keys_is_kept():
+    """The backward pass keeps queries, keys, values, output and sums, however many regions."""
+    inputs, routes, _ = make_inputs((1, 64, 4, 2, 32, 16), torch.float32, False)
+    kept = kept_bytes(lambda: routing_attention(*inputs, routes, 0.2))
+    assert kept < 6 * inputs[0].nbytes

@@ -25,6 +25,7 @@ def cross_covariance_attention(
     proj_weight: Tensor,
     proj_bias: Tensor,
     dropout: float = 0.0,
+    scale: Tensor | None = None,
 ) -> Tensor:
     """Channels of a head attend to each other by their correlation over all tokens.
 
@@ -38,9 +39,10 @@ def cross_covariance_attention(
         proj_weight: (C,C), of the output.
         proj_bias: (C,).
         dropout: rate of dropped attention weights.
+        scale: layer scale of the output, (C,) or None.
 
     Returns:
         (B,N,C).
     """
     attend = choose_path('cross_covariance', _PATHS)
-    return attend(x, qkv_weight, qkv_bias, temperature, proj_weight, proj_bias, dropout)
+    return attend(x, qkv_weight, qkv_bias, temperature, proj_weight, proj_bias, dropout, scale)

@@ -54,11 +54,14 @@ def cross_covariance_attention_gram(
     proj_weight: Tensor,
     proj_bias: Tensor,
     dropout: float = 0.0,
+    scale: Tensor | None = None,
 ) -> Tensor:
     """See :func:`mmbixt.ops.cross_covariance_attention`."""
     weights = (qkv_weight, qkv_bias, temperature, proj_weight, proj_bias)
     if not pays(x):
-        return cross_covariance_attention_reference(x, *weights, dropout)
+        return cross_covariance_attention_reference(x, *weights, dropout, scale)
+    if scale is not None:
+        proj_weight, proj_bias = scale[:, None] * proj_weight, scale * proj_bias
     heads = len(temperature)
     query_key, values = qkv_weight.split((2 * x.shape[2], x.shape[2]))
     query_key_bias = value_bias = None

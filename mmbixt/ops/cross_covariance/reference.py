@@ -24,9 +24,11 @@ def cross_covariance_attention_reference(
     proj_weight: Tensor,
     proj_bias: Tensor,
     dropout: float = 0.0,
+    scale: Tensor | None = None,
 ) -> Tensor:
     """See :func:`mmbixt.ops.cross_covariance_attention`."""
     queries, keys, values = project(x, qkv_weight, qkv_bias, heads=len(temperature))
     attention = drop(cross_covariance_maps(queries, keys, temperature), dropout)
     out = (attention @ values).permute(0, 3, 1, 2).flatten(2)
-    return linear(out, proj_weight, proj_bias)
+    out = linear(out, proj_weight, proj_bias)
+    return out if scale is None else scale * out

@@ -3,12 +3,12 @@
 from torch import Tensor
 
 from mmbixt.ops.paths import choose_path
+from mmbixt.ops.routing_attention.chunked import routing_attention_chunked
 from mmbixt.ops.routing_attention.reference import route, routing_attention_reference
-from mmbixt.ops.routing_attention.regional import routing_attention_regional
 
 __all__ = ['route', 'routing_attention']
 
-_PATHS = {'torch': routing_attention_regional, 'reference': routing_attention_reference}
+_PATHS = {'torch': routing_attention_chunked, 'reference': routing_attention_reference}
 
 
 def routing_attention(

@@ -1,0 +1,101 @@
+"""Square windows of a map, cyclically shifted or not: which token is where."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
+
+from mmbixt.ops.paths import is_eager
+
+
+class Windows(NamedTuple):
+    """How maps of T tokens in all are cut into windows of P places in all.
+
+    Where no whole window fits, windows have places without a token: padding.
+
+    Attributes:
+        token: (P,) the token at each place, in the order of the maps; T for padding.
+        place: (T,) the place of each token.
+        shape: (B,H,W) of the maps.
+        size: side of a window.
+    """
+
+    token: Tensor
+    place: Tensor
+    shape: tuple[int, int, int]
+    size: int
+
+    @classmethod
+    def of(cls, x: Tensor, size: int, shift: int) -> 'Windows':
+        """Of maps (B,H,W,C); the shift moves windows to the right and down, around the edges."""
+        batch, height, width = x.shape[:3]
+        count = batch * height * width
+        token = torch.arange(count, device=x.device).view(batch, height, width)
+        token = pad(token, (0, -width % size, 0, -height % size), value=count)
+        token = token.roll((-shift, -shift), dims=(1, 2))
+        token = token.unflatten(2, (-1, size)).unflatten(1, (-1, size)).transpose(2, 3).flatten()
+        place = torch.zeros(count + 1, dtype=torch.long, device=x.device)
+        place.scatter_(0, token, torch.arange(len(token), device=x.device))
+        return cls(token, place[:-1], (batch, height, width), size)
+
+    def cut(self, x: Tensor, fill: Tensor) -> Tensor:
+        """(B,H,W,C) to (B,windows,size*size,C), with ``fill`` (C,) at the padding."""
+        x, fill = x.flatten(0, 2), fill.to(x.dtype)  # autocast: what is projected is half
+        if is_eager():
+            x = Cut.apply(x, fill, self.token, self.place)
+        else:
+            x = torch.cat((x, fill[None])).index_select(0, self.token)
+        return x.unflatten(0, (self.shape[0], -1, self.size**2))
+
+    def join(self, x: Tensor) -> Tensor:
+        """Back again, (B,windows,size*size,C) to (B,H,W,C); what is at the padding is dropped."""
+        x = x.flatten(0, 2)
+        if is_eager():
+            x = Join.apply(x, self.token, self.place)
+        else:
+            x = x.index_select(0, self.place)
+        return x.unflatten(0, self.shape)
+
+
+def select(x: Tensor, token: Tensor, fill: Tensor | float) -> Tensor:
+    """Rows of x (T,C) in a new order (P,); where there is none, ``fill``."""
+    if len(token) == len(x):
+        return x.index_select(0, token)
+    out = x.index_select(0, token.clamp_max(len(x) - 1))
+    out[token == len(x)] = fill
+    return out
+
+
+class Cut(torch.autograd.Function):
+    """Each token goes to one place, so the gradient comes from there: nothing is to be added up."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, fill: Tensor, token: Tensor, place: Tensor) -> Tensor:
+        ctx.save_for_backward(token, place)
+        return select(x, token, fill)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
+        token, place = ctx.saved_tensors
+        of_fill = None
+        if ctx.needs_input_grad[1]:
+            of_fill = grad[token == len(place)].sum(0)
+        return grad.index_select(0, place), of_fill, None, None
+
+
+class Join(torch.autograd.Function):
+    """The inverse of :class:`Cut`."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, token: Tensor, place: Tensor) -> Tensor:
+        ctx.save_for_backward(token)
+        return x.index_select(0, place)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (token,) = ctx.saved_tensors
+        return select(grad, token, 0.0), None, None

@@ -1,0 +1,110 @@
+import pytest
+import torch
+from helpers import assert_close, kept_bytes
+
+from mmbixt.ops import feed_forward, use_ops
+from mmbixt.ops.feed_forward import chunked
+
+SHAPES = {  # tokens (...), C, hidden
+    'XCiT-T12/16 at 512 px': ((1, 1024), 192, 768),
+    'BiFormer-T, stage 2 at 256 px': ((1, 32, 32), 128, 384),
+    'latents of BiXT': ((2, 64), 192, 768),
+    'one token': ((1, 1), 8, 16),
+    'odd sizes, batch 3': ((3, 37), 5, 11),
+}
+
+
+@pytest.fixture(params=['all at once', 'a few tokens at a time'])
+def policy(request, monkeypatch):
+    if request.param == 'a few tokens at a time':
+        monkeypatch.setattr(chunked, 'HIDDEN_VALUES', 2**13)
+
+
+def make_inputs(shape, dtype, with_scale):
+    tokens, channels, hidden = shape
+    sizes = [
+        *((*tokens, channels), (channels,), (channels,)),
+        *((hidden, channels), (hidden,), (channels, hidden), (channels,)),
+    ]
+    inputs = [torch.randn(size, dtype=dtype).requires_grad_() for size in sizes]
+    scale = torch.randn(channels, dtype=dtype).requires_grad_() if with_scale else None
+    return [*inputs[:3], 1e-6, *inputs[3:], scale]
+
+
+def run(path, inputs, residual):
+    with use_ops(path):
+        out = feed_forward(*inputs, residual)
+    weight = torch.cos(torch.arange(out.numel(), dtype=out.dtype)).view_as(out)
+    given = [x for x in inputs if isinstance(x, torch.Tensor)]
+    return [out, *torch.autograd.grad((out * weight).sum(), given)]
+
+
+@pytest.mark.parametrize('residual', [True, False])
+@pytest.mark.parametrize('with_scale', [True, False])
+@pytest.mark.parametrize('shape', SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize(('dtype', 'tolerance'), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_fast_path_equals_reference(policy, shape, dtype, tolerance, with_scale, residual):
+    inputs = make_inputs(shape, dtype, with_scale)
+    fast, reference = (run(path, inputs, residual) for path in ('torch', 'reference'))
+    scale = max(float(x.abs().max()) for x in reference[1:])
+    assert_close(fast[0], reference[0], tolerance)
+    for actual, expected in zip(fast[1:], reference[1:], strict=True):
+        assert (actual - expected).abs().max() <= tolerance * scale
+
+
+def test_gradcheck(policy):
+    tokens, norm, bias, eps, *weights = make_inputs(((2, 3), 4, 6), torch.float64, True)
+    assert torch.autograd.gradcheck(
+        lambda x, n, b, *w: feed_forward(x, n, b, eps, *w), (tokens, norm, bias, *weights)
+    )
+
+
+@pytest.mark.parametrize('frozen', ['tokens', 'weights'])
+def test_what_is_frozen_gets_no_gradient(frozen):
+    inputs = make_inputs(((1, 9), 4, 6), torch.float32, True)
+    for i, x in enumerate(inputs):
+        if isinstance(x, torch.Tensor) and (i == 0) == (frozen == 'tokens'):
+            x.requires_grad_(False)
+    feed_forward(*inputs).sum().backward()
+    for x in inputs:
+        if isinstance(x, torch.Tensor):
+            assert (x.grad is None) == (not x.requires_grad)
+
+
+def test_the_hidden_values_are_kept_once():
+    inputs = make_inputs(((1, 512), 32, 128), torch.float32, False)
+    kept = kept_bytes(lambda: feed_forward(*inputs))
+    weights = sum(x.nbytes for x in inputs[4:] if x is not None)
+    hidden, tokens = 4 * 512 * 128, 4 * 512 * 32
+    assert kept < hidden + 1.5 * tokens + weights
+
+
+def test_tokens_that_are_no_plain_memory_take_the_reference():
+    tokens, *rest = make_inputs(((2, 9), 4, 6), torch.float32, True)
+    transposed = tokens.detach().transpose(0, 1).contiguous().transpose(0, 1)
+    assert_close(feed_forward(transposed, *rest), feed_forward(tokens, *rest))
+
+
+def test_autocast_is_left_to_the_reference():
+    inputs = make_inputs(((1, 16), 32, 64), torch.float32, True)
+    exact = feed_forward(*inputs)
+    with torch.autocast('cpu', torch.bfloat16):
+        half = feed_forward(*inputs)
+        with use_ops('reference'):
+            assert torch.equal(half, feed_forward(*inputs))
+    assert_close(half.float(), exact, 5e-2)
+
+
+def test_no_graph_breaks():
+    inputs = make_inputs(((2, 9), 8, 12), torch.float32, True)
+    compiled = torch.compile(feed_forward, fullgraph=True, backend='eager')
+    assert_close(compiled(*inputs), feed_forward(*inputs), 1e-6)
+
+
+def test_without_gradients_the_hidden_values_are_those_of_a_few_tokens(monkeypatch):
+    monkeypatch.setattr(chunked, 'HIDDEN_VALUES', 2**10)
+    inputs = make_inputs(((1, 512), 32, 128), torch.float32, False)
+    with torch.no_grad(), torch.profiler.profile(profile_memory=True) as profiler:
+        feed_forward(*inputs)
+    largest = max(event.cpu_memory_usage for event in profiler.events())
+    assert largest < 4 * 512 * 128
