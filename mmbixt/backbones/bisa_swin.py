@@ -23,6 +23,7 @@ from mmbixt.layers.bidirectional_self_attention import (
     relative_position_index,
 )
 from mmbixt.layers.feed_forward import add_feed_forward
+from mmbixt.layers.linear import Linear
 from mmbixt.layers.maps import channels_last
 from mmbixt.layers.windows import Windows
 from mmbixt.registry import MODELS
@@ -55,7 +56,7 @@ class PatchMerging(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(4 * channels)
-        self.reduction = nn.Linear(4 * channels, 2 * channels, bias=False)
+        self.reduction = Linear(4 * channels, 2 * channels, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B,H,W,C) to (B,ceil(H/2),ceil(W/2),2C)."""

@@ -1,8 +1,9 @@
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
+from mmbixt.layers.linear import Linear
 from mmbixt.ops.bidirectional_attention import bidirectional_attention, bidirectional_attention_maps
+from mmbixt.ops.linear import linear
 
 
 class BidirectionalAttention(nn.Module):
@@ -24,10 +25,10 @@ class BidirectionalAttention(nn.Module):
             raise ValueError(f'{channels} channels cannot be split among {num_heads} heads.')
         self.num_heads = num_heads
         self.scale = (channels // num_heads) ** -0.5
-        self.rv_latents = nn.Linear(channels, 2 * channels)
-        self.rv_patches = nn.Linear(channels, 2 * channels)
-        self.proj_lat = nn.Linear(channels, channels) if update_latents else None
-        self.proj_pat = nn.Linear(channels, channels)
+        self.rv_latents = Linear(channels, 2 * channels)
+        self.rv_patches = Linear(channels, 2 * channels)
+        self.proj_lat = Linear(channels, channels) if update_latents else None
+        self.proj_pat = Linear(channels, channels)
 
     def forward(self, latents: Tensor, tokens: Tensor) -> tuple[Tensor | None, Tensor]:
         """Latents (B,M,C) or (1,M,C) and tokens (B,N,C) to the updates of both.

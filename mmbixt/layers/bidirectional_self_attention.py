@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
+from mmbixt.layers.linear import Linear
 from mmbixt.ops.inverse_attention import bidirectional_self_attention, self_attention
 
 
@@ -41,8 +42,8 @@ class BidirectionalSelfAttention(nn.Module):
         self.num_heads = num_heads
         self.scale = (channels // num_heads) ** -0.5
         self.branch_norm = branch_norm
-        self.qkv = nn.Linear(channels, 3 * channels)
-        self.proj = nn.Linear(channels, channels)
+        self.qkv = Linear(channels, 3 * channels)
+        self.proj = Linear(channels, channels)
         self.isa = None if lam == 1 else InverseWeights(channels, num_heads)
         self.fixed_lam = None if lam == 'learned' else lam
         if lam == 'learned':
@@ -110,8 +111,8 @@ class InverseWeights(nn.Module):
         super().__init__()
         d = channels // num_heads
         self.num_heads = num_heads
-        self.q = nn.Linear(channels, channels, bias=False)
-        self.v = nn.Linear(channels, channels, bias=False)
+        self.q = Linear(channels, channels, bias=False)
+        self.v = Linear(channels, channels, bias=False)
         self.G = nn.Parameter(torch.empty(d, d, d))
         self.reset_parameters()
 

@@ -2,6 +2,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
 from mmbixt.layers.maps import map_to_tokens, tokens_to_map
+from mmbixt.ops.precision import is_half
 
 
 class LocalPatchInteraction(nn.Module):
@@ -13,15 +14,18 @@ class LocalPatchInteraction(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
+        # first, or mmcv.cnn.fuse_conv_bn takes it for conv1's, past the GELU
+        self.bn = nn.BatchNorm2d(channels)
         self.conv1 = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
         self.act = nn.GELU()
-        self.bn = nn.BatchNorm2d(channels)
         self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
 
     def forward(self, tokens: Tensor, grid: tuple[int, int], scale: Tensor | None = None) -> Tensor:
         """Tokens (B,N,C) of a grid (H,W), row by row, to (B,N,C), times a scale (C,) if given."""
         x = self.bn(self.act(self.conv1(tokens_to_map(tokens, grid))))
-        weight, bias = self.conv2.weight, self.conv2.bias
-        if scale is not None:  # of the few weights, not of all tokens
-            weight, bias = scale[:, None, None, None] * weight, scale * bias
+        if scale is None or is_half(tokens):  # little would be left of weights in float16
+            x = map_to_tokens(self.conv2(x))
+            return x if scale is None else scale * x
+        weight = scale[:, None, None, None] * self.conv2.weight  # the few weights, not all tokens
+        bias = scale * self.conv2.bias
         return map_to_tokens(conv2d(x, weight, bias, padding=1, groups=len(weight)))

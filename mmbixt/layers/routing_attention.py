@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from mmbixt.layers.linear import Linear
 from mmbixt.ops.inverse_attention import self_attention
 from mmbixt.ops.routing_attention import route, routing_attention
 
@@ -87,8 +88,8 @@ class RoutingAttention(nn.Module):
         self.padding = padding
         self.lepe = local_enhancement(channels)
         # the authors' name of it is qkv.qkv
-        self.qkv = nn.Sequential(OrderedDict(qkv=nn.Linear(channels, 3 * channels)))
-        self.wo = nn.Linear(channels, channels)
+        self.qkv = nn.Sequential(OrderedDict(qkv=Linear(channels, 3 * channels)))
+        self.wo = Linear(channels, channels)
 
     def regions(self, height: int, width: int) -> Regions:
         """The regions of a map of this size."""
@@ -155,8 +156,8 @@ class FullAttention(nn.Module):
         self.num_heads = num_heads
         self.scale = (channels // num_heads) ** -0.5
         self.lepe_of = lepe_of
-        self.qkv = nn.Linear(channels, 3 * channels, bias=False)
-        self.proj = nn.Linear(channels, channels)
+        self.qkv = Linear(channels, 3 * channels, bias=False)
+        self.proj = Linear(channels, channels)
         self.lepe = None if lepe_of is None else local_enhancement(channels)
 
     def forward(self, x: Tensor) -> Tensor:

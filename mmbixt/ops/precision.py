@@ -11,6 +11,11 @@ def is_autocast(x: Tensor) -> bool:
     return x.device.type != 'meta' and torch.is_autocast_enabled(x.device.type)
 
 
+def is_half(x: Tensor) -> bool:
+    """Whether products of a tensor are computed in half precision."""
+    return is_autocast(x) or x.dtype in (torch.float16, torch.bfloat16)
+
+
 def without_autocast(x: Tensor) -> AbstractContextManager:
     """Where a tensor lives, compute in the precision that the tensors have."""
     return torch.autocast(x.device.type, enabled=False) if is_autocast(x) else nullcontext()

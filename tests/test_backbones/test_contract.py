@@ -208,6 +208,27 @@ def test_no_graph_breaks(config):
             assert_close(actual, expected, 1e-5)
 
 
+def test_batch_norms_behind_convolutions_fold_into_them(config):
+    """With mmcv's function. Those elsewhere (behind a GELU, before padding) are left alone."""
+    fuse_conv_bn = pytest.importorskip('mmcv.cnn').fuse_conv_bn
+    backbone = build(config)
+    x = image(2, 48, 32)
+    for _ in range(3):  # statistics and weights that are not the initial ones
+        backbone(x)
+    norms = [m for m in backbone.modules() if isinstance(m, nn.BatchNorm2d)]
+    for norm in norms:
+        nn.init.uniform_(norm.weight, 0.5, 2)
+        nn.init.normal_(norm.bias)
+    backbone.eval()
+    fused = fuse_conv_bn(copy.deepcopy(backbone))
+    left = [m for m in fused.modules() if isinstance(m, nn.BatchNorm2d)]
+    has_some = config['type'] in ('mmbixt.XCiT', 'mmbixt.BiFormer') or 'patch_embed' in config
+    assert (len(left) < len(norms)) == has_some
+    with torch.no_grad():
+        for actual, expected in zip(fused(x), backbone(x), strict=True):
+            assert_close(actual, expected, 1e-4)
+
+
 def test_exports(config):
     backbone = build(config).eval()
     program = torch.export.export(backbone, (image(1, 64, 48),))

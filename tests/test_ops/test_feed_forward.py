@@ -52,6 +52,21 @@ def test_fast_path_equals_reference(policy, shape, dtype, tolerance, with_scale,
         assert (actual - expected).abs().max() <= tolerance * scale
 
 
+def test_large_values_stay_finite(policy):
+    inputs = make_inputs(((1, 37), 8, 12), torch.float32, True)
+    with torch.no_grad():
+        for x in (inputs[0], inputs[4], inputs[6]):
+            x.mul_(1e4)
+    assert all(x.isfinite().all() for x in run('torch', inputs, True))
+
+
+def test_no_tokens_at_all(policy):
+    inputs = make_inputs(((2, 0), 8, 12), torch.float32, True)
+    out, *gradients = run('torch', inputs, True)
+    assert out.shape == (2, 0, 8)
+    assert all((x == 0).all() for x in gradients)
+
+
 def test_gradcheck(policy):
     tokens, norm, bias, eps, *weights = make_inputs(((2, 3), 4, 6), torch.float64, True)
     assert torch.autograd.gradcheck(

@@ -8,10 +8,12 @@ The backward pass keeps the tokens and the hidden values before the GELU, and no
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import gelu, layer_norm
 
 from mmbixt.ops.feed_forward.reference import feed_forward_reference
+from mmbixt.ops.linear import linear, linear_gradients
 from mmbixt.ops.paths import is_eager
-from mmbixt.ops.precision import is_autocast
+from mmbixt.ops.precision import is_half
 
 HIDDEN_VALUES = 2**19  # of the tokens worked on together, for each thread: 2 MB in float32
 aten = torch.ops.aten
@@ -22,9 +24,9 @@ def pays(x: Tensor) -> bool:
     return (
         x.device.type == 'cpu'
         and x.dtype in (torch.float32, torch.float64)
-        and not is_autocast(x)
         and is_eager()
         and x.is_contiguous()
+        and x.numel() > 0
     )
 
 
@@ -50,62 +52,45 @@ class ChunkedFeedForward(torch.autograd.Function):
         keep: bool,
     ) -> Tensor:
         rows = tokens_at_a_time(fc1_weight)
-        hidden = x.new_empty(len(x) if keep else min(rows, len(x)), len(fc1_weight))
-        activated = hidden if not keep else x.new_empty(min(rows, len(x)), len(fc1_weight))
         out = torch.empty_like(x)
-        statistics = []
+        kept = []
         for start in range(0, len(x), rows):
             tokens = x[start : start + rows]
             normed, *moments = aten.native_layer_norm(
                 tokens, tokens.shape[-1:], norm_weight, norm_bias, eps
             )
-            statistics.append(moments)
-            some = hidden[start : start + rows] if keep else hidden[: len(tokens)]
-            torch.addmm(fc1_bias, normed, fc1_weight.t(), out=some)
-            active = aten.gelu.out(some, out=activated[: len(tokens)])
-            part = out[start : start + rows]
-            torch.addmm(fc2_bias, active, fc2_weight.t(), out=part)
+            hidden = linear(normed, fc1_weight, fc1_bias)
+            part = linear(gelu(hidden), fc2_weight, fc2_bias)
             if residual:
-                part += tokens
+                torch.add(part, tokens, out=out[start : start + rows])
+            else:
+                out[start : start + rows] = part
+            if keep:
+                kept += [hidden, *moments]
         if keep:
-            mean, rstd = (torch.cat(parts) for parts in zip(*statistics, strict=True))
-            weights = (norm_weight, norm_bias, fc1_weight, fc2_weight)
-            ctx.save_for_backward(x, mean, rstd, hidden, *weights)
+            ctx.save_for_backward(x, norm_weight, norm_bias, fc1_weight, fc2_weight, *kept)
             ctx.residual, ctx.eps = residual, eps
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, mean, rstd, hidden, norm_weight, norm_bias, fc1_weight, fc2_weight = ctx.saved_tensors
+        x, norm_weight, norm_bias, fc1_weight, fc2_weight, *kept = ctx.saved_tensors
         grad = grad.contiguous()
-        rows = tokens_at_a_time(fc1_weight)
         grad_x = torch.empty_like(x)
-        sums = {
-            name: torch.zeros_like(like)
-            for name, like in dict(
-                norm_weight=norm_weight,
-                norm_bias=norm_bias,
-                fc1_weight=fc1_weight,
-                fc1_bias=hidden[0],
-                fc2_weight=fc2_weight,
-                fc2_bias=x[0],
-            ).items()
-        }
-        for start in range(0, len(x), rows):
-            chunk = slice(start, start + rows)
-            tokens, given, some = x[chunk], grad[chunk], hidden[chunk]
-            moments = mean[chunk], rstd[chunk]
-            sums['fc2_weight'].addmm_(given.t(), aten.gelu(some))
-            sums['fc2_bias'] += given.sum(0)
-            grad_hidden = aten.gelu_backward(given @ fc2_weight, some)
+        sums: list[Tensor] = []  # the gradients of the weights
+        start = 0
+        for hidden, *moments in zip(kept[::3], kept[1::3], kept[2::3], strict=True):
+            chunk = slice(start, start := start + len(hidden))
+            tokens, given = x[chunk], grad[chunk]
+            grad_active, *of_fc2 = linear_gradients(given, gelu(hidden), fc2_weight)
+            grad_hidden = aten.gelu_backward(grad_active, hidden)
             normed = aten.native_layer_norm(
                 tokens, tokens.shape[-1:], norm_weight, norm_bias, ctx.eps
             )[0]
-            sums['fc1_weight'].addmm_(grad_hidden.t(), normed)
-            sums['fc1_bias'] += grad_hidden.sum(0)
-            grad_tokens, grad_norm_weight, grad_norm_bias = aten.native_layer_norm_backward(
-                grad_hidden @ fc1_weight,
+            grad_normed, *of_fc1 = linear_gradients(grad_hidden, normed, fc1_weight)
+            grad_tokens, *of_norm = aten.native_layer_norm_backward(
+                grad_normed,
                 tokens,
                 tokens.shape[-1:],
                 *moments,
@@ -113,24 +98,14 @@ class ChunkedFeedForward(torch.autograd.Function):
                 norm_bias,
                 [True, True, True],
             )
-            sums['norm_weight'] += grad_norm_weight
-            sums['norm_bias'] += grad_norm_bias
             if ctx.residual:
                 torch.add(grad_tokens, given, out=grad_x[chunk])
             else:
                 grad_x[chunk] = grad_tokens
-        return (
-            grad_x,
-            sums['norm_weight'],
-            sums['norm_bias'],
-            None,
-            sums['fc1_weight'],
-            sums['fc1_bias'],
-            sums['fc2_weight'],
-            sums['fc2_bias'],
-            None,
-            None,
-        )
+            parts = [*of_norm, *of_fc1, *of_fc2]
+            sums = [a.add_(b) for a, b in zip(sums, parts, strict=True)] if sums else parts
+        of_norm, of_mlp = sums[:2], sums[2:]
+        return grad_x, *of_norm, None, *of_mlp, None, None
 
 
 def feed_forward_chunked(
@@ -147,13 +122,17 @@ def feed_forward_chunked(
 ) -> Tensor:
     """See :func:`mmbixt.ops.feed_forward`."""
     norm = (norm_weight, norm_bias, eps)
-    if not pays(x):
+    if is_half(x):  # a small scale leaves little of a weight in float16
         weights = (fc1_weight, fc1_bias, fc2_weight, fc2_bias)
         return feed_forward_reference(x, *norm, *weights, scale, residual)
     if scale is not None:
         fc2_weight, fc2_bias = scale[:, None] * fc2_weight, scale * fc2_bias
     weights = (fc1_weight, fc1_bias, fc2_weight, fc2_bias)
-    # asked here, because autograd is off within; without it, all tokens share the hidden values
+    if not pays(x):
+        normed = layer_norm(x, x.shape[-1:], *norm)
+        out = linear(gelu(linear(normed, fc1_weight, fc1_bias)), fc2_weight, fc2_bias)
+        return x + out if residual else out
+    # asked here, because autograd is off within
     keep = torch.is_grad_enabled()
     out = ChunkedFeedForward.apply(x.flatten(0, -2), *norm, *weights, residual, keep)
     return out.view_as(x)
