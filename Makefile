@@ -20,8 +20,9 @@ demo: setup ## train, test and look at a small model on generated images
 test: lint ## lint, then all tests
 	@OMP_NUM_THREADS=1 $(python) -m pytest -n 2 --dist loadfile tests
 
-test-zoo: setup ## two steps and an evaluation of every config, and of users' own through mim
-	@OMP_NUM_THREADS=1 ZOO=all $(python) -m pytest -n 2 tests/test_configs/test_zoo.py tests/test_mim.py
+test-zoo: setup ## what takes minutes: all configs, users' own through mim, inductor
+	@OMP_NUM_THREADS=1 ZOO=all $(python) -m pytest -n 2 tests/test_configs/test_zoo.py tests/test_mim.py \
+		tests/test_backbones/test_compiled.py
 
 lint: setup ## check format and style
 	@$(python) -m ruff format --check .

@@ -43,19 +43,12 @@ class Windows(NamedTuple):
     def cut(self, x: Tensor, fill: Tensor) -> Tensor:
         """(B,H,W,C) to (B,windows,size*size,C), with ``fill`` (C,) at the padding."""
         x, fill = x.flatten(0, 2), fill.to(x.dtype)  # autocast: what is projected is half
-        if is_eager():
-            x = Cut.apply(x, fill, self.token, self.place)
-        else:
-            x = torch.cat((x, fill[None])).index_select(0, self.token)
+        x = Cut.apply(x, fill, self.token, self.place)
         return x.unflatten(0, (self.shape[0], -1, self.size**2))
 
     def join(self, x: Tensor) -> Tensor:
         """Back again, (B,windows,size*size,C) to (B,H,W,C); what is at the padding is dropped."""
-        x = x.flatten(0, 2)
-        if is_eager():
-            x = Join.apply(x, self.token, self.place)
-        else:
-            x = x.index_select(0, self.place)
+        x = Join.apply(x.flatten(0, 2), self.token, self.place)
         return x.unflatten(0, self.shape)
 
 
@@ -64,8 +57,10 @@ def select(x: Tensor, token: Tensor, fill: Tensor | float) -> Tensor:
     if len(token) == len(x):
         return x.index_select(0, token)
     out = x.index_select(0, token.clamp_max(len(x) - 1))
-    out[token == len(x)] = fill
-    return out
+    if is_eager():
+        out[token == len(x)] = fill  # a few rows
+        return out
+    return torch.where(token[:, None] == len(x), fill, out)
 
 
 class Cut(torch.autograd.Function):
@@ -82,7 +77,7 @@ class Cut(torch.autograd.Function):
         token, place = ctx.saved_tensors
         of_fill = None
         if ctx.needs_input_grad[1]:
-            of_fill = grad[token == len(place)].sum(0)
+            of_fill = (grad * (token == len(place))[:, None]).sum(0)
         return grad.index_select(0, place), of_fill, None, None
 
 

@@ -157,3 +157,10 @@ def test_no_graph_breaks(function):
     compiled = torch.compile(function, fullgraph=True, backend='eager')
     for actual, expected in zip(compiled(*inputs), function(*inputs), strict=True):
         assert_close(actual, expected, 1e-5)
+
+
+def test_the_operator_is_one_that_compilers_can_trust():
+    left, right, weight = (
+        torch.randn(size).requires_grad_() for size in ((9, 3), (9, 4), (3, 4, 5))
+    )
+    torch.library.opcheck(module.bilinear_of_rows, (left, right, weight))

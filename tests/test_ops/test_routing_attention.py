@@ -19,9 +19,9 @@ SHAPES = {  # B, R, L, h, d, k
 def policy(request, monkeypatch):
     """How many regions the fast path takes at a time; and what it does where that does not pay."""
     if request.param == 'region by region':
-        monkeypatch.setattr(chunked, 'ROUTED_VALUES', 1)
+        monkeypatch.setattr(chunked, 'SCORES', 1)
     if request.param == 'whole copies':
-        monkeypatch.setattr(chunked, 'pays', lambda queries: False)
+        monkeypatch.setattr(chunked, 'pays', lambda queries, routes: False)
 
 
 def make_inputs(shape, dtype, masked):
@@ -131,3 +131,11 @@ def test_no_copy_of_all_routed_keys_is_kept():
     inputs, routes, _ = make_inputs((1, 64, 4, 2, 32, 16), torch.float32, False)
     kept = kept_bytes(lambda: routing_attention(*inputs, routes, 0.2))
     assert kept < 6 * inputs[0].nbytes
+
+
+@pytest.mark.parametrize('hidden', [False, True])
+def test_the_operator_is_one_that_compilers_can_trust(hidden):
+    queries, keys, values = (torch.randn(2, 6, 4, 8).requires_grad_() for _ in range(3))
+    rows = torch.randint(6, (6, 3))
+    mask = torch.arange(12).expand(6, 12) % 5 == 0 if hidden else None
+    torch.library.opcheck(chunked.routed_attention, (queries, keys, values, rows, mask))

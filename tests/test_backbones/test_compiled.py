@@ -1,0 +1,60 @@
+"""Each family through inductor, in training and in evaluation.
+
+Takes minutes, so it runs with the variable ZOO=all (`make test-zoo`). That there are no graph
+breaks is tested in seconds, in test_contract.py.
+"""
+
+import copy
+import os
+
+import pytest
+import torch
+from helpers import assert_close, image
+from mmengine.registry import MODELS
+
+pytestmark = pytest.mark.skipif(os.environ.get('ZOO') != 'all', reason='part of make test-zoo')
+
+# two layers or blocks are enough to have all that a whole network has; full widths, real shapes
+NETWORKS = {
+    'bixt': dict(type='mmbixt.BiXT', out_indices=(0, 1)),
+    'bixt with LPI': dict(
+        type='mmbixt.BiXT', patch_embed='conv', token_refiner='lpi', out_indices=(0, 1)
+    ),
+    'xcit': dict(type='mmbixt.XCiT', arch='tiny12', out_indices=(0, 1)),
+    'biformer': dict(
+        type='mmbixt.BiFormer',
+        arch=dict(embed_dims=(64, 128, 256, 512), depths=(1, 1, 2, 1)),
+    ),
+    'bisa_swin': dict(
+        type='mmbixt.BiSASwin',
+        arch=dict(embed_dims=96, depths=(2, 2, 1, 1), num_heads=(3, 6, 12, 24)),
+    ),
+}
+
+
+def gradients(backbone, call, x):
+    backbone.zero_grad()
+    maps = call(x)
+    weights = [torch.cos(torch.arange(m.numel()).float()).view_as(m) for m in maps]
+    sum((m * w).mean() for m, w in zip(maps, weights, strict=True)).backward()
+    return [*(m.detach() for m in maps), *(p.grad for p in backbone.parameters())]
+
+
+@pytest.mark.parametrize('size', [(512, 512), (225, 290)], ids=['512 px', 'odd sides'])
+@pytest.mark.parametrize('config', NETWORKS.values(), ids=NETWORKS)
+def test_compiled_network_is_the_network(config, size):
+    torch.manual_seed(0)
+    eager = MODELS.build({**config, 'drop_path_rate': 0.0})
+    backbone = copy.deepcopy(eager)
+    compiled = torch.compile(backbone, fullgraph=True, dynamic=False)
+    x = image(1, *size)
+    with torch.no_grad():
+        for actual, expected in zip(compiled.eval()(x), eager.eval()(x), strict=True):
+            assert_close(actual, expected, 1e-4)
+    compiled.train()
+    expected = gradients(eager.train(), eager, x)
+    largest = max(float(g.abs().max()) for g in expected)
+    for _ in range(3):  # what writes past its end shows only later
+        for actual, wanted in zip(gradients(backbone, compiled, x), expected, strict=True):
+            scale = wanted.abs().max().clamp_min(1e-3 * largest)
+            assert (actual - wanted).abs().max() <= 1e-3 * scale
