@@ -121,7 +121,8 @@ def main() -> None:
     if len(set(args.sizes)) > 1:
         for name in names:
             rows = [one for one in found if one.name == name]
-            print(f'{name}: time grows as pixels^{fit_exponent(rows):.2f}')
+            time, macs = fit_exponent(rows), fit_exponent(rows, lambda one: one.macs)
+            print(f'{name}: time grows as pixels^{time:.2f}, multiply-adds as pixels^{macs:.2f}')
     if args.plot:
         plot_growth(found, args.plot)
         print(f'plot: {args.plot}')
