@@ -79,6 +79,7 @@ def child(name: str, locations: tuple[str, ...] = (SCOPE,)) -> Registry:
 
 
 MODELS = child('MODELS', ('mmbixt.backbones', 'mmbixt.necks', 'mmbixt.decode_heads'))
+METRICS = child('METRICS', ('mmbixt.evaluation',))
 OPTIM_WRAPPER_CONSTRUCTORS = child('OPTIM_WRAPPER_CONSTRUCTORS', ('mmbixt.engine',))
 
 # Nothing of mmbixt lives in these; a config inherited from it is looked up in them all the same.
@@ -88,7 +89,6 @@ EVALUATOR = child('EVALUATOR')
 HOOKS = child('HOOKS')
 LOG_PROCESSORS = child('LOG_PROCESSORS')
 LOOPS = child('LOOPS')
-METRICS = child('METRICS')
 MODEL_WRAPPERS = child('MODEL_WRAPPERS')
 OPTIMIZERS = child('OPTIMIZERS')
 OPTIM_WRAPPERS = child('OPTIM_WRAPPERS')

@@ -118,6 +118,21 @@ def test_what_misses_a_framework_says_what_to_install(tmp_path, hidden, code, me
     assert re.search(message, ' '.join(run(program, tmp_path, hidden)))
 
 
+def test_metrics_resolve_without_imports_and_say_what_they_miss(tmp_path):
+    code = """
+        from mmengine.registry import METRICS
+        print(METRICS.build(dict(type='mmbixt.BoundaryIoUMetric')).options['widths'])
+        try:
+            print(METRICS.build(dict(type='mmbixt.BoundaryCocoMetric', metric='segm')).ratio)
+        except ImportError as error:
+            print(error)
+    """
+    assert run(code, tmp_path, [])[-2:] == ['(1, 3, 5, 0.02)', '0.02']
+    widths, message = run(code, tmp_path, ['mmdet'])[-2:]
+    assert widths == '(1, 3, 5, 0.02)'
+    assert 'BoundaryCocoMetric needs mmdet' in message
+
+
 def test_a_missing_framework_does_not_break_the_rest(tmp_path):
     code = """
         from mmdet.registry import MODELS

@@ -1,6 +1,6 @@
 """The main job on generated scenes: train, evaluate, look. What `make demo` runs.
 
-Two commands that could be typed by hand (they are printed), then pictures and a table of what came
+Three commands that could be typed by hand (they are printed), then pictures and tables of what came
 out of them.
 """
 
@@ -27,6 +27,8 @@ CONFIG = TOOLS.parent / 'configs/bixt/semfpn_bixt_ti_ade20k.py'
 SCENES = 6  # shown side by side with their truth
 # of a tool's output: what the sample changes, each step with its ETA, where things are saved
 PROGRESS = re.compile(r'^--sample|^  \w+: |Iter\(|saved to')
+# of boundary_eval.py's, all behind its progress bar
+TABLE = re.compile(r'^ +mIoU .*', re.MULTILINE | re.DOTALL)
 
 
 def parse_args() -> argparse.Namespace:
@@ -35,8 +37,8 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def run(*command: str | Path) -> None:
-    """Run a tool; show its progress, and the last that it said if it fails."""
+def run(*command: str | Path) -> str:
+    """Run a tool; show its progress, and the last that it said if it fails. All that it said."""
     command = [str(part) for part in command]
     print(f'\n$ python {shlex.join(command)}', flush=True)
     said = []
@@ -49,6 +51,7 @@ def run(*command: str | Path) -> None:
             print(line, end='', flush=True)
     if process.wait():
         sys.exit(''.join(said[-30:]) + 'demo: the command above failed; these are its last lines')
+    return ''.join(said)
 
 
 def load_scenes(cfg: Config, predictions: Path) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -95,9 +98,17 @@ def main() -> None:
 
     cfg = Config.fromfile(CONFIG)
     use_sample_data(cfg)
+    dataset = cfg.val_dataloader.dataset
+    truths = Path(dataset.data_root, dataset.data_prefix.seg_map_path)
+    folders = [TOOLS / 'analysis/boundary_eval.py', out / 'predictions', truths]
+    # ADE20K's own files count classes from 1
+    labels = ['--classes', 'ade20k', '--reduce-zero-label', '--pred-reduce-zero-label']
+    near_boundaries = TABLE.search(run(*folders, *labels)).group().rstrip()
+
     scenes = load_scenes(cfg, out / 'predictions')
     meta = DATASETS.build(cfg.val_dataloader.dataset).metainfo
     table = make_table(scenes, meta['classes'])
+    table += f'\n\nAll pixels, and those near the boundaries of the truth (%)\n{near_boundaries}'
     (out / 'table.txt').write_text(table + '\n')
     step = max(1, len(scenes) // SCENES)
     shown = scenes[::step][:SCENES]

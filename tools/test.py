@@ -1,6 +1,7 @@
 """Evaluate a checkpoint: mmengine's runner, for configs of mmseg and of mmdet."""
 
 import argparse
+import os
 
 from mmengine.config import Config, ConfigDict
 from mmengine.hooks import Hook
@@ -36,6 +37,12 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument(
         '--tta', action='store_true', help='test-time augmentation: several scales, and flipped'
+    )
+    parser.add_argument(
+        '--boundary',
+        action='store_true',
+        help='also evaluate near boundaries: mIoU in bands, Boundary IoU and WORK_DIR/boundary.npz '
+        'for tools/analysis/compare.py (mmseg); boundary AP of the masks (mmdet)',
     )
     return parser.parse_args()
 
@@ -80,14 +87,39 @@ def flip_pipeline(pipeline: list[dict]) -> list[dict]:
     return [*steps, dict(type='TestTimeAug', transforms=[flips, [pack]])]
 
 
-def save_predictions(cfg: Config, args: argparse.Namespace) -> None:
+def evaluate_boundaries(cfg: Config, args: argparse.Namespace) -> None:
+    evaluators = list_evaluators(cfg)
+    if cfg.default_scope == 'mmdet':
+        of_masks = [
+            e
+            for e in evaluators
+            if e.type.endswith('CocoMetric') and 'segm' in e.get('metric', 'bbox')
+        ]
+        if not of_masks:
+            raise SystemExit(
+                f"--boundary: {args.config} evaluates no masks (CocoMetric, metric='segm'), and "
+                'boxes have no boundaries to speak of.'
+            )
+        for evaluator in of_masks:
+            evaluator.type = 'mmbixt.BoundaryCocoMetric'
+    else:
+        sums_file = os.path.join(cfg.work_dir, 'boundary.npz')
+        evaluators.append(dict(type='mmbixt.BoundaryIoUMetric', sums_file=sums_file))
+    cfg.test_evaluator = evaluators
+
+
+def list_evaluators(cfg: Config) -> list[dict]:
     evaluators = cfg.test_evaluator
-    evaluators = evaluators if isinstance(evaluators, list) else [evaluators]
+    return list(evaluators) if isinstance(evaluators, list) else [evaluators]
+
+
+def save_predictions(cfg: Config, args: argparse.Namespace) -> None:
+    evaluators = list_evaluators(cfg)
     if cfg.default_scope == 'mmdet':
         evaluators = [*evaluators, dict(type='DumpDetResults', out_file_path=args.out)]
     else:
         for evaluator in evaluators:
-            if evaluator.type.endswith('IoUMetric'):
+            if evaluator.type in ('IoUMetric', 'mmseg.IoUMetric'):
                 evaluator.update(output_dir=args.out, keep_results=True)
     cfg.test_evaluator = evaluators
 
@@ -127,6 +159,8 @@ def main() -> None:
         draw_predictions(cfg, args)
     if args.tta:
         augment_tests(cfg, args)
+    if args.boundary:
+        evaluate_boundaries(cfg, args)
     if args.out:
         save_predictions(cfg, args)
     runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)

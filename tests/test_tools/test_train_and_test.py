@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import cv2
+import numpy as np
 import pytest
 import torch
 from helpers import official_state
@@ -75,7 +76,7 @@ def test_resume_goes_on_with_optimizer_and_history(trained):
 def test_evaluation_and_predictions(trained, tta):
     folder, _ = trained
     checkpoint = folder / 'work_dirs/semfpn_bixt_ti_ade20k_sample/iter_2.pth'
-    options = ['--tta'] if tta else ['--out', 'predictions', '--show-dir', 'pictures']
+    options = ['--tta'] if tta else ['--out', 'predictions', '--show-dir', 'pictures', '--boundary']
     # apart: mmengine writes the config of each run into its work dir, also one with --tta
     options += ['--work-dir', 'evaluation']
     output = call(folder, 'test.py', CONFIG, checkpoint, '--sample', *options)
@@ -85,6 +86,10 @@ def test_evaluation_and_predictions(trained, tta):
         assert len(maps) == 3
         assert cv2.imread(str(maps[0]), cv2.IMREAD_GRAYSCALE).shape == (192, 256)
         assert len(list((folder / 'pictures').rglob('*.png'))) == 3
+        assert 'band3px/mIoU: ' in output
+        with np.load(folder / 'evaluation/boundary.npz') as sums:
+            assert sums['images'].shape == (3,)
+            assert sums['all/true'].shape == (3, 150)
 
 
 def test_stock_tools_of_mmseg_read_the_checkpoint_too(trained):
@@ -213,3 +218,18 @@ def test_detector_trains_and_is_evaluated(trained):
     options = ['--sample', '--tta', '--out', 'boxes.pkl']
     call(folder, 'test.py', 'detector.py', checkpoint, *options)
     assert (folder / 'boxes.pkl').stat().st_size > 0
+    output = call(
+        folder, 'test.py', 'detector.py', checkpoint, '--sample', '--boundary', check=False
+    )
+    assert 'evaluates no masks' in last_line(output)
+
+
+def test_boundary_ap_of_a_detector_with_masks(trained):
+    folder, _ = trained
+    config = ROOT / 'configs/bixt/maskrcnn_bixt_ti_3x_coco.py'
+    call(folder, 'train.py', config, '--sample')
+    checkpoint = folder / 'work_dirs/maskrcnn_bixt_ti_3x_coco_sample/iter_2.pth'
+    keep_all = ['model.test_cfg.rcnn.score_thr=0']  # hardly trained, it is sure of nothing
+    output = call(folder, 'test.py', config, checkpoint, '--sample', '--boundary', options=keep_all)
+    assert 'coco/segm_mAP: ' in output
+    assert 'coco/boundary_mAP: ' in output

@@ -1,0 +1,131 @@
+"""How sure a difference of two runs is: a paired bootstrap over the images that both predicted.
+
+A test set is a sample of the images that could have been taken. Others like it are drawn from it,
+with replacement; their counts are summed and scored as those of the set itself are. Both runs are
+scored on the same draws, so what makes an image hard for both does not blur their difference.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import PurePosixPath
+
+import numpy as np
+
+from mmbixt.evaluation.boundary import class_scores
+from mmbixt.evaluation.sums import ImageSums
+
+LEVEL = 95  # per cent of the draws lie within an interval
+
+
+class NotPairedError(ValueError):
+    """Two runs are not about the same images, classes and truth."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Scores or differences of scores, and what they are in each of S draws.
+
+    Attributes:
+        value: percentages (...).
+        samples: percentages (S,...).
+    """
+
+    value: np.ndarray
+    samples: np.ndarray
+
+    def __sub__(self, other: 'Estimate') -> 'Estimate':
+        return Estimate(self.value - other.value, self.samples - other.samples)
+
+    def over_classes(self) -> 'Estimate':
+        """Means over the last axis, of the classes that occur, which may differ by draw."""
+        return Estimate(_mean(self.value), _mean(self.samples))
+
+    def interval(self) -> np.ndarray:
+        """Bounds (2,...) of what the value is in most draws; NaN if it is in all of them."""
+        tail = (100 - LEVEL) / 2
+        with warnings.catch_warnings():
+            warnings.filterwarnings('ignore', 'All-NaN slice', RuntimeWarning)
+            return np.nanpercentile(self.samples, [tail, 100 - tail], axis=0)
+
+
+def paired(first: ImageSums, second: ImageSums) -> tuple[ImageSums, ImageSums]:
+    """Both with the images in the same order.
+
+    Folders of images and a common end of all names are no difference: one run may have been
+    evaluated from files that are called otherwise. That the truth is the same is checked.
+    """
+    if first.classes != second.classes:
+        raise NotPairedError(_class_difference(first.classes, second.classes))
+    (names, first), (other_names, second) = map(_in_order, (first, second))
+    if names != other_names:
+        raise NotPairedError(_image_difference(names, other_names))
+    same = (first.counts['all/true'] == second.counts['all/true']).all(1)
+    if not same.all():
+        raise NotPairedError(
+            f'The true labels of {(~same).sum():,} of {len(names):,} images are not the same in '
+            f'both runs, of {first.images[np.argmin(same)]} for one. Evaluate both against the '
+            'same files, read in the same way.'
+        )
+    return first, second
+
+
+def draw_weights(images: int, samples: int, seed: int) -> np.ndarray:
+    """How often each of N images is in each of S draws of N images, (S,N)."""
+    random = np.random.default_rng(seed)
+    return random.multinomial(images, np.full(images, 1 / images), samples).astype(float)
+
+
+def estimate(run: ImageSums, weights: np.ndarray) -> dict[str, Estimate]:
+    """Scores of each class (K,), by name as in `class_scores`.
+
+    Args:
+        run: counts of N images.
+        weights: draws (S,N).
+    """
+    values = class_scores(run.total())
+    # products of matrices of integers below 2^53 are exact
+    samples = class_scores({name: weights @ counts for name, counts in run.counts.items()})
+    return {name: Estimate(value, samples[name]) for name, value in values.items()}
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    """Over the last axis, without NaN; NaN where there is nothing else."""
+    occurs = ~np.isnan(values)
+    count = occurs.sum(-1)
+    total = np.where(occurs, values, 0).sum(-1)
+    return np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
+
+
+def _in_order(run: ImageSums) -> tuple[list[str], ImageSums]:
+    """Names without folders and without the end that they share, sorted; the images likewise."""
+    names = [PurePosixPath(name).name for name in run.images]
+    letters = zip(*(reversed(name) for name in names), strict=False)
+    end = sum(1 for _ in takewhile(lambda same: len({*same}) == 1, letters))
+    names = [name[: len(name) - end] for name in names]
+    order = sorted(range(len(names)), key=lambda i: (names[i], run.images[i]))
+    counts = {name: of_images[order] for name, of_images in run.counts.items()}
+    images = [run.images[i] for i in order]
+    return [names[i] for i in order], ImageSums(images, run.classes, counts)
+
+
+def _image_difference(first: Sequence[str], second: Sequence[str]) -> str:
+    only = sorted({*first} - {*second}), sorted({*second} - {*first})
+    counts = [f'{len(names):,}' + (f' ({_first_of(names)})' if names else '') for names in only]
+    return (
+        f'The runs are about {len(first):,} and {len(second):,} images, of which '
+        f'{" and ".join(counts)} are in that run only. Evaluate both on the same images.'
+    )
+
+
+def _first_of(names: Sequence[str]) -> str:
+    return ', '.join([*names[:3], *(['...'] if len(names) > 3 else [])])
+
+
+def _class_difference(first: Sequence[str], second: Sequence[str]) -> str:
+    text = f'The runs have {len(first)} and {len(second)} classes'
+    differ = [pair for pair in zip(first, second, strict=False) if pair[0] != pair[1]]
+    if differ:
+        text += f', among them {differ[0][0]!r} in place of {differ[0][1]!r}'
+    return f'{text}. Evaluate both with the same classes, by the same names.'

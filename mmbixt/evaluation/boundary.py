@@ -1,0 +1,331 @@
+"""How well label maps agree near boundaries: counts of pixels per class, and scores of their sums.
+
+Counts are summed over a data set before anything is divided, and are named ``where/what``:
+
+===============  ===============================================================  ==================
+where            which pixels                                                     what
+===============  ===============================================================  ==================
+``all``          all that count                                                   intersect,
+``band3px``      within 3 pixels of another label of the truth, on both sides:    predicted, true
+                 a trimap, to whom the border of the image is no boundary
+``band0.02``     the same, the width being a share of the image's diagonal
+``boundary0.02`` of each class in the truth, and of each in the prediction, those  intersect, union
+                 within a share of the diagonal of what is not of the class or
+                 not in the image: Boundary IoU (Cheng et al., CVPR 2021)
+``boundaryF3px`` of each class, those that touch another label, matched within    predicted, true,
+                 3 pixels (Euclidean); only if asked for                          matched_predicted,
+                                                                                  matched_true
+===============  ===============================================================  ==================
+
+Scores are percentages and are named likewise: ``IoU`` and ``Acc``, or ``F``, of each class, and
+``mIoU`` and ``mAcc``, or ``mF``, their means over the classes that occur; ``aAcc``, the share of
+right pixels; and ``gap``, by what share of itself mIoU over all pixels drops in the band.
+
+Pixels that the truth ignores neither count nor make a boundary, in the prediction as in the truth.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import cv2
+import numpy as np
+
+WIDTHS = (1, 3, 5, 0.02)
+RATIOS = (0.02, 0.005)
+
+
+def image_sums(
+    truth: np.ndarray,
+    prediction: np.ndarray,
+    num_classes: int,
+    widths: Sequence[int | float] = WIDTHS,
+    ratios: Sequence[float] = RATIOS,
+    tolerances: Sequence[float] = (),
+    ignore_index: int = 255,
+) -> dict[str, np.ndarray]:
+    """All counts of an image; the module says what they are.
+
+    Args:
+        truth: label map (H,W).
+        prediction: label map (H,W).
+        num_classes: classes K; labels are 0 to K - 1.
+        widths: of bands, in pixels (int) or as a share of the diagonal (float below 1).
+        ratios: of Boundary IoU, shares of the diagonal.
+        tolerances: of the F score, in pixels. Takes longer than all the rest.
+        ignore_index: true label of pixels that do not count.
+
+    Returns:
+        Counts (K,) by name.
+    """
+    if truth.ndim != 2 or truth.shape != prediction.shape:
+        raise ValueError(
+            'truth and prediction must be maps (H,W) of one size, '
+            f'got {truth.shape} and {prediction.shape}'
+        )
+    valid = truth != ignore_index
+    truth = compact_labels(truth, valid, num_classes, 'truth')
+    prediction = compact_labels(prediction, valid, num_classes, 'prediction')
+    bands = {_band_name(width): band_pixels(width, truth.shape) for width in widths}
+    contours = {f'boundary{ratio:g}': ratio_pixels(ratio, truth.shape) for ratio in ratios}
+    sums = region_sums(truth, prediction, valid, num_classes, bands, contours)
+    if tolerances:
+        sums |= boundary_f_sums(truth, prediction, valid, num_classes, tolerances)
+    return sums
+
+
+def compact_labels(
+    labels: np.ndarray, valid: np.ndarray, num_classes: int, name: str
+) -> np.ndarray:
+    """Labels (H,W) in the smallest type that OpenCV filters, 0 where not valid."""
+    if num_classes > 2**16:
+        raise ValueError(f'at most {2**16} classes are possible, got {num_classes}')
+    labels = np.where(valid, labels, 0)
+    for label in (labels.min(initial=0), labels.max(initial=0)):
+        if not 0 <= label < num_classes:
+            raise ValueError(
+                f'the {name} has label {label}, but with {num_classes} classes labels are '
+                f'0 to {num_classes - 1}'
+            )
+    return labels.astype(np.uint8 if num_classes <= 2**8 else np.uint16)
+
+
+def ratio_pixels(ratio: float, shape: tuple[int, int]) -> int:
+    """A share of the diagonal of an image (H,W), in whole pixels, at least one."""
+    return max(1, round(ratio * float(np.hypot(*shape))))
+
+
+def band_pixels(width: int | float, shape: tuple[int, int]) -> int:
+    """A width in pixels, or as a share of the diagonal (float), in pixels."""
+    if isinstance(width, int) and width >= 1:
+        return width
+    if 0 < width < 1:
+        return ratio_pixels(width, shape)
+    raise ValueError(
+        f'widths are pixels (int) or a share of the diagonal (float below 1), got {width}'
+    )
+
+
+def label_rings(labels: np.ndarray, valid: np.ndarray, distances: Sequence[int]) -> np.ndarray:
+    """Which of the distances is the first within which another label lies.
+
+    There is another label in a window if its lowest and its highest label differ: two filters for
+    all classes at once. A window is reached from the one before, by what it is larger.
+
+    Args:
+        labels: (H,W), 0 where not valid.
+        valid: pixels that count (H,W); the others are no label.
+        distances: R ascending numbers of pixels, diagonal steps counting as one.
+
+    Returns:
+        Indices (H,W), R where all distances are too short. Meaningless where not valid.
+    """
+    rings = np.zeros(labels.shape, np.uint8)
+    lowest = np.where(valid, labels, np.iinfo(labels.dtype).max)
+    highest, reached = labels, 0
+    for distance in distances:
+        kernel = np.ones((2 * (distance - reached) + 1,) * 2, np.uint8)
+        # at the border OpenCV takes the window's part within the image
+        lowest, highest = cv2.erode(lowest, kernel), cv2.dilate(highest, kernel)
+        rings += lowest == highest
+        reached = distance
+    return rings
+
+
+def frame_rings(shape: tuple[int, int], distances: Sequence[int]) -> np.ndarray:
+    """Which of the distances is the first within which the image ends; see `label_rings`."""
+    of_rows, of_columns = (
+        np.searchsorted(distances, np.minimum(np.arange(1, n + 1), np.arange(n, 0, -1)))
+        for n in shape
+    )
+    return np.minimum.outer(of_rows.astype(np.uint8), of_columns.astype(np.uint8))
+
+
+def nested_counts(
+    labels: np.ndarray, rings: Sequence[np.ndarray], sizes: Sequence[int], num_classes: int
+) -> np.ndarray:
+    """Pixels of each class that are at most in the given ring of each kind: one pass for all.
+
+    Args:
+        labels: (N,).
+        rings: for each kind (N,).
+        sizes: for each kind, the number of its rings R.
+        num_classes: K.
+
+    Returns:
+        Counts (R,...,K). The last ring of a kind stands for all, since all are counted there.
+    """
+    cells = np.zeros(labels.shape, np.intp)
+    for numbers, size in zip((*rings, labels), (*sizes, num_classes), strict=True):
+        cells *= size
+        cells += numbers
+    shape = *sizes, num_classes
+    counts = np.bincount(cells, minlength=prod(shape)).reshape(shape)
+    for axis in range(len(sizes)):
+        counts = counts.cumsum(axis)
+    return counts
+
+
+def region_sums(
+    truth: np.ndarray,
+    prediction: np.ndarray,
+    valid: np.ndarray,
+    num_classes: int,
+    bands: Mapping[str, int],
+    contours: Mapping[str, int],
+) -> dict[str, np.ndarray]:
+    """Counts over all pixels, over bands and for Boundary IoU.
+
+    Args:
+        truth: labels (H,W), 0 where not valid.
+        prediction: likewise.
+        valid: pixels that count (H,W).
+        num_classes: K.
+        bands: their widths in pixels by name.
+        contours: the widths in pixels of the inner bands of Boundary IoU by name.
+
+    Returns:
+        Counts (K,) by name.
+    """
+    widths, depths = sorted({*bands.values()}), sorted({*contours.values()})
+    band = label_rings(truth, valid, widths)
+    frame = frame_rings(truth.shape, depths)
+    true_contour, predicted_contour = (
+        np.minimum(label_rings(labels, valid, depths), frame) for labels in (truth, prediction)
+    )
+
+    def count(labels: np.ndarray, where: np.ndarray, *inner: np.ndarray) -> np.ndarray:
+        sizes = len(widths) + 1, *[len(depths) + 1] * len(inner)
+        rings = [ring[where] for ring in (band, *inner)]
+        return nested_counts(labels[where], rings, sizes, num_classes)
+
+    wrong = truth != prediction  # nowhere but among the valid ones: elsewhere both are 0
+    hit = count(truth, valid & ~wrong, true_contour, predicted_contour)
+    missed = count(truth, wrong, true_contour)
+    false = count(prediction, wrong, predicted_contour)
+
+    sums = {}
+    for where, width in {'all': None, **bands}.items():
+        i = -1 if width is None else widths.index(width)
+        sums[f'{where}/intersect'] = hit[i, -1, -1]
+        sums[f'{where}/predicted'] = hit[i, -1, -1] + false[i, -1]
+        sums[f'{where}/true'] = hit[i, -1, -1] + missed[i, -1]
+    for where, depth in contours.items():
+        i = depths.index(depth)
+        of_truth = hit[-1, i, -1] + missed[-1, i]
+        of_prediction = hit[-1, -1, i] + false[-1, i]
+        sums[f'{where}/intersect'] = hit[-1, i, i]
+        sums[f'{where}/union'] = of_truth + of_prediction - hit[-1, i, i]
+    return sums
+
+
+def boundary_f_sums(
+    truth: np.ndarray,
+    prediction: np.ndarray,
+    valid: np.ndarray,
+    num_classes: int,
+    tolerances: Sequence[float],
+) -> dict[str, np.ndarray]:
+    """Boundary pixels of each class, and those near one of the same class in the other map.
+
+    Args:
+        truth: labels (H,W), 0 where not valid.
+        prediction: likewise.
+        valid: pixels that count (H,W).
+        num_classes: K.
+        tolerances: in pixels.
+
+    Returns:
+        Counts (K,) by name.
+    """
+    edges = [
+        np.where(valid & (label_rings(labels, valid, [1]) == 0), labels, np.int32(-1))
+        for labels in (truth, prediction)
+    ]
+    true, predicted = (np.bincount(edge[edge >= 0], minlength=num_classes) for edge in edges)
+    matched_true, matched_predicted = np.zeros((2, len(tolerances), num_classes), np.int64)
+    for k in np.flatnonzero((true > 0) & (predicted > 0)):
+        of_truth, of_prediction = _crop(*(edge == k for edge in edges))
+        matched_true[:, k] = _matched(of_truth, of_prediction, tolerances)
+        matched_predicted[:, k] = _matched(of_prediction, of_truth, tolerances)
+    sums = {}
+    for i, tolerance in enumerate(tolerances):
+        where = f'boundaryF{tolerance:g}px'
+        sums[f'{where}/matched_predicted'] = matched_predicted[i]
+        sums[f'{where}/predicted'] = predicted
+        sums[f'{where}/matched_true'] = matched_true[i]
+        sums[f'{where}/true'] = true
+    return sums
+
+
+def class_scores(sums: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Percentages of each class (K,), NaN where there is nothing to score, from summed counts."""
+    scores = {}
+    for where in _places(sums):
+        if f'{where}/matched_true' in sums:
+            scores[f'{where}/F'] = _f_score(
+                *(
+                    _percent(sums[f'{where}/matched_{side}'], sums[f'{where}/{side}'])
+                    for side in ('predicted', 'true')
+                )
+            )
+        elif f'{where}/union' in sums:
+            scores[f'{where}/IoU'] = _percent(sums[f'{where}/intersect'], sums[f'{where}/union'])
+        else:
+            right, predicted, true = (
+                sums[f'{where}/{what}'] for what in ('intersect', 'predicted', 'true')
+            )
+            scores[f'{where}/IoU'] = _percent(right, predicted + true - right)
+            scores[f'{where}/Acc'] = _percent(right, true)
+    return scores
+
+
+def scores(sums: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Percentages over all classes, NaN where there is nothing to score, from summed counts."""
+    found = {}
+    for name, of_classes in class_scores(sums).items():
+        where, _, what = name.rpartition('/')
+        occurs = of_classes[~np.isnan(of_classes)]
+        found[f'{where}/m{what}'] = float(occurs.mean()) if len(occurs) else np.nan
+        if what == 'Acc':
+            right, true = sums[f'{where}/intersect'].sum(), sums[f'{where}/true'].sum()
+            found[f'{where}/aAcc'] = float(_percent(right, true))
+            if where != 'all':
+                drop = found['all/mIoU'] - found[f'{where}/mIoU']
+                found[f'{where}/gap'] = float(_percent(drop, found['all/mIoU']))
+    return found
+
+
+def _band_name(width: int | float) -> str:
+    return f'band{width}px' if isinstance(width, int) else f'band{width:g}'
+
+
+def _places(sums: Mapping[str, np.ndarray]) -> list[str]:
+    return list(dict.fromkeys(name.rpartition('/')[0] for name in sums))
+
+
+def _crop(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two masks (H,W) without the rows and columns around them: distances stay what they are."""
+    left, top, width, height = cv2.boundingRect((first | second).view(np.uint8))
+    window = slice(top, top + height), slice(left, left + width)
+    return first[window], second[window]
+
+
+def _matched(pixels: np.ndarray, targets: np.ndarray, tolerances: Sequence[float]) -> list[int]:
+    """How many of the pixels of a mask (H,W) have a target within each tolerance."""
+    others = (~targets).view(np.uint8)
+    distance = cv2.distanceTransform(others, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)[pixels]
+    return [np.count_nonzero(distance <= tolerance) for tolerance in tolerances]
+
+
+def _percent(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """NaN of nothing."""
+    part, whole = np.asarray(part, float), np.asarray(whole, float)
+    return 100 * np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole != 0)
+
+
+def _f_score(precision: np.ndarray, recall: np.ndarray) -> np.ndarray:
+    """0 where only one of the two maps has a boundary, NaN where neither has."""
+    nowhere = np.isnan(precision) & np.isnan(recall)
+    precision, recall = np.nan_to_num(precision), np.nan_to_num(recall)
+    score = 2 * precision * recall / np.maximum(precision + recall, np.finfo(float).tiny)
+    return np.where(nowhere, np.nan, score)

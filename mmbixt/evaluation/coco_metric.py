@@ -1,0 +1,106 @@
+"""Boundary AP in mmdet's validation and test loops."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from mmdet.evaluation.metrics import CocoMetric
+from mmengine.logging import MMLogger
+
+from mmbixt.evaluation.boundary_coco import BoundaryCOCOeval
+from mmbixt.registry import METRICS
+
+# the order of COCOeval.stats
+ITEMS = ('mAP', 'mAP_50', 'mAP_75', 'mAP_s', 'mAP_m', 'mAP_l')
+ITEMS += ('AR@100', 'AR@300', 'AR@1000', 'AR_s@1000', 'AR_m@1000', 'AR_l@1000')
+
+
+@METRICS.register_module()
+class BoundaryCocoMetric(CocoMetric):
+    """mmdet's ``CocoMetric``, and boundary AP (Cheng et al., CVPR 2021) of the masks.
+
+    Adds ``boundary_mAP``, ``boundary_mAP_50``, ``boundary_mAP_75``, ``boundary_mAP_s``,
+    ``boundary_mAP_m`` and ``boundary_mAP_l``, or those that ``metric_items`` names; with
+    ``classwise`` also ``boundary_<class>_precision``. Without a single detection it adds nothing,
+    as mmdet's own does.
+
+    Args:
+        args: mmdet's ``CocoMetric``: ``ann_file`` ...
+        ratio: width of the boundaries, as a fraction of the diagonal of the image.
+        kwargs: mmdet's ``CocoMetric``: ``metric``, what to evaluate besides (``[]`` for nothing),
+            ``proposal_nums``, ``iou_thrs``, ``format_only`` ...; ``use_mp_eval`` is for what mmdet
+            evaluates.
+    """
+
+    def __init__(self, *args: Any, ratio: float = 0.02, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.ratio = ratio
+
+    def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
+        has_masks = all('masks' in sample['pred_instances'] for sample in data_samples)
+        if not (has_masks or self.format_only):
+            raise ValueError(
+                'mmbixt.BoundaryCocoMetric needs masks, and this model predicts boxes only. Set '
+                "val_evaluator and test_evaluator to dict(type='CocoMetric', metric='bbox', ...), "
+                'or take a model that predicts masks (Mask R-CNN).'
+            )
+        super().process(data_batch, data_samples)
+
+    def compute_metrics(self, results: list) -> dict[str, float]:
+        metrics = super().compute_metrics(results)
+        if self.format_only:
+            return metrics
+        logger = MMLogger.get_current_instance()
+        logger.info('Evaluating boundaries...')
+        detections = self._detections(results)
+        if not detections:
+            logger.error('There is no detection in the whole dataset, and so no boundary AP.')
+            return metrics
+        evaluation = self._evaluate(detections)
+        for item in ITEMS[:6] if self.metric_items is None else self.metric_items:
+            value = float(evaluation.stats[ITEMS.index(item)])
+            metrics[f'boundary_{item}'] = round(value, 3)
+        if self.classwise:
+            metrics.update(self._of_classes(evaluation))
+        return metrics
+
+    def _detections(self, results: list) -> list[dict]:
+        """In COCO's format, without boxes: with them it would be their area that counts."""
+        return [
+            dict(
+                image_id=prediction['img_id'],
+                category_id=self.cat_ids[label],
+                score=float(score),
+                segmentation=mask,
+            )
+            for _, prediction in results
+            for label, score, mask in zip(
+                prediction['labels'],
+                prediction.get('mask_scores', prediction['scores']),
+                prediction['masks'],
+                strict=True,
+            )
+        ]
+
+    def _evaluate(self, detections: list[dict]) -> BoundaryCOCOeval:
+        evaluation = BoundaryCOCOeval(
+            self._coco_api, self._coco_api.loadRes(detections), self.ratio
+        )
+        evaluation.params.catIds = self.cat_ids
+        evaluation.params.imgIds = self.img_ids
+        evaluation.params.maxDets = list(self.proposal_nums)
+        evaluation.params.iouThrs = self.iou_thrs
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+        return evaluation
+
+    def _of_classes(self, evaluation: BoundaryCOCOeval) -> dict[str, float]:
+        """AP of each class, NaN for one that the truth lacks."""
+        precisions = evaluation.eval['precision'][:, :, :, 0, -1]  # (thresholds,recalls,classes)
+        categories = self._coco_api.load_cats(evaluation.params.catIds)  # sorted by COCOeval
+        precisions = np.where(precisions > -1, precisions, np.nan).mean((0, 1))
+        return {
+            f'boundary_{category["name"]}_precision': round(float(precision), 3)
+            for category, precision in zip(categories, precisions, strict=True)
+        }

@@ -1,0 +1,281 @@
+"""Folders of label maps, of any project: which files belong together, and counts of their pixels.
+
+The files have one channel, whose values are labels: PNG above all, grey or with a palette (then it
+is the indices that count), of 8 or 16 bits.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import Pool
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+from PIL import Image
+
+from mmbixt.evaluation.boundary import image_sums
+from mmbixt.evaluation.sums import ImageSums
+from mmbixt.frameworks import INSTALL, UNUSABLE
+
+SHOWN = 5  # files that an error names
+MODES = ('L', 'P', 'I;16', 'I')  # of PIL: grey, palette, 16 bits as it calls them now and earlier
+# what PIL raises where a file is no picture, cut off, or absurdly large
+BROKEN = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
+
+
+class LabelFilesError(ValueError):
+    """Label files are missing, cannot be read or do not fit one another."""
+
+
+class Pair(NamedTuple):
+    """Two files about one image.
+
+    Attributes:
+        name: what both are called, without their suffixes.
+        prediction: file of predicted labels.
+        truth: file of true labels.
+    """
+
+    name: str
+    prediction: Path
+    truth: Path
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the values in label files mean.
+
+    Attributes:
+        ignore_index: in the truth, value of pixels that do not count.
+        reduce_truth: as in ADE20K's own files, 0 does not count either, and the classes are 1 to K
+            instead of 0 to K - 1.
+        reduce_prediction: the classes of predictions are 1 to K.
+    """
+
+    ignore_index: int = 255
+    reduce_truth: bool = False
+    reduce_prediction: bool = False
+
+
+def read_classes(source: str) -> list[str]:
+    """Names of classes: a line each in a file, or those that mmseg knows of a data set."""
+    if source in ('ade20k', 'cityscapes'):
+        try:
+            from mmseg.utils import get_classes
+        except UNUSABLE as error:
+            raise LabelFilesError(
+                f'The classes of {source} are those of mmseg, which cannot be imported ({error}). '
+                f'To install it: {INSTALL["mmseg"]}. Or give a file with a name per line.'
+            ) from error
+        return get_classes(source)
+    if not Path(source).is_file():
+        raise LabelFilesError(
+            f'Classes are a file with a name per line, or ade20k or cityscapes; there is no file '
+            f'{source}.'
+        )
+    names = [line.strip() for line in Path(source).read_text().rstrip().splitlines()]
+    if not names or not all(names):
+        raise LabelFilesError(f'{source} has no name in some line; the first line is of label 0.')
+    return names
+
+
+def pair_files(
+    predictions: Path, truths: Path, pred_suffix: str = '.png', gt_suffix: str = '.png'
+) -> list[Pair]:
+    """Files of two folders, and of folders in them, that are called alike without their suffixes.
+
+    If one of the two has no folders in it, what folders the files of the other are in is ignored.
+
+    Args:
+        predictions: folder of predicted label maps.
+        truths: folder of true label maps.
+        pred_suffix: end of the names of predictions; other files are ignored.
+        gt_suffix: end of the names of truths; other files are ignored.
+    """
+    predicted = _listing(predictions, pred_suffix, '--pred-suffix')
+    true = _listing(truths, gt_suffix, '--gt-suffix')
+    if not all(any('/' in name for name in names) for names in (predicted, true)):
+        predicted, true = _flat(predicted), _flat(true)
+    missing = [f'{name}{pred_suffix}' for name in true if name not in predicted]
+    extra = [str(path) for name, path in predicted.items() if name not in true]
+    problems = []
+    if missing:
+        problems.append(
+            f'{len(missing):,} of {len(true):,} truths in {truths} have no prediction. In '
+            f'{predictions} there should be{_shown(missing)}'
+        )
+    if extra:
+        problems.append(
+            f'{len(extra):,} of {len(predicted):,} predictions have no truth in {truths}:'
+            f'{_shown(extra)}'
+        )
+    if problems:
+        problems.append(
+            'Both folders must be about the same images. If the names end differently, say how: '
+            f'--pred-suffix (now {pred_suffix}), --gt-suffix (now {gt_suffix}).'
+        )
+        raise LabelFilesError('\n'.join(problems))
+    return [Pair(name, predicted[name], path) for name, path in true.items()]
+
+
+def check_pairs(pairs: Sequence[Pair]) -> tuple[int, int]:
+    """Look at the head of every file, which takes next to no time; the commonest size (H,W)."""
+    sizes, problems = Counter(), []
+    for pair in pairs:
+        try:
+            of_prediction, of_truth = (
+                _open(path, decode=False).size[::-1] for path in (pair.prediction, pair.truth)
+            )
+        except LabelFilesError as error:
+            problems.append(str(error))
+            continue
+        sizes[of_truth] += 1
+        if of_prediction != of_truth:
+            problems.append(
+                f'{pair.prediction} is {size_text(of_prediction)} pixels, but {pair.truth} '
+                f'{size_text(of_truth)} (height x width): predict at the size of the truth'
+            )
+    if problems:
+        raise LabelFilesError(
+            f'{len(problems):,} of {len(pairs):,} pairs of files cannot be used:{_shown(problems)}'
+        )
+    return sizes.most_common(1)[0][0]
+
+
+def read_labels(path: Path) -> np.ndarray:
+    """The labels (H,W) in a file."""
+    return np.asarray(_open(path, decode=True), np.int32)
+
+
+def pair_sums(
+    pair: Pair, num_classes: int, reading: Reading, options: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    """Counts (K,) of an image, by name.
+
+    Args:
+        pair: its files.
+        num_classes: K.
+        reading: what the values in the files mean.
+        options: of `image_sums`.
+    """
+    truth, prediction = read_labels(pair.truth), read_labels(pair.prediction)
+    if reading.reduce_truth:
+        ignored = (truth == 0) | (truth == reading.ignore_index)
+        truth = np.where(ignored, reading.ignore_index, truth - 1)
+    if reading.reduce_prediction:
+        prediction = prediction - 1
+    try:
+        sums = image_sums(
+            truth, prediction, num_classes, ignore_index=reading.ignore_index, **options
+        )
+    except ValueError as error:
+        raise LabelFilesError(
+            f'{error}.{_reduced_text(reading)}\n  truth: {pair.truth}\n  prediction: '
+            f'{pair.prediction}\nIf classes start at 1 and 0 is none: --reduce-zero-label for the '
+            'truth, --pred-reduce-zero-label for predictions. If a value of the truth means that '
+            'pixels do not count: --ignore-index. Predictions have a class wherever the truth has.'
+        ) from error
+    return {name: counts.astype(np.uint32) for name, counts in sums.items()}
+
+
+def folder_sums(
+    pairs: Sequence[Pair],
+    classes: Sequence[str],
+    reading: Reading,
+    options: Mapping[str, Any],
+    jobs: int = 1,
+    on_image: Callable[[], object] = lambda: None,
+) -> ImageSums:
+    """Counts of all images.
+
+    Args:
+        pairs: N pairs of files.
+        classes: K names.
+        reading: what the values in the files mean.
+        options: of `image_sums`.
+        jobs: processes that share the images.
+        on_image: called after each image.
+    """
+    count = partial(pair_sums, num_classes=len(classes), reading=reading, options=options)
+    of_images = []
+    with _one_thread_each(), Pool(min(jobs, len(pairs))) as pool:
+        for sums in pool.imap(count, pairs, chunksize=4):
+            of_images.append(sums)
+            on_image()
+    counts = {name: np.stack([sums[name] for sums in of_images]) for name in of_images[0]}
+    return ImageSums([pair.name for pair in pairs], list(classes), counts)
+
+
+def size_text(size: tuple[int, int]) -> str:
+    return f'{size[0]} x {size[1]}'
+
+
+def _listing(folder: Path, suffix: str, option: str) -> dict[str, Path]:
+    """Visible files with a suffix, by their path in the folder without it."""
+    if not folder.is_dir():
+        raise LabelFilesError(f'There is no folder {folder}.')
+    inside = [path.relative_to(folder) for path in sorted(folder.rglob('*')) if path.is_file()]
+    visible = [path.as_posix() for path in inside if not any(p[0] == '.' for p in path.parts)]
+    found = {name.removesuffix(suffix): folder / name for name in visible if name.endswith(suffix)}
+    if not found:
+        other = f'; there is {visible[0]}, for example. Say with {option}' if visible else ''
+        raise LabelFilesError(f'No file in {folder} has a name that ends with {suffix}{other}.')
+    return found
+
+
+def _flat(files: Mapping[str, Path]) -> dict[str, Path]:
+    """The files by their names alone."""
+    found = {}
+    for name, path in files.items():
+        other = found.setdefault(PurePosixPath(name).name, path)
+        if other != path:
+            raise LabelFilesError(
+                f'{other} and {path} are called alike, and the other folder has no folders to tell '
+                'them apart. Arrange both in the same way.'
+            )
+    return found
+
+
+def _shown(lines: Sequence[str]) -> str:
+    """The first of the lines, indented, and how many there are more."""
+    more = [f'... and {len(lines) - SHOWN:,} more'] if len(lines) > SHOWN else []
+    return ''.join(f'\n  {line}' for line in [*lines[:SHOWN], *more])
+
+
+def _open(path: Path, decode: bool) -> Image.Image:
+    """A picture of labels, to its last byte or only its head."""
+    try:
+        with Image.open(path) as picture:
+            if decode:
+                picture.load()
+    except BROKEN as error:
+        raise LabelFilesError(f'{path} cannot be read ({error}): write it once more') from error
+    if picture.mode not in MODES:
+        raise LabelFilesError(
+            f'{path} is a {picture.mode} picture, but labels have one channel of 8 or 16 bits: '
+            'save the labels themselves, not the colours of their classes'
+        )
+    if picture.format == 'JPEG':
+        raise LabelFilesError(f'{path} is a JPEG file, which changes labels: save PNG files')
+    return picture
+
+
+def _reduced_text(reading: Reading) -> str:
+    reduced = {'truth': reading.reduce_truth, 'prediction': reading.reduce_prediction}
+    sides = ' and the '.join(side for side, taken in reduced.items() if taken)
+    return f' (1 was taken off the labels of the {sides}.)' if sides else ''
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """For processes with an image each. Before they are forked: OpenCV's threads do not survive."""
+    before = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    try:
+        yield
+    finally:
+        cv2.setNumThreads(before)

@@ -1,0 +1,94 @@
+"""Files with the counts of every image, from which the scores of any part of a data set follow."""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+
+FILE_NAME = 'boundary.npz'
+
+
+class SumsFileError(ValueError):
+    """A file does not hold the counts of images, or there is none."""
+
+
+@dataclass(frozen=True)
+class ImageSums:
+    """Counts of N images and K classes.
+
+    Attributes:
+        images: N names.
+        classes: K names.
+        counts: (N,K) by name; see :mod:`mmbixt.evaluation.boundary`.
+    """
+
+    images: list[str]
+    classes: list[str]
+    counts: dict[str, np.ndarray]
+
+    def total(self) -> dict[str, np.ndarray]:
+        """Counts (K,) of all images together, by name."""
+        return {name: counts.sum(0, dtype=np.int64) for name, counts in self.counts.items()}
+
+
+def write_sums(
+    path: str | Path,
+    images: Sequence[str],
+    classes: Sequence[str],
+    of_images: Mapping[str, np.ndarray],
+) -> None:
+    """Write the counts of images to a file, whose folder is made if need be.
+
+    Args:
+        path: of the .npz file.
+        images: N names.
+        classes: K names.
+        of_images: counts (N,K) by name.
+    """
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(path, images=np.array(images), classes=np.array(classes), **of_images)
+
+
+def read_sums(path: str | Path) -> ImageSums:
+    """The counts in a file of `write_sums`. Nothing in it is executed."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            counts = {name: file[name] for name in file.files}
+        images, classes = (counts.pop(name).tolist() for name in ('images', 'classes'))
+        wrong = {name for name, c in counts.items() if c.shape != (len(images), len(classes))}
+    # no archive at all, a single array, an archive that is cut off, one of something else
+    except (ValueError, TypeError, AttributeError, EOFError, BadZipFile, zlib.error, KeyError) as e:
+        raise _not_sums(path, f'{type(e).__name__}: {e}') from e
+    if wrong or 'all/true' not in counts:
+        found = f'wrong shape of {min(wrong)}' if wrong else 'all/true is missing'
+        raise _not_sums(path, found)
+    return ImageSums(images, classes, counts)
+
+
+def find_sums(path: str | Path) -> Path:
+    """The file of counts that a path means: itself, the one in the folder, or the newest below."""
+    path = Path(path)
+    if not path.is_dir():
+        if path.exists():
+            return path
+        raise SumsFileError(f'There is no file and no folder {path}.')
+    if (path / FILE_NAME).exists():
+        return path / FILE_NAME
+    below = list(path.rglob(FILE_NAME))
+    if not below:
+        raise SumsFileError(
+            f'There is no {FILE_NAME} in {path} or below. Give '
+            f'tools/analysis/boundary_eval.py --sums {path / FILE_NAME}, or test with '
+            f"BoundaryIoUMetric(sums_file='{path / FILE_NAME}')."
+        )
+    return max(below, key=lambda file: file.stat().st_mtime)
+
+
+def _not_sums(path: str | Path, found: str) -> SumsFileError:
+    return SumsFileError(
+        f'{path} is no file of counts of images ({found}). Such files are written by '
+        'tools/analysis/boundary_eval.py --sums and by BoundaryIoUMetric(sums_file=...).'
+    )

@@ -1,0 +1,262 @@
+from itertools import product
+
+import cv2
+import numpy as np
+import pytest
+
+from mmbixt.evaluation import class_scores, image_sums, scores
+
+WIDTHS = (1, 2, 5, 0.1)
+RATIOS = (0.2, 0.05)
+TOLERANCES = (0.5, 1, 3, 5)
+
+
+def sums_by_definition(truth, prediction, num_classes, ignore_index=255):
+    """The same counts, class by class, from the distances between all pairs of pixels."""
+    height, width = truth.shape
+    rows, columns = (axis.ravel() for axis in np.mgrid[:height, :width])
+    apart = np.stack((rows[:, None] - rows, columns[:, None] - columns))
+    steps, metres = abs(apart).max(0), np.hypot(*apart)
+    to_frame = np.minimum.reduce((rows + 1, height - rows, columns + 1, width - columns))
+    diagonal = np.sqrt(height**2 + width**2)
+    truth, prediction = truth.ravel(), prediction.ravel()
+    valid = truth != ignore_index
+
+    def beside_others(labels, distance):
+        other = (labels[:, None] != labels) & valid
+        return valid & ((steps <= distance) & other).any(1)
+
+    def per_class(function):
+        return np.array([function(truth == k, prediction == k) for k in range(num_classes)])
+
+    sums = {}
+    places = {'all': valid}
+    for size in WIDTHS:
+        pixels = size if size >= 1 else max(1, round(size * diagonal))
+        places[f'band{size}px' if size >= 1 else f'band{size}'] = beside_others(truth, pixels)
+    for name, place in places.items():
+        sums[f'{name}/intersect'] = per_class(lambda t, p, place=place: (t & p & place).sum())
+        sums[f'{name}/predicted'] = per_class(lambda t, p, place=place: (p & place).sum())
+        sums[f'{name}/true'] = per_class(lambda t, p, place=place: (t & place).sum())
+    for ratio in RATIOS:
+        depth = max(1, round(ratio * diagonal))
+        t_band, p_band = (
+            valid & (beside_others(labels, depth) | (to_frame <= depth))
+            for labels in (truth, prediction)
+        )
+        both = per_class(lambda t, p, a=t_band, b=p_band: (t & a & p & b).sum())
+        either = per_class(lambda t, p, a=t_band, b=p_band: ((t & a) | (p & b)).sum())
+        sums |= {f'boundary{ratio}/intersect': both, f'boundary{ratio}/union': either}
+    t_edge, p_edge = (beside_others(labels, 1) for labels in (truth, prediction))
+    for tolerance in TOLERANCES:
+        near = metres <= tolerance
+        name = f'boundaryF{tolerance}px'
+        sums[f'{name}/predicted'] = per_class(lambda t, p: (p & p_edge).sum())
+        sums[f'{name}/true'] = per_class(lambda t, p: (t & t_edge).sum())
+        sums[f'{name}/matched_predicted'] = per_class(
+            lambda t, p, near=near: near[p & p_edge][:, t & t_edge].any(1).sum()
+        )
+        sums[f'{name}/matched_true'] = per_class(
+            lambda t, p, near=near: near[t & t_edge][:, p & p_edge].any(1).sum()
+        )
+    return sums
+
+
+def assert_same(found, expected):
+    assert found.keys() == expected.keys()
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+def blobs(rng, height, width, num_classes):
+    """Labels that hang together, with some pixels astray."""
+    coarse = rng.integers(0, num_classes, (height // 5 + 1, width // 5 + 1))
+    labels = coarse.repeat(5, 0).repeat(5, 1)[:height, :width]
+    astray = rng.random(labels.shape) < 0.05
+    return np.where(astray, rng.integers(0, num_classes, labels.shape), labels)
+
+
+def sums_of(truth, prediction, num_classes, **options):
+    return image_sums(np.array(truth), np.array(prediction), num_classes, **options)
+
+
+@pytest.mark.parametrize(
+    ('size', 'ignored'),
+    list(product(((1, 1), (1, 9), (8, 1), (3, 3), (17, 22), (20, 15)), (0, 0.02, 0.4, 1))),
+)
+def test_random_maps_against_the_definition(size, ignored):
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        truth, prediction = (blobs(rng, *size, 4) for _ in range(2))
+        prediction = np.where(rng.random(size) < 0.5, truth, prediction)
+        truth[rng.random(size) < ignored] = 255
+        found = image_sums(truth, prediction, 5, WIDTHS, RATIOS, TOLERANCES)
+        assert_same(found, sums_by_definition(truth, prediction, 5))
+
+
+@pytest.mark.parametrize('ignored', [-1, 999])
+def test_labels_of_more_than_eight_bits(ignored):
+    rng = np.random.default_rng(0)
+    values = np.array([0, 255, 256, 299])
+    truth, prediction = (values[blobs(rng, 12, 14, 4)] for _ in range(2))
+    truth[rng.random(truth.shape) < 0.1] = ignored
+    found = image_sums(truth, prediction, 300, WIDTHS, RATIOS, TOLERANCES, ignored)
+    assert_same(found, sums_by_definition(truth, prediction, 300, ignored))
+
+
+@pytest.mark.parametrize('num_classes', [255, 256])
+def test_highest_label_of_eight_bits_makes_a_boundary(num_classes):
+    truth = np.array([[num_classes - 1, 0]], np.uint8)
+    sums = image_sums(truth, truth, num_classes, widths=(1,), ignore_index=-1)
+    assert sums['band1px/true'][[0, -1]].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize('size', [(40, 50), (51, 37)])
+@pytest.mark.parametrize('ratio', [0.02, 0.1, 0.6])
+def test_boundary_iou_is_the_published_one(size, ratio):
+    def inner_band(mask):
+        padded = cv2.copyMakeBorder(mask, 1, 1, 1, 1, cv2.BORDER_CONSTANT, value=0)
+        distance = max(1, round(ratio * np.sqrt(size[0] ** 2 + size[1] ** 2)))
+        eroded = cv2.erode(padded, np.ones((3, 3), np.uint8), iterations=distance)
+        return mask - eroded[1:-1, 1:-1]
+
+    rng = np.random.default_rng(0)
+    truth, prediction = (blobs(rng, *size, 2).astype(np.uint8) for _ in range(2))
+    sums = image_sums(truth, prediction, 2, ratios=(ratio,))
+    t, p = inner_band(truth), inner_band(prediction)
+    assert sums[f'boundary{ratio}/intersect'][1] == (t & p).sum() > 0
+    assert sums[f'boundary{ratio}/union'][1] == (t | p).sum()
+
+
+def test_shifted_square_by_hand():
+    truth, prediction = np.zeros((2, 8, 8), int)
+    truth[2:6, 2:6] = 1
+    prediction[2:6, 3:7] = 1
+    sums = image_sums(truth, prediction, 2, (1,), (0.02,), (0.5, 1))
+    expected = {
+        'all/intersect': [44, 12],
+        'all/predicted': [48, 16],
+        'all/true': [48, 16],
+        'band1px/intersect': [16, 8],  # of a frame of 6 x 6 pixels, two wide
+        'band1px/predicted': [20, 12],
+        'band1px/true': [20, 12],
+        'boundary0.02/intersect': [38, 6],
+        'boundary0.02/union': [52, 18],
+        'boundaryF0.5px/matched_predicted': [10, 6],
+        'boundaryF0.5px/predicted': [20, 12],
+        'boundaryF0.5px/matched_true': [10, 6],
+        'boundaryF0.5px/true': [20, 12],
+        'boundaryF1px/matched_predicted': [20, 12],
+        'boundaryF1px/predicted': [20, 12],
+        'boundaryF1px/matched_true': [20, 12],
+        'boundaryF1px/true': [20, 12],
+    }
+    assert {name: counts.tolist() for name, counts in sums.items()} == expected
+    everywhere, band = (44 / 52 + 12 / 20) / 2, (16 / 24 + 8 / 16) / 2
+    assert scores(sums) == pytest.approx(
+        {
+            'all/mIoU': 100 * everywhere,
+            'all/mAcc': 100 * (44 / 48 + 12 / 16) / 2,
+            'all/aAcc': 100 * 56 / 64,
+            'band1px/mIoU': 100 * band,
+            'band1px/mAcc': 100 * (16 / 20 + 8 / 12) / 2,
+            'band1px/aAcc': 100 * 24 / 32,
+            'band1px/gap': 100 * (everywhere - band) / everywhere,
+            'boundary0.02/mIoU': 100 * (38 / 52 + 6 / 18) / 2,
+            'boundaryF0.5px/mF': 50,
+            'boundaryF1px/mF': 100,
+        }
+    )
+
+
+def test_border_of_the_image_bounds_classes_but_not_bands():
+    labels = np.zeros((5, 5), int)
+    labels[:2, :2] = 1
+    sums = image_sums(labels, labels, 2, (1,), (0.02,), (3,))
+    assert sums['band1px/true'].tolist() == [5, 3]
+    assert sums['boundaryF3px/true'].tolist() == [5, 3]
+    assert sums['boundary0.02/union'].tolist() == [16, 4]
+
+
+def test_thin_line_one_pixel_off():
+    truth, prediction = np.zeros((2, 5, 7), int)
+    truth[2], prediction[3] = 1, 1
+    sums = image_sums(truth, prediction, 2, (1,), (0.02,), (0.5, 1))
+    found = class_scores(sums)
+    assert sums['boundary0.02/union'][1] == 14
+    assert found['boundary0.02/IoU'][1] == 0
+    assert found['boundaryF0.5px/F'][1] == 0
+    assert found['boundaryF1px/F'][1] == 100
+
+
+def test_ignored_pixels_make_no_boundary_and_do_not_count():
+    truth = [[0, 0, 255, 1, 1]]
+    sums = sums_of(truth, [[0, 0, 1, 1, 1]], 2, widths=(1, 2), ratios=(0.02,), tolerances=(3,))
+    assert sums['all/predicted'].tolist() == [2, 2]
+    assert sums['band1px/true'].tolist() == [0, 0]
+    assert sums['band2px/true'].tolist() == [1, 1]
+    assert np.isnan(class_scores(sums)['boundaryF3px/F']).all()
+    for label in (0, 255, 7, -3):  # whatever is predicted there
+        assert_same(
+            sums,
+            sums_of(
+                truth, [[0, 0, label, 1, 1]], 2, widths=(1, 2), ratios=(0.02,), tolerances=(3,)
+            ),
+        )
+
+
+def test_class_in_one_map_only_is_wrong_and_in_neither_is_not_scored():
+    truth, prediction = np.zeros((2, 9, 9), int)
+    truth[3:6, 3:6] = 1
+    for maps in ((truth, prediction), (prediction, truth)):
+        found = class_scores(image_sums(*maps, 3, (1,), (0.02,), (3,)))
+        np.testing.assert_array_equal(found['boundaryF3px/F'], [0, 0, np.nan])
+        np.testing.assert_array_equal(found['boundary0.02/IoU'][1:], [0, np.nan])
+        assert np.isnan(found['all/IoU'][2])
+    assert np.isnan(found['all/Acc'][1])  # predicted only: an IoU of 0, but no accuracy
+    assert found['all/IoU'][1] == 0
+
+
+def test_one_pixel():
+    sums = sums_of([[1]], [[1]], 3, widths=(1, 0.02), ratios=(0.02,), tolerances=(3,))
+    found = scores(sums)
+    assert found['all/mIoU'] == found['all/aAcc'] == found['boundary0.02/mIoU'] == 100
+    for name in ('band1px/mIoU', 'band0.02/aAcc', 'band1px/gap', 'boundaryF3px/mF'):
+        assert np.isnan(found[name])
+
+
+def test_nothing_but_ignored_pixels():
+    ignored = np.full((3, 4), 255)
+    sums = image_sums(ignored, ignored, 2, tolerances=(3,))
+    assert all(counts.dtype == np.int64 and not counts.any() for counts in sums.values())
+    assert np.isnan(list(scores(sums).values())).all()
+
+
+def test_widths_in_any_order_and_none_at_all():
+    truth, prediction = (blobs(np.random.default_rng(seed), 20, 30, 3) for seed in range(2))
+    all_of_them = image_sums(truth, prediction, 3, (5, 1, 5), (0.1, 0.02))
+    again = image_sums(truth, prediction, 3, (1, 5), (0.02, 0.1))
+    assert all_of_them.keys() == again.keys()
+    assert_same(all_of_them, {name: again[name] for name in all_of_them})
+    plain = image_sums(truth, prediction, 3, (), ())
+    assert_same(plain, {name: all_of_them[name] for name in plain})
+
+
+@pytest.mark.parametrize(
+    ('truth', 'prediction', 'message'),
+    [
+        ([[0, 3]], [[0, 0]], 'the truth has label 3, but with 3 classes labels are 0 to 2'),
+        ([[0, 1]], [[0, 255]], 'the prediction has label 255'),
+        ([[0, 1]], [[0, -1]], 'the prediction has label -1'),
+        ([[0, 1]], [[0], [1]], r'got \(1, 2\) and \(2, 1\)'),
+    ],
+)
+def test_wrong_labels_and_sizes_are_named(truth, prediction, message):
+    with pytest.raises(ValueError, match=message):
+        sums_of(truth, prediction, 3)
+
+
+@pytest.mark.parametrize('width', [0, -1, 1.0, 3.0, 0.0])
+def test_width_must_be_pixels_or_a_share(width):
+    with pytest.raises(ValueError, match='widths are pixels'):
+        sums_of([[0]], [[0]], 1, widths=(width,))

@@ -1,0 +1,203 @@
+import cv2
+import numpy as np
+import pytest
+
+coder = pytest.importorskip('pycocotools.mask')
+
+from pycocotools.coco import COCO  # noqa: E402
+from pycocotools.cocoeval import COCOeval  # noqa: E402
+
+from mmbixt.evaluation import boundary_coco  # noqa: E402
+from mmbixt.evaluation.boundary import ratio_pixels  # noqa: E402
+from mmbixt.evaluation.boundary_coco import (  # noqa: E402
+    BoundaryCOCOeval,
+    encoded_boundary,
+    erode,
+)
+
+HEIGHT, WIDTH = 60, 80  # a diagonal of 100 pixels: the ratio is the width in percent
+
+
+def eroded_by_steps(mask, distance):
+    """The definition: a square of 3 x 3, again and again."""
+    for _ in range(distance):
+        padded = np.pad(mask, 1)
+        shifts = [
+            padded[y : y + mask.shape[0], x:][:, : mask.shape[1]] for y, x in np.ndindex(3, 3)
+        ]
+        mask = np.min(shifts, axis=0)
+    return mask
+
+
+def overlap_by_definition(detected, true, crowd, ratio):
+    def iou(a, b):
+        return (a & b).sum() / max(1, a.sum() if crowd else (a | b).sum())
+
+    if crowd:
+        return iou(detected, true)
+    distance = max(1, round(ratio * (HEIGHT**2 + WIDTH**2) ** 0.5))
+    bands = [mask - eroded_by_steps(mask, distance) for mask in (detected, true)]
+    return min(iou(detected, true), iou(*bands))
+
+
+def box(y, x, height, width):
+    mask = np.zeros((HEIGHT, WIDTH), np.uint8)
+    mask[y : y + height, x : x + width] = 1
+    return mask
+
+
+def ellipse(y, x, height, width):
+    mask = np.zeros((HEIGHT, WIDTH), np.uint8)
+    return cv2.ellipse(mask, (x, y), (width, height), 0, 0, 360, 1, -1)
+
+
+def blobs(rng):
+    """Large shapes with holes and islands, cut off by the border of the image."""
+    noise = cv2.GaussianBlur(rng.normal(size=(HEIGHT, WIDTH)).astype(np.float32), (0, 0), 6)
+    return (noise > -0.02).astype(np.uint8)
+
+
+def shapes(rng):
+    shifted = ellipse(33, 41, 20, 28)
+    ring = ellipse(30, 40, 20, 28) - ellipse(30, 40, 9, 12)
+    line = box(20, 5, 1, 70)
+    whole = box(0, 0, HEIGHT, WIDTH)
+    edges = [box(0, 10, 20, 30), box(45, 60, 15, 20), box(10, 0, 40, 12)]
+    points = [box(30, 40, 1, 1), box(0, 0, 1, 1), box(59, 79, 1, 1)]
+    nothing = box(0, 0, 0, 0)
+    return [shifted, ring, line, whole, *edges, *points, nothing, *(blobs(rng) for _ in range(4))]
+
+
+def encode(mask):
+    return coder.encode(np.asfortranarray(mask))
+
+
+def annotations(truths, crowd=()):
+    """A COCO data set of one category: the truths (masks) of one image after another."""
+    coco = COCO()
+    images = [dict(id=i, height=HEIGHT, width=WIDTH) for i in range(len(truths))]
+    instances = [
+        dict(image_id=i, category_id=1, segmentation=encode(mask), area=int(mask.sum()))
+        for i, masks in enumerate(truths)
+        for mask in masks
+    ]
+    for number, instance in enumerate(instances):
+        instance.update(id=number + 1, iscrowd=int(number in crowd))
+    coco.dataset = dict(images=images, annotations=instances, categories=[dict(id=1, name='a')])
+    coco.createIndex()
+    return coco
+
+
+def load(coco, detections):
+    """Detections (masks) of one image after another, the first the best."""
+    return coco.loadRes(
+        [
+            dict(image_id=i, category_id=1, segmentation=encode(mask), score=1 / (j + 1))
+            for i, masks in enumerate(detections)
+            for j, mask in enumerate(masks)
+        ]
+    )
+
+
+def mean_ap(evaluation):
+    evaluation.evaluate()
+    evaluation.accumulate()
+    evaluation.summarize()
+    return evaluation.stats[0]
+
+
+@pytest.mark.parametrize(
+    ('size', 'width'),
+    [((480, 640), 16), ((60, 80), 2), ((10, 10), 1), ((70, 70), 2), ((75, 100), 2)],
+)
+def test_width_of_the_boundary(size, width):
+    assert ratio_pixels(0.02, size) == width
+
+
+@pytest.mark.parametrize('distance', [1, 2, 5, 40])
+def test_one_large_square_erodes_like_many_small_ones(distance):
+    for mask in shapes(np.random.default_rng(distance)):
+        np.testing.assert_array_equal(erode(mask, distance), eroded_by_steps(mask, distance))
+
+
+@pytest.mark.parametrize('distance', [1, 2, 5, 40])
+def test_boundary_is_the_inner_band(distance):
+    for mask in shapes(np.random.default_rng(distance)):
+        band = coder.decode(encoded_boundary(encode(mask), distance / 100))
+        np.testing.assert_array_equal(band, mask - eroded_by_steps(mask, distance))
+
+
+@pytest.mark.parametrize('side', [4, 5, 6])
+def test_around_the_narrowest_object_with_an_inside(side):
+    inside = 1 if side == 5 else max(0, side - 4) ** 2
+    band = coder.area(encoded_boundary(encode(box(7, 9, side, side)), 0.02))
+    assert band == side**2 - inside
+
+
+@pytest.mark.parametrize('ratio', [0.001, 0.02, 0.05, 0.4])
+@pytest.mark.parametrize('use_categories', [True, False])
+def test_overlaps_against_the_definition(ratio, use_categories):
+    rng = np.random.default_rng(0)
+    truths, detections = shapes(rng), shapes(rng)[::-1]
+    crowd = (1, 3, 12)
+    coco = annotations([truths], crowd)
+    evaluation = BoundaryCOCOeval(coco, load(coco, [detections]), ratio)
+    evaluation.params.useCats = int(use_categories)
+    evaluation.evaluate()
+    (overlaps,) = evaluation.ious.values()
+    expected = [
+        [overlap_by_definition(d, t, j in crowd, ratio) for j, t in enumerate(truths)]
+        for d in detections
+    ]
+    np.testing.assert_allclose(overlaps, expected, rtol=1e-12)
+
+
+def test_only_the_best_detections_count():
+    mask, other = ellipse(30, 40, 20, 28), box(2, 2, 30, 30)
+    coco = annotations([[mask]])
+    evaluation = BoundaryCOCOeval(coco, load(coco, [[other, mask, mask]]))
+    evaluation.params.maxDets = [1, 1, 2]
+    evaluation.evaluate()
+    np.testing.assert_allclose(
+        evaluation.ious[0, 1][:, 0], [overlap_by_definition(other, mask, False, 0.02), 1]
+    )
+
+
+def test_perfect_detections():
+    truths = [[ellipse(30, 40, 20, 28), box(20, 5, 1, 70)], [], [box(0, 0, 30, 30)]]
+    coco = annotations(truths)
+    assert mean_ap(BoundaryCOCOeval(coco, load(coco, truths))) == pytest.approx(1)
+
+
+def test_shifted_detections_cost_more_than_mask_ap():
+    coco = annotations([[ellipse(30, 40, 20, 28)]])
+    detections = load(coco, [[ellipse(32, 42, 20, 28)]])
+    of_masks, of_boundaries = COCOeval(coco, detections), BoundaryCOCOeval(coco, detections)
+    assert mean_ap(of_masks) > 0.7  # mask IoU about 0.85
+    assert mean_ap(of_boundaries) == 0  # boundary IoU below 0.5
+
+
+def test_a_detection_in_a_crowd_is_no_error():
+    crowd, mask = box(0, 0, 60, 40), ellipse(30, 60, 10, 10)
+    coco = annotations([[crowd, mask]], crowd=(0,))
+    detections = load(coco, [[box(20, 10, 10, 10), mask]])
+    assert mean_ap(BoundaryCOCOeval(coco, detections)) == pytest.approx(1)
+
+
+def test_each_boundary_is_encoded_once_and_only_where_masks_meet(monkeypatch):
+    encoded = []
+
+    def spy(mask, ratio):
+        encoded.append((mask['counts'], ratio))
+        return encoded_boundary(mask, ratio)
+
+    monkeypatch.setattr(boundary_coco, 'encoded_boundary', spy)
+    truth, detection, lonely = box(0, 0, 30, 30), box(2, 2, 30, 30), box(40, 50, 10, 10)
+    coco = annotations([[truth], [], [lonely]])
+    masks = [encode(mask)['counts'] for mask in (truth, detection)]
+    detections = load(coco, [[detection, lonely], [detection]])
+    for _ in range(2):
+        BoundaryCOCOeval(coco, detections).evaluate()
+    assert sorted(encoded) == sorted((mask, 0.02) for mask in masks)
+    BoundaryCOCOeval(coco, detections, ratio=0.05).evaluate()
+    assert sorted(encoded[2:]) == sorted((mask, 0.05) for mask in masks)

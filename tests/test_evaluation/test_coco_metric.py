@@ -1,0 +1,210 @@
+"""Boundary AP by mmdet's evaluator, on a small data set written to disk."""
+
+import json
+
+import cv2
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip('mmdet')
+
+from mmdet.evaluation.metrics import CocoMetric
+from mmdet.structures import DetDataSample
+from mmengine.evaluator import Evaluator
+from mmengine.structures import InstanceData
+from pycocotools import mask as coder
+
+from mmbixt.evaluation.coco_metric import BoundaryCocoMetric
+from mmbixt.registry import METRICS
+
+HEIGHT, WIDTH = 120, 160
+CLASSES = ('dog', 'cat', 'bird')
+CATEGORY_IDS = (7, 3, 5)  # neither sorted nor without gaps
+KEYS = [f'coco/boundary_mAP{suffix}' for suffix in ('', '_50', '_75', '_s', '_m', '_l')]
+
+
+def ellipse(y, x, height, width):
+    mask = np.zeros((HEIGHT, WIDTH), np.uint8)
+    return cv2.ellipse(mask, (x, y), (width, height), 0, 0, 360, 1, -1)
+
+
+# images of (label, mask); one without objects, and no bird anywhere
+TRUTHS = {
+    11: [(0, ellipse(50, 60, 30, 40)), (1, ellipse(100, 140, 15, 30))],
+    12: [],
+    10: [(1, ellipse(60, 80, 50, 70)), (0, ellipse(20, 20, 8, 8))],
+}
+
+
+@pytest.fixture
+def ann_file(tmp_path):
+    def rle(mask):
+        code = coder.encode(np.asfortranarray(mask))
+        return dict(code, counts=code['counts'].decode())
+
+    objects = [(i, label, mask) for i, found in TRUTHS.items() for label, mask in found]
+    annotations = [
+        dict(
+            id=number,
+            image_id=image,
+            category_id=CATEGORY_IDS[label],
+            segmentation=rle(mask),
+            bbox=list(cv2.boundingRect(mask)),
+            area=int(mask.sum()),
+            iscrowd=0,
+        )
+        for number, (image, label, mask) in enumerate(objects, 1)
+    ]
+    images = [dict(id=i, height=HEIGHT, width=WIDTH, file_name=f'{i}.jpg') for i in TRUTHS]
+    categories = [dict(id=i, name=name) for i, name in zip(CATEGORY_IDS, CLASSES, strict=True)]
+    file = tmp_path / 'instances.json'
+    file.write_text(json.dumps(dict(images=images, annotations=annotations, categories=categories)))
+    return str(file)
+
+
+def shifted(objects, pixels):
+    return [(label, np.roll(mask, (pixels, pixels), (0, 1))) for label, mask in objects]
+
+
+def sample(image, objects, masks=True):
+    """What mmdet's models give for an image."""
+    boxes = [cv2.boundingRect(mask) for _, mask in objects]
+    found = InstanceData(
+        bboxes=torch.tensor([(x, y, x + w, y + h) for x, y, w, h in boxes]).view(-1, 4).float(),
+        scores=torch.linspace(0.9, 0.3, len(objects)),
+        labels=torch.tensor([label for label, _ in objects], dtype=torch.long),
+    )
+    if masks:
+        found.masks = torch.from_numpy(
+            np.stack([mask for _, mask in objects] or [np.zeros((HEIGHT, WIDTH))])[: len(objects)]
+        ).bool()
+    return DetDataSample(
+        metainfo=dict(img_id=image, ori_shape=(HEIGHT, WIDTH)), pred_instances=found
+    )
+
+
+def evaluate(metric, detections, **kwargs):
+    evaluator = Evaluator(metric)
+    evaluator.dataset_meta = dict(classes=CLASSES)
+    for image, objects in detections.items():
+        evaluator.process([sample(image, objects, **kwargs)])
+    return evaluator.evaluate(len(detections))
+
+
+def test_perfect_detections(ann_file):
+    found = evaluate(BoundaryCocoMetric(ann_file, metric=['bbox', 'segm']), TRUTHS)
+    assert [found[key] for key in KEYS] == [1.0] * 6
+    assert found['coco/bbox_mAP'] == found['coco/segm_mAP'] == 1
+    assert len(found) == 18
+
+
+def test_rest_is_mmdets_own(ann_file):
+    detections = {i: shifted(objects, 2) + shifted(objects, 9) for i, objects in TRUTHS.items()}
+    options = dict(ann_file=ann_file, metric=['bbox', 'segm'], classwise=True)
+    expected = evaluate(CocoMetric(**options), detections)
+    found = evaluate(BoundaryCocoMetric(**options), detections)
+    assert 0 < expected['coco/segm_mAP'] < 1
+    np.testing.assert_equal({key: found[key] for key in expected}, expected)
+    assert set(found) - set(expected) == {
+        *KEYS,
+        *(f'coco/boundary_{name}_precision' for name in CLASSES),
+    }
+
+
+def test_shifted_detections_cost_more_than_mask_ap(ann_file):
+    detections = {i: shifted(objects, 2) for i, objects in TRUTHS.items()}
+    found = evaluate(BoundaryCocoMetric(ann_file, metric='segm'), detections)
+    assert 0 < found['coco/boundary_mAP'] < found['coco/segm_mAP']
+
+
+def test_options_are_those_of_mask_ap(ann_file):
+    """With boundaries as wide as the objects, boundary AP is mask AP."""
+    detections = {i: shifted(objects, 4)[::-1] + objects for i, objects in TRUTHS.items()}
+    items = [key.removeprefix('coco/boundary_') for key in KEYS] + ['AR@100', 'AR@300']
+    options = dict(iou_thrs=np.array([0.5, 0.75, 0.8]), proposal_nums=(2, 3, 100))
+    metric = BoundaryCocoMetric(ann_file, 'segm', ratio=0.5, metric_items=items, **options)
+    found = evaluate(metric, detections)
+    expected = [found[f'coco/segm_{item}'] for item in items]
+    assert [found[f'coco/boundary_{item}'] for item in items] == expected
+    assert 0 < min(expected) < max(expected)
+
+
+def test_only_the_classes_and_images_at_hand_count(ann_file):
+    metric = BoundaryCocoMetric(ann_file, metric=[])
+    metric.dataset_meta = dict(classes=['cat'])
+    metric.img_ids = [10]
+    _, cat = TRUTHS[10][0]
+    metric.process({}, [sample(10, [(0, cat)]).to_dict()])
+    assert metric.evaluate(1)['coco/boundary_mAP'] == 1
+
+
+def test_classes_are_told_apart(ann_file):
+    dogs = {i: [o for o in objects if o[0] == 0] for i, objects in TRUTHS.items()}
+    found = evaluate(BoundaryCocoMetric(ann_file, metric=[], classwise=True), dogs)
+    by_class = [found[f'coco/boundary_{name}_precision'] for name in CLASSES]
+    np.testing.assert_equal(by_class, [1, 0, np.nan])
+    assert found['coco/boundary_mAP'] == 0.5
+
+
+def test_chosen_items_beside_mmdets_metric(ann_file):
+    metric = BoundaryCocoMetric(ann_file, metric=[], metric_items=['mAP_50', 'AR@100'])
+    found = evaluate([CocoMetric(ann_file, metric='segm'), metric], TRUTHS)
+    assert found['coco/segm_mAP'] == 1
+    ours = {key: value for key, value in found.items() if 'segm' not in key}
+    assert ours == {'coco/boundary_mAP_50': 1, 'coco/boundary_AR@100': 1}
+
+
+def test_scores_of_masks_come_before_scores_of_boxes(ann_file):
+    metric = BoundaryCocoMetric(ann_file, metric=[])
+    metric.dataset_meta = dict(classes=CLASSES)
+    right, wrong = TRUTHS[11][0], (0, ellipse(20, 140, 9, 9))
+    data = sample(11, [wrong, right])
+    aps = []
+    for scores in ([0.9, 0.1], [0.1, 0.9]):
+        data.pred_instances.mask_scores = torch.tensor(scores)
+        metric.process({}, [data.to_dict()])
+        aps.append(metric.evaluate(1)['coco/boundary_mAP_50'])
+    assert aps[0] < aps[1]
+
+
+def test_without_detections(ann_file):
+    nothing = {image: [] for image in TRUTHS}
+    options = dict(ann_file=ann_file, metric=['bbox', 'segm'])
+    assert evaluate(BoundaryCocoMetric(**options), nothing) == {}
+    assert evaluate(CocoMetric(**options), nothing) == {}
+
+
+def test_format_only(ann_file, tmp_path):
+    prefix = str(tmp_path / 'results')
+    metric = BoundaryCocoMetric(ann_file, format_only=True, outfile_prefix=prefix)
+    assert evaluate(metric, TRUTHS) == {}
+    assert len(json.loads((tmp_path / 'results.segm.json').read_text())) == 4
+
+
+def test_model_without_masks(ann_file):
+    with pytest.raises(ValueError, match='this model predicts boxes only'):
+        evaluate(BoundaryCocoMetric(ann_file), TRUTHS, masks=False)
+
+
+def test_truths_from_the_data_set_instead_of_a_file():
+    metric = BoundaryCocoMetric(metric='segm')
+    metric.dataset_meta = dict(classes=CLASSES)
+    for image, objects in TRUTHS.items():
+        data = sample(image, objects)
+        codes = (
+            coder.encode(np.asfortranarray(np.stack([m for _, m in objects], 2))) if objects else []
+        )
+        boxes = data.pred_instances.bboxes.tolist()
+        instances = [
+            dict(bbox_label=label, bbox=box, mask=code)
+            for (label, _), box, code in zip(objects, boxes, codes, strict=True)
+        ]
+        metric.process({}, [dict(data.to_dict(), instances=instances)])
+    assert metric.evaluate(len(TRUTHS))['coco/boundary_mAP'] == 1
+
+
+def test_registry_builds_it(ann_file):
+    metric = METRICS.build(dict(type='mmbixt.BoundaryCocoMetric', ann_file=ann_file, ratio=0.03))
+    assert isinstance(metric, BoundaryCocoMetric)
+    assert metric.ratio == 0.03

@@ -1,0 +1,262 @@
+import sys
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from mmbixt.evaluation import image_sums
+from mmbixt.evaluation.folders import (
+    LabelFilesError,
+    Pair,
+    Reading,
+    check_pairs,
+    folder_sums,
+    pair_files,
+    pair_sums,
+    read_classes,
+    read_labels,
+)
+
+OPTIONS = dict(widths=(1, 0.1), ratios=(0.1,), tolerances=(2,))
+SIZES = ((20, 30), (7, 11), (33, 16), (20, 30), (24, 24))
+
+
+def save(path, labels, mode=None):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture = Image.fromarray(np.asarray(labels, np.uint16 if mode == 'I;16' else np.uint8))
+    if mode == 'P':
+        picture.putpalette(np.random.default_rng(0).integers(0, 256, 768).astype(np.uint8))
+    elif mode not in (None, 'I;16'):
+        picture = picture.convert(mode)
+    picture.save(path)
+    return path
+
+
+def maps(classes=4):
+    """(truth, prediction) of images of several sizes, some pixels ignored."""
+    rng = np.random.default_rng(0)
+    for height, width in SIZES:
+        truth = rng.integers(0, classes, (height // 4 + 1, width // 4 + 1))
+        truth = truth.repeat(4, 0).repeat(4, 1)[:height, :width]
+        prediction = np.where(rng.random(truth.shape) < 0.2, (truth + 1) % classes, truth)
+        yield np.where(rng.random(truth.shape) < 0.1, 255, truth), prediction
+
+
+def expected(classes=4):
+    sums = [image_sums(truth, prediction, classes, **OPTIONS) for truth, prediction in maps()]
+    return {name: np.stack([counts[name] for counts in sums]) for name in sums[0]}
+
+
+def assert_same(found, wanted):
+    assert found.keys() == wanted.keys()
+    for name in wanted:
+        np.testing.assert_array_equal(found[name], wanted[name], err_msg=name)
+
+
+def raises(message):
+    return pytest.raises(LabelFilesError, match=message)
+
+
+@pytest.mark.parametrize('jobs', [1, 3])
+def test_counts_of_folders(jobs, tmp_path):
+    for i, (truth, prediction) in enumerate(maps()):
+        save(tmp_path / f'p/city/{i}.png', prediction, 'P')
+        save(tmp_path / f'g/city/{i}_labels.png', truth)
+        save(tmp_path / f'g/city/{i}_colours.png', truth, 'RGB')
+    pairs = pair_files(tmp_path / 'p', tmp_path / 'g', '.png', '_labels.png')
+    assert check_pairs(pairs) == (20, 30)
+    done = []
+    found = folder_sums(
+        pairs, list('abcd'), Reading(), OPTIONS, jobs, on_image=lambda: done.append(1)
+    )
+    assert found.images == [f'city/{i}' for i in range(5)]
+    assert found.classes == list('abcd')
+    assert len(done) == 5
+    assert_same(found.counts, expected())
+
+
+def test_threads_of_opencv_do_not_block_the_processes(tmp_path):
+    before = cv2.getNumThreads()
+    cv2.setNumThreads(4)
+    try:
+        cv2.GaussianBlur(np.zeros((2000, 2000), np.float32), (31, 31), 0)  # starts them
+        pair = Pair('0', save(tmp_path / 'p.png', [[0, 1]]), save(tmp_path / 'g.png', [[0, 1]]))
+        found = folder_sums([pair] * 9, list('ab'), Reading(), OPTIONS, 2)
+        assert found.total()['all/intersect'].tolist() == [9, 9]
+        assert cv2.getNumThreads() == 4
+    finally:
+        cv2.setNumThreads(before)
+
+
+@pytest.mark.parametrize('reduced', [(True, True), (True, False), (False, True)])
+def test_labels_that_start_at_one(reduced, tmp_path):
+    truth, prediction = next(maps())
+    reduce_truth, reduce_prediction = reduced
+    written = truth
+    if reduce_truth:
+        zero = np.random.default_rng(1).random(truth.shape) < 0.5  # 0 and 255 are both ignored
+        written = np.where(truth == 255, np.where(zero, 0, 255), truth + 1)
+    pair = Pair(
+        'one',
+        save(tmp_path / 'p.png', prediction + reduce_prediction),
+        save(tmp_path / 'g.png', written),
+    )
+    found = pair_sums(pair, 4, Reading(255, reduce_truth, reduce_prediction), OPTIONS)
+    assert_same(found, image_sums(truth, prediction, 4, **OPTIONS))
+
+
+def test_other_label_that_is_ignored(tmp_path):
+    truth, prediction = next(maps())
+    path = save(tmp_path / 'g.png', np.where(truth == 255, 9, truth))
+    pair = Pair('one', save(tmp_path / 'p.png', prediction), path)
+    found = pair_sums(pair, 4, Reading(ignore_index=9), OPTIONS)
+    assert_same(found, image_sums(truth, prediction, 4, **OPTIONS))
+
+
+@pytest.mark.parametrize('mode', ['L', 'P', 'I;16'])
+def test_labels_are_read_as_they_are(mode, tmp_path):
+    labels = np.arange(256).reshape(16, 16) * (257 if mode == 'I;16' else 1)
+    path = save(tmp_path / 'labels.png', labels, mode)
+    with Image.open(path) as picture:
+        assert picture.mode == mode
+    np.testing.assert_array_equal(read_labels(path), labels)
+
+
+@pytest.mark.parametrize('bits', [1, 2, 4])
+def test_indices_of_small_palettes(bits, tmp_path):
+    labels = np.random.default_rng(0).integers(0, 2**bits, (5, 7)).astype(np.uint8)
+    picture = Image.fromarray(labels)
+    picture.putpalette([200, 100, 50, 0, 0, 9] * 8)
+    picture.save(tmp_path / 'labels.png', bits=bits)
+    np.testing.assert_array_equal(read_labels(tmp_path / 'labels.png'), labels)
+
+
+@pytest.mark.parametrize('flat', ['p', 'g'])
+def test_folders_inside_one_of_the_two_are_ignored(flat, tmp_path):
+    for folder in 'pg':
+        for city, name in (('aachen', 'a_1'), ('ulm', 'u_1')):
+            save(tmp_path / folder / ('' if folder == flat else city) / f'{name}.png', [[0]])
+    pairs = pair_files(tmp_path / 'p', tmp_path / 'g')
+    assert [pair.name for pair in pairs] == ['a_1', 'u_1']
+    assert all(pair.prediction.name == pair.truth.name for pair in pairs)
+    nested = 'g' if flat == 'p' else 'p'
+    save(tmp_path / nested / 'bonn/a_1.png', [[0]])
+    with raises(r'aachen/a_1\.png and .*bonn/a_1\.png are called alike'):
+        pair_files(tmp_path / 'p', tmp_path / 'g')
+
+
+def test_folders_inside_both_count(tmp_path):
+    for name in ('a/1.png', 'b/1.png', 'a/.1.png', '.cache/1.png', 'a/1.txt'):
+        for i, folder in enumerate('pg'):
+            save(tmp_path / folder / f'{name}.png', [[i]])
+            (tmp_path / folder / f'{name}.png').rename(tmp_path / folder / name)
+    pairs = pair_files(tmp_path / 'p', tmp_path / 'g')
+    assert [pair.name for pair in pairs] == ['a/1', 'b/1']
+    assert pairs[1].prediction == tmp_path / 'p/b/1.png'
+    assert pairs[1].truth == tmp_path / 'g/b/1.png'
+
+
+def test_missing_and_extra_files_are_named(tmp_path):
+    predictions, truths = tmp_path / 'p', tmp_path / 'g'
+    with raises('There is no folder .*p'):
+        pair_files(predictions, truths)
+    predictions.mkdir()
+    with raises(r'No file in .*p has a name that ends with \.png\.$'):
+        pair_files(predictions, truths)
+    pair_names = [f'x{i}' for i in range(9)]
+    for name in pair_names:
+        save(truths / f'{name}.png', [[0]])
+    save(predictions / 'x8.png', [[0]])
+    with raises(r'ends with _p\.png; there is x8\.png, for example\. Say with --pred-suffix'):
+        pair_files(predictions, truths, '_p.png')
+    with raises(
+        r'(?s)^8 of 9 truths in .*\n  x0\.png\n.*  x4\.png\n  \.\.\. and 3 more\nBoth'
+    ) as no:
+        pair_files(predictions, truths)
+    assert 'x5' not in str(no.value)
+    for name in (*pair_names, 'y'):
+        save(predictions / f'{name}.png', [[0]])
+    with raises(r'^1 of 10 predictions have no truth in .*:\n  .*p/y\.png\nBoth'):
+        pair_files(predictions, truths)
+
+
+def make_pair(tmp_path, prediction, truth, mode=None):
+    return Pair('one', save(tmp_path / 'p.png', prediction, mode), save(tmp_path / 'g.png', truth))
+
+
+def test_sizes_must_be_the_same(tmp_path):
+    pair = make_pair(tmp_path, np.zeros((3, 5)), np.zeros((6, 4)))
+    with raises(r'1 of 1 pairs .*\n.*p\.png is 3 x 5 pixels, but .*g\.png 6 x 4 \(height x width'):
+        check_pairs([pair])
+
+
+@pytest.mark.parametrize('mode', ['RGB', 'RGBA', 'LA', '1'])
+def test_pictures_of_colours_are_not_labels(mode, tmp_path):
+    pair = make_pair(tmp_path, [[0, 1]], [[0, 1]], mode)
+    with raises(rf'p\.png is a {mode} picture, but labels have one channel .*: save the labels'):
+        check_pairs([pair])
+    with raises(f'is a {mode} picture'):
+        read_labels(pair.prediction)
+
+
+def test_jpeg_files_are_not_labels(tmp_path):
+    path = tmp_path / 'p.png'
+    Image.fromarray(np.zeros((9, 9), np.uint8)).save(path, format='JPEG')
+    with raises(r'p\.png is a JPEG file, which changes labels'):
+        read_labels(path)
+
+
+@pytest.mark.parametrize('how', ['text', 'empty', 'cut off', 'overwritten'])
+def test_broken_files_are_named(how, tmp_path):
+    labels = np.random.default_rng(0).integers(0, 4, (40, 40))
+    pair = make_pair(tmp_path, labels, labels)
+    content = bytearray(pair.prediction.read_bytes())
+    if how == 'cut off':
+        del content[-200:]
+    elif how == 'overwritten':
+        content[80:120] = b'\0' * 40
+    pair.prediction.write_bytes({'text': b'not a picture', 'empty': b''}.get(how, content))
+    if how in ('text', 'empty'):  # what shows before any work is done
+        with raises(r'1 of 1 pairs .*\n.*p\.png cannot be read .*: write it once more'):
+            check_pairs([pair])
+    with raises(r'p\.png cannot be read'):
+        pair_sums(pair, 4, Reading(), OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ('prediction', 'truth', 'reading', 'message'),
+    [
+        ([[0, 1]], [[0, 4]], Reading(), r'truth has label 4, but with 4 classes labels are 0 to 3'),
+        ([[0, 255]], [[0, 1]], Reading(), 'prediction has label 255'),
+        ([[0, 1]], [[1, 5]], Reading(reduce_truth=True), r'truth has label 4.*of the truth\.\)'),
+        ([[0, 1]], [[0, 1]], Reading(reduce_prediction=True), 'prediction has label -1'),
+    ],
+)
+def test_labels_must_be_of_classes(prediction, truth, reading, message, tmp_path):
+    pair = make_pair(tmp_path, prediction, truth)
+    with raises(rf'(?s){message}.*g\.png\n.*p\.png\n.*--reduce-zero-label') as raised:
+        pair_sums(pair, 4, reading, OPTIONS)
+    with raises('has label'):  # from another process, too
+        folder_sums([pair] * 2, list('abcd'), reading, OPTIONS, 2)
+    assert raised.value.args == (str(raised.value),)
+
+
+def test_names_of_classes(tmp_path):
+    path = tmp_path / 'classes.txt'
+    path.write_text('sky\nsea of trees \nsand\n\n')
+    assert read_classes(str(path)) == ['sky', 'sea of trees', 'sand']
+    path.write_text('sky\n\nsand\n')
+    with raises(r'classes\.txt has no name in some line'):
+        read_classes(str(path))
+    with raises('there is no file ade200k'):
+        read_classes('ade200k')
+
+
+def test_names_of_classes_that_mmseg_knows(monkeypatch):
+    pytest.importorskip('mmseg')
+    assert read_classes('ade20k')[:2] == ['wall', 'building']
+    assert len(read_classes('cityscapes')) == 19
+    monkeypatch.setitem(sys.modules, 'mmseg.utils', None)
+    with raises('cannot be imported .*`pip install mmsegmentation'):
+        read_classes('ade20k')

@@ -1,0 +1,169 @@
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from mmengine.evaluator import Evaluator
+from mmengine.logging import MMLogger
+from mmengine.registry import METRICS
+from mmengine.structures import BaseDataElement, PixelData
+
+from mmbixt.evaluation import BoundaryIoUMetric, class_scores, image_sums, scores
+from mmbixt.evaluation.metrics import class_table
+
+CLASSES = ('sky', 'sea', 'a very long name', 'sand')
+SIZES = ((20, 30), (7, 11), (33, 16), (1, 5), (24, 24))
+
+
+def maps(seed=0):
+    """(truth, prediction) of images of several sizes; class 3 is never there."""
+    rng = np.random.default_rng(seed)
+    for height, width in SIZES:
+        truth = rng.integers(0, 3, (height // 4 + 1, width // 4 + 1)).repeat(4, 0).repeat(4, 1)
+        truth = truth[:height, :width]
+        prediction = np.where(rng.random(truth.shape) < 0.2, (truth + 1) % 3, truth)
+        yield np.where(rng.random(truth.shape) < 0.1, 255, truth), prediction
+
+
+def make_samples():
+    samples = []
+    for i, (truth, prediction) in enumerate(maps()):
+        sample = BaseDataElement(metainfo=dict(img_path=f'data/image_{i}.jpg'))
+        sample.gt_sem_seg = PixelData(data=torch.from_numpy(truth)[None].to(torch.uint8))
+        sample.pred_sem_seg = PixelData(data=torch.from_numpy(prediction)[None])
+        samples.append(sample)
+    return samples
+
+
+def make_metric(**options):
+    metric = BoundaryIoUMetric(**options)
+    metric.dataset_meta = dict(classes=CLASSES)
+    return metric
+
+
+def evaluate(metric, samples):
+    metric.process({}, [sample.to_dict() for sample in samples])
+    return metric.evaluate(len(samples))
+
+
+def expected_sums(**options):
+    sums = [image_sums(truth, prediction, len(CLASSES), **options) for truth, prediction in maps()]
+    return {name: np.stack([counts[name] for counts in sums]) for name in sums[0]}
+
+
+def test_scores_are_of_the_summed_counts():
+    found = evaluate(make_metric(tolerances=(3,)), make_samples())
+    of_images = expected_sums(tolerances=(3,))
+    total = {name: counts.sum(0) for name, counts in of_images.items()}
+    assert found == pytest.approx(scores(total))
+    assert {'all/mIoU', 'band3px/gap', 'boundary0.005/mIoU', 'boundaryF3px/mF'} <= found.keys()
+    means = np.mean(
+        [scores({name: c[i] for name, c in of_images.items()})['all/mIoU'] for i in range(5)]
+    )
+    assert abs(found['all/mIoU'] - means) > 0.1
+
+
+def test_counts_of_large_images_fit(tmp_path):
+    path = tmp_path / 'counts.npz'
+    labels = PixelData(data=torch.zeros(1, 260, 270, dtype=torch.int64))
+    sample = BaseDataElement(gt_sem_seg=labels, pred_sem_seg=labels)  # without a name, too
+    assert evaluate(make_metric(sums_file=str(path)), [sample])['all/mIoU'] == 100
+    with np.load(path, allow_pickle=False) as found:
+        assert found['all/true'].tolist() == [[260 * 270, 0, 0, 0]]
+        assert found['images'].tolist() == ['']
+
+
+def test_shards_of_two_processes_give_the_same(monkeypatch):
+    samples = make_samples()
+    expected = evaluate(make_metric(), samples)
+    first, second = make_metric(), make_metric()
+    first.process({}, [sample.to_dict() for sample in samples[0::2]])
+    # a sampler repeats the first image, so that both processes have as many
+    second.process({}, [sample.to_dict() for sample in [*samples[1::2], samples[0]]])
+
+    def collect(results, size, *args, **kwargs):
+        parts = [pickle.loads(pickle.dumps(part)) for part in (results, second.results)]
+        return [result for pair in zip(*parts, strict=True) for result in pair][:size]
+
+    monkeypatch.setattr('mmengine.evaluator.metric.collect_results', collect)
+    assert first.evaluate(len(samples)) == expected
+
+
+def test_beside_the_metric_of_mmseg():
+    metrics = pytest.importorskip('mmseg.evaluation.metrics')
+    samples = make_samples()
+    evaluator = Evaluator([dict(type='mmbixt.BoundaryIoUMetric'), dict(type='mmseg.IoUMetric')])
+    evaluator.dataset_meta = dict(classes=CLASSES)
+    evaluator.process(samples)
+    counts = tuple(map(sum, zip(*evaluator.metrics[1].results, strict=True)))
+    found = evaluator.evaluate(len(samples))
+    for name in ('mIoU', 'mAcc', 'aAcc'):
+        assert round(found[f'all/{name}'], 2) == pytest.approx(found[name], abs=1e-6)
+    theirs = metrics.IoUMetric.total_area_to_metrics(*counts)
+    total = {name: counts.sum(0) for name, counts in expected_sums().items()}
+    for name in ('IoU', 'Acc'):
+        ours = class_scores(total)[f'all/{name}']
+        np.testing.assert_allclose(ours, 100 * theirs[name], rtol=1e-6)
+        assert np.isnan(ours[3])
+
+
+def test_file_of_counts_is_read_without_pickle(tmp_path):
+    path = tmp_path / 'new' / 'counts.npz'
+    evaluate(make_metric(sums_file=str(path), widths=(2,), ratios=(0.1,)), make_samples())
+    expected = expected_sums(widths=(2,), ratios=(0.1,))
+    with np.load(path, allow_pickle=False) as found:
+        assert set(found) == {'images', 'classes', *expected}
+        assert found['images'].tolist() == [f'image_{i}.jpg' for i in range(5)]
+        assert found['classes'].tolist() == list(CLASSES)
+        for name in expected:
+            np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+def test_file_of_counts_must_be_npz():
+    with pytest.raises(ValueError, match=r'must end with \.npz'):
+        BoundaryIoUMetric(sums_file='counts.pkl')
+
+
+def test_missing_annotation_is_said():
+    sample = make_samples()[0]
+    del sample.gt_sem_seg
+    with pytest.raises(ValueError, match=r"'image_0\.jpg'.*no annotation"):
+        evaluate(make_metric(), [sample])
+
+
+def test_prefix():
+    found = evaluate(make_metric(prefix='edges', widths=(), ratios=()), make_samples())
+    assert set(found) == {'edges/all/mIoU', 'edges/all/mAcc', 'edges/all/aAcc'}
+
+
+def test_log_has_a_line_for_each_class(tmp_path):
+    log = tmp_path / 'log.txt'
+    MMLogger.get_instance('boundary_table', log_file=str(log))
+    evaluate(make_metric(), make_samples())
+    assert all(name in log.read_text() for name in (*CLASSES, 'band1px/IoU', 'boundary0.02/IoU'))
+
+
+def test_table_by_hand():
+    table = class_table(('sky', 'mountain'), {'all/IoU': np.array([81.256, np.nan])})
+    assert table.splitlines() == [
+        'class     all/IoU',
+        'sky         81.26',
+        'mountain      nan',
+    ]
+
+
+def test_found_by_name_without_frameworks():
+    code = """
+import sys
+sys.modules.update(mmseg=None, mmdet=None)
+from mmengine.registry import METRICS
+print(METRICS.get('mmbixt.BoundaryIoUMetric').__name__)
+"""
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
+    assert done.stdout.split() == ['BoundaryIoUMetric'], done.stderr
+
+
+def test_built_from_a_config():
+    assert isinstance(METRICS.build(dict(type='mmbixt.BoundaryIoUMetric')), BoundaryIoUMetric)

@@ -1,0 +1,103 @@
+import os
+import pickle
+
+import numpy as np
+import pytest
+
+from mmbixt.evaluation.sums import ImageSums, SumsFileError, find_sums, read_sums, write_sums
+
+IMAGES, CLASSES = ['a/1', 'a/2', 'b'], ['sky', 'sea of trees']
+
+
+@pytest.fixture
+def counts():
+    rng = np.random.default_rng(0)
+    return {
+        name: rng.integers(0, 2**32, (3, 2), np.uint32) for name in ('all/true', 'band1px/true')
+    }
+
+
+def test_what_is_written_is_read(counts, tmp_path):
+    path = tmp_path / 'new/folder/boundary.npz'
+    write_sums(path, IMAGES, CLASSES, counts)
+    found = read_sums(path)
+    assert (found.images, found.classes) == (IMAGES, CLASSES)
+    assert found.counts.keys() == counts.keys()
+    for name in counts:
+        np.testing.assert_array_equal(found.counts[name], counts[name])
+
+
+def test_totals_do_not_overflow():
+    counts = {'all/true': np.full((3, 2), 2**32 - 1, np.uint32)}
+    assert ImageSums(IMAGES, CLASSES, counts).total()['all/true'].tolist() == [3 * 2**32 - 3] * 2
+
+
+def spoil(path, how, counts):
+    if how == 'text':
+        path.write_text('nothing of the kind')
+    elif how == 'empty':
+        path.touch()
+    elif how == 'pickle':
+        path.write_bytes(pickle.dumps(counts))
+    elif how == 'one array':
+        with path.open('wb') as file:
+            np.save(file, counts['all/true'])
+    elif how == 'objects':
+        write_sums(path, IMAGES, CLASSES, {'all/true': np.full((3, 2), None)})
+    elif how == 'other arrays':
+        np.savez(path, weights=counts['all/true'])
+    elif how == 'no counts':
+        write_sums(path, IMAGES, CLASSES, {})
+    elif how == 'other shape':
+        write_sums(path, IMAGES, CLASSES, {name: c[:2] for name, c in counts.items()})
+    else:
+        write_sums(path, IMAGES, CLASSES, counts)
+        content = bytearray(path.read_bytes())
+        if how == 'cut off':
+            del content[len(content) // 2 :]
+        else:
+            content[60:70] = b'0123456789'
+        path.write_bytes(content)
+
+
+HOW = 'text empty pickle one_array objects other_arrays no_counts other_shape cut_off overwritten'
+
+
+@pytest.mark.parametrize('how', HOW.replace('_', '-').split())
+def test_other_files_are_named(how, counts, tmp_path):
+    path = tmp_path / 'boundary.npz'
+    spoil(path, how.replace('-', ' '), counts)
+    with pytest.raises(SumsFileError, match=r'boundary\.npz is no file of counts .* --sums'):
+        read_sums(path)
+
+
+def test_nothing_in_a_file_is_executed(tmp_path):
+    class Harm:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / 'harm'),)
+
+    path = tmp_path / 'boundary.npz'
+    np.savez(path, images=np.array([Harm()]), classes=np.array(CLASSES))
+    with pytest.raises(SumsFileError):
+        read_sums(path)
+    assert not (tmp_path / 'harm').exists()
+
+
+def test_where_a_file_is_found(counts, tmp_path):
+    for folder, time in (('run/old', 1), ('run/new', 3), ('run/middle', 2), ('other', 4)):
+        path = tmp_path / folder / 'boundary.npz'
+        write_sums(path, IMAGES, CLASSES, counts)
+        os.utime(path, (time, time))
+    new = tmp_path / 'run/new/boundary.npz'
+    assert find_sums(new) == new
+    assert find_sums(tmp_path / 'run') == new
+    write_sums(tmp_path / 'run/boundary.npz', IMAGES, CLASSES, counts)
+    os.utime(tmp_path / 'run/boundary.npz', (0, 0))
+    assert find_sums(tmp_path / 'run') == tmp_path / 'run/boundary.npz'
+
+
+def test_where_none_is_found(tmp_path):
+    with pytest.raises(SumsFileError, match=r'no boundary\.npz in .* or below\. Give tools'):
+        find_sums(tmp_path)
+    with pytest.raises(SumsFileError, match=r'no file and no folder .*nowhere'):
+        find_sums(tmp_path / 'nowhere')

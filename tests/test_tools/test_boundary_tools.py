@@ -1,0 +1,303 @@
+import json
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mmbixt.evaluation import class_scores, image_sums, scores
+from mmbixt.evaluation.sums import read_sums, write_sums
+from mmbixt.visualization.boundary import band_figure
+
+TOOLS = Path(__file__).parents[2] / 'tools/analysis'
+CLASSES = ['sky', 'sea', 'a name that is much longer than others', 'sand']
+
+
+def call(tool, *arguments):
+    """Run a tool in a process of its own."""
+    return subprocess.run(
+        [sys.executable, TOOLS / f'{tool}.py', *map(str, arguments)],
+        env={**os.environ, 'OMP_NUM_THREADS': '1'},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def within(monkeypatch, capsys):
+    """Runs a tool in this process, which spares the imports: its output and what it ended with."""
+
+    def run(tool, *arguments):
+        path = str(TOOLS / f'{tool}.py')
+        monkeypatch.setattr(sys, 'argv', [path, *map(str, arguments)])
+        code = None
+        try:
+            runpy.run_path(path, run_name='__main__')
+        except SystemExit as end:
+            code = end.code
+        said = capsys.readouterr()
+        return said.out, f'{said.err}{code}' if code else ''
+
+    return run
+
+
+def scenes(count=12):
+    """(truth, a good prediction, a bad one) with labels 0 to 2 of 4 classes."""
+    rng = np.random.default_rng(0)
+    for i in range(count):
+        height, width = (45, 60) if i else (30, 30)
+        truth = rng.integers(0, 3, (height // 9 + 1, width // 9 + 1)).repeat(9, 0).repeat(9, 1)
+        truth = truth[:height, :width]
+        wrong = (truth + 1) % 3
+        good, bad = (np.where(rng.random(truth.shape) < p, wrong, truth) for p in (0.1, 0.3))
+        yield np.where(rng.random(truth.shape) < 0.05, 255, truth), good, bad
+
+
+def save(path, labels):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(labels.astype(np.uint8)).save(path)
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Files as ADE20K has them: 0 is ignored, and classes start at 1."""
+    for i, (truth, good, _) in enumerate(scenes()):
+        save(tmp_path / f'truth/{i:02}_gt.png', np.where(truth == 255, 0, truth + 1))
+        save(tmp_path / f'good/{i:02}.png', good)
+    (tmp_path / 'classes.txt').write_text('\n'.join(CLASSES))
+    return tmp_path
+
+
+def sums_by_hand(which, **options):
+    sums = [image_sums(maps[0], maps[which], len(CLASSES), **options) for maps in scenes()]
+    return {name: np.stack([counts[name] for counts in sums]) for name in sums[0]}
+
+
+def total(of_images):
+    return {name: counts.sum(0) for name, counts in of_images.items()}
+
+
+def test_scores_of_folders_are_those_of_the_maps(folders):
+    files = ['--json', folders / 'new/scores.json', '--sums', folders / 'new/boundary.npz']
+    done = call(
+        'boundary_eval', folders / 'good', folders / 'truth', '--gt-suffix', '_gt.png',
+        '--classes', folders / 'classes.txt', '--reduce-zero-label', '--widths', 2, 0.1,
+        '--ratios', 0.1, '--tolerances', 1, '--per-class', '--jobs', 2, *files,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert '/12 [' in done.stderr  # the progress bar
+    of_images = sums_by_hand(1, widths=(2, 0.1), ratios=(0.1,), tolerances=(1,))
+    counted = read_sums(folders / 'new/boundary.npz')
+    assert counted.images == [f'{i:02}' for i in range(12)]
+    assert counted.classes == CLASSES
+    assert counted.counts.keys() == of_images.keys()
+    for name, counts in of_images.items():
+        np.testing.assert_array_equal(counted.counts[name], counts, err_msg=name)
+    found, of_classes = scores(total(of_images)), class_scores(total(of_images))
+    written = json.loads((folders / 'new/scores.json').read_text())
+    assert written['scores'] == pytest.approx(found)
+    assert written['class_scores'].keys() == of_classes.keys()
+    assert written['class_scores']['all/IoU'] == [*of_classes['all/IoU'][:3], None]
+    lines = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line}
+    for where in ('all', 'band2px', 'band0.1'):
+        names = ['mIoU', 'mAcc', 'aAcc'] + (['gap'] if where != 'all' else [])
+        texts = [f'{found[f"{where}/{name}"]:.2f}' for name in names]
+        assert lines[where][1 : 1 + len(names)] == texts
+    text = f'boundary0.1 {found["boundary0.1/mIoU"]:.2f} 0.1: 8 px at 45 x 60'  # 75 pixels across
+    assert ' '.join(lines['boundary0.1']) == text
+    assert lines['boundaryF1px'][1] == f'{found["boundaryF1px/mF"]:.2f}'
+    columns = [name for name in of_classes if not name.endswith('Acc')]
+    assert lines['sky'][1:] == [f'{of_classes[name][0]:.2f}' for name in columns]
+
+
+def test_mistakes_are_explained_without_a_traceback(folders):
+    done = call('boundary_eval', folders / 'good', folders / 'truth', '--num-classes', 4)
+    assert done.returncode == 1
+    assert done.stdout == ''
+    assert done.stderr.startswith('error: 12 of 12 truths in ')
+    assert 'Traceback' not in done.stderr
+    assert len(done.stderr.splitlines()) <= 16
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'message'),
+    [
+        ([], 'one of the arguments --num-classes --classes is required'),
+        (['--num-classes', 4, '--classes', 'ade20k'], 'not allowed with argument'),
+        (['--num-classes', 0], 'are at least 1'),
+        (['--num-classes', 4, '--jobs', 0], 'are at least 1'),
+        (['--num-classes', 4, '--sums', 'x.npy'], 'must end with .npz'),
+        (['--num-classes', 4, '--widths', '1.5'], 'widths are pixels (int) or a share'),
+        (['--num-classes', 4, '--ratios', 3], '3 is no share of the diagonal'),
+        (['--num-classes', 4, '--tolerances', 0], '0 is no number of pixels above 0'),
+        (['--classes', 'nowhere.txt'], 'there is no file nowhere.txt'),
+        (['--num-classes', 4, '--gt-suffix', '.tif'], 'for example. Say with --gt-suffix'),
+        (['--num-classes', 3], 'the truth has label 3, but with 3 classes'),
+        (['--num-classes', 4, '--pred-reduce-zero-label'], 'the prediction has label -1'),
+    ],
+)
+def test_wrong_arguments(arguments, message, folders, within):
+    where = [folders / 'good', folders / 'truth']
+    if '--gt-suffix' not in arguments:
+        where += ['--gt-suffix', '_gt.png']
+    said, error = within('boundary_eval', *where, *arguments)
+    assert message in error
+    assert said == ''
+
+
+def spoil(folders, what):
+    """Make one mistake in the predictions."""
+    path = folders / 'good/03.png'
+    if what == 'no folder':
+        (folders / 'good').rename(folders / 'elsewhere')
+    elif what == 'empty folder':
+        for file in (folders / 'good').iterdir():
+            file.unlink()
+    elif what == 'missing':
+        path.unlink()
+    elif what == 'extra':
+        save(folders / 'good/extra.png', np.zeros((4, 4)))
+    elif what == 'size':
+        save(path, np.zeros((44, 60)))
+    elif what == 'colours':
+        save(path, np.zeros((45, 60, 3)))
+    elif what == 'head':
+        path.write_bytes(b'no picture')
+    else:
+        path.write_bytes(path.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize(
+    ('what', 'message'),
+    [
+        ('no folder', 'There is no folder'),
+        ('empty folder', 'has a name that ends with .png'),
+        ('missing', '1 of 12 truths'),
+        ('extra', '1 of 13 predictions have no truth'),
+        ('size', '44 x 60 pixels, but'),
+        ('colours', 'is a RGB picture'),
+        ('head', 'cannot be read'),
+        ('tail', 'cannot be read'),
+    ],
+)
+def test_wrong_files(what, message, folders, within):
+    spoil(folders, what)
+    said, error = within(
+        'boundary_eval', folders / 'good', folders / 'truth', '--gt-suffix', '_gt.png',
+        '--num-classes', 4, '--reduce-zero-label', '--sums', folders / 'boundary.npz',
+    )  # fmt: skip
+    assert message in error
+    assert str(folders / 'good') in error
+    if what not in ('no folder', 'empty folder'):
+        assert ('extra' if what == 'extra' else '03.png') in error
+    assert said == ''
+    assert not (folders / 'boundary.npz').exists()
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Counts of a bad and of a good run, written as the tool and as the metric name images."""
+    names = [f'image_{i}' for i in range(12)]
+    write_sums(tmp_path / 'bad/boundary.npz', names, CLASSES, sums_by_hand(2))
+    names = [f'{name}.jpg' for name in names]
+    write_sums(tmp_path / 'good/test/1/boundary.npz', names, CLASSES, sums_by_hand(1))
+    return tmp_path / 'bad', tmp_path / 'good'
+
+
+def rows(text):
+    lines = [
+        line.replace('[', ' ').replace(']', ' ').replace(',', ' ') for line in text.split('\n')
+    ]
+    return {line.split()[0]: line.split()[1:] for line in lines if line.strip()}
+
+
+def test_better_run_is_surely_better(runs, tmp_path):
+    plot = tmp_path / 'new/plot.png'
+    names = ['--names', 'bad one', 'good one']
+    done = call('compare', *runs, '--per-class', '--plot', plot, *names)
+    assert done.returncode == 0, done.stderr
+    found = rows(done.stdout)
+    a, b = (scores(total(sums_by_hand(which))) for which in (2, 1))
+    for name in a:
+        if name.endswith('/mIoU'):
+            expected = [f'{a[name]:.2f}', f'{b[name]:.2f}', f'{b[name] - a[name]:+.2f}']
+            gaps = [name.replace('mIoU', 'gap')] if name.startswith('band') else []
+            assert found[name][:3] == expected
+            assert found[name][5:] == [f'{side[gap]:.2f}' for gap in gaps for side in (a, b)]
+            low, high = map(float, found[name][3:5])
+            assert 0 < low < b[name] - a[name] < high
+    lines = done.stdout.splitlines()
+    assert max(len(line) for line in lines if str(tmp_path) not in line) <= 100
+    of_classes = [class_scores(total(sums_by_hand(which))) for which in (2, 1)]
+    gain = of_classes[1]['band3px/IoU'] - of_classes[0]['band3px/IoU']
+    order = [line.split()[0] for line in lines[-6:-2]]  # above the line that names the plot
+    assert order == [CLASSES[k].split()[0] for k in np.argsort(-gain)]
+    values = [float(x) for x in found['sky'] if x != 'nan']
+    assert values[5] == round(of_classes[0]['band3px/IoU'][0], 1)
+    assert plot.stat().st_size > 10_000
+
+
+def test_plot_goes_from_few_to_many_pixels(runs):
+    compare = runpy.run_path(str(TOOLS / 'compare.py'))
+    counts = total(sums_by_hand(2))
+    names = [name for name in scores(counts) if name.endswith('/mIoU')]
+    shares = compare['pixel_shares'](read_sums(runs[0] / 'boundary.npz'), names)
+    # 2 % of the diagonal of so small an image are 1 or 2 pixels
+    assert list(shares) == ['band1px', 'band0.02', 'band3px', 'band5px', 'all']
+    assert shares['band3px'] == counts['band3px/true'].sum() / counts['all/true'].sum()
+    curves = {name: np.arange(15).reshape(3, 5) + i for i, name in enumerate(('A', 'B'))}
+    axes = band_figure(shares, curves, 'title', 'note').axes[0]
+    assert [line.get_ydata().tolist() for line in axes.get_lines()] == [
+        [5, 6, 7, 8, 9],
+        [6, 7, 8, 9, 10],
+    ]
+    labels = [label.get_text() for label in axes.get_xticklabels()]
+    assert labels[1].startswith('2 % of the diagonal')
+    assert labels[2] == f'3 px\n({shares["band3px"]:.0%} of pixels)'
+
+
+def test_run_against_itself(runs, within):
+    said, error = within('compare', runs[0], runs[0] / 'boundary.npz', '--per-class', 'band1px')
+    assert error == ''
+    found = rows(said)
+    for name in ('all/mIoU', 'band1px/mIoU', 'boundary0.005/mIoU'):
+        assert found[name][0] == found[name][1]
+        assert found[name][2:5] == ['+0.00'] * 3
+    assert found['sky'][2:5] == found['sky'][7:10] == ['+0.0'] * 3
+
+
+def test_draws_follow_from_the_seed(runs, within):
+    said, again, other = (
+        within('compare', *runs, '--samples', 50, '--seed', seed)[0] for seed in (0, 0, 1)
+    )
+    assert said == again != other
+
+
+def test_runs_that_cannot_be_compared(runs, tmp_path, within):
+    def says(*arguments):
+        said, error = within('compare', *arguments)
+        assert said == ''
+        return error
+
+    assert 'no file and no folder' in says(runs[0], tmp_path / 'nowhere')
+    (tmp_path / 'empty').mkdir()
+    assert 'no boundary.npz in' in says(runs[0], tmp_path / 'empty')
+    (tmp_path / 'text.npz').write_text('nothing')
+    assert 'is no file of counts' in says(runs[0], tmp_path / 'text.npz')
+    good = sums_by_hand(1)
+    part = {name: counts[1:] for name, counts in good.items()}
+    write_sums(tmp_path / 'part.npz', [f'image_{i}' for i in range(1, 12)], CLASSES, part)
+    assert '12 and 11 images' in says(runs[0], tmp_path / 'part.npz')
+    write_sums(tmp_path / 'other.npz', [f'image_{i}' for i in range(12)], list('abcd'), good)
+    assert "'sky' in place of 'a'" in says(runs[0], tmp_path / 'other.npz')
+    names = [f'image_{i}' for i in [1, 0, *range(2, 12)]]
+    write_sums(tmp_path / 'moved.npz', names, CLASSES, good)
+    assert 'true labels of 2 of 12 images' in says(runs[0], tmp_path / 'moved.npz')
+    assert 'the runs have all, band1px, band3px' in says(*runs, '--per-class', 'band7px')
+    assert 'at least 1' in says(*runs, '--samples', 0)
+    assert 'two different ones' in says(*runs, '--names', 'x', 'x')

@@ -1,0 +1,218 @@
+"""Score folders of label maps, of any project, near boundaries and everywhere.
+
+Predictions and truths are PNG files of one channel (grey or palette, 8 or 16 bits) whose values
+are labels. Two files belong together if their paths in the two folders are the same, up to
+--pred-suffix and --gt-suffix.
+"""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from mmbixt.cli import run
+from mmbixt.evaluation.boundary import (
+    RATIOS,
+    WIDTHS,
+    band_pixels,
+    class_scores,
+    ratio_pixels,
+    scores,
+)
+from mmbixt.evaluation.folders import (
+    LabelFilesError,
+    Reading,
+    check_pairs,
+    folder_sums,
+    pair_files,
+    read_classes,
+    size_text,
+)
+from mmbixt.evaluation.metrics import class_table
+from mmbixt.evaluation.sums import ImageSums, write_sums
+
+EPILOG = """Examples:
+  python tools/analysis/boundary_eval.py predictions data/ade/ADEChallengeData2016/annotations/\
+validation --classes ade20k --reduce-zero-label --sums runs/mine/boundary.npz
+  python tools/analysis/boundary_eval.py predictions data/cityscapes/gtFine/val \
+--classes cityscapes --pred-suffix _leftImg8bit.png --gt-suffix _gtFine_labelTrainIds.png"""
+
+
+def width(text: str) -> int | float:
+    """Of a band: '3' is in pixels, '0.02' a share of the diagonal."""
+    number = int(text) if text.isdecimal() else float(text)
+    try:
+        band_pixels(number, (1, 1))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return number
+
+
+def ratio(text: str) -> float:
+    if not 0 < float(text) < 1:
+        raise argparse.ArgumentTypeError(f'{text} is no share of the diagonal, between 0 and 1')
+    return float(text)
+
+
+def tolerance(text: str) -> float:
+    if not 0 < float(text) < np.inf:
+        raise argparse.ArgumentTypeError(f'{text} is no number of pixels above 0')
+    return float(text)
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EPILOG
+    )
+    parser.add_argument('predictions', type=Path, metavar='PRED_DIR')
+    parser.add_argument('truths', type=Path, metavar='GT_DIR')
+    parser.add_argument('--pred-suffix', default='.png', help='end of their names (default: .png)')
+    parser.add_argument('--gt-suffix', default='.png', help='end of their names (default: .png)')
+    classes = parser.add_mutually_exclusive_group(required=True)
+    classes.add_argument('--num-classes', type=int, metavar='N')
+    classes.add_argument(
+        '--classes', metavar='FILE', help='a name per line; or ade20k or cityscapes'
+    )
+    parser.add_argument(
+        '--reduce-zero-label',
+        action='store_true',
+        help="in the truth 0 does not count and classes start at 1, as in ADE20K's own files",
+    )
+    parser.add_argument(
+        '--pred-reduce-zero-label', action='store_true', help='predictions start at 1, too'
+    )
+    parser.add_argument(
+        '--ignore-index', type=int, default=255, help='true label that does not count (255)'
+    )
+    parser.add_argument(
+        '--widths',
+        nargs='*',
+        type=width,
+        default=WIDTHS,
+        help='of bands, in pixels (3) or as a share of the diagonal (0.02); default: 1 3 5 0.02',
+    )
+    parser.add_argument(
+        '--ratios',
+        nargs='*',
+        type=ratio,
+        default=RATIOS,
+        help='of Boundary IoU, shares of the diagonal (default: 0.02 0.005)',
+    )
+    parser.add_argument(
+        '--tolerances',
+        nargs='*',
+        type=tolerance,
+        default=(),
+        help='of the boundary F score, in pixels (default: none, since it takes long)',
+    )
+    parser.add_argument('--per-class', action='store_true', help='print the scores of each class')
+    parser.add_argument('--json', type=Path, metavar='FILE', help='write all scores')
+    parser.add_argument('--sums', type=Path, metavar='FILE.npz', help='write counts by image')
+    parser.add_argument(
+        '--jobs', type=int, default=os.cpu_count(), help='processes (default: all cores)'
+    )
+    args = parser.parse_args()
+    if args.jobs < 1 or (args.num_classes is not None and args.num_classes < 1):
+        parser.error('--jobs and --num-classes are at least 1')
+    if args.sums and args.sums.suffix != '.npz':
+        parser.error(f'--sums {args.sums}: the name must end with .npz')
+    return args
+
+
+def count(args: argparse.Namespace) -> tuple[ImageSums, tuple[int, int]]:
+    """Counts of all images, and the commonest size (H,W) of an image."""
+    names = read_classes(args.classes) if args.classes else map(str, range(args.num_classes))
+    pairs = pair_files(args.predictions, args.truths, args.pred_suffix, args.gt_suffix)
+    size = check_pairs(pairs)
+    reading = Reading(args.ignore_index, args.reduce_zero_label, args.pred_reduce_zero_label)
+    options = dict(widths=args.widths, ratios=args.ratios, tolerances=args.tolerances)
+    with tqdm(total=len(pairs), leave=False) as bar:
+        return folder_sums(pairs, list(names), reading, options, args.jobs, bar.update), size
+
+
+def make_tables(found: dict[str, float], size: tuple[int, int]) -> str:
+    """All pixels against each band; Boundary IoU and F, where they are asked for."""
+    lines = [f'{"":14}{"mIoU":>8}{"mAcc":>8}{"aAcc":>8}{"gap":>8}']
+    for where in _places(found, 'aAcc'):
+        cells = [found.get(f'{where}/{what}') for what in ('mIoU', 'mAcc', 'aAcc', 'gap')]
+        texts = [f'{cell:8.2f}' for cell in cells if cell is not None]
+        lines.append(f'{where:14}{"".join(texts)}{_pixels(where, "band", size)}')
+    contours = [where for where in _places(found, 'mIoU') if where.startswith('boundary')]
+    if contours:
+        lines += ['', f'{"Boundary IoU":14}{"mIoU":>8}']
+    for where in contours:
+        text = _pixels(where, 'boundary', size)
+        lines.append(f'{where:14}{found[f"{where}/mIoU"]:8.2f}{text}')
+    edges = _places(found, 'mF')
+    if edges:
+        lines += ['', f'{"Boundary F":14}{"mF":>8}']
+    lines += [f'{where:14}{found[f"{where}/mF"]:8.2f}' for where in edges]
+    return '\n'.join(lines)
+
+
+def _places(found: dict[str, float], what: str) -> list[str]:
+    return [name.rpartition('/')[0] for name in found if name.endswith(f'/{what}')]
+
+
+def _pixels(where: str, prefix: str, size: tuple[int, int]) -> str:
+    """How many pixels a share of the diagonal is; nothing for a width in pixels."""
+    share = where.removeprefix(prefix)
+    if where == 'all' or share.endswith('px'):
+        return ''
+    return f'   {share}: {ratio_pixels(float(share), size)} px at {size_text(size)}'
+
+
+def per_class_table(classes: list[str], of_classes: dict[str, np.ndarray]) -> str:
+    """IoU of each class (F for boundaryF) at each place."""
+    columns = {
+        name.rpartition('/')[0]: values
+        for name, values in of_classes.items()
+        if not name.endswith('/Acc')
+    }
+    return class_table(classes, columns)
+
+
+def as_json(counted: ImageSums, found: dict[str, float], of_classes: dict[str, np.ndarray]) -> str:
+    """All scores; what cannot be scored is null."""
+
+    def number(value: float) -> float | None:
+        return None if np.isnan(value) else float(value)
+
+    content = dict(
+        images=len(counted.images),
+        classes=counted.classes,
+        scores={name: number(value) for name, value in found.items()},
+        class_scores={name: list(map(number, values)) for name, values in of_classes.items()},
+    )
+    return json.dumps(content, indent=1)
+
+
+def main() -> None:
+    args = parse_args()
+    try:
+        counted, size = count(args)
+    except LabelFilesError as error:
+        sys.exit(f'error: {error}')
+    total = counted.total()
+    found, of_classes = scores(total), class_scores(total)
+    print(f'{len(counted.images):,} images, {len(counted.classes)} classes; percentages\n')
+    print(make_tables(found, size))
+    if args.per_class:
+        print(f'\nIoU (boundaryF: F)\n{per_class_table(counted.classes, of_classes)}')
+    if args.json or args.sums:
+        print()
+    if args.json:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(as_json(counted, found, of_classes))
+        print(f'scores: {args.json}')
+    if args.sums:
+        write_sums(args.sums, counted.images, counted.classes, counted.counts)
+        print(f'counts of every image: {args.sums}')
+
+
+if __name__ == '__main__':
+    run(main)
