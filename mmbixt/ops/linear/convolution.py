@@ -18,7 +18,7 @@ MIN_MACS = 2**23  # multiply-adds; below, calls cost more than products
 MIN_VALUES = 20481  # of the tokens; below, torch leaves convolutions to MKL
 # A kernel of one pixel has nothing to dilate, but with one thread torch would leave it to MKL.
 DILATION = (1, 2)
-COLUMNS = 32
+COLUMNS = 32  # of the map that compilers get
 
 
 def leaves_mkl_behind() -> bool:
