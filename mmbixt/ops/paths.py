@@ -47,6 +47,14 @@ def is_eager() -> bool:
     return not torch.compiler.is_compiling() and not torch.jit.is_tracing()
 
 
+def calls_operators() -> bool:
+    """Whether operators of our own can be called: as we run, or by a compiler.
+
+    Exporters, whose programs are to run where we are not, are left plain operations.
+    """
+    return is_eager() or torch.compiler.is_dynamo_compiling()
+
+
 def choose_path(op: str, paths: Mapping[str, Callable]) -> Callable:
     """The implementation to run. ``paths`` is ordered: its first entry is what ``auto`` takes."""
     if _current == 'auto':

@@ -123,3 +123,14 @@ def test_without_gradients_the_hidden_values_are_those_of_a_few_tokens(monkeypat
         feed_forward(*inputs)
     largest = max(event.cpu_memory_usage for event in profiler.events())
     assert largest < 4 * 512 * 128
+
+
+def test_the_operators_are_ones_that_compilers_can_trust():
+    *inputs, _ = make_inputs(((9,), 4, 6), torch.float32, False)
+    inputs = [x.detach() if isinstance(x, torch.Tensor) else x for x in inputs]
+    for keep in (False, True):
+        torch.library.opcheck(chunked.feed_forward_of_rows, (*inputs, True, keep, 4))
+    out, *kept = chunked.feed_forward_of_rows(*inputs, True, True, 4)
+    x, norm_weight, norm_bias, eps, fc1_weight, _, fc2_weight, _ = inputs
+    given = (torch.randn_like(out), x, norm_weight, norm_bias, eps, fc1_weight, fc2_weight)
+    torch.library.opcheck(chunked.feed_forward_backward, (*given, kept, True))

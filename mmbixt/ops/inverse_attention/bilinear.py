@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from mmbixt.ops.paths import is_eager
+from mmbixt.ops.paths import calls_operators
 
 # Numbers in the buffer: about what a core's cache holds; elsewhere, enough to keep a GPU busy.
 _CPU_BUFFER = 2**19
@@ -20,7 +20,7 @@ _GPU_BUFFER = 2**26
 def bilinear(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
     """(...,a), (...,b) and a weight (a,b,c) to (...,c): ``sum_ab left[a] right[b] weight[a,b]``."""
     right, weight = right.to(left.dtype), weight.to(left.dtype)
-    if not (is_eager() or torch.compiler.is_dynamo_compiling()) or left.device.type == 'meta':
+    if not calls_operators() or left.device.type == 'meta':
         # as one expression: exporters know nothing of ours
         outer = left.unsqueeze(-1) * right.unsqueeze(-2)
         return outer.flatten(-2) @ weight.flatten(0, 1)

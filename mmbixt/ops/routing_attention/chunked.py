@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mmbixt.ops.paths import is_eager
+from mmbixt.ops.paths import calls_operators, is_eager
 from mmbixt.ops.precision import is_autocast
 from mmbixt.ops.routing_attention.regional import routing_attention_regional
 
@@ -24,7 +24,7 @@ def pays(queries: Tensor, routes: Tensor) -> bool:
     """
     _, _, tokens, heads, _ = queries.shape
     return (
-        (is_eager() or torch.compiler.is_dynamo_compiling())
+        calls_operators()
         and queries.device.type == 'cpu'
         and queries.dtype in (torch.float32, torch.float64)
         and not is_autocast(queries)
