@@ -80,13 +80,13 @@ def child(name: str, locations: tuple[str, ...] = (SCOPE,)) -> Registry:
 
 MODELS = child('MODELS', ('mmbixt.backbones', 'mmbixt.necks', 'mmbixt.decode_heads'))
 METRICS = child('METRICS', ('mmbixt.evaluation',))
+HOOKS = child('HOOKS', ('mmbixt.engine',))
 OPTIM_WRAPPER_CONSTRUCTORS = child('OPTIM_WRAPPER_CONSTRUCTORS', ('mmbixt.engine',))
 
 # Nothing of mmbixt lives in these; a config inherited from it is looked up in them all the same.
 DATASETS = child('DATASETS')
 DATA_SAMPLERS = child('DATA_SAMPLERS')
 EVALUATOR = child('EVALUATOR')
-HOOKS = child('HOOKS')
 LOG_PROCESSORS = child('LOG_PROCESSORS')
 LOOPS = child('LOOPS')
 MODEL_WRAPPERS = child('MODEL_WRAPPERS')

@@ -133,6 +133,14 @@ def test_metrics_resolve_without_imports_and_say_what_they_miss(tmp_path):
     assert 'BoundaryCocoMetric needs mmdet' in message
 
 
+def test_hook_resolves_without_imports_and_needs_no_framework(tmp_path):
+    code = """
+        from mmengine.registry import HOOKS
+        print(HOOKS.build(dict(type='mmbixt.BoundaryVisHook', interval=7)).interval)
+    """
+    assert run(code, tmp_path, ['mmseg', 'mmdet', 'mmcv'])[-1] == '7'
+
+
 def test_a_missing_framework_does_not_break_the_rest(tmp_path):
     code = """
         from mmdet.registry import MODELS

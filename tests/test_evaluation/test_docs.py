@@ -8,7 +8,7 @@ from mmengine.config import Config
 from mmengine.registry import METRICS, init_default_scope
 
 DOCS = Path(__file__).parents[2] / 'docs/boundary.md'
-SNIPPETS = re.findall(r'```python\n(.*?)```', DOCS.read_text(), re.DOTALL)
+SNIPPETS = re.findall(r'```python\n(val_evaluator.*?)```', DOCS.read_text(), re.DOTALL)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,278 @@
+"""Where near its boundaries a segmentation is wrong, and in what way.
+
+Two kinds of errors are told apart, pixel by pixel in the band around the true boundaries: the
+predicted class is there all right, but its edge is elsewhere; or it is not there at all.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+
+import cv2
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import hsv_to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from mmbixt.evaluation.boundary import (
+    band_pixels,
+    compact_labels,
+    image_sums,
+    label_rings,
+    scores,
+)
+
+WHITE = (255, 255, 255)
+PANEL = 5.6  # inches, the longer side of a panel
+LINE = 0.19  # inches, of a legend
+DENSITIES = 110, 200  # dots per inch, at least and at most
+LETTERS = 11.5  # of a legend in an inch
+
+
+class Pixel(IntEnum):
+    """What a pixel is to `error_map`.
+
+    Attributes:
+        OUTSIDE: not in the band, right or wrong.
+        IGNORED: without a true label.
+        RIGHT: in the band, as all that follow; the true class is predicted.
+        MISSED: another class is predicted, one that the truth has within the width of the band
+            from here. So the true boundary was missed, or moved.
+        WRONG: another class is predicted, one that the truth has nowhere so near.
+    """
+
+    OUTSIDE = 0
+    IGNORED = 1
+    RIGHT = 2
+    MISSED = 3
+    WRONG = 4
+
+
+# Blue and orange differ to all eyes, and from greys. What does not count is white in all panels.
+COLOURS = {
+    Pixel.IGNORED: WHITE,
+    Pixel.RIGHT: (200, 200, 200),
+    Pixel.MISSED: (60, 150, 255),
+    Pixel.WRONG: (255, 110, 0),
+}
+
+
+def error_map(
+    truth: np.ndarray, prediction: np.ndarray, width: int | float, ignore_index: int = 255
+) -> np.ndarray:
+    """What each pixel is: see `Pixel`.
+
+    A pixel is in the band if another true label lies within its width, and a wrong pixel is MISSED
+    if its predicted label does. Distances are those of a chessboard, as in
+    :mod:`mmbixt.evaluation.boundary`; pixels without a true label make no boundary and lie near
+    nothing.
+
+    Args:
+        truth: label map (H,W).
+        prediction: label map (H,W).
+        width: of the band, in pixels (int) or as a share of the diagonal (float below 1).
+        ignore_index: true label of pixels that do not count.
+
+    Returns:
+        Values of `Pixel` (H,W), uint8.
+    """
+    if truth.ndim != 2 or truth.shape != prediction.shape:
+        raise ValueError(
+            'truth and prediction must be maps (H,W) of one size, '
+            f'got {truth.shape} and {prediction.shape}'
+        )
+    valid = truth != ignore_index
+    distance = band_pixels(width, truth.shape)
+    num_classes = int(truth.max(where=valid, initial=0)) + 1
+    labels = compact_labels(truth, valid, num_classes, 'truth')
+    band = valid & (label_rings(labels, valid, [distance]) == 0)
+    found = np.where(valid, Pixel.OUTSIDE, Pixel.IGNORED).astype(np.uint8)
+    found[band] = np.where(truth == prediction, Pixel.RIGHT, Pixel.WRONG)[band]
+    wrong = found == Pixel.WRONG
+    kernel = np.ones((2 * distance + 1,) * 2, np.uint8)
+    for label in np.unique(prediction[wrong]):
+        there = (valid & (truth == label)).view(np.uint8)
+        near = cv2.dilate(there, kernel).view(bool)
+        found[wrong & near & (prediction == label)] = Pixel.MISSED
+    return found
+
+
+def error_figure(
+    image: np.ndarray,
+    truth: np.ndarray,
+    prediction: np.ndarray,
+    classes: Sequence[str],
+    palette: Sequence[Sequence[int]] | None,
+    width: int | float,
+    title: str,
+    ignore_index: int = 255,
+) -> Figure:
+    """An image, its truth, a prediction, and what is wrong in the band around true boundaries.
+
+    Args:
+        image: (H,W,3), RGB.
+        truth: label map (H,W).
+        prediction: label map (H,W).
+        classes: K names, by label.
+        palette: K colours, by label; None for ones that are told apart easily.
+        width: of the band, in pixels (int) or as a share of the diagonal (float below 1).
+        title: what is shown.
+        ignore_index: true label of pixels that do not count.
+    """
+    if image.shape != (*truth.shape, 3):
+        raise ValueError(
+            f'the image must be {(*truth.shape, 3)}, as large as its label map, got {image.shape}'
+        )
+    errors = error_map(truth, prediction, width, ignore_index)
+    caption = _caption(truth, prediction, len(classes), width, ignore_index, errors)
+    palette = distinct_colours(len(classes)) if palette is None else palette
+    truth = np.where(truth == ignore_index, -1, truth.astype(np.int64))
+    distance = band_pixels(width, truth.shape)
+    panels = {
+        'image': image,
+        'truth': _paint(truth, palette),
+        'prediction': _paint(prediction, palette),
+        f'errors within {distance} px of true boundaries': _overlay(image, errors),
+    }
+    legends = (
+        _class_patches(truth, prediction, classes, palette),
+        _error_patches(errors, distance),
+    )
+    figure = _draw_panels(panels, legends)
+    figure.suptitle(title)
+    figure.supxlabel(caption, fontsize=10)
+    return figure
+
+
+def render(figure: Figure) -> np.ndarray:
+    """The pixels of a figure (H,W,3), RGB."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.ascontiguousarray(np.asarray(canvas.buffer_rgba())[..., :3])
+
+
+def distinct_colours(count: int) -> np.ndarray:
+    """Colours (count,3): hues a golden section apart, so that neighbours in the list differ."""
+    i = np.arange(count)
+    hsv = np.stack((i * 0.618034 % 1, 0.55 + 0.3 * (i % 2), 0.95 - 0.2 * (i % 3)), axis=-1)
+    return (255 * hsv_to_rgb(hsv)).astype(np.uint8)
+
+
+def _paint(labels: np.ndarray, palette: Sequence[Sequence[int]]) -> np.ndarray:
+    """A label map (H,W) in the colours of its classes, (H,W,3); what is no class is white."""
+    known = (labels >= 0) & (labels < len(palette))
+    return np.array([*palette, WHITE], np.uint8)[np.where(known, labels, len(palette))]
+
+
+def _overlay(image: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """The image (H,W,3) dark and grey, errors (H,W) in their colours on it."""
+    dark = 15 + 0.45 * cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+    painted = np.repeat(dark[..., None].astype(np.uint8), 3, axis=-1)
+    for kind, colour in COLOURS.items():
+        painted[errors == kind] = colour
+    return painted
+
+
+def _draw_panels(
+    panels: Mapping[str, np.ndarray], legends: tuple[Sequence[Patch], Sequence[Patch]]
+) -> Figure:
+    """Four panels (H,W,3) by their titles, two by two, and a legend below each column."""
+    shape = next(iter(panels.values())).shape[:2]
+    height, width = (PANEL * side / max(shape) for side in shape)
+    width = max(width, PANEL - 0.4)  # of a column: a legend needs as much
+    columns = [_columns(patches, width) for patches in legends]
+    lines = max(
+        sum(patch.get_label().count('\n') + 1 for patch in patches[::number])
+        for patches, number in zip(legends, columns, strict=True)
+    )
+    below = 0.1 + LINE * lines
+    figure = Figure(
+        figsize=(2 * width + 0.3, 2 * height + below + 1.5),
+        layout='constrained',
+        # as fine as the image, within limits
+        dpi=np.clip(max(shape) / PANEL, *DENSITIES),
+    )
+    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.06)
+    axes = figure.subplots(3, 2, height_ratios=(height, height, below))
+    for ax, (name, panel) in zip(axes.flat, panels.items(), strict=False):
+        ax.imshow(panel)
+        ax.set(title=name, xticks=(), yticks=())
+    for ax, patches, number in zip(axes[2], legends, columns, strict=True):
+        ax.set_axis_off()
+        ax.legend(handles=patches, loc='upper center', ncols=number, fontsize=9, frameon=False)
+    return figure
+
+
+def _columns(patches: Sequence[Patch], width: float) -> int:
+    """Of a legend that is no wider than some inches."""
+    lines = [line for patch in patches for line in patch.get_label().split('\n')]
+    longest = max(map(len, lines), default=0)
+    return max(1, min(int(width * LETTERS / (longest + 6)), len(patches)))
+
+
+def _caption(
+    truth: np.ndarray,
+    prediction: np.ndarray,
+    num_classes: int,
+    width: int | float,
+    ignore_index: int,
+    errors: np.ndarray,
+) -> str:
+    """The scores of this image."""
+    counts = image_sums(truth, prediction, num_classes, (width,), (), (), ignore_index)
+    found = scores(counts)
+    band = next(name.removesuffix('/mIoU') for name in found if name.startswith('band'))
+    if np.isnan(found[f'{band}/aAcc']):
+        return 'The truth of this image has no boundary.'
+    share = (errors >= Pixel.RIGHT).sum() / (errors != Pixel.IGNORED).sum()
+    named = '' if isinstance(width, int) else f', {100 * width:.3g}% of the diagonal'
+    distance = band_pixels(width, truth.shape)
+    texts = {
+        band: f'band of {distance} px around true boundaries ({share:.0%} of the image{named})',
+        'all': 'whole image',
+    }
+    return '\n'.join(
+        f'{text}: mIoU {found[f"{where}/mIoU"]:.1f}%, {found[f"{where}/aAcc"]:.1f}% of pixels right'
+        for where, text in texts.items()
+    )
+
+
+def _class_patches(
+    truth: np.ndarray,
+    prediction: np.ndarray,
+    classes: Sequence[str],
+    palette: Sequence[Sequence[int]],
+) -> list[Patch]:
+    """A legend of the classes that occur in either map."""
+    present = np.union1d(truth, prediction)
+    patches = [
+        _patch(palette[label], classes[label]) for label in present if 0 <= label < len(classes)
+    ]
+    if (truth < 0).any():
+        patches.append(_patch(WHITE, 'no true label'))
+    return patches
+
+
+def _error_patches(errors: np.ndarray, distance: int) -> list[Patch]:
+    """A legend that says what the colours of errors mean, and how much of the band they are."""
+    count = np.bincount(errors.ravel(), minlength=len(Pixel))
+    band = count[Pixel.RIGHT :].sum()
+    texts = {
+        Pixel.RIGHT: 'of the band: right',
+        Pixel.MISSED: 'boundary missed or moved: the truth has\n'
+        f'the predicted class within {distance} px of here',
+        Pixel.WRONG: 'wrong class: the truth does not have\n'
+        f'the predicted class within {distance} px of here',
+    }
+    patches = [
+        _patch(COLOURS[kind], f'{count[kind] / band:.1%} {text}')
+        for kind, text in texts.items()
+        if band
+    ]
+    if count[Pixel.IGNORED]:
+        patches.append(_patch(WHITE, 'no true label: not counted'))
+    return patches
+
+
+def _patch(colour: Sequence[int], label: str) -> Patch:
+    return Patch(facecolor=np.divide(colour, 255), edgecolor='0.3', label=label)

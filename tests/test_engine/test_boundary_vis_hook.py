@@ -1,0 +1,227 @@
+"""Pictures of errors near boundaries, from the runs of a runner."""
+
+import re
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.dataset import pseudo_collate
+from mmengine.model import BaseModel
+from mmengine.registry import HOOKS
+from mmengine.runner import Runner
+from mmengine.structures import BaseDataElement, PixelData
+from torch.utils.data import Dataset
+
+import mmbixt.engine.boundary_vis_hook as module
+from mmbixt.engine import BoundaryVisHook
+from mmbixt.visualization.boundary_errors import Pixel, error_map
+
+DOCS = Path(__file__).parents[2] / 'docs/boundary.md'
+
+
+class Images(Dataset):
+    """Samples with files and true labels, of which no two are alike."""
+
+    metainfo = dict(classes=('sky', 'tree', 'car'), palette=[(0, 0, 255), (0, 99, 0), (99, 0, 0)])
+
+    def __init__(self, folder, count=5, labelled=True):
+        self.samples = []
+        rng = np.random.default_rng(0)
+        for i in range(count):
+            path = folder / f'image_{i}.png'
+            cv2.imwrite(str(path), np.full((24, 32, 3), (200, 10 * i, 0), np.uint8))
+            sample = BaseDataElement(metainfo=dict(img_path=str(path)))
+            if labelled:
+                labels = rng.integers(0, 3, (4, 4)).repeat(6, 0).repeat(8, 1)
+                sample.gt_sem_seg = PixelData(data=torch.from_numpy(labels)[None])
+            self.samples.append(sample)
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, i):
+        return dict(inputs=torch.zeros(1), data_samples=self.samples[i])
+
+
+class Model(BaseModel):
+    """Predicts the first class everywhere."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+
+    def forward(self, inputs, data_samples=None, mode='predict'):
+        if mode == 'loss':
+            return dict(loss=self.weight.sum())
+        for sample in data_samples:
+            sample.pred_sem_seg = PixelData(data=torch.zeros((1, 24, 32), dtype=torch.long))
+        return data_samples
+
+
+def make_runner(folder, dataset, hook=None, batch_size=2, backends=('LocalVisBackend',), **more):
+    def loader(**options):
+        return dict(
+            dataset=dataset,
+            sampler=dict(type='DefaultSampler', shuffle=False),
+            collate_fn=pseudo_collate,
+            batch_size=batch_size,
+            **options,
+        )
+
+    metric = dict(type='mmbixt.BoundaryIoUMetric', widths=(3,))
+    return Runner(
+        Model(),
+        work_dir=str(folder / 'run'),
+        val_dataloader=loader(),
+        val_cfg=dict(),
+        val_evaluator=metric,
+        test_dataloader=loader(),
+        test_cfg=dict(),
+        test_evaluator=metric,
+        custom_hooks=[dict(type='mmbixt.BoundaryVisHook', **(hook or {}))],
+        visualizer=dict(type='Visualizer', vis_backends=[dict(type=name) for name in backends]),
+        default_hooks=dict(logger=dict(type='LoggerHook', log_metric_by_epoch=False)),
+        log_processor=dict(by_epoch=False),
+        experiment_name=f'{folder.name}_{len(more)}',
+        **more,
+    )
+
+
+def training(dataset):
+    return dict(
+        train_dataloader=dict(
+            dataset=dataset,
+            sampler=dict(type='InfiniteSampler'),
+            collate_fn=pseudo_collate,
+            batch_size=1,
+        ),
+        train_cfg=dict(type='IterBasedTrainLoop', max_iters=4, val_interval=2),
+        optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1)),
+    )
+
+
+def pictures(folder):
+    return sorted(path.name for path in folder.rglob('vis_image/*'))
+
+
+@pytest.mark.parametrize('batch_size', [1, 2, 5])
+def test_every_third_image_is_drawn(tmp_path, batch_size):
+    runner = make_runner(tmp_path, Images(tmp_path), dict(interval=3), batch_size)
+    runner.test()
+    names = ['test_boundary_image_0_0.png', 'test_boundary_image_3_0.png']
+    assert pictures(tmp_path) == names
+    runner.val()  # anew, from the first
+    assert pictures(tmp_path) == names + [name.replace('test', 'val') for name in names]
+
+
+def test_no_more_than_the_most(tmp_path):
+    make_runner(tmp_path, Images(tmp_path), dict(interval=2, max_images=2)).test()
+    assert pictures(tmp_path) == [f'test_boundary_image_{i}_0.png' for i in (0, 2)]
+
+
+def test_turned_off(tmp_path):
+    make_runner(tmp_path, Images(tmp_path), dict(draw=False)).test()
+    assert pictures(tmp_path) == []
+
+
+def test_other_processes_do_not_draw(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, 'is_main_process', lambda: False)
+    monkeypatch.setattr(module, 'sample_figure', lambda *_, **__: pytest.fail('drawn'))
+    make_runner(tmp_path, Images(tmp_path)).test()
+    assert pictures(tmp_path) == []
+
+
+def test_step_is_the_iteration_of_the_training(tmp_path):
+    dataset = Images(tmp_path)
+    runner = make_runner(tmp_path, dataset, dict(interval=4), **training(dataset))
+    runner.train()
+    assert pictures(tmp_path) == [
+        f'val_boundary_image_{i}_{step}.png' for i in (0, 4) for step in (2, 4)
+    ]
+
+
+def test_evaluation_alone_does_not_build_the_training(tmp_path):
+    runner = make_runner(tmp_path, Images(tmp_path), **training(dict(type='Nowhere')))
+    runner.test()
+    assert pictures(tmp_path) == ['test_boundary_image_0_0.png']
+
+
+def test_tensorboard_gets_pictures_and_scores(tmp_path):
+    pytest.importorskip('tensorboard')
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    dataset = Images(tmp_path)
+    backends = ('LocalVisBackend', 'TensorboardVisBackend')
+    runner = make_runner(
+        tmp_path, dataset, dict(interval=4), backends=backends, **training(dataset)
+    )
+    runner.train()
+    assert len(pictures(tmp_path)) == 4
+    events = EventAccumulator(str(next(tmp_path.rglob('events.*'))))
+    events.Reload()
+    assert events.Tags()['images'] == ['val_boundary_image_0', 'val_boundary_image_4']
+    assert [image.step for image in events.Images('val_boundary_image_4')] == [2, 4]
+    assert [score.step for score in events.Scalars('band3px/mIoU')] == [2, 4]
+
+
+def test_picture_is_of_the_file_and_its_labels(tmp_path):
+    dataset = Images(tmp_path)
+    sample = Model().forward(None, [dataset[3]['data_samples']])[0]
+    figure = module.sample_figure(sample, Images.metainfo, 'title', width=1)
+    image, truth, prediction, errors = (ax.get_images()[0].get_array() for ax in figure.axes[:4])
+    assert (image == (0, 30, 200)).all()
+    labels = sample.gt_sem_seg.data[0].numpy()
+    np.testing.assert_array_equal(truth, np.array(Images.metainfo['palette'])[labels])
+    assert (prediction == (0, 0, 255)).all()
+    wrong = error_map(labels, np.zeros((24, 32), int), 1) >= Pixel.MISSED
+    assert wrong.any()
+    assert ((errors[..., 0] != errors[..., 2]) == wrong).all()  # in colour, all else is grey
+
+
+def test_dataset_without_colours(tmp_path):
+    sample = Model().forward(None, [Images(tmp_path)[0]['data_samples']])[0]
+    figure = module.sample_figure(sample, dict(classes=['a', 'b', 'c']), 'title')
+    assert len({*map(tuple, figure.axes[1].get_images()[0].get_array().reshape(-1, 3))}) == 3
+
+
+def test_missing_labels_are_explained(tmp_path):
+    dataset = Images(tmp_path, labelled=False)
+    sample = dataset[2]['data_samples']
+    with pytest.raises(ValueError, match=r'no gt_sem_seg of .*image_2\.png: the dataset has'):
+        module.sample_figure(sample, Images.metainfo, 'title')
+    sample = Images(tmp_path)[2]['data_samples']
+    with pytest.raises(ValueError, match=r'no pred_sem_seg of image .*are for segmentors'):
+        module.sample_figure(sample, Images.metainfo, 'title')
+
+
+def test_files_that_are_no_images(tmp_path):
+    (tmp_path / 'x.png').write_text('no picture')
+    with pytest.raises(ValueError, match=r'x\.png is no image'):
+        module.read_image(str(tmp_path / 'x.png'))
+
+
+@pytest.mark.parametrize(
+    ('options', 'message'),
+    [
+        (dict(interval=0), 'interval=0 and max_images=10 must be at least 1'),
+        (dict(max_images=0), 'interval=50 and max_images=0 must be at least 1'),
+        (dict(width=1.5), 'widths are pixels'),
+    ],
+)
+def test_wrong_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        BoundaryVisHook(**options)
+
+
+def test_config_in_the_docs():
+    snippet = re.search(r'```python\n([^`]*BoundaryVisHook.*?)```', DOCS.read_text(), re.DOTALL)[1]
+    cfg = Config.fromstring(snippet, '.py')
+    (hook,) = cfg.custom_hooks
+    assert isinstance(HOOKS.build(hook), BoundaryVisHook)
+    assert [backend.type for backend in cfg.visualizer.vis_backends] == [
+        'LocalVisBackend',
+        'TensorboardVisBackend',
+    ]

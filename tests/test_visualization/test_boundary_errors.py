@@ -1,0 +1,227 @@
+"""Kinds of errors against their definition, pixel by pixel, and the picture of them."""
+
+import re
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from mmbixt.evaluation import image_sums, scores
+from mmbixt.visualization.boundary_errors import (
+    COLOURS,
+    PANEL,
+    WHITE,
+    Pixel,
+    distinct_colours,
+    error_figure,
+    error_map,
+    render,
+)
+
+DOCS = Path(__file__).parents[2] / 'docs/boundary.md'
+CLASSES = ['sky', 'tree', 'car', 'road']
+PALETTE = [(0, 0, 255), (0, 255, 0), (255, 0, 0), (9, 9, 9)]
+
+
+def kind_by_hand(truth, prediction, width, y, x):
+    """What a pixel is, from all that is true around it."""
+    if truth[y, x] == 255:
+        return Pixel.IGNORED
+    around = truth[max(0, y - width) : y + width + 1, max(0, x - width) : x + width + 1]
+    near = {*around.ravel().tolist()} - {255}
+    if len(near) == 1:
+        return Pixel.OUTSIDE
+    if truth[y, x] == prediction[y, x]:
+        return Pixel.RIGHT
+    return Pixel.MISSED if prediction[y, x] in near else Pixel.WRONG
+
+
+def scene(height, width, seed=0):
+    """Regions of labels 0 to 3, some of it ignored, and a prediction that is often wrong."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, 4, (height // 6 + 1, width // 6 + 1)).repeat(6, 0).repeat(6, 1)
+    truth = truth[:height, :width]
+    prediction = np.where(rng.random(truth.shape) < 0.4, rng.integers(0, 4, truth.shape), truth)
+    return np.where(rng.random(truth.shape) < 0.05, 255, truth).astype(np.uint8), prediction
+
+
+@pytest.mark.parametrize('shape', [(20, 31), (24, 7), (1, 40)])
+@pytest.mark.parametrize('width', [1, 2, 5, 0.05])
+def test_kinds_are_those_of_the_definition(shape, width):
+    pixels = width if isinstance(width, int) else max(1, round(width * np.hypot(*shape)))
+    for seed in range(3):
+        truth, prediction = scene(*shape, seed)
+        found = error_map(truth, prediction, width)
+        assert found.dtype == np.uint8
+        by_hand = [
+            [kind_by_hand(truth, prediction, pixels, y, x) for x in range(shape[1])]
+            for y in range(shape[0])
+        ]
+        np.testing.assert_array_equal(found, by_hand)
+
+
+def test_kinds_all_occur_in_such_scenes():
+    assert set(np.unique(error_map(*scene(20, 31), 2))) == {*Pixel}
+
+
+def test_moved_boundary_and_wrong_class():
+    truth = np.zeros((6, 20), np.uint8)
+    truth[:, 10:] = 1
+    moved, wrong = truth.copy(), truth.copy()
+    moved[:, 8:10] = 1
+    wrong[:, 8:10] = 2
+    for prediction, kind in ((moved, Pixel.MISSED), (wrong, Pixel.WRONG)):
+        expected = np.full((6, 20), Pixel.OUTSIDE)
+        expected[:, 7:13] = Pixel.RIGHT
+        expected[:, 8:10] = kind
+        np.testing.assert_array_equal(error_map(truth, prediction, 3), expected)
+
+
+def test_share_of_right_pixels_is_the_accuracy_in_the_band():
+    truth, prediction = scene(40, 50)
+    count = np.bincount(error_map(truth, prediction, 2).ravel())
+    accuracy = scores(image_sums(truth, prediction, 4, widths=(2,)))['band2px/aAcc']
+    assert 100 * count[Pixel.RIGHT] / count[Pixel.RIGHT :].sum() == pytest.approx(accuracy)
+
+
+def test_other_label_to_ignore():
+    truth, prediction = scene(20, 31)
+    shifted = np.where(truth == 255, 0, truth + 1)
+    np.testing.assert_array_equal(
+        error_map(shifted, prediction + 1, 2, ignore_index=0), error_map(truth, prediction, 2)
+    )
+
+
+def test_what_is_ignored_is_no_class_to_be_near():
+    truth = np.array([[0, 1, 255]])
+    assert error_map(truth, np.array([[0, 255, 255]]), 1).tolist() == [
+        [Pixel.RIGHT, Pixel.WRONG, Pixel.IGNORED]
+    ]
+
+
+def test_nothing_to_compare():
+    ignored = np.full((5, 6), 255, np.uint8)
+    assert (error_map(ignored, ignored, 2) == Pixel.IGNORED).all()
+    assert (error_map(np.ones((5, 6), int), np.zeros((5, 6), int), 2) == Pixel.OUTSIDE).all()
+
+
+def test_wrong_arguments():
+    truth, prediction = scene(20, 31)
+    with pytest.raises(ValueError, match=r'one size, got \(20, 31\) and \(20, 30\)'):
+        error_map(truth, prediction[:, 1:], 3)
+    with pytest.raises(ValueError, match='widths are pixels'):
+        error_map(truth, prediction, 1.5)
+    with pytest.raises(ValueError, match='label 3, but with 2 classes'):
+        error_figure(blank(truth), truth, prediction, CLASSES[:2], PALETTE, 3, 'title')
+    with pytest.raises(ValueError, match=r'must be \(20, 31, 3\).*got \(20, 30, 3\)'):
+        error_figure(blank(truth)[:, 1:], truth, prediction, CLASSES, PALETTE, 3, 'title')
+
+
+def blank(labels):
+    return np.full((*labels.shape, 3), 100, np.uint8)
+
+
+def texts(axes):
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_figure_shows_and_says_all():
+    truth, prediction = scene(40, 50)
+    truth[truth == 2] = 0
+    prediction[prediction == 2] = 0
+    figure = error_figure(blank(truth), truth, prediction, CLASSES, PALETTE, 2, 'my title')
+    panels = [ax.get_images()[0].get_array() for ax in figure.axes[:4]]
+    assert figure.get_suptitle() == 'my title'
+    assert [ax.get_title() for ax in figure.axes[:4]] == [
+        *('image', 'truth', 'prediction'),
+        'errors within 2 px of true boundaries',
+    ]
+    for labels, panel in zip((truth, prediction), panels[1:3], strict=True):
+        expected = np.array([*PALETTE, WHITE])[np.where(labels == 255, 4, labels)]
+        np.testing.assert_array_equal(panel, expected)
+    errors = error_map(truth, prediction, 2)
+    for kind in Pixel:
+        colour = COLOURS.get(kind, (60, 60, 60))  # outside, a grey that is darker than the image
+        np.testing.assert_array_equal(panels[3][errors == kind], [colour] * (errors == kind).sum())
+    assert texts(figure.axes[4]) == ['sky', 'tree', 'road', 'no true label']
+    count = np.bincount(errors.ravel())
+    shares = count[Pixel.RIGHT :] / count[Pixel.RIGHT :].sum()
+    for text, share, word in zip(
+        texts(figure.axes[5]), shares, ('right', 'missed or moved', 'wrong class'), strict=False
+    ):
+        assert text.startswith(f'{share:.1%} ')
+        assert word in text
+    found = scores(image_sums(truth, prediction, 4, widths=(2,)))
+    caption = figure.get_supxlabel()
+    for where in ('band2px', 'all'):
+        line = f'mIoU {found[f"{where}/mIoU"]:.1f}%, {found[f"{where}/aAcc"]:.1f}% of pixels right'
+        assert line in caption
+
+
+def test_figure_of_an_image_without_boundaries():
+    truth, prediction = np.zeros((10, 12), int), np.ones((10, 12), int)
+    figure = error_figure(blank(truth), truth, prediction, CLASSES, PALETTE, 2, 'title')
+    assert figure.get_supxlabel() == 'The truth of this image has no boundary.'
+    assert texts(figure.axes[4]) == ['sky', 'tree']
+    assert texts(figure.axes[5]) == []
+    render(figure)
+
+
+def test_width_as_a_share_of_the_diagonal():
+    truth, prediction = scene(60, 80)
+    figure = error_figure(blank(truth), truth, prediction, CLASSES, PALETTE, 0.02, 'title')
+    assert 'band of 2 px' in figure.get_supxlabel()
+    assert '2% of the diagonal' in figure.get_supxlabel()
+
+
+@pytest.mark.parametrize('shape', [(60, 80), (90, 45), (40, 120)])
+@pytest.mark.parametrize('count', [4, 40])
+def test_nothing_is_cut_off_small_or_overlaps(shape, count):
+    """Of legends, panels and the caption, also with many classes of long names."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, count, (10, 10)).repeat(12, 0).repeat(12, 1)[: shape[0], : shape[1]]
+    truth[:5] = 255
+    names = [f'a class with a name {i}' for i in range(count)]
+    figure = error_figure(blank(truth), truth, truth[::-1] % count, names, None, 3, 'title')
+    pixels = render(figure)
+    width, height = pixels.shape[1], pixels.shape[0]
+    boxes = [ax.get_window_extent() for ax in figure.axes[:4]]
+    assert all(max(box.width, box.height) > 0.9 * PANEL * figure.dpi for box in boxes)
+    boxes += [ax.get_legend().get_window_extent() for ax in figure.axes[4:]]
+    boxes += [text.get_window_extent() for text in figure.texts]
+    for i, box in enumerate(boxes):
+        assert box.x0 >= 0
+        assert box.y0 >= 0
+        assert box.x1 <= width
+        assert box.y1 <= height
+        assert not any(box.overlaps(other) for other in boxes[:i])
+
+
+def test_render_gives_the_pixels_of_the_figure():
+    truth, prediction = scene(20, 31)
+    pixels = render(error_figure(blank(truth), truth, prediction, CLASSES, PALETTE, 3, 'title'))
+    assert pixels.dtype == np.uint8
+    assert pixels.shape[2] == 3
+    assert pixels.flags.c_contiguous
+    for colour in (WHITE, COLOURS[Pixel.MISSED], (0, 0, 255)):
+        assert (pixels == colour).all(-1).any()
+
+
+def test_colours_differ():
+    colours = distinct_colours(150).astype(int)
+    assert len({*map(tuple, colours.tolist())}) == 150
+    assert (np.abs(np.diff(colours, axis=0)).sum(1) > 100).all()  # of neighbours
+
+
+def test_folders_as_in_the_docs(tmp_path, monkeypatch):
+    pytest.importorskip('mmseg')
+    monkeypatch.chdir(tmp_path)
+    truth, prediction = scene(30, 40)
+    files = dict(images=blank(truth), truths=truth, predictions=prediction)
+    for folder, pixels in files.items():
+        (tmp_path / folder).mkdir()
+        cv2.imwrite(f'{folder}/x.png', pixels)
+    snippet = re.search(r'```python\n([^`]*error_figure.*?)```', DOCS.read_text(), re.DOTALL)[1]
+    exec(snippet, {})
+    assert cv2.imread('x_errors.png').shape[0] > 500

@@ -1,0 +1,199 @@
+"""Draw where near boundaries the predictions of a segmentor are wrong: a picture for each image.
+
+Image, truth, prediction, and the errors in a band around the true boundaries: where the boundary
+was missed or moved, and where a class is predicted that is not near at all. For configs of mmseg.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from mmengine.config import Config
+from mmengine.dataset import BaseDataset, pseudo_collate
+from mmengine.device import get_device
+from mmengine.model import revert_sync_batchnorm
+from mmengine.registry import DATASETS, MODELS, init_default_scope
+from mmengine.runner import CheckpointLoader
+from mmengine.utils import track_iter_progress
+from torch import nn
+
+from mmbixt.checkpoints.describe import describe
+from mmbixt.checkpoints.state_dict import CheckpointMismatchError, shorten, unwrap
+from mmbixt.cli import add_common_arguments, load_config, run
+from mmbixt.engine.boundary_vis_hook import NoLabelsError, sample_figure
+from mmbixt.evaluation.boundary import band_pixels, class_scores
+from mmbixt.evaluation.sums import ImageSums, SumsFileError, find_sums, read_sums
+
+SHOWN = 5  # names that an error lists
+
+EPILOG = """Examples:
+  python tools/analysis/visualize.py CONFIG CHECKPOINT --images 20
+  python tools/analysis/visualize.py CONFIG CHECKPOINT --images ADE_val_00000003 ADE_val_00000017
+  python tools/test.py CONFIG CHECKPOINT --boundary --work-dir work_dirs/mine
+  python tools/analysis/visualize.py CONFIG CHECKPOINT --worst 20 --sums work_dirs/mine"""
+
+
+class ChoiceError(ValueError):
+    """Images that were asked for are not there."""
+
+
+def width(text: str) -> int | float:
+    """Of a band: '3' is in pixels, '0.02' a share of the diagonal."""
+    number = int(text) if text.isdecimal() else float(text)
+    try:
+        band_pixels(number, (1, 1))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return number
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EPILOG
+    )
+    add_common_arguments(parser)
+    parser.add_argument('checkpoint', help='checkpoint file')
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument(
+        '--images',
+        nargs='+',
+        default=['10'],
+        metavar='IMAGE',
+        help='their names, with or without a suffix; or how many, spread evenly over the data set '
+        '(default: 10)',
+    )
+    chosen.add_argument(
+        '--worst',
+        type=int,
+        metavar='N',
+        help='the N images with the lowest mIoU in the band; needs --sums',
+    )
+    parser.add_argument(
+        '--sums',
+        type=Path,
+        metavar='RUN',
+        help='for --worst: boundary.npz of tools/test.py --boundary or boundary_eval.py --sums, or '
+        'a folder with it',
+    )
+    parser.add_argument(
+        '--width',
+        type=width,
+        default=3,
+        help='of the band, in pixels (3) or as a share of the diagonal (0.02); default: 3',
+    )
+    parser.add_argument(
+        '--split', choices=['val', 'test'], default='val', help='of the config (default: val)'
+    )
+    parser.add_argument(
+        '--out-dir', type=Path, help='folder of the pictures (default: WORK_DIR/boundary_errors)'
+    )
+    args = parser.parse_args()
+    if (args.worst is None) != (args.sums is None):
+        parser.error('--worst N and --sums RUN go together')
+    if args.worst is not None and args.worst < 1:
+        parser.error('--worst is at least 1')
+    return args
+
+
+def image_names(dataset: BaseDataset) -> list[str]:
+    """What the image files are called, without their suffixes."""
+    return [Path(dataset.get_data_info(i)['img_path']).stem for i in range(len(dataset))]
+
+
+def choose(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """Indices of images by their names, or of as many as a number says, evenly spread."""
+    if len(wanted) == 1 and wanted[0].isdecimal() and wanted[0] not in names:
+        count = min(int(wanted[0]), len(names))
+        return [i * len(names) // count for i in range(count)]
+    return [find(names, name) for name in wanted]
+
+
+def find(names: Sequence[str], name: str) -> int:
+    """Index of the image with a name, which may have a suffix."""
+    for text in (name, Path(name).stem):
+        if text in names:
+            return names.index(text)
+    raise ChoiceError(
+        f'The data set has no image {name}. It has {len(names):,} images: {shorten(names, SHOWN)}.'
+    )
+
+
+def worst_images(counted: ImageSums, band: str, count: int) -> list[str]:
+    """Names of the images with the lowest mIoU in a band; those without a boundary have none."""
+    counts = {name: c for name, c in counted.counts.items() if name.startswith(f'{band}/')}
+    if not counts:
+        places = dict.fromkeys(name.rpartition('/')[0] for name in counted.counts)
+        there = ', '.join(place for place in places if place.startswith('band'))
+        raise ChoiceError(f'--sums has no counts of {band}; it has {there}. Say with --width.')
+    iou = class_scores(counts)[f'{band}/IoU']
+    scored = np.flatnonzero((~np.isnan(iou)).any(1))
+    means = np.nanmean(iou[scored], axis=1)
+    return [counted.images[i] for i in scored[np.argsort(means, kind='stable')[:count]]]
+
+
+def chosen_images(dataset: BaseDataset, args: argparse.Namespace) -> list[int]:
+    names = image_names(dataset)
+    if args.worst is None:
+        return choose(names, args.images)
+    band = f'band{args.width}px' if isinstance(args.width, int) else f'band{args.width:g}'
+    return choose(names, worst_images(read_sums(find_sums(args.sums)), band, args.worst))
+
+
+def build_model(cfg: Config, checkpoint: str) -> nn.Module:
+    """The model of a config with the weights of a checkpoint, which must have all of them."""
+    model = MODELS.build(cfg.model)
+    state = unwrap(CheckpointLoader.load_checkpoint(checkpoint, map_location='cpu'))
+    try:
+        missing = model.load_state_dict(state, strict=False).missing_keys
+    except CheckpointMismatchError:
+        raise
+    except RuntimeError as error:  # weights of another shape
+        raise CheckpointMismatchError(f'The checkpoint does not fit. {error}') from None
+    missing = [key for key in missing if not key.endswith('num_batches_tracked')]
+    if missing:
+        raise CheckpointMismatchError(
+            f'The checkpoint lacks {len(missing)} weights of the model: {shorten(missing)}. It '
+            f'seems to be {describe(state)}. Nothing was drawn.'
+        )
+    return revert_sync_batchnorm(model).to(get_device()).eval()
+
+
+def draw(
+    model: nn.Module, dataset: BaseDataset, chosen: Sequence[int], args: argparse.Namespace
+) -> None:
+    """Write a picture for each of the chosen images."""
+    ignore_index = getattr(dataset, 'ignore_index', 255)
+    args.out_dir.mkdir(parents=True, exist_ok=True)
+    for i in track_iter_progress(chosen):
+        with torch.no_grad():
+            (sample,) = model.test_step(pseudo_collate([dataset[i]]))
+        name = Path(sample.img_path).stem
+        title = f'{name}, {Path(args.config).stem}: errors near boundaries'
+        figure = sample_figure(sample, dataset.metainfo, title, args.width, ignore_index)
+        figure.savefig(args.out_dir / f'{name}.png')
+
+
+def main() -> None:
+    args = parse_args()
+    cfg = load_config(args, splits=(args.split,))
+    if cfg.get('default_scope') == 'mmdet':
+        sys.exit(
+            f'error: {args.config} is a config of mmdet. This tool draws label maps, of configs '
+            'of mmseg; tools/test.py --show-dir draws what a detector finds.'
+        )
+    args.out_dir = args.out_dir or Path(cfg.work_dir, 'boundary_errors')
+    init_default_scope(cfg.get('default_scope', 'mmseg'))
+    dataset = DATASETS.build(cfg[f'{args.split}_dataloader'].dataset)
+    try:
+        chosen = chosen_images(dataset, args)
+        draw(build_model(cfg, args.checkpoint), dataset, chosen, args)
+    except (ChoiceError, SumsFileError, NoLabelsError) as error:
+        sys.exit(f'error: {error}')
+    print(f'\n{len(chosen)} pictures of {len(dataset):,} images: {args.out_dir}')
+
+
+if __name__ == '__main__':
+    run(main)
