@@ -1,0 +1,78 @@
+"""A backbone with the weights of a checkpoint, and an image as a config's tests see it."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+from mmengine.config import Config, ConfigDict
+from mmengine.dataset import Compose, pseudo_collate
+from mmengine.registry import MODELS, init_default_scope
+from mmengine.runner import CheckpointLoader
+from torch import Tensor
+
+from mmbixt.backbones.base import DenseBackbone
+from mmbixt.checkpoints.state_dict import unwrap
+from mmbixt.visualization.attention import FAMILIES
+from mmbixt.visualization.attention.choices import AttentionPictureError
+
+
+class PreparedImage(NamedTuple):
+    """An image, ready for a backbone and to be looked at.
+
+    Attributes:
+        inputs: what the backbone gets, (1,3,H,W): resized, normalised, padded.
+        image: (h,w,3), RGB, in uint8: resized to what tests see, without padding.
+        original: (width, height) of the file.
+    """
+
+    inputs: Tensor
+    image: np.ndarray
+    original: tuple[int, int]
+
+
+def load_backbone(cfg: Config, checkpoint: str) -> DenseBackbone:
+    """The backbone of a config's model, whatever heads it has.
+
+    Args:
+        cfg: a config of mmseg or mmdet.
+        checkpoint: of the whole model, or of a backbone alone, as the authors publish them.
+    """
+    init_default_scope(cfg.default_scope)
+    if 'backbone' not in cfg.model:
+        raise AttentionPictureError(f'A model of type {cfg.model.type} has no backbone of its own.')
+    backbone = MODELS.build(cfg.model.backbone)
+    if not isinstance(backbone, tuple(FAMILIES)):
+        ours = ', '.join(f'mmbixt.{known.__name__}' for known in FAMILIES)
+        raise AttentionPictureError(
+            f"The config's backbone is a {cfg.model.backbone.type}; there are pictures of {ours}."
+        )
+    state = unwrap(CheckpointLoader.load_checkpoint(checkpoint, map_location='cpu'))
+    prefix = 'backbone.'
+    of_backbone = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+    backbone.load_state_dict(of_backbone or state)
+    return backbone.eval()
+
+
+def prepare_image(cfg: Config, path: str) -> PreparedImage:
+    """An image file through the test pipeline and the preprocessor of a config."""
+    if not Path(path).is_file():
+        raise FileNotFoundError(f'There is no image at {path}.')
+    original = cv2.imread(path)
+    if original is None:
+        raise AttentionPictureError(f'{path} is no image that can be read.')
+    init_default_scope(cfg.default_scope)
+    packed = Compose(test_pipeline(cfg))(dict(img_path=path, img_id=0))
+    preprocessor = MODELS.build(cfg.model.data_preprocessor).eval()
+    inputs = preprocessor(pseudo_collate([packed]), training=False)['inputs']
+    # as loaded and resized, BGR: the preprocessor normalises and pads
+    image = packed['inputs'].permute(1, 2, 0).numpy()[..., ::-1]
+    return PreparedImage(inputs, np.ascontiguousarray(image), original.shape[1::-1])
+
+
+def test_pipeline(cfg: Config) -> list[ConfigDict]:
+    """The steps from a file to a packed image, without those that read what is true."""
+    dataset = cfg.test_dataloader.dataset
+    while 'pipeline' not in dataset:  # a wrapper
+        dataset = dataset.get('dataset') or dataset.datasets[0]
+    return [step for step in dataset.pipeline if 'Annotations' not in str(step.type)]

@@ -1,0 +1,131 @@
+"""Pictures of what a model's attention does on an image.
+
+BiXT         where in the image each latent looks, which parts of the image look at each latent,
+             and the strongest latent of each token
+XCiT         magnitude of each token in queries and keys, by head
+BiFormer     for a point: the regions that its region is routed to, and what it attends to there
+BiSA-Swin    which queries the inverse branch emphasises, by head and window; for a point: its
+             window's attention of both branches
+
+The image goes through the test pipeline of the config. docs/attention.md says how to read the
+pictures.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+from mmengine.utils import track_iter_progress
+
+from mmbixt.cli import add_common_arguments, load_config, run
+from mmbixt.visualization.attention import AttentionPictureError, plan_figures
+from mmbixt.visualization.attention.choices import check_point
+from mmbixt.visualization.attention.click import click_point
+from mmbixt.visualization.attention.loading import PreparedImage, load_backbone, prepare_image
+
+EPILOG = """Examples:
+  python tools/analysis/visualize_attention.py configs/bixt/semfpn_bixt_ti_ade20k.py \
+work_dirs/demo/run/iter_700.pth photo.jpg --sample --layers 3 11
+  python tools/analysis/visualize_attention.py configs/biformer/semfpn_biformer_t_ade20k.py \
+biformer.pth photo.jpg --point 120 80 --heads each"""
+
+
+def heads(text: str) -> str | int:
+    if text in ('mean', 'each'):
+        return text
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is none of 'mean', 'each', a number from 0")
+    return int(text)
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EPILOG
+    )
+    add_common_arguments(parser)
+    parser.add_argument(
+        'checkpoint', help="of the whole model, or the authors' weights of its backbone"
+    )
+    parser.add_argument('image', help='a picture file')
+    parser.add_argument(
+        '--layers',
+        nargs='+',
+        metavar='LAYER',
+        help='from 0: 7 for BiXT and XCiT; 2.5 for block 5 of stage 2, or 2 for the whole stage, '
+        'for BiFormer and BiSA-Swin; or all (default: those that the model reads)',
+    )
+    parser.add_argument(
+        '--heads',
+        type=heads,
+        metavar='mean|each|INDEX',
+        help='average over the heads of a layer, each of them, or one, from 0 (default: each for '
+        'XCiT and the inverse branch of BiSA-Swin, mean for the others)',
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        '--point',
+        type=float,
+        nargs=2,
+        metavar=('X', 'Y'),
+        help='in pixels of the image file, for BiFormer and BiSA-Swin (default: the centre)',
+    )
+    where.add_argument('--click', action='store_true', help='choose the point in a window')
+    parser.add_argument(
+        '--out-dir', type=Path, help='default: work_dirs/attention/NAME_OF_THE_IMAGE'
+    )
+    return parser.parse_args()
+
+
+def choose_point(args: argparse.Namespace, prepared: PreparedImage) -> tuple[float, float] | None:
+    """In pixels of the resized image."""
+    if args.click:
+        return click_point(prepared.image)
+    if args.point is None:
+        return None
+    width, height = prepared.original
+    check_point(args.point, width, height)
+    rows, columns = prepared.image.shape[:2]
+    return args.point[0] * columns / width, args.point[1] * rows / height
+
+
+def draw(args: argparse.Namespace) -> list[Path]:
+    cfg = load_config(args, splits=())
+    prepared = prepare_image(cfg, args.image)
+    backbone = load_backbone(cfg, args.checkpoint)
+    if cfg.model.get('test_cfg', {}).get('mode') == 'slide':
+        print('In tests this config cuts images into crops; the attention is that of all of it.')
+    point = choose_point(args, prepared)
+    rows, columns = prepared.image.shape[:2]
+    figures = plan_figures(
+        backbone,
+        prepared.inputs,
+        prepared.image,
+        args.layers,
+        args.heads,
+        point,
+        content=(rows, columns),
+    )
+    width, height = prepared.original
+    print(f'{args.image}: {width} x {height} pixels, seen at {columns} x {rows}')
+    folder = args.out_dir or Path('work_dirs/attention', Path(args.image).stem)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for name in track_iter_progress(list(figures)):
+        files.append(folder / f'{name}.png')
+        with torch.no_grad():
+            figures[name]().savefig(files[-1])
+    return files
+
+
+def main() -> None:
+    args = parse_args()
+    try:
+        files = draw(args)
+    except AttentionPictureError as error:
+        sys.exit(f'error: {error}')
+    print(*files, sep='\n')
+
+
+if __name__ == '__main__':
+    run(main)
