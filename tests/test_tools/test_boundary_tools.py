@@ -301,3 +301,15 @@ def test_runs_that_cannot_be_compared(runs, tmp_path, within):
     assert 'the runs have all, band1px, band3px' in says(*runs, '--per-class', 'band7px')
     assert 'at least 1' in says(*runs, '--samples', 0)
     assert 'two different ones' in says(*runs, '--names', 'x', 'x')
+
+
+def test_what_counting_costs():
+    size = ['--shape', 64, 80, '--present', 5, '--classes', 9, '--rounds', 2]
+    done = call('boundary_cost', *size, '--config', 'semfpn_bixt_ti_ade20k')
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert '64 x 80 pixels, 5 classes present' in lines[0]
+    for way in ('all classes at once', 'class by class', 'prediction'):
+        milliseconds, ratio = next(x for x in lines[4:] if x.startswith(way)).split(' ms')
+        assert float(milliseconds.split()[-1]) > 0
+        assert float(ratio) > 0
