@@ -1,0 +1,86 @@
+"""Compare two models that were trained several times each: does a difference outlast the luck?
+
+A run is what compare.py takes, a folder or file with the counts of tools/test.py --boundary. Runs
+of A and B in the same place of their lists belong together (the same seed), so give as many of
+each. Spreads are standard deviations over the runs of a model.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mmbixt.cli import run
+from mmbixt.evaluation.bootstrap import NotPairedError, paired
+from mmbixt.evaluation.boundary import scores
+from mmbixt.evaluation.sums import SumsFileError, find_sums, read_sums
+
+SHOWN = ('mIoU', 'gap')  # of each place; per cent
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog='Example: python tools/analysis/compare_seeds.py --a work_dirs/swin_* '
+        '--b work_dirs/bisa_*',
+    )
+    for model in 'ab':
+        parser.add_argument(
+            f'--{model}',
+            nargs='+',
+            type=Path,
+            required=True,
+            metavar='RUN',
+            help=f'runs of model {model.upper()}, one for each seed',
+        )
+    args = parser.parse_args()
+    if len(args.a) != len(args.b):
+        parser.error(
+            f'there are {len(args.a)} runs of A and {len(args.b)} of B: they go in pairs, one for '
+            'each seed'
+        )
+    return args
+
+
+def scores_of_pairs(first: Sequence[Path], second: Sequence[Path]) -> tuple[list[dict], list[dict]]:
+    """Scores of each run of A and of B, checked to be about the same images and truth."""
+    found = [], []
+    for paths in zip(first, second, strict=True):
+        pair = paired(*(read_sums(find_sums(path)) for path in paths))
+        for of_model, counted in zip(found, pair, strict=True):
+            of_model.append(scores(counted.total()))
+    return found
+
+
+def make_table(first: list[dict], second: list[dict]) -> str:
+    """For each score the mean and spread of A and of B, and of their differences by seed."""
+    lines = [f'{"":20}{"A":>16}{"B":>16}{"B - A":>16}   B - A by seed']
+    for name in first[0]:
+        if name.rpartition('/')[2] in SHOWN:
+            a, b = (np.array([found[name] for found in runs]) for runs in (first, second))
+            cells = ''.join(f'{with_spread(x):>16}' for x in (a, b, b - a))
+            lines.append(f'{name:20}{cells}   ' + ' '.join(f'{x:+.2f}' for x in b - a))
+    return '\n'.join(lines)
+
+
+def with_spread(values: np.ndarray) -> str:
+    spread = f' ± {values.std(ddof=1):.2f}' if len(values) > 1 else ''
+    return f'{values.mean():.2f}{spread}'
+
+
+def main() -> None:
+    args = parse_args()
+    try:
+        found = scores_of_pairs(args.a, args.b)
+    except (SumsFileError, NotPairedError) as error:
+        sys.exit(f'error: {error}')
+    for model, paths in (('A', args.a), ('B', args.b)):
+        print(f'{model}: {", ".join(map(str, paths))}')
+    print(f'\n{make_table(*found)}')
+
+
+if __name__ == '__main__':
+    run(main)
