@@ -1,15 +1,15 @@
 # Every target sets up what it needs by itself; an environment that is up to date costs no time.
 
 VENV ?= .venv
-export VENV PYTHON JOBS MMCV_CUDA
+export VENV PYTHON JOBS MMCV_CUDA CHROME
 python = "$(VENV)/bin/python"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-zoo lint format clean
+.PHONY: help setup demo test test-zoo test-browser lint format clean
 
 help: ## this list
 	@echo 'make VENV=.venv PYTHON=python3.11 <target>, where target is one of'
-	@sed -n 's/^\([a-z-]*\):[^#]*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):[^#]*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 15
 
 setup: ## the environment: torch, the OpenMMLab packages, mmbixt itself
 	@tools/dev/setup_env.sh
@@ -23,6 +23,9 @@ test: lint ## lint, then all tests
 test-zoo: setup ## what takes minutes: all configs, users' own through mim, inductor
 	@OMP_NUM_THREADS=1 ZOO=all $(python) -m pytest -n 2 tests/test_configs/test_zoo.py tests/test_mim.py \
 		tests/test_backbones/test_compiled.py
+
+test-browser: setup ## look at a report in Chromium, on a desk and on a phone (CHROME=path: in that one)
+	@OMP_NUM_THREADS=1 $(python) -m pytest tests/browser
 
 lint: setup ## check format and style
 	@$(python) -m ruff format --check .

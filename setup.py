@@ -30,7 +30,10 @@ setup(
     packages=find_packages(include=['mmbixt', 'mmbixt.*']),
     # mim and mmengine look for configs and tools inside the installed package. In the repository
     # these are links to configs/ and tools/; a wheel gets the files.
-    package_data={'mmbixt': [f'.mim/**/*.{kind}' for kind in ('py', 'sh', 'md', 'yml')]},
+    package_data={
+        'mmbixt': [f'.mim/**/*.{kind}' for kind in ('py', 'sh', 'md', 'yml')],
+        'mmbixt.reporting': ['page/*'],
+    },
     classifiers=[
         'Development Status :: 4 - Beta',
         'Intended Audience :: Science/Research',

@@ -75,7 +75,10 @@ def run(code, site, cwd):
 class TestWheel:
     def test_carries_the_package_the_configs_and_the_tools(self, wheel):
         carried = {name for name in ZipFile(wheel).namelist() if name.startswith('mmbixt/')}
-        expected = {f'mmbixt/{name}' for name in files(ROOT / 'mmbixt', '*.py', 'py.typed')}
+        expected = {
+            f'mmbixt/{name}'
+            for name in files(ROOT / 'mmbixt', '*.py', 'py.typed', '*.html', '*.css', '*.js')
+        }
         for folder in ('configs', 'tools'):
             expected |= {f'mmbixt/.mim/{folder}/{name}' for name in files(ROOT / folder, '*')}
         if (ROOT / 'model-index.yml').exists():

@@ -1,0 +1,1 @@
+"""One HTML file of a run, for people: its curves, scores, pictures and configuration."""

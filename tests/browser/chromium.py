@@ -1,0 +1,200 @@
+"""Chromium without a window, led through its DevTools protocol over two pipes."""
+
+import base64
+import fcntl
+import json
+import os
+import selectors
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+NAMES = ('chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable', 'chrome')
+HOW_TO_GET = (
+    'There is no Chromium here. Install one (Debian, Ubuntu: sudo apt-get install chromium), or '
+    'name a Chrome or Chromium that is elsewhere: make test-browser CHROME=/path/to/chrome'
+)
+PATIENCE = 120  # seconds for an answer
+
+
+class NoBrowserError(RuntimeError):
+    """There is no Chromium, or it does not start."""
+
+
+def find_browser() -> str:
+    """Path of the browser: the one in the variable CHROME, or a usual one."""
+    wanted = os.environ.get('CHROME')
+    found = shutil.which(wanted) if wanted else next(filter(None, map(shutil.which, NAMES)), None)
+    if not found:
+        raise NoBrowserError(f'CHROME={wanted} is no program.' if wanted else HOW_TO_GET)
+    return found
+
+
+class Page:
+    """A tab, and everything that it complained about or asked the network for.
+
+    Args:
+        profile: empty folder for what the browser writes.
+    """
+
+    def __init__(self, profile: Path) -> None:
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        self._profile = profile
+        self._events: list[dict] = []
+        self._session: str | None = None
+        self._count = 0
+        self._rest = b''
+        self._start()
+        target = self.call('Target.createTarget', url='about:blank')['targetId']
+        attached = self.call('Target.attachToTarget', targetId=target, flatten=True)
+        self._session = attached['sessionId']
+        for domain in ('Page', 'Runtime', 'Log', 'Network'):
+            self.call(f'{domain}.enable')
+
+    def _start(self) -> None:
+        """The browser reads commands from its descriptor 3 and answers on 4."""
+        ends = [end for pipe in (os.pipe(), os.pipe()) for end in pipe]
+        # out of the way of 3 and 4
+        read, self._write, self._read, write = (fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in ends)
+        for end in ends:
+            os.close(end)
+
+        def place() -> None:
+            os.dup2(read, 3)
+            os.dup2(write, 4)
+
+        options = [
+            *('--headless=new', '--disable-gpu', '--no-first-run', '--remote-debugging-pipe'),
+            *('--hide-scrollbars', '--disable-dev-shm-usage', '--disable-background-networking'),
+            f'--user-data-dir={self._profile}',
+        ]
+        if os.geteuid() == 0:
+            options.append('--no-sandbox')
+        self._process = subprocess.Popen(
+            [find_browser(), *options],
+            pass_fds=(3, 4),
+            preexec_fn=place,
+            stdout=subprocess.DEVNULL,
+            stderr=(self._profile / 'stderr.txt').open('w'),
+        )
+        os.close(read)
+        os.close(write)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._read, selectors.EVENT_READ)
+
+    def call(self, method: str, **parameters: Any) -> dict:
+        """A command of the protocol, and its answer."""
+        self._count += 1
+        number = self._count
+        message = dict(id=number, method=method, params=parameters)
+        if self._session:
+            message['sessionId'] = self._session
+        os.write(self._write, json.dumps(message).encode() + b'\0')
+        while (answer := self._receive()).get('id') != number:
+            self._note(answer)
+        if 'error' in answer:
+            raise RuntimeError(f'{method}: {answer["error"]["message"]}')
+        return answer['result']
+
+    def _receive(self) -> dict:
+        end = time.monotonic() + PATIENCE
+        while b'\0' not in self._rest:
+            if not self._selector.select(max(0, end - time.monotonic())):
+                raise TimeoutError(f'the browser says nothing for {PATIENCE} seconds')
+            part = os.read(self._read, 1 << 20)
+            if not part:
+                said = (self._profile / 'stderr.txt').read_text(errors='replace')[-1000:]
+                raise NoBrowserError(f'{find_browser()} ended: {said}')
+            self._rest += part
+        message, _, self._rest = self._rest.partition(b'\0')
+        return json.loads(message)
+
+    def _note(self, event: dict) -> None:
+        self._events.append(event)
+        name, about = event['method'], event['params']
+        if name == 'Runtime.exceptionThrown':
+            details = about['exceptionDetails']
+            thrown = details.get('exception', {}).get('description', '')
+            self.errors.append(f'{details["text"]} {thrown}')
+        elif name == 'Runtime.consoleAPICalled' and about['type'] in ('error', 'warning', 'assert'):
+            self.errors.append(str([part.get('value') for part in about['args']]))
+        elif name == 'Log.entryAdded' and about['entry']['level'] in ('error', 'warning'):
+            self.errors.append(about['entry']['text'])
+        elif name == 'Network.requestWillBeSent':
+            self.requests.append(about['request']['url'])
+
+    def open(self, file: Path) -> None:
+        """Load a file and wait until it is all there."""
+        self._events.clear()
+        self.call('Page.navigate', url=file.absolute().as_uri())
+        while not any(event['method'] == 'Page.loadEventFired' for event in self._events):
+            self._note(self._receive())
+
+    def resize(self, width: int, height: int, phone: bool = False) -> None:
+        self.call(
+            'Emulation.setDeviceMetricsOverride',
+            width=width,
+            height=height,
+            deviceScaleFactor=2 if phone else 1,
+            mobile=phone,
+        )
+
+    def prefer(self, scheme: str) -> None:
+        """As the system's setting: 'light' or 'dark'."""
+        wish = dict(name='prefers-color-scheme', value=scheme)
+        self.call('Emulation.setEmulatedMedia', features=[wish])
+
+    def run(self, expression: str) -> Any:
+        """The value of an expression in JavaScript, or of what it promises."""
+        answer = self.call(
+            'Runtime.evaluate', expression=expression, returnByValue=True, awaitPromise=True
+        )
+        if 'exceptionDetails' in answer:
+            raise RuntimeError(f'{expression}: {answer["exceptionDetails"]}')
+        return answer['result'].get('value')
+
+    def click(self, selector: str) -> None:
+        """Press the mouse in the middle of an element, wherever it is, as a person would."""
+        place = json.loads(
+            self.run(
+                f'(() => {{ const found = document.querySelector({json.dumps(selector)});'
+                'found.scrollIntoView({block: "center", inline: "center"});'
+                'const box = found.getBoundingClientRect();'
+                'return JSON.stringify({x: box.x + box.width / 2, y: box.y + box.height / 2}) })()'
+            )
+        )
+        for kind in ('mousePressed', 'mouseReleased'):
+            self.call('Input.dispatchMouseEvent', type=kind, button='left', clickCount=1, **place)
+
+    def press(self, key: str, code: int, text: str = '') -> None:
+        """A key, such as ``press('Enter', 13, '\\r')``."""
+        about = dict(key=key, code=key, windowsVirtualKeyCode=code)
+        self.call('Input.dispatchKeyEvent', type='keyDown', text=text, **about)
+        self.call('Input.dispatchKeyEvent', type='keyUp', **about)
+
+    def picture(self, file: Path, whole: bool = False) -> None:
+        """A PNG of what is seen, or of the whole page."""
+        data = self.call('Page.captureScreenshot', captureBeyondViewport=whole)['data']
+        file.write_bytes(base64.b64decode(data))
+
+    def close(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._selector.close()
+        os.close(self._read)
+        os.close(self._write)
+
+
+if __name__ == '__main__':
+    try:
+        print(find_browser())
+    except NoBrowserError as error:
+        sys.exit(str(error))

@@ -1,0 +1,263 @@
+"""The report of a run, as a reader has it before the eyes: in Chromium, on a desk and on a phone.
+
+With the variable PICTURES=FOLDER there are pictures of it all in that folder afterwards.
+"""
+
+import os
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mmengine.config import Config
+from test_reporting.runs import HOSTILE, QUOTED, make_run, sums, train_record
+
+from mmbixt.reporting.page import Material, make_page
+from mmbixt.reporting.work_dir import Run
+
+TOOL = Path(__file__).parents[2] / 'tools/analysis/report.py'
+DESK, PHONE = (1280, 900), (390, 844)
+# Text that can be read has 4.5 (WCAG 2, AA). Of all elements with text of their own, the lowest.
+CONTRAST = """
+(() => {
+  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const rgba = (colour) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const luminance = (colour) => {
+    const [r, g, b] = rgba(colour).map((value) => {
+      const x = value / 255;
+      return x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (element) => {
+    for (let here = element; here; here = here.parentElement) {
+      const colour = getComputedStyle(here).backgroundColor;
+      if (rgba(colour)[3] === 255) return colour;
+    }
+    return 'white';
+  };
+  const ownText = (node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim();
+  let lowest = [Infinity, ''];
+  for (const element of document.body.querySelectorAll('*')) {
+    const style = getComputedStyle(element);
+    if (!element.checkVisibility() || ![...element.childNodes].some(ownText)) continue;
+    const text = element.closest('svg') ? style.fill : style.color;
+    const [a, b] = [luminance(text), luminance(behind(element))].sort((x, y) => y - x);
+    const contrast = (a + 0.05) / (b + 0.05);
+    if (contrast < lowest[0]) lowest = [contrast, element.outerHTML.slice(0, 80)];
+  }
+  return lowest;
+})()
+"""
+
+
+@pytest.fixture(scope='module')
+def report(browser, tmp_path_factory):
+    """Made by the tool from a work dir, as a user makes it."""
+    work_dir = make_run(tmp_path_factory.mktemp('user'))
+    before = sys.argv
+    sys.argv = [str(TOOL), str(work_dir), '--images', '2']
+    try:
+        runpy.run_path(str(TOOL), run_name='__main__')
+    finally:
+        sys.argv = before
+    return work_dir / 'report.html'
+
+
+@pytest.fixture
+def page(browser, report):
+    """The report, on a desk by daylight. Nothing may go wrong in a test, or be asked of others."""
+    browser.errors.clear()
+    browser.requests.clear()
+    browser.resize(*DESK)
+    browser.prefer('light')
+    browser.open(report)
+    yield browser
+    assert browser.errors == []
+    assert {url for url in browser.requests if not url.startswith('data:')} == {report.as_uri()}
+
+
+def write_page(folder, config, counted):
+    """Of a run with names that break pages whose maker does not escape them."""
+    run = Run(folder, HOSTILE, config, [train_record(10)], {}, None, [QUOTED])
+    file = folder / 'report.html'
+    file.write_text(make_page(Material(run, None, 'band3px', counted, undrawn=QUOTED)), 'utf-8')
+    return file
+
+
+def count(page, selector):
+    return page.run(f'document.querySelectorAll({selector!r}).length')
+
+
+def column(page, number):
+    """Values by which the table of classes is sorted, from the top."""
+    cells = f'#classes tbody tr > :nth-child({number})'
+    return page.run(f'[...document.querySelectorAll({cells!r})].map((cell) => cell.dataset.value)')
+
+
+def order(page, number):
+    return page.run(f'document.querySelector("#classes th:nth-child({number})").ariaSort')
+
+
+def test_every_part_is_there(page):
+    for section in ('training', 'scores', 'classes', 'pictures', 'configuration'):
+        assert count(page, f'#{section} > h2') == 1
+        assert count(page, f'#{section} .missing') == 0
+    assert count(page, '.tile') == 4
+    assert count(page, '.chart svg polyline') == 4  # loss, learning rate, two of validation
+    assert count(page, '#scores tbody tr') == 7
+    assert count(page, '#classes tbody tr') > 5
+    assert count(page, '.exhibit') == 4
+    assert page.run('document.title') == 'mine: report of a run'
+
+
+def test_all_pictures_can_be_seen(page):
+    page.run(
+        'Promise.all([...document.querySelectorAll(".exhibit img")].map((image) => {'
+        'image.loading = "eager"; return image.decode() }))'
+    )
+    widths = page.run(
+        '[...document.querySelectorAll(".exhibit img")].map((image) => image.naturalWidth)'
+    )
+    assert len(widths) == 8  # errors and attention
+    assert min(widths) > 500
+
+
+def test_click_on_a_heading_sorts(page):
+    names = column(page, 1)
+    page.click('#classes th:nth-child(1) button')
+    assert column(page, 1) == sorted(names)
+    assert order(page, 1) == 'ascending'
+    assert order(page, 3) == 'none'
+    page.click('#classes th:nth-child(1) button')
+    assert column(page, 1) == sorted(names, reverse=True)
+    assert order(page, 1) == 'descending'
+
+
+def test_numbers_are_sorted_as_numbers(page):
+    share = 3  # above and below 10 %; the rows are sorted by it already
+    before = column(page, share)
+    assert order(page, share) == 'descending'
+    page.click(f'#classes th:nth-child({share}) button')
+    assert order(page, share) == 'ascending'
+    assert column(page, share) == sorted(before, key=float) != sorted(before)
+
+
+def test_what_is_no_number_is_last(browser, tmp_path):
+    """Such as the gap of a class that is nowhere found."""
+    truth = np.arange(4, dtype=np.uint8).repeat(8)[None].repeat(20, 0)
+    prediction = np.roll(np.where(truth == 1, 2, truth), 2, axis=1)
+    counted = sums(['a', 'lost', 'c', 'd'], (truth, prediction))
+    browser.open(write_page(tmp_path, Config(dict(model=dict(type='Model'))), counted))
+    gap = 5
+    for wanted in ('descending', 'ascending'):
+        browser.click(f'#classes th:nth-child({gap}) button')
+        assert order(browser, gap) == wanted
+        *known, last = column(browser, gap)
+        assert last == ''
+        assert list(map(float, known)) == sorted(map(float, known), reverse=wanted == 'descending')
+
+
+@pytest.mark.parametrize(('key', 'code', 'text'), [('Enter', 13, '\r'), (' ', 32, ' ')])
+def test_keys_sort_too(page, key, code, text):
+    page.run('document.querySelector("#classes th button").focus()')
+    page.press(key, code, text)
+    assert order(page, 1) == 'ascending'
+
+
+def test_click_enlarges_a_picture(page):
+    page.click('.exhibit img')
+    assert page.run('document.getElementById("enlarged").open')
+    assert page.run(
+        'document.querySelector("#enlarged img").src === document.querySelector(".exhibit img").src'
+    )
+    page.press('Escape', 27)
+    assert not page.run('document.getElementById("enlarged").open')
+    page.run('document.querySelector(".exhibit img").focus()')
+    page.press('Enter', 13, '\r')
+    assert page.run('document.getElementById("enlarged").open')
+    page.click('#enlarged button')
+    assert not page.run('document.getElementById("enlarged").open')
+
+
+def test_chart_says_its_values(page):
+    page.click('.chart svg')
+    said = page.run('document.querySelector(".readout").textContent')
+    # its middle is a bit left of that of the lines, which are right of the numbers
+    assert said == 'iteration 40: 0.25 (as recorded)'
+
+
+def test_button_changes_between_light_and_dark(page):
+    def brightness():
+        return page.run('getComputedStyle(document.body).backgroundColor.match(/\\d+/g)[0] * 1')
+
+    for scheme, dark in (('light', False), ('dark', True)):
+        page.prefer(scheme)
+        assert (brightness() < 128) == dark
+        page.click('#theme')
+        assert (brightness() < 128) != dark
+        page.click('#theme')
+        assert (brightness() < 128) == dark
+        page.run('delete document.documentElement.dataset.theme')
+
+
+@pytest.mark.parametrize('scheme', ['light', 'dark'])
+@pytest.mark.parametrize('size', [DESK, (768, 1024), PHONE, (320, 568)], ids=str)
+def test_fits_and_can_be_read(page, size, scheme):
+    page.resize(*size, phone=size[0] < 700)
+    page.prefer(scheme)
+    page.run('document.querySelectorAll("details").forEach((part) => { part.open = true })')
+    assert page.run('document.documentElement.scrollWidth') <= size[0]
+    assert page.run('innerWidth') == size[0]  # phones widen the view for what sticks out
+    contrast, where = page.run(CONTRAST)
+    assert contrast >= 4.5, where
+    if folder := os.environ.get('PICTURES'):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        page.picture(Path(folder, f'report_{size[0]}_{scheme}.png'), whole=True)
+
+
+def test_phone_shows_one_column(page):
+    page.resize(*PHONE, phone=True)
+    for parts in ('.exhibit', '.chart'):
+        lefts = page.run(
+            f'[...document.querySelectorAll({parts!r})].map((it) => it.getBoundingClientRect().x)'
+        )
+        assert len({*lefts}) == 1
+    # what is too wide for it moves in a box of its own
+    widths = page.run(
+        '(() => { const box = document.querySelector("#classes .scroll");'
+        'return [box.scrollWidth, box.clientWidth] })()'
+    )
+    assert widths[0] > widths[1]
+
+
+def test_without_scripts_all_but_the_button_is_there(page, report):
+    page.call('Emulation.setScriptExecutionDisabled', value=True)
+    try:
+        page.open(report)
+        root = page.call('DOM.getDocument')['root']['nodeId']
+        html = page.call('DOM.getOuterHTML', nodeId=root)['outerHTML']
+    finally:
+        page.call('Emulation.setScriptExecutionDisabled', value=False)
+    assert '<button type="button" id="theme" hidden' in html
+    assert html.count('<polyline') >= 4
+
+
+def test_names_are_text_whatever_they_are(browser, tmp_path):
+    truth = np.zeros((12, 12), np.uint8)
+    truth[:, 6:] = 1
+    counted = sums([HOSTILE, QUOTED], (truth, truth), (truth, truth.T))
+    config = Config(dict(model=dict(type=HOSTILE), note=QUOTED + HOSTILE))
+    browser.errors.clear()
+    browser.open(write_page(tmp_path, config, counted))
+    browser.click('#classes th button')
+    assert browser.run('window.broken') is None
+    assert browser.errors == []
+    assert browser.run('document.querySelector("h1").textContent') == HOSTILE
+    assert sorted(column(browser, 1)) == sorted([HOSTILE, QUOTED])

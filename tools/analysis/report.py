@@ -1,0 +1,96 @@
+"""Write one HTML file about a run: how it learned, its scores everywhere and near boundaries, the
+images that it does worst and best, its configuration. The file needs nothing else: it can be sent.
+
+What is not there yet is made: the counts of each image (WORK_DIR/boundary.npz), by testing the last
+checkpoint of the run on its test set.
+"""
+
+import argparse
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+from mmengine.config import DictAction
+from tqdm import tqdm
+
+from mmbixt.checkpoints.loader import TRUST
+from mmbixt.cli import run
+from mmbixt.evaluation.sums import SumsFileError
+from mmbixt.reporting.files import replacing
+from mmbixt.reporting.page import make_page
+from mmbixt.reporting.report import WishError, Wishes, gather
+from mmbixt.reporting.work_dir import WorkDirError, read_work_dir
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog='Example: python tools/analysis/report.py work_dirs/semfpn_bixt_ti_ade20k',
+    )
+    parser.add_argument('work_dir', type=Path, help='of tools/train.py or tools/test.py')
+    parser.add_argument(
+        '--out', type=Path, metavar='FILE.html', help='the file (default: WORK_DIR/report.html)'
+    )
+    parser.add_argument(
+        '--checkpoint', type=Path, help='weights (default: the last ones of the run)'
+    )
+    parser.add_argument(
+        '--images', type=int, default=6, help='of the worst and of the best, at most (default: 6)'
+    )
+    parser.add_argument(
+        '--band', help='the band that it is about (default: band3px, if it was counted)'
+    )
+    parser.add_argument(
+        '--evaluate', action='store_true', help='count anew, even if there is a boundary.npz'
+    )
+    parser.add_argument(
+        '--no-model',
+        action='store_true',
+        help='show what is there without running the model: nothing is counted, no pictures',
+    )
+    parser.add_argument(
+        '--cfg-options',
+        nargs='+',
+        action=DictAction,
+        default={},
+        metavar='KEY=VALUE',
+        help='change settings of the config, for example where the data is now: '
+        'test_dataloader.dataset.data_root=data/elsewhere',
+    )
+    parser.add_argument(
+        '--trust-checkpoint',
+        action='store_true',
+        help='read checkpoints that hold more than data; whatever they ask for is executed',
+    )
+    args = parser.parse_args()
+    if args.images < 0:
+        parser.error('--images is at least 0')
+    return args
+
+
+def main() -> None:
+    args = parse_args()
+    if args.trust_checkpoint:
+        os.environ[TRUST] = '1'
+    out = args.out or args.work_dir / 'report.html'
+    try:
+        found = read_work_dir(args.work_dir)
+        found.config.merge_from_dict(args.cfg_options)
+        wishes = Wishes(
+            args.checkpoint, args.images, args.band, args.evaluate, use_model=not args.no_model
+        )
+        with replacing(out) as part:
+            part.touch()  # rather than to find out after all the work
+            material = gather(found, wishes, partial(tqdm, leave=False))
+            part.write_text(make_page(material), 'utf-8')
+    except (WorkDirError, SumsFileError, WishError) as error:
+        sys.exit(f'error: {error}')
+    for sentence in material.shortcomings:
+        print(sentence)
+    print(f'report: {out} ({out.stat().st_size / 1e6:.1f} MB)')
+
+
+if __name__ == '__main__':
+    run(main)
