@@ -1,7 +1,7 @@
 """The main job on generated scenes: train, evaluate, look. What `make demo` runs.
 
-Three commands that could be typed by hand (they are printed), then pictures and tables of what came
-out of them.
+Commands that could be typed by hand (they are printed), then pictures and tables of what came out
+of them.
 """
 
 import argparse
@@ -105,6 +105,8 @@ def main() -> None:
     labels = ['--classes', 'ade20k', '--reduce-zero-label', '--pred-reduce-zero-label']
     near_boundaries = TABLE.search(run(*folders, *labels)).group().rstrip()
 
+    run(TOOLS / 'analysis/report.py', out / 'run', '--out', out / 'report.html')
+
     scenes = load_scenes(cfg, out / 'predictions')
     meta = DATASETS.build(cfg.val_dataloader.dataset).metainfo
     table = make_table(scenes, meta['classes'])
@@ -123,7 +125,7 @@ def main() -> None:
     curve.savefig(out / 'learning_curve.png')
 
     print(f'\n{table}\n\nLook at')
-    for name in ('predictions.png', 'learning_curve.png', 'table.txt'):
+    for name in ('report.html', 'predictions.png', 'learning_curve.png', 'table.txt'):
         print(f'  {out / name}')
 
 

@@ -9,8 +9,8 @@ from mmengine.model import BaseTTAModel, is_model_wrapper
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
-from mmbixt.checkpoints.describe import describe
-from mmbixt.checkpoints.state_dict import CheckpointMismatchError, shorten, unwrap
+from mmbixt.checkpoints.state_dict import unwrap
+from mmbixt.checkpoints.whole_state import load_whole_state
 from mmbixt.cli import add_common_arguments, load_config, run
 
 
@@ -125,10 +125,7 @@ def save_predictions(cfg: Config, args: argparse.Namespace) -> None:
 
 
 class WholeModelHook(Hook):
-    """Refuse a checkpoint that leaves weights of the model as they were initialised.
-
-    mmengine notes them in the log and goes on, and a model that is half random gets figures too.
-    """
+    """Refuse a checkpoint that leaves weights of the model as they were initialised."""
 
     priority = 'LOWEST'  # after hooks that choose weights, such as averaged ones
 
@@ -136,19 +133,7 @@ class WholeModelHook(Hook):
         model = runner.model
         while is_model_wrapper(model) or isinstance(model, BaseTTAModel):
             model = model.module
-        state = unwrap(checkpoint)
-        try:
-            missing = model.load_state_dict(state, strict=False).missing_keys
-        except CheckpointMismatchError:
-            raise
-        except RuntimeError as error:  # weights of another shape
-            raise CheckpointMismatchError(f'The checkpoint does not fit. {error}') from None
-        missing = [key for key in missing if not key.endswith('num_batches_tracked')]
-        if missing:
-            raise CheckpointMismatchError(
-                f'The checkpoint lacks {len(missing)} weights of the model: {shorten(missing)}. It '
-                f'seems to be {describe(state)}. Nothing was evaluated.'
-            )
+        load_whole_state(model, unwrap(checkpoint))
 
 
 def main() -> None:

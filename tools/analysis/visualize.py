@@ -20,8 +20,8 @@ from mmengine.runner import CheckpointLoader
 from mmengine.utils import track_iter_progress
 from torch import nn
 
-from mmbixt.checkpoints.describe import describe
-from mmbixt.checkpoints.state_dict import CheckpointMismatchError, shorten, unwrap
+from mmbixt.checkpoints.state_dict import shorten, unwrap
+from mmbixt.checkpoints.whole_state import load_whole_state
 from mmbixt.cli import add_common_arguments, load_config, run
 from mmbixt.engine.boundary_vis_hook import NoLabelsError, sample_figure
 from mmbixt.evaluation.boundary import band_pixels, class_scores
@@ -145,19 +145,9 @@ def chosen_images(dataset: BaseDataset, args: argparse.Namespace) -> list[int]:
 def build_model(cfg: Config, checkpoint: str) -> nn.Module:
     """The model of a config with the weights of a checkpoint, which must have all of them."""
     model = MODELS.build(cfg.model)
-    state = unwrap(CheckpointLoader.load_checkpoint(checkpoint, map_location='cpu'))
-    try:
-        missing = model.load_state_dict(state, strict=False).missing_keys
-    except CheckpointMismatchError:
-        raise
-    except RuntimeError as error:  # weights of another shape
-        raise CheckpointMismatchError(f'The checkpoint does not fit. {error}') from None
-    missing = [key for key in missing if not key.endswith('num_batches_tracked')]
-    if missing:
-        raise CheckpointMismatchError(
-            f'The checkpoint lacks {len(missing)} weights of the model: {shorten(missing)}. It '
-            f'seems to be {describe(state)}. Nothing was drawn.'
-        )
+    load_whole_state(
+        model, unwrap(CheckpointLoader.load_checkpoint(checkpoint, map_location='cpu'))
+    )
     return revert_sync_batchnorm(model).to(get_device()).eval()
 
 
