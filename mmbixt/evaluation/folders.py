@@ -1,7 +1,7 @@
 """Folders of label maps, of any project: which files belong together, and counts of their pixels.
 
 The files have one channel, whose values are labels: PNG above all, grey or with a palette (then it
-is the indices that count), of 8 or 16 bits.
+is the indices that count), of 1 to 16 bits.
 """
 
 from collections import Counter
@@ -22,7 +22,8 @@ from mmbixt.evaluation.sums import ImageSums
 from mmbixt.frameworks import INSTALL, UNUSABLE
 
 SHOWN = 5  # files that an error names
-MODES = ('L', 'P', 'I;16', 'I')  # of PIL: grey, palette, 16 bits as it calls them now and earlier
+MODES = ('1', 'L', 'P', 'I;16', 'I')  # of PIL: grey, palette, 16 bits as it calls them now, earlier
+SPREAD = {'L;2': 85, 'L;4': 17}  # by which PIL multiplies grey values of few bits, for them to show
 # what PIL raises where a file is no picture, cut off, or absurdly large
 BROKEN = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 
@@ -148,7 +149,8 @@ def check_pairs(pairs: Sequence[Pair]) -> tuple[int, int]:
 
 def read_labels(path: Path) -> np.ndarray:
     """The labels (H,W) in a file."""
-    return np.asarray(_open(path, decode=True), np.int32)
+    picture = _open(path, decode=True)
+    return np.asarray(picture, np.int32) // picture.info['spread']
 
 
 def pair_sums(
@@ -250,13 +252,14 @@ def _open(path: Path, decode: bool) -> Image.Image:
     """A picture of labels, to its last byte or only its head."""
     try:
         with Image.open(path) as picture:
+            picture.info['spread'] = SPREAD.get(picture.tile[0][3], 1) if picture.tile else 1
             if decode:
                 picture.load()
     except BROKEN as error:
         raise LabelFilesError(f'{path} cannot be read ({error}): write it once more') from error
     if picture.mode not in MODES:
         raise LabelFilesError(
-            f'{path} is a {picture.mode} picture, but labels have one channel of 8 or 16 bits: '
+            f'{path} is a {picture.mode} picture, but labels have one channel of up to 16 bits: '
             'save the labels themselves, not the colours of their classes'
         )
     if picture.format == 'JPEG':

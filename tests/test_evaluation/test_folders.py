@@ -1,4 +1,6 @@
+import struct
 import sys
+import zlib
 
 import cv2
 import numpy as np
@@ -191,13 +193,33 @@ def test_sizes_must_be_the_same(tmp_path):
         check_pairs([pair])
 
 
-@pytest.mark.parametrize('mode', ['RGB', 'RGBA', 'LA', '1'])
+@pytest.mark.parametrize('mode', ['RGB', 'RGBA', 'LA'])
 def test_pictures_of_colours_are_not_labels(mode, tmp_path):
     pair = make_pair(tmp_path, [[0, 1]], [[0, 1]], mode)
     with raises(rf'p\.png is a {mode} picture, but labels have one channel .*: save the labels'):
         check_pairs([pair])
     with raises(f'is a {mode} picture'):
         read_labels(pair.prediction)
+
+
+@pytest.mark.parametrize('kind', ['grey', 'palette'])
+@pytest.mark.parametrize('bits', [1, 2, 4, 8])
+def test_labels_of_few_bits(bits, kind, tmp_path):
+    labels = np.arange(2 ** min(bits, 4)) % 16
+    packed = np.packbits(((labels[:, None] >> np.arange(bits)[::-1]) & 1).astype(np.uint8))
+    chunks = {
+        b'IHDR': struct.pack('>2I5B', len(labels), 1, bits, 0 if kind == 'grey' else 3, 0, 0, 0),
+        b'PLTE': b'' if kind == 'grey' else bytes(range(48)),
+        b'IDAT': zlib.compress(b'\0' + packed.tobytes()),
+        b'IEND': b'',
+    }
+    with (tmp_path / 'p.png').open('wb') as file:
+        file.write(b'\x89PNG\r\n\x1a\n')
+        for name, data in chunks.items():
+            if name != b'PLTE' or data:
+                file.write(struct.pack('>I', len(data)) + name + data)
+                file.write(struct.pack('>I', zlib.crc32(name + data)))
+    np.testing.assert_array_equal(read_labels(tmp_path / 'p.png'), labels[None])
 
 
 def test_jpeg_files_are_not_labels(tmp_path):
