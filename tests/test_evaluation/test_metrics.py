@@ -2,6 +2,7 @@ import pickle
 import subprocess
 import sys
 
+import distributed_evaluation
 import numpy as np
 import pytest
 import torch
@@ -9,9 +10,11 @@ from mmengine.evaluator import Evaluator
 from mmengine.logging import MMLogger
 from mmengine.registry import METRICS
 from mmengine.structures import BaseDataElement, PixelData
+from torch.multiprocessing import spawn
 
 from mmbixt.evaluation import BoundaryIoUMetric, class_scores, image_sums, scores
 from mmbixt.evaluation.metrics import class_table
+from mmbixt.evaluation.sums import read_sums
 
 CLASSES = ('sky', 'sea', 'a very long name', 'sand')
 SIZES = ((20, 30), (7, 11), (33, 16), (1, 5), (24, 24))
@@ -51,6 +54,15 @@ def evaluate(metric, samples):
 def expected_sums(**options):
     sums = [image_sums(truth, prediction, len(CLASSES), **options) for truth, prediction in maps()]
     return {name: np.stack([counts[name] for counts in sums]) for name in sums[0]}
+
+
+def test_two_processes_count_what_one_does(tmp_path):
+    samples = [sample.to_dict() for sample in make_samples()]
+    spawn(distributed_evaluation.evaluate, (tmp_path, 2, CLASSES, samples), nprocs=2)
+    first, second = (pickle.loads((tmp_path / f'{rank}.pkl').read_bytes()) for rank in range(2))
+    expected = evaluate(make_metric(), make_samples())
+    assert first == second == pytest.approx(expected)
+    assert read_sums(tmp_path / 'sums.npz').images == [f'image_{i}.jpg' for i in range(5)]
 
 
 def test_scores_are_of_the_summed_counts():
