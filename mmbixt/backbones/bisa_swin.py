@@ -24,7 +24,7 @@ from mmbixt.layers.bidirectional_self_attention import (
 )
 from mmbixt.layers.feed_forward import add_feed_forward
 from mmbixt.layers.linear import Linear
-from mmbixt.layers.maps import channels_last
+from mmbixt.layers.maps import channels_last, lacking
 from mmbixt.layers.windows import Windows
 from mmbixt.registry import MODELS
 
@@ -167,7 +167,7 @@ class SwinStage(nn.Module):
 
 def pad_to_multiple(x: Tensor, size: int) -> Tensor:
     """(B,H,W,C) with zeros at the right and the bottom, so that ``size`` divides H and W."""
-    bottom, right = -x.shape[1] % size, -x.shape[2] % size
+    bottom, right = (lacking(side, size) for side in x.shape[1:3])
     return pad(x, (0, 0, 0, right, 0, bottom)) if bottom or right else x  # else it would copy
 
 
@@ -190,7 +190,7 @@ def shift_mask(x: Tensor, size: int, shift: int) -> Tensor:
     """
 
     def part(length: int) -> Tensor:
-        padded = length + -length % size
+        padded = length + lacking(length, size)
         place = torch.arange(padded, device=x.device)
         return (place >= padded - size).long() + (place >= padded - shift).long()
 

@@ -8,6 +8,8 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from mmbixt.layers.maps import lacking
+
 
 class LinearPatchEmbed(nn.Module):
     """Patches of ``kernel_size`` pixels, ``stride`` apart (overlapping where that is less).
@@ -30,7 +32,7 @@ class LinearPatchEmbed(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """(B,3,H,W) to (B,C,ceil(H/stride),ceil(W/stride))."""
-        bottom, right = (-image.shape[-2] % self.stride, -image.shape[-1] % self.stride)
+        bottom, right = (lacking(side, self.stride) for side in image.shape[-2:])
         return self.proj(pad(image, (0, right, 0, bottom)))
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
+from mmbixt.layers.maps import lacking
 from mmbixt.ops.paths import is_eager
 
 
@@ -33,7 +34,7 @@ class Windows(NamedTuple):
         batch, height, width = x.shape[:3]
         count = batch * height * width
         token = torch.arange(count, device=x.device).view(batch, height, width)
-        token = pad(token, (0, -width % size, 0, -height % size), value=count)
+        token = pad(token, (0, lacking(width, size), 0, lacking(height, size)), value=count)
         token = token.roll((-shift, -shift), dims=(1, 2))
         token = token.unflatten(2, (-1, size)).unflatten(1, (-1, size)).transpose(2, 3).flatten()
         place = torch.zeros(count + 1, dtype=torch.long, device=x.device)

@@ -58,3 +58,15 @@ def test_compiled_network_is_the_network(config, size):
         for actual, wanted in zip(gradients(backbone, compiled, x), expected, strict=True):
             scale = wanted.abs().max().clamp_min(1e-3 * largest)
             assert (actual - wanted).abs().max() <= 1e-3 * scale
+
+
+@pytest.mark.parametrize('family', ['bixt', 'xcit'])  # the others' symbols take minutes
+def test_images_may_be_of_several_sizes(family):
+    torch.manual_seed(0)
+    backbone = MODELS.build(NETWORKS[family]).eval()
+    compiled = torch.compile(backbone, fullgraph=True)
+    for size in ((128, 128), (97, 160)):  # from the second one on, sides are symbols
+        x = image(1, *size)
+        with torch.no_grad():
+            for actual, expected in zip(compiled(x), backbone(x), strict=True):
+                assert_close(actual, expected, 1e-4)
