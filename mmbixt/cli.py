@@ -14,6 +14,7 @@ from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.checkpoints.unpickler import UnsafeCheckpointError
 from mmbixt.datasets.availability import check_datasets
 from mmbixt.datasets.sample_config import NoSampleError, use_sample_data
+from mmbixt.evaluation.boundary import band_pixels
 
 # in an installed package the files themselves, in a checkout a link to its configs/
 CONFIGS = Path(__file__).parent / '.mim/configs'
@@ -57,6 +58,16 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     )
     # torchrun sets the variable, torch.distributed.launch passes one of these
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0, help=argparse.SUPPRESS)
+
+
+def band_width(text: str) -> int | float:
+    """The width of a band: '3' is in pixels, '0.02' a share of the diagonal."""
+    number = int(text) if text.isdecimal() else float(text)
+    try:
+        band_pixels(number, (1, 1))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return number
 
 
 def read_config(path: str) -> Config:

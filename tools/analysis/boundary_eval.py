@@ -14,11 +14,10 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from mmbixt.cli import run
+from mmbixt.cli import band_width, run
 from mmbixt.evaluation.boundary import (
     RATIOS,
     WIDTHS,
-    band_pixels,
     class_scores,
     ratio_pixels,
     scores,
@@ -40,16 +39,6 @@ EPILOG = """Examples:
 validation --classes ade20k --reduce-zero-label --sums runs/mine/boundary.npz
   python tools/analysis/boundary_eval.py predictions data/cityscapes/gtFine/val \
 --classes cityscapes --pred-suffix _leftImg8bit.png --gt-suffix _gtFine_labelTrainIds.png"""
-
-
-def width(text: str) -> int | float:
-    """Of a band: '3' is in pixels, '0.02' a share of the diagonal."""
-    number = int(text) if text.isdecimal() else float(text)
-    try:
-        band_pixels(number, (1, 1))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return number
 
 
 def ratio(text: str) -> float:
@@ -91,7 +80,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         '--widths',
         nargs='*',
-        type=width,
+        type=band_width,
         default=WIDTHS,
         help='of bands, in pixels (3) or as a share of the diagonal (0.02); default: 1 3 5 0.02',
     )

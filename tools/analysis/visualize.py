@@ -22,9 +22,9 @@ from torch import nn
 
 from mmbixt.checkpoints.state_dict import shorten, unwrap
 from mmbixt.checkpoints.whole_state import load_whole_state
-from mmbixt.cli import add_common_arguments, load_config, run
+from mmbixt.cli import add_common_arguments, band_width, load_config, run
 from mmbixt.engine.boundary_vis_hook import NoLabelsError, sample_figure
-from mmbixt.evaluation.boundary import band_pixels, class_scores
+from mmbixt.evaluation.boundary import class_scores
 from mmbixt.evaluation.sums import ImageSums, SumsFileError, find_sums, read_sums
 
 SHOWN = 5  # names that an error lists
@@ -38,16 +38,6 @@ EPILOG = """Examples:
 
 class ChoiceError(ValueError):
     """Images that were asked for are not there."""
-
-
-def width(text: str) -> int | float:
-    """Of a band: '3' is in pixels, '0.02' a share of the diagonal."""
-    number = int(text) if text.isdecimal() else float(text)
-    try:
-        band_pixels(number, (1, 1))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return number
 
 
 def parse_args() -> argparse.Namespace:
@@ -80,7 +70,7 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument(
         '--width',
-        type=width,
+        type=band_width,
         default=3,
         help='of the band, in pixels (3) or as a share of the diagonal (0.02); default: 3',
     )
