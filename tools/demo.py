@@ -26,7 +26,7 @@ TOOLS = Path(__file__).resolve().parent
 CONFIG = TOOLS.parent / 'configs/bixt/semfpn_bixt_ti_ade20k.py'
 SCENES = 6  # shown side by side with their truth
 # of a tool's output: what the sample changes, each step with its ETA, where things are saved
-PROGRESS = re.compile(r'^--sample|^  \w+: |Iter\(|saved to')
+PROGRESS = re.compile(r'^--sample|^  \w+: |Iter\(|saved to|^predicting|^drawing|^report: ')
 # of boundary_eval.py's, all behind its progress bar
 TABLE = re.compile(r'^ +mIoU .*', re.MULTILINE | re.DOTALL)
 
