@@ -411,7 +411,6 @@ def image(picture: Picture, text: str) -> Markup:
         alt=text,
         width=picture.width,
         height=picture.height,
-        loading='lazy',
         decoding='async',
     )
 
