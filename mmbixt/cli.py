@@ -74,14 +74,16 @@ def read_config(path: str) -> Config:
     """A config: of a file, of an installed package (``mmseg::swin/...py``), or ours by its name."""
     if '::' in path:
         return Config.fromstring(f'_base_ = {path!r}', '.py')
-    if not Path(path).exists() and Path(path).name == path:
+    if not Path(path).exists():
         ours = {file.stem: file for file in CONFIGS.glob('[!_]*/*.py')}
-        name = path.removesuffix('.py')
+        name = Path(path).name.removesuffix('.py')
         if name not in ours:
             near = near_matches(name, ours)
             raise FileNotFoundError(
                 f'There is no file {path}, and no config of ours of this name.{near}'
             )
+        if Path(path).name != path:
+            raise FileNotFoundError(f'There is no file {path}. Ours is called {name}, anywhere.')
         path = str(ours[name])
     return Config.fromfile(path)
 

@@ -89,10 +89,19 @@ class BoundaryIoUMetric(BaseMetric):
 
 
 def class_table(classes: Sequence[str], columns: dict[str, np.ndarray]) -> str:
-    """Text: a line for each class, a column for each score."""
+    """Text: a line for each class that occurs, a column for each score."""
     width = max(len(name) for name in ('class', *classes))
     lines = ['  '.join(('class'.ljust(width), *columns))]
-    for k, name in enumerate(classes):
+    scored = ~np.isnan(list(columns.values())).all(0)
+    for k in np.flatnonzero(scored):
+        name = classes[k]
         cells = (f'{values[k]:.2f}'.rjust(len(title)) for title, values in columns.items())
         lines.append('  '.join((name.ljust(width), *cells)))
-    return '\n'.join(lines)
+    return '\n'.join([*lines, *absent_classes(scored)])
+
+
+def absent_classes(scored: np.ndarray) -> list[str]:
+    """A line for a table, or none; given is which classes (K,) have a score."""
+    if scored.all():
+        return []
+    return [f'({(~scored).sum()} of {len(scored)} classes are in neither truth nor prediction.)']

@@ -80,9 +80,9 @@ def find_sums(path: str | Path) -> Path:
     below = list(path.rglob(FILE_NAME))
     if not below:
         raise SumsFileError(
-            f'There is no {FILE_NAME} in {path} or below. Give '
-            f'tools/analysis/boundary_eval.py --sums {path / FILE_NAME}, or test with '
-            f"BoundaryIoUMetric(sums_file='{path / FILE_NAME}')."
+            f'There is no {FILE_NAME} in {path} or below. Make it: tools/test.py CONFIG CHECKPOINT '
+            f'--boundary --work-dir {path}, or, of label maps that are there already, '
+            f'tools/analysis/boundary_eval.py PREDICTIONS TRUTHS --sums {path / FILE_NAME}'
         )
     return max(below, key=lambda file: file.stat().st_mtime)
 
@@ -90,5 +90,6 @@ def find_sums(path: str | Path) -> Path:
 def _not_sums(path: str | Path, found: str) -> SumsFileError:
     return SumsFileError(
         f'{path} is no file of counts of images ({found}). Such files are written by '
-        'tools/analysis/boundary_eval.py --sums and by BoundaryIoUMetric(sums_file=...).'
+        'tools/test.py --boundary, as WORK_DIR/boundary.npz, and by '
+        'tools/analysis/boundary_eval.py --sums.'
     )

@@ -48,6 +48,7 @@ class Material:
         gallery: pictures; None if there are none.
         uncounted: a sentence that says why there are no counts.
         undrawn: a sentence that says why there are no pictures.
+        weights: name of the checkpoint; empty if the model was not run.
     """
 
     run: Run
@@ -57,6 +58,7 @@ class Material:
     gallery: Gallery | None = None
     uncounted: str = ''
     undrawn: str = ''
+    weights: str = ''
 
     @property
     def shortcomings(self) -> list[str]:
@@ -111,6 +113,7 @@ def head(material: Material, places: Sequence[Place]) -> Markup:
         dataset_words(run),
         f'{run.iterations:,} iterations of training' if run.iterations else None,
         f'{material.parameters / 1e6:.1f} million parameters' if material.parameters else None,
+        f'weights of {material.weights}' if material.weights else None,
         f'{run.date:%d %B %Y}'.lstrip('0') if run.date else None,
     ]
     generated = None

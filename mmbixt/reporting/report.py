@@ -39,7 +39,8 @@ class Wishes:
     """How a report is to be made.
 
     Attributes:
-        checkpoint: weights; None for the last ones of the run.
+        checkpoint: weights; None for the last ones of the run. Others are counted anew, and their
+            counts not kept among those of the run.
         images: of the worst and of the best, at most.
         band: name of the one that it is about; None for the usual one.
         evaluate: count anew.
@@ -67,7 +68,7 @@ def gather(run: Run, wishes: Wishes, track: Callable[[Iterable], Iterable]) -> M
     material = Material(run, parameters)
     if run.detects:
         return material
-    if run.sums_file.exists() and not wishes.evaluate:
+    if run.sums_file.exists() and not wishes.evaluate and not wishes.checkpoint:
         material = replace(material, counted=read_sums(run.sums_file))
     checkpoint = wishes.checkpoint or run.checkpoint
     if model is None or checkpoint is None:
@@ -77,7 +78,9 @@ def gather(run: Run, wishes: Wishes, track: Callable[[Iterable], Iterable]) -> M
         predictor = Predictor(config, model, checkpoint)
         if not material.counted:
             print(f'predicting the {len(predictor.dataset):,} images of the test set', flush=True)
-            material = replace(material, counted=_count(predictor, run.sums_file, track))
+            keep = None if wishes.checkpoint else run.sums_file
+            material = replace(material, counted=_count(predictor, keep, track))
+        material = replace(material, weights=checkpoint.name)
         material = _choose_band(material, wishes)
         return _add_gallery(material, predictor, wishes.images, track)
     except OBSTACLES as error:
@@ -86,9 +89,13 @@ def gather(run: Run, wishes: Wishes, track: Callable[[Iterable], Iterable]) -> M
         return replace(_choose_band(material, wishes), uncounted=f'{error}', undrawn=f'{error}')
 
 
-def _count(predictor: Predictor, file: Path, track: Callable[[Iterable], Iterable]) -> ImageSums:
-    """Count the pixels of all images, and keep the counts where that is possible."""
+def _count(
+    predictor: Predictor, file: Path | None, track: Callable[[Iterable], Iterable]
+) -> ImageSums:
+    """Count the pixels of all images, and keep the counts in a file where that is possible."""
     counted = predictor.count(track)
+    if file is None:
+        return counted
     try:
         with replacing(file) as part:
             write_sums(part, counted.images, counted.classes, counted.counts)

@@ -97,7 +97,7 @@ def test_where_a_file_is_found(counts, tmp_path):
 
 
 def test_where_none_is_found(tmp_path):
-    with pytest.raises(SumsFileError, match=r'no boundary\.npz in .* or below\. Give tools'):
+    with pytest.raises(SumsFileError, match=r'no boundary\.npz in .* or below\. Make it: tools'):
         find_sums(tmp_path)
     with pytest.raises(SumsFileError, match=r'no file and no folder .*nowhere'):
         find_sums(tmp_path / 'nowhere')

@@ -59,7 +59,7 @@ def test_one_command_makes_everything(reported):
     assert len(read_sums(work_dir / 'boundary.npz').images) == 4
     page = read_page(work_dir / 'report.html')
     assert len(page.all('figure', **{'class': 'exhibit'})) == 2
-    assert len(page.all('img', loading='lazy')) == 4  # errors and attention
+    assert len(page.all('img', decoding='async')) == 4  # errors and attention
     assert 'generated scenes' in page.text
     assert 'million parameters' in page.text
     assert (work_dir / 'report.html').stat().st_size < 2e6
@@ -75,6 +75,15 @@ def test_counts_that_are_there_are_taken(work_dir, call):
     assert 'band of 1\xa0px' in page.text
     assert '(--images 0)' in page.text
     assert 'band1px, band3px, band5px' in call(work_dir, '--band', 'band7px')
+
+
+def test_other_weights_are_counted_anew(work_dir, call):
+    before = (work_dir / 'boundary.npz').stat().st_mtime_ns
+    shutil.copy(work_dir / 'iter_100.pth', work_dir / 'other.pth')
+    said = call(work_dir, '--images', 0, '--checkpoint', work_dir / 'other.pth')
+    assert 'predicting the' in said
+    assert (work_dir / 'boundary.npz').stat().st_mtime_ns == before
+    assert 'weights of other.pth' in read_page(work_dir / 'report.html').text
 
 
 def test_without_the_model(work_dir, call):

@@ -22,6 +22,7 @@ from mmbixt.evaluation.bootstrap import (
     estimate,
     paired,
 )
+from mmbixt.evaluation.metrics import absent_classes
 from mmbixt.evaluation.sums import ImageSums, SumsFileError, find_sums, read_sums
 from mmbixt.visualization.boundary import band_figure
 
@@ -92,14 +93,17 @@ def make_class_table(
         + ''.join(f'{where + "/IoU":>14}{"":24}' for where in places).rstrip(),
         f'{"class":{CLASS_WIDTH}}{titles}'.rstrip(),
     ]
+    scored = ~np.isnan([found['all/IoU'].value for found in (first, second)]).all(0)
     for k in np.argsort(-gains[band].value):  # NaN, where there is nothing to score, is last
+        if not scored[k]:
+            continue
         line = f'{_cut(classes[k]):{CLASS_WIDTH}}'
         for where in places:
             a, b = (found[f'{where}/IoU'].value[k] for found in (first, second))
             low, high = intervals[where][:, k]
             line += f'{a:7.1f}{b:7.1f}{b - a:+8.1f} {f"[{low:+.1f}, {high:+.1f}]":15}'
         lines.append(line.rstrip())
-    return '\n'.join(lines)
+    return '\n'.join([*lines, *absent_classes(scored)])
 
 
 def _cut(name: str) -> str:
