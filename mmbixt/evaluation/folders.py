@@ -22,6 +22,7 @@ from mmbixt.evaluation.sums import ImageSums
 from mmbixt.frameworks import INSTALL, UNUSABLE
 
 SHOWN = 5  # files that an error names
+LOOKED_AT = 8  # pairs, to find out whether labels are shifted
 MODES = ('1', 'L', 'P', 'I;16', 'I')  # of PIL: grey, palette, 16 bits as it calls them now, earlier
 SPREAD = {'L;2': 85, 'L;4': 17}  # by which PIL multiplies grey values of few bits, for them to show
 # what PIL raises where a file is no picture, cut off, or absurdly large
@@ -153,6 +154,42 @@ def read_labels(path: Path) -> np.ndarray:
     return np.asarray(picture, np.int32) // picture.info['spread']
 
 
+def shift_hint(pairs: Sequence[Pair], reading: Reading) -> str | None:
+    """A sentence, if predictions would agree much better with 1 added to or taken off their labels.
+
+    Args:
+        pairs: files, a few of which are looked at.
+        reading: what the values in the files mean.
+    """
+    right, pixels = np.zeros(3, np.int64), 0
+    for pair in pairs[:: -(-len(pairs) // LOOKED_AT)]:
+        truth, prediction = _labels(pair, reading)
+        valid = truth != reading.ignore_index
+        pixels += valid.sum()
+        right += [np.sum(valid & (truth == prediction + shift)) for shift in (0, -1, 1)]
+    best = int(right.argmax())
+    if right[best] <= 2 * right[0]:
+        return None
+    shares = [f'{share:.0%}' for share in right / pixels]
+    change = 'taken off' if best == 1 else 'added to'
+    return (
+        f'Predictions and truth seem to count classes from different numbers: {shares[0]} of the '
+        f'pixels are right, {shares[best]} would be with 1 {change} the predictions. See '
+        '--reduce-zero-label and --pred-reduce-zero-label.'
+    )
+
+
+def _labels(pair: Pair, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
+    """Truth and prediction (H,W), with classes from 0."""
+    truth, prediction = read_labels(pair.truth), read_labels(pair.prediction)
+    if reading.reduce_truth:
+        ignored = (truth == 0) | (truth == reading.ignore_index)
+        truth = np.where(ignored, reading.ignore_index, truth - 1)
+    if reading.reduce_prediction:
+        prediction = prediction - 1
+    return truth, prediction
+
+
 def pair_sums(
     pair: Pair, num_classes: int, reading: Reading, options: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
@@ -164,12 +201,7 @@ def pair_sums(
         reading: what the values in the files mean.
         options: of `image_sums`.
     """
-    truth, prediction = read_labels(pair.truth), read_labels(pair.prediction)
-    if reading.reduce_truth:
-        ignored = (truth == 0) | (truth == reading.ignore_index)
-        truth = np.where(ignored, reading.ignore_index, truth - 1)
-    if reading.reduce_prediction:
-        prediction = prediction - 1
+    truth, prediction = _labels(pair, reading)
     try:
         sums = image_sums(
             truth, prediction, num_classes, ignore_index=reading.ignore_index, **options

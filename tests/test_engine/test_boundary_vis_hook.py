@@ -217,8 +217,10 @@ def test_wrong_options(options, message):
 
 
 def test_config_in_the_docs():
-    snippet = re.search(r'```python\n([^`]*BoundaryVisHook.*?)```', DOCS.read_text(), re.DOTALL)[1]
-    cfg = Config.fromstring(snippet, '.py')
+    snippets = re.findall(
+        r'```python\n((?:custom_hooks|visualizer) .*?)```', DOCS.read_text(), re.DOTALL
+    )
+    cfg = Config.fromstring('\n'.join(snippets), '.py')
     (hook,) = cfg.custom_hooks
     assert isinstance(HOOKS.build(hook), BoundaryVisHook)
     assert [backend.type for backend in cfg.visualizer.vis_backends] == [

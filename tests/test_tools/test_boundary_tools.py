@@ -115,6 +115,24 @@ def test_scores_of_folders_are_those_of_the_maps(folders):
     assert lines['sky'][1:] == [f'{of_classes[name][0]:.2f}' for name in columns]
 
 
+@pytest.mark.parametrize(
+    ('first', 'flags', 'hint'),
+    [
+        (1, ['--reduce-zero-label', '--pred-reduce-zero-label'], None),
+        (1, ['--reduce-zero-label'], 'with 1 taken off the predictions'),
+        (0, ['--ignore-index', 0], 'with 1 added to the predictions'),
+    ],
+)
+def test_shifted_labels_are_pointed_out(folders, first, flags, hint):
+    for path in (folders / 'good').glob('*.png'):
+        save(path, first + np.asarray(Image.open(path)))
+    names = ['--gt-suffix', '_gt.png', '--num-classes', 6]
+    done = call('boundary_eval', folders / 'good', folders / 'truth', *names, *flags)
+    assert done.returncode == 0, done.stderr
+    assert ('warning: ' in done.stderr) == (hint is not None)
+    assert hint is None or hint in done.stderr
+
+
 def test_mistakes_are_explained_without_a_traceback(folders):
     done = call('boundary_eval', folders / 'good', folders / 'truth', '--num-classes', 4)
     assert done.returncode == 1

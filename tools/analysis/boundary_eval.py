@@ -29,6 +29,7 @@ from mmbixt.evaluation.folders import (
     folder_sums,
     pair_files,
     read_classes,
+    shift_hint,
     size_text,
 )
 from mmbixt.evaluation.metrics import class_table
@@ -112,15 +113,19 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-def count(args: argparse.Namespace) -> tuple[ImageSums, tuple[int, int]]:
-    """Counts of all images, and the commonest size (H,W) of an image."""
+def count(args: argparse.Namespace) -> tuple[ImageSums, tuple[int, int], list[str]]:
+    """Counts of all images, the commonest size (H,W) of an image, and what looks wrong."""
     names = read_classes(args.classes) if args.classes else map(str, range(args.num_classes))
     pairs = pair_files(args.predictions, args.truths, args.pred_suffix, args.gt_suffix)
     size = check_pairs(pairs)
     reading = Reading(args.ignore_index, args.reduce_zero_label, args.pred_reduce_zero_label)
     options = dict(widths=args.widths, ratios=args.ratios, tolerances=args.tolerances)
     with tqdm(total=len(pairs), leave=False) as bar:
-        return folder_sums(pairs, list(names), reading, options, args.jobs, bar.update), size
+        counted = folder_sums(pairs, list(names), reading, options, args.jobs, bar.update)
+    hints = [shift_hint(pairs, reading)]
+    if args.classes == 'ade20k' and not args.reduce_zero_label:
+        hints.append("ADE20K's own files count classes from 1: if yours do, --reduce-zero-label.")
+    return counted, size, [hint for hint in hints if hint]
 
 
 def make_tables(found: dict[str, float], size: tuple[int, int]) -> str:
@@ -183,7 +188,7 @@ def as_json(counted: ImageSums, found: dict[str, float], of_classes: dict[str, n
 def main() -> None:
     args = parse_args()
     try:
-        counted, size = count(args)
+        counted, size, hints = count(args)
     except LabelFilesError as error:
         sys.exit(f'error: {error}')
     total = counted.total()
@@ -201,6 +206,8 @@ def main() -> None:
     if args.sums:
         write_sums(args.sums, counted.images, counted.classes, counted.counts)
         print(f'counts of every image: {args.sums}')
+    for hint in hints:
+        print(f'\nwarning: {hint}', file=sys.stderr)
 
 
 if __name__ == '__main__':
