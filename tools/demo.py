@@ -17,7 +17,7 @@ from mmengine.config import Config
 from mmengine.registry import DATASETS, init_default_scope
 
 from mmbixt.datasets import write_sample_data
-from mmbixt.datasets.classes import ADE_COLOURS
+from mmbixt.datasets.classes import sample_palette
 from mmbixt.datasets.sample_config import use_sample_data
 from mmbixt.evaluation import class_iou, confusion_matrix
 from mmbixt.visualization.segmentation import comparison_figure, learning_curve, read_scalars
@@ -115,9 +115,7 @@ def main() -> None:
     step = max(1, len(scenes) // SCENES)
     shown = scenes[::step][:SCENES]
     title = f'{CONFIG.stem} --sample: held-out scenes'
-    palette = [
-        ADE_COLOURS.get(*pair) for pair in zip(meta['classes'], meta['palette'], strict=True)
-    ]
+    palette = sample_palette(meta['classes'], meta['palette'])
     comparison = comparison_figure(shown, meta['classes'], palette, title)
     comparison.savefig(out / 'predictions.png')
     latest = max((out / 'run').glob('*/vis_data/scalars.json'))

@@ -1,5 +1,7 @@
 """The labels that a sample scene uses, under the names and ids of ADE20K and COCO."""
 
+from collections.abc import Sequence
+
 #: Label values of the annotation files of ADE20K (1 to 150); 0 is what has no label.
 ADE_LABELS = {
     'building': 2,
@@ -42,6 +44,12 @@ ADE_COLOURS = {
     'airplane': (255, 0, 255),
     'animal': (255, 220, 0),
 }
+
+
+def sample_palette(classes: Sequence[str], palette: Sequence[Sequence[int]]) -> list[Sequence[int]]:
+    """ADE20K's palette, but for the classes of the scenes in `ADE_COLOURS`."""
+    return [ADE_COLOURS.get(*pair) for pair in zip(classes, palette, strict=True)]
+
 
 #: COCO category of an instance -> name of its class in the label map.
 COCO_TO_ADE = {

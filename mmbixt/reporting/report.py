@@ -8,7 +8,7 @@ from mmbixt.checkpoints.loader import CheckpointFileError
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.checkpoints.unpickler import UnsafeCheckpointError
 from mmbixt.datasets.availability import MissingDatasetError
-from mmbixt.datasets.classes import ADE_COLOURS
+from mmbixt.datasets.classes import sample_palette
 from mmbixt.evaluation.sums import ImageSums, read_sums, write_sums
 from mmbixt.reporting.figures import bands_of, choose_band
 from mmbixt.reporting.files import replacing
@@ -124,7 +124,7 @@ def _add_gallery(
         return replace(material, undrawn='No band was counted by which to choose images.')
     palette = predictor.palette
     if material.run.generated:
-        palette = list(map(ADE_COLOURS.get, predictor.classes, palette))
+        palette = sample_palette(predictor.classes, palette)
     print('drawing pictures', flush=True)
     return replace(
         material,

@@ -23,6 +23,7 @@ from torch import nn
 from mmbixt.checkpoints.state_dict import shorten, unwrap
 from mmbixt.checkpoints.whole_state import load_whole_state
 from mmbixt.cli import add_common_arguments, band_width, load_config, run
+from mmbixt.datasets.classes import sample_palette
 from mmbixt.engine.boundary_vis_hook import NoLabelsError, sample_figure
 from mmbixt.evaluation.boundary import class_scores
 from mmbixt.evaluation.sums import ImageSums, SumsFileError, find_sums, read_sums
@@ -97,6 +98,8 @@ def choose(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """Indices of images by their names, or of as many as a number says, evenly spread."""
     if len(wanted) == 1 and wanted[0].isdecimal() and wanted[0] not in names:
         count = min(int(wanted[0]), len(names))
+        if not count:
+            raise ChoiceError('--images 0: how many, at least 1, or their names')
         return [i * len(names) // count for i in range(count)]
     return [find(names, name) for name in wanted]
 
@@ -129,7 +132,13 @@ def chosen_images(dataset: BaseDataset, args: argparse.Namespace) -> list[int]:
     if args.worst is None:
         return choose(names, args.images)
     band = f'band{args.width}px' if isinstance(args.width, int) else f'band{args.width:g}'
-    return choose(names, worst_images(read_sums(find_sums(args.sums)), band, args.worst))
+    counted = read_sums(find_sums(args.sums))
+    if len(counted.images) != len(names):
+        raise ChoiceError(
+            f'--sums is about {len(counted.images):,} images, but the data set has {len(names):,}. '
+            'Count them with the same config: tools/test.py CONFIG CHECKPOINT --boundary'
+        )
+    return choose(names, worst_images(counted, band, args.worst))
 
 
 def build_model(cfg: Config, checkpoint: str) -> nn.Module:
@@ -146,13 +155,16 @@ def draw(
 ) -> None:
     """Write a picture for each of the chosen images."""
     ignore_index = getattr(dataset, 'ignore_index', 255)
+    meta = dataset.metainfo
+    if args.sample:
+        meta['palette'] = sample_palette(meta['classes'], meta['palette'])
     args.out_dir.mkdir(parents=True, exist_ok=True)
     for i in track_iter_progress(chosen):
         with torch.no_grad():
             (sample,) = model.test_step(pseudo_collate([dataset[i]]))
         name = Path(sample.img_path).stem
         title = f'{name}, {Path(args.config).stem}: errors near boundaries'
-        figure = sample_figure(sample, dataset.metainfo, title, args.width, ignore_index)
+        figure = sample_figure(sample, meta, title, args.width, ignore_index)
         figure.savefig(args.out_dir / f'{name}.png')
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 from mmengine.utils import track_iter_progress
 
+from mmbixt.backbones import BiXT, XCiT
 from mmbixt.cli import add_common_arguments, load_config, run
 from mmbixt.visualization.attention import AttentionPictureError, plan_figures
 from mmbixt.visualization.attention.choices import check_point
@@ -96,6 +97,8 @@ def draw(args: argparse.Namespace) -> list[Path]:
     if cfg.model.get('test_cfg', {}).get('mode') == 'slide':
         print('In tests this config cuts images into crops; the attention is that of all of it.')
     point = choose_point(args, prepared)
+    if point is not None and isinstance(backbone, BiXT | XCiT):
+        print(f'The pictures of {type(backbone).__name__} are of the whole image, not of a point.')
     rows, columns = prepared.image.shape[:2]
     figures = plan_figures(
         backbone,

@@ -202,19 +202,29 @@ def add_legend(ax: Axes, handles: list[Patch], **place) -> None:
 
 
 def summary(request: Request) -> Figure:
-    """Of the last layer: the strongest latents, and where the three most read latents look."""
+    """The strongest latents, and where three of them look, in the layer in which they differ most.
+
+    In some layers, of models trained for a short time above all, every latent looks at the same.
+    """
     backbone, scene = request.backbone, request.scene
-    name, layer = list(attention_layers(backbone).items())[-1]
-    found = request.record({name: layer})[name]
-    maps = attention_maps(backbone, layer, found, request.inputs.shape[2:])
-    over_tokens, over_latents = (side.mean(0) for side in maps)
-    order = over_latents.mean((1, 2)).argsort(descending=True)[:3]
+    layers = attention_layers(backbone)
+    found = request.record(layers)
+    name, (over_tokens, over_latents) = max(
+        (
+            (name, [side.mean(0) for side in attention_maps(backbone, layer, found[name], size)])
+            for size in [request.inputs.shape[2:]]
+            for name, layer in layers.items()
+        ),
+        key=lambda one: float(one[1][0].std(0).mean()),
+    )
+    layer, order = layers[name], differing(over_tokens, 3)
     stride = backbone.patch_stride
     panels = [Panel(f'latent {i} looks at', over_tokens[i], stride) for i in order]
-    title = f'BiXT, layer {name}: latents and the image (mean of {layer.num_heads} heads)'
+    heads = f'mean of {layer.num_heads} heads'
+    title = f'BiXT, layer {name}, where the latents differ most: latents and the image ({heads})'
     note = (
         'above: each token in the colour of the latent that it pays most attention to · below: '
-        f'what the three latents with most attention look at; {RED_AND_BLUE} over all tokens'
+        f'what three latents that differ look at; {RED_AND_BLUE} over all tokens'
     )
     figure, axes = make_figure(title, 2, 3, 3.0, scene.height / scene.width, note)
     show_image(axes[0, 0], scene)
@@ -226,3 +236,14 @@ def summary(request: Request) -> Figure:
         show_panel(ax, scene, panel, norm)
     add_colour_bar(figure, axes[1], norm)
     return figure
+
+
+def differing(maps: Tensor, count: int) -> list[int]:
+    """Which of maps (M,H',W') differ most: the farthest from the mean, then from those chosen."""
+    flat = maps.flatten(1)
+    distance = torch.cdist(flat, flat.mean(0, keepdim=True))[:, 0]
+    chosen = []
+    for _ in range(min(count, len(maps))):
+        chosen.append(int(distance.argmax()))
+        distance = torch.cdist(flat, flat[chosen]).amin(1)
+    return chosen
