@@ -303,8 +303,8 @@ def everywhere(material: Material, places: Sequence[Place]) -> Markup:
     sure = f'{images:,} images; all numbers are per cent.'
     if images > 1:
         sure += (
-            f' Small figures: where {LEVEL} % of other test sets of this kind and size would lie '
-            '(bootstrap over the images).'
+            f' Small figures: between what scores {LEVEL} % of the draws of as many of these '
+            'images, with repetitions, lie (bootstrap).'
         )
     return join(element('p', text), place_table(places), element('p', sure, class_='note'))
 
