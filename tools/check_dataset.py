@@ -7,8 +7,8 @@ and annotations, and names what is missing or broken. Nothing is changed.
 import argparse
 import os
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from itertools import chain
-from multiprocessing import Pool
 from pathlib import Path
 
 from tqdm import tqdm
@@ -50,8 +50,8 @@ def inspect(part: Part, args: argparse.Namespace) -> list[str]:
         problems.insert(0, f'{part.count:,} pictures, not {part.expected:,}{hint}')
     print(f'{part.name}: {part.count:,} pictures')
     if part.files and not args.quick:
-        with Pool(min(args.workers, len(part.files))) as pool:
-            found = pool.imap(part.check, part.files, chunksize=8)
+        with ProcessPoolExecutor(min(args.workers, len(part.files))) as pool:
+            found = pool.map(part.check, part.files, chunksize=8)
             problems += chain.from_iterable(tqdm(found, total=len(part.files), leave=False))
     for note in part.notes:
         print(f'  note: {note}')

@@ -6,10 +6,10 @@ is the indices that count), of 1 to 16 bits.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import Pool
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -236,8 +236,9 @@ def folder_sums(
     """
     count = partial(pair_sums, num_classes=len(classes), reading=reading, options=options)
     of_images = []
-    with _one_thread_each(), Pool(min(jobs, len(pairs))) as pool:
-        for sums in pool.imap(count, pairs, chunksize=4):
+    # not a Pool, which kills its processes with whatever locks they hold, and may then hang
+    with _one_thread_each(), ProcessPoolExecutor(min(jobs, len(pairs))) as pool:
+        for sums in pool.map(count, pairs, chunksize=4):
             of_images.append(sums)
             on_image()
     counts = {name: np.stack([sums[name] for sums in of_images]) for name in of_images[0]}

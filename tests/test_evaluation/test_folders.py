@@ -1,4 +1,5 @@
 import struct
+import subprocess
 import sys
 import zlib
 
@@ -89,6 +90,25 @@ def test_threads_of_opencv_do_not_block_the_processes(tmp_path):
         assert cv2.getNumThreads() == 4
     finally:
         cv2.setNumThreads(before)
+
+
+def test_errors_in_one_process_do_not_block_the_others(tmp_path):
+    bad, good = (save(tmp_path / f'{k}.png', np.full((60, 60), k)) for k in (9, 1))
+    code = f"""
+from pathlib import Path
+from mmbixt.evaluation.folders import LabelFilesError, Pair, Reading, folder_sums
+paths = [Path({str(bad)!r} if i % 20 == 13 else {str(good)!r}) for i in range(60)]
+pairs = [Pair(str(i), path, path) for i, path in enumerate(paths)]
+for _ in range(25):
+    try:
+        folder_sums(pairs, ['a', 'b'], Reading(), {{}}, 4)
+    except LabelFilesError:
+        print('said')
+"""
+    done = subprocess.run(
+        [sys.executable, '-c', code], capture_output=True, text=True, check=True, timeout=200
+    )
+    assert done.stdout.split() == 25 * ['said']
 
 
 @pytest.mark.parametrize('reduced', [(True, True), (True, False), (False, True)])
