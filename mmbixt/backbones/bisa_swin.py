@@ -24,8 +24,9 @@ from mmbixt.layers.bidirectional_self_attention import (
 )
 from mmbixt.layers.feed_forward import add_feed_forward
 from mmbixt.layers.linear import Linear
-from mmbixt.layers.maps import channels_last, lacking
-from mmbixt.layers.windows import Windows
+from mmbixt.layers.maps import channels_last
+from mmbixt.ops.sides import lacking
+from mmbixt.ops.window_attention import Windows
 from mmbixt.registry import MODELS
 
 ARCHS = {
@@ -81,13 +82,7 @@ class ShiftedWindows(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """(B,H,W,C) to (B,H,W,C); the mask is :func:`shift_mask`'s, for shifted windows."""
         windows = Windows.of(x, self.window_size, self.shift)
-        attention = self.w_msa
-        qkv = windows.cut(attention.qkv(x), attention.qkv.bias)
-        tokens = None
-        if attention.isa is not None:
-            tokens = windows.cut(x, x.new_zeros(x.shape[-1]))
-        out = attention.attend(qkv, tokens, mask if self.shift else None)
-        return attention.proj(windows.join(out))
+        return self.w_msa.within(windows, x, mask if self.shift else None)
 
 
 class FeedForward(nn.Module):

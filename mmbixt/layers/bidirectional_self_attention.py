@@ -5,7 +5,14 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu
 
 from mmbixt.layers.linear import Linear
+from mmbixt.ops.heads import join_heads, split_heads
 from mmbixt.ops.inverse_attention import bidirectional_self_attention, self_attention
+from mmbixt.ops.window_attention import (
+    Scores,
+    Windows,
+    bidirectional_window_attention,
+    window_attention,
+)
 
 
 class BidirectionalSelfAttention(nn.Module):
@@ -76,12 +83,16 @@ class BidirectionalSelfAttention(nn.Module):
         Returns:
             (...,N,C).
         """
-        q, k, v = qkv.unflatten(-1, (3, self.num_heads, -1)).transpose(-4, -2).unbind(-3)
+        q, k, v = split_heads(qkv, 3, self.num_heads)
         if self.isa is None:
-            return self._join(self_attention(q, k, v, self.scale, bias))
-        branches = bidirectional_self_attention(q, k, v, *self.isa(x), self.scale, bias)
-        plain, inverse = (self._norm(branch) for branch in branches)
-        return self._join(self.lam * plain + (1 - self.lam) * inverse)
+            return join_heads(self_attention(q, k, v, self.scale, bias))
+        hats = (hat for hats in self.isa(x) for hat in split_heads(hats, 1, self.num_heads))
+        branches = bidirectional_self_attention(q, k, v, *hats, self.isa.G, self.scale, bias)
+        return self.mix(*(join_heads(self._norm(branch)) for branch in branches))
+
+    def mix(self, plain: Tensor, inverse: Tensor) -> Tensor:
+        """The two branches in their shares."""
+        return self.lam * plain + (1 - self.lam) * inverse
 
     def _norm(self, branch: Tensor) -> Tensor:
         """(...,h,N,d): an instance norm over N, if so asked."""
@@ -89,11 +100,6 @@ class BidirectionalSelfAttention(nn.Module):
             return branch
         var, mean = torch.var_mean(branch, dim=-2, correction=0, keepdim=True)
         return (branch - mean) * (var + 1e-5).rsqrt()
-
-    @staticmethod
-    def _join(x: Tensor) -> Tensor:
-        """(...,h,N,d) to (...,N,C)."""
-        return x.transpose(-3, -2).flatten(-2)
 
 
 class InverseWeights(nn.Module):
@@ -110,7 +116,6 @@ class InverseWeights(nn.Module):
     def __init__(self, channels: int, num_heads: int) -> None:
         super().__init__()
         d = channels // num_heads
-        self.num_heads = num_heads
         self.q = Linear(channels, channels, bias=False)
         self.v = Linear(channels, channels, bias=False)
         self.G = nn.Parameter(torch.empty(d, d, d))
@@ -126,13 +131,9 @@ class InverseWeights(nn.Module):
         nn.init.normal_(self.q.weight, std=self.q.in_features**-0.5)
         nn.init.normal_(self.G, std=2 / len(self.G))
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Tokens (...,N,C) to q_hat and v_hat, (...,h,N,d) each, and G (d,d,d)."""
-        q_hat, v_hat = (
-            gelu(project(x)).unflatten(-1, (self.num_heads, -1)).transpose(-3, -2)
-            for project in (self.q, self.v)
-        )
-        return q_hat, v_hat, self.G
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Tokens (...,C) to q_hat and v_hat, (...,C) each; both are zero where a token is."""
+        return gelu(self.q(x)), gelu(self.v(x))
 
 
 class WindowAttention(BidirectionalSelfAttention):
@@ -155,8 +156,34 @@ class WindowAttention(BidirectionalSelfAttention):
 
     def attend(self, qkv: Tensor, x: Tensor | None, mask: Tensor | None = None) -> Tensor:
         """The same within windows; the mask broadcasts to (...,h,N,N)."""
-        bias = self.relative_position_bias_table[self.relative_position_index].permute(2, 0, 1)
-        return super().attend(qkv, x, bias if mask is None else bias + mask)
+        return super().attend(qkv, x, self.scores(mask).bias())
+
+    def scores(self, mask: Tensor | None) -> Scores:
+        """What the scores are made of, beside queries and keys."""
+        table, index = self.relative_position_bias_table, self.relative_position_index
+        return Scores(self.scale, table, index, mask)
+
+    def within(self, windows: Windows, x: Tensor, mask: Tensor | None) -> Tensor:
+        """The same for maps (B,H,W,C) that are cut into windows, to (B,H,W,C).
+
+        What is linear is done where the tokens are, so that it is spared the padding.
+
+        Args:
+            windows: how the maps are cut.
+            x: the maps.
+            mask: (windows of a map,1,N,N) or None.
+        """
+        qkv, fill, scores = self.qkv(x), self.qkv.bias, self.scores(mask)
+        if self.isa is None:
+            out = window_attention(qkv, fill, windows, scores)
+        elif self.branch_norm is None:
+            isa = (*self.isa(x), self.isa.G)
+            out = self.mix(*bidirectional_window_attention(qkv, fill, *isa, windows, scores))
+        else:  # of whole windows with their padding
+            zeros = x.new_zeros(x.shape[-1])
+            out = self.attend(windows.cut(qkv, fill), windows.cut(x, zeros), mask)
+            out = windows.join(out)
+        return self.proj(out)
 
 
 def relative_position_index(window_size: int) -> Tensor:

@@ -22,12 +22,3 @@ def tokens_to_map(tokens: Tensor, grid: tuple[int, int]) -> Tensor:
 def map_to_tokens(feature_map: Tensor) -> Tensor:
     """(B,C,H,W) to (B,N,C): a view where the map is channels-last."""
     return feature_map.permute(0, 2, 3, 1).flatten(1, 2)
-
-
-def lacking(length: int, size: int) -> int:
-    """What a side lacks to be a multiple of a size: ``-length % size``.
-
-    Said with a quotient, because inductor (of torch 2.11) fails at remainders of symbols, which
-    sides are to it as soon as it has seen images of two sizes.
-    """
-    return (length + size - 1) // size * size - length

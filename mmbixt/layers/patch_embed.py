@@ -8,7 +8,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from mmbixt.layers.maps import lacking
+from mmbixt.ops.sides import lacking
 
 
 class LinearPatchEmbed(nn.Module):

@@ -6,6 +6,7 @@ from torch.nn.functional import gelu
 
 from mmbixt.layers import BidirectionalSelfAttention, WindowAttention
 from mmbixt.ops import bidirectional_self_attention, use_ops
+from mmbixt.ops.heads import split_heads
 
 CASES = ('plain_bisa', 'in_bisa', 'rpb_bisa', 'rpbmask_bisa')
 
@@ -42,13 +43,13 @@ def test_golden_of_the_branches(case, path):
     if case == 'bias':  # which the paper's algorithm has and its parameter count has not
         for i, key in enumerate(('isa.q.bias', 'isa.v.bias')):
             projections[i] = projections[i] + torch.from_numpy(fill.fill_value(key, (96,)))
-    q_hat, v_hat = (heads(gelu(projection)) for projection in projections)
+    q_hat, v_hat = (split_heads(gelu(x), 1, 3)[0][None] for x in projections)
     bias = None
     if case.startswith('rpb'):
         table = attention.relative_position_bias_table
         bias = table[attention.relative_position_index].permute(2, 0, 1)
         bias = bias + corner_mask() if 'mask' in case else bias
-    q, k, v = (heads(third) for third in attention.qkv(x).chunk(3, dim=-1))
+    q, k, v = split_heads(attention.qkv(x)[None], 3, 3)
     with use_ops(path):
         branches = bidirectional_self_attention(
             q, k, v, q_hat, v_hat, attention.isa.G, 32**-0.5, bias
@@ -58,11 +59,6 @@ def test_golden_of_the_branches(case, path):
         joined = branch[0].transpose(0, 1).flatten(1).detach().numpy()
         if (key := f'{case}_{name}') in reference.keys:
             assert reference.check(key, joined) < 2e-5
-
-
-def heads(x):
-    """(N,C) to (1,h,N,d)."""
-    return x.unflatten(-1, (3, 32)).transpose(0, 1)[None]
 
 
 @pytest.mark.parametrize(('side', 'shift', 'h'), [(4, 2, 2), (5, 2, 1), (7, 3, 6)])
@@ -127,10 +123,9 @@ def test_fresh_branches_are_of_one_size():
     torch.nn.init.trunc_normal_(attention.qkv.weight, std=0.02)
     torch.nn.init.zeros_(attention.qkv.bias)
     x = torch.randn(16, 49, 96)
-    q, k, v = (
-        third.unflatten(-1, (3, 32)).transpose(1, 2) for third in attention.qkv(x).chunk(3, -1)
-    )
-    plain, inverse = bidirectional_self_attention(q, k, v, *attention.isa(x), 32**-0.5)
+    q, k, v = split_heads(attention.qkv(x), 3, 3)
+    hats = (split_heads(hat, 1, 3)[0] for hat in attention.isa(x))
+    plain, inverse = bidirectional_self_attention(q, k, v, *hats, attention.isa.G, 32**-0.5)
     assert 0.8 < inverse.std() / plain.std() < 1.25
 
 

@@ -3,7 +3,8 @@ import torch
 from helpers import assert_close, image
 
 from mmbixt.backbones import BiSASwin
-from mmbixt.layers.windows import Windows
+from mmbixt.ops.heads import split_heads
+from mmbixt.ops.window_attention.windows import Windows
 from mmbixt.visualization.attention.bisa_swin import (
     attention_layers,
     emphasis,
@@ -29,8 +30,8 @@ def test_maps_times_values_are_what_the_network_computes(look, size):
         out = maps.over_keys @ values
         if attention.isa is not None:
             tokens = windows.cut(x, x.new_zeros(x.shape[-1]))[0]
-            q_hat, v_hat, G = attention.isa(tokens)
-            parts = (maps.over_queries, v_hat, q_hat, G)
+            q_hat, v_hat = (split_heads(x, 1, attention.num_heads)[0] for x in attention.isa(tokens))
+            parts = (maps.over_queries, v_hat, q_hat, attention.isa.G)
             out = 0.5 * out + 0.5 * torch.einsum('...ij,...ja,...ib,abc->...ic', *parts)
         out = windows.join(out.transpose(1, 2).flatten(2)[None])
         assert_close(attention.proj(out), output)

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from mmbixt.layers.maps import lacking
+from mmbixt.ops.sides import lacking
 from mmbixt.ops.paths import is_eager
 
 
@@ -41,11 +41,16 @@ class Windows(NamedTuple):
         place.scatter_(0, token, torch.arange(len(token), device=x.device))
         return cls(token, place[:-1], (batch, height, width), size)
 
+    @property
+    def per_map(self) -> int:
+        rows, columns = ((side + lacking(side, self.size)) // self.size for side in self.shape[1:])
+        return rows * columns
+
     def cut(self, x: Tensor, fill: Tensor) -> Tensor:
         """(B,H,W,C) to (B,windows,size*size,C), with ``fill`` (C,) at the padding."""
         x, fill = x.flatten(0, 2), fill.to(x.dtype)  # autocast: what is projected is half
         x = Cut.apply(x, fill, self.token, self.place)
-        return x.unflatten(0, (self.shape[0], -1, self.size**2))
+        return x.unflatten(0, (self.shape[0], self.per_map, self.size**2))
 
     def join(self, x: Tensor) -> Tensor:
         """Back again, (B,windows,size*size,C) to (B,H,W,C); what is at the padding is dropped."""

@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch.nn.functional import pad
 
-from mmbixt.layers import windows
-from mmbixt.layers.windows import Windows
+from mmbixt.ops.window_attention import windows
+from mmbixt.ops.window_attention.windows import Windows
 
 SIZES = [(1, 14, 14, 7, 0), (1, 14, 14, 7, 3), (2, 10, 17, 7, 3), (3, 5, 2, 7, 3), (1, 1, 1, 4, 2)]
 

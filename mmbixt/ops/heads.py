@@ -1,0 +1,13 @@
+"""The heads of tokens, side by side or one after another."""
+
+from torch import Tensor
+
+
+def split_heads(x: Tensor, parts: int, heads: int) -> tuple[Tensor, ...]:
+    """(...,N,parts*h*d) to as many (...,h,N,d)."""
+    return x.unflatten(-1, (parts, heads, -1)).transpose(-4, -2).unbind(-3)
+
+
+def join_heads(x: Tensor) -> Tensor:
+    """(...,h,N,d) to (...,N,h*d)."""
+    return x.transpose(-3, -2).flatten(-2)

@@ -1,0 +1,65 @@
+"""Attention within square windows of maps, alone or with inverse attention beside it (BiSA)."""
+
+from torch import Tensor
+
+from mmbixt.ops.paths import choose_path
+from mmbixt.ops.window_attention.chunked import (
+    bidirectional_window_attention_chunked,
+    window_attention_chunked,
+)
+from mmbixt.ops.window_attention.reference import (
+    bidirectional_window_attention_reference,
+    window_attention_reference,
+)
+from mmbixt.ops.window_attention.scores import Scores
+from mmbixt.ops.window_attention.windows import Windows
+
+__all__ = ['Scores', 'Windows', 'bidirectional_window_attention', 'window_attention']
+
+_ALONE = {'torch': window_attention_chunked, 'reference': window_attention_reference}
+_BOTH = {
+    'torch': bidirectional_window_attention_chunked,
+    'reference': bidirectional_window_attention_reference,
+}
+
+
+def window_attention(qkv: Tensor, fill: Tensor, windows: Windows, scores: Scores) -> Tensor:
+    """The tokens of each window attend to one another.
+
+    Args:
+        qkv: queries, keys and values (B,H,W,3C) of maps.
+        fill: those (3C,) of the padding, where there are no whole windows.
+        windows: how the maps are cut.
+        scores: how queries and keys become scores.
+
+    Returns:
+        (B,H,W,C).
+    """
+    return choose_path('window_attention', _ALONE)(qkv, fill, windows, scores)
+
+
+def bidirectional_window_attention(
+    qkv: Tensor,
+    fill: Tensor,
+    q_hat: Tensor,
+    v_hat: Tensor,
+    G: Tensor,
+    windows: Windows,
+    scores: Scores,
+) -> tuple[Tensor, Tensor]:
+    """Self-attention and inverse self-attention within windows, on the same scores.
+
+    Args:
+        qkv: as in :func:`window_attention`, and ``fill``, ``windows`` and ``scores``, too.
+        fill: of the padding.
+        q_hat: what the values project, (B,H,W,C); at the padding, zeros.
+        v_hat: what the projections are made from, (B,H,W,C); at the padding, zeros.
+        G: (d,d,d), see :func:`mmbixt.ops.bidirectional_self_attention`.
+        windows: how the maps are cut.
+        scores: how queries and keys become scores.
+
+    Returns:
+        The two branches, (B,H,W,C) each.
+    """
+    attend = choose_path('bidirectional_window_attention', _BOTH)
+    return attend(qkv, fill, q_hat, v_hat, G, windows, scores)

@@ -1,0 +1,35 @@
+"""The definition: cut maps into windows, let each attend, put them together again."""
+
+from torch import Tensor
+
+from mmbixt.ops.heads import join_heads, split_heads
+from mmbixt.ops.inverse_attention import bidirectional_self_attention, self_attention
+from mmbixt.ops.window_attention.scores import Scores
+from mmbixt.ops.window_attention.windows import Windows
+
+
+def window_attention_reference(
+    qkv: Tensor, fill: Tensor, windows: Windows, scores: Scores
+) -> Tensor:
+    """See :func:`mmbixt.ops.window_attention`."""
+    q, k, v = split_heads(windows.cut(qkv, fill), 3, scores.heads)
+    return windows.join(join_heads(self_attention(q, k, v, scores.scale, scores.bias())))
+
+
+def bidirectional_window_attention_reference(
+    qkv: Tensor,
+    fill: Tensor,
+    q_hat: Tensor,
+    v_hat: Tensor,
+    G: Tensor,
+    windows: Windows,
+    scores: Scores,
+) -> tuple[Tensor, Tensor]:
+    """See :func:`mmbixt.ops.bidirectional_window_attention`."""
+    parts = split_heads(windows.cut(qkv, fill), 3, scores.heads)
+    zeros = q_hat.new_zeros(q_hat.shape[-1])
+    for x in (q_hat, v_hat):
+        parts += split_heads(windows.cut(x, zeros), 1, scores.heads)
+    branches = bidirectional_self_attention(*parts, G, scores.scale, scores.bias())
+    plain, inverse = (windows.join(join_heads(branch)) for branch in branches)
+    return plain, inverse
