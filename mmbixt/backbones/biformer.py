@@ -24,6 +24,7 @@ from mmbixt.checkpoints import biformer as authors
 from mmbixt.checkpoints.state_dict import Conversion
 from mmbixt.layers.feed_forward import add_feed_forward
 from mmbixt.layers.maps import channels_last
+from mmbixt.layers.norm import LayerNorm
 from mmbixt.layers.routing_attention import FullAttention, Regions, RoutingAttention
 from mmbixt.registry import MODELS
 
@@ -70,9 +71,9 @@ class Block(nn.Module):
         self.pos_embed = None
         if position:
             self.pos_embed = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
-        self.norm1 = nn.LayerNorm(channels, eps=1e-6)
+        self.norm1 = LayerNorm(channels, eps=1e-6)
         self.attn = attention
-        self.norm2 = nn.LayerNorm(channels, eps=1e-6)
+        self.norm2 = LayerNorm(channels, eps=1e-6)
         hidden = int(channels * mlp_ratio)
         layers = {
             '0': nn.Linear(channels, hidden),
@@ -210,7 +211,7 @@ class BiFormer(DenseBackbone):
                 attention = self._make_attention(i, num_regions[i], padding)
                 options = (self.arch['mlp_ratio'], next(rates), not self.is_patchwise)
                 self.stages[i].append(Block(widths[i], attention, *options))
-        norms = {str(i): nn.LayerNorm(widths[i], eps=1e-6) for i in self.out_indices}
+        norms = {str(i): LayerNorm(widths[i], eps=1e-6) for i in self.out_indices}
         self.extra_norms = nn.ModuleDict(norms)
         self.reset_parameters()
         self.freeze()

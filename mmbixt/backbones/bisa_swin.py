@@ -25,6 +25,7 @@ from mmbixt.layers.bidirectional_self_attention import (
 from mmbixt.layers.feed_forward import add_feed_forward
 from mmbixt.layers.linear import Linear
 from mmbixt.layers.maps import channels_last
+from mmbixt.layers.norm import LayerNorm
 from mmbixt.ops.sides import lacking
 from mmbixt.ops.window_attention import Windows
 from mmbixt.registry import MODELS
@@ -43,7 +44,7 @@ class PatchEmbed(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.projection = nn.Conv2d(3, channels, 4, stride=4)
-        self.norm = nn.LayerNorm(channels)
+        self.norm = LayerNorm(channels)
 
     def forward(self, image: Tensor) -> Tensor:
         """(B,3,H,W) to (B,ceil(H/4),ceil(W/4),C)."""
@@ -56,7 +57,7 @@ class PatchMerging(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(4 * channels)
+        self.norm = LayerNorm(4 * channels)
         self.reduction = Linear(4 * channels, 2 * channels, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -101,9 +102,9 @@ class SwinBlock(nn.Module):
         self, attention: ShiftedWindows, channels: int, hidden: int, drop_path: float
     ) -> None:
         super().__init__()
-        self.norm1 = nn.LayerNorm(channels)
+        self.norm1 = LayerNorm(channels)
         self.attn = attention
-        self.norm2 = nn.LayerNorm(channels)
+        self.norm2 = LayerNorm(channels)
         self.ffn = FeedForward(channels, hidden)
         self.drop_path = DropPath(drop_path)
 
@@ -281,7 +282,7 @@ class BiSASwin(DenseBackbone):
             for i in stages[: last + 1]
         )
         for i in self.out_indices:
-            self.add_module(f'norm{i}', nn.LayerNorm(widths[i]))
+            self.add_module(f'norm{i}', LayerNorm(widths[i]))
         self.reset_parameters()
         self.freeze()
 

@@ -31,6 +31,7 @@ from mmbixt.layers import (
     map_to_tokens,
     tokens_to_map,
 )
+from mmbixt.layers.norm import LayerNorm
 from mmbixt.registry import MODELS
 
 ARCHS = {
@@ -65,10 +66,10 @@ class SelfAttentionBlock(nn.Module):
         drop_path: float,
     ) -> None:
         super().__init__()
-        self.norm1 = nn.LayerNorm(channels, eps=1e-6)
+        self.norm1 = LayerNorm(channels, eps=1e-6)
         self.attn = Attention(channels, num_heads, qkv_bias=True)
         self.ls1 = make_layer_scale(channels, layer_scale)
-        self.norm2 = nn.LayerNorm(channels, eps=1e-6)
+        self.norm2 = LayerNorm(channels, eps=1e-6)
         self.mlp = Mlp(channels, int(channels * mlp_ratio))
         self.ls2 = make_layer_scale(channels, layer_scale)
         self.drop_path = DropPath(drop_path)
@@ -97,16 +98,16 @@ class CrossAttentionBlock(nn.Module):
         super().__init__()
         hidden = int(channels * mlp_ratio)
         self.update_latents = update_latents
-        self.norm1_lat = nn.LayerNorm(channels, eps=1e-6)
-        self.norm1_pat = nn.LayerNorm(channels, eps=1e-6)
+        self.norm1_lat = LayerNorm(channels, eps=1e-6)
+        self.norm1_pat = LayerNorm(channels, eps=1e-6)
         self.attn = BidirectionalAttention(channels, num_heads, update_latents)
         self.ls1_pat = make_layer_scale(channels, layer_scale)
-        self.norm2_pat = nn.LayerNorm(channels, eps=1e-6)
+        self.norm2_pat = LayerNorm(channels, eps=1e-6)
         self.mlp_pat = Mlp(channels, hidden)
         self.ls2_pat = make_layer_scale(channels, layer_scale)
         if update_latents:
             self.ls1_lat = make_layer_scale(channels, layer_scale)
-            self.norm2_lat = nn.LayerNorm(channels, eps=1e-6)
+            self.norm2_lat = LayerNorm(channels, eps=1e-6)
             self.mlp_lat = Mlp(channels, hidden)
             self.ls2_lat = make_layer_scale(channels, layer_scale)
         self.drop_path = DropPath(drop_path)
@@ -159,7 +160,7 @@ class ResidualLPI(nn.Module):
 
     def __init__(self, channels: int, layer_scale: float | None, drop_path: float) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(channels, eps=1e-6)
+        self.norm = LayerNorm(channels, eps=1e-6)
         self.lpi = LocalPatchInteraction(channels)
         self.ls = make_layer_scale(channels, layer_scale)
         self.drop_path = DropPath(drop_path)

@@ -24,6 +24,7 @@ from mmbixt.layers import (
     map_to_tokens,
     tokens_to_map,
 )
+from mmbixt.layers.norm import LayerNorm
 from mmbixt.registry import MODELS
 
 # Layer scale starts at 1 in 12 layers and near 0 in 24; stochastic depth is the paper's Table B.1.
@@ -55,11 +56,11 @@ class Layer(nn.Module):
         drop_path: float,
     ) -> None:
         super().__init__()
-        self.norm1 = nn.LayerNorm(channels, eps=1e-6)
+        self.norm1 = LayerNorm(channels, eps=1e-6)
         self.attn = CrossCovarianceAttention(channels, num_heads)
-        self.norm2 = nn.LayerNorm(channels, eps=1e-6)
+        self.norm2 = LayerNorm(channels, eps=1e-6)
         self.mlp = Mlp(channels, int(channels * mlp_ratio))
-        self.norm3 = nn.LayerNorm(channels, eps=1e-6)
+        self.norm3 = LayerNorm(channels, eps=1e-6)
         self.local_mp = LocalPatchInteraction(channels)
         for name in ('gamma1', 'gamma2', 'gamma3'):
             self.register_parameter(name, nn.Parameter(torch.full((channels,), float(layer_scale))))

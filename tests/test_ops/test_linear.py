@@ -124,6 +124,17 @@ def test_no_graph_breaks(policy, tokens):
     assert_close(compiled(*inputs), linear(*inputs))
 
 
+@pytest.mark.parametrize('bias', [True, False])
+def test_the_operators_are_ones_that_compilers_can_trust(bias):
+    x, weight, *others = (v.detach() for v in make_inputs(((9,), 4, 6), bias))
+    x.requires_grad_()
+    others = others[0] if bias else None
+    torch.library.opcheck(convolution.linear_operator, (x, weight.requires_grad_(), others))
+    given = (torch.randn(9, 6), x.detach(), weight.detach())
+    for wanted in ([True, True, True], [True, False, False], [False, True, False]):
+        torch.library.opcheck(convolution.linear_gradients_operator, (*given, wanted))
+
+
 def test_exported_networks_have_linear_layers(policy):
     layer = Linear(24, 48)
     program = torch.export.export(layer, (torch.randn(1, 128, 24),))

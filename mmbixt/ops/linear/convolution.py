@@ -2,7 +2,8 @@
 
 On CPUs torch multiplies float32 matrices with MKL, which uses AVX-512 on Intel's processors only,
 and convolves with oneDNN, which uses it on all that have it: twice the speed on AMD's. Tokens (N,C)
-are an image of one row, (1,C,1,N) in channels-last format, by view alone.
+are an image of one row, (1,C,1,N) in channels-last format, by view alone. Compilers get operators:
+left to themselves, they choose other formats for convolutions, and copy.
 """
 
 from pathlib import Path
@@ -11,14 +12,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, linear
 
-from mmbixt.ops.paths import is_eager
+from mmbixt.ops.paths import calls_operators, is_eager
 from mmbixt.ops.precision import is_autocast
 
 MIN_MACS = 2**23  # multiply-adds; below, calls cost more than products
 MIN_VALUES = 20481  # of the tokens; below, torch leaves convolutions to MKL
 # A kernel of one pixel has nothing to dilate, but with one thread torch would leave it to MKL.
 DILATION = (1, 2)
-COLUMNS = 32  # of the map that compilers get
 
 
 def leaves_mkl_behind() -> bool:
@@ -39,7 +39,7 @@ IS_CONVOLUTION_FASTER = leaves_mkl_behind()
 def pays(x: Tensor, weight: Tensor) -> bool:
     """Whether tokens (...,C) are better convolved with a weight (out,C) than multiplied by it."""
     return (
-        (is_eager() or _is_compilable(x.shape[:-1].numel()))
+        calls_operators()
         and x.device.type == 'cpu'
         and x.dtype == weight.dtype == torch.float32
         and x.numel() >= MIN_VALUES
@@ -54,8 +54,8 @@ def linear_convolution(x: Tensor, weight: Tensor, bias: Tensor | None = None) ->
     """See :func:`mmbixt.ops.linear`."""
     if not pays(x, weight):
         return linear(x, weight, bias)
-    out = conv2d(_as_map(x.flatten(0, -2)), weight[..., None, None], bias, dilation=DILATION)
-    return out.permute(0, 2, 3, 1).reshape(*x.shape[:-1], len(weight))
+    compute = linear_of_rows if is_eager() else linear_operator
+    return compute(x.flatten(0, -2), weight, bias).view(*x.shape[:-1], len(weight))
 
 
 def linear_of_each(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -76,7 +76,51 @@ def linear_of_each(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
     return _stack([linear_convolution(*image) for image in zip(x, weight, biases, strict=True)])
 
 
-def linear_gradients(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def linear_of_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Tokens (N,C) to (N,out), as a convolution."""
+    out = conv2d(_as_map(x), weight[..., None, None], bias, dilation=DILATION)
+    return out.permute(0, 2, 3, 1).reshape(len(x), len(weight))
+
+
+@torch.library.custom_op('mmbixt::linear', mutates_args=(), device_types='cpu')
+def linear_operator(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """:func:`linear_of_rows` for compilers."""
+    return linear_of_rows(x, weight, bias)
+
+
+@torch.library.custom_op('mmbixt::linear_backward', mutates_args=(), device_types='cpu')
+def linear_gradients_operator(
+    grad: Tensor, x: Tensor, weight: Tensor, wanted: list[bool]
+) -> list[Tensor]:
+    """:func:`_gradients_of_rows` for compilers."""
+    return _gradients_of_rows(grad, x, weight, wanted)
+
+
+@linear_operator.register_fake
+def _(x, weight, bias) -> Tensor:
+    return x.new_empty(len(x), len(weight))
+
+
+@linear_gradients_operator.register_fake
+def _(grad, x, weight, wanted) -> list[Tensor]:
+    shapes = (x.shape, weight.shape, weight.shape[:1])
+    return [x.new_empty(shape) for shape, want in zip(shapes, wanted, strict=True) if want]
+
+
+def _keep(ctx, inputs: tuple[Tensor, Tensor, Tensor | None], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:2])
+
+
+def _pass_back(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
+    wanted = list(ctx.needs_input_grad)
+    found = iter(linear_gradients_operator(grad.contiguous(), *ctx.saved_tensors, wanted))
+    return tuple(next(found) if want else None for want in wanted)
+
+
+linear_operator.register_autograd(_pass_back, setup_context=_keep)
+
+
+def linear_gradients(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
     """What :func:`mmbixt.ops.linear` passes back, for ops that have a backward pass of their own.
 
     Args:
@@ -89,8 +133,7 @@ def linear_gradients(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, T
     """
     if not pays(x, weight):
         return grad @ weight, grad.t() @ x, grad.sum(0)
-    of_x, of_weight, of_bias = _convolution_backward(grad, x, weight, (True, True, True))
-    return of_x.permute(0, 2, 3, 1).view_as(x), of_weight.view_as(weight), of_bias
+    return tuple(_gradients_of_rows(grad, x, weight, [True, True, True]))
 
 
 def outer_sums(a: Tensor, b: Tensor) -> Tensor:
@@ -101,17 +144,14 @@ def outer_sums(a: Tensor, b: Tensor) -> Tensor:
     weight = a.new_empty(a.shape[2], b.shape[2])  # only its shape is read
     if not pays(b[0], weight):
         return a.transpose(1, 2) @ b
-    of_weight = (False, True, False)
-    images = zip(a, b, strict=True)
-    sums = [_convolution_backward(*image, weight, of_weight)[1] for image in images]
-    return _stack(sums).view(len(a), *weight.shape)
+    compute = _gradients_of_rows if is_eager() else linear_gradients_operator
+    of_weight = [False, True, False]
+    return _stack([compute(*image, weight, of_weight)[0] for image in zip(a, b, strict=True)])
 
 
-def _convolution_backward(
-    grad: Tensor, x: Tensor, weight: Tensor, wanted: tuple[bool, bool, bool]
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Gradients of the input, the weight and the bias, as far as they are wanted."""
-    return torch.ops.aten.convolution_backward(
+def _gradients_of_rows(grad: Tensor, x: Tensor, weight: Tensor, wanted: list[bool]) -> list[Tensor]:
+    """Gradients of the input, the weight and the bias: those that are wanted."""
+    of_x, of_weight, of_bias = torch.ops.aten.convolution_backward(
         _as_map(grad),
         _as_map(x),
         weight[..., None, None],
@@ -124,23 +164,16 @@ def _convolution_backward(
         groups=1,
         output_mask=wanted,
     )
-
-
-def _is_compilable(rows: int) -> bool:
-    """Whether a compiler gets on with the convolution; exporters are left the linear layer."""
-    group = 2 * COLUMNS
-    # not %: torch 2.11's inductor fails at it where shapes are symbols
-    return torch.compiler.is_dynamo_compiling() and rows // group * group == rows
+    if wanted[0]:
+        of_x = of_x.permute(0, 2, 3, 1).view(x.shape)
+    if wanted[1]:
+        of_weight = of_weight.view(weight.shape)
+    return [part for part, want in zip((of_x, of_weight, of_bias), wanted, strict=True) if want]
 
 
 def _as_map(x: Tensor) -> Tensor:
-    """(N,C) to (1,C,1,N), with strides by which torch knows the format.
-
-    Inductor loses the strides of sides of one, and then copies into another format: for it no side
-    is one, (2,C,N/2/COLUMNS,COLUMNS).
-    """
-    x = x[None, None] if is_eager() else x.reshape(2, -1, COLUMNS, x.shape[1])
-    return x.permute(0, 3, 1, 2)
+    """(N,C) to (1,C,1,N), with strides by which torch knows the format."""
+    return x[None, None].permute(0, 3, 1, 2)
 
 
 def _stack(images: list[Tensor]) -> Tensor:

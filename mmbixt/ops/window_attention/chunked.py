@@ -238,17 +238,16 @@ class ChunkedWindowAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        given, attentions = ctx.saved_tensors[:7], ctx.saved_tensors[7:]
+        saved = ctx.saved_tensors
+        grads, attentions = [grad.contiguous() for grad in grads], list(saved[7:])
         of_qkv, of_fill, of_table, *of_v_hat = attend_in_windows_backward(
-            [grad.contiguous() for grad in grads], list(attentions), *given, ctx.scale
+            grads, attentions, *saved[:7], ctx.scale
         )
         of_v_hat = of_v_hat[0] if of_v_hat else None
         return of_qkv, of_v_hat, of_fill, None, None, of_table, None, None, None, None
 
 
-def window_attention_chunked(
-    qkv: Tensor, fill: Tensor, windows: Windows, scores: Scores
-) -> Tensor:
+def window_attention_chunked(qkv: Tensor, fill: Tensor, windows: Windows, scores: Scores) -> Tensor:
     """See :func:`mmbixt.ops.window_attention`."""
     if not pays(qkv):
         return window_attention_reference(qkv, fill, windows, scores)
@@ -266,9 +265,7 @@ def bidirectional_window_attention_chunked(
 ) -> tuple[Tensor, Tensor]:
     """See :func:`mmbixt.ops.bidirectional_window_attention`."""
     if not pays(qkv):
-        return bidirectional_window_attention_reference(
-            qkv, fill, q_hat, v_hat, G, windows, scores
-        )
+        return bidirectional_window_attention_reference(qkv, fill, q_hat, v_hat, G, windows, scores)
     plain, pooled = _attend(qkv, fill, v_hat, windows, scores)
     pooled, q_hat = (x.unflatten(-1, (scores.heads, -1)) for x in (pooled, q_hat))
     return plain, bilinear(pooled, q_hat, G).flatten(-2)

@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from mmbixt.ops.sides import lacking
 from mmbixt.ops.paths import is_eager
+from mmbixt.ops.sides import lacking
 
 
 class Windows(NamedTuple):

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from mmbixt.backbones import BiSASwin
 from mmbixt.backbones.bisa_swin import ShiftedWindows
-from mmbixt.ops.window_attention.windows import Windows
 from mmbixt.ops.inverse_attention.reference import bidirectional_self_attention_maps
+from mmbixt.ops.window_attention.windows import Windows
 from mmbixt.visualization.attention.choices import Request
 from mmbixt.visualization.attention.drawing import (
     RED_AND_BLUE,

@@ -30,7 +30,9 @@ def test_maps_times_values_are_what_the_network_computes(look, size):
         out = maps.over_keys @ values
         if attention.isa is not None:
             tokens = windows.cut(x, x.new_zeros(x.shape[-1]))[0]
-            q_hat, v_hat = (split_heads(x, 1, attention.num_heads)[0] for x in attention.isa(tokens))
+            q_hat, v_hat = (
+                split_heads(x, 1, attention.num_heads)[0] for x in attention.isa(tokens)
+            )
             parts = (maps.over_queries, v_hat, q_hat, attention.isa.G)
             out = 0.5 * out + 0.5 * torch.einsum('...ij,...ja,...ib,abc->...ic', *parts)
         out = windows.join(out.transpose(1, 2).flatten(2)[None])
