@@ -22,3 +22,29 @@ def tokens_to_map(tokens: Tensor, grid: tuple[int, int]) -> Tensor:
 def map_to_tokens(feature_map: Tensor) -> Tensor:
     """(B,C,H,W) to (B,N,C): a view where the map is channels-last."""
     return feature_map.permute(0, 2, 3, 1).flatten(1, 2)
+
+
+def as_image(feature_map: Tensor) -> Tensor:
+    """(B,H,W,C) to (B,C,H,W) in channels-last memory format: a view if the memory is plain.
+
+    Inductor (of torch 2.11) loses the stride of a side of one, such as a batch of one, where a view
+    of a copy goes into a convolution. It then takes the map for one of another format, in which
+    depthwise convolutions take twice the time. So it is told.
+    """
+    if torch.compiler.is_dynamo_compiling():
+        return StridedImage.apply(feature_map)
+    return feature_map.permute(0, 3, 1, 2)
+
+
+class StridedImage(torch.autograd.Function):
+    """:func:`as_image` in numbers."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        batch, height, width, channels = x.shape
+        strides = (height * width * channels, 1, width * channels, channels)
+        return x.contiguous().as_strided((batch, channels, height, width), strides)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> Tensor:
+        return grad.permute(0, 2, 3, 1)

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from mmbixt.layers.linear import Linear
+from mmbixt.layers.maps import as_image
 from mmbixt.ops.inverse_attention import self_attention
 from mmbixt.ops.routing_attention import route, routing_attention
 
@@ -112,7 +113,7 @@ class RoutingAttention(nn.Module):
         out, values = (regions.join(part.flatten(3)) for part in (out, values))
         if not self._is_padded_before:
             out, values = (part[:, :height, :width] for part in (out, values))
-        out = out + self.lepe(values.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        out = out + self.lepe(as_image(values)).permute(0, 2, 3, 1)
         return self.wo(out[:, :height, :width])
 
     @torch.no_grad()
@@ -169,7 +170,7 @@ class FullAttention(nn.Module):
         out = out.transpose(1, 2).flatten(2).unflatten(1, grid)
         if self.lepe is not None:
             seen = x if self.lepe_of == 'input' else qkv.chunk(3, dim=-1)[2]
-            out = out + self.lepe(seen.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+            out = out + self.lepe(as_image(seen)).permute(0, 2, 3, 1)
         return self.proj(out)
 
 
