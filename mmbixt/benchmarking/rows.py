@@ -16,9 +16,13 @@ from mmbixt.ops.paths import PATHS
 NAMES = """\
   xcit_tiny_12_p16               a published variant of ours (those of the README)
   biformer_tiny@reference        the same with all ops on one path: reference, torch, triton
+  swin_tiny@compiled             the same through torch.compile; any row can have it
   timm/xcit_tiny_12_p16_224      any model of timm that gives feature maps
   configs/..., mmseg::...        the backbone of a config, a file or one of an installed package
   my_code.py:build               what a function of other code builds: an image in, maps out"""
+
+
+WAYS = (*PATHS, 'compiled')
 
 
 class UnknownRowError(ValueError):
@@ -26,7 +30,7 @@ class UnknownRowError(ValueError):
 
 
 def build(name: str, size: int) -> tuple[nn.Module, str]:
-    """A network by its name (see :data:`NAMES`), and the path that its ops are to take.
+    """A network by its name (see :data:`NAMES`), and how it is to run: one of :data:`WAYS`.
 
     Stochastic depth is off: it is a matter of luck how much of the work it saves.
 
@@ -34,12 +38,12 @@ def build(name: str, size: int) -> tuple[nn.Module, str]:
         name: of the network.
         size: height and width of the images.
     """
-    name, _, path = name.partition('@')
-    if path and path not in PATHS:
-        raise UnknownRowError(f'{name}@{path}: there are the paths {", ".join(PATHS)}.')
+    name, _, way = name.partition('@')
+    if way and way not in WAYS:
+        raise UnknownRowError(f'{name}@{way}: there are {", ".join(WAYS)}.')
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return _build(name, size), path or 'auto'
+        return _build(name, size), way or 'auto'
 
 
 def _build(name: str, size: int) -> nn.Module:

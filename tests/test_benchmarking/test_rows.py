@@ -48,7 +48,7 @@ def test_our_networks_are_built_for_their_size_and_without_stochastic_depth():
     [
         ('xcit_tiny_13_p16', 'Similar names: xcit_tiny_12_p16'),
         ('timm/xcit_tiny_13', 'has no model'),
-        ('biformer_tiny@quick', 'there are the paths auto, reference'),
+        ('biformer_tiny@quick', 'there are auto, reference, torch, triton, compiled'),
         ('nowhere.py:build', 'There is no file'),
         (f'{__file__}:nothing', 'has no nothing'),
     ],

@@ -60,6 +60,13 @@ def test_rows_in_pairs(external, tmp_path):
     assert (tmp_path / 'plots/growth.png').stat().st_size > 10_000
 
 
+def test_a_row_may_be_compiled(external):
+    done = call(external, f'{external}@compiled', '--against', external, *OPTIONS, '--sizes', 32)
+    assert done.returncode == 0, done.stderr
+    (row,) = (line for line in done.stdout.splitlines() if '@compiled ' in line)
+    assert row.split()[-2].endswith('x')
+
+
 @pytest.mark.parametrize(
     ('arguments', 'message'),
     [
