@@ -3,8 +3,10 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from mmengine.config import Config, DictAction
 
@@ -101,11 +103,36 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
         if os.environ.get('RANK', '0') == '0':
             print('--sample changes the config:', *changes, sep='\n  ', flush=True)
     if args.cfg_options:
+        for note in doubtful_options(cfg, args.cfg_options):
+            print(note, flush=True)
         cfg.merge_from_dict(args.cfg_options)
     cfg.launcher = args.launcher
     cfg.work_dir = args.work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
     check_datasets(cfg, splits)
     return cfg
+
+
+def doubtful_options(cfg: Config, options: Mapping[str, Any]) -> list[str]:
+    """Of ``--cfg-options`` what is new to the config, and spelt almost like something in it.
+
+    New settings are allowed: many have a default that configs need not name.
+    """
+    notes = []
+    for option in options:
+        there: Any = dict(cfg.items())
+        for key in option.split('.'):
+            if not isinstance(there, Mapping):
+                break
+            if key not in there:
+                near = get_close_matches(key, list(there), n=3, cutoff=0.8)
+                if near:
+                    notes.append(
+                        f'--cfg-options {option}: {key} is new to the config, which has '
+                        f'{", ".join(near)}. It is set as you say.'
+                    )
+                break
+            there = there[key]
+    return notes
 
 
 def run(main: Callable[[], None]) -> None:

@@ -9,6 +9,7 @@ from mmbixt.ops.window_attention import (
     Windows,
     bidirectional_window_attention,
     chunked,
+    slots,
     window_attention,
 )
 
@@ -27,7 +28,7 @@ KINDS = ('alone', 'both')
 @pytest.fixture(params=['all at once', 'a few windows at a time'])
 def policy(request, monkeypatch):
     if request.param == 'a few windows at a time':
-        monkeypatch.setattr(chunked, 'SCORES', 2**10)
+        monkeypatch.setattr(slots, 'SCORES', 2**10)
 
 
 def make_inputs(shape, dtype, factor=1.0):

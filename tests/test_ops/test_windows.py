@@ -2,15 +2,9 @@ import pytest
 import torch
 from torch.nn.functional import pad
 
-from mmbixt.ops.window_attention import windows
 from mmbixt.ops.window_attention.windows import Windows
 
 SIZES = [(1, 14, 14, 7, 0), (1, 14, 14, 7, 3), (2, 10, 17, 7, 3), (3, 5, 2, 7, 3), (1, 1, 1, 4, 2)]
-
-
-@pytest.fixture(params=[True, False], ids=['eager', 'for compilers'])
-def mode(request, monkeypatch):
-    monkeypatch.setattr(windows, 'is_eager', lambda: request.param)
 
 
 def cut_by_hand(x, fill, size, shift):
@@ -24,7 +18,7 @@ def cut_by_hand(x, fill, size, shift):
 
 
 @pytest.mark.parametrize(('batch', 'height', 'width', 'size', 'shift'), SIZES)
-def test_cuts_as_swin_does_and_joins_again(mode, batch, height, width, size, shift):
+def test_cuts_as_swin_does_and_joins_again(batch, height, width, size, shift):
     x = torch.randn(batch, height, width, 3, dtype=torch.float64, requires_grad=True)
     fill = torch.randn(3, dtype=torch.float64, requires_grad=True)
     layout = Windows.of(x, size, shift)
@@ -40,7 +34,7 @@ def test_cuts_as_swin_does_and_joins_again(mode, batch, height, width, size, shi
     assert torch.autograd.gradcheck(layout.join, cut.detach().requires_grad_())
 
 
-def test_frozen_filling_gets_no_gradient(mode):
+def test_frozen_filling_gets_no_gradient():
     x, fill = torch.randn(1, 5, 5, 2, requires_grad=True), torch.zeros(2)
     Windows.of(x, 4, 0).cut(x, fill).sum().backward()
     assert torch.equal(x.grad, torch.ones_like(x))

@@ -6,9 +6,6 @@ within windows, averaging the values that it makes projections from, is done on 
 same scores. The backward pass keeps the tokens and the attention.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -21,9 +18,9 @@ from mmbixt.ops.window_attention.reference import (
     window_attention_reference,
 )
 from mmbixt.ops.window_attention.scores import Scores
+from mmbixt.ops.window_attention.slots import Slots
 from mmbixt.ops.window_attention.windows import Windows
 
-SCORES = 2**19  # that exist at once for each thread: 2 MB in float32
 AXES = (-1, -2)  # what weights sum to one over: keys for values, queries for v_hat
 
 
@@ -36,79 +33,6 @@ def pays(qkv: Tensor) -> bool:
         and not is_autocast(qkv)
         and qkv.numel() > 0
     )
-
-
-class Slots(NamedTuple):
-    """Where the heads of tokens are, in maps and in windows.
-
-    Attributes:
-        token: (windows,N), the token at each place of a window; T for padding.
-        place: (T,), the place of each token, counted through all windows.
-        heads: h.
-        d: width of a head.
-    """
-
-    token: Tensor
-    place: Tensor
-    heads: int
-    d: int
-
-    @classmethod
-    def of(cls, qkv: Tensor, token: Tensor, place: Tensor, table: Tensor) -> 'Slots':
-        heads = table.shape[1]
-        return cls(token, place, heads, qkv.shape[1] // (3 * heads))
-
-    def chunks(self, period: int) -> Iterator[tuple[slice, slice]]:
-        """As many windows as have few enough scores together, and their heads among all heads.
-
-        None goes beyond a period.
-        """
-        windows, places = self.token.shape
-        step = max(1, SCORES * torch.get_num_threads() // (self.heads * places**2))
-        for first in range(0, windows, period):
-            for start in range(first, first + period, step):
-                stop = min(start + step, first + period)
-                yield slice(start, stop), slice(start * self.heads, stop * self.heads)
-
-    def cut(self, x: Tensor, chunk: slice, fill: Tensor | None = None) -> Tensor:
-        """Tokens (T,parts*C) to some windows (parts,n*h,N,d); ``fill`` or zeros at the padding."""
-        token, count = self.token[chunk], len(self.place)
-        width = x.shape[1] // self.d
-        slot = torch.arange(width).view(-1, 1, self.heads, 1)
-        row = token.clamp_max(count - 1)[:, None] * width + slot  # (parts,n,h,N)
-        out = x.reshape(-1, self.d).index_select(0, row.flatten()).view(*row.shape, self.d)
-        padding = token == count
-        if padding.any():
-            fill = 0.0 if fill is None else fill.view(-1, self.heads, self.d)
-            out.permute(1, 3, 0, 2, 4)[padding] = fill
-        return out.flatten(1, 2)
-
-    def cut_all(
-        self, qkv: Tensor, v_hat: Tensor | None, fill: Tensor, chunk: slice
-    ) -> tuple[Tensor, ...]:
-        """Queries, keys, values and, if it is given, ``v_hat`` of some windows, (n*h,N,d) each."""
-        others = () if v_hat is None else self.cut(v_hat, chunk)
-        return *self.cut(qkv, chunk, fill), *others
-
-    def join(self, x: Tensor) -> Tensor:
-        """All windows (parts,windows*h,N,d) to tokens (T,parts*C)."""
-        windows, places = self.token.shape
-        part = torch.arange(len(x)).view(-1, 1) * windows
-        window = (self.place // places).view(-1, 1, 1)
-        row = (part + window) * self.heads + torch.arange(self.heads)  # (T,parts,h)
-        row = row * places + (self.place % places).view(-1, 1, 1)
-        return x.view(-1, self.d).index_select(0, row.flatten()).view(len(row), -1)
-
-    def sum_of_padding(self, x: Tensor) -> Tensor:
-        """Of all windows (parts,windows*h,N,d) what is at the padding, (parts*C,)."""
-        padding = self.token == len(self.place)
-        x = x.unflatten(1, (-1, self.heads)).permute(1, 3, 0, 2, 4)
-        return x[padding].sum(0).flatten()
-
-    def room(self, parts: int, like: Tensor) -> Tensor:
-        """For results in all windows, (parts,windows*h,N,d)."""
-        windows, places = self.token.shape
-        return like.new_empty(parts, windows * self.heads, places, self.d)
 
 
 @torch.library.custom_op('mmbixt::window_attention', mutates_args=(), device_types='cpu')
@@ -206,8 +130,7 @@ def _(qkv, v_hat, fill, token, place, table, index, mask, scale, keep) -> list[T
 
 @attend_in_windows_backward.register_fake
 def _(grads, attentions, qkv, v_hat, fill, token, place, table, index, scale) -> list[Tensor]:
-    inputs = [torch.empty_like(x) for x in (qkv, fill, table)]
-    return inputs if v_hat is None else [*inputs, torch.empty_like(v_hat)]
+    return [x.new_empty(x.shape) for x in (qkv, fill, table, v_hat) if x is not None]
 
 
 class ChunkedWindowAttention(torch.autograd.Function):

@@ -7,7 +7,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from mmbixt.ops.paths import is_eager
 from mmbixt.ops.sides import lacking
 
 
@@ -63,9 +62,6 @@ def select(x: Tensor, token: Tensor, fill: Tensor | float) -> Tensor:
     if len(token) == len(x):
         return x.index_select(0, token)
     out = x.index_select(0, token.clamp_max(len(x) - 1))
-    if is_eager():
-        out[token == len(x)] = fill  # a few rows
-        return out
     return torch.where(token[:, None] == len(x), fill, out)
 
 
