@@ -36,9 +36,11 @@ class Regions(NamedTuple):
         return x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
 
     def join(self, x: Tensor) -> Tensor:
-        """(B,R,L,C) to the filled up map (B,rows*height,columns*width,C)."""
+        """(B,R,L,...) to the filled up map (B,rows*height,columns*width,C), in one copy."""
+        size = (self.rows * self.height, self.columns * self.width)
+        channels = x.shape[3:].numel()
         x = x.unflatten(2, (self.height, self.width)).unflatten(1, (self.rows, self.columns))
-        return x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
+        return x.transpose(2, 3).reshape(len(x), *size, channels)
 
     def inside(self, height: int, width: int, device: torch.device) -> Tensor | None:
         """(R,L), True for the cells of the map that was cut; None if nothing was filled up."""
@@ -110,7 +112,7 @@ class RoutingAttention(nn.Module):
         queries, keys, values, routes = self._route(x, regions, inside)
         mask = inside if self.padding == 'masked' else None
         out = routing_attention(queries, keys, values, routes, self.scale, mask)
-        out, values = (regions.join(part.flatten(3)) for part in (out, values))
+        out, values = (regions.join(part) for part in (out, values))
         if not self._is_padded_before:
             out, values = (part[:, :height, :width] for part in (out, values))
         out = out + self.lepe(as_image(values)).permute(0, 2, 3, 1)
