@@ -133,29 +133,15 @@ def _(grad, x, norm_weight, norm_bias, eps, fc1_weight, fc2_weight, *_) -> list[
 
 
 class ChunkedFeedForward(torch.autograd.Function):
-    """Tokens (N,C) to (N,C); the scale is in the last layer's weights."""
+    """:func:`feed_forward_of_rows`, whose arguments it takes, with its backward pass."""
 
     @staticmethod
-    def forward(
-        ctx,
-        x: Tensor,
-        norm_weight: Tensor,
-        norm_bias: Tensor,
-        eps: float,
-        fc1_weight: Tensor,
-        fc1_bias: Tensor,
-        fc2_weight: Tensor,
-        fc2_bias: Tensor,
-        residual: bool,
-        keep: bool,
-        rows: int,
-    ) -> Tensor:
-        norm = (norm_weight, norm_bias, eps)
-        weights = (fc1_weight, fc1_bias, fc2_weight, fc2_bias)
-        out, *kept = feed_forward_of_rows(x, *norm, *weights, residual, keep, rows)
+    def forward(ctx, *inputs: Tensor | float) -> Tensor:
+        x, norm_weight, norm_bias, ctx.eps, fc1_weight, _, fc2_weight, _ = inputs[:8]
+        ctx.residual, keep, _ = inputs[8:]
+        out, *kept = feed_forward_of_rows(*inputs)
         if keep:
             ctx.save_for_backward(x, norm_weight, norm_bias, fc1_weight, fc2_weight, *kept)
-            ctx.residual, ctx.eps = residual, eps
         return out
 
     @staticmethod

@@ -134,28 +134,15 @@ def _(grads, attentions, qkv, v_hat, fill, token, place, table, index, scale) ->
 
 
 class ChunkedWindowAttention(torch.autograd.Function):
-    """:func:`attend_in_windows` with its backward pass."""
+    """:func:`attend_in_windows`, whose arguments it takes, with its backward pass."""
 
     @staticmethod
-    def forward(
-        ctx,
-        qkv: Tensor,
-        v_hat: Tensor | None,
-        fill: Tensor,
-        token: Tensor,
-        place: Tensor,
-        table: Tensor,
-        index: Tensor,
-        mask: Tensor | None,
-        scale: float,
-        keep: bool,
-    ) -> tuple[Tensor, ...]:
-        given = (qkv, v_hat, fill, token, place, table, index)
-        found = attend_in_windows(*given, mask, scale, keep)
-        outputs = 1 if v_hat is None else 2
+    def forward(ctx, *inputs: Tensor | float | None) -> tuple[Tensor, ...]:
+        *given, _, ctx.scale, keep = inputs
+        found = attend_in_windows(*inputs)
+        outputs = 1 if given[1] is None else 2
         if keep:
             ctx.save_for_backward(*given, *found[outputs:])
-            ctx.scale = scale
         return tuple(found[:outputs])
 
     @staticmethod
