@@ -10,6 +10,8 @@ from mmbixt.ops.paths import ops_path, use_ops
 from mmbixt.ops.routing_attention import route, routing_attention
 from mmbixt.ops.window_attention import bidirectional_window_attention, window_attention
 
+import mmbixt.ops.flops  # isort: skip  # noqa: F401  (of the operators above)
+
 __all__ = [
     'bidirectional_attention',
     'bidirectional_self_attention',

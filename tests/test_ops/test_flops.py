@@ -1,0 +1,43 @@
+import pytest
+import torch
+from helpers import image
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from mmbixt.backbones import BiFormer, BiSASwin
+from mmbixt.ops import use_ops
+
+# where no window or region is padded, both paths do the same products
+NETWORKS = {
+    'swin': lambda: BiSASwin(
+        dict(embed_dims=24, depths=(2, 2), num_heads=(3, 6), window_size=4), bisa_stages=()
+    ),
+    'bisa': lambda: BiSASwin(dict(embed_dims=24, depths=(2,), num_heads=(3,), window_size=4)),
+    'biformer': lambda: BiFormer(
+        dict(embed_dims=(32, 64, 128, 256), depths=(1, 1, 1, 1)), num_regions=4
+    ),
+}
+
+
+def count(network, path, with_gradients):
+    counter, unfused = FlopCounterMode(display=False), sdpa_kernel(SDPBackend.MATH)
+    with use_ops(path), counter, unfused, torch.set_grad_enabled(with_gradients):
+        maps = network(image(1, 128, 128))
+        if with_gradients:
+            sum(x.sum() for x in maps).backward()
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize('name', NETWORKS)
+def test_what_torch_counts_is_what_the_plain_paths_do(name):
+    network = NETWORKS[name]().eval()
+    ours, plain = (count(network, path, False) for path in ('auto', 'reference'))
+    assert ours == plain
+
+
+@pytest.mark.parametrize(('name', 'again'), [('swin', 0), ('bisa', 0), ('biformer', 0.02)])
+def test_and_with_the_backward_pass(name, again):
+    """``again``: what may be computed twice."""
+    network = NETWORKS[name]().train()
+    ours, plain = (count(network, path, True) for path in ('auto', 'reference'))
+    assert plain <= ours <= (1 + again) * plain
