@@ -103,8 +103,9 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
         if os.environ.get('RANK', '0') == '0':
             print('--sample changes the config:', *changes, sep='\n  ', flush=True)
     if args.cfg_options:
-        for note in doubtful_options(cfg, args.cfg_options):
-            print(note, flush=True)
+        if os.environ.get('RANK', '0') == '0':
+            for note in doubtful_options(cfg, args.cfg_options):
+                print(note, flush=True)
         cfg.merge_from_dict(args.cfg_options)
     cfg.launcher = args.launcher
     cfg.work_dir = args.work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
@@ -121,6 +122,9 @@ def doubtful_options(cfg: Config, options: Mapping[str, Any]) -> list[str]:
     for option in options:
         there: Any = dict(cfg.items())
         for key in option.split('.'):
+            if isinstance(there, list | tuple) and key.isdecimal() and int(key) < len(there):
+                there = there[int(key)]
+                continue
             if not isinstance(there, Mapping):
                 break
             if key not in there:

@@ -7,3 +7,9 @@ import torch
 def _fixed_seed():
     torch.manual_seed(0)
     np.random.seed(0)
+
+
+@pytest.fixture
+def fresh_compiler():
+    """The compiler counts how often it has compiled a function, and gives up."""
+    torch._dynamo.reset()

@@ -10,7 +10,11 @@ CONFIG = dict(
 
 @pytest.mark.parametrize(
     ('option', 'similar'),
-    [('train_cfg.max_iter', 'max_iters'), ('modle.backbone.arch', 'model')],
+    [
+        ('train_cfg.max_iter', 'max_iters'),
+        ('modle.backbone.arch', 'model'),
+        ('hooks.0.typ', 'type'),
+    ],
 )
 def test_an_option_that_is_almost_there_is_pointed_out(option, similar):
     (note,) = doubtful_options(Config(CONFIG), {option: 1})
@@ -20,7 +24,14 @@ def test_an_option_that_is_almost_there_is_pointed_out(option, similar):
 
 @pytest.mark.parametrize(
     'option',
-    ['train_cfg.max_iters', 'hooks.0.type', 'model.backbone.drop_path_rate', 'resume', 'a.b.c'],
+    [
+        'train_cfg.max_iters',
+        'hooks.0.type',
+        'hooks.1.typ',
+        'model.backbone.drop_path_rate',
+        'resume',
+        'a.b.c',
+    ],
 )
 def test_others_are_not(option):
     assert doubtful_options(Config(CONFIG), {option: 1}) == []

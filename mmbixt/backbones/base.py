@@ -105,14 +105,12 @@ class DenseBackbone(BaseModule):
 
     def run_layer(self, layer: nn.Module, *inputs: Any) -> Any:
         """A layer's outputs, checkpointed if so asked."""
-        if self.with_cp and torch.is_grad_enabled():
-            return checkpoint(
-                layer,
-                *inputs,
-                use_reentrant=False,
-                context_fn=lambda: (nullcontext(), _statistics_kept(layer)),
-            )
-        return layer(*inputs)
+        if not (self.with_cp and torch.is_grad_enabled()):
+            return layer(*inputs)
+        contexts = {}
+        if not torch.compiler.is_compiling():  # compilers take none, and update statistics once
+            contexts = dict(context_fn=lambda: (nullcontext(), _statistics_kept(layer)))
+        return checkpoint(layer, *inputs, use_reentrant=False, **contexts)
 
     @torch.no_grad()
     def record(

@@ -15,8 +15,8 @@ from mmbixt.ops.paths import PATHS
 
 NAMES = """\
   xcit_tiny_12_p16               a published variant of ours (those of the README)
-  biformer_tiny@reference        the same with all ops on one path: reference, torch, triton
-  swin_tiny@compiled             the same through torch.compile; any row can have it
+  biformer_tiny@reference        one with all its ops on one path: reference, torch, triton
+  swin_tiny@compiled             any row through torch.compile
   timm/xcit_tiny_12_p16_224      any model of timm that gives feature maps
   configs/..., mmseg::...        the backbone of a config, a file or one of an installed package
   my_code.py:build               what a function of other code builds: an image in, maps out"""

@@ -4,7 +4,7 @@ from mmbixt.ops.layer_norm import layer_norm
 
 
 class LayerNorm(nn.LayerNorm):
-    """torch's layer norm over channels, computed by :func:`mmbixt.ops.layer_norm`."""
+    """torch's layer norm of the last dimension, computed by :func:`mmbixt.ops.layer_norm`."""
 
     def forward(self, x: Tensor) -> Tensor:
         """(...,C) to (...,C)."""

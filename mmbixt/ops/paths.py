@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 PATHS = ('auto', 'reference', 'torch', 'triton')
 
@@ -40,19 +41,25 @@ def use_ops(path: str) -> Iterator[None]:
 
 
 def is_eager() -> bool:
-    """Whether operations run as they are called, and no compiler or tracer looks at them first.
-
-    Those do better with plain operations than with ours that work on pieces.
-    """
+    """Whether operations run as they are called, and no compiler or tracer looks at them first."""
     return not torch.compiler.is_compiling() and not torch.jit.is_tracing()
 
 
 def calls_operators() -> bool:
     """Whether operators of our own can be called: as we run, or by a compiler.
 
-    Exporters, whose programs are to run where we are not, are left plain operations.
+    Exporters, whose programs are to run where we are not, are left plain operations; but for
+    ``torch.export`` with ``strict=True``, which passes for a compiler.
     """
     return is_eager() or torch.compiler.is_dynamo_compiling()
+
+
+def needs_gradients(*tensors: Tensor | None) -> bool:
+    """Whether a backward pass may follow, and is to be prepared for.
+
+    To be asked outside of ``torch.autograd.Function``, within which autograd is off.
+    """
+    return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
 
 
 def choose_path(op: str, paths: Mapping[str, Callable]) -> Callable:

@@ -12,7 +12,10 @@ import torch
 from helpers import assert_close, image
 from mmengine.registry import MODELS
 
-pytestmark = pytest.mark.skipif(os.environ.get('ZOO') != 'all', reason='part of make test-zoo')
+pytestmark = [
+    pytest.mark.skipif(os.environ.get('ZOO') != 'all', reason='part of make test-zoo'),
+    pytest.mark.usefixtures('fresh_compiler'),
+]
 
 # two layers or blocks are enough to have all that a whole network has; full widths, real shapes
 NETWORKS = {
@@ -30,12 +33,6 @@ NETWORKS = {
         arch=dict(embed_dims=96, depths=(2, 2, 1, 1), num_heads=(3, 6, 12, 24)),
     ),
 }
-
-
-@pytest.fixture(autouse=True)
-def forget():
-    """The compiler counts how often it has compiled a function, and gives up."""
-    torch._dynamo.reset()
 
 
 def gradients(backbone, call, x):

@@ -199,13 +199,27 @@ def test_drop_path_drops_in_training_only(config):
     assert torch.equal(backbone.eval()(x)[-1], backbone(x)[-1])
 
 
-def test_no_graph_breaks(config):
+def test_no_graph_breaks(config, fresh_compiler):
     backbone = build(config).eval()
     compiled = torch.compile(backbone, fullgraph=True, backend='eager')
     x = image(1, 48, 32)
     with torch.no_grad():
         for actual, expected in zip(compiled(x), backbone(x), strict=True):
             assert_close(actual, expected, 1e-5)
+
+
+def test_gradient_checkpointing_under_a_compiler(config, fresh_compiler):
+    plain, cheap = build(config).train(), build(config, with_cp=True).train()
+    compiled = torch.compile(cheap, fullgraph=True, backend='aot_eager')
+    x = image(2, 48, 32)
+    results = []
+    for backbone, call in ((plain, plain), (cheap, compiled)):
+        loss = sum(feature_map.square().mean() for feature_map in call(x))
+        loss.backward()
+        state = [*(p.grad for p in backbone.parameters()), *backbone.buffers()]
+        results.append([loss.detach(), *(value.float() for value in state)])
+    for actual, expected in zip(*results, strict=True):
+        assert_close(actual, expected, 1e-4)
 
 
 def test_batch_norms_behind_convolutions_fold_into_them(config):
@@ -236,6 +250,15 @@ def test_exports(config):
         for actual, expected in zip(
             program.module()(image(1, 64, 48)), backbone(image(1, 64, 48)), strict=True
         ):
+            assert_close(actual, expected, 1e-5)
+
+
+def test_traced_programs_can_be_saved(config, tmp_path):
+    backbone, x = build(config).eval(), image(1, 64, 48)
+    with torch.no_grad():
+        torch.jit.trace(backbone, x).save(tmp_path / 'traced.pt')
+        loaded = torch.jit.load(tmp_path / 'traced.pt')
+        for actual, expected in zip(loaded(x), backbone(x), strict=True):
             assert_close(actual, expected, 1e-5)
 
 

@@ -6,13 +6,9 @@ from mmbixt.layers.norm import LayerNorm
 from mmbixt.ops import use_ops
 from mmbixt.ops.layer_norm import layer_norm, operator
 
+pytestmark = pytest.mark.usefixtures('fresh_compiler')
+
 SHAPES = {'tokens': (2, 37, 12), 'maps': (1, 5, 7, 24), 'one token': (1, 8), 'one channel': (4, 1)}
-
-
-@pytest.fixture(autouse=True)
-def forget():
-    """The compiler counts how often it has compiled a function, and gives up."""
-    torch._dynamo.reset()
 
 
 def make_inputs(shape, dtype=torch.float32):

@@ -138,6 +138,15 @@ def test_the_backward_pass_keeps_the_tokens_and_the_attention():
     assert kept < qkv.nbytes + attention + 2 * layout
 
 
+def test_nothing_is_kept_for_what_is_frozen():
+    (qkv, fill, *_, table), windows, (index, mask) = make_inputs(
+        SHAPES['odd width of heads'], torch.float32
+    )
+    qkv, fill, table = (x.detach() for x in (qkv, fill, table))
+    scores = Scores(0.2, table, index, mask)
+    assert kept_bytes(lambda: window_attention(qkv, fill, windows, scores)) == 0
+
+
 @pytest.mark.parametrize('kind', KINDS)
 def test_half_precision_takes_the_plain_way(kind):
     inputs = make_inputs(SHAPES['odd width of heads'], torch.float32)

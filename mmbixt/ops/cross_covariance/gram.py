@@ -37,6 +37,13 @@ class CentredGram(torch.autograd.Function):
         return linear_of_each(x - mean, grad + grad.transpose(1, 2)), None
 
 
+def centred_gram(x: Tensor, mean: Tensor) -> Tensor:
+    """:class:`CentredGram`, but for traced programs, which cannot be saved with it."""
+    if torch.jit.is_tracing():
+        return CentredGram.forward(x, mean)
+    return CentredGram.apply(x, mean)
+
+
 def pays(x: Tensor) -> bool:
     """Whether the Gram matrix is the cheaper way, and an exact one.
 
@@ -102,7 +109,7 @@ def _second_moments(
         head, (Bh,d,d).
     """
     mean = x.mean(1, keepdim=True)
-    gram = CentredGram.apply(x, mean)  # symmetric, its own transpose
+    gram = centred_gram(x, mean)  # symmetric, its own transpose
     spread = linear_of_each(weight.expand(len(x), -1, -1), gram)  # (B,2C,C)
     means = mean[:, 0] @ weight.t()  # (B,2C)
     if bias is not None:

@@ -12,7 +12,7 @@ from torch.nn.functional import gelu, layer_norm
 
 from mmbixt.ops.feed_forward.reference import feed_forward_reference
 from mmbixt.ops.linear import linear, linear_gradients
-from mmbixt.ops.paths import calls_operators, is_eager
+from mmbixt.ops.paths import calls_operators, is_eager, needs_gradients
 from mmbixt.ops.precision import is_autocast, is_half
 
 HIDDEN_VALUES = 2**19  # of the tokens worked on together, for each thread: 2 MB in float32
@@ -179,7 +179,7 @@ def feed_forward_chunked(
         normed = layer_norm(x, x.shape[-1:], *norm)
         out = linear(gelu(linear(normed, fc1_weight, fc1_bias)), fc2_weight, fc2_bias)
         return x + out if residual else out
-    # asked here, because autograd is off within
-    keep, rows = torch.is_grad_enabled(), tokens_at_a_time(len(fc1_weight))
+    keep = needs_gradients(x, norm_weight, norm_bias, *weights)
+    rows = tokens_at_a_time(len(fc1_weight))
     out = ChunkedFeedForward.apply(x.flatten(0, -2), *norm, *weights, residual, keep, rows)
     return out.view_as(x)

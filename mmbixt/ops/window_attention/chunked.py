@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from mmbixt.ops.inverse_attention.bilinear import bilinear
-from mmbixt.ops.paths import calls_operators
+from mmbixt.ops.paths import calls_operators, needs_gradients
 from mmbixt.ops.precision import is_autocast
 from mmbixt.ops.window_attention.reference import (
     bidirectional_window_attention_reference,
@@ -148,7 +148,7 @@ class ChunkedWindowAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        saved = ctx.saved_tensors
+        saved = ctx.saved_tensors  # seven inputs, then the attention
         grads, attentions = [grad.contiguous() for grad in grads], list(saved[7:])
         of_qkv, of_fill, of_table, *of_v_hat = attend_in_windows_backward(
             grads, attentions, *saved[:7], ctx.scale
@@ -185,7 +185,6 @@ def _attend(
     qkv: Tensor, fill: Tensor, v_hat: Tensor | None, windows: Windows, scores: Scores
 ) -> tuple[Tensor, ...]:
     """Maps (B,H,W,3C) and, if it is given, (B,H,W,C) to as many (B,H,W,C)."""
-    keep = torch.is_grad_enabled()  # asked here, because autograd is off within
     outputs = ChunkedWindowAttention.apply(
         qkv.flatten(0, 2),
         None if v_hat is None else v_hat.flatten(0, 2),
@@ -196,6 +195,6 @@ def _attend(
         scores.index,
         scores.mask,
         scores.scale,
-        keep,
+        needs_gradients(qkv, v_hat, fill, scores.table),
     )
     return tuple(out.unflatten(0, windows.shape) for out in outputs)

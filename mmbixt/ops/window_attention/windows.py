@@ -48,12 +48,19 @@ class Windows(NamedTuple):
     def cut(self, x: Tensor, fill: Tensor) -> Tensor:
         """(B,H,W,C) to (B,windows,size*size,C), with ``fill`` (C,) at the padding."""
         x, fill = x.flatten(0, 2), fill.to(x.dtype)  # autocast: what is projected is half
-        x = Cut.apply(x, fill, self.token, self.place)
+        if torch.jit.is_tracing():  # such a program cannot be saved with functions of ours
+            x = select(x, self.token, fill)
+        else:
+            x = Cut.apply(x, fill, self.token, self.place)
         return x.unflatten(0, (self.shape[0], self.per_map, self.size**2))
 
     def join(self, x: Tensor) -> Tensor:
         """Back again, (B,windows,size*size,C) to (B,H,W,C); what is at the padding is dropped."""
-        x = Join.apply(x.flatten(0, 2), self.token, self.place)
+        x = x.flatten(0, 2)
+        if torch.jit.is_tracing():
+            x = x.index_select(0, self.place)
+        else:
+            x = Join.apply(x, self.token, self.place)
         return x.unflatten(0, self.shape)
 
 
