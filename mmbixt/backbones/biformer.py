@@ -4,7 +4,6 @@ Each region of a map attends to the few regions that it is routed to, token by t
 stages; in the fourth all tokens attend to all. The names of the weights are the authors'.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -22,7 +21,7 @@ from mmbixt.backbones.arch import (
 from mmbixt.backbones.base import DenseBackbone
 from mmbixt.checkpoints import biformer as authors
 from mmbixt.checkpoints.state_dict import Conversion
-from mmbixt.layers.feed_forward import add_feed_forward
+from mmbixt.layers.feed_forward import SequentialMlp, add_feed_forward
 from mmbixt.layers.maps import channels_last
 from mmbixt.layers.norm import LayerNorm
 from mmbixt.layers.routing_attention import FullAttention, Regions, RoutingAttention
@@ -74,13 +73,7 @@ class Block(nn.Module):
         self.norm1 = LayerNorm(channels, eps=1e-6)
         self.attn = attention
         self.norm2 = LayerNorm(channels, eps=1e-6)
-        hidden = int(channels * mlp_ratio)
-        layers = {
-            '0': nn.Linear(channels, hidden),
-            '1': nn.GELU(),
-            '3': nn.Linear(hidden, channels),
-        }
-        self.mlp = nn.Sequential(OrderedDict(layers))
+        self.mlp = SequentialMlp(channels, int(channels * mlp_ratio))
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -88,8 +81,7 @@ class Block(nn.Module):
         if self.pos_embed is not None:
             x = x + self.pos_embed(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
         x = x + self.drop_path(self.attn(self.norm1(x)))
-        fc1, _, fc2 = self.mlp
-        return add_feed_forward(x, self.norm2, fc1, fc2, self.drop_path)
+        return add_feed_forward(x, self.norm2, self.mlp, self.drop_path)
 
 
 class Stage(nn.Sequential):

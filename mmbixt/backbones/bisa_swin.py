@@ -22,11 +22,11 @@ from mmbixt.layers.bidirectional_self_attention import (
     check_branches,
     relative_position_index,
 )
-from mmbixt.layers.feed_forward import add_feed_forward
-from mmbixt.layers.linear import Linear
+from mmbixt.layers.feed_forward import FeedForward, add_feed_forward
+from mmbixt.layers.linear import apply_linear
 from mmbixt.layers.maps import channels_last
 from mmbixt.layers.norm import LayerNorm
-from mmbixt.ops.sides import lacking
+from mmbixt.ops.padding import padding_to_multiple
 from mmbixt.ops.window_attention import Windows
 from mmbixt.registry import MODELS
 
@@ -58,12 +58,12 @@ class PatchMerging(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.norm = LayerNorm(4 * channels)
-        self.reduction = Linear(4 * channels, 2 * channels, bias=False)
+        self.reduction = nn.Linear(4 * channels, 2 * channels, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B,H,W,C) to (B,ceil(H/2),ceil(W/2),2C)."""
         x = pad_to_multiple(x, 2).unflatten(2, (-1, 2)).unflatten(1, (-1, 2))
-        return self.reduction(self.norm(x.permute(0, 1, 3, 5, 2, 4).flatten(3)))
+        return apply_linear(self.reduction, self.norm(x.permute(0, 1, 3, 5, 2, 4).flatten(3)))
 
 
 class ShiftedWindows(nn.Module):
@@ -83,16 +83,7 @@ class ShiftedWindows(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """(B,H,W,C) to (B,H,W,C); the mask is :func:`shift_mask`'s, for shifted windows."""
         windows = Windows.of(x, self.window_size, self.shift)
-        return self.w_msa.within(windows, x, mask if self.shift else None)
-
-
-class FeedForward(nn.Module):
-    """The weights of two linear maps with a GELU between them."""
-
-    def __init__(self, channels: int, hidden: int) -> None:
-        super().__init__()
-        widen = nn.Sequential(nn.Linear(channels, hidden), nn.GELU())
-        self.layers = nn.Sequential(widen, nn.Linear(hidden, channels))
+        return self.w_msa(x, mask if self.shift else None, windows)
 
 
 class SwinBlock(nn.Module):
@@ -111,8 +102,7 @@ class SwinBlock(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """(B,H,W,C) to (B,H,W,C)."""
         x = x + self.drop_path(self.attn(self.norm1(x), mask))
-        (fc1, _), fc2 = self.ffn.layers
-        return add_feed_forward(x, self.norm2, fc1, fc2, self.drop_path)
+        return add_feed_forward(x, self.norm2, self.ffn, self.drop_path)
 
 
 class SwinStage(nn.Module):
@@ -163,7 +153,7 @@ class SwinStage(nn.Module):
 
 def pad_to_multiple(x: Tensor, size: int) -> Tensor:
     """(B,H,W,C) with zeros at the right and the bottom, so that ``size`` divides H and W."""
-    bottom, right = (lacking(side, size) for side in x.shape[1:3])
+    bottom, right = (padding_to_multiple(side, size) for side in x.shape[1:3])
     return pad(x, (0, 0, 0, right, 0, bottom)) if bottom or right else x  # else it would copy
 
 
@@ -186,7 +176,7 @@ def shift_mask(x: Tensor, size: int, shift: int) -> Tensor:
     """
 
     def part(length: int) -> Tensor:
-        padded = length + lacking(length, size)
+        padded = length + padding_to_multiple(length, size)
         place = torch.arange(padded, device=x.device)
         return (place >= padded - size).long() + (place >= padded - shift).long()
 

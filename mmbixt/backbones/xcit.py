@@ -7,7 +7,7 @@ tokens; local patch interaction lets neighbours talk. The names of the weights a
 from collections.abc import Collection, Mapping, Sequence
 
 import torch
-from timm.layers import DropPath, Mlp, trunc_normal_
+from timm.layers import DropPath, trunc_normal_
 from torch import Tensor, nn
 
 from mmbixt.backbones.arch import check_choice, check_rate, resolve_arch, resolve_out_indices
@@ -19,6 +19,7 @@ from mmbixt.layers import (
     CrossCovarianceAttention,
     FourierPositionEncoding,
     LocalPatchInteraction,
+    Mlp,
     add_feed_forward,
     channels_last,
     map_to_tokens,
@@ -70,9 +71,7 @@ class Layer(nn.Module):
         """(B,N,C) to (B,N,C)."""
         tokens = tokens + self.drop_path(self.attn(self.norm1(tokens), self.gamma1))
         tokens = tokens + self.drop_path(self.local_mp(self.norm3(tokens), grid, self.gamma3))
-        return add_feed_forward(
-            tokens, self.norm2, self.mlp.fc1, self.mlp.fc2, self.drop_path, self.gamma2
-        )
+        return add_feed_forward(tokens, self.norm2, self.mlp, self.drop_path, self.gamma2)
 
 
 @MODELS.register_module()
@@ -157,7 +156,7 @@ class XCiT(DenseBackbone):
         """An image (B,3,H,W) to maps (B,C,ceil(H/stride),ceil(W/stride)), one per out index."""
         feature_map = self.patch_embed(channels_last(x))
         grid = tuple(feature_map.shape[-2:])
-        tokens = map_to_tokens(feature_map + self.pos_embeder(*grid))
+        tokens = map_to_tokens(feature_map + self.pos_embeder(*grid, feature_map))
         maps = []
         for i, layer in enumerate(self.blocks):
             tokens = self.run_layer(layer, tokens, grid)

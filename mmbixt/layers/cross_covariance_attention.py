@@ -1,13 +1,19 @@
 import torch
 from torch import Tensor, nn
 
-from mmbixt.ops.cross_covariance import cross_covariance_attention
+from mmbixt.layers.as_built import is_as_built
+from mmbixt.ops.cross_covariance import (
+    cross_covariance,
+    cross_covariance_attention,
+    cross_covariance_maps,
+    split_channels,
+)
 
 
 class CrossCovarianceAttention(nn.Module):
     """XCiT's attention: between the channels of a head, by their correlation over the tokens.
 
-    The cost is linear in the tokens, and so are the weights of any grid: nothing depends on N.
+    The cost is linear in the tokens, and no weight depends on their number.
 
     Args:
         channels: width C of the tokens.
@@ -29,13 +35,14 @@ class CrossCovarianceAttention(nn.Module):
 
     def forward(self, tokens: Tensor, scale: Tensor | None = None) -> Tensor:
         """(B,N,C) to (B,N,C), times a layer scale (C,) if one is given."""
-        return cross_covariance_attention(
-            tokens,
-            self.qkv.weight,
-            self.qkv.bias,
-            self.temperature,
-            self.proj.weight,
-            self.proj.bias,
-            self.dropout if self.training else 0.0,
-            scale,
-        )
+        dropout = self.dropout if self.training else 0.0
+        if not (is_as_built(self.qkv, nn.Linear) and is_as_built(self.proj, nn.Linear)):
+            out = self.proj(cross_covariance(self.qkv(tokens), self.temperature, dropout))
+            return out if scale is None else scale * out
+        qkv, proj = ((layer.weight, layer.bias) for layer in (self.qkv, self.proj))
+        return cross_covariance_attention(tokens, *qkv, self.temperature, *proj, dropout, scale)
+
+    def attention_maps(self, tokens: Tensor) -> Tensor:
+        """How the channels of each head attend to each other, (B,h,d,d): for pictures."""
+        queries, keys, _ = split_channels(self.qkv(tokens), len(self.temperature))
+        return cross_covariance_maps(queries, keys, self.temperature)

@@ -37,8 +37,14 @@ class FourierPositionEncoding(nn.Module):
         super().__init__()
         self.token_projection = nn.Conv2d(2 * FEATURES_PER_AXIS, channels, kernel_size=1)
 
-    def forward(self, height: int, width: int) -> Tensor:
-        """The encoding of a grid, (1,C,H,W)."""
-        weight = self.token_projection.weight
-        features = fourier_features(height, width, weight.device).to(weight.dtype)
+    def forward(self, height: int, width: int, like: Tensor | None = None) -> Tensor:
+        """The encoding of a grid, (1,C,H,W).
+
+        Args:
+            height: cells from top to bottom.
+            width: cells from left to right.
+            like: a tensor with the device and precision to compute in; by default the weights'.
+        """
+        like = next(self.parameters()) if like is None else like
+        features = fourier_features(height, width, like.device).to(like.dtype)
         return self.token_projection(features[None])

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 
-def routing_attention_regional(
+def routing_attention_portable(
     queries: Tensor,
     keys: Tensor,
     values: Tensor,

@@ -19,8 +19,13 @@ def linear(x: Shape, weight: Shape, *_, **__) -> int:
 
 
 @register_flop_formula(ours.linear_backward)
-def linear_backward(grad: Shape, x: Shape, weight: Shape, wanted: list[bool], **_) -> int:
-    return sum(wanted[:2]) * linear(x, weight)
+def linear_backward(grad: Shape, x: Shape, weight: Shape, needed: list[bool], **_) -> int:
+    return sum(needed[:2]) * linear(x, weight)
+
+
+@register_flop_formula(ours.outer)
+def outer(a: Shape, b: Shape, **_) -> int:
+    return 2 * prod(a) * b[1]
 
 
 @register_flop_formula(ours.feed_forward)
@@ -30,10 +35,11 @@ def feed_forward(x: Shape, norm_weight: Shape, norm_bias: Shape, eps, fc1: Shape
 
 @register_flop_formula(ours.feed_forward_backward)
 def feed_forward_backward(grad: Shape, *given, **_) -> int:
+    """Two products for each of the forward pass; what is given begins alike."""
     return 2 * feed_forward(*given)
 
 
-@register_flop_formula(ours.bilinear)
+@register_flop_formula(ours.bilinear_of_rows)
 def bilinear(left: Shape, right: Shape, weight: Shape, **_) -> int:
     return 2 * left[0] * prod(weight)
 
@@ -55,7 +61,7 @@ def routed_attention_backward(grad: Shape, *given: Shape, **_) -> int:
     return 5 * routed_attention(*given) // 2
 
 
-@register_flop_formula(ours.window_attention)
+@register_flop_formula(ours.attend_in_windows)
 def window_attention(qkv: Shape, v_hat: Shape | None, fill: Shape, token: Shape, *_, **__) -> int:
     """One product for the scores, one for each kind of values."""
     windows, places = token
@@ -63,7 +69,7 @@ def window_attention(qkv: Shape, v_hat: Shape | None, fill: Shape, token: Shape,
     return product * (2 if v_hat is None else 3)
 
 
-@register_flop_formula(ours.window_attention_backward)
+@register_flop_formula(ours.attend_in_windows_backward)
 def window_attention_backward(grads, attentions, *given: Shape, **_) -> int:
     """Two products for each of the forward pass."""
     return 2 * window_attention(*given)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-SCORES = 2**19  # that exist at once for each thread: 2 MB in float32
+from mmbixt.ops.dispatch import scores_at_once
 
 
 class Slots(NamedTuple):
@@ -35,7 +35,7 @@ class Slots(NamedTuple):
         None goes beyond a period.
         """
         windows, places = self.token.shape
-        step = max(1, SCORES * torch.get_num_threads() // (self.heads * places**2))
+        step = max(1, scores_at_once() // (self.heads * places**2))
         for first in range(0, windows, period):
             for start in range(first, first + period, step):
                 stop = min(start + step, first + period)

@@ -4,7 +4,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 
-def bidirectional_attention_sdpa(
+def bidirectional_attention_portable(
     r_latents: Tensor,
     r_tokens: Tensor,
     v_latents: Tensor,

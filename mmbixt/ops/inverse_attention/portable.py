@@ -5,33 +5,28 @@ The hypernetwork is linear in the values, so they can be averaged before it rath
 bilinear map per token, whose cost does not depend on the number of tokens that attend.
 """
 
-import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from mmbixt.ops.inverse_attention.bilinear import bilinear
-from mmbixt.ops.inverse_attention.reference import attention_scores, self_attention_reference
+from mmbixt.ops.inverse_attention.reference import attention_scores
 
 
-def self_attention_fused(
+def self_attention_portable(
     q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None
 ) -> Tensor:
     """See :func:`mmbixt.ops.self_attention`."""
     if bias is None:
         return scaled_dot_product_attention(q, k, v, scale=scale)
-    on_cpu = q.device.type == 'cpu'
-    if on_cpu and bias.requires_grad and torch.is_grad_enabled():
-        # the fused kernel has no gradient for the bias; torch's way around it is slower than this
-        return self_attention_reference(q, k, v, scale, bias)
     batch = q.shape[:-3]
     bias = bias.to(q.dtype).expand(*batch, *q.shape[-3:-1], k.shape[-2])
-    if on_cpu:  # nor does it take a broadcast one
+    if q.device.type == 'cpu':  # where the fused kernel takes no broadcast one
         bias = bias.contiguous()
     out = scaled_dot_product_attention(*(x.flatten(0, -4) for x in (q, k, v, bias)), scale=scale)
     return out.unflatten(0, batch)
 
 
-def bidirectional_self_attention_factored(
+def bidirectional_self_attention_portable(
     q: Tensor,
     k: Tensor,
     v: Tensor,
