@@ -292,7 +292,8 @@ class BiXT(DenseBackbone):
             raise ValueError(f'An image of {height} x {width} pixels has less than a patch of 16.')
         feature_map = self.patch_embed(channels_last(x))
         grid = tuple(feature_map.shape[-2:])
-        return map_to_tokens(feature_map + self.fourier_pos_encode(*grid, feature_map)), grid
+        position = self.fourier_pos_encode(*grid, feature_map.device, feature_map.dtype)
+        return map_to_tokens(feature_map + position), grid
 
     def attention_maps(
         self, x: Tensor, layers: Iterable[int] | None = None

@@ -156,7 +156,8 @@ class XCiT(DenseBackbone):
         """An image (B,3,H,W) to maps (B,C,ceil(H/stride),ceil(W/stride)), one per out index."""
         feature_map = self.patch_embed(channels_last(x))
         grid = tuple(feature_map.shape[-2:])
-        tokens = map_to_tokens(feature_map + self.pos_embeder(*grid, feature_map))
+        position = self.pos_embeder(*grid, feature_map.device, feature_map.dtype)
+        tokens = map_to_tokens(feature_map + position)
         maps = []
         for i, layer in enumerate(self.blocks):
             tokens = self.run_layer(layer, tokens, grid)
