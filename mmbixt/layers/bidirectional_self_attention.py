@@ -8,7 +8,11 @@ from torch.nn.functional import gelu
 from mmbixt.layers.as_built import is_as_built
 from mmbixt.layers.linear import apply_linear
 from mmbixt.ops.heads import join_heads, split_heads
-from mmbixt.ops.inverse_attention import bidirectional_self_attention, self_attention
+from mmbixt.ops.inverse_attention import (
+    bidirectional_self_attention,
+    bidirectional_self_attention_maps,
+    self_attention,
+)
 from mmbixt.ops.window_attention import (
     Scores,
     Windows,
@@ -186,6 +190,19 @@ class WindowAttention(BidirectionalSelfAttention):
             zeros = x.new_zeros(x.shape[-1])
             out = windows.join(self._attend(windows.cut(x, zeros), scores.bias()))
         return apply_linear(self.proj, out)
+
+    def attention_maps(
+        self, x: Tensor, mask: Tensor | None, windows: Windows
+    ) -> tuple[Tensor, Tensor]:
+        """For pictures: both attention matrices of feature maps (B,H,W,C), (B,windows,h,N,N).
+
+        The first sums to one over the keys, the second over the queries.
+        """
+        table, index = self.relative_position_bias_table, self.relative_position_index
+        scores = Scores(self.scale, table, index, mask)
+        qkv = self.qkv(windows.cut(x, x.new_zeros(x.shape[-1])))
+        q, k, _ = split_heads(qkv, 3, self.num_heads)
+        return bidirectional_self_attention_maps(q, k, self.scale, scores.bias())
 
     @property
     def _is_fused(self) -> bool:

@@ -1,11 +1,11 @@
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from mmbixt.layers.as_built import is_as_built
 from mmbixt.ops.cross_covariance import (
     cross_covariance,
     cross_covariance_attention,
-    cross_covariance_maps,
     split_channels,
 )
 
@@ -42,7 +42,7 @@ class CrossCovarianceAttention(nn.Module):
         qkv, proj = ((layer.weight, layer.bias) for layer in (self.qkv, self.proj))
         return cross_covariance_attention(tokens, *qkv, self.temperature, *proj, dropout, scale)
 
-    def attention_maps(self, tokens: Tensor) -> Tensor:
-        """How the channels of each head attend to each other, (B,h,d,d): for pictures."""
+    def normalised_queries_and_keys(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """For pictures: what is correlated, (B,h,d,N) each, of length one over the tokens."""
         queries, keys, _ = split_channels(self.qkv(tokens), len(self.temperature))
-        return cross_covariance_maps(queries, keys, self.temperature)
+        return normalize(queries, dim=-1), normalize(keys, dim=-1)

@@ -6,8 +6,9 @@ from torch.nn.functional import pad
 
 from mmbixt.layers.linear import apply_linear
 from mmbixt.layers.maps import as_image
-from mmbixt.ops.inverse_attention import self_attention
-from mmbixt.ops.routing_attention import route, routing_attention
+from mmbixt.ops.heads import join_heads, split_heads
+from mmbixt.ops.inverse_attention import bidirectional_self_attention_maps, self_attention
+from mmbixt.ops.routing_attention import route, routing_attention, routing_attention_maps
 
 
 class Regions(NamedTuple):
@@ -129,6 +130,21 @@ class RoutingAttention(nn.Module):
         return apply_linear(self.wo, out[:, :height, :width])
 
     @torch.no_grad()
+    def attention_maps(self, x: Tensor, region: int) -> Tensor:
+        """For pictures: what the L tokens of one region attend to, of feature maps (B,H,W,C).
+
+        Returns:
+            (B,h,L,k,L), over the tokens of the regions that the region is routed to.
+        """
+        regions = self.regions(*x.shape[1:3])
+        inside = regions.inside(*x.shape[1:3], x.device)
+        queries, keys, _, routes = self._route(x, regions, inside)
+        own = slice(region, region + 1)
+        visible = inside if self.padding == 'masked' else None
+        maps = routing_attention_maps(queries[:, own], keys, routes[:, own], self.scale, visible)
+        return maps[:, 0].unflatten(-1, (routes.shape[2], -1))
+
+    @torch.no_grad()
     def routes(self, x: Tensor) -> tuple[Tensor, Regions]:
         """For pictures: the regions (B,R,k) that each region of maps (B,H,W,C) attends to."""
         regions = self.regions(*x.shape[1:3])
@@ -175,15 +191,19 @@ class FullAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B,H,W,C) to (B,H,W,C)."""
-        grid = x.shape[1:3]
         qkv = apply_linear(self.qkv, x)
-        heads = qkv.flatten(1, 2).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        out = self_attention(*heads.unbind(0), self.scale)
-        out = out.transpose(1, 2).flatten(2).unflatten(1, grid)
+        q, k, v = split_heads(qkv.flatten(1, 2), 3, self.num_heads)
+        out = join_heads(self_attention(q, k, v, self.scale)).unflatten(1, x.shape[1:3])
         if self.lepe is not None:
             seen = x if self.lepe_of == 'input' else qkv.chunk(3, dim=-1)[2]
             out = out + self.lepe(as_image(seen)).permute(0, 2, 3, 1)
         return apply_linear(self.proj, out)
+
+    @torch.no_grad()
+    def attention_maps(self, x: Tensor) -> Tensor:
+        """For pictures: what each token of feature maps (B,H,W,C) attends to, (B,h,N,N)."""
+        q, k, _ = split_heads(self.qkv(x).flatten(1, 2), 3, self.num_heads)
+        return bidirectional_self_attention_maps(q, k, self.scale)[0]
 
 
 def local_enhancement(channels: int) -> nn.Conv2d:

@@ -5,9 +5,13 @@ from torch import Tensor
 from mmbixt.ops.cpu.routing_attention import routing_attention_cpu
 from mmbixt.ops.dispatch import choose
 from mmbixt.ops.routing_attention.portable import routing_attention_portable
-from mmbixt.ops.routing_attention.reference import route, routing_attention_reference
+from mmbixt.ops.routing_attention.reference import (
+    route,
+    routing_attention_maps,
+    routing_attention_reference,
+)
 
-__all__ = ['route', 'routing_attention']
+__all__ = ['route', 'routing_attention', 'routing_attention_maps']
 
 _PATHS = {
     'reference': routing_attention_reference,
