@@ -101,8 +101,8 @@ def choose(op: str, paths: Mapping[str, Callable], x: Tensor, *others: object) -
         path, why = RULES[op](x, *others)
     else:
         path, why = asked, 'asked for by name'
-        refusal = cpu_refusal(x) if paths.get(path) not in (None, paths['portable']) else None
-        if path == 'cpu' and refusal:
+        is_own = path == 'cpu' and paths['cpu'] is not paths['portable']
+        if is_own and (refusal := cpu_refusal(x)):
             raise PathError(f'MMBIXT_OPS=cpu: {op} cannot run on this path, because {refusal}.')
     if not torch.compiler.is_dynamo_compiling() and (choices := _choices.get()) is not None:
         choices.append(Choice(op, path, why, tuple(x.shape)))
