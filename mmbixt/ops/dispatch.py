@@ -192,9 +192,10 @@ def _layer_norm(x: Tensor) -> Decision:
 
 
 def _feed_forward(x: Tensor) -> Decision:
-    if not x.is_contiguous():
+    path, why = _on_processors(x, 'hidden values stay in the cache')
+    if path == 'cpu' and not x.is_contiguous():
         return 'portable', 'the tokens are not contiguous in memory'
-    return _on_processors(x, 'hidden values stay in the cache')
+    return path, why
 
 
 def _cross_covariance(x: Tensor) -> Decision:

@@ -63,9 +63,9 @@ def choices_of(
     with FakeTensorMode(), torch.device(device):
         network = MODELS.build({**backbone, 'init_cfg': None}).train(not inference)
         image = torch.empty(1, 3, *size)
-        with autocast(device, amp), torch.set_grad_enabled(not inference):
-            with recorded_choices() as choices:
-                network(image)
+        gradients = torch.set_grad_enabled(not inference)
+        with autocast(device, amp), gradients, recorded_choices() as choices:
+            network(image)
     return choices
 
 
