@@ -71,7 +71,7 @@ def test_bixt_file_fills_what_its_source_says_through_init_cfg(publish, server, 
     own = backbone.state_dict()
     assert all(torch.equal(own[key], state[key]) for key in own if own[key].is_floating_point())
     CheckpointLoader.load_checkpoint(name)
-    assert len(server.requests) == 1
+    assert server.requests == 1
 
 
 def test_every_xcit_source_names_an_architecture():
