@@ -2,8 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -48,20 +47,12 @@ def read_file(filename: str, map_location: Any = None) -> Any:
         raise FileNotFoundError(f'There is no checkpoint file at {path}.')
     if os.environ.get(TRUST, '0') not in ('', '0'):
         return torch.load(path, map_location, weights_only=False)
-    what = f'{path} ({path.stat().st_size} bytes)'
-    broken = f'{what} cannot be read as a checkpoint; it may be incomplete or something else'
-    unusual = f'{what} is whole, but torch {torch.__version__} cannot load it'
-    with path.open('rb') as file:
-        with _explained(path, BrokenCheckpointError, broken):
-            inspect_file(file)
-        with _explained(path, CheckpointFileError, unusual):
-            return read(file, map_location)
-
-
-@contextmanager
-def _explained(path: Path, kind: type[CheckpointFileError], what: str) -> Iterator[None]:
+    what, is_whole = f'{path} ({path.stat().st_size} bytes)', False
     try:
-        yield
+        with path.open('rb') as file:
+            inspect_file(file)
+            is_whole = True
+            return read(file, map_location)
     except UnsafeCheckpointError as error:
         raise UnsafeCheckpointError(
             f'{path} was not loaded: besides data it asks for {error}, and whatever a checkpoint '
@@ -69,10 +60,16 @@ def _explained(path: Path, kind: type[CheckpointFileError], what: str) -> Iterat
             f'{TRUST}=1 (our tools have --trust-checkpoint).'
         ) from None
     except OSError as error:
-        raise OSError(error.errno, f'{path} cannot be read: {error.strerror or error}') from error
+        raise OSError(error.errno, f'{what} cannot be read: {error.strerror or error}') from error
     except Exception as error:  # a damaged file can end in any
-        text = str(error).partition('\n')[0][:300]
-        raise kind(f'{what}: {type(error).__name__}: {text}') from error
+        reason = f'{type(error).__name__}: {str(error)[:300]}'
+        # such as a device that is not there
+        if isinstance(error, MemoryError) or (is_whole and isinstance(error, RuntimeError)):
+            raise CheckpointFileError(f'{what} cannot be loaded here: {reason}') from error
+        raise BrokenCheckpointError(
+            f'{what} cannot be read as a checkpoint; it may be incomplete or something else: '
+            f'{reason}'
+        ) from error
 
 
 def load_from_name(filename: str, map_location: Any = None) -> Any:
