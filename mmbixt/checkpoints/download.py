@@ -9,37 +9,26 @@ import json
 import logging
 import os
 import re
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256 as new_sha256
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import urlparse
 
 import pooch
-import requests
 from filelock import FileLock
 from mmengine.logging import print_log
 from torch import hub
 
+from mmbixt.checkpoints.errors import CheckpointFileError, DownloadError
+from mmbixt.checkpoints.transfer import transfer
 from mmbixt.checkpoints.unzip import ArchiveError, unpack
 
-PAUSES = (1, 4)  # seconds before a broken connection is tried again
-TIMEOUT = 30  # seconds without a byte
 LARGEST = 4 << 30  # bytes of a download, and of what is unpacked from it
 # `name-1cdeb081.pth`, as torch and OpenMMLab name files after their content; digits alone may be a
 # date or a count of iterations
 _HASH = re.compile(r'-(?=\d*[a-f])([0-9a-f]{8,64})(\.[a-z]+)+$')
-
-
-class CheckpointFileError(RuntimeError):
-    """The file is no checkpoint, or a broken one."""
-
-
-class DownloadError(CheckpointFileError):
-    """The file cannot be had."""
 
 
 def cache_folder() -> Path:
@@ -146,7 +135,7 @@ def _download(url: str, path: Path, sha256: str | None, is_zip: bool) -> None:
     sha256 = sha256 or (name[1] if name else '')
     part, unpacked = (path.with_name(f'{path.name}.{what}') for what in ('part', 'unpacked'))
     try:
-        _transfer(url, part)
+        transfer(url, part, LARGEST)
         digest = pooch.file_hash(part)
         if not digest.startswith(sha256):
             raise DownloadError(
@@ -172,46 +161,3 @@ def _disk_errors(path: Path) -> Iterator[None]:
         text = f'{path} cannot be written: {getattr(error, "strerror", None) or error}. Make room '
         text += 'and run again, or let the variable TORCH_HOME name a folder elsewhere'
         raise OSError(getattr(error, 'errno', None), text) from error
-
-
-class _LimitedFile:
-    """Refuses to grow beyond the limit, whatever the server says of its size."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.file, self.flush = file, file.flush
-
-    def write(self, content: bytes) -> None:
-        if self.file.tell() + len(content) > LARGEST:
-            raise DownloadError(f'It is larger than {LARGEST >> 20} MiB, and was removed.')
-        self.file.write(content)
-
-
-def _transfer(url: str, part: Path) -> None:
-    if urlparse(url).scheme not in ('http', 'https'):
-        raise DownloadError(f'{url} is no address of http or https.')
-    get = pooch.HTTPDownloader(
-        progressbar=sys.stderr.isatty(),
-        chunk_size=1 << 18,
-        timeout=TIMEOUT,
-        headers={'User-Agent': 'mmbixt', 'Accept-Encoding': 'identity'},
-        hooks={'response': lambda response, **_: _check_response(url, response)},
-    )
-    for pause in (*PAUSES, None):
-        try:
-            with part.open('wb') as file:
-                return get(url, _LimitedFile(file), None)
-        except requests.RequestException as error:
-            status = getattr(error.response, 'status_code', None)
-            if pause is None or (status and status < 500 and status not in (408, 429)):
-                what = f'the server answers {status}' if status else f'it cannot be had ({error})'
-                raise DownloadError(f'{url}: {what}.') from error
-            time.sleep(pause)
-
-
-def _check_response(url: str, response: requests.Response) -> None:
-    """Refuse pages: of signing in, or checks for robots, which come with the status of success."""
-    kind = response.headers.get('Content-Type', '')
-    if url.startswith('https:') and not response.url.startswith('https:'):
-        raise DownloadError(f'{url} leads to {response.url}, which is not protected by https.')
-    if response.ok and not response.is_redirect and (response.status_code != 200 or 'html' in kind):
-        raise DownloadError(f'{url} gives no file: it answers {response.status_code} with {kind}.')

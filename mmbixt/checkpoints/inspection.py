@@ -17,9 +17,7 @@ from typing import Any, BinaryIO
 
 import torch
 
-
-class UnsafeCheckpointError(RuntimeError):
-    """The file asks for something that is not data."""
+from mmbixt.checkpoints.errors import UnsafeCheckpointError
 
 
 class MalformedError(ValueError):
@@ -103,13 +101,13 @@ class Inspection:
     """Follows one pickle.
 
     Args:
-        file: where it begins.
+        file: its bytes, or a file at its beginning.
         size: of the whole checkpoint, in bytes.
         storage_sizes: bytes of each storage in a zip archive; None where they follow the pickles.
     """
 
     def __init__(
-        self, file: BinaryIO, size: int, storage_sizes: dict[str, int] | None = None
+        self, file: BinaryIO | bytes, size: int, storage_sizes: dict[str, int] | None = None
     ) -> None:
         self.file = file
         self.size = size
@@ -132,6 +130,10 @@ class Inspection:
         """Data are used once by what is saved; a file that uses them often can fill the memory."""
         self.copied += size
         require(self.copied <= 16 * self.size + (1 << 20), 'the same data over and over')
+
+    def protocol(self, number: int) -> None:
+        if number != 2:
+            raise UnsafeCheckpointError(f'the pickle protocol {number} (torch.save uses 2)')
 
     def push(self, value: Any) -> None:
         self.stack.append(value)
@@ -392,7 +394,7 @@ def _argument(inspection: Inspection, argument: Any) -> None:
 
 # the opcodes that torch's reader knows
 _STEPS: dict[str, Callable[[Inspection, Any], None]] = {
-    'PROTO': lambda _, __: None,
+    'PROTO': Inspection.protocol,
     'STOP': lambda _, __: None,
     'GLOBAL': Inspection.name,
     'REDUCE': Inspection.call,

@@ -11,7 +11,8 @@ from typing import Any, BinaryIO
 
 import torch
 
-from mmbixt.checkpoints.inspection import Inspection, UnsafeCheckpointError, require
+from mmbixt.checkpoints.errors import UnsafeCheckpointError
+from mmbixt.checkpoints.inspection import Inspection, require
 
 _MAGIC = 0x1950A86A20F9469CFC6C
 _PROTOCOL = 1001
@@ -51,8 +52,12 @@ def _inspect_zip(file: BinaryIO, size: int) -> None:
     for info in records:
         require(info.compress_type == zipfile.ZIP_STORED, 'compressed records (torch writes none)')
     require(sum(info.file_size for info in records) <= size, 'records larger than the file')
-    folder = records[0].filename.partition('/')[0]
-    sizes = {info.filename.removeprefix(f'{folder}/data/'): info.file_size for info in records}
+    folder = records[0].filename.partition('/')[0] + '/data/'
+    sizes = {
+        info.filename.removeprefix(folder): info.file_size
+        for info in records
+        if info.filename.startswith(folder)
+    }
     file.seek(0)
     reader = torch._C.PyTorchFileReader(file)  # reads what torch.load will read
     if 'constants.pkl' in reader.get_all_records():

@@ -11,23 +11,19 @@ from urllib.parse import urlparse
 import torch
 from mmengine.logging import print_log
 
-from mmbixt.checkpoints.download import (
+from mmbixt.checkpoints.download import cache_path, fetch, forget_download
+from mmbixt.checkpoints.errors import (
+    BrokenCheckpointError,
     CheckpointFileError,
     DownloadError,
-    cache_path,
-    fetch,
-    forget_download,
+    UnsafeCheckpointError,
 )
 from mmbixt.checkpoints.layout import inspect_file
 from mmbixt.checkpoints.sources import SCHEMES, UnknownSourceError, find, near_matches
-from mmbixt.checkpoints.unpickler import UnsafeCheckpointError, read
+from mmbixt.checkpoints.unpickler import read
 from mmbixt.checkpoints.whole_models import convert_whole_model
 
 TRUST = 'MMBIXT_TRUST_CHECKPOINTS'
-
-
-class BrokenCheckpointError(CheckpointFileError):
-    """The file is not what ``torch.save`` wrote."""
 
 
 def load_from_local(filename: str, map_location: Any = None) -> Any:

@@ -19,11 +19,11 @@ import numpy as np
 import torch
 from torch import serialization
 
+from mmbixt.checkpoints.errors import UnsafeCheckpointError
 from mmbixt.checkpoints.inspection import (
     HISTORY_BUFFER,
     NAMESPACE,
     NUMPY,
-    UnsafeCheckpointError,
     require,
 )
 
@@ -99,8 +99,8 @@ class _HistoryBuffer:
 
         arrays, limit = [state['_log_history'], state['_count_history']], state['max_length']
         for array in arrays:
-            is_array = type(array) is _Array and array.value is not None and not array.is_taken
-            require(is_array, 'a log history without numbers of its own')
+            is_own = type(array) is _Array and not array.is_taken and np.ndim(array.value) == 1
+            require(is_own, 'a log history without numbers of its own')
             array.is_taken = True
         require(type(limit) is int and limit > 0, 'a log history without a length')
         self.__class__ = HistoryBuffer
@@ -136,7 +136,7 @@ def _our_globals() -> Iterator[None]:
 
 
 def _name(entry: Any) -> str:
-    return entry[1] if type(entry) is tuple else f'{entry.__module__}.{entry.__qualname__}'
+    return entry[1] if type(entry) is tuple else f'{entry.__module__}.{entry.__name__}'
 
 
 def _finish(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:

@@ -47,7 +47,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setenv('no_proxy', '127.0.0.1')
-    monkeypatch.setattr('mmbixt.checkpoints.download.PAUSES', (0, 0))
+    monkeypatch.setattr('mmbixt.checkpoints.transfer.PAUSES', (0, 0))
     running = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
     running.state = Server(f'http://127.0.0.1:{running.server_port}')
     running.state.released.set()

@@ -261,9 +261,8 @@ def memory():
 
 def check(path):
     """Load a file; what happened, in a word, or the finding."""
-    from mmbixt.checkpoints.download import CheckpointFileError
+    from mmbixt.checkpoints.errors import CheckpointFileError, UnsafeCheckpointError
     from mmbixt.checkpoints.loader import read_file
-    from mmbixt.checkpoints.unpickler import UnsafeCheckpointError
 
     start = time.process_time()
     outcome = 'loaded'

@@ -11,8 +11,9 @@ import zipfile
 import pytest
 import torch
 
-from mmbixt.checkpoints import download
-from mmbixt.checkpoints.download import CheckpointFileError, DownloadError, cache_path, fetch
+from mmbixt.checkpoints import download, transfer
+from mmbixt.checkpoints.download import cache_path, fetch
+from mmbixt.checkpoints.errors import CheckpointFileError, DownloadError
 from mmbixt.checkpoints.loader import read_source
 
 CONTENT = bytes(range(256)) * 40
@@ -163,11 +164,11 @@ def test_process_that_is_killed_lets_the_next_one_go_on(server, url, path):
 
 
 def test_full_disk(url, path, monkeypatch):
-    def transfer(url, part):
+    def write(url, part, largest):
         with open('/dev/full', 'wb', buffering=0) as file:
             file.write(CONTENT)
 
-    monkeypatch.setattr(download, '_transfer', transfer)
+    monkeypatch.setattr(download, 'transfer', write)
     with pytest.raises(OSError, match=r'No space left on device. Make room.*TORCH_HOME'):
         fetch(url, path)
     assert not left(path)
@@ -187,7 +188,7 @@ def test_refusal_says_what_happened_and_what_to_do(server, cache):
 
 
 def test_no_network(cache, monkeypatch):
-    monkeypatch.setattr(download, 'PAUSES', ())
+    monkeypatch.setattr(transfer, 'PAUSES', ())
     with pytest.raises(DownloadError, match=r'127\.0\.0\.1:1/m\.pth: it cannot be had'):
         fetch('http://127.0.0.1:1/m.pth', cache / 'm.pth')
 

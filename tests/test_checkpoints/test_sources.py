@@ -11,7 +11,8 @@ from mmengine.runner import CheckpointLoader, load_checkpoint
 
 import mmbixt.registry  # noqa: F401
 from mmbixt.backbones import xcit
-from mmbixt.checkpoints.download import CheckpointFileError, DownloadError, cache_path
+from mmbixt.checkpoints.download import cache_path
+from mmbixt.checkpoints.errors import CheckpointFileError, DownloadError
 from mmbixt.checkpoints.sources import SOURCES, UnknownSourceError, find
 from mmbixt.cli import run
 
