@@ -1,10 +1,11 @@
 """Whether the pickle of a checkpoint describes data and nothing else, found out beforehand.
 
 torch's reader of pickles (``weights_only=True``) calls only functions that it knows, but it calls
-them with whatever arguments the file has, and more of them than checkpoints need. A small file can
-so fill the memory (``bytearray(10**12)``), never end (the hash of nested tuples) or give tensors
-that look beyond their storage. Therefore the pickle is first followed step by step without building
-anything: on the stack are only descriptions of what would be there. What passes is what
+them with whatever arguments the file has, and it knows more of them than checkpoints need. So a
+small file can fill the memory (``bytearray(10**12)``), never end (the hash of nested tuples), give
+tensors of memory that nobody has written, or use memory that is freed (a legacy file with a view of
+a storage; torch 2.11). Therefore the pickle is first followed step by step without building
+anything: the stack holds only descriptions of what would be there. What passes is what
 ``torch.save`` writes, and torch's reader then reads it.
 """
 
@@ -24,17 +25,22 @@ class MalformedError(ValueError):
     """No ``torch.save`` writes this: the file is damaged, or made to do damage."""
 
 
-# `torch.FloatStorage` and so on; without the quantized ones
+# torch.FloatStorage and so on; without the quantized ones
 STORAGES = {
-    **{f'torch.{name}Storage': dtype for name, dtype in (
-        *(('Double', torch.float64), ('Float', torch.float32), ('Half', torch.float16)),
-        *(('BFloat16', torch.bfloat16), ('Long', torch.int64), ('Int', torch.int32)),
-        *(('Short', torch.int16), ('Char', torch.int8), ('Byte', torch.uint8)),
-        *(('Bool', torch.bool), ('ComplexDouble', torch.complex128)),
-        ('ComplexFloat', torch.complex64),
-    )},
     'torch.storage.UntypedStorage': torch.uint8,
-}  # fmt: skip
+    'torch.DoubleStorage': torch.float64,
+    'torch.FloatStorage': torch.float32,
+    'torch.HalfStorage': torch.float16,
+    'torch.BFloat16Storage': torch.bfloat16,
+    'torch.LongStorage': torch.int64,
+    'torch.IntStorage': torch.int32,
+    'torch.ShortStorage': torch.int16,
+    'torch.CharStorage': torch.int8,
+    'torch.ByteStorage': torch.uint8,
+    'torch.BoolStorage': torch.bool,
+    'torch.ComplexDoubleStorage': torch.complex128,
+    'torch.ComplexFloatStorage': torch.complex64,
+}
 DTYPES = {
     f'torch.{name}': dtype
     for name, dtype in vars(torch).items()
@@ -219,7 +225,9 @@ class Inspection:
             and type(key) is type(location) is str
             and type(count) is int
             and count >= 0
-            and identity[5:] == (() if self.storage_sizes is not None else (None,)),  # no view
+            # views of storages are of torch before 0.4: they keep memory that torch has freed,
+            # if their storage is made larger
+            and identity[5:] == (() if self.storage_sizes is not None else (None,)),
             'a storage that is not described as torch.save does',
         )
         require(location != 'meta', 'a storage without content')
