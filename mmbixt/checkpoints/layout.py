@@ -44,6 +44,10 @@ def _is_tar(start: bytes) -> bool:
 
 def _inspect_zip(file: BinaryIO, size: int) -> None:
     _check_end(file, size)
+    file.seek(0)
+    reader = torch._C.PyTorchFileReader(file)  # reads what torch.load will read
+    if 'constants.pkl' in reader.get_all_records():
+        raise UnsafeCheckpointError('a TorchScript program to be loaded')
     with zipfile.ZipFile(file) as archive:
         records = archive.infolist()
     require(bool(records), 'an empty archive')
@@ -58,10 +62,6 @@ def _inspect_zip(file: BinaryIO, size: int) -> None:
         for info in records
         if info.filename.startswith(folder)
     }
-    file.seek(0)
-    reader = torch._C.PyTorchFileReader(file)  # reads what torch.load will read
-    if 'constants.pkl' in reader.get_all_records():
-        raise UnsafeCheckpointError('a TorchScript program to be loaded')
     Inspection(reader.get_record('data.pkl'), size, sizes).run()
 
 
