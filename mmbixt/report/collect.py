@@ -12,15 +12,11 @@ from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.checkpoints.unpickler import UnsafeCheckpointError
 from mmbixt.engine.boundary_vis_hook import NoLabelsError
 from mmbixt.evaluation.sums import FILE_NAME, ImageSums, read_sums, write_sums
-from mmbixt.report.predictor import Example, OtherImagesError, Predictor, Track
+from mmbixt.report.predictor import Example, Predictor, Track
 from mmbixt.report.work_dir import Run
 
 MAIN_BAND = 'band3px'
-# without the weights or the images, the page says why it shows no predictions
-PROBLEMS = (
-    *(CheckpointFileError, CheckpointMismatchError, UnsafeCheckpointError),
-    *(FileNotFoundError, NoLabelsError, OtherImagesError),
-)
+CHECKPOINT_ERRORS = CheckpointFileError, CheckpointMismatchError, UnsafeCheckpointError
 
 
 class BandError(ValueError):
@@ -40,12 +36,6 @@ class ReportData:
     differ: int = 0  # how many examples have another score than was counted
     problem: str = ''  # why there are no counts or no examples
 
-    @property
-    def notes(self) -> list[str]:
-        """What the page does not show, and why."""
-        what = 'no pictures' if self.counts else 'no scores near boundaries, no pictures'
-        return [*self.run.notes, *([f'{what}: {self.problem}'] if self.problem else [])]
-
 
 def collect(run: Run, options: Namespace, track: Track) -> ReportData:
     """Everything that the page of a run shows; options are those of tools/analysis/report.py."""
@@ -64,9 +54,8 @@ def collect(run: Run, options: Namespace, track: Track) -> ReportData:
         data.band = choose_band(data.counts, options.band)
     checkpoint = options.checkpoint or run.checkpoint
     if not model or not checkpoint:
-        data.problem = f'There is no checkpoint in {run.folder}.'
-        if not model:
-            data.problem = 'The model was not run (--no-model).'
+        missing = f'There is no checkpoint in {run.folder}.'
+        data.problem = missing if model else 'The model was not run (--no-model).'
         return data
     try:
         predictor = Predictor(config, model, checkpoint, run.generated)
@@ -84,7 +73,7 @@ def collect(run: Run, options: Namespace, track: Track) -> ReportData:
         else:
             what = 'No band was counted by which to choose images.'
             data.problem = what if options.images else 'No pictures were asked for (--images 0).'
-    except PROBLEMS as error:
+    except (*CHECKPOINT_ERRORS, FileNotFoundError, NoLabelsError) as error:
         if options.checkpoint or options.evaluate:
             raise
         data.problem = str(error)
@@ -93,8 +82,7 @@ def collect(run: Run, options: Namespace, track: Track) -> ReportData:
 
 def choose_band(counts: ImageSums, wanted: str | None) -> str | None:
     """The band that was asked for, or 3 pixels, or the first that was counted."""
-    bands = [name.partition('/')[0] for name in counts.counts if name.endswith('/true')]
-    bands = [name for name in bands if name.startswith('band')]
+    bands = list(dict.fromkeys(k.split('/')[0] for k in counts.counts if k.startswith('band')))
     if wanted and wanted not in bands:
         raise BandError(f'--band {wanted}: the bands that were counted are {", ".join(bands)}')
     return wanted or (MAIN_BAND if MAIN_BAND in bands else next(iter(bands), None))

@@ -13,7 +13,6 @@ from mmbixt.report.scores import describe
 from mmbixt.report.work_dir import DETECTION, Run
 
 SIZE = 400, 250  # CSS pixels, about the width of a phone
-MAX_POINTS = 400  # of a line
 INK = '#010203'  # stands for the color that the style sheet gives to the class
 STYLE = dict.fromkeys(('text.color', 'axes.labelcolor', 'xtick.color', 'ytick.color'), INK) | {
     'font.family': 'DejaVu Sans',  # by which widths are estimated; the page has its own
@@ -51,20 +50,19 @@ def training_charts(run: Run, band: str) -> dict[str, list[Line]]:
 
 def thin(points: np.ndarray) -> list:
     """At most as many points (P,2) as a picture can show, each the mean of its neighbours."""
-    parts = np.array_split(points, MAX_POINTS) if len(points) > MAX_POINTS else points[:, None]
-    return [part.mean(0).tolist() for part in parts]
+    parts = np.array_split(points, min(len(points), 400) or 1)
+    return [part.mean(0).tolist() for part in parts if len(part)]
 
 
 def draw(lines: list[Line], unit: str, last_step: float) -> Markup:
     """A picture of lines from iteration 0 to the last, to be a part of a page."""
-    file = BytesIO()
     with rc_context(STYLE | {'svg.hashsalt': unit}):  # for ids that no other picture has
         figure = Figure(figsize=np.divide(SIZE, 72), layout='constrained')
         axes = figure.subplots()
         axes.axvline(0, color=INK, linewidth=1, linestyle=':', clip_on=False, gid='cursor')
         for _, kind, points in lines:
             about = dict(marker='o' * ('dots' in kind), gid=kind, clip_on=False)
-            axes.plot(*np.transpose(points), color=INK, linewidth=2, **about)
+            axes.plot(*np.transpose(points), color=INK, linewidth=1 + (kind != 'faint'), **about)
         # the scale starts at 0; if all is 0, it ends at 1
         axes.axhline(not any(value for line in lines for _, value in line[2]), linewidth=0)
         axes.locator_params(nbins=5)
@@ -74,7 +72,7 @@ def draw(lines: list[Line], unit: str, last_step: float) -> Markup:
         axes.tick_params(length=0, pad=6)
         axes.grid(axis='y', color=INK, clip_on=False, gid='grid')
         axes.spines[:].set_visible(False)
-        figure.savefig(file, format='svg', transparent=True)
+        figure.savefig(file := BytesIO(), format='svg', transparent=True)
     root = ElementTree.fromstring(file.getvalue().decode().replace(INK, 'currentColor'))
     root[:] = root.findall(f'{SVG}g')  # without metadata, and styles for the whole page
     del root.attrib['width'], root.attrib['height']

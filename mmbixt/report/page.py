@@ -40,9 +40,8 @@ def make_page(data: ReportData) -> str:
 def facts(data: ReportData) -> list[str | None]:
     """What was run, in some words each; nothing of what is unknown."""
     run, model = data.run, data.run.config.model
-    heads = (model.get(key) for key in ('decode_head', 'roi_head', 'bbox_head'))
-    parts = [model, model.get('backbone', {}), next(filter(None, heads), {})]
-    parts = [part[-1] if isinstance(part, list) else part for part in parts]
+    head = model.get('decode_head') or model.get('roi_head') or model.get('bbox_head', {})
+    parts = [model, model.get('backbone', {}), head[-1] if isinstance(head, list) else head]
     kinds = [part.get('type', '').rpartition('.')[2] for part in parts]
     images = run.test_set.get('type', 'data set of an unknown kind').removesuffix('Dataset')
     return [

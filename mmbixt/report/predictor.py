@@ -14,7 +14,6 @@ from mmengine.dataset import pseudo_collate
 from mmengine.device import get_device
 from mmengine.runner import CheckpointLoader, Runner
 from mmengine.structures import BaseDataElement
-from PIL import Image
 from torch import nn
 
 from mmbixt.checkpoints.state_dict import unwrap
@@ -27,12 +26,7 @@ from mmbixt.evaluation.sums import ImageSums
 from mmbixt.report.scores import choose_images
 from mmbixt.visualization.attention import summary_figure
 
-MAX_SIZE = 1400, 2400  # width and height of a picture in pixels
 Track = Callable[[Iterable], Iterable]  # shows progress over an iterable with a length
-
-
-class OtherImagesError(ValueError):
-    """The counts are of images that the test set does not contain."""
 
 
 class Example(NamedTuple):
@@ -46,10 +40,7 @@ class Example(NamedTuple):
 
 
 class Predictor:
-    """A model of mmseg with the weights of a file, and the test set of its config.
-
-    Generated scenes are drawn in colors of their own.
-    """
+    """A model of mmseg with the weights of a file, and the test set of its config."""
 
     def __init__(self, config: Config, model: nn.Module, checkpoint: Path, generated: bool) -> None:
         check_datasets(config, ('test',))
@@ -59,7 +50,7 @@ class Predictor:
         self.dataset = self.loader.dataset
         self.meta = dict(self.dataset.metainfo)
         self.classes = list(self.meta['classes'])
-        if generated:
+        if generated:  # ADE20K's palette has four greens among their classes
             self.meta['palette'] = sample_palette(self.classes, self.meta['palette'])
 
     @torch.no_grad()
@@ -93,16 +84,17 @@ class Predictor:
         counted, worst, best = choose_images(counts, band, number)
         infos = (self.dataset.get_data_info(index) for index in range(len(self.dataset)))
         indices = {Path(info['img_path']).stem: index for index, info in enumerate(infos)}
-        chosen = [Path(counts.images[i]).stem for i in (*worst, *best)]
-        if missing := [name for name in chosen if name not in indices]:
-            raise OtherImagesError(
-                'The counts are of other images than those of the test set in the config: '
-                f'{missing[0]}, for example, is not among its {len(indices):,}.'
-            )
-        examples = [self.draw(indices[name], band) for name in track(chosen)]
-        found = np.array([example.score for example in examples])
-        # one model may differ by a point between devices
-        differ = np.count_nonzero(abs(found - counted[[*worst, *best]]) > 1)
+        examples, differ = [], 0
+        for i in track([*worst, *best]):
+            name = Path(counts.images[i]).stem
+            if name not in indices:
+                raise FileNotFoundError(
+                    'The counts are of other images than those of the test set in the config: '
+                    f'{name}, for example, is not among its {len(indices):,}.'
+                )
+            examples.append(self.draw(indices[name], band))
+            # one model may differ by a point between devices
+            differ += bool(abs(examples[-1].score - counted[i]) > 1)
         return {'Worst': examples[: len(worst)], 'Best': examples[len(worst) :]}, differ
 
     def draw(self, index: int, band: str) -> Example:
@@ -113,17 +105,14 @@ class Predictor:
         found = scores(self.sums(sample, widths=[width]))
         errors = sample_figure(sample, self.meta, name, width)
         # what is beyond `img_shape` is padding
-        image, content = read_image(sample.img_path), sample.img_shape
-        attention = summary_figure(self.model, inputs, image, content=content)
+        image = read_image(sample.img_path)
+        attention = summary_figure(self.model, inputs, image, content=sample.img_shape)
         pictures = embed(errors), attention and embed(attention)
         return Example(name, found[f'{band}/mIoU'], found['all/mIoU'], *pictures)
 
 
 def embed(figure: Figure) -> str:
-    """A figure as a WebP picture in a data URL."""
-    drawn, packed = BytesIO(), BytesIO()
-    figure.savefig(drawn, format='png')
-    picture = Image.open(drawn).convert('RGB')
-    picture.thumbnail(MAX_SIZE, Image.Resampling.LANCZOS)
-    picture.save(packed, 'WEBP', quality=80)
-    return f'data:image/webp;base64,{b64encode(packed.getvalue()).decode()}'
+    """A figure as a WebP picture in a data URL, of 1400 x 2400 pixels at most."""
+    dpi = min(figure.dpi, *np.divide((1400, 2400), figure.get_size_inches()))
+    figure.savefig(file := BytesIO(), format='webp', dpi=dpi, pil_kwargs=dict(quality=80))
+    return f'data:image/webp;base64,{b64encode(file.getvalue()).decode()}'

@@ -33,7 +33,7 @@ def score_regions(counts: ImageSums) -> dict[str, RegionScores]:
     total, number = counts.total(), len(counts.images)
     overall, regions = scores(total), {}
     found = estimate(counts, draw_weights(number, 1000 if number > 1 else 1, seed=0))
-    for name in dict.fromkeys(key.rpartition('/')[0] for key in found):
+    for name in dict.fromkeys(key.partition('/')[0] for key in found):
         classes = found.get(f'{name}/IoU', found.get(f'{name}/F'))
         mean, share, gap = classes.over_classes(), None, None
         if f'{name}/aAcc' in overall:
@@ -53,9 +53,8 @@ def lost(whole: np.ndarray, near: np.ndarray) -> np.ndarray:
 
 
 def class_rows(counts: ImageSums, regions: dict[str, RegionScores], band: str | None) -> list[list]:
-    """For each class in the truth or in a prediction, the class with most pixels first: its name,
-    images, share of pixels, IoU over all pixels, gap if there is a band, scores of other regions.
-    """
+    """Name, images, share of pixels, IoU, gap if there is a band, and scores in other regions, of
+    each class in the truth or in a prediction, the class with most pixels first."""
     true = counts.counts['all/true'].astype(np.int64)
     whole, *others = (region.classes for region in regions.values())
     gaps = [lost(whole, regions[band].classes)] if band else []

@@ -20,21 +20,14 @@ class WorkDirError(ValueError):
 
 
 class Run:
-    """A run, as read from the work dir that `tools/train.py` and `tools/test.py` leave.
-
-    Args:
-        folder: the work dir.
-        options: changes of its config, by dotted names.
-    """
+    """What is in the work dir of a run; options change its config, as ``--cfg-options`` do."""
 
     def __init__(self, folder: Path, options: Mapping | None = None) -> None:
         configs = sorted(folder.glob('*.py'), key=lambda path: path.stat().st_mtime)
         if not configs:
             missing = 'config (*.py) in it' if folder.is_dir() else 'such folder'
-            raise WorkDirError(
-                f'{folder} is not the work dir of a run: there is no {missing}. Give the '
-                '--work-dir of tools/train.py or tools/test.py.'
-            )
+            what = f'{folder} is not the work dir of a run: there is no {missing}.'
+            raise WorkDirError(f'{what} Give the --work-dir of tools/train.py or tools/test.py.')
         starts = sorted(path for path in folder.iterdir() if start_time(path))
         logs = {start: read_records(start / 'vis_data/scalars.json') for start in starts}
         trained = [start for start in starts if any('loss' in r for r in logs[start][0])]
@@ -44,7 +37,7 @@ class Run:
         self.name = configs[-1].stem
         self.config = Config.fromfile((dumped or configs)[-1])
         self.config.merge_from_dict(dict(options or {}))
-        self.detects = self.config.get('default_scope') == 'mmdet'  # or else labels pixels
+        self.detects = self.config.get('default_scope') == 'mmdet'
         self.test_set = (self.config.get('test_dataloader') or {}).get('dataset', {})
         root = Path(self.test_set.get('data_root') or '')
         self.generated = any((part / MANIFEST).exists() for part in (root, *root.parents))
@@ -53,9 +46,8 @@ class Run:
         self.iterations = max((r['step'] for r in self.records if 'loss' in r), default=0)
         # the scores of a test are in a file of their own
         tests = [test for start in starts for test in read_records(start / f'{start.name}.json')[0]]
-        scored = [
-            r for r in (*self.records, *tests[-1:]) if {'mIoU', 'all/mIoU', *DETECTION} & {*r}
-        ]
+        means = {'mIoU', 'all/mIoU', *DETECTION}
+        scored = [record for record in (*self.records, *tests[-1:]) if means & record.keys()]
         hidden = ('time', 'data_time', 'step')
         self.scores = {k: v for k, v in scored[-1].items() if k not in hidden} if scored else {}
         self.notes = [

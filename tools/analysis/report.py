@@ -86,7 +86,8 @@ def main() -> None:
         sys.exit(f'error: {error}')
     finally:
         part.unlink(missing_ok=True)
-    for note in data.notes:
+    missing = 'no pictures' if data.counts else 'no scores near boundaries, no pictures'
+    for note in found.notes + ([f'{missing}: {data.problem}'] if data.problem else []):
         print(note)
     print(f'report: {out} ({out.stat().st_size / 1e6:.1f} MB)')
 
