@@ -63,8 +63,8 @@ def draw(lines: list[Line], unit: str, last_step: float) -> Markup:
         for _, kind, points in lines:
             about = dict(marker='o' * ('dots' in kind), gid=kind, clip_on=False)
             axes.plot(*np.transpose(points), color=INK, linewidth=1 + (kind != 'faint'), **about)
-        # the scale starts at 0; if all is 0, it ends at 1
-        axes.axhline(not any(value for line in lines for _, value in line[2]), linewidth=0)
+        top = not any(value for line in lines for _, value in line[2])  # from 0; to 1 if all is 0
+        axes.axhline(top, linewidth=0, clip_on=False)
         axes.locator_params(nbins=5)
         axes.set(xlabel='iteration', ylabel=unit, xlim=(0, last_step))
         axes.xaxis.set_major_formatter(EngFormatter(sep=''))
