@@ -5,9 +5,11 @@ import runpy
 import shutil
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
+from mmengine.config import Config
 from test_report.runs import make_run, read_page
 
 from mmbixt.evaluation.sums import read_sums
@@ -102,6 +104,26 @@ def test_no_checkpoint(work_dir, call):
     page = read_page(work_dir / 'report.html')
     assert page.text.count('There is no checkpoint') == 3
     assert len(page.all('svg')) == 3
+
+
+def test_evaluation_that_is_not_possible(work_dir, call):
+    (work_dir / 'iter_100.pth').unlink()
+    said = call(work_dir, '--evaluate', '--out', work_dir / 'no.html')
+    assert said.startswith('error: --evaluate: There is no checkpoint')
+    assert '2' in call(work_dir, '--evaluate', '--no-model', '--out', work_dir / 'no.html')
+    assert not [*work_dir.glob('*no.html*')]
+
+
+def test_after_test_time_augmentation_the_plain_model_is_run(work_dir, call):
+    config = Config.fromfile(work_dir / 'mine.py')
+    config.val_dataloader = deepcopy(config.test_dataloader)
+    config.test_dataloader.dataset.pipeline = []
+    config.model = dict(type='SegTTAModel', module=config.model)
+    config.dump(work_dir / 'mine.py')
+    assert 'predicting the 4 images' in call(work_dir, '--evaluate', '--images', 0)
+    page = read_page(work_dir / 'report.html')
+    assert 'million parameters' in page.text
+    assert len(page.all('table')) == 2
 
 
 def test_broken_checkpoint(work_dir, call):

@@ -66,6 +66,8 @@ def parse_args() -> argparse.Namespace:
     args = parser.parse_args()
     if args.images < 0:
         parser.error('--images is at least 0')
+    if args.no_model and (args.evaluate or args.checkpoint):
+        parser.error('--evaluate and --checkpoint need the model: leave out --no-model')
     return args
 
 
@@ -80,6 +82,8 @@ def main() -> None:
         out.parent.mkdir(parents=True, exist_ok=True)
         part.touch()  # a folder that cannot be written is found before the work
         data = collect(found, args, partial(tqdm, leave=False))
+        if args.evaluate and data.problem and not data.counts:
+            sys.exit(f'error: --evaluate: {data.problem}')
         part.write_text(make_page(data), 'utf-8')
         part.replace(out)
     except (WorkDirError, SumsFileError, BandError) as error:
