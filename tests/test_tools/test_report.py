@@ -12,7 +12,7 @@ import pytest
 from mmengine.config import Config
 from test_report.runs import make_run, read_page
 
-from mmbixt.evaluation.sums import read_sums
+from mmbixt.evaluation.sums import read_sums, write_sums
 
 TOOL = Path(__file__).parents[2] / 'tools/analysis/report.py'
 
@@ -124,6 +124,21 @@ def test_after_test_time_augmentation_the_plain_model_is_run(work_dir, call):
     page = read_page(work_dir / 'report.html')
     assert 'million parameters' in page.text
     assert len(page.all('table')) == 2
+
+
+def test_counts_of_other_images_and_of_other_weights(work_dir, call):
+    counts = read_sums(work_dir / 'boundary.npz')
+    # as if all pixels had been right
+    changed = {
+        name: counts.counts.get(f'{name.partition("/")[0]}/true', values)
+        for name, values in counts.counts.items()
+    }
+    write_sums(work_dir / 'boundary.npz', counts.images, counts.classes, changed)
+    call(work_dir, '--images', 4)
+    assert 'the model predicts something else' in read_page(work_dir / 'report.html').text
+    write_sums(work_dir / 'boundary.npz', ['a.jpg', 'b', 'c', 'd'], counts.classes, changed)
+    assert 'is not among its 4' in call(work_dir)
+    assert 'are of other images' in read_page(work_dir / 'report.html').text
 
 
 def test_broken_checkpoint(work_dir, call):
