@@ -7,14 +7,14 @@ from pathlib import Path
 import torch
 from helpers import CONFIGS
 from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
 
 from mmbixt.datasets import write_sample_data
 from mmbixt.evaluation import image_sums
 from mmbixt.evaluation.sums import ImageSums
-from mmbixt.reporting.predictor import build_model
 
 STEPS = range(10, 101, 10)
-# names that break pages whose maker does not escape them
+# names that break pages which do not escape them
 HOSTILE = '<script>window.broken = 1</script>'
 QUOTED = '"><img src=x onerror="window.broken = 1">'
 
@@ -28,7 +28,7 @@ def val_record(step, score):
 
 
 def write_log(folder, start, records, end=''):
-    """What mmengine leaves of a start; returns its folder."""
+    """The log of a start, as mmengine writes it; returns its folder."""
     logs = folder / start / 'vis_data'
     logs.mkdir(parents=True)
     (logs / 'scalars.json').write_text('\n'.join(map(json.dumps, records)) + f'\n{end}')
@@ -36,7 +36,7 @@ def write_log(folder, start, records, end=''):
 
 
 def write_resumed_logs(folder):
-    """Of a run that was killed after iteration 70, while it wrote, and went on from 50."""
+    """The logs of a run that was killed while it wrote iteration 80, and resumed from 50."""
     records = [train_record(step) for step in STEPS]
     first = [*records[:5], val_record(50, 20.0), *records[5:7]]
     write_log(folder, '20250101_100000', first, end='{"lr": 0.001, "lo')
@@ -54,12 +54,24 @@ def make_run(folder, images=4):
     work_dir.mkdir()
     config.dump(work_dir / 'mine.py')
     torch.manual_seed(0)
-    model = build_model(config)
+    init_default_scope('mmseg')
+    model = MODELS.build(config.model)
     torch.save(dict(meta={}, state_dict=model.state_dict()), work_dir / 'iter_100.pth')
     # elsewhere when it was written: work dirs are moved
     (work_dir / 'last_checkpoint').write_text('/nowhere/run/iter_100.pth')
     write_resumed_logs(work_dir)
     return work_dir
+
+
+def write_work_dir(folder, config='', records=(), results=None, name='mine'):
+    """The work dir of a run with this log, and with the results of a test."""
+    folder.mkdir(exist_ok=True)
+    text = "model = dict(type='EncoderDecoder', backbone=dict(type='mmbixt.BiXT'))\n" + config
+    (folder / f'{name}.py').write_text(text)
+    start = write_log(folder, '20250101_100000', records)
+    if results:
+        (start / f'{start.name}.json').write_text(json.dumps(results))
+    return folder
 
 
 def sums(classes, *pairs, **options):
