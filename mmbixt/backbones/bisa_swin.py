@@ -53,7 +53,7 @@ class PatchEmbed(nn.Module):
 
 
 class PatchMerging(nn.Module):
-    """Four neighbouring tokens become one of twice the width; zeros fill up odd sides."""
+    """Four neighbouring tokens become one of twice the width; zeros pad odd sides."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -69,9 +69,9 @@ class PatchMerging(nn.Module):
 class ShiftedWindows(nn.Module):
     """Attention within windows, which may be shifted cyclically by half a window.
 
-    The map is filled up with zeros at the right and the bottom to whole windows. The zeros take
-    part in the attention as tokens: the Swin Transformer's own behaviour, kept for its weights.
-    What the linear maps make of zeros is their biases, so they are spared the zeros.
+    The feature map is padded with zeros at the right and the bottom to whole windows. The zeros
+    take part in the attention as tokens: the Swin Transformer's own behaviour, kept for its
+    weights.
     """
 
     def __init__(self, attention: WindowAttention, window_size: int, shift: int) -> None:
@@ -167,12 +167,12 @@ def shift_mask(x: Tensor, size: int, shift: int) -> Tensor:
     """Keeps apart, in shifted windows, what the shift has joined from opposite ends of the map.
 
     Args:
-        x: tokens (B,H,W,C) before they are filled up to whole windows.
+        x: tokens (B,H,W,C) before they are padded to whole windows.
         size: side of a window.
         shift: tokens by which the windows are shifted.
 
     Returns:
-        (windows,1,N,N): 0 for two tokens from the same part of the map and -100 otherwise.
+        (windows,1,N,N): 0 for two tokens from the same part of the feature map and -100 otherwise.
     """
 
     def part(length: int) -> Tensor:
@@ -198,7 +198,7 @@ class BiSASwin(DenseBackbone):
 
     Args:
         arch: 'tiny', 'small' or 'base', or a dict with ``embed_dims`` (the first stage's width,
-            doubled by each further one), ``depths`` and ``num_heads`` (per stage) and, if wished,
+            doubled by each further one), ``depths`` and ``num_heads`` (per stage) and optionally
             ``window_size`` (7) and ``mlp_ratio`` (4).
         bisa_stages: stages (from 0; negative ones from the end) that have inverse self-attention
             in every block; ``()`` for a plain Swin Transformer.
@@ -207,8 +207,9 @@ class BiSASwin(DenseBackbone):
         lam_init: where a learned ``lam`` starts, above 0 and below 1.
         branch_norm: None, or 'instance' to normalise both branches before they are combined.
         window_size: side of a window in tokens, if not as ``arch`` says.
-        out_indices: stages (from 0; negative ones from the end) whose maps are returned, each
-            through a norm of its own; default: all. Stages after the last of them are not built.
+        out_indices: stages (from 0; negative ones from the end) whose feature maps are returned,
+            each through a norm of its own; default: all. Stages after the last of them are not
+            built.
         drop_path_rate: stochastic depth, growing linearly from 0 at the first block to this rate
             at the last one of all stages. 0.1 is OpenMMLab's default.
         frozen_stages: -1 freezes nothing, 0 the patch embedding, k the first k stages too, each
@@ -220,7 +221,7 @@ class BiSASwin(DenseBackbone):
 
     Attributes:
         out_channels: width of each returned map.
-        out_strides: stride of each; a map has ``ceil(H/stride) x ceil(W/stride)`` cells.
+        out_strides: stride of each; a feature map has ``ceil(H/stride) x ceil(W/stride)`` cells.
     """
 
     optional_weights = swin.OPTIONAL
@@ -290,7 +291,7 @@ class BiSASwin(DenseBackbone):
                 module.reset_parameters()
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """An image (B,3,H,W) to maps (B,C,ceil(H/stride),ceil(W/stride)), one per out index."""
+        """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
         x = self.patch_embed(channels_last(x))
         maps = []
         for i, stage in enumerate(self.stages):

@@ -179,7 +179,7 @@ class BiXT(DenseBackbone):
 
     Args:
         arch: 'tiny' (width 192), 'small' (384), 'd256' or 'd256-ls' (256, the latter with layer
-            scale), or a dict with ``embed_dims``, ``num_heads``, ``depth`` and, if wished,
+            scale), or a dict with ``embed_dims``, ``num_heads``, ``depth`` and optionally
             ``mlp_ratio`` (4) and ``layer_scale`` (None, or its initial value).
         depth: layers, if not as ``arch`` says. Published files of n layers fill n - 1, because
             their last one updates only the latents.
@@ -203,7 +203,7 @@ class BiXT(DenseBackbone):
 
     Attributes:
         out_channels: width of each returned map.
-        out_strides: stride of each; a map has ``ceil(H/stride) x ceil(W/stride)`` cells.
+        out_strides: stride of each; a feature map has ``ceil(H/stride) x ceil(W/stride)`` cells.
     """
 
     optional_weights = authors.OPTIONAL
@@ -272,9 +272,9 @@ class BiXT(DenseBackbone):
                     nn.init.zeros_(module.bias)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...] | tuple[tuple[Tensor, ...], Tensor]:
-        """An image (B,3,H,W) to maps (B,C,ceil(H/stride),ceil(W/stride)), one per out index.
+        """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index.
 
-        With ``with_latents``: the maps and the latents (B,M,C).
+        With ``with_latents``: the feature maps and the latents (B,M,C).
         """
         tokens, grid = self.tokenize(x)
         latents = self.latents

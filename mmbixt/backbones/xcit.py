@@ -78,13 +78,13 @@ class Layer(nn.Module):
 class XCiT(DenseBackbone):
     """Cross-covariance image transformer for dense prediction.
 
-    Columnar: all maps have one stride; ``mmbixt.FeaturePyramidAdapter`` makes a pyramid of them.
+    Columnar: all feature maps have one stride; ``mmbixt.FeaturePyramidAdapter`` makes a pyramid.
     The class-attention layers, which only a classifier reads, are not built, nor are layers behind
     the last of ``out_indices``.
 
     Args:
         arch: 'nano12', 'tiny12', 'tiny24', 'small12', 'small24', 'medium24', 'large24' (width and
-            depth), or a dict with ``embed_dims``, ``num_heads``, ``depth`` and, if wished,
+            depth), or a dict with ``embed_dims``, ``num_heads``, ``depth`` and optionally
             ``mlp_ratio`` (4), ``layer_scale`` (1.0) and ``drop_path_rate`` (0.0).
         patch_size: 16 or 8, pixels from token to token.
         out_indices: layers (from 0; negative ones from the end) whose tokens are returned.
@@ -100,7 +100,7 @@ class XCiT(DenseBackbone):
 
     Attributes:
         out_channels: width of each returned map.
-        out_strides: stride of each; a map has ``ceil(H/stride) x ceil(W/stride)`` cells.
+        out_strides: stride of each; a feature map has ``ceil(H/stride) x ceil(W/stride)`` cells.
     """
 
     optional_weights = authors.OPTIONAL
@@ -153,7 +153,7 @@ class XCiT(DenseBackbone):
                 nn.init.zeros_(module.bias)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """An image (B,3,H,W) to maps (B,C,ceil(H/stride),ceil(W/stride)), one per out index."""
+        """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
         feature_map = self.patch_embed(channels_last(x))
         grid = tuple(feature_map.shape[-2:])
         position = self.pos_embeder(*grid, feature_map.device, feature_map.dtype)

@@ -1,4 +1,4 @@
-"""From an image to tokens: one linear map of each patch, or a few small convolutions.
+"""From an image to tokens: one linear layer of each patch, or a few small convolutions.
 
 Both give ``ceil(H/stride) x ceil(W/stride)`` tokens, whatever the size of the image.
 """

@@ -77,10 +77,10 @@ class RoutingAttention(nn.Module):
         num_regions: regions per side of the feature map.
         floor_regions: what becomes of a side that ``num_regions`` does not divide. False: regions
             get larger until they cover it. True: they get smaller, and there are more of them.
-        padding: what the zeros do that pad a map to whole regions. 'masked': nothing, nobody
-            attends to them, and they count in no mean. 'legacy': what they do in the authors'
-            code. With ``floor_regions`` they are keys and values of zero; otherwise they are
-            tokens of zero before the projection, with its biases, and do all that tokens do.
+        padding: what the zeros do that pad a feature map to whole regions. 'masked': nothing,
+            nobody attends to them, and they count in no mean. 'legacy': what they do in the
+            authors' code. With ``floor_regions`` they are keys and values of zero; otherwise they
+            are tokens of zero before the projection, with its biases, and do all that tokens do.
     """
 
     def __init__(

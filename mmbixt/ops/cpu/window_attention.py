@@ -1,9 +1,9 @@
 """Attention within windows, some windows at a time, from tokens to tokens.
 
 The queries, keys, values and scores of those few windows are fetched, used and dropped while they
-are in the cache of the processor; maps are never cut as a whole. What inverse attention has to do
-within windows, averaging the values that it makes projections from, is done on the way, with the
-same scores. The backward pass keeps the tokens and the attention.
+are in the cache of the processor; feature maps are never cut as a whole. What inverse attention has
+to do within windows, averaging the values that it makes projections from, is done on the way, with
+the same scores. The backward pass keeps the tokens and the attention.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Some windows of maps at a time, head by head: which numbers of which token are where."""
+"""Some windows of feature maps at a time, head by head: which numbers of which token are where."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from mmbixt.ops.dispatch import scores_at_once
 
 
 class Slots(NamedTuple):
-    """Where the heads of tokens are, in maps and in windows.
+    """Where the heads of tokens are, in feature maps and in windows.
 
     Attributes:
         token: (windows,N), the token at each place of a window; T for padding.

@@ -98,7 +98,7 @@ def _second_moments(
     positive, so no digits cancel where a mean, or a bias against it, is large beside the spread.
 
     Images and heads are one dimension: inductor (of torch 2.11) takes tensors (B,h,d,d) for feature
-    maps, stores them channels-last beside convolutions, and then writes past their ends.
+    feature maps, stores them channels-last beside convolutions, and then writes past their ends.
 
     Args:
         x: tokens (B,N,C).

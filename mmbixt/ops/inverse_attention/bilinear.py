@@ -1,4 +1,4 @@
-"""A bilinear map of many pairs of vectors, in pieces that stay in the cache.
+"""A bilinear product of many pairs of vectors, in pieces that stay in the cache.
 
 As one expression it writes the outer product of each pair to memory, d times the inputs, reads it
 back for a matrix product, and keeps it for the backward pass. Here a piece of the outer products

@@ -2,7 +2,7 @@
 
 The hypernetwork is linear in the values, so they can be averaged before it rather than after:
 ``sum_j L[i,j] (v_hat[j] G) q_hat[i] = (sum_j L[i,j] v_hat[j]) G q_hat[i]``. What is left is one
-bilinear map per token, whose cost does not depend on the number of tokens that attend.
+bilinear product per token, whose cost does not depend on the number of tokens that attend.
 """
 
 from torch import Tensor
