@@ -110,6 +110,16 @@ def test_learned_share_stays_between_0_and_1():
         assert 0 <= attention.lam <= 1
 
 
+def test_learned_share_keeps_the_branches_in_half_precision():
+    attention = WindowAttention(24, num_heads=2, window_size=3, lam='learned')
+    seen = []
+    attention.proj.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].dtype))
+    with torch.autocast('cpu', torch.bfloat16):
+        attention(torch.randn(4, 9, 24)).sum().backward()
+    assert seen == [torch.bfloat16]
+    assert attention.lam_logit.grad.dtype == torch.float32
+
+
 def test_learned_share_near_1_continues_self_attention():
     plain = WindowAttention(24, num_heads=2, window_size=3, lam=1)
     continued = WindowAttention(24, 2, 3, lam='learned', lam_init=0.999)
