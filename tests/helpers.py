@@ -1,7 +1,9 @@
 """What the tests share: official weights and goldens, and where the configs are."""
 
 import json
+import lzma
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -12,14 +14,25 @@ REFERENCE = Path(__file__).parent / 'reference'
 CONFIGS = Path(__file__).parents[1] / 'configs'
 
 
+@cache
+def official_layouts() -> dict[str, dict]:
+    """For each official file: 'state_dict' (name -> shape), 'params' (their number), 'source'."""
+    with lzma.open(REFERENCE / 'layouts.json.xz') as file:
+        return json.load(file)
+
+
+def official_shapes(layout: str) -> dict[str, list[int]]:
+    return official_layouts()[layout]['state_dict']
+
+
 def official_state(layout: str) -> dict[str, torch.Tensor]:
     """An official state dict: the names and shapes of a layout, filled by the reference rule."""
-    shapes = json.loads((REFERENCE / f'layouts/{layout}.json').read_text())['state_dict']
-    return {key: torch.from_numpy(value) for key, value in fill.fill_numpy(shapes).items()}
+    filled = fill.fill_numpy(official_shapes(layout))
+    return {key: torch.from_numpy(value) for key, value in filled.items()}
 
 
 def official_parameters(layout: str) -> int:
-    return json.loads((REFERENCE / f'layouts/{layout}.json').read_text())['params']
+    return official_layouts()[layout]['params']
 
 
 def golden(name: str) -> Golden:
