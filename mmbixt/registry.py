@@ -16,15 +16,20 @@ except ImportError as error:
         f'imported ({error}). To install it: `pip install mmengine` (or onedl-mmengine).'
     ) from error
 
-from mmbixt.checkpoints.loader import register_checkpoint_readers
 from mmbixt.frameworks import UNUSABLE
+
+try:
+    from mmbixt.checkpoints.loader import register_checkpoint_readers
+except ImportError as error:
+    # mmengine passes over an ImportError of `<scope>.registry` and then finds none of its types
+    raise RuntimeError(f'mmbixt.registry cannot be imported: {error}') from error
 
 SCOPE = 'mmbixt'
 FRAMEWORKS = ('mmseg', 'mmdet')
 
 
 class Registry(root.Registry):
-    """A child registry that leaves to the framework at work what is not mmbixt's.
+    """A child registry that leaves to the framework in use what is not mmbixt's.
 
     mmengine builds a config that was inherited as ``_base_ = 'mmbixt::...'`` in the scope mmbixt.
     Names in it like ``EncoderDecoder`` or ``LoadAnnotations`` are not ours: they belong to the
@@ -36,24 +41,47 @@ class Registry(root.Registry):
         if scope is not None:
             return super().get(key)
         self.import_from_location()
+        if name in self.module_dict:
+            return self.module_dict[name]
         framework = default_scope()
-        if name not in self.module_dict and framework is not None:
-            found = self.parent.get(f'{framework}.{name}')
-        else:
-            found = super().get(key)
-        return found or self._get_from_any_framework(name)
+        found = self.parent.get(f'{framework}.{name}') if framework else None
+        return found or self._get_without_scope(name)
 
-    def _get_from_any_framework(self, name: str) -> Callable | None:
-        """For mmengine's hub, which builds ``mmbixt::...`` without a runner and its scope."""
+    def _get_without_scope(self, name: str) -> Callable | None:
+        """What a name means if it means one thing in all frameworks that know it.
+
+        For mmengine's hub, which builds ``mmbixt::...`` without a runner and its default scope. It
+        asks for a whole model, which only one framework has; the parts of it, such as ``FPN``, are
+        then looked up in that one's scope.
+
+        Raises:
+            LookupError: the frameworks have different components of this name.
+        """
+        found, problem = {}, None
         for framework in FRAMEWORKS:
             try:
                 import_module(f'{framework}.registry')
-            except UNUSABLE:
+                component = self.parent.get(f'{framework}.{name}')
+            except UNUSABLE as error:
+                if getattr(error, 'name', None) != framework:  # it is installed, but broken
+                    problem = error
                 continue
-            found = self.parent.get(f'{framework}.{name}')
-            if found is not None:
-                return within_scope(framework, found)
-        return None
+            if component is not None:
+                found[framework] = component
+        if len(set(found.values())) > 1:
+            raise LookupError(
+                f'{name} is a {self.name} of {" and ".join(found)}, and there is no default scope '
+                'that says which one is meant. Before building it call mmengine.registry.'
+                'init_default_scope(cfg.default_scope), or write the scope in front of the type, '
+                f'such as {next(iter(found))}.{name}.'
+            )
+        shared = super().get(name)  # of mmengine or mmcv
+        if not found and shared is None and problem is not None:
+            raise problem
+        for framework, component in found.items():
+            if component is not shared:
+                return within_scope(framework, component)
+        return shared
 
 
 def within_scope(scope: str, build: Callable) -> Callable:
