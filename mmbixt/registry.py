@@ -10,6 +10,7 @@ from importlib import import_module
 
 try:
     from mmengine import registry as root
+    from mmengine.logging import print_log
 except ImportError as error:
     raise ImportError(
         'mmbixt (all of it but mmbixt.ops and mmbixt.layers) needs mmengine, which cannot be '
@@ -36,6 +37,8 @@ class Registry(root.Registry):
     default scope of the runner, mmseg or mmdet.
     """
 
+    latest_framework: str | None = None  # of the latest model that was built without that scope
+
     def get(self, key: str) -> type | Callable | None:
         scope, name = self.split_scope_key(key)
         if scope is not None:
@@ -48,14 +51,16 @@ class Registry(root.Registry):
         return found or self._get_without_scope(name)
 
     def _get_without_scope(self, name: str) -> Callable | None:
-        """What a name means if it means one thing in all frameworks that know it.
+        """What a name means where no default scope says in which framework to look.
 
-        For mmengine's hub, which builds ``mmbixt::...`` without a runner and its default scope. It
-        asks for a whole model, which only one framework has; the parts of it, such as ``FPN``, are
-        then looked up in that one's scope.
+        So mmengine's hub builds ``mmbixt::...``, and an inferencer with ``scope='mmbixt'``. They
+        begin with a whole model, which only one framework has; its parts, such as ``FPN``, are
+        looked up in that one's scope. What an inferencer builds next, such as ``InferencerLoader``,
+        is of the same framework as the model.
 
         Raises:
-            LookupError: the frameworks have different components of this name.
+            LookupError: the frameworks have different components of this name, and no model of
+                one of them was built before.
         """
         found, problem = {}, None
         for framework in FRAMEWORKS:
@@ -68,6 +73,10 @@ class Registry(root.Registry):
                 continue
             if component is not None:
                 found[framework] = component
+        if len(set(found.values())) > 1 and Registry.latest_framework in found:
+            framework = Registry.latest_framework
+            print_log(f'{name} is taken from {framework}, as the model was.', 'current')
+            return self._within_scope(framework, found[framework])
         if len(set(found.values())) > 1:
             raise LookupError(
                 f'{name} is a {self.name} of {" and ".join(found)}, and there is no default scope '
@@ -80,19 +89,21 @@ class Registry(root.Registry):
             raise problem
         for framework, component in found.items():
             if component is not shared:
-                return within_scope(framework, component)
+                return self._within_scope(framework, component)
         return shared
 
+    @staticmethod
+    def _within_scope(scope: str, build: Callable) -> Callable:
+        """``build`` with what it builds in turn looked up in ``scope``."""
 
-def within_scope(scope: str, build: Callable) -> Callable:
-    """``build`` with what it builds in turn looked up in ``scope``."""
+        @wraps(build, updated=())
+        def build_within_scope(*args, **kwargs):
+            with root.DefaultScope.overwrite_default_scope(scope):
+                built = build(*args, **kwargs)
+            Registry.latest_framework = scope
+            return built
 
-    @wraps(build, updated=())
-    def build_within_scope(*args, **kwargs):
-        with root.DefaultScope.overwrite_default_scope(scope):
-            return build(*args, **kwargs)
-
-    return build_within_scope
+        return build_within_scope
 
 
 def default_scope() -> str | None:

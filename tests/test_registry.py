@@ -155,12 +155,15 @@ def test_a_missing_framework_breaks_what_needs_it_only(
 
 
 INHERITED = """
-import mmbixt
+import mmbixt.registry
 import torch
 from mmengine.config import Config
 from mmengine.hub import get_model
 from mmengine.registry import DATASETS, METRICS, MODELS, TRANSFORMS, VISUALIZERS
 from mmengine.registry import init_default_scope
+
+ours = mmbixt.registry.TRANSFORMS.get
+answers['clash'] = [error_of(ours, name) for name in ('LoadAnnotations', 'LoadImageFromFile')]
 
 # mmengine's hub builds without a runner, and so without a default scope
 for name, part in {hub!r}:
@@ -168,9 +171,8 @@ for name, part in {hub!r}:
         model = get_model(f'mmbixt::{{name}}.py')
     parts = (model, model.backbone, eval(f'model.{{part}}'))
     answers[name] = [package(part) for part in parts]
+    answers['like ' + name] = package(ours('InferencerLoader')())
 
-ours = mmbixt.registry.TRANSFORMS.get
-answers['clash'] = [error_of(ours, name) for name in ('LoadAnnotations', 'LoadImageFromFile')]
 cfg = Config.fromfile('mine.py')
 assert cfg.model['_scope_'] == 'mmbixt'
 init_default_scope(cfg.default_scope)
@@ -199,6 +201,7 @@ def test_names_are_those_of_the_framework_that_the_config_is_for(tmp_path, hidde
     for name, _ in hub:
         framework = 'mmdet' if name.endswith('coco') else 'mmseg'
         assert found[name] == [framework, 'mmbixt', framework]
+        assert found[f'like {name}'] == framework
     assert found['inherited'] == [
         *('mmseg', 'mmbixt', 'mmseg', 'mmseg'),
         *('mmcv', 'mmseg', 'mmseg', 'mmseg'),
