@@ -1,24 +1,13 @@
-"""Networks in turn, A B A B, so that what else the machine does hits them alike."""
+"""Networks in turn, A B A B, so that what else the machine does affects them alike."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from multiprocessing import get_context
 from statistics import median
-from tempfile import TemporaryFile
+from tempfile import NamedTemporaryFile
 from typing import Any
 
-
-@dataclass(frozen=True)
-class Setting:
-    """Under what all networks are measured."""
-
-    batch: int = 1
-    device: str = 'cpu'
-    dtype: str = 'fp32'
-    threads: int = 1
-    compiled: bool = False
+from benchmarking.worker import Setting, serve
 
 
 @dataclass
@@ -31,9 +20,9 @@ class Measured:
         parameters: of the network.
         macs: multiply-adds of a forward pass, as torch counts them on the plain paths of the ops.
         memory: bytes of a forward and backward pass at its peak, on top of the model.
+        peak: multiply-adds a second of a large matrix product in the same process.
         forward: seconds of forward passes, one for each round.
         both: seconds of forward and backward passes.
-        peak: multiply-adds a second of a large matrix product in the same process.
     """
 
     name: str
@@ -45,56 +34,44 @@ class Measured:
     forward: list[float] = field(default_factory=list)
     both: list[float] = field(default_factory=list)
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 class WorkerError(RuntimeError):
     """A network could not be built or run."""
 
 
 class Worker:
-    """A process that holds a network; see :mod:`mmbixt.benchmarking.worker`."""
+    """A process that holds a network, and measures what it is asked for."""
 
     def __init__(self, name: str, size: int, setting: Setting) -> None:
         self.name = name
-        command = [sys.executable, '-W', 'ignore', '-m', 'mmbixt.benchmarking.worker']
+        context = get_context('spawn')
+        self.connection, other = context.Pipe()
         # a file: a pipe that nobody reads would fill up and block
-        self.messages = TemporaryFile('w+')  # noqa: SIM115 (it is closed with the process)
-        pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.messages)
-        self.process = subprocess.Popen(command, text=True, **pipes)
-        task = dict(name=name, size=size, **asdict(setting))
-        try:
-            self.parameters = self._exchange(json.dumps(task))['parameters']
-        except WorkerError:
-            self.close()
-            raise
+        self.printed = NamedTemporaryFile('r')  # noqa: SIM115 (it is closed with the process)
+        arguments = (other, self.printed.name, name, size, setting)
+        self.process = context.Process(target=serve, args=arguments)
+        self.process.start()
+        other.close()
 
-    def ask(self, command: str) -> Any:
-        return self._exchange(command)
-
-    def _exchange(self, line: str) -> Any:
+    def ask(self, what: str) -> Any:
+        """A figure, by the name of a method or an attribute of the worker's network."""
         try:
-            print(line, file=self.process.stdin, flush=True)
-            reply = self.process.stdout.readline()
-        except BrokenPipeError:
-            reply = ''
-        if not reply:  # killed, most likely for its memory
-            code = self.process.wait()
-            self.messages.seek(0)
+            self.connection.send(what)
+            answer = self.connection.recv()
+        except (EOFError, OSError) as error:  # killed, most likely for its memory
+            self.process.join()
             raise WorkerError(
-                f'{self.name}: its process ended ({code}) without an answer; is there enough '
-                f'memory? {self.messages.read()[-1000:]}'
-            )
-        answer = json.loads(reply)
-        if isinstance(answer, dict) and 'error' in answer:
-            raise WorkerError(f'{self.name}: {answer["error"]}')
+                f'{self.name}: its process ended ({self.process.exitcode}) without an answer; is '
+                f'there enough memory? {self.printed.read()[-1000:]}'
+            ) from error
+        if isinstance(answer, Exception):
+            raise WorkerError(f'{self.name}: {answer}')
         return answer
 
     def close(self) -> None:
-        self.process.stdin.close()
-        self.process.wait()
-        self.messages.close()
+        self.connection.close()
+        self.process.join()
+        self.printed.close()
 
 
 def measure(
@@ -114,9 +91,9 @@ def measure(
         for name in names:
             worker = Worker(name, size, setting)
             workers.append(worker)
-            memory = worker.ask('memory')  # the first that it does
-            counts = dict(macs=worker.ask('flops'), memory=memory, peak=worker.ask('peak'))
-            found.append(Measured(name, size, worker.parameters, **counts))
+            # memory first: nothing is left over from another pass
+            figures = {what: worker.ask(what) for what in ('memory', 'parameters', 'macs', 'peak')}
+            found.append(Measured(name, size, **figures))
             step()
         for number in range(rounds + 1):
             for worker, measured in zip(workers, found, strict=True):

@@ -1,4 +1,4 @@
-"""What can be measured, by name: a network that turns an image into a list of maps."""
+"""What can be measured, by name: a network that turns an image into a list of feature maps."""
 
 import runpy
 from collections.abc import Callable, Sequence
@@ -15,11 +15,11 @@ from mmbixt.ops.paths import PATHS
 
 NAMES = """\
   xcit_tiny_12_p16               a published variant of ours (those of the README)
-  biformer_tiny@reference        one with all its ops on one path: reference, torch, triton
+  biformer_tiny@reference        one with all its ops on one path (those of MMBIXT_OPS)
   swin_tiny@compiled             any row through torch.compile
   timm/xcit_tiny_12_p16_224      any model of timm that gives feature maps
   configs/..., mmseg::...        the backbone of a config, a file or one of an installed package
-  my_code.py:build               what a function of other code builds: an image in, maps out"""
+  my_code.py:build               what a function of other code builds: image in, feature maps out"""
 
 
 WAYS = (*PATHS, 'compiled')

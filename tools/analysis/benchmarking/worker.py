@@ -1,17 +1,15 @@
-"""One network in a process of its own, which measures what it is told to.
-
-``python -m mmbixt.benchmarking.worker`` reads a line of JSON that says what to build, answers with
-one, and then takes one command a line: 'memory', 'forward', 'both', 'peak', 'flops'.
-"""
+"""One network in a process of its own, which measures what it is asked for."""
 
 import copy
 import ctypes
 import gc
-import json
-import sys
+import os
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
@@ -19,45 +17,51 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from mmbixt.benchmarking.rows import build
-from mmbixt.ops import use_ops
-from mmbixt.ops.linear.convolution import linear_convolution
+from benchmarking.networks import build
+from mmbixt.ops import linear, use_ops
 
 DTYPES = {'fp32': torch.float32, 'bf16': torch.bfloat16}
 SIDE = 2048  # of the matrices whose product is the machine's peak
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Under what all networks are measured.
+
+    Attributes:
+        batch: images at a time.
+        device: 'cpu' or 'cuda'.
+        dtype: a key of :data:`DTYPES`.
+        threads: of the CPU.
+        compiled: whether to run all through ``torch.compile``.
+    """
+
+    batch: int = 1
+    device: str = 'cpu'
+    dtype: str = 'fp32'
+    threads: int = 1
+    compiled: bool = False
 
 
 class Network:
     """A network on an image, ready to be measured.
 
     Args:
-        name: see :mod:`mmbixt.benchmarking.rows`.
+        name: see :mod:`benchmarking.networks`.
         size: height and width of the image.
-        batch: images.
-        device: 'cpu' or 'cuda'.
-        dtype: a key of :data:`DTYPES`.
-        threads: of the CPU.
-        compiled: whether to run it through ``torch.compile``.
+        setting: of the measurement.
     """
 
-    def __init__(
-        self,
-        name: str,
-        size: int,
-        batch: int,
-        device: str,
-        dtype: str,
-        threads: int,
-        compiled: bool,
-    ) -> None:
-        torch.set_num_threads(threads)
-        self.device = torch.device(device)
+    def __init__(self, name: str, size: int, setting: Setting) -> None:
+        torch.set_num_threads(setting.threads)
+        self.device = torch.device(setting.device)
         model, way = build(name, size)
-        self.compiled = compiled or way == 'compiled'
+        self.compiled = setting.compiled or way == 'compiled'
         self.path = 'auto' if way == 'compiled' else way
         self.parameters = sum(p.numel() for p in model.parameters())
-        self.model = model.to(self.device, DTYPES[dtype])
-        self.image = torch.randn(batch, 3, size, size).to(self.device, DTYPES[dtype])
+        dtype = DTYPES[setting.dtype]
+        self.model = model.to(self.device, dtype)
+        self.image = torch.randn(setting.batch, 3, size, size).to(self.device, dtype)
         self.call: nn.Module = torch.compile(self.model) if self.compiled else self.model
 
     def forward(self) -> float:
@@ -73,21 +77,21 @@ class Network:
         return self._timed(self._forward_and_backward)
 
     def _forward_and_backward(self) -> None:
-        maps = self.call(self.image)
-        total: Tensor = sum(x.float().sum() for x in maps)
+        feature_maps = self.call(self.image)
+        total: Tensor = sum(x.float().sum() for x in feature_maps)
         total.backward()
 
     def memory(self) -> int:
         """Bytes that a forward and backward pass takes on top of the model, at its peak.
 
-        The first one of the process: nothing is left over from an earlier one, but for what a
+        To be asked for first: then nothing is left over from an earlier pass, except what a
         compiler has done.
         """
         self.model.train()
         if self.compiled:
             self._forward_and_backward()
             self.model.zero_grad()
-            _give_back_memory()
+            _return_freed_memory()
         if self.device.type == 'cuda':
             torch.cuda.reset_peak_memory_stats()
             before = torch.cuda.memory_allocated()
@@ -99,7 +103,7 @@ class Network:
         self._forward_and_backward()
         return _resident('VmHWM') - before
 
-    def flops(self) -> int:
+    def macs(self) -> int:
         """Multiply-adds of a forward pass as torch counts them, on the plain paths of the ops.
 
         Shapes are enough for that. Of the fused attentions torch counts only those of GPUs.
@@ -115,8 +119,9 @@ class Network:
     def peak(self) -> float:
         """Multiply-adds a second of a large matrix product, by the faster of torch's libraries."""
         a = torch.randn(SIDE, SIDE).to(self.image)
-        products = (lambda: a @ a, lambda: linear_convolution(a, a))
-        return SIDE**3 / min(self._timed(product) for product in products for _ in range(5))
+        with use_ops('auto'):
+            products = (lambda: a @ a, lambda: linear(a, a))
+            return SIDE**3 / min(self._timed(product) for product in products for _ in range(5))
 
     def _timed(self, run: Callable[[], Any]) -> float:
         self._wait()
@@ -129,12 +134,13 @@ class Network:
         if self.device.type == 'cuda':
             torch.cuda.synchronize()
 
-    def answer(self, command: str) -> Any:
+    def answer(self, what: str) -> Any:
         with use_ops(self.path) if self.path != 'auto' else nullcontext():
-            return getattr(self, command)()
+            found = getattr(self, what)
+            return found() if callable(found) else found
 
 
-def _give_back_memory() -> None:
+def _return_freed_memory() -> None:
     """Of what is freed, the C library keeps some, which would hide what is taken next."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
@@ -147,18 +153,27 @@ def _resident(field: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-def main() -> None:
-    answers = sys.stdout
-    sys.stdout = sys.stderr  # whatever libraries print
+def serve(connection: Connection, output: str, name: str, size: int, setting: Setting) -> None:
+    """Build a network and answer what is asked about it, until nobody asks any more.
+
+    Args:
+        connection: where questions come from, names of methods or attributes of :class:`Network`.
+        output: a file for whatever libraries print.
+        name: of the network.
+        size: height and width of the image.
+        setting: of the measurement.
+    """
+    with open(output, 'w') as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+    warnings.simplefilter('ignore')
     try:
-        network = Network(**json.loads(sys.stdin.readline()))
-        print(json.dumps(dict(parameters=network.parameters)), file=answers, flush=True)
-        for line in sys.stdin:
-            print(json.dumps(network.answer(line.strip())), file=answers, flush=True)
+        what = connection.recv()
+        network = Network(name, size, setting)
+        while True:
+            connection.send(network.answer(what))
+            what = connection.recv()
+    except EOFError:  # the other side is closed
+        return
     except Exception as error:
-        print(json.dumps(dict(error=f'{type(error).__name__}: {error}')), file=answers, flush=True)
-        raise
-
-
-if __name__ == '__main__':
-    main()
+        connection.send(RuntimeError(f'{type(error).__name__}: {error}'))

@@ -6,7 +6,7 @@ from statistics import median
 
 import numpy as np
 
-from mmbixt.benchmarking.pairs import Measured
+from benchmarking.turns import Measured
 
 PANELS = {
     'forward and backward (s)': lambda one: median(one.both),
