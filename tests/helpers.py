@@ -2,13 +2,16 @@
 
 import json
 import lzma
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
 
 import torch
+from mmengine.model import revert_sync_batchnorm
 from reference import fill
 from reference.golden_io import Golden
+from torch import nn
+from torch.utils._pytree import tree_leaves
 
 REFERENCE = Path(__file__).parent / 'reference'
 CONFIGS = Path(__file__).parents[1] / 'configs'
@@ -63,3 +66,18 @@ def kept_bytes(run: Callable[[], object]) -> int:
         alive = run()
     del alive
     return sum(kept.values())
+
+
+def unused_parameters(model: nn.Module, heads: Collection[str]) -> list[str]:
+    """Those of a detector or segmentor that get no gradient, with which DDP does not train.
+
+    Args:
+        model: on the meta device.
+        heads: that turn feature maps into outputs, without a look at values.
+    """
+    model = revert_sync_batchnorm(model).train()
+    feature_maps = model.extract_feat(torch.empty(2, 3, 80, 56, device='meta'))
+    parts = [part for name, part in model.named_children() if name in heads]
+    outputs = tree_leaves([feature_maps, *(part(feature_maps) for part in parts)])
+    sum(x.sum() for x in outputs).backward()
+    return [name for name, parameter in model.named_parameters() if parameter.grad is None]
