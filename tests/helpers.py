@@ -2,6 +2,8 @@
 
 import json
 import lzma
+import subprocess
+import sys
 from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
@@ -81,3 +83,9 @@ def unused_parameters(model: nn.Module, heads: Collection[str]) -> list[str]:
     outputs = tree_leaves([feature_maps, *(part(feature_maps) for part in parts)])
     sum(x.sum() for x in outputs).backward()
     return [name for name, parameter in model.named_parameters() if parameter.grad is None]
+
+
+def pip(*args: object) -> None:
+    """Run pip without a network."""
+    command = [sys.executable, '-m', 'pip', *map(str, args), '--no-deps', '--no-index', '-q']
+    subprocess.run(command, check=True)

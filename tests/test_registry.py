@@ -97,7 +97,8 @@ coco = dict(type='mmbixt.BoundaryCocoMetric', metric='segm')
 answers['coco'] = error_of(METRICS.build, coco)
 """
 WITHOUT_ALL = """
-from mmengine.registry import HOOKS
+from mmengine.registry import HOOKS, METRICS
+answers['metric'] = package(METRICS.build(dict(type='mmbixt.BoundaryIoUMetric')))
 answers['hook'] = HOOKS.build(dict(type='mmbixt.BoundaryVisHook', interval=7)).interval
 neck = dict(type='mmbixt.FeaturePyramidAdapter', in_channels=8, in_strides=16)
 answers['neck'] = error_of(MODELS.build, neck)
@@ -138,6 +139,7 @@ answers['again'] = package(MODELS.build(dict(type='mmbixt.BiXT')))
             {
                 'neck': 'FeaturePyramidAdapter needs mmcv.*mim install',
                 'hook': '7',
+                'metric': 'mmbixt',
                 'again': 'mmbixt',
             },
         ),

@@ -32,7 +32,7 @@ class UnknownRowError(ValueError):
 def build(name: str, size: int) -> tuple[nn.Module, str]:
     """A network by its name (see :data:`NAMES`), and how it is to run: one of :data:`WAYS`.
 
-    Stochastic depth is off: it is a matter of luck how much of the work it saves.
+    Stochastic depth is off: how much work it saves is random.
 
     Args:
         name: of the network.
