@@ -21,7 +21,7 @@ test: lint ## lint, then all tests
 	@OMP_NUM_THREADS=1 $(python) -m pytest -n 2 --dist loadfile tests
 
 test-zoo: setup ## what takes minutes: all configs, users' own through mim, inductor
-	@OMP_NUM_THREADS=1 ZOO=all $(python) -m pytest -n 2 tests/test_configs/test_zoo.py tests/test_mim.py \
+	@OMP_NUM_THREADS=1 ZOO=all $(python) -m pytest -n 2 tests/test_configs/test_training.py tests/test_mim.py \
 		tests/test_backbones/test_compiled.py
 
 test-browser: setup ## look at a report in Chromium, on a desk and on a phone (CHROME=path: in that one)

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config, DictAction
+from mmengine.hooks import Hook
+from mmengine.runner import Runner
 
 from mmbixt.checkpoints.loader import TRUST, CheckpointFileError
 from mmbixt.checkpoints.sources import near_matches
@@ -99,7 +101,10 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
     name = Path(args.config).stem
     if args.sample:
         name += '_sample'
-        changes = use_sample_data(cfg)
+        try:
+            changes = use_sample_data(cfg)
+        except OSError as error:  # a full disk, a folder that cannot be written
+            sys.exit(f'--sample: {error}')
         if os.environ.get('RANK', '0') == '0':
             print('--sample changes the config:', *changes, sep='\n  ', flush=True)
     if args.cfg_options:
@@ -139,18 +144,62 @@ def doubtful_options(cfg: Config, options: Mapping[str, Any]) -> list[str]:
     return notes
 
 
+class LoopStartHook(Hook):
+    """Notes that a run has got as far as its loop: data, model and checkpoint are there."""
+
+    priority = 'LOWEST'  # after the preparations of all other hooks
+
+    def __init__(self) -> None:
+        self.started = False
+
+    def _start(self, runner: Runner) -> None:
+        self.started = True
+
+    before_train = before_val = before_test = _start
+
+
+def run_loop(runner: Runner, loop: Callable[[], Any]) -> None:
+    """Call ``runner.train`` or ``runner.test``, and log the traceback of what stops it.
+
+    An error before the first step is raised: it may be a mistake that :func:`run` can explain.
+    """
+    hook = LoopStartHook()
+    runner.register_hook(hook)
+    try:
+        loop()
+    except Exception:
+        if not hook.started:
+            raise
+        runner.logger.exception('The run was stopped by an error.')  # on the screen as well
+        sys.exit(1)
+
+
+# what the user can mend, if the message says which file it is about
+PATH_ERRORS = (
+    FileNotFoundError,
+    FileExistsError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
+USER_ERRORS = (
+    *PATH_ERRORS,
+    NoSampleError,
+    CheckpointFileError,
+    CheckpointMismatchError,
+    UnsafeCheckpointError,
+)
+
+
 def run(main: Callable[[], None]) -> None:
-    """Run a tool; where the user can mend what is wrong, say it without a traceback."""
+    """Run a tool; where the user can mend what is wrong, say it without a traceback.
+
+    What happens once the loop of a runner has started is up to :func:`run_loop`.
+    """
     try:
         main()
     except KeyboardInterrupt:
-        print('Interrupted. The same command with --resume goes on from the last checkpoint.')
+        print('Interrupted.', file=sys.stderr)
         sys.exit(130)
-    except (
-        OSError,  # a missing file, a full disk
-        NoSampleError,
-        CheckpointFileError,
-        CheckpointMismatchError,
-        UnsafeCheckpointError,
-    ) as error:
+    except USER_ERRORS as error:
         sys.exit(f'{type(error).__name__}: {error}')

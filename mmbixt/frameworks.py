@@ -5,6 +5,7 @@ distributions of each exist that ship the same modules, and both at once break e
 """
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
 
 from mmengine.registry import Registry
 
@@ -19,37 +20,56 @@ INSTALL = {
 UNUSABLE = (ImportError, AssertionError)
 
 
-def stand_in(
-    registry: Registry, names: Iterable[str], framework: str, error: BaseException
-) -> Callable[[str], object]:
-    """Register builders that say what to install, in place of parts whose framework is missing.
+def import_problem(module: str) -> Exception | None:
+    """Why a module of a framework cannot be imported, or None if it can.
 
-    The other parts of mmbixt keep working: mmengine imports every location of a registry to find
-    one type, so a location must not raise.
+    To be asked before a part of mmbixt that builds on the module is imported: what goes wrong in
+    that import is then a fault of mmbixt, and is raised as it is.
+    """
+    try:
+        import_module(module)
+    except UNUSABLE as error:
+        return error
+    return None
+
+
+def register_missing(
+    registry: Registry, names: Iterable[str], framework: str, problem: Exception
+) -> Callable[[str], object]:
+    """Register components whose framework is missing: building one raises what to install.
+
+    The other components of mmbixt keep working: mmengine imports all locations of a registry to
+    find one type, so importing a location must not raise.
+
+    Args:
+        registry: where the components would be registered.
+        names: of the components.
+        framework: that they need, a key of ``INSTALL``.
+        problem: why it cannot be imported.
 
     Returns:
         A module-level ``__getattr__`` that raises the same error when a name is imported.
     """
     names = tuple(names)
 
-    def explain(name: str) -> ImportError:
-        return ImportError(
-            f'mmbixt.{name} needs {framework}, which cannot be imported ({error}). '
+    def raise_missing(name: str) -> None:
+        raise ImportError(
+            f'mmbixt.{name} needs {framework}, which cannot be imported ({problem}). '
             f'To install it: {INSTALL[framework]}.'
-        )
+        ) from problem
 
-    def builder(name: str) -> Callable:
+    def make_builder(name: str) -> Callable:
         def build(*args, **kwargs):
-            raise explain(name) from error
+            raise_missing(name)
 
         return build
 
     for name in names:
-        registry.register_module(name=name, module=builder(name))
+        registry.register_module(name=name, module=make_builder(name))
 
     def module_getattr(name: str) -> object:
         if name in names:
-            raise explain(name) from error
+            raise_missing(name)
         raise AttributeError(name)
 
     return module_getattr

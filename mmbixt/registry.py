@@ -10,61 +10,100 @@ from importlib import import_module
 
 try:
     from mmengine import registry as root
+    from mmengine.logging import print_log
 except ImportError as error:
     raise ImportError(
         'mmbixt (all of it but mmbixt.ops and mmbixt.layers) needs mmengine, which cannot be '
         f'imported ({error}). To install it: `pip install mmengine` (or onedl-mmengine).'
     ) from error
 
-from mmbixt.checkpoints.loader import register_checkpoint_readers
 from mmbixt.frameworks import UNUSABLE
+
+try:
+    from mmbixt.checkpoints.loader import register_checkpoint_readers
+except ImportError as error:
+    # mmengine passes over an ImportError of `<scope>.registry` and then finds none of its types
+    raise RuntimeError(f'mmbixt.registry cannot be imported: {error}') from error
 
 SCOPE = 'mmbixt'
 FRAMEWORKS = ('mmseg', 'mmdet')
 
 
 class Registry(root.Registry):
-    """A child registry that leaves to the framework at work what is not mmbixt's.
+    """A child registry that leaves to the framework in use what is not mmbixt's.
 
     mmengine builds a config that was inherited as ``_base_ = 'mmbixt::...'`` in the scope mmbixt.
     Names in it like ``EncoderDecoder`` or ``LoadAnnotations`` are not ours: they belong to the
     default scope of the runner, mmseg or mmdet.
     """
 
+    latest_framework: str | None = None  # of the latest model that was built without that scope
+
     def get(self, key: str) -> type | Callable | None:
         scope, name = self.split_scope_key(key)
         if scope is not None:
             return super().get(key)
         self.import_from_location()
+        if name in self.module_dict:
+            return self.module_dict[name]
         framework = default_scope()
-        if name not in self.module_dict and framework is not None:
-            found = self.parent.get(f'{framework}.{name}')
-        else:
-            found = super().get(key)
-        return found or self._get_from_any_framework(name)
+        found = self.parent.get(f'{framework}.{name}') if framework else None
+        return found or self._get_without_scope(name)
 
-    def _get_from_any_framework(self, name: str) -> Callable | None:
-        """For mmengine's hub, which builds ``mmbixt::...`` without a runner and its scope."""
+    def _get_without_scope(self, name: str) -> Callable | None:
+        """What a name means where no default scope says in which framework to look.
+
+        So mmengine's hub builds ``mmbixt::...``, and an inferencer with ``scope='mmbixt'``. They
+        begin with a whole model, which only one framework has; its parts, such as ``FPN``, are
+        looked up in that one's scope. What an inferencer builds next, such as ``InferencerLoader``,
+        is of the same framework as the model.
+
+        Raises:
+            LookupError: the frameworks have different components of this name, and no model of
+                one of them was built before.
+        """
+        found, problem = {}, None
         for framework in FRAMEWORKS:
             try:
                 import_module(f'{framework}.registry')
-            except UNUSABLE:
+                component = self.parent.get(f'{framework}.{name}')
+            except UNUSABLE as error:
+                if getattr(error, 'name', None) != framework:  # it is installed, but broken
+                    problem = error
                 continue
-            found = self.parent.get(f'{framework}.{name}')
-            if found is not None:
-                return within_scope(framework, found)
-        return None
+            if component is not None:
+                found[framework] = component
+        if len(set(found.values())) > 1 and Registry.latest_framework in found:
+            framework = Registry.latest_framework
+            print_log(f'{name} is taken from {framework}, as the model was.', 'current')
+            return self._within_scope(framework, found[framework])
+        if len(set(found.values())) > 1:
+            raise LookupError(
+                f'{name} is a {self.name} of {" and ".join(found)}, and there is no default scope '
+                'that says which one is meant. Before building it call mmengine.registry.'
+                'init_default_scope(cfg.default_scope), or write the scope in front of the type, '
+                f'such as {next(iter(found))}.{name}.'
+            )
+        shared = super().get(name)  # of mmengine or mmcv
+        if not found and shared is None and problem is not None:
+            raise problem
+        for framework, component in found.items():
+            if component is not shared:
+                return self._within_scope(framework, component)
+        return shared
 
+    @staticmethod
+    def _within_scope(scope: str, build: Callable) -> Callable:
+        """``build`` with what it builds in turn looked up in ``scope``."""
 
-def within_scope(scope: str, build: Callable) -> Callable:
-    """``build`` with what it builds in turn looked up in ``scope``."""
+        @wraps(build, updated=())
+        def build_within_scope(*args, **kwargs):
+            with root.DefaultScope.overwrite_default_scope(scope):
+                built = build(*args, **kwargs)
+            Registry.latest_framework = scope
+            return built
 
-    @wraps(build, updated=())
-    def build_within_scope(*args, **kwargs):
-        with root.DefaultScope.overwrite_default_scope(scope):
-            return build(*args, **kwargs)
-
-    return build_within_scope
+        return build_within_scope
 
 
 def default_scope() -> str | None:

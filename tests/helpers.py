@@ -1,25 +1,43 @@
 """What the tests share: official weights and goldens, and where the configs are."""
 
 import json
-from collections.abc import Callable
+import lzma
+import subprocess
+import sys
+from collections.abc import Callable, Collection
+from functools import cache
 from pathlib import Path
 
 import torch
+from mmengine.model import revert_sync_batchnorm
 from reference import fill
 from reference.golden_io import Golden
+from torch import nn
+from torch.utils._pytree import tree_leaves
 
 REFERENCE = Path(__file__).parent / 'reference'
 CONFIGS = Path(__file__).parents[1] / 'configs'
 
 
+@cache
+def official_layouts() -> dict[str, dict]:
+    """For each official file: 'state_dict' (name -> shape), 'params' (their number), 'source'."""
+    with lzma.open(REFERENCE / 'layouts.json.xz') as file:
+        return json.load(file)
+
+
+def official_shapes(layout: str) -> dict[str, list[int]]:
+    return official_layouts()[layout]['state_dict']
+
+
 def official_state(layout: str) -> dict[str, torch.Tensor]:
     """An official state dict: the names and shapes of a layout, filled by the reference rule."""
-    shapes = json.loads((REFERENCE / f'layouts/{layout}.json').read_text())['state_dict']
-    return {key: torch.from_numpy(value) for key, value in fill.fill_numpy(shapes).items()}
+    filled = fill.fill_numpy(official_shapes(layout))
+    return {key: torch.from_numpy(value) for key, value in filled.items()}
 
 
 def official_parameters(layout: str) -> int:
-    return json.loads((REFERENCE / f'layouts/{layout}.json').read_text())['params']
+    return official_layouts()[layout]['params']
 
 
 def golden(name: str) -> Golden:
@@ -50,3 +68,24 @@ def kept_bytes(run: Callable[[], object]) -> int:
         alive = run()
     del alive
     return sum(kept.values())
+
+
+def unused_parameters(model: nn.Module, heads: Collection[str]) -> list[str]:
+    """Those of a detector or segmentor that get no gradient, with which DDP does not train.
+
+    Args:
+        model: on the meta device.
+        heads: that turn feature maps into outputs, without a look at values.
+    """
+    model = revert_sync_batchnorm(model).train()
+    feature_maps = model.extract_feat(torch.empty(2, 3, 80, 56, device='meta'))
+    parts = [part for name, part in model.named_children() if name in heads]
+    outputs = tree_leaves([feature_maps, *(part(feature_maps) for part in parts)])
+    sum(x.sum() for x in outputs).backward()
+    return [name for name, parameter in model.named_parameters() if parameter.grad is None]
+
+
+def pip(*args: object) -> None:
+    """Run pip without a network."""
+    command = [sys.executable, '-m', 'pip', *map(str, args), '--no-deps', '--no-index', '-q']
+    subprocess.run(command, check=True)

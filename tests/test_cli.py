@@ -1,7 +1,15 @@
-import pytest
-from mmengine.config import Config
+import runpy
+from pathlib import Path
 
-from mmbixt.cli import doubtful_options
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.model import BaseModel
+from mmengine.runner import Runner
+
+from mmbixt.cli import doubtful_options, run, run_loop
+
+ROOT = Path(__file__).parents[1]
 
 CONFIG = dict(
     train_cfg=dict(max_iters=10), model=dict(backbone=dict(arch='tiny')), hooks=[dict(type='A')]
@@ -35,3 +43,97 @@ def test_an_option_that_is_almost_there_is_pointed_out(option, similar):
 )
 def test_others_are_not(option):
     assert doubtful_options(Config(CONFIG), {option: 1}) == []
+
+
+class Model(BaseModel):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+
+    def forward(self, inputs, data_samples=None, mode='loss'):
+        return dict(loss=self.weight.sum())
+
+
+@pytest.fixture
+def make_runner(tmp_path, request):
+    def make(**options):
+        return Runner(
+            Model(),
+            work_dir=str(tmp_path),
+            train_dataloader=dict(
+                dataset=[dict(inputs=torch.zeros(1))] * 4,
+                sampler=dict(type='InfiniteSampler'),
+                batch_size=1,
+            ),
+            train_cfg=dict(type='IterBasedTrainLoop', max_iters=2),
+            optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1)),
+            default_hooks=dict(checkpoint=dict(type='CheckpointHook', interval=1, by_epoch=False)),
+            experiment_name=request.node.name,
+            **options,
+        )
+
+    return make
+
+
+MISSING = FileNotFoundError('There is no file x.pth.')
+FULL_DISK = OSError(28, 'No space left on device')
+
+
+@pytest.mark.parametrize('error', [MISSING, PermissionError(13, 'Permission denied', 'x.json')])
+def test_mistakes_of_the_user_are_said_in_a_line(error):
+    def main():
+        raise error
+
+    with pytest.raises(SystemExit) as end:
+        run(main)
+    assert end.value.code == f'{type(error).__name__}: {error}'
+
+
+def test_errors_that_name_no_file_keep_their_traceback():
+    def main():
+        raise FULL_DISK
+
+    with pytest.raises(OSError, match='No space left'):
+        run(main)
+
+
+def test_errors_in_the_middle_of_a_run_are_logged_with_their_traceback(make_runner, tmp_path):
+    runner = make_runner()
+    (tmp_path / 'iter_2.pth').mkdir()  # where a checkpoint is to be written
+    with pytest.raises(SystemExit) as end:
+        run(lambda: run_loop(runner, runner.train))
+    assert end.value.code == 1
+    (log,) = tmp_path.glob('*/*.log')
+    assert 'Traceback (most recent call last)' in log.read_text()
+    assert 'IsADirectoryError' in log.read_text().splitlines()[-1]
+
+
+def test_errors_before_the_first_step_are_said_in_a_line(make_runner, tmp_path):
+    runner = make_runner(load_from=str(tmp_path / 'nowhere.pth'))
+    with pytest.raises(SystemExit, match=r'^FileNotFoundError: .*nowhere\.pth'):
+        run(lambda: run_loop(runner, runner.train))
+
+
+def test_interruption_is_no_error_and_gives_no_advice_by_itself(capsys):
+    def main():
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as end:
+        run(main)
+    assert end.value.code == 130
+    assert capsys.readouterr().err == 'Interrupted.\n'
+
+
+def test_resume_is_advised_where_there_is_a_checkpoint(make_runner, tmp_path, capsys):
+    advise = runpy.run_path(str(ROOT / 'tools/train.py'))['say_how_to_resume']
+    runner = make_runner()
+    advise(runner)
+    assert '--resume' not in capsys.readouterr().out
+    runner.train()
+    capsys.readouterr()
+    advise(runner)
+    message = f'The same command with --resume goes on from {tmp_path}/iter_2.pth.\n'
+    assert capsys.readouterr().out == message
+    (tmp_path / 'iter_2.pth').unlink()
+    advise(runner)
+    assert capsys.readouterr().out == ''

@@ -56,20 +56,6 @@ FEW = ['train_cfg.max_iters=2', 'train_cfg.val_interval=2', 'default_hooks.check
 
 
 @pytest.fixture(scope='module')
-def site(tmp_path_factory):
-    """A folder with mmbixt as a wheel installs it."""
-    tree, site = tmp_path_factory.mktemp('tree'), tmp_path_factory.mktemp('site')
-    for path in ROOT.iterdir():
-        if path.is_file():
-            shutil.copy(path, tree)
-    for folder in ('mmbixt', 'configs', 'tools'):
-        shutil.copytree(ROOT / folder, tree / folder, symlinks=True)
-    command = [sys.executable, '-m', 'pip', 'install', '-q', '--no-deps', '--no-build-isolation']
-    subprocess.run([*command, '--target', site, tree], check=True)
-    return site
-
-
-@pytest.fixture(scope='module')
 def project(tmp_path_factory):
     """A user's folder, empty but for the scenes."""
     folder = tmp_path_factory.mktemp('project')
@@ -78,12 +64,12 @@ def project(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def mim(site, project):
+def mim(installed, project):
     def call(*args):
         done = subprocess.run(
             [MIM, *map(str, args)],
             cwd=project,
-            env={**os.environ, 'PYTHONPATH': str(site), 'PYTHONSAFEPATH': '1'},
+            env={**os.environ, 'PYTHONPATH': str(installed), 'PYTHONSAFEPATH': '1'},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -107,7 +93,7 @@ def test_search_by_data_set(mim):
     assert 'coco' not in output.replace('semfpn', '')
 
 
-def test_download_leaves_config_and_weights_that_fit(project, site):
+def test_download_leaves_config_and_weights_that_fit(project, installed):
     """The network is replaced; what is asked of it, and what becomes of it, is mim's."""
     state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
     torch.save(dict(meta={}, state_dict=state), project / 'served.pth')
@@ -129,7 +115,7 @@ print('NORM', float(model.backbone.blocks[3].attn.qkv.weight.norm()))
     done = subprocess.run(
         [sys.executable, '-W', 'ignore', '-c', code],
         cwd=project,
-        env={**os.environ, 'PYTHONPATH': str(site), 'PYTHONSAFEPATH': '1'},
+        env={**os.environ, 'PYTHONPATH': str(installed), 'PYTHONSAFEPATH': '1'},
         capture_output=True,
         text=True,
     )

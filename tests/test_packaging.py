@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from email.parser import HeaderParser
@@ -11,15 +10,11 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from helpers import pip
 
 ROOT = Path(__file__).parents[1]
 # Frameworks that exist as two distributions each (see requirements.txt).
 FRAMEWORKS = {'mmengine', 'mmcv', 'mmsegmentation', 'mmdet'}
-
-
-def pip(*args):
-    command = [sys.executable, '-m', 'pip', *map(str, args), '--no-deps', '--no-index', '-q']
-    subprocess.run(command, check=True)
 
 
 def files(folder, *patterns):
@@ -27,36 +22,6 @@ def files(folder, *patterns):
     return {
         path.relative_to(folder).as_posix() for path in found if '__pycache__' not in path.parts
     }
-
-
-@pytest.fixture(scope='module')
-def tree(tmp_path_factory):
-    """A copy of what a build reads, so that nothing is left behind in the repository."""
-    tree = tmp_path_factory.mktemp('build') / 'tree'
-    tree.mkdir()
-    for path in ROOT.iterdir():
-        if path.is_file():
-            shutil.copy(path, tree)
-    for folder in ('mmbixt', 'configs', 'tools'):
-        shutil.copytree(ROOT / folder, tree / folder, symlinks=True)
-    # what a used checkout has lying about
-    (tree / 'tools/__pycache__').mkdir(exist_ok=True)
-    (tree / 'tools/__pycache__/train.cpython-311.pyc').touch()
-    return tree
-
-
-@pytest.fixture(scope='module')
-def wheel(tree, tmp_path_factory):
-    folder = tmp_path_factory.mktemp('wheel')
-    pip('wheel', tree, '--no-build-isolation', '--wheel-dir', folder)
-    return next(folder.glob('mmbixt-*.whl'))
-
-
-@pytest.fixture(scope='module')
-def installed(wheel, tmp_path_factory):
-    folder = tmp_path_factory.mktemp('site')
-    pip('install', wheel, '--target', folder)
-    return folder
 
 
 def run(code, site, cwd):
@@ -122,14 +87,22 @@ print(Config.fromstring(base, '.py').model.backbone.type)
         assert found == str(installed / 'mmbixt/backbones/bixt.py')
         assert inherited == 'mmbixt.BiXT'
 
-    def test_carries_tools_that_run(self, installed, tmp_path):
-        tool = installed / 'mmbixt/.mim/tools/train.py'
-        code = (
-            'import runpy, sys\n'
-            f'sys.argv = [{str(tool)!r}, "--help"]\n'
-            'runpy.run_path(sys.argv[0], run_name="__main__")'
+    @pytest.mark.parametrize(
+        ('tool', 'option'),
+        [
+            ('train.py', '--sample'),
+            ('analysis/benchmark.py', '--against'),
+        ],  # with modules beside it
+    )
+    def test_carries_tools_that_run(self, installed, tmp_path, tool, option):
+        done = subprocess.run(
+            [sys.executable, installed / 'mmbixt/.mim/tools' / tool, '--help'],
+            env={**os.environ, 'PYTHONPATH': str(installed)},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
         )
-        assert any('--sample' in line for line in run(code, installed, tmp_path))
+        assert option in done.stdout, done.stderr
 
     def test_mim_and_mmengine_find_the_configs(self, installed, tmp_path):
         code = (

@@ -11,7 +11,7 @@ from mmengine.runner import Runner
 
 from mmbixt.checkpoints.state_dict import unwrap
 from mmbixt.checkpoints.whole_state import load_whole_state
-from mmbixt.cli import add_common_arguments, load_config, run
+from mmbixt.cli import add_common_arguments, load_config, run, run_loop
 
 
 def parse_args() -> argparse.Namespace:
@@ -150,7 +150,7 @@ def main() -> None:
         save_predictions(cfg, args)
     runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
     runner.register_hook(WholeModelHook())
-    runner.test()
+    run_loop(runner, runner.test)
 
 
 if __name__ == '__main__':

@@ -1,13 +1,15 @@
 """Train a segmentor or a detector: mmengine's runner, for configs of mmseg and of mmdet."""
 
 import argparse
+from pathlib import Path
 
 from mmengine.config import Config
 from mmengine.device import get_device
+from mmengine.dist import is_main_process
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
-from mmbixt.cli import add_common_arguments, load_config, run
+from mmbixt.cli import add_common_arguments, load_config, run, run_loop
 
 
 def parse_args() -> argparse.Namespace:
@@ -64,13 +66,24 @@ def refuse_sync_bn_without_gpu(cfg: Config, args: argparse.Namespace) -> None:
         )
 
 
+def say_how_to_resume(runner: Runner) -> None:
+    """Of an interrupted run; before its first checkpoint there is nothing to resume."""
+    note = Path(runner.work_dir, 'last_checkpoint')  # where mmengine looks
+    if is_main_process() and note.is_file() and Path(note.read_text().strip()).exists():
+        print(f'The same command with --resume goes on from {note.read_text().strip()}.')
+
+
 def main() -> None:
     args = parse_args()
     cfg = load_config(args, splits=('train', 'val'))
     refuse_sync_bn_without_gpu(cfg, args)
     apply_options(cfg, args)
     runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
-    runner.train()
+    try:
+        run_loop(runner, runner.train)
+    except KeyboardInterrupt:
+        say_how_to_resume(runner)
+        raise
 
 
 if __name__ == '__main__':

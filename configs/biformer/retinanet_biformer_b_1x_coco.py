@@ -2,5 +2,5 @@ _base_ = './retinanet_biformer_s_1x_coco.py'
 
 model = dict(
     backbone=dict(arch='base', drop_path_rate=0.3),
-    neck=dict(in_channels=[96, 192, 384, 768]),
+    neck=dict(in_channels=[192, 384, 768]),
 )

@@ -12,8 +12,9 @@ model = dict(
         num_regions=16,  # images are larger than in segmentation
         drop_path_rate=0.2,
         norm_eval=True,
+        out_indices=(1, 2, 3),
     ),
-    neck=dict(in_channels=[64, 128, 256, 512]),
+    neck=dict(in_channels=[128, 256, 512]),
 )
 
 # the authors' for RetinaNet: little weight decay, on all weights

@@ -1,9 +1,10 @@
-from mmbixt.frameworks import UNUSABLE, stand_in
+from mmbixt.frameworks import import_problem, register_missing
 from mmbixt.registry import MODELS
 
 __all__ = ['LinearTokenHead']
 
-try:
+problem = import_problem('mmseg.models')
+if problem is None:
     from mmbixt.decode_heads.linear_token_head import LinearTokenHead
-except UNUSABLE as error:
-    __getattr__ = stand_in(MODELS, __all__, framework='mmseg', error=error)
+else:
+    __getattr__ = register_missing(MODELS, __all__, 'mmseg', problem)

@@ -3,13 +3,14 @@
 from mmbixt.evaluation.boundary import class_scores, image_sums, scores
 from mmbixt.evaluation.confusion import class_iou, confusion_matrix
 from mmbixt.evaluation.metrics import BoundaryIoUMetric
-from mmbixt.frameworks import UNUSABLE, stand_in
+from mmbixt.frameworks import import_problem, register_missing
 from mmbixt.registry import METRICS
 
-try:
+problem = import_problem('mmdet.evaluation')
+if problem is None:
     from mmbixt.evaluation.coco_metric import BoundaryCocoMetric
-except UNUSABLE as error:
-    __getattr__ = stand_in(METRICS, ['BoundaryCocoMetric'], framework='mmdet', error=error)
+else:
+    __getattr__ = register_missing(METRICS, ['BoundaryCocoMetric'], 'mmdet', problem)
 
 __all__ = [
     'BoundaryCocoMetric',

@@ -1,9 +1,10 @@
-from mmbixt.frameworks import UNUSABLE, stand_in
+from mmbixt.frameworks import import_problem, register_missing
 from mmbixt.registry import MODELS
 
 __all__ = ['FeaturePyramidAdapter']
 
-try:
+problem = import_problem('mmcv.cnn')
+if problem is None:
     from mmbixt.necks.feature_pyramid_adapter import FeaturePyramidAdapter
-except UNUSABLE as error:
-    __getattr__ = stand_in(MODELS, __all__, framework='mmcv', error=error)
+else:
+    __getattr__ = register_missing(MODELS, __all__, 'mmcv', problem)

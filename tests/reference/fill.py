@@ -32,7 +32,7 @@ in this order; ``leaf`` is the part of the key after the last dot:
    kw) and for the (d_s, d_s, d_v) tensor G of inverse self-attention.
 10. anything else (other 1-d entries): ``0.5 * n``
 
-Keys are those of the *reference* layout (see ``layouts/*.json``); a model with
+Keys are those of the *reference* layout (see ``layouts.json.xz``); a model with
 other names has to be filled through its own key conversion, so that a golden
 test also covers the conversion.
 

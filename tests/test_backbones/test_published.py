@@ -1,12 +1,11 @@
 """Every published model: its official layout fills ours, and its size is the paper's."""
 
 import importlib.util
-import json
 from pathlib import Path
 
 import pytest
 import torch
-from helpers import REFERENCE
+from helpers import official_layouts, official_parameters, official_shapes
 from mmengine.registry import MODELS
 
 from mmbixt.backbones.published import PUBLISHED
@@ -27,15 +26,11 @@ flops = load_tool('tools/analysis/get_flops.py')
 BY_NAME = {model.name: model for model in PUBLISHED}
 
 # layout of an official file: the model that it fills
-FILES = {path.stem: path.stem.split('__')[0] for path in sorted((REFERENCE / 'layouts').glob('*'))}
+FILES = {layout: layout.split('__')[0] for layout in official_layouts()}
 FILES = {layout: name for layout, name in FILES.items() if name in BY_NAME}
 FILES.update(
     dict.fromkeys(('swin_tiny_microsoft', 'swin_tiny_timm', 'swin_tiny_mmseg'), 'swin_tiny')
 )
-
-
-def shapes_of(layout):
-    return json.loads((REFERENCE / f'layouts/{layout}.json').read_text())['state_dict']
 
 
 def build(model, **options):
@@ -45,7 +40,9 @@ def build(model, **options):
 
 def fit(backbone, layout):
     """The conversion of a layout, and what is missing of it."""
-    state = {key: torch.empty(shape, device='meta') for key, shape in shapes_of(layout).items()}
+    state = {
+        key: torch.empty(shape, device='meta') for key, shape in official_shapes(layout).items()
+    }
     expected = {key: tuple(value.shape) for key, value in backbone.state_dict().items()}
     converted = backbone.convert_checkpoint(state, expected)
     missing = check_fit(
@@ -91,9 +88,11 @@ def test_official_layout_fills_the_model_and_nothing_is_left_over(layout):
     assert all(key.startswith(new) for key in missing), missing
     kept = set(converted.origins.values())
     assert kept.isdisjoint(converted.dropped)
-    assert kept | set(converted.dropped) == set(shapes_of(layout))
+    assert kept | set(converted.dropped) == set(official_shapes(layout))
     depth = backbone.arch.get('depth')
-    classifiers = {key for key in shapes_of(layout) if is_classifiers(key, model.family, depth)}
+    classifiers = {
+        key for key in official_shapes(layout) if is_classifiers(key, model.family, depth)
+    }
     assert set(converted.dropped) == classifiers
 
 
@@ -125,8 +124,7 @@ def test_parameters_are_the_official_ones(layout):
     model = BY_NAME[FILES[layout]]
     options = dict(with_latents=True) if model.family == 'BiXT' else {}
     ours = flops.count_parameters(build(model, **options))
-    official = json.loads((REFERENCE / f'layouts/{layout}.json').read_text())['params']
-    assert ours + flops.classifier_of(model, 224)[0] == official
+    assert ours + flops.classifier_of(model, 224)[0] == official_parameters(layout)
 
 
 # multiply-adds at 224 x 224 of the official classifiers, counted in their own code (in G)

@@ -1,91 +1,160 @@
-"""Every config trains and evaluates, at full size but for the images, on the generated scenes.
-
-One of each family and task by default, all of them with the variable ZOO=all (`make test-zoo`).
-"""
-
-import logging
-import math
-import os
+"""All configs in one pass: each is built once, without memory, and checked from several sides."""
 
 import pytest
 import torch
-from helpers import CONFIGS
+import yaml
+from get_flops import measure_model
+from helpers import CONFIGS, unused_parameters
 from mmengine.config import Config
-from mmengine.logging import MMLogger
+from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
-from mmengine.runner import Runner
 
-from mmbixt.datasets.sample_config import use_sample_data
+from mmbixt.checkpoints.sources import SOURCES
 
+ROOT = CONFIGS.parent
+FAMILIES = ['bixt', 'xcit', 'biformer', 'bisa_swin']
 PATHS = {path.stem: path for path in sorted(CONFIGS.glob('*/*.py')) if path.parent.name != '_base_'}
-# each family on each task, and all decoders among them
-ONE_OF_EACH = [
-    'linear_bixt_ti_ade20k',
-    'maskrcnn_bixt_ti_3x_coco',
-    'semfpn_xcit_t12_p16_ade20k',
-    'maskrcnn_xcit_t12_p16_3x_coco',
-    'upernet_biformer_t_ade20k',
-    'retinanet_biformer_t_1x_coco',
-    'upernet_bisa_swin_t_ade20k',
-    'maskrcnn_bisa_swin_t_1x_coco',
-]
-RUN = list(PATHS) if os.environ.get('ZOO') == 'all' else ONE_OF_EACH
-
-
-@pytest.fixture(scope='module')
-def scenes(tmp_path_factory):
-    return tmp_path_factory.mktemp('scenes')
-
-
-def shorten(cfg, folder):
-    """Two steps and a few images to evaluate; no checkpoint, which takes a gigabyte here."""
-    cfg.train_cfg.update(max_iters=2, val_interval=2)
-    cfg.train_dataloader.batch_size = 2
-    for split in ('train', 'val', 'test'):
-        cfg[f'{split}_dataloader'].update(num_workers=0, persistent_workers=False)
-    cfg.val_dataloader.dataset.indices = 2
-    cfg.default_hooks.checkpoint = None
-    if cfg.default_scope == 'mmdet':  # after two steps nothing is certain
-        test_cfg = cfg.model.test_cfg
-        test_cfg.get('rcnn', test_cfg).score_thr = 0.0
-    cfg.work_dir = str(folder)
-
-
-@pytest.mark.parametrize('name', RUN)
-def test_trains_and_evaluates(name, scenes, tmp_path):
-    cfg = Config.fromfile(PATHS[name])
-    use_sample_data(cfg, str(scenes))
-    shorten(cfg, tmp_path)
-    runner = Runner.from_cfg(cfg)
-    runner.train()
-    metrics = {
-        key: value.current()
-        for key, value in runner.message_hub.log_scalars.items()
-        if key.startswith('val/') and 'time' not in key
-    }
-    loss = runner.message_hub.get_scalar('train/loss').current()
-    assert math.isfinite(loss)
-    expected = 'val/mIoU' if cfg.default_scope == 'mmseg' else 'val/coco/bbox_mAP'
-    assert expected in metrics
-    if name.startswith('maskrcnn'):
-        assert 'val/coco/segm_mAP' in metrics
-    for handler in MMLogger.get_current_instance().handlers:
-        if isinstance(handler, logging.FileHandler):
-            handler.close()
-
-
-@pytest.mark.parametrize('name', PATHS)
-def test_builds_at_full_size(name):
-    cfg = Config.fromfile(PATHS[name])
-    init_default_scope(cfg.default_scope)
-    with torch.device('meta'):
-        model = MODELS.build(cfg.model)
-    assert sum(p.numel() for p in model.parameters()) > 8e6
-    assert {'tta_model', 'tta_pipeline'} <= cfg.keys() or cfg.default_scope == 'mmdet'
-    assert cfg.auto_scale_lr.base_batch_size == 8 * cfg.train_dataloader.batch_size
+METAFILES = {
+    family: yaml.safe_load((CONFIGS / family / 'metafile.yml').read_text()) for family in FAMILIES
+}
+LISTED = {model['Name']: model for meta in METAFILES.values() for model in meta['Models']}
+SIZES = {  # of XCiT, with the authors' stochastic depth
+    't12': ('tiny12', 0.0),
+    's12': ('small12', 0.05),
+    's24': ('small24', 0.1),
+    'm24': ('medium24', 0.15),
+}
 
 
 def test_names_are_unique():
     """mim finds a config by its name alone."""
     files = [path for path in CONFIGS.glob('*/*.py') if path.parent.name != '_base_']
     assert len({path.stem for path in files}) == len(files) == len(PATHS)
+
+
+def test_families_are_complete():
+    bixt = {'ti', 'ti_s4', 'ti_s8'}
+    expected = {f'linear_bixt_{size}_ade20k' for size in bixt}
+    expected |= {'semfpn_bixt_ti_ade20k', 'semfpn_bixt_ti_lpi_ade20k'}  # the paper's
+    expected |= {
+        f'{decoder}_xcit_{size}_p{patch}_ade20k'
+        for decoder in ('semfpn', 'upernet')
+        for size in SIZES
+        for patch in (16, 8)
+    }
+    assert PATHS.keys() >= expected
+
+
+def test_index_lists_every_family():
+    index = yaml.safe_load((ROOT / 'model-index.yml').read_text())
+    assert index['Import'] == [f'configs/{family}/metafile.yml' for family in FAMILIES]
+
+
+@pytest.mark.parametrize('family', FAMILIES)
+def test_every_config_is_listed_and_every_listed_file_is_there(family):
+    meta = METAFILES[family]
+    there = sorted(path.stem for path in (CONFIGS / family).glob('*.py'))
+    assert [model['Config'] for model in meta['Models']] == [
+        f'configs/{family}/{name}.py' for name in there
+    ]
+    assert [model['Name'] for model in meta['Models']] == there
+    (collection,) = meta['Collections']
+    assert {model['In Collection'] for model in meta['Models']} == {collection['Name']}
+    for path in (collection['README'], collection['Code']['URL']):
+        assert (ROOT / path).is_file()
+
+
+@pytest.mark.parametrize('name', [name for name, model in LISTED.items() if 'Weights' in model])
+def test_weights_and_results_are_those_of_the_named_source(name):
+    model = LISTED[name]
+    (source,) = [source for source in SOURCES.values() if source.url == model['Weights']]
+    metrics = [pair for result in model['Results'] for pair in result['Metrics'].items()]
+    assert source.figure == ', '.join(f'{metric} {value}' for metric, value in metrics)
+    assert f'`{source.name}`' in (CONFIGS / 'xcit/README.md').read_text()
+
+
+@pytest.mark.parametrize('name', PATHS)
+def test_config(name):
+    """It builds, its parts fit, and it is what its folder's tables and its family's recipe say."""
+    cfg = Config.fromfile(PATHS[name])
+    init_default_scope(cfg.default_scope)
+    with torch.device('meta'):
+        model = MODELS.build(cfg.model)
+    check_schedule(name, cfg)
+    if '_bixt_' in name and name.startswith(('linear', 'semfpn')):
+        check_recipe_of_bixt(cfg)
+        check_weight_decay_of_bixt(cfg, model)
+    if '_xcit_' in name and name.endswith('_ade20k'):
+        check_recipe_of_xcit(name, cfg, model)
+    macs = '–'
+    if cfg.default_scope == 'mmseg':
+        with torch.no_grad():
+            logits = model.eval()(torch.empty(1, 3, 64, 96, device='meta'), mode='tensor')
+        stride = {'linear_bixt_ti_ade20k': 16, 'linear_bixt_ti_s8_ade20k': 8}.get(name, 4)
+        assert logits.shape == (1, 150, 64 // stride, 96 // stride)
+        macs = f'{measure_model(model, 512, 512)[-1][2] / 1e9:.1f}'
+    check_tables(name, sum(p.numel() for p in model.parameters()), macs)
+    unused = unused_parameters(model, ['decode_head', 'auxiliary_head', 'bbox_head', 'rpn_head'])
+    assert [key for key in unused if not key.startswith('roi_head.')] == []  # looks at values
+
+
+def check_schedule(name, cfg):
+    meta, loop = LISTED[name]['Metadata'], cfg.train_cfg
+    assert meta['Batch Size'] == cfg.auto_scale_lr.base_batch_size
+    assert cfg.auto_scale_lr.base_batch_size == 8 * cfg.train_dataloader.batch_size
+    length = loop.get('max_iters', loop.get('max_epochs'))
+    assert meta.get('Iterations', meta.get('Epochs')) == length
+    assert {'tta_model', 'tta_pipeline'} <= cfg.keys() or cfg.default_scope == 'mmdet'
+
+
+def check_tables(name, parameters, macs):
+    """Of the metafile and of the README."""
+    meta = LISTED[name]['Metadata']
+    assert meta['Parameters'] == parameters
+    assert str(meta.get('Multiply-adds at 512x512 (G)', '–')) == macs
+    readme = (PATHS[name].parent / 'README.md').read_text()
+    assert f'| `{name}` | {parameters:,} | {macs} |' in readme
+
+
+def check_recipe_of_bixt(cfg):
+    optimizer = cfg.optim_wrapper.optimizer
+    assert (optimizer.type, optimizer.lr, optimizer.weight_decay) == ('AdamW', 6e-5, 0.01)
+    assert cfg.train_cfg.max_iters == 80_000
+    assert cfg.auto_scale_lr.base_batch_size == 32
+    assert cfg.crop_size == (512, 512)
+    assert cfg.tta_model.type == 'SegTTAModel'
+    warm_up, decay = cfg.param_scheduler
+    assert (warm_up.type, warm_up.end, decay.type, decay.end) == (
+        'LinearLR',
+        1500,
+        'PolyLR',
+        80_000,
+    )
+
+
+def check_weight_decay_of_bixt(cfg, model):
+    """None on norms, latents and position encodings, and on nothing else."""
+    optimizer = build_optim_wrapper(model, cfg.optim_wrapper).optimizer
+    decay = {id(p): g['weight_decay'] for g in optimizer.param_groups for p in g['params']}
+    for name, parameter in model.named_parameters():
+        module = model.get_submodule(name.rpartition('.')[0])
+        exempt = (
+            'Norm' in type(module).__name__
+            or name == 'backbone.latents'
+            or name.startswith('backbone.fourier_pos_encode.')
+        )
+        assert decay[id(parameter)] == (0.0 if exempt else 0.01), name
+
+
+def check_recipe_of_xcit(name, cfg, model):
+    decoder, _, size, patch, _ = name.split('_')
+    arch, rate = SIZES[size]
+    assert (cfg.model.backbone.arch, cfg.model.backbone.patch_size) == (arch, int(patch[1:]))
+    iterations = dict(semfpn=80_000, upernet=160_000)[decoder]
+    assert cfg.train_cfg.max_iters == iterations == cfg.param_scheduler[-1].end
+    assert cfg.train_cfg.val_interval * 10 == iterations
+    assert cfg.optim_wrapper.optimizer.lr == 6e-5
+    assert cfg.optim_wrapper.optimizer.weight_decay == 0.01
+    assert cfg.auto_scale_lr.base_batch_size == 16
+    rate = 0.2 if (decoder, size) == ('semfpn', 'm24') else rate
+    assert model.backbone.blocks[0].drop_path.drop_prob == rate

@@ -16,7 +16,6 @@ from mmengine.structures import InstanceData
 from pycocotools import mask as coder
 
 from mmbixt.evaluation.coco_metric import BoundaryCocoMetric
-from mmbixt.registry import METRICS
 
 HEIGHT, WIDTH = 120, 160
 CLASSES = ('dog', 'cat', 'bird')
@@ -112,12 +111,6 @@ def test_rest_is_mmdets_own(ann_file):
     }
 
 
-def test_shifted_detections_cost_more_than_mask_ap(ann_file):
-    detections = {i: shifted(objects, 2) for i, objects in TRUTHS.items()}
-    found = evaluate(BoundaryCocoMetric(ann_file, metric='segm'), detections)
-    assert 0 < found['coco/boundary_mAP'] < found['coco/segm_mAP']
-
-
 def test_options_are_those_of_mask_ap(ann_file):
     """With boundaries as wide as the objects, boundary AP is mask AP."""
     detections = {i: shifted(objects, 4)[::-1] + objects for i, objects in TRUTHS.items()}
@@ -202,9 +195,3 @@ def test_truths_from_the_data_set_instead_of_a_file():
         ]
         metric.process({}, [dict(data.to_dict(), instances=instances)])
     assert metric.evaluate(len(TRUTHS))['coco/boundary_mAP'] == 1
-
-
-def test_registry_builds_it(ann_file):
-    metric = METRICS.build(dict(type='mmbixt.BoundaryCocoMetric', ann_file=ann_file, ratio=0.03))
-    assert isinstance(metric, BoundaryCocoMetric)
-    assert metric.ratio == 0.03

@@ -1,6 +1,4 @@
 import pickle
-import subprocess
-import sys
 
 import distributed_evaluation
 import numpy as np
@@ -8,7 +6,6 @@ import pytest
 import torch
 from mmengine.evaluator import Evaluator
 from mmengine.logging import MMLogger
-from mmengine.registry import METRICS
 from mmengine.structures import BaseDataElement, PixelData
 from torch.multiprocessing import spawn
 
@@ -87,22 +84,6 @@ def test_counts_of_large_images_fit(tmp_path):
         assert found['images'].tolist() == ['']
 
 
-def test_shards_of_two_processes_give_the_same(monkeypatch):
-    samples = make_samples()
-    expected = evaluate(make_metric(), samples)
-    first, second = make_metric(), make_metric()
-    first.process({}, [sample.to_dict() for sample in samples[0::2]])
-    # a sampler repeats the first image, so that both processes have as many
-    second.process({}, [sample.to_dict() for sample in [*samples[1::2], samples[0]]])
-
-    def collect(results, size, *args, **kwargs):
-        parts = [pickle.loads(pickle.dumps(part)) for part in (results, second.results)]
-        return [result for pair in zip(*parts, strict=True) for result in pair][:size]
-
-    monkeypatch.setattr('mmengine.evaluator.metric.collect_results', collect)
-    assert first.evaluate(len(samples)) == expected
-
-
 def test_beside_the_metric_of_mmseg():
     metrics = pytest.importorskip('mmseg.evaluation.metrics')
     samples = make_samples()
@@ -165,18 +146,3 @@ def test_table_by_hand():
         'sky         81.26',
         '(1 of 2 classes are in neither truth nor prediction.)',
     ]
-
-
-def test_found_by_name_without_frameworks():
-    code = """
-import sys
-sys.modules.update(mmseg=None, mmdet=None)
-from mmengine.registry import METRICS
-print(METRICS.get('mmbixt.BoundaryIoUMetric').__name__)
-"""
-    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
-    assert done.stdout.split() == ['BoundaryIoUMetric'], done.stderr
-
-
-def test_built_from_a_config():
-    assert isinstance(METRICS.build(dict(type='mmbixt.BoundaryIoUMetric')), BoundaryIoUMetric)

@@ -1,10 +1,6 @@
 import json
-import os
-import runpy
-import subprocess
-import sys
-from pathlib import Path
 
+import compare
 import numpy as np
 import pytest
 from PIL import Image
@@ -13,37 +9,7 @@ from mmbixt.evaluation import class_scores, image_sums, scores
 from mmbixt.evaluation.sums import read_sums, write_sums
 from mmbixt.visualization.boundary import band_figure
 
-TOOLS = Path(__file__).parents[2] / 'tools/analysis'
 CLASSES = ['sky', 'sea', 'a name that is much longer than others', 'sand']
-
-
-def call(tool, *arguments):
-    """Run a tool in a process of its own."""
-    return subprocess.run(
-        [sys.executable, TOOLS / f'{tool}.py', *map(str, arguments)],
-        env={**os.environ, 'OMP_NUM_THREADS': '1'},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-@pytest.fixture
-def within(monkeypatch, capsys):
-    """Runs a tool in this process, which spares the imports: its output and what it ended with."""
-
-    def run(tool, *arguments):
-        path = str(TOOLS / f'{tool}.py')
-        monkeypatch.setattr(sys, 'argv', [path, *map(str, arguments)])
-        code = None
-        try:
-            runpy.run_path(path, run_name='__main__')
-        except SystemExit as end:
-            code = end.code
-        said = capsys.readouterr()
-        return said.out, f'{said.err}{code}' if code else ''
-
-    return run
 
 
 def scenes(count=12):
@@ -82,10 +48,10 @@ def total(of_images):
     return {name: counts.sum(0) for name, counts in of_images.items()}
 
 
-def test_scores_of_folders_are_those_of_the_maps(folders):
+def test_scores_of_folders_are_those_of_the_maps(folders, call):
     files = ['--json', folders / 'new/scores.json', '--sums', folders / 'new/boundary.npz']
     done = call(
-        'boundary_eval', folders / 'good', folders / 'truth', '--gt-suffix', '_gt.png',
+        'analysis/boundary_eval.py', folders / 'good', folders / 'truth', '--gt-suffix', '_gt.png',
         '--classes', folders / 'classes.txt', '--reduce-zero-label', '--widths', 2, 0.1,
         '--ratios', 0.1, '--tolerances', 1, '--per-class', '--jobs', 2, *files,
     )  # fmt: skip
@@ -123,18 +89,20 @@ def test_scores_of_folders_are_those_of_the_maps(folders):
         (0, ['--ignore-index', 0], 'with 1 added to the predictions'),
     ],
 )
-def test_shifted_labels_are_pointed_out(folders, first, flags, hint):
+def test_shifted_labels_are_pointed_out(folders, first, flags, hint, within):
     for path in (folders / 'good').glob('*.png'):
         save(path, first + np.asarray(Image.open(path)))
     names = ['--gt-suffix', '_gt.png', '--num-classes', 6]
-    done = call('boundary_eval', folders / 'good', folders / 'truth', *names, *flags)
+    done = within('analysis/boundary_eval.py', folders / 'good', folders / 'truth', *names, *flags)
     assert done.returncode == 0, done.stderr
     assert ('warning: ' in done.stderr) == (hint is not None)
     assert hint is None or hint in done.stderr
 
 
-def test_mistakes_are_explained_without_a_traceback(folders):
-    done = call('boundary_eval', folders / 'good', folders / 'truth', '--num-classes', 4)
+def test_mistakes_are_explained_without_a_traceback(folders, call):
+    done = call(
+        'analysis/boundary_eval.py', folders / 'good', folders / 'truth', '--num-classes', 4
+    )
     assert done.returncode == 1
     assert done.stdout == ''
     assert done.stderr.startswith('error: 12 of 12 truths in ')
@@ -163,9 +131,9 @@ def test_wrong_arguments(arguments, message, folders, within):
     where = [folders / 'good', folders / 'truth']
     if '--gt-suffix' not in arguments:
         where += ['--gt-suffix', '_gt.png']
-    said, error = within('boundary_eval', *where, *arguments)
-    assert message in error
-    assert said == ''
+    done = within('analysis/boundary_eval.py', *where, *arguments)
+    assert message in done.stderr
+    assert done.stdout == ''
 
 
 def spoil(folders, what):
@@ -205,15 +173,15 @@ def spoil(folders, what):
 )
 def test_wrong_files(what, message, folders, within):
     spoil(folders, what)
-    said, error = within(
-        'boundary_eval', folders / 'good', folders / 'truth', '--gt-suffix', '_gt.png',
+    done = within(
+        'analysis/boundary_eval.py', folders / 'good', folders / 'truth', '--gt-suffix', '_gt.png',
         '--num-classes', 4, '--reduce-zero-label', '--sums', folders / 'boundary.npz',
     )  # fmt: skip
-    assert message in error
-    assert str(folders / 'good') in error
+    assert message in done.stderr
+    assert str(folders / 'good') in done.stderr
     if what not in ('no folder', 'empty folder'):
-        assert ('extra' if what == 'extra' else '03.png') in error
-    assert said == ''
+        assert ('extra' if what == 'extra' else '03.png') in done.stderr
+    assert done.stdout == ''
     assert not (folders / 'boundary.npz').exists()
 
 
@@ -234,10 +202,10 @@ def rows(text):
     return {line.split()[0]: line.split()[1:] for line in lines if line.strip()}
 
 
-def test_better_run_is_surely_better(runs, tmp_path):
+def test_better_run_is_surely_better(runs, tmp_path, call):
     plot = tmp_path / 'new/plot.png'
     names = ['--names', 'bad one', 'good one']
-    done = call('compare', *runs, '--per-class', '--plot', plot, *names)
+    done = call('analysis/compare.py', *runs, '--per-class', '--plot', plot, *names)
     assert done.returncode == 0, done.stderr
     found = rows(done.stdout)
     a, b = (scores(total(sums_by_hand(which))) for which in (2, 1))
@@ -263,10 +231,9 @@ def test_better_run_is_surely_better(runs, tmp_path):
 
 
 def test_plot_goes_from_few_to_many_pixels(runs):
-    compare = runpy.run_path(str(TOOLS / 'compare.py'))
     counts = total(sums_by_hand(2))
     names = [name for name in scores(counts) if name.endswith('/mIoU')]
-    shares = compare['pixel_shares'](read_sums(runs[0] / 'boundary.npz'), names)
+    shares = compare.pixel_shares(read_sums(runs[0] / 'boundary.npz'), names)
     # 2 % of the diagonal of so small an image are 1 or 2 pixels
     assert list(shares) == ['band1px', 'band0.02', 'band3px', 'band5px', 'all']
     assert shares['band3px'] == counts['band3px/true'].sum() / counts['all/true'].sum()
@@ -282,9 +249,11 @@ def test_plot_goes_from_few_to_many_pixels(runs):
 
 
 def test_run_against_itself(runs, within):
-    said, error = within('compare', runs[0], runs[0] / 'boundary.npz', '--per-class', 'band1px')
-    assert error == ''
-    found = rows(said)
+    done = within(
+        'analysis/compare.py', runs[0], runs[0] / 'boundary.npz', '--per-class', 'band1px'
+    )
+    assert done.stderr == ''
+    found = rows(done.stdout)
     for name in ('all/mIoU', 'band1px/mIoU', 'boundary0.005/mIoU'):
         assert found[name][0] == found[name][1]
         assert found[name][2:5] == ['+0.00'] * 3
@@ -293,16 +262,17 @@ def test_run_against_itself(runs, within):
 
 def test_draws_follow_from_the_seed(runs, within):
     said, again, other = (
-        within('compare', *runs, '--samples', 50, '--seed', seed)[0] for seed in (0, 0, 1)
+        within('analysis/compare.py', *runs, '--samples', 50, '--seed', seed).stdout
+        for seed in (0, 0, 1)
     )
     assert said == again != other
 
 
 def test_runs_that_cannot_be_compared(runs, tmp_path, within):
     def says(*arguments):
-        said, error = within('compare', *arguments)
-        assert said == ''
-        return error
+        done = within('analysis/compare.py', *arguments)
+        assert done.stdout == ''
+        return done.stderr
 
     assert 'no file and no folder' in says(runs[0], tmp_path / 'nowhere')
     (tmp_path / 'empty').mkdir()
@@ -323,9 +293,9 @@ def test_runs_that_cannot_be_compared(runs, tmp_path, within):
     assert 'two different ones' in says(*runs, '--names', 'x', 'x')
 
 
-def test_what_counting_costs():
+def test_what_counting_costs(within):
     size = ['--shape', 64, 80, '--present', 5, '--classes', 9, '--rounds', 2]
-    done = call('boundary_cost', *size, '--config', 'semfpn_bixt_ti_ade20k')
+    done = within('analysis/boundary_cost.py', *size, '--config', 'semfpn_bixt_ti_ade20k')
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert '64 x 80 pixels, 5 classes present' in lines[0]

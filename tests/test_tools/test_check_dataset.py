@@ -1,8 +1,6 @@
 """tools/check_dataset.py on the generated data sets, whole and damaged."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import cv2
@@ -13,7 +11,7 @@ from mmbixt.datasets import inspection
 from mmbixt.datasets.inspection import WrongFolderError, find_parts
 from mmbixt.datasets.sample_data import write_sample_data
 
-TOOL = Path(__file__).parents[2] / 'tools/check_dataset.py'
+DOCS = Path(__file__).parents[2] / 'docs/datasets.md'
 
 
 @pytest.fixture
@@ -41,14 +39,13 @@ def problems(folder):
     ]
 
 
-def check(*args):
-    return subprocess.run(
-        [sys.executable, TOOL, *map(str, args)], capture_output=True, text=True, check=False
-    )
+@pytest.fixture
+def check(within):
+    return lambda *arguments: within('check_dataset.py', *arguments)
 
 
 @pytest.mark.parametrize('kind', ['ade', 'coco'])
-def test_finds_nothing_wrong_with_whole_data(kind, request):
+def test_finds_nothing_wrong_with_whole_data(kind, request, check):
     folder = request.getfixturevalue(kind)
     assert problems(folder) == []
     done = check(folder, '--subset')
@@ -56,7 +53,7 @@ def test_finds_nothing_wrong_with_whole_data(kind, request):
     assert 'All is there and can be read.' in done.stdout
 
 
-def test_counts_are_those_of_the_published_data(ade):
+def test_counts_are_those_of_the_published_data(ade, check):
     done = check(ade, '--quick')
     assert done.returncode == 1
     assert '3 pictures, not 20,210' in done.stdout
@@ -160,7 +157,7 @@ class TestCOCO:
         assert problem.startswith(f'{path}: ')
         assert words in problem
 
-    def test_what_does_no_harm_is_noted(self, coco):
+    def test_what_does_no_harm_is_noted(self, coco, check):
         self.rewrite(coco, lambda c: c['annotations'][0].update(bbox=[0, 0, 0, 5]))
         (coco / 'val2017/more.jpg').touch()
         assert problems(coco) == []
@@ -169,7 +166,7 @@ class TestCOCO:
         assert f'1 pictures in {coco}/val2017 are not in instances_val2017.json' in output
 
 
-def test_folders_that_are_no_root(root, tmp_path):
+def test_folders_that_are_no_root(root, tmp_path, check):
     with pytest.raises(WrongFolderError, match='ADEChallengeData2016 may be'):
         find_parts(root / 'ade')
     with pytest.raises(WrongFolderError, match=r'sample/ade/ADE.* or .*sample/coco may be'):
@@ -181,7 +178,7 @@ def test_folders_that_are_no_root(root, tmp_path):
     assert done.stderr == f'error: There is no folder {tmp_path}/nowhere.\n'
 
 
-def test_shows_a_few_problems_and_writes_all(ade, tmp_path):
+def test_shows_a_few_problems_and_writes_all(ade, tmp_path, check):
     for number in range(100, 125):
         (ade / f'images/training/ADE_train_{number:08}.jpg').touch()
     done = check(ade, '--subset', '--workers', 1, '--out', tmp_path / 'all.txt')
@@ -192,6 +189,6 @@ def test_shows_a_few_problems_and_writes_all(ade, tmp_path):
 
 
 def test_numbers_of_the_published_data_are_those_of_the_docs():
-    text = (TOOL.parents[1] / 'docs/datasets.md').read_text()
+    text = DOCS.read_text()
     for count in [*inspection.ADE_COUNTS.values(), *inspection.COCO_COUNTS.values()]:
         assert f'{count:,}' in text

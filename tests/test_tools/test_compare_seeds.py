@@ -1,15 +1,10 @@
-import runpy
-import sys
-from pathlib import Path
-
 import numpy as np
-import pytest
 
 from mmbixt.evaluation import scores
 from mmbixt.evaluation.boundary import image_sums
 from mmbixt.evaluation.sums import write_sums
 
-TOOL = Path(__file__).parents[2] / 'tools/analysis/compare_seeds.py'
+TOOL = 'analysis/compare_seeds.py'
 CLASSES = ['sky', 'sea', 'sand']
 
 
@@ -30,19 +25,13 @@ def write_run(path, seed, wrong):
     return scores({name: counts.sum(0) for name, counts in of_images.items()})
 
 
-def call(monkeypatch, capsys, *arguments):
-    monkeypatch.setattr(sys, 'argv', [str(TOOL), *map(str, arguments)])
-    runpy.run_path(str(TOOL), run_name='__main__')
-    return capsys.readouterr().out
-
-
-def test_means_spreads_and_differences_by_seed(tmp_path, monkeypatch, capsys):
+def test_means_spreads_and_differences_by_seed(tmp_path, within):
     runs = {model: [tmp_path / f'{model}_{seed}' for seed in range(3)] for model in 'ab'}
     found = {
         model: [write_run(path, i, wrong) for i, path in enumerate(runs[model])]
         for model, wrong in (('a', 0.6), ('b', 0.3))
     }
-    out = call(monkeypatch, capsys, '--a', *runs['a'], '--b', *runs['b'])
+    out = within(TOOL, '--a', *runs['a'], '--b', *runs['b']).stdout
     rows = {line.split()[0]: line.split() for line in out.splitlines() if line}
     assert {'all/mIoU', 'band3px/mIoU', 'band3px/gap', 'boundary0.02/mIoU'} <= rows.keys()
     for name in ('all/mIoU', 'band0.02/gap'):
@@ -52,16 +41,18 @@ def test_means_spreads_and_differences_by_seed(tmp_path, monkeypatch, capsys):
         assert rows[name][10:] == [f'{x:+.2f}' for x in b - a]
 
 
-def test_one_seed_has_no_spread(tmp_path, monkeypatch, capsys):
+def test_one_seed_has_no_spread(tmp_path, within):
     for model in 'ab':
         write_run(tmp_path / model, 0, 0.3)
-    assert '±' not in call(monkeypatch, capsys, '--a', tmp_path / 'a', '--b', tmp_path / 'b')
+    assert '±' not in within(TOOL, '--a', tmp_path / 'a', '--b', tmp_path / 'b').stdout
 
 
-def test_mistakes_are_explained(tmp_path, monkeypatch, capsys):
+def test_mistakes_are_explained(tmp_path, within):
     write_run(tmp_path / 'a', 0, 0.3)
-    with pytest.raises(SystemExit):
-        call(monkeypatch, capsys, '--a', tmp_path / 'a', '--b', tmp_path, tmp_path)
-    assert 'one for each seed' in capsys.readouterr().err
-    with pytest.raises(SystemExit, match='error: '):
-        call(monkeypatch, capsys, '--a', tmp_path / 'a', '--b', tmp_path / 'nowhere')
+    for others, message in (
+        ([tmp_path, tmp_path], 'one for each seed'),
+        ([tmp_path / 'nowhere'], 'error: There is no file and no folder'),
+    ):
+        done = within(TOOL, '--a', tmp_path / 'a', '--b', *others)
+        assert done.returncode != 0
+        assert message in done.stderr

@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -7,8 +5,6 @@ import torch
 from helpers import official_state
 
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
-
-ROOT = Path(__file__).parents[2]
 
 CASES = {  # layout: what the tool says it is, the model that the result fills
     'bixt_ti_l64_d13_p16': ('bixt_ti_l64_d13_p16 (mmbixt.BiXT) or bixt_ti_l64_d13_p16s8', BiXT),
@@ -21,19 +17,22 @@ CASES = {  # layout: what the tool says it is, the model that the result fills
 }
 
 
-def call(*arguments):
-    command = [sys.executable, ROOT / 'tools/convert_checkpoint.py', *arguments]
-    done = subprocess.run(
-        list(map(str, command)), capture_output=True, text=True, check=False, cwd=ROOT
-    )
-    return done.returncode, done.stdout, done.stderr
+@pytest.fixture
+def convert(within, tmp_path):
+    """Runs the tool: its code, its output and its errors."""
+
+    def convert(*options, source='in.pth', target='out.pth'):
+        done = within('convert_checkpoint.py', tmp_path / source, tmp_path / target, *options)
+        return done.returncode, done.stdout, done.stderr
+
+    return convert
 
 
 @pytest.mark.parametrize('layout', CASES)
-def test_layouts_are_recognised_and_the_result_loads(tmp_path, layout):
+def test_layouts_are_recognised_and_the_result_loads(convert, tmp_path, layout):
     what, make = CASES[layout]
     torch.save(dict(model=official_state(layout)), tmp_path / 'in.pth')
-    code, output, errors = call(tmp_path / 'in.pth', tmp_path / 'out.pth')
+    code, output, errors = convert()
     assert code == 0, errors
     assert f'in.pth is {what}' in output
     assert [line.split()[0] for line in output.splitlines()[1:5]] == [
@@ -52,13 +51,14 @@ def test_layouts_are_recognised_and_the_result_loads(tmp_path, layout):
         assert torch.equal(value, converted.state_dict()[key]) or key.startswith(fresh)
 
 
-def test_whole_model(tmp_path):
+def test_whole_model(call, tmp_path):
     state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
     torch.save(dict(meta={}, state_dict=state), tmp_path / 'in.pth')
-    code, output, _ = call(tmp_path / 'in.pth', tmp_path / 'new/out.pth', '--verbose')
-    assert code == 0
-    assert 'a whole model of the XCiT authors, xcit_tiny_12_p16 (mmbixt.XCiT' in output
-    assert 'backbone.fpn2.0.bias -> neck.0.fpn2.0.bias' in output
+    files = tmp_path / 'in.pth', tmp_path / 'new/out.pth'
+    done = call('convert_checkpoint.py', *files, '--verbose')
+    assert done.returncode == 0
+    assert 'a whole model of the XCiT authors, xcit_tiny_12_p16 (mmbixt.XCiT' in done.stdout
+    assert 'backbone.fpn2.0.bias -> neck.0.fpn2.0.bias' in done.stdout
     assert 'neck.0.fpn2.0.bias' in torch.load(tmp_path / 'new/out.pth')['state_dict']
 
 
@@ -69,25 +69,25 @@ def test_whole_model(tmp_path):
         (official_state('xcit_nano_12_p16'), ['--arch', 'xcit_tiny_12_p16'], 'does not fit'),
     ],
 )
-def test_what_is_unknown_is_refused_and_nothing_written(tmp_path, state, options, message):
+def test_what_is_unknown_is_refused_and_nothing_written(convert, tmp_path, state, options, message):
     torch.save(state, tmp_path / 'in.pth')
-    code, _, errors = call(tmp_path / 'in.pth', tmp_path / 'out.pth', *options)
+    code, _, errors = convert(*options)
     assert code == 1
     assert message in errors
     assert 'Traceback' not in errors
     assert [path.name for path in tmp_path.iterdir()] == ['in.pth']
 
 
-def test_half_a_whole_model_is_refused(tmp_path):
+def test_half_a_whole_model_is_refused(convert, tmp_path):
     state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
     for part in ('backbone.blocks.11.', 'backbone.fpn1.3.'):
         rest = {key: value for key, value in state.items() if not key.startswith(part)}
         torch.save(dict(state_dict=rest), tmp_path / 'in.pth')
-        code, _, errors = call(tmp_path / 'in.pth', tmp_path / 'out.pth')
+        code, _, errors = convert()
         assert code == 1
         assert 'CheckpointMismatchError' in errors
     torch.save(dict(state_dict=state), tmp_path / 'in.pth')
-    code, _, errors = call(tmp_path / 'in.pth', tmp_path / 'out.pth', '--arch', 'xcit_tiny_24_p16')
+    code, _, errors = convert('--arch', 'xcit_tiny_24_p16')
     assert code == 1
     assert 'does not fit xcit_tiny_24_p16' in errors
 
@@ -100,30 +100,30 @@ def test_half_a_whole_model_is_refused(tmp_path):
         (dict(teacher={}, student={}), "holds a dict of 'teacher'; 'student', but no weights"),
     ],
 )
-def test_files_without_weights_are_described(tmp_path, content, message):
+def test_files_without_weights_are_described(convert, tmp_path, content, message):
     torch.save(content, tmp_path / 'in.pth')
-    code, _, errors = call(tmp_path / 'in.pth', tmp_path / 'out.pth')
+    code, _, errors = convert()
     assert code == 1
     assert message in errors
     assert 'Traceback' not in errors
 
 
-def test_nothing_is_overwritten_unasked(tmp_path):
+def test_nothing_is_overwritten_unasked(convert, tmp_path):
     (tmp_path / 'out.pth').write_text('precious')
-    code, _, errors = call('in.pth', tmp_path / 'out.pth')
+    code, _, errors = convert()
     assert code == 2
     assert '--overwrite replaces it' in errors
     assert (tmp_path / 'out.pth').read_text() == 'precious'
 
 
-def test_missing_and_unsafe_files_are_named(tmp_path):
-    code, _, errors = call(tmp_path / 'nowhere.pth', tmp_path / 'out.pth')
+def test_missing_and_unsafe_files_are_named(convert, tmp_path):
+    code, _, errors = convert(source='nowhere.pth')
     assert code == 1
     assert errors.startswith('FileNotFoundError: There is no checkpoint file at')
     weights = official_state('xcit_nano_12_p16__timm')
     torch.save(dict(model=weights, more=Path.cwd), tmp_path / 'bad.pth')
-    code, _, errors = call(tmp_path / 'bad.pth', tmp_path / 'out.pth')
+    code, _, errors = convert(source='bad.pth')
     assert code == 1
     assert errors.startswith('UnsafeCheckpointError')
-    code, _, errors = call(tmp_path / 'bad.pth', tmp_path / 'out.pth', '--trust-checkpoint')
+    code, _, errors = convert('--trust-checkpoint', source='bad.pth')
     assert code == 0, errors

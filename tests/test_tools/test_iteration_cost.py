@@ -1,23 +1,10 @@
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-
-
-def call(*arguments):
-    tool = ROOT / 'tools/analysis/iteration_cost.py'
-    return subprocess.run(
-        [sys.executable, tool, *map(str, arguments)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+TOOL = 'analysis/iteration_cost.py'
 
 
 @pytest.mark.parametrize(
@@ -27,10 +14,10 @@ def call(*arguments):
         ('xcit/maskrcnn_xcit_t12_p16_3x_coco', 'bixt/maskrcnn_bixt_ti_3x_coco'),
     ],
 )
-def test_compares_training_steps(config, against, tmp_path):
+def test_compares_training_steps(config, against, tmp_path, call):
     config, against = f'configs/{config}.py', f'configs/{against}.py'
     options = ['--shape', 96, 128, '--rounds', 1, '--steps', 1, '--json', tmp_path / 'all.json']
-    done = call(config, '--against', against, *options)
+    done = call(TOOL, config, '--against', against, *options)
     assert done.returncode == 0, done.stderr
     assert f'| `{Path(against).stem}` | 1.00 | 1.00 |' in done.stdout
     found = json.loads((tmp_path / 'all.json').read_text())
@@ -42,13 +29,15 @@ def test_compares_training_steps(config, against, tmp_path):
     assert one['bytes'] > 16 * parameters
 
 
-def test_refuses_a_mixture_and_names_what_fails(tmp_path):
+def test_refuses_a_mixture_and_names_what_fails(tmp_path, call):
     done = call(
-        'configs/bixt/linear_bixt_ti_ade20k.py', 'configs/xcit/maskrcnn_xcit_t12_p16_3x_coco.py'
+        TOOL,
+        'configs/bixt/linear_bixt_ti_ade20k.py',
+        'configs/xcit/maskrcnn_xcit_t12_p16_3x_coco.py',
     )
     assert done.returncode == 1
     assert 'no common measure' in done.stderr
     path = tmp_path / 'broken.py'
     path.write_text("default_scope = 'mmseg'\nmodel = dict(type='Nothing')\n")
-    done = call(path, '--against', path)
+    done = call(TOOL, path, '--against', path)
     assert re.search(r'broken.py failed:.*Nothing is not in', done.stderr, re.DOTALL)

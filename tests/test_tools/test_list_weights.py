@@ -1,33 +1,26 @@
 """What can be named, and what is here already."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from mmbixt.checkpoints.sources import SOURCES
 
-TOOL = Path(__file__).parents[2] / 'tools/list_weights.py'
-
 
 @pytest.fixture
-def call(tmp_path, monkeypatch):
+def listed(within, tmp_path, monkeypatch):
     monkeypatch.setenv('TORCH_HOME', str(tmp_path))
     cache = tmp_path / 'hub/checkpoints'
     cache.mkdir(parents=True)
     (cache / 'bixt-tiny-16-d13.pth').write_bytes(bytes(2_500_000))
 
-    def call(*arguments):
-        command = [sys.executable, TOOL, *arguments]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    def listed(*arguments):
+        done = within('list_weights.py', *arguments)
         return done.returncode, done.stdout + done.stderr
 
-    return call
+    return listed
 
 
-def test_all(call, tmp_path):
-    code, output = call()
+def test_all(listed, tmp_path):
+    code, output = listed()
     lines = output.splitlines()
     assert code == 0
     assert {line.split()[0] for line in lines if '://' in line} >= set(SOURCES)
@@ -46,20 +39,20 @@ def test_all(call, tmp_path):
         ('nano12-p8', {f'xcit://nano12-p8{recipe}' for recipe in ('', '-dist', '-384-dist')}),
     ],
 )
-def test_some(call, pattern, names):
-    _, output = call(pattern)
+def test_some(listed, pattern, names):
+    _, output = listed(pattern)
     assert {line.split()[0] for line in output.splitlines() if '://' in line} == names
 
 
-def test_one(call):
-    _, output = call('swin://mm-tiny')
+def test_one(listed):
+    _, output = listed('swin://mm-tiny')
     for part in (SOURCES['swin://mm-tiny'].url, SOURCES['swin://mm-tiny'].fills, '1cdeb081...'):
         assert part in output
-    assert 'broken since March 2026' in call('biformer://tiny')[1].replace('\n', ' ')
+    assert 'broken since March 2026' in listed('biformer://tiny')[1].replace('\n', ' ')
 
 
-def test_none(call):
-    code, output = call('xcit://tiny_12')
+def test_none(listed):
+    code, output = listed('xcit://tiny_12')
     assert code == 1
     assert 'Similar names: xcit://tiny12' in output
-    assert 'timm.list_pretrained' in call('timm://xcit_tiny_12_p16_224')[1]
+    assert 'timm.list_pretrained' in listed('timm://xcit_tiny_12_p16_224')[1]

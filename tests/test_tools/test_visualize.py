@@ -1,13 +1,12 @@
 """Pictures of a model's errors near boundaries, as a user asks for them."""
 
-import runpy
-import sys
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 import torch
+import visualize as tool
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 
@@ -17,7 +16,6 @@ from mmbixt.evaluation.sums import ImageSums, write_sums
 pytest.importorskip('mmseg')
 
 ROOT = Path(__file__).parents[2]
-TOOL = ROOT / 'tools/analysis/visualize.py'
 CONFIG = f"""
 _base_ = '{ROOT}/configs/bixt/semfpn_bixt_ti_ade20k.py'
 pipeline = [
@@ -62,21 +60,15 @@ def project(tmp_path_factory):
 
 
 @pytest.fixture
-def visualize(project, monkeypatch, capsys):
-    """Runs the tool in this process, in the project: what it said, and what it ended with."""
+def visualize(project, within, monkeypatch):
+    """Runs the tool in the project: what it printed."""
     monkeypatch.chdir(project)
 
-    def run(*arguments, config='mine.py', checkpoint='mine.pth'):
-        monkeypatch.setattr(sys, 'argv', [str(TOOL), config, checkpoint, *map(str, arguments)])
-        code = None
-        try:
-            runpy.run_path(str(TOOL), run_name='__main__')
-        except SystemExit as end:
-            code = end.code
-        said = capsys.readouterr()
-        return said.out, f'{said.err}{code}' if code else ''
+    def visualize(*arguments, config='mine.py', checkpoint='mine.pth'):
+        done = within('analysis/visualize.py', config, checkpoint, *arguments)
+        return done.stdout, done.stderr if done.returncode else ''
 
-    return run
+    return visualize
 
 
 def pictures(folder):
@@ -123,11 +115,10 @@ def test_worst_images(visualize, tmp_path):
     _, error = visualize('--worst', 2, *options)
     assert error == ''
     assert pictures(tmp_path / 'out') == ['scene_3.png', 'scene_4.png']
-    worst_images = runpy.run_path(str(TOOL))['worst_images']
     # by the score that the picture says, and not those that have none
     means = [scores(sums)['band3px/mIoU'] for sums in of_images]
     assert np.isnan(means[2])
-    order = worst_images(ImageSums(names, ['sky', 'tree', 'car'], counts), 'band3px', 9)
+    order = tool.worst_images(ImageSums(names, ['sky', 'tree', 'car'], counts), 'band3px', 9)
     assert order == [names[i] for i in np.argsort(means)[:4]]
     _, error = visualize('--worst', 2, '--width', 5, *options)
     assert '--sums has no counts of band5px; it has band3px. Say with --width.' in error

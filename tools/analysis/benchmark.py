@@ -9,16 +9,16 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
 import torch
+from benchmarking.networks import NAMES
+from benchmarking.plots import fit_exponent, plot_growth
+from benchmarking.turns import Measured, WorkerError, measure, ratio, spread
+from benchmarking.worker import DTYPES, Setting
 from tqdm import tqdm
-
-from mmbixt.benchmarking.pairs import Measured, Setting, WorkerError, measure, ratio, spread
-from mmbixt.benchmarking.plots import fit_exponent, plot_growth
-from mmbixt.benchmarking.rows import NAMES
-from mmbixt.benchmarking.worker import DTYPES
 
 
 def parse_args() -> argparse.Namespace:
@@ -103,7 +103,7 @@ def main() -> None:
             bar.set_description(f'{size} pixels')
             found += measure(names, size, setting, args.rounds, bar.update)
             if args.json:  # what is there so far is not lost
-                measured = [one.as_dict() for one in found]
+                measured = [asdict(one) for one in found]
                 content = dict(setting=vars(setting), torch=torch.__version__, measured=measured)
                 args.json.write_text(json.dumps(content, indent=1))
     except WorkerError as error:

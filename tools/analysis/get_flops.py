@@ -185,20 +185,19 @@ def measure_config(cfg: Config, height: int, width: int) -> list[tuple[str, int,
     """(part, parameters, multiply-adds) of a model's parts and of all of it."""
     init_default_scope(cfg.default_scope)
     try:
-        return _measure_on('meta', cfg, height, width)  # shapes suffice
+        return measure_model(build_without_memory(cfg.model), height, width)
     except (NotImplementedError, RuntimeError):  # to a model that looks at values they do not
-        return _measure_on('cpu', cfg, height, width)
+        return measure_model(MODELS.build(cfg.model).eval(), height, width)
 
 
-def _measure_on(device: str, cfg: Config, height: int, width: int) -> list[tuple[str, int, int]]:
-    with torch.device(device):
-        model = MODELS.build(cfg.model).eval()
-        image = torch.zeros(1, 3, height, width)
+def measure_model(model: nn.Module, height: int, width: int) -> list[tuple[str, int, int]]:
+    """The same of a model in eval mode; on the meta device it costs no memory."""
+    image = torch.zeros(1, 3, height, width, device=next(model.parameters()).device)
     with torch.no_grad():
-        maps = model.backbone(image)
+        feature_maps = model.backbone(image)
     calls = {'backbone': (model.backbone, lambda: model.backbone(image))}
     if model.with_neck:
-        calls['neck'] = (model.neck, lambda: model.neck(maps))
+        calls['neck'] = (model.neck, lambda: model.neck(feature_maps))
     if not hasattr(model, 'roi_head'):  # its work depends on the boxes that the weights find
         calls['model'] = (model, lambda: model(image, mode='tensor'))
     return [(name, count_parameters(part), count_macs(run)) for name, (part, run) in calls.items()]

@@ -1,4 +1,5 @@
-# RetinaNet as in mmdet. A config adds the backbone and the neck's in_channels.
+# RetinaNet as in mmdet. A config adds the backbone and the neck's in_channels. The backbone gives
+# only maps that are used: distributed training aborts if a weight gets no gradient.
 model = dict(
     type='RetinaNet',
     data_preprocessor=dict(
@@ -9,7 +10,7 @@ model = dict(
         pad_size_divisor=32,
     ),
     # strides 8, 16, 32 of the backbone, and 64, 128 made of the last of them
-    neck=dict(type='FPN', out_channels=256, start_level=1, add_extra_convs='on_input', num_outs=5),
+    neck=dict(type='FPN', out_channels=256, add_extra_convs='on_input', num_outs=5),
     bbox_head=dict(
         type='RetinaHead',
         num_classes=80,

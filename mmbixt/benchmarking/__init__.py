@@ -1,1 +1,0 @@
-"""How long networks take, how much memory, and how both grow."""

@@ -1,0 +1,179 @@
+"""What README.md, docs/projects.md and docs/boundary.md show works as it stands there."""
+
+import os
+import re
+import subprocess
+import sys
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from helpers import CONFIGS, official_state, unused_parameters
+from mmengine.config import Config
+from mmengine.optim import build_optim_wrapper
+from mmengine.registry import METRICS, MODELS, init_default_scope
+
+from mmbixt.checkpoints.sources import find
+
+ROOT = CONFIGS.parent
+README = (ROOT / 'README.md').read_text()
+PROJECTS = (ROOT / 'docs/projects.md').read_text()
+BOUNDARY = (ROOT / 'docs/boundary.md').read_text()
+WHOLE_MODEL = 'sem_fpn_xcit_tiny_12_p16'  # in place of the small one of the documents
+
+
+def blocks(text, start):
+    """The Python blocks that begin like this."""
+    found = re.findall(rf'```python\n({start}.*?)```', text, re.DOTALL)
+    assert found
+    return found
+
+
+def shown(kind):
+    """The code blocks of docs/projects.md behind a comment that says of which kind they are."""
+    found = re.findall(rf'<!-- tested: {kind} -->\n```python\n(.*?)```', PROJECTS, re.DOTALL)
+    assert found
+    return found
+
+
+def python(code, folder):
+    """Run code in a process of its own, as in a user's folder, with a cache of weights there."""
+    done = subprocess.run(
+        [sys.executable, '-W', 'ignore', '-c', code],
+        cwd=folder,
+        env={**os.environ, 'TORCH_HOME': str(folder)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout + done.stderr
+
+
+USER_CONFIGS = {
+    'README semfpn': ('mmseg', *blocks(README, '_base_ = .mmseg::')),
+    'README retinanet': ('mmdet', *blocks(README, '_base_ = .mmdet::')),
+    'semfpn': ('mmseg', *shown('mmseg')),
+    **{
+        name: ('mmdet', text)
+        for name, text in zip(('cascade', 'detr'), shown('mmdet'), strict=True)
+    },
+}
+
+
+@pytest.mark.parametrize('name', USER_CONFIGS)
+def test_config_of_a_user_builds_and_uses_every_parameter(name):
+    scope, snippet = USER_CONFIGS[name]
+    cfg = Config.fromstring(snippet, '.py')
+    if 'init_cfg' in cfg.model.backbone:
+        find(cfg.model.backbone.pop('init_cfg').checkpoint)  # a name that exists
+    init_default_scope(scope)
+    with torch.device('meta'):
+        model = MODELS.build(cfg.model)
+    unused = unused_parameters(model, ['decode_head', 'auxiliary_head'])
+    assert [key for key in unused if key.startswith(('backbone', 'neck', 'decode_head'))] == []
+    with torch.no_grad():
+        levels = model.eval().extract_feat(torch.empty(1, 3, 64, 96, device='meta'))
+    stride = 8 if scope == 'mmdet' and 'cascade' not in name else 4
+    expected = [(256, 64 // stride, 96 // stride), (256, 32 // stride, 48 // stride)]
+    assert [tuple(x.shape[1:]) for x in levels[:2]] == expected
+
+
+def test_inherits_without_an_import_before(tmp_path):
+    """Read by mmengine alone, as the stock tools do."""
+    (snippet,) = shown('inherit')
+    (tmp_path / 'mine.py').write_text(snippet)
+    code = """
+from mmengine.config import Config
+print(Config.fromfile("mine.py").model.backbone.type)
+from mmengine.hub import get_config
+"""
+    assert python(code, tmp_path) == 'mmbixt.XCiT\n'
+
+
+def test_layer_decay():
+    (snippet,) = shown('layer decay')
+    config = CONFIGS / 'xcit/semfpn_xcit_t12_p16_ade20k.py'
+    cfg = Config.fromstring(f'_base_ = {str(config)!r}\n{snippet}', '.py')
+    init_default_scope('mmseg')
+    with torch.device('meta'):
+        model = MODELS.build(cfg.model)
+    groups = build_optim_wrapper(model, cfg.optim_wrapper).optimizer.param_groups
+    assert {round(group['lr'] / 6e-5, 6) for group in groups} >= {1.0, 0.9, 0.81}
+
+
+def test_optimizer():
+    (snippet,) = shown('optimizer')
+    cfg = Config.fromstring(shown('mmseg')[0] + snippet, '.py')
+    init_default_scope('mmseg')
+    with torch.device('meta'):
+        model = MODELS.build(cfg.model)
+    optimizer = build_optim_wrapper(model, cfg.optim_wrapper).optimizer
+    assert type(optimizer).__name__ == 'AdamW'
+    without_decay = {id(g['params'][0]) for g in optimizer.param_groups if not g['weight_decay']}
+    layer = model.backbone.blocks[0]
+    for parameter in (layer.gamma1, layer.attn.temperature, layer.norm1.weight):
+        assert id(parameter) in without_decay
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A user's folder: a photo, the authors' weights as a file and in the cache, and configs."""
+    (tmp_path / 'hub/checkpoints').mkdir(parents=True)
+    weights = dict(meta={}, state_dict=official_state(f'whole__{WHOLE_MODEL}'))
+    for path in ('hub/checkpoints', '.'):
+        torch.save(weights, tmp_path / path / f'{WHOLE_MODEL}.pth')
+    cv2.imwrite(str(tmp_path / 'photo.jpg'), np.zeros((72, 100, 3), np.uint8))
+    (tmp_path / 'configs').symlink_to(CONFIGS)
+    cfg = Config.fromfile(CONFIGS / 'xcit/semfpn_xcit_t12_p16_ade20k.py')
+    cfg.dump(str(tmp_path / 'semfpn_xcit_t12_p16_ade20k.py'))  # as mim download does
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    'snippet',
+    [*blocks(README, 'from mmseg.apis'), *shown('predict by name'), *shown('predict')],
+    ids=['README', 'by name', 'files'],
+)
+def test_prediction(snippet, project):
+    """By a smaller model than there."""
+    for old, new in (('xcit_s12', 'xcit_t12'), ('small', 'tiny')):
+        snippet = snippet.replace(old, new)
+    output = python(f'{snippet}\nprint("SHAPE", labels.shape)', project)
+    assert 'SHAPE (72, 100)' in output
+    assert 'a whole model of the XCiT authors' in output
+    assert 'missing keys' not in output
+    assert 'do not match' not in output
+    assert (project / 'results/vis/photo.jpg').is_file()
+
+
+BY_NAME = f"""
+import mmbixt
+detect = DetInferencer('maskrcnn_xcit_t12_p16_3x_coco', '{WHOLE_MODEL}.pth', scope='mmbixt')
+print('LOADER', type(detect.pipeline.transforms[0]).__module__)
+"""
+
+
+def test_detection(project):
+    """The heads are missing and stay random, as mmengine says; backbone and neck come in."""
+    snippet = blocks(PROJECTS, 'from mmdet.apis')[0]
+    snippet = snippet.replace("'maskrcnn_xcit_small_12_p16.pth'", f"'{WHOLE_MODEL}.pth'")
+    snippet = snippet.replace('maskrcnn_xcit_s12', 'configs/xcit/maskrcnn_xcit_t12')
+    (project / 'photos').mkdir()
+    (project / 'photo.jpg').rename(project / 'photos/photo.jpg')
+    output = python(f'{snippet}\nprint("BOXES", type(boxes))\n{BY_NAME}', project)
+    assert "BOXES <class 'list'>" in output
+    assert 'LOADER mmdet' in output
+    assert 'unexpected key in source state_dict: backbone' not in output
+
+
+@pytest.mark.parametrize(
+    ('scope', 'snippet'),
+    list(zip(('mmseg', 'mmdet'), blocks(BOUNDARY, 'val_evaluator'), strict=True)),
+)
+def test_evaluators_build(scope, snippet):
+    init_default_scope(scope)
+    evaluators = Config.fromstring(snippet, '.py').val_evaluator
+    for evaluator in evaluators if isinstance(evaluators, list) else [evaluators]:
+        evaluator.pop('ann_file', None)  # not there
+        assert METRICS.build(evaluator) is not None

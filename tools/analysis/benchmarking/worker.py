@@ -1,0 +1,179 @@
+"""One network in a process of its own, which measures what it is asked for."""
+
+import copy
+import ctypes
+import gc
+import os
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarking.networks import build
+from mmbixt.ops import linear, use_ops
+
+DTYPES = {'fp32': torch.float32, 'bf16': torch.bfloat16}
+SIDE = 2048  # of the matrices whose product is the machine's peak
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Under what all networks are measured.
+
+    Attributes:
+        batch: images at a time.
+        device: 'cpu' or 'cuda'.
+        dtype: a key of :data:`DTYPES`.
+        threads: of the CPU.
+        compiled: whether to run all through ``torch.compile``.
+    """
+
+    batch: int = 1
+    device: str = 'cpu'
+    dtype: str = 'fp32'
+    threads: int = 1
+    compiled: bool = False
+
+
+class Network:
+    """A network on an image, ready to be measured.
+
+    Args:
+        name: see :mod:`benchmarking.networks`.
+        size: height and width of the image.
+        setting: of the measurement.
+    """
+
+    def __init__(self, name: str, size: int, setting: Setting) -> None:
+        torch.set_num_threads(setting.threads)
+        self.device = torch.device(setting.device)
+        model, way = build(name, size)
+        self.compiled = setting.compiled or way == 'compiled'
+        self.path = 'auto' if way == 'compiled' else way
+        self.parameters = sum(p.numel() for p in model.parameters())
+        dtype = DTYPES[setting.dtype]
+        self.model = model.to(self.device, dtype)
+        self.image = torch.randn(setting.batch, 3, size, size).to(self.device, dtype)
+        self.call: nn.Module = torch.compile(self.model) if self.compiled else self.model
+
+    def forward(self) -> float:
+        """Seconds of a forward pass without gradients, in eval mode."""
+        self.model.eval()
+        with torch.no_grad():
+            return self._timed(lambda: self.call(self.image))
+
+    def both(self) -> float:
+        """Seconds of a forward and backward pass in training mode."""
+        self.model.train()
+        self.model.zero_grad(set_to_none=False)
+        return self._timed(self._forward_and_backward)
+
+    def _forward_and_backward(self) -> None:
+        feature_maps = self.call(self.image)
+        total: Tensor = sum(x.float().sum() for x in feature_maps)
+        total.backward()
+
+    def memory(self) -> int:
+        """Bytes that a forward and backward pass takes on top of the model, at its peak.
+
+        To be asked for first: then nothing is left over from an earlier pass, except what a
+        compiler has done.
+        """
+        self.model.train()
+        if self.compiled:
+            self._forward_and_backward()
+            self.model.zero_grad()
+            _return_freed_memory()
+        if self.device.type == 'cuda':
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            self._forward_and_backward()
+            return torch.cuda.max_memory_allocated() - before
+        before = _resident('VmRSS')
+        with open('/proc/self/clear_refs', 'w') as file:  # sets the peak back to what is resident
+            file.write('5')
+        self._forward_and_backward()
+        return _resident('VmHWM') - before
+
+    def macs(self) -> int:
+        """Multiply-adds of a forward pass as torch counts them, on the plain paths of the ops.
+
+        Shapes are enough for that. Of the fused attentions torch counts only those of GPUs.
+        """
+        counter = FlopCounterMode(display=False)
+        model = copy.deepcopy(self.model).to('meta')
+        model.eval()  # not all of mmseg's return themselves
+        plain = sdpa_kernel(SDPBackend.MATH)
+        with counter, plain, torch.no_grad(), use_ops('reference'):
+            model(self.image.to('meta'))
+        return counter.get_total_flops() // 2
+
+    def peak(self) -> float:
+        """Multiply-adds a second of a large matrix product, by the faster of torch's libraries."""
+        a = torch.randn(SIDE, SIDE).to(self.image)
+        with use_ops('auto'):
+            products = (lambda: a @ a, lambda: linear(a, a))
+            return SIDE**3 / min(self._timed(product) for product in products for _ in range(5))
+
+    def _timed(self, run: Callable[[], Any]) -> float:
+        self._wait()
+        start = time.perf_counter()
+        run()
+        self._wait()
+        return time.perf_counter() - start
+
+    def _wait(self) -> None:
+        if self.device.type == 'cuda':
+            torch.cuda.synchronize()
+
+    def answer(self, what: str) -> Any:
+        with use_ops(self.path) if self.path != 'auto' else nullcontext():
+            found = getattr(self, what)
+            return found() if callable(found) else found
+
+
+def _return_freed_memory() -> None:
+    """Of what is freed, the C library keeps some, which would hide what is taken next."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+
+
+def _resident(field: str) -> int:
+    """Bytes of memory that the process has ('VmRSS'), or had at most ('VmHWM')."""
+    with open('/proc/self/status') as file:
+        line = next(line for line in file if line.startswith(field))
+    return int(line.split()[1]) * 1024
+
+
+def serve(connection: Connection, output: str, name: str, size: int, setting: Setting) -> None:
+    """Build a network and answer what is asked about it, until nobody asks any more.
+
+    Args:
+        connection: where questions come from, names of methods or attributes of :class:`Network`.
+        output: a file for whatever libraries print.
+        name: of the network.
+        size: height and width of the image.
+        setting: of the measurement.
+    """
+    with open(output, 'w') as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+    warnings.simplefilter('ignore')
+    try:
+        what = connection.recv()
+        network = Network(name, size, setting)
+        while True:
+            connection.send(network.answer(what))
+            what = connection.recv()
+    except EOFError:  # the other side is closed
+        return
+    except Exception as error:
+        connection.send(RuntimeError(f'{type(error).__name__}: {error}'))
