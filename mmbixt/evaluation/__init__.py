@@ -1,7 +1,6 @@
 """Metrics: pure functions on label maps, and what plugs them into mm configs."""
 
 from mmbixt.evaluation.boundary import class_scores, image_sums, scores
-from mmbixt.evaluation.confusion import class_iou, confusion_matrix
 from mmbixt.evaluation.metrics import BoundaryIoUMetric
 from mmbixt.frameworks import UNUSABLE, stand_in
 from mmbixt.registry import METRICS
@@ -14,9 +13,7 @@ except UNUSABLE as error:
 __all__ = [
     'BoundaryCocoMetric',
     'BoundaryIoUMetric',
-    'class_iou',
     'class_scores',
-    'confusion_matrix',
     'image_sums',
     'scores',
 ]

@@ -8,7 +8,6 @@ from mmbixt.checkpoints.loader import CheckpointFileError
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.checkpoints.unpickler import UnsafeCheckpointError
 from mmbixt.datasets.availability import MissingDatasetError
-from mmbixt.datasets.classes import sample_palette
 from mmbixt.evaluation.sums import ImageSums, read_sums, write_sums
 from mmbixt.reporting.figures import bands_of, choose_band
 from mmbixt.reporting.files import replacing
@@ -16,6 +15,7 @@ from mmbixt.reporting.gallery import ImagesMissingError, make_gallery
 from mmbixt.reporting.page import Material
 from mmbixt.reporting.predictor import NoTruthError, Predictor, build_model, without_augmentation
 from mmbixt.reporting.work_dir import Run
+from mmbixt.visualization.palette import sample_palette
 
 # of a model and its images: a page can do without, and says so
 OBSTACLES = (

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from mmbixt.datasets.sample_data import MANIFEST
 from mmbixt.evaluation.sums import FILE_NAME
+from mmbixt.sample.sample_data import MANIFEST
 
 
 class WorkDirError(ValueError):

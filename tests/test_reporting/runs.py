@@ -8,10 +8,10 @@ import torch
 from helpers import CONFIGS
 from mmengine.config import Config
 
-from mmbixt.datasets import write_sample_data
 from mmbixt.evaluation import image_sums
 from mmbixt.evaluation.sums import ImageSums
 from mmbixt.reporting.predictor import build_model
+from mmbixt.sample.sample_data import write_sample_data
 
 STEPS = range(10, 101, 10)
 # names that break pages whose maker does not escape them

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from test_reporting.runs import STEPS, train_record, val_record, write_log, write_resumed_logs
 
-from mmbixt.datasets.sample_data import MANIFEST
 from mmbixt.reporting.work_dir import WorkDirError, merge, read_records, read_work_dir
+from mmbixt.sample.sample_data import MANIFEST
 
 CONFIG = """
 default_scope = 'mmseg'
