@@ -91,7 +91,7 @@ def main() -> int:
     print(f'  for mmdet: data_root={root / "coco"}')
     if args.preview:
         Path(args.preview).parent.mkdir(parents=True, exist_ok=True)
-        preview([make_scene(seed, height, width) for seed in range(10)]).savefig(args.preview)
+        preview([make_scene(seed, height, width) for seed in range(18, 28)]).savefig(args.preview)
         print(f'preview: {args.preview}')
     return 0
 

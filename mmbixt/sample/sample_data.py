@@ -61,6 +61,7 @@ def _replace(root: Path, settings: dict[str, int]) -> None:
             size = settings['height'], settings['width']
             with ThreadPool() as pool:
                 scenes = pool.map(lambda seed, size=size: make_scene(seed, *size), seeds)
+            # a call for each layout; its folder is named in _is_complete, too
             _write_ade20k(fresh / 'ade/ADEChallengeData2016', split, scenes)
             _write_coco(fresh / 'coco', split, scenes)
         files = sum(not path.is_dir() for path in fresh.rglob('*'))
@@ -71,9 +72,8 @@ def _replace(root: Path, settings: dict[str, int]) -> None:
 
 
 def _write_ade20k(root: Path, split: str, scenes: list[Scene]) -> None:
-    folder = {'train': 'training', 'val': 'validation'}[split]
     for number, scene in enumerate(scenes, 1):
-        name = f'{folder}/ADE_{split}_{number:08d}'
+        name = f'{dict(train="training", val="validation")[split]}/ADE_{split}_{number:08d}'
         _save(root / f'images/{name}.jpg', scene.image[..., ::-1])
         _save(root / f'annotations/{name}.png', scene.semantic)
 

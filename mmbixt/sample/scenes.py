@@ -26,7 +26,7 @@ _GROUNDS = {  # colours; strength and roughness of noise, metres of its pixels, 
     'sidewalk': ([(0.62, 0.60, 0.57), (0.70, 0.66, 0.60), (0.62, 0.52, 0.46)], 0.06, 0.6, 0.04, 2),
     'water': ([(0.10, 0.32, 0.46), (0.12, 0.38, 0.40), (0.20, 0.34, 0.36)], 0.12, 0.8, 0.25, 8.0),
 }
-_OBJECTS = {  # what may stand on a ground
+_OBJECTS = {  # what may stand on a ground, '' for nothing
     'grass': ['cow', 'sheep', 'horse', 'dog', 'person', 'person'],
     'earth': ['cow', 'sheep', 'horse', 'person'],
     'sand': ['person', 'person', 'dog'],
