@@ -47,7 +47,7 @@ def _is_complete(root: Path, settings: dict[str, int]) -> bool:
     ours = ('ade', 'coco', MANIFEST) if Path(MANIFEST) in found else ()
     foreign = [str(path) for path in found if path.parts[0] not in ours]
     if foreign or root.is_file():
-        raise FileExistsError(f"there is '{min(foreign, default=root)}'; give another folder")
+        raise FileExistsError(f"move '{min(foreign, default=root)}' away first")
     manifest = json.dumps({**settings, 'files': len(found)})
     return bool(found) and (root / MANIFEST).read_text() == manifest
 

@@ -192,7 +192,7 @@ def test_a_foreign_folder_is_left_alone(tmp_path, with_manifest):
 
 def test_a_file_in_the_way_is_left_alone(tmp_path):
     (tmp_path / 'sample').write_text('mine')
-    with pytest.raises(FileExistsError, match=r"there is '.*/sample'"):
+    with pytest.raises(FileExistsError, match=r"move '.*/sample' away first"):
         write(tmp_path / 'sample')
 
 
