@@ -108,11 +108,12 @@ def draw_predictions(
         errors = np.where(wrong[..., None], (220, 30, 30), image // 2 + 110).astype(np.uint8)
         panels = image, colours[truth], colours[prediction], errors
         share = f'wrong: {wrong.sum() / (truth != IGNORED).sum():.0%} of the pixels'
-        headings = ('image', 'truth', 'prediction') if axes is rows[0] else ('', '', '')
-        for ax, panel, heading in zip(axes, panels, (*headings, share), strict=True):
+        for ax, panel in zip(axes, panels, strict=True):
             ax.imshow(panel)
-            ax.set_title(heading)
             ax.set_axis_off()
+        axes[3].set_title(share)
+    for ax, heading in zip(rows[0], ('image', 'truth', 'prediction'), strict=False):
+        ax.set_title(heading)
     present = np.unique(np.stack([labels for _, *labels in scenes]))
     handles = [
         Patch(facecolor=colours[label] / 255, edgecolor='0.3', label=classes[label])
