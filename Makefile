@@ -5,7 +5,7 @@ export VENV PYTHON JOBS MMCV_CUDA CHROME
 python = "$(VENV)/bin/python"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-zoo test-browser lint format clean
+.PHONY: help setup demo test test-zoo test-browser fuzz lint format clean
 
 help: ## this list
 	@echo 'make VENV=.venv PYTHON=python3.11 <target>, where target is one of'
@@ -26,6 +26,9 @@ test-zoo: setup ## what takes minutes: all configs, users' own through mim, indu
 
 test-browser: setup ## look at a report in Chromium, on a desk and on a phone (CHROME=path: in that one)
 	@OMP_NUM_THREADS=1 $(python) -m pytest tests/browser
+
+fuzz: setup ## read damaged checkpoints for a while (SECONDS=600), which must never do harm
+	@OMP_NUM_THREADS=1 $(python) tests/test_checkpoints/fuzz.py --seconds $(or $(SECONDS),600)
 
 lint: setup ## check format and style
 	@$(python) -m ruff format --check .

@@ -26,13 +26,15 @@ setup(
         'mim': ['openmim==0.3.9'],
         'seg': ['mmengine==0.10.7', 'mmsegmentation==1.2.2', 'ftfy', 'regex'],
         'det': ['mmengine==0.10.7', 'mmdet==3.3.0'],
+        # for tools/analysis/report.py; torch and mmengine bring them as well
+        'report': ['Jinja2>=3.1', 'matplotlib>=3.8', 'Pygments>=2.15'],
     },
     packages=find_packages(include=['mmbixt', 'mmbixt.*']),
     # mim and mmengine look for configs and tools inside the installed package. In the repository
     # these are links to configs/ and tools/; a wheel gets the files.
     package_data={
         'mmbixt': [f'.mim/**/*.{kind}' for kind in ('py', 'sh', 'md', 'yml')],
-        'mmbixt.reporting': ['page/*'],
+        'mmbixt.report': ['templates/*'],
     },
     classifiers=[
         'Development Status :: 4 - Beta',

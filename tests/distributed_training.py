@@ -4,29 +4,38 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
 
+STEPS, IMAGES = 2, 4  # DDP finds parameters without gradient in the second step
 BACKBONES = {
-    'BiXT': lambda: BiXT(arch=dict(embed_dims=32, num_heads=2, depth=4), token_refiner='lpi'),
-    'XCiT': lambda: XCiT(arch=dict(embed_dims=32, num_heads=2, depth=4)),
+    'BiXT': lambda: BiXT(
+        arch=dict(embed_dims=32, num_heads=2, depth=4), token_refiner='lpi', norm_eval=True
+    ),
+    'XCiT': lambda: XCiT(arch=dict(embed_dims=32, num_heads=2, depth=4), norm_eval=True),
     'BiFormer': lambda: BiFormer(
-        arch=dict(embed_dims=(16, 32), depths=(2, 1), topks=(2, -2)), num_regions=2
+        arch=dict(embed_dims=(16, 32), depths=(2, 1), topks=(2, -2)), num_regions=2, norm_eval=True
     ),
     'BiSASwin': lambda: BiSASwin(
-        arch=dict(embed_dims=16, depths=(2, 2), num_heads=(2, 4)), lam='learned'
+        arch=dict(embed_dims=16, depths=(2, 2), num_heads=(2, 4)), lam='learned', drop_path_rate=0.0
     ),
 }
 
 
 def make_backbone(family):
+    """Without what depends on the batch of a process: batch statistics, stochastic depth."""
     torch.manual_seed(0)
-    return BACKBONES[family]()
+    return BACKBONES[family]().train()
 
 
-def layers_of(backbone):
+def units(backbone, wrap):
+    """What FSDP is to shard by itself: blocks, or each linear layer (and the module around G)."""
+    if wrap == 'FSDP of linear layers':
+        inside = [m for m in backbone.modules() if getattr(m, 'G', None) is not None]
+        return [m for m in backbone.modules() if type(m) is nn.Linear] + inside
     if isinstance(backbone, BiXT | XCiT):
         return list(backbone.blocks)
     if isinstance(backbone, BiSASwin):
@@ -34,26 +43,34 @@ def layers_of(backbone):
     return [block for stage in backbone.stages for block in stage]
 
 
-def train(rank, folder, wrap, family, processes):
+def fit(network, rank=0, processes=1):
+    """A few steps on this process's share of the images."""
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    torch.manual_seed(1)
+    for _ in range(STEPS):
+        images = torch.randn(IMAGES, 3, 48, 32).chunk(processes)[rank]
+        optimizer.zero_grad()
+        # not the square: behind a norm its mean is constant
+        sum((m + 0.3).sin().mean() for m in network(images)).backward()
+        optimizer.step()
+
+
+def train(rank, folder, wrap, processes):
+    """All families, one after another; each process saves the weights that it ends with."""
     meeting = f'file://{folder}/rendezvous'
     dist.init_process_group('gloo', meeting, rank=rank, world_size=processes)
     torch.set_num_threads(1)
-    backbone = make_backbone(family)
-    if wrap == 'DDP':
-        backbone = DistributedDataParallel(backbone)
-    else:
-        for layer in layers_of(backbone):
-            fully_shard(layer)
-        fully_shard(backbone)
-    optimizer = torch.optim.SGD(backbone.parameters(), lr=0.1)
-    torch.manual_seed(rank)  # each process has images of its own
-    for _ in range(2):  # DDP finds parameters without gradient in the second step
-        optimizer.zero_grad()
-        sum(m.square().mean() for m in backbone(torch.randn(2, 3, 48, 32))).backward()
-        optimizer.step()
-    if wrap == 'DDP':
-        weights = dict(backbone.module.named_parameters())
-    else:
-        weights = {name: p.full_tensor() for name, p in backbone.named_parameters()}
-    torch.save({name: p.detach() for name, p in weights.items()}, Path(folder, f'{rank}.pth'))
+    for family in BACKBONES:
+        backbone = make_backbone(family)
+        if wrap == 'DDP':
+            fit(DistributedDataParallel(backbone), rank, processes)
+            weights = dict(backbone.named_parameters())
+        else:
+            for unit in units(backbone, wrap):
+                fully_shard(unit)
+            fully_shard(backbone)
+            fit(backbone, rank, processes)
+            weights = {name: p.full_tensor() for name, p in backbone.named_parameters()}
+        weights = {name: p.detach() for name, p in weights.items()}
+        torch.save(weights, Path(folder, f'{family}-{rank}.pth'))
     dist.destroy_process_group()

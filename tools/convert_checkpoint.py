@@ -16,7 +16,7 @@ from torch import Tensor
 from mmbixt.backbones.published import PUBLISHED, Published
 from mmbixt.checkpoints.describe import describe
 from mmbixt.checkpoints.download import CheckpointFileError
-from mmbixt.checkpoints.loader import TRUST, find_file, load_from_timm, read_file
+from mmbixt.checkpoints.loader import TRUST, load_from_timm, read_source
 from mmbixt.checkpoints.state_dict import (
     CheckpointMismatchError,
     Conversion,
@@ -67,7 +67,7 @@ def read(source: str) -> dict[str, Tensor]:
     if source.startswith('timm://'):
         loaded = load_from_timm(source, 'cpu')
     else:
-        loaded = read_file(str(find_file(source)), 'cpu')
+        loaded = read_source(source, 'cpu')
     state = unwrap(loaded) if isinstance(loaded, Mapping) else {}
     if not state:
         what = f'a {type(loaded).__name__}'

@@ -46,10 +46,7 @@ def matching(pattern: str) -> list[Source]:
 def size_here(source: Source) -> str:
     """How much of it is in the cache; empty if nothing is."""
     path = cache_path(source.url, source.file)
-    if path.is_file():
-        return f'{path.stat().st_size / 1e6:.1f} MB'
-    part = path.with_name(f'{path.name}.part')
-    return f'{part.stat().st_size / 1e6:.1f} MB so far' if part.is_file() else ''
+    return f'{path.stat().st_size / 1e6:.1f} MB' if path.is_file() else ''
 
 
 def table(sources: list[Source]) -> str:

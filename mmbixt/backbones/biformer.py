@@ -1,10 +1,9 @@
 """BiFormer: Vision Transformer with Bi-Level Routing Attention (2023).
 
-Each region of a map attends to the few regions that it is routed to, token by token, in three
-stages; in the fourth all tokens attend to all. The names of the weights are the authors'.
+Each region of a feature map attends to the few regions that it is routed to, token by token, in
+three stages; in the fourth all tokens attend to all. The names of the weights are the authors'.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -22,7 +21,7 @@ from mmbixt.backbones.arch import (
 from mmbixt.backbones.base import DenseBackbone
 from mmbixt.checkpoints import biformer as authors
 from mmbixt.checkpoints.state_dict import Conversion
-from mmbixt.layers.feed_forward import add_feed_forward
+from mmbixt.layers.feed_forward import SequentialMlp, add_feed_forward
 from mmbixt.layers.maps import channels_last
 from mmbixt.layers.norm import LayerNorm
 from mmbixt.layers.routing_attention import FullAttention, Regions, RoutingAttention
@@ -52,7 +51,7 @@ class Block(nn.Module):
 
     Args:
         channels: width C of the tokens.
-        attention: of maps (B,H,W,C).
+        attention: of feature maps (B,H,W,C).
         mlp_ratio: hidden width of the MLP, in C.
         drop_path: rate of stochastic depth.
         position: whether a depthwise convolution is added first, which tells tokens apart by where
@@ -74,13 +73,7 @@ class Block(nn.Module):
         self.norm1 = LayerNorm(channels, eps=1e-6)
         self.attn = attention
         self.norm2 = LayerNorm(channels, eps=1e-6)
-        hidden = int(channels * mlp_ratio)
-        layers = {
-            '0': nn.Linear(channels, hidden),
-            '1': nn.GELU(),
-            '3': nn.Linear(hidden, channels),
-        }
-        self.mlp = nn.Sequential(OrderedDict(layers))
+        self.mlp = SequentialMlp(channels, int(channels * mlp_ratio))
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -88,8 +81,7 @@ class Block(nn.Module):
         if self.pos_embed is not None:
             x = x + self.pos_embed(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
         x = x + self.drop_path(self.attn(self.norm1(x)))
-        fc1, _, fc2 = self.mlp
-        return add_feed_forward(x, self.norm2, fc1, fc2, self.drop_path)
+        return add_feed_forward(x, self.norm2, self.mlp, self.drop_path)
 
 
 class Stage(nn.Sequential):
@@ -107,8 +99,8 @@ class RoutedRegions(NamedTuple):
 
     Attributes:
         routes: (B,R,k): for each region, row by row, the regions it attends to, the best first.
-        regions: how the map is cut.
-        stride: pixels from one cell of the map to the next.
+        regions: how the feature map is cut.
+        stride: pixels from one cell of the feature map to the next.
     """
 
     routes: Tensor
@@ -143,20 +135,22 @@ class BiFormer(DenseBackbone):
 
     Args:
         arch: 'tiny', 'small', 'base'; 'stl' or 'stl-nchw', the Swin-T-like model of the authors'
-            ablation in their two code bases (maps of ``floor(H/stride) x floor(W/stride)`` cells,
-            halved stage by stage; what does not fill a patch is cut off); or a dict with
-            ``embed_dims`` and ``depths`` (per stage) and, if wished, ``mlp_ratio`` (3), ``topks``
+            ablation in their two code bases (feature maps of ``floor(H/stride) x floor(W/stride)``
+            cells, halved stage by stage; what does not fill a patch is cut off); or a dict with
+            ``embed_dims`` and ``depths`` (per stage) and optionally ``mlp_ratio`` (3), ``topks``
             and ``code`` ('biformer', 'stl' or 'stl-nchw').
-        num_regions: regions per side of a map, for all stages or one number for each. The authors
-            take 7 to classify 224 pixels, 8 to segment 512, 16 to detect.
+        num_regions: regions per side of a feature map, for all stages or one number for each. The
+            authors take 7 to classify 224 pixels, 8 to segment 512, 16 to detect.
         topks: regions that a region attends to, one number for each stage, if not as ``arch``
             says. -2 stands for attention among all tokens with LePE; -1 for the same without
             LePE, but with it in 'stl-nchw', as in its code.
-        padding: what the zeros do that fill a map up to whole regions. 'masked': nothing. 'legacy':
-            they take part in routing and attention as in the authors' code, with which their
-            published results were made. Where ``num_regions`` divides all maps there are none.
-        out_indices: stages (from 0; negative ones from the end) whose maps are returned, each
-            through a norm of its own; default: all. Stages after the last of them are not built.
+        padding: what the zeros do that pad a feature map to whole regions. 'masked': nothing.
+            'legacy': they take part in routing and attention as in the authors' code, with which
+            their published results were made. Where ``num_regions`` divides all feature maps there
+            are none.
+        out_indices: stages (from 0; negative ones from the end) whose feature maps are returned,
+            each through a norm of its own; default: all. Stages after the last of them are not
+            built.
         drop_path_rate: stochastic depth, growing linearly from 0 at the first block to this rate
             at the last one of all stages.
         frozen_stages: -1 freezes nothing, k the first k + 1 stages, each with the convolutions
@@ -168,8 +162,8 @@ class BiFormer(DenseBackbone):
 
     Attributes:
         out_channels: width of each returned map.
-        out_strides: stride of each; a map has ``ceil(H/stride) x ceil(W/stride)`` cells ('stl',
-            'stl-nchw': rounded down, see there).
+        out_strides: stride of each; a feature map has ``ceil(H/stride) x ceil(W/stride)`` cells
+            ('stl', 'stl-nchw': rounded down, see there).
     """
 
     optional_weights = authors.OPTIONAL
@@ -235,7 +229,7 @@ class BiFormer(DenseBackbone):
                     nn.init.zeros_(module.bias)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """An image (B,3,H,W) to maps (B,C,ceil(H/stride),ceil(W/stride)), one per out index."""
+        """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
         self._check_size(x)
         x = channels_last(x)
         maps = []

@@ -22,11 +22,11 @@ from mmbixt.layers.bidirectional_self_attention import (
     check_branches,
     relative_position_index,
 )
-from mmbixt.layers.feed_forward import add_feed_forward
-from mmbixt.layers.linear import Linear
+from mmbixt.layers.feed_forward import FeedForward, add_feed_forward
+from mmbixt.layers.linear import apply_linear
 from mmbixt.layers.maps import channels_last
 from mmbixt.layers.norm import LayerNorm
-from mmbixt.ops.sides import lacking
+from mmbixt.ops.padding import padding_to_multiple
 from mmbixt.ops.window_attention import Windows
 from mmbixt.registry import MODELS
 
@@ -53,25 +53,25 @@ class PatchEmbed(nn.Module):
 
 
 class PatchMerging(nn.Module):
-    """Four neighbouring tokens become one of twice the width; zeros fill up odd sides."""
+    """Four neighbouring tokens become one of twice the width; zeros pad odd sides."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.norm = LayerNorm(4 * channels)
-        self.reduction = Linear(4 * channels, 2 * channels, bias=False)
+        self.reduction = nn.Linear(4 * channels, 2 * channels, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B,H,W,C) to (B,ceil(H/2),ceil(W/2),2C)."""
         x = pad_to_multiple(x, 2).unflatten(2, (-1, 2)).unflatten(1, (-1, 2))
-        return self.reduction(self.norm(x.permute(0, 1, 3, 5, 2, 4).flatten(3)))
+        return apply_linear(self.reduction, self.norm(x.permute(0, 1, 3, 5, 2, 4).flatten(3)))
 
 
 class ShiftedWindows(nn.Module):
     """Attention within windows, which may be shifted cyclically by half a window.
 
-    The map is filled up with zeros at the right and the bottom to whole windows. The zeros take
-    part in the attention as tokens: the Swin Transformer's own behaviour, kept for its weights.
-    What the linear maps make of zeros is their biases, so they are spared the zeros.
+    The feature map is padded with zeros at the right and the bottom to whole windows. The zeros
+    take part in the attention as tokens: the Swin Transformer's own behaviour, kept for its
+    weights.
     """
 
     def __init__(self, attention: WindowAttention, window_size: int, shift: int) -> None:
@@ -83,16 +83,7 @@ class ShiftedWindows(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """(B,H,W,C) to (B,H,W,C); the mask is :func:`shift_mask`'s, for shifted windows."""
         windows = Windows.of(x, self.window_size, self.shift)
-        return self.w_msa.within(windows, x, mask if self.shift else None)
-
-
-class FeedForward(nn.Module):
-    """The weights of two linear maps with a GELU between them."""
-
-    def __init__(self, channels: int, hidden: int) -> None:
-        super().__init__()
-        widen = nn.Sequential(nn.Linear(channels, hidden), nn.GELU())
-        self.layers = nn.Sequential(widen, nn.Linear(hidden, channels))
+        return self.w_msa(x, mask if self.shift else None, windows)
 
 
 class SwinBlock(nn.Module):
@@ -111,8 +102,7 @@ class SwinBlock(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """(B,H,W,C) to (B,H,W,C)."""
         x = x + self.drop_path(self.attn(self.norm1(x), mask))
-        (fc1, _), fc2 = self.ffn.layers
-        return add_feed_forward(x, self.norm2, fc1, fc2, self.drop_path)
+        return add_feed_forward(x, self.norm2, self.ffn, self.drop_path)
 
 
 class SwinStage(nn.Module):
@@ -163,7 +153,7 @@ class SwinStage(nn.Module):
 
 def pad_to_multiple(x: Tensor, size: int) -> Tensor:
     """(B,H,W,C) with zeros at the right and the bottom, so that ``size`` divides H and W."""
-    bottom, right = (lacking(side, size) for side in x.shape[1:3])
+    bottom, right = (padding_to_multiple(side, size) for side in x.shape[1:3])
     return pad(x, (0, 0, 0, right, 0, bottom)) if bottom or right else x  # else it would copy
 
 
@@ -177,16 +167,16 @@ def shift_mask(x: Tensor, size: int, shift: int) -> Tensor:
     """Keeps apart, in shifted windows, what the shift has joined from opposite ends of the map.
 
     Args:
-        x: tokens (B,H,W,C) before they are filled up to whole windows.
+        x: tokens (B,H,W,C) before they are padded to whole windows.
         size: side of a window.
         shift: tokens by which the windows are shifted.
 
     Returns:
-        (windows,1,N,N): 0 for two tokens from the same part of the map and -100 otherwise.
+        (windows,1,N,N): 0 for two tokens from the same part of the feature map and -100 otherwise.
     """
 
     def part(length: int) -> Tensor:
-        padded = length + lacking(length, size)
+        padded = length + padding_to_multiple(length, size)
         place = torch.arange(padded, device=x.device)
         return (place >= padded - size).long() + (place >= padded - shift).long()
 
@@ -208,7 +198,7 @@ class BiSASwin(DenseBackbone):
 
     Args:
         arch: 'tiny', 'small' or 'base', or a dict with ``embed_dims`` (the first stage's width,
-            doubled by each further one), ``depths`` and ``num_heads`` (per stage) and, if wished,
+            doubled by each further one), ``depths`` and ``num_heads`` (per stage) and optionally
             ``window_size`` (7) and ``mlp_ratio`` (4).
         bisa_stages: stages (from 0; negative ones from the end) that have inverse self-attention
             in every block; ``()`` for a plain Swin Transformer.
@@ -217,8 +207,9 @@ class BiSASwin(DenseBackbone):
         lam_init: where a learned ``lam`` starts, above 0 and below 1.
         branch_norm: None, or 'instance' to normalise both branches before they are combined.
         window_size: side of a window in tokens, if not as ``arch`` says.
-        out_indices: stages (from 0; negative ones from the end) whose maps are returned, each
-            through a norm of its own; default: all. Stages after the last of them are not built.
+        out_indices: stages (from 0; negative ones from the end) whose feature maps are returned,
+            each through a norm of its own; default: all. Stages after the last of them are not
+            built.
         drop_path_rate: stochastic depth, growing linearly from 0 at the first block to this rate
             at the last one of all stages. 0.1 is OpenMMLab's default.
         frozen_stages: -1 freezes nothing, 0 the patch embedding, k the first k stages too, each
@@ -230,7 +221,7 @@ class BiSASwin(DenseBackbone):
 
     Attributes:
         out_channels: width of each returned map.
-        out_strides: stride of each; a map has ``ceil(H/stride) x ceil(W/stride)`` cells.
+        out_strides: stride of each; a feature map has ``ceil(H/stride) x ceil(W/stride)`` cells.
     """
 
     optional_weights = swin.OPTIONAL
@@ -300,7 +291,7 @@ class BiSASwin(DenseBackbone):
                 module.reset_parameters()
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """An image (B,3,H,W) to maps (B,C,ceil(H/stride),ceil(W/stride)), one per out index."""
+        """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
         x = self.patch_embed(channels_last(x))
         maps = []
         for i, stage in enumerate(self.stages):

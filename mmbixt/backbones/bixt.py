@@ -7,7 +7,7 @@ that the cost is linear in the tokens. The names of the weights are the authors'
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import torch
-from timm.layers import Attention, DropPath, LayerScale, Mlp, lecun_normal_, trunc_normal_
+from timm.layers import Attention, DropPath, LayerScale, lecun_normal_, trunc_normal_
 from torch import Tensor, nn
 
 from mmbixt.backbones.arch import (
@@ -26,6 +26,7 @@ from mmbixt.layers import (
     FourierPositionEncoding,
     LinearPatchEmbed,
     LocalPatchInteraction,
+    Mlp,
     add_feed_forward,
     channels_last,
     map_to_tokens,
@@ -44,14 +45,6 @@ ARCHS = {
 ARCH_DEFAULTS = dict(mlp_ratio=4, layer_scale=None)
 
 PATCH_EMBEDS = {'linear': LinearPatchEmbed, 'conv': ConvPatchEmbed}
-
-
-def add_mlp(
-    x: Tensor, norm: nn.LayerNorm, mlp: Mlp, layer_scale: nn.Module, drop_path: DropPath
-) -> Tensor:
-    """Tokens or latents (B,N,C), plus what an MLP makes of them."""
-    scale = getattr(layer_scale, 'gamma', None)
-    return add_feed_forward(x, norm, mlp.fc1, mlp.fc2, drop_path, scale)
 
 
 class SelfAttentionBlock(nn.Module):
@@ -77,7 +70,7 @@ class SelfAttentionBlock(nn.Module):
     def forward(self, latents: Tensor) -> Tensor:
         """(B,M,C) to (B,M,C)."""
         latents = latents + self.drop_path(self.ls1(self.attn(self.norm1(latents))))
-        return add_mlp(latents, self.norm2, self.mlp, self.ls2, self.drop_path)
+        return add_feed_forward(latents, self.norm2, self.mlp, self.drop_path, self.ls2)
 
 
 class CrossAttentionBlock(nn.Module):
@@ -116,10 +109,14 @@ class CrossAttentionBlock(nn.Module):
         """Latents (B,M,C) or (1,M,C) and tokens (B,N,C) to both, (B,M,C) and (B,N,C)."""
         for_latents, for_tokens = self.attn(self.norm1_lat(latents), self.norm1_pat(tokens))
         tokens = tokens + self.drop_path(self.ls1_pat(for_tokens))
-        tokens = add_mlp(tokens, self.norm2_pat, self.mlp_pat, self.ls2_pat, self.drop_path)
+        tokens = add_feed_forward(
+            tokens, self.norm2_pat, self.mlp_pat, self.drop_path, self.ls2_pat
+        )
         if self.update_latents:
             latents = latents + self.drop_path(self.ls1_lat(for_latents))
-            latents = add_mlp(latents, self.norm2_lat, self.mlp_lat, self.ls2_lat, self.drop_path)
+            latents = add_feed_forward(
+                latents, self.norm2_lat, self.mlp_lat, self.drop_path, self.ls2_lat
+            )
         return latents, tokens
 
 
@@ -182,7 +179,7 @@ class BiXT(DenseBackbone):
 
     Args:
         arch: 'tiny' (width 192), 'small' (384), 'd256' or 'd256-ls' (256, the latter with layer
-            scale), or a dict with ``embed_dims``, ``num_heads``, ``depth`` and, if wished,
+            scale), or a dict with ``embed_dims``, ``num_heads``, ``depth`` and optionally
             ``mlp_ratio`` (4) and ``layer_scale`` (None, or its initial value).
         depth: layers, if not as ``arch`` says. Published files of n layers fill n - 1, because
             their last one updates only the latents.
@@ -206,7 +203,7 @@ class BiXT(DenseBackbone):
 
     Attributes:
         out_channels: width of each returned map.
-        out_strides: stride of each; a map has ``ceil(H/stride) x ceil(W/stride)`` cells.
+        out_strides: stride of each; a feature map has ``ceil(H/stride) x ceil(W/stride)`` cells.
     """
 
     optional_weights = authors.OPTIONAL
@@ -275,9 +272,9 @@ class BiXT(DenseBackbone):
                     nn.init.zeros_(module.bias)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...] | tuple[tuple[Tensor, ...], Tensor]:
-        """An image (B,3,H,W) to maps (B,C,ceil(H/stride),ceil(W/stride)), one per out index.
+        """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index.
 
-        With ``with_latents``: the maps and the latents (B,M,C).
+        With ``with_latents``: the feature maps and the latents (B,M,C).
         """
         tokens, grid = self.tokenize(x)
         latents = self.latents
@@ -295,7 +292,8 @@ class BiXT(DenseBackbone):
             raise ValueError(f'An image of {height} x {width} pixels has less than a patch of 16.')
         feature_map = self.patch_embed(channels_last(x))
         grid = tuple(feature_map.shape[-2:])
-        return map_to_tokens(feature_map + self.fourier_pos_encode(*grid)), grid
+        position = self.fourier_pos_encode(*grid, feature_map.device, feature_map.dtype)
+        return map_to_tokens(feature_map + position), grid
 
     def attention_maps(
         self, x: Tensor, layers: Iterable[int] | None = None

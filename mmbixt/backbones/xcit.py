@@ -7,7 +7,7 @@ tokens; local patch interaction lets neighbours talk. The names of the weights a
 from collections.abc import Collection, Mapping, Sequence
 
 import torch
-from timm.layers import DropPath, Mlp, trunc_normal_
+from timm.layers import DropPath, trunc_normal_
 from torch import Tensor, nn
 
 from mmbixt.backbones.arch import check_choice, check_rate, resolve_arch, resolve_out_indices
@@ -19,6 +19,7 @@ from mmbixt.layers import (
     CrossCovarianceAttention,
     FourierPositionEncoding,
     LocalPatchInteraction,
+    Mlp,
     add_feed_forward,
     channels_last,
     map_to_tokens,
@@ -70,22 +71,20 @@ class Layer(nn.Module):
         """(B,N,C) to (B,N,C)."""
         tokens = tokens + self.drop_path(self.attn(self.norm1(tokens), self.gamma1))
         tokens = tokens + self.drop_path(self.local_mp(self.norm3(tokens), grid, self.gamma3))
-        return add_feed_forward(
-            tokens, self.norm2, self.mlp.fc1, self.mlp.fc2, self.drop_path, self.gamma2
-        )
+        return add_feed_forward(tokens, self.norm2, self.mlp, self.drop_path, self.gamma2)
 
 
 @MODELS.register_module()
 class XCiT(DenseBackbone):
     """Cross-covariance image transformer for dense prediction.
 
-    Columnar: all maps have one stride; ``mmbixt.FeaturePyramidAdapter`` makes a pyramid of them.
+    Columnar: all feature maps have one stride; ``mmbixt.FeaturePyramidAdapter`` makes a pyramid.
     The class-attention layers, which only a classifier reads, are not built, nor are layers behind
     the last of ``out_indices``.
 
     Args:
         arch: 'nano12', 'tiny12', 'tiny24', 'small12', 'small24', 'medium24', 'large24' (width and
-            depth), or a dict with ``embed_dims``, ``num_heads``, ``depth`` and, if wished,
+            depth), or a dict with ``embed_dims``, ``num_heads``, ``depth`` and optionally
             ``mlp_ratio`` (4), ``layer_scale`` (1.0) and ``drop_path_rate`` (0.0).
         patch_size: 16 or 8, pixels from token to token.
         out_indices: layers (from 0; negative ones from the end) whose tokens are returned.
@@ -101,7 +100,7 @@ class XCiT(DenseBackbone):
 
     Attributes:
         out_channels: width of each returned map.
-        out_strides: stride of each; a map has ``ceil(H/stride) x ceil(W/stride)`` cells.
+        out_strides: stride of each; a feature map has ``ceil(H/stride) x ceil(W/stride)`` cells.
     """
 
     optional_weights = authors.OPTIONAL
@@ -154,10 +153,11 @@ class XCiT(DenseBackbone):
                 nn.init.zeros_(module.bias)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """An image (B,3,H,W) to maps (B,C,ceil(H/stride),ceil(W/stride)), one per out index."""
+        """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
         feature_map = self.patch_embed(channels_last(x))
         grid = tuple(feature_map.shape[-2:])
-        tokens = map_to_tokens(feature_map + self.pos_embeder(*grid))
+        position = self.pos_embeder(*grid, feature_map.device, feature_map.dtype)
+        tokens = map_to_tokens(feature_map + position)
         maps = []
         for i, layer in enumerate(self.blocks):
             tokens = self.run_layer(layer, tokens, grid)

@@ -1,24 +1,26 @@
-"""mmengine's checkpoint readers, replaced by ones that execute nothing from the file."""
+"""How checkpoints get from files and names into mmengine, without executing what is in them."""
 
+import logging
 import os
-import pickle
-import tarfile
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import urlparse
 
 import torch
+from mmengine.logging import print_log
 
-from mmbixt.checkpoints.download import (
+from mmbixt.checkpoints.download import cache_path, fetch, forget_download
+from mmbixt.checkpoints.errors import (
+    BrokenCheckpointError,
     CheckpointFileError,
     DownloadError,
-    cache_path,
-    fetch,
-    forget_download,
+    UnsafeCheckpointError,
 )
+from mmbixt.checkpoints.layout import inspect_file
 from mmbixt.checkpoints.sources import SCHEMES, UnknownSourceError, find, near_matches
-from mmbixt.checkpoints.unpickler import SafePickle, UnsafeCheckpointError
+from mmbixt.checkpoints.unpickler import read
 from mmbixt.checkpoints.whole_models import convert_whole_model
 
 TRUST = 'MMBIXT_TRUST_CHECKPOINTS'
@@ -41,48 +43,49 @@ def read_file(filename: str, map_location: Any = None) -> Any:
         raise FileNotFoundError(f'There is no checkpoint file at {path}.')
     if os.environ.get(TRUST, '0') not in ('', '0'):
         return torch.load(path, map_location, weights_only=False)
+    what, is_whole = f'{path} ({path.stat().st_size} bytes)', False
     try:
         with path.open('rb') as file:
-            _refuse_other_formats(file)
-            return torch.load(file, map_location, pickle_module=SafePickle, weights_only=False)
+            inspect_file(file)
+            is_whole = True
+            return read(file, map_location)
     except UnsafeCheckpointError as error:
         raise UnsafeCheckpointError(
             f'{path} was not loaded: besides data it asks for {error}, and whatever a checkpoint '
             'asks for is executed. If you wrote the file yourself, or trust whoever did, set '
             f'{TRUST}=1 (our tools have --trust-checkpoint).'
         ) from None
-    except (pickle.UnpicklingError, EOFError, OSError, RuntimeError, *_MALFORMED) as error:
-        raise CheckpointFileError(
-            f'{path} ({path.stat().st_size} bytes) cannot be read as a checkpoint; it may be '
-            f'incomplete or something else: {type(error).__name__}: {error}'
+    except OSError as error:
+        raise OSError(error.errno, f'{what} cannot be read: {error.strerror or error}') from error
+    except Exception as error:  # a damaged file can end in any
+        reason = f'{type(error).__name__}: {str(error)[:300]}'
+        # such as a device that is not there
+        if isinstance(error, MemoryError) or (is_whole and isinstance(error, RuntimeError)):
+            raise CheckpointFileError(f'{what} cannot be loaded here: {reason}') from error
+        raise BrokenCheckpointError(
+            f'{what} cannot be read as a checkpoint; it may be incomplete or something else: '
+            f'{reason}'
         ) from error
 
 
-# what a pickle of random bytes can end in
-_MALFORMED = (
-    *(AttributeError, IndexError, KeyError, TypeError, ValueError),
-    *(UnicodeError, MemoryError, OverflowError),
-)
+def load_from_name(filename: str, map_location: Any = None) -> Any:
+    """Read weights that their authors publish, by their name in ``mmbixt.checkpoints.sources``."""
+    return convert_whole_model(read_source(filename, map_location))
 
 
-def _refuse_other_formats(file: BinaryIO) -> None:
-    """``torch.load`` also runs TorchScript programs and unpacks tar archives; we do neither."""
-    if tarfile.is_tarfile(file):
-        raise UnsafeCheckpointError('a tar archive (of torch before 0.1.10) to be unpacked')
-    file.seek(0)
-    if file.read(4) == b'PK\x03\x04':
-        file.seek(0)
-        # torch's own parser: another one may see another archive in the same bytes
-        if 'constants.pkl' in torch._C.PyTorchFileReader(file).get_all_records():
-            raise UnsafeCheckpointError('a TorchScript program to be loaded')
-    file.seek(0)
+def read_source(name: str, map_location: Any = None) -> Any:
+    """What is in the file behind a path, an address or a name of published weights.
 
-
-def load_from_http(
-    filename: str, map_location: Any = None, model_dir: str | None = None, progress: bool = True
-) -> Any:
-    """Download a checkpoint once, into torch hub's cache, and read it like a local one."""
-    return _load_download(find_file(filename, model_dir, progress), map_location)
+    A download that turns out to be no checkpoint does not stay in the cache.
+    """
+    path = find_file(name)
+    try:
+        return read_file(str(path), map_location)
+    except BrokenCheckpointError as error:
+        if path == Path(name).expanduser() or not forget_download(path):
+            raise
+        text = 'It had been downloaded and is removed; run again to download it anew.'
+        raise CheckpointFileError(f'{error}\n  {text}') from error
 
 
 def _cache_name(url: str) -> str:
@@ -91,30 +94,14 @@ def _cache_name(url: str) -> str:
     return name if '.' in name else f'{sha256(url.encode()).hexdigest()[:12]}-{name}'
 
 
-def load_from_name(filename: str, map_location: Any = None) -> Any:
-    """Read weights that their authors publish, by their name in ``mmbixt.checkpoints.sources``."""
-    return _load_download(find_file(filename), map_location)
-
-
-def _load_download(path: Path, map_location: Any) -> Any:
-    """Read what has been fetched; what turns out to be no checkpoint must not stay in the cache."""
-    try:
-        return load_from_local(str(path), map_location)
-    except CheckpointFileError as error:
-        if not forget_download(path):
-            raise
-        text = 'It had been downloaded and is removed; run again to download it anew.'
-        raise CheckpointFileError(f'{error}\n  {text}') from error
-
-
-def find_file(name: str, model_dir: str | None = None, progress: bool = True) -> Path:
+def find_file(name: str) -> Path:
     """The file behind a path, an address or a name of ``mmbixt.checkpoints.sources``, fetched."""
     if name.startswith(SCHEMES):
         source = find(name)
-        path = cache_path(source.url, source.file, model_dir)
-        return fetch(source.url, path, source.sha256, source.is_zip, source.note, progress)
+        path = cache_path(source.url, source.file)
+        return fetch(source.url, path, source.sha256, source.is_zip, source.note)
     if name.startswith(('http://', 'https://')):
-        return fetch(name, cache_path(name, _cache_name(name), model_dir), progress=progress)
+        return fetch(name, cache_path(name, _cache_name(name)))
     return Path(name).expanduser()
 
 
@@ -139,7 +126,7 @@ def load_from_timm(filename: str, map_location: Any = None) -> Any:
     if config.custom_load:
         raise CheckpointFileError(f'{filename} is no file of torch, but in a format of its own.')
     if not config.hf_hub_id:
-        return load_from_http(config.url, map_location)
+        return convert_whole_model(read_source(config.url, map_location))
     location = filter(None, (config.hf_hub_id, config.hf_hub_filename))
     try:
         return load_state_dict_from_hf(*location, weights_only=True)
@@ -152,12 +139,28 @@ def load_from_timm(filename: str, map_location: Any = None) -> Any:
 
 
 def register_checkpoint_readers() -> None:
-    """Make mmengine's runners and ``init_cfg`` read files through this module."""
-    from mmengine.runner import CheckpointLoader, checkpoint
+    """Make mmengine read files from disk, and our names, through this module.
 
-    CheckpointLoader.register_scheme('', load_from_local, force=True)
-    CheckpointLoader.register_scheme(('http://', 'https://'), load_from_http, force=True)
-    CheckpointLoader.register_scheme(SCHEMES, load_from_name, force=True)
-    CheckpointLoader.register_scheme('timm://', load_from_timm, force=True)
-    # torchvision://, openmmlab:// and others look up an address and call this by its name
-    checkpoint.load_from_http = load_from_http
+    mmengine's own reader of files from disk is replaced, because it cannot read mmengine's
+    checkpoints with torch >= 2.6 (``weights_only``); all its other schemes stay as they are.
+    """
+    from mmengine.runner import checkpoint
+
+    _register('', load_from_local, replaces=checkpoint.load_from_local)
+    _register('timm://', load_from_timm)
+    for scheme in SCHEMES:
+        _register(scheme, load_from_name)
+
+
+def _register(scheme: str, reader: Callable, replaces: Callable | None = None) -> None:
+    from mmengine.runner import CheckpointLoader
+
+    registered = CheckpointLoader._schemes.get(scheme)
+    if registered in (None, replaces):
+        CheckpointLoader.register_scheme(scheme, reader, force=True)
+    elif registered is not reader:
+        what = f'Checkpoints {scheme}...' if scheme else 'Checkpoint files'
+        text = (
+            f'{what} are read by {registered.__module__}.{registered.__qualname__}, not by mmbixt.'
+        )
+        print_log(text, 'current', logging.WARNING)

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 from urllib.parse import urlparse
 
-from mmbixt.checkpoints.download import CheckpointFileError
+from mmbixt.checkpoints.errors import CheckpointFileError
 
 
 class UnknownSourceError(CheckpointFileError):

@@ -1,167 +1,172 @@
-"""Reading a checkpoint's pickle without executing anything that is in it.
+"""Reading a checkpoint without executing anything that is in it.
 
-A pickle is a program: it names functions and says with what to call them. This reader knows the
-few that data need and refuses any other by name. ``torch.load`` does the rest: it takes the module
-that reads pickles as an argument, and :class:`SafePickle` is one.
+A pickle is a program: it names functions and says with what to call them. torch's reader
+(``weights_only=True``) calls only those that it knows; here it also learns the few that mmengine's
+checkpoints name, by functions and classes of this module that take nothing but numbers. Before it
+reads a file, :mod:`mmbixt.checkpoints.layout` has looked through all of it.
 """
 
 import argparse
+import builtins
 import collections
-import pickle
-from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
-from typing import Any
+import math
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
+from torch import serialization
+
+from mmbixt.checkpoints.errors import UnsafeCheckpointError
+from mmbixt.checkpoints.inspection import (
+    HISTORY_BUFFER,
+    NAMESPACE,
+    NUMPY,
+    require,
+)
+
+_LOCK = threading.RLock()  # the names are those of the whole process
 
 
-class UnsafeCheckpointError(RuntimeError):
-    """The file asks for something that is not data."""
+def read(file: BinaryIO, map_location: Any) -> Any:
+    """What is in a file, which :func:`inspect_file` has passed."""
+    with _LOCK, _our_globals():
+        loaded = torch.load(file, map_location, weights_only=True, mmap=False)
+    return _finish(loaded, {})
 
 
-def _codecs_encode(text: str, encoding: str) -> bytes:
-    """How Python 3 writes bytes in an old protocol."""
-    if encoding not in ('latin1', 'latin-1'):
-        raise UnsafeCheckpointError(f'an encoding {encoding!r}')
-    return text.encode('latin1')
+class _Unfinished:
+    """An object of numpy while the file is read; :func:`_finish` puts ``value`` in its place."""
+
+    value: Any = None
 
 
-def _bytes() -> bytes:
-    """How Python 3 writes no bytes in an old protocol."""
-    return b''
+class _Dtype(_Unfinished):
+    """A dtype; numpy's own takes any state, and arrays that use it would be read wrongly."""
+
+    def __init__(self, code: str, align: bool = False, copy: bool = True) -> None:
+        if code[:1] not in tuple('biufc') or code[1:] not in ('1', '2', '4', '8', '16'):
+            raise UnsafeCheckpointError(f'numpy data of the type {code[:20]!r}, not numbers')
+        self.code, self.value = code, np.dtype(code, copy=True)
+
+    def __setstate__(self, state: tuple) -> None:
+        _, order, *parts = state
+        require(order in ('<', '>', '|', '=') and parts[:3] == [None] * 3, 'a dtype of several')
+        self.value = np.dtype(order + self.code, copy=True)
 
 
-# Stands for numpy's class, which must not be called: it makes arrays of pointers from any bytes.
-_NDARRAY = 'numpy.ndarray'
+class _Array(_Unfinished):
+    """An array, whose content comes as its state."""
+
+    is_taken = False  # by a log history, which makes numbers of 8 bytes of it
+
+    def __setstate__(self, state: tuple) -> None:
+        _, shape, dtype, is_fortran, content = state
+        require(type(dtype) is _Dtype, 'an array without a dtype')
+        require(type(content) is bytes, 'an array without content')
+        require(math.prod(shape) * dtype.value.itemsize == len(content), 'an array of another size')
+        self.value = _numbers(content, dtype).reshape(shape, order='F' if is_fortran else 'C')
 
 
-def _numpy_array(subtype: str, shape: tuple, typecode: bytes) -> np.ndarray:
-    """An empty array whose content follows; subclasses of ndarray are refused."""
-    if subtype is not _NDARRAY:
-        raise UnsafeCheckpointError(f'an array of type {subtype}')
-    return np.empty(0, np.uint8)
+def _numbers(content: bytes, dtype: _Dtype) -> np.ndarray:
+    """An array in memory of its own."""
+    if dtype.value.kind == 'b':
+        require(not content.strip(b'\0\1'), 'a truth value other than 0 and 1')
+    return np.frombuffer(content, np.dtype(dtype.value, copy=True)).copy()
 
 
-def _numpy_dtype(code: str, align: bool = False, copy: bool = True) -> np.dtype:
-    dtype = np.dtype(code, copy=True)
-    if dtype.hasobject:
-        raise UnsafeCheckpointError('numpy objects, not numbers')
-    return dtype
+def _reconstruct(cls: str, shape: tuple, code: str) -> _Array:
+    return _Array()
 
 
-def _numpy_scalar(dtype: np.dtype, data: bytes) -> np.generic:
-    return np.frombuffer(data, dtype, count=1)[0]
+def _scalar(dtype: _Dtype, content: bytes) -> np.generic:
+    require(type(content) is bytes and len(content) == dtype.value.itemsize, 'a scalar of no size')
+    return _numbers(content, dtype)[0]
 
 
-def _attribute(owner: Any, name: str) -> str:
-    """mmengine's HistoryBuffer names its own statistics (``HistoryBuffer.mean``): names suffice."""
-    if owner is not _HistoryBuffer or name not in ('min', 'max', 'current', 'mean'):
-        raise UnsafeCheckpointError(f'the attribute {name!r} of {owner!r}')
+def _getattr(owner: type, name: str) -> str:
+    """mmengine's HistoryBuffer names its own statistics, which it has anyway."""
     return name
 
 
 class _HistoryBuffer:
-    """Stands for mmengine's class while the file is read; see :func:`_set_history`."""
+    """Becomes mmengine's HistoryBuffer when its state comes."""
+
+    def __setstate__(self, state: dict) -> None:
+        from mmengine.logging import HistoryBuffer
+
+        arrays, limit = [state['_log_history'], state['_count_history']], state['max_length']
+        for array in arrays:
+            is_own = type(array) is _Array and not array.is_taken and np.ndim(array.value) == 1
+            require(is_own, 'a log history without numbers of its own')
+            array.is_taken = True
+        require(type(limit) is int and limit > 0, 'a log history without a length')
+        self.__class__ = HistoryBuffer
+        self.__init__(*(array.value.astype(float) for array in arrays), max_length=limit)
 
 
-def _set_history(buffer: Any, state: dict) -> None:
-    from mmengine.logging import HistoryBuffer
-
-    buffer.__class__ = HistoryBuffer
-    histories = (np.asarray(state[key], float) for key in ('_log_history', '_count_history'))
-    buffer.__init__(*histories, max_length=int(state['max_length']))
-
-
-def _set_array(array: np.ndarray, state: tuple) -> None:
-    dtype = state[2]
-    if not isinstance(dtype, np.dtype) or dtype.hasobject:
-        raise UnsafeCheckpointError('an array of objects')
-    array.__setstate__(state)
-
-
-def _set_dtype(dtype: np.dtype, state: tuple) -> None:
-    if any(part is not None for part in state[2:5]):  # subarrays and fields
-        raise UnsafeCheckpointError('a structured array')
-    dtype.__setstate__(state)
+_GLOBALS = [
+    (_HistoryBuffer, HISTORY_BUFFER),
+    (argparse.Namespace, NAMESPACE),
+    (_Dtype, 'numpy.dtype'),
+    ('numpy.ndarray', 'numpy.ndarray'),  # a name that can be passed on, but not called
+    (_getattr, 'builtins.getattr'),
+    (builtins.bytes, 'builtins.bytes'),
+    (builtins.frozenset, 'builtins.frozenset'),
+    *((_reconstruct, f'{module}._reconstruct') for module in NUMPY),
+    *((_scalar, f'{module}.scalar') for module in NUMPY),
+    (_Array, f'{__name__}._Array'),  # whose state may be set
+]
 
 
-def _set_attributes(instance: Any, state: dict) -> None:
-    if not isinstance(state, dict):
-        raise UnsafeCheckpointError(f'a {type(instance).__name__} with slots')
-    vars(instance).update(state)
+@contextmanager
+def _our_globals() -> Iterator[None]:
+    """Let names mean what they mean here, also where somebody has allowed numpy's own."""
+    allowed = serialization.get_safe_globals()
+    ours = {name for _, name in _GLOBALS}
+    serialization.clear_safe_globals()
+    serialization.add_safe_globals([entry for entry in allowed if _name(entry) not in ours])
+    try:
+        with serialization.safe_globals(_GLOBALS):
+            yield
+    finally:
+        serialization.add_safe_globals(allowed)
 
 
-# (module, name) as files have them -> what stands for it here
-_GLOBALS = {
-    ('collections', 'OrderedDict'): collections.OrderedDict,
-    ('collections', 'Counter'): collections.Counter,
-    ('collections', 'deque'): collections.deque,
-    ('builtins', 'set'): set,
-    ('builtins', 'frozenset'): frozenset,
-    ('builtins', 'complex'): complex,
-    ('builtins', 'slice'): slice,
-    ('builtins', 'range'): range,
-    ('builtins', 'bytes'): _bytes,
-    ('builtins', 'bytearray'): bytearray,
-    ('builtins', 'getattr'): _attribute,
-    ('_codecs', 'encode'): _codecs_encode,
-    ('argparse', 'Namespace'): argparse.Namespace,
-    ('mmengine.logging.history_buffer', 'HistoryBuffer'): _HistoryBuffer,
-    ('numpy', 'ndarray'): _NDARRAY,
-    ('numpy', 'dtype'): _numpy_dtype,
-    ('torch', 'Size'): torch.Size,
-    ('torch', 'device'): torch.device,
-    ('torch._utils', '_rebuild_tensor'): torch._utils._rebuild_tensor,
-    ('torch._utils', '_rebuild_tensor_v2'): torch._utils._rebuild_tensor_v2,
-    ('torch._utils', '_rebuild_parameter'): torch._utils._rebuild_parameter,
-}
-for _module in ('numpy.core.multiarray', 'numpy._core.multiarray'):  # numpy 1 and 2
-    _GLOBALS[_module, '_reconstruct'] = _numpy_array
-    _GLOBALS[_module, 'scalar'] = _numpy_scalar
-for _name, _value in vars(torch).items():
-    if isinstance(_value, torch.dtype):
-        _GLOBALS['torch', _name] = _value
-
-# exact type of an object -> how a state is put into it
-_SET_STATE = {
-    argparse.Namespace: _set_attributes,
-    collections.OrderedDict: _set_attributes,  # torch keeps a state dict's versions there
-    np.ndarray: _set_array,
-    _HistoryBuffer: _set_history,
-}
+def _name(entry: Any) -> str:
+    return entry[1] if type(entry) is tuple else f'{entry.__module__}.{entry.__name__}'
 
 
-# pickle.Unpickler, written in C, sets states on its own: on functions and classes too. The same
-# reader in Python lets us say on what.
-class _SafeUnpickler(pickle._Unpickler):
-    dispatch = dict(pickle._Unpickler.dispatch)
+def _finish(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:
+    """Put numpy's objects in the place of unfinished ones, in all containers.
 
-    def find_class(self, module: str, name: str) -> Any:
-        if self.proto < 3:  # names of Python 2, which old protocols write
-            module, name = NAME_MAPPING.get((module, name), (module, name))
-            module = IMPORT_MAPPING.get(module, module)
-        if (module, name) not in _GLOBALS:
-            raise UnsafeCheckpointError(f'{module}.{name}')
-        return _GLOBALS[module, name]
+    Args:
+        value: what was read.
+        done: what it has been through: identity -> (the object, what takes its place).
+    """
+    if id(value) in done:
+        return done[id(value)][1]
+    require(not callable(value), 'a function or class among the data')
+    if isinstance(value, _Unfinished):
+        require(value.value is not None, 'an array without content')
+        return value.value
+    if type(value) is tuple:
+        parts = tuple(_finish(part, done) for part in value)
+        is_same = all(new is old for new, old in zip(parts, value, strict=True))
+        done[id(value)] = value, value if is_same else parts
+        return done[id(value)][1]
+    done[id(value)] = value, value
+    if isinstance(value, argparse.Namespace | collections.OrderedDict):
+        _finish_items(vars(value).items(), vars(value), done)
+    if isinstance(value, dict):
+        _finish_items(value.items(), value, done)
+    elif isinstance(value, list):
+        _finish_items(enumerate(value), value, done)
+    return value
 
-    def load_build(self) -> None:
-        state = self.stack.pop()
-        instance = self.stack[-1]
-        is_dtype = isinstance(instance, np.dtype)
-        set_state = _set_dtype if is_dtype else _SET_STATE.get(type(instance))
-        if set_state is None:
-            raise UnsafeCheckpointError(f'a state for {instance!r}')
-        set_state(instance, state)
 
-    dispatch[pickle.BUILD[0]] = load_build
-
-
-class SafePickle:
-    """What ``torch.load`` wants of a pickle module."""
-
-    Unpickler = _SafeUnpickler
-    UnpicklingError = pickle.UnpicklingError
-
-    @staticmethod
-    def load(file: Any, **kwargs: Any) -> Any:
-        return _SafeUnpickler(file, **kwargs).load()
+def _finish_items(items: Iterable, container: Any, done: dict) -> None:
+    for key, part in items:
+        container[key] = _finish(part, done)

@@ -131,7 +131,7 @@ def sample_figure(
         ignore_index: true label of pixels that do not count.
         backend_args: by which the image file is read.
     """
-    truth, prediction = (_labels(sample, key) for key in ('gt_sem_seg', 'pred_sem_seg'))
+    truth, prediction = (label_map(sample, key) for key in ('gt_sem_seg', 'pred_sem_seg'))
     return error_figure(
         read_image(sample.img_path, backend_args),
         truth,
@@ -153,7 +153,7 @@ def read_image(path: str, backend_args: dict[str, Any] | None = None) -> np.ndar
     return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
 
 
-def _labels(sample: BaseDataElement, key: str) -> np.ndarray:
+def label_map(sample: BaseDataElement, key: str) -> np.ndarray:
     """A label map (H,W) of a sample."""
     if key not in sample:
         raise NoLabelsError(f'There is no {key} of image {sample.img_path}: {MISSING[key]}.')

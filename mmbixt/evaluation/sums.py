@@ -40,7 +40,7 @@ def write_sums(
     classes: Sequence[str],
     of_images: Mapping[str, np.ndarray],
 ) -> None:
-    """Write the counts of images to a file, whose folder is made if need be.
+    """Write the counts of images to a file, whole or not at all; its folder is made if need be.
 
     Args:
         path: of the .npz file.
@@ -48,8 +48,14 @@ def write_sums(
         classes: K names.
         of_images: counts (N,K) by name.
     """
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(path, images=np.array(images), classes=np.array(classes), **of_images)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f'.{path.stem}.part.npz')
+    try:
+        np.savez_compressed(part, images=np.array(images), classes=np.array(classes), **of_images)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def read_sums(path: str | Path) -> ImageSums:

@@ -6,7 +6,7 @@ from mmbixt.layers.bidirectional_self_attention import (
     WindowAttention,
 )
 from mmbixt.layers.cross_covariance_attention import CrossCovarianceAttention
-from mmbixt.layers.feed_forward import add_feed_forward
+from mmbixt.layers.feed_forward import FeedForward, Mlp, SequentialMlp, add_feed_forward
 from mmbixt.layers.lpi import LocalPatchInteraction
 from mmbixt.layers.maps import channels_last, map_to_tokens, tokens_to_map
 from mmbixt.layers.patch_embed import ConvPatchEmbed, LinearPatchEmbed
@@ -18,11 +18,14 @@ __all__ = [
     'BidirectionalSelfAttention',
     'ConvPatchEmbed',
     'CrossCovarianceAttention',
+    'FeedForward',
     'FourierPositionEncoding',
     'FullAttention',
     'LinearPatchEmbed',
     'LocalPatchInteraction',
+    'Mlp',
     'RoutingAttention',
+    'SequentialMlp',
     'WindowAttention',
     'add_feed_forward',
     'channels_last',

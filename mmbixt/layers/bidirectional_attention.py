@@ -1,7 +1,8 @@
 import torch
 from torch import Tensor, nn
 
-from mmbixt.layers.linear import Linear
+from mmbixt.layers.as_built import is_as_built
+from mmbixt.layers.linear import apply_linear
 from mmbixt.ops.bidirectional_attention import bidirectional_attention, bidirectional_attention_maps
 from mmbixt.ops.linear import linear
 
@@ -25,27 +26,27 @@ class BidirectionalAttention(nn.Module):
             raise ValueError(f'{channels} channels cannot be split among {num_heads} heads.')
         self.num_heads = num_heads
         self.scale = (channels // num_heads) ** -0.5
-        self.rv_latents = Linear(channels, 2 * channels)
-        self.rv_patches = Linear(channels, 2 * channels)
-        self.proj_lat = Linear(channels, channels) if update_latents else None
-        self.proj_pat = Linear(channels, channels)
+        self.rv_latents = nn.Linear(channels, 2 * channels)
+        self.rv_patches = nn.Linear(channels, 2 * channels)
+        self.proj_lat = nn.Linear(channels, channels) if update_latents else None
+        self.proj_pat = nn.Linear(channels, channels)
 
     def forward(self, latents: Tensor, tokens: Tensor) -> tuple[Tensor | None, Tensor]:
         """Latents (B,M,C) or (1,M,C) and tokens (B,N,C) to the updates of both.
 
         The latents' update is None without ``update_latents``.
         """
-        r_latents, v_latents = self._split(self.rv_latents(latents))
+        r_latents, v_latents = self._split(apply_linear(self.rv_latents, latents))
         if self.proj_lat is None:
             r_tokens, v_tokens = self._reference_vectors(self.rv_patches, tokens), None
         else:
-            r_tokens, v_tokens = self._split(self.rv_patches(tokens))
+            r_tokens, v_tokens = self._split(apply_linear(self.rv_patches, tokens))
         for_latents, for_tokens = bidirectional_attention(
             r_latents, r_tokens, v_latents, v_tokens, self.scale
         )
         if for_latents is not None:
-            for_latents = self.proj_lat(self._join(for_latents))
-        return for_latents, self.proj_pat(self._join(for_tokens))
+            for_latents = apply_linear(self.proj_lat, self._join(for_latents))
+        return for_latents, apply_linear(self.proj_pat, self._join(for_tokens))
 
     def attention_maps(self, latents: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Both attention matrices (B,h,M,N), over the tokens and over the latents: for pictures."""
@@ -58,8 +59,10 @@ class BidirectionalAttention(nn.Module):
         r, v = rv.unflatten(-1, (2, self.num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
         return r, v
 
-    def _reference_vectors(self, rv: nn.Linear, x: Tensor) -> Tensor:
+    def _reference_vectors(self, rv: nn.Module, x: Tensor) -> Tensor:
         """The ``r`` half of a projection alone, (B,h,N,d)."""
+        if not is_as_built(rv, nn.Linear):
+            return self._split(rv(x))[0]
         channels = rv.in_features
         r = linear(x, rv.weight[:channels], rv.bias[:channels])
         return r.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

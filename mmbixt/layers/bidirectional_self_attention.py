@@ -1,12 +1,18 @@
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
-from mmbixt.layers.linear import Linear
+from mmbixt.layers.as_built import is_as_built
+from mmbixt.layers.linear import apply_linear
 from mmbixt.ops.heads import join_heads, split_heads
-from mmbixt.ops.inverse_attention import bidirectional_self_attention, self_attention
+from mmbixt.ops.inverse_attention import (
+    bidirectional_self_attention,
+    bidirectional_self_attention_maps,
+    self_attention,
+)
 from mmbixt.ops.window_attention import (
     Scores,
     Windows,
@@ -49,8 +55,8 @@ class BidirectionalSelfAttention(nn.Module):
         self.num_heads = num_heads
         self.scale = (channels // num_heads) ** -0.5
         self.branch_norm = branch_norm
-        self.qkv = Linear(channels, 3 * channels)
-        self.proj = Linear(channels, channels)
+        self.qkv = nn.Linear(channels, 3 * channels)
+        self.proj = nn.Linear(channels, channels)
         self.isa = None if lam == 1 else InverseWeights(channels, num_heads)
         self.fixed_lam = None if lam == 'learned' else lam
         if lam == 'learned':
@@ -70,29 +76,27 @@ class BidirectionalSelfAttention(nn.Module):
             bias: what is added to the scores, such as relative positions and (finite) masks; of a
                 shape that broadcasts to (...,h,N,N).
         """
-        return self.proj(self.attend(self.qkv(x), None if self.isa is None else x, bias))
+        return apply_linear(self.proj, self._attend(x, bias))
 
-    def attend(self, qkv: Tensor, x: Tensor | None, bias: Tensor | None = None) -> Tensor:
-        """What is between the projections, which are of each token for itself.
-
-        Args:
-            qkv: queries, keys and values (...,N,3C).
-            x: the tokens (...,N,C) that they are of; None without inverse attention.
-            bias: as in :meth:`forward`.
-
-        Returns:
-            (...,N,C).
-        """
-        q, k, v = split_heads(qkv, 3, self.num_heads)
+    def _attend(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """What comes before the output projection, (...,N,C) to (...,N,C)."""
+        q, k, v = split_heads(apply_linear(self.qkv, x), 3, self.num_heads)
         if self.isa is None:
             return join_heads(self_attention(q, k, v, self.scale, bias))
-        hats = (hat for hats in self.isa(x) for hat in split_heads(hats, 1, self.num_heads))
-        branches = bidirectional_self_attention(q, k, v, *hats, self.isa.G, self.scale, bias)
-        return self.mix(*(join_heads(self._norm(branch)) for branch in branches))
+
+        def attend(q_hat: Tensor, v_hat: Tensor, G: Tensor) -> tuple[Tensor, Tensor]:
+            hats = (split_heads(hat, 1, self.num_heads)[0] for hat in (q_hat, v_hat))
+            return bidirectional_self_attention(q, k, v, *hats, G, self.scale, bias)
+
+        return self.mix(*(join_heads(self._norm(branch)) for branch in self.isa(x, attend)))
 
     def mix(self, plain: Tensor, inverse: Tensor) -> Tensor:
-        """The two branches in their shares."""
-        return self.lam * plain + (1 - self.lam) * inverse
+        """The two branches in their shares, in the precision of the branches."""
+        shares = (self.lam, 1 - self.lam)
+        if self.fixed_lam is None:  # of one dimension, float32 would win under autocast
+            shares = (share.to(plain.dtype) for share in shares)
+        own, others = shares
+        return own * plain + others * inverse
 
     def _norm(self, branch: Tensor) -> Tensor:
         """(...,h,N,d): an instance norm over N, if so asked."""
@@ -116,8 +120,8 @@ class InverseWeights(nn.Module):
     def __init__(self, channels: int, num_heads: int) -> None:
         super().__init__()
         d = channels // num_heads
-        self.q = Linear(channels, channels, bias=False)
-        self.v = Linear(channels, channels, bias=False)
+        self.q = nn.Linear(channels, channels, bias=False)
+        self.v = nn.Linear(channels, channels, bias=False)
         self.G = nn.Parameter(torch.empty(d, d, d))
         self.reset_parameters()
 
@@ -131,9 +135,20 @@ class InverseWeights(nn.Module):
         nn.init.normal_(self.q.weight, std=self.q.in_features**-0.5)
         nn.init.normal_(self.G, std=2 / len(self.G))
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Tokens (...,C) to q_hat and v_hat, (...,C) each; both are zero where a token is."""
-        return gelu(self.q(x)), gelu(self.v(x))
+    def forward(
+        self, x: Tensor, attend: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, Tensor]:
+        """What attention makes of the weights of this module, which it uses here, and nowhere else.
+
+        Args:
+            x: tokens (...,C).
+            attend: from ``q_hat`` and ``v_hat``, (...,C) each and zero where a token is, and ``G``,
+                the branches of self-attention and inverse self-attention.
+
+        Returns:
+            The two branches.
+        """
+        return attend(gelu(apply_linear(self.q, x)), gelu(apply_linear(self.v, x)), self.G)
 
 
 class WindowAttention(BidirectionalSelfAttention):
@@ -154,36 +169,65 @@ class WindowAttention(BidirectionalSelfAttention):
         # in the state dict, because OpenMMLab's Swin has it there
         self.register_buffer('relative_position_index', relative_position_index(window_size))
 
-    def attend(self, qkv: Tensor, x: Tensor | None, mask: Tensor | None = None) -> Tensor:
-        """The same within windows; the mask broadcasts to (...,h,N,N)."""
-        return super().attend(qkv, x, self.scores(mask).bias())
-
-    def scores(self, mask: Tensor | None) -> Scores:
-        """What the scores are made of, beside queries and keys."""
-        table, index = self.relative_position_bias_table, self.relative_position_index
-        return Scores(self.scale, table, index, mask)
-
-    def within(self, windows: Windows, x: Tensor, mask: Tensor | None) -> Tensor:
-        """The same for maps (B,H,W,C) that are cut into windows, to (B,H,W,C).
-
-        What is linear is done where the tokens are, so that it is spared the padding.
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, windows: Windows | None = None
+    ) -> Tensor:
+        """Tokens of windows (...,N,C) to (...,N,C), or whole feature maps (B,H,W,C) to (B,H,W,C).
 
         Args:
-            windows: how the maps are cut.
-            x: the maps.
-            mask: (windows of a map,1,N,N) or None.
+            x: the tokens.
+            mask: what is added to the scores beside the learned bias; finite, and of a shape that
+                broadcasts to (...,h,N,N). For feature maps (windows of one,1,N,N).
+            windows: how feature maps are cut into windows; None if the tokens are in windows.
         """
-        qkv, fill, scores = self.qkv(x), self.qkv.bias, self.scores(mask)
-        if self.isa is None:
-            out = window_attention(qkv, fill, windows, scores)
-        elif self.branch_norm is None:
-            isa = (*self.isa(x), self.isa.G)
-            out = self.mix(*bidirectional_window_attention(qkv, fill, *isa, windows, scores))
-        else:  # of whole windows with their padding
+        table, index = self.relative_position_bias_table, self.relative_position_index
+        scores = Scores(self.scale, table, index, mask)
+        if windows is None:
+            out = self._attend(x, scores.bias())
+        elif self._is_fused:
+            out = self._attend_in_windows(x, windows, scores)
+        else:
             zeros = x.new_zeros(x.shape[-1])
-            out = self.attend(windows.cut(qkv, fill), windows.cut(x, zeros), mask)
-            out = windows.join(out)
-        return self.proj(out)
+            out = windows.join(self._attend(windows.cut(x, zeros), scores.bias()))
+        return apply_linear(self.proj, out)
+
+    def attention_maps(
+        self, x: Tensor, mask: Tensor | None, windows: Windows
+    ) -> tuple[Tensor, Tensor]:
+        """For pictures: both attention matrices of feature maps (B,H,W,C), (B,windows,h,N,N).
+
+        The first sums to one over the keys, the second over the queries.
+        """
+        table, index = self.relative_position_bias_table, self.relative_position_index
+        scores = Scores(self.scale, table, index, mask)
+        qkv = self.qkv(windows.cut(x, x.new_zeros(x.shape[-1])))
+        q, k, _ = split_heads(qkv, 3, self.num_heads)
+        return bidirectional_self_attention_maps(q, k, self.scale, scores.bias())
+
+    @property
+    def _is_fused(self) -> bool:
+        """Whether it is known what the linear layers make of padding, without calling them."""
+        plain_qkv = is_as_built(self.qkv, nn.Linear) and self.qkv.bias is not None
+        if self.isa is None or not plain_qkv or self.branch_norm is not None:
+            return plain_qkv and self.isa is None
+        hats = (self.isa.q, self.isa.v)
+        return is_as_built(self.isa, InverseWeights) and all(
+            is_as_built(layer, nn.Linear) and layer.bias is None for layer in hats
+        )
+
+    def _attend_in_windows(self, x: Tensor, windows: Windows, scores: Scores) -> Tensor:
+        """Linear layers see the tokens before they are cut into windows, and never the padding.
+
+        What queries, keys and values of the padding (zeros) would be is their bias.
+        """
+        qkv, fill = apply_linear(self.qkv, x), self.qkv.bias
+        if self.isa is None:
+            return window_attention(qkv, fill, windows, scores)
+
+        def attend(q_hat: Tensor, v_hat: Tensor, G: Tensor) -> tuple[Tensor, Tensor]:
+            return bidirectional_window_attention(qkv, fill, q_hat, v_hat, G, windows, scores)
+
+        return self.mix(*self.isa(x, attend))
 
 
 def relative_position_index(window_size: int) -> Tensor:

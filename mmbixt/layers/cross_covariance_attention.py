@@ -1,13 +1,19 @@
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
-from mmbixt.ops.cross_covariance import cross_covariance_attention
+from mmbixt.layers.as_built import is_as_built
+from mmbixt.ops.cross_covariance import (
+    cross_covariance,
+    cross_covariance_attention,
+    split_channels,
+)
 
 
 class CrossCovarianceAttention(nn.Module):
     """XCiT's attention: between the channels of a head, by their correlation over the tokens.
 
-    The cost is linear in the tokens, and so are the weights of any grid: nothing depends on N.
+    The cost is linear in the tokens, and no weight depends on their number.
 
     Args:
         channels: width C of the tokens.
@@ -29,13 +35,14 @@ class CrossCovarianceAttention(nn.Module):
 
     def forward(self, tokens: Tensor, scale: Tensor | None = None) -> Tensor:
         """(B,N,C) to (B,N,C), times a layer scale (C,) if one is given."""
-        return cross_covariance_attention(
-            tokens,
-            self.qkv.weight,
-            self.qkv.bias,
-            self.temperature,
-            self.proj.weight,
-            self.proj.bias,
-            self.dropout if self.training else 0.0,
-            scale,
-        )
+        dropout = self.dropout if self.training else 0.0
+        if not (is_as_built(self.qkv, nn.Linear) and is_as_built(self.proj, nn.Linear)):
+            out = self.proj(cross_covariance(self.qkv(tokens), self.temperature, dropout))
+            return out if scale is None else scale * out
+        qkv, proj = ((layer.weight, layer.bias) for layer in (self.qkv, self.proj))
+        return cross_covariance_attention(tokens, *qkv, self.temperature, *proj, dropout, scale)
+
+    def normalised_queries_and_keys(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """For pictures: what is correlated, (B,h,d,N) each, of length one over the tokens."""
+        queries, keys, _ = split_channels(self.qkv(tokens), len(self.temperature))
+        return normalize(queries, dim=-1), normalize(keys, dim=-1)

@@ -1,11 +1,14 @@
 from torch import Tensor, nn
 
+from mmbixt.layers.as_built import is_as_built
 from mmbixt.ops.linear import linear
 
 
-class Linear(nn.Linear):
-    """torch's linear layer, computed by :func:`mmbixt.ops.linear`."""
+def apply_linear(layer: nn.Module, x: Tensor) -> Tensor:
+    """``layer(x)``, (...,C) to (...,out), by :func:`mmbixt.ops.linear` where the layer is plain.
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(...,C) to (...,out)."""
-        return linear(x, self.weight, self.bias)
+    Layers are exactly ``nn.Linear``, which is what tools look for that quantise or adapt them.
+    """
+    if is_as_built(layer, nn.Linear):
+        return linear(x, layer.weight, layer.bias)
+    return layer(x)

@@ -1,6 +1,7 @@
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
+from mmbixt.layers.as_built import is_as_built
 from mmbixt.layers.maps import map_to_tokens, tokens_to_map
 from mmbixt.ops.precision import is_half
 
@@ -23,9 +24,10 @@ class LocalPatchInteraction(nn.Module):
     def forward(self, tokens: Tensor, grid: tuple[int, int], scale: Tensor | None = None) -> Tensor:
         """Tokens (B,N,C) of a grid (H,W), row by row, to (B,N,C), times a scale (C,) if given."""
         x = self.bn(self.act(self.conv1(tokens_to_map(tokens, grid))))
-        if scale is None or is_half(tokens):  # little would be left of weights in float16
-            x = map_to_tokens(self.conv2(x))
-            return x if scale is None else scale * x
-        weight = scale[:, None, None, None] * self.conv2.weight  # the few weights, not all tokens
-        bias = scale * self.conv2.bias
-        return map_to_tokens(conv2d(x, weight, bias, padding=1, groups=len(weight)))
+        # the scale goes into the few weights; but little would be left of them in float16
+        if scale is not None and not is_half(tokens) and is_as_built(self.conv2, nn.Conv2d):
+            weight = scale[:, None, None, None] * self.conv2.weight
+            bias = scale * self.conv2.bias
+            return map_to_tokens(conv2d(x, weight, bias, padding=1, groups=weight.shape[0]))
+        x = map_to_tokens(self.conv2(x))
+        return x if scale is None else scale * x

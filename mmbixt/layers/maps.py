@@ -1,4 +1,4 @@
-"""Tokens and maps are the same memory: (B,N,C) is a channels-last (B,C,H,W)."""
+"""Tokens and feature maps are the same memory: (B,N,C) is a channels-last (B,C,H,W)."""
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ def tokens_to_map(tokens: Tensor, grid: tuple[int, int]) -> Tensor:
 
 
 def map_to_tokens(feature_map: Tensor) -> Tensor:
-    """(B,C,H,W) to (B,N,C): a view where the map is channels-last."""
+    """(B,C,H,W) to (B,N,C): a view where the feature map is channels-last."""
     return feature_map.permute(0, 2, 3, 1).flatten(1, 2)
 
 
@@ -28,8 +28,8 @@ def as_image(feature_map: Tensor) -> Tensor:
     """(B,H,W,C) to (B,C,H,W) in channels-last memory format: a view if the memory is plain.
 
     Inductor (of torch 2.11) loses the stride of a side of one, such as a batch of one, where a view
-    of a copy goes into a convolution. It then takes the map for one of another format, in which
-    depthwise convolutions take twice the time. So it is told.
+    of a copy goes into a convolution. It then takes the feature map for one of another format, in
+    which depthwise convolutions take twice the time. So it is told.
     """
     if torch.compiler.is_dynamo_compiling():
         return StridedImage.apply(feature_map)

@@ -1,4 +1,4 @@
-"""From an image to tokens: one linear map of each patch, or a few small convolutions.
+"""From an image to tokens: one linear layer of each patch, or a few small convolutions.
 
 Both give ``ceil(H/stride) x ceil(W/stride)`` tokens, whatever the size of the image.
 """
@@ -8,7 +8,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from mmbixt.ops.sides import lacking
+from mmbixt.ops.padding import padding_to_multiple
 
 
 class LinearPatchEmbed(nn.Module):
@@ -32,7 +32,7 @@ class LinearPatchEmbed(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """(B,3,H,W) to (B,C,ceil(H/stride),ceil(W/stride))."""
-        bottom, right = (lacking(side, self.stride) for side in image.shape[-2:])
+        bottom, right = (padding_to_multiple(side, self.stride) for side in image.shape[-2:])
         return self.proj(pad(image, (0, right, 0, bottom)))
 
 

@@ -37,8 +37,21 @@ class FourierPositionEncoding(nn.Module):
         super().__init__()
         self.token_projection = nn.Conv2d(2 * FEATURES_PER_AXIS, channels, kernel_size=1)
 
-    def forward(self, height: int, width: int) -> Tensor:
-        """The encoding of a grid, (1,C,H,W)."""
-        weight = self.token_projection.weight
-        features = fourier_features(height, width, weight.device).to(weight.dtype)
-        return self.token_projection(features[None])
+    def forward(
+        self,
+        height: int,
+        width: int,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Tensor:
+        """The encoding of a grid, (1,C,H,W).
+
+        Args:
+            height: cells from top to bottom.
+            width: cells from left to right.
+            device: where to compute it; by default where the weights are.
+            dtype: what to compute it in; by default as the weights are.
+        """
+        weight = next(self.parameters())
+        features = fourier_features(height, width, device or weight.device)
+        return self.token_projection(features[None].to(dtype or weight.dtype))

@@ -1,18 +1,18 @@
-from collections import OrderedDict
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from mmbixt.layers.linear import Linear
+from mmbixt.layers.linear import apply_linear
 from mmbixt.layers.maps import as_image
-from mmbixt.ops.inverse_attention import self_attention
-from mmbixt.ops.routing_attention import route, routing_attention
+from mmbixt.ops.heads import join_heads, split_heads
+from mmbixt.ops.inverse_attention import bidirectional_self_attention_maps, self_attention
+from mmbixt.ops.routing_attention import route, routing_attention, routing_attention_maps
 
 
 class Regions(NamedTuple):
-    """How a map is cut into regions.
+    """How a feature map is cut into regions.
 
     Attributes:
         rows: regions from top to bottom.
@@ -27,7 +27,7 @@ class Regions(NamedTuple):
     width: int
 
     def cut(self, x: Tensor) -> Tensor:
-        """(B,H,W,C), filled up with zeros at the right and the bottom, to (B,R,L,C)."""
+        """(B,H,W,C), padded with zeros at the right and the bottom, to (B,R,L,C)."""
         bottom = self.rows * self.height - x.shape[1]
         right = self.columns * self.width - x.shape[2]
         if bottom or right:
@@ -36,14 +36,14 @@ class Regions(NamedTuple):
         return x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
 
     def join(self, x: Tensor) -> Tensor:
-        """(B,R,L,...) to the filled up map (B,rows*height,columns*width,C), in one copy."""
+        """(B,R,L,...) to the padded feature map (B,rows*height,columns*width,C), in one copy."""
         size = (self.rows * self.height, self.columns * self.width)
         channels = x.shape[3:].numel()
         x = x.unflatten(2, (self.height, self.width)).unflatten(1, (self.rows, self.columns))
         return x.transpose(2, 3).reshape(len(x), *size, channels)
 
     def inside(self, height: int, width: int, device: torch.device) -> Tensor | None:
-        """(R,L), True for the cells of the map that was cut; None if nothing was filled up."""
+        """(R,L), True for the cells of the feature map; None if nothing was padded."""
         if (self.rows * self.height, self.columns * self.width) == (height, width):
             return None
         row = torch.arange(self.rows * self.height, device=device) < height
@@ -51,24 +51,36 @@ class Regions(NamedTuple):
         return self.cut((row[:, None] & column[None, :])[None, :, :, None])[0, :, :, 0]
 
 
+class NestedQKV(nn.Module):
+    """Queries, keys and values of each token; the authors' name of the weight is ``qkv.qkv``."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(channels, 3 * channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(...,C) to (...,3C)."""
+        return apply_linear(self.qkv, x)
+
+
 class RoutingAttention(nn.Module):
     """BiFormer's bi-level routing attention.
 
-    A map is cut into regions; each region is routed to the k regions whose mean keys agree most
-    with its mean query; its tokens attend to all tokens of those. A depthwise convolution of the
-    values is added (LePE: local enhancement).
+    A feature map is cut into regions; each region is routed to the k regions whose mean keys agree
+    most with its mean query; its tokens attend to all tokens of those. A depthwise convolution of
+    the values is added (LePE: local enhancement).
 
     Args:
         channels: width C of the tokens.
         num_heads: heads h. The scores are scaled by ``C ** -0.5``, not by a head's width.
         topk: regions k that a region attends to.
-        num_regions: regions per side of the map.
+        num_regions: regions per side of the feature map.
         floor_regions: what becomes of a side that ``num_regions`` does not divide. False: regions
             get larger until they cover it. True: they get smaller, and there are more of them.
-        padding: what the zeros do that fill a map up to whole regions. 'masked': nothing, nobody
-            attends to them, and they count in no mean. 'legacy': what they do in the authors'
-            code. With ``floor_regions`` they are keys and values of zero; otherwise they are
-            tokens of zero before the projection, with its biases, and do all that tokens do.
+        padding: what the zeros do that pad a feature map to whole regions. 'masked': nothing,
+            nobody attends to them, and they count in no mean. 'legacy': what they do in the
+            authors' code. With ``floor_regions`` they are keys and values of zero; otherwise they
+            are tokens of zero before the projection, with its biases, and do all that tokens do.
     """
 
     def __init__(
@@ -90,12 +102,11 @@ class RoutingAttention(nn.Module):
         self.floor_regions = floor_regions
         self.padding = padding
         self.lepe = local_enhancement(channels)
-        # the authors' name of it is qkv.qkv
-        self.qkv = nn.Sequential(OrderedDict(qkv=Linear(channels, 3 * channels)))
-        self.wo = Linear(channels, channels)
+        self.qkv = NestedQKV(channels)
+        self.wo = nn.Linear(channels, channels)
 
     def regions(self, height: int, width: int) -> Regions:
-        """The regions of a map of this size."""
+        """The regions of a feature map of this size."""
         if self.floor_regions:
             sides = [max(1, side // self.num_regions) for side in (height, width)]
             counts = [-(-side // size) for side, size in zip((height, width), sides, strict=True)]
@@ -116,11 +127,26 @@ class RoutingAttention(nn.Module):
         if not self._is_padded_before:
             out, values = (part[:, :height, :width] for part in (out, values))
         out = out + self.lepe(as_image(values)).permute(0, 2, 3, 1)
-        return self.wo(out[:, :height, :width])
+        return apply_linear(self.wo, out[:, :height, :width])
+
+    @torch.no_grad()
+    def attention_maps(self, x: Tensor, region: int) -> Tensor:
+        """For pictures: what the L tokens of one region attend to, of feature maps (B,H,W,C).
+
+        Returns:
+            (B,h,L,k,L), over the tokens of the regions that the region is routed to.
+        """
+        regions = self.regions(*x.shape[1:3])
+        inside = regions.inside(*x.shape[1:3], x.device)
+        queries, keys, _, routes = self._route(x, regions, inside)
+        own = slice(region, region + 1)
+        visible = inside if self.padding == 'masked' else None
+        maps = routing_attention_maps(queries[:, own], keys, routes[:, own], self.scale, visible)
+        return maps[:, 0].unflatten(-1, (routes.shape[2], -1))
 
     @torch.no_grad()
     def routes(self, x: Tensor) -> tuple[Tensor, Regions]:
-        """For pictures: the regions that each region of a map (B,H,W,C) attends to, (B,R,k)."""
+        """For pictures: the regions (B,R,k) that each region of maps (B,H,W,C) attends to."""
         regions = self.regions(*x.shape[1:3])
         return self._route(x, regions, regions.inside(*x.shape[1:3], x.device))[3], regions
 
@@ -159,21 +185,25 @@ class FullAttention(nn.Module):
         self.num_heads = num_heads
         self.scale = (channels // num_heads) ** -0.5
         self.lepe_of = lepe_of
-        self.qkv = Linear(channels, 3 * channels, bias=False)
-        self.proj = Linear(channels, channels)
+        self.qkv = nn.Linear(channels, 3 * channels, bias=False)
+        self.proj = nn.Linear(channels, channels)
         self.lepe = None if lepe_of is None else local_enhancement(channels)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B,H,W,C) to (B,H,W,C)."""
-        grid = x.shape[1:3]
-        qkv = self.qkv(x)
-        heads = qkv.flatten(1, 2).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        out = self_attention(*heads.unbind(0), self.scale)
-        out = out.transpose(1, 2).flatten(2).unflatten(1, grid)
+        qkv = apply_linear(self.qkv, x)
+        q, k, v = split_heads(qkv.flatten(1, 2), 3, self.num_heads)
+        out = join_heads(self_attention(q, k, v, self.scale)).unflatten(1, x.shape[1:3])
         if self.lepe is not None:
             seen = x if self.lepe_of == 'input' else qkv.chunk(3, dim=-1)[2]
             out = out + self.lepe(as_image(seen)).permute(0, 2, 3, 1)
-        return self.proj(out)
+        return apply_linear(self.proj, out)
+
+    @torch.no_grad()
+    def attention_maps(self, x: Tensor) -> Tensor:
+        """For pictures: what each token of feature maps (B,H,W,C) attends to, (B,h,N,N)."""
+        q, k, _ = split_heads(self.qkv(x).flatten(1, 2), 3, self.num_heads)
+        return bidirectional_self_attention_maps(q, k, self.scale)[0]
 
 
 def local_enhancement(channels: int) -> nn.Conv2d:

@@ -1,4 +1,4 @@
-"""From the maps of a columnar backbone to a pyramid, by the operations of XCiT's dense code."""
+"""From the feature maps of a columnar backbone to a pyramid, as in XCiT's dense code."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -41,15 +41,15 @@ def make_resampler(channels: int, in_stride: int, out_stride: int, norm_cfg: dic
 
 @MODELS.register_module()
 class FeaturePyramidAdapter(BaseModule):
-    """Resample map ``i`` of a columnar backbone to level ``i`` of a pyramid.
+    """Resample feature map ``i`` of a columnar backbone to level ``i`` of a pyramid.
 
     To be followed by a stock neck: ``neck=[dict(type='mmbixt.FeaturePyramidAdapter', ...),
     dict(type='FPN', ...)]``, in mmseg and mmdet alike.
 
     Args:
-        in_channels: width of each map; an int is meant for all.
-        in_strides: stride of each map, a power of two; an int is meant for all.
-        out_strides: stride of each level, a power of two; as many as there are maps.
+        in_channels: width of each feature map; an int is meant for all.
+        in_strides: stride of each feature map, a power of two; an int is meant for all.
+        out_strides: stride of each level, a power of two; as many as there are feature maps.
         norm_cfg: norm between two upsamplings; SyncBN where several GPUs share a batch.
         init_cfg: mmengine's initialisation.
 

@@ -2,17 +2,18 @@
 
 from mmbixt.ops.bidirectional_attention import bidirectional_attention
 from mmbixt.ops.cross_covariance import cross_covariance_attention
-from mmbixt.ops.feed_forward import feed_forward
+from mmbixt.ops.dispatch import ops_path, use_ops
+from mmbixt.ops.feed_forward import FeedForwardWeights, feed_forward
 from mmbixt.ops.inverse_attention import bidirectional_self_attention, self_attention
 from mmbixt.ops.layer_norm import layer_norm
-from mmbixt.ops.linear import linear
-from mmbixt.ops.paths import ops_path, use_ops
+from mmbixt.ops.linear import linear, linear_per_image
 from mmbixt.ops.routing_attention import route, routing_attention
 from mmbixt.ops.window_attention import bidirectional_window_attention, window_attention
 
-import mmbixt.ops.flops  # isort: skip  # noqa: F401  (of the operators above)
+import mmbixt.ops.cpu.flops  # isort: skip  # noqa: F401  (of the operators above)
 
 __all__ = [
+    'FeedForwardWeights',
     'bidirectional_attention',
     'bidirectional_self_attention',
     'bidirectional_window_attention',
@@ -20,6 +21,7 @@ __all__ = [
     'feed_forward',
     'layer_norm',
     'linear',
+    'linear_per_image',
     'ops_path',
     'route',
     'routing_attention',

@@ -16,6 +16,24 @@ def is_half(x: Tensor) -> bool:
     return is_autocast(x) or x.dtype in (torch.float16, torch.bfloat16)
 
 
+def half_dtype(x: Tensor) -> torch.dtype | None:
+    """The half precision in which products of a tensor are computed; None if in none."""
+    if is_autocast(x):
+        return torch.get_autocast_dtype(x.device.type)
+    return x.dtype if is_half(x) else None
+
+
 def without_autocast(x: Tensor) -> AbstractContextManager:
     """Where a tensor lives, compute in the precision that the tensors have."""
     return torch.autocast(x.device.type, enabled=False) if is_autocast(x) else nullcontext()
+
+
+def is_reduced_float32(x: Tensor) -> bool:
+    """Whether products of float32 tensors are rounded to TF32 or bfloat16 where a tensor lives."""
+    return x.dtype == torch.float32 and _rounds_float32(x.device.type)
+
+
+@torch.compiler.assume_constant_result  # compilers cannot trace the settings
+def _rounds_float32(device: str) -> bool:
+    backend = torch.backends.mkldnn if device == 'cpu' else torch.backends.cuda
+    return backend.matmul.fp32_precision in ('tf32', 'bf16')

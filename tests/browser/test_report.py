@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mmengine.config import Config
-from test_reporting.runs import HOSTILE, QUOTED, make_run, sums, train_record
+from test_report.runs import HOSTILE, QUOTED, make_run, sums, train_record, write_work_dir
 
-from mmbixt.reporting.page import Material, make_page
-from mmbixt.reporting.work_dir import Run
+from mmbixt.report.collect import ReportData
+from mmbixt.report.page import make_page
+from mmbixt.report.work_dir import Run
 
 TOOL = Path(__file__).parents[2] / 'tools/analysis/report.py'
 DESK, PHONE = (1280, 900), (390, 844)
@@ -84,10 +84,12 @@ def page(browser, report):
 
 
 def write_page(folder, config, counted):
-    """Of a run with names that break pages whose maker does not escape them."""
-    run = Run(folder, HOSTILE, config, [train_record(10)], {}, None, [QUOTED])
+    """The page of a run with names that must be escaped."""
+    run = Run(write_work_dir(folder, config, [train_record(10)]))
+    run.name, run.notes = HOSTILE, [QUOTED]
     file = folder / 'report.html'
-    file.write_text(make_page(Material(run, None, 'band3px', counted, undrawn=QUOTED)), 'utf-8')
+    data = ReportData(run, counts=counted, band='band3px', problem=QUOTED)
+    file.write_text(make_page(data), 'utf-8')
     return file
 
 
@@ -109,21 +111,18 @@ def test_every_part_is_there(page):
     for section in ('training', 'scores', 'classes', 'pictures', 'configuration'):
         assert count(page, f'#{section} > h2') == 1
         assert count(page, f'#{section} .missing') == 0
-    assert count(page, '.tile') == 4
-    assert count(page, '.chart svg polyline') == 4  # loss, learning rate, two of validation
+    assert count(page, '.value') == 4
+    assert count(page, '.chart svg :is(.one, .two) > path') == 4  # two of validation
     assert count(page, '#scores tbody tr') == 7
     assert count(page, '#classes tbody tr') > 5
-    assert count(page, '.exhibit') == 4
+    assert count(page, 'figcaption') == 4
     assert page.run('document.title') == 'mine: report of a run'
 
 
 def test_all_pictures_can_be_seen(page):
-    page.run(
-        'Promise.all([...document.querySelectorAll(".exhibit img")].map((image) => {'
-        'image.loading = "eager"; return image.decode() }))'
-    )
+    page.run('Promise.all([...document.querySelectorAll(".picture img")].map((it) => it.decode()))')
     widths = page.run(
-        '[...document.querySelectorAll(".exhibit img")].map((image) => image.naturalWidth)'
+        '[...document.querySelectorAll(".picture img")].map((image) => image.naturalWidth)'
     )
     assert len(widths) == 8  # errors and attention
     assert min(widths) > 500
@@ -154,7 +153,7 @@ def test_what_is_no_number_is_last(browser, tmp_path):
     truth = np.arange(4, dtype=np.uint8).repeat(8)[None].repeat(20, 0)
     prediction = np.roll(np.where(truth == 1, 2, truth), 2, axis=1)
     counted = sums(['a', 'lost', 'c', 'd'], (truth, prediction))
-    browser.open(write_page(tmp_path, Config(dict(model=dict(type='Model'))), counted))
+    browser.open(write_page(tmp_path, '', counted))
     gap = 5
     for wanted in ('descending', 'ascending'):
         browser.click(f'#classes th:nth-child({gap}) button')
@@ -172,14 +171,14 @@ def test_keys_sort_too(page, key, code, text):
 
 
 def test_click_enlarges_a_picture(page):
-    page.click('.exhibit img')
+    page.click('.picture img')
     assert page.run('document.getElementById("enlarged").open')
     assert page.run(
-        'document.querySelector("#enlarged img").src === document.querySelector(".exhibit img").src'
+        'document.querySelector("#enlarged img").src === document.querySelector(".picture img").src'
     )
     page.press('Escape', 27)
     assert not page.run('document.getElementById("enlarged").open')
-    page.run('document.querySelector(".exhibit img").focus()')
+    page.run('document.querySelector(".picture").focus()')
     page.press('Enter', 13, '\r')
     assert page.run('document.getElementById("enlarged").open')
     page.click('#enlarged button')
@@ -189,8 +188,14 @@ def test_click_enlarges_a_picture(page):
 def test_chart_says_its_values(page):
     page.click('.chart svg')
     said = page.run('document.querySelector(".readout").textContent')
-    # its middle is a bit left of that of the lines, which are right of the numbers
-    assert said == 'iteration 40: 0.25 (as recorded)'
+    # the middle of the picture is a bit left of that of the plot, which is right of the numbers
+    assert said == 'iteration 50: 0.2 (as recorded)'
+    cursor, line = page.run(
+        "['.cursor path', 'svg .one path'].map((kind) => document.querySelector(kind))"
+        '.map((it) => it.getBoundingClientRect()).map(({ x, width }) => [x, width])'
+    )
+    # the line of the plot goes from iteration 10 to 100
+    assert cursor[0] == pytest.approx(line[0] + line[1] * 40 / 90, abs=2)
 
 
 def test_button_changes_between_light_and_dark(page):
@@ -204,7 +209,7 @@ def test_button_changes_between_light_and_dark(page):
         assert (brightness() < 128) != dark
         page.click('#theme')
         assert (brightness() < 128) == dark
-        page.run('delete document.documentElement.dataset.theme')
+        page.run('document.documentElement.style.colorScheme = ""')
 
 
 @pytest.mark.parametrize('scheme', ['light', 'dark'])
@@ -224,7 +229,7 @@ def test_fits_and_can_be_read(page, size, scheme):
 
 def test_phone_shows_one_column(page):
     page.resize(*PHONE, phone=True)
-    for parts in ('.exhibit', '.chart'):
+    for parts in ('figure:has(figcaption)', '.chart'):
         lefts = page.run(
             f'[...document.querySelectorAll({parts!r})].map((it) => it.getBoundingClientRect().x)'
         )
@@ -245,15 +250,15 @@ def test_without_scripts_all_but_the_button_is_there(page, report):
         html = page.call('DOM.getOuterHTML', nodeId=root)['outerHTML']
     finally:
         page.call('Emulation.setScriptExecutionDisabled', value=False)
-    assert '<button type="button" id="theme" hidden' in html
-    assert html.count('<polyline') >= 4
+    assert '<button type="button" id="theme" title="Light or dark" hidden' in html
+    assert html.count('<svg') == 3
 
 
 def test_names_are_text_whatever_they_are(browser, tmp_path):
     truth = np.zeros((12, 12), np.uint8)
     truth[:, 6:] = 1
     counted = sums([HOSTILE, QUOTED], (truth, truth), (truth, truth.T))
-    config = Config(dict(model=dict(type=HOSTILE), note=QUOTED + HOSTILE))
+    config = f'note = {QUOTED + HOSTILE!r}'
     browser.errors.clear()
     browser.open(write_page(tmp_path, config, counted))
     browser.click('#classes th button')

@@ -1,71 +1,54 @@
 """Through mmengine: once anything of mmbixt is used, its stock functions read files safely."""
 
-import http.server
-import threading
-from pathlib import Path
-
 import pytest
 import torch
-from mmengine.runner import CheckpointLoader, load_checkpoint
+from mmengine.logging import HistoryBuffer
+from mmengine.model import BaseModel
+from mmengine.runner import CheckpointLoader, Runner, checkpoint, load_checkpoint
+from torch.utils.data import DataLoader
 
 import mmbixt.registry  # noqa: F401
-from mmbixt.checkpoints.loader import _cache_name, load_from_http, load_from_local
-from mmbixt.checkpoints.unpickler import UnsafeCheckpointError
+from mmbixt.checkpoints.loader import (
+    _cache_name,
+    load_from_local,
+    load_from_name,
+    register_checkpoint_readers,
+)
 
 
-def test_readers_are_registered():
-    assert CheckpointLoader._get_checkpoint_loader('a/file.pth') is load_from_local
-    assert CheckpointLoader._get_checkpoint_loader('https://host/file.pth') is load_from_http
+def test_only_files_and_our_names_are_read_by_us():
+    readers = {
+        'a/file.pth': load_from_local,
+        'xcit://tiny12-p16': load_from_name,
+        'https://host/file.pth': checkpoint.load_from_http,
+        'torchvision://resnet18': checkpoint.load_from_torchvision,
+        'openmmlab://name': checkpoint.load_from_openmmlab,
+    }
+    for name, reader in readers.items():
+        assert CheckpointLoader._get_checkpoint_loader(name) is reader
+    assert checkpoint.load_from_http.__module__ == 'mmengine.runner.checkpoint'
+
+
+@pytest.mark.parametrize('scheme', ['', 'xcit://'])
+def test_readers_of_others_are_left_alone(monkeypatch, scheme):
+    def theirs(filename, map_location=None):
+        return {}
+
+    monkeypatch.setitem(CheckpointLoader._schemes, scheme, theirs)
+    messages = []
+    monkeypatch.setattr(
+        'mmbixt.checkpoints.loader.print_log', lambda text, *_: messages.append(text)
+    )
+    register_checkpoint_readers()
+    assert CheckpointLoader._schemes[scheme] is theirs
+    assert len(messages) == 1
+    assert 'theirs, not by mmbixt' in messages[0]
 
 
 def test_home_directory(tmp_path, monkeypatch):
     monkeypatch.setenv('HOME', str(tmp_path))
     torch.save({'state_dict': torch.nn.Linear(2, 2).state_dict()}, tmp_path / 'x.pth')
     load_checkpoint(torch.nn.Linear(2, 2), '~/x.pth', strict=True)
-
-
-def test_download_is_kept_and_read_safely(tmp_path, monkeypatch):
-    torch.save({'w': torch.arange(3)}, tmp_path / 'served.pth')
-    requests = []
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def __init__(self, *args):
-            super().__init__(*args, directory=str(tmp_path))
-
-        def log_message(self, *args):
-            requests.append(args)
-
-    monkeypatch.setenv('TORCH_HOME', str(tmp_path / 'cache'))
-    server = http.server.HTTPServer(('127.0.0.1', 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        url = f'http://127.0.0.1:{server.server_port}/served.pth'
-        for _ in range(2):
-            loaded = CheckpointLoader.load_checkpoint(url, map_location='cpu')
-            assert torch.equal(loaded['w'], torch.arange(3))
-    finally:
-        server.shutdown()
-        server.server_close()
-    assert len(requests) == 1
-    assert (tmp_path / 'cache/hub/checkpoints/served.pth').is_file()
-
-
-def test_names_of_published_models_are_read_safely_too(tmp_path, monkeypatch):
-    """torchvision:// and the like look up an address and download it."""
-
-    class Code:
-        def __reduce__(self):
-            return eval, ('1 + 1',)
-
-    monkeypatch.setenv('TORCH_HOME', str(tmp_path))
-    from mmengine.runner.checkpoint import get_torchvision_models
-
-    name = Path(get_torchvision_models()['resnet18']).name
-    cache = tmp_path / 'hub/checkpoints'
-    cache.mkdir(parents=True)
-    torch.save(Code(), cache / name)
-    with pytest.raises(UnsafeCheckpointError, match='eval'):
-        CheckpointLoader.load_checkpoint('torchvision://resnet18')
 
 
 def test_files_in_the_cache_are_not_mixed_up():
@@ -76,5 +59,48 @@ def test_files_in_the_cache_are_not_mixed_up():
 
 
 def test_error_of_a_reader_reaches_the_caller(tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r'no checkpoint file at .*absent\.pth'):
         load_checkpoint(torch.nn.Linear(2, 2), str(tmp_path / 'absent.pth'))
+
+
+class Model(BaseModel):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+
+    def forward(self, x, mode):
+        return {'loss': self.layer(x).square().mean()}
+
+
+def runner(folder, iterations, **options):
+    torch.manual_seed(0)
+    return Runner(
+        Model(),
+        str(folder),
+        DataLoader([dict(x=torch.full((2,), float(i))) for i in range(8)], batch_size=2),
+        train_cfg=dict(by_epoch=False, max_iters=iterations),
+        optim_wrapper=dict(optimizer=dict(type='AdamW', lr=0.1)),
+        param_scheduler=[
+            dict(type='LinearLR', start_factor=0.1, begin=0, end=2, by_epoch=False),
+            dict(type='MultiStepLR', milestones=[3], by_epoch=False),
+        ],
+        default_hooks=dict(checkpoint=dict(type='CheckpointHook', interval=2, by_epoch=False)),
+        experiment_name=f'{folder.name}_{iterations}_{len(options)}',
+        randomness=dict(seed=0),
+        **options,
+    )
+
+
+def test_stock_runner_resumes_as_if_it_had_not_stopped(tmp_path):
+    whole = runner(tmp_path / 'whole', 6)
+    whole.train()
+    runner(tmp_path / 'parts', 4).train()
+    resumed = runner(tmp_path / 'parts', 6, resume=True)
+    resumed.train()
+    assert resumed.iter == 6
+    for first, second in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
+        assert torch.equal(first, second)
+    saved = load_from_local(str(tmp_path / 'parts/iter_6.pth'))
+    loss = saved['message_hub']['log_scalars']['train/loss']
+    assert type(loss) is HistoryBuffer
+    assert len(loss.data[0]) == 6

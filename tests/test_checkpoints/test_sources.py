@@ -11,7 +11,8 @@ from mmengine.runner import CheckpointLoader, load_checkpoint
 
 import mmbixt.registry  # noqa: F401
 from mmbixt.backbones import xcit
-from mmbixt.checkpoints.download import CheckpointFileError, DownloadError, cache_path
+from mmbixt.checkpoints.download import cache_path
+from mmbixt.checkpoints.errors import CheckpointFileError, DownloadError
 from mmbixt.checkpoints.sources import SOURCES, UnknownSourceError, find
 from mmbixt.cli import run
 
@@ -71,7 +72,7 @@ def test_bixt_file_fills_what_its_source_says_through_init_cfg(publish, server, 
     own = backbone.state_dict()
     assert all(torch.equal(own[key], state[key]) for key in own if own[key].is_floating_point())
     CheckpointLoader.load_checkpoint(name)
-    assert len(server.requests) == 1
+    assert server.requests == 1
 
 
 def test_every_xcit_source_names_an_architecture():

@@ -101,3 +101,17 @@ def test_where_none_is_found(tmp_path):
         find_sums(tmp_path)
     with pytest.raises(SumsFileError, match=r'no file and no folder .*nowhere'):
         find_sums(tmp_path / 'nowhere')
+
+
+def test_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
+    def write_until_full(path, **_):
+        path.write_bytes(b'half of')
+        raise OSError(28, 'No space left on device')
+
+    file = tmp_path / 'boundary.npz'
+    file.write_text('old')
+    monkeypatch.setattr(np, 'savez_compressed', write_until_full)
+    with pytest.raises(OSError, match='No space'):
+        write_sums(file, [], [], {})
+    assert file.read_text() == 'old'
+    assert list(tmp_path.iterdir()) == [file]

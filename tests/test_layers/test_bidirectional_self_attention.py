@@ -124,8 +124,12 @@ def test_fresh_branches_are_of_one_size():
     torch.nn.init.zeros_(attention.qkv.bias)
     x = torch.randn(16, 49, 96)
     q, k, v = split_heads(attention.qkv(x), 3, 3)
-    hats = (split_heads(hat, 1, 3)[0] for hat in attention.isa(x))
-    plain, inverse = bidirectional_self_attention(q, k, v, *hats, attention.isa.G, 32**-0.5)
+
+    def attend(q_hat, v_hat, G):
+        hats = (split_heads(hat, 1, 3)[0] for hat in (q_hat, v_hat))
+        return bidirectional_self_attention(q, k, v, *hats, G, 32**-0.5)
+
+    plain, inverse = attention.isa(x, attend)
     assert 0.8 < inverse.std() / plain.std() < 1.25
 
 

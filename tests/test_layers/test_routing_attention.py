@@ -93,8 +93,8 @@ def test_zero_keys_take_part_in_the_channels_first_code():
     """Padding behind the projection: its scores are zero, not minus infinity."""
     attention = RoutingAttention(4, 1, 4, 2, floor_regions=True, padding='legacy').double()
     with torch.no_grad():
-        attention.qkv[0].weight.zero_()
-        attention.qkv[0].bias.copy_(torch.tensor([0.0] * 8 + [1.0] * 4))  # v = 1, q = k = 0
+        attention.qkv.qkv.weight.zero_()
+        attention.qkv.qkv.bias.copy_(torch.tensor([0.0] * 8 + [1.0] * 4))  # v = 1, q = k = 0
         attention.lepe.weight.zero_()
         attention.lepe.bias.zero_()
         attention.wo.weight.copy_(torch.eye(4))

@@ -35,7 +35,7 @@ def run(path, inputs, d):
 @pytest.mark.parametrize(('dtype', 'tolerance'), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 def test_fast_path_equals_reference_forward_and_backward(shape, dtype, tolerance):
     inputs = make_inputs(shape, dtype)
-    fast, reference = (run(path, inputs, shape[-1]) for path in ('torch', 'reference'))
+    fast, reference = (run(path, inputs, shape[-1]) for path in ('portable', 'reference'))
     for actual, expected in zip(fast, reference, strict=True):
         assert_close(actual, expected, tolerance)
 
@@ -53,13 +53,13 @@ def test_reference_is_the_formula():
         assert_close(tokens[0, 0, j], expected, 1e-12)
 
 
-@pytest.mark.parametrize('path', ['torch', 'reference'])
+@pytest.mark.parametrize('path', ['portable', 'reference'])
 def test_large_logits_stay_finite(path):
     inputs = make_inputs((1, 1, 2, 8, 20, 16), torch.float32, factor=100.0)
     assert all(torch.isfinite(x).all() for x in run(path, inputs, 16))
 
 
-@pytest.mark.parametrize('path', ['torch', 'reference'])
+@pytest.mark.parametrize('path', ['portable', 'reference'])
 def test_without_values_of_the_tokens_only_they_are_updated(path):
     inputs = make_inputs((2, 2, 2, 8, 20, 16), torch.float64)
     with use_ops(path):
@@ -71,7 +71,7 @@ def test_without_values_of_the_tokens_only_they_are_updated(path):
 
 def test_gradcheck():
     inputs = make_inputs((2, 1, 1, 3, 4, 2), torch.float64)
-    for path in ('torch', 'reference'):
+    for path in ('portable', 'reference'):
         with use_ops(path):
             assert torch.autograd.gradcheck(lambda *x: bidirectional_attention(*x, 0.7), inputs)
 

@@ -43,7 +43,7 @@ def run(path, inputs):
     return [*outputs, *torch.autograd.grad(loss, inputs)]
 
 
-@pytest.mark.parametrize('path', ['torch', 'reference'])
+@pytest.mark.parametrize('path', ['portable', 'reference'])
 @pytest.mark.parametrize('shape', SHAPES.values(), ids=SHAPES)
 def test_is_algorithm_1_with_a_tensor_per_pair(shape, path):
     inputs = [x.detach() for x in make_inputs(shape, torch.float64)]
@@ -65,7 +65,7 @@ def test_is_algorithm_1_with_a_tensor_per_pair(shape, path):
 @pytest.mark.parametrize(('dtype', 'tolerance'), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 def test_fast_path_equals_reference_forward_and_backward(shape, dtype, tolerance):
     inputs = make_inputs(shape, dtype)
-    for actual, expected in zip(run('torch', inputs), run('reference', inputs), strict=True):
+    for actual, expected in zip(run('portable', inputs), run('reference', inputs), strict=True):
         assert_close(actual, expected, tolerance)
 
 
@@ -74,7 +74,7 @@ def test_fast_path_equals_reference_forward_and_backward(shape, dtype, tolerance
 def test_fast_self_attention_equals_reference(shape, training):
     inputs = make_inputs(shape, torch.float64)
     with torch.set_grad_enabled(training):
-        for path in ('torch', 'auto'):
+        for path in ('portable', 'auto'):
             with use_ops(path):
                 actual = attend_alone(*inputs)
             with use_ops('reference'):
@@ -84,7 +84,7 @@ def test_fast_self_attention_equals_reference(shape, training):
 def test_gradcheck_in_several_pieces(monkeypatch):
     monkeypatch.setattr(module, '_CPU_BUFFER', 20)  # five rows of 2 x 2
     inputs = make_inputs(((2, 2), 3, 3, 2, (2,)), torch.float64)
-    for path in ('torch', 'reference'):
+    for path in ('portable', 'reference'):
         with use_ops(path):
             assert torch.autograd.gradcheck(attend, inputs)
             q, k, v, *_, bias = inputs
@@ -117,7 +117,7 @@ def test_keeps_no_outer_products_for_the_backward_pass():
     assert sorted(kept) == [72, 72, 512]
 
 
-@pytest.mark.parametrize('path', ['torch', 'reference'])
+@pytest.mark.parametrize('path', ['portable', 'reference'])
 def test_large_logits_and_masks_stay_finite(path):
     inputs = make_inputs(SHAPES['Swin-T, shifted windows'], torch.float32, factor=30.0)
     assert all(torch.isfinite(x).all() for x in run(path, inputs))

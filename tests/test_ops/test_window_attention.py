@@ -3,13 +3,12 @@ import torch
 from helpers import assert_close, kept_bytes
 
 from mmbixt.backbones.bisa_swin import shift_mask
-from mmbixt.ops import use_ops
+from mmbixt.ops import dispatch, use_ops
+from mmbixt.ops.cpu import window_attention as operators
 from mmbixt.ops.window_attention import (
     Scores,
     Windows,
     bidirectional_window_attention,
-    chunked,
-    slots,
     window_attention,
 )
 
@@ -28,7 +27,7 @@ KINDS = ('alone', 'both')
 @pytest.fixture(params=['all at once', 'a few windows at a time'])
 def policy(request, monkeypatch):
     if request.param == 'a few windows at a time':
-        monkeypatch.setattr(slots, 'SCORES', 2**10)
+        monkeypatch.setattr(dispatch, 'SCORES', 2**10)
 
 
 def make_inputs(shape, dtype, factor=1.0):
@@ -42,7 +41,7 @@ def make_inputs(shape, dtype, factor=1.0):
     return [t.requires_grad_() for t in tensors], Windows.of(x, size, shift), (index, mask)
 
 
-def run(kind, inputs, path='torch'):
+def run(kind, inputs, path='cpu'):
     """Outputs, and gradients of all that has some."""
     (qkv, fill, q_hat, v_hat, G, table), windows, (index, mask) = inputs
     scores = Scores(qkv.shape[-1] ** -0.5, table, index, mask)
@@ -88,7 +87,7 @@ def test_large_scores_stay_finite(policy, kind):
 @pytest.mark.parametrize('kind', KINDS)
 def test_no_images_at_all(kind):
     inputs = make_inputs(((0, 5, 5), 2, 4, 4, 2), torch.float32)
-    output, *rest = run(kind, inputs)
+    output, *rest = run(kind, inputs, 'auto')
     assert output.shape == (0, 5, 5, 8)
     assert all((x == 0).all() for x in rest if x is not None)
 
@@ -152,7 +151,7 @@ def test_half_precision_takes_the_plain_way(kind):
     inputs = make_inputs(SHAPES['odd width of heads'], torch.float32)
     expected = run(kind, inputs)
     with torch.autocast('cpu', torch.bfloat16):
-        half = run(kind, inputs)
+        half = run(kind, inputs, 'auto')
     assert_alike(kind, half, expected, 5e-2)
 
 
@@ -181,10 +180,10 @@ def test_the_operators_are_ones_that_compilers_can_trust(kind):
     tokens[1] = None if kind == 'alone' else tokens[1]
     given = (*tokens, fill.detach(), windows.token.view(-1, 16), windows.place, table.detach())
     for keep in (False, True):
-        torch.library.opcheck(chunked.attend_in_windows, (*given, index, mask, 0.2, keep))
-    found = chunked.attend_in_windows(*given, index, mask, 0.2, True)
+        torch.library.opcheck(operators.attend_in_windows, (*given, index, mask, 0.2, keep))
+    found = operators.attend_in_windows(*given, index, mask, 0.2, True)
     count = KINDS.index(kind) + 1
     grads = [torch.randn_like(x) for x in found[:count]]
     torch.library.opcheck(
-        chunked.attend_in_windows_backward, (grads, found[count:], *given, index, 0.2)
+        operators.attend_in_windows_backward, (grads, found[count:], *given, index, 0.2)
     )

@@ -5,12 +5,14 @@ import runpy
 import shutil
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
-from test_reporting.runs import make_run, read_page
+from mmengine.config import Config
+from test_report.runs import make_run, read_page
 
-from mmbixt.evaluation.sums import read_sums
+from mmbixt.evaluation.sums import read_sums, write_sums
 
 TOOL = Path(__file__).parents[2] / 'tools/analysis/report.py'
 
@@ -58,8 +60,8 @@ def test_one_command_makes_everything(reported):
     assert '/4 [' in progress
     assert len(read_sums(work_dir / 'boundary.npz').images) == 4
     page = read_page(work_dir / 'report.html')
-    assert len(page.all('figure', **{'class': 'exhibit'})) == 2
-    assert len(page.all('img', decoding='async')) == 4  # errors and attention
+    assert len(page.all('figcaption')) == 2
+    assert len(page.all('button', **{'class': 'picture'})) == 4  # errors and attention
     assert 'generated scenes' in page.text
     assert 'million parameters' in page.text
     assert (work_dir / 'report.html').stat().st_size < 2e6
@@ -88,7 +90,7 @@ def test_other_weights_are_counted_anew(work_dir, call):
 
 def test_without_the_model(work_dir, call):
     said = call(work_dir, '--no-model')
-    assert 'no pictures: The model was not run (--no-model).' in said
+    assert '\nno pictures: The model was not run (--no-model).' in f'\n{said}'
     page = read_page(work_dir / 'report.html')
     assert len(page.all('table')) == 2
     assert 'million parameters' not in page.text
@@ -104,13 +106,48 @@ def test_no_checkpoint(work_dir, call):
     assert len(page.all('svg')) == 3
 
 
+def test_evaluation_that_is_not_possible(work_dir, call):
+    (work_dir / 'iter_100.pth').unlink()
+    said = call(work_dir, '--evaluate', '--out', work_dir / 'no.html')
+    assert said.startswith('error: --evaluate: There is no checkpoint')
+    assert '2' in call(work_dir, '--evaluate', '--no-model', '--out', work_dir / 'no.html')
+    assert not [*work_dir.glob('*no.html*')]
+
+
+def test_after_test_time_augmentation_the_plain_model_is_run(work_dir, call):
+    config = Config.fromfile(work_dir / 'mine.py')
+    config.val_dataloader = deepcopy(config.test_dataloader)
+    config.test_dataloader.dataset.pipeline = []
+    config.model = dict(type='SegTTAModel', module=config.model)
+    config.dump(work_dir / 'mine.py')
+    assert 'predicting the 4 images' in call(work_dir, '--evaluate', '--images', 0)
+    page = read_page(work_dir / 'report.html')
+    assert 'million parameters' in page.text
+    assert len(page.all('table')) == 2
+
+
+def test_counts_of_other_images_and_of_other_weights(work_dir, call):
+    counts = read_sums(work_dir / 'boundary.npz')
+    # as if all pixels had been right
+    changed = {
+        name: counts.counts.get(f'{name.partition("/")[0]}/true', values)
+        for name, values in counts.counts.items()
+    }
+    write_sums(work_dir / 'boundary.npz', counts.images, counts.classes, changed)
+    call(work_dir, '--images', 4)
+    assert 'the model predicts something else' in read_page(work_dir / 'report.html').text
+    write_sums(work_dir / 'boundary.npz', ['a.jpg', 'b', 'c', 'd'], counts.classes, changed)
+    assert 'is not among its 4' in call(work_dir)
+    assert 'are of other images' in read_page(work_dir / 'report.html').text
+
+
 def test_broken_checkpoint(work_dir, call):
     (work_dir / 'iter_100.pth').write_bytes(b'half')
     assert 'cannot be read as a checkpoint' in call(work_dir)
     assert len(read_page(work_dir / 'report.html').all('table')) == 2
-    # but one that is asked for is not passed over
+    # but with one that was asked for, it is an error
     said = call(work_dir, '--checkpoint', work_dir / 'iter_100.pth', '--out', work_dir / 'no.html')
-    assert said.startswith('error: ')
+    assert 'CheckpointFileError: ' in said
     assert not (work_dir / 'no.html').exists()
 
 
@@ -126,7 +163,7 @@ def test_counts_that_cannot_be_kept_are_shown_nevertheless(work_dir, call, monke
         raise OSError(28, 'No space left on device')
 
     (work_dir / 'boundary.npz').unlink()
-    monkeypatch.setattr('mmbixt.reporting.report.write_sums', write_sums)
+    monkeypatch.setattr('mmbixt.report.collect.write_sums', write_sums)
     assert 'not kept for the next time: [Errno 28] No space' in call(work_dir, '--images', 0)
     assert len(read_page(work_dir / 'report.html').all('table')) == 2
     assert not (work_dir / 'boundary.npz').exists()

@@ -17,10 +17,9 @@ from tqdm import tqdm
 from mmbixt.checkpoints.loader import TRUST
 from mmbixt.cli import run
 from mmbixt.evaluation.sums import SumsFileError
-from mmbixt.reporting.files import replacing
-from mmbixt.reporting.page import make_page
-from mmbixt.reporting.report import WishError, Wishes, gather
-from mmbixt.reporting.work_dir import WorkDirError, read_work_dir
+from mmbixt.report.collect import BandError, collect
+from mmbixt.report.page import make_page
+from mmbixt.report.work_dir import Run, WorkDirError
 
 
 def parse_args() -> argparse.Namespace:
@@ -67,6 +66,8 @@ def parse_args() -> argparse.Namespace:
     args = parser.parse_args()
     if args.images < 0:
         parser.error('--images is at least 0')
+    if args.no_model and (args.evaluate or args.checkpoint):
+        parser.error('--evaluate and --checkpoint need the model: leave out --no-model')
     return args
 
 
@@ -75,20 +76,23 @@ def main() -> None:
     if args.trust_checkpoint:
         os.environ[TRUST] = '1'
     out = args.out or args.work_dir / 'report.html'
+    part = out.with_name(f'.{out.name}.part')
     try:
-        found = read_work_dir(args.work_dir)
-        found.config.merge_from_dict(args.cfg_options)
-        wishes = Wishes(
-            args.checkpoint, args.images, args.band, args.evaluate, use_model=not args.no_model
-        )
-        with replacing(out) as part:
-            part.touch()  # rather than to find out after all the work
-            material = gather(found, wishes, partial(tqdm, leave=False))
-            part.write_text(make_page(material), 'utf-8')
-    except (WorkDirError, SumsFileError, WishError) as error:
+        found = Run(args.work_dir, args.cfg_options)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        part.touch()  # a folder that cannot be written is found before the work
+        data = collect(found, args, partial(tqdm, leave=False))
+        if args.evaluate and data.problem and not data.counts:
+            sys.exit(f'error: --evaluate: {data.problem}')
+        part.write_text(make_page(data), 'utf-8')
+        part.replace(out)
+    except (WorkDirError, SumsFileError, BandError) as error:
         sys.exit(f'error: {error}')
-    for sentence in material.shortcomings:
-        print(sentence)
+    finally:
+        part.unlink(missing_ok=True)
+    missing = 'no pictures' if data.counts else 'no scores near boundaries, no pictures'
+    for note in found.notes + ([f'{missing}: {data.problem}'] if data.problem else []):
+        print(note)
     print(f'report: {out} ({out.stat().st_size / 1e6:.1f} MB)')
 
 

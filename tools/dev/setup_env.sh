@@ -18,6 +18,7 @@ fail() {
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 cd "$root"
 pins=requirements/environment.txt
+peft=requirements/peft.txt
 mmcv=$(sed -n 's/^mmcv==\([^ ]*\).*/\1/p' $pins)
 disk_gb=8    # the environment (5.5) and, while pip unpacks them, its wheels (1); with some to spare
 
@@ -47,7 +48,7 @@ fingerprint() { # of everything the environment was made from
     {
         echo "$root $venv ${MMCV_CUDA:-}"
         python_of "$py"
-        cat $pins requirements.txt setup.py mmbixt/version.py
+        cat $pins $peft requirements.txt setup.py mmbixt/version.py
     } | cksum
 }
 
@@ -266,6 +267,7 @@ rm -f "$stamp"
 install 'build tools' --retries 2 --timeout 20 -c $pins pip setuptools wheel ninja
 install 'torch and torchvision' -c $pins torch torchvision
 install 'everything else' --no-deps -r <(grep -v '^mmcv==' $pins)
+install 'peft, for a test' --no-deps --upgrade --target "$venv/peft" -r $peft
 imports torch torchvision cv2 timm mmengine
 if ! mmcv_works; then
     [ -z "$compile" ] || echo 'setup: mmcv is compiled now; once, about ten minutes on two cores'

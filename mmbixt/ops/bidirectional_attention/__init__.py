@@ -2,16 +2,20 @@
 
 from torch import Tensor
 
+from mmbixt.ops.bidirectional_attention.portable import bidirectional_attention_portable
 from mmbixt.ops.bidirectional_attention.reference import (
     bidirectional_attention_maps,
     bidirectional_attention_reference,
 )
-from mmbixt.ops.bidirectional_attention.sdpa import bidirectional_attention_sdpa
-from mmbixt.ops.paths import choose_path
+from mmbixt.ops.dispatch import choose
 
 __all__ = ['bidirectional_attention', 'bidirectional_attention_maps']
 
-_PATHS = {'torch': bidirectional_attention_sdpa, 'reference': bidirectional_attention_reference}
+_PATHS = {
+    'reference': bidirectional_attention_reference,
+    'portable': bidirectional_attention_portable,
+    'cpu': bidirectional_attention_portable,
+}
 
 
 def bidirectional_attention(
@@ -33,5 +37,5 @@ def bidirectional_attention(
     Returns:
         The latents' update (B,h,M,d), or None without ``v_tokens``, and the tokens' (B,h,N,d).
     """
-    attend = choose_path('bidirectional_attention', _PATHS)
+    attend = choose('bidirectional_attention', _PATHS, r_tokens)
     return attend(r_latents, r_tokens, v_latents, v_tokens, scale)

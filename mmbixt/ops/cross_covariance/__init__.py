@@ -2,18 +2,26 @@
 
 from torch import Tensor
 
-from mmbixt.ops.cross_covariance.gram import cross_covariance_attention_gram
+from mmbixt.ops.cross_covariance.portable import cross_covariance_attention_portable
 from mmbixt.ops.cross_covariance.reference import (
+    cross_covariance,
     cross_covariance_attention_reference,
     cross_covariance_maps,
+    split_channels,
 )
-from mmbixt.ops.paths import choose_path
+from mmbixt.ops.dispatch import choose
 
-__all__ = ['cross_covariance_attention', 'cross_covariance_maps']
+__all__ = [
+    'cross_covariance',
+    'cross_covariance_attention',
+    'cross_covariance_maps',
+    'split_channels',
+]
 
 _PATHS = {
-    'torch': cross_covariance_attention_gram,
     'reference': cross_covariance_attention_reference,
+    'portable': cross_covariance_attention_portable,
+    'cpu': cross_covariance_attention_portable,
 }
 
 
@@ -44,5 +52,5 @@ def cross_covariance_attention(
     Returns:
         (B,N,C).
     """
-    attend = choose_path('cross_covariance', _PATHS)
+    attend = choose('cross_covariance_attention', _PATHS, x)
     return attend(x, qkv_weight, qkv_bias, temperature, proj_weight, proj_bias, dropout, scale)

@@ -5,15 +5,30 @@ from torch.nn.functional import dropout as drop
 from torch.nn.functional import linear, normalize
 
 
-def project(x: Tensor, weight: Tensor, bias: Tensor | None, heads: int) -> tuple[Tensor, ...]:
-    """Tokens (B,N,C) to queries, keys and values, (B,h,d,N) each."""
-    return linear(x, weight, bias).unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 4, 1).unbind(0)
+def split_channels(qkv: Tensor, heads: int) -> tuple[Tensor, ...]:
+    """(B,N,3C) to queries, keys and values, (B,h,d,N) each."""
+    return qkv.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 4, 1).unbind(0)
 
 
 def cross_covariance_maps(queries: Tensor, keys: Tensor, temperature: Tensor) -> Tensor:
-    """How the channels of a head attend to each other, (B,h,d,d): each row sums to one."""
+    """How the channels of a head attend to each other.
+
+    Args:
+        queries: (B,h,d,N), and ``keys`` alike.
+        temperature: (h,1,1).
+
+    Returns:
+        (B,h,d,d), each row summing to one.
+    """
     correlation = normalize(queries, dim=-1) @ normalize(keys, dim=-1).transpose(-2, -1)
     return (correlation * temperature).softmax(dim=-1)
+
+
+def cross_covariance(qkv: Tensor, temperature: Tensor, dropout: float = 0.0) -> Tensor:
+    """What is between the projections: queries, keys and values (B,N,3C) to (B,N,C)."""
+    queries, keys, values = split_channels(qkv, temperature.shape[0])
+    attention = drop(cross_covariance_maps(queries, keys, temperature), dropout)
+    return (attention @ values).permute(0, 3, 1, 2).flatten(2)
 
 
 def cross_covariance_attention_reference(
@@ -27,8 +42,6 @@ def cross_covariance_attention_reference(
     scale: Tensor | None = None,
 ) -> Tensor:
     """See :func:`mmbixt.ops.cross_covariance_attention`."""
-    queries, keys, values = project(x, qkv_weight, qkv_bias, heads=len(temperature))
-    attention = drop(cross_covariance_maps(queries, keys, temperature), dropout)
-    out = (attention @ values).permute(0, 3, 1, 2).flatten(2)
+    out = cross_covariance(linear(x, qkv_weight, qkv_bias), temperature, dropout)
     out = linear(out, proj_weight, proj_bias)
     return out if scale is None else scale * out

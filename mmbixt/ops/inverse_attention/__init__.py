@@ -2,23 +2,28 @@
 
 from torch import Tensor
 
-from mmbixt.ops.inverse_attention.factored import (
-    bidirectional_self_attention_factored,
-    self_attention_fused,
+from mmbixt.ops.dispatch import choose
+from mmbixt.ops.inverse_attention.portable import (
+    bidirectional_self_attention_portable,
+    self_attention_portable,
 )
 from mmbixt.ops.inverse_attention.reference import (
     bidirectional_self_attention_maps,
     bidirectional_self_attention_reference,
     self_attention_reference,
 )
-from mmbixt.ops.paths import choose_path
 
 __all__ = ['bidirectional_self_attention', 'bidirectional_self_attention_maps', 'self_attention']
 
-_ALONE = {'torch': self_attention_fused, 'reference': self_attention_reference}
+_ALONE = {
+    'reference': self_attention_reference,
+    'portable': self_attention_portable,
+    'cpu': self_attention_portable,
+}
 _BOTH = {
-    'torch': bidirectional_self_attention_factored,
     'reference': bidirectional_self_attention_reference,
+    'portable': bidirectional_self_attention_portable,
+    'cpu': bidirectional_self_attention_portable,
 }
 
 
@@ -36,7 +41,7 @@ def self_attention(
     Returns:
         (...,h,N,d).
     """
-    return choose_path('self_attention', _ALONE)(q, k, v, scale, bias)
+    return choose('self_attention', _ALONE, q, bias)(q, k, v, scale, bias)
 
 
 def bidirectional_self_attention(
@@ -67,5 +72,5 @@ def bidirectional_self_attention(
     Returns:
         The two branches, (...,h,N,d) each.
     """
-    attend = choose_path('bidirectional_self_attention', _BOTH)
+    attend = choose('bidirectional_self_attention', _BOTH, q)
     return attend(q, k, v, q_hat, v_hat, G, scale, bias)

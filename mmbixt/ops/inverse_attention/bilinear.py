@@ -1,8 +1,8 @@
-"""A bilinear map of many pairs of vectors, in pieces that stay in the cache.
+"""A bilinear product of many pairs of vectors, in pieces that stay in the cache.
 
 As one expression it writes the outer product of each pair to memory, d times the inputs, reads it
-back for a matrix product, and keeps it for the backward pass. Here a piece of the outer products is
-made in a small buffer, used, and overwritten by the next; the backward pass makes them again.
+back for a matrix product, and keeps it for the backward pass. Here a piece of the outer products
+is computed in a small buffer, used, and overwritten by the next; the backward pass does so again.
 """
 
 from collections.abc import Iterator
@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from mmbixt.ops.paths import calls_operators
+from mmbixt.ops.cpu.operator import differentiate, like, operator
+from mmbixt.ops.dispatch import operator_refusal
 
-# Numbers in the buffer: about what a core's cache holds; elsewhere, enough to keep a GPU busy.
+# Values in the buffer: about what a core's cache holds; elsewhere, enough to keep a GPU busy.
 _CPU_BUFFER = 2**19
 _GPU_BUFFER = 2**26
 
@@ -20,17 +21,20 @@ _GPU_BUFFER = 2**26
 def bilinear(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
     """(...,a), (...,b) and a weight (a,b,c) to (...,c): ``sum_ab left[a] right[b] weight[a,b]``."""
     right, weight = right.to(left.dtype), weight.to(left.dtype)
-    if not calls_operators() or left.device.type == 'meta':
-        # as one expression: exporters know nothing of ours
+    if operator_refusal() or left.device.type == 'meta':
         outer = left.unsqueeze(-1) * right.unsqueeze(-2)
         return outer.flatten(-2) @ weight.flatten(0, 1)
     out = bilinear_of_rows(left.flatten(0, -2), right.flatten(0, -2), weight)
     return out.unflatten(0, left.shape[:-1])
 
 
-@torch.library.custom_op('mmbixt::bilinear', mutates_args=())
+def _fake(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
+    return left.new_empty(left.shape[0], weight.shape[-1])
+
+
+@operator(_fake, device_types=None)
 def bilinear_of_rows(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
-    """Left (T,a), right (T,b) and weight (a,b,c) to (T,c). An operator, for compilers to call."""
+    """Left (T,a), right (T,b) and weight (a,b,c) to (T,c)."""
     matrix = weight.flatten(0, 1)
     out = left.new_empty(len(left), weight.shape[-1])
     for rows, outer in _outer_products(left, right):
@@ -38,44 +42,28 @@ def bilinear_of_rows(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
     return out
 
 
-@torch.library.custom_op('mmbixt::bilinear_backward', mutates_args=())
-def bilinear_backward(
-    grad: Tensor, left: Tensor, right: Tensor, weight: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+@operator(lambda grad, *inputs: like(*inputs), device_types=None)
+def bilinear_backward(grad: Tensor, left: Tensor, right: Tensor, weight: Tensor) -> list[Tensor]:
     """The gradients of left, right and weight."""
     matrix = weight.flatten(0, 1)
-    of_left, of_right = (x.new_empty(x.shape) for x in (left, right))
+    grad_left, grad_right = like(left, right)
     # summed over the pieces, so not in half precision
     total = torch.zeros_like(matrix, dtype=torch.promote_types(matrix.dtype, torch.float32))
     for rows, outer in _outer_products(left, right):
         total += outer.flatten(1).t() @ grad[rows]
-        of_outer = (grad[rows] @ matrix.t()).view_as(outer)
-        torch.mul(of_outer, right[rows].unsqueeze(-2), out=outer)
-        torch.sum(outer, -1, out=of_left[rows])
-        torch.mul(of_outer, left[rows].unsqueeze(-1), out=outer)
-        torch.sum(outer, -2, out=of_right[rows])
-    return of_left, of_right, total.view(weight.shape).to(weight.dtype)
+        grad_outer = (grad[rows] @ matrix.t()).view_as(outer)
+        torch.mul(grad_outer, right[rows].unsqueeze(-2), out=outer)
+        torch.sum(outer, -1, out=grad_left[rows])
+        torch.mul(grad_outer, left[rows].unsqueeze(-1), out=outer)
+        torch.sum(outer, -2, out=grad_right[rows])
+    return [grad_left, grad_right, total.view(weight.shape).to(weight.dtype)]
 
 
-@bilinear_of_rows.register_fake
-def _(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
-    return left.new_empty(len(left), weight.shape[-1])
-
-
-@bilinear_backward.register_fake
-def _(grad: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
-    return tuple(x.new_empty(x.shape) for x in inputs)
-
-
-def _keep(ctx, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs)
-
-
-def _pass_back(ctx, grad: Tensor) -> tuple[Tensor, ...]:
-    return bilinear_backward(grad, *ctx.saved_tensors)
-
-
-bilinear_of_rows.register_autograd(_pass_back, setup_context=_keep)
+differentiate(
+    bilinear_of_rows,
+    save=lambda inputs, output: (inputs, None),
+    gradients=lambda grad, saved, *_: bilinear_backward(grad, *saved),
+)
 
 
 def _outer_products(left: Tensor, right: Tensor) -> Iterator[tuple[slice, Tensor]]:

@@ -2,13 +2,17 @@
 
 from torch import Tensor
 
-from mmbixt.ops.layer_norm.operator import layer_norm_as_it_is
+from mmbixt.ops.cpu.layer_norm import layer_norm_cpu
+from mmbixt.ops.dispatch import choose
 from mmbixt.ops.layer_norm.reference import layer_norm_reference
-from mmbixt.ops.paths import choose_path
 
 __all__ = ['layer_norm']
 
-_PATHS = {'torch': layer_norm_as_it_is, 'reference': layer_norm_reference}
+_PATHS = {
+    'reference': layer_norm_reference,
+    'portable': layer_norm_reference,
+    'cpu': layer_norm_cpu,
+}
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
@@ -23,4 +27,4 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
     Returns:
         (...,C).
     """
-    return choose_path('layer_norm', _PATHS)(x, weight, bias, eps)
+    return choose('layer_norm', _PATHS, x)(x, weight, bias, eps)

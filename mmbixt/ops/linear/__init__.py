@@ -1,19 +1,25 @@
-"""A linear map of each token, by whatever multiplies matrices fastest on the machine at hand."""
+"""Linear layers of tokens, by whatever multiplies matrices fastest on the machine at hand."""
 
 from torch import Tensor
 
-from mmbixt.ops.linear.convolution import (
-    linear_convolution,
-    linear_gradients,
-    linear_of_each,
-    outer_sums,
+from mmbixt.ops.cpu.linear import linear_cpu, linear_per_image_cpu, outer_sum_per_image_cpu
+from mmbixt.ops.dispatch import choose
+from mmbixt.ops.linear.reference import (
+    linear_per_image_reference,
+    linear_reference,
+    outer_sum_per_image_reference,
 )
-from mmbixt.ops.linear.reference import linear_reference
-from mmbixt.ops.paths import choose_path
 
-__all__ = ['linear', 'linear_gradients', 'linear_of_each', 'outer_sums']
+__all__ = ['linear', 'linear_per_image', 'outer_sum_per_image']
 
-_PATHS = {'torch': linear_convolution, 'reference': linear_reference}
+
+def _paths(reference, cpu) -> dict:
+    return {'reference': reference, 'portable': reference, 'cpu': cpu}
+
+
+_LINEAR = _paths(linear_reference, linear_cpu)
+_PER_IMAGE = _paths(linear_per_image_reference, linear_per_image_cpu)
+_OUTER_SUM = _paths(outer_sum_per_image_reference, outer_sum_per_image_cpu)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -27,4 +33,24 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     Returns:
         (...,out).
     """
-    return choose_path('linear', _PATHS)(x, weight, bias)
+    return choose('linear', _LINEAR, x, weight)(x, weight, bias)
+
+
+def linear_per_image(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """The same with a matrix for each image.
+
+    Args:
+        x: tokens (B,N,C).
+        weight: (B,out,C).
+        bias: (B,out) or None.
+
+    Returns:
+        (B,N,out).
+    """
+    return choose('linear', _PER_IMAGE, x[0], weight[0])(x, weight, bias)
+
+
+def outer_sum_per_image(a: Tensor, b: Tensor) -> Tensor:
+    """Tokens (B,N,A) and (B,N,C) to the sums of their outer products, (B,A,C); no gradients."""
+    weight = a.new_empty(a.shape[2], b.shape[2])  # only its shape is read
+    return choose('linear', _OUTER_SUM, b[0], weight)(a, b)

@@ -1,14 +1,23 @@
-"""Attention of each region of a map to the few regions that matter most to it (BiFormer)."""
+"""Attention of each region to the few regions that matter most to it (BiFormer)."""
 
 from torch import Tensor
 
-from mmbixt.ops.paths import choose_path
-from mmbixt.ops.routing_attention.chunked import routing_attention_chunked
-from mmbixt.ops.routing_attention.reference import route, routing_attention_reference
+from mmbixt.ops.cpu.routing_attention import routing_attention_cpu
+from mmbixt.ops.dispatch import choose
+from mmbixt.ops.routing_attention.portable import routing_attention_portable
+from mmbixt.ops.routing_attention.reference import (
+    route,
+    routing_attention_maps,
+    routing_attention_reference,
+)
 
-__all__ = ['route', 'routing_attention']
+__all__ = ['route', 'routing_attention', 'routing_attention_maps']
 
-_PATHS = {'torch': routing_attention_chunked, 'reference': routing_attention_reference}
+_PATHS = {
+    'reference': routing_attention_reference,
+    'portable': routing_attention_portable,
+    'cpu': routing_attention_cpu,
+}
 
 
 def routing_attention(
@@ -33,5 +42,5 @@ def routing_attention(
     Returns:
         (B,R,L,h,d).
     """
-    attend = choose_path('routing_attention', _PATHS)
+    attend = choose('routing_attention', _PATHS, queries, routes)
     return attend(queries, keys, values, routes, scale, valid)

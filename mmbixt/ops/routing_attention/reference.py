@@ -40,6 +40,27 @@ def _means(x: Tensor, valid: Tensor | None) -> Tensor:
     return (x * weight[:, :, None]).sum(2)
 
 
+def routing_attention_maps(
+    queries: Tensor, keys: Tensor, routes: Tensor, scale: float, valid: Tensor | None = None
+) -> Tensor:
+    """What each token gives to the tokens of the regions that its own is routed to.
+
+    Args:
+        queries: (B,r,L,h,d) of r of the R regions.
+        keys: (B,R,L,h,d).
+        routes: (B,r,k).
+        scale: factor of the products of queries and keys.
+        valid: (R,L) or None, see :func:`mmbixt.ops.routing_attention`.
+
+    Returns:
+        (B,r,h,L,kL), each row summing to one.
+    """
+    scores = scale * queries.transpose(2, 3) @ _gather(keys, routes).transpose(-2, -1)
+    if valid is not None:
+        scores = scores.masked_fill(~valid[routes].flatten(2)[:, :, None, None], -torch.inf)
+    return scores.softmax(dim=-1)
+
+
 def routing_attention_reference(
     queries: Tensor,
     keys: Tensor,
@@ -49,17 +70,13 @@ def routing_attention_reference(
     valid: Tensor | None,
 ) -> Tensor:
     """See :func:`mmbixt.ops.routing_attention`."""
-    queries = queries.transpose(2, 3)  # (B,R,h,L,d)
-    keys, values = (_gather(x, routes) for x in (keys, values))  # (B,R,h,kL,d)
-    scores = scale * queries @ keys.transpose(-2, -1)
-    if valid is not None:
-        scores = scores.masked_fill(~valid[routes].flatten(2)[:, :, None, None], -torch.inf)
-    return (scores.softmax(dim=-1) @ values).transpose(2, 3)
+    attention = routing_attention_maps(queries, keys, routes, scale, valid)
+    return (attention @ _gather(values, routes)).transpose(2, 3)
 
 
 def _gather(x: Tensor, routes: Tensor) -> Tensor:
-    """(B,R,L,h,d) of all regions to (B,R,h,kL,d), those that each region is routed to."""
-    _, regions, tokens, heads, d = x.shape
-    x = x[:, None].expand(-1, regions, -1, -1, -1, -1)
+    """(B,R,L,h,d) of all regions to (B,r,h,kL,d), those that each of r regions is routed to."""
+    _, _, tokens, heads, d = x.shape
+    x = x[:, None].expand(-1, routes.shape[1], -1, -1, -1, -1)
     index = routes[..., None, None, None].expand(-1, -1, -1, tokens, heads, d)
     return x.gather(2, index).flatten(2, 3).transpose(2, 3)

@@ -1,12 +1,12 @@
-"""Attention within square windows of maps, alone or with inverse attention beside it (BiSA)."""
+"""Attention within square windows, alone or with inverse attention beside it (BiSA)."""
 
 from torch import Tensor
 
-from mmbixt.ops.paths import choose_path
-from mmbixt.ops.window_attention.chunked import (
-    bidirectional_window_attention_chunked,
-    window_attention_chunked,
+from mmbixt.ops.cpu.window_attention import (
+    bidirectional_window_attention_cpu,
+    window_attention_cpu,
 )
+from mmbixt.ops.dispatch import choose
 from mmbixt.ops.window_attention.reference import (
     bidirectional_window_attention_reference,
     window_attention_reference,
@@ -16,10 +16,16 @@ from mmbixt.ops.window_attention.windows import Windows
 
 __all__ = ['Scores', 'Windows', 'bidirectional_window_attention', 'window_attention']
 
-_ALONE = {'torch': window_attention_chunked, 'reference': window_attention_reference}
+# Cutting into windows is the same everywhere: what attends within them follows the path, too.
+_ALONE = {
+    'reference': window_attention_reference,
+    'portable': window_attention_reference,
+    'cpu': window_attention_cpu,
+}
 _BOTH = {
-    'torch': bidirectional_window_attention_chunked,
     'reference': bidirectional_window_attention_reference,
+    'portable': bidirectional_window_attention_reference,
+    'cpu': bidirectional_window_attention_cpu,
 }
 
 
@@ -27,15 +33,15 @@ def window_attention(qkv: Tensor, fill: Tensor, windows: Windows, scores: Scores
     """The tokens of each window attend to one another.
 
     Args:
-        qkv: queries, keys and values (B,H,W,3C) of maps.
+        qkv: queries, keys and values (B,H,W,3C) of feature maps.
         fill: those (3C,) of the padding, where there are no whole windows.
-        windows: how the maps are cut.
+        windows: how the feature maps are cut.
         scores: how queries and keys become scores.
 
     Returns:
         (B,H,W,C).
     """
-    return choose_path('window_attention', _ALONE)(qkv, fill, windows, scores)
+    return choose('window_attention', _ALONE, qkv)(qkv, fill, windows, scores)
 
 
 def bidirectional_window_attention(
@@ -55,11 +61,11 @@ def bidirectional_window_attention(
         q_hat: what the values project, (B,H,W,C); at the padding, zeros.
         v_hat: what the projections are made from, (B,H,W,C); at the padding, zeros.
         G: (d,d,d), see :func:`mmbixt.ops.bidirectional_self_attention`.
-        windows: how the maps are cut.
+        windows: how the feature maps are cut.
         scores: how queries and keys become scores.
 
     Returns:
         The two branches, (B,H,W,C) each.
     """
-    attend = choose_path('bidirectional_window_attention', _BOTH)
+    attend = choose('bidirectional_window_attention', _BOTH, qkv)
     return attend(qkv, fill, q_hat, v_hat, G, windows, scores)

@@ -1,4 +1,4 @@
-"""The definition: cut maps into windows, let each attend, put them together again."""
+"""The definition: cut feature maps into windows, let each attend, put them together again."""
 
 from torch import Tensor
 

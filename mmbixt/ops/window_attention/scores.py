@@ -12,7 +12,7 @@ class Scores(NamedTuple):
         scale: of the products of queries and keys.
         table: (positions,h), learned, of the relative positions that two tokens can have.
         index: (N,N), of each pair of a window's tokens the row of the table.
-        mask: (windows of a map,1,N,N), finite and without a gradient, or None.
+        mask: (windows of a feature map,1,N,N), finite and without a gradient, or None.
     """
 
     scale: float
@@ -29,5 +29,5 @@ class Scores(NamedTuple):
         return self.table[self.index].permute(2, 0, 1)
 
     def bias(self) -> Tensor:
-        """All that is added, (h,N,N) or (windows of a map,h,N,N)."""
+        """All that is added, (h,N,N) or (windows of a feature map,h,N,N)."""
         return self.positions() if self.mask is None else self.positions() + self.mask

@@ -1,24 +1,24 @@
-"""Square windows of a map, cyclically shifted or not: which token is where."""
+"""Square windows of a feature map, cyclically shifted or not: which token is where."""
 
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from mmbixt.ops.sides import lacking
+from mmbixt.ops.dispatch import operator_refusal
+from mmbixt.ops.padding import padding_to_multiple
 
 
 class Windows(NamedTuple):
-    """How maps of T tokens in all are cut into windows of P places in all.
+    """How feature maps of T tokens in all are cut into windows of P places in all.
 
     Where no whole window fits, windows have places without a token: padding.
 
     Attributes:
-        token: (P,) the token at each place, in the order of the maps; T for padding.
+        token: (P,) the token at each place, in the order of the feature maps; T for padding.
         place: (T,) the place of each token.
-        shape: (B,H,W) of the maps.
+        shape: (B,H,W) of the feature maps.
         size: side of a window.
     """
 
@@ -33,7 +33,11 @@ class Windows(NamedTuple):
         batch, height, width = x.shape[:3]
         count = batch * height * width
         token = torch.arange(count, device=x.device).view(batch, height, width)
-        token = pad(token, (0, lacking(width, size), 0, lacking(height, size)), value=count)
+        token = pad(
+            token,
+            (0, padding_to_multiple(width, size), 0, padding_to_multiple(height, size)),
+            value=count,
+        )
         token = token.roll((-shift, -shift), dims=(1, 2))
         token = token.unflatten(2, (-1, size)).unflatten(1, (-1, size)).transpose(2, 3).flatten()
         place = torch.zeros(count + 1, dtype=torch.long, device=x.device)
@@ -42,13 +46,15 @@ class Windows(NamedTuple):
 
     @property
     def per_map(self) -> int:
-        rows, columns = ((side + lacking(side, self.size)) // self.size for side in self.shape[1:])
+        rows, columns = (
+            (side + padding_to_multiple(side, self.size)) // self.size for side in self.shape[1:]
+        )
         return rows * columns
 
     def cut(self, x: Tensor, fill: Tensor) -> Tensor:
         """(B,H,W,C) to (B,windows,size*size,C), with ``fill`` (C,) at the padding."""
         x, fill = x.flatten(0, 2), fill.to(x.dtype)  # autocast: what is projected is half
-        if torch.jit.is_tracing():  # such a program cannot be saved with functions of ours
+        if operator_refusal():
             x = select(x, self.token, fill)
         else:
             x = Cut.apply(x, fill, self.token, self.place)
@@ -57,7 +63,7 @@ class Windows(NamedTuple):
     def join(self, x: Tensor) -> Tensor:
         """Back again, (B,windows,size*size,C) to (B,H,W,C); what is at the padding is dropped."""
         x = x.flatten(0, 2)
-        if torch.jit.is_tracing():
+        if operator_refusal():
             x = x.index_select(0, self.place)
         else:
             x = Join.apply(x, self.token, self.place)
@@ -81,13 +87,12 @@ class Cut(torch.autograd.Function):
         return select(x, token, fill)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
         token, place = ctx.saved_tensors
-        of_fill = None
+        grad_fill = None
         if ctx.needs_input_grad[1]:
-            of_fill = (grad * (token == len(place))[:, None]).sum(0)
-        return grad.index_select(0, place), of_fill, None, None
+            grad_fill = (grad * (token == len(place))[:, None]).sum(0)
+        return grad.index_select(0, place), grad_fill, None, None
 
 
 class Join(torch.autograd.Function):
@@ -99,7 +104,6 @@ class Join(torch.autograd.Function):
         return x.index_select(0, place)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
         (token,) = ctx.saved_tensors
         return select(grad, token, 0.0), None, None

@@ -67,9 +67,9 @@ def point_attention(
 
 def full_attention(attention: FullAttention, x: Tensor, cell: tuple[int, int]) -> Tensor:
     """(h,H',W'); the mean is 1."""
-    queries, keys, _ = attention.qkv(x[0]).unflatten(-1, (3, attention.num_heads, -1)).unbind(-3)
-    scores = attention.scale * torch.einsum('hd,yxhd->hyx', queries[cell], keys)
-    return scores.flatten(1).softmax(-1).view_as(scores) * scores[0].numel()
+    height, width = x.shape[1:3]
+    shares = attention.attention_maps(x)[0, :, cell[0] * width + cell[1]]
+    return shares.unflatten(-1, (height, width)) * (height * width)
 
 
 def routed_attention(
@@ -82,20 +82,12 @@ def routed_attention(
     own = row * regions.columns + column
     place = cell[0] % regions.height * regions.width + cell[1] % regions.width
     routed = routes[0, own]
+    shares = attention.attention_maps(x, own)[0, :, place]  # (h,k,L)
+    attended = regions.inside(height, width, x.device)
+    if attended is None or attention.padding == 'legacy':
+        attended = shares.new_ones(routes.shape[1], shares.shape[2], dtype=torch.bool)
 
-    qkv = attention.qkv(regions.cut(x))[0].unflatten(-1, (3, attention.num_heads, -1))
-    queries, keys, _ = qkv.unbind(-3)  # (R,L,h,d)
-    inside = regions.inside(height, width, x.device)
-    if inside is None:
-        inside = torch.ones(keys.shape[:2], dtype=torch.bool, device=x.device)
-    elif attention.padding == 'legacy' and attention.floor_regions:
-        keys = keys * inside[:, :, None, None]
-    scores = attention.scale * torch.einsum('hd,klhd->hkl', queries[own, place], keys[routed])
-    attended = torch.ones_like(inside) if attention.padding == 'legacy' else inside
-    scores = scores.masked_fill(~attended[routed], -torch.inf)
-    shares = scores.flatten(1).softmax(-1).view_as(scores)
-
-    maps = shares.new_full((attention.num_heads, *inside.shape), torch.nan)
+    maps = shares.new_full((attention.num_heads, *attended.shape), torch.nan)
     maps[:, routed] = shares * attended[routed].sum()
     maps = regions.join(maps[..., None])[:, :height, :width, 0]
 

@@ -22,7 +22,6 @@ from torch import Tensor
 
 from mmbixt.backbones import BiSASwin
 from mmbixt.backbones.bisa_swin import ShiftedWindows
-from mmbixt.ops.inverse_attention.reference import bidirectional_self_attention_maps
 from mmbixt.ops.window_attention.windows import Windows
 from mmbixt.visualization.attention.choices import Request
 from mmbixt.visualization.attention.drawing import (
@@ -99,17 +98,10 @@ def name_of(request: Request) -> str:
 
 def window_maps(layer: ShiftedWindows, x: Tensor, mask: Tensor | None) -> WindowMaps:
     """Of what went into a layer: tokens (1,H',W',C) and the mask of shifted windows."""
-    attention = layer.w_msa
     windows = Windows.of(x, layer.window_size, layer.shift)
-    qkv = windows.cut(attention.qkv(x), attention.qkv.bias)[0]
-    q, k, _ = qkv.unflatten(-1, (3, attention.num_heads, -1)).transpose(-4, -2).unbind(-3)
-    bias = attention.relative_position_bias_table[attention.relative_position_index]
-    bias = bias.permute(2, 0, 1)
     mask = mask if layer.shift else None
-    if mask is not None:
-        bias = bias + mask
-    both = bidirectional_self_attention_maps(q, k, attention.scale, bias)
-    return WindowMaps(*both, windows, mask)
+    over_keys, over_queries = layer.w_msa.attention_maps(x, mask, windows)
+    return WindowMaps(over_keys[0], over_queries[0], windows, mask)
 
 
 def emphasis(maps: WindowMaps) -> Tensor:

@@ -11,11 +11,9 @@ from functools import partial
 
 from matplotlib.figure import Figure
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from mmbixt.backbones import XCiT
 from mmbixt.layers import CrossCovarianceAttention
-from mmbixt.ops.cross_covariance.reference import project
 from mmbixt.visualization.attention.choices import Request
 from mmbixt.visualization.attention.drawing import Panel, Scene, contact_sheet
 
@@ -29,15 +27,6 @@ NOTE = (
 
 def attention_layers(backbone: XCiT) -> dict[str, CrossCovarianceAttention]:
     return {str(i): block.attn for i, block in enumerate(backbone.blocks)}
-
-
-def normalised_queries_and_keys(
-    attention: CrossCovarianceAttention, tokens: Tensor
-) -> tuple[Tensor, Tensor]:
-    """What a layer correlates, (1,h,d,N) each: every channel has length one over the tokens."""
-    weights = (attention.qkv.weight, attention.qkv.bias, len(attention.temperature))
-    queries, keys, _ = project(tokens, *weights)
-    return normalize(queries, dim=-1), normalize(keys, dim=-1)
 
 
 def magnitude_maps(
@@ -65,7 +54,7 @@ def magnitude_maps(
         d, n = x.shape[2:]
         return (x[0].norm(dim=1) * (n / d) ** 0.5).unflatten(-1, grid)
 
-    queries, keys = normalised_queries_and_keys(attention, tokens)
+    queries, keys = attention.normalised_queries_and_keys(tokens)
     return magnitude(queries), magnitude(keys)
 
 

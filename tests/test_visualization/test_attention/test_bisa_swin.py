@@ -1,6 +1,7 @@
 import pytest
 import torch
 from helpers import assert_close, image
+from torch.nn.functional import gelu
 
 from mmbixt.backbones import BiSASwin
 from mmbixt.ops.heads import split_heads
@@ -31,7 +32,8 @@ def test_maps_times_values_are_what_the_network_computes(look, size):
         if attention.isa is not None:
             tokens = windows.cut(x, x.new_zeros(x.shape[-1]))[0]
             q_hat, v_hat = (
-                split_heads(x, 1, attention.num_heads)[0] for x in attention.isa(tokens)
+                split_heads(gelu(layer(tokens)), 1, attention.num_heads)[0]
+                for layer in (attention.isa.q, attention.isa.v)
             )
             parts = (maps.over_queries, v_hat, q_hat, attention.isa.G)
             out = 0.5 * out + 0.5 * torch.einsum('...ij,...ja,...ib,abc->...ic', *parts)

@@ -2,11 +2,10 @@ import torch
 from helpers import assert_close, image
 
 from mmbixt.backbones import XCiT
-from mmbixt.ops.cross_covariance.reference import project
+from mmbixt.ops.cross_covariance import split_channels
 from mmbixt.visualization.attention.xcit import (
     attention_layers,
     magnitude_maps,
-    normalised_queries_and_keys,
 )
 
 SMALL = dict(embed_dims=32, num_heads=2, depth=2)
@@ -16,9 +15,9 @@ SIZE = (70, 100)  # 5 x 7 tokens
 @torch.no_grad()
 def test_attention_of_what_is_shown_is_what_the_network_computes(look):
     for layer, (tokens, scale), output in look(XCiT(SMALL), attention_layers, image(1, *SIZE)):
-        queries, keys = normalised_queries_and_keys(layer, tokens)
+        queries, keys = layer.normalised_queries_and_keys(tokens)
         attention = (queries @ keys.transpose(-2, -1) * layer.temperature).softmax(-1)
-        values = project(tokens, layer.qkv.weight, layer.qkv.bias, 2)[2]
+        values = split_channels(layer.qkv(tokens), 2)[2]
         out = (attention @ values).permute(0, 3, 1, 2).flatten(2)
         assert_close(scale * layer.proj(out), output)
 
@@ -27,7 +26,7 @@ def test_attention_of_what_is_shown_is_what_the_network_computes(look):
 def test_magnitudes_are_those_of_the_normalised_queries_and_keys(look):
     backbone = XCiT(SMALL)
     layer, (tokens, _), _ = look(backbone, attention_layers, image(1, *SIZE))[0]
-    both = normalised_queries_and_keys(layer, tokens)
+    both = layer.normalised_queries_and_keys(tokens)
     for maps, normalised in zip(magnitude_maps(backbone, layer, tokens, SIZE), both, strict=True):
         assert maps.shape == (2, 5, 7)
         assert_close(maps.square().mean((1, 2)), torch.ones(2))

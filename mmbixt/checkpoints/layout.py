@@ -1,0 +1,115 @@
+"""The two formats of ``torch.save``, looked through before torch reads a file.
+
+Since torch 1.6 a checkpoint is a zip archive of a pickle and one record per storage; before, it was
+five pickles and the storages one after another.
+"""
+
+import struct
+import tarfile
+import zipfile
+from typing import Any, BinaryIO
+
+import torch
+
+from mmbixt.checkpoints.errors import UnsafeCheckpointError
+from mmbixt.checkpoints.inspection import Inspection, require
+
+_MAGIC = 0x1950A86A20F9469CFC6C
+_PROTOCOL = 1001
+
+
+def inspect_file(file: BinaryIO) -> None:
+    """Raise an error unless a file is whole, and data and nothing else."""
+    size = file.seek(0, 2)
+    file.seek(0)
+    start = file.read(512)
+    file.seek(0)
+    if start[:4] == b'PK\x03\x04':
+        _inspect_zip(file, size)
+    elif _is_tar(start):
+        raise UnsafeCheckpointError('a tar archive (of torch before 0.1.10) to be unpacked')
+    else:
+        require(start[:1] == b'\x80', 'the file begins like no checkpoint')
+        _inspect_legacy(_Bounded(file, size), size)
+    file.seek(0)
+
+
+def _is_tar(start: bytes) -> bool:
+    try:
+        tarfile.TarInfo.frombuf(start, 'utf-8', 'surrogateescape')
+    except tarfile.HeaderError:
+        return False
+    return True
+
+
+def _inspect_zip(file: BinaryIO, size: int) -> None:
+    _check_end(file, size)
+    file.seek(0)
+    reader = torch._C.PyTorchFileReader(file)  # reads what torch.load will read
+    if 'constants.pkl' in reader.get_all_records():
+        raise UnsafeCheckpointError('a TorchScript program to be loaded')
+    with zipfile.ZipFile(file) as archive:
+        records = archive.infolist()
+    require(bool(records), 'an empty archive')
+    # torch looks names up without regard to case
+    require(len({info.filename.lower() for info in records}) == len(records), 'a record twice')
+    for info in records:
+        require(info.compress_type == zipfile.ZIP_STORED, 'compressed records (torch writes none)')
+    require(sum(info.file_size for info in records) <= size, 'records larger than the file')
+    folder = records[0].filename.partition('/')[0] + '/data/'
+    sizes = {
+        info.filename.removeprefix(folder): info.file_size
+        for info in records
+        if info.filename.startswith(folder)
+    }
+    Inspection(reader.get_record('data.pkl'), size, sizes).run()
+
+
+def _check_end(file: BinaryIO, size: int) -> None:
+    """The list of records lies where any program finds the same one: at the end of the file."""
+    require(size >= 22, 'the file ends early')
+    file.seek(max(size - 98, 0))
+    end = file.read()
+    require(end[-22:-18] == b'PK\5\6' and end[-2:] == b'\0\0', 'the archive has no end')
+    length, start = struct.unpack('<LL', end[-10:-2])
+    list_end = size - 22
+    if end[-42:-38] == b'PK\6\7':  # of 4 GB or more
+        list_end = size - 98
+        require(struct.unpack('<Q', end[-34:-26])[0] == list_end, 'the archive has two ends')
+        require(end[:4] == b'PK\6\6', 'the archive has no end')
+        length, start = struct.unpack('<QQ', end[40:56])
+    require(start + length == list_end, 'the archive has another end than it says')
+
+
+class _Bounded:
+    """A file that reserves no more memory than it can fill."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self.file, self.size = file, size
+        self.readline, self.tell = file.readline, file.tell
+
+    def read(self, count: int) -> bytes:
+        return self.file.read(min(count, self.size - self.file.tell()))
+
+
+def _inspect_legacy(file: Any, size: int) -> None:
+    magic = Inspection(file, size).run()
+    version = Inspection(file, size).run()
+    require((magic, version) == (_MAGIC, _PROTOCOL), 'the file begins like no checkpoint')
+    Inspection(file, size).run()  # the system that wrote it
+    main = Inspection(file, size)
+    main.run()
+    keys = Inspection(file, size).run()
+    require(type(keys) is list and all(type(key) is str for key in keys), 'no list of storages')
+    # others would keep what was in the memory before
+    require(sorted(keys) == sorted(main.storages), 'storages without content, or content twice')
+    position = file.tell()
+    for key in keys:
+        storage = main.storages[key]
+        file.file.seek(position)
+        count = file.read(8)
+        require(len(count) == 8, 'the file ends before its storages do')
+        stated = int.from_bytes(count, 'little', signed=True) * storage.dtype.itemsize
+        require(stated == storage.size, f'{stated} bytes in a storage of {storage.size}')
+        position += 8 + storage.size
+    require(position <= size, f'the file ends {position - size} bytes early')

@@ -1,0 +1,146 @@
+"""Routed attention of a few regions at a time, without the k-fold copy of keys and values.
+
+The copies and scores of those few regions are made, used and dropped while they are in the cache of
+the processor. The backward pass makes them again; it keeps queries, keys and values only. Regions
+too large for that are cut into pieces of queries, which share their routes.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from mmbixt.ops.cpu.operator import differentiate, like, operator
+from mmbixt.ops.dispatch import scores_at_once
+
+
+def routing_attention_cpu(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    routes: Tensor,
+    scale: float,
+    valid: Tensor | None,
+) -> Tensor:
+    """See :func:`mmbixt.ops.routing_attention`."""
+    batch, regions = queries.shape[:2]
+    rows = (routes + regions * torch.arange(batch, device=routes.device)[:, None, None]).flatten(
+        0, 1
+    )
+    hidden = None if valid is None else ~valid[routes].flatten(2).flatten(0, 1)
+    # heads first: then the tokens of some regions are one matrix for each head
+    queries, keys, values = (
+        x.flatten(0, 1).permute(2, 0, 1, 3).contiguous() for x in (scale * queries, keys, values)
+    )
+    out = routed_attention(queries, keys, values, rows, hidden)
+    return out.permute(1, 2, 0, 3).unflatten(0, (batch, regions))
+
+
+@operator(lambda queries, *_: queries.new_empty(queries.shape))
+def routed_attention(
+    queries: Tensor, keys: Tensor, values: Tensor, rows: Tensor, hidden: Tensor | None
+) -> Tensor:
+    """Regions (h,S,L,d) attend to the regions ``rows`` (S,k), but for tokens ``hidden`` (S,kL)."""
+    out = torch.empty_like(queries)
+    pieces = Pieces.of(rows, hidden, keys)
+    out_pieces, query_pieces = pieces.cut(out), pieces.cut(queries)
+    for chunk in pieces.chunks():
+        attention = pieces.attend(query_pieces, keys, chunk)
+        out_pieces[:, chunk] = attention @ _fetch(values, pieces.rows[chunk])
+    return out
+
+
+@operator(lambda grad, queries, keys, values, *_: like(queries, keys, values))
+def routed_attention_backward(
+    grad: Tensor,
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    rows: Tensor,
+    hidden: Tensor | None,
+) -> list[Tensor]:
+    """The gradients of queries, keys and values."""
+    grad_queries = torch.empty_like(queries)
+    grad_keys, grad_values = torch.zeros_like(keys), torch.zeros_like(values)
+    pieces = Pieces.of(rows, hidden, keys)
+    grad_pieces, query_pieces, grad = (pieces.cut(x) for x in (grad_queries, queries, grad))
+    for chunk in pieces.chunks():
+        routed = pieces.rows[chunk]
+        attention = pieces.attend(query_pieces, keys, chunk)
+        _add_fetched(grad_values, routed, attention.transpose(-2, -1) @ grad[:, chunk])
+        grad_scores = grad[:, chunk] @ _fetch(values, routed).transpose(-2, -1)
+        grad_scores = torch._softmax_backward_data(grad_scores, attention, -1, attention.dtype)
+        grad_pieces[:, chunk] = grad_scores @ _fetch(keys, routed)
+        _add_fetched(grad_keys, routed, grad_scores.transpose(-2, -1) @ query_pieces[:, chunk])
+    return [grad_queries, grad_keys, grad_values]
+
+
+differentiate(
+    routed_attention,
+    save=lambda inputs, output: (inputs, None),
+    gradients=lambda grad, saved, *_: (
+        *routed_attention_backward(grad.contiguous(), *saved),
+        *(None, None),
+    ),
+)
+
+
+class Pieces(NamedTuple):
+    """The queries of S regions cut into P = S * number equal pieces, which share their routes.
+
+    Attributes:
+        rows: (P,k), the regions that a piece is routed to.
+        hidden: (P,kL), True for tokens of theirs that it is not to see; None if it is to see all.
+        number: pieces of a region.
+        scores: of a piece, in all heads.
+    """
+
+    rows: Tensor
+    hidden: Tensor | None
+    number: int
+    scores: int
+
+    @classmethod
+    def of(cls, rows: Tensor, hidden: Tensor | None, keys: Tensor) -> 'Pieces':
+        """As few as have few enough scores, for keys (h,S,L,d)."""
+        heads, _, tokens, _ = keys.shape
+        scores = heads * tokens * rows.shape[1] * tokens  # of a region
+        wanted = min(-(-scores // scores_at_once()), tokens)
+        number = next(n for n in range(wanted, tokens + 1) if tokens % n == 0)
+        rows = rows.repeat_interleave(number, 0)
+        hidden = None if hidden is None else hidden.repeat_interleave(number, 0)
+        return cls(rows, hidden, number, scores // number)
+
+    def cut(self, x: Tensor) -> Tensor:
+        """A view (h,P,l,d) of (h,S,L,d)."""
+        return x.view(len(x), len(self.rows), -1, x.shape[-1])
+
+    def chunks(self) -> list[slice]:
+        """As many pieces at a time as have few enough scores together."""
+        step = max(1, scores_at_once() // self.scores)
+        return [slice(start, start + step) for start in range(0, len(self.rows), step)]
+
+    def attend(self, queries: Tensor, keys: Tensor, chunk: slice) -> Tensor:
+        """What queries of s pieces give to each token they are routed to, (h,s,l,kL)."""
+        scores = queries[:, chunk] @ _fetch(keys, self.rows[chunk]).transpose(-2, -1)
+        if self.hidden is not None:
+            scores.masked_fill_(self.hidden[chunk, None], -torch.inf)
+        return scores.softmax(-1)
+
+
+def _fetch(x: Tensor, rows: Tensor) -> Tensor:
+    """(h,S,L,d) to (h,s,kL,d): for each of s pieces the tokens of the regions it is routed to."""
+    fetched = x.flatten(2).flatten(0, 1).index_select(0, _rows_of_heads(x, rows))
+    return fetched.view(len(x), len(rows), -1, x.shape[-1])
+
+
+def _add_fetched(total: Tensor, rows: Tensor, part: Tensor) -> None:
+    """Add what was computed for fetched regions (h,s,kL,d) to all of them (h,S,L,d)."""
+    table = total.view(-1, total[0, 0].numel())
+    table.index_add_(0, _rows_of_heads(total, rows), part.reshape(-1, table.shape[1]))
+
+
+def _rows_of_heads(x: Tensor, rows: Tensor) -> Tensor:
+    """Regions (s,k) of each head, among those of all heads (h,S,...), one after another."""
+    heads, regions = x.shape[:2]
+    return (torch.arange(0, heads * regions, regions)[:, None] + rows.flatten()).flatten()

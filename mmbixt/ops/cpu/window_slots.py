@@ -1,0 +1,82 @@
+"""Some windows of feature maps at a time, head by head: which numbers of which token are where."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from mmbixt.ops.dispatch import scores_at_once
+
+
+class Slots(NamedTuple):
+    """Where the heads of tokens are, in feature maps and in windows.
+
+    Attributes:
+        token: (windows,N), the token at each place of a window; T for padding.
+        place: (T,), the place of each token, counted through all windows.
+        heads: h.
+        d: width of a head.
+    """
+
+    token: Tensor
+    place: Tensor
+    heads: int
+    d: int
+
+    @classmethod
+    def of(cls, qkv: Tensor, token: Tensor, place: Tensor, table: Tensor) -> 'Slots':
+        heads = table.shape[1]
+        return cls(token, place, heads, qkv.shape[1] // (3 * heads))
+
+    def chunks(self, period: int) -> Iterator[tuple[slice, slice]]:
+        """As many windows as have few enough scores together, and their heads among all heads.
+
+        None goes beyond a period.
+        """
+        windows, places = self.token.shape
+        step = max(1, scores_at_once() // (self.heads * places**2))
+        for first in range(0, windows, period):
+            for start in range(first, first + period, step):
+                stop = min(start + step, first + period)
+                yield slice(start, stop), slice(start * self.heads, stop * self.heads)
+
+    def cut(self, x: Tensor, chunk: slice, fill: Tensor | None = None) -> Tensor:
+        """Tokens (T,parts*C) to some windows (parts,n*h,N,d); ``fill`` or zeros at the padding."""
+        token, count = self.token[chunk], len(self.place)
+        width = x.shape[1] // self.d
+        slot = torch.arange(width).view(-1, 1, self.heads, 1)
+        row = token.clamp_max(count - 1)[:, None] * width + slot  # (parts,n,h,N)
+        out = x.reshape(-1, self.d).index_select(0, row.flatten()).view(*row.shape, self.d)
+        padding = token == count
+        if padding.any():
+            fill = 0.0 if fill is None else fill.view(-1, self.heads, self.d)
+            out.permute(1, 3, 0, 2, 4)[padding] = fill
+        return out.flatten(1, 2)
+
+    def cut_all(
+        self, qkv: Tensor, v_hat: Tensor | None, fill: Tensor, chunk: slice
+    ) -> tuple[Tensor, ...]:
+        """Queries, keys, values and, if it is given, ``v_hat`` of some windows, (n*h,N,d) each."""
+        others = () if v_hat is None else self.cut(v_hat, chunk)
+        return *self.cut(qkv, chunk, fill), *others
+
+    def join(self, x: Tensor) -> Tensor:
+        """All windows (parts,windows*h,N,d) to tokens (T,parts*C)."""
+        windows, places = self.token.shape
+        part = torch.arange(len(x)).view(-1, 1) * windows
+        window = (self.place // places).view(-1, 1, 1)
+        row = (part + window) * self.heads + torch.arange(self.heads)  # (T,parts,h)
+        row = row * places + (self.place % places).view(-1, 1, 1)
+        return x.view(-1, self.d).index_select(0, row.flatten()).view(len(row), -1)
+
+    def sum_of_padding(self, x: Tensor) -> Tensor:
+        """Of all windows (parts,windows*h,N,d) what is at the padding, (parts*C,)."""
+        padding = self.token == len(self.place)
+        x = x.unflatten(1, (-1, self.heads)).permute(1, 3, 0, 2, 4)
+        return x[padding].sum(0).flatten()
+
+    def room(self, parts: int, like: Tensor) -> Tensor:
+        """For results in all windows, (parts,windows*h,N,d)."""
+        windows, places = self.token.shape
+        return like.new_empty(parts, windows * self.heads, places, self.d)

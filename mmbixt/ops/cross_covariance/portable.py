@@ -1,0 +1,140 @@
+"""Cross-covariance attention without queries, keys or values of any token.
+
+For tokens ``X`` (N,C) of an image with mean ``m``, and projections with weights ``W`` and biases
+``b``, all that attention needs of queries and keys are sums over the tokens,
+
+    Q^T K = Wq S Wk^T + N (Wq m + bq)(Wk m + bk)^T,   S = (X - m)^T (X - m),
+
+and likewise the squares of their norms. With the attention ``A`` of all heads (block diagonal) and
+the output projection ``Wo``, the output is the tokens times one matrix per image:
+
+    X (Wo A Wv)^T + Wo A bv + bo.
+
+So two products go over the tokens instead of four, and the backward pass needs the tokens alone.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import dropout as drop
+
+from mmbixt.ops.dispatch import operator_refusal
+from mmbixt.ops.linear import linear_per_image, outer_sum_per_image
+from mmbixt.ops.precision import half_dtype, without_autocast
+
+
+class CentredGram(torch.autograd.Function):
+    """(B,N,C) to the Gram matrix of the tokens less their mean, (B,C,C).
+
+    It is symmetric, so its backward pass is one product, not two; and the mean needs no gradient
+    of its own, because the centred tokens add up to zero.
+    """
+
+    @staticmethod
+    def forward(x: Tensor, mean: Tensor) -> Tensor:
+        centred = x - mean
+        return outer_sum_per_image(centred, centred)
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
+        x, mean = ctx.saved_tensors
+        return linear_per_image(x - mean, grad + grad.transpose(1, 2)), None
+
+
+def centred_gram(x: Tensor, mean: Tensor) -> Tensor:
+    """:class:`CentredGram`, or plain operations for who cannot look into it."""
+    if operator_refusal():
+        centred = x - mean
+        return centred.transpose(1, 2) @ centred
+    return CentredGram.apply(x, mean)
+
+
+def cross_covariance_attention_portable(
+    x: Tensor,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor | None,
+    temperature: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    dropout: float = 0.0,
+    scale: Tensor | None = None,
+) -> Tensor:
+    """See :func:`mmbixt.ops.cross_covariance_attention`."""
+    if half := half_dtype(x):  # sums over all tokens need float32
+        given = (x, qkv_weight, qkv_bias, temperature, proj_weight, proj_bias)
+        x, *weights = (None if t is None else t.float() for t in given)
+        scale = None if scale is None else scale.float()
+        with without_autocast(x):
+            return cross_covariance_attention_portable(x, *weights, dropout, scale).to(half)
+    if scale is not None:
+        proj_weight, proj_bias = scale[:, None] * proj_weight, scale * proj_bias
+    heads = temperature.shape[0]
+    query_key, values = qkv_weight.split((2 * x.shape[2], x.shape[2]))
+    query_key_bias = value_bias = None
+    if qkv_bias is not None:
+        query_key_bias, value_bias = qkv_bias.split((2 * x.shape[2], x.shape[2]))
+    attention = _attention(*_second_moments(x, query_key, query_key_bias, heads), temperature)
+    attention = drop(attention, dropout).unflatten(0, (x.shape[0], heads))
+    # what attention and output projection make of the value weights: one matrix per image
+    mixed = (attention @ values.unflatten(0, (heads, -1))).flatten(1, 2)
+    mixed = linear_per_image(proj_weight.expand(x.shape[0], -1, -1), mixed.transpose(1, 2))
+    constant = proj_bias.expand(x.shape[0], -1)
+    if value_bias is not None:
+        constant = constant + (
+            (attention @ value_bias.view(heads, -1, 1)).flatten(1) @ proj_weight.t()
+        )
+    return linear_per_image(x, mixed, constant)
+
+
+def _second_moments(
+    x: Tensor, weight: Tensor, bias: Tensor | None, heads: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Sums over the tokens of what the queries and keys would be.
+
+    The spread (``Wq S Wk^T``) and the mean's part are computed apart: both parts of a square are
+    positive, so no digits cancel where a mean, or a bias against it, is large beside the spread.
+
+    Images and heads are one dimension: inductor (of torch 2.11) takes tensors (B,h,d,d) for feature
+    feature maps, stores them channels-last beside convolutions, and then writes past their ends.
+
+    Args:
+        x: tokens (B,N,C).
+        weight: (2C,C), rows of queries, then of keys.
+        bias: (2C,) or None.
+        heads: h.
+
+    Returns:
+        The squares of all queries and of all keys, (Bh,d) each, and the products of those of a
+        head, (Bh,d,d).
+    """
+    mean = x.mean(1, keepdim=True)
+    gram = centred_gram(x, mean)  # symmetric, its own transpose
+    spread = linear_per_image(weight.expand(x.shape[0], -1, -1), gram)  # (B,2C,C)
+    means = mean[:, 0] @ weight.t()  # (B,2C)
+    if bias is not None:
+        means = means + bias
+    squares = (spread * weight).sum(-1) + x.shape[1] * means.square()
+    keys = weight.chunk(2)[1].unflatten(0, (heads, -1)).transpose(1, 2)  # (h,C,d)
+    query_spread = spread.chunk(2, 1)[0].unflatten(1, (heads, -1))  # (B,h,d,C)
+    products = (query_spread @ keys).flatten(0, 1)
+    query_means, key_means = (m.reshape(products.shape[0], -1) for m in means.chunk(2, 1))
+    products = products + x.shape[1] * query_means[:, :, None] * key_means[:, None, :]
+    query_squares, key_squares = (s.reshape(products.shape[0], -1) for s in squares.chunk(2, 1))
+    return query_squares, key_squares, products
+
+
+def _attention(
+    query_squares: Tensor, key_squares: Tensor, products: Tensor, temperature: Tensor
+) -> Tensor:
+    """(Bh,d,d), each row summing to one."""
+    # at least 1e-12, as in torch.nn.functional.normalize
+    query_norms, key_norms = (
+        squares.clamp_min(1e-24).sqrt() for squares in (query_squares, key_squares)
+    )
+    correlation = products / (query_norms[:, :, None] * key_norms[:, None, :])
+    correlation = correlation.clamp(-1, 1)  # as it is but for rounding
+    temperature = temperature.repeat(products.shape[0] // temperature.shape[0], 1, 1)
+    return (correlation * temperature).softmax(dim=-1)

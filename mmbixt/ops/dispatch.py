@@ -1,0 +1,271 @@
+"""The one place that chooses how an op is computed, and that can say why.
+
+- ``reference``: the definition, in a few lines.
+- ``portable``: plain torch operations, for any device, dtype, compiler and exporter.
+- ``cpu``: operators of our own, which pay on processors (:mod:`mmbixt.ops.cpu`).
+
+Every op has all three. Where one of them is the same code as another, the table of the op says so.
+``MMBIXT_OPS=auto|reference|portable|cpu`` chooses for a process, :func:`use_ops` for a block of
+code. ``auto`` follows the rules below; a path that is asked for by name runs, or raises an error
+that names the op and says why not. ``python -m mmbixt.ops.explain CONFIG`` prints the choices.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from mmbixt.ops.precision import is_autocast, is_half, is_reduced_float32
+
+PATHS = ('auto', 'reference', 'portable', 'cpu')
+SCORES = 2**19  # of attention, that one thread keeps in its cache: 2 MB in float32
+MIN_MACS = 2**23  # multiply-adds; below, calls of a convolution cost more than they save
+MIN_VALUES = 20481  # of the tokens; below, torch computes convolutions with MKL, too
+
+
+class PathError(ValueError):
+    """A path was asked for that does not exist or cannot run."""
+
+
+class Choice(NamedTuple):
+    """Which path an op takes for some inputs, and why."""
+
+    op: str
+    path: str
+    why: str
+    shape: tuple[int, ...]
+
+
+# --- What was asked for ---------------------------------------------------------------------------
+
+
+def _checked(path: str) -> str:
+    if path not in PATHS:
+        raise PathError(f'MMBIXT_OPS={path!r} is not a path of the ops; choose one of {PATHS}.')
+    return path
+
+
+_OF_THE_PROCESS = _checked(os.getenv('MMBIXT_OPS', 'auto'))
+# For each thread, and each asynchronous task, of its own. New threads start with the process's.
+_asked: ContextVar[str] = ContextVar('MMBIXT_OPS', default=_OF_THE_PROCESS)
+# Dynamo (of torch 2.11) cannot trace context variables, but guards globals: a compiled program is
+# compiled anew when this one changes, in whatever thread.
+_asked_last = _asked.get()
+_choices: ContextVar[list[Choice] | None] = ContextVar('choices', default=None)
+
+
+def ops_path() -> str:
+    """The path in force in this thread: one of :data:`PATHS`."""
+    return _asked_last if torch.compiler.is_dynamo_compiling() else _asked.get()
+
+
+@contextmanager
+def use_ops(path: str) -> Iterator[None]:
+    """Run a block of code on one path: ``with use_ops('reference'): model(x)``."""
+    global _asked_last
+    token = _asked.set(_checked(path))
+    _asked_last = path
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+        _asked_last = _asked.get()
+
+
+@contextmanager
+def recorded_choices() -> Iterator[list[Choice]]:
+    """The choices made within a block of code, in a list that grows while it runs."""
+    choices: list[Choice] = []
+    token = _choices.set(choices)
+    try:
+        yield choices
+    finally:
+        _choices.reset(token)
+
+
+def choose(op: str, paths: Mapping[str, Callable], x: Tensor, *others: object) -> Callable:
+    """The implementation to run.
+
+    Args:
+        op: name of the op.
+        paths: its implementations by path.
+        x: what it computes with: decides by its device, dtype and shape.
+        others: what else its rule looks at, see :data:`RULES`.
+    """
+    asked = ops_path()
+    if asked == 'auto':
+        path, why = RULES[op](x, *others)
+    else:
+        path, why = asked, 'asked for by name'
+        is_own = path == 'cpu' and paths['cpu'] is not paths['portable']
+        if is_own and (refusal := cpu_refusal(x)):
+            raise PathError(f'MMBIXT_OPS=cpu: {op} cannot run on this path, because {refusal}.')
+    if not torch.compiler.is_dynamo_compiling() and (choices := _choices.get()) is not None:
+        choices.append(Choice(op, path, why, tuple(x.shape)))
+    return paths[path]
+
+
+# --- What is at hand ------------------------------------------------------------------------------
+
+
+def is_compiling() -> bool:
+    """Whether a compiler looks at the operations before they run."""
+    return torch.compiler.is_dynamo_compiling() and not _exports()
+
+
+def is_exporting() -> bool:
+    """Whether a program is made that is to run where our operators are not."""
+    return _exports() or torch.jit.is_tracing()
+
+
+@torch.compiler.assume_constant_result  # Dynamo (of torch 2.11) takes it for always true
+def _exports() -> bool:
+    return torch.compiler.is_exporting()
+
+
+def is_eager() -> bool:
+    """Whether operations run as they are called."""
+    return not (torch.compiler.is_compiling() or is_exporting())
+
+
+def needs_gradients(*tensors: Tensor | None) -> bool:
+    """Whether a backward pass may follow, and is to be prepared for."""
+    return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+
+
+def operator_refusal() -> str | None:
+    """Why no operator or autograd function of ours can be called; None if they can."""
+    if is_exporting():
+        return 'an exported program cannot contain operators of ours'
+    if not torch.compiler.is_dynamo_compiling() and torch._C._are_functorch_transforms_active():
+        return 'transforms of torch.func cannot look into operators of ours'
+    return None
+
+
+def cpu_refusal(x: Tensor) -> str | None:
+    """Why the operators for processors cannot compute with a tensor; None if they can."""
+    if x.device.type != 'cpu':
+        return f'the tensors are on {x.device.type}'
+    if is_autocast(x):
+        return 'autocast is on, and the operators know float32 and float64 only'
+    if x.dtype not in (torch.float32, torch.float64):
+        return f'the tensors are {x.dtype}, and the operators know float32 and float64 only'
+    if refusal := operator_refusal():
+        return refusal
+    if x.numel() == 0:
+        return 'there is nothing to compute'
+    return None
+
+
+# --- What `auto` does: for each op a rule, which gives a path and the reason --------------------
+
+Decision = tuple[str, str]
+
+
+def _on_processors(x: Tensor, why: str) -> Decision:
+    refusal = cpu_refusal(x)
+    return ('portable', refusal) if refusal else ('cpu', why)
+
+
+def _linear(x: Tensor, weight: Tensor) -> Decision:
+    """For tokens (...,C) and a weight (...,out,C)."""
+    if refusal := cpu_refusal(x):
+        return 'portable', refusal
+    if not (x.dtype == weight.dtype == torch.float32 and torch.backends.mkldnn.enabled):
+        return 'portable', 'convolutions of oneDNN are float32 only'
+    if not ONEDNN_IS_FASTER:
+        return 'portable', 'MKL uses all that this processor has'
+    tokens = x.numel() // x.shape[-1]
+    if x.numel() < MIN_VALUES or tokens * weight.shape[-1] * weight.shape[-2] < MIN_MACS:
+        return 'portable', 'the product is small'
+    return 'cpu', 'oneDNN uses AVX-512 on this processor, MKL does not'
+
+
+def _layer_norm(x: Tensor) -> Decision:
+    if not is_compiling():
+        return 'portable', "torch's own, called as it is"
+    return _on_processors(x, 'compilers replace it by something slower')
+
+
+def _feed_forward(x: Tensor) -> Decision:
+    path, why = _on_processors(x, 'hidden values stay in the cache')
+    if path == 'cpu' and not x.is_contiguous():
+        return 'portable', 'the tokens are not contiguous in memory'
+    return path, why
+
+
+def _cross_covariance(x: Tensor) -> Decision:
+    """For tokens (B,N,C)."""
+    if x.shape[1] < 2 * x.shape[2] or x.shape[0] == 0:
+        return (
+            'reference',
+            'with fewer than 2C tokens, queries and keys cost less than Gram matrices',
+        )
+    if is_half(x):
+        return 'reference', 'sums of Gram matrices need float32'
+    if is_reduced_float32(x):
+        return 'reference', 'float32 products are rounded to TF32 or bfloat16'
+    return 'portable', 'two products over the tokens in place of four'
+
+
+def _self_attention(q: Tensor, bias: Tensor | None) -> Decision:
+    if q.device.type == 'cpu' and needs_gradients(bias):
+        return 'reference', 'the fused kernel for processors has no gradient for the bias'
+    return 'portable', 'fused attention stores no matrix'
+
+
+def _window_attention(qkv: Tensor) -> Decision:
+    return _on_processors(qkv, 'a few windows at a time stay in the cache')
+
+
+def _routing_attention(queries: Tensor, routes: Tensor) -> Decision:
+    """For queries (B,R,L,h,d) and routes (B,R,k)."""
+    _, _, tokens, heads, _ = queries.shape
+    is_large = heads * tokens**2 > scores_at_once()
+    if routes.shape[2] == 1 and is_eager() and is_large:
+        return 'portable', 'each region sees one, and is too large for the cache'
+    return _on_processors(queries, 'a few regions at a time stay in the cache')
+
+
+def _always(path: str, why: str) -> Callable[..., Decision]:
+    return lambda *_: (path, why)
+
+
+RULES: dict[str, Callable[..., Decision]] = {
+    'linear': _linear,
+    'layer_norm': _layer_norm,
+    'feed_forward': _feed_forward,
+    'cross_covariance_attention': _cross_covariance,
+    'bidirectional_attention': _always('portable', 'fused attention stores no matrix'),
+    'self_attention': _self_attention,
+    'bidirectional_self_attention': _always('portable', 'no matrix for each pair of tokens'),
+    'window_attention': _window_attention,
+    'bidirectional_window_attention': _window_attention,
+    'routing_attention': _routing_attention,
+}
+
+
+# --- The machine ----------------------------------------------------------------------------------
+
+
+def _onednn_is_faster() -> bool:
+    """Whether the processor has AVX-512 and MKL does not use it, as on AMD's."""
+    if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):
+        return False
+    if torch.backends.cpu.get_cpu_capability() != 'AVX512' or not os.path.isfile('/proc/cpuinfo'):
+        return False
+    with open('/proc/cpuinfo') as file:
+        return 'GenuineIntel' not in file.read(1000)  # of the first processor
+
+
+ONEDNN_IS_FASTER = _onednn_is_faster()
+
+
+@torch.compiler.assume_constant_result  # compilers cannot trace the number of threads
+def scores_at_once() -> int:
+    """Scores of attention (or other values) that all threads together keep in their caches."""
+    return SCORES * torch.get_num_threads()

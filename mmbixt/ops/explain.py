@@ -1,0 +1,120 @@
+"""Print which path each op of a config's backbone takes, and why.
+
+    python -m mmbixt.ops.explain CONFIG [--size 512x512] [--device cuda] [--amp bfloat16]
+
+Nothing is computed: tensors have shapes, dtypes and a device that need not be there.
+"""
+
+import argparse
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from mmbixt.ops.dispatch import Choice, ops_path, recorded_choices
+
+SIZE = (512, 512)
+
+
+def image_size(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r'(\d+)(?:x(\d+))?', text)
+    if match is None or '0' in (match[1], match[2]):
+        raise argparse.ArgumentTypeError(f'{text!r} is no size like 512 or 480x640')
+    return int(match[1]), int(match[2] or match[1])
+
+
+@contextmanager
+def autocast(device: str, dtype: torch.dtype | None) -> Iterator[None]:
+    """As ``torch.autocast``, which is refused for devices that are not there."""
+    if dtype is None:
+        yield
+        return
+    before = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+    torch.set_autocast_enabled(device, True)
+    torch.set_autocast_dtype(device, dtype)
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled(device, before[0])
+        torch.set_autocast_dtype(device, before[1])
+
+
+def choices_of(
+    backbone: dict,
+    size: tuple[int, int] = SIZE,
+    device: str = 'cpu',
+    amp: torch.dtype | None = None,
+    inference: bool = False,
+) -> list[Choice]:
+    """The choices in one forward pass of a backbone on one image, in order.
+
+    Args:
+        backbone: its config.
+        size: (H,W) of the image.
+        device: where it would run, whether that is there or not.
+        amp: dtype of autocast, or None without it.
+        inference: without gradients, in eval mode.
+    """
+    from mmengine.registry import MODELS
+
+    with FakeTensorMode(), torch.device(device):
+        network = MODELS.build({**backbone, 'init_cfg': None}).train(not inference)
+        image = torch.empty(1, 3, *size)
+        gradients = torch.set_grad_enabled(not inference)
+        with autocast(device, amp), gradients, recorded_choices() as choices:
+            network(image)
+    return choices
+
+
+def table(choices: list[Choice]) -> str:
+    """One line for each op, path and reason, with how often, and the shape of the first."""
+    shapes: dict[tuple, tuple[int, ...]] = {}
+    times = Counter((choice.op, choice.path, choice.why) for choice in choices)
+    for choice in choices:
+        shapes.setdefault((choice.op, choice.path, choice.why), choice.shape)
+    rows = [('op', 'path', 'times', 'first shape', 'because')]
+    for key, shape in shapes.items():
+        op, path, why = key
+        rows.append((op, path, str(times[key]), 'x'.join(map(str, shape)), why))
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    lines = ('  '.join([*map(str.ljust, row[:4], widths), row[4]]) for row in rows)
+    return '\n'.join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog='python -m mmbixt.ops.explain', description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument('config', help='a config with a backbone of ours: a file, or a name')
+    parser.add_argument('--size', type=image_size, help='of the image, H or HxW (default: 512)')
+    parser.add_argument('--device', default='cpu', choices=['cpu', 'cuda'])
+    parser.add_argument('--amp', choices=['bfloat16', 'float16'], help='mixed precision')
+    parser.add_argument('--inference', action='store_true', help='not a training step')
+    args = parser.parse_args()
+    from mmbixt.cli import read_config
+
+    try:
+        model = read_config(args.config).get('model', {})
+    except FileNotFoundError as error:
+        parser.error(str(error))
+    backbone = model.get('backbone', {})
+    if not str(backbone.get('type')).startswith('mmbixt.'):
+        parser.error(f'{args.config} has no backbone of mmbixt, but {backbone.get("type")}.')
+    size = args.size or SIZE
+    amp = args.amp and getattr(torch, args.amp)
+    try:
+        choices = choices_of(backbone, size, args.device, amp, args.inference)
+    except ValueError as error:  # a path that cannot run, an image without a patch
+        parser.error(str(error))
+    print(
+        f'{backbone["type"]}, one image of {size[0]} x {size[1]} pixels on {args.device}, '
+        f'{"inference" if args.inference else "training"}, '
+        f'{f"autocast to {args.amp}" if amp else "float32"}, MMBIXT_OPS={ops_path()}'
+    )
+    print(table(choices))
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,42 @@
+"""Inverse attention without a tensor per pair of query and value.
+
+The hypernetwork is linear in the values, so they can be averaged before it rather than after:
+``sum_j L[i,j] (v_hat[j] G) q_hat[i] = (sum_j L[i,j] v_hat[j]) G q_hat[i]``. What is left is one
+bilinear product per token, whose cost does not depend on the number of tokens that attend.
+"""
+
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from mmbixt.ops.inverse_attention.bilinear import bilinear
+from mmbixt.ops.inverse_attention.reference import attention_scores
+
+
+def self_attention_portable(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None
+) -> Tensor:
+    """See :func:`mmbixt.ops.self_attention`."""
+    if bias is None:
+        return scaled_dot_product_attention(q, k, v, scale=scale)
+    batch = q.shape[:-3]
+    bias = bias.to(q.dtype).expand(*batch, *q.shape[-3:-1], k.shape[-2])
+    if q.device.type == 'cpu':  # where the fused kernel takes no broadcast one
+        bias = bias.contiguous()
+    out = scaled_dot_product_attention(*(x.flatten(0, -4) for x in (q, k, v, bias)), scale=scale)
+    return out.unflatten(0, batch)
+
+
+def bidirectional_self_attention_portable(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_hat: Tensor,
+    v_hat: Tensor,
+    G: Tensor,
+    scale: float,
+    bias: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """See :func:`mmbixt.ops.bidirectional_self_attention`."""
+    scores = attention_scores(q, k, scale, bias)
+    pooled = scores.softmax(dim=-2) @ v_hat
+    return scores.softmax(dim=-1) @ v, bilinear(pooled, q_hat, G)

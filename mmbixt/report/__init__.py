@@ -1,0 +1,1 @@
+"""A report of a run: one HTML file with its curves, scores, pictures and configuration."""

@@ -1,0 +1,97 @@
+"""What a page shows: read from a work dir, and computed where it is missing."""
+
+from argparse import Namespace
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+
+from mmengine.registry import MODELS, init_default_scope
+
+from mmbixt.checkpoints.loader import CheckpointFileError
+from mmbixt.checkpoints.state_dict import CheckpointMismatchError
+from mmbixt.checkpoints.unpickler import UnsafeCheckpointError
+from mmbixt.engine.boundary_vis_hook import NoLabelsError
+from mmbixt.evaluation.sums import FILE_NAME, ImageSums, read_sums, write_sums
+from mmbixt.report.predictor import Example, Predictor, Track
+from mmbixt.report.work_dir import Run
+
+MAIN_BAND = 'band3px'
+CHECKPOINT_ERRORS = CheckpointFileError, CheckpointMismatchError, UnsafeCheckpointError
+
+
+class BandError(ValueError):
+    """The band that was asked for was not counted."""
+
+
+@dataclass
+class ReportData:
+    """What a page shows."""
+
+    run: Run
+    parameters: int | None = None  # of the model; None if it was not built
+    weights: str = ''  # name of the checkpoint that was run
+    counts: ImageSums | None = None
+    band: str | None = None  # that the page is about; None if no band was counted
+    examples: dict[str, list[Example]] | None = None  # by 'Worst' and 'Best'
+    differ: int = 0  # how many examples have another score than was counted
+    problem: str = ''  # why there are no counts or no examples
+
+
+def collect(run: Run, options: Namespace, track: Track) -> ReportData:
+    """Everything that the page of a run shows; options are those of tools/analysis/report.py."""
+    data, config, model = ReportData(run), deepcopy(run.config), None
+    if 'module' in config.model:  # wrapped by a test with --tta
+        config.model, config.test_dataloader = config.model.module, config.val_dataloader
+    if not options.no_model:
+        init_default_scope(config.get('default_scope', 'mmengine'))
+        model = MODELS.build(config.model)
+        data.parameters = sum(p.numel() for p in model.parameters())
+    if run.detects:
+        return data
+    file = run.folder / FILE_NAME
+    if file.exists() and not options.evaluate and not options.checkpoint:
+        data.counts = read_sums(file)
+        data.band = choose_band(data.counts, options.band)
+    checkpoint = options.checkpoint or run.checkpoint
+    if not model or not checkpoint:
+        missing = f'There is no checkpoint in {run.folder}.'
+        data.problem = missing if model else 'The model was not run (--no-model).'
+        return data
+    try:
+        predictor = Predictor(config, model, checkpoint, run.generated)
+        data.weights = checkpoint.name
+        if not data.counts:
+            print(f'predicting the {len(predictor.dataset):,} images of the test set', flush=True)
+            data.counts = predictor.count(track)
+            data.band = choose_band(data.counts, options.band)
+            if not options.checkpoint:
+                keep(data.counts, file)
+        if options.images and data.band:
+            print('drawing pictures', flush=True)
+            found = predictor.worst_and_best(data.counts, data.band, options.images, track)
+            data.examples, data.differ = found
+        else:
+            what = 'No band was counted by which to choose images.'
+            data.problem = what if options.images else 'No pictures were asked for (--images 0).'
+    except (*CHECKPOINT_ERRORS, FileNotFoundError, NoLabelsError) as error:
+        if options.checkpoint or options.evaluate:
+            raise
+        data.problem = str(error)
+    return data
+
+
+def choose_band(counts: ImageSums, wanted: str | None) -> str | None:
+    """The band that was asked for, or 3 pixels, or the first that was counted."""
+    bands = list(dict.fromkeys(k.split('/')[0] for k in counts.counts if k.startswith('band')))
+    if wanted and wanted not in bands:
+        raise BandError(f'--band {wanted}: the bands that were counted are {", ".join(bands)}')
+    return wanted or (MAIN_BAND if MAIN_BAND in bands else next(iter(bands), None))
+
+
+def keep(counts: ImageSums, file: Path) -> None:
+    """Write counts for the next time, where that is possible."""
+    try:
+        write_sums(file, counts.images, counts.classes, counts.counts)
+        print(f'counts of every image: {file}')
+    except OSError as error:  # a work dir of somebody else, a full disk
+        print(f'The counts of every image are not kept for the next time: {error}')

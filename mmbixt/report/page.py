@@ -1,0 +1,67 @@
+"""The page of a report: templates, filled with what was collected of a run."""
+
+from math import isnan
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+from mmbixt.evaluation.bootstrap import LEVEL, Estimate
+from mmbixt.report.collect import MAIN_BAND, ReportData
+from mmbixt.report.curves import draw, training_charts
+from mmbixt.report.scores import class_rows, describe, score_regions
+from mmbixt.report.work_dir import DETECTION
+
+
+def make_page(data: ReportData) -> str:
+    """The whole HTML file."""
+    strict = dict(autoescape=True, undefined=StrictUndefined)
+    loader = PackageLoader('mmbixt.report')
+    pages = Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, **strict)
+    pages.filters.update(cell=cell, describe=describe, draw=draw)
+    run, counts, band = data.run, data.counts, data.band
+    regions = score_regions(counts) if counts else {}
+    return pages.get_template('page.html').render(
+        vars(data),
+        facts=facts(data),
+        regions=regions,
+        level=LEVEL,
+        classes=class_rows(counts, regions, band) if counts else [],
+        where=describe(band).lower() if band else '',
+        charts=training_charts(run, band or MAIN_BAND),
+        detection=DETECTION,
+        # escaped by Pygments
+        code=Markup(highlight(run.config.pretty_text, PythonLexer(), HtmlFormatter())),
+    )
+
+
+def facts(data: ReportData) -> list[str | None]:
+    """What was run, in some words each; nothing of what is unknown."""
+    run, model = data.run, data.run.config.model
+    head = model.get('decode_head') or model.get('roi_head') or model.get('bbox_head', {})
+    parts = [model, model.get('backbone', {}), head[-1] if isinstance(head, list) else head]
+    kinds = [part.get('type', '').rpartition('.')[2] for part in parts]
+    images = run.test_set.get('type', 'data set of an unknown kind').removesuffix('Dataset')
+    return [
+        ' · '.join(filter(None, kinds)),
+        f'generated scenes in the layout of {images}' if run.generated else images,
+        f'{run.iterations:,} iterations of training' if run.iterations else None,
+        f'{data.parameters / 1e6:.1f} million parameters' if data.parameters else None,
+        f'weights of {data.weights}' if data.weights else None,
+        f'{run.date.day} {run.date:%B %Y}' if run.date else None,
+    ]
+
+
+def cell(score: float | Estimate | None, digits: int = 1) -> tuple[str, float | str, str]:
+    """A score as text, the value by which it is sorted (empty without one), and its interval."""
+    value, interval = score, ''
+    if isinstance(score, Estimate):
+        value = float(score.value)
+        if len(score.samples) > 1:
+            interval = '{:.1f} to {:.1f}'.format(*score.interval())
+    if value in (None, -1) or isnan(value):  # mmdet has -1 where there are no objects
+        return '–', '', ''
+    text = f'{value:,}' if isinstance(value, int) else f'{value:.{digits}f}'.replace('-', '−')
+    return '< 0.1' if 0 < value < 0.05 and digits == 1 else text, round(value, 4), interval

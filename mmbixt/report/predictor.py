@@ -1,0 +1,118 @@
+"""A trained segmentor on the images of its test set: counts, and pictures of some images."""
+
+from base64 import b64encode
+from collections.abc import Callable, Iterable
+from io import BytesIO
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from mmengine.config import Config
+from mmengine.dataset import pseudo_collate
+from mmengine.device import get_device
+from mmengine.runner import CheckpointLoader, Runner
+from mmengine.structures import BaseDataElement
+from torch import nn
+
+from mmbixt.checkpoints.state_dict import unwrap
+from mmbixt.checkpoints.whole_state import load_whole_state
+from mmbixt.datasets.availability import check_datasets
+from mmbixt.engine.boundary_vis_hook import label_map, read_image, sample_figure
+from mmbixt.evaluation.boundary import image_sums, scores
+from mmbixt.evaluation.sums import ImageSums
+from mmbixt.report.scores import choose_images
+from mmbixt.visualization.attention import summary_figure
+from mmbixt.visualization.palette import sample_palette
+
+Track = Callable[[Iterable], Iterable]  # shows progress over an iterable with a length
+
+
+class Example(NamedTuple):
+    """An image of the test set and its prediction; pictures are data URLs."""
+
+    name: str
+    score: float  # mIoU in the band, per cent
+    overall: float  # mIoU over all pixels, per cent
+    errors: str
+    attention: str | None  # None for backbones of other packages
+
+
+class Predictor:
+    """A model of mmseg with the weights of a file, and the test set of its config."""
+
+    def __init__(self, config: Config, model: nn.Module, checkpoint: Path, generated: bool) -> None:
+        check_datasets(config, ('test',))
+        load_whole_state(model, unwrap(CheckpointLoader.load_checkpoint(str(checkpoint), 'cpu')))
+        self.model = model.to(get_device()).eval()
+        self.loader = Runner.build_dataloader(config.test_dataloader)
+        self.dataset = self.loader.dataset
+        self.meta = dict(self.dataset.metainfo)
+        self.classes = list(self.meta['classes'])
+        if generated:  # ADE20K's palette has four greens among their classes
+            self.meta['palette'] = sample_palette(self.classes, self.meta['palette'])
+
+    @torch.no_grad()
+    def predict(self, batch: dict) -> tuple[list[BaseDataElement], torch.Tensor]:
+        """Samples with their predictions, and the inputs of the model (B,3,H,W)."""
+        data = self.model.data_preprocessor(batch, False)
+        return self.model(**data, mode='predict'), data['inputs']
+
+    def sums(self, sample: BaseDataElement, **options) -> dict[str, np.ndarray]:
+        """Pixel counts (K,) of an image, by name."""
+        maps = (label_map(sample, key) for key in ('gt_sem_seg', 'pred_sem_seg'))
+        return image_sums(*maps, len(self.classes), **options)
+
+    def count(self, track: Track) -> ImageSums:
+        """Predict all images and count their pixels."""
+        names, sums = [], []
+        for batch in track(self.loader):
+            for sample in self.predict(batch)[0]:
+                names.append(Path(sample.img_path).name)
+                sums.append(self.sums(sample))
+        counts = {key: np.stack([one[key] for one in sums]).astype(np.uint32) for key in sums[0]}
+        return ImageSums(names, self.classes, counts)
+
+    def worst_and_best(
+        self, counts: ImageSums, band: str, number: int, track: Track
+    ) -> tuple[dict[str, list[Example]], int]:
+        """At most so many images with the lowest and with the highest mIoU in a band.
+
+        Also returns for how many of them the mIoU differs from the one that was counted.
+        """
+        counted, worst, best = choose_images(counts, band, number)
+        infos = (self.dataset.get_data_info(index) for index in range(len(self.dataset)))
+        indices = {Path(info['img_path']).stem: index for index, info in enumerate(infos)}
+        examples, differ = [], 0
+        for i in track([*worst, *best]):
+            name = Path(counts.images[i]).stem
+            if name not in indices:
+                raise FileNotFoundError(
+                    'The counts are of other images than those of the test set in the config: '
+                    f'{name}, for example, is not among its {len(indices):,}.'
+                )
+            examples.append(self.draw(indices[name], band))
+            # one model may differ by a point between devices
+            differ += bool(abs(examples[-1].score - counted[i]) > 1)
+        return {'Worst': examples[: len(worst)], 'Best': examples[len(worst) :]}, differ
+
+    def draw(self, index: int, band: str) -> Example:
+        """Predict and draw one image."""
+        [sample], inputs = self.predict(pseudo_collate([self.dataset[index]]))
+        name, width = Path(sample.img_path).name, band.removeprefix('band')
+        width = int(width.removesuffix('px')) if width.endswith('px') else float(width)
+        found = scores(self.sums(sample, widths=[width]))
+        errors = sample_figure(sample, self.meta, name, width)
+        # what is beyond `img_shape` is padding
+        image = read_image(sample.img_path)
+        attention = summary_figure(self.model, inputs, image, content=sample.img_shape)
+        pictures = embed(errors), attention and embed(attention)
+        return Example(name, found[f'{band}/mIoU'], found['all/mIoU'], *pictures)
+
+
+def embed(figure: Figure) -> str:
+    """A figure as a WebP picture in a data URL, of 1400 x 2400 pixels at most."""
+    dpi = min(figure.dpi, *np.divide((1400, 2400), figure.get_size_inches()))
+    figure.savefig(file := BytesIO(), format='webp', dpi=dpi, pil_kwargs=dict(quality=80))
+    return f'data:image/webp;base64,{b64encode(file.getvalue()).decode()}'

@@ -1,0 +1,76 @@
+"""Scores for the report, from the pixel counts of each image."""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from mmbixt.evaluation.bootstrap import Estimate, draw_weights, estimate
+from mmbixt.evaluation.boundary import scores
+from mmbixt.evaluation.sums import ImageSums
+
+
+class RegionScores(NamedTuple):
+    """Scores of the pixels of a region, per cent; see `mmbixt.evaluation.boundary`."""
+
+    classes: np.ndarray  # IoU, for 'boundaryF...' F, of each class (K,); NaN without pixels
+    mean: Estimate  # over the classes
+    share: float | None  # of all pixels; None for 'boundary...'
+    accuracy: float | None  # share of correct pixels; None for 'boundary...'
+    gap: Estimate | None  # share of the mIoU over all pixels that is lost; for bands
+
+
+def describe(region: str) -> str:
+    """A region in words: 'all', 'band3px', 'band0.02', 'boundary0.02', 'boundaryF3px' ..."""
+    kind, width, pixels = re.fullmatch(r'(all|band|boundaryF?)([\d.]*)(px)?', region).groups()
+    size = f'{width}\xa0px' if pixels else f'{100 * float(width or 0):g}\xa0% of the diagonal'
+    words = dict(band='Band of {}', boundary='Boundary IoU, {}', boundaryF='Boundary F, {}')
+    return words.get(kind, 'All pixels').format(size)
+
+
+def score_regions(counts: ImageSums) -> dict[str, RegionScores]:
+    """Scores of every region by name, with 1000 draws of the images if there are several."""
+    total, number = counts.total(), len(counts.images)
+    overall, regions = scores(total), {}
+    found = estimate(counts, draw_weights(number, 1000 if number > 1 else 1, seed=0))
+    for name in dict.fromkeys(key.partition('/')[0] for key in found):
+        classes = found.get(f'{name}/IoU', found.get(f'{name}/F'))
+        mean, share, gap = classes.over_classes(), None, None
+        if f'{name}/aAcc' in overall:
+            share = 100 * total[f'{name}/true'].sum() / total['all/true'].sum()
+        if name.startswith('band'):
+            whole = regions['all'].mean
+            gap = Estimate(lost(whole.value, mean.value), lost(whole.samples, mean.samples))
+        accuracy = overall.get(f'{name}/aAcc')
+        regions[name] = RegionScores(classes.value, mean, share, accuracy, gap)
+    return regions
+
+
+def lost(whole: np.ndarray, near: np.ndarray) -> np.ndarray:
+    """Share of a score over all pixels that is lost near boundaries, per cent; NaN of 0."""
+    nothing = np.full(np.shape(whole), np.nan)
+    return 100 * (1 - np.divide(near, whole, out=nothing, where=np.not_equal(whole, 0)))
+
+
+def class_rows(counts: ImageSums, regions: dict[str, RegionScores], band: str | None) -> list[list]:
+    """Name, images, share of pixels, IoU, gap if there is a band, and scores in other regions, of
+    each class in the truth or in a prediction, the class with most pixels first."""
+    true = counts.counts['all/true'].astype(np.int64)
+    whole, *others = (region.classes for region in regions.values())
+    gaps = [lost(whole, regions[band].classes)] if band else []
+    columns = [counts.classes, (true > 0).sum(0).tolist(), 100 * true.sum(0) / true.sum()]
+    columns += [whole, *gaps, *others]
+    order = np.argsort(-true.sum(0), kind='stable')
+    return [[column[k] for column in columns] for k in order if not np.isnan(whole[k])]
+
+
+def choose_images(counts: ImageSums, band: str, number: int) -> tuple[np.ndarray, list, list]:
+    """mIoU of each image in a band, (N,), and indices of the worst and best, at most so many each.
+
+    The most extreme come first, and none is in both. Images without a score (NaN) are in neither.
+    """
+    names = [name for name in counts.counts if name.rpartition('/')[0] in ('all', band)]
+    images = ({key: counts.counts[key][i] for key in names} for i in range(len(counts.images)))
+    found = np.array([scores(of_image)[f'{band}/mIoU'] for of_image in images])
+    order = np.argsort(found, kind='stable')[: np.count_nonzero(~np.isnan(found))].tolist()
+    return found, order[:number], order[number:][::-1][:number]

@@ -1,0 +1,113 @@
+"""What a run left in its work dir: its configuration, logs and checkpoint."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from math import inf, isfinite
+from pathlib import Path
+
+import numpy as np
+from mmengine.config import Config
+
+from mmbixt.sample.sample_data import MANIFEST
+
+# scores of mmdet, and what they are of
+DETECTION = {'coco/bbox_mAP': 'boxes', 'coco/segm_mAP': 'masks', 'coco/boundary_mAP': 'mask edges'}
+
+
+class WorkDirError(ValueError):
+    """A folder is not the work dir of a run."""
+
+
+class Run:
+    """What is in the work dir of a run; options change its config, as ``--cfg-options`` do."""
+
+    def __init__(self, folder: Path, options: Mapping | None = None) -> None:
+        configs = sorted(folder.glob('*.py'), key=lambda path: path.stat().st_mtime)
+        if not configs:
+            missing = 'config (*.py) in it' if folder.is_dir() else 'such folder'
+            what = f'{folder} is not the work dir of a run: there is no {missing}.'
+            raise WorkDirError(f'{what} Give the --work-dir of tools/train.py or tools/test.py.')
+        starts = sorted(path for path in folder.iterdir() if start_time(path))
+        logs = {start: read_records(start / 'vis_data/scalars.json') for start in starts}
+        trained = [start for start in starts if any('loss' in r for r in logs[start][0])]
+        # a later test may have overwritten the config in the work dir with its own
+        dumped = [file for start in trained if (file := start / 'vis_data/config.py').exists()]
+        self.folder = folder
+        self.name = configs[-1].stem
+        self.config = Config.fromfile((dumped or configs)[-1])
+        self.config.merge_from_dict(dict(options or {}))
+        self.detects = self.config.get('default_scope') == 'mmdet'
+        self.test_set = (self.config.get('test_dataloader') or {}).get('dataset', {})
+        root = Path(self.test_set.get('data_root') or '')
+        self.generated = any((part / MANIFEST).exists() for part in (root, *root.parents))
+        self.date = start_time((trained or starts)[-1]) if starts else None
+        self.records = merge(records for records, _ in logs.values())
+        self.iterations = max((r['step'] for r in self.records if 'loss' in r), default=0)
+        # the scores of a test are in a file of their own
+        tests = [test for start in starts for test in read_records(start / f'{start.name}.json')[0]]
+        means = {'mIoU', 'all/mIoU', *DETECTION}
+        scored = [record for record in (*self.records, *tests[-1:]) if means & record.keys()]
+        hidden = ('time', 'data_time', 'step')
+        self.scores = {k: v for k, v in scored[-1].items() if k not in hidden} if scored else {}
+        self.notes = [
+            f'{broken} of the lines of {start.name}/vis_data/scalars.json cannot be read (was the '
+            'disk full, or the run killed while it wrote?) and are left out.'
+            for start, (_, broken) in logs.items()
+            if broken
+        ]
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """The last weights of the run, or those that were tested here."""
+        pointer = self.folder / 'last_checkpoint'
+        written = Path(pointer.read_text().strip() if pointer.exists() else 'none')
+        # the path is absolute: the folder may have been moved or copied since
+        for path in (self.folder / written.name, written):
+            if path.is_file():
+                return path
+        tested = self.config.get('load_from')
+        return Path(tested) if tested and not self.iterations else None
+
+    def curve(self, name: str) -> np.ndarray:
+        """Steps and values (P,2) of what was logged under a name."""
+        pairs = [(record['step'], record[name]) for record in self.records if name in record]
+        return np.array(pairs, float).reshape(-1, 2)
+
+
+def start_time(folder: Path) -> datetime | None:
+    """The time in the name of a log folder of mmengine; None of other folders."""
+    try:
+        return datetime.strptime(folder.name, '%Y%m%d_%H%M%S')
+    except ValueError:
+        return None
+
+
+def read_records(file: Path) -> tuple[list[dict[str, float]], int]:
+    """The records (numbers by name) in a log of mmengine, and the number of its broken lines."""
+    records, broken = [], 0
+    for line in file.read_text(errors='replace').splitlines() if file.exists() else []:
+        try:
+            items = [item for item in json.loads(line).items() if isinstance(item[1], int | float)]
+            records.append({name: value for name, value in items if isfinite(value)})
+        except (ValueError, AttributeError):  # not JSON; JSON, but not a record
+            broken += 1
+    return records, broken
+
+
+def merge(starts: Iterable[Sequence[Mapping[str, float]]]) -> list[dict[str, float]]:
+    """One history, in iterations, from the records of each start of a run, in order.
+
+    What a resumed run did again replaces what was done before. Validations that are logged by
+    epoch (mmengine's default), or at step 0, get the iteration of the training record before them.
+    """
+    history = []
+    for records in starts:
+        fresh, reached = [], 0
+        for record in records:
+            if 'step' in record:
+                reached = record['step'] if 'loss' in record else reached
+                fresh.append({**record, 'step': max(record['step'], reached)})
+        first = min((record['step'] for record in fresh), default=inf)
+        history = [record for record in history if record['step'] < first] + fresh
+    return sorted(history, key=lambda record: record['step'])

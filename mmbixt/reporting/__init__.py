@@ -1,1 +1,0 @@
-"""One HTML file of a run, for people: its curves, scores, pictures and configuration."""

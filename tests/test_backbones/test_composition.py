@@ -1,0 +1,214 @@
+"""What users do to modules from outside: hooks, replaced layers, parametrizations, quantisation.
+
+Fast paths read weights without calling the modules that hold them, so each of these must switch
+them off where it is at work.
+"""
+
+import copy
+import warnings
+from collections import Counter
+
+import pytest
+import torch
+from helpers import assert_close, image
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook
+from torch.nn.utils import parametrizations, prune
+from variants import VARIANTS, build
+
+from mmbixt.ops import use_ops
+
+CONTAINERS = (nn.ModuleList, nn.ModuleDict)
+
+
+@pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)
+def backbone(request):
+    """With weights for which everything matters, and without batch statistics."""
+    backbone = build(request.param).eval()
+    for name, p in backbone.named_parameters():
+        nn.init.normal_(p, 1.0 if name.endswith('norm.weight') else 0.0, 0.2)
+    return backbone
+
+
+def holders(backbone):
+    """The modules that hold weights, by themselves or in their children, by name."""
+    return {
+        name: module
+        for name, module in backbone.named_modules()
+        if not isinstance(module, CONTAINERS) and any(True for _ in module.parameters())
+    }
+
+
+def results(backbone):
+    """Feature maps, then the gradients of the image."""
+    x = image(2, 48, 33).requires_grad_()
+    maps = backbone(x)
+    sum(m.sin().sum() for m in maps).backward()
+    return [*maps, x.grad]
+
+
+def assert_same(actual, expected, tolerance=1e-4):
+    for a, b in zip(actual, expected, strict=True):
+        assert_close(a, b, tolerance)
+
+
+@pytest.mark.parametrize('path', ['auto', 'reference'])
+@pytest.mark.parametrize('kind', ['forward', 'forward_pre', 'full_backward', 'global'])
+def test_each_module_with_weights_is_called_once(backbone, kind, path):
+    expected, called = results(backbone), Counter()
+    names = {module: name for name, module in holders(backbone).items()}
+
+    def count(module, *_):
+        called[names.get(module)] += 1
+
+    if kind == 'global':
+        handles = [register_module_forward_hook(count)]
+    else:
+        handles = [getattr(m, f'register_{kind}_hook')(count) for m in names]
+    try:
+        with use_ops(path), warnings.catch_warnings():
+            # of layers whose input needs no gradient (the position encoding)
+            warnings.filterwarnings('ignore', 'Full backward hook is firing')
+            actual = results(backbone)
+    finally:
+        for handle in handles:
+            handle.remove()
+    del called[None]
+    assert called == dict.fromkeys(names.values(), 1)
+    assert_same(actual, expected)
+
+
+@pytest.mark.parametrize('cls', [nn.Linear, nn.LayerNorm, nn.Conv2d])
+def test_one_hooked_module_is_called_wherever_it_is(backbone, cls):
+    """A hook on one module alone: nothing else switches its fast path off."""
+    for name, module in backbone.named_modules():
+        if isinstance(module, cls):
+            called = []
+            with module.register_forward_hook(lambda *_, called=called: called.append(1)):
+                backbone(image(1, 33, 48))
+            assert called == [1], name
+
+
+class Adapted(nn.Linear):
+    """A linear layer that adds something, as LoRA does."""
+
+    def __init__(self, base):
+        super().__init__(base.in_features, base.out_features, base.bias is not None)
+        self.load_state_dict(base.state_dict())
+        self.delta = nn.Parameter(0.1 * torch.randn_like(base.weight))
+
+    def forward(self, x):
+        return super().forward(x) + x @ self.delta.t()
+
+
+def linears(backbone):
+    return [name for name, module in backbone.named_modules() if type(module) is nn.Linear]
+
+
+def test_replaced_layers_change_what_they_change_in_a_plain_network(backbone):
+    adapted, merged = copy.deepcopy(backbone), copy.deepcopy(backbone)
+    for name in linears(backbone):
+        layer = Adapted(backbone.get_submodule(name))
+        adapted.set_submodule(name, layer)
+        with torch.no_grad():
+            merged.get_submodule(name).weight += layer.delta
+    assert_same(results(adapted), results(merged))
+    for network in (adapted, merged):
+        sum(m.sin().sum() for m in network(image(1, 48, 48))).backward()
+    for name in linears(backbone):
+        delta, weight = (
+            getattr(network.get_submodule(name), attribute).grad
+            for network, attribute in ((adapted, 'delta'), (merged, 'weight'))
+        )
+        largest = max(p.grad.abs().max() for p in merged.parameters())
+        assert (delta - weight).abs().max() <= 1e-4 * largest, name
+
+
+def weight_norm(layer):
+    parametrizations.weight_norm(layer)
+    with torch.no_grad():
+        layer.parametrizations.weight.original0 *= 1.5
+
+
+def old_weight_norm(layer):
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        nn.utils.weight_norm(layer)
+    with torch.no_grad():
+        layer.weight_g *= 1.5
+
+
+def pruned(layer):
+    prune.l1_unstructured(layer, 'weight', 0.5)
+
+
+@pytest.mark.parametrize('change', [weight_norm, old_weight_norm, pruned])
+def test_computed_weights_are_those_that_count(backbone, change):
+    changed, plain = copy.deepcopy(backbone), copy.deepcopy(backbone)
+    for name, module in backbone.named_modules():
+        if type(module) in (nn.Linear, nn.Conv2d):
+            layer = changed.get_submodule(name)
+            change(layer)
+            factor = 1.5 if change is not pruned else layer.weight_mask
+            with torch.no_grad():
+                plain.get_submodule(name).weight *= factor
+    assert_same(results(changed), results(plain))
+
+
+def test_dynamic_quantisation_takes_every_linear_layer(backbone):
+    expected = backbone(image(1, 64, 48))
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')  # torch.ao is to move to a package of its own
+        quantised = torch.ao.quantization.quantize_dynamic(backbone, {nn.Linear})
+    names = [
+        name
+        for name, module in quantised.named_modules()
+        if isinstance(module, torch.ao.nn.quantized.dynamic.Linear)
+    ]
+    assert names == linears(backbone)
+    assert linears(quantised) == []
+    for actual, wanted in zip(quantised(image(1, 64, 48)), expected, strict=True):
+        assert not torch.equal(actual, wanted)
+        assert (actual - wanted).std() < 0.2 * wanted.std()
+
+
+def test_all_linear_layers_are_torchs_own(backbone):
+    assert {type(m) for m in backbone.modules() if isinstance(m, nn.Linear)} <= {nn.Linear}
+
+
+@pytest.mark.parametrize('part', ['act', 'drop_path', 'norm'])
+def test_replaced_parts_without_weights_count(backbone, part):
+    """An activation, a stochastic depth, a norm of another kind: nobody's fast path ignores it."""
+    kinds = {'act': nn.GELU, 'drop_path': type(None), 'norm': nn.LayerNorm}
+    found = 0
+    for name, module in list(backbone.named_modules()):
+        is_it = isinstance(module, kinds[part]) or (part == 'drop_path' and name.endswith(part))
+        if not is_it:
+            continue
+        network, called = copy.deepcopy(backbone), []
+
+        class Zero(nn.Module):
+            def forward(self, x, called=called):
+                called.append(1)
+                return 0 * x
+
+        network.set_submodule(name, Zero())
+        network(image(1, 33, 48))
+        assert called, name
+        found += 1
+    assert found
+
+
+def test_functional_calls_and_their_gradients(backbone):
+    weights = {name: p.detach().clone() for name, p in backbone.named_parameters()}
+    x = image(1, 33, 48)
+
+    def loss(weights):
+        return sum(m.sin().sum() for m in torch.func.functional_call(backbone, weights, (x,)))
+
+    found = torch.func.grad(loss)(weights)
+    backbone.zero_grad()
+    sum(m.sin().sum() for m in backbone(x)).backward()
+    largest = max(p.grad.abs().max() for p in backbone.parameters())
+    for name, p in backbone.named_parameters():
+        assert (found[name] - p.grad).abs().max() <= 1e-4 * largest, name

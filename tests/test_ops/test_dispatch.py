@@ -1,0 +1,120 @@
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+from helpers import assert_close
+
+from mmbixt.ops import bidirectional_attention, linear, ops_path, routing_attention, use_ops
+from mmbixt.ops.dispatch import PathError, recorded_choices
+
+
+def test_use_ops_is_undone_after_an_error():
+    def fail():
+        with use_ops('reference'):
+            assert ops_path() == 'reference'
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert ops_path() == 'auto'
+
+
+def test_unknown_path_is_refused_with_the_valid_ones():
+    with pytest.raises(PathError, match=r"'fast' is not a path.*reference"), use_ops('fast'):
+        raise AssertionError('not reached')
+
+
+def test_environment_variable_sets_the_path():
+    code = 'from mmbixt.ops import ops_path; print(ops_path())'
+    environment = os.environ | {'MMBIXT_OPS': 'reference'}
+    output = subprocess.check_output([sys.executable, '-c', code], env=environment, text=True)
+    assert output.strip() == 'reference'
+
+
+def test_threads_have_paths_of_their_own():
+    inside, seen = threading.Barrier(2), {}
+
+    def run(path):
+        with use_ops(path):
+            inside.wait()
+            seen[path] = ops_path()
+            inside.wait()
+
+    threads = [threading.Thread(target=run, args=[path]) for path in ('reference', 'portable')]
+    with use_ops('cpu'):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert ops_path() == 'cpu'
+    assert seen == {'reference': 'reference', 'portable': 'portable'}
+
+
+def test_compiled_programs_follow_the_path(fresh_compiler):
+    x = torch.randn(1, 2, 8, 4)
+    taken = []
+
+    def spy(graph, inputs):
+        taken.append('scaled_dot_product_attention' in str(graph.graph))
+        return graph
+
+    compiled = torch.compile(lambda: bidirectional_attention(x, x, x, x, 0.5)[1], backend=spy)
+    expected = compiled()
+    with use_ops('reference'):
+        assert_close(compiled(), expected)
+    assert taken == [True, False]
+
+
+REGIONS = [torch.randn(1, 4, 3, 2, 8) for _ in range(3)]
+ROUTES = torch.zeros(1, 4, 2, dtype=torch.long)
+
+
+@pytest.mark.parametrize(
+    ('inputs', 'why'),
+    [
+        ([x.to('meta') for x in REGIONS], 'the tensors are on meta'),
+        ([x.bfloat16() for x in REGIONS], 'the tensors are torch.bfloat16'),
+        ([x[:0] for x in REGIONS], 'there is nothing to compute'),
+    ],
+)
+def test_a_path_that_cannot_run_is_refused_by_name_and_avoided_by_auto(inputs, why):
+    routes = ROUTES[: len(inputs[0])].to(inputs[0].device)
+    with use_ops('cpu'), pytest.raises(PathError, match=rf'=cpu: routing_attention.*{why}'):
+        routing_attention(*inputs, routes, 0.3)
+    with recorded_choices() as choices:
+        routing_attention(*inputs, routes, 0.3)
+    assert choices[0].path == 'portable'
+    assert why in choices[0].why
+
+
+def test_autocast_and_exporters_and_transforms_take_plain_operations():
+    def paths(function):
+        with recorded_choices() as choices:
+            function()
+        return {choice.path for choice in choices}
+
+    def attend(*x):
+        return routing_attention(*x, ROUTES, 0.3)
+
+    assert paths(lambda: attend(*REGIONS)) == {'cpu'}
+    with torch.autocast('cpu', torch.bfloat16):
+        assert paths(lambda: attend(*REGIONS)) == {'portable'}
+    assert paths(lambda: torch.jit.trace(attend, REGIONS)) == {'portable', 'cpu'}  # then it checks
+    assert paths(lambda: torch.func.vmap(attend)(*(x[None] for x in REGIONS))) == {'portable'}
+
+
+def test_choices_are_recorded_within_the_block_only():
+    x, weight = torch.randn(3, 4), torch.randn(5, 4)
+    with recorded_choices() as choices:
+        linear(x, weight)
+        with use_ops('reference'):
+            linear(x, weight)
+    linear(x, weight)
+    assert [(c.op, c.path, c.shape) for c in choices] == [
+        ('linear', 'portable', (3, 4)),
+        ('linear', 'reference', (3, 4)),
+    ]
+    assert choices[1].why == 'asked for by name'

@@ -1,0 +1,134 @@
+"""Small runs to report on, and a reader of pages."""
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+import torch
+from helpers import CONFIGS
+from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
+
+from mmbixt.evaluation import image_sums
+from mmbixt.evaluation.sums import ImageSums
+from mmbixt.sample.sample_data import write_sample_data
+
+STEPS = range(10, 101, 10)
+# names that break pages which do not escape them
+HOSTILE = '<script>window.broken = 1</script>'
+QUOTED = '"><img src=x onerror="window.broken = 1">'
+
+
+def train_record(step, **more):
+    return {'lr': 1e-3 / step, 'loss': 10 / step, 'iter': step, 'step': step, **more}
+
+
+def val_record(step, score):
+    return {'mIoU': score, 'band3px/mIoU': score / 2, 'step': step}
+
+
+def write_log(folder, start, records, end=''):
+    """The log of a start, as mmengine writes it; returns its folder."""
+    logs = folder / start / 'vis_data'
+    logs.mkdir(parents=True)
+    (logs / 'scalars.json').write_text('\n'.join(map(json.dumps, records)) + f'\n{end}')
+    return logs.parent
+
+
+def write_resumed_logs(folder):
+    """The logs of a run that was killed while it wrote iteration 80, and resumed from 50."""
+    records = [train_record(step) for step in STEPS]
+    first = [*records[:5], val_record(50, 20.0), *records[5:7]]
+    write_log(folder, '20250101_100000', first, end='{"lr": 0.001, "lo')
+    write_log(folder, '20250102_100000', [*records[5:], val_record(100, 40.0)])
+
+
+def make_run(folder, images=4):
+    """The work dir of a segmentor that has learned nothing, as if it had been trained."""
+    root = write_sample_data(folder / 'data', num_train=1, num_val=images, height=48, width=64)
+    config = Config.fromfile(CONFIGS / 'bixt/semfpn_bixt_ti_ade20k.py')
+    config.test_dataloader.dataset.data_root = str(root / 'ade/ADEChallengeData2016')
+    config.test_dataloader.dataset.pipeline[1].scale = (128, 96)
+    config.test_dataloader.update(num_workers=0, persistent_workers=False)
+    work_dir = folder / 'run'
+    work_dir.mkdir()
+    config.dump(work_dir / 'mine.py')
+    torch.manual_seed(0)
+    init_default_scope('mmseg')
+    model = MODELS.build(config.model)
+    torch.save(dict(meta={}, state_dict=model.state_dict()), work_dir / 'iter_100.pth')
+    # elsewhere when it was written: work dirs are moved
+    (work_dir / 'last_checkpoint').write_text('/nowhere/run/iter_100.pth')
+    write_resumed_logs(work_dir)
+    return work_dir
+
+
+def write_work_dir(folder, config='', records=(), results=None, name='mine'):
+    """The work dir of a run with this log, and with the results of a test."""
+    folder.mkdir(exist_ok=True)
+    text = "model = dict(type='EncoderDecoder', backbone=dict(type='mmbixt.BiXT'))\n" + config
+    (folder / f'{name}.py').write_text(text)
+    start = write_log(folder, '20250101_100000', records)
+    if results:
+        (start / f'{start.name}.json').write_text(json.dumps(results))
+    return folder
+
+
+def sums(classes, *pairs, **options):
+    """Counts of images of which true and predicted labels are given."""
+    of_images = [image_sums(truth, other, len(classes), **options) for truth, other in pairs]
+    names = [f'image {i}.jpg' for i in range(len(pairs))]
+    counts = {
+        key: torch.stack([torch.from_numpy(one[key]) for one in of_images]).numpy()
+        for key in of_images[0]
+    }
+    return ImageSums(names, list(classes), counts)
+
+
+class Reader(HTMLParser):
+    """What is in a page, provided that each element is closed in turn.
+
+    Attributes:
+        elements: names and attributes.
+        text: of the page, without scripts and style.
+    """
+
+    VOID = {'meta', 'link', 'img', 'br', 'input'}
+
+    def __init__(self, page):
+        super().__init__()
+        self.elements = []
+        self.text = ''
+        self._open = []
+        self.feed(page)
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        if not {*self._open} & {'script', 'style'}:
+            self.text += data
+
+    def all(self, tag, **attributes):
+        wanted = attributes.items()
+        return [found for name, found in self.elements if name == tag and wanted <= found.items()]
+
+    @property
+    def addresses(self):
+        """All that a browser would load."""
+        keys = ('src', 'href', 'srcset', 'action', 'data', 'poster')
+        return [about[key] for _, about in self.elements for key in keys if key in about]
+
+
+def read_page(file: Path) -> Reader:
+    return Reader(file.read_text('utf-8'))

@@ -1,0 +1,96 @@
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from test_report.runs import QUOTED, train_record, val_record, write_work_dir
+
+from mmbixt.report.curves import SVG, draw, thin, training_charts
+from mmbixt.report.work_dir import Run
+
+
+def svg(*lines, unit='loss', last_step=100):
+    """Pictures are well-formed XML."""
+    return ElementTree.fromstring(draw(lines, unit, last_step))
+
+
+def line(values, kind='one'):
+    return 'a line', kind, [[step, value] for step, value in enumerate(values, 1)]
+
+
+def places(picture, kind):
+    """Points (P,2) of the line of a kind."""
+    path = picture.find(f'.//{SVG}g[@class="{kind}"]/{SVG}path').get('d')
+    return np.array([pair.split() for pair in re.findall(r'[ML] (\S+ \S+)', path)], float)
+
+
+def test_line_is_where_its_values_are():
+    picture = svg(line([10.0, 0.0, 5.0], 'one dots'), last_step=3)
+    (x1, top), (x2, bottom), (x3, middle) = places(picture, 'one dots')
+    assert x3 - x2 == pytest.approx(x2 - x1)
+    assert middle == pytest.approx((top + bottom) / 2)
+    assert top < bottom  # SVG counts downwards
+    assert len(picture.findall(f'.//{SVG}use')) == 3
+
+
+def test_everything_is_inside_the_picture():
+    picture = svg(line([1e-5, 123456.0, 3.0]), line([-5.0, 2.0, 1.0], 'two'), last_step=3)
+    _, _, width, height = map(float, picture.get('viewBox').split())
+    for kind in ('one', 'two'):
+        points = places(picture, kind)
+        assert (points >= 0).all()
+        assert (points <= [width, height]).all()
+
+
+def test_colors_are_those_of_the_page():
+    text = draw([line([1.0, 2.0])], 'loss', 2)
+    assert not re.search(r'#[0-9a-f]{6}(?![0-9a-f])', text)
+    assert 'currentColor' in text
+    for left_out in ('<style', '<metadata', ' id="figure', 'http://purl.org'):
+        assert left_out not in text
+
+
+def test_ids_differ_between_pictures():
+    pictures = (draw([line([1.0, 2.0], 'one dots')], unit, 2) for unit in ('loss', 'mAP'))
+    first, second = (set(re.findall(r'id="(.+?)"', picture)) for picture in pictures)
+    assert first
+    assert not first & second
+
+
+@pytest.mark.parametrize('values', [[0.0], [0.0, 0.0], [3.0]])
+def test_constant_and_single_values_can_be_drawn(values):
+    texts = [found.text for found in svg(line(values)).iter(f'{SVG}text')]
+    assert not [text for text in texts if '−' in text]  # the scale starts at 0
+
+
+def test_units_are_escaped():
+    assert [found for found in svg(line([1.0]), unit=QUOTED).itertext() if found == QUOTED]
+
+
+def test_long_runs_are_thinned_to_means():
+    points = np.column_stack([np.arange(10_000), np.tile([0.0, 2.0], 5000)]).astype(float)
+    thinned = np.array(thin(points))
+    assert thinned.shape == (400, 2)
+    np.testing.assert_allclose(thinned[:, 1], 1, atol=0.05)
+    assert thin(points[:50]) == points[:50].tolist()
+    assert thin(points[:0]) == []
+
+
+@pytest.mark.parametrize(('number', 'labels'), [(39, 1), (60, 2)])
+def test_long_trainings_are_smoothed(tmp_path, number, labels):
+    records = [{'loss': float(step % 3), 'step': step} for step in range(1, number + 1)]
+    charts = training_charts(Run(write_work_dir(tmp_path, records=records)), 'band3px')
+    assert len(charts['loss']) == labels
+    assert not charts['rate']
+    if labels == 2:
+        label, _, points = charts['loss'][1]
+        assert label == 'mean of 3 records'
+        np.testing.assert_allclose(points, [[step, 1.0] for step in range(3, 61)])
+
+
+def test_validations_near_boundaries(tmp_path):
+    records = [train_record(10), val_record(10, 20.0)]
+    run = Run(write_work_dir(tmp_path, records=records))
+    labels = [label for label, _, _ in training_charts(run, 'band3px')['validation']]
+    assert labels == ['all pixels', 'band of 3\xa0px']
+    assert len(training_charts(run, 'band5px')['validation']) == 1

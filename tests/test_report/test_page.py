@@ -1,0 +1,194 @@
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from mmengine.config import Config
+from test_report.runs import (
+    HOSTILE,
+    QUOTED,
+    Reader,
+    sums,
+    train_record,
+    val_record,
+    write_work_dir,
+)
+
+from mmbixt.evaluation.bootstrap import Estimate
+from mmbixt.report.collect import ReportData
+from mmbixt.report.page import cell, make_page
+from mmbixt.report.predictor import Example
+from mmbixt.report.work_dir import Run
+
+SECTIONS = ['training', 'scores', 'classes', 'pictures', 'configuration']
+CLASSES = [HOSTILE, QUOTED, 'a & b', 'never']
+RECORDS = [train_record(10), val_record(10, 20.0), train_record(20), val_record(20, 40.0)]
+
+
+@pytest.fixture
+def make_run(tmp_path):
+    def make(config='', records=RECORDS, results=None):
+        folder = tmp_path / f'run {len(list(tmp_path.iterdir()))}'
+        return Run(write_work_dir(folder, config, records, results))
+
+    return make
+
+
+@pytest.fixture
+def counts():
+    rng = np.random.default_rng(0)
+    truths = rng.integers(0, 2, (6, 4, 5)).repeat(6, 1).repeat(6, 2)
+    return sums(CLASSES, *[(t, np.where(rng.random(t.shape) < 0.2, 2, t)) for t in truths])
+
+
+def example(name):
+    return Example(name, 10.0, 20.0, 'data:image/webp;base64,e', 'data:image/webp;base64,a')
+
+
+@pytest.fixture
+def full(counts, make_run):
+    """Everything that a page can show, with names that must be escaped."""
+    run = make_run(f'note = {HOSTILE + QUOTED!r}')
+    run.name, run.notes = QUOTED, [HOSTILE]
+    examples = {'Worst': [example(HOSTILE), example('b.jpg')], 'Best': [example(QUOTED)]}
+    return ReportData(run, 5_000_000, 'iter_20.pth', counts, 'band3px', examples, differ=1)
+
+
+def test_page_of_everything(full):
+    page = Reader(make_page(full))
+    assert [found['id'] for found in page.all('section')] == SECTIONS
+    assert [f'#{name}' for name in SECTIONS] == [a['href'] for a in page.all('a')]
+    assert len(page.all('p', **{'class': 'value'})) == 4
+    assert len(page.all('svg')) == 3
+    assert len(page.all('table')) == 2
+    assert len(page.all('figcaption')) == 3
+    assert len(page.all('img')) == 6 + 1  # and the enlarged one
+    for text in (
+        *CLASSES[:3],
+        full.run.name,
+        'EncoderDecoder · BiXT',
+        '20 iterations of training',
+        '5.0 million parameters',
+        'weights of iter_20.pth',
+        '1 January 2025',
+        'Of its errors',
+        '1 are neither in\nthe truth nor in a prediction',
+        'Grey: predicted, but nowhere in the truth',
+        'For 1 of these images the model predicts something else',
+    ):
+        assert text in page.text
+
+
+def test_nothing_is_loaded_from_elsewhere(full):
+    text = make_page(full)
+    page = Reader(text)
+    assert all(url.startswith(('data:', '#')) for url in page.addresses)
+    assert not re.search(r'@import|url\(', text)
+    assert {*re.findall(r'https?:[^"\s]+', text)} == {  # names, no addresses
+        'http://www.w3.org/2000/svg',
+        'http://www.w3.org/1999/xlink',
+    }
+    [policy] = page.all('meta', **{'http-equiv': 'Content-Security-Policy'})
+    assert policy['content'].startswith("default-src 'none'; img-src data:;")
+
+
+def test_everything_is_escaped(full):
+    """Text that is escaped once is found as text, and never as an element."""
+    full.weights = full.run.config.model.type = HOSTILE
+    full.run.test_set = {'type': QUOTED}
+    page = Reader(make_page(full))
+    assert len(page.all('script')) == 1
+    assert not page.all('img', src='x')
+    assert page.text.count(HOSTILE) >= 6  # note, class, image, config, model, weights
+    assert 'window.broken' not in ' '.join(map(str, page.addresses))
+
+
+def test_reasons_are_escaped(make_run):
+    page = Reader(make_page(ReportData(make_run(), problem=HOSTILE)))
+    assert page.text.count(HOSTILE) == 3
+    assert len(page.all('script')) == 1
+
+
+def test_config_is_whole(make_run):
+    run = make_run("note = '<&\\''\nnumber = -1.5e-3\nnothing = None")
+    page = make_page(ReportData(run))
+    code = page[page.index('<pre>') : page.index('</pre>')]
+    assert Reader(f'{code}</pre>').text.strip() == run.config.pretty_text.strip()
+    assert '<span class="kc">None</span>' in code
+
+
+def test_only_classes_that_occur_have_rows(full):
+    text = make_page(full)
+    rows = re.findall(r'<tr.*?>', text[text.index('id="classes"') : text.index('id="pictures"')])
+    assert rows == ['<tr>', '<tr class="">', '<tr class="">', '<tr class="dim">']
+
+
+def test_missing_parts_are_explained(make_run):
+    page = Reader(make_page(ReportData(make_run(records=[]), problem='No checkpoint.')))
+    assert page.text.count('No checkpoint.') == 3
+    assert 'no records of training' in page.text
+    assert 'parameters' not in page.text
+
+
+def test_no_errors(make_run, counts):
+    truth = np.arange(400, dtype=np.uint8).reshape(20, 20) // 200
+    perfect = sums(CLASSES, (truth, truth), (truth, truth))
+    for band in ('band3px', None):
+        page = Reader(make_page(ReportData(make_run(), counts=perfect, band=band)))
+        assert 'Of its errors' not in page.text
+        assert 'nan' not in page.text
+
+
+def test_scores_of_the_last_evaluation_without_counts(make_run):
+    assert '40.0 %' in Reader(make_page(ReportData(make_run()))).text
+    tested = make_run(results={'all/mIoU': 12.3})
+    page = Reader(make_page(ReportData(tested)))
+    assert '12.3 %' in page.text
+    assert 'all/mIoU' in page.text
+
+
+def test_training_says_what_was_not_measured(make_run):
+    def page(records):
+        return make_page(ReportData(make_run(records=records)))
+
+    assert 'mmbixt.BoundaryIoUMetric' not in page(RECORDS)
+    without = [{key: r[key] for key in r if key != 'band3px/mIoU'} for r in RECORDS]
+    assert 'mmbixt.BoundaryIoUMetric' in page(without)
+    assert 'not evaluated while it was trained' in page(RECORDS[:1])
+
+
+def test_detector(make_run):
+    scores = {'coco/bbox_mAP': 0.1, 'coco/segm_mAP': 0.05, 'coco/segm_mAP_l': -1.0}
+    records = [train_record(10), {**scores, 'step': 10, 'time': 0.777}]
+    scope = "default_scope = 'mmdet'"
+    text = make_page(ReportData(make_run(scope, records)))
+    page = Reader(text)
+    assert [found['id'] for found in page.all('section')] == ['training', 'scores', 'configuration']
+    for words in ('mAP of boxes', 'Masks', '0.050', 'detects objects', '--boundary measures'):
+        assert words in page.text
+    masks = text[text.index('data-value="Masks"') :]
+    assert masks[: masks.index('</tr>')].count('–') == 5
+    assert '0.777' not in page.text
+    tested = make_run(scope, results={**scores, 'coco/boundary_mAP': 0.02})
+    page = Reader(make_page(ReportData(tested)))
+    assert 'Mask edges' in page.text
+    assert '--boundary' not in page.text
+    assert 'The run was not evaluated' in make_page(ReportData(make_run(scope, RECORDS[:1])))
+
+
+def test_models_of_other_shapes(make_run):
+    for head in ("decode_head=[dict(type='A'), dict(type='B')]", "bbox_head=dict(type='B')"):
+        run = make_run()
+        run.config = Config.fromstring(f"model = dict(type='M', {head})", '.py')
+        assert 'M · B' in make_page(ReportData(run))
+
+
+def test_cells():
+    assert cell(None) == cell(np.nan) == cell(-1, 3) == ('–', '', '')
+    assert cell(12_345) == ('12,345', 12_345, '')
+    assert cell(-16.84) == ('−16.8', -16.84, '')
+    assert cell(0.01)[0] == '< 0.1'
+    assert cell(0.01, 3)[0] == '0.010'
+    several = Estimate(np.array(5.0), np.arange(0.0, 10.1))
+    assert cell(several) == ('5.0', 5.0, '0.2 to 9.8')
+    assert cell(replace(several, samples=several.samples[:1]))[2] == ''

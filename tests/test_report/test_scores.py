@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+from test_report.runs import sums
+
+from mmbixt.evaluation import scores
+from mmbixt.evaluation.sums import ImageSums
+from mmbixt.report.collect import BandError, choose_band
+from mmbixt.report.scores import choose_images, class_rows, describe, score_regions
+
+CLASSES = ['sky', 'sea', 'never', 'only predicted']
+
+
+@pytest.fixture
+def pairs():
+    """Images of two halves whose boundary is predicted some columns further right."""
+    truth = np.zeros((20, 40), np.uint8)
+    truth[:, 20:] = 1
+    found = []
+    for shift in (0, 2, 6, 4):
+        prediction = np.zeros_like(truth)
+        prediction[:, 20 + shift :] = 1
+        found.append((truth, prediction))
+    found[0][1][0, 0] = 3
+    return found
+
+
+@pytest.fixture
+def counts(pairs):
+    return sums(CLASSES, *pairs, widths=(1, 3), ratios=(0.1,), tolerances=(2,))
+
+
+def test_regions_have_the_scores_of_the_evaluation(counts):
+    found = scores(counts.total())
+    regions = score_regions(counts)
+    assert list(regions) == ['all', 'band1px', 'band3px', 'boundary0.1', 'boundaryF2px']
+    for name, region in regions.items():
+        mean = found.get(f'{name}/mIoU', found.get(f'{name}/mF'))
+        assert region.mean.value == pytest.approx(mean)
+        low, high = region.mean.interval()
+        assert low <= mean <= high
+    assert regions['band3px'].gap.value == pytest.approx(found['band3px/gap'])
+    assert regions['band3px'].accuracy == pytest.approx(found['band3px/aAcc'])
+    assert regions['band3px'].share == pytest.approx(100 * 6 / 40)
+    assert regions['all'].gap is None
+    for name in ('boundary0.1', 'boundaryF2px'):
+        assert (regions[name].share, regions[name].accuracy) == (None, None)
+
+
+def test_rows_of_the_classes_that_occur(counts):
+    regions = score_regions(counts)
+    sky, sea, predicted = class_rows(counts, regions, 'band3px')
+    assert [row[:2] for row in (sky, sea, predicted)] == [
+        ['sky', 4],
+        ['sea', 4],
+        ['only predicted', 0],
+    ]
+    _, _, share, whole, gap, _, band3px, *boundary = sky
+    assert share == pytest.approx(50)
+    assert gap == pytest.approx(100 * (1 - band3px / whole))
+    assert len(boundary) == 2
+    assert predicted[3] == 0
+    assert np.isnan(predicted[4])
+    assert len(class_rows(counts, regions, None)[0]) == len(sky) - 1
+
+
+def test_worst_and_best_images(counts, pairs):
+    of_images, worst, best = choose_images(counts, 'band3px', 2)
+    for value, pair in zip(of_images, pairs, strict=True):
+        assert value == pytest.approx(scores(sums(CLASSES, pair).total())['band3px/mIoU'])
+    assert (worst, best) == ([2, 3], [0, 1])
+    assert choose_images(counts, 'band3px', 3)[1:] == ([2, 3, 1], [0])
+    assert choose_images(counts, 'band3px', 9)[1:] == ([2, 3, 1, 0], [])
+    flat = np.zeros_like(pairs[0][0])
+    without_boundary = sums(CLASSES, (flat, flat), pairs[1])
+    assert choose_images(without_boundary, 'band3px', 1)[1:] == ([1], [])
+
+
+def test_band(counts):
+    assert choose_band(counts, None) == 'band3px'
+    assert choose_band(counts, 'band1px') == 'band1px'
+    some = {key: value for key, value in counts.counts.items() if 'band3px' not in key}
+    assert choose_band(ImageSums(counts.images, CLASSES, some), None) == 'band1px'
+    none = {key: value for key, value in counts.counts.items() if 'band' not in key}
+    assert choose_band(ImageSums(counts.images, CLASSES, none), None) is None
+    with pytest.raises(BandError, match=r'band7px: .* band1px, band3px$'):
+        choose_band(counts, 'band7px')
+
+
+@pytest.mark.parametrize(
+    ('region', 'text'),
+    [
+        ('all', 'All pixels'),
+        ('band3px', 'Band of 3 px'),
+        ('band0.02', 'Band of 2 % of the diagonal'),
+        ('boundary0.005', 'Boundary IoU, 0.5 % of the diagonal'),
+        ('boundaryF2.5px', 'Boundary F, 2.5 px'),
+    ],
+)
+def test_descriptions(region, text):
+    assert describe(region).replace('\xa0', ' ') == text

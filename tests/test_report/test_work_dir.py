@@ -1,0 +1,124 @@
+import json
+import os
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from test_report.runs import (
+    STEPS,
+    train_record,
+    val_record,
+    write_log,
+    write_resumed_logs,
+    write_work_dir,
+)
+
+from mmbixt.report.work_dir import Run, WorkDirError, merge, read_records
+from mmbixt.sample.sample_data import MANIFEST
+
+CONFIG = """
+default_scope = 'mmseg'
+model = dict(type='EncoderDecoder')
+test_dataloader = dict(dataset=dict(type='ADE20KDataset', data_root='{root}'))
+load_from = None
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / 'mine.py').write_text(CONFIG.format(root=tmp_path / 'data/ade'))
+    return tmp_path
+
+
+def test_resumed_run_is_one_history(folder):
+    write_resumed_logs(folder)
+    run = Run(folder)
+    assert run.curve('loss')[:, 0].tolist() == [10 * i for i in range(1, 11)]
+    assert run.curve('mIoU').tolist() == [[50, 20], [100, 40]]
+    assert run.iterations == 100
+    assert run.date == datetime(2025, 1, 2, 10)
+    assert run.name == 'mine'
+    assert len(run.notes) == 1
+    assert '20250101_100000/vis_data/scalars.json' in run.notes[0]
+
+
+def test_repeated_steps_replace_the_first_ones():
+    first = [train_record(10), train_record(20, loss=1.0), train_record(30)]
+    again = [train_record(20, loss=2.0)]
+    found = merge([first, [], again])
+    assert [(record['step'], record['loss']) for record in found] == [(10, 1.0), (20, 2.0)]
+
+
+@pytest.mark.parametrize('steps', [(1, 2), (0, 0), (50, 100)])
+def test_validations_get_their_iteration(steps):
+    """Whether they are logged by epoch, without a step or by iteration."""
+    records = [train_record(step) for step in STEPS]
+    first, second = ({'coco/bbox_mAP': step / 10, 'step': step} for step in steps)
+    found = merge([[*records[:5], first, *records[5:], second]])
+    assert [r['step'] for r in found if 'loss' not in r] == [50, 100]
+    between = merge([[train_record(50), val_record(70, 1.0), train_record(100)]])
+    assert between[1]['step'] == 70
+
+
+def test_broken_lines_are_counted(tmp_path):
+    file = tmp_path / 'scalars.json'
+    assert read_records(file) == ([], 0)
+    lines = ['{"step": 1, "loss": NaN, "name": "x"}', '[1]', '7', '{"st', '\x00', '{"step": 2}']
+    file.write_text('\n'.join(lines))
+    assert read_records(file) == ([{'step': 1}, {'step': 2}], 4)
+
+
+def test_config_of_the_training_is_shown(folder):
+    """A test in the same work dir overwrites it."""
+    start = write_log(folder, '20250101_100000', [train_record(10)])
+    (start / 'vis_data/config.py').write_text("model = dict(type='Trained')")
+    tested = write_log(folder, '20250102_100000', [])
+    (tested / 'vis_data/config.py').write_text("model = dict(type='Tested')")
+    assert Run(folder).config.model.type == 'Trained'
+    assert Run(folder).date.day == 1
+
+
+def test_newest_of_several_configs(folder):
+    (folder / 'other.py').write_text(CONFIG)
+    os.utime(folder / 'other.py', (0, 0))
+    assert Run(folder).name == 'mine'
+
+
+def test_scores_of_the_last_test_or_validation(tmp_path):
+    work_dir = write_work_dir(tmp_path, records=[train_record(10), val_record(10, 20.0)])
+    assert Run(work_dir).scores == {'mIoU': 20.0, 'band3px/mIoU': 10.0}
+    for day, score in ((2, 30.0), (3, 40.0)):
+        start = write_log(work_dir, f'2025010{day}_100000', [])
+        (start / f'{start.name}.json').write_text(json.dumps({'mIoU': score, 'time': 0.1}))
+    assert Run(work_dir).scores == {'mIoU': 40.0}
+
+
+def test_checkpoint(folder):
+    assert Run(folder).checkpoint is None
+    pointer = folder / 'last_checkpoint'
+    pointer.write_text('/nowhere/iter_1.pth')
+    assert Run(folder).checkpoint is None
+    (folder / 'iter_1.pth').touch()
+    assert Run(folder).checkpoint == folder / 'iter_1.pth'
+
+
+def test_checkpoint_of_a_test_is_in_its_config(folder):
+    assert Run(folder, {'load_from': 'there.pth'}).checkpoint == Path('there.pth')
+    # but the weights that a training starts from are not its result
+    write_log(folder, '20250101_100000', [train_record(10), val_record(10, 1.0)])
+    assert Run(folder, {'load_from': 'there.pth'}).checkpoint is None
+
+
+def test_generated_scenes_are_recognised(folder):
+    assert not Run(folder).generated
+    (folder / 'data').mkdir()
+    (folder / 'data' / MANIFEST).touch()
+    assert Run(folder).generated
+    assert not Run(folder, {'test_dataloader.dataset.data_root': 'elsewhere'}).generated
+
+
+def test_other_folders_are_refused(tmp_path):
+    with pytest.raises(WorkDirError, match='no such folder'):
+        Run(tmp_path / 'missing')
+    with pytest.raises(WorkDirError, match=r'no config .*tools/train\.py'):
+        Run(tmp_path)

@@ -1,0 +1,83 @@
+"""Small backbones of every family with every kind of option."""
+
+import torch
+from mmengine.registry import MODELS
+
+# small enough to run all of them, with every kind of option
+VARIANTS = {
+    'bixt': dict(type='mmbixt.BiXT', arch=dict(embed_dims=32, num_heads=2, depth=4)),
+    'bixt /8': dict(
+        type='mmbixt.BiXT', arch=dict(embed_dims=32, num_heads=2, depth=4), patch_stride=8
+    ),
+    'bixt /4, layer scale': dict(
+        type='mmbixt.BiXT',
+        arch=dict(embed_dims=32, num_heads=2, depth=3, layer_scale=0.1),
+        patch_stride=4,
+        out_indices=(0, 2),
+    ),
+    'bixt conv, LPI': dict(
+        type='mmbixt.BiXT',
+        arch=dict(embed_dims=32, num_heads=2, depth=4),
+        patch_embed='conv',
+        token_refiner='lpi',
+    ),
+    'bixt, only early layers': dict(
+        type='mmbixt.BiXT', arch=dict(embed_dims=32, num_heads=2, depth=4), out_indices=(0, 1)
+    ),
+    'xcit': dict(type='mmbixt.XCiT', arch=dict(embed_dims=32, num_heads=2, depth=4)),
+    'xcit /8, layer scale': dict(
+        type='mmbixt.XCiT',
+        arch=dict(embed_dims=16, num_heads=4, depth=3, layer_scale=0.1),
+        patch_size=8,
+        out_indices=(0, 2),
+    ),
+    'biformer': dict(
+        type='mmbixt.BiFormer',
+        arch=dict(embed_dims=(16, 32, 64, 64), depths=(1, 2, 2, 1), topks=(1, 2, 4, -2)),
+        num_regions=3,
+    ),
+    'biformer, padding of the authors, early stages': dict(
+        type='mmbixt.BiFormer',
+        arch=dict(embed_dims=(16, 32, 64, 64), depths=(2, 1, 1, 1), topks=(1, 4, 2, -2)),
+        num_regions=(4, 2, 2, 2),
+        padding='legacy',
+        out_indices=(0, 2),
+    ),
+    'biformer stl': dict(
+        type='mmbixt.BiFormer',
+        arch=dict(embed_dims=(16, 32, 32), depths=(1, 1, 1), topks=(1, 4, -1), code='stl'),
+        num_regions=2,
+    ),
+    'biformer stl-nchw': dict(
+        type='mmbixt.BiFormer',
+        arch=dict(embed_dims=(16, 32, 32), depths=(1, 1, 1), topks=(1, 4, -1), code='stl-nchw'),
+        num_regions=2,
+        padding='legacy',
+    ),
+    'bisa': dict(
+        type='mmbixt.BiSASwin',
+        drop_path_rate=0.0,
+        arch=dict(embed_dims=16, depths=(2, 2, 2, 2), num_heads=(1, 2, 4, 8)),
+    ),
+    'bisa, learned, instance norm, early stages': dict(
+        type='mmbixt.BiSASwin',
+        drop_path_rate=0.0,
+        arch=dict(embed_dims=16, depths=(1, 2, 2), num_heads=(2, 2, 4), window_size=4),
+        bisa_stages=(0, 1),
+        lam='learned',
+        branch_norm='instance',
+        out_indices=(0, 1),
+    ),
+    'swin': dict(
+        type='mmbixt.BiSASwin',
+        drop_path_rate=0.0,
+        arch=dict(embed_dims=16, depths=(2, 2, 3), num_heads=(1, 2, 4)),
+        bisa_stages=(),
+        out_indices=(1, 2),
+    ),
+}
+
+
+def build(config, **options):
+    torch.manual_seed(1)
+    return MODELS.build({**config, **options})
