@@ -17,8 +17,8 @@ from mmbixt.checkpoints.sources import near_matches
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.checkpoints.unpickler import UnsafeCheckpointError
 from mmbixt.datasets.availability import check_datasets
-from mmbixt.datasets.sample_config import NoSampleError, use_sample_data
 from mmbixt.evaluation.boundary import band_pixels
+from mmbixt.sample.sample_config import NoSampleError, use_sample_data
 
 # in an installed package the files themselves, in a checkout a link to its configs/
 CONFIGS = Path(__file__).parent / '.mim/configs'

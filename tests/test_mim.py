@@ -15,7 +15,7 @@ import torch
 from helpers import official_state
 from mmengine.config import Config
 
-from mmbixt.datasets.sample_data import write_sample_data
+from mmbixt.sample.sample_data import write_sample_data
 
 ROOT = Path(__file__).parents[1]
 MIM = Path(sys.executable).with_name('mim')

@@ -5,6 +5,7 @@ of them.
 """
 
 import argparse
+import json
 import re
 import shlex
 import subprocess
@@ -13,15 +14,17 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from mmengine.config import Config
 from mmengine.registry import DATASETS, init_default_scope
 
-from mmbixt.datasets import write_sample_data
-from mmbixt.datasets.classes import sample_palette
-from mmbixt.datasets.sample_config import use_sample_data
-from mmbixt.evaluation import class_iou, confusion_matrix
-from mmbixt.visualization.segmentation import comparison_figure, learning_curve, read_scalars
+from mmbixt.evaluation import class_scores, image_sums, scores
+from mmbixt.sample.sample_config import use_sample_data
+from mmbixt.sample.sample_data import write_sample_data
+from mmbixt.visualization.palette import sample_palette
 
+IGNORED = 255
 TOOLS = Path(__file__).resolve().parent
 CONFIG = TOOLS.parent / 'configs/bixt/semfpn_bixt_ti_ade20k.py'
 SCENES = 6  # shown side by side with their truth
@@ -70,22 +73,72 @@ def load_scenes(cfg: Config, predictions: Path) -> list[tuple[np.ndarray, np.nda
 
 def make_table(scenes: list[tuple[np.ndarray, ...]], classes: tuple[str, ...]) -> str:
     """IoU of each class that occurs, beside a predictor that knows only the commonest class."""
-    total = sum(confusion_matrix(truth, guess, len(classes)) for _, truth, guess in scenes)
-    majority = np.zeros_like(total)
-    majority[:, total.sum(1).argmax()] = total.sum(1)
-    ours, theirs = class_iou(total), class_iou(majority)
-    row = '{:<22}{:>12}{:>18}'
-    lines = [row.format('IoU (%)', 'this model', 'majority class'), '-' * 52]
-    lines += [
-        row.format(classes[k], f'{100 * ours[k]:.1f}', f'{100 * theirs[k]:.1f}')
-        for k in np.argsort(-total.sum(1))
-        if total[k].sum()
-    ]
-    means = [f'{100 * np.nanmean(iou):.1f}' for iou in (ours, theirs)]
-    lines += ['-' * 52, row.format('mIoU, present classes', *means)]
-    accuracies = [f'{100 * np.diag(c).sum() / c.sum():.1f}' for c in (total, majority)]
-    lines += [row.format('pixels right', *accuracies)]
+    truths = np.stack([truth for _, truth, _ in scenes])
+    pixels = np.bincount(truths[truths != IGNORED], minlength=len(classes))
+    majority = np.full_like(truths[0], pixels.argmax())
+    sums = []
+    for guesses in ([guess for *_, guess in scenes], [majority] * len(scenes)):
+        counts = [
+            image_sums(*pair, len(classes), (), ()) for pair in zip(truths, guesses, strict=True)
+        ]
+        sums.append({key: sum(count[key] for count in counts) for key in counts[0]})
+    ious = [class_scores(total)['all/IoU'] for total in sums]
+    row = '{:<22}{:>12}{:>18}'.format
+    lines = [row('IoU (%)', 'this model', 'majority class'), '-' * 52]
+    for k in np.argsort(-pixels):
+        if not np.isnan(ious[0][k]):
+            lines.append(row(classes[k], *(f'{iou[k]:.1f}' for iou in ious)))
+    lines.append('-' * 52)
+    for name, key in (('mIoU', 'all/mIoU'), ('pixels right', 'all/aAcc')):
+        lines.append(row(name, *(f'{scores(total)[key]:.1f}' for total in sums)))
     return '\n'.join(lines)
+
+
+def draw_predictions(
+    scenes: list[tuple[np.ndarray, ...]], classes: tuple[str, ...], palette: list, title: str
+) -> Figure:
+    """A row for each scene: image (H,W,3), truth and prediction (H,W), where they differ."""
+    colours = np.full((256, 3), 255, np.uint8)
+    colours[: len(palette)] = palette
+    figure = Figure(figsize=(12, 2.35 * len(scenes) + 1.3), layout='constrained', dpi=110)
+    figure.suptitle(title)
+    rows = figure.subplots(len(scenes), 4, squeeze=False)
+    for axes, (image, truth, prediction) in zip(rows, scenes, strict=True):
+        wrong = (truth != prediction) & (truth != IGNORED)
+        errors = np.where(wrong[..., None], (220, 30, 30), image // 2 + 110).astype(np.uint8)
+        panels = image, colours[truth], colours[prediction], errors
+        share = f'wrong: {wrong.sum() / (truth != IGNORED).sum():.0%} of the pixels'
+        for ax, panel in zip(axes, panels, strict=True):
+            ax.imshow(panel)
+            ax.set_axis_off()
+        axes[3].set_title(share)
+    for ax, heading in zip(rows[0], ('image', 'truth', 'prediction'), strict=False):
+        ax.set_title(heading)
+    present = np.unique(np.stack([labels for _, *labels in scenes]))
+    handles = [
+        Patch(facecolor=colours[label] / 255, edgecolor='0.3', label=classes[label])
+        for label in present[present != IGNORED]
+    ]
+    figure.legend(handles=handles, loc='outside lower center', ncols=9, fontsize=9, frameon=False)
+    return figure
+
+
+def draw_learning_curve(log: Path, title: str) -> Figure:
+    """Training loss and mIoU over the iterations, from the log of a run, a record for a line."""
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    figure = Figure(figsize=(8, 4.2), layout='constrained', dpi=110)
+    figure.suptitle(title)
+    left = figure.subplots()
+    right = left.twinx()
+    curves = ((left, 'loss', '-', 'training loss'), (right, 'mIoU', 'o-', 'mIoU (%)'))
+    for colour, (ax, key, style, label) in zip(('tab:blue', 'tab:orange'), curves, strict=True):
+        points = [(record['step'], record[key]) for record in records if key in record]
+        ax.plot(*np.transpose(points), style, color=colour)
+        ax.set_ylabel(label, color=colour)
+    left.set(xlabel='iteration', ylim=(0, None))
+    right.set_ylim(0, 100)
+    left.grid(alpha=0.3)
+    return figure
 
 
 def main() -> None:
@@ -116,11 +169,11 @@ def main() -> None:
     shown = scenes[::step][:SCENES]
     title = f'{CONFIG.stem} --sample: held-out scenes'
     palette = sample_palette(meta['classes'], meta['palette'])
-    comparison = comparison_figure(shown, meta['classes'], palette, title)
-    comparison.savefig(out / 'predictions.png')
+    figure = draw_predictions(shown, meta['classes'], palette, title)
+    figure.savefig(out / 'predictions.png')
     latest = max((out / 'run').glob('*/vis_data/scalars.json'))
-    curve = learning_curve(read_scalars(latest), 'mIoU', f'{CONFIG.stem} --sample')
-    curve.savefig(out / 'learning_curve.png')
+    figure = draw_learning_curve(latest, f'{CONFIG.stem} --sample')
+    figure.savefig(out / 'learning_curve.png')
 
     print(f'\n{table}\n\nLook at')
     for name in ('report.html', 'predictions.png', 'learning_curve.png', 'table.txt'):

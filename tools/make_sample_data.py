@@ -8,10 +8,18 @@ import argparse
 import sys
 from pathlib import Path
 
-import cv2
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from torchvision.ops import masks_to_boxes
+from torchvision.utils import draw_bounding_boxes, draw_segmentation_masks
 
-from mmbixt.datasets import make_scene, write_sample_data
-from mmbixt.datasets.preview import contact_sheet
+from mmbixt.sample.sample_data import write_sample_data
+from mmbixt.sample.scenes import ADE_LABELS, Scene, make_scene
+from mmbixt.visualization.palette import sample_palette
+
+MASKS = ['cyan', 'orange', 'lime', 'red', 'blue', 'yellow', 'magenta'] * 9  # of a preview
 
 
 def parse_args() -> argparse.Namespace:
@@ -44,6 +52,32 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
+def preview(scenes: list[Scene]) -> Figure:
+    """Two scenes in a row, each with its label map and its instances; of their classes a legend."""
+    names = sorted(ADE_LABELS, key=ADE_LABELS.get)
+    colours = np.zeros((256, 3), np.uint8)
+    colours[[ADE_LABELS[name] for name in names]] = sample_palette(names, [(0, 0, 0)] * len(names))
+    height, width = scenes[0].semantic.shape
+    rows = (len(scenes) + 1) // 2
+    figure = Figure(figsize=(14, rows * 14 / 6 * height / width + 0.6), layout='constrained')
+    axes = figure.subplots(rows, 6, squeeze=False).ravel()
+    for ax in axes:
+        ax.set_axis_off()
+    for k, scene in enumerate(scenes):
+        picture = torch.from_numpy(scene.image).permute(2, 0, 1)
+        if scene.instances:
+            masks = torch.from_numpy(np.stack([mask for _, mask in scene.instances]))
+            found = [name for name, _ in scene.instances]
+            picture = draw_segmentation_masks(picture, masks, colors=MASKS[: len(masks)])
+            picture = draw_bounding_boxes(picture, masks_to_boxes(masks), found, colors='white')
+        panels = scene.image, colours[scene.semantic], picture.permute(1, 2, 0)
+        for ax, panel in zip(axes[3 * k :], panels, strict=False):
+            ax.imshow(panel)
+    handles = [Patch(facecolor=colours[ADE_LABELS[name]] / 255, label=name) for name in names]
+    figure.legend(handles=handles, loc='outside lower center', ncols=7, frameon=False)
+    return figure
+
+
 def main() -> int:
     args = parse_args()
     height, width = args.size
@@ -57,8 +91,7 @@ def main() -> int:
     print(f'  for mmdet: data_root={root / "coco"}')
     if args.preview:
         Path(args.preview).parent.mkdir(parents=True, exist_ok=True)
-        sheet = contact_sheet([make_scene(seed, height, width) for seed in range(10)])
-        cv2.imwrite(args.preview, sheet[..., ::-1])
+        preview([make_scene(seed, height, width) for seed in range(18, 28)]).savefig(args.preview)
         print(f'preview: {args.preview}')
     return 0
 

@@ -1,7 +1,6 @@
 """Metrics: pure functions on label maps, and what plugs them into mm configs."""
 
 from mmbixt.evaluation.boundary import class_scores, image_sums, scores
-from mmbixt.evaluation.confusion import class_iou, confusion_matrix
 from mmbixt.evaluation.metrics import BoundaryIoUMetric
 from mmbixt.frameworks import import_problem, register_missing
 from mmbixt.registry import METRICS
@@ -15,9 +14,7 @@ else:
 __all__ = [
     'BoundaryCocoMetric',
     'BoundaryIoUMetric',
-    'class_iou',
     'class_scores',
-    'confusion_matrix',
     'image_sums',
     'scores',
 ]

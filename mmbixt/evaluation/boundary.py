@@ -18,8 +18,13 @@ where            which pixels                                                   
 ===============  ===============================================================  ==================
 
 Scores are percentages and are named likewise: ``IoU`` and ``Acc``, or ``F``, of each class, and
-``mIoU`` and ``mAcc``, or ``mF``, their means over the classes that occur; ``aAcc``, the share of
-right pixels; and ``gap``, by what share of itself mIoU over all pixels drops in the band.
+``mIoU`` and ``mAcc``, or ``mF``, their means; ``aAcc``, the share of right pixels; and ``gap``, by
+what share of itself mIoU over all pixels drops in the band.
+
+They are defined as in mmseg's ``IoUMetric``, of the counts of the whole data set: what is 0 / 0 is
+NaN, and NaN is left out of the mean. So a class in neither truth nor prediction does not count, and
+a class that is only predicted has an IoU of 0 and no Acc. Over ``all`` pixels the numbers are those
+of ``IoUMetric``; over a band, too, if it is given a truth that is ignored outside of the band.
 
 Pixels that the truth ignores neither count nor make a boundary, in the prediction as in the truth.
 """

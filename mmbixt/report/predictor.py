@@ -19,12 +19,12 @@ from torch import nn
 from mmbixt.checkpoints.state_dict import unwrap
 from mmbixt.checkpoints.whole_state import load_whole_state
 from mmbixt.datasets.availability import check_datasets
-from mmbixt.datasets.classes import sample_palette
 from mmbixt.engine.boundary_vis_hook import label_map, read_image, sample_figure
 from mmbixt.evaluation.boundary import image_sums, scores
 from mmbixt.evaluation.sums import ImageSums
 from mmbixt.report.scores import choose_images
 from mmbixt.visualization.attention import summary_figure
+from mmbixt.visualization.palette import sample_palette
 
 Track = Callable[[Iterable], Iterable]  # shows progress over an iterable with a length
 

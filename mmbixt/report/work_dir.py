@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from mmengine.config import Config
 
-from mmbixt.datasets.sample_data import MANIFEST
+from mmbixt.sample.sample_data import MANIFEST
 
 # scores of mmdet, and what they are of
 DETECTION = {'coco/bbox_mAP': 'boxes', 'coco/segm_mAP': 'masks', 'coco/boundary_mAP': 'mask edges'}

@@ -15,7 +15,7 @@ from mmengine.logging import MMLogger
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
 
-from mmbixt.datasets.sample_config import use_sample_data
+from mmbixt.sample.sample_config import use_sample_data
 
 PATHS = {path.stem: path for path in sorted(CONFIGS.glob('*/*.py')) if path.parent.name != '_base_'}
 # each family on each task, and all decoders among them

@@ -3,6 +3,7 @@ from itertools import product
 import cv2
 import numpy as np
 import pytest
+import torch
 
 from mmbixt.evaluation import class_scores, image_sums, scores
 
@@ -215,6 +216,30 @@ def test_class_in_one_map_only_is_wrong_and_in_neither_is_not_scored():
         assert np.isnan(found['all/IoU'][2])
     assert np.isnan(found['all/Acc'][1])  # predicted only: an IoU of 0, but no accuracy
     assert found['all/IoU'][1] == 0
+
+
+def test_all_and_bands_are_scored_as_mmseg_does():
+    metric = pytest.importorskip('mmseg.evaluation').IoUMetric
+    rng = np.random.default_rng(0)
+    truth = rng.choice([0, 1, 2, 255], (6, 8), p=[0.4, 0.3, 0.2, 0.1]).repeat(5, 0).repeat(5, 1)
+    prediction = np.where(rng.random(truth.shape) < 0.3, rng.choice([0, 1, 3], truth.shape), truth)
+    prediction[truth == 2] = 0  # 2 is only in the truth, 3 only predicted, 4 in neither
+    prediction[truth == 255] = 4
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(truth, 2, mode='edge'), (5, 5))
+    others = (windows != truth[..., None, None]) & (windows != 255)
+    band = np.where(others.any((2, 3)), truth, 255)
+    sums = image_sums(truth, prediction, 5, (2,), ())
+    ours, means = class_scores(sums), scores(sums)
+    for where, shown in (('all', truth), ('band2px', band)):
+        counts = metric.intersect_and_union(*map(torch.from_numpy, (prediction, shown)), 5, 255)
+        theirs = metric.total_area_to_metrics(*counts)
+        assert np.isnan(theirs['IoU']).tolist() == [False, False, False, False, True]
+        assert theirs['IoU'][2] == theirs['IoU'][3] == 0
+        assert np.isnan(theirs['Acc'][3])
+        for name in ('IoU', 'Acc'):
+            np.testing.assert_allclose(ours[f'{where}/{name}'], 100 * theirs[name], rtol=1e-6)
+            assert means[f'{where}/m{name}'] == pytest.approx(100 * np.nanmean(theirs[name]))
+        assert means[f'{where}/aAcc'] == pytest.approx(100 * theirs['aAcc'])
 
 
 def test_one_pixel():

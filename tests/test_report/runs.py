@@ -9,9 +9,9 @@ from helpers import CONFIGS
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 
-from mmbixt.datasets import write_sample_data
 from mmbixt.evaluation import image_sums
 from mmbixt.evaluation.sums import ImageSums
+from mmbixt.sample.sample_data import write_sample_data
 
 STEPS = range(10, 101, 10)
 # names that break pages which do not escape them

@@ -13,8 +13,8 @@ from test_report.runs import (
     write_work_dir,
 )
 
-from mmbixt.datasets.sample_data import MANIFEST
 from mmbixt.report.work_dir import Run, WorkDirError, merge, read_records
+from mmbixt.sample.sample_data import MANIFEST
 
 CONFIG = """
 default_scope = 'mmseg'

@@ -9,7 +9,7 @@ import pytest
 
 from mmbixt.datasets import inspection
 from mmbixt.datasets.inspection import WrongFolderError, find_parts
-from mmbixt.datasets.sample_data import write_sample_data
+from mmbixt.sample.sample_data import write_sample_data
 
 DOCS = Path(__file__).parents[2] / 'docs/datasets.md'
 

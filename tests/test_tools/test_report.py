@@ -147,7 +147,7 @@ def test_broken_checkpoint(work_dir, call):
     assert len(read_page(work_dir / 'report.html').all('table')) == 2
     # but with one that was asked for, it is an error
     said = call(work_dir, '--checkpoint', work_dir / 'iter_100.pth', '--out', work_dir / 'no.html')
-    assert 'CheckpointFileError: ' in said
+    assert 'BrokenCheckpointError: ' in said
     assert not (work_dir / 'no.html').exists()
 
 

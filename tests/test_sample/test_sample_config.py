@@ -3,7 +3,7 @@ import copy
 import pytest
 from mmengine.config import Config
 
-from mmbixt.datasets.sample_config import NoSampleError, use_sample_data
+from mmbixt.sample.sample_config import NoSampleError, use_sample_data
 
 SEGMENTOR = dict(
     model=dict(
@@ -43,7 +43,7 @@ SEGMENTOR = dict(
 @pytest.fixture
 def written(monkeypatch, tmp_path):
     """As if the scenes were written; returns their folder."""
-    monkeypatch.setattr('mmbixt.datasets.sample_config.write_sample_data', lambda root: tmp_path)
+    monkeypatch.setattr('mmbixt.sample.sample_config.write_sample_data', lambda root: tmp_path)
     return tmp_path
 
 

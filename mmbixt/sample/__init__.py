@@ -1,0 +1,1 @@
+"""Generated scenes in the layouts of ADE20K and COCO."""

@@ -1,0 +1,114 @@
+"""``--sample``: a config on generated scenes, small and short enough for a laptop."""
+
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config, ConfigDict
+
+from mmbixt.sample.sample_data import write_sample_data
+
+# where write_sample_data puts what the stock dataset classes read
+_ROOTS = {'ADE20KDataset': 'ade/ADEChallengeData2016', 'CocoDataset': 'coco/'}
+_SIZE_KEYS = ('scale', 'scales', 'crop_size', 'size', 'img_scale', 'stride', 'random_size_range')
+SHRINK, SCALES = 4, (1.0, 1.25)  # 512-pixel crops become 128-pixel ones; random resizing
+ITERATIONS, WARM_UP, BATCH_SIZE, LEARNING_RATE = 700, 50, 4, 1e-3
+
+
+class NoSampleError(ValueError):
+    """There are no generated scenes for this kind of dataset."""
+
+
+def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
+    """Change a config of mmseg (ADE20K) or mmdet (COCO) in place, no more than it must be.
+
+    The scenes are written to ``root`` unless they are there. Returns a line for each change.
+    """
+    needed = {'model', 'train_dataloader', 'optim_wrapper'}
+    if missing := ', '.join(sorted(needed - set(cfg))):
+        raise NoSampleError(f'--sample is for whole configs; this one has no {missing}.')
+    kinds = {str(node.get('type')) for node in _dicts(cfg) if 'data_root' in node}
+    if others := ', '.join(sorted(kinds - set(_ROOTS))):
+        raise NoSampleError(f'--sample has scenes for {" and ".join(_ROOTS)}, none for {others}.')
+    changes = [_redirect_data(cfg, write_sample_data(root)), _shrink_images(cfg), _shorten(cfg)]
+    changes += _forget_weights(cfg)
+    if synchronised := [node for node in _dicts(cfg.model) if node.get('type') == 'SyncBN']:
+        changes.append('norms: BN instead of SyncBN, which needs several GPUs')
+    for node in synchronised:
+        node.type = 'BN'
+    return changes
+
+
+def _dicts(*nodes: Any) -> list[ConfigDict]:
+    """All dicts in parts of a config, each once."""
+    found, rest = {}, list(nodes)
+    while rest:
+        node = rest.pop(0)
+        if isinstance(node, dict):
+            found[id(node)] = node
+        if isinstance(node, (dict, Config)):
+            node = list(node.values())
+        rest += node if isinstance(node, (list, tuple)) else ()
+    return list(found.values())
+
+
+def _redirect_data(cfg: Config, root: Path) -> str:
+    for node in _dicts(cfg):
+        if 'data_root' in node:
+            node.data_root = str(root / _ROOTS[node.type])
+        if str(node.get('ann_file', '')).startswith('data/coco/'):  # a metric's
+            node.ann_file = str(root / Path(node.ann_file).relative_to('data'))
+    return f'data: generated scenes in {root}'
+
+
+def _shrink_images(cfg: Config) -> str:
+    def shrink(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(shrink, value))
+        return max(32, value // SHRINK) if isinstance(value, int) else value
+
+    # in a model a size may be something else than an image's, such as an anchor's
+    outside = [cfg[key] for key in cfg if key != 'model']
+    for node in _dicts(*outside, cfg.model.get('data_preprocessor'), cfg.model.get('test_cfg')):
+        for key in _SIZE_KEYS:
+            if isinstance(node.get(key), (list, tuple)):
+                node[key] = shrink(node[key])
+        if 'ratio_range' in node:
+            node.ratio_range = SCALES
+    return f'sizes: crops, test images and padding divided by {SHRINK}, random scales {SCALES}'
+
+
+def _shorten(cfg: Config) -> str:
+    cfg.train_dataloader.batch_size = BATCH_SIZE
+    for split in ('train', 'val', 'test'):
+        cfg[f'{split}_dataloader'].update(num_workers=1, persistent_workers=True)
+    interval = ITERATIONS // 4
+    cfg.train_cfg = dict(type='IterBasedTrainLoop', max_iters=ITERATIONS, val_interval=interval)
+    cfg.log_processor.by_epoch = False
+    cfg.default_hooks.checkpoint.update(by_epoch=False, interval=ITERATIONS // 2)
+    cfg.default_hooks.logger.update(interval=10)
+    optimizer = cfg.optim_wrapper.optimizer
+    if optimizer.type.startswith('Adam'):
+        optimizer.lr = LEARNING_RATE
+    else:  # SGD's goes with the batch
+        optimizer.lr *= BATCH_SIZE / cfg.get('auto_scale_lr', {}).get('base_batch_size', 16)
+    cfg.param_scheduler = [
+        dict(type='LinearLR', start_factor=1e-3, by_epoch=False, begin=0, end=WARM_UP),
+        dict(type='PolyLR', eta_min=0.0, by_epoch=False, begin=WARM_UP, end=ITERATIONS),
+    ]
+    run = f'{ITERATIONS} iterations of {BATCH_SIZE} images'
+    return f'schedule: {run}, learning rate {optimizer.lr} after {WARM_UP} iterations of warm-up'
+
+
+def _forget_weights(cfg: Config) -> list[str]:
+    forgotten = [cfg.load_from] if cfg.get('load_from') else []
+    cfg.load_from = None
+    for node in _dicts(cfg.model):
+        for key in ('init_cfg', 'pretrained'):
+            value = node.get(key)
+            if isinstance(value, str) or (value and value.get('type') == 'Pretrained'):
+                forgotten.append(value if isinstance(value, str) else value.checkpoint)
+                node[key] = None
+    for node in _dicts(cfg.model) if forgotten else ():  # what was kept as it was has to learn now
+        node.update({k: v for k, v in dict(frozen_stages=-1, norm_eval=False).items() if k in node})
+    change = f'weights: random instead of {", ".join(forgotten)}, and nothing frozen'
+    return [change] if forgotten else []

@@ -1,0 +1,108 @@
+"""Writes generated scenes to disk in the layouts of ADE20K and COCO."""
+
+import json
+import tempfile
+from multiprocessing.pool import ThreadPool
+from pathlib import Path
+
+import cv2
+import numpy as np
+from filelock import FileLock
+
+from mmbixt.sample.scenes import VERSION, Scene, make_scene
+
+MANIFEST = 'sample_data.json'
+FIRST_SEED = {'train': 1, 'val': 1_000_000_001}  # of the scene that counts as number 1
+
+
+def write_sample_data(
+    root, num_train: int = 256, num_val: int = 32, height: int = 192, width: int = 256
+) -> Path:
+    """Write the sample data unless they are there. Of several processes one does, others wait.
+
+    The folder gets a sub-folder for each layout, ``ade`` and ``coco``, and appears all at once. An
+    older or incomplete one is replaced; one with anything else in it is left alone.
+
+    Returns:
+        The absolute path of the folder.
+    """
+    root = Path(root).expanduser().resolve()
+    settings = dict(version=VERSION, train=num_train, val=num_val, height=height, width=width)
+    try:
+        if _is_complete(root, settings):  # then it may be where nobody can write
+            return root
+        root.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(root.with_name(f'.{root.name}.lock')):
+            if not _is_complete(root, settings):
+                _replace(root, settings)
+    except OSError as error:
+        reason = error.strerror or error
+        raise type(error)(f"cannot write the sample data to '{root}': {reason}") from error
+    return root
+
+
+def _is_complete(root: Path, settings: dict[str, int]) -> bool:
+    """Whether these sample data are there; an error if anything else is."""
+    found = [path.relative_to(root) for path in root.rglob('*') if not path.is_dir()]
+    ours = ('ade', 'coco', MANIFEST) if Path(MANIFEST) in found else ()
+    foreign = [str(path) for path in found if path.parts[0] not in ours]
+    if foreign or root.is_file():
+        raise FileExistsError(f"move '{min(foreign, default=root)}' away first")
+    manifest = json.dumps({**settings, 'files': len(found)})
+    return bool(found) and (root / MANIFEST).read_text() == manifest
+
+
+def _replace(root: Path, settings: dict[str, int]) -> None:
+    with tempfile.TemporaryDirectory(dir=root.parent, prefix=f'.{root.name}-') as scratch:
+        fresh = Path(scratch, 'new')
+        for split in ('train', 'val'):
+            print(f'making {settings[split]} sample scenes for {split}', flush=True)
+            seeds = range(FIRST_SEED[split], FIRST_SEED[split] + settings[split])
+            size = settings['height'], settings['width']
+            with ThreadPool() as pool:
+                scenes = pool.map(lambda seed, size=size: make_scene(seed, *size), seeds)
+            # a call for each layout; its folder is named in _is_complete, too
+            _write_ade20k(fresh / 'ade/ADEChallengeData2016', split, scenes)
+            _write_coco(fresh / 'coco', split, scenes)
+        files = sum(not path.is_dir() for path in fresh.rglob('*'))
+        (fresh / MANIFEST).write_text(json.dumps({**settings, 'files': files + 1}))
+        if root.exists():
+            root.rename(Path(scratch, 'old'))
+        fresh.rename(root)
+
+
+def _write_ade20k(root: Path, split: str, scenes: list[Scene]) -> None:
+    for number, scene in enumerate(scenes, 1):
+        name = f'{dict(train="training", val="validation")[split]}/ADE_{split}_{number:08d}'
+        _save(root / f'images/{name}.jpg', scene.image[..., ::-1])
+        _save(root / f'annotations/{name}.png', scene.semantic)
+
+
+def _write_coco(root: Path, split: str, scenes: list[Scene]) -> None:
+    from torchvision.models.detection import MaskRCNN_ResNet50_FPN_Weights  # slow to import
+
+    names = MaskRCNN_ResNet50_FPN_Weights.COCO_V1.meta['categories']  # by COCO's ids, with gaps
+    categories = [{'id': k, 'name': name} for k, name in enumerate(names) if k and name != 'N/A']
+    content = {'images': [], 'annotations': [], 'categories': categories}
+    for number, scene in enumerate(scenes, 1):
+        file, (height, width) = f'{number:012d}.jpg', scene.semantic.shape
+        _save(root / f'{split}2017' / file, scene.image[..., ::-1])
+        content['images'].append(dict(id=number, file_name=file, height=height, width=width))
+        for category, mask in scene.instances:
+            ids = dict(id=len(content['annotations']) + 1, category_id=names.index(category))
+            content['annotations'].append({**ids, 'image_id': number, **_outline(mask)})
+    (root / 'annotations').mkdir(exist_ok=True)
+    (root / f'annotations/instances_{split}2017.json').write_text(json.dumps(content))
+
+
+def _outline(mask: np.ndarray) -> dict:
+    """COCO's description of a mask (H,W): lengths of runs outside and inside, by columns."""
+    changes = np.flatnonzero(np.diff(mask.ravel(order='F'), prepend=False))
+    counts = np.diff(changes, prepend=0, append=mask.size).tolist()
+    runs, box = dict(size=mask.shape, counts=counts), cv2.boundingRect(mask.astype(np.uint8))
+    return dict(segmentation=runs, area=int(mask.sum()), bbox=box, iscrowd=0)
+
+
+def _save(path: Path, picture: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(cv2.imencode(path.suffix, picture)[1].tobytes())
