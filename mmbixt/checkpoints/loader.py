@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +20,13 @@ from mmbixt.checkpoints.errors import (
     UnsafeCheckpointError,
 )
 from mmbixt.checkpoints.layout import inspect_file
-from mmbixt.checkpoints.sources import SCHEMES, UnknownSourceError, find, near_matches
+from mmbixt.checkpoints.sources import (
+    BY_ADDRESS,
+    SCHEMES,
+    UnknownSourceError,
+    find,
+    near_matches,
+)
 from mmbixt.checkpoints.unpickler import read
 from mmbixt.checkpoints.whole_models import convert_whole_model
 
@@ -96,8 +103,8 @@ def _cache_name(url: str) -> str:
 
 def find_file(name: str) -> Path:
     """The file behind a path, an address or a name of ``mmbixt.checkpoints.sources``, fetched."""
-    if name.startswith(SCHEMES):
-        source = find(name)
+    source = find(name) if name.startswith(SCHEMES) else BY_ADDRESS.get(name)
+    if source is not None:
         path = cache_path(source.url, source.file)
         return fetch(source.url, path, source.sha256, source.is_zip, source.note)
     if name.startswith(('http://', 'https://')):
@@ -139,17 +146,19 @@ def load_from_timm(filename: str, map_location: Any = None) -> Any:
 
 
 def register_checkpoint_readers() -> None:
-    """Make mmengine read files from disk, and our names, through this module.
+    """Make mmengine read files from disk, and published weights, through this module.
 
     mmengine's own reader of files from disk is replaced, because it cannot read mmengine's
     checkpoints with torch >= 2.6 (``weights_only``); all its other schemes stay as they are.
+    Published weights are known by their names and by their addresses, which metafiles have.
     """
     from mmengine.runner import checkpoint
 
     _register('', load_from_local, replaces=checkpoint.load_from_local)
     _register('timm://', load_from_timm)
-    for scheme in SCHEMES:
-        _register(scheme, load_from_name)
+    folders = {re.escape(url.rpartition('/')[0] + '/') for url in BY_ADDRESS}
+    for prefix in (*SCHEMES, *folders):  # as mmengine has it, a regular expression
+        _register(prefix, load_from_name)
 
 
 def _register(scheme: str, reader: Callable, replaces: Callable | None = None) -> None:

@@ -241,4 +241,5 @@ def _swin() -> list[Source]:
 SOURCES = {
     source.name: source for source in (*_bixt(), *_xcit(), *_xcit_dense(), *_biformer(), *_swin())
 }
+BY_ADDRESS = {source.url: source for source in SOURCES.values()}
 SCHEMES = tuple(dict.fromkeys(name.split('://')[0] + '://' for name in SOURCES))

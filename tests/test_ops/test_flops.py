@@ -6,6 +6,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from mmbixt.backbones import BiFormer, BiSASwin
 from mmbixt.ops import use_ops
+from mmbixt.ops.dispatch import recorded_choices
+from mmbixt.ops.flop_counter import FlopCounter
 
 # where no window or region is padded, both paths do the same products
 NETWORKS = {
@@ -20,7 +22,7 @@ NETWORKS = {
 
 
 def count(network, path, with_gradients):
-    counter, unfused = FlopCounterMode(display=False), sdpa_kernel(SDPBackend.MATH)
+    counter, unfused = FlopCounter(), sdpa_kernel(SDPBackend.MATH)
     with use_ops(path), counter, unfused, torch.set_grad_enabled(with_gradients):
         maps = network(image(1, 128, 128))
         if with_gradients:
@@ -41,3 +43,22 @@ def test_and_with_the_backward_pass(name, again):
     network = NETWORKS[name]().train()
     ours, plain = (count(network, path, True) for path in ('auto', 'reference'))
     assert plain <= ours <= (1 + again) * plain
+
+
+def test_torchs_own_counter_sees_every_module():
+    network = NETWORKS['swin']().eval()
+    unfused = sdpa_kernel(SDPBackend.MATH)
+    with FlopCounterMode(display=False) as counter, unfused, torch.no_grad():
+        network(image(1, 128, 128))
+    assert sum(counter.flop_counts['Global'].values()) == count(network, 'auto', False)
+    assert 'BiSASwin.stages.0.blocks.1.ffn.layers.1' in counter.flop_counts
+
+
+def test_what_is_counted_is_what_runs_without_a_counter():
+    network = NETWORKS['swin']().eval()
+    with recorded_choices() as seen:
+        count(network, 'auto', False)
+    with recorded_choices() as plain, torch.no_grad():
+        network(image(1, 128, 128))
+    assert seen == plain
+    assert 'cpu' in {choice.path for choice in seen}

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarking.networks import build
 from mmbixt.ops import linear, use_ops
+from mmbixt.ops.flop_counter import FlopCounter
 
 DTYPES = {'fp32': torch.float32, 'bf16': torch.bfloat16}
 SIDE = 2048  # of the matrices whose product is the machine's peak
@@ -108,7 +108,7 @@ class Network:
 
         Shapes are enough for that. Of the fused attentions torch counts only those of GPUs.
         """
-        counter = FlopCounterMode(display=False)
+        counter = FlopCounter()
         model = copy.deepcopy(self.model).to('meta')
         model.eval()  # not all of mmseg's return themselves
         plain = sdpa_kernel(SDPBackend.MATH)
