@@ -14,13 +14,16 @@ from mmbixt.checkpoints.loader import (
     load_from_name,
     register_checkpoint_readers,
 )
+from mmbixt.checkpoints.sources import find
 
 
 def test_only_files_and_our_names_are_read_by_us():
     readers = {
         'a/file.pth': load_from_local,
         'xcit://tiny12-p16': load_from_name,
+        find('xcit://ade-upernet-tiny12-p8').url: load_from_name,  # as metafiles name them
         'https://host/file.pth': checkpoint.load_from_http,
+        'https://download.openmmlab.com/mmdetection/x.pth': checkpoint.load_from_http,
         'torchvision://resnet18': checkpoint.load_from_torchvision,
         'openmmlab://name': checkpoint.load_from_openmmlab,
     }
