@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from mmbixt.checkpoints.describe import describe
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError, Conversion, check_fit, unwrap
+from mmbixt.ops import ops_path, use_ops
 
 
 class DenseBackbone(BaseModule):
@@ -109,7 +110,8 @@ class DenseBackbone(BaseModule):
             return layer(*inputs)
         contexts = {}
         if not torch.compiler.is_compiling():  # compilers take none, and update statistics once
-            contexts = dict(context_fn=lambda: (nullcontext(), _statistics_kept(layer)))
+            path = ops_path()
+            contexts = dict(context_fn=lambda: (nullcontext(), _same_again(layer, path)))
         return checkpoint(layer, *inputs, use_reentrant=False, **contexts)
 
     @torch.no_grad()
@@ -203,14 +205,15 @@ class DenseBackbone(BaseModule):
 
 
 @contextmanager
-def _statistics_kept(layer: nn.Module) -> Iterator[None]:
-    """Compute a layer once more without its batch norms counting the images again."""
+def _same_again(layer: nn.Module, path: str) -> Iterator[None]:
+    """Compute a layer once more: on the same path, and its batch norms do not count again."""
     norms = [m for m in layer.modules() if isinstance(m, _BatchNorm) and m.training]
     before = [(norm.momentum, norm.num_batches_tracked.clone()) for norm in norms]
     for norm in norms:
         norm.momentum = 0.0
     try:
-        yield
+        with use_ops(path):
+            yield
     finally:
         for norm, (momentum, count) in zip(norms, before, strict=True):
             norm.momentum = momentum

@@ -63,8 +63,8 @@ class BidirectionalAttention(nn.Module):
         """The ``r`` half of a projection alone, (B,h,N,d)."""
         if not is_as_built(rv, nn.Linear):
             return self._split(rv(x))[0]
-        channels = rv.in_features
-        r = linear(x, rv.weight[:channels], rv.bias[:channels])
+        weight = rv.weight.chunk(2)[0]
+        r = linear(x, weight, None if rv.bias is None else rv.bias.chunk(2)[0])
         return r.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
     @staticmethod

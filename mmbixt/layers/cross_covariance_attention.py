@@ -36,11 +36,19 @@ class CrossCovarianceAttention(nn.Module):
     def forward(self, tokens: Tensor, scale: Tensor | None = None) -> Tensor:
         """(B,N,C) to (B,N,C), times a layer scale (C,) if one is given."""
         dropout = self.dropout if self.training else 0.0
-        if not (is_as_built(self.qkv, nn.Linear) and is_as_built(self.proj, nn.Linear)):
+        if not self._is_fused(tokens.shape[-1]):
             out = self.proj(cross_covariance(self.qkv(tokens), self.temperature, dropout))
             return out if scale is None else scale * out
         qkv, proj = ((layer.weight, layer.bias) for layer in (self.qkv, self.proj))
         return cross_covariance_attention(tokens, *qkv, self.temperature, *proj, dropout, scale)
+
+    def _is_fused(self, channels: int) -> bool:
+        """Whether the weights may be read, and are of the shapes that were built."""
+        if not (is_as_built(self.qkv, nn.Linear) and is_as_built(self.proj, nn.Linear)):
+            return False
+        shapes = (tuple(self.qkv.weight.shape), tuple(self.proj.weight.shape))
+        is_whole = shapes == ((3 * channels, channels), (channels, channels))
+        return is_whole and self.proj.bias is not None
 
     def normalised_queries_and_keys(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """For pictures: what is correlated, (B,h,d,N) each, of length one over the tokens."""

@@ -65,12 +65,10 @@ class FeedForward(nn.Module):
 
     def layers_as_built(self) -> LinearPair | None:
         """As in :class:`Mlp`."""
-        containers = (self.layers, self.layers[0])
-        if is_as_built(self, FeedForward) and all(
-            is_as_built(c, nn.Sequential) for c in containers
-        ):
-            return _pair(*self.layers[0], *self.layers[1:])
-        return None
+        if not (is_as_built(self, FeedForward) and is_as_built(self.layers, nn.Sequential)):
+            return None
+        widen, *others = self.layers if len(self.layers) else [self.layers]
+        return _pair(*widen, *others) if is_as_built(widen, nn.Sequential) else None
 
 
 def _pair(*modules: nn.Module) -> LinearPair | None:
@@ -118,7 +116,8 @@ def _weights_as_built(
     norm: nn.Module, mlp: nn.Module, scale: nn.Module | Tensor | None
 ) -> FeedForwardWeights | None:
     """What one op needs to compute all of it; None if the modules have to be called."""
-    pair = mlp.layers_as_built() if hasattr(mlp, 'layers_as_built') else None
+    # not `hasattr`: a wrapper may look up what it lacks in what it wraps
+    pair = mlp.layers_as_built() if isinstance(mlp, Mlp | SequentialMlp | FeedForward) else None
     if pair is None or not is_as_built(norm, LayerNorm):
         return None
     if isinstance(scale, nn.Module):

@@ -1,5 +1,4 @@
 from torch import Tensor, nn
-from torch.nn.functional import conv2d
 
 from mmbixt.layers.as_built import is_as_built
 from mmbixt.layers.maps import map_to_tokens, tokens_to_map
@@ -26,8 +25,8 @@ class LocalPatchInteraction(nn.Module):
         x = self.bn(self.act(self.conv1(tokens_to_map(tokens, grid))))
         # the scale goes into the few weights; but little would be left of them in float16
         if scale is not None and not is_half(tokens) and is_as_built(self.conv2, nn.Conv2d):
-            weight = scale[:, None, None, None] * self.conv2.weight
-            bias = scale * self.conv2.bias
-            return map_to_tokens(conv2d(x, weight, bias, padding=1, groups=weight.shape[0]))
+            weight, bias = scale[:, None, None, None] * self.conv2.weight, self.conv2.bias
+            bias = None if bias is None else scale * bias
+            return map_to_tokens(self.conv2._conv_forward(x, weight, bias))  # with its options
         x = map_to_tokens(self.conv2(x))
         return x if scale is None else scale * x

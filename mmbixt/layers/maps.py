@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from mmbixt.ops.dispatch import is_transformed
+
 
 def channels_last(image: Tensor) -> Tensor:
     """An image (B,C,H,W) in the memory format of tokens.
@@ -11,6 +13,8 @@ def channels_last(image: Tensor) -> Tensor:
     image in the usual format would be transposed in memory, through all layers, and copied by each
     of them.
     """
+    if is_transformed():  # vmap knows no formats
+        return image
     return image.contiguous(memory_format=torch.channels_last)
 
 

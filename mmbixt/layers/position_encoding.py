@@ -52,6 +52,8 @@ class FourierPositionEncoding(nn.Module):
             device: where to compute it; by default where the weights are.
             dtype: what to compute it in; by default as the weights are.
         """
-        weight = next(self.parameters())
-        features = fourier_features(height, width, device or weight.device)
-        return self.token_projection(features[None].to(dtype or weight.dtype))
+        if device is None or dtype is None:
+            weight = next(self.parameters())
+            device, dtype = device or weight.device, dtype or weight.dtype
+        features = fourier_features(height, width, device).to(dtype)
+        return self.token_projection(features[None])

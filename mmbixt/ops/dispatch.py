@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from mmbixt.ops.precision import is_autocast, is_half, is_reduced_float32
 
@@ -65,7 +66,10 @@ def ops_path() -> str:
 
 @contextmanager
 def use_ops(path: str) -> Iterator[None]:
-    """Run a block of code on one path: ``with use_ops('reference'): model(x)``."""
+    """Run a block of code on one path: ``with use_ops('reference'): model(x)``.
+
+    Threads do not see each other's; but what is compiled follows the latest call in any of them.
+    """
     global _asked_last
     token = _asked.set(_checked(path))
     _asked_last = path
@@ -97,7 +101,9 @@ def choose(op: str, paths: Mapping[str, Callable], x: Tensor, *others: object) -
         others: what else its rule looks at, see :data:`RULES`.
     """
     asked = ops_path()
-    if asked == 'auto':
+    if asked == 'auto' and has_tangents():
+        path, why = 'reference', 'fused attention has no forward-mode derivatives'
+    elif asked == 'auto':
         path, why = RULES[op](x, *others)
     else:
         path, why = asked, 'asked for by name'
@@ -132,6 +138,18 @@ def is_eager() -> bool:
     return not (torch.compiler.is_compiling() or is_exporting())
 
 
+def is_transformed() -> bool:
+    """Whether tensors may be batched by ``vmap`` or carry tangents."""
+    if torch.compiler.is_dynamo_compiling():
+        return False
+    return torch._C._are_functorch_transforms_active() or has_tangents()
+
+
+def has_tangents() -> bool:
+    """Whether forward-mode derivatives may be wanted."""
+    return not torch.compiler.is_dynamo_compiling() and forward_ad._current_level >= 0
+
+
 def needs_gradients(*tensors: Tensor | None) -> bool:
     """Whether a backward pass may follow, and is to be prepared for."""
     return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
@@ -141,8 +159,8 @@ def operator_refusal() -> str | None:
     """Why no operator or autograd function of ours can be called; None if they can."""
     if is_exporting():
         return 'an exported program cannot contain operators of ours'
-    if not torch.compiler.is_dynamo_compiling() and torch._C._are_functorch_transforms_active():
-        return 'transforms of torch.func cannot look into operators of ours'
+    if is_transformed():
+        return 'torch.func and forward-mode derivatives cannot look into operators of ours'
     return None
 
 

@@ -20,8 +20,8 @@ SIZE = (512, 512)
 
 
 def image_size(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r'(\d+)(?:x(\d+))?', text)
-    if match is None or '0' in (match[1], match[2]):
+    match = re.fullmatch(r'([1-9][0-9]{0,4})(?:x([1-9][0-9]{0,4}))?', text)
+    if match is None:
         raise argparse.ArgumentTypeError(f'{text!r} is no size like 512 or 480x640')
     return int(match[1]), int(match[2] or match[1])
 
@@ -84,6 +84,18 @@ def table(choices: list[Choice]) -> str:
     return '\n'.join(lines)
 
 
+def backbone_of(config: str) -> dict:
+    """The config of the backbone in a file, or in a config of ours by its name."""
+    from mmbixt.cli import read_config
+
+    backbone = (read_config(config).get('model') or {}).get('backbone') or {}
+    kind = backbone.get('type') if isinstance(backbone, dict) else None
+    name = f'{kind.__module__}.{kind.__name__}' if isinstance(kind, type) else str(kind)
+    if not name.startswith('mmbixt.'):
+        raise ValueError(f'it has no backbone of mmbixt, but {name}')
+    return {**backbone, 'type': f'mmbixt.{name.rpartition(".")[2]}'}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog='python -m mmbixt.ops.explain', description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -93,21 +105,13 @@ def main() -> None:
     parser.add_argument('--amp', choices=['bfloat16', 'float16'], help='mixed precision')
     parser.add_argument('--inference', action='store_true', help='not a training step')
     args = parser.parse_args()
-    from mmbixt.cli import read_config
-
-    try:
-        model = read_config(args.config).get('model', {})
-    except FileNotFoundError as error:
-        parser.error(str(error))
-    backbone = model.get('backbone', {})
-    if not str(backbone.get('type')).startswith('mmbixt.'):
-        parser.error(f'{args.config} has no backbone of mmbixt, but {backbone.get("type")}.')
     size = args.size or SIZE
     amp = args.amp and getattr(torch, args.amp)
     try:
+        backbone = backbone_of(args.config)
         choices = choices_of(backbone, size, args.device, amp, args.inference)
-    except ValueError as error:  # a path that cannot run, an image without a patch
-        parser.error(str(error))
+    except Exception as error:  # of the config, whatever is wrong in it
+        parser.error(f'{args.config}: {error or type(error).__name__}')
     print(
         f'{backbone["type"]}, one image of {size[0]} x {size[1]} pixels on {args.device}, '
         f'{"inference" if args.inference else "training"}, '

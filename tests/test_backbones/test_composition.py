@@ -9,9 +9,11 @@ import warnings
 from collections import Counter
 
 import pytest
+import timm
 import torch
 from helpers import assert_close, image
 from torch import nn
+from torch.autograd import forward_ad
 from torch.nn.modules.module import register_module_forward_hook
 from torch.nn.utils import parametrizations, prune
 from variants import VARIANTS, build
@@ -197,6 +199,87 @@ def test_replaced_parts_without_weights_count(backbone, part):
         assert called, name
         found += 1
     assert found
+
+
+def without_bias(layer):
+    return nn.Linear(layer.in_features, layer.out_features, bias=False)
+
+
+def circular(layer):
+    layer.padding_mode = 'circular' if layer.kernel_size[0] % 2 else 'zeros'
+    return layer
+
+
+@pytest.mark.parametrize(
+    ('cls', 'other'), [(nn.Linear, without_bias), (nn.Conv2d, circular)], ids=['linear', 'conv']
+)
+def test_plain_layers_with_other_options_are_computed_as_they_are(backbone, cls, other):
+    """As where the same layers are called, because hooks look at them."""
+    x = image(1, 130, 100)  # enough tokens for XCiT's Gram matrix
+    for name, module in list(backbone.named_modules()):
+        if type(module) is cls and 'embed' not in name:
+            network = copy.deepcopy(backbone)
+            network.set_submodule(name, other(network.get_submodule(name)))
+            maps = network(x)
+            with register_module_forward_hook(lambda *_: None):
+                assert_same(maps, network(x))
+
+
+class Delegating(nn.Module):
+    """A wrapper that lends the attributes of what it wraps, as many do."""
+
+    def __init__(self, wrapped):
+        super().__init__()
+        self.wrapped = wrapped
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.wrapped, name)
+
+    def forward(self, *inputs):
+        return self.wrapped(*inputs)
+
+
+def test_wrappers_that_lend_attributes_are_called(backbone):
+    for name in list(holders(backbone))[1:]:  # the first is the backbone
+        network, called = copy.deepcopy(backbone), []
+        wrapper = Delegating(network.get_submodule(name))
+        wrapper.register_forward_hook(lambda *_, called=called: called.append(1))
+        network.set_submodule(name, wrapper)
+        network(image(1, 33, 48))
+        assert called == [1], name
+
+
+def test_checkpointing_computes_again_on_the_path_of_the_forward_pass(backbone):
+    backbone.with_cp = True
+    for path in ('reference', 'portable', 'cpu'):
+        with use_ops(path):
+            maps = backbone(image(1, 48, 33))
+        sum(m.sin().sum() for m in maps).backward()
+
+
+def test_tangents_are_not_lost(backbone):
+    """Of networks without attention of timm's, whose fused kernel refuses them."""
+    for module in backbone.modules():
+        if isinstance(module, timm.layers.Attention):
+            module.fused_attn = False
+    x, direction = image(1, 48, 33), torch.randn(1, 3, 48, 33)
+    with forward_ad.dual_level(), torch.no_grad():
+        maps = backbone.requires_grad_(False)(forward_ad.make_dual(x, direction))
+        tangents = [forward_ad.unpack_dual(m).tangent for m in maps]
+    backbone, step = backbone.double(), 1e-6
+    with torch.no_grad():
+        ahead, behind = (backbone(x.double() + s * direction.double()) for s in (step, -step))
+    for tangent, a, b in zip(tangents, ahead, behind, strict=True):
+        assert_close(tangent.double(), (a - b) / (2 * step), 1e-3)
+
+
+def test_images_may_be_mapped(backbone):
+    x = image(3, 48, 32)
+    mapped = torch.func.vmap(lambda one: backbone(one[None])[-1][0])(x)
+    assert_close(mapped, backbone(x)[-1], 1e-4)
 
 
 def test_functional_calls_and_their_gradients(backbone):

@@ -24,7 +24,7 @@ def feed_forward_cpu(x: Tensor, weights: FeedForwardWeights, residual: bool = Tr
     *layers, fc2_weight, fc2_bias, scale = weights
     if scale is not None:
         fc2_weight, fc2_bias = scale[:, None] * fc2_weight, scale * fc2_bias
-    given = (x.contiguous().flatten(0, -2), *layers, fc2_weight, fc2_bias)
+    given = (x.contiguous().view(-1, x.shape[-1]), *layers, fc2_weight, fc2_bias)
     keep = dispatch.needs_gradients(*(t for t in given if isinstance(t, Tensor)))
     rows = max(1, dispatch.scores_at_once() // weights.fc1_weight.shape[0])
     return feed_forward(*given, residual, keep, rows)[0].view_as(x)

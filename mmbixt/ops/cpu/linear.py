@@ -41,7 +41,7 @@ def outer_sum(a: Tensor, b: Tensor) -> Tensor:
 
 def linear_cpu(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """See :func:`mmbixt.ops.linear`."""
-    tokens = x.flatten(0, -2)
+    tokens = x.reshape(-1, x.shape[-1])
     compute = _convolve if dispatch.is_eager() else linear
     return compute(tokens, weight, bias).view(*x.shape[:-1], weight.shape[0])
 

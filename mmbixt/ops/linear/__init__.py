@@ -47,10 +47,11 @@ def linear_per_image(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> T
     Returns:
         (B,N,out).
     """
-    return choose('linear', _PER_IMAGE, x[0], weight[0])(x, weight, bias)
+    first = (x[:1].flatten(0, 1), weight[:1].flatten(0, 1))  # there may be no image
+    return choose('linear', _PER_IMAGE, *first)(x, weight, bias)
 
 
 def outer_sum_per_image(a: Tensor, b: Tensor) -> Tensor:
     """Tokens (B,N,A) and (B,N,C) to the sums of their outer products, (B,A,C); no gradients."""
     weight = a.new_empty(a.shape[2], b.shape[2])  # only its shape is read
-    return choose('linear', _OUTER_SUM, b[0], weight)(a, b)
+    return choose('linear', _OUTER_SUM, b[:1].flatten(0, 1), weight)(a, b)
