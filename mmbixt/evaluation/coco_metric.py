@@ -65,7 +65,7 @@ class BoundaryCocoMetric(CocoMetric):
         return metrics
 
     def _detections(self, results: list) -> list[dict]:
-        """In COCO's format, without boxes: with them it would be their area that counts."""
+        """In COCO's format, without boxes: with boxes, COCO would take the area of these."""
         return [
             dict(
                 image_id=prediction['img_id'],
@@ -96,7 +96,7 @@ class BoundaryCocoMetric(CocoMetric):
         return evaluation
 
     def _of_classes(self, evaluation: BoundaryCOCOeval) -> dict[str, float]:
-        """AP of each class, NaN for one that the truth lacks."""
+        """AP of each class, NaN for a class that is not in the truth."""
         precisions = evaluation.eval['precision'][:, :, :, 0, -1]  # (thresholds,recalls,classes)
         categories = self._coco_api.load_cats(evaluation.params.catIds)  # sorted by COCOeval
         precisions = np.where(precisions > -1, precisions, np.nan).mean((0, 1))

@@ -85,7 +85,7 @@ def test_scores_of_folders_are_those_of_the_maps(folders, call):
     ('first', 'flags', 'hint'),
     [
         (1, ['--reduce-zero-label', '--pred-reduce-zero-label'], None),
-        (1, ['--reduce-zero-label'], 'with 1 taken off the predictions'),
+        (1, ['--reduce-zero-label'], 'with 1 subtracted from the predictions'),
         (0, ['--ignore-index', 0], 'with 1 added to the predictions'),
     ],
 )
@@ -278,7 +278,7 @@ def test_runs_that_cannot_be_compared(runs, tmp_path, within):
     (tmp_path / 'empty').mkdir()
     assert 'no boundary.npz in' in says(runs[0], tmp_path / 'empty')
     (tmp_path / 'text.npz').write_text('nothing')
-    assert 'is no file of counts' in says(runs[0], tmp_path / 'text.npz')
+    assert 'is not a file of counts' in says(runs[0], tmp_path / 'text.npz')
     good = sums_by_hand(1)
     part = {name: counts[1:] for name, counts in good.items()}
     write_sums(tmp_path / 'part.npz', [f'image_{i}' for i in range(1, 12)], CLASSES, part)
