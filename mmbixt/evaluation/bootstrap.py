@@ -78,12 +78,7 @@ def draw_weights(images: int, samples: int, seed: int) -> np.ndarray:
 
 
 def estimate(run: ImageSums, weights: np.ndarray) -> dict[str, Estimate]:
-    """Scores of each class (K,), by name as in `class_scores`.
-
-    Args:
-        run: counts of N images.
-        weights: draws (S,N).
-    """
+    """Scores of each class (K,), by name as in `class_scores`, with the draws ``weights`` (S,N)."""
     values = class_scores(run.total())
     # products of matrices of integers below 2^53 are exact
     samples = class_scores({name: weights @ counts for name, counts in run.counts.items()})

@@ -45,7 +45,7 @@ def image_sums(
     tolerances: Sequence[float] = (),
     ignore_index: int = 255,
 ) -> dict[str, np.ndarray]:
-    """All counts of an image, as described in the docstring of the module.
+    """All counts (K,) of an image by name, as described in the docstring of the module.
 
     Args:
         truth: label map (H,W).
@@ -55,9 +55,6 @@ def image_sums(
         ratios: of Boundary IoU, shares of the diagonal.
         tolerances: of the F score, in pixels. Takes longer than all the rest.
         ignore_index: true label of pixels that do not count.
-
-    Returns:
-        Counts (K,) by name.
     """
     if truth.ndim != 2 or truth.shape != prediction.shape:
         raise ValueError(
@@ -135,24 +132,21 @@ def label_rings(labels: np.ndarray, valid: np.ndarray, distances: Sequence[int])
 
 def frame_rings(shape: tuple[int, int], distances: Sequence[int]) -> np.ndarray:
     """Which of the distances is the first within which the image ends; see `label_rings`."""
-    rows, columns = (np.minimum(np.arange(1, n + 1), np.arange(n, 0, -1)) for n in shape)
-    to_border = np.minimum.outer(rows, columns)
-    return np.searchsorted(distances, to_border).astype(np.uint8)
+    to_border = (np.minimum(np.arange(1, n + 1), np.arange(n, 0, -1)) for n in shape)
+    rows, columns = (np.searchsorted(distances, steps).astype(np.uint8) for steps in to_border)
+    return np.minimum.outer(rows, columns)
 
 
 def nested_counts(
     labels: np.ndarray, rings: Sequence[np.ndarray], sizes: Sequence[int], num_classes: int
 ) -> np.ndarray:
-    """Pixels of each class that are at most in the given ring of each kind: one pass for all.
+    """Counts (R,...,K): pixels of each class that are at most in the given ring of each kind.
 
     Args:
         labels: (N,).
         rings: for each kind (N,).
-        sizes: for each kind, the number of its rings R.
+        sizes: for each kind, the number of its rings R. In the last one all pixels are counted.
         num_classes: K.
-
-    Returns:
-        Counts (R,...,K). The last ring of a kind stands for all, since all are counted there.
     """
     shape = *sizes, num_classes
     cells = np.ravel_multi_index((*rings, labels), shape)

@@ -25,11 +25,10 @@ class BoundaryCocoMetric(CocoMetric):
     as mmdet's own does.
 
     Args:
-        args: mmdet's ``CocoMetric``: ``ann_file`` ...
+        args: of mmdet's ``CocoMetric``.
         ratio: width of the boundaries, as a fraction of the diagonal of the image.
-        kwargs: mmdet's ``CocoMetric``: ``metric``, what to evaluate besides (``[]`` for nothing),
-            ``proposal_nums``, ``iou_thrs``, ``format_only`` ...; ``use_mp_eval`` is for what mmdet
-            evaluates.
+        kwargs: of mmdet's ``CocoMetric``: ``metric``, what to evaluate besides (``[]``: nothing),
+            and others; ``use_mp_eval`` is only for what mmdet evaluates.
     """
 
     def __init__(self, *args: Any, ratio: float = 0.02, **kwargs: Any) -> None:
@@ -83,9 +82,8 @@ class BoundaryCocoMetric(CocoMetric):
         ]
 
     def _evaluate(self, detections: list[dict]) -> BoundaryCOCOeval:
-        evaluation = BoundaryCOCOeval(
-            self._coco_api, self._coco_api.loadRes(detections), self.ratio
-        )
+        truths = self._coco_api
+        evaluation = BoundaryCOCOeval(truths, truths.loadRes(detections), self.ratio)
         evaluation.params.catIds = self.cat_ids
         evaluation.params.imgIds = self.img_ids
         evaluation.params.maxDets = list(self.proposal_nums)

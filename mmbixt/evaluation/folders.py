@@ -32,15 +32,9 @@ class LabelFilesError(ValueError):
 
 
 class Pair(NamedTuple):
-    """Two files about one image.
+    """Two files of one image."""
 
-    Attributes:
-        name: what both are called, without their suffixes.
-        prediction: file of predicted labels.
-        truth: file of true labels.
-    """
-
-    name: str
+    name: str  # of both, without their suffixes
     prediction: Path
     truth: Path
 
@@ -88,13 +82,8 @@ def pair_files(
 ) -> list[Pair]:
     """Files of two folders, and of folders in them, with the same name without their suffixes.
 
-    If one of the two has no folders in it, the folders in the other are ignored.
-
-    Args:
-        predictions: folder of predicted label maps.
-        truths: folder of true label maps.
-        pred_suffix: end of the names of predictions; other files are ignored.
-        gt_suffix: end of the names of truths; other files are ignored.
+    Files with other suffixes are ignored. If one of the two has no folders in it, the folders in
+    the other are ignored.
     """
     predicted = _listing(predictions, pred_suffix, '--pred-suffix')
     true = _listing(truths, gt_suffix, '--gt-suffix')
@@ -148,12 +137,7 @@ def read_labels(path: Path) -> np.ndarray:
 
 
 def shift_hint(pairs: Sequence[Pair], reading: Reading) -> str | None:
-    """A warning, if predictions would agree much better with 1 added to or subtracted from them.
-
-    Args:
-        pairs: files, of which a few are read.
-        reading: what the values in the files mean.
-    """
+    """A warning, from a few files, if predictions would agree much better with 1 more or less."""
     right, pixels = np.zeros(3, np.int64), 0
     for pair in pairs[:: -(-len(pairs) // LOOKED_AT)]:
         truth, prediction = _labels(pair, reading)
@@ -186,14 +170,7 @@ def _labels(pair: Pair, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
 def pair_sums(
     pair: Pair, num_classes: int, reading: Reading, options: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
-    """Counts (K,) of an image, by name.
-
-    Args:
-        pair: its files.
-        num_classes: K.
-        reading: what the values in the files mean.
-        options: of `image_sums`.
-    """
+    """Counts (K,) of an image by name, with options of `image_sums`."""
     truth, prediction = _labels(pair, reading)
     try:
         sums = image_sums(
@@ -217,7 +194,7 @@ def folder_sums(
     jobs: int = 1,
     on_image: Callable[[], object] = lambda: None,
 ) -> ImageSums:
-    """Counts of all images.
+    """Counts of all images, with options of `image_sums`.
 
     Args:
         pairs: N pairs of files.

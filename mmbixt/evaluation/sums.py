@@ -48,13 +48,9 @@ def write_sums(
     classes: Sequence[str],
     of_images: Mapping[str, np.ndarray],
 ) -> None:
-    """Write the counts of images to a file, completely or not at all, and make its folder.
+    """Write the counts (N,K) of N images and K classes to an .npz file, completely or not at all.
 
-    Args:
-        path: of the .npz file.
-        images: N names.
-        classes: K names.
-        of_images: counts (N,K) by name.
+    Its folder is made if there is none.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,8 +73,7 @@ def read_sums(path: str | Path) -> ImageSums:
     except (ValueError, TypeError, AttributeError, EOFError, BadZipFile, zlib.error, KeyError) as e:
         raise _not_sums(path, f'{type(e).__name__}: {e}') from e
     if wrong or 'all/true' not in counts:
-        found = f'wrong shape of {min(wrong)}' if wrong else 'all/true is missing'
-        raise _not_sums(path, found)
+        raise _not_sums(path, f'wrong shape of {min(wrong)}' if wrong else 'all/true is missing')
     return ImageSums(images, classes, counts)
 
 
