@@ -105,10 +105,13 @@ def test_labels_of_more_than_eight_bits(ignored):
 
 
 @pytest.mark.parametrize('num_classes', [255, 256])
-def test_highest_label_of_eight_bits_makes_a_boundary(num_classes):
+def test_highest_label_of_eight_bits_makes_a_boundary_except_to_ignored_pixels(num_classes):
     truth = np.array([[num_classes - 1, 0]], np.uint8)
     sums = image_sums(truth, truth, num_classes, widths=(1,), ignore_index=-1)
     assert sums['band1px/true'][[0, -1]].tolist() == [1, 1]
+    beside_ignored = np.array([[num_classes - 1, 999]])
+    sums = image_sums(beside_ignored, beside_ignored, num_classes, ignore_index=999)
+    assert sums['band1px/true'][-1] == 0
 
 
 @pytest.mark.parametrize('size', [(40, 50), (51, 37)])
