@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,6 @@ from mmengine.config import Config
 from mmbixt.sample.sample_data import write_sample_data
 
 ROOT = Path(__file__).parents[1]
-MIM = Path(sys.executable).with_name('mim')
 slow = pytest.mark.skipif(os.environ.get('ZOO') != 'all', reason='part of make test-zoo')
 
 # what a user's config needs besides, to run two steps on the scenes without a GPU
@@ -64,10 +64,12 @@ def project(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def mim(installed, project):
-    def call(*args):
+def run(installed, project):
+    """Runs a command in the project, with the installed mmbixt: what it prints."""
+
+    def run(*command):
         done = subprocess.run(
-            [MIM, *map(str, args)],
+            [str(part) for part in command],
             cwd=project,
             env={**os.environ, 'PYTHONPATH': str(installed), 'PYTHONSAFEPATH': '1'},
             stdout=subprocess.PIPE,
@@ -77,7 +79,12 @@ def mim(installed, project):
         assert done.returncode == 0, done.stdout[-4000:]
         return done.stdout
 
-    return call
+    return run
+
+
+@pytest.fixture(scope='module')
+def mim(run):
+    return partial(run, Path(sys.executable).with_name('mim'))
 
 
 def user_configs():
@@ -93,7 +100,7 @@ def test_search_by_data_set(mim):
     assert 'coco' not in output.replace('semfpn', '')
 
 
-def test_download_leaves_config_and_weights_that_fit(project, installed):
+def test_download_leaves_config_and_weights_that_fit(project, run):
     """The network is replaced; what is asked of it, and what becomes of it, is mim's."""
     state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
     torch.save(dict(meta={}, state_dict=state), project / 'served.pth')
@@ -112,18 +119,11 @@ model = mmseg.apis.init_model(
 )
 print('NORM', float(model.backbone.blocks[3].attn.qkv.weight.norm()))
 """
-    done = subprocess.run(
-        [sys.executable, '-W', 'ignore', '-c', code],
-        cwd=project,
-        env={**os.environ, 'PYTHONPATH': str(installed), 'PYTHONSAFEPATH': '1'},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    output = run(sys.executable, '-W', 'ignore', '-c', code)
     url = 'https://dl.fbaipublicfiles.com/xcit/ade/sem_fpn_xcit_tiny_12_p16.pth'
-    assert f'URL {url}\n' in done.stdout
-    assert 'missing keys' not in done.stdout
-    norm = float(re.search(r'NORM (\S+)', done.stdout)[1])
+    assert f'URL {url}\n' in output
+    assert 'missing keys' not in output
+    norm = float(re.search(r'NORM (\S+)', output)[1])
     assert norm == pytest.approx(float(state['backbone.blocks.3.attn.qkv.weight'].norm()))
     cfg = Config.fromfile(project / 'got/semfpn_xcit_t12_p16_ade20k.py')
     assert cfg.model.backbone.type == 'mmbixt.XCiT'

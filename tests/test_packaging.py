@@ -24,10 +24,10 @@ def files(folder, *patterns):
     }
 
 
-def run(code, site, cwd):
-    """Output of ``code`` in a Python that finds mmbixt in ``site`` before any other."""
+def run(arguments, site, cwd):
+    """Output of a Python that finds mmbixt in ``site`` before any other."""
     done = subprocess.run(
-        [sys.executable, '-P', '-W', 'ignore', '-c', code],
+        [sys.executable, '-W', 'ignore', *map(str, arguments)],
         env={**os.environ, 'PYTHONPATH': str(site)},
         cwd=cwd,
         capture_output=True,
@@ -52,11 +52,8 @@ class TestWheel:
         assert not [name for name in carried if '__pycache__' in name]
 
     def test_is_the_same_from_a_source_distribution(self, wheel, tree, tmp_path):
-        subprocess.run(
-            [sys.executable, 'setup.py', '-q', 'sdist', '--dist-dir', tmp_path],
-            cwd=tree,
-            check=True,
-        )
+        command = [sys.executable, 'setup.py', '-q', 'sdist', '--dist-dir', tmp_path]
+        subprocess.run(command, cwd=tree, check=True)
         pip('wheel', *tmp_path.glob('*.tar.gz'), '--no-build-isolation', '--wheel-dir', tmp_path)
         again = next(tmp_path.glob('*.whl'))
         assert set(ZipFile(again).namelist()) == set(ZipFile(wheel).namelist())
@@ -70,10 +67,6 @@ class TestWheel:
         assert names >= {'torch', 'timm'}
         assert not names & FRAMEWORKS
 
-    def test_imports_outside_the_repository(self, installed, tmp_path):
-        lines = run('import mmbixt; print(mmbixt.__file__)', installed, tmp_path)
-        assert lines == [str(installed / 'mmbixt/__init__.py')]
-
     def test_types_and_configs_resolve_in_a_foreign_project(self, installed, tmp_path):
         code = """
 import inspect
@@ -82,37 +75,23 @@ print(inspect.getfile(MODELS.get('mmbixt.BiXT')))
 from mmengine.config import Config
 base = "_base_ = 'mmbixt::bixt/semfpn_bixt_ti_ade20k.py'"
 print(Config.fromstring(base, '.py').model.backbone.type)
+import mim.utils, mmengine.utils
+print(mim.utils.get_installed_path("mmbixt"))
+print(mmengine.utils.get_installed_path("mmbixt"))
 """
-        found, inherited = run(code, installed, tmp_path)
+        found, inherited, *folders = run(['-P', '-c', code], installed, tmp_path)
         assert found == str(installed / 'mmbixt/backbones/bixt.py')
         assert inherited == 'mmbixt.BiXT'
-
-    @pytest.mark.parametrize(
-        ('tool', 'option'),
-        [
-            ('train.py', '--sample'),
-            ('analysis/benchmark.py', '--against'),
-        ],  # with modules beside it
-    )
-    def test_carries_tools_that_run(self, installed, tmp_path, tool, option):
-        done = subprocess.run(
-            [sys.executable, installed / 'mmbixt/.mim/tools' / tool, '--help'],
-            env={**os.environ, 'PYTHONPATH': str(installed)},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-        )
-        assert option in done.stdout, done.stderr
-
-    def test_mim_and_mmengine_find_the_configs(self, installed, tmp_path):
-        code = (
-            'import mmbixt, mim.utils, mmengine.utils\n'
-            'print(mim.utils.get_installed_path("mmbixt"))\n'
-            'print(mmengine.utils.get_installed_path("mmbixt"))'
-        )
-        folders = run(code, installed, tmp_path)
         assert folders == [str(installed / 'mmbixt')] * 2
         assert files(installed / 'mmbixt/.mim/configs', '*') == files(ROOT / 'configs', '*')
+
+    @pytest.mark.parametrize(
+        ('tool', 'option'), [('train.py', '--sample'), ('analysis/benchmark.py', '--against')]
+    )
+    def test_carries_tools_that_run(self, installed, tmp_path, tool, option):
+        """The second one with modules beside it."""
+        command = [installed / 'mmbixt/.mim/tools' / tool, '--help']
+        assert option in '\n'.join(run(command, installed, tmp_path))
 
 
 def pins():
@@ -134,16 +113,16 @@ class TestEnvironment:
     @made_by_setup
     def test_mim_finds_the_checkout(self, tmp_path):
         code = 'import mim.utils; print(mim.utils.get_installed_path("mmbixt"))'
-        assert run(code, '', tmp_path) == [str(ROOT / 'mmbixt')]
+        assert run(['-P', '-c', code], '', tmp_path) == [str(ROOT / 'mmbixt')]
 
 
 @pytest.fixture
-def setup_env(tmp_path):
+def says(tmp_path):
     """Runs the set-up in a fresh place, with no pip cache and no settings of this machine."""
 
-    def call(**settings):
+    def says(words, **settings):
         unset = ('PYTHON', 'PIP_FIND_LINKS', 'PIP_EXTRA_INDEX_URL')
-        return subprocess.run(
+        done = subprocess.run(
             [ROOT / 'tools/dev/setup_env.sh'],
             env={
                 **{key: value for key, value in os.environ.items() if key not in unset},
@@ -157,8 +136,12 @@ def setup_env(tmp_path):
             text=True,
             timeout=120,
         )
+        assert done.returncode != 0
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+        assert done.stderr.startswith('setup: ')
+        assert words in done.stderr
 
-    return call
+    return says
 
 
 def fake(path, *lines):
@@ -167,52 +150,43 @@ def fake(path, *lines):
     return str(path)
 
 
+def before(folder):
+    """The variable PATH with a folder before all others."""
+    return f'{folder}{os.pathsep}{os.environ["PATH"]}'
+
+
 class TestSetupSaysInOneLine:
-    @pytest.fixture(autouse=True)
-    def _one_line(self, setup_env, tmp_path):
-        def says(words, **settings):
-            done = setup_env(**settings)
-            assert done.returncode != 0
-            assert len(done.stderr.splitlines()) == 1, done.stderr
-            assert done.stderr.startswith('setup: ')
-            assert words in done.stderr
+    @pytest.mark.parametrize(
+        ('words', 'settings'),
+        [
+            ('PYTHON=/nowhere/python does not run', dict(PYTHON='/nowhere/python')),
+            ('no C++ compiler', dict(PYTHON=sys.executable, CXX='no-such-compiler')),
+            ('cannot reach its package index', dict(PYTHON=sys.executable, CXX='true')),
+        ],
+    )
+    def test_what_is_missing(self, says, words, settings):
+        says(words, **settings)
 
-        self.says, self.folder = says, tmp_path
+    def test_which_unsupported_python_it_was_given(self, says, tmp_path):
+        old = fake(tmp_path / 'python3.9', 'echo 3.9.18 /usr')
+        says(f'{old} is 3.9.18', PYTHON=old)
 
-    def test_that_a_python_does_not_run(self):
-        self.says('PYTHON=/nowhere/python does not run', PYTHON='/nowhere/python')
-
-    def test_which_unsupported_python_it_was_given(self):
-        old = fake(self.folder / 'python3.9', 'echo 3.9.18 /usr')
-        self.says(f'{old} is 3.9.18', PYTHON=old)
-
-    def test_that_no_supported_python_was_found(self):
+    def test_that_no_supported_python_was_found(self, says, tmp_path):
         for name in ('python3.11', 'python3.12', 'python3'):
-            fake(self.folder / name, 'echo 3.8.10 /usr')
-        path = f'{self.folder}{os.pathsep}{os.environ["PATH"]}'
-        self.says('no Python 3.11 or 3.12 found (python3 is 3.8.10)', PATH=path)
+            fake(tmp_path / name, 'echo 3.8.10 /usr')
+        says('no Python 3.11 or 3.12 found (python3 is 3.8.10)', PATH=before(tmp_path))
 
-    def test_that_venv_is_missing(self):
-        python = fake(
-            self.folder / 'python',
-            'case "$*" in *ensurepip*) exit 1;; esac',
-            f'exec "{sys.executable}" "$@"',
-        )
-        self.says('has no venv module', PYTHON=python)
+    def test_that_venv_is_missing(self, says, tmp_path):
+        no_venv = 'case "$*" in *ensurepip*) exit 1;; esac'
+        python = fake(tmp_path / 'python', no_venv, f'exec "{sys.executable}" "$@"')
+        says('has no venv module', PYTHON=python)
 
-    def test_that_the_disk_is_full(self):
-        fake(self.folder / 'df', 'echo Filesystem', 'echo / 9 9 3145728 9% /')
-        path = f'{self.folder}{os.pathsep}{os.environ["PATH"]}'
-        self.says('3 GB free', PATH=path, PYTHON=sys.executable)
+    def test_that_the_disk_is_full(self, says, tmp_path):
+        fake(tmp_path / 'df', 'echo Filesystem', 'echo / 9 9 3145728 9% /')
+        says('3 GB free', PATH=before(tmp_path), PYTHON=sys.executable)
 
-    def test_that_a_folder_is_not_its_own(self):
-        (self.folder / 'venv').mkdir()
-        (self.folder / 'venv/thesis.tex').touch()
-        self.says('was not made by this script')
-        assert (self.folder / 'venv/thesis.tex').exists()
-
-    def test_that_the_compiler_is_missing(self):
-        self.says('no C++ compiler', PYTHON=sys.executable, CXX='no-such-compiler')
-
-    def test_that_the_package_index_is_out_of_reach(self):
-        self.says('cannot reach its package index', PYTHON=sys.executable, CXX='true')
+    def test_that_a_folder_is_not_its_own(self, says, tmp_path):
+        (tmp_path / 'venv').mkdir()
+        (tmp_path / 'venv/thesis.tex').touch()
+        says('was not made by this script')
+        assert (tmp_path / 'venv/thesis.tex').exists()

@@ -1,26 +1,26 @@
-"""How sure a difference of two runs is: a paired bootstrap over the images that both predicted.
+"""How certain a difference of two runs is: a paired bootstrap over the images of both.
 
-A test set is a sample of the images that could have been taken. Others like it are drawn from it,
-with replacement; their counts are summed and scored as those of the set itself are. Both runs are
-scored on the same draws, so what makes an image hard for both does not blur their difference.
+Images are drawn from the test set with replacement, and their counts are summed and scored like
+those of the set itself. Both runs are scored on the same draws, so that images which are hard for
+both do not widen the interval of the difference.
 """
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from os.path import commonprefix
 from pathlib import PurePosixPath
 
 import numpy as np
 
-from mmbixt.evaluation.boundary import class_scores
+from mmbixt.evaluation.boundary import class_mean, class_scores
 from mmbixt.evaluation.sums import ImageSums
 
 LEVEL = 95  # per cent of the draws lie within an interval
 
 
 class NotPairedError(ValueError):
-    """Two runs are not about the same images, classes and truth."""
+    """Two runs do not have the same images, classes and truth."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Estimate:
 
     def over_classes(self) -> 'Estimate':
         """Means over the last axis, of the classes that occur, which may differ by draw."""
-        return Estimate(_mean(self.value), _mean(self.samples))
+        return Estimate(class_mean(self.value), class_mean(self.samples))
 
     def interval(self) -> np.ndarray:
         """Bounds (2,...) of what the value is in most draws; NaN if it is in all of them."""
@@ -51,10 +51,10 @@ class Estimate:
 
 
 def paired(first: ImageSums, second: ImageSums) -> tuple[ImageSums, ImageSums]:
-    """Both with the images in the same order.
+    """Both with the images in the same order; an error if they are of different data.
 
-    Folders of images and a common end of all names are no difference: one run may have been
-    evaluated from files that are called otherwise. That the truth is the same is checked.
+    Folders of images and a common end of all names are ignored: one run may have been evaluated
+    from files with other names.
     """
     if first.classes != second.classes:
         raise NotPairedError(_class_difference(first.classes, second.classes))
@@ -78,31 +78,17 @@ def draw_weights(images: int, samples: int, seed: int) -> np.ndarray:
 
 
 def estimate(run: ImageSums, weights: np.ndarray) -> dict[str, Estimate]:
-    """Scores of each class (K,), by name as in `class_scores`.
-
-    Args:
-        run: counts of N images.
-        weights: draws (S,N).
-    """
+    """Scores of each class (K,), by name as in `class_scores`, with the draws ``weights`` (S,N)."""
     values = class_scores(run.total())
     # products of matrices of integers below 2^53 are exact
     samples = class_scores({name: weights @ counts for name, counts in run.counts.items()})
     return {name: Estimate(value, samples[name]) for name, value in values.items()}
 
 
-def _mean(values: np.ndarray) -> np.ndarray:
-    """Over the last axis, without NaN; NaN where there is nothing else."""
-    occurs = ~np.isnan(values)
-    count = occurs.sum(-1)
-    total = np.where(occurs, values, 0).sum(-1)
-    return np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
-
-
 def _in_order(run: ImageSums) -> tuple[list[str], ImageSums]:
     """Names without folders and without the end that they share, sorted; the images likewise."""
     names = [PurePosixPath(name).name for name in run.images]
-    letters = zip(*(reversed(name) for name in names), strict=False)
-    end = sum(1 for _ in takewhile(lambda same: len({*same}) == 1, letters))
+    end = len(commonprefix([name[::-1] for name in names]))  # noqa: RUF071 (letters, not folders)
     names = [name[: len(name) - end] for name in names]
     order = sorted(range(len(names)), key=lambda i: (names[i], run.images[i]))
     counts = {name: of_images[order] for name, of_images in run.counts.items()}
@@ -111,16 +97,14 @@ def _in_order(run: ImageSums) -> tuple[list[str], ImageSums]:
 
 
 def _image_difference(first: Sequence[str], second: Sequence[str]) -> str:
-    only = sorted({*first} - {*second}), sorted({*second} - {*first})
-    counts = [f'{len(names):,}' + (f' ({_first_of(names)})' if names else '') for names in only]
+    only = []
+    for names in (sorted({*first} - {*second}), sorted({*second} - {*first})):
+        examples = ', '.join(names[:3] + ['...'] * (len(names) > 3))
+        only.append(f'{len(names):,} ({examples})' if names else '0')
     return (
-        f'The runs are about {len(first):,} and {len(second):,} images, of which '
-        f'{" and ".join(counts)} are in that run only. Evaluate both on the same images.'
+        f'The runs have {len(first):,} and {len(second):,} images, of which {" and ".join(only)} '
+        'are in that run only. Evaluate both on the same images.'
     )
-
-
-def _first_of(names: Sequence[str]) -> str:
-    return ', '.join([*names[:3], *(['...'] if len(names) > 3 else [])])
 
 
 def _class_difference(first: Sequence[str], second: Sequence[str]) -> str:

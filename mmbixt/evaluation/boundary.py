@@ -17,9 +17,9 @@ where            which pixels                                                   
                                                                                   matched_true
 ===============  ===============================================================  ==================
 
-Scores are percentages and are named likewise: ``IoU`` and ``Acc``, or ``F``, of each class, and
-``mIoU`` and ``mAcc``, or ``mF``, their means; ``aAcc``, the share of right pixels; and ``gap``, by
-what share of itself mIoU over all pixels drops in the band.
+Scores are percentages with the same names: ``IoU`` and ``Acc``, or ``F``, of each class; ``mIoU``
+and ``mAcc``, or ``mF``, their means; ``aAcc``, the share of correct pixels; and
+``gap`` = (all - band) / all of mIoU.
 
 They are defined as in mmseg's ``IoUMetric``, of the counts of the whole data set: what is 0 / 0 is
 NaN, and NaN is left out of the mean. So a class in neither truth nor prediction does not count, and
@@ -29,6 +29,8 @@ of ``IoUMetric``; over a band, too, if it is given a truth that is ignored outsi
 Pixels that the truth ignores neither count nor make a boundary, in the prediction as in the truth.
 """
 
+import warnings
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import prod
 
@@ -48,7 +50,7 @@ def image_sums(
     tolerances: Sequence[float] = (),
     ignore_index: int = 255,
 ) -> dict[str, np.ndarray]:
-    """All counts of an image; the module says what they are.
+    """All counts (K,) of an image by name, as described in the docstring of the module.
 
     Args:
         truth: label map (H,W).
@@ -58,13 +60,10 @@ def image_sums(
         ratios: of Boundary IoU, shares of the diagonal.
         tolerances: of the F score, in pixels. Takes longer than all the rest.
         ignore_index: true label of pixels that do not count.
-
-    Returns:
-        Counts (K,) by name.
     """
     if truth.ndim != 2 or truth.shape != prediction.shape:
         raise ValueError(
-            'truth and prediction must be maps (H,W) of one size, '
+            'truth and prediction must be label maps (H,W) of one size, '
             f'got {truth.shape} and {prediction.shape}'
         )
     valid = truth != ignore_index
@@ -114,7 +113,7 @@ def label_rings(labels: np.ndarray, valid: np.ndarray, distances: Sequence[int])
     """Which of the distances is the first within which another label lies.
 
     There is another label in a window if its lowest and its highest label differ: two filters for
-    all classes at once. A window is reached from the one before, by what it is larger.
+    all classes at once. The windows of each distance are filtered from those of the one before.
 
     Args:
         labels: (H,W), 0 where not valid.
@@ -138,32 +137,24 @@ def label_rings(labels: np.ndarray, valid: np.ndarray, distances: Sequence[int])
 
 def frame_rings(shape: tuple[int, int], distances: Sequence[int]) -> np.ndarray:
     """Which of the distances is the first within which the image ends; see `label_rings`."""
-    of_rows, of_columns = (
-        np.searchsorted(distances, np.minimum(np.arange(1, n + 1), np.arange(n, 0, -1)))
-        for n in shape
-    )
-    return np.minimum.outer(of_rows.astype(np.uint8), of_columns.astype(np.uint8))
+    to_border = (np.minimum(np.arange(1, n + 1), np.arange(n, 0, -1)) for n in shape)
+    rows, columns = (np.searchsorted(distances, steps).astype(np.uint8) for steps in to_border)
+    return np.minimum.outer(rows, columns)
 
 
 def nested_counts(
     labels: np.ndarray, rings: Sequence[np.ndarray], sizes: Sequence[int], num_classes: int
 ) -> np.ndarray:
-    """Pixels of each class that are at most in the given ring of each kind: one pass for all.
+    """Counts (R,...,K): pixels of each class that are at most in the given ring of each kind.
 
     Args:
         labels: (N,).
         rings: for each kind (N,).
-        sizes: for each kind, the number of its rings R.
+        sizes: for each kind, the number of its rings R. In the last one all pixels are counted.
         num_classes: K.
-
-    Returns:
-        Counts (R,...,K). The last ring of a kind stands for all, since all are counted there.
     """
-    cells = np.zeros(labels.shape, np.intp)
-    for numbers, size in zip((*rings, labels), (*sizes, num_classes), strict=True):
-        cells *= size
-        cells += numbers
     shape = *sizes, num_classes
+    cells = np.ravel_multi_index((*rings, labels), shape)
     counts = np.bincount(cells, minlength=prod(shape)).reshape(shape)
     for axis in range(len(sizes)):
         counts = counts.cumsum(axis)
@@ -178,18 +169,15 @@ def region_sums(
     bands: Mapping[str, int],
     contours: Mapping[str, int],
 ) -> dict[str, np.ndarray]:
-    """Counts over all pixels, over bands and for Boundary IoU.
+    """Counts (K,) by name, over all pixels, over bands and for Boundary IoU.
 
     Args:
         truth: labels (H,W), 0 where not valid.
-        prediction: likewise.
+        prediction: labels (H,W), 0 where not valid.
         valid: pixels that count (H,W).
         num_classes: K.
         bands: their widths in pixels by name.
         contours: the widths in pixels of the inner bands of Boundary IoU by name.
-
-    Returns:
-        Counts (K,) by name.
     """
     widths, depths = sorted({*bands.values()}), sorted({*contours.values()})
     band = label_rings(truth, valid, widths)
@@ -203,7 +191,7 @@ def region_sums(
         rings = [ring[where] for ring in (band, *inner)]
         return nested_counts(labels[where], rings, sizes, num_classes)
 
-    wrong = truth != prediction  # nowhere but among the valid ones: elsewhere both are 0
+    wrong = truth != prediction  # only where valid: elsewhere both are 0
     hit = count(truth, valid & ~wrong, true_contour, predicted_contour)
     missed = count(truth, wrong, true_contour)
     false = count(prediction, wrong, predicted_contour)
@@ -230,18 +218,8 @@ def boundary_f_sums(
     num_classes: int,
     tolerances: Sequence[float],
 ) -> dict[str, np.ndarray]:
-    """Boundary pixels of each class, and those near one of the same class in the other map.
-
-    Args:
-        truth: labels (H,W), 0 where not valid.
-        prediction: likewise.
-        valid: pixels that count (H,W).
-        num_classes: K.
-        tolerances: in pixels.
-
-    Returns:
-        Counts (K,) by name.
-    """
+    """Counts (K,) by name, of the boundary pixels of each class, and of those near one of the same
+    class in the other label map; the arguments are those of `region_sums`."""
     edges = [
         np.where(valid & (label_rings(labels, valid, [1]) == 0), labels, np.int32(-1))
         for labels in (truth, prediction)
@@ -255,33 +233,30 @@ def boundary_f_sums(
     sums = {}
     for i, tolerance in enumerate(tolerances):
         where = f'boundaryF{tolerance:g}px'
-        sums[f'{where}/matched_predicted'] = matched_predicted[i]
-        sums[f'{where}/predicted'] = predicted
-        sums[f'{where}/matched_true'] = matched_true[i]
-        sums[f'{where}/true'] = true
+        sums |= {f'{where}/matched_predicted': matched_predicted[i], f'{where}/true': true}
+        sums |= {f'{where}/matched_true': matched_true[i], f'{where}/predicted': predicted}
     return sums
 
 
 def class_scores(sums: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Percentages of each class (K,), NaN where there is nothing to score, from summed counts."""
-    scores = {}
-    for where in _places(sums):
-        if f'{where}/matched_true' in sums:
-            scores[f'{where}/F'] = _f_score(
-                *(
-                    _percent(sums[f'{where}/matched_{side}'], sums[f'{where}/{side}'])
-                    for side in ('predicted', 'true')
-                )
-            )
-        elif f'{where}/union' in sums:
-            scores[f'{where}/IoU'] = _percent(sums[f'{where}/intersect'], sums[f'{where}/union'])
+    places = defaultdict(dict)
+    for name, counts in sums.items():
+        where, _, what = name.rpartition('/')
+        places[where][what] = counts
+    found = {}
+    for where, n in places.items():
+        if 'matched_true' in n:
+            precision = _percent(n['matched_predicted'], n['predicted'])
+            recall = _percent(n['matched_true'], n['true'])
+            found[f'{where}/F'] = _f_score(precision, recall)
+        elif 'union' in n:
+            found[f'{where}/IoU'] = _percent(n['intersect'], n['union'])
         else:
-            right, predicted, true = (
-                sums[f'{where}/{what}'] for what in ('intersect', 'predicted', 'true')
-            )
-            scores[f'{where}/IoU'] = _percent(right, predicted + true - right)
-            scores[f'{where}/Acc'] = _percent(right, true)
-    return scores
+            union = n['predicted'] + n['true'] - n['intersect']
+            found[f'{where}/IoU'] = _percent(n['intersect'], union)
+            found[f'{where}/Acc'] = _percent(n['intersect'], n['true'])
+    return found
 
 
 def scores(sums: Mapping[str, np.ndarray]) -> dict[str, float]:
@@ -289,8 +264,7 @@ def scores(sums: Mapping[str, np.ndarray]) -> dict[str, float]:
     found = {}
     for name, of_classes in class_scores(sums).items():
         where, _, what = name.rpartition('/')
-        occurs = of_classes[~np.isnan(of_classes)]
-        found[f'{where}/m{what}'] = float(occurs.mean()) if len(occurs) else np.nan
+        found[f'{where}/m{what}'] = float(class_mean(of_classes))
         if what == 'Acc':
             right, true = sums[f'{where}/intersect'].sum(), sums[f'{where}/true'].sum()
             found[f'{where}/aAcc'] = float(_percent(right, true))
@@ -300,16 +274,19 @@ def scores(sums: Mapping[str, np.ndarray]) -> dict[str, float]:
     return found
 
 
+def class_mean(values: np.ndarray) -> np.ndarray:
+    """Mean (...) of scores (...,K) over the classes that are not NaN; NaN where all are."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings('ignore', 'Mean of empty slice', RuntimeWarning)
+        return np.nanmean(values, axis=-1)
+
+
 def _band_name(width: int | float) -> str:
     return f'band{width}px' if isinstance(width, int) else f'band{width:g}'
 
 
-def _places(sums: Mapping[str, np.ndarray]) -> list[str]:
-    return list(dict.fromkeys(name.rpartition('/')[0] for name in sums))
-
-
 def _crop(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Two masks (H,W) without the rows and columns around them: distances stay what they are."""
+    """Two masks (H,W) without the empty rows and columns around both."""
     left, top, width, height = cv2.boundingRect((first | second).view(np.uint8))
     window = slice(top, top + height), slice(left, left + width)
     return first[window], second[window]
@@ -323,7 +300,7 @@ def _matched(pixels: np.ndarray, targets: np.ndarray, tolerances: Sequence[float
 
 
 def _percent(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """NaN of nothing."""
+    """NaN where the whole is 0."""
     part, whole = np.asarray(part, float), np.asarray(whole, float)
     return 100 * np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole != 0)
 

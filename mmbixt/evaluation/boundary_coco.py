@@ -1,7 +1,7 @@
-"""Boundary AP of instance segmentation: COCO's mask AP with overlaps that look at the contours.
+"""Boundary AP of instance segmentation: COCO's mask AP with another overlap of two masks.
 
-The overlap of two masks is the smaller one of their IoU and the IoU of their boundaries, the inner
-bands of a width that grows with the image (Cheng et al., Boundary IoU, CVPR 2021).
+It is the smaller one of their IoU and of the IoU of their boundaries: the inner bands, as wide as a
+share of the diagonal of the image (Cheng et al., Boundary IoU, CVPR 2021).
 """
 
 import cv2
@@ -13,32 +13,26 @@ from pycocotools.cocoeval import COCOeval
 from mmbixt.evaluation.boundary import ratio_pixels
 
 
-def erode(mask: np.ndarray, distance: int) -> np.ndarray:
-    """A mask (H,W) of 0 and 1 without what is at most ``distance`` from its outside, (H,W).
-
-    Distances are those of a chessboard, as if a square of 3 x 3 eroded ``distance`` times; all
-    around the array is outside.
-    """
-    square = np.ones((2 * distance + 1, 2 * distance + 1), np.uint8)
-    return cv2.erode(mask, square, borderType=cv2.BORDER_CONSTANT, borderValue=0)
-
-
 def encoded_boundary(mask: dict, ratio: float = 0.02) -> dict:
-    """The inner band of a mask; both are run-length encoded as pycocotools does it."""
+    """The inner band of a mask; both are run-length encoded by pycocotools.
+
+    Distances are those of a chessboard, and all around the image is outside of the mask.
+    """
     distance = ratio_pixels(ratio, mask['size'])
     x, y, width, height = coder.toBbox(mask).astype(int)
     if min(width, height) <= 2 * distance:
-        return mask  # too narrow for anything to be left by the erosion
+        return mask  # too narrow: erosion would leave nothing
     pixels = coder.decode(mask)
-    box = pixels[y : y + height, x : x + width].T  # in memory it is columns that are in one piece
-    box -= erode(box, distance)
+    box = pixels[y : y + height, x : x + width].T  # pycocotools stores columns
+    square = np.ones((2 * distance + 1,) * 2, np.uint8)
+    box -= cv2.erode(box, square, borderType=cv2.BORDER_CONSTANT, borderValue=0)
     return coder.encode(pixels)
 
 
 class BoundaryCOCOeval(COCOeval):
-    """``COCOeval`` of masks that overlap as much as their boundaries do, or less.
+    """``COCOeval`` with the smaller one of mask IoU and Boundary IoU as overlap.
 
-    A crowd has no contour of its own: with it, the overlap is COCO's, that of the masks.
+    With a crowd, which has no contour of its own, the overlap is COCO's, that of the masks.
 
     Args:
         truths: the annotations.

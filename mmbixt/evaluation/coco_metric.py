@@ -25,11 +25,10 @@ class BoundaryCocoMetric(CocoMetric):
     as mmdet's own does.
 
     Args:
-        args: mmdet's ``CocoMetric``: ``ann_file`` ...
+        args: of mmdet's ``CocoMetric``.
         ratio: width of the boundaries, as a fraction of the diagonal of the image.
-        kwargs: mmdet's ``CocoMetric``: ``metric``, what to evaluate besides (``[]`` for nothing),
-            ``proposal_nums``, ``iou_thrs``, ``format_only`` ...; ``use_mp_eval`` is for what mmdet
-            evaluates.
+        kwargs: of mmdet's ``CocoMetric``: ``metric``, what to evaluate besides (``[]``: nothing),
+            and others; ``use_mp_eval`` is only for what mmdet evaluates.
     """
 
     def __init__(self, *args: Any, ratio: float = 0.02, **kwargs: Any) -> None:
@@ -65,7 +64,7 @@ class BoundaryCocoMetric(CocoMetric):
         return metrics
 
     def _detections(self, results: list) -> list[dict]:
-        """In COCO's format, without boxes: with them it would be their area that counts."""
+        """In COCO's format, without boxes: with boxes, COCO would take the area of these."""
         return [
             dict(
                 image_id=prediction['img_id'],
@@ -83,9 +82,8 @@ class BoundaryCocoMetric(CocoMetric):
         ]
 
     def _evaluate(self, detections: list[dict]) -> BoundaryCOCOeval:
-        evaluation = BoundaryCOCOeval(
-            self._coco_api, self._coco_api.loadRes(detections), self.ratio
-        )
+        truths = self._coco_api
+        evaluation = BoundaryCOCOeval(truths, truths.loadRes(detections), self.ratio)
         evaluation.params.catIds = self.cat_ids
         evaluation.params.imgIds = self.img_ids
         evaluation.params.maxDets = list(self.proposal_nums)
@@ -96,7 +94,7 @@ class BoundaryCocoMetric(CocoMetric):
         return evaluation
 
     def _of_classes(self, evaluation: BoundaryCOCOeval) -> dict[str, float]:
-        """AP of each class, NaN for one that the truth lacks."""
+        """AP of each class, NaN for a class that is not in the truth."""
         precisions = evaluation.eval['precision'][:, :, :, 0, -1]  # (thresholds,recalls,classes)
         categories = self._coco_api.load_cats(evaluation.params.catIds)  # sorted by COCOeval
         precisions = np.where(precisions > -1, precisions, np.nan).mean((0, 1))

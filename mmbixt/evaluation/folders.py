@@ -1,13 +1,11 @@
 """Folders of label maps, of any project: which files belong together, and counts of their pixels.
 
-The files have one channel, whose values are labels: PNG above all, grey or with a palette (then it
-is the indices that count), of 1 to 16 bits.
+The files have one channel of 1 to 16 bits, whose values (or indices into a palette) are labels.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -23,9 +21,9 @@ from mmbixt.frameworks import INSTALL, UNUSABLE
 
 SHOWN = 5  # files that an error names
 LOOKED_AT = 8  # pairs, to find out whether labels are shifted
-MODES = ('1', 'L', 'P', 'I;16', 'I')  # of PIL: grey, palette, 16 bits as it calls them now, earlier
-SPREAD = {'L;2': 85, 'L;4': 17}  # by which PIL multiplies grey values of few bits, for them to show
-# what PIL raises where a file is no picture, cut off, or absurdly large
+MODES = ('1', 'L', 'P', 'I;16', 'I')  # of PIL: grey, palette, 16 bits (in old versions 'I')
+SPREAD = {'L;2': 85, 'L;4': 17}  # factor by which PIL multiplies grey values of few bits
+# what PIL raises for a file that is not a picture, is truncated or far too large
 BROKEN = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 
 
@@ -34,15 +32,9 @@ class LabelFilesError(ValueError):
 
 
 class Pair(NamedTuple):
-    """Two files about one image.
+    """Two files of one image."""
 
-    Attributes:
-        name: what both are called, without their suffixes.
-        prediction: file of predicted labels.
-        truth: file of true labels.
-    """
-
-    name: str
+    name: str  # of both, without their suffixes
     prediction: Path
     truth: Path
 
@@ -88,15 +80,10 @@ def read_classes(source: str) -> list[str]:
 def pair_files(
     predictions: Path, truths: Path, pred_suffix: str = '.png', gt_suffix: str = '.png'
 ) -> list[Pair]:
-    """Files of two folders, and of folders in them, that are called alike without their suffixes.
+    """Files of two folders, and of folders in them, with the same name without their suffixes.
 
-    If one of the two has no folders in it, what folders the files of the other are in is ignored.
-
-    Args:
-        predictions: folder of predicted label maps.
-        truths: folder of true label maps.
-        pred_suffix: end of the names of predictions; other files are ignored.
-        gt_suffix: end of the names of truths; other files are ignored.
+    Files with other suffixes are ignored. If one of the two has no folders in it, the folders in
+    the other are ignored.
     """
     predicted = _listing(predictions, pred_suffix, '--pred-suffix')
     true = _listing(truths, gt_suffix, '--gt-suffix')
@@ -104,28 +91,23 @@ def pair_files(
         predicted, true = _flat(predicted), _flat(true)
     missing = [f'{name}{pred_suffix}' for name in true if name not in predicted]
     extra = [str(path) for name, path in predicted.items() if name not in true]
-    problems = []
+    problem = ''
     if missing:
-        problems.append(
-            f'{len(missing):,} of {len(true):,} truths in {truths} have no prediction. In '
-            f'{predictions} there should be{_shown(missing)}'
-        )
+        problem += f'{len(missing):,} of {len(true):,} truths in {truths} have no prediction. In '
+        problem += f'{predictions} there should be{_shown(missing)}\n'
     if extra:
-        problems.append(
-            f'{len(extra):,} of {len(predicted):,} predictions have no truth in {truths}:'
-            f'{_shown(extra)}'
+        problem += f'{len(extra):,} of {len(predicted):,} predictions have no truth in {truths}:'
+        problem += f'{_shown(extra)}\n'
+    if problem:
+        raise LabelFilesError(
+            f'{problem}Both folders must be of the same images. If the names end differently, say '
+            f'how: --pred-suffix (now {pred_suffix}), --gt-suffix (now {gt_suffix}).'
         )
-    if problems:
-        problems.append(
-            'Both folders must be about the same images. If the names end differently, say how: '
-            f'--pred-suffix (now {pred_suffix}), --gt-suffix (now {gt_suffix}).'
-        )
-        raise LabelFilesError('\n'.join(problems))
     return [Pair(name, predicted[name], path) for name, path in true.items()]
 
 
 def check_pairs(pairs: Sequence[Pair]) -> tuple[int, int]:
-    """Look at the head of every file, which takes next to no time; the commonest size (H,W)."""
+    """Check the header of every file, which is fast; the most common size (H,W)."""
     sizes, problems = Counter(), []
     for pair in pairs:
         try:
@@ -155,12 +137,7 @@ def read_labels(path: Path) -> np.ndarray:
 
 
 def shift_hint(pairs: Sequence[Pair], reading: Reading) -> str | None:
-    """A sentence, if predictions would agree much better with 1 added to or taken off their labels.
-
-    Args:
-        pairs: files, a few of which are looked at.
-        reading: what the values in the files mean.
-    """
+    """A warning, from a few files, if predictions would agree much better with 1 more or less."""
     right, pixels = np.zeros(3, np.int64), 0
     for pair in pairs[:: -(-len(pairs) // LOOKED_AT)]:
         truth, prediction = _labels(pair, reading)
@@ -171,10 +148,10 @@ def shift_hint(pairs: Sequence[Pair], reading: Reading) -> str | None:
     if right[best] <= 2 * right[0]:
         return None
     shares = [f'{share:.0%}' for share in right / pixels]
-    change = 'taken off' if best == 1 else 'added to'
+    change = 'subtracted from' if best == 1 else 'added to'
     return (
         f'Predictions and truth seem to count classes from different numbers: {shares[0]} of the '
-        f'pixels are right, {shares[best]} would be with 1 {change} the predictions. See '
+        f'pixels are correct, {shares[best]} would be with 1 {change} the predictions. See '
         '--reduce-zero-label and --pred-reduce-zero-label.'
     )
 
@@ -193,14 +170,7 @@ def _labels(pair: Pair, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
 def pair_sums(
     pair: Pair, num_classes: int, reading: Reading, options: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
-    """Counts (K,) of an image, by name.
-
-    Args:
-        pair: its files.
-        num_classes: K.
-        reading: what the values in the files mean.
-        options: of `image_sums`.
-    """
+    """Counts (K,) of an image by name, with options of `image_sums`."""
     truth, prediction = _labels(pair, reading)
     try:
         sums = image_sums(
@@ -224,7 +194,7 @@ def folder_sums(
     jobs: int = 1,
     on_image: Callable[[], object] = lambda: None,
 ) -> ImageSums:
-    """Counts of all images.
+    """Counts of all images, with options of `image_sums`.
 
     Args:
         pairs: N pairs of files.
@@ -236,13 +206,17 @@ def folder_sums(
     """
     count = partial(pair_sums, num_classes=len(classes), reading=reading, options=options)
     of_images = []
-    # not a Pool, which kills its processes with whatever locks they hold, and may then hang
-    with _one_thread_each(), ProcessPoolExecutor(min(jobs, len(pairs))) as pool:
-        for sums in pool.map(count, pairs, chunksize=4):
-            of_images.append(sums)
-            on_image()
-    counts = {name: np.stack([sums[name] for sums in of_images]) for name in of_images[0]}
-    return ImageSums([pair.name for pair in pairs], list(classes), counts)
+    threads = cv2.getNumThreads()
+    cv2.setNumThreads(1)  # before the processes are forked: OpenCV's threads do not survive a fork
+    try:
+        # not a Pool: after an error it kills processes that may hold locks, and can hang
+        with ProcessPoolExecutor(min(jobs, len(pairs))) as pool:
+            for sums in pool.map(count, pairs, chunksize=4):
+                of_images.append(sums)
+                on_image()
+    finally:
+        cv2.setNumThreads(threads)
+    return ImageSums.stack([pair.name for pair in pairs], classes, of_images)
 
 
 def size_text(size: tuple[int, int]) -> str:
@@ -269,8 +243,8 @@ def _flat(files: Mapping[str, Path]) -> dict[str, Path]:
         other = found.setdefault(PurePosixPath(name).name, path)
         if other != path:
             raise LabelFilesError(
-                f'{other} and {path} are called alike, and the other folder has no folders to tell '
-                'them apart. Arrange both in the same way.'
+                f'{other} and {path} have the same name, and the other folder has no folders to '
+                'tell them apart. Arrange both in the same way.'
             )
     return found
 
@@ -282,7 +256,7 @@ def _shown(lines: Sequence[str]) -> str:
 
 
 def _open(path: Path, decode: bool) -> Image.Image:
-    """A picture of labels, to its last byte or only its head."""
+    """A picture of labels; only its header is read if it is not to be decoded."""
     try:
         with Image.open(path) as picture:
             picture.info['spread'] = SPREAD.get(picture.tile[0][3], 1) if picture.tile else 1
@@ -303,15 +277,4 @@ def _open(path: Path, decode: bool) -> Image.Image:
 def _reduced_text(reading: Reading) -> str:
     reduced = {'truth': reading.reduce_truth, 'prediction': reading.reduce_prediction}
     sides = ' and the '.join(side for side, taken in reduced.items() if taken)
-    return f' (1 was taken off the labels of the {sides}.)' if sides else ''
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """For processes with an image each. Before they are forked: OpenCV's threads do not survive."""
-    before = cv2.getNumThreads()
-    cv2.setNumThreads(1)
-    try:
-        yield
-    finally:
-        cv2.setNumThreads(before)
+    return f' (1 was subtracted from the labels of the {sides}.)' if sides else ''

@@ -1,14 +1,15 @@
-"""Metrics for mm configs, on top of the pure functions."""
+"""The metric of semantic segmentation for mm configs."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from mmengine.evaluator import BaseMetric
 from mmengine.logging import print_log
 
 from mmbixt.evaluation.boundary import RATIOS, WIDTHS, class_scores, image_sums, scores
-from mmbixt.evaluation.sums import write_sums
+from mmbixt.evaluation.sums import ImageSums, write_sums
 from mmbixt.registry import METRICS
 
 
@@ -16,21 +17,18 @@ from mmbixt.registry import METRICS
 class BoundaryIoUMetric(BaseMetric):
     """How good a segmentation is near boundaries, beside or instead of mmseg's ``IoUMetric``.
 
-    What it measures and how the scores are called says :mod:`mmbixt.evaluation.boundary`. None is
-    called like one of ``IoUMetric``: its ``mIoU`` is ``all/mIoU`` here, also for ``save_best``.
+    :mod:`mmbixt.evaluation.boundary` describes the scores and their names. The ``mIoU`` of
+    ``IoUMetric`` is ``all/mIoU`` here, also for ``save_best``.
 
     Args:
         widths: of bands around the true boundaries, in pixels (int) or as a share of the image's
             diagonal (float below 1).
         ratios: of Boundary IoU, shares of the diagonal.
-        tolerances: of the boundary F score, in pixels. It goes over the classes one by one, so it
-            costs more than all the rest.
+        tolerances: of the boundary F score, in pixels. Takes longer than all the rest.
         ignore_index: true label of pixels that do not count.
         sums_file: .npz file for the counts of every image (N,K) by name, with the names of the N
             ``images`` and K ``classes``. Scores of any part of the data set follow from them.
-        collect_device: 'cpu' or 'gpu', by which processes exchange results.
-        prefix: of the names of the scores.
-        collect_dir: folder for the exchange on 'cpu'.
+        kwargs: of mmengine's ``BaseMetric``: ``prefix``, ``collect_device`` and ``collect_dir``.
     """
 
     def __init__(
@@ -40,11 +38,9 @@ class BoundaryIoUMetric(BaseMetric):
         tolerances: Sequence[float] = (),
         ignore_index: int = 255,
         sums_file: str | None = None,
-        collect_device: str = 'cpu',
-        prefix: str | None = None,
-        collect_dir: str | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(collect_device, prefix, collect_dir)
+        super().__init__(**kwargs)
         if sums_file is not None and Path(sums_file).suffix != '.npz':
             raise ValueError(f'sums_file must end with .npz, got {sums_file}')
         self.options = dict(
@@ -78,12 +74,12 @@ class BoundaryIoUMetric(BaseMetric):
     def compute_metrics(self, results: list[tuple[str, dict[str, np.ndarray]]]) -> dict[str, float]:
         """Scores of the data set; of each class in the log."""
         names, sums = zip(*results, strict=True)
-        of_images = {key: np.stack([counts[key] for counts in sums]) for key in sums[0]}
+        counted = ImageSums.stack(names, self.dataset_meta['classes'], sums)
         if self.sums_file is not None:
-            write_sums(self.sums_file, names, self.dataset_meta['classes'], of_images)
+            write_sums(self.sums_file, counted.images, counted.classes, counted.counts)
             print_log(f'counts of every image are in {self.sums_file}', logger='current')
-        total = {key: counts.sum(0, dtype=np.int64) for key, counts in of_images.items()}
-        table = class_table(self.dataset_meta['classes'], class_scores(total))
+        total = counted.total()
+        table = class_table(counted.classes, class_scores(total))
         print_log(f'per class results:\n\n{table}', logger='current')
         return scores(total)
 
@@ -101,7 +97,7 @@ def class_table(classes: Sequence[str], columns: dict[str, np.ndarray]) -> str:
 
 
 def absent_classes(scored: np.ndarray) -> list[str]:
-    """A line for a table, or none; given is which classes (K,) have a score."""
+    """The last line of a table, if not all classes are in it; `scored` (K,): those that are."""
     if scored.all():
         return []
     return [f'({(~scored).sum()} of {len(scored)} classes are in neither truth nor prediction.)']

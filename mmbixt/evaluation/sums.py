@@ -29,6 +29,14 @@ class ImageSums:
     classes: list[str]
     counts: dict[str, np.ndarray]
 
+    @classmethod
+    def stack(
+        cls, images: Sequence[str], classes: Sequence[str], sums: Sequence[Mapping[str, np.ndarray]]
+    ) -> 'ImageSums':
+        """From the counts (K,) of each image by name."""
+        counts = {name: np.stack([of_image[name] for of_image in sums]) for name in sums[0]}
+        return cls(list(images), list(classes), counts)
+
     def total(self) -> dict[str, np.ndarray]:
         """Counts (K,) of all images together, by name."""
         return {name: counts.sum(0, dtype=np.int64) for name, counts in self.counts.items()}
@@ -40,13 +48,9 @@ def write_sums(
     classes: Sequence[str],
     of_images: Mapping[str, np.ndarray],
 ) -> None:
-    """Write the counts of images to a file, whole or not at all; its folder is made if need be.
+    """Write the counts (N,K) of N images and K classes to an .npz file, completely or not at all.
 
-    Args:
-        path: of the .npz file.
-        images: N names.
-        classes: K names.
-        of_images: counts (N,K) by name.
+    Its folder is made if there is none.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,17 +69,16 @@ def read_sums(path: str | Path) -> ImageSums:
             counts = {name: file[name] for name in file.files}
         images, classes = (counts.pop(name).tolist() for name in ('images', 'classes'))
         wrong = {name for name, c in counts.items() if c.shape != (len(images), len(classes))}
-    # no archive at all, a single array, an archive that is cut off, one of something else
+    # not an archive, a single array, a truncated archive, an archive of something else
     except (ValueError, TypeError, AttributeError, EOFError, BadZipFile, zlib.error, KeyError) as e:
         raise _not_sums(path, f'{type(e).__name__}: {e}') from e
     if wrong or 'all/true' not in counts:
-        found = f'wrong shape of {min(wrong)}' if wrong else 'all/true is missing'
-        raise _not_sums(path, found)
+        raise _not_sums(path, f'wrong shape of {min(wrong)}' if wrong else 'all/true is missing')
     return ImageSums(images, classes, counts)
 
 
 def find_sums(path: str | Path) -> Path:
-    """The file of counts that a path means: itself, the one in the folder, or the newest below."""
+    """The path itself if it is a file, the file in a folder, or the newest one in its folders."""
     path = Path(path)
     if not path.is_dir():
         if path.exists():
@@ -87,7 +90,7 @@ def find_sums(path: str | Path) -> Path:
     if not below:
         raise SumsFileError(
             f'There is no {FILE_NAME} in {path} or below. Make it: tools/test.py CONFIG CHECKPOINT '
-            f'--boundary --work-dir {path}, or, of label maps that are there already, '
+            f'--boundary --work-dir {path}, or, from existing label maps, '
             f'tools/analysis/boundary_eval.py PREDICTIONS TRUTHS --sums {path / FILE_NAME}'
         )
     return max(below, key=lambda file: file.stat().st_mtime)
@@ -95,7 +98,7 @@ def find_sums(path: str | Path) -> Path:
 
 def _not_sums(path: str | Path, found: str) -> SumsFileError:
     return SumsFileError(
-        f'{path} is no file of counts of images ({found}). Such files are written by '
+        f'{path} is not a file of counts of images ({found}). Such files are written by '
         'tools/test.py --boundary, as WORK_DIR/boundary.npz, and by '
         'tools/analysis/boundary_eval.py --sums.'
     )

@@ -106,10 +106,13 @@ def test_labels_of_more_than_eight_bits(ignored):
 
 
 @pytest.mark.parametrize('num_classes', [255, 256])
-def test_highest_label_of_eight_bits_makes_a_boundary(num_classes):
+def test_highest_label_of_eight_bits_makes_a_boundary_except_to_ignored_pixels(num_classes):
     truth = np.array([[num_classes - 1, 0]], np.uint8)
     sums = image_sums(truth, truth, num_classes, widths=(1,), ignore_index=-1)
     assert sums['band1px/true'][[0, -1]].tolist() == [1, 1]
+    beside_ignored = np.array([[num_classes - 1, 999]])
+    sums = image_sums(beside_ignored, beside_ignored, num_classes, ignore_index=999)
+    assert sums['band1px/true'][-1] == 0
 
 
 @pytest.mark.parametrize('size', [(40, 50), (51, 37)])
@@ -170,40 +173,14 @@ def test_shifted_square_by_hand():
     )
 
 
-def test_border_of_the_image_bounds_classes_but_not_bands():
-    labels = np.zeros((5, 5), int)
-    labels[:2, :2] = 1
-    sums = image_sums(labels, labels, 2, (1,), (0.02,), (3,))
-    assert sums['band1px/true'].tolist() == [5, 3]
-    assert sums['boundaryF3px/true'].tolist() == [5, 3]
-    assert sums['boundary0.02/union'].tolist() == [16, 4]
-
-
-def test_thin_line_one_pixel_off():
-    truth, prediction = np.zeros((2, 5, 7), int)
-    truth[2], prediction[3] = 1, 1
-    sums = image_sums(truth, prediction, 2, (1,), (0.02,), (0.5, 1))
-    found = class_scores(sums)
-    assert sums['boundary0.02/union'][1] == 14
-    assert found['boundary0.02/IoU'][1] == 0
-    assert found['boundaryF0.5px/F'][1] == 0
-    assert found['boundaryF1px/F'][1] == 100
-
-
-def test_ignored_pixels_make_no_boundary_and_do_not_count():
-    truth = [[0, 0, 255, 1, 1]]
-    sums = sums_of(truth, [[0, 0, 1, 1, 1]], 2, widths=(1, 2), ratios=(0.02,), tolerances=(3,))
+@pytest.mark.parametrize('label', [0, 255, 7, -3])
+def test_predictions_where_the_truth_is_ignored_do_not_matter(label):
+    options = dict(widths=(1, 2), ratios=(0.02,), tolerances=(3,))
+    sums = sums_of([[0, 0, 255, 1, 1]], [[0, 0, label, 1, 1]], 2, **options)
     assert sums['all/predicted'].tolist() == [2, 2]
     assert sums['band1px/true'].tolist() == [0, 0]
     assert sums['band2px/true'].tolist() == [1, 1]
     assert np.isnan(class_scores(sums)['boundaryF3px/F']).all()
-    for label in (0, 255, 7, -3):  # whatever is predicted there
-        assert_same(
-            sums,
-            sums_of(
-                truth, [[0, 0, label, 1, 1]], 2, widths=(1, 2), ratios=(0.02,), tolerances=(3,)
-            ),
-        )
 
 
 def test_class_in_one_map_only_is_wrong_and_in_neither_is_not_scored():
@@ -216,6 +193,8 @@ def test_class_in_one_map_only_is_wrong_and_in_neither_is_not_scored():
         assert np.isnan(found['all/IoU'][2])
     assert np.isnan(found['all/Acc'][1])  # predicted only: an IoU of 0, but no accuracy
     assert found['all/IoU'][1] == 0
+    prediction[0, 8] = 1  # in both, but too far away
+    assert class_scores(image_sums(truth, prediction, 3, tolerances=(3,)))['boundaryF3px/F'][1] == 0
 
 
 def test_all_and_bands_are_scored_as_mmseg_does():
@@ -242,19 +221,17 @@ def test_all_and_bands_are_scored_as_mmseg_does():
         assert means[f'{where}/aAcc'] == pytest.approx(100 * theirs['aAcc'])
 
 
-def test_one_pixel():
-    sums = sums_of([[1]], [[1]], 3, widths=(1, 0.02), ratios=(0.02,), tolerances=(3,))
+@pytest.mark.parametrize(('size', 'label'), [((3, 4), 255), ((1, 1), 1)])
+def test_nothing_to_score_is_nan(size, label):
+    """Without pixels that count everything, without a boundary only what looks for one."""
+    labels = np.full(size, label)
+    sums = image_sums(labels, labels, 3, tolerances=(3,))
+    assert all(counts.dtype == np.int64 for counts in sums.values())
     found = scores(sums)
-    assert found['all/mIoU'] == found['all/aAcc'] == found['boundary0.02/mIoU'] == 100
-    for name in ('band1px/mIoU', 'band0.02/aAcc', 'band1px/gap', 'boundaryF3px/mF'):
-        assert np.isnan(found[name])
-
-
-def test_nothing_but_ignored_pixels():
-    ignored = np.full((3, 4), 255)
-    sums = image_sums(ignored, ignored, 2, tolerances=(3,))
-    assert all(counts.dtype == np.int64 and not counts.any() for counts in sums.values())
-    assert np.isnan(list(scores(sums).values())).all()
+    scored = {name for name, score in found.items() if score == 100}
+    anywhere = {'all/mIoU', 'all/mAcc', 'all/aAcc', 'boundary0.02/mIoU', 'boundary0.005/mIoU'}
+    assert scored == (anywhere if label == 1 else set())
+    assert all(np.isnan(found[name]) for name in set(found) - scored)
 
 
 def test_widths_in_any_order_and_none_at_all():

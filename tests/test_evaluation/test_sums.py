@@ -18,13 +18,9 @@ def counts():
 
 
 def test_what_is_written_is_read(counts, tmp_path):
-    path = tmp_path / 'new/folder/boundary.npz'
-    write_sums(path, IMAGES, CLASSES, counts)
-    found = read_sums(path)
-    assert (found.images, found.classes) == (IMAGES, CLASSES)
-    assert found.counts.keys() == counts.keys()
-    for name in counts:
-        np.testing.assert_array_equal(found.counts[name], counts[name])
+    write_sums(tmp_path / 'new/boundary.npz', IMAGES, CLASSES, counts)
+    found = read_sums(tmp_path / 'new/boundary.npz')
+    np.testing.assert_equal(vars(found), dict(images=IMAGES, classes=CLASSES, counts=counts))
 
 
 def test_totals_do_not_overflow():
@@ -32,42 +28,44 @@ def test_totals_do_not_overflow():
     assert ImageSums(IMAGES, CLASSES, counts).total()['all/true'].tolist() == [3 * 2**32 - 3] * 2
 
 
-def spoil(path, how, counts):
-    if how == 'text':
-        path.write_text('nothing of the kind')
-    elif how == 'empty':
-        path.touch()
-    elif how == 'pickle':
-        path.write_bytes(pickle.dumps(counts))
-    elif how == 'one array':
-        with path.open('wb') as file:
-            np.save(file, counts['all/true'])
-    elif how == 'objects':
-        write_sums(path, IMAGES, CLASSES, {'all/true': np.full((3, 2), None)})
-    elif how == 'other arrays':
-        np.savez(path, weights=counts['all/true'])
-    elif how == 'no counts':
-        write_sums(path, IMAGES, CLASSES, {})
-    elif how == 'other shape':
-        write_sums(path, IMAGES, CLASSES, {name: c[:2] for name, c in counts.items()})
-    else:
-        write_sums(path, IMAGES, CLASSES, counts)
-        content = bytearray(path.read_bytes())
-        if how == 'cut off':
-            del content[len(content) // 2 :]
-        else:
-            content[60:70] = b'0123456789'
-        path.write_bytes(content)
+def overwrite(path, counts):
+    write_sums(path, IMAGES, CLASSES, counts)
+    content = bytearray(path.read_bytes())
+    content[60:70] = b'0123456789'
+    path.write_bytes(content)
 
 
-HOW = 'text empty pickle one_array objects other_arrays no_counts other_shape cut_off overwritten'
+def cut_off(path, counts):
+    write_sums(path, IMAGES, CLASSES, counts)
+    path.write_bytes(path.read_bytes()[:-300])
 
 
-@pytest.mark.parametrize('how', HOW.replace('_', '-').split())
+def save_one_array(path, counts):
+    with path.open('wb') as file:
+        np.save(file, counts['all/true'])
+
+
+SPOIL = {
+    'text': lambda path, _: path.write_text('nothing of the kind'),
+    'empty': lambda path, _: path.touch(),
+    'pickle': lambda path, counts: path.write_bytes(pickle.dumps(counts)),
+    'one array': save_one_array,
+    'objects': lambda path, _: write_sums(
+        path, IMAGES, CLASSES, {'all/true': np.full((3, 2), None)}
+    ),
+    'other arrays': lambda path, counts: np.savez(path, weights=counts['all/true']),
+    'no counts': lambda path, _: write_sums(path, IMAGES, CLASSES, {}),
+    'other shape': lambda path, counts: write_sums(path, IMAGES[:2], CLASSES, counts),
+    'truncated': cut_off,
+    'overwritten': overwrite,
+}
+
+
+@pytest.mark.parametrize('how', SPOIL)
 def test_other_files_are_named(how, counts, tmp_path):
     path = tmp_path / 'boundary.npz'
-    spoil(path, how.replace('-', ' '), counts)
-    with pytest.raises(SumsFileError, match=r'boundary\.npz is no file of counts .* --sums'):
+    SPOIL[how](path, counts)
+    with pytest.raises(SumsFileError, match=r'boundary\.npz is not a file of counts .* --sums'):
         read_sums(path)
 
 

@@ -19,17 +19,7 @@ def call(*arguments):
 @pytest.fixture
 def external(tmp_path):
     path = tmp_path / 'my_code.py'
-    path.write_text(
-        'import torch\n'
-        'class Net(torch.nn.Module):\n'
-        '    def __init__(self):\n'
-        '        super().__init__()\n'
-        '        self.conv = torch.nn.Conv2d(3, 8, 4, 4)\n'
-        '    def forward(self, x):\n'
-        '        return [self.conv(x)]\n'
-        'def build():\n'
-        '    return Net()\n'
-    )
+    path.write_text('from torch import nn\nbuild = lambda: nn.Sequential(nn.Conv2d(3, 8, 4, 4))\n')
     return f'{path}:build'
 
 

@@ -1,6 +1,7 @@
 """tools/check_dataset.py on the generated data sets, whole and damaged."""
 
 import json
+import re
 from pathlib import Path
 
 import cv2
@@ -11,22 +12,13 @@ from mmbixt.datasets import inspection
 from mmbixt.datasets.inspection import WrongFolderError, find_parts
 from mmbixt.sample.sample_data import write_sample_data
 
+FOLDERS = dict(ade='ade/ADEChallengeData2016', coco='coco')
 DOCS = Path(__file__).parents[2] / 'docs/datasets.md'
 
 
 @pytest.fixture
 def root(tmp_path):
     return Path(write_sample_data(tmp_path / 'sample', 3, 2, 64, 96))
-
-
-@pytest.fixture
-def ade(root):
-    return root / 'ade/ADEChallengeData2016'
-
-
-@pytest.fixture
-def coco(root):
-    return root / 'coco'
 
 
 def problems(folder):
@@ -44,126 +36,100 @@ def check(within):
     return lambda *arguments: within('check_dataset.py', *arguments)
 
 
-@pytest.mark.parametrize('kind', ['ade', 'coco'])
-def test_finds_nothing_wrong_with_whole_data(kind, request, check):
-    folder = request.getfixturevalue(kind)
+@pytest.mark.parametrize('kind', FOLDERS)
+def test_finds_nothing_wrong_with_whole_data(kind, root, check):
+    folder = root / FOLDERS[kind]
     assert problems(folder) == []
     done = check(folder, '--subset')
     assert done.returncode == 0, done.stderr
     assert 'All is there and can be read.' in done.stdout
 
 
-def test_counts_are_those_of_the_published_data(ade, check):
-    done = check(ade, '--quick')
+def test_counts_are_those_of_the_published_data(root, check):
+    done = check(root / FOLDERS['ade'], '--quick')
     assert done.returncode == 1
     assert '3 pictures, not 20,210' in done.stdout
     assert '2 pictures, not 2,000' in done.stdout
 
 
-class TestADE20K:
-    def label(self, ade, name='ADE_train_00000002'):
-        return ade / f'annotations/training/{name}.png'
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:1000])
 
-    def picture(self, ade, name='ADE_train_00000002'):
-        return ade / f'images/training/{name}.jpg'
 
-    def test_missing_label_and_picture(self, ade):
-        self.label(ade).unlink()
-        self.picture(ade, 'ADE_train_00000003').unlink()
-        assert problems(ade) == [
-            f'{self.label(ade)}: missing',
-            f'{self.picture(ade, "ADE_train_00000003")}: missing',
-        ]
-
-    def test_missing_folder(self, ade):
-        (ade / 'annotations/validation').rename(ade / 'elsewhere')
-        assert problems(ade)[0] == f'{ade}/annotations/validation: no such folder'
-
-    def test_truncated_picture(self, ade):
-        content = self.picture(ade).read_bytes()
-        self.picture(ade).write_bytes(content[: len(content) // 2])
-        (problem,) = problems(ade)
-        assert problem.startswith(f'{self.picture(ade)}: broken (')
-
-    def test_empty_label(self, ade):
-        self.label(ade).write_bytes(b'')
-        assert problems(ade) == [f'{self.label(ade)}: an empty file']
-
-    @pytest.mark.parametrize(('value', 'words'), [(151, 'label 151, where'), (255, 'reduced')])
-    def test_label_out_of_range(self, ade, value, words):
-        label = cv2.imread(str(self.label(ade)), cv2.IMREAD_UNCHANGED)
+def set_label(value):
+    def change(path):
+        label = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
         label[0, 0] = value
-        cv2.imwrite(str(self.label(ade)), label)
-        (problem,) = problems(ade)
-        assert problem.startswith(f'{self.label(ade)}: ')
-        assert words in problem
+        cv2.imwrite(str(path), label)
 
-    def test_label_of_another_size(self, ade):
-        cv2.imwrite(str(self.label(ade)), np.ones((64, 64), np.uint8))
-        expected = f'{self.label(ade)} is 64 x 64 pixels, but its picture 96 x 64 pixels'
-        assert problems(ade) == [expected]
-
-    def test_coloured_label(self, ade):
-        cv2.imwrite(str(self.label(ade)), np.ones((64, 96, 3), np.uint8))
-        assert 'is a RGB picture; labels have one channel' in problems(ade)[0]
+    return change
 
 
-class TestCOCO:
-    def rewrite(self, coco, change):
-        path = coco / 'annotations/instances_val2017.json'
+def draw(*shape):
+    return lambda path: cv2.imwrite(str(path), np.ones(shape, np.uint8))
+
+
+def move(path):
+    path.rename(path.with_name('elsewhere'))
+
+
+def edit(part, **values):
+    """Changes the first image or annotation, or removes the last category."""
+
+    def change(path):
         content = json.loads(path.read_text())
-        change(content)
+        content[part][0].update(values) if values else content[part].pop()
         path.write_text(json.dumps(content))
-        return path
 
-    def test_missing_picture(self, coco):
-        (coco / 'train2017/000000000002.jpg').unlink()
-        assert problems(coco) == [f'{coco}/train2017/000000000002.jpg: missing']
+    return change
 
-    def test_broken_picture(self, coco):
-        (coco / 'val2017/000000000001.jpg').write_bytes(b'<html>not found</html>')
-        (problem,) = problems(coco)
-        assert problem.startswith(f'{coco}/val2017/000000000001.jpg: broken (')
 
-    def test_picture_of_another_size(self, coco):
-        self.rewrite(coco, lambda content: content['images'][0].update(width=97))
-        assert 'is 96 x 64 pixels, but 97 x 64 pixels in the annotations' in problems(coco)[0]
+PICTURE = 'images/training/ADE_train_00000003.jpg'
+LABEL = 'annotations/training/ADE_train_00000002.png'
+INSTANCES = 'annotations/instances_val2017.json'
 
-    def test_missing_annotations(self, coco):
-        (coco / 'annotations/instances_train2017.json').unlink()
-        assert problems(coco) == [f'{coco}/annotations/instances_train2017.json: missing']
 
-    def test_truncated_annotations(self, coco):
-        path = coco / 'annotations/instances_val2017.json'
-        path.write_text(path.read_text()[:1000])
-        assert f'{path}: no COCO annotations (JSONDecodeError' in problems(coco)[0]
+@pytest.mark.parametrize(
+    ('kind', 'name', 'damage', 'message'),
+    [
+        ('ade', PICTURE, Path.unlink, '{path}: missing'),
+        ('ade', PICTURE, truncate, '{path}: broken ('),
+        ('ade', 'annotations/validation', move, '{path}: no such folder'),
+        ('ade', LABEL, Path.unlink, '{path}: missing'),
+        ('ade', LABEL, lambda path: path.write_bytes(b''), '{path}: an empty file'),
+        ('ade', LABEL, set_label(151), '{path}: .*label 151, where'),
+        ('ade', LABEL, set_label(255), '{path}: .*reduced'),
+        ('ade', LABEL, draw(64, 64), '{path} is 64 x 64 pixels, but its picture 96 x 64 pixels'),
+        ('ade', LABEL, draw(64, 96, 3), '{path}.* is a RGB picture; labels have one channel'),
+        ('coco', 'train2017/000000000002.jpg', Path.unlink, '{path}: missing'),
+        ('coco', 'val2017/000000000001.jpg', truncate, '{path}: broken ('),
+        ('coco', 'val2017', move, '{path}: no such folder'),
+        ('coco', INSTANCES, Path.unlink, '{path}: missing'),
+        ('coco', INSTANCES, truncate, '{path}: no COCO annotations (JSONDecodeError'),
+        ('coco', INSTANCES, edit('images', width=97), 'but 97 x 64 pixels in the annotations'),
+        ('coco', INSTANCES, edit('annotations', image_id=99), '{path}: .*image 99, which is not'),
+        ('coco', INSTANCES, edit('annotations', category_id=99), '{path}: .*category 99, not'),
+        ('coco', INSTANCES, edit('annotations', id=2), '{path}: .* ids are not unique'),
+        ('coco', INSTANCES, edit('categories'), '{path}: .*1 of 80 categories missing, as '),
+    ],
+)
+def test_damage_is_named(root, kind, name, damage, message):
+    folder = root / FOLDERS[kind]
+    damage(folder / name)
+    found = problems(folder)
+    pattern = message.replace('(', r'\(').format(path=re.escape(str(folder / name)))
+    assert re.search(pattern, found[0])
+    assert len(found) == 1 or damage is move
 
-    def test_missing_folder(self, coco):
-        (coco / 'val2017').rename(coco / 'elsewhere')
-        assert problems(coco) == [f'{coco}/val2017: no such folder']
 
-    @pytest.mark.parametrize(
-        ('change', 'words'),
-        [
-            (lambda c: c['annotations'][0].update(image_id=99), 'image 99, which is not listed'),
-            (lambda c: c['annotations'][0].update(category_id=99), 'category 99, not listed'),
-            (lambda c: c['annotations'][0].update(id=2), 'annotation ids are not unique'),
-            (lambda c: c['categories'].pop(), '1 of 80 categories missing, as '),
-        ],
-    )
-    def test_annotations_that_do_not_fit(self, coco, change, words):
-        path = self.rewrite(coco, change)
-        (problem,) = problems(coco)
-        assert problem.startswith(f'{path}: ')
-        assert words in problem
-
-    def test_what_does_no_harm_is_noted(self, coco, check):
-        self.rewrite(coco, lambda c: c['annotations'][0].update(bbox=[0, 0, 0, 5]))
-        (coco / 'val2017/more.jpg').touch()
-        assert problems(coco) == []
-        output = check(coco, '--subset').stdout
-        assert '1 boxes in instances_val2017.json are empty or outside' in output
-        assert f'1 pictures in {coco}/val2017 are not in instances_val2017.json' in output
+def test_what_does_no_harm_is_noted(root, check):
+    coco = root / 'coco'
+    edit('annotations', bbox=[0, 0, 0, 5])(coco / INSTANCES)
+    (coco / 'val2017/more.jpg').touch()
+    assert problems(coco) == []
+    output = check(coco, '--subset').stdout
+    assert '1 boxes in instances_val2017.json are empty or outside' in output
+    assert f'1 pictures in {coco}/val2017 are not in instances_val2017.json' in output
 
 
 def test_folders_that_are_no_root(root, tmp_path, check):
@@ -178,7 +144,8 @@ def test_folders_that_are_no_root(root, tmp_path, check):
     assert done.stderr == f'error: There is no folder {tmp_path}/nowhere.\n'
 
 
-def test_shows_a_few_problems_and_writes_all(ade, tmp_path, check):
+def test_shows_a_few_problems_and_writes_all(root, tmp_path, check):
+    ade = root / FOLDERS['ade']
     for number in range(100, 125):
         (ade / f'images/training/ADE_train_{number:08}.jpg').touch()
     done = check(ade, '--subset', '--workers', 1, '--out', tmp_path / 'all.txt')

@@ -30,11 +30,8 @@ def test_compares_training_steps(config, against, tmp_path, call):
 
 
 def test_refuses_a_mixture_and_names_what_fails(tmp_path, call):
-    done = call(
-        TOOL,
-        'configs/bixt/linear_bixt_ti_ade20k.py',
-        'configs/xcit/maskrcnn_xcit_t12_p16_3x_coco.py',
-    )
+    configs = 'bixt/linear_bixt_ti_ade20k', 'xcit/maskrcnn_xcit_t12_p16_3x_coco'
+    done = call(TOOL, *(f'configs/{config}.py' for config in configs))
     assert done.returncode == 1
     assert 'no common measure' in done.stderr
     path = tmp_path / 'broken.py'

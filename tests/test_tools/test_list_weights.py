@@ -34,7 +34,6 @@ def test_all(listed, tmp_path):
 @pytest.mark.parametrize(
     ('pattern', 'names'),
     [
-        ('biformer', {name for name in SOURCES if name.startswith('biformer')}),
         ('swin://mm-*', {'swin://mm-tiny', 'swin://mm-small', 'swin://mm-base'}),
         ('nano12-p8', {f'xcit://nano12-p8{recipe}' for recipe in ('', '-dist', '-384-dist')}),
     ],

@@ -188,5 +188,5 @@ def test_no_work_dir(tmp_path, call, name):
 
 def test_broken_counts(work_dir, call):
     (work_dir / 'boundary.npz').write_bytes(b'half')
-    assert 'is no file of counts of images' in call(work_dir)
+    assert 'is not a file of counts of images' in call(work_dir)
     assert 'report: ' in call(work_dir, '--evaluate', '--images', 0)

@@ -13,6 +13,7 @@ from helpers import official_state
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / 'configs/bixt/semfpn_bixt_ti_ade20k.py'
+RUN = 'work_dirs/semfpn_bixt_ti_ade20k_sample'
 # a few iterations of small crops, a few scenes to evaluate
 SHORT = [
     'train_cfg.max_iters={iterations}',
@@ -43,16 +44,10 @@ def trained(tmp_path_factory):
     return folder, call(folder, 'train.py', CONFIG, '--sample')
 
 
-def test_sample_says_what_it_changes(trained):
-    _, output = trained
-    changes = [line.strip() for line in output.splitlines() if line.startswith('  ')]
-    for subject in ('data: ', 'sizes: ', 'schedule: ', 'norms: '):
-        assert any(line.startswith(subject) for line in changes)
-
-
-def test_run_leaves_logs_and_checkpoints_where_it_says(trained):
+def test_run_says_what_it_changes_and_leaves_logs_and_checkpoints(trained):
     folder, output = trained
-    work_dir = folder / 'work_dirs/semfpn_bixt_ti_ade20k_sample'
+    assert all(f'\n  {subject}: ' in output for subject in ('data', 'sizes', 'schedule', 'norms'))
+    work_dir = folder / RUN
     assert f'Checkpoints will be saved to {work_dir}' in output
     assert (work_dir / 'iter_2.pth').is_file()
     records = [json.loads(s) for s in next(work_dir.glob('*/vis_data/scalars.json')).open()]
@@ -64,8 +59,7 @@ def test_resume_goes_on_with_optimizer_and_history(trained):
     folder, _ = trained
     output = call(folder, 'train.py', CONFIG, '--sample', '--resume', iterations=4)
     assert 'resumed epoch: 0, iter: 2' in output
-    work_dir = folder / 'work_dirs/semfpn_bixt_ti_ade20k_sample'
-    checkpoint = torch.load(work_dir / 'iter_4.pth', weights_only=False)
+    checkpoint = torch.load(folder / RUN / 'iter_4.pth', weights_only=False)
     steps = {int(state['step']) for state in checkpoint['optimizer']['state'].values()}
     assert steps == {4}
     losses = checkpoint['message_hub']['log_scalars']['train/loss']
@@ -75,7 +69,7 @@ def test_resume_goes_on_with_optimizer_and_history(trained):
 @pytest.mark.parametrize('tta', [False, True])
 def test_evaluation_and_predictions(trained, tta):
     folder, _ = trained
-    checkpoint = folder / 'work_dirs/semfpn_bixt_ti_ade20k_sample/iter_2.pth'
+    checkpoint = folder / RUN / 'iter_2.pth'
     options = ['--tta'] if tta else ['--out', 'predictions', '--show-dir', 'pictures', '--boundary']
     # apart: mmengine writes the config of each run into its work dir, also one with --tta
     options += ['--work-dir', 'evaluation']
@@ -98,18 +92,11 @@ def test_stock_tools_of_mmseg_read_the_checkpoint_too(trained):
 
     folder, _ = trained
     stock = Path(mmseg.__file__).parent / '.mim/tools'
-    work_dir = folder / 'work_dirs/semfpn_bixt_ti_ade20k_sample'
-    config, checkpoint = work_dir / 'semfpn_bixt_ti_ade20k.py', work_dir / 'iter_2.pth'
+    config, checkpoint = folder / RUN / 'semfpn_bixt_ti_ade20k.py', folder / RUN / 'iter_2.pth'
     assert 'mIoU: ' in call(folder, stock / 'test.py', config, checkpoint)
-    resume = ['--work-dir', 'stock', '--resume']
-    output = call(
-        folder,
-        stock / 'train.py',
-        config,
-        *resume,
-        iterations=3,
-        options=[f'load_from={checkpoint}', 'train_cfg.val_interval=3'],
-    )
+    command = [stock / 'train.py', config, '--work-dir', 'stock', '--resume']
+    options = [f'load_from={checkpoint}', 'train_cfg.val_interval=3']
+    output = call(folder, *command, iterations=3, options=options)
     assert 'resumed epoch: 0, iter: 2' in output
 
 
@@ -138,12 +125,19 @@ def test_missing_dataset(refused, tmp_path):
     assert '--sample' in last_line(error)
 
 
-def test_missing_config(refused):
-    assert 'nowhere.py' in last_line(refused('train.py', 'nowhere.py'))
-
-
-def test_amp_on_a_cpu_is_refused(refused):
-    assert '--amp needs a GPU' in last_line(refused('train.py', '--amp', CONFIG, '--sample'))
+@pytest.mark.parametrize(
+    ('arguments', 'message'),
+    [
+        (['train.py', 'nowhere.py'], 'nowhere.py'),
+        (['train.py', '--amp', CONFIG, '--sample'], '--amp needs a GPU'),
+        (
+            ['test.py', CONFIG, 'nowhere.pth', '--sample'],
+            'FileNotFoundError: There is no checkpoint file at nowhere.pth.',
+        ),
+    ],
+)
+def test_mistakes_end_in_one_line(refused, arguments, message):
+    assert message in last_line(refused(*arguments))
 
 
 def test_sync_bn_on_a_cpu_is_refused(refused, tmp_path):
@@ -157,34 +151,22 @@ def test_whole_model_of_the_authors_by_its_name(trained, tmp_path, monkeypatch):
     """A file of their layout, as if it had been downloaded: nothing missing, nothing left over."""
     folder, _ = trained
     monkeypatch.setenv('TORCH_HOME', str(tmp_path))
-    cache = tmp_path / 'hub/checkpoints'
-    cache.mkdir(parents=True)
+    path = tmp_path / 'hub/checkpoints/sem_fpn_xcit_tiny_12_p16.pth'
+    path.parent.mkdir(parents=True)
     state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
-    torch.save(dict(meta={}, state_dict=state), cache / 'sem_fpn_xcit_tiny_12_p16.pth')
+    torch.save(dict(meta={}, state_dict=state), path)
     config = ROOT / 'configs/xcit/semfpn_xcit_t12_p16_ade20k.py'
     options = ['--sample', '--work-dir', tmp_path / 'run']
     output = call(folder, 'test.py', config, 'xcit://ade-semfpn-tiny12-p16', *options)
     assert 'The file is a whole model of the XCiT authors' in output
     assert 'do not match' not in output
     assert 'mIoU' in output
-
-
-def test_half_a_model_is_not_evaluated(trained, tmp_path):
-    """The whole model of another decoder: its backbone would fit."""
-    folder, _ = trained
-    state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
-    torch.save(dict(meta={}, state_dict=state), tmp_path / 'semfpn.pth')
+    # the backbone would fit another decoder, but half a model is not evaluated
     config = ROOT / 'configs/xcit/upernet_xcit_t12_p16_ade20k.py'
-    options = ['--sample', '--work-dir', tmp_path / 'run']
-    output = call(folder, 'test.py', config, tmp_path / 'semfpn.pth', *options, check=False)
+    output = call(folder, 'test.py', config, path, *options, check=False)
     assert 'CheckpointMismatchError: The checkpoint does not fit' in output
     assert 'Traceback' not in output
     assert 'mIoU:' not in output
-
-
-def test_missing_checkpoint(trained):
-    output = call(trained[0], 'test.py', CONFIG, 'nowhere.pth', '--sample', check=False)
-    assert last_line(output) == ('FileNotFoundError: There is no checkpoint file at nowhere.pth.')
 
 
 def test_classification_checkpoint_is_not_for_test(trained, tmp_path):
@@ -192,13 +174,6 @@ def test_classification_checkpoint_is_not_for_test(trained, tmp_path):
     output = call(trained[0], 'test.py', CONFIG, tmp_path / 'bixt.pth', '--sample', check=False)
     assert 'CheckpointMismatchError' in output
     assert 'init_cfg' in output
-
-
-@pytest.mark.parametrize('tool', ['train.py', 'test.py'])
-def test_help(within, tool):
-    output = within(tool, '--help').stdout
-    for option in ('--work-dir', '--sample', '--cfg-options', '--launcher', '--trust-checkpoint'):
-        assert option in output
 
 
 DETECTOR = """
