@@ -51,6 +51,10 @@ def _inspect_zip(file: BinaryIO, size: int) -> None:
     with zipfile.ZipFile(file) as archive:
         records = archive.infolist()
     require(bool(records), 'an empty archive')
+    # others are read as one name by torch and as another by zipfile, which ends them at a zero
+    for info in records:
+        is_plain = info.filename.isascii() and info.filename == info.orig_filename
+        require(is_plain, 'a record with an unusual name')
     # torch looks names up without regard to case
     require(len({info.filename.lower() for info in records}) == len(records), 'a record twice')
     for info in records:
