@@ -246,19 +246,20 @@ class Inspection:
         kind = kind_of(instance)
         parts = STATES.get(kind)
         require(parts is not None, 'a state for what has none')
-        require(not instance.is_final, f'a second state for a {kind}')
+        require(not instance.is_final, f'a second state of {kind}')
         instance.is_final = True
         if parts == 'dict':
-            require(kind_of(state) == parts, f'a state for a {kind}')
+            require(kind_of(state) == parts, f'an unexpected state of {kind}')
             self.copies(8 * len(state.keys))
-            require(all(type(name) is str for name in state.keys), f'a state for a {kind}')
+            require(all(type(name) is str for name in state.keys), f'an unexpected state of {kind}')
             is_plain = kind != 'collections.OrderedDict' or set(state.keys) <= {'_metadata'}
             support(is_plain, 'an OrderedDict with attributes')
         else:
             is_tuple = type(state) is tuple and len(state) == len(parts)
             is_right = is_tuple and tuple(map(kind_of, state)) == parts
             require(
-                is_right and (kind != 'array' or is_integers(state[1])), f'a state for a {kind}'
+                is_right and (kind != 'array' or is_integers(state[1])),
+                f'an unexpected state of {kind}',
             )
             self.copies(sum(part.size for part in state if isinstance(part, Made)))
         self.push(instance)
