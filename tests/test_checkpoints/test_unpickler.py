@@ -312,7 +312,9 @@ DAMAGING = {
         ),
         'an unexpected state of array',
     ),
-    'an array with a long state': (as_zip(ARRAY + b'(' + b'N' * 99 + b'tb'), 'an unexpected state of array'),
+    'an array with a long state': (
+        as_zip(ARRAY + b'(' + b'N' * 99 + b'tb'), 'an unexpected state of array',
+    ),
     'a tensor as the state of a dtype': (
         as_zip(FLOAT8 + tensor(storage(1), 1) + b'b', a=bytes(4)), 'an unexpected state of dtype',
     ),
