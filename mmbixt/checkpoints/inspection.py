@@ -63,7 +63,8 @@ STATES = {
 _DICTS = ('dict', 'collections.OrderedDict', 'collections.Counter')
 _LARGEST_VIEW = 1 << 30  # bytes that a tensor of a small file may seem to have, being expanded
 _MOST_UNUSUAL_KEYS = 1000  # whose hashes a file can choose to be equal: the time is quadratic
-_COST = 64  # bytes of memory, about, of an empty container
+# opcodes of new objects, which torch.save writes with a place in the memo, as several bytes
+_NEW = ('EMPTY_LIST', 'EMPTY_DICT', 'REDUCE', 'NEWOBJ')
 
 
 @dataclass(eq=False, slots=True)
@@ -156,6 +157,7 @@ class Inspection:
         for opcode, argument, _ in pickletools.genops(self.file):
             step = _STEPS.get(opcode.name)
             require(step is not None, f'the opcode {opcode.name}')
+            self.copies(64 if opcode.name in _NEW else 0)
             step(self, argument)
         return self.pop(1)[0]
 
@@ -179,11 +181,6 @@ class Inspection:
 
     def push(self, value: Any) -> None:
         self.stack.append(value)
-
-    def push_new(self, value: Any) -> None:
-        """An object; as torch.save writes it, with a place in the memo, it has some bytes."""
-        self.copies(_COST)
-        self.push(value)
 
     def pop(self, count: int) -> list[Any]:
         require(len(self.stack) >= count, 'a pickle out of order')
@@ -233,34 +230,30 @@ class Inspection:
         function, arguments = self.pop(2)
         known = isinstance(function, Global) and function.name in CALLS
         require(known and type(arguments) is tuple, 'a call of what is no function')
-        self.push_new(CALLS[function.name](self, *arguments))
+        self.push(CALLS[function.name](self, *arguments))
 
     def new_object(self, _: Any) -> None:
         cls, arguments = self.pop(2)
         known = isinstance(cls, Global) and cls.name in (HISTORY_BUFFER, NAMESPACE)
         require(known and arguments == (), 'an object of an unexpected class')
-        self.push_new(Made(cls.name))
+        self.push(Made(cls.name))
 
     def set_state(self, _: Any) -> None:
         instance, state = self.pop(2)
         kind = kind_of(instance)
-        parts = STATES.get(kind)
-        require(parts is not None, 'a state for what has none')
+        require(kind in STATES, 'a state for what has none')
         require(not instance.is_final, f'a second state of {kind}')
         instance.is_final = True
-        if parts == 'dict':
-            require(kind_of(state) == parts, f'an unexpected state of {kind}')
+        is_short = type(state) is tuple and len(state) <= 8
+        form = tuple(map(kind_of, state)) if is_short else kind_of(state)
+        is_right = form == STATES[kind] and (kind != 'array' or is_integers(state[1]))
+        require(is_right, f'an unexpected state of {kind}')
+        if form == 'dict':
             self.copies(8 * len(state.keys))
-            require(all(type(name) is str for name in state.keys), f'an unexpected state of {kind}')
+            require(all(type(name) is str for name in state.keys), 'a state without names')
             is_plain = kind != 'collections.OrderedDict' or set(state.keys) <= {'_metadata'}
             support(is_plain, 'an OrderedDict with attributes')
         else:
-            is_tuple = type(state) is tuple and len(state) == len(parts)
-            is_right = is_tuple and tuple(map(kind_of, state)) == parts
-            require(
-                is_right and (kind != 'array' or is_integers(state[1])),
-                f'an unexpected state of {kind}',
-            )
             self.copies(sum(part.size for part in state if isinstance(part, Made)))
         self.push(instance)
 
@@ -390,9 +383,8 @@ def _tensor(
     support(expanded <= max(inspection.size, _LARGEST_VIEW), 'a tensor expanded beyond 1 GiB')
     if metadata is not None:
         is_dict = kind_of(metadata) == 'dict' and metadata.is_flags and len(metadata.keys) <= 2
-        allowed = ['neg', 'conj'] if dtype.is_complex else ['neg']
-        is_known = is_dict and all(flag in allowed for flag in metadata.keys)
-        require(is_known, 'a tensor with flags')
+        allowed = {'neg', 'conj'} if dtype.is_complex else {'neg'}
+        require(is_dict and allowed.issuperset(metadata.keys), 'a tensor with flags')
     _take_hooks(hooks)
     return Made('tensor')
 
@@ -474,8 +466,8 @@ _STEPS: dict[str, Callable[[Inspection, Any], None]] = {
     'SETITEM': lambda inspection, _: inspection.set_items(inspection.pop(2)),
     'SETITEMS': lambda inspection, _: inspection.set_items(inspection.pop_mark()),
     'EMPTY_TUPLE': _pushes(()),
-    'EMPTY_LIST': lambda inspection, _: inspection.push_new([]),
-    'EMPTY_DICT': lambda inspection, _: inspection.push_new(Made('dict')),
+    'EMPTY_LIST': lambda inspection, _: inspection.push([]),
+    'EMPTY_DICT': lambda inspection, _: inspection.push(Made('dict')),
     'TUPLE': lambda inspection, _: inspection.push(tuple(inspection.pop_mark())),
     'TUPLE1': lambda inspection, _: inspection.push(tuple(inspection.pop(1))),
     'TUPLE2': lambda inspection, _: inspection.push(tuple(inspection.pop(2))),

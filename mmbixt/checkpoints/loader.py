@@ -32,6 +32,10 @@ from mmbixt.checkpoints.unpickler import read
 from mmbixt.checkpoints.whole_models import convert_whole_model
 
 TRUST = 'MMBIXT_TRUST_CHECKPOINTS'
+_ADVICE = (
+    f'If you wrote the file yourself, or trust whoever did, set {TRUST}=1 (our tools have '
+    '--trust-checkpoint).'
+)
 
 
 def load_from_local(filename: str, map_location: Any = None) -> Any:
@@ -51,10 +55,6 @@ def read_file(filename: str, map_location: Any = None) -> Any:
         raise FileNotFoundError(f'There is no checkpoint file at {path}.')
     what, is_whole = f'{path} ({path.stat().st_size} bytes)', False
     is_trusted = os.environ.get(TRUST, '0') not in ('', '0')
-    advice = (
-        f'If you wrote the file yourself, or trust whoever did, set {TRUST}=1 (our tools have '
-        '--trust-checkpoint).'
-    )
     try:
         if is_trusted:
             return torch.load(path, map_location, weights_only=False)
@@ -65,19 +65,19 @@ def read_file(filename: str, map_location: Any = None) -> Any:
     except UnsafeCheckpointError as error:
         raise UnsafeCheckpointError(
             f'{path} was not loaded: besides data it asks for {error}, and whatever a checkpoint '
-            f'asks for is executed. {advice}'
+            f'asks for is executed. {_ADVICE}'
         ) from None
     except (UnsupportedContentError, RecursionError) as error:
         holds = 'too many objects in one another' if isinstance(error, RecursionError) else error
-        text = f'{path} was not loaded: it holds {holds}, which mmbixt does not read. {advice}'
+        text = f'{path} was not loaded: it holds {holds}, which mmbixt does not read. {_ADVICE}'
         raise UnsupportedContentError(text) from None
     except OSError as error:
         raise OSError(error.errno, f'{what} cannot be read: {error.strerror or error}') from error
     except Exception as error:  # a damaged file can end in any
         reason = f'{type(error).__name__}: {str(error)[:300]}'
         # such as a device that is not there; and the code of a trusted file can do anything
-        is_outside = isinstance(error, MemoryError) or is_trusted
-        if is_outside or (is_whole and isinstance(error, RuntimeError)):
+        is_here = is_trusted or isinstance(error, MemoryError)
+        if is_here or (is_whole and isinstance(error, RuntimeError)):
             raise CheckpointFileError(f'{what} cannot be loaded here: {reason}') from error
         raise BrokenCheckpointError(
             f'{what} cannot be read as a checkpoint; it may be incomplete or something else: '

@@ -3,7 +3,8 @@
 A pickle is a program: it names functions and says with what to call them. torch's reader
 (``weights_only=True``) calls only those that it knows; here it also learns the few that mmengine's
 checkpoints name, by functions and classes of this module that take nothing but numbers. Before it
-reads a file, :mod:`mmbixt.checkpoints.layout` has looked through all of it.
+reads a file, :mod:`mmbixt.checkpoints.layout` has looked through all of it, and refuses also what
+somebody allowed by ``torch.serialization.add_safe_globals``.
 """
 
 import argparse
