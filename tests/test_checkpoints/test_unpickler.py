@@ -394,7 +394,10 @@ DAMAGING = {
         'the same data over and over',
     ),
     'compressed records': (
-        as_zip(text('a' * 1_000_000), zipfile.ZIP_DEFLATED), 'compressed records',
+        as_zip(text('a' * 10), zipfile.ZIP_DEFLATED), 'compressed records',
+    ),
+    'a record larger than the file': (
+        as_zip(text('a' * 1_000_000), zipfile.ZIP_DEFLATED), 'records larger than the file',
     ),
     'a record twice': (as_zip(b'N', A=bytes(4), a=bytes(4)), 'a record twice'),
     'bytes behind the archive': (as_zip(b'N') + bytes(9), 'the archive has no end'),
