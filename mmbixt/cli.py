@@ -12,10 +12,10 @@ from mmengine.config import Config, DictAction
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
+from mmbixt.checkpoints.errors import UnsafeCheckpointError
 from mmbixt.checkpoints.loader import TRUST, CheckpointFileError
 from mmbixt.checkpoints.sources import near_matches
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
-from mmbixt.checkpoints.unpickler import UnsafeCheckpointError
 from mmbixt.datasets.availability import check_datasets
 from mmbixt.evaluation.boundary import band_pixels
 from mmbixt.sample.sample_config import NoSampleError, use_sample_data

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from hashlib import sha256 as new_sha256
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
 import pooch
 from filelock import FileLock
@@ -27,8 +26,10 @@ from mmbixt.checkpoints.unzip import ArchiveError, unpack
 
 LARGEST = 4 << 30  # bytes of a download, and of what is unpacked from it
 # `name-1cdeb081.pth`, as torch and OpenMMLab name files after their content; digits alone may be a
-# date or a count of iterations
-_HASH = re.compile(r'-(?=\d*[a-f])([0-9a-f]{8,64})(\.[a-z]+)+$')
+# date or a count of iterations, and the end of a UUID is no hash
+_HASH = re.compile(
+    r'(?<!-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4})-(?=\d*[a-f])([0-9a-f]{8,64})(\.[a-z]+)+$'
+)
 
 
 def cache_folder() -> Path:
@@ -59,16 +60,18 @@ def fetch(
     Returns:
         The path.
     """
+    name = _HASH.search(url.partition('?')[0])
+    sha256 = sha256 or (name[1] if name else None)
     known = None if is_zip else sha256  # of the file that is kept
     try:
+        if known and path.is_file() and not _read_record(path):
+            _adopt(url, path, known)
+            return path
         if not _is_ready(path, known):
             path.parent.mkdir(parents=True, exist_ok=True)
             with _disk_errors(path), FileLock(path.with_name(f'.{path.name}.lock')):
                 if not _is_ready(path, known):  # no other process has been quicker
-                    if path.is_file() and not _read_record(path):
-                        _adopt(url, path, known)
-                    else:
-                        _download(url, path, sha256, is_zip)
+                    _download(url, path, sha256 or '', is_zip)
     except CheckpointFileError as error:
         unpacked = ' (unpacked)' if is_zip else ''
         advice = (
@@ -118,21 +121,20 @@ def _adopt(url: str, path: Path, sha256: str) -> None:
             f'{path} is not the published file: its sha256 does not begin with {sha256}. mmbixt '
             'did not download it and leaves it alone: move it away and run again.'
         )
-    _write_record(url, path, path.stat().st_size)
+    if os.access(path.parent, os.W_OK):  # else its hash is computed each time
+        _write_record(url, path, path.stat().st_size)
 
 
 def _write_record(url: str, path: Path, size: int) -> None:
     _record(path).write_text(json.dumps(dict(url=url, size=size)))
 
 
-def _download(url: str, path: Path, sha256: str | None, is_zip: bool) -> None:
+def _download(url: str, path: Path, sha256: str, is_zip: bool) -> None:
     if path.exists():
         text = f'{path} is not what was downloaded any more, and is downloaded again.'
         print_log(text, 'current', logging.WARNING)
     print_log(f'Downloading {url} to {path}', 'current')
     path.unlink(missing_ok=True)
-    name = _HASH.search(urlparse(url).path)
-    sha256 = sha256 or (name[1] if name else '')
     part, unpacked = (path.with_name(f'{path.name}.{what}') for what in ('part', 'unpacked'))
     try:
         transfer(url, part, LARGEST)

@@ -9,6 +9,10 @@ class BrokenCheckpointError(CheckpointFileError):
     """The file is not what ``torch.save`` wrote."""
 
 
+class UnsupportedContentError(CheckpointFileError):
+    """The file is whole, but holds what mmbixt does not read."""
+
+
 class DownloadError(CheckpointFileError):
     """The file cannot be had."""
 

@@ -13,12 +13,12 @@ import math
 import pickletools
 from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import torch
 
-from mmbixt.checkpoints.errors import UnsafeCheckpointError
+from mmbixt.checkpoints.errors import UnsafeCheckpointError, UnsupportedContentError
 
 
 class MalformedError(ValueError):
@@ -47,11 +47,24 @@ DTYPES = {
     if isinstance(dtype, torch.dtype) and str(dtype) == f'torch.{name}' and name[0] != 'q'
 }
 HISTORY_BUFFER = 'mmengine.logging.history_buffer.HistoryBuffer'
-STATISTICS = ('min', 'max', 'current', 'mean')  # of HistoryBuffer, which names its own methods
+ONE_CYCLE = 'mmengine.optim.scheduler.param_scheduler.OneCycleParamScheduler'
+ATTRIBUTES = {  # class -> those of its functions that its own state names
+    HISTORY_BUFFER: ('min', 'max', 'current', 'mean'),
+    ONE_CYCLE: ('_annealing_cos', '_annealing_linear'),
+}
 NAMESPACE = 'argparse.Namespace'
 NUMPY = ('numpy.core.multiarray', 'numpy._core.multiarray')  # of numpy 1 and 2
+# kinds of objects that have a state -> the types or kinds of its parts
+STATES = {
+    'array': (int, tuple, 'dtype', bool, 'bytes'),
+    'dtype': (int, str, *[type(None)] * 3, int, int, int),
+    **dict.fromkeys((HISTORY_BUFFER, NAMESPACE, 'collections.OrderedDict'), 'dict'),
+}
 _DICTS = ('dict', 'collections.OrderedDict', 'collections.Counter')
-_LARGEST_VIEW = 1 << 24  # bytes that a tensor of a small file may seem to have, being expanded
+_LARGEST_VIEW = 1 << 30  # bytes that a tensor of a small file may seem to have, being expanded
+_MOST_UNUSUAL_KEYS = 1000  # whose hashes a file can choose to be equal: the time is quadratic
+# opcodes of new objects, which torch.save writes with a place in the memo, as several bytes
+_NEW = ('EMPTY_LIST', 'EMPTY_DICT', 'REDUCE', 'NEWOBJ')
 
 
 @dataclass(eq=False, slots=True)
@@ -70,13 +83,15 @@ class Made:
         size: in bytes, of a storage or of bytes.
         dtype: of a storage.
         keys: of a dict.
+        is_flags: whether all values of a dict are bool.
         is_final: whether its content may not be changed any more.
     """
 
     kind: str
     size: int = 0
     dtype: torch.dtype = torch.uint8
-    keys: list = field(default_factory=list)
+    keys: list | tuple = ()
+    is_flags: bool = True
     is_final: bool = False
 
 
@@ -85,17 +100,29 @@ def require(condition: bool, what: str) -> None:
         raise MalformedError(what)
 
 
-def is_key(value: Any, depth: int = 2) -> bool:
-    """Whether it may be a key or in a set: its hash costs little, and equal hashes are rare."""
-    if type(value) is tuple:
-        return depth > 0 and len(value) <= 8 and all(is_key(part, depth - 1) for part in value)
+def support(condition: bool, what: str) -> None:
+    if not condition:
+        raise UnsupportedContentError(what)
+
+
+def kind_of(value: Any) -> type | str:
+    return value.kind if isinstance(value, Made) else type(value)
+
+
+def is_usual_key(value: Any) -> bool:
+    """Whether few others have the same hash, whatever the file chooses."""
     if type(value) is int:
         return abs(value) < 1 << 60
+    return isinstance(value, str | float | bool | None) or kind_of(value) == 'bytes'
+
+
+def is_key(value: Any, depth: int = 2) -> bool:
+    """Whether its hash costs little."""
+    if type(value) is tuple:
+        return depth > 0 and len(value) <= 8 and all(is_key(part, depth - 1) for part in value)
     if isinstance(value, Global):
         return value.name in DTYPES
-    return isinstance(value, str | float | bool | None) or (
-        isinstance(value, Made) and value.kind in ('bytes', 'complex', 'device', 'scalar')
-    )
+    return is_usual_key(value) or kind_of(value) in (int, 'complex', 'device', 'scalar', 'size')
 
 
 def is_integers(value: Any) -> bool:
@@ -123,19 +150,30 @@ class Inspection:
         self.outer: list[list] = []  # the stacks below each mark
         self.memo: dict[int, Any] = {}
         self.copied = 0  # bytes
+        self.unusual_keys = 0
 
     def run(self) -> Any:
         """Follow it to its end; returns what it would give."""
         for opcode, argument, _ in pickletools.genops(self.file):
             step = _STEPS.get(opcode.name)
             require(step is not None, f'the opcode {opcode.name}')
+            self.copies(64 if opcode.name in _NEW else 0)
             step(self, argument)
         return self.pop(1)[0]
 
     def copies(self, size: int) -> None:
         """Data are used once by what is saved; a file that uses them often can fill the memory."""
         self.copied += size
-        require(self.copied <= 16 * self.size + (1 << 20), 'the same data over and over')
+        is_little = self.copied <= 16 * self.size + (1 << 20)
+        require(is_little, 'the same data over and over, or too many objects')
+
+    def check_keys(self, keys: list[Any]) -> None:
+        for key in keys:
+            if not is_usual_key(key):
+                support(is_key(key), 'a key that is not simple, in a dict or set')
+                self.unusual_keys += 1
+        few = self.unusual_keys <= _MOST_UNUSUAL_KEYS
+        support(few, f'more than {_MOST_UNUSUAL_KEYS} keys that are neither text nor numbers')
 
     def protocol(self, number: int) -> None:
         if number != 2:
@@ -172,7 +210,7 @@ class Inspection:
         module, name = NAME_MAPPING.get((module, name), (module, name))  # of Python 2
         module = IMPORT_MAPPING.get(module, module)
         if f'{module}.{name}' not in KNOWN:
-            raise UnsafeCheckpointError(f'{module}.{name}')
+            raise UnsafeCheckpointError(repr(f'{module}.{name}'[:80]))
         self.push(Global(f'{module}.{name}'))
 
     def append(self, values: list[Any]) -> None:
@@ -183,8 +221,10 @@ class Inspection:
         target = self.stack[-1] if self.stack else None
         is_dict = isinstance(target, Made) and target.kind in _DICTS and not target.is_final
         require(is_dict and len(items) % 2 == 0, 'items for what is no dict')
-        require(all(map(is_key, items[::2])), 'a dict with a key that is not simple')
+        self.check_keys(items[::2])
+        target.keys = target.keys or []
         target.keys += items[::2]
+        target.is_flags = target.is_flags and all(type(value) is bool for value in items[1::2])
 
     def call(self, _: Any) -> None:
         function, arguments = self.pop(2)
@@ -200,18 +240,21 @@ class Inspection:
 
     def set_state(self, _: Any) -> None:
         instance, state = self.pop(2)
-        kind = instance.kind if isinstance(instance, Made) else None
-        if kind in ('array', 'dtype', HISTORY_BUFFER):  # the reader's own classes check the rest
-            parts = state if type(state) is tuple else ()
-            self.copies(sum(part.size for part in parts if isinstance(part, Made)))
-            require(not instance.is_final, f'a second state for a {kind}')
-            instance.is_final = True
+        kind = kind_of(instance)
+        require(kind in STATES, 'a state for what has none')
+        require(not instance.is_final, f'a second state of {kind}')
+        instance.is_final = True
+        is_short = type(state) is tuple and len(state) <= 8
+        form = tuple(map(kind_of, state)) if is_short else kind_of(state)
+        is_right = form == STATES[kind] and (kind != 'array' or is_integers(state[1]))
+        require(is_right, f'an unexpected state of {kind}')
+        if form == 'dict':
+            self.copies(8 * len(state.keys))
+            require(all(type(name) is str for name in state.keys), 'a state without names')
+            is_plain = kind != 'collections.OrderedDict' or set(state.keys) <= {'_metadata'}
+            support(is_plain, 'an OrderedDict with attributes')
         else:
-            require(kind in ('collections.OrderedDict', NAMESPACE), 'a state for what has none')
-            names = state.keys if isinstance(state, Made) and state.kind == 'dict' else [None]
-            require(all(type(name) is str for name in names), f'a state for a {kind}')
-            is_metadata = kind == NAMESPACE or set(names) <= {'_metadata'}
-            require(is_metadata and not instance.is_final, f'a state for a {kind}')
+            self.copies(sum(part.size for part in state if isinstance(part, Made)))
         self.push(instance)
 
     def storage(self, _: Any) -> None:
@@ -223,6 +266,7 @@ class Inspection:
             and isinstance(cls, Global)
             and cls.name in STORAGES
             and type(key) is type(location) is str
+            and key.isascii()  # another name may be the same one to torch's reader of archives
             and type(count) is int
             and count >= 0
             # views of storages are of torch before 0.4: they keep memory that torch has freed,
@@ -233,10 +277,10 @@ class Inspection:
         require(location != 'meta', 'a storage without content')
         itemsize = STORAGES[cls.name].itemsize
         made = self.storages.setdefault(key, Made('storage', count * itemsize, STORAGES[cls.name]))
-        require(made.size == count * itemsize, f'two sizes for storage {key[:20]}')
+        require(made.size == count * itemsize, f'two sizes for storage {key[:20]!r}')
         if self.storage_sizes is not None:
             there = self.storage_sizes.get(key)
-            require(there is not None, f'no storage {key[:20]}')
+            require(there is not None, f'no storage {key[:20]!r}')
             require(there == made.size, f'{there} bytes in a storage that should have {made.size}')
         require(made.size <= self.size, 'a storage larger than the file')
         self.push(made)
@@ -261,7 +305,7 @@ def _set(inspection: Inspection, items: Any = ()) -> Made:
 
 def _keys(inspection: Inspection, keys: Any) -> list[Any]:
     inspection.copies(8 * len(keys))
-    require(all(map(is_key, keys)), 'a key that is not simple')
+    inspection.check_keys(keys)
     return list(keys)
 
 
@@ -291,11 +335,10 @@ def _device(_: Inspection, name: Any, index: Any = 0) -> Made:
 
 
 def _attribute(_: Inspection, owner: Any, name: Any) -> Made:
-    is_history = isinstance(owner, Global) and owner.name == HISTORY_BUFFER
-    if not is_history or type(name) is not str or name not in STATISTICS:
-        of = owner.name if isinstance(owner, Global) else 'an object'
+    of = owner.name if isinstance(owner, Global) else 'an object'
+    if type(name) is not str or name not in ATTRIBUTES.get(of, ()):
         raise UnsafeCheckpointError(f'the attribute {str(name)[:40]!r} of {of}')
-    return Made('statistic')
+    return Made('attribute')
 
 
 def _array(_: Inspection, cls: Any, shape: Any, code: Any) -> Made:
@@ -306,11 +349,14 @@ def _array(_: Inspection, cls: Any, shape: Any, code: Any) -> Made:
 
 def _numpy_dtype(_: Inspection, code: Any, align: Any = False, copy: Any = True) -> Made:
     require(type(code) is str, 'a dtype without a name')
+    if code[:1] not in tuple('biufc') or code[1:] not in ('1', '2', '4', '8', '16'):
+        raise UnsafeCheckpointError(f'numpy data of the type {code[:20]!r}, not numbers')
     return Made('dtype')
 
 
 def _scalar(_: Inspection, dtype: Any, content: Any) -> Made:
-    require(isinstance(dtype, Made) and dtype.kind == 'dtype', 'a numpy scalar without a dtype')
+    is_number = kind_of(dtype) == 'dtype' and kind_of(content) == 'bytes'
+    require(is_number, 'a numpy scalar without a dtype or content')
     return Made('scalar')
 
 
@@ -334,10 +380,11 @@ def _tensor(
     end = offset + (1 + sum(reach) if all(size) else 0)
     require(end * dtype.itemsize <= storage.size, 'a tensor that looks beyond its storage')
     expanded = math.prod(size) * dtype.itemsize
-    require(expanded <= max(inspection.size, _LARGEST_VIEW), 'a tensor larger than the file')
-    flags = metadata.keys if isinstance(metadata, Made) else [metadata]
-    allowed = ['neg', 'conj'] if dtype.is_complex else ['neg']
-    require(metadata is None or all(flag in allowed for flag in flags), 'a tensor with flags')
+    support(expanded <= max(inspection.size, _LARGEST_VIEW), 'a tensor expanded beyond 1 GiB')
+    if metadata is not None:
+        is_dict = kind_of(metadata) == 'dict' and metadata.is_flags and len(metadata.keys) <= 2
+        allowed = {'neg', 'conj'} if dtype.is_complex else {'neg'}
+        require(is_dict and allowed.issuperset(metadata.keys), 'a tensor with flags')
     _take_hooks(hooks)
     return Made('tensor')
 
@@ -389,7 +436,7 @@ CALLS: dict[str, Callable[..., Made]] = {
     **{f'{module}._reconstruct': _array for module in NUMPY},
     **{f'{module}.scalar': _scalar for module in NUMPY},
 }
-KNOWN = {*CALLS, *STORAGES, *DTYPES, HISTORY_BUFFER, NAMESPACE, 'numpy.ndarray'}
+KNOWN = {*CALLS, *STORAGES, *DTYPES, HISTORY_BUFFER, ONE_CYCLE, NAMESPACE, 'numpy.ndarray'}
 
 
 def _pushes(value: Any) -> Callable[[Inspection, Any], None]:
@@ -400,7 +447,7 @@ def _argument(inspection: Inspection, argument: Any) -> None:
     inspection.push(argument)
 
 
-# the opcodes that torch's reader knows
+# the opcodes that torch's reader knows, and one that it does not
 _STEPS: dict[str, Callable[[Inspection, Any], None]] = {
     'PROTO': Inspection.protocol,
     'STOP': lambda _, __: None,
@@ -429,5 +476,8 @@ _STEPS: dict[str, Callable[[Inspection, Any], None]] = {
     'NEWTRUE': _pushes(True),
     'NEWFALSE': _pushes(False),
     **dict.fromkeys(('BININT', 'BININT1', 'BININT2', 'LONG1', 'BINFLOAT'), _argument),
-    **dict.fromkeys(('BINUNICODE', 'SHORT_BINSTRING'), _argument),
+    'BINUNICODE': _argument,
+    # of Python 2: pickletools reads it as latin-1, torch as utf-8
+    'SHORT_BINSTRING': lambda inspection, text: inspection.push(text.encode('latin1').decode()),
+    'LONG4': lambda _, __: support(False, 'an integer of more than 255 bytes'),
 }

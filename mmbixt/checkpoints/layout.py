@@ -44,18 +44,23 @@ def _is_tar(start: bytes) -> bool:
 
 def _inspect_zip(file: BinaryIO, size: int) -> None:
     _check_end(file, size)
+    with zipfile.ZipFile(file) as archive:
+        records = archive.infolist()
+    # before torch reads one: it takes as much memory as the archive says
+    require(sum(info.file_size for info in records) <= size, 'records larger than the file')
     file.seek(0)
     reader = torch._C.PyTorchFileReader(file)  # reads what torch.load will read
     if 'constants.pkl' in reader.get_all_records():
         raise UnsafeCheckpointError('a TorchScript program to be loaded')
-    with zipfile.ZipFile(file) as archive:
-        records = archive.infolist()
     require(bool(records), 'an empty archive')
+    # others are read as one name by torch and as another by zipfile, which ends them at a zero
+    for info in records:
+        is_plain = info.filename.isascii() and info.filename == info.orig_filename
+        require(is_plain, 'a record with an unusual name')
     # torch looks names up without regard to case
     require(len({info.filename.lower() for info in records}) == len(records), 'a record twice')
     for info in records:
         require(info.compress_type == zipfile.ZIP_STORED, 'compressed records (torch writes none)')
-    require(sum(info.file_size for info in records) <= size, 'records larger than the file')
     folder = records[0].filename.partition('/')[0] + '/data/'
     sizes = {
         info.filename.removeprefix(folder): info.file_size

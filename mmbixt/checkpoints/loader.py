@@ -18,6 +18,7 @@ from mmbixt.checkpoints.errors import (
     CheckpointFileError,
     DownloadError,
     UnsafeCheckpointError,
+    UnsupportedContentError,
 )
 from mmbixt.checkpoints.layout import inspect_file
 from mmbixt.checkpoints.sources import (
@@ -31,6 +32,10 @@ from mmbixt.checkpoints.unpickler import read
 from mmbixt.checkpoints.whole_models import convert_whole_model
 
 TRUST = 'MMBIXT_TRUST_CHECKPOINTS'
+_ADVICE = (
+    f'If you wrote the file yourself, or trust whoever did, set {TRUST}=1 (our tools have '
+    '--trust-checkpoint).'
+)
 
 
 def load_from_local(filename: str, map_location: Any = None) -> Any:
@@ -45,13 +50,14 @@ def load_from_local(filename: str, map_location: Any = None) -> Any:
 
 def read_file(filename: str, map_location: Any = None) -> Any:
     """What is in a checkpoint file, read safely unless the user trusts it explicitly."""
-    path = Path(filename).expanduser()
+    path = Path(os.path.expanduser(filename))
     if not path.is_file():
         raise FileNotFoundError(f'There is no checkpoint file at {path}.')
-    if os.environ.get(TRUST, '0') not in ('', '0'):
-        return torch.load(path, map_location, weights_only=False)
     what, is_whole = f'{path} ({path.stat().st_size} bytes)', False
+    is_trusted = os.environ.get(TRUST, '0') not in ('', '0')
     try:
+        if is_trusted:
+            return torch.load(path, map_location, weights_only=False)
         with path.open('rb') as file:
             inspect_file(file)
             is_whole = True
@@ -59,15 +65,19 @@ def read_file(filename: str, map_location: Any = None) -> Any:
     except UnsafeCheckpointError as error:
         raise UnsafeCheckpointError(
             f'{path} was not loaded: besides data it asks for {error}, and whatever a checkpoint '
-            'asks for is executed. If you wrote the file yourself, or trust whoever did, set '
-            f'{TRUST}=1 (our tools have --trust-checkpoint).'
+            f'asks for is executed. {_ADVICE}'
         ) from None
+    except (UnsupportedContentError, RecursionError) as error:
+        holds = 'too many objects in one another' if isinstance(error, RecursionError) else error
+        text = f'{path} was not loaded: it holds {holds}, which mmbixt does not read. {_ADVICE}'
+        raise UnsupportedContentError(text) from None
     except OSError as error:
         raise OSError(error.errno, f'{what} cannot be read: {error.strerror or error}') from error
     except Exception as error:  # a damaged file can end in any
         reason = f'{type(error).__name__}: {str(error)[:300]}'
-        # such as a device that is not there
-        if isinstance(error, MemoryError) or (is_whole and isinstance(error, RuntimeError)):
+        # such as a device that is not there; and the code of a trusted file can do anything
+        is_here = is_trusted or isinstance(error, MemoryError)
+        if is_here or (is_whole and isinstance(error, RuntimeError)):
             raise CheckpointFileError(f'{what} cannot be loaded here: {reason}') from error
         raise BrokenCheckpointError(
             f'{what} cannot be read as a checkpoint; it may be incomplete or something else: '
@@ -89,7 +99,7 @@ def read_source(name: str, map_location: Any = None) -> Any:
     try:
         return read_file(str(path), map_location)
     except BrokenCheckpointError as error:
-        if path == Path(name).expanduser() or not forget_download(path):
+        if path == Path(os.path.expanduser(name)) or not forget_download(path):
             raise
         text = 'It had been downloaded and is removed; run again to download it anew.'
         raise CheckpointFileError(f'{error}\n  {text}') from error
@@ -97,8 +107,14 @@ def read_source(name: str, map_location: Any = None) -> Any:
 
 def _cache_name(url: str) -> str:
     """As torch hub names it; where the last part of the address is no file name, made unique."""
-    name = Path(urlparse(url).path).name
-    return name if '.' in name else f'{sha256(url.encode()).hexdigest()[:12]}-{name}'
+    try:
+        name = Path(urlparse(url).path).name
+    except ValueError as error:
+        raise DownloadError(f'{url} is no address: {error}.') from error
+    is_ours = name.endswith(('.json', '.part', '.unpacked'))  # what is kept beside a download
+    if '.' in name.strip('.') and len(name.encode()) <= 200 and not is_ours:
+        return name
+    return f'{sha256(url.encode()).hexdigest()[:12]}-{name[-50:]}'
 
 
 def find_file(name: str) -> Path:
@@ -109,7 +125,7 @@ def find_file(name: str) -> Path:
         return fetch(source.url, path, source.sha256, source.is_zip, source.note)
     if name.startswith(('http://', 'https://')):
         return fetch(name, cache_path(name, _cache_name(name)))
-    return Path(name).expanduser()
+    return Path(os.path.expanduser(name))
 
 
 def load_from_timm(filename: str, map_location: Any = None) -> Any:

@@ -18,10 +18,12 @@ class CheckpointMismatchError(RuntimeError):
 
 def unwrap(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
     """The weights of a checkpoint under their plain names: out of containers and wrappers."""
-    for container in CONTAINERS:
-        inner = checkpoint.get(container)
-        if isinstance(inner, Mapping) and inner is not checkpoint:
-            return unwrap(inner)
+    seen, inner = set(), checkpoint
+    while inner is not None:
+        checkpoint = inner
+        seen.add(id(checkpoint))  # one may contain itself
+        parts = (checkpoint.get(name) for name in CONTAINERS)
+        inner = next((p for p in parts if isinstance(p, Mapping) and id(p) not in seen), None)
     return {
         _WRAPPERS.sub('', key): value
         for key, value in checkpoint.items()

@@ -4,7 +4,6 @@ import sys
 import time
 from pathlib import Path
 from typing import BinaryIO
-from urllib.parse import urlparse
 
 import pooch
 import requests
@@ -18,19 +17,20 @@ TIMEOUT = 30  # seconds without a byte
 class _LimitedFile:
     """Refuses to grow beyond the limit, whatever the server says of its size."""
 
-    def __init__(self, file: BinaryIO, largest: int) -> None:
-        self.file, self.largest = file, largest
+    def __init__(self, url: str, file: BinaryIO, largest: int) -> None:
+        self.url, self.file, self.largest = url, file, largest
         self.flush = file.flush
 
     def write(self, content: bytes) -> None:
         if self.file.tell() + len(content) > self.largest:
-            raise DownloadError(f'It is larger than {self.largest >> 20} MiB, and was removed.')
+            size = f'larger than {self.largest >> 20} MiB'
+            raise DownloadError(f'{self.url} gives a file {size}, which was removed.')
         self.file.write(content)
 
 
 def transfer(url: str, part: Path, largest: int) -> None:
     """Write what an address gives to a file, of so many bytes at most."""
-    if urlparse(url).scheme not in ('http', 'https'):
+    if not url.lower().startswith(('http://', 'https://')):
         raise DownloadError(f'{url} is no address of http or https.')
     get = pooch.HTTPDownloader(
         progressbar=sys.stderr.isatty(),
@@ -42,13 +42,15 @@ def transfer(url: str, part: Path, largest: int) -> None:
     for pause in (*PAUSES, None):
         try:
             with part.open('wb') as file:
-                return get(url, _LimitedFile(file, largest), None)
+                return get(url, _LimitedFile(url, file, largest), None)
         except requests.RequestException as error:
             status = getattr(error.response, 'status_code', None)
             if pause is None or (status and status < 500 and status not in (408, 429)):
                 what = f'the server answers {status}' if status else f'it cannot be had ({error})'
                 raise DownloadError(f'{url}: {what}.') from error
             time.sleep(pause)
+        except ValueError as error:  # of an address or a header that is malformed
+            raise DownloadError(f'{url}: it cannot be had ({error}).') from error
 
 
 def _check_response(url: str, response: requests.Response) -> None:

@@ -3,7 +3,8 @@
 A pickle is a program: it names functions and says with what to call them. torch's reader
 (``weights_only=True``) calls only those that it knows; here it also learns the few that mmengine's
 checkpoints name, by functions and classes of this module that take nothing but numbers. Before it
-reads a file, :mod:`mmbixt.checkpoints.layout` has looked through all of it.
+reads a file, :mod:`mmbixt.checkpoints.layout` has looked through all of it, and refuses also what
+somebody allowed by ``torch.serialization.add_safe_globals``.
 """
 
 import argparse
@@ -19,11 +20,11 @@ import numpy as np
 import torch
 from torch import serialization
 
-from mmbixt.checkpoints.errors import UnsafeCheckpointError
 from mmbixt.checkpoints.inspection import (
     HISTORY_BUFFER,
     NAMESPACE,
     NUMPY,
+    ONE_CYCLE,
     require,
 )
 
@@ -47,13 +48,11 @@ class _Dtype(_Unfinished):
     """A dtype; numpy's own takes any state, and arrays that use it would be read wrongly."""
 
     def __init__(self, code: str, align: bool = False, copy: bool = True) -> None:
-        if code[:1] not in tuple('biufc') or code[1:] not in ('1', '2', '4', '8', '16'):
-            raise UnsafeCheckpointError(f'numpy data of the type {code[:20]!r}, not numbers')
         self.code, self.value = code, np.dtype(code, copy=True)
 
     def __setstate__(self, state: tuple) -> None:
-        _, order, *parts = state
-        require(order in ('<', '>', '|', '=') and parts[:3] == [None] * 3, 'a dtype of several')
+        order = state[1]
+        require(order in ('<', '>', '|', '='), 'a dtype of no byte order')
         self.value = np.dtype(order + self.code, copy=True)
 
 
@@ -86,9 +85,18 @@ def _scalar(dtype: _Dtype, content: bytes) -> np.generic:
     return _numbers(content, dtype)[0]
 
 
-def _getattr(owner: type, name: str) -> str:
-    """mmengine's HistoryBuffer names its own statistics, which it has anyway."""
-    return name
+class _Annealing(_Unfinished):
+    """One of the two functions of mmengine's OneCycleParamScheduler, which its state names."""
+
+    def __init__(self, name: str) -> None:
+        from mmengine.optim.scheduler.param_scheduler import OneCycleParamScheduler
+
+        self.value = getattr(OneCycleParamScheduler, name)
+
+
+def _getattr(owner: type, name: str) -> str | _Annealing:
+    """mmengine's HistoryBuffer names its own statistics, too, which it has anyway."""
+    return _Annealing(name) if owner is _Annealing else name
 
 
 class _HistoryBuffer:
@@ -109,6 +117,7 @@ class _HistoryBuffer:
 
 _GLOBALS = [
     (_HistoryBuffer, HISTORY_BUFFER),
+    (_Annealing, ONE_CYCLE),
     (argparse.Namespace, NAMESPACE),
     (_Dtype, 'numpy.dtype'),
     ('numpy.ndarray', 'numpy.ndarray'),  # a name that can be passed on, but not called

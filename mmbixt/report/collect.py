@@ -7,9 +7,9 @@ from pathlib import Path
 
 from mmengine.registry import MODELS, init_default_scope
 
+from mmbixt.checkpoints.errors import UnsafeCheckpointError
 from mmbixt.checkpoints.loader import CheckpointFileError
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
-from mmbixt.checkpoints.unpickler import UnsafeCheckpointError
 from mmbixt.engine.boundary_vis_hook import NoLabelsError
 from mmbixt.evaluation.sums import FILE_NAME, ImageSums, read_sums, write_sums
 from mmbixt.report.predictor import Example, Predictor, Track

@@ -37,6 +37,7 @@ def values():
     import numpy as np
     import torch
     from mmengine.logging import HistoryBuffer
+    from mmengine.optim import OneCycleLR
 
     base = torch.randn(6, 8)
     layer = torch.nn.BatchNorm2d(3)
@@ -52,6 +53,11 @@ def values():
         {
             'args': argparse.Namespace(lr=0.1, at=collections.Counter('aab')),
             'd': torch.device('cpu'),
+        },
+        {
+            'one cycle': OneCycleLR(optimizer, eta_max=0.1, total_steps=9).state_dict(),
+            'keys': {(1, 'a'): 1, 2**70: 2, torch.Size((1,)): 3},
+            'negated': torch.ones(2, dtype=torch.complex64).conj().imag,
         },
         [3 + 4j, bytearray(b'x'), frozenset({5}), torch.Size((1, 2)), torch.ones(3).half(), 2**80],
     ]
@@ -115,6 +121,7 @@ NAMES = [
     *('torch._utils _rebuild_meta_tensor_no_storage', 'torch.storage UntypedStorage'),
     *('torch._utils _rebuild_wrapper_subclass', 'torch._tensor _rebuild_from_type_v2'),
     *('mmengine.logging.history_buffer HistoryBuffer', 'builtins frozenset', 'torch DoubleStorage'),
+    'mmengine.optim.scheduler.param_scheduler OneCycleParamScheduler',
 ]
 INTEGERS = [0, 1, 2, 3, 7, 8, 255, -1, 1 << 15, (1 << 31) - 1, -(1 << 31), 1 << 40, (1 << 63) - 1]
 TEXTS = ['', '0', 'cpu', 'meta', 'cuda:0', 'storage', 'O8', 'U2', 'f8', 'i1', 'V0', '<', 'latin1']
@@ -125,7 +132,8 @@ def integer(number):
 
 
 def text(string):
-    return pickle.BINUNICODE + struct.pack('<I', len(string)) + string.encode()
+    encoded = string.encode()
+    return pickle.BINUNICODE + struct.pack('<I', len(encoded)) + encoded
 
 
 def name(rng):
@@ -154,6 +162,8 @@ def attack(rng):
             b'(' + text('storage') + b'ctorch\nFloatStorage\n' + text('0') + text('cpu')
             + integer(rng.choice(INTEGERS)) + rng.choice([b'', b'N', b'(K\x01K\x00K\x04t']) + b'tQ',
             b'(' * deep, b't' * deep, b']' * deep,
+            b'U\x02\xc3\xa9',
+            b'(K\x01' + rng.choice([text('a'), b')', b'(NNt']) + b'h\x01\x89h\x02tb',
         ]
     )  # fmt: skip
 

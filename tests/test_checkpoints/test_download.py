@@ -3,6 +3,8 @@
 import hashlib
 import io
 import json
+import os
+import re
 import subprocess
 import sys
 import time
@@ -94,7 +96,13 @@ def test_file_of_another_hash_is_refused_and_removed(server, cache, name, sha256
     assert not left(cache / name)
 
 
-@pytest.mark.parametrize('name', ['m-20260801.pth', 'm-00160000.pth', f'm-{DIGEST[:9]}.pth'])
+@pytest.mark.parametrize(
+    'name',
+    [
+        *('m-20260801.pth', 'm-00160000.pth', f'm-{DIGEST[:9]}.pth'),
+        'm-f47ac10b-58cc-4372-a567-0e02b2c3d479.pth',
+    ],
+)
 def test_date_or_count_in_a_name_is_no_hash(server, cache, name):
     server.files[name] = CONTENT
     assert fetch(server.url(name), cache / 'm.pth', DIGEST[:8]).exists()
@@ -115,6 +123,10 @@ def test_file_of_unknown_origin_is_used_unless_it_is_known_to_be_wrong(server, u
     with pytest.raises(DownloadError, match='not the published file'):
         fetch(url, path, sha256=DIGEST[:8])
     assert path.read_bytes() == b'by hand'
+    named = path.with_name('m-0000000f.pth')
+    named.write_bytes(b'by hand')
+    with pytest.raises(DownloadError, match='not the published file'):
+        fetch(server.url(named.name), named)
     assert not server.requests
 
 
@@ -126,6 +138,15 @@ def test_hash_is_computed_once(server, url, path, monkeypatch):
     monkeypatch.setattr('pooch.file_hash', None)
     fetch(url, path, DIGEST[:8])
     assert not server.requests
+
+
+def test_cache_that_cannot_be_written_is_read(url, path, monkeypatch):
+    path.parent.mkdir(parents=True)
+    path.write_bytes(CONTENT)
+    monkeypatch.setattr(os, 'access', lambda *_: False)  # root may write whatever the mode
+    monkeypatch.setattr(download, 'FileLock', None)
+    assert fetch(url, path, DIGEST[:8]) == path
+    assert left(path) == {'model.pth'}
 
 
 def test_files_of_one_name_from_two_addresses_are_kept_apart(server, url, path):
@@ -184,6 +205,25 @@ def test_refusal_says_what_happened_and_what_to_do(server, cache):
         assert part in str(caught.value)
 
 
+@pytest.mark.parametrize('place', ['address', 'redirect'])
+@pytest.mark.parametrize('host', ['[::1', '...', 'a' * 70 + '.com'])
+def test_malformed_address(server, url, cache, host, place):
+    address = f'http://{host}/m.pth'
+    if place == 'redirect':
+        server.headers['Location'], server.status, address = address, 302, url
+    with pytest.raises(DownloadError, match=re.escape(address)):
+        read_source(address)
+    assert not cache.exists() or not left(cache / 'm.pth')
+
+
+@pytest.mark.parametrize('size', ['abc', '10240, 10240'])
+def test_malformed_size(server, url, path, size):
+    server.headers['Content-Length'] = size
+    with pytest.raises(DownloadError, match=re.escape(url)):
+        fetch(url, path)
+    assert not left(path)
+
+
 def test_no_network(cache, monkeypatch):
     monkeypatch.setattr(transfer, 'PAUSES', ())
     with pytest.raises(DownloadError, match=r'127\.0\.0\.1:1/m\.pth: it cannot be had'):
@@ -204,7 +244,7 @@ def test_what_is_too_large_is_refused(server, url, path, monkeypatch, is_zip):
     server.files['model.pth'] = zipped({'a.pth': bytes(1 << 23)}) if is_zip else bytes(1 << 23)
     server.headers['Content-Length'] = None
     monkeypatch.setattr(download, 'LARGEST', 1 << 22)
-    with pytest.raises(DownloadError, match='larger than 4 MiB'):
+    with pytest.raises(DownloadError, match=r'model\.pth.* larger than 4 MiB'):
         fetch(url, path, is_zip=is_zip)
     assert not left(path)
 

@@ -1,5 +1,7 @@
 """Through mmengine: once anything of mmbixt is used, its stock functions read files safely."""
 
+import re
+
 import pytest
 import torch
 from mmengine.logging import HistoryBuffer
@@ -59,6 +61,13 @@ def test_files_in_the_cache_are_not_mixed_up():
     first, second = (_cache_name(f'https://host/shares/{i}/content') for i in range(2))
     assert first != second
     assert first.endswith('-content')
+
+
+@pytest.mark.parametrize('name', ['..', '.', '', 'm.pth.json', 'm.pth.part', 'x' * 300 + '.pth'])
+def test_names_that_no_download_can_have(name):
+    kept = _cache_name(f'https://host/{name}')
+    assert re.match(r'[0-9a-f]{12}-', kept)
+    assert len(kept) < 100
 
 
 def test_error_of_a_reader_reaches_the_caller(tmp_path):

@@ -13,11 +13,18 @@ import zipfile
 import numpy as np
 import pytest
 import torch
+from mmengine.optim.scheduler.param_scheduler import OneCycleParamScheduler
 from test_checkpoints import fuzz
 from test_checkpoints.fuzz import integer, text
 
-from mmbixt.checkpoints.errors import BrokenCheckpointError, UnsafeCheckpointError
+from mmbixt.checkpoints.errors import (
+    BrokenCheckpointError,
+    CheckpointFileError,
+    UnsafeCheckpointError,
+    UnsupportedContentError,
+)
 from mmbixt.checkpoints.loader import TRUST, load_from_local
+from mmbixt.checkpoints.state_dict import unwrap
 
 HARMLESS = {
     'numbers': [1, 2.5, True, None, 3 + 4j, 'text', b'bytes', 2**80],
@@ -41,6 +48,9 @@ HARMLESS = {
     ],
     'empty': [b'', np.array([]), np.empty((0, 3), np.int64), np.array(2.5)],
     'torch': [torch.Size((1, 2)), torch.float16, torch.device('cpu')],
+    'keys': {2**70: 1, (1, ('a', 2.0)): 2, torch.Size((1, 2)): 3, torch.float32: 4, b'x': 5, 6j: 6},
+    'flags': torch.ones(2, dtype=torch.complex64).conj().imag,
+    'expanded': torch.ones(1, 1, 64, 1).expand(1, 1, 64, 1 << 18),
 }
 
 
@@ -101,6 +111,27 @@ def test_history_buffer_of_mmengine(tmp_path):
     assert loaded.current() == 3.0
 
 
+@pytest.mark.parametrize('strategy', ['cos', 'linear'])
+def test_scheduler_of_mmengine_that_names_its_own_function(tmp_path, strategy):
+    from mmengine.optim import OneCycleLR
+
+    def schedule():
+        optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
+        return OneCycleLR(optimizer, eta_max=1.0, total_steps=9, anneal_strategy=strategy)
+
+    def rates(scheduler, count):
+        for _ in range(count):
+            scheduler.step()
+            yield scheduler.get_last_value()
+
+    first, second = schedule(), schedule()
+    list(rates(first, 4))
+    state = load_from_local(str(save(tmp_path / 'x.pth', {'s': [first.state_dict()]})))['s'][0]
+    assert state['anneal_func'] is getattr(OneCycleLR, f'_annealing_{strategy}')
+    second.load_state_dict(state)
+    assert list(rates(second, 4)) == list(rates(first, 4))
+
+
 class Calls:
     """Pickles as the call of a function."""
 
@@ -129,6 +160,7 @@ ATTACKS = {
     'objects in arrays': (np.array([{'a': 1}], dtype=object), "type 'O8'"),
     'fields in arrays': (np.zeros(2, 'i4,f4'), "type 'V8'"),
     'a sparse tensor': (torch.eye(2).to_sparse(), '_rebuild_sparse_tensor'),
+    'getattr of a scheduler': (Calls(getattr, OneCycleParamScheduler, '__init__'), '__init__'),
 }
 
 
@@ -151,11 +183,15 @@ def test_explicit_trust_runs_it(tmp_path, monkeypatch):
     monkeypatch.setenv(TRUST, '1')
     path = save(tmp_path / 'x.pth', Calls(eval, "'executed'"))
     assert load_from_local(str(path)) == 'executed'
+    path.write_bytes(b'')
+    with pytest.raises(CheckpointFileError, match=r'x\.pth \(0 bytes\) cannot be loaded'):
+        load_from_local(str(path))
 
 
-def test_missing_file():
-    with pytest.raises(FileNotFoundError, match=r'no checkpoint file at nowhere\.pth'):
-        load_from_local('nowhere.pth')
+@pytest.mark.parametrize('name', ['nowhere.pth', '~nobody-here/x.pth'])
+def test_missing_file(name):
+    with pytest.raises(FileNotFoundError, match=f'no checkpoint file at {name}'):
+        load_from_local(name)
 
 
 def test_every_truncation_is_called_so(tmp_path):
@@ -198,8 +234,8 @@ def as_legacy(body, keys=(), storages=b''):
     return start + b'\x80\x02' + body + b'.' + pickle.dumps(list(keys), 2) + storages
 
 
-def storage(count, view=b''):
-    words = text('storage') + b'ctorch\nFloatStorage\n' + text('a') + text('cpu')
+def storage(count, view=b'', key=None):
+    words = text('storage') + b'ctorch\nFloatStorage\n' + (key or text('a')) + text('cpu')
     return b'(' + words + integer(count) + view + b'tQ'
 
 
@@ -224,6 +260,17 @@ def array_state(dtype, content, count=1):
     return b'(K\x01' + integer(count) + b'\x85' + dtype + b'\x89' + content + b'tb'
 
 
+# pickletools reads the second one like the first, torch as one letter
+TWO_LETTERS, ONE_LETTER = text('\xc3\xa9'), b'U\x02\xc3\xa9'
+COMPLEX = b'cbuiltins\ncomplex\n'
+NAMESPACE = b'cargparse\nNamespace\n)\x81'
+
+
+def keys(key, count):
+    """A dict with so many keys, each of which is made by ``key(number)``."""
+    return b'}(' + b''.join(key(n) + b'N' for n in range(count)) + b'u'
+
+
 DOUBLING = b'q\xc8h\xc8\x86' * 100
 LISTS = b']q\xc8' + b'](h\xc8h\xc8eq\xc8' * 100
 ZERO = struct.pack('<q', 1) + bytes(4)
@@ -234,7 +281,7 @@ DAMAGING = {
             b'(' + ARRAY + array_state(FLOAT8 + dtype_state(-1, '<', -1), 'a' * 8)
             + b'h\x08' + dtype_state(4096) + b't'
         ),
-        'a second state for a dtype',
+        'a second state of dtype',
     ),
     'an array beyond its content': (
         as_zip(ARRAY + array_state(FLOAT8 + dtype_state(4096), 'a' * 8, 1 << 20)),
@@ -248,9 +295,35 @@ DAMAGING = {
         as_zip(b'ccollections\nOrderedDict\n}' + text('x') + b'K\x01sb'),
         'a state for what has none',
     ),
-    'methods of a dict': (
-        as_zip(b'ccollections\nOrderedDict\n)R}' + text('keys') + b'K\x01sb'),
-        'a state for a collections.OrderedDict',
+    'a second state': (
+        as_zip(NAMESPACE + b'}b}b'), 'a second state of argparse.Namespace',
+    ),
+    'one dict as many states': (
+        as_zip(
+            b'(' + keys(lambda n: text(str(n)), 3000) + b'q\x01' + (NAMESPACE + b'h\x01b') * 3000
+            + b't'
+        ),
+        'the same data over and over',
+    ),
+    'an array with a text as its shape': (
+        as_zip(
+            ARRAY
+            + array_state(FLOAT8, 'a').replace(integer(1), text('aaa') + integer(9) + b'\x86', 1)
+        ),
+        'an unexpected state of array',
+    ),
+    'an array with a long state': (
+        as_zip(ARRAY + b'(' + b'N' * 99 + b'tb'), 'an unexpected state of array',
+    ),
+    'a tensor as the state of a dtype': (
+        as_zip(FLOAT8 + tensor(storage(1), 1) + b'b', a=bytes(4)), 'an unexpected state of dtype',
+    ),
+    'flags that are no truth values': (
+        as_zip(
+            tensor(storage(1), 1, ORDERED_DICT + b'}' + text('neg') + b']s'),
+            a=bytes(4),
+        ),
+        'a tensor with flags',
     ),
     'hooks of a tensor': (
         as_zip(tensor(storage(1), 1, ORDERED_DICT + b'K\x01K\x02s'), a=bytes(4)),
@@ -269,6 +342,17 @@ DAMAGING = {
     'a storage without content': (
         as_legacy(tensor(storage(1, b'N'), 1)), 'storages without content',
     ),
+    'two names that look like one': (
+        as_legacy(
+            b'(' + tensor(storage(1, b'N', TWO_LETTERS), 1)
+            + tensor(storage(1, b'N', ONE_LETTER), 1) + b't',
+            ['\xc3\xa9'], ZERO,
+        ),
+        'not described as torch.save does',
+    ),
+    'a record with such a name': (
+        as_zip(b'N', **{'\xe9': b''}), 'a record with an unusual name',
+    ),
     'a storage larger than its record': (
         as_zip(tensor(storage(9), 9), a=bytes(4)), '4 bytes in a storage that should have 36',
     ),
@@ -281,10 +365,7 @@ DAMAGING = {
         'not described as torch.save does',
     ),
     # without end, or too large
-    'keys that double': (as_zip(b'})' + DOUBLING + b'K\x01s'), 'a key that is not simple'),
-    'a set of what doubles': (
-        as_zip(b'cbuiltins\nset\n])' + DOUBLING + b'a\x85R'), 'a key that is not simple',
-    ),
+    'dicts without number': (as_zip(b'(' + b'}' * 100_000 + b't'), 'too many objects'),
     'a storage with such a name': (
         as_zip(
             b'(' + text('storage') + b'ctorch\nFloatStorage\n)' + DOUBLING
@@ -313,13 +394,37 @@ DAMAGING = {
         'the same data over and over',
     ),
     'compressed records': (
-        as_zip(text('a' * 1_000_000), zipfile.ZIP_DEFLATED), 'compressed records',
+        as_zip(text('a' * 10), zipfile.ZIP_DEFLATED), 'compressed records',
+    ),
+    'a record larger than the file': (
+        as_zip(text('a' * 1_000_000), zipfile.ZIP_DEFLATED), 'records larger than the file',
     ),
     'a record twice': (as_zip(b'N', A=bytes(4), a=bytes(4)), 'a record twice'),
     'bytes behind the archive': (as_zip(b'N') + bytes(9), 'the archive has no end'),
     'two archives in one': (
         as_zip(b'N') + as_zip(text('other')), 'the archive has another end than it says',
     ),
+}  # fmt: skip
+
+
+UNREAD = {
+    'methods of a dict': (
+        as_zip(b'ccollections\nOrderedDict\n)R}' + text('keys') + b'K\x01sb'),
+        'OrderedDict with attributes',
+    ),
+    'keys that double': (as_zip(b'})' + DOUBLING + b'K\x01s'), 'a key that is not simple'),
+    'a set of what doubles': (
+        as_zip(b'cbuiltins\nset\n])' + DOUBLING + b'a\x85R'), 'a key that is not simple',
+    ),
+    # whose hashes can be made equal
+    'many tuples as keys': (
+        as_zip(keys(lambda n: integer(n) + b'\x85', 1001)), 'more than 1000 keys',
+    ),
+    'many complex numbers as keys': (
+        as_zip(keys(lambda n: COMPLEX + pickle.dumps(n / 1, 2)[2:-1] * 2 + b'\x86R', 1001)),
+        'more than 1000 keys',
+    ),
+    'lists in lists': (as_zip(b']' * 20_000 + b'a' * 19_999), 'too many objects in one another'),
 }  # fmt: skip
 
 
@@ -344,6 +449,52 @@ def test_what_would_do_damage_is_refused(tmp_path, kind):
         load_from_local(str(path))
     assert str(path) in str(caught.value)
     assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize('kind', UNREAD)
+def test_what_is_not_read_is_not_called_broken(tmp_path, kind):
+    """Because a broken file is removed if it is a download."""
+    content, message = UNREAD[kind]
+    (tmp_path / 'x.pth').write_bytes(content)
+    with pytest.raises(UnsupportedContentError, match=message) as caught:
+        load_from_local(str(tmp_path / 'x.pth'))
+    assert str(tmp_path / 'x.pth') in str(caught.value)
+    assert TRUST in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ('value', 'message'),
+    [
+        (torch.ones(1).expand(1 << 15, 1 << 15), 'beyond 1 GiB'),
+        (1 << 2100, '255 bytes'),
+        ({frozenset({1}): 2}, 'a key that is not simple'),
+    ],
+)
+def test_data_of_torch_save_that_are_not_read(tmp_path, value, message):
+    with pytest.raises(UnsupportedContentError, match=message):
+        load_from_local(str(save(tmp_path / 'x.pth', value)))
+
+
+def test_names_in_messages_are_short_and_without_control_characters(tmp_path):
+    path = tmp_path / 'x.pth'
+    path.write_bytes(as_zip(b'cx\x1b' + b'a' * 100_000 + b'\nname\n'))
+    with pytest.raises(UnsafeCheckpointError, match=r"asks for 'x\\x1ba") as caught:
+        load_from_local(str(path))
+    assert len(str(caught.value)) < 1000
+
+
+def test_text_of_python_2(tmp_path):
+    (tmp_path / 'x.pth').write_bytes(as_zip(ONE_LETTER))
+    assert load_from_local(str(tmp_path / 'x.pth')) == '\xe9'
+
+
+def test_checkpoint_within_itself():
+    inner = {'state_dict': None, 'model': {'module.w': torch.ones(1)}}
+    outer = {'state_dict': inner}
+    inner['state_dict'] = outer
+    assert set(unwrap(outer)) == {'w'}
+    outer['model_ema'], inner['model'] = inner, outer
+    assert not unwrap(outer)
 
 
 def test_numpys_own_dtype_is_never_used_even_where_somebody_allowed_it(tmp_path):
