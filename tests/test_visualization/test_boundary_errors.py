@@ -144,11 +144,11 @@ def test_figure_shows_and_says_all():
     for kind in Pixel:
         colour = COLOURS.get(kind, (60, 60, 60))  # outside, a grey that is darker than the image
         np.testing.assert_array_equal(panels[3][errors == kind], [colour] * (errors == kind).sum())
-    assert texts(figure.axes[4]) == ['sky', 'tree', 'road', 'no true label']
+    assert texts(figure.axes[2]) == ['sky', 'tree', 'road', 'no true label']
     count = np.bincount(errors.ravel())
     shares = count[Pixel.RIGHT :] / count[Pixel.RIGHT :].sum()
     for text, share, word in zip(
-        texts(figure.axes[5]), shares, ('right', 'missed or moved', 'wrong class'), strict=False
+        texts(figure.axes[3]), shares, ('right', 'missed or moved', 'wrong class'), strict=False
     ):
         assert text.startswith(f'{share:.1%} ')
         assert word in text
@@ -163,8 +163,8 @@ def test_figure_of_an_image_without_boundaries():
     truth, prediction = np.zeros((10, 12), int), np.ones((10, 12), int)
     figure = error_figure(blank(truth), truth, prediction, CLASSES, PALETTE, 2, 'title')
     assert figure.get_supxlabel() == 'The truth of this image has no boundary.'
-    assert texts(figure.axes[4]) == ['sky', 'tree']
-    assert texts(figure.axes[5]) == []
+    assert texts(figure.axes[2]) == ['sky', 'tree']
+    assert texts(figure.axes[3]) == []
     render(figure)
 
 
@@ -188,7 +188,7 @@ def test_nothing_is_cut_off_small_or_overlaps(shape, count):
     width, height = pixels.shape[1], pixels.shape[0]
     boxes = [ax.get_window_extent() for ax in figure.axes[:4]]
     assert all(max(box.width, box.height) > 0.9 * PANEL * figure.dpi for box in boxes)
-    boxes += [ax.get_legend().get_window_extent() for ax in figure.axes[4:]]
+    boxes += [ax.get_legend().get_window_extent() for ax in figure.axes[2:]]
     boxes += [text.get_window_extent() for text in figure.texts]
     for i, box in enumerate(boxes):
         assert box.x0 >= 0

@@ -14,7 +14,7 @@ from torch import Tensor
 from mmbixt.backbones.base import DenseBackbone
 from mmbixt.checkpoints.state_dict import unwrap
 from mmbixt.visualization.attention import FAMILIES
-from mmbixt.visualization.attention.choices import AttentionPictureError
+from mmbixt.visualization.attention.pictures import AttentionPictureError
 
 
 class PreparedImage(NamedTuple):

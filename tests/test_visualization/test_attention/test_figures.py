@@ -13,8 +13,8 @@ from mmbixt.visualization.attention import (
     plan_figures,
     summary_figure,
 )
-from mmbixt.visualization.attention.bixt import PALETTE, show_strongest
-from mmbixt.visualization.attention.drawing import Panel, Scene, common_norm, make_figure
+from mmbixt.visualization.attention.bixt import PALETTE, strongest_latents
+from mmbixt.visualization.attention.drawing import Panel, common_norm
 
 SIZE = (64, 96)
 INPUTS = fill_image(1, *SIZE)
@@ -79,12 +79,14 @@ def test_heads():
         *('query, head 0', 'query, head 1', 'key, head 0', 'key, head 1')
     ]
     figure = draw(biformer(), layers=['2.1'], heads=1)['layer_2.1_point_attention']
-    assert captions(figure) == ['image', 'head 1']
+    assert captions(figure) == ['image', 'routed attention, head 1']
 
 
 def test_swin_and_bisa_swin():
     figures = draw(BiSASwin(SWIN), layers=['0.1', '1.1'], point=(40, 30))
-    assert captions(figures['layer_0.1_inverse_emphasis']) == ['head 0', 'head 1', 'head 2']
+    assert captions(figures['layer_0.1_inverse_emphasis']) == [
+        f'emphasis, head {i}' for i in range(3)
+    ]
     assert 'its share of the output: 0.5' in figures['layer_0.1_inverse_emphasis'].get_suptitle()
     both = ['image', 'self-attention, mean of 3 heads', 'inverse attention, mean of 3 heads']
     assert captions(figures['layer_0.1_point_attention']) == both
@@ -154,10 +156,9 @@ def test_strongest_latents_have_the_colours_of_the_legend():
     maps = torch.zeros(12, 1, 4)
     maps[7, 0, :3] = 1
     maps[2, 0, 3] = 1
-    ax = make_figure('', 1, 1, 2, 1, '')[1][0, 0]
-    handles = show_strongest(ax, Scene(IMAGE, 16, 64), maps, 16)
+    panel, handles = strongest_latents(maps, 16)
     assert [handle.get_label() for handle in handles] == ['latent 7: 75%', 'latent 2: 25%']
-    shown = [to_hex(colour) for colour in ax.images[-1].get_array()[0]]
+    shown = [to_hex(colour) for colour in panel.values[0].tolist()]
     assert shown == [PALETTE[0]] * 3 + [PALETTE[1]]
 
 

@@ -8,7 +8,6 @@ from mmengine.config import Config
 from mmbixt.backbones import BiXT
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.visualization.attention import AttentionPictureError
-from mmbixt.visualization.attention.click import click_point
 from mmbixt.visualization.attention.loading import load_backbone, prepare_image
 
 SMALL = dict(embed_dims=32, num_heads=2, depth=2)
@@ -82,9 +81,3 @@ def test_other_backbones():
     cfg.model.backbone = dict(type='mmseg.ResNetV1c', depth=18)
     with pytest.raises(AttentionPictureError, match=r'a mmseg.ResNetV1c; .*mmbixt.BiFormer'):
         load_backbone(cfg, 'not read')
-
-
-def test_click_without_a_display(monkeypatch):
-    monkeypatch.setenv('MPLBACKEND', 'agg')
-    with pytest.raises(AttentionPictureError, match=r'needs a display, .* --point X Y'):
-        click_point(np.zeros((4, 4, 3), np.uint8))
