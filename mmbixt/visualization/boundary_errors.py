@@ -124,7 +124,7 @@ def error_figure(
             f'the image must be {(*truth.shape, 3)}, as large as its label map, got {image.shape}'
         )
     errors = error_map(truth, prediction, width, ignore_index)
-    caption = _caption(truth, prediction, len(classes), width, ignore_index, errors)
+    counts = image_sums(truth, prediction, len(classes), (width,), (), (), ignore_index)
     palette = distinct_colours(len(classes)) if palette is None else palette
     truth = np.where(truth == ignore_index, -1, truth.astype(np.int64))
     distance = band_pixels(width, truth.shape)
@@ -140,7 +140,7 @@ def error_figure(
         class_legend.append(_patch(WHITE, 'no true label'))
     figure = _draw_panels(panels, class_legend, _error_legend(errors, distance))
     figure.suptitle(title)
-    figure.supxlabel(caption, fontsize=10)
+    figure.supxlabel(_caption(scores(counts), errors, width), fontsize=10)
     return figure
 
 
@@ -200,23 +200,14 @@ def _overlay(image: np.ndarray, errors: np.ndarray) -> np.ndarray:
     return painted
 
 
-def _caption(
-    truth: np.ndarray,
-    prediction: np.ndarray,
-    num_classes: int,
-    width: int | float,
-    ignore_index: int,
-    errors: np.ndarray,
-) -> str:
+def _caption(found: dict[str, float], errors: np.ndarray, width: int | float) -> str:
     """The scores of this image."""
-    counts = image_sums(truth, prediction, num_classes, (width,), (), (), ignore_index)
-    found = scores(counts)
     band = next(name.removesuffix('/mIoU') for name in found if name.startswith('band'))
     if np.isnan(found[f'{band}/aAcc']):
         return 'The truth of this image has no boundary.'
-    share = (errors >= Pixel.RIGHT).sum() / (errors != Pixel.IGNORED).sum()
+    share = np.mean(errors[errors != Pixel.IGNORED] >= Pixel.RIGHT)
     named = '' if isinstance(width, int) else f', {100 * width:.3g}% of the diagonal'
-    distance = band_pixels(width, truth.shape)
+    distance = band_pixels(width, errors.shape)
     texts = {
         band: f'band of {distance} px around true boundaries ({share:.0%} of the image{named})',
         'all': 'whole image',

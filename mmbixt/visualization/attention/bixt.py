@@ -101,7 +101,8 @@ class BiXTPictures(Pictures):
         layers = self.record(list(self.attention_layers(self.backbone)))
         maps = [[side.mean(0) for side in attention_maps(layer)] for layer in layers]
         layer, (over_tokens, over_latents) = max(
-            zip(layers, maps, strict=True), key=lambda item: float(item[1][0].std(0).mean())
+            zip(layers, maps, strict=True),
+            key=lambda item: float(item[1][0].std(0, correction=0).mean()),
         )
         strongest, handles = strongest_latents(over_latents, layer.stride)
         panels = [IMAGE, strongest, None] + [

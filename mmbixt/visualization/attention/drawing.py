@@ -127,14 +127,10 @@ def _show(ax: Axes, scene: Scene, panel: Panel, norm: LogNorm) -> None:
     else:
         ax.imshow(scene.image.mean(-1), extent=box, cmap='gray', vmin=0, vmax=255)
         rows, columns = panel.values.shape[:2]
-        ax.imshow(
-            panel.values.float().cpu().numpy(),
-            extent=(0, columns * panel.stride, rows * panel.stride, 0),
-            alpha=OPACITY,
-            interpolation='nearest',
-            cmap=COLOURS,
-            norm=norm if panel.values.ndim == 2 else None,
-        )
+        cells = (0, columns * panel.stride, rows * panel.stride, 0)
+        heat = dict(cmap=COLOURS, norm=norm) if panel.values.ndim == 2 else {}
+        values = panel.values.float().cpu().numpy()
+        ax.imshow(values, extent=cells, alpha=OPACITY, interpolation='nearest', **heat)
     ax.set(xlim=(0, scene.width), ylim=(scene.height, 0))  # cells may reach beyond the image
     ax.set_title(panel.caption, fontsize=9, pad=2)
 
@@ -146,13 +142,9 @@ def _add_colour_bar(
     bar = figure.colorbar(
         ScalarMappable(norm, COLOURS),
         ax=axes,
-        extend='both',
-        extendfrac=0.03,
-        fraction=0.03,
-        pad=0.01,
-        aspect=aspect,
         ticks=np.geomspace(norm.vmin, norm.vmax, 5),
         format='{x:.3g} ×',
+        **dict(extend='both', extendfrac=0.03, fraction=0.03, pad=0.01, aspect=aspect),
     )
     bar.set_label(label, fontsize=9)
     bar.ax.tick_params(labelsize=9)
@@ -170,20 +162,9 @@ def outline(
     """A box (row, column, height, width) in cells, with a word in its corner."""
     top, left, height, width = (side * stride for side in box)
     stroke = [withStroke(linewidth=3.5, foreground='black')]
-    ax.add_patch(
-        Rectangle(
-            (left, top), width, height, fill=False, edgecolor=colour, lw=1.8, path_effects=stroke
-        )
-    )
+    options = dict(fill=False, edgecolor=colour, linewidth=1.8, path_effects=stroke)
+    ax.add_patch(Rectangle((left, top), width, height, **options))
     if text:
-        ax.annotate(
-            text,
-            (left, top),
-            (3, -3),
-            textcoords='offset points',
-            va='top',
-            fontsize=7,
-            color='white',
-            clip_on=True,
-            bbox=dict(boxstyle='square,pad=0.15', facecolor='black', edgecolor='none', alpha=0.6),
-        )
+        paper = dict(boxstyle='square,pad=0.15', facecolor='black', edgecolor='none', alpha=0.6)
+        options = dict(va='top', fontsize=7, color='white', clip_on=True, bbox=paper)
+        ax.annotate(text, (left, top), (3, -3), textcoords='offset points', **options)

@@ -49,8 +49,8 @@ def load_backbone(cfg: Config, checkpoint: str) -> DenseBackbone:
         )
     state = unwrap(CheckpointLoader.load_checkpoint(checkpoint, map_location='cpu'))
     prefix = 'backbone.'
-    of_backbone = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
-    backbone.load_state_dict(of_backbone or state)
+    own = {key.removeprefix(prefix): x for key, x in state.items() if key.startswith(prefix)}
+    backbone.load_state_dict(own or state)
     return backbone.eval()
 
 
