@@ -84,11 +84,11 @@ class BoundaryVisHook(Hook):
         outputs: Sequence[BaseDataElement] | dict | None = None,
         mode: str = 'train',
     ) -> None:
-        """Draw those of a batch whose turn it is.
+        """Draw those of a batch whose turn it is; batches may be of any size.
 
         Args:
             runner: gives the visualizer and the iteration.
-            batch_idx: not used; batches may be of any size.
+            batch_idx: not used.
             data_batch: not used.
             outputs: samples with predictions and truths (1,H,W).
             mode: 'train', 'val' or 'test'.

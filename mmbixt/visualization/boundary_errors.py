@@ -4,7 +4,7 @@ Two kinds of errors are told apart, pixel by pixel in the band around the true b
 predicted class is there all right, but its edge is elsewhere; or it is not there at all.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 
 import cv2
@@ -25,8 +25,8 @@ from mmbixt.evaluation.boundary import (
 WHITE = (255, 255, 255)
 PANEL = 5.6  # inches, the longer side of a panel
 LINE = 0.19  # inches, of a legend
-DENSITIES = 110, 200  # dots per inch, at least and at most
 LETTERS = 11.5  # of a legend in an inch
+DENSITIES = 110, 200  # dots per inch, at least and at most
 
 
 class Pixel(IntEnum):
@@ -78,7 +78,7 @@ def error_map(
     """
     if truth.ndim != 2 or truth.shape != prediction.shape:
         raise ValueError(
-            'truth and prediction must be maps (H,W) of one size, '
+            'truth and prediction must be label maps (H,W) of one size, '
             f'got {truth.shape} and {prediction.shape}'
         )
     valid = truth != ignore_index
@@ -124,7 +124,7 @@ def error_figure(
             f'the image must be {(*truth.shape, 3)}, as large as its label map, got {image.shape}'
         )
     errors = error_map(truth, prediction, width, ignore_index)
-    caption = _caption(truth, prediction, len(classes), width, ignore_index, errors)
+    counts = image_sums(truth, prediction, len(classes), (width,), (), (), ignore_index)
     palette = distinct_colours(len(classes)) if palette is None else palette
     truth = np.where(truth == ignore_index, -1, truth.astype(np.int64))
     distance = band_pixels(width, truth.shape)
@@ -134,13 +134,40 @@ def error_figure(
         'prediction': _paint(prediction, palette),
         f'errors within {distance} px of true boundaries': _overlay(image, errors),
     }
-    legends = (
-        _class_patches(truth, prediction, classes, palette),
-        _error_patches(errors, distance),
-    )
-    figure = _draw_panels(panels, legends)
+    present = [i for i in np.union1d(truth, prediction) if 0 <= i < len(classes)]
+    class_legend = [_patch(palette[i], classes[i]) for i in present]
+    if (truth < 0).any():
+        class_legend.append(_patch(WHITE, 'no true label'))
+    figure = _draw_panels(panels, class_legend, _error_legend(errors, distance))
     figure.suptitle(title)
-    figure.supxlabel(caption, fontsize=10)
+    figure.supxlabel(_caption(scores(counts), errors, width), fontsize=10)
+    return figure
+
+
+def _draw_panels(
+    panels: dict[str, np.ndarray], class_legend: Sequence[Patch], error_legend: Sequence[Patch]
+) -> Figure:
+    """Four panels (H,W,3) by their titles, two by two, and a legend below each column."""
+    shape = panels['image'].shape[:2]
+    height, width = (PANEL * side / max(shape) for side in shape)
+    width = max(width, PANEL - 0.4)  # of a column: a legend needs as much
+    longest = max((len(patch.get_label()) for patch in class_legend), default=0)
+    columns = max(1, min(int(width * LETTERS / (longest + 6)), len(class_legend)))
+    lines = max(6, -(-len(class_legend) // columns))  # the other legend has up to 6
+    figure = Figure(
+        figsize=(2 * width + 0.3, 2 * height + LINE * lines + 1.3),
+        layout='constrained',
+        # as fine as the image, within limits
+        dpi=np.clip(max(shape) / PANEL, *DENSITIES),
+    )
+    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.06)
+    axes = figure.subplots(2, 2)
+    for ax, (name, panel) in zip(axes.flat, panels.items(), strict=True):
+        ax.imshow(panel)
+        ax.set(title=name, xticks=(), yticks=())
+    options = dict(loc='upper center', bbox_to_anchor=(0.5, 0), fontsize=9, frameon=False)
+    axes[1, 0].legend(handles=class_legend, ncols=columns, **options)
+    axes[1, 1].legend(handles=error_legend, **options)
     return figure
 
 
@@ -173,60 +200,14 @@ def _overlay(image: np.ndarray, errors: np.ndarray) -> np.ndarray:
     return painted
 
 
-def _draw_panels(
-    panels: Mapping[str, np.ndarray], legends: tuple[Sequence[Patch], Sequence[Patch]]
-) -> Figure:
-    """Four panels (H,W,3) by their titles, two by two, and a legend below each column."""
-    shape = next(iter(panels.values())).shape[:2]
-    height, width = (PANEL * side / max(shape) for side in shape)
-    width = max(width, PANEL - 0.4)  # of a column: a legend needs as much
-    columns = [_columns(patches, width) for patches in legends]
-    lines = max(
-        sum(patch.get_label().count('\n') + 1 for patch in patches[::number])
-        for patches, number in zip(legends, columns, strict=True)
-    )
-    below = 0.1 + LINE * lines
-    figure = Figure(
-        figsize=(2 * width + 0.3, 2 * height + below + 1.5),
-        layout='constrained',
-        # as fine as the image, within limits
-        dpi=np.clip(max(shape) / PANEL, *DENSITIES),
-    )
-    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.06)
-    axes = figure.subplots(3, 2, height_ratios=(height, height, below))
-    for ax, (name, panel) in zip(axes.flat, panels.items(), strict=False):
-        ax.imshow(panel)
-        ax.set(title=name, xticks=(), yticks=())
-    for ax, patches, number in zip(axes[2], legends, columns, strict=True):
-        ax.set_axis_off()
-        ax.legend(handles=patches, loc='upper center', ncols=number, fontsize=9, frameon=False)
-    return figure
-
-
-def _columns(patches: Sequence[Patch], width: float) -> int:
-    """Of a legend that is no wider than some inches."""
-    lines = [line for patch in patches for line in patch.get_label().split('\n')]
-    longest = max(map(len, lines), default=0)
-    return max(1, min(int(width * LETTERS / (longest + 6)), len(patches)))
-
-
-def _caption(
-    truth: np.ndarray,
-    prediction: np.ndarray,
-    num_classes: int,
-    width: int | float,
-    ignore_index: int,
-    errors: np.ndarray,
-) -> str:
+def _caption(found: dict[str, float], errors: np.ndarray, width: int | float) -> str:
     """The scores of this image."""
-    counts = image_sums(truth, prediction, num_classes, (width,), (), (), ignore_index)
-    found = scores(counts)
     band = next(name.removesuffix('/mIoU') for name in found if name.startswith('band'))
     if np.isnan(found[f'{band}/aAcc']):
         return 'The truth of this image has no boundary.'
-    share = (errors >= Pixel.RIGHT).sum() / (errors != Pixel.IGNORED).sum()
+    share = np.mean(errors[errors != Pixel.IGNORED] >= Pixel.RIGHT)
     named = '' if isinstance(width, int) else f', {100 * width:.3g}% of the diagonal'
-    distance = band_pixels(width, truth.shape)
+    distance = band_pixels(width, errors.shape)
     texts = {
         band: f'band of {distance} px around true boundaries ({share:.0%} of the image{named})',
         'all': 'whole image',
@@ -237,24 +218,8 @@ def _caption(
     )
 
 
-def _class_patches(
-    truth: np.ndarray,
-    prediction: np.ndarray,
-    classes: Sequence[str],
-    palette: Sequence[Sequence[int]],
-) -> list[Patch]:
-    """A legend of the classes that occur in either map."""
-    present = np.union1d(truth, prediction)
-    patches = [
-        _patch(palette[label], classes[label]) for label in present if 0 <= label < len(classes)
-    ]
-    if (truth < 0).any():
-        patches.append(_patch(WHITE, 'no true label'))
-    return patches
-
-
-def _error_patches(errors: np.ndarray, distance: int) -> list[Patch]:
-    """A legend that says what the colours of errors mean, and how much of the band they are."""
+def _error_legend(errors: np.ndarray, distance: int) -> list[Patch]:
+    """What the colours of errors mean, and how much of the band they are."""
     count = np.bincount(errors.ravel(), minlength=len(Pixel))
     band = count[Pixel.RIGHT :].sum()
     texts = {

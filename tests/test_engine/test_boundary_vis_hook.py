@@ -107,6 +107,19 @@ def pictures(folder):
     return sorted(path.name for path in folder.rglob('vis_image/*'))
 
 
+@pytest.mark.parametrize(
+    ('options', 'drawn'),
+    [
+        (dict(interval=2, max_images=2), [0, 2]),
+        (dict(interval=1, max_images=9), [0, 1, 2, 3, 4]),
+        (dict(draw=False), []),
+    ],
+)
+def test_which_are_drawn(tmp_path, options, drawn):
+    make_runner(tmp_path, Images(tmp_path), options).test()
+    assert pictures(tmp_path) == [f'test_boundary_image_{i}_0.png' for i in drawn]
+
+
 @pytest.mark.parametrize('batch_size', [1, 2, 5])
 def test_every_third_image_is_drawn(tmp_path, batch_size):
     runner = make_runner(tmp_path, Images(tmp_path), dict(interval=3), batch_size)
@@ -117,16 +130,6 @@ def test_every_third_image_is_drawn(tmp_path, batch_size):
     assert pictures(tmp_path) == names + [name.replace('test', 'val') for name in names]
 
 
-def test_no_more_than_the_most(tmp_path):
-    make_runner(tmp_path, Images(tmp_path), dict(interval=2, max_images=2)).test()
-    assert pictures(tmp_path) == [f'test_boundary_image_{i}_0.png' for i in (0, 2)]
-
-
-def test_turned_off(tmp_path):
-    make_runner(tmp_path, Images(tmp_path), dict(draw=False)).test()
-    assert pictures(tmp_path) == []
-
-
 def test_other_processes_do_not_draw(tmp_path, monkeypatch):
     monkeypatch.setattr(module, 'is_main_process', lambda: False)
     monkeypatch.setattr(module, 'sample_figure', lambda *_, **__: pytest.fail('drawn'))
@@ -134,19 +137,18 @@ def test_other_processes_do_not_draw(tmp_path, monkeypatch):
     assert pictures(tmp_path) == []
 
 
-def test_step_is_the_iteration_of_the_training(tmp_path):
-    dataset = Images(tmp_path)
-    runner = make_runner(tmp_path, dataset, dict(interval=4), **training(dataset))
-    runner.train()
-    assert pictures(tmp_path) == [
-        f'val_boundary_image_{i}_{step}.png' for i in (0, 4) for step in (2, 4)
-    ]
-
-
 def test_evaluation_alone_does_not_build_the_training(tmp_path):
     runner = make_runner(tmp_path, Images(tmp_path), **training(dict(type='Nowhere')))
     runner.test()
     assert pictures(tmp_path) == ['test_boundary_image_0_0.png']
+
+
+def test_step_is_the_iteration_of_the_training(tmp_path):
+    dataset = Images(tmp_path)
+    runner = make_runner(tmp_path, dataset, dict(interval=4), **training(dataset))
+    runner.train()
+    names = [f'val_boundary_image_{i}_{step}.png' for i in (0, 4) for step in (2, 4)]
+    assert pictures(tmp_path) == names
 
 
 def test_tensorboard_gets_pictures_and_scores(tmp_path):
@@ -159,7 +161,6 @@ def test_tensorboard_gets_pictures_and_scores(tmp_path):
         tmp_path, dataset, dict(interval=4), backends=backends, **training(dataset)
     )
     runner.train()
-    assert len(pictures(tmp_path)) == 4
     events = EventAccumulator(str(next(tmp_path.rglob('events.*'))))
     events.Reload()
     assert events.Tags()['images'] == ['val_boundary_image_0', 'val_boundary_image_4']
@@ -178,26 +179,20 @@ def test_picture_is_of_the_file_and_its_labels(tmp_path):
     assert (prediction == (0, 0, 255)).all()
     wrong = error_map(labels, np.zeros((24, 32), int), 1) >= Pixel.MISSED
     assert wrong.any()
+    figure = module.sample_figure(sample, dict(classes=['a', 'b', 'c']), 'no palette')
+    truth = figure.axes[1].get_images()[0].get_array()
+    assert len(np.unique(truth.reshape(-1, 3), axis=0)) == 3
     assert ((errors[..., 0] != errors[..., 2]) == wrong).all()  # in colour, all else is grey
 
 
-def test_dataset_without_colours(tmp_path):
-    sample = Model().forward(None, [Images(tmp_path)[0]['data_samples']])[0]
-    figure = module.sample_figure(sample, dict(classes=['a', 'b', 'c']), 'title')
-    assert len({*map(tuple, figure.axes[1].get_images()[0].get_array().reshape(-1, 3))}) == 3
-
-
-def test_missing_labels_are_explained(tmp_path):
-    dataset = Images(tmp_path, labelled=False)
-    sample = dataset[2]['data_samples']
-    with pytest.raises(ValueError, match=r'no gt_sem_seg of .*image_2\.png: the dataset has'):
-        module.sample_figure(sample, Images.metainfo, 'title')
-    sample = Images(tmp_path)[2]['data_samples']
-    with pytest.raises(ValueError, match=r'no pred_sem_seg of image .*are for segmentors'):
-        module.sample_figure(sample, Images.metainfo, 'title')
-
-
-def test_files_that_are_no_images(tmp_path):
+def test_missing_labels_and_files_that_are_no_images_are_explained(tmp_path):
+    for labelled, message in (
+        (False, r'no gt_sem_seg of .*image_2\.png: the dataset has'),
+        (True, r'no pred_sem_seg of image .*are for segmentors'),
+    ):
+        sample = Images(tmp_path, labelled=labelled)[2]['data_samples']
+        with pytest.raises(ValueError, match=message):
+            module.sample_figure(sample, Images.metainfo, 'title')
     (tmp_path / 'x.png').write_text('no picture')
     with pytest.raises(ValueError, match=r'x\.png is no image'):
         module.read_image(str(tmp_path / 'x.png'))

@@ -142,12 +142,6 @@ def test_wrong_arguments(arguments, message, visualize):
     assert said == ''
 
 
-def test_configs_of_detectors(visualize):
-    Path('detector.py').write_text("default_scope = 'mmdet'")
-    _, error = visualize(config='detector.py')
-    assert 'detector.py is a config of mmdet. This tool draws label maps' in error
-
-
 def test_half_a_model_is_not_drawn(visualize):
     state = torch.load('mine.pth')['state_dict']
     half = {key: value for key, value in state.items() if key.startswith('backbone')}
@@ -161,7 +155,10 @@ def test_half_a_model_is_not_drawn(visualize):
     assert error.startswith('FileNotFoundError')
 
 
-def test_data_without_labels(visualize):
+def test_configs_that_do_not_fit(visualize):
+    Path('detector.py').write_text("default_scope = 'mmdet'")
+    _, error = visualize(config='detector.py')
+    assert 'detector.py is a config of mmdet. This tool draws label maps' in error
     config = CONFIG.replace("    dict(type='LoadAnnotations'),\n", '')
     Path('unlabelled.py').write_text(config)
     _, error = visualize('--images', 1, config='unlabelled.py')

@@ -15,15 +15,15 @@ import argparse
 import sys
 from pathlib import Path
 
-import torch
+import numpy as np
+from matplotlib import pyplot
 from mmengine.utils import track_iter_progress
 
 from mmbixt.backbones import BiXT, XCiT
 from mmbixt.cli import add_common_arguments, load_config, run
 from mmbixt.visualization.attention import AttentionPictureError, plan_figures
-from mmbixt.visualization.attention.choices import check_point
-from mmbixt.visualization.attention.click import click_point
 from mmbixt.visualization.attention.loading import PreparedImage, load_backbone, prepare_image
+from mmbixt.visualization.attention.pictures import check_point
 
 EPILOG = """Examples:
   python tools/analysis/visualize_attention.py configs/bixt/semfpn_bixt_ti_ade20k.py \
@@ -78,6 +78,23 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def click_point(image: np.ndarray) -> tuple[float, float]:
+    """(x, y) in pixels of an image (H,W,3), which is shown in a window until it is clicked."""
+    figure, ax = pyplot.subplots(layout='constrained')
+    if pyplot.get_backend().lower() == 'agg':  # what matplotlib takes where there is no display
+        pyplot.close(figure)
+        raise AttentionPictureError(
+            '--click needs a display, and there is none. Give the point: --point X Y.'
+        )
+    figure.suptitle('Click the point whose attention is to be drawn')
+    ax.imshow(image)
+    clicked = figure.ginput(1, timeout=0)
+    pyplot.close(figure)
+    if not clicked:
+        raise AttentionPictureError('The window was closed without a click.')
+    return clicked[0]
+
+
 def choose_point(args: argparse.Namespace, prepared: PreparedImage) -> tuple[float, float] | None:
     """In pixels of the resized image."""
     if args.click:
@@ -116,8 +133,7 @@ def draw(args: argparse.Namespace) -> list[Path]:
     files = []
     for name in track_iter_progress(list(figures)):
         files.append(folder / f'{name}.png')
-        with torch.no_grad():
-            figures[name]().savefig(files[-1])
+        figures[name]().savefig(files[-1])
     return files
 
 

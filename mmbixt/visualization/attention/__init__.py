@@ -12,20 +12,29 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
-from mmbixt.visualization.attention import biformer, bisa_swin, bixt, xcit
-from mmbixt.visualization.attention.choices import (
+from mmbixt.visualization.attention.biformer import BiFormerPictures
+from mmbixt.visualization.attention.bisa_swin import BiSASwinPictures
+from mmbixt.visualization.attention.bixt import BiXTPictures
+from mmbixt.visualization.attention.drawing import Scene
+from mmbixt.visualization.attention.pictures import (
     AttentionPictureError,
     Heads,
-    Request,
+    Pictures,
     check_point,
 )
-from mmbixt.visualization.attention.drawing import Scene
+from mmbixt.visualization.attention.xcit import XCiTPictures
 
 __all__ = ['AttentionPictureError', 'attention_figures', 'plan_figures', 'summary_figure']
 
-FAMILIES = {BiXT: bixt, XCiT: xcit, BiFormer: biformer, BiSASwin: bisa_swin}
+FAMILIES = {
+    BiXT: BiXTPictures,
+    XCiT: XCiTPictures,
+    BiFormer: BiFormerPictures,
+    BiSASwin: BiSASwinPictures,
+}
 
 
+@torch.no_grad()
 def plan_figures(
     model: nn.Module,
     inputs: Tensor,
@@ -53,18 +62,16 @@ def plan_figures(
     Returns:
         By names to be used for files, which begin with the layer.
     """
-    backbone = getattr(model, 'backbone', model)
-    family = _family(backbone)
-    if family is None:
+    pictures = _pictures(model, inputs, image, point, content, heads)
+    if pictures is None:
         names = ', '.join(known.__name__ for known in FAMILIES)
+        backbone = type(getattr(model, 'backbone', model)).__name__
         raise AttentionPictureError(
-            f'There are pictures of {names}; the backbone of this model is a '
-            f'{type(backbone).__name__}.'
+            f'There are pictures of {names}; the backbone of this model is a {backbone}.'
         )
-    return family.plan(_request(backbone, inputs, image, layers, heads, point, content))
+    return pictures.plan(layers)
 
 
-@torch.no_grad()
 def attention_figures(
     model: nn.Module, inputs: Tensor, image: np.ndarray, **options
 ) -> dict[str, Figure]:
@@ -82,40 +89,27 @@ def summary_figure(
 ) -> Figure | None:
     """One picture of the most telling maps, about 1000 pixels wide.
 
-    Args:
-        model: as in :func:`plan_figures`, and so are the others.
-        inputs: (1,3,H,W).
-        image: (h,w,3).
-        point: (x, y).
-        content: (rows, columns).
-
-    Returns:
-        None if the backbone is none of ours.
+    Arguments are those of :func:`plan_figures`. None if the backbone is none of ours.
     """
-    backbone = getattr(model, 'backbone', model)
-    family = _family(backbone)
-    if family is None:
-        return None
-    return family.summary(_request(backbone, inputs, image, None, None, point, content))
+    pictures = _pictures(model, inputs, image, point, content)
+    return None if pictures is None else pictures.summary()
 
 
-def _family(backbone: nn.Module):
-    return next((module for kind, module in FAMILIES.items() if isinstance(backbone, kind)), None)
-
-
-def _request(
-    backbone: nn.Module,
+def _pictures(
+    model: nn.Module,
     inputs: Tensor,
     image: np.ndarray,
-    layers: Sequence[str] | None,
-    heads: Heads | None,
     point: tuple[float, float] | None,
     content: tuple[int, int] | None,
-) -> Request:
+    heads: Heads | None = None,
+) -> Pictures | None:
+    backbone = getattr(model, 'backbone', model)
+    family = next((drawn for kind, drawn in FAMILIES.items() if isinstance(backbone, kind)), None)
+    if family is None:
+        return None
     height, width = inputs.shape[2:] if content is None else content
     rows, columns = image.shape[:2]
     x, y = (columns / 2, rows / 2) if point is None else point
     check_point((x, y), columns, rows)
-    scene = Scene(image, height, width)
-    at = (x * width / columns, y * height / rows)
-    return Request(backbone, inputs, scene, layers, heads, at)
+    scene = Scene(image, height, width, (x * width / columns, y * height / rows))
+    return family(backbone, inputs, scene, heads)

@@ -14,7 +14,7 @@ from torch import Tensor
 from mmbixt.backbones.base import DenseBackbone
 from mmbixt.checkpoints.state_dict import unwrap
 from mmbixt.visualization.attention import FAMILIES
-from mmbixt.visualization.attention.choices import AttentionPictureError
+from mmbixt.visualization.attention.pictures import AttentionPictureError
 
 
 class PreparedImage(NamedTuple):
@@ -49,8 +49,8 @@ def load_backbone(cfg: Config, checkpoint: str) -> DenseBackbone:
         )
     state = unwrap(CheckpointLoader.load_checkpoint(checkpoint, map_location='cpu'))
     prefix = 'backbone.'
-    of_backbone = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
-    backbone.load_state_dict(of_backbone or state)
+    own = {key.removeprefix(prefix): x for key, x in state.items() if key.startswith(prefix)}
+    backbone.load_state_dict(own or state)
     return backbone.eval()
 
 

@@ -7,15 +7,14 @@ normalised query (and key) has over the head's channels. The XCiT authors show t
 """
 
 from collections.abc import Callable
-from functools import partial
 
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from mmbixt.backbones import XCiT
 from mmbixt.layers import CrossCovarianceAttention
-from mmbixt.visualization.attention.choices import Request
-from mmbixt.visualization.attention.drawing import Panel, Scene, contact_sheet
+from mmbixt.visualization.attention.drawing import Panel, sheet
+from mmbixt.visualization.attention.pictures import Layer, Pictures
 
 LABEL = 'magnitude (1 × = all tokens alike)'
 NOTE = (
@@ -25,13 +24,7 @@ NOTE = (
 )
 
 
-def attention_layers(backbone: XCiT) -> dict[str, CrossCovarianceAttention]:
-    return {str(i): block.attn for i, block in enumerate(backbone.blocks)}
-
-
-def magnitude_maps(
-    backbone: XCiT, attention: CrossCovarianceAttention, tokens: Tensor, size: tuple[int, int]
-) -> tuple[Tensor, Tensor]:
+def magnitude_maps(layer: Layer) -> dict[str, Tensor]:
     """How much each token weighs in a layer's queries and keys.
 
     The root of the sum over a head's d channels of the squared normalised queries (keys) of a
@@ -39,69 +32,48 @@ def magnitude_maps(
     magnitude of tokens that are all alike; the maps are multiples of it, so that the mean of their
     squares is 1.
 
-    Args:
-        backbone: that the layer is of.
-        attention: the layer.
-        tokens: what went into it, (1,N,C).
-        size: (H,W) of the image.
-
     Returns:
-        (h,H',W') each, on the grid of the tokens.
+        'query' and 'key', (h,H',W') each.
     """
-    grid = tuple(-(-side // backbone.patch_size) for side in size)
-
-    def magnitude(x: Tensor) -> Tensor:
-        d, n = x.shape[2:]
-        return (x[0].norm(dim=1) * (n / d) ** 0.5).unflatten(-1, grid)
-
-    queries, keys = attention.normalised_queries_and_keys(tokens)
-    return magnitude(queries), magnitude(keys)
-
-
-def plan(request: Request) -> dict[str, Callable[[], Figure]]:
-    """Pictures by the names of their files, each drawn when it is called."""
-    backbone = request.backbone
-    default = [str(i) for i in backbone.out_indices]
-    layers = request.choose_layers(attention_layers(backbone), default)
-    heads = {
-        name: request.choose_heads(name, len(layer.temperature), 'each')
-        for name, layer in layers.items()
+    both = layer.module.normalised_queries_and_keys(layer.inputs[0])  # (1,h,d,N) each
+    return {
+        name: (x[0].norm(dim=1) * (x.shape[3] / x.shape[2]) ** 0.5).unflatten(-1, layer.grid)
+        for name, x in zip(('query', 'key'), both, strict=True)
     }
-    found = request.record(layers)
 
-    def draw(name: str) -> Figure:
-        tokens = found[name][0]
-        both = magnitude_maps(backbone, layers[name], tokens, request.inputs.shape[2:])
+
+class XCiTPictures(Pictures):
+    @staticmethod
+    def attention_layers(backbone: XCiT) -> dict[str, CrossCovarianceAttention]:
+        return {str(i): block.attn for i, block in enumerate(backbone.blocks)}
+
+    def stride(self, layer: str) -> int:
+        return self.backbone.patch_size
+
+    def num_heads(self, layer: CrossCovarianceAttention) -> int:
+        return len(layer.temperature)
+
+    def figures(self, layer: Layer) -> dict[str, Callable[[], Figure]]:
+        heads = self.choose_heads(layer, 'each')
+
+        def draw() -> Figure:
+            panels = layer.panels(magnitude_maps(layer), heads)
+            title = f'XCiT, layer {layer.name}: magnitude of each token in the queries and the keys'
+            return self._sheet(panels, title, columns=min(len(heads), 8))
+
+        return {'query_key_magnitude': draw}
+
+    def summary(self) -> Figure:
+        """Magnitudes in four layers, the mean over their heads."""
+        last = len(self.backbone.blocks) - 1
+        layers = self.record([str(round(last * i / 3)) for i in range(4)])
         panels = [
-            Panel(f'{side}, {head}', head.of(maps), backbone.patch_size)
-            for side, maps in zip(('query', 'key'), both, strict=True)
-            for head in heads[name]
+            Panel(f'{kind}, layer {layer.name}', maps.mean(0), layer.stride)
+            for layer in layers
+            for kind, maps in magnitude_maps(layer).items()
         ]
-        title = f'XCiT, layer {name}: magnitude of each token in the queries and the keys'
-        return _sheet(request.scene, panels, title, columns=min(len(heads[name]), 8))
+        title = 'XCiT: magnitude of each token in queries and keys, mean over the heads'
+        return self._sheet(panels[::2] + panels[1::2], title, columns=len(layers))
 
-    return {f'layer_{int(name):02d}_query_key_magnitude': partial(draw, name) for name in layers}
-
-
-def summary(request: Request) -> Figure:
-    """Magnitudes in four layers, the mean over their heads."""
-    backbone = request.backbone
-    layers = attention_layers(backbone)
-    last = len(layers) - 1
-    layers = {name: layers[name] for name in (str(round(last * i / 3)) for i in range(4))}
-    found = request.record(layers)
-    both = {
-        name: magnitude_maps(backbone, layer, found[name][0], request.inputs.shape[2:])
-        for name, layer in layers.items()
-    }
-    panels = [
-        Panel(f'{kind}, layer {name}', maps[side].mean(0), backbone.patch_size)
-        for side, kind in enumerate(('query', 'key'))
-        for name, maps in both.items()
-    ]
-    title = 'XCiT: magnitude of each token in queries and keys, mean over the heads'
-    return _sheet(request.scene, panels, title, columns=len(layers))
-
-
-def _sheet(scene: Scene, panels: list[Panel], title: str, columns: int) -> Figure:
-    return contact_sheet(scene, panels, title, NOTE, LABEL, columns, panel_width=2.4)
+    def _sheet(self, panels: list[Panel], title: str, columns: int) -> Figure:
+        return sheet(self.scene, panels, title, NOTE, columns, 2.4, LABEL)[0]

@@ -1,45 +1,24 @@
-from collections.abc import Mapping
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-
-def randomise(model: nn.Module) -> nn.Module:
-    """Weights that make attention uneven, where fresh ones make it nearly even."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.normal_(std=2 * parameter[0].numel() ** -0.5)
-            else:
-                parameter.add_(torch.randn_like(parameter), alpha=0.3)
-    return model.eval()
-
-
-@torch.no_grad()
-def inputs_and_outputs(
-    backbone: nn.Module, layers: Mapping[str, nn.Module], x: Tensor
-) -> dict[str, tuple]:
-    """What goes into layers and comes out of them when the backbone runs as it always does."""
-    found = {}
-
-    def keep(name):
-        return lambda module, inputs, output: found.update({name: (inputs, output)})
-
-    handles = [m.register_forward_hook(keep(name)) for name, m in layers.items()]
-    backbone(x)
-    for handle in handles:
-        handle.remove()
-    return found
+from mmbixt.visualization.attention import FAMILIES
+from mmbixt.visualization.attention.drawing import Scene
 
 
 @pytest.fixture
 def look():
-    """Randomise a backbone and look into it."""
+    """Layers of a backbone by name, as its pictures record them, and what the layers put out."""
 
-    def run(backbone, layers_of, x):
-        layers = layers_of(randomise(backbone))
-        found = inputs_and_outputs(backbone, layers, x)
-        return [(layers[name], *found[name]) for name in layers]
+    @torch.no_grad()
+    def run(backbone: nn.Module, x: torch.Tensor) -> dict[str, tuple]:
+        for parameter in backbone.parameters():  # uneven attention, where fresh weights are even
+            if parameter.dim() > 1:
+                parameter.normal_(std=2 * parameter[0].numel() ** -0.5)
+            else:
+                parameter.add_(torch.randn_like(parameter), alpha=0.3)
+        pictures = FAMILIES[type(backbone)](backbone.eval(), x, Scene(None, *x.shape[2:], (0, 0)))
+        layers = pictures.record(list(pictures.attention_layers(backbone)))
+        return {layer.name: (layer, layer.module(*layer.inputs)) for layer in layers}
 
     return run

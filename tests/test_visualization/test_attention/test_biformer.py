@@ -3,8 +3,8 @@ import torch
 from helpers import assert_close, image
 
 from mmbixt.backbones import BiFormer
-from mmbixt.layers import FullAttention, RoutingAttention
-from mmbixt.visualization.attention.biformer import attention_layers, point_attention, stride_of
+from mmbixt.layers import RoutingAttention
+from mmbixt.visualization.attention.biformer import BiFormerPictures, point_attention
 
 SMALL = dict(embed_dims=(32, 64, 64, 64), depths=(1, 1, 1, 1), topks=(1, 2, 4, -2))
 
@@ -38,56 +38,50 @@ def output_from(attention, x, shares, cell):
     ],
 )
 def test_maps_times_values_are_what_the_network_computes(look, options):
-    # maps of 21 x 25 cells and less, which 4 x 4 regions do not divide
+    # feature maps of 21 x 25 cells and less, which 4 x 4 regions do not divide
     backbone = BiFormer(**dict(arch=SMALL, num_regions=4) | options)
-
-    def layers_of(model):
-        # values of zero at the authors' padding: what is attended to there is not in a picture
-        for module in model.modules():
-            if isinstance(module, RoutingAttention) and module.padding == 'legacy':
-                module.qkv.qkv.bias[-module.wo.in_features :] = 0
-        return attention_layers(model)
-
-    for layer, (x,), output in look(backbone, layers_of, image(1, 84, 100)):
+    for layer, _ in look(backbone, image(1, 84, 100)).values():
+        attention, x = layer.module, layer.inputs[0]
+        legacy = getattr(attention, 'padding', '') == 'legacy'
+        if legacy:  # what is attended to at the authors' padding is not in a picture: make it zero
+            attention.qkv.qkv.bias[-attention.wo.in_features :] = 0
+        output = attention(x)
         height, width = x.shape[1:3]
         for cell in {(0, 0), (height // 2, width // 3), (height - 1, width - 1)}:
-            found = point_attention(layer, x, cell)
-            attended = found.maps.isfinite()
-            count = int(attended[0].sum())
-            if isinstance(layer, RoutingAttention) and layer.padding == 'legacy':
+            found = point_attention(attention, x, cell)
+            (maps,) = found.maps.values()
+            count = int(maps[0].isfinite().sum())
+            if legacy:
                 count = len(found.routed) * found.own[2] * found.own[3]
-            shares = found.maps.nan_to_num() / count
-            assert_close(output_from(layer, x, shares, cell), output[0][cell])
+            shares = maps.nan_to_num() / count
+            assert_close(output_from(attention, x, shares, cell), output[0][cell])
 
 
 @torch.no_grad()
 def test_regions_of_a_point(look):
-    backbone = BiFormer(SMALL, num_regions=4)
-    layers = look(backbone, attention_layers, image(1, 96, 128))
-    layer, (x,), _ = layers[1]  # a map of 12 x 16 in regions of 3 x 4, two of them routed
-    found = point_attention(layer, x, (7, 5))
-    routes, _ = layer.routes(x)
+    # a feature map of 12 x 16 in regions of 3 x 4, two of them routed
+    layer, _ = look(BiFormer(SMALL, num_regions=4), image(1, 96, 128))['1.0']
+    found = point_attention(layer.module, layer.inputs[0], (7, 5))
+    routes, _ = layer.module.routes(layer.inputs[0])
     assert found.own == (6, 4, 3, 4)
     expected = [divmod(int(region), 4) for region in routes[0, 2 * 4 + 1]]
     assert found.routed == [(3 * row, 4 * column, 3, 4) for row, column in expected]
     inside = torch.zeros(12, 16, dtype=torch.bool)
     for top, left, height, width in found.routed:
         inside[top : top + height, left : left + width] = True
-    assert torch.equal(found.maps.isfinite(), inside.expand(2, -1, -1))
-    assert_close(found.maps.nanmean((1, 2)), torch.ones(2))
+    maps = found.maps['routed attention']
+    assert torch.equal(maps.isfinite(), inside.expand(2, -1, -1))
+    assert_close(maps.nanmean((1, 2)), torch.ones(2))
 
 
 @torch.no_grad()
 def test_full_attention_routes_nothing_and_sees_everything(look):
-    layer, (x,), _ = look(BiFormer(SMALL, num_regions=4), attention_layers, image(1, 96, 128))[3]
-    assert isinstance(layer, FullAttention)
-    found = point_attention(layer, x, (1, 2))
-    assert found.own is None
-    assert found.routed == []
-    assert_close(found.maps.mean((1, 2)), torch.ones(8))
+    layer, _ = look(BiFormer(SMALL, num_regions=4), image(1, 96, 128))['3.0']
+    found = point_attention(layer.module, layer.inputs[0], (1, 2))
+    assert (found.own, found.routed) == (None, ())
+    assert_close(found.maps['full attention'].mean((1, 2)), torch.ones(8))
 
 
 def test_layers_are_named_by_stage_and_block():
-    layers = attention_layers(BiFormer('tiny'))
+    layers = BiFormerPictures.attention_layers(BiFormer('tiny'))
     assert list(layers)[:5] == ['0.0', '0.1', '1.0', '1.1', '2.0']
-    assert stride_of('2.7') == 16

@@ -3,7 +3,7 @@ import torch
 from helpers import assert_close, image
 
 from mmbixt.backbones import BiXT
-from mmbixt.visualization.attention.bixt import attention_layers, attention_maps
+from mmbixt.visualization.attention.bixt import BiXTPictures, attention_maps
 
 SMALL = dict(embed_dims=32, num_heads=2, depth=2)
 
@@ -11,27 +11,25 @@ SMALL = dict(embed_dims=32, num_heads=2, depth=2)
 @torch.no_grad()
 @pytest.mark.parametrize('stride', [16, 8])
 def test_maps_times_values_are_what_the_network_computes(look, stride):
-    size = (40, 55)
-    backbone = BiXT(SMALL, num_latents=5, patch_stride=stride)
-    layers = look(backbone, attention_layers, image(1, *size))
-    assert len(layers) == 2
-    for layer, inputs, (for_latents, for_tokens) in layers:
-        over_tokens, over_latents = attention_maps(backbone, layer, inputs, size)
+    found = look(BiXT(SMALL, num_latents=5, patch_stride=stride), image(1, 40, 55))
+    assert list(found) == ['0', '1']
+    for layer, (for_latents, for_tokens) in found.values():
+        over_tokens, over_latents = attention_maps(layer)
         grid = (-(-40 // stride), -(-55 // stride))
         assert over_tokens.shape == over_latents.shape == (2, 5, *grid)
         assert_close(over_tokens.mean((2, 3)), torch.ones(2, 5))
         assert_close(over_latents.mean(1), torch.ones(2, *grid))
         assert over_tokens.max() > 1.5
         over_tokens, over_latents = over_tokens.flatten(2), over_latents.flatten(2)
-        _, v_latents = layer._split(layer.rv_latents(inputs[0]))
-        _, v_tokens = layer._split(layer.rv_patches(inputs[1]))
+        attention, (latents, tokens) = layer.module, layer.inputs
+        _, v_latents = attention._split(attention.rv_latents(latents))
+        _, v_tokens = attention._split(attention.rv_patches(tokens))
         read = (over_latents / 5).transpose(1, 2) @ v_latents
-        assert_close(layer.proj_pat(layer._join(read)), for_tokens)
+        assert_close(attention.proj_pat(attention._join(read)), for_tokens)
         if for_latents is not None:
             read = (over_tokens / over_tokens.shape[-1]) @ v_tokens
-            assert_close(layer.proj_lat(layer._join(read)), for_latents)
+            assert_close(attention.proj_lat(attention._join(read)), for_latents)
 
 
-def test_every_layer_is_there_with_and_without_updates_of_the_latents():
-    for options in (dict(), dict(with_latents=True)):
-        assert list(attention_layers(BiXT(SMALL, **options))) == ['0', '1']
+def test_every_layer_is_there_where_the_latents_are_put_out_too():
+    assert list(BiXTPictures.attention_layers(BiXT(SMALL, with_latents=True))) == ['0', '1']

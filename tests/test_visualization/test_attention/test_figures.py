@@ -13,8 +13,8 @@ from mmbixt.visualization.attention import (
     plan_figures,
     summary_figure,
 )
-from mmbixt.visualization.attention.bixt import PALETTE, show_strongest
-from mmbixt.visualization.attention.drawing import Panel, Scene, common_norm, make_figure
+from mmbixt.visualization.attention.bixt import PALETTE, strongest_latents
+from mmbixt.visualization.attention.drawing import Panel, common_norm
 
 SIZE = (64, 96)
 INPUTS = fill_image(1, *SIZE)
@@ -48,18 +48,16 @@ def test_bixt_has_sheets_with_a_latent_at_the_same_place_in_both():
     figures = draw(bixt(), layers=['1'])
     kinds = ['latents_over_image', 'image_over_latents', 'strongest_latents']
     assert list(figures) == [f'layer_01_{kind}' for kind in kinds]
-    sheets = [figures[f'layer_01_{kind}'] for kind in kinds[:2]]
-    assert captions(sheets[0]) == captions(sheets[1]) == list('012345')
-    places = [[ax.get_position().bounds for ax in sheet.axes[:6]] for sheet in sheets]
-    np.testing.assert_allclose(places[0], places[1], atol=0.03)
-    title = sheets[0].get_suptitle()
-    assert title == (
-        'BiXT, layer 1 (mean of 2 heads): where in the image each of the 6 latents looks'
-    )
-    assert len(sheets[0].axes) == 7  # and one colour bar
+    sheet, other, _ = figures.values()
+    assert captions(sheet) == captions(other) == list('012345')
+    places = [[ax.get_position().bounds for ax in one.axes[:6]] for one in (sheet, other)]
+    np.testing.assert_allclose(*places, atol=0.03)
+    title = 'BiXT, layer 1 (mean of 2 heads): where in the image each of the 6 latents looks'
+    assert sheet.get_suptitle() == title
+    assert len(sheet.axes) == 7  # and one colour bar
 
 
-def test_default_layers_are_those_that_are_read():
+def test_default_layers_all_layers_and_whole_stages():
     assert {name[:8] for name in plan_figures(bixt(), INPUTS, IMAGE)} == {'layer_00', 'layer_01'}
     names = list(plan_figures(biformer(), INPUTS, IMAGE))
     assert names == [f'layer_{i}_point_attention' for i in ('0.0', '1.0', '2.1', '3.0')]
@@ -68,10 +66,13 @@ def test_default_layers_are_those_that_are_read():
         f'layer_{i}_inverse_emphasis' for i in ('0.0', '0.1')
     ]
     assert names[-1] == 'layer_1.1_point_attention'
+    assert len(plan_figures(bixt(), INPUTS, IMAGE, layers=['all'])) == 6
+    names = list(plan_figures(biformer(), INPUTS, IMAGE, layers=['2']))
+    assert names == ['layer_2.0_point_attention', 'layer_2.1_point_attention']
 
 
 def test_heads():
-    names = list(plan_figures(bixt(), INPUTS, IMAGE, layers=['0'], heads='each'))
+    names = plan_figures(bixt(), INPUTS, IMAGE, layers=['0'], heads='each')
     assert [name for name in names if 'strongest' in name] == [
         f'layer_00_strongest_latents_head_0{i}' for i in (0, 1)
     ]
@@ -79,12 +80,14 @@ def test_heads():
         *('query, head 0', 'query, head 1', 'key, head 0', 'key, head 1')
     ]
     figure = draw(biformer(), layers=['2.1'], heads=1)['layer_2.1_point_attention']
-    assert captions(figure) == ['image', 'head 1']
+    assert captions(figure) == ['image', 'routed attention, head 1']
 
 
 def test_swin_and_bisa_swin():
     figures = draw(BiSASwin(SWIN), layers=['0.1', '1.1'], point=(40, 30))
-    assert captions(figures['layer_0.1_inverse_emphasis']) == ['head 0', 'head 1', 'head 2']
+    assert captions(figures['layer_0.1_inverse_emphasis']) == [
+        f'emphasis, head {i}' for i in range(3)
+    ]
     assert 'its share of the output: 0.5' in figures['layer_0.1_inverse_emphasis'].get_suptitle()
     both = ['image', 'self-attention, mean of 3 heads', 'inverse attention, mean of 3 heads']
     assert captions(figures['layer_0.1_point_attention']) == both
@@ -111,9 +114,6 @@ def test_summary(make):
     assert 850 < figure.get_figwidth() * figure.dpi < 1250
     assert len(captions(figure)) >= 2
     assert model.backbone.training
-
-
-def test_no_summary_of_other_backbones():
     assert summary_figure(torch.nn.Conv2d(3, 3, 1), INPUTS, IMAGE) is None
 
 
@@ -134,6 +134,7 @@ def test_padding_is_not_drawn_and_the_point_is_in_pixels_of_the_image():
     [
         (bixt, dict(layers=['0', '2']), 'no layer 2. This BiXT has 0, 1.'),
         (biformer, dict(layers=['1.1']), 'no layer 1.1. This BiFormer has 0.0, 1.0, 2.0, 2.1, 3.0'),
+        (biformer, dict(heads='all'), 'no head all in layer 0.0, which has heads 0 to 0'),
         (bixt, dict(heads=2), 'no head 2 in layer 0, which has heads 0 to 1'),
         (bixt, dict(point=(96, 3)), 'point 96 3 is outside the image.* x from 0 to 95'),
         (lambda: torch.nn.Conv2d(3, 3, 1), dict(), 'BiXT, XCiT, .* backbone of this model is a Co'),
@@ -144,20 +145,13 @@ def test_what_is_not_there(make, options, message):
         plan_figures(make(), INPUTS, IMAGE, **options)
 
 
-def test_all_layers_and_whole_stages():
-    assert len(plan_figures(bixt(), INPUTS, IMAGE, layers=['all'])) == 6
-    names = list(plan_figures(biformer(), INPUTS, IMAGE, layers=['2']))
-    assert names == ['layer_2.0_point_attention', 'layer_2.1_point_attention']
-
-
 def test_strongest_latents_have_the_colours_of_the_legend():
     maps = torch.zeros(12, 1, 4)
     maps[7, 0, :3] = 1
     maps[2, 0, 3] = 1
-    ax = make_figure('', 1, 1, 2, 1, '')[1][0, 0]
-    handles = show_strongest(ax, Scene(IMAGE, 16, 64), maps, 16)
+    panel, handles = strongest_latents(maps, 16)
     assert [handle.get_label() for handle in handles] == ['latent 7: 75%', 'latent 2: 25%']
-    shown = [to_hex(colour) for colour in ax.images[-1].get_array()[0]]
+    shown = [to_hex(colour) for colour in panel.values[0].tolist()]
     assert shown == [PALETTE[0]] * 3 + [PALETTE[1]]
 
 
