@@ -31,8 +31,7 @@ Pixels that the truth ignores neither count nor make a boundary, in the predicti
 
 import warnings
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from math import prod
+from collections.abc import Iterable, Mapping, Sequence
 
 import cv2
 import numpy as np
@@ -61,20 +60,25 @@ def image_sums(
         tolerances: of the F score, in pixels. Takes longer than all the rest.
         ignore_index: true label of pixels that do not count.
     """
-    if truth.ndim != 2 or truth.shape != prediction.shape:
-        raise ValueError(
-            'truth and prediction must be label maps (H,W) of one size, '
-            f'got {truth.shape} and {prediction.shape}'
-        )
+    check_shapes(truth, prediction)
     valid = truth != ignore_index
     truth = compact_labels(truth, valid, num_classes, 'truth')
     prediction = compact_labels(prediction, valid, num_classes, 'prediction')
     bands = {_band_name(width): band_pixels(width, truth.shape) for width in widths}
     contours = {f'boundary{ratio:g}': ratio_pixels(ratio, truth.shape) for ratio in ratios}
-    sums = region_sums(truth, prediction, valid, num_classes, bands, contours)
+    sums = band_sums(truth, prediction, valid, num_classes, bands)
+    sums |= boundary_iou_sums(truth, prediction, valid, num_classes, contours)
     if tolerances:
         sums |= boundary_f_sums(truth, prediction, valid, num_classes, tolerances)
     return sums
+
+
+def check_shapes(truth: np.ndarray, prediction: np.ndarray) -> None:
+    if truth.ndim != 2 or truth.shape != prediction.shape:
+        raise ValueError(
+            'truth and prediction must be label maps (H,W) of one size, '
+            f'got {truth.shape} and {prediction.shape}'
+        )
 
 
 def compact_labels(
@@ -109,8 +113,10 @@ def band_pixels(width: int | float, shape: tuple[int, int]) -> int:
     )
 
 
-def label_rings(labels: np.ndarray, valid: np.ndarray, distances: Sequence[int]) -> np.ndarray:
-    """Which of the distances is the first within which another label lies.
+def near_other_labels(
+    labels: np.ndarray, valid: np.ndarray, distances: Iterable[int]
+) -> dict[int, np.ndarray]:
+    """Masks (H,W), by distance, of the valid pixels within which another label lies.
 
     There is another label in a window if its lowest and its highest label differ: two filters for
     all classes at once. The windows of each distance are filtered from those of the one before.
@@ -118,58 +124,28 @@ def label_rings(labels: np.ndarray, valid: np.ndarray, distances: Sequence[int])
     Args:
         labels: (H,W), 0 where not valid.
         valid: pixels that count (H,W); the others are no label.
-        distances: R ascending numbers of pixels, diagonal steps counting as one.
-
-    Returns:
-        Indices (H,W), R where all distances are too short. Meaningless where not valid.
+        distances: in pixels, diagonal steps counting as one.
     """
-    rings = np.zeros(labels.shape, np.uint8)
+    masks = {}
     lowest = np.where(valid, labels, np.iinfo(labels.dtype).max)
     highest, reached = labels, 0
-    for distance in distances:
+    for distance in sorted({*distances}):
         kernel = np.ones((2 * (distance - reached) + 1,) * 2, np.uint8)
         # at the border OpenCV takes the window's part within the image
         lowest, highest = cv2.erode(lowest, kernel), cv2.dilate(highest, kernel)
-        rings += lowest == highest
+        masks[distance] = valid & (lowest != highest)
         reached = distance
-    return rings
+    return masks
 
 
-def frame_rings(shape: tuple[int, int], distances: Sequence[int]) -> np.ndarray:
-    """Which of the distances is the first within which the image ends; see `label_rings`."""
-    to_border = (np.minimum(np.arange(1, n + 1), np.arange(n, 0, -1)) for n in shape)
-    rows, columns = (np.searchsorted(distances, steps).astype(np.uint8) for steps in to_border)
-    return np.minimum.outer(rows, columns)
-
-
-def nested_counts(
-    labels: np.ndarray, rings: Sequence[np.ndarray], sizes: Sequence[int], num_classes: int
-) -> np.ndarray:
-    """Counts (R,...,K): pixels of each class that are at most in the given ring of each kind.
-
-    Args:
-        labels: (N,).
-        rings: for each kind (N,).
-        sizes: for each kind, the number of its rings R. In the last one all pixels are counted.
-        num_classes: K.
-    """
-    shape = *sizes, num_classes
-    cells = np.ravel_multi_index((*rings, labels), shape)
-    counts = np.bincount(cells, minlength=prod(shape)).reshape(shape)
-    for axis in range(len(sizes)):
-        counts = counts.cumsum(axis)
-    return counts
-
-
-def region_sums(
+def band_sums(
     truth: np.ndarray,
     prediction: np.ndarray,
     valid: np.ndarray,
     num_classes: int,
     bands: Mapping[str, int],
-    contours: Mapping[str, int],
 ) -> dict[str, np.ndarray]:
-    """Counts (K,) by name, over all pixels, over bands and for Boundary IoU.
+    """Counts (K,) by name, over all pixels and over bands around the true boundaries.
 
     Args:
         truth: labels (H,W), 0 where not valid.
@@ -177,37 +153,42 @@ def region_sums(
         valid: pixels that count (H,W).
         num_classes: K.
         bands: their widths in pixels by name.
-        contours: the widths in pixels of the inner bands of Boundary IoU by name.
     """
-    widths, depths = sorted({*bands.values()}), sorted({*contours.values()})
-    band = label_rings(truth, valid, widths)
-    frame = frame_rings(truth.shape, depths)
-    true_contour, predicted_contour = (
-        np.minimum(label_rings(labels, valid, depths), frame) for labels in (truth, prediction)
-    )
-
-    def count(labels: np.ndarray, where: np.ndarray, *inner: np.ndarray) -> np.ndarray:
-        sizes = len(widths) + 1, *[len(depths) + 1] * len(inner)
-        rings = [ring[where] for ring in (band, *inner)]
-        return nested_counts(labels[where], rings, sizes, num_classes)
-
-    wrong = truth != prediction  # only where valid: elsewhere both are 0
-    hit = count(truth, valid & ~wrong, true_contour, predicted_contour)
-    missed = count(truth, wrong, true_contour)
-    false = count(prediction, wrong, predicted_contour)
-
+    masks = near_other_labels(truth, valid, bands.values())
     sums = {}
-    for where, width in {'all': None, **bands}.items():
-        i = -1 if width is None else widths.index(width)
-        sums[f'{where}/intersect'] = hit[i, -1, -1]
-        sums[f'{where}/predicted'] = hit[i, -1, -1] + false[i, -1]
-        sums[f'{where}/true'] = hit[i, -1, -1] + missed[i, -1]
-    for where, depth in contours.items():
-        i = depths.index(depth)
-        of_truth = hit[-1, i, -1] + missed[-1, i]
-        of_prediction = hit[-1, -1, i] + false[-1, i]
-        sums[f'{where}/intersect'] = hit[-1, i, i]
-        sums[f'{where}/union'] = of_truth + of_prediction - hit[-1, i, i]
+    for name, mask in {'all': valid, **{name: masks[bands[name]] for name in bands}}.items():
+        true, predicted = truth[mask], prediction[mask]
+        sums[f'{name}/intersect'] = np.bincount(true[true == predicted], minlength=num_classes)
+        sums[f'{name}/predicted'] = np.bincount(predicted, minlength=num_classes)
+        sums[f'{name}/true'] = np.bincount(true, minlength=num_classes)
+    return sums
+
+
+def boundary_iou_sums(
+    truth: np.ndarray,
+    prediction: np.ndarray,
+    valid: np.ndarray,
+    num_classes: int,
+    contours: Mapping[str, int],
+) -> dict[str, np.ndarray]:
+    """Counts (K,) by name, for Boundary IoU; arguments as in `band_sums`.
+
+    ``contours`` are the widths in pixels of the inner bands of each class.
+    """
+    of_truth, of_prediction = (
+        near_other_labels(labels, valid, contours.values()) for labels in (truth, prediction)
+    )
+    sums = {}
+    for name, width in contours.items():
+        frame = valid.copy()
+        frame[width:-width, width:-width] = False
+        in_truth, in_prediction = of_truth[width] | frame, of_prediction[width] | frame
+        both = in_truth & in_prediction & (truth == prediction)
+        intersect, true, predicted = (
+            np.bincount(labels[mask], minlength=num_classes)
+            for labels, mask in ((truth, both), (truth, in_truth), (prediction, in_prediction))
+        )
+        sums |= {f'{name}/intersect': intersect, f'{name}/union': true + predicted - intersect}
     return sums
 
 
@@ -219,9 +200,9 @@ def boundary_f_sums(
     tolerances: Sequence[float],
 ) -> dict[str, np.ndarray]:
     """Counts (K,) by name, of the boundary pixels of each class, and of those near one of the same
-    class in the other label map; the arguments are those of `region_sums`."""
+    class in the other label map; arguments as in `band_sums`."""
     edges = [
-        np.where(valid & (label_rings(labels, valid, [1]) == 0), labels, np.int32(-1))
+        np.where(near_other_labels(labels, valid, [1])[1], labels, np.int32(-1))
         for labels in (truth, prediction)
     ]
     true, predicted = (np.bincount(edge[edge >= 0], minlength=num_classes) for edge in edges)

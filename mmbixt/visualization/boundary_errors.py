@@ -16,9 +16,10 @@ from matplotlib.patches import Patch
 
 from mmbixt.evaluation.boundary import (
     band_pixels,
+    check_shapes,
     compact_labels,
     image_sums,
-    label_rings,
+    near_other_labels,
     scores,
 )
 
@@ -76,16 +77,12 @@ def error_map(
     Returns:
         Values of `Pixel` (H,W), uint8.
     """
-    if truth.ndim != 2 or truth.shape != prediction.shape:
-        raise ValueError(
-            'truth and prediction must be label maps (H,W) of one size, '
-            f'got {truth.shape} and {prediction.shape}'
-        )
+    check_shapes(truth, prediction)
     valid = truth != ignore_index
     distance = band_pixels(width, truth.shape)
     num_classes = int(truth.max(where=valid, initial=0)) + 1
     labels = compact_labels(truth, valid, num_classes, 'truth')
-    band = valid & (label_rings(labels, valid, [distance]) == 0)
+    band = near_other_labels(labels, valid, [distance])[distance]
     found = np.where(valid, Pixel.OUTSIDE, Pixel.IGNORED).astype(np.uint8)
     found[band] = np.where(truth == prediction, Pixel.RIGHT, Pixel.WRONG)[band]
     wrong = found == Pixel.WRONG
