@@ -45,14 +45,6 @@ def test_draws_are_scored_as_a_set_of_their_images():
     assert np.isnan(found['all/IoU'].samples[:, 3]).any()  # else the test shows less than it should
 
 
-def test_draws_are_of_as_many_images():
-    weights = draw_weights(40, 2000, 0)
-    assert weights.shape == (2000, 40)
-    assert (weights.sum(1) == 40).all()
-    np.testing.assert_allclose(weights.mean(0), 1, atol=0.15)
-    np.testing.assert_allclose(weights.var(0), 39 / 40, atol=0.15)
-
-
 def test_interval_of_the_mean_of_independent_images():
     """Accuracy of images of equal size is a mean, the error of which is known."""
     rng = np.random.default_rng(0)
