@@ -116,6 +116,15 @@ def test_options_are_those_of_mask_ap(ann_file):
     assert 0 < min(expected) < max(expected)
 
 
+def test_only_chosen_classes_and_images_count(ann_file):
+    metric = BoundaryCocoMetric(ann_file, metric=[])
+    metric.dataset_meta = dict(classes=['cat'])
+    metric.img_ids = [10]
+    _, cat = TRUTHS[10][0]
+    metric.process({}, [sample(10, [(0, cat)]).to_dict()])
+    assert metric.evaluate(1)['coco/boundary_mAP'] == 1
+
+
 def test_classes_are_told_apart(ann_file):
     dogs = {i: [o for o in objects if o[0] == 0] for i, objects in TRUTHS.items()}
     found = evaluate(BoundaryCocoMetric(ann_file, metric=[], classwise=True), dogs)
@@ -143,6 +152,13 @@ def test_models_without_masks_and_without_detections(ann_file):
     nothing = {image: [] for image in TRUTHS}
     for metric in (BoundaryCocoMetric, CocoMetric):
         assert evaluate(metric(ann_file, metric=['bbox', 'segm']), nothing) == {}
+
+
+def test_format_only(ann_file, tmp_path):
+    prefix = str(tmp_path / 'results')
+    metric = BoundaryCocoMetric(ann_file, format_only=True, outfile_prefix=prefix)
+    assert evaluate(metric, TRUTHS) == {}
+    assert len(json.loads((tmp_path / 'results.segm.json').read_text())) == 4
 
 
 def test_truths_from_the_data_set_instead_of_a_file():
