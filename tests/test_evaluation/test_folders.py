@@ -5,6 +5,7 @@ import zlib
 import cv2
 import numpy as np
 import pytest
+from label_maps import label_maps, stacked_sums
 from PIL import Image
 
 from mmbixt.evaluation import image_sums
@@ -21,7 +22,6 @@ from mmbixt.evaluation.folders import (
 )
 
 OPTIONS = dict(widths=(1, 0.1), ratios=(0.1,), tolerances=(2,))
-SIZES = ((20, 30), (7, 11), (33, 16), (20, 30), (24, 24))
 
 
 def save(path, labels, mode=None):
@@ -33,28 +33,13 @@ def save(path, labels, mode=None):
     return path
 
 
-def maps(classes=4):
-    """(truth, prediction) of images of several sizes, some pixels ignored."""
-    rng = np.random.default_rng(0)
-    for height, width in SIZES:
-        truth = rng.integers(0, classes, (height // 4 + 1, width // 4 + 1))
-        truth = truth.repeat(4, 0).repeat(4, 1)[:height, :width]
-        prediction = np.where(rng.random(truth.shape) < 0.2, (truth + 1) % classes, truth)
-        yield np.where(rng.random(truth.shape) < 0.1, 255, truth), prediction
-
-
-def expected(classes=4):
-    sums = [image_sums(truth, prediction, classes, **OPTIONS) for truth, prediction in maps()]
-    return {name: np.stack([counts[name] for counts in sums]) for name in sums[0]}
-
-
 def raises(message):
     return pytest.raises(LabelFilesError, match=message)
 
 
 @pytest.mark.parametrize('jobs', [1, 3])
 def test_counts_of_folders(jobs, tmp_path):
-    for i, (truth, prediction) in enumerate(maps()):
+    for i, (truth, prediction) in enumerate(label_maps()):
         save(tmp_path / f'p/city/{i}.png', prediction, 'P')
         save(tmp_path / f'g/city/{i}_labels.png', truth)
         save(tmp_path / f'g/city/{i}_colours.png', truth)
@@ -67,7 +52,7 @@ def test_counts_of_folders(jobs, tmp_path):
     assert found.images == [f'city/{i}' for i in range(5)]
     assert found.classes == list('abcd')
     assert len(done) == 5
-    np.testing.assert_equal(found.counts, expected())
+    np.testing.assert_equal(found.counts, stacked_sums(label_maps(), **OPTIONS))
 
 
 def test_threads_of_opencv_do_not_block_the_processes(tmp_path):
@@ -98,7 +83,7 @@ def test_errors_in_one_process_do_not_block_the_others(tmp_path):
 def test_labels_that_start_at_one_and_another_ignored_label(
     reduce_truth, reduce_prediction, ignored, tmp_path
 ):
-    truth, prediction = next(maps())
+    truth, prediction = next(label_maps())
     written = np.where(truth == 255, ignored, truth + reduce_truth)
     if reduce_truth:
         written[:2][truth[:2] == 255] = 0  # 0 and 255 are both ignored

@@ -6,31 +6,21 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from label_maps import label_maps, stacked_sums
 from mmengine.evaluator import Evaluator
 from mmengine.logging import MMLogger
 from mmengine.structures import BaseDataElement, PixelData
 from torch.multiprocessing import start_processes
 
-from mmbixt.evaluation import BoundaryIoUMetric, image_sums, scores
+from mmbixt.evaluation import BoundaryIoUMetric, scores
 from mmbixt.evaluation.sums import read_sums
 
 CLASSES = ('sky', 'sea', 'a very long name', 'sand')
-SIZES = ((20, 30), (7, 11), (33, 16), (1, 5), (24, 24))
-
-
-def maps(seed=0):
-    """(truth, prediction) of images of several sizes; class 3 is never there."""
-    rng = np.random.default_rng(seed)
-    for height, width in SIZES:
-        truth = rng.integers(0, 3, (height // 4 + 1, width // 4 + 1)).repeat(4, 0).repeat(4, 1)
-        truth = truth[:height, :width]
-        prediction = np.where(rng.random(truth.shape) < 0.2, (truth + 1) % 3, truth)
-        yield np.where(rng.random(truth.shape) < 0.1, 255, truth), prediction
 
 
 def make_samples():
     samples = []
-    for i, (truth, prediction) in enumerate(maps()):
+    for i, (truth, prediction) in enumerate(label_maps()):
         sample = BaseDataElement(metainfo=dict(img_path=f'data/image_{i}.jpg'))
         sample.gt_sem_seg = PixelData(data=torch.from_numpy(truth)[None].to(torch.uint8))
         sample.pred_sem_seg = PixelData(data=torch.from_numpy(prediction)[None])
@@ -47,11 +37,6 @@ def make_metric(**options):
 def evaluate(metric, samples):
     metric.process({}, [sample.to_dict() for sample in samples])
     return metric.evaluate(len(samples))
-
-
-def expected_sums(**options):
-    sums = [image_sums(truth, prediction, len(CLASSES), **options) for truth, prediction in maps()]
-    return {name: np.stack([counts[name] for counts in sums]) for name in sums[0]}
 
 
 def evaluate_share(rank, folder, samples):
@@ -83,7 +68,7 @@ def test_two_processes_count_what_one_does(tmp_path):
 def test_scores_are_of_the_summed_counts(tmp_path):
     path = tmp_path / 'new' / 'counts.npz'
     found = evaluate(make_metric(tolerances=(3,), sums_file=str(path)), make_samples())
-    of_images = expected_sums(tolerances=(3,))
+    of_images = stacked_sums(label_maps(), tolerances=(3,))
     total = {name: counts.sum(0) for name, counts in of_images.items()}
     assert found == pytest.approx(scores(total))
     assert {'all/mIoU', 'band3px/gap', 'boundary0.005/mIoU', 'boundaryF3px/mF'} <= found.keys()
@@ -104,8 +89,9 @@ def test_beside_the_metric_of_mmseg():
     pytest.importorskip('mmseg.evaluation.metrics')
     evaluator = Evaluator([dict(type='mmbixt.BoundaryIoUMetric'), dict(type='mmseg.IoUMetric')])
     evaluator.dataset_meta = dict(classes=CLASSES)
-    evaluator.process(make_samples())
-    found = evaluator.evaluate(len(SIZES))
+    samples = make_samples()
+    evaluator.process(samples)
+    found = evaluator.evaluate(len(samples))
     for name in ('mIoU', 'mAcc', 'aAcc'):
         assert round(found[f'all/{name}'], 2) == pytest.approx(found[name], abs=1e-6)
 
