@@ -79,7 +79,12 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
         for backbone in backbones:
             layers = backbone.layers() if by_layer else backbone.freezable_stages()
             name, count = type(backbone).__name__, len(layers)
-            self._check_count(name, count)
+            given = self.paramwise_cfg.get('num_layers', count)
+            if given != count:
+                raise ValueError(
+                    f'paramwise_cfg.num_layers={given!r}: {name} has {count} layers (its stem '
+                    'counted as one); leave num_layers out.'
+                )
             for i, layer in enumerate(layers):
                 scales.update((id(p), rate ** (count - i)) for p in parameters_of(layer))
             print_log(
@@ -88,14 +93,6 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
                 'current',
             )
         return scales
-
-    def _check_count(self, name: str, count: int) -> None:
-        given = self.paramwise_cfg.get('num_layers', count)
-        if given != count:
-            raise ValueError(
-                f'paramwise_cfg.num_layers={given!r}: {name} has {count} layers (its stem counted '
-                'as one); leave num_layers out.'
-            )
 
 
 def parameters_of(parts: Iterable[nn.Module | nn.Parameter]) -> Iterable[nn.Parameter]:

@@ -62,14 +62,7 @@ def plan_figures(
     Returns:
         By names to be used for files, which begin with the layer.
     """
-    pictures = _pictures(model, inputs, image, point, content, heads)
-    if pictures is None:
-        names = ', '.join(known.__name__ for known in FAMILIES)
-        backbone = type(getattr(model, 'backbone', model)).__name__
-        raise AttentionPictureError(
-            f'There are pictures of {names}; the backbone of this model is a {backbone}.'
-        )
-    return pictures.plan(layers)
+    return _pictures(model, inputs, image, point, content, heads).plan(layers)
 
 
 def attention_figures(
@@ -91,8 +84,19 @@ def summary_figure(
 
     Arguments are those of :func:`plan_figures`. None if the backbone is none of ours.
     """
-    pictures = _pictures(model, inputs, image, point, content)
-    return None if pictures is None else pictures.summary()
+    if not isinstance(getattr(model, 'backbone', model), tuple(FAMILIES)):
+        return None
+    return _pictures(model, inputs, image, point, content).summary()
+
+
+def family_of(backbone: nn.Module) -> type[Pictures]:
+    for kind, family in FAMILIES.items():
+        if isinstance(backbone, kind):
+            return family
+    names = ', '.join(kind.__name__ for kind in FAMILIES)
+    raise AttentionPictureError(
+        f'There are pictures of {names}; the backbone of this model is a {type(backbone).__name__}.'
+    )
 
 
 def _pictures(
@@ -102,11 +106,9 @@ def _pictures(
     point: tuple[float, float] | None,
     content: tuple[int, int] | None,
     heads: Heads | None = None,
-) -> Pictures | None:
+) -> Pictures:
     backbone = getattr(model, 'backbone', model)
-    family = next((drawn for kind, drawn in FAMILIES.items() if isinstance(backbone, kind)), None)
-    if family is None:
-        return None
+    family = family_of(backbone)
     height, width = inputs.shape[2:] if content is None else content
     rows, columns = image.shape[:2]
     x, y = (columns / 2, rows / 2) if point is None else point

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mmbixt.backbones.base import DenseBackbone
 from mmbixt.checkpoints.state_dict import unwrap
-from mmbixt.visualization.attention import FAMILIES
+from mmbixt.visualization.attention import family_of
 from mmbixt.visualization.attention.pictures import AttentionPictureError
 
 
@@ -42,11 +42,7 @@ def load_backbone(cfg: Config, checkpoint: str) -> DenseBackbone:
     if 'backbone' not in cfg.model:
         raise AttentionPictureError(f'A model of type {cfg.model.type} has no backbone of its own.')
     backbone = MODELS.build(cfg.model.backbone)
-    if not isinstance(backbone, tuple(FAMILIES)):
-        ours = ', '.join(f'mmbixt.{known.__name__}' for known in FAMILIES)
-        raise AttentionPictureError(
-            f"The config's backbone is a {cfg.model.backbone.type}; there are pictures of {ours}."
-        )
+    family_of(backbone)  # or an error: there are no pictures of others
     state = unwrap(CheckpointLoader.load_checkpoint(checkpoint, map_location='cpu'))
     prefix = 'backbone.'
     own = {key.removeprefix(prefix): x for key, x in state.items() if key.startswith(prefix)}

@@ -149,8 +149,9 @@ def test_strongest_latents_have_the_colours_of_the_legend():
     maps = torch.zeros(12, 1, 4)
     maps[7, 0, :3] = 1
     maps[2, 0, 3] = 1
-    panel, handles = strongest_latents(maps, 16)
-    assert [handle.get_label() for handle in handles] == ['latent 7: 75%', 'latent 2: 25%']
+    panel, handles, named = strongest_latents(maps, 16)
+    assert named == [7, 2]
+    assert [handle.get_label() for handle in handles] == ['latent 7: 75.0%', 'latent 2: 25.0%']
     shown = [to_hex(colour) for colour in panel.values[0].tolist()]
     assert shown == [PALETTE[0]] * 3 + [PALETTE[1]]
 
