@@ -63,23 +63,20 @@ class Model(BaseModel):
 
 
 def make_runner(folder, dataset, hook=None, batch_size=2, backends=('LocalVisBackend',), **more):
-    def loader(**options):
-        return dict(
-            dataset=dataset,
-            sampler=dict(type='DefaultSampler', shuffle=False),
-            collate_fn=pseudo_collate,
-            batch_size=batch_size,
-            **options,
-        )
-
+    loader = dict(
+        dataset=dataset,
+        sampler=dict(type='DefaultSampler', shuffle=False),
+        collate_fn=pseudo_collate,
+        batch_size=batch_size,
+    )
     metric = dict(type='mmbixt.BoundaryIoUMetric', widths=(3,))
     return Runner(
         Model(),
         work_dir=str(folder / 'run'),
-        val_dataloader=loader(),
+        val_dataloader=loader,
         val_cfg=dict(),
         val_evaluator=metric,
-        test_dataloader=loader(),
+        test_dataloader=loader,
         test_cfg=dict(),
         test_evaluator=metric,
         custom_hooks=[dict(type='mmbixt.BoundaryVisHook', **(hook or {}))],

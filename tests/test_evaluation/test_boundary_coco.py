@@ -104,7 +104,7 @@ def test_boundary_is_the_inner_band(distance):
 
 
 @pytest.mark.parametrize(
-    ('ratio', 'use_categories'), [(0.001, True), (0.02, False), (0.05, True), (0.4, False)]
+    ('ratio', 'use_categories'), [(0.001, True), (0.02, False), (0.05, True), (0.3, False)]
 )
 def test_overlaps_against_the_definition(ratio, use_categories):
     rng = np.random.default_rng(0)

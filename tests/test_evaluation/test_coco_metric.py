@@ -159,20 +159,3 @@ def test_format_only(ann_file, tmp_path):
     metric = BoundaryCocoMetric(ann_file, format_only=True, outfile_prefix=prefix)
     assert evaluate(metric, TRUTHS) == {}
     assert len(json.loads((tmp_path / 'results.segm.json').read_text())) == 4
-
-
-def test_truths_from_the_data_set_instead_of_a_file():
-    metric = BoundaryCocoMetric(metric='segm')
-    metric.dataset_meta = dict(classes=CLASSES)
-    for image, objects in TRUTHS.items():
-        data = sample(image, objects)
-        codes = (
-            coder.encode(np.asfortranarray(np.stack([m for _, m in objects], 2))) if objects else []
-        )
-        boxes = data.pred_instances.bboxes.tolist()
-        instances = [
-            dict(bbox_label=label, bbox=box, mask=code)
-            for (label, _), box, code in zip(objects, boxes, codes, strict=True)
-        ]
-        metric.process({}, [dict(data.to_dict(), instances=instances)])
-    assert metric.evaluate(len(TRUTHS))['coco/boundary_mAP'] == 1

@@ -33,7 +33,6 @@ def test_image_is_what_tests_of_mmseg_see(photo):
     prepared = prepare_image(small('bixt/semfpn_bixt_ti_ade20k.py'), photo)
     assert prepared.original == (40, 30)
     assert prepared.image.shape == (512, 683, 3)
-    assert prepared.inputs.shape[2] >= 512
     assert prepared.image[256, 10].tolist() == [200, 0, 0]  # RGB
     expected = torch.tensor([(200 - 123.675) / 58.395, -116.28 / 57.12, -103.53 / 57.375])
     torch.testing.assert_close(prepared.inputs[0, :, 256, 10], expected)
