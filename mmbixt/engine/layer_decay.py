@@ -18,9 +18,9 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
     """Layer-wise learning-rate decay for all backbones of mmbixt.
 
     The layer before the head learns at ``decay_rate`` times the learning rate, the one before it at
-    its square, and so on; what is not in the backbone learns at the full rate. The backbone says
-    what its layers are. In ``paramwise_cfg``, beside all that mmengine's constructor knows
-    (``custom_keys``, ``norm_decay_mult`` ...):
+    its square, and so on; what is not in the backbone learns at the full rate. The backbone defines
+    its layers (``DenseBackbone.layers``). In ``paramwise_cfg``, beside all settings of mmengine's
+    constructor (``custom_keys``, ``norm_decay_mult`` ...):
 
     - ``decay_rate``: factor from one layer to the one before, above 0 and at most 1.
     - ``decay_type``: 'layer_wise' (the default), or 'stage_wise' for all layers of a stage
@@ -70,8 +70,8 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
         backbones = [part for part in model.modules() if isinstance(part, DenseBackbone)]
         if not backbones:
             raise ValueError(
-                f'{type(model).__name__} has no backbone of mmbixt, whose layers could be told '
-                'apart. For other backbones there are the constructors of their own packages.'
+                f'{type(model).__name__} has no backbone of mmbixt. For other backbones use the '
+                'constructors of their own packages.'
             )
         rate = self.paramwise_cfg['decay_rate']
         by_layer = self.paramwise_cfg['decay_type'] == 'layer_wise'

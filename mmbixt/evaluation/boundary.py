@@ -7,7 +7,7 @@ where            which pixels                                                   
 ===============  ===============================================================  ==================
 ``all``          all that count                                                   intersect,
 ``band3px``      within 3 pixels of another label of the truth, on both sides:    predicted, true
-                 a trimap, to whom the border of the image is no boundary
+                 a trimap; the border of the image is no boundary
 ``band0.02``     the same, the width being a share of the image's diagonal
 ``boundary0.02`` of each class in the truth, and of each in the prediction, those  intersect, union
                  within a share of the diagonal of what is not of the class or
@@ -26,7 +26,7 @@ NaN, and NaN is left out of the mean. So a class in neither truth nor prediction
 a class that is only predicted has an IoU of 0 and no Acc. Over ``all`` pixels the numbers are those
 of ``IoUMetric``; over a band, too, if it is given a truth that is ignored outside of the band.
 
-Pixels that the truth ignores neither count nor make a boundary, in the prediction as in the truth.
+Pixels that the truth ignores do not count and make no boundary, in truth and prediction alike.
 """
 
 import warnings

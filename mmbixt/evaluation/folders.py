@@ -140,7 +140,7 @@ def read_labels(path: Path) -> np.ndarray:
 
 
 def shift_hint(pairs: Sequence[Pair], reading: Reading) -> str | None:
-    """A warning, from a few files, if predictions would agree much better with 1 more or less."""
+    """A warning if, in a few files, predictions would agree much better with 1 more or less."""
     right, pixels = np.zeros(3, np.int64), 0
     for pair in pairs[:: -(-len(pairs) // LOOKED_AT)]:
         truth, prediction = _labels(pair, reading)
@@ -153,8 +153,8 @@ def shift_hint(pairs: Sequence[Pair], reading: Reading) -> str | None:
     shares = [f'{share:.0%}' for share in right / pixels]
     change = 'subtracted from' if best == 1 else 'added to'
     return (
-        f'Predictions and truth seem to count classes from different numbers: {shares[0]} of the '
-        f'pixels are correct, {shares[best]} would be with 1 {change} the predictions. See '
+        f'Predictions and truth seem to number classes differently: {shares[0]} of the pixels are '
+        f'correct, {shares[best]} would be correct with 1 {change} the predictions. See '
         '--reduce-zero-label and --pred-reduce-zero-label.'
     )
 

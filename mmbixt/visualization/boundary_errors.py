@@ -1,7 +1,7 @@
-"""Where near its boundaries a segmentation is wrong, and in what way.
+"""Where a segmentation is wrong near boundaries, and in what way.
 
-Two kinds of errors are told apart, pixel by pixel in the band around the true boundaries: the
-predicted class is there all right, but its edge is elsewhere; or it is not there at all.
+There are two kinds of wrong pixels in the band around the true boundaries: the predicted class is
+near in the truth, so its boundary was missed or moved; or it is not near at all.
 """
 
 from collections.abc import Sequence
@@ -37,9 +37,9 @@ class Pixel(IntEnum):
         OUTSIDE: not in the band, right or wrong.
         IGNORED: without a true label.
         RIGHT: in the band, as all that follow; the true class is predicted.
-        MISSED: another class is predicted, one that the truth has within the width of the band
-            from here. So the true boundary was missed, or moved.
-        WRONG: another class is predicted, one that the truth has nowhere so near.
+        MISSED: another class is predicted, which the truth has within the width of the band from
+            here. So the true boundary was missed, or moved.
+        WRONG: another class is predicted, which the truth does not have so near.
     """
 
     OUTSIDE = 0

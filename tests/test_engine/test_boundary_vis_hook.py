@@ -182,7 +182,7 @@ def test_missing_labels_and_files_that_are_no_images_are_explained(tmp_path):
         with pytest.raises(ValueError, match=message):
             module.sample_figure(sample, Images.metainfo, 'title')
     (tmp_path / 'x.png').write_text('no picture')
-    with pytest.raises(ValueError, match=r'x\.png is no image'):
+    with pytest.raises(ValueError, match=r'x\.png is not an image'):
         module.read_image(str(tmp_path / 'x.png'))
 
 

@@ -1,7 +1,7 @@
 """Pictures of what the attention of the four families does on an image.
 
-They come from what went into the attention layers in one forward pass, and from the layers' own
-weights: the fast paths that the network runs on have no attention matrices to be looked at.
+The attention is computed again from the inputs of the attention layers, recorded in one forward
+pass, and from their weights: the fast paths of the network hold no attention matrices.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ def plan_figures(
     Args:
         model: a model of mmseg or mmdet with a backbone of ours, or such a backbone.
         inputs: the image as the backbone gets it, preprocessed, (1,3,H,W).
-        image: the same image to be looked at, (h,w,3) in uint8, RGB, of any size.
+        image: the same image as it is drawn, (h,w,3) in uint8, RGB, of any size.
         layers: names of layers, as strings from 0: '7', or '2.5' for block 5 of stage 2 in
             backbones with stages, or '2' for all of that stage; 'all'. Default: a few of each
             family's.
@@ -60,7 +60,7 @@ def plan_figures(
             beyond is padding. Default: all.
 
     Returns:
-        By names to be used for files, which begin with the layer.
+        By file name, which begins with the layer.
     """
     return _pictures(model, inputs, image, point, content, heads).plan(layers)
 
@@ -80,7 +80,7 @@ def summary_figure(
     point: tuple[float, float] | None = None,
     content: tuple[int, int] | None = None,
 ) -> Figure | None:
-    """One picture of the most telling maps, about 1000 pixels wide.
+    """One picture for the whole network, about 1000 pixels wide.
 
     Arguments are those of :func:`plan_figures`. None if the backbone is none of ours.
     """

@@ -1,4 +1,4 @@
-"""A backbone with the weights of a checkpoint, and an image as a config's tests see it."""
+"""A backbone with the weights of a checkpoint, and an image after a config's test pipeline."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from mmbixt.visualization.attention.pictures import AttentionPictureError
 
 
 class PreparedImage(NamedTuple):
-    """An image, ready for a backbone and to be looked at.
+    """An image for the backbone and as it is drawn.
 
     Attributes:
         inputs: what the backbone gets, (1,3,H,W): resized, normalised, padded.
@@ -56,7 +56,7 @@ def prepare_image(cfg: Config, path: str) -> PreparedImage:
         raise FileNotFoundError(f'There is no image at {path}.')
     original = cv2.imread(path)
     if original is None:
-        raise AttentionPictureError(f'{path} is no image that can be read.')
+        raise AttentionPictureError(f'{path} is not an image that can be read.')
     init_default_scope(cfg.default_scope)
     packed = Compose(test_pipeline(cfg))(dict(img_path=path, img_id=0))
     preprocessor = MODELS.build(cfg.model.data_preprocessor).eval()
@@ -67,7 +67,7 @@ def prepare_image(cfg: Config, path: str) -> PreparedImage:
 
 
 def test_pipeline(cfg: Config) -> list[ConfigDict]:
-    """The steps from a file to a packed image, without those that read what is true."""
+    """The steps from a file to a packed image, without those that load annotations."""
     dataset = cfg.test_dataloader.dataset
     while 'pipeline' not in dataset:  # a wrapper
         dataset = dataset.get('dataset') or dataset.datasets[0]

@@ -51,7 +51,7 @@ def test_files_that_are_no_images(tmp_path):
         prepare_image(cfg, str(tmp_path / 'nope.jpg'))
     text = tmp_path / 'text.jpg'
     text.write_text('text')
-    with pytest.raises(AttentionPictureError, match=r'text\.jpg is no image'):
+    with pytest.raises(AttentionPictureError, match=r'text\.jpg is not an image'):
         prepare_image(cfg, str(text))
 
 
