@@ -23,8 +23,10 @@ def folders(tmp_path):
     for name in ('truth', 'good'):
         (tmp_path / name).mkdir()
     for i, (truth, good) in enumerate(label_maps(SIZES, 0.1)):
-        cv2.imwrite(f'{tmp_path}/truth/{i:02}_gt.png', np.where(truth == 255, 0, truth + 1))
-        cv2.imwrite(f'{tmp_path}/good/{i:02}.png', good)
+        cv2.imwrite(
+            f'{tmp_path}/truth/{i:02}_gt.png', np.where(truth == 255, 0, truth + 1).astype(np.uint8)
+        )
+        cv2.imwrite(f'{tmp_path}/good/{i:02}.png', good.astype(np.uint8))
     (tmp_path / 'classes.txt').write_text('\n'.join(CLASSES))
     return tmp_path
 
