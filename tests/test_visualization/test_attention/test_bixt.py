@@ -3,7 +3,7 @@ import torch
 from helpers import assert_close, image
 
 from mmbixt.backbones import BiXT
-from mmbixt.visualization.attention.bixt import BiXTPictures, attention_maps
+from mmbixt.visualization.attention.bixt import attention_maps
 
 SMALL = dict(embed_dims=32, num_heads=2, depth=2)
 
@@ -29,7 +29,3 @@ def test_maps_times_values_are_what_the_network_computes(look, stride):
         if for_latents is not None:
             read = (over_tokens / over_tokens.shape[-1]) @ v_tokens
             assert_close(attention.proj_lat(attention._join(read)), for_latents)
-
-
-def test_every_layer_is_there_where_the_latents_are_put_out_too():
-    assert list(BiXTPictures.attention_layers(BiXT(SMALL, with_latents=True))) == ['0', '1']
