@@ -20,13 +20,7 @@ import numpy as np
 import torch
 from torch import serialization
 
-from mmbixt.checkpoints.inspection import (
-    HISTORY_BUFFER,
-    NAMESPACE,
-    NUMPY,
-    ONE_CYCLE,
-    require,
-)
+from mmbixt.checkpoints.calls import HISTORY_BUFFER, NAMESPACE, NUMPY, ONE_CYCLE, require
 
 _LOCK = threading.RLock()  # the names are those of the whole process
 
