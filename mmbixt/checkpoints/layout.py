@@ -55,20 +55,17 @@ def _inspect_zip(file: BinaryIO, size: int) -> None:
     if 'constants.pkl' in reader.get_all_records():
         raise UnsafeCheckpointError('a TorchScript program to be loaded')
     require(bool(records), 'an empty archive')
-    # others are read as one name by torch and as another by zipfile, which ends them at a zero
+    folder = records[0].filename.partition('/')[0] + '/data/'
+    sizes = {}
     for info in records:
+        # others are read as one name by torch and as another by zipfile, which ends them at a zero
         is_plain = info.filename.isascii() and info.filename == info.orig_filename
         require(is_plain, 'a record with an unusual name')
+        require(info.compress_type == zipfile.ZIP_STORED, 'compressed records (torch writes none)')
+        if info.filename.startswith(folder):
+            sizes[info.filename.removeprefix(folder)] = info.file_size
     # torch looks names up without regard to case
     require(len({info.filename.lower() for info in records}) == len(records), 'a record twice')
-    for info in records:
-        require(info.compress_type == zipfile.ZIP_STORED, 'compressed records (torch writes none)')
-    folder = records[0].filename.partition('/')[0] + '/data/'
-    sizes = {
-        info.filename.removeprefix(folder): info.file_size
-        for info in records
-        if info.filename.startswith(folder)
-    }
     Inspection(io.BytesIO(reader.get_record('data.pkl')), size, sizes).load()
 
 
