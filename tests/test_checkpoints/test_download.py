@@ -60,12 +60,54 @@ def test_broken_connections_are_made_again(server, url, path):
     assert left(path) == {'model.pth.json'}
 
 
-@pytest.mark.parametrize(('status', 'requests'), [(503, 3), (403, 1)])
-def test_busy_server_is_asked_again_but_no_refusing_one(server, url, path, status, requests):
-    server.status = status
-    with pytest.raises(DownloadError, match=f'answers {status}'):
+DAMAGED = bytearray(zipped({'a.pth': CONTENT}))
+DAMAGED[50] ^= 0xFF
+
+
+@pytest.mark.parametrize(
+    ('behaviour', 'message', 'requests'),
+    [
+        (dict(status=503), 'answers 503', 3),  # it is busy
+        (dict(status=403), 'answers 403', 1),
+        # a page of signing in, or one that is made while we wait
+        (dict(headers={'Content-Type': 'text/html; charset=utf-8'}), 'gives no file', 1),
+        (dict(status=202), 'gives no file: it answers 202', 1),
+        (dict(headers={'Content-Length': 'abc'}), r'model\.pth', 1),
+        (dict(headers={'Content-Length': '10240, 10240'}), r'model\.pth', None),
+        # whatever it says of its size
+        (dict(content=bytes(1 << 23), headers={'Content-Length': None}), 'larger than 4 MiB', 1),
+    ],
+)
+def test_refused_answers(server, url, path, monkeypatch, behaviour, message, requests):
+    server.files['model.pth'] = behaviour.pop('content', CONTENT)
+    for name, value in behaviour.items():
+        setattr(server, name, value)
+    monkeypatch.setattr(download, 'LARGEST', 1 << 22)
+    with pytest.raises(DownloadError, match=message):
         fetch(url, path)
-    assert server.requests == requests
+    assert requests in (None, server.requests)
+    assert not left(path)
+
+
+@pytest.mark.parametrize(
+    ('content', 'message'),
+    [
+        (b'no zip', 'not a zip'),
+        (zipped({'a.txt': b'', 'b/c.py': b''}), r'holds 0 .* a\.txt, b/c\.py'),
+        (zipped({'a.pth': b'', 'b.pth': b''}), r'holds 2 .* a\.pth, b\.pth'),
+        (zipped({'a.pth': CONTENT})[:-30], 'not a zip'),
+        (bytes(DAMAGED), 'should be a zip archive'),
+        (zipped({'a.pth': bytes(1 << 23)}), 'larger than 4 MiB'),
+    ],
+)
+def test_zip_without_one_whole_checkpoint_is_refused(
+    server, url, path, monkeypatch, content, message
+):
+    server.files['model.pth'] = content
+    monkeypatch.setattr(download, 'LARGEST', 1 << 22)
+    with pytest.raises(DownloadError, match=message):
+        fetch(url, path, is_zip=True)
+    assert not left(path)
 
 
 def test_file_of_another_hash_is_refused_and_removed(server, cache):
@@ -191,37 +233,10 @@ def test_malformed_address(server, url, cache, host, place):
     assert not cache.exists() or not left(cache / 'm.pth')
 
 
-@pytest.mark.parametrize('size', ['abc', '10240, 10240'])
-def test_malformed_size(server, url, path, size):
-    server.headers['Content-Length'] = size
-    with pytest.raises(DownloadError, match=re.escape(url)):
-        fetch(url, path)
-    assert not left(path)
-
-
 def test_no_network(cache, monkeypatch):
     monkeypatch.setattr(transfer, 'PAUSES', ())
     with pytest.raises(DownloadError, match=r'127\.0\.0\.1:1/m\.pth: it cannot be had'):
         fetch('http://127.0.0.1:1/m.pth', cache / 'm.pth')
-
-
-@pytest.mark.parametrize(('type', 'status'), [('text/html; charset=utf-8', 200), (None, 202)])
-def test_answer_that_is_no_file_is_refused(server, url, path, type, status):
-    server.headers, server.status = {'Content-Type': type}, status
-    with pytest.raises(DownloadError, match=f'gives no file: it answers {status}'):
-        fetch(url, path)
-    assert not left(path)
-
-
-@pytest.mark.parametrize('is_zip', [False, True])
-def test_what_is_too_large_is_refused(server, url, path, monkeypatch, is_zip):
-    """Whatever the server says of its size, and when it is unpacked."""
-    server.files['model.pth'] = zipped({'a.pth': bytes(1 << 23)}) if is_zip else bytes(1 << 23)
-    server.headers['Content-Length'] = None
-    monkeypatch.setattr(download, 'LARGEST', 1 << 22)
-    with pytest.raises(DownloadError, match=r'model\.pth.* larger than 4 MiB'):
-        fetch(url, path, is_zip=is_zip)
-    assert not left(path)
 
 
 @pytest.mark.parametrize('cut', [None, 600])
@@ -243,10 +258,9 @@ def test_unreadable_file_of_the_user_stays(url, path):
     assert path.read_text() == 'mine'
 
 
-@pytest.mark.parametrize('address', ['file:///etc/hosts', 'm.pth'])
-def test_only_http(cache, address):
+def test_only_http(cache):
     with pytest.raises(DownloadError, match='no address of http'):
-        fetch(address, cache / 'm.pth')
+        fetch('file:///etc/hosts', cache / 'm.pth')
 
 
 @pytest.mark.parametrize('folder', ['', '../../', '/'])
@@ -262,24 +276,3 @@ def test_checkpoint_in_a_zip_is_unpacked(server, url, path, folder):
 def test_checkpoint_that_is_a_zip_itself_is_left_whole(server, url, path):
     server.files['model.pth'] = CHECKPOINT
     assert torch.load(fetch(url, path, is_zip=True))['weight'].sum() == 2
-
-
-DAMAGED = bytearray(zipped({'a.pth': CONTENT}))
-DAMAGED[50] ^= 0xFF
-
-
-@pytest.mark.parametrize(
-    ('content', 'message'),
-    [
-        (b'no zip', 'not a zip'),
-        (zipped({'a.txt': b'', 'b/c.py': b''}), r'holds 0 .* a\.txt, b/c\.py'),
-        (zipped({'a.pth': b'', 'b.pth': b''}), r'holds 2 .* a\.pth, b\.pth'),
-        (zipped({'a.pth': CONTENT})[:-30], 'not a zip'),
-        (bytes(DAMAGED), 'should be a zip archive'),
-    ],
-)
-def test_zip_without_one_whole_checkpoint_is_refused(server, url, path, content, message):
-    server.files['model.pth'] = content
-    with pytest.raises(CheckpointFileError, match=message):
-        fetch(url, path, is_zip=True)
-    assert not left(path)
