@@ -149,7 +149,8 @@ def _finish(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:
     """
     if id(value) in done:
         return done[id(value)][1]
-    require(not callable(value), 'a function or class among the data')
+    is_code = callable(value) or isinstance(value, serialization.StorageType)
+    require(not is_code, 'a function or class among the data')
     if isinstance(value, _Unfinished):
         require(value.value is not None, 'an array without content')
         return value.value

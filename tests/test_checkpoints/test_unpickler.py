@@ -246,6 +246,7 @@ def damaging():
     yield 'an array of another size', as_zip(beyond)
     constructor = b'cnumpy\nndarray\nK\x01\x85' + text('O8') + text('AAAAAAAA') + b'\x87R'
     yield 'a call of what is no function', as_zip(constructor)
+    yield 'a function or class among the data', as_zip(b'ctorch\nFloatStorage\n')
     # states
     of_class = b'ccollections\nOrderedDict\n}' + text('x') + b'K\x01sb'
     yield 'a state for what has none', as_zip(of_class)
