@@ -148,8 +148,11 @@ class _Function(torch.autograd.Function):
 
 def _runs_as_called(flat: Sequence) -> bool:
     """Whether nothing looks at operations, and all tensors are torch's own."""
-    is_watched = torch._C._len_torch_dispatch_stack() > 0
-    return is_eager() and not is_watched and _PLAIN.issuperset(map(type, flat))
+    return (
+        is_eager()
+        and torch._C._len_torch_dispatch_stack() == 0
+        and _PLAIN.issuperset(map(type, flat))
+    )
 
 
 def _flat_parameters(function: Callable) -> Iterator[Parameter]:
