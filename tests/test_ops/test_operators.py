@@ -9,7 +9,7 @@ from torch.library import opcheck
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from mmbixt import ops
-from mmbixt.ops import FeedForwardWeights, dispatch
+from mmbixt.ops import FeedForwardWeights
 from mmbixt.ops.cpu.feed_forward import feed_forward
 from mmbixt.ops.cpu.layer_norm import layer_norm
 from mmbixt.ops.cpu.linear import linear, outer
@@ -89,6 +89,19 @@ def test_second_derivatives_are_refused(make):
     grads = torch.autograd.grad(sum(x.square().sum() for x in results), given[0], create_graph=True)
     with pytest.raises(RuntimeError, match=operator.backward_op.overloadpacket.__name__):
         torch.autograd.grad(grads[0].sum(), given[0])
+
+
+@parametrized
+def test_batched_gradients_are_right_or_refused(make):
+    operator, given = make()
+    result, *_ = operator(*operator._pack(given))
+    grads = torch.randn(3, *result.shape)
+    expected = [torch.autograd.grad(result, given[0], grad, retain_graph=True)[0] for grad in grads]
+    try:
+        (found,) = torch.autograd.grad(result, given[0], grads, is_grads_batched=True)
+    except RuntimeError:
+        return
+    torch.testing.assert_close(found, torch.stack(expected))
 
 
 class Seen(TorchDispatchMode):

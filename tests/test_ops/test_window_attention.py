@@ -1,6 +1,6 @@
 import pytest
 import torch
-from helpers import assert_close, kept_bytes
+from helpers import kept_bytes
 from op_checks import assert_finite, assert_same, learned, with_gradients
 
 from mmbixt.backbones.bisa_swin import shift_mask

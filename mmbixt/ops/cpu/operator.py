@@ -76,7 +76,9 @@ class Operator:
         register(
             f'{name}_backward',
             lambda grads, kept, *flat: backward(grads, kept, *self._pack(flat)),
-            lambda grads, kept, *flat: [x.new_empty(x.shape) for x in self._with_gradients(flat)],
+            lambda grads, kept, *flat: like(
+                *(flat[i] for i in self.differentiable if flat[i] is not None)
+            ),
             [_parameter(part, list[Tensor]) for part in ('grads', 'kept')] + flat,
             list[Tensor],
         )
@@ -107,9 +109,6 @@ class Operator:
             kind(*islice(parts, len(kind._fields))) if hasattr(kind, '_fields') else next(parts)
             for kind in self.kinds
         ]
-
-    def _with_gradients(self, flat: Sequence) -> list[Tensor]:
-        return [flat[i] for i in self.differentiable if flat[i] is not None]
 
     def _save(self, ctx, flat: Sequence, kept: list[Tensor]) -> None:
         ctx.others = [None if isinstance(x, Tensor) else x for x in flat]
