@@ -98,20 +98,19 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
     if args.trust_checkpoint:
         os.environ[TRUST] = '1'
     cfg = read_config(args.config)
-    name = Path(args.config).stem
+    name, said = Path(args.config).stem, []
     if args.sample:
         name += '_sample'
         try:
             changes = use_sample_data(cfg)
         except OSError as error:  # a full disk, a folder that cannot be written
             sys.exit(f'--sample: {error}')
-        if os.environ.get('RANK', '0') == '0':
-            print('--sample changes the config:', *changes, sep='\n  ', flush=True)
+        said += ['\n  '.join(['--sample changes the config:', *changes])]
     if args.cfg_options:
-        if os.environ.get('RANK', '0') == '0':
-            for note in doubtful_options(cfg, args.cfg_options):
-                print(note, flush=True)
+        said += doubtful_options(cfg, args.cfg_options)
         cfg.merge_from_dict(args.cfg_options)
+    if said and os.environ.get('RANK', '0') == '0':
+        print(*said, sep='\n', flush=True)
     cfg.launcher = args.launcher
     cfg.work_dir = args.work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
     check_datasets(cfg, splits)
