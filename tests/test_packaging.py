@@ -85,11 +85,6 @@ print(mmengine.utils.get_installed_path("mmbixt"))
         assert folders == [str(installed / 'mmbixt')] * 2
         assert files(installed / 'mmbixt/.mim/configs', '*') == files(ROOT / 'configs', '*')
 
-    def test_carries_tools_that_run(self, installed, tmp_path):
-        """Such as this one, with modules beside it."""
-        command = [installed / 'mmbixt/.mim/tools/analysis/benchmark.py', '--help']
-        assert '--against' in '\n'.join(run(command, installed, tmp_path))
-
 
 def pins():
     text = (ROOT / 'requirements/environment.txt').read_text()
