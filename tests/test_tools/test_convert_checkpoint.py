@@ -86,26 +86,18 @@ def test_whole_model(convert, tmp_path):
     assert 'neck.0.fpn2.0.bias' in torch.load(tmp_path / 'new/out.pth')['state_dict']
 
 
-@pytest.mark.parametrize(
-    ('content', 'arch', 'message'),
-    [
-        (
-            lambda: {'conv.weight': torch.zeros(3)},
-            None,
-            'published models has these',
-        ),
-        (lambda: official_state('xcit_nano_12_p16'), 'xcit_tiny_12_p16', 'does not fit'),
-        (lambda: dict(state_dict=whole()), 'xcit_tiny_24_p16', 'does not fit xcit_tiny_24_p16'),
-        (lambda: whole_without('backbone.blocks.11.'), None, 'CheckpointMismatchError'),
-        (lambda: whole_without('backbone.fpn1.3.'), None, 'CheckpointMismatchError'),
-        (lambda: torch.zeros(3), None, 'holds a Tensor, but no weights'),
-        (
-            lambda: dict(teacher={}, student={}),
-            None,
-            "a dict of 'teacher'; 'student', but no weights",
-        ),
-    ],
-)
+REFUSED = [  # what is in the file, --arch, message
+    (lambda: {'conv.weight': torch.zeros(3)}, None, 'published models has these weights'),
+    (lambda: official_state('xcit_nano_12_p16'), 'xcit_tiny_12_p16', 'does not fit'),
+    (lambda: dict(state_dict=whole()), 'xcit_tiny_24_p16', 'does not fit xcit_tiny_24_p16'),
+    (lambda: whole_without('backbone.blocks.11.'), None, 'CheckpointMismatchError'),
+    (lambda: whole_without('backbone.fpn1.3.'), None, 'CheckpointMismatchError'),
+    (lambda: torch.zeros(3), None, 'holds a Tensor, but no weights'),
+    (lambda: dict(teacher={}, student={}), None, "'teacher'; 'student', but no weights"),
+]
+
+
+@pytest.mark.parametrize(('content', 'arch', 'message'), REFUSED)
 def test_unknown_files_are_refused_and_nothing_is_written(
     convert, tmp_path, content, arch, message
 ):

@@ -145,35 +145,26 @@ def last_line(output):
     return output.strip().splitlines()[-1]
 
 
-def test_missing_dataset(refused, tmp_path):
+def test_missing_dataset_and_missing_gpu(refused, tmp_path):
     error = refused('train.py', CONFIG)
     assert f'{tmp_path}/data/ade/ADEChallengeData2016/images/training' in error
     assert 'ADEChallengeData2016.zip' in error
     assert '--sample' in last_line(error)
-
-
-@pytest.mark.parametrize(
-    ('arguments', 'message'),
-    [
-        (['train.py', 'nowhere.py'], 'nowhere.py'),
-        (['train.py', '--amp', CONFIG, '--sample'], '--amp needs a GPU'),
-        (
-            ['test.py', CONFIG, 'nowhere.pth', '--sample'],
-            'FileNotFoundError: There is no checkpoint file at nowhere.pth.',
-        ),
-        (['test.py', BOXES, 'x.pth', '--sample', '--boundary'], 'evaluates no masks'),
-    ],
-)
-def test_mistakes_end_in_one_line(refused, tmp_path, arguments, message):
-    write_few_scenes(tmp_path / 'data/sample', 1, 1)
-    assert message in last_line(refused(*arguments))
-
-
-def test_sync_bn_on_a_cpu_is_refused(refused, tmp_path):
     for part in ('images', 'annotations'):
         for split in ('training', 'validation'):
             (tmp_path / f'data/ade/ADEChallengeData2016/{part}/{split}').mkdir(parents=True)
     assert 'SyncBN, which trains on GPUs only' in last_line(refused('train.py', CONFIG))
+
+
+def test_mistakes_end_in_one_line(refused, tmp_path):
+    write_few_scenes(tmp_path / 'data/sample', 1, 1)
+    for arguments, message in (
+        (['train.py', 'nowhere.py'], 'nowhere.py'),
+        (['train.py', '--amp', CONFIG, '--sample'], '--amp needs a GPU'),
+        (['test.py', CONFIG, 'nowhere.pth', '--sample'], 'FileNotFoundError: There is no check'),
+        (['test.py', BOXES, 'x.pth', '--sample', '--boundary'], 'evaluates no masks'),
+    ):
+        assert message in last_line(refused(*arguments))
 
 
 def test_whole_model_of_the_authors_by_its_name(run, tmp_path, monkeypatch):
