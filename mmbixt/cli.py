@@ -17,7 +17,6 @@ from mmbixt.checkpoints.loader import TRUST, CheckpointFileError
 from mmbixt.checkpoints.sources import near_matches
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.datasets.availability import check_datasets
-from mmbixt.evaluation.boundary import band_pixels
 from mmbixt.sample.sample_config import NoSampleError, use_sample_data
 
 # in an installed package the files themselves, in a checkout a link to its configs/
@@ -66,6 +65,8 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
 
 def band_width(text: str) -> int | float:
     """The width of a band: '3' is in pixels, '0.02' a share of the diagonal."""
+    from mmbixt.evaluation.boundary import band_pixels  # with mmdet: slow, for a few tools
+
     number = int(text) if text.isdecimal() else float(text)
     try:
         band_pixels(number, (1, 1))
