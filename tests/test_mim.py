@@ -163,6 +163,6 @@ def test_train_and_test_a_config_of_a_user(mim, project, scope, text):
     shutil.rmtree(work_dir, ignore_errors=True)
     output = mim('train', package, 'my_config.py', '--gpus', 0, '--work-dir', work_dir)
     assert 'Training finished successfully' in output
-    (checkpoint,) = work_dir.glob('*_[0-9].pth')
+    checkpoint = (work_dir / 'last_checkpoint').read_text()
     output = mim('test', package, 'my_config.py', '--checkpoint', checkpoint, '--gpus', 0)
     assert 'Testing finished successfully' in output
