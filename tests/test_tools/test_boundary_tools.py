@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import compare
@@ -146,18 +147,17 @@ def long_evaluation(folders):
     command = [sys.executable, TESTS.parents[1] / 'tools/analysis/boundary_eval.py']
     command += [folders / 'long/p', folders / 'long/g', '--num-classes', 4, '--tolerances', 1]
     command += ['--jobs', 2, '--json', folders / 'long/scores.json']
-    started = subprocess.Popen(
-        [str(part) for part in command], stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    with (folders / 'stderr.txt').open('w') as printed:  # a pipe would wait for all processes
+        started = subprocess.Popen(list(map(str, command)), stderr=printed, start_new_session=True)
     children = Path(f'/proc/{started.pid}/task/{started.pid}/children')
     while len(workers := children.read_text().split()) < 2:
-        assert started.poll() is None, started.stderr.read()
+        assert started.poll() is None
         time.sleep(0.05)
     time.sleep(0.5)  # until they count
     yield started, [int(worker) for worker in workers]
-    if started.poll() is None:
-        started.kill()
-    started.stderr.close()
+    with suppress(ProcessLookupError):
+        os.killpg(started.pid, signal.SIGKILL)
+    started.wait()
 
 
 def running(process):
@@ -188,7 +188,7 @@ def test_no_process_is_left_behind(number, whom, code, message, long_evaluation,
     else:
         os.kill(started.pid if whom == 'first' else workers[0], number)
     assert started.wait(timeout=20) == code
-    printed = started.stderr.read()
+    printed = (folders / 'stderr.txt').read_text()
     assert printed.rpartition('\r')[2].strip().endswith(message.strip())
     assert 'Traceback' not in printed
     assert not (folders / 'long/scores.json').exists()
