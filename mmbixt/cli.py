@@ -17,6 +17,7 @@ from mmbixt.checkpoints.loader import TRUST, CheckpointFileError
 from mmbixt.checkpoints.sources import near_matches
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.datasets.availability import check_datasets
+from mmbixt.evaluation.config_check import WrongMetricError, check_metrics
 from mmbixt.sample.sample_config import NoSampleError, use_sample_data
 
 # in an installed package the files themselves, in a checkout a link to its configs/
@@ -63,18 +64,6 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0, help=argparse.SUPPRESS)
 
 
-def band_width(text: str) -> int | float:
-    """The width of a band: '3' is in pixels, '0.02' a share of the diagonal."""
-    from mmbixt.evaluation.boundary import band_pixels  # with mmdet: slow, for a few tools
-
-    number = int(text) if text.isdecimal() else float(text)
-    try:
-        band_pixels(number, (1, 1))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return number
-
-
 def read_config(path: str) -> Config:
     """A config: of a file, of an installed package (``mmseg::swin/...py``), or ours by its name."""
     if '::' in path:
@@ -114,6 +103,7 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
         print(*said, sep='\n', flush=True)
     cfg.launcher = args.launcher
     cfg.work_dir = args.work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
+    check_metrics(cfg, splits)
     check_datasets(cfg, splits)
     return cfg
 
@@ -188,6 +178,7 @@ USER_ERRORS = (
     CheckpointFileError,
     CheckpointMismatchError,
     UnsafeCheckpointError,
+    WrongMetricError,
 )
 
 

@@ -118,7 +118,7 @@ def child(name: str, locations: tuple[str, ...] = (SCOPE,)) -> Registry:
 
 
 MODELS = child('MODELS', ('mmbixt.backbones', 'mmbixt.necks', 'mmbixt.decode_heads'))
-METRICS = child('METRICS', ('mmbixt.evaluation',))
+METRICS = child('METRICS', ('mmbixt.evaluation.registered',))
 HOOKS = child('HOOKS', ('mmbixt.engine',))
 OPTIM_WRAPPER_CONSTRUCTORS = child('OPTIM_WRAPPER_CONSTRUCTORS', ('mmbixt.engine',))
 

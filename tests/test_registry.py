@@ -217,7 +217,7 @@ from mmengine.registry import MODELS
 parts = {
     'mmbixt.checkpoints.loader': 'mmbixt.registry',
     'mmbixt.layers': 'mmbixt.decode_heads',
-    'mmbixt.evaluation.boundary_coco': 'mmbixt.evaluation',
+    'mmbixt.evaluation.boundary_coco': 'mmbixt.evaluation.registered',
 }
 for broken, part in parts.items():
     sys.modules[broken] = None  # importing it raises an ImportError

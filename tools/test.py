@@ -12,6 +12,7 @@ from mmengine.runner import Runner
 from mmbixt.checkpoints.state_dict import unwrap
 from mmbixt.checkpoints.whole_state import load_whole_state
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
+from mmbixt.evaluation.config_check import metric_names
 
 
 def parse_args() -> argparse.Namespace:
@@ -89,11 +90,11 @@ def flip_pipeline(pipeline: list[dict]) -> list[dict]:
 
 def evaluate_boundaries(cfg: Config, args: argparse.Namespace) -> None:
     evaluators = list_evaluators(cfg)
-    if cfg.default_scope == 'mmdet':
+    there = [(name, e) for e in evaluators for _, name in metric_names(e)]
+    ours = [e for name, e in there if name in ('BoundaryIoUMetric', 'BoundaryCocoMetric')]
+    if cfg.default_scope == 'mmdet' and not ours:
         of_masks = [
-            e
-            for e in evaluators
-            if e.type.endswith('CocoMetric') and 'segm' in e.get('metric', 'bbox')
+            e for name, e in there if name == 'CocoMetric' and 'segm' in e.get('metric', 'bbox')
         ]
         if not of_masks:
             raise SystemExit(
@@ -102,9 +103,12 @@ def evaluate_boundaries(cfg: Config, args: argparse.Namespace) -> None:
             )
         for evaluator in of_masks:
             evaluator.type = 'mmbixt.BoundaryCocoMetric'
-    else:
-        sums_file = os.path.join(cfg.work_dir, 'boundary.npz')
-        evaluators.append(dict(type='mmbixt.BoundaryIoUMetric', sums_file=sums_file))
+    elif cfg.default_scope != 'mmdet':
+        if not ours:  # a second one would have scores of the same names
+            ours = [ConfigDict(type='mmbixt.BoundaryIoUMetric')]
+            evaluators += ours
+        if ours[0].get('sums_file') is None:
+            ours[0].sums_file = os.path.join(cfg.work_dir, 'boundary.npz')
     cfg.test_evaluator = evaluators
 
 
@@ -116,11 +120,11 @@ def list_evaluators(cfg: Config) -> list[dict]:
 def save_predictions(cfg: Config, args: argparse.Namespace) -> None:
     evaluators = list_evaluators(cfg)
     if cfg.default_scope == 'mmdet':
-        evaluators = [*evaluators, dict(type='DumpDetResults', out_file_path=args.out)]
+        evaluators.append(dict(type='DumpDetResults', out_file_path=args.out))
     else:
-        for evaluator in evaluators:
-            if evaluator.type in ('IoUMetric', 'mmseg.IoUMetric'):
-                evaluator.update(output_dir=args.out, keep_results=True)
+        # one more, since the config may have other metrics only; it logs the folder of this path
+        folder = os.path.join(args.out, '')
+        evaluators.append(dict(type='IoUMetric', output_dir=folder, format_only=True))
     cfg.test_evaluator = evaluators
 
 

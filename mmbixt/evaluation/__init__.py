@@ -1,15 +1,10 @@
-"""Metrics: pure functions on label maps, and metric classes of them for mm configs."""
+"""Metrics: pure functions on label maps, and metric classes of them for mm configs.
+
+The functions need numpy and OpenCV only. The classes are imported when they are asked for, since
+torch, mmengine and mmdet take seconds.
+"""
 
 from mmbixt.evaluation.boundary import class_scores, image_sums, scores
-from mmbixt.evaluation.metrics import BoundaryIoUMetric
-from mmbixt.frameworks import import_problem, register_missing
-from mmbixt.registry import METRICS
-
-problem = import_problem('mmdet.evaluation')
-if problem is None:
-    from mmbixt.evaluation.coco_metric import BoundaryCocoMetric
-else:
-    __getattr__ = register_missing(METRICS, ['BoundaryCocoMetric'], 'mmdet', problem)
 
 __all__ = [
     'BoundaryCocoMetric',
@@ -18,3 +13,11 @@ __all__ = [
     'image_sums',
     'scores',
 ]
+
+
+def __getattr__(name: str) -> type:
+    if name not in __all__:
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    from mmbixt.evaluation import registered
+
+    return getattr(registered, name)

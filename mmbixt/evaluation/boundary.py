@@ -29,6 +29,7 @@ of ``IoUMetric``; over a band, too, if it is given a truth that is ignored outsi
 Pixels that the truth ignores do not count and make no boundary, in truth and prediction alike.
 """
 
+import argparse
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,6 +39,9 @@ import numpy as np
 
 WIDTHS = (1, 3, 5, 0.02)
 RATIOS = (0.02, 0.005)
+# where "the" boundary mIoU is taken, if it was counted: annotations of photographs are hardly
+# better than a pixel, and much wider bands hold most of the pixels of small and thin objects
+MAIN_BAND = 'band3px'
 
 
 def image_sums(
@@ -110,6 +114,16 @@ def band_pixels(width: int | float, shape: tuple[int, int]) -> int:
     raise ValueError(
         f'widths are pixels (int) or a share of the diagonal (float below 1), got {width}'
     )
+
+
+def band_width(text: str) -> int | float:
+    """The width of a band on a command line: '3' is in pixels, '0.02' a share of the diagonal."""
+    number = int(text) if text.isdecimal() else float(text)
+    try:
+        band_pixels(number, (1, 1))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return number
 
 
 def near_other_labels(
@@ -240,6 +254,12 @@ def scores(sums: Mapping[str, np.ndarray]) -> dict[str, float]:
                 drop = found['all/mIoU'] - found[f'{where}/mIoU']
                 found[f'{where}/gap'] = float(_percent(drop, found['all/mIoU']))
     return found
+
+
+def main_band(names: Iterable[str]) -> str | None:
+    """Of names ``where/what`` the band of "the" boundary scores; None if no band was counted."""
+    bands = [name.partition('/')[0] for name in names if name.startswith('band')]
+    return MAIN_BAND if MAIN_BAND in bands else next(iter(bands), None)
 
 
 def class_mean(values: np.ndarray) -> np.ndarray:

@@ -36,6 +36,11 @@ class BoundaryCocoMetric(CocoMetric):
         self.ratio = ratio
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
+        if any('pred_instances' not in sample for sample in data_samples):
+            raise ValueError(
+                'mmbixt.BoundaryCocoMetric needs objects, which this model does not predict. For '
+                'the label maps of segmentors there is mmbixt.BoundaryIoUMetric.'
+            )
         has_masks = all('masks' in sample['pred_instances'] for sample in data_samples)
         if not (has_masks or self.format_only):
             raise ValueError(

@@ -3,12 +3,19 @@
 The files have one channel of 1 to 16 bits, whose values (or indices into a palette) are labels.
 """
 
+import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
+from multiprocessing import parent_process
 from pathlib import Path, PurePosixPath
+from runpy import run_path
+from threading import Thread
 from typing import Any, NamedTuple
 
 import cv2
@@ -17,7 +24,7 @@ from PIL import Image
 
 from mmbixt.evaluation.boundary import image_sums
 from mmbixt.evaluation.sums import ImageSums
-from mmbixt.frameworks import INSTALL, UNUSABLE
+from mmbixt.frameworks import INSTALL
 
 SHOWN = 5  # files that an error names
 LOOKED_AT = 8  # pairs, to find out whether labels are shifted
@@ -29,6 +36,10 @@ BROKEN = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 
 class LabelFilesError(ValueError):
     """Label files are missing, cannot be read or do not fit one another."""
+
+
+class WorkerKilledError(RuntimeError):
+    """A process that counts pixels was killed."""
 
 
 class Pair(NamedTuple):
@@ -58,14 +69,15 @@ class Reading:
 def read_classes(source: str) -> list[str]:
     """Names of classes: a line each in a file, or those that mmseg knows of a data set."""
     if source in ('ade20k', 'cityscapes'):
-        try:
-            from mmseg.utils import get_classes
-        except UNUSABLE as error:
+        mmseg = find_spec('mmseg')
+        if mmseg is None:
             raise LabelFilesError(
-                f'The classes of {source} are those of mmseg, which cannot be imported ({error}). '
-                f'To install it: {INSTALL["mmseg"]}. Or give a file with a name per line.'
-            ) from error
-        return get_classes(source)
+                f'The classes of {source} are those of mmseg, which is not installed: '
+                f'{INSTALL["mmseg"]}. Or give a file with a name per line.'
+            )
+        # this file alone: all of mmseg, with torch and mmcv, takes seconds
+        file = Path(mmseg.origin).parent / 'utils/class_names.py'
+        return run_path(str(file))['get_classes'](source)
     if not Path(source).is_file():
         raise LabelFilesError(
             f'Classes are a file with a name per line, or ade20k or cityscapes; there is no file '
@@ -78,18 +90,24 @@ def read_classes(source: str) -> list[str]:
 
 
 def pair_files(
-    predictions: Path, truths: Path, pred_suffix: str = '.png', gt_suffix: str = '.png'
+    predictions: Path,
+    truths: Path,
+    pred_suffix: str = '.png',
+    gt_suffix: str = '.png',
+    pred_prefix: str = '',
 ) -> list[Pair]:
-    """Files of two folders, and of folders in them, with the same name without their suffixes.
+    """Files of two folders, and of folders in them, with the same name without prefix and suffixes.
 
-    Files with other suffixes are ignored. If one of the two has no folders in it, the folders in
-    the other are ignored.
+    Files with other ones are ignored. If one of the two has no folders in it, the folders in the
+    other are ignored.
     """
-    predicted = _listing(predictions, pred_suffix, '--pred-suffix')
+    predicted = _listing(predictions, pred_suffix, '--pred-suffix', pred_prefix)
     true = _listing(truths, gt_suffix, '--gt-suffix')
     if not all(any('/' in name for name in names) for names in (predicted, true)):
         predicted, true = _flat(predicted), _flat(true)
-    missing = [f'{name}{pred_suffix}' for name in true if name not in predicted]
+    missing = []
+    for parent, slash, name in (name.rpartition('/') for name in true if name not in predicted):
+        missing.append(f'{parent}{slash}{pred_prefix}{name}{pred_suffix}')
     extra = [str(path) for name, path in predicted.items() if name not in true]
     problems = []
     if missing:
@@ -102,8 +120,9 @@ def pair_files(
         problems.append(f'{share} have no truth in {truths}:{_shown(extra)}')
     if problems:
         problems.append(
-            'Both folders must be of the same images. If the names end differently, say how: '
-            f'--pred-suffix (now {pred_suffix}), --gt-suffix (now {gt_suffix}).'
+            'Both folders must be of the same images. If the names differ, say how: --pred-prefix '
+            f'(now {pred_prefix or "none"}), --pred-suffix (now {pred_suffix}), --gt-suffix (now '
+            f'{gt_suffix}).'
         )
         raise LabelFilesError('\n'.join(problems))
     return [Pair(name, predicted[name], path) for name, path in true.items()]
@@ -212,31 +231,63 @@ def folder_sums(
     of_images = []
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)  # before the processes are forked: OpenCV's threads do not survive a fork
+    # not a Pool: after an error it kills processes that may hold locks, and can hang
+    pool = ProcessPoolExecutor(min(jobs, len(pairs)), initializer=_start_worker)
     try:
-        # not a Pool: after an error it kills processes that may hold locks, and can hang
-        with ProcessPoolExecutor(min(jobs, len(pairs))) as pool:
-            for sums in pool.map(count, pairs, chunksize=4):
-                of_images.append(sums)
-                on_image()
+        # Ctrl-C reaches all processes of a terminal: this one alone answers, and ends the others
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            found = pool.map(count, pairs)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for sums in found:
+            of_images.append(sums)
+            on_image()
+    except BrokenProcessPool as error:
+        raise WorkerKilledError(
+            f'A process that counts pixels was killed, after {len(of_images):,} of {len(pairs):,} '
+            f'images. Out of memory? Try fewer --jobs (now {jobs}).'
+        ) from error
     finally:
+        pool.shutdown(cancel_futures=True)
         cv2.setNumThreads(threads)
-    return ImageSums.stack([pair.name for pair in pairs], classes, of_images)
+    counted = ImageSums.stack([pair.name for pair in pairs], classes, of_images)
+    if not counted.counts['all/true'].any():
+        zero = ' and 0' if reading.reduce_truth else ''
+        raise LabelFilesError(
+            f'All pixels of all {len(pairs):,} truths have the label {reading.ignore_index}{zero}, '
+            'which does not count: there is nothing to score. See --ignore-index.'
+        )
+    return counted
+
+
+def _start_worker() -> None:
+    """Make this process end by itself when the one that forked it ends, however that happens."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # that one may have set another
+    Thread(target=lambda: (parent_process().join(), os._exit(1)), daemon=True).start()
 
 
 def size_text(size: tuple[int, int]) -> str:
     return f'{size[0]} x {size[1]}'
 
 
-def _listing(folder: Path, suffix: str, option: str) -> dict[str, Path]:
-    """Visible files with a suffix, by their path in the folder without it."""
+def _listing(folder: Path, suffix: str, option: str, prefix: str = '') -> dict[str, Path]:
+    """Visible files of a prefix and suffix, by their path in the folder without these."""
     if not folder.is_dir():
         raise LabelFilesError(f'There is no folder {folder}.')
     inside = [path.relative_to(folder) for path in sorted(folder.rglob('*')) if path.is_file()]
     visible = [path.as_posix() for path in inside if not any(p[0] == '.' for p in path.parts)]
-    found = {name.removesuffix(suffix): folder / name for name in visible if name.endswith(suffix)}
+    found = {}
+    for path in visible:
+        parent, slash, name = path.removesuffix(suffix).rpartition('/')
+        if path.endswith(suffix) and name.startswith(prefix):
+            found[parent + slash + name.removeprefix(prefix)] = folder / path
     if not found:
         other = f'; there is {visible[0]}, for example. Say with {option}' if visible else ''
-        raise LabelFilesError(f'No file in {folder} has a name that ends with {suffix}{other}.')
+        begins = f'begins with {prefix} and ' if prefix else ''
+        raise LabelFilesError(
+            f'No file in {folder} has a name that {begins}ends with {suffix}{other}.'
+        )
     return found
 
 

@@ -10,6 +10,7 @@ from mmengine.logging import print_log
 
 from mmbixt.evaluation.boundary import RATIOS, WIDTHS, class_scores, image_sums, scores
 from mmbixt.evaluation.sums import ImageSums, write_sums
+from mmbixt.evaluation.tables import class_table, headline
 from mmbixt.registry import METRICS
 
 
@@ -58,6 +59,11 @@ class BoundaryIoUMetric(BaseMetric):
         """
         for sample in data_samples:
             name = Path(sample.get('img_path', '')).name
+            if 'pred_sem_seg' not in sample:
+                raise ValueError(
+                    f'mmbixt.{type(self).__name__} needs label maps, which this model does not '
+                    'predict. For the masks of detectors there is mmbixt.BoundaryCocoMetric.'
+                )
             if 'gt_sem_seg' not in sample:
                 raise ValueError(
                     f'{type(self).__name__} got no true labels of image {name!r}: the test set '
@@ -79,25 +85,10 @@ class BoundaryIoUMetric(BaseMetric):
             write_sums(self.sums_file, counted.images, counted.classes, counted.counts)
             print_log(f'counts of every image are in {self.sums_file}', logger='current')
         total = counted.total()
+        found = scores(total)
         table = class_table(counted.classes, class_scores(total))
-        print_log(f'per class results:\n\n{table}', logger='current')
-        return scores(total)
-
-
-def class_table(classes: Sequence[str], columns: dict[str, np.ndarray]) -> str:
-    """Text: a line for each class that occurs, a column for each score."""
-    width = max(len(name) for name in ('class', *classes))
-    lines = ['  '.join(('class'.ljust(width), *columns))]
-    scored = ~np.isnan(list(columns.values())).all(0)
-    for k in np.flatnonzero(scored):
-        name = classes[k]
-        cells = (f'{values[k]:.2f}'.rjust(len(title)) for title, values in columns.items())
-        lines.append('  '.join((name.ljust(width), *cells)))
-    return '\n'.join([*lines, *absent_classes(scored)])
-
-
-def absent_classes(scored: np.ndarray) -> list[str]:
-    """The last line of a table, if classes are missing in it; `scored` (K,): which are there."""
-    if scored.all():
-        return []
-    return [f'({(~scored).sum()} of {len(scored)} classes are in neither truth nor prediction.)']
+        print_log(
+            f'near boundaries:\n\n{headline({"": found})}\n\nper class results:\n\n{table}',
+            logger='current',
+        )
+        return found

@@ -1,7 +1,8 @@
 """Files with the counts of every image, from which the scores of any part of a data set follow."""
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import BadZipFile
@@ -42,24 +43,31 @@ class ImageSums:
         return {name: counts.sum(0, dtype=np.int64) for name, counts in self.counts.items()}
 
 
+@contextmanager
+def written_whole(path: str | Path) -> Iterator[Path]:
+    """A file to write, which becomes ``path`` at the end, or is deleted if that is not reached.
+
+    The folder is made if there is none.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f'.{path.stem}.part{path.suffix}')
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
 def write_sums(
     path: str | Path,
     images: Sequence[str],
     classes: Sequence[str],
     of_images: Mapping[str, np.ndarray],
 ) -> None:
-    """Write the counts (N,K) of N images and K classes to an .npz file, completely or not at all.
-
-    Its folder is made if there is none.
-    """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f'.{path.stem}.part.npz')
-    try:
+    """Write the counts (N,K) of N images and K classes to an .npz file, all or nothing."""
+    with written_whole(path) as part:
         np.savez_compressed(part, images=np.array(images), classes=np.array(classes), **of_images)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def read_sums(path: str | Path) -> ImageSums:

@@ -11,11 +11,11 @@ from mmbixt.checkpoints.errors import UnsafeCheckpointError
 from mmbixt.checkpoints.loader import CheckpointFileError
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.engine.boundary_vis_hook import NoLabelsError
+from mmbixt.evaluation.boundary import main_band
 from mmbixt.evaluation.sums import FILE_NAME, ImageSums, read_sums, write_sums
 from mmbixt.report.predictor import Example, Predictor, Track
 from mmbixt.report.work_dir import Run
 
-MAIN_BAND = 'band3px'
 CHECKPOINT_ERRORS = CheckpointFileError, CheckpointMismatchError, UnsafeCheckpointError
 
 
@@ -85,7 +85,7 @@ def choose_band(counts: ImageSums, wanted: str | None) -> str | None:
     bands = list(dict.fromkeys(k.split('/')[0] for k in counts.counts if k.startswith('band')))
     if wanted and wanted not in bands:
         raise BandError(f'--band {wanted}: the bands that were counted are {", ".join(bands)}')
-    return wanted or (MAIN_BAND if MAIN_BAND in bands else next(iter(bands), None))
+    return wanted or main_band(counts.counts)
 
 
 def keep(counts: ImageSums, file: Path) -> None:

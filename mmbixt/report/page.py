@@ -9,7 +9,8 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from mmbixt.evaluation.bootstrap import LEVEL, Estimate
-from mmbixt.report.collect import MAIN_BAND, ReportData
+from mmbixt.evaluation.boundary import MAIN_BAND
+from mmbixt.report.collect import ReportData
 from mmbixt.report.curves import draw, training_charts
 from mmbixt.report.scores import class_rows, describe, score_regions
 from mmbixt.report.work_dir import DETECTION

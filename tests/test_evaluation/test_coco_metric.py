@@ -149,6 +149,9 @@ def test_scores_of_masks_come_before_scores_of_boxes(ann_file):
 def test_models_without_masks_and_without_detections(ann_file):
     with pytest.raises(ValueError, match='this model predicts boxes only'):
         evaluate(BoundaryCocoMetric(ann_file), TRUTHS, masks=False)
+    label_map = DetDataSample(metainfo=dict(img_id=11)).to_dict()  # as of a segmentor
+    with pytest.raises(ValueError, match=r'needs objects.*there is mmbixt\.BoundaryIoUMetric'):
+        BoundaryCocoMetric(ann_file).process({}, [label_map])
     nothing = {image: [] for image in TRUTHS}
     for metric in (BoundaryCocoMetric, CocoMetric):
         assert evaluate(metric(ann_file, metric=['bbox', 'segm']), nothing) == {}

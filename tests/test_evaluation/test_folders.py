@@ -112,6 +112,22 @@ def test_folders_inside_one_of_the_two_are_ignored(flat, tmp_path):
         pair_files(tmp_path / 'p', tmp_path / 'g')
 
 
+def test_prefixes_of_predictions(tmp_path):
+    for name in ('a/x_1_p.png', 'a/x_2_p.png', 'a/overlay_1_p.png'):
+        save(tmp_path / 'p' / name, [[0]])
+    for name in ('a/1.png', 'a/2.png'):
+        save(tmp_path / 'g' / name, [[0]])
+    options = dict(pred_suffix='_p.png', pred_prefix='x_')
+    pairs = pair_files(tmp_path / 'p', tmp_path / 'g', **options)
+    assert [pair.name for pair in pairs] == ['a/1', 'a/2']
+    assert pairs[1].prediction == tmp_path / 'p/a/x_2_p.png'
+    pairs[1].prediction.unlink()
+    with raises(r'there should be\n  a/x_2_p\.png\n.*--pred-prefix \(now x_\)'):
+        pair_files(tmp_path / 'p', tmp_path / 'g', **options)
+    with raises(r'that begins with y_ and ends with \.png; there is a/overlay_1_p\.png'):
+        pair_files(tmp_path / 'p', tmp_path / 'g', pred_prefix='y_')
+
+
 def test_folders_inside_both_count(tmp_path):
     for name in ('a/1.png', 'b/1.png', 'a/.1.png', '.cache/1.png', 'a/1.txt'):
         for i, folder in enumerate('pg'):
@@ -138,6 +154,13 @@ def test_missing_and_extra_files_are_named(tmp_path):
         save(predictions / f'{name}.png', [[0]])
     with raises(r'^1 of 10 predictions have no truth in .*:\n  .*p/y\.png\n'):
         pair_files(predictions, truths)
+
+
+@pytest.mark.parametrize(('reduce', 'label'), [(False, 255), (True, 0)])
+def test_truths_without_any_pixel_that_counts(reduce, label, tmp_path):
+    pair = make_pair(tmp_path, np.ones((3, 4)), np.full((3, 4), label))
+    with raises('All pixels of all 2 truths have the label 255.*nothing to score'):
+        folder_sums([pair] * 2, list('ab'), Reading(reduce_truth=reduce), OPTIONS)
 
 
 def make_pair(tmp_path, prediction, truth):
@@ -226,6 +249,6 @@ def test_names_of_classes_that_mmseg_knows(monkeypatch):
     pytest.importorskip('mmseg')
     assert read_classes('ade20k')[:2] == ['wall', 'building']
     assert len(read_classes('cityscapes')) == 19
-    monkeypatch.setitem(sys.modules, 'mmseg.utils', None)
-    with raises('cannot be imported .*`pip install mmsegmentation'):
+    monkeypatch.setitem(sys.modules, 'mmseg', None)
+    with raises('which is not installed: `pip install mmsegmentation'):
         read_classes('ade20k')

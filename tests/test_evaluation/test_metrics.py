@@ -102,3 +102,6 @@ def test_bad_input_is_explained():
     del sample.gt_sem_seg
     with pytest.raises(ValueError, match=r"'image_0\.jpg'.*no annotation"):
         evaluate(make_metric(), [sample])
+    del sample.pred_sem_seg  # as of a detector
+    with pytest.raises(ValueError, match=r'needs label maps.*there is mmbixt\.BoundaryCocoMetric'):
+        evaluate(make_metric(), [sample])

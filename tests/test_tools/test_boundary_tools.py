@@ -1,5 +1,12 @@
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
 
 import compare
 import cv2
@@ -14,6 +21,8 @@ from mmbixt.visualization.boundary import band_figure
 CLASSES = ['sky', 'sea', 'a name that is much longer than others', 'sand']
 
 
+SHOWN = ['mIoU', 'mAcc', 'aAcc']
+TESTS = Path(__file__).parent
 SIZES = [(30, 30)] + 11 * [(45, 60)]
 
 
@@ -67,6 +76,9 @@ def test_scores_of_folders_are_those_of_the_label_maps(folders, evaluate):
     assert written['scores'] == pytest.approx(found)
     assert written['class_scores'].keys() == of_classes.keys()
     assert written['class_scores']['all/IoU'] == [*of_classes['all/IoU'][:3], None]
+    assert ' '.join(done.stdout.splitlines()[2].split()) == 'All Boundary (band2px)'
+    side_by_side = [f'{found[f"{where}/{x}"]:.2f}' for where in ('all', 'band2px') for x in SHOWN]
+    assert done.stdout.splitlines()[4].split() == side_by_side
     lines = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line}
     for where in ('all', 'band2px', 'band0.1'):
         names = ['mIoU', 'mAcc', 'aAcc'] + (['gap'] if where != 'all' else [])
@@ -102,6 +114,8 @@ def test_shifted_labels_are_pointed_out(folders, first, flags, hint, evaluate):
         (['--num-classes', 4, '--sums', 'x.npy'], 'must end with .npz'),
         (['--num-classes', 4, '--ratios', 3], '3 is no share of the diagonal'),
         (['--num-classes', 4, '--tolerances', 0], '0 is no number of pixels above 0'),
+        (['--num-classes', 4, '--json', TESTS], 'this is a folder'),
+        (['--num-classes', 4, '--sums', f'{__file__}/new/x.npz'], 'is a file'),
         (['--num-classes', 3], 'the truth has label 3, but with 3 classes'),
     ],
 )
@@ -119,6 +133,75 @@ def test_missing_files_are_named_and_nothing_is_written(folders, evaluate):
     assert '1 of 12 truths' in done.stderr
     assert '03.png' in done.stderr
     assert not sums.exists()
+
+
+@pytest.fixture
+def long_evaluation(folders):
+    """boundary_eval.py in a process of its own, with two more that count for a while."""
+    labels = np.random.default_rng(0).integers(0, 4, (100, 125), np.uint8).repeat(8, 0).repeat(8, 1)
+    for folder in ('long/p', 'long/g'):
+        (folders / folder).mkdir(parents=True)
+        cv2.imwrite(f'{folders}/{folder}/0.png', labels)
+        for i in range(1, 400):
+            os.link(f'{folders}/{folder}/0.png', f'{folders}/{folder}/{i}.png')
+    command = [sys.executable, TESTS.parents[1] / 'tools/analysis/boundary_eval.py']
+    command += [folders / 'long/p', folders / 'long/g', '--num-classes', 4, '--tolerances', 1]
+    command += ['--jobs', 2, '--json', folders / 'long/scores.json']
+    with (folders / 'stderr.txt').open('w') as printed:  # a pipe would wait for all processes
+        started = subprocess.Popen(list(map(str, command)), stderr=printed, start_new_session=True)
+    children = Path(f'/proc/{started.pid}/task/{started.pid}/children')
+    while len(workers := children.read_text().split()) < 2:
+        assert started.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.5)  # until they count
+    yield started, [int(worker) for worker in workers]
+    with suppress(ProcessLookupError):
+        os.killpg(started.pid, signal.SIGKILL)
+    started.wait()
+
+
+def running(process):
+    """Not ended; what has ended may still be listed, as a zombie."""
+    try:
+        state = Path(f'/proc/{process}/stat').read_text().rpartition(')')[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in 'ZX'
+
+
+@pytest.mark.skipif(not sys.platform.startswith('linux'), reason='looks for processes in /proc')
+@pytest.mark.parametrize(
+    ('number', 'whom', 'code', 'message'),
+    [
+        (signal.SIGINT, 'all', 130, 'Stopped. Nothing was written.\n'),  # Ctrl-C in a terminal
+        (signal.SIGINT, 'first', 130, 'Stopped. Nothing was written.\n'),
+        (signal.SIGTERM, 'all', 143, 'Stopped. Nothing was written.\n'),
+        (signal.SIGTERM, 'first', 143, 'Stopped. Nothing was written.\n'),
+        (signal.SIGKILL, 'first', -9, ''),
+        (signal.SIGKILL, 'worker', 1, 'Out of memory? Try fewer --jobs (now 2).\n'),
+    ],
+)
+def test_no_process_is_left_behind(number, whom, code, message, long_evaluation, folders):
+    started, workers = long_evaluation
+    if whom == 'all':
+        os.killpg(started.pid, number)
+    else:
+        os.kill(started.pid if whom == 'first' else workers[0], number)
+    assert started.wait(timeout=20) == code
+    printed = (folders / 'stderr.txt').read_text()
+    assert printed.rpartition('\r')[2].strip().endswith(message.strip())
+    assert 'Traceback' not in printed
+    assert not (folders / 'long/scores.json').exists()
+    end = time.monotonic() + 10
+    while any(map(running, workers)):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_counting_imports_no_framework():
+    code = 'import sys, mmbixt.evaluation.folders, mmbixt.evaluation.tables; print(*sys.modules)'
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
+    assert not {'torch', 'mmcv', 'mmseg', 'mmdet', 'matplotlib'} & {*done.stdout.split()}
 
 
 @pytest.fixture
@@ -145,6 +228,9 @@ def test_better_run_is_surely_better(runs, tmp_path, within):
     found = rows(done.stdout)
     of_runs = [total(sums) for sums in (bad_sums(), good_sums())]
     a, b = map(scores, of_runs)
+    names = [f'{where}/{what}' for where in ('all', 'band3px') for what in SHOWN]
+    assert found['bad'][1:] == [f'{a[name]:.2f}' for name in names]
+    assert found['gain'] == [f'{100 * (b[name] / a[name] - 1):+.2f}%' for name in names]
     for name in a:
         if name.endswith('/mIoU'):
             expected = [f'{a[name]:.2f}', f'{b[name]:.2f}', f'{b[name] - a[name]:+.2f}']

@@ -30,6 +30,8 @@ def test_means_spreads_and_differences_by_seed(tmp_path, within):
     out = within(TOOL, '--a', *runs['a'], '--b', *runs['b']).stdout
     rows = {line.split()[0]: line.split() for line in out.splitlines() if line}
     assert {'all/mIoU', 'band3px/mIoU', 'band3px/gap', 'boundary0.02/mIoU'} <= rows.keys()
+    means = [np.mean([s['band3px/aAcc'] for s in found[model]]) for model in 'ab']
+    assert rows['gain'][-1] == f'{100 * (means[1] / means[0] - 1):+.2f}%'
     for name in ('all/mIoU', 'band0.02/gap'):
         a, b = (np.array([s[name] for s in found[model]]) for model in 'ab')
         expected = [f'{x:.2f}' for v in (a, b, b - a) for x in (v.mean(), v.std(ddof=1))]

@@ -2,22 +2,25 @@
 
 Predictions and truths are PNG files of one channel (grey or palette, 8 or 16 bits) whose values
 are labels. Two files belong together if their paths in the two folders are the same, up to
---pred-suffix and --gt-suffix.
+--pred-prefix, --pred-suffix and --gt-suffix.
 """
 
 import argparse
 import json
 import os
+import signal
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 from tqdm import tqdm
 
-from mmbixt.cli import band_width, run
+# nothing that imports torch: this is work for numpy and OpenCV, which start in half a second
 from mmbixt.evaluation.boundary import (
     RATIOS,
     WIDTHS,
+    band_width,
     class_scores,
     ratio_pixels,
     scores,
@@ -25,6 +28,7 @@ from mmbixt.evaluation.boundary import (
 from mmbixt.evaluation.folders import (
     LabelFilesError,
     Reading,
+    WorkerKilledError,
     check_pairs,
     folder_sums,
     pair_files,
@@ -32,8 +36,8 @@ from mmbixt.evaluation.folders import (
     shift_hint,
     size_text,
 )
-from mmbixt.evaluation.metrics import class_table
-from mmbixt.evaluation.sums import ImageSums, write_sums
+from mmbixt.evaluation.sums import ImageSums, write_sums, written_whole
+from mmbixt.evaluation.tables import class_table, headline
 
 EPILOG = """Examples:
   python tools/analysis/boundary_eval.py predictions data/ade/ADEChallengeData2016/annotations/\
@@ -60,6 +64,9 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument('predictions', type=Path, metavar='PRED_DIR')
     parser.add_argument('truths', type=Path, metavar='GT_DIR')
+    parser.add_argument(
+        '--pred-prefix', default='', help='beginning of their names (default: none)'
+    )
     parser.add_argument('--pred-suffix', default='.png', help='end of their names (default: .png)')
     parser.add_argument('--gt-suffix', default='.png', help='end of their names (default: .png)')
     classes = parser.add_mutually_exclusive_group(required=True)
@@ -110,13 +117,30 @@ def parse_args() -> argparse.Namespace:
         parser.error('--jobs and --num-classes are at least 1')
     if args.sums and args.sums.suffix != '.npz':
         parser.error(f'--sums {args.sums}: the name must end with .npz')
+    for option in ('json', 'sums'):
+        if problem := write_problem(getattr(args, option)):
+            parser.error(f'--{option} {getattr(args, option)}: {problem}')
     return args
+
+
+def write_problem(path: Path | None) -> str | None:
+    """Why a file cannot be written, found out before the work is done for it."""
+    if path is None:
+        return None
+    if path.is_dir():
+        return 'this is a folder'
+    folder = next(folder for folder in path.absolute().parents if folder.exists())
+    if not folder.is_dir():
+        return f'{folder} is a file'
+    return None if os.access(folder, os.W_OK) else f'nothing can be written into {folder}'
 
 
 def count(args: argparse.Namespace) -> tuple[ImageSums, tuple[int, int], list[str]]:
     """Counts of all images, the commonest size (H,W) of an image, and what looks wrong."""
     names = read_classes(args.classes) if args.classes else map(str, range(args.num_classes))
-    pairs = pair_files(args.predictions, args.truths, args.pred_suffix, args.gt_suffix)
+    pairs = pair_files(
+        args.predictions, args.truths, args.pred_suffix, args.gt_suffix, args.pred_prefix
+    )
     size = check_pairs(pairs)
     reading = Reading(args.ignore_index, args.reduce_zero_label, args.pred_reduce_zero_label)
     options = dict(widths=args.widths, ratios=args.ratios, tolerances=args.tolerances)
@@ -185,30 +209,49 @@ def as_json(counted: ImageSums, found: dict[str, float], of_classes: dict[str, n
     return json.dumps(content, indent=1)
 
 
-def main() -> None:
-    args = parse_args()
-    try:
-        counted, size, hints = count(args)
-    except LabelFilesError as error:
-        sys.exit(f'error: {error}')
+def evaluate(args: argparse.Namespace, written: list[Path]) -> None:
+    """Print and write all scores; what is written is appended to a list."""
+    counted, size, hints = count(args)
     total = counted.total()
     found, of_classes = scores(total), class_scores(total)
     print(f'{len(counted.images):,} images, {len(counted.classes)} classes; percentages\n')
-    print(make_tables(found, size))
+    print(f'{headline({"": found})}\n\n{make_tables(found, size)}')
     if args.per_class:
         print(f'\nIoU (boundaryF: F)\n{per_class_table(counted.classes, of_classes)}')
     if args.json or args.sums:
         print()
     if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(as_json(counted, found, of_classes))
+        with written_whole(args.json) as part:
+            part.write_text(as_json(counted, found, of_classes))
+        written.append(args.json)
         print(f'scores: {args.json}')
     if args.sums:
         write_sums(args.sums, counted.images, counted.classes, counted.counts)
+        written.append(args.sums)
         print(f'counts of every image: {args.sums}')
     for hint in hints:
         print(f'\nwarning: {hint}', file=sys.stderr)
 
 
+def stop(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt(number)
+
+
+def main() -> None:
+    args, written = parse_args(), []
+    # in place of dying at once, which would leave no time to end other processes
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        evaluate(args, written)
+    except (LabelFilesError, WorkerKilledError, OSError) as error:
+        sys.exit(f'error: {error}')
+    except KeyboardInterrupt as interrupt:
+        files = ', '.join(map(str, written))
+        print(
+            f'Stopped. {f"Only {files} is" if files else "Nothing was"} written.', file=sys.stderr
+        )
+        sys.exit(128 + next(iter(interrupt.args), signal.SIGINT))
+
+
 if __name__ == '__main__':
-    run(main)
+    main()

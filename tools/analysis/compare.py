@@ -22,8 +22,9 @@ from mmbixt.evaluation.bootstrap import (
     estimate,
     paired,
 )
-from mmbixt.evaluation.metrics import absent_classes
+from mmbixt.evaluation.boundary import MAIN_BAND, scores
 from mmbixt.evaluation.sums import ImageSums, SumsFileError, find_sums, read_sums
+from mmbixt.evaluation.tables import absent_classes, headline
 from mmbixt.visualization.boundary import band_figure
 
 CLASS_WIDTH = 24  # characters; longer names are cut
@@ -38,9 +39,9 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         '--per-class',
         nargs='?',
-        const='band3px',
+        const=MAIN_BAND,
         metavar='BAND',
-        help='print IoU of each class, over all pixels and in a band (default: band3px)',
+        help='print IoU of each class, over all pixels and in a band (default: %(const)s)',
     )
     parser.add_argument('--plot', type=Path, metavar='FILE.png', help='draw mIoU over the widths')
     parser.add_argument('--samples', type=int, default=1000, help='draws (default: 1000)')
@@ -173,7 +174,9 @@ def main() -> None:
     means = [over_classes(found, names) for found in (first, second)]
     print(*lines, sep='\n')
     print(f'{len(images):,} images, {len(classes)} classes; {args.samples:,} draws\n')
-    print(make_table(*means))
+    found = [scores(one.total()) for one in runs]
+    named = dict(zip(args.names or 'AB', found, strict=True))
+    print(f'{headline(named)}\n\n{make_table(*means)}')
     if band:
         print(f'\n{make_class_table(classes, first, second, band)}')
     if args.plot:

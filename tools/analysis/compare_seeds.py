@@ -16,6 +16,7 @@ from mmbixt.cli import run
 from mmbixt.evaluation.bootstrap import NotPairedError, paired
 from mmbixt.evaluation.boundary import scores
 from mmbixt.evaluation.sums import SumsFileError, find_sums, read_sums
+from mmbixt.evaluation.tables import headline
 
 SHOWN = ('mIoU', 'gap')  # of each place; per cent
 
@@ -79,7 +80,8 @@ def main() -> None:
         sys.exit(f'error: {error}')
     for model, paths in (('A', args.a), ('B', args.b)):
         print(f'{model}: {", ".join(map(str, paths))}')
-    print(f'\n{make_table(*found)}')
+    means = [{name: np.mean([one[name] for one in runs]) for name in runs[0]} for runs in found]
+    print(f'\n{headline(dict(zip("AB", means, strict=True)))}\n\n{make_table(*found)}')
 
 
 if __name__ == '__main__':

@@ -22,9 +22,9 @@ from torch import nn
 
 from mmbixt.checkpoints.state_dict import shorten, unwrap
 from mmbixt.checkpoints.whole_state import load_whole_state
-from mmbixt.cli import add_common_arguments, band_width, load_config, run
+from mmbixt.cli import add_common_arguments, load_config, run
 from mmbixt.engine.boundary_vis_hook import NoLabelsError, sample_figure
-from mmbixt.evaluation.boundary import class_scores
+from mmbixt.evaluation.boundary import band_width, class_scores
 from mmbixt.evaluation.sums import ImageSums, SumsFileError, find_sums, read_sums
 from mmbixt.visualization.palette import sample_palette
 

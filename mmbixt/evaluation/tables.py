@@ -1,0 +1,58 @@
+"""Scores as text."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mmbixt.evaluation.boundary import main_band
+
+SIDE_BY_SIDE = ('mIoU', 'mAcc', 'aAcc')
+
+
+def headline(runs: Mapping[str, Mapping[str, float]]) -> str:
+    """All pixels and "the" boundary side by side, as in Table 2 of the BiSA paper.
+
+    Args:
+        runs: scores by name, of each run. Of two there is a third line: how much larger, in per
+            cent of themselves, the scores of the first one are in the second one.
+    """
+    first, *others = runs.values()
+    places = dict(all='All')
+    if band := main_band(first):
+        places[band] = f'Boundary ({band})'
+    columns = [f'{where}/{what}' for where in places for what in SIDE_BY_SIDE]
+    rows = [('', SIDE_BY_SIDE * len(places))]
+    rows += [(name, [f'{found[c]:.2f}' for c in columns]) for name, found in runs.items()]
+    if len(others) == 1:
+        gains = [relative_gain(first[c], others[0][c]) for c in columns]
+        rows.append(('gain', [f'{gain:+.2f}%' for gain in gains]))
+    width = max(len(name) for name, _ in rows)
+    titles = ''.join(f'{title:^{9 * len(SIDE_BY_SIDE)}}' for title in places.values())
+    lines = [f'{"":{width}}{titles}'.rstrip()]
+    for name, cells in rows:
+        lines.append(f'{name:{width}}' + ''.join(f'{cell:>9}' for cell in cells))
+    return '\n'.join(lines)
+
+
+def relative_gain(before: float, after: float) -> float:
+    """In per cent; NaN where the score was 0."""
+    return 100 * (after - before) / before if before else np.nan
+
+
+def class_table(classes: Sequence[str], columns: dict[str, np.ndarray]) -> str:
+    """Text: a line for each class that occurs, a column for each score."""
+    width = max(len(name) for name in ('class', *classes))
+    lines = ['  '.join(('class'.ljust(width), *columns))]
+    scored = ~np.isnan(list(columns.values())).all(0)
+    for k in np.flatnonzero(scored):
+        name = classes[k]
+        cells = (f'{values[k]:.2f}'.rjust(len(title)) for title, values in columns.items())
+        lines.append('  '.join((name.ljust(width), *cells)))
+    return '\n'.join([*lines, *absent_classes(scored)])
+
+
+def absent_classes(scored: np.ndarray) -> list[str]:
+    """The last line of a table, if classes are missing in it; `scored` (K,): which are there."""
+    if scored.all():
+        return []
+    return [f'({(~scored).sum()} of {len(scored)} classes are in neither truth nor prediction.)']
