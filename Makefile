@@ -18,11 +18,12 @@ demo: setup ## train, test and look at a small model on generated images
 	@$(python) tools/demo.py
 
 test: lint ## lint, then all tests
-	@OMP_NUM_THREADS=1 $(python) -m pytest -n 2 --dist loadfile tests
+	@OMP_NUM_THREADS=1 $(python) -m pytest -n 2 --dist worksteal tests
 
-test-zoo: setup ## what takes minutes: all configs, users' own through mim, inductor
-	@OMP_NUM_THREADS=1 ZOO=all $(python) -m pytest -n 2 tests/test_configs/test_training.py tests/test_mim.py \
-		tests/test_backbones/test_compiled.py
+test-zoo: setup ## what takes minutes: all configs and models, users' own through mim, inductor
+	@OMP_NUM_THREADS=1 ZOO=all $(python) -m pytest -n 2 --dist worksteal tests/test_configs tests/test_mim.py \
+		tests/test_backbones/test_compiled.py tests/test_tools/test_benchmark.py \
+		tests/test_tools/test_convert_checkpoint.py tests/test_tools/test_get_flops.py
 
 test-browser: setup ## look at a report in Chromium, on a desk and on a phone (CHROME=path: in that one)
 	@OMP_NUM_THREADS=1 $(python) -m pytest tests/browser

@@ -17,7 +17,6 @@ from mmbixt.checkpoints.loader import TRUST, CheckpointFileError
 from mmbixt.checkpoints.sources import near_matches
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.datasets.availability import check_datasets
-from mmbixt.evaluation.boundary import band_pixels
 from mmbixt.sample.sample_config import NoSampleError, use_sample_data
 
 # in an installed package the files themselves, in a checkout a link to its configs/
@@ -66,6 +65,8 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
 
 def band_width(text: str) -> int | float:
     """The width of a band: '3' is in pixels, '0.02' a share of the diagonal."""
+    from mmbixt.evaluation.boundary import band_pixels  # with mmdet: slow, for a few tools
+
     number = int(text) if text.isdecimal() else float(text)
     try:
         band_pixels(number, (1, 1))
@@ -98,20 +99,19 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
     if args.trust_checkpoint:
         os.environ[TRUST] = '1'
     cfg = read_config(args.config)
-    name = Path(args.config).stem
+    name, said = Path(args.config).stem, []
     if args.sample:
         name += '_sample'
         try:
             changes = use_sample_data(cfg)
         except OSError as error:  # a full disk, a folder that cannot be written
             sys.exit(f'--sample: {error}')
-        if os.environ.get('RANK', '0') == '0':
-            print('--sample changes the config:', *changes, sep='\n  ', flush=True)
+        said += ['\n  '.join(['--sample changes the config:', *changes])]
     if args.cfg_options:
-        if os.environ.get('RANK', '0') == '0':
-            for note in doubtful_options(cfg, args.cfg_options):
-                print(note, flush=True)
+        said += doubtful_options(cfg, args.cfg_options)
         cfg.merge_from_dict(args.cfg_options)
+    if said and os.environ.get('RANK', '0') == '0':
+        print(*said, sep='\n', flush=True)
     cfg.launcher = args.launcher
     cfg.work_dir = args.work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
     check_datasets(cfg, splits)

@@ -1,9 +1,11 @@
+import os
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from helpers import pip
 
 ROOT = Path(__file__).parents[1]
@@ -22,9 +24,23 @@ def fresh_compiler():
 
 
 @pytest.fixture(scope='session')
-def tree(tmp_path_factory):
+def shared(tmp_path_factory):
+    """A folder that all workers of pytest-xdist have in common."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if 'PYTEST_XDIST_WORKER' in os.environ else folder
+
+
+@pytest.fixture(scope='session')
+def tree(shared):
     """A copy of what a build reads, so that nothing is left behind in the repository."""
-    tree = tmp_path_factory.mktemp('build') / 'tree'
+    tree = shared / 'tree'
+    with FileLock(shared / 'tree.lock'):
+        if not tree.exists():
+            copy_tree(tree)
+    return tree
+
+
+def copy_tree(tree):
     tree.mkdir()
     for path in ROOT.iterdir():
         if path.is_file():
@@ -34,18 +50,19 @@ def tree(tmp_path_factory):
     # what a used checkout has lying about
     (tree / 'tools/__pycache__').mkdir(exist_ok=True)
     (tree / 'tools/__pycache__/train.cpython-311.pyc').touch()
-    return tree
 
 
 @pytest.fixture(scope='session')
-def wheel(tree, tmp_path_factory):
-    folder = tmp_path_factory.mktemp('wheel')
-    pip('wheel', tree, '--no-build-isolation', '--wheel-dir', folder)
-    return next(folder.glob('mmbixt-*.whl'))
+def wheel(tree, shared):
+    with FileLock(shared / 'wheel.lock'):
+        if not (shared / 'wheel').exists():
+            pip('wheel', tree, '--no-build-isolation', '--wheel-dir', shared / 'wheel')
+    return next((shared / 'wheel').glob('mmbixt-*.whl'))
 
 
 @pytest.fixture(scope='session')
-def installed(wheel, tmp_path_factory):
-    folder = tmp_path_factory.mktemp('site')
-    pip('install', wheel, '--target', folder)
-    return folder
+def installed(wheel, shared):
+    with FileLock(shared / 'site.lock'):
+        if not (shared / 'site').exists():
+            pip('install', wheel, '--target', shared / 'site')
+    return shared / 'site'

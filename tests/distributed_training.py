@@ -1,5 +1,6 @@
 """What the processes of the distributed tests run; a module that they can import by its name."""
 
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -10,12 +11,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
 
+WRAPPERS = ('DDP', 'FSDP of blocks', 'FSDP of linear layers')
 STEPS, IMAGES = 2, 4  # DDP finds parameters without gradient in the second step
 BACKBONES = {
     'BiXT': lambda: BiXT(
-        arch=dict(embed_dims=32, num_heads=2, depth=4), token_refiner='lpi', norm_eval=True
+        arch=dict(embed_dims=32, num_heads=2, depth=2), token_refiner='lpi', norm_eval=True
     ),
-    'XCiT': lambda: XCiT(arch=dict(embed_dims=32, num_heads=2, depth=4), norm_eval=True),
+    'XCiT': lambda: XCiT(arch=dict(embed_dims=32, num_heads=2, depth=2), norm_eval=True),
     'BiFormer': lambda: BiFormer(
         arch=dict(embed_dims=(16, 32), depths=(2, 1), topks=(2, -2)), num_regions=2, norm_eval=True
     ),
@@ -55,12 +57,12 @@ def fit(network, rank=0, processes=1):
         optimizer.step()
 
 
-def train(rank, folder, wrap, processes):
-    """All families, one after another; each process saves the weights that it ends with."""
+def train(rank, folder, processes):
+    """All families in all wrappers, one after another; saves the weights that they end with."""
     meeting = f'file://{folder}/rendezvous'
     dist.init_process_group('gloo', meeting, rank=rank, world_size=processes)
     torch.set_num_threads(1)
-    for family in BACKBONES:
+    for family, wrap in product(BACKBONES, WRAPPERS):
         backbone = make_backbone(family)
         if wrap == 'DDP':
             fit(DistributedDataParallel(backbone), rank, processes)
@@ -72,5 +74,5 @@ def train(rank, folder, wrap, processes):
             fit(backbone, rank, processes)
             weights = {name: p.full_tensor() for name, p in backbone.named_parameters()}
         weights = {name: p.detach() for name, p in weights.items()}
-        torch.save(weights, Path(folder, f'{family}-{rank}.pth'))
+        torch.save(weights, Path(folder, f'{family}-{wrap}-{rank}.pth'))
     dist.destroy_process_group()

@@ -1,11 +1,11 @@
-"""Adapt small backbones with LoRA, by peft; run by test_peft.py where peft is on the path."""
+"""Adapt a backbone of each family with LoRA, by peft; run by test_peft.py where peft is."""
 
 import copy
 
 import peft
 import torch
 from helpers import assert_close, image
-from variants import VARIANTS, build
+from variants import FAMILIES, build
 
 
 def check(config):
@@ -30,6 +30,6 @@ def check(config):
         assert_close(actual, expected, 1e-4)
 
 
-for name, config in VARIANTS.items():
+for name, config in FAMILIES.items():
     check(config)
     print(name)

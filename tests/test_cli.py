@@ -16,33 +16,23 @@ CONFIG = dict(
 )
 
 
-@pytest.mark.parametrize(
-    ('option', 'similar'),
-    [
-        ('train_cfg.max_iter', 'max_iters'),
-        ('modle.backbone.arch', 'model'),
-        ('hooks.0.typ', 'type'),
-    ],
-)
+ALMOST_THERE = [
+    ('train_cfg.max_iter', 'max_iters'),
+    ('modle.backbone.arch', 'model'),
+    ('hooks.0.typ', 'type'),
+]
+OTHERS = ['train_cfg.max_iters', 'hooks.0.type', 'hooks.1.typ', 'model.backbone.drop', 'a.b.c']
+
+
+@pytest.mark.parametrize(('option', 'similar'), ALMOST_THERE)
 def test_an_option_that_is_almost_there_is_pointed_out(option, similar):
     (note,) = doubtful_options(Config(CONFIG), {option: 1})
     assert note.startswith(f'--cfg-options {option}: ')
     assert f'which has {similar}.' in note
 
 
-@pytest.mark.parametrize(
-    'option',
-    [
-        'train_cfg.max_iters',
-        'hooks.0.type',
-        'hooks.1.typ',
-        'model.backbone.drop_path_rate',
-        'resume',
-        'a.b.c',
-    ],
-)
-def test_others_are_not(option):
-    assert doubtful_options(Config(CONFIG), {option: 1}) == []
+def test_others_are_not():
+    assert doubtful_options(Config(CONFIG), dict.fromkeys(OTHERS, 1)) == []
 
 
 class Model(BaseModel):
@@ -76,25 +66,30 @@ def make_runner(tmp_path, request):
 
 
 MISSING = FileNotFoundError('There is no file x.pth.')
-FULL_DISK = OSError(28, 'No space left on device')
+FORBIDDEN = PermissionError(13, 'Permission denied', 'x.json')
 
 
-@pytest.mark.parametrize('error', [MISSING, PermissionError(13, 'Permission denied', 'x.json')])
+def fail(error):
+    raise error
+
+
+@pytest.mark.parametrize('error', [MISSING, FORBIDDEN])
 def test_mistakes_of_the_user_are_said_in_a_line(error):
-    def main():
-        raise error
-
     with pytest.raises(SystemExit) as end:
-        run(main)
+        run(lambda: fail(error))
     assert end.value.code == f'{type(error).__name__}: {error}'
 
 
 def test_errors_that_name_no_file_keep_their_traceback():
-    def main():
-        raise FULL_DISK
-
     with pytest.raises(OSError, match='No space left'):
-        run(main)
+        run(lambda: fail(OSError(28, 'No space left on device')))
+
+
+def test_interruption_is_no_error_and_gives_no_advice_by_itself(capsys):
+    with pytest.raises(SystemExit) as end:
+        run(lambda: fail(KeyboardInterrupt()))
+    assert end.value.code == 130
+    assert capsys.readouterr().err == 'Interrupted.\n'
 
 
 def test_errors_in_the_middle_of_a_run_are_logged_with_their_traceback(make_runner, tmp_path):
@@ -112,16 +107,6 @@ def test_errors_before_the_first_step_are_said_in_a_line(make_runner, tmp_path):
     runner = make_runner(load_from=str(tmp_path / 'nowhere.pth'))
     with pytest.raises(SystemExit, match=r'^FileNotFoundError: .*nowhere\.pth'):
         run(lambda: run_loop(runner, runner.train))
-
-
-def test_interruption_is_no_error_and_gives_no_advice_by_itself(capsys):
-    def main():
-        raise KeyboardInterrupt
-
-    with pytest.raises(SystemExit) as end:
-        run(main)
-    assert end.value.code == 130
-    assert capsys.readouterr().err == 'Interrupted.\n'
 
 
 def test_resume_is_advised_where_there_is_a_checkpoint(make_runner, tmp_path, capsys):

@@ -52,6 +52,7 @@ test_evaluator = val_evaluator
 train_cfg = dict(max_epochs=1)
 """,
 }
+INHERITED = "_base_ = __import__('mmbixt') and 'mmbixt::bixt/linear_bixt_ti_ade20k.py'\n"
 FEW = ['train_cfg.max_iters=2', 'train_cfg.val_interval=2', 'default_hooks.checkpoint.interval=2']
 
 
@@ -88,8 +89,10 @@ def mim(run):
 
 
 def user_configs():
+    """Those of the documents, and one that inherits."""
     text = (ROOT / 'docs/projects.md').read_text()
-    return re.findall(r'<!-- tested: (mmseg|mmdet) -->\n```python\n(.*?)```', text, re.DOTALL)
+    shown = re.findall(r'<!-- tested: (mmseg|mmdet) -->\n```python\n(.*?)```', text, re.DOTALL)
+    return [*shown, ('mmseg', INHERITED)]
 
 
 def test_search_by_data_set(mim):
@@ -146,10 +149,15 @@ def test_train_and_test_a_config_of_ours_by_name(mim, project):
 
 
 @slow
-@pytest.mark.parametrize(('scope', 'text'), user_configs(), ids=['semfpn', 'cascade', 'detr'])
+@pytest.mark.parametrize(
+    ('scope', 'text'), user_configs(), ids=['semfpn', 'cascade', 'detr', 'inherited']
+)
 def test_train_and_test_a_config_of_a_user(mim, project, scope, text):
+    small = SMALL[scope]
+    if text == INHERITED:
+        small = re.sub(r'model\[.*\n', '', small)  # it has no norm to change
     text = re.sub(r' *init_cfg=dict\(.*\n', '', text)  # weights are not at hand
-    (project / 'my_config.py').write_text(text + SMALL[scope])
+    (project / 'my_config.py').write_text(text + small)
     package = {'mmseg': 'mmsegmentation', 'mmdet': 'mmdet'}[scope]
     work_dir = project / 'work_dirs/mine'
     shutil.rmtree(work_dir, ignore_errors=True)
@@ -158,12 +166,3 @@ def test_train_and_test_a_config_of_a_user(mim, project, scope, text):
     (checkpoint,) = work_dir.glob('*_[0-9].pth')
     output = mim('test', package, 'my_config.py', '--checkpoint', checkpoint, '--gpus', 0)
     assert 'Testing finished successfully' in output
-
-
-@slow
-def test_train_an_inherited_config_by_the_stock_tool(mim, project):
-    text = "_base_ = __import__('mmbixt') and 'mmbixt::bixt/linear_bixt_ti_ade20k.py'\n"
-    small = re.sub(r'model\[.*\n', '', SMALL['mmseg'])  # it has no norm to change
-    (project / 'my_config.py').write_text(text + small)
-    output = mim('train', 'mmsegmentation', 'my_config.py', '--gpus', 0)
-    assert 'Training finished successfully' in output

@@ -90,12 +90,6 @@ answers['imported head'] = error_of(imported)
 neck = dict(type='mmbixt.FeaturePyramidAdapter', in_channels=8, in_strides=16)
 answers['strides'] = MODELS.build(neck).out_strides
 """
-WITHOUT_MMDET = """
-from mmengine.registry import METRICS
-answers['widths'] = METRICS.build(dict(type='mmbixt.BoundaryIoUMetric')).options['widths']
-coco = dict(type='mmbixt.BoundaryCocoMetric', metric='segm')
-answers['coco'] = error_of(METRICS.build, coco)
-"""
 WITHOUT_ALL = """
 from mmengine.registry import HOOKS, METRICS
 answers['metric'] = package(METRICS.build(dict(type='mmbixt.BoundaryIoUMetric')))
@@ -107,49 +101,34 @@ answers['again'] = package(MODELS.build(dict(type='mmbixt.BiXT')))
 """
 
 
-@pytest.mark.parametrize(
-    ('registry', 'scope', 'hidden', 'more', 'messages'),
-    [
-        (
-            'mmdet.registry',
-            'mmdet',
-            ['mmseg'],
-            WITHOUT_MMSEG,
-            {
-                'built head': r'LinearTokenHead needs mmseg.*pip install mmsegm.*onedl-mmsegm',
-                'imported head': r'ImportError: mmbixt.LinearTokenHead needs mmseg',
-                'strides': r'\[4, 8, 16, 32\]',
-            },
-        ),
-        (
-            'mmseg.registry',
-            'mmseg',
-            ['mmdet'],
-            WITHOUT_MMDET,
-            {
-                'coco': r'ImportError: mmbixt.BoundaryCocoMetric needs mmdet',
-                'widths': r'\[1, 3, 5, 0.02\]',
-            },
-        ),
-        (
-            'mmengine.registry',
-            None,
-            ['mmseg', 'mmdet', 'mmcv'],
-            WITHOUT_ALL,
-            {
-                'neck': 'FeaturePyramidAdapter needs mmcv.*mim install',
-                'hook': '7',
-                'metric': 'mmbixt',
-                'again': 'mmbixt',
-            },
-        ),
-    ],
-)
-def test_a_missing_framework_breaks_what_needs_it_only(
-    tmp_path, registry, scope, hidden, more, messages
-):
-    scope = f'init_default_scope({scope!r})' if scope else ''
-    found = run(tmp_path, BACKBONE.format(registry=registry, scope=scope) + more, hidden)
+WITHOUT = {  # framework in use: frameworks that are missing, code, what it answers
+    'mmdet': (
+        ['mmseg'],
+        WITHOUT_MMSEG,
+        {
+            'built head': r'LinearTokenHead needs mmseg.*pip install mmsegm.*onedl-mmsegm',
+            'imported head': r'ImportError: mmbixt.LinearTokenHead needs mmseg',
+            'strides': r'\[4, 8, 16, 32\]',
+        },
+    ),
+    'mmengine': (
+        ['mmseg', 'mmdet', 'mmcv'],
+        WITHOUT_ALL,
+        {
+            'neck': 'FeaturePyramidAdapter needs mmcv.*mim install',
+            'hook': '7',
+            'metric': 'mmbixt',
+            'again': 'mmbixt',
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize('used', WITHOUT)
+def test_a_missing_framework_breaks_what_needs_it_only(tmp_path, used):
+    hidden, more, messages = WITHOUT[used]
+    scope = '' if used == 'mmengine' else f'init_default_scope({used!r})'
+    found = run(tmp_path, BACKBONE.format(registry=f'{used}.registry', scope=scope) + more, hidden)
     assert found['module'] == 'mmbixt.backbones.bixt'
     assert found['out_channels'] == [192]
     for name, message in messages.items():
@@ -189,6 +168,11 @@ find = mmbixt.registry.MODELS.get
 answers['elsewhere'] = [bool(find('RetinaNet')), bool(find('Nothing'))]  # not in this scope
 answers['registered'] = sorted(mmbixt.registry.MODELS.module_dict)
 """
+WITHOUT_MMDET = """
+answers['widths'] = METRICS.build(dict(type='mmbixt.BoundaryIoUMetric')).options['widths']
+coco = dict(type='mmbixt.BoundaryCocoMetric', metric='segm')
+answers['coco'] = error_of(METRICS.build, coco)
+"""
 SEMFPN = ('bixt/semfpn_bixt_ti_ade20k', 'neck[1]')
 UPERNET = ('biformer/upernet_biformer_t_ade20k', 'auxiliary_head')
 RETINANET = ('biformer/retinanet_biformer_t_1x_coco', 'neck')
@@ -199,7 +183,8 @@ RETINANET = ('biformer/retinanet_biformer_t_1x_coco', 'neck')
 )
 def test_names_are_those_of_the_framework_that_the_config_is_for(tmp_path, hidden, hub):
     """Those that mmcv, mmseg and mmdet all have, in the hub and in configs that inherit."""
-    found = run(tmp_path, INHERITED.format(hub=hub), hidden)
+    code = INHERITED.format(hub=hub) + (WITHOUT_MMDET if hidden else '')
+    found = run(tmp_path, code, hidden)
     for name, _ in hub:
         framework = 'mmdet' if name.endswith('coco') else 'mmseg'
         assert found[name] == [framework, 'mmbixt', framework]
@@ -217,6 +202,8 @@ def test_names_are_those_of_the_framework_that_the_config_is_for(tmp_path, hidde
     assert shared is None  # mmcv's for both
     if hidden:  # there is one framework to choose
         assert clash is None
+        assert found['widths'] == [1, 3, 5, 0.02]
+        assert found['coco'].startswith('ImportError: mmbixt.BoundaryCocoMetric needs mmdet')
     else:
         message = 'LookupError: LoadAnnotations is a transform of mmseg and mmdet, .*init_default'
         assert re.match(message, clash)

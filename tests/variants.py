@@ -1,30 +1,27 @@
-"""Small backbones of every family with every kind of option."""
+"""Small backbones of every family with every kind of option, and with few blocks: tests go through
+all modules of all of them."""
 
 import torch
 from mmengine.registry import MODELS
 
-# small enough to run all of them, with every kind of option
+BIXT = dict(embed_dims=16, num_heads=2, depth=2)
+
 VARIANTS = {
-    'bixt': dict(type='mmbixt.BiXT', arch=dict(embed_dims=32, num_heads=2, depth=4)),
-    'bixt /8': dict(
-        type='mmbixt.BiXT', arch=dict(embed_dims=32, num_heads=2, depth=4), patch_stride=8
-    ),
+    'bixt': dict(type='mmbixt.BiXT', arch=BIXT),
+    'bixt /8': dict(type='mmbixt.BiXT', arch=BIXT, patch_stride=8),
     'bixt /4, layer scale': dict(
         type='mmbixt.BiXT',
-        arch=dict(embed_dims=32, num_heads=2, depth=3, layer_scale=0.1),
+        arch=dict(embed_dims=16, num_heads=2, depth=3, layer_scale=0.1),
         patch_stride=4,
         out_indices=(0, 2),
     ),
     'bixt conv, LPI': dict(
-        type='mmbixt.BiXT',
-        arch=dict(embed_dims=32, num_heads=2, depth=4),
-        patch_embed='conv',
-        token_refiner='lpi',
+        type='mmbixt.BiXT', arch=BIXT, patch_embed='conv', token_refiner='lpi', num_latents=8
     ),
     'bixt, only early layers': dict(
-        type='mmbixt.BiXT', arch=dict(embed_dims=32, num_heads=2, depth=4), out_indices=(0, 1)
+        type='mmbixt.BiXT', arch=dict(embed_dims=16, num_heads=2, depth=4), out_indices=(0, 1)
     ),
-    'xcit': dict(type='mmbixt.XCiT', arch=dict(embed_dims=32, num_heads=2, depth=4)),
+    'xcit': dict(type='mmbixt.XCiT', arch=dict(embed_dims=16, num_heads=2, depth=2)),
     'xcit /8, layer scale': dict(
         type='mmbixt.XCiT',
         arch=dict(embed_dims=16, num_heads=4, depth=3, layer_scale=0.1),
@@ -33,7 +30,7 @@ VARIANTS = {
     ),
     'biformer': dict(
         type='mmbixt.BiFormer',
-        arch=dict(embed_dims=(16, 32, 64, 64), depths=(1, 2, 2, 1), topks=(1, 2, 4, -2)),
+        arch=dict(embed_dims=(16, 32, 64), depths=(1, 2, 1), topks=(1, 4, -2)),
         num_regions=3,
     ),
     'biformer, padding of the authors, early stages': dict(
@@ -57,7 +54,7 @@ VARIANTS = {
     'bisa': dict(
         type='mmbixt.BiSASwin',
         drop_path_rate=0.0,
-        arch=dict(embed_dims=16, depths=(2, 2, 2, 2), num_heads=(1, 2, 4, 8)),
+        arch=dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2)),
     ),
     'bisa, learned, instance norm, early stages': dict(
         type='mmbixt.BiSASwin',
@@ -71,10 +68,14 @@ VARIANTS = {
     'swin': dict(
         type='mmbixt.BiSASwin',
         drop_path_rate=0.0,
-        arch=dict(embed_dims=16, depths=(2, 2, 3), num_heads=(1, 2, 4)),
+        arch=dict(embed_dims=16, depths=(1, 2, 1), num_heads=(1, 2, 4)),
         bisa_stages=(),
         out_indices=(1, 2),
     ),
+}
+# one of each family, for what is slow and the same in all variants
+FAMILIES = {
+    name: VARIANTS[name] for name in ('bixt conv, LPI', 'xcit /8, layer scale', 'biformer', 'bisa')
 }
 
 

@@ -5,7 +5,6 @@ of them.
 """
 
 import argparse
-import json
 import re
 import shlex
 import subprocess
@@ -18,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from mmengine.config import Config
 from mmengine.registry import DATASETS, init_default_scope
+from mmseg.datasets import BaseSegDataset
 
 from mmbixt.evaluation import class_scores, image_sums, scores
 from mmbixt.sample.sample_config import use_sample_data
@@ -57,11 +57,12 @@ def run(*command: str | Path) -> str:
     return ''.join(said)
 
 
-def load_scenes(cfg: Config, predictions: Path) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def load_scenes(
+    dataset: BaseSegDataset, predictions: Path
+) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Image (H,W,3), truth and prediction (H,W) of every held-out scene, labels from 0."""
-    init_default_scope(cfg.default_scope)
     scenes = []
-    for sample in DATASETS.build(cfg.val_dataloader.dataset).load_data_list():
+    for sample in dataset.load_data_list():
         image = cv2.imread(sample['img_path'])[..., ::-1]
         # ADE20K's files count from 1 and have 0 for unlabelled: 255 after this
         truth = cv2.imread(sample['seg_map_path'], cv2.IMREAD_GRAYSCALE) - np.uint8(1)
@@ -123,24 +124,6 @@ def draw_predictions(
     return figure
 
 
-def draw_learning_curve(log: Path, title: str) -> Figure:
-    """Training loss and mIoU over the iterations, from the log of a run, a record for a line."""
-    records = [json.loads(line) for line in log.read_text().splitlines()]
-    figure = Figure(figsize=(8, 4.2), layout='constrained', dpi=110)
-    figure.suptitle(title)
-    left = figure.subplots()
-    right = left.twinx()
-    curves = ((left, 'loss', '-', 'training loss'), (right, 'mIoU', 'o-', 'mIoU (%)'))
-    for colour, (ax, key, style, label) in zip(('tab:blue', 'tab:orange'), curves, strict=True):
-        points = [(record['step'], record[key]) for record in records if key in record]
-        ax.plot(*np.transpose(points), style, color=colour)
-        ax.set_ylabel(label, color=colour)
-    left.set(xlabel='iteration', ylim=(0, None))
-    right.set_ylim(0, 100)
-    left.grid(alpha=0.3)
-    return figure
-
-
 def main() -> None:
     out = parse_args().out
     write_sample_data('data/sample')
@@ -151,17 +134,21 @@ def main() -> None:
 
     cfg = Config.fromfile(CONFIG)
     use_sample_data(cfg)
-    dataset = cfg.val_dataloader.dataset
-    truths = Path(dataset.data_root, dataset.data_prefix.seg_map_path)
-    folders = [TOOLS / 'analysis/boundary_eval.py', out / 'predictions', truths]
+    init_default_scope(cfg.default_scope)
+    dataset = DATASETS.build(cfg.val_dataloader.dataset)
+    meta = dataset.metainfo
+    folders = [
+        TOOLS / 'analysis/boundary_eval.py',
+        out / 'predictions',
+        dataset.data_prefix['seg_map_path'],
+    ]
     # ADE20K's own files count classes from 1
     labels = ['--classes', 'ade20k', '--reduce-zero-label', '--pred-reduce-zero-label']
     near_boundaries = TABLE.search(run(*folders, *labels)).group().rstrip()
 
     run(TOOLS / 'analysis/report.py', out / 'run', '--out', out / 'report.html')
 
-    scenes = load_scenes(cfg, out / 'predictions')
-    meta = DATASETS.build(cfg.val_dataloader.dataset).metainfo
+    scenes = load_scenes(dataset, out / 'predictions')
     table = make_table(scenes, meta['classes'])
     table += f'\n\nAll pixels, and those near the boundaries of the truth (%)\n{near_boundaries}'
     (out / 'table.txt').write_text(table + '\n')
@@ -171,12 +158,9 @@ def main() -> None:
     palette = sample_palette(meta['classes'], meta['palette'])
     figure = draw_predictions(shown, meta['classes'], palette, title)
     figure.savefig(out / 'predictions.png')
-    latest = max((out / 'run').glob('*/vis_data/scalars.json'))
-    figure = draw_learning_curve(latest, f'{CONFIG.stem} --sample')
-    figure.savefig(out / 'learning_curve.png')
 
     print(f'\n{table}\n\nLook at')
-    for name in ('report.html', 'predictions.png', 'learning_curve.png', 'table.txt'):
+    for name in ('report.html', 'predictions.png', 'table.txt'):
         print(f'  {out / name}')
 
 

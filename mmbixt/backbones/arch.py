@@ -21,6 +21,16 @@ def check_rate(name: str, value: float) -> None:
         raise ValueError(f'{name}={value!r} must be at least 0 and below 1.')
 
 
+def check_stages(**given: Sequence[int]) -> None:
+    """Check what is given for each stage, ``depths`` among it: one number each."""
+    lengths = {len(x) if isinstance(x, Sequence) else 0 for x in given.values()}
+    if len(lengths) > 1 or 0 in lengths:
+        *others, last = (f'{name}={value!r}' for name, value in given.items())
+        raise ValueError(f'{", ".join(others)} and {last} need one number for each stage.')
+    for depth in given['depths']:
+        check_positive('depths', depth)
+
+
 def resolve_arch(
     model: str,
     arch: str | Mapping,

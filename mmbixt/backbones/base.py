@@ -3,7 +3,7 @@
 import logging
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -17,6 +17,21 @@ from torch.utils.checkpoint import checkpoint
 from mmbixt.checkpoints.describe import describe
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError, Conversion, check_fit, unwrap
 from mmbixt.ops import ops_path, use_ops
+
+State = Mapping[str, Tensor]  # weights by name
+Shapes = Mapping[str, tuple[int, ...]]  # of weights, by name
+Parts = list[nn.Module | nn.Parameter]
+
+FILE_OF_A_BACKBONE = (
+    'No weight in the file begins with {!r}. A file of the backbone alone, such as a '
+    'classification checkpoint, is not for load_from; give it to the backbone: '
+    "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...)). In a file of a whole model "
+    'that was saved inside a wrapper, take _orig_mod. off the names first.'
+)
+FILE_OF_A_MODEL = (
+    'For the backbone of a whole model add its prefix: '
+    "init_cfg=dict(type='Pretrained', checkpoint=..., prefix='backbone.')."
+)
 
 
 class DenseBackbone(BaseModule):
@@ -54,28 +69,26 @@ class DenseBackbone(BaseModule):
         self.register_load_state_dict_pre_hook(DenseBackbone._fit_checkpoint)
 
     @abstractmethod
-    def freezable_stages(self) -> list[list[nn.Module | nn.Parameter]]:
+    def freezable_stages(self) -> list[Parts]:
         """What can be frozen, from the image on."""
 
-    def layers(self) -> list[list[nn.Module | nn.Parameter]]:
+    def layers(self) -> list[Parts]:
         """For layer-wise learning rates: all parts, from the image on, a list for each layer."""
         return self.freezable_stages()
 
     @abstractmethod
-    def convert_checkpoint(
-        self, state: Mapping[str, Tensor], expected: Collection[str]
-    ) -> Conversion:
+    def convert_checkpoint(self, state: State, expected: Shapes) -> Conversion:
         """The weights in an official state dict (without wrappers) under our names.
 
         Args:
             state: weights under the file's names.
-            expected: names of the weights that the backbone has.
+            expected: the weights that the backbone has.
         """
 
-    def advise(self, state: Mapping[str, Tensor], expected: Collection[str]) -> str | None:
+    def advise(self, state: State, expected: Shapes) -> str | None:
         """What to do about a file that does not fit, if a family knows it."""
 
-    def check_origin(self, state: Mapping[str, Tensor], prefix: str) -> None:
+    def check_origin(self, state: State, prefix: str) -> None:
         """Raise if weights were read in a way that has lost some, before they are converted.
 
         Args:
@@ -146,10 +159,9 @@ class DenseBackbone(BaseModule):
                 handle.remove()
         return found
 
-    def _frozen_parts(self) -> list[nn.Module | nn.Parameter]:
-        return [
-            part for stage in self.freezable_stages()[: self.frozen_stages + 1] for part in stage
-        ]
+    def _frozen_parts(self) -> Parts:
+        stages = self.freezable_stages()[: self.frozen_stages + 1]
+        return [part for stage in stages for part in stage]
 
     def _fit_checkpoint(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
         """Before weights are loaded, by whatever loads them: convert them and check that they fit.
@@ -161,21 +173,16 @@ class DenseBackbone(BaseModule):
         source = unwrap({key.removeprefix(prefix): value for key, value in own.items()})
         self.check_origin(source, prefix)
         if prefix and not source:
-            raise CheckpointMismatchError(self._general_advice(source, prefix))
+            raise CheckpointMismatchError(FILE_OF_A_BACKBONE.format(prefix))
         current = self.state_dict()
         shapes = {key: tuple(value.shape) for key, value in current.items()}
         converted = self.convert_checkpoint(source, shapes)
-        weights = converted.weights
-        name = type(self).__name__
-        advice = self._general_advice(source, prefix) or self.advise(source, shapes)
+        weights, origins = converted.weights, converted.origins
+        name, seems = type(self).__name__, describe(source)
+        is_model = any(key.startswith('backbone.') for key in source)
+        advice = FILE_OF_A_MODEL if is_model else self.advise(source, shapes)
         fresh = check_fit(
-            weights,
-            shapes,
-            f'mmbixt.{name}',
-            describe(source),
-            self.optional_weights,
-            advice,
-            converted.origins,
+            weights, shapes, f'mmbixt.{name}', seems, self.optional_weights, advice, origins
         )
         if unused := _by_part(converted.dropped):
             print_log(f'{name} has no use for these weights of the file: {unused}', 'current')
@@ -187,21 +194,6 @@ class DenseBackbone(BaseModule):
         for key in own:
             del state_dict[key]
         state_dict.update((prefix + key, value) for key, value in weights.items())
-
-    def _general_advice(self, source: Mapping[str, Any], prefix: str) -> str | None:
-        if prefix and not source:
-            return (
-                f'No weight in the file begins with {prefix!r}. A file of the backbone alone, such '
-                'as a classification checkpoint, is not for load_from; give it to the backbone: '
-                "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...)). In a file of a "
-                'whole model that was saved inside a wrapper, take _orig_mod. off the names first.'
-            )
-        if any(key.startswith('backbone.') for key in source):
-            return (
-                'For the backbone of a whole model add its prefix: '
-                "init_cfg=dict(type='Pretrained', checkpoint=..., prefix='backbone.')."
-            )
-        return None
 
 
 @contextmanager

@@ -4,24 +4,26 @@ Each region of a feature map attends to the few regions that it is routed to, to
 three stages; in the fourth all tokens attend to all. The names of the weights are the authors'.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from timm.layers import DropPath, trunc_normal_
+from timm.layers import DropPath
 from torch import Tensor, nn
 
 from mmbixt.backbones.arch import (
     check_choice,
     check_positive,
     check_rate,
+    check_stages,
     resolve_arch,
     resolve_out_indices,
 )
-from mmbixt.backbones.base import DenseBackbone
+from mmbixt.backbones.base import DenseBackbone, Parts, Shapes, State
 from mmbixt.checkpoints import biformer as authors
 from mmbixt.checkpoints.state_dict import Conversion
 from mmbixt.layers.feed_forward import SequentialMlp, add_feed_forward
+from mmbixt.layers.linear import init_linear
 from mmbixt.layers.maps import channels_last
 from mmbixt.layers.norm import LayerNorm
 from mmbixt.layers.routing_attention import FullAttention, Regions, RoutingAttention
@@ -156,8 +158,7 @@ class BiFormer(DenseBackbone):
         frozen_stages: -1 freezes nothing, k the first k + 1 stages, each with the convolutions
             before it and its output's norm.
         norm_eval: keep batch norms (between stages) in eval mode while training.
-        with_cp: gradient checkpointing: blocks are computed again in the backward pass, which
-            saves memory and costs time.
+        with_cp: gradient checkpointing of blocks, which saves memory and costs time.
         init_cfg: mmengine's initialisation; the authors' checkpoints load as they are.
 
     Attributes:
@@ -187,7 +188,11 @@ class BiFormer(DenseBackbone):
         check_choice('padding', padding, ('masked', 'legacy'))
         check_choice('code', self.arch['code'], CODES)
         check_rate('drop_path_rate', drop_path_rate)
-        num_regions = check_stages(widths, depths, self.arch['topks'], num_regions)
+        topks = self.arch['topks']
+        if isinstance(num_regions, int):
+            num_regions = (num_regions,) * len(depths)
+        check_stages(embed_dims=widths, depths=depths, topks=topks, num_regions=num_regions)
+        check_regions(topks, num_regions)
         indices = range(len(depths)) if out_indices is None else out_indices
         self.out_indices = resolve_out_indices(indices, len(depths))
         self.out_channels = tuple(widths[i] for i in self.out_indices)
@@ -222,11 +227,7 @@ class BiFormer(DenseBackbone):
 
     def reset_parameters(self) -> None:
         """The authors' initialisation: linear layers only, the rest is torch's."""
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                trunc_normal_(module.weight, std=0.02)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+        self.apply(init_linear)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
@@ -279,13 +280,13 @@ class BiFormer(DenseBackbone):
 
         return self.record(x, routing, read)
 
-    def freezable_stages(self) -> list[list[nn.Module | nn.Parameter]]:
+    def freezable_stages(self) -> list[Parts]:
         stages = [list(parts) for parts in zip(self.downsample_layers, self.stages, strict=True)]
         for i in self.out_indices:
             stages[i].append(self.extra_norms[str(i)])
         return stages
 
-    def layers(self) -> list[list[nn.Module | nn.Parameter]]:
+    def layers(self) -> list[Parts]:
         """The stem, then the blocks; a stage's downsampling goes with its first, its norm last."""
         layers = [[self.downsample_layers[0]]]
         for i, stage in enumerate(self.stages):
@@ -297,36 +298,19 @@ class BiFormer(DenseBackbone):
             layers += blocks
         return layers
 
-    def convert_checkpoint(
-        self, state: Mapping[str, Tensor], expected: Collection[str]
-    ) -> Conversion:
+    def convert_checkpoint(self, state: State, expected: Shapes) -> Conversion:
         return authors.convert_biformer(state, expected, self.arch['code'])
 
-    def advise(self, state: Mapping[str, Tensor], expected: Mapping[str, tuple]) -> str | None:
+    def advise(self, state: State, expected: Shapes) -> str | None:
         return authors.advise_biformer(state, expected, self.arch['code'])
 
 
-def check_stages(
-    widths: Sequence[int],
-    depths: Sequence[int],
-    topks: Sequence[int],
-    num_regions: int | Sequence[int],
-) -> tuple[int, ...]:
-    """Check what is given for each stage; returns the number of regions of each."""
-    if isinstance(num_regions, int):
-        num_regions = (num_regions,) * len(depths)
-    given = (widths, depths, topks, num_regions)
-    if not all(isinstance(x, Sequence) for x in given) or len({len(x) for x in given}) > 1:
-        raise ValueError(
-            f'embed_dims={widths!r}, depths={depths!r}, topks={topks!r} and num_regions='
-            f'{num_regions!r} need one number for each stage.'
-        )
-    for depth, regions, topk in zip(depths, num_regions, topks, strict=True):
-        check_positive('depths', depth)
+def check_regions(topks: Sequence[int], num_regions: Sequence[int]) -> None:
+    """Check, for each stage, that there are as many regions as are to be attended to."""
+    for topk, regions in zip(topks, num_regions, strict=True):
         check_positive('num_regions', regions)
         if topk not in (-1, -2) and not (isinstance(topk, int) and 1 <= topk <= regions**2):
             raise ValueError(
                 f'topks={topks!r}: {topk!r} is neither a number of regions, 1 to {regions**2} of '
                 f'{regions} x {regions}, nor -1 or -2 for attention among all tokens.'
             )
-    return tuple(num_regions)

@@ -5,15 +5,21 @@ In the first stage inverse self-attention runs beside self-attention in each win
 OpenMMLab's Swin Transformer. The authors of BiSA have published no code and no weights.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from timm.layers import DropPath, trunc_normal_
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from mmbixt.backbones.arch import check_positive, check_rate, resolve_arch, resolve_out_indices
-from mmbixt.backbones.base import DenseBackbone
+from mmbixt.backbones.arch import (
+    check_positive,
+    check_rate,
+    check_stages,
+    resolve_arch,
+    resolve_out_indices,
+)
+from mmbixt.backbones.base import DenseBackbone, Parts, Shapes, State
 from mmbixt.checkpoints import swin
 from mmbixt.checkpoints.state_dict import Conversion
 from mmbixt.layers.bidirectional_self_attention import (
@@ -23,7 +29,7 @@ from mmbixt.layers.bidirectional_self_attention import (
     relative_position_index,
 )
 from mmbixt.layers.feed_forward import FeedForward, add_feed_forward
-from mmbixt.layers.linear import apply_linear
+from mmbixt.layers.linear import apply_linear, init_linear
 from mmbixt.layers.maps import channels_last
 from mmbixt.layers.norm import LayerNorm
 from mmbixt.ops.padding import padding_to_multiple
@@ -90,7 +96,7 @@ class SwinBlock(nn.Module):
     """Window attention and MLP, each with a norm before and a residual around."""
 
     def __init__(
-        self, attention: ShiftedWindows, channels: int, hidden: int, drop_path: float
+        self, channels: int, attention: ShiftedWindows, hidden: int, drop_path: float
     ) -> None:
         super().__init__()
         self.norm1 = LayerNorm(channels)
@@ -109,43 +115,24 @@ class SwinStage(nn.Module):
     """Blocks of one width, every second one with shifted windows, and the merging after them.
 
     Args:
-        channels: width C of the tokens.
-        num_heads: heads of the attention.
+        blocks: a list of them.
         window_size: side of a window in tokens.
-        mlp_ratio: hidden width of the MLPs, in C.
-        drop_paths: rate of stochastic depth of each block.
-        downsample: whether to merge patches for a next stage.
-        attention: what :class:`WindowAttention` is to be, beyond the sizes.
+        downsample: the merging for a next stage, if there is one.
     """
 
     def __init__(
-        self,
-        channels: int,
-        num_heads: int,
-        window_size: int,
-        mlp_ratio: float,
-        drop_paths: Sequence[float],
-        downsample: bool,
-        attention: Mapping,
+        self, blocks: Sequence[SwinBlock], window_size: int, downsample: PatchMerging | None
     ) -> None:
         super().__init__()
         self.window_size = window_size
-        self.blocks = nn.ModuleList()
-        for i, drop_path in enumerate(drop_paths):
-            windows = WindowAttention(channels, num_heads, window_size, **attention)
-            shifted = ShiftedWindows(windows, window_size, self.shift if i % 2 else 0)
-            self.blocks.append(SwinBlock(shifted, channels, int(channels * mlp_ratio), drop_path))
-        self.downsample = PatchMerging(channels) if downsample else None
-
-    @property
-    def shift(self) -> int:
-        return self.window_size // 2
+        self.blocks = nn.ModuleList(blocks)
+        self.downsample = downsample
 
     def forward(self, x: Tensor, run_layer: Callable) -> tuple[Tensor, Tensor]:
         """Tokens (B,H,W,C) to the next stage's input and, of this stage, (B,H,W,C)."""
-        mask = None
-        if len(self.blocks) > 1 and self.shift:
-            mask = shift_mask(x, self.window_size, self.shift)
+        mask, shift = None, self.window_size // 2
+        if len(self.blocks) > 1 and shift:
+            mask = shift_mask(x, self.window_size, shift)
         for block in self.blocks:
             x = run_layer(block, x, mask)
         return (x if self.downsample is None else self.downsample(x)), x
@@ -155,12 +142,6 @@ def pad_to_multiple(x: Tensor, size: int) -> Tensor:
     """(B,H,W,C) with zeros at the right and the bottom, so that ``size`` divides H and W."""
     bottom, right = (padding_to_multiple(side, size) for side in x.shape[1:3])
     return pad(x, (0, 0, 0, right, 0, bottom)) if bottom or right else x  # else it would copy
-
-
-def to_windows(x: Tensor, size: int) -> Tensor:
-    """(B,H,W,C) to (B,windows,size*size,C), row by row."""
-    x = x.unflatten(2, (-1, size)).unflatten(1, (-1, size))
-    return x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
 
 
 def shift_mask(x: Tensor, size: int, shift: int) -> Tensor:
@@ -181,7 +162,9 @@ def shift_mask(x: Tensor, size: int, shift: int) -> Tensor:
         return (place >= padded - size).long() + (place >= padded - shift).long()
 
     parts = 3 * part(x.shape[1])[:, None] + part(x.shape[2])[None, :]
-    parts = to_windows(parts[None, :, :, None], size)[0, :, :, 0]
+    # (H,W) to (rows,columns,size,size) of windows, and these to (windows,N)
+    parts = parts.unflatten(1, (-1, size)).unflatten(0, (-1, size)).transpose(1, 2)
+    parts = parts.flatten(2).flatten(0, 1)
     apart = parts[:, None, :, None] != parts[:, None, None, :]
     return torch.zeros_like(apart, dtype=x.dtype).masked_fill(apart, -100.0)
 
@@ -215,8 +198,7 @@ class BiSASwin(DenseBackbone):
         frozen_stages: -1 freezes nothing, 0 the patch embedding, k the first k stages too, each
             with the merging after it and its output's norm.
         norm_eval: keep batch norms in eval mode while training; a Swin Transformer has none.
-        with_cp: gradient checkpointing: blocks are computed again in the backward pass, which
-            saves memory and costs time.
+        with_cp: gradient checkpointing of blocks, which saves memory and costs time.
         init_cfg: mmengine's initialisation.
 
     Attributes:
@@ -244,34 +226,32 @@ class BiSASwin(DenseBackbone):
         super().__init__(frozen_stages, norm_eval, with_cp, init_cfg)
         self.arch = resolve_arch('BiSASwin', arch, ARCHS, ARCH_DEFAULTS, window_size=window_size)
         depths, num_heads = self.arch['depths'], self.arch['num_heads']
-        bisa_stages = check_stages(depths, num_heads, bisa_stages)
+        check_stages(depths=depths, num_heads=num_heads)
+        bisa_stages = resolve_stages(bisa_stages, len(depths))
         check_positive('window_size', self.arch['window_size'])
         check_branches(lam, lam_init, branch_norm)
         check_rate('drop_path_rate', drop_path_rate)
-        stages = range(len(depths))
-        self.out_indices = resolve_out_indices(
-            stages if out_indices is None else out_indices, len(depths)
-        )
-        widths = [self.arch['embed_dims'] * 2**i for i in stages]
+        indices = range(len(depths)) if out_indices is None else out_indices
+        self.out_indices = resolve_out_indices(indices, len(depths))
+        widths = [self.arch['embed_dims'] * 2**i for i in range(len(depths))]
         self.out_channels = tuple(widths[i] for i in self.out_indices)
         self.out_strides = tuple(4 * 2**i for i in self.out_indices)
 
+        size, last = self.arch['window_size'], max(self.out_indices)
         inverse = dict(lam=lam, lam_init=lam_init, branch_norm=branch_norm)
-        last = max(self.out_indices)
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
         self.patch_embed = PatchEmbed(widths[0])
-        self.stages = nn.ModuleList(
-            SwinStage(
-                widths[i],
-                num_heads[i],
-                self.arch['window_size'],
-                self.arch['mlp_ratio'],
-                [next(rates) for _ in range(depths[i])],
-                downsample=i < last,
-                attention=inverse if i in bisa_stages else dict(lam=1),
-            )
-            for i in stages[: last + 1]
-        )
+        self.stages = nn.ModuleList()
+        for i in range(last + 1):
+            options = inverse if i in bisa_stages else dict(lam=1)
+            hidden = int(widths[i] * self.arch['mlp_ratio'])
+            blocks = []
+            for j in range(depths[i]):
+                attention = WindowAttention(widths[i], num_heads[i], size, **options)
+                shifted = ShiftedWindows(attention, size, shift=size // 2 if j % 2 else 0)
+                blocks.append(SwinBlock(widths[i], shifted, hidden, next(rates)))
+            merging = PatchMerging(widths[i]) if i < last else None
+            self.stages.append(SwinStage(blocks, size, merging))
         for i in self.out_indices:
             self.add_module(f'norm{i}', LayerNorm(widths[i]))
         self.reset_parameters()
@@ -280,11 +260,8 @@ class BiSASwin(DenseBackbone):
     def reset_parameters(self) -> None:
         """Swin's initialisation; for inverse attention see :class:`InverseWeights`."""
         for module in self.modules():
-            if isinstance(module, nn.Linear):
-                trunc_normal_(module.weight, std=0.02)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            elif isinstance(module, WindowAttention):
+            init_linear(module)
+            if isinstance(module, WindowAttention):
                 trunc_normal_(module.relative_position_bias_table, std=0.02)
         for module in self.modules():
             if isinstance(module, InverseWeights):
@@ -300,13 +277,13 @@ class BiSASwin(DenseBackbone):
                 maps.append(getattr(self, f'norm{i}')(out).permute(0, 3, 1, 2))
         return tuple(maps)
 
-    def freezable_stages(self) -> list[list[nn.Module | nn.Parameter]]:
+    def freezable_stages(self) -> list[Parts]:
         stages = [[stage] for stage in self.stages]
         for i in self.out_indices:
             stages[i].append(getattr(self, f'norm{i}'))
         return [[self.patch_embed], *stages]
 
-    def layers(self) -> list[list[nn.Module | nn.Parameter]]:
+    def layers(self) -> list[Parts]:
         """The patch embedding, then the blocks; what follows a stage goes with its last one."""
         layers = [[self.patch_embed]]
         for i, stage in enumerate(self.stages):
@@ -317,34 +294,23 @@ class BiSASwin(DenseBackbone):
                 layers[-1].append(getattr(self, f'norm{i}'))
         return layers
 
-    def convert_checkpoint(
-        self, state: Mapping[str, Tensor], expected: Collection[str]
-    ) -> Conversion:
+    def convert_checkpoint(self, state: State, expected: Shapes) -> Conversion:
         done = swin.convert_swin(state, expected)
         # follows from the size of the windows: whatever a file has, the model has its own
         index = relative_position_index(self.arch['window_size'])
         done.weights.update((k, index) for k in expected if k.endswith('relative_position_index'))
         return done
 
-    def advise(self, state: Mapping[str, Tensor], expected: Mapping[str, tuple]) -> str | None:
+    def advise(self, state: State, expected: Shapes) -> str | None:
         return swin.advise_swin(state, expected)
 
 
-def check_stages(
-    depths: Sequence[int], num_heads: Sequence[int], bisa_stages: int | Sequence[int]
-) -> tuple[int, ...]:
-    """Check what is given for each stage; returns the stages with inverse attention, from 0."""
-    if len(depths) != len(num_heads) or not depths:
-        raise ValueError(
-            f'depths={depths!r} and num_heads={num_heads!r} need one number for each stage.'
-        )
-    for depth in depths:
-        check_positive('depths', depth)
+def resolve_stages(bisa_stages: int | Sequence[int], count: int) -> tuple[int, ...]:
+    """The stages with inverse attention, from 0."""
     wanted = (bisa_stages,) if isinstance(bisa_stages, int) else tuple(bisa_stages)
-    valid = range(-len(depths), len(depths))
-    if any(stage not in valid for stage in wanted):
+    if any(stage not in range(-count, count) for stage in wanted):
         raise ValueError(
-            f'bisa_stages={bisa_stages!r}: there are stages 0 to {len(depths) - 1}, or '
-            f'-{len(depths)} to -1 from the end; () for none.'
+            f'bisa_stages={bisa_stages!r}: there are stages 0 to {count - 1}, or -{count} to -1 '
+            'from the end; () for none.'
         )
-    return tuple(stage % len(depths) for stage in wanted)
+    return tuple(stage % count for stage in wanted)

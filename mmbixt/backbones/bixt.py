@@ -4,7 +4,7 @@ A few latents and all tokens attend to each other through one similarity matrix 
 that the cost is linear in the tokens. The names of the weights are the authors'.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from timm.layers import Attention, DropPath, LayerScale, lecun_normal_, trunc_normal_
@@ -17,7 +17,7 @@ from mmbixt.backbones.arch import (
     resolve_arch,
     resolve_out_indices,
 )
-from mmbixt.backbones.base import DenseBackbone
+from mmbixt.backbones.base import DenseBackbone, Parts, Shapes, State
 from mmbixt.checkpoints import bixt as authors
 from mmbixt.checkpoints.state_dict import Conversion
 from mmbixt.layers import (
@@ -48,23 +48,26 @@ PATCH_EMBEDS = {'linear': LinearPatchEmbed, 'conv': ConvPatchEmbed}
 
 
 class SelfAttentionBlock(nn.Module):
-    """Self-attention and MLP among the latents, each with a norm before and a residual around."""
+    """Self-attention and MLP among the latents, each with a norm before and a residual around.
+
+    Args:
+        channels: width C of the latents.
+        num_heads: heads of the attention.
+        hidden: width of the MLP between its two layers.
+        scale: initial value of the layer scales; None for no layer scale.
+        drop_path: rate of stochastic depth.
+    """
 
     def __init__(
-        self,
-        channels: int,
-        num_heads: int,
-        mlp_ratio: float,
-        layer_scale: float | None,
-        drop_path: float,
+        self, channels: int, num_heads: int, hidden: int, scale: float | None, drop_path: float
     ) -> None:
         super().__init__()
         self.norm1 = LayerNorm(channels, eps=1e-6)
         self.attn = Attention(channels, num_heads, qkv_bias=True)
-        self.ls1 = make_layer_scale(channels, layer_scale)
+        self.ls1 = make_layer_scale(channels, scale)
         self.norm2 = LayerNorm(channels, eps=1e-6)
-        self.mlp = Mlp(channels, int(channels * mlp_ratio))
-        self.ls2 = make_layer_scale(channels, layer_scale)
+        self.mlp = Mlp(channels, hidden)
+        self.ls2 = make_layer_scale(channels, scale)
         self.drop_path = DropPath(drop_path)
 
     def forward(self, latents: Tensor) -> Tensor:
@@ -76,33 +79,33 @@ class SelfAttentionBlock(nn.Module):
 class CrossAttentionBlock(nn.Module):
     """Bidirectional cross-attention, then an MLP on either side; norms before, residuals around.
 
-    The tokens read the latents as they were before the block, not the updated ones.
+    The tokens read the latents as they were before the block, not the updated ones. The arguments
+    are those of :class:`SelfAttentionBlock`; without ``update_latents`` only tokens are updated.
     """
 
     def __init__(
         self,
         channels: int,
         num_heads: int,
-        mlp_ratio: float,
-        layer_scale: float | None,
+        hidden: int,
+        scale: float | None,
         drop_path: float,
         update_latents: bool,
     ) -> None:
         super().__init__()
-        hidden = int(channels * mlp_ratio)
         self.update_latents = update_latents
         self.norm1_lat = LayerNorm(channels, eps=1e-6)
         self.norm1_pat = LayerNorm(channels, eps=1e-6)
         self.attn = BidirectionalAttention(channels, num_heads, update_latents)
-        self.ls1_pat = make_layer_scale(channels, layer_scale)
+        self.ls1_pat = make_layer_scale(channels, scale)
         self.norm2_pat = LayerNorm(channels, eps=1e-6)
         self.mlp_pat = Mlp(channels, hidden)
-        self.ls2_pat = make_layer_scale(channels, layer_scale)
+        self.ls2_pat = make_layer_scale(channels, scale)
         if update_latents:
-            self.ls1_lat = make_layer_scale(channels, layer_scale)
+            self.ls1_lat = make_layer_scale(channels, scale)
             self.norm2_lat = LayerNorm(channels, eps=1e-6)
             self.mlp_lat = Mlp(channels, hidden)
-            self.ls2_lat = make_layer_scale(channels, layer_scale)
+            self.ls2_lat = make_layer_scale(channels, scale)
         self.drop_path = DropPath(drop_path)
 
     def forward(self, latents: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
@@ -127,19 +130,19 @@ class Layer(nn.Module):
         self,
         channels: int,
         num_heads: int,
-        mlp_ratio: float,
-        layer_scale: float | None,
+        hidden: int,
+        scale: float | None,
         drop_path: float,
         update_latents: bool,
         token_refiner: str | None,
     ) -> None:
         super().__init__()
-        sizes = (channels, num_heads, mlp_ratio, layer_scale, drop_path)
+        sizes = (channels, num_heads, hidden, scale, drop_path)
         self.cross_attention_latents_token = CrossAttentionBlock(*sizes, update_latents)
         self.self_attention_latents = SelfAttentionBlock(*sizes) if update_latents else None
         self.local_patch_interaction = None
         if token_refiner == 'lpi':
-            self.local_patch_interaction = ResidualLPI(channels, layer_scale, drop_path)
+            self.local_patch_interaction = ResidualLPI(channels, scale, drop_path)
 
     def forward(
         self, latents: Tensor, tokens: Tensor, grid: tuple[int, int]
@@ -155,11 +158,11 @@ class Layer(nn.Module):
 class ResidualLPI(nn.Module):
     """XCiT's local patch interaction with a norm before and a residual around it."""
 
-    def __init__(self, channels: int, layer_scale: float | None, drop_path: float) -> None:
+    def __init__(self, channels: int, scale: float | None, drop_path: float) -> None:
         super().__init__()
         self.norm = LayerNorm(channels, eps=1e-6)
         self.lpi = LocalPatchInteraction(channels)
-        self.ls = make_layer_scale(channels, layer_scale)
+        self.ls = make_layer_scale(channels, scale)
         self.drop_path = DropPath(drop_path)
 
     def forward(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
@@ -197,8 +200,7 @@ class BiXT(DenseBackbone):
         frozen_stages: -1 freezes nothing, 0 the tokeniser, position encoding and latents, k the
             first k layers too.
         norm_eval: keep batch norms (conv tokeniser, LPI) in eval mode while training.
-        with_cp: gradient checkpointing: layers are computed again in the backward pass, which
-            saves memory and costs time.
+        with_cp: gradient checkpointing of layers, which saves memory and costs time.
         init_cfg: mmengine's initialisation; the authors' checkpoints load as they are.
 
     Attributes:
@@ -241,20 +243,13 @@ class BiXT(DenseBackbone):
         self.latents = nn.Parameter(torch.empty(1, num_latents, channels))
         self.patch_embed = PATCH_EMBEDS[patch_embed](channels, patch_stride)
         self.fourier_pos_encode = FourierPositionEncoding(channels)
+        hidden = int(channels * self.arch['mlp_ratio'])
+        sizes = (channels, self.arch['num_heads'], hidden, self.arch['layer_scale'])
         last = max(self.out_indices)
-        rates = [drop_path_rate * i / self.arch['depth'] for i in range(last + 1)]
-        self.blocks = nn.ModuleList(
-            Layer(
-                channels,
-                self.arch['num_heads'],
-                self.arch['mlp_ratio'],
-                self.arch['layer_scale'],
-                rates[i],
-                update_latents=i < last or with_latents,
-                token_refiner=token_refiner,
-            )
-            for i in range(last + 1)
-        )
+        self.blocks = nn.ModuleList()
+        for i in range(last + 1):
+            rate = drop_path_rate * i / self.arch['depth']
+            self.blocks.append(Layer(*sizes, rate, i < last or with_latents, token_refiner))
         self.reset_parameters()
         self.freeze()
 
@@ -314,14 +309,12 @@ class BiXT(DenseBackbone):
 
         return self.record(x, attentions, read)
 
-    def freezable_stages(self) -> list[list[nn.Module | nn.Parameter]]:
+    def freezable_stages(self) -> list[Parts]:
         stem = [self.patch_embed, self.fourier_pos_encode, self.latents]
         return [stem, *([layer] for layer in self.blocks)]
 
-    def convert_checkpoint(
-        self, state: Mapping[str, Tensor], expected: Collection[str]
-    ) -> Conversion:
+    def convert_checkpoint(self, state: State, expected: Shapes) -> Conversion:
         return authors.convert_bixt(state, expected)
 
-    def advise(self, state: Mapping[str, Tensor], expected: Collection[str]) -> str | None:
+    def advise(self, state: State, expected: Shapes) -> str | None:
         return authors.advise_bixt(state, expected)

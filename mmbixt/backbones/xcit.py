@@ -4,14 +4,14 @@ Attention between channels, by their correlation over all tokens, so that the co
 tokens; local patch interaction lets neighbours talk. The names of the weights are the authors'.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
-from timm.layers import DropPath, trunc_normal_
+from timm.layers import DropPath
 from torch import Tensor, nn
 
 from mmbixt.backbones.arch import check_choice, check_rate, resolve_arch, resolve_out_indices
-from mmbixt.backbones.base import DenseBackbone
+from mmbixt.backbones.base import DenseBackbone, Parts, Shapes, State
 from mmbixt.checkpoints import xcit as authors
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError, Conversion
 from mmbixt.layers import (
@@ -25,6 +25,7 @@ from mmbixt.layers import (
     map_to_tokens,
     tokens_to_map,
 )
+from mmbixt.layers.linear import init_linear
 from mmbixt.layers.norm import LayerNorm
 from mmbixt.registry import MODELS
 
@@ -49,18 +50,13 @@ class Layer(nn.Module):
     """
 
     def __init__(
-        self,
-        channels: int,
-        num_heads: int,
-        mlp_ratio: float,
-        layer_scale: float,
-        drop_path: float,
+        self, channels: int, num_heads: int, hidden: int, layer_scale: float, drop_path: float
     ) -> None:
         super().__init__()
         self.norm1 = LayerNorm(channels, eps=1e-6)
         self.attn = CrossCovarianceAttention(channels, num_heads)
         self.norm2 = LayerNorm(channels, eps=1e-6)
-        self.mlp = Mlp(channels, int(channels * mlp_ratio))
+        self.mlp = Mlp(channels, hidden)
         self.norm3 = LayerNorm(channels, eps=1e-6)
         self.local_mp = LocalPatchInteraction(channels)
         for name in ('gamma1', 'gamma2', 'gamma3'):
@@ -94,8 +90,7 @@ class XCiT(DenseBackbone):
         frozen_stages: -1 freezes nothing, 0 the patch embedding and position encoding, k the first
             k layers too.
         norm_eval: keep batch norms (patch embedding, LPI) in eval mode while training.
-        with_cp: gradient checkpointing: layers are computed again in the backward pass, which
-            saves memory and costs time.
+        with_cp: gradient checkpointing of layers, which saves memory and costs time.
         init_cfg: mmengine's initialisation; the authors' and timm's checkpoints load as they are.
 
     Attributes:
@@ -132,14 +127,10 @@ class XCiT(DenseBackbone):
 
         self.patch_embed = ConvPatchEmbed(channels, patch_size)
         self.pos_embeder = FourierPositionEncoding(channels)
+        hidden = int(channels * self.arch['mlp_ratio'])
+        rates = (self.arch['layer_scale'], self.arch['drop_path_rate'])
         self.blocks = nn.ModuleList(
-            Layer(
-                channels,
-                self.arch['num_heads'],
-                self.arch['mlp_ratio'],
-                self.arch['layer_scale'],
-                self.arch['drop_path_rate'],
-            )
+            Layer(channels, self.arch['num_heads'], hidden, *rates)
             for _ in range(max(self.out_indices) + 1)
         )
         self.reset_parameters()
@@ -147,10 +138,7 @@ class XCiT(DenseBackbone):
 
     def reset_parameters(self) -> None:
         """The authors' initialisation: linear layers only, the rest is torch's."""
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                trunc_normal_(module.weight, std=0.02)
-                nn.init.zeros_(module.bias)
+        self.apply(init_linear)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
@@ -165,15 +153,13 @@ class XCiT(DenseBackbone):
                 maps.append(tokens_to_map(tokens, grid))
         return tuple(maps)
 
-    def freezable_stages(self) -> list[list[nn.Module | nn.Parameter]]:
+    def freezable_stages(self) -> list[Parts]:
         return [[self.patch_embed, self.pos_embeder], *([layer] for layer in self.blocks)]
 
-    def convert_checkpoint(
-        self, state: Mapping[str, Tensor], expected: Collection[str]
-    ) -> Conversion:
+    def convert_checkpoint(self, state: State, expected: Shapes) -> Conversion:
         return authors.convert_xcit(state, expected, self.arch['depth'])
 
-    def check_origin(self, state: Mapping[str, Tensor], prefix: str) -> None:
+    def check_origin(self, state: State, prefix: str) -> None:
         if prefix and any(authors.PYRAMID.match(key) for key in state):
             raise CheckpointMismatchError(
                 "The file is a whole model of the XCiT authors, but was not read by mmbixt's "
@@ -182,5 +168,5 @@ class XCiT(DenseBackbone):
                 'loaded.'
             )
 
-    def advise(self, state: Mapping[str, Tensor], expected: Collection[str]) -> str | None:
+    def advise(self, state: State, expected: Shapes) -> str | None:
         return authors.advise_xcit(state, self.arch['depth'], self.patch_size)

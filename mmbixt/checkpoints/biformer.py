@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from torch import Tensor
 
 from mmbixt.checkpoints.describe import stages_of
-from mmbixt.checkpoints.state_dict import Conversion, translate
+from mmbixt.checkpoints.state_dict import Conversion, last_number, translate
 
 _CLASSIFIER = re.compile(r'^(norm|head)\.')
 _RENAMES = (  # of the Swin-like models
@@ -34,7 +34,7 @@ def convert_biformer(
         code: the authors' code base whose network the model is. Weights of another one have their
             shapes but not their meaning, and so keep their names, which fit nothing.
     """
-    last = max((int(match[1]) for key in expected if (match := _PART.match(key))), default=-1)
+    last = last_number(_PART, expected)
     renames = _RENAMES if _code_of(state) in (None, code) else ()
 
     def rename(key: str) -> str | None:

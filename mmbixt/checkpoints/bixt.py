@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 
 from torch import Tensor
 
-from mmbixt.checkpoints.state_dict import Conversion, translate
+from mmbixt.checkpoints.state_dict import Conversion, last_number, translate
 
 # the classifier, and the position grid, which the encoding computes for each image size
 _CLASSIFIER = re.compile(r'^(fc_norm|head)\.|^fourier_pos_encode\.pos$')
@@ -27,7 +27,7 @@ def convert_bixt(state: Mapping[str, Tensor], expected: Collection[str]) -> Conv
         state: weights under the authors' names, without wrappers.
         expected: names of the model's own weights.
     """
-    depth = _depth(expected)
+    depth = 1 + last_number(_LAYER, expected)
 
     def rename(key: str) -> str | None:
         if key in expected:
@@ -45,13 +45,9 @@ def convert_bixt(state: Mapping[str, Tensor], expected: Collection[str]) -> Conv
 def advise_bixt(state: Mapping[str, Tensor], expected: Collection[str]) -> str | None:
     """What to do about the commonest misfit: a file with too few layers for dense use."""
     one_sided = [int(_LAYER.match(key)[1]) for key in state if key.endswith('r_latents.weight')]
-    if not one_sided or min(one_sided) >= _depth(expected):
+    if not one_sided or min(one_sided) > last_number(_LAYER, expected):
         return None
     return (
         f'Layer {one_sided[0] + 1} of the file updates only the latents, so it fills a dense model '
         f'of {one_sided[0]} layers: build the backbone with depth={one_sided[0]}.'
     )
-
-
-def _depth(keys: Collection[str]) -> int:
-    return 1 + max((int(match[1]) for key in keys if (match := _LAYER.match(key))), default=-1)

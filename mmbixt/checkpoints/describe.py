@@ -26,14 +26,11 @@ def describe(state: Mapping[str, Tensor]) -> str:
     parts = [part for part in _PARTS if any(key.startswith(f'{part}.') for key in state)]
     if parts:
         return f'a whole mm model ({", ".join(parts)})'
-    family = next((name for key, name in _FAMILIES if _any(key, state)), None)
+    names = '\n'.join(state)
+    family = next((name for key, name in _FAMILIES if re.search(key, names)), None)
     if family is None:
         return f'something unknown, with weights like {", ".join(list(state)[:3])}'
     return ', '.join([family, *_dimensions(state)])
-
-
-def _any(pattern: str, state: Mapping[str, Tensor]) -> bool:
-    return any(re.search(pattern, key) for key in state)
 
 
 def stages_of(shapes: Mapping[str, tuple[int, ...]]) -> list[tuple[int, int]]:

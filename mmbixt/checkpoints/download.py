@@ -8,9 +8,6 @@ process ends, however it ends, so that no process waits for one that has failed.
 import json
 import logging
 import os
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from hashlib import sha256 as new_sha256
 from pathlib import Path
 from typing import Any
@@ -21,15 +18,11 @@ from mmengine.logging import print_log
 from torch import hub
 
 from mmbixt.checkpoints.errors import CheckpointFileError, DownloadError
+from mmbixt.checkpoints.sources import hash_in
 from mmbixt.checkpoints.transfer import transfer
 from mmbixt.checkpoints.unzip import ArchiveError, unpack
 
 LARGEST = 4 << 30  # bytes of a download, and of what is unpacked from it
-# `name-1cdeb081.pth`, as torch and OpenMMLab name files after their content; digits alone may be a
-# date or a count of iterations, and the end of a UUID is no hash
-_HASH = re.compile(
-    r'(?<!-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4})-(?=\d*[a-f])([0-9a-f]{8,64})(\.[a-z]+)+$'
-)
 
 
 def cache_folder() -> Path:
@@ -45,33 +38,29 @@ def cache_path(url: str, name: str) -> Path:
     return path
 
 
-def fetch(
-    url: str, path: Path, sha256: str | None = None, is_zip: bool = False, note: str = ''
-) -> Path:
+def fetch(url: str, path: Path, is_zip: bool = False, note: str = '') -> Path:
     """A file from http or https, downloaded unless it is there; any number of processes may ask.
 
     Args:
         url: its address.
         path: where to keep it.
-        sha256: how the download's sha256 begins; by default, as its published name says.
         is_zip: whether the download is a zip archive around one checkpoint, which is then kept.
         note: what the user should know if it fails.
 
     Returns:
         The path.
     """
-    name = _HASH.search(url.partition('?')[0])
-    sha256 = sha256 or (name[1] if name else None)
-    known = None if is_zip else sha256  # of the file that is kept
+    sha256 = hash_in(url)
+    known = '' if is_zip else sha256  # of the file that is kept
     try:
         if known and path.is_file() and not _read_record(path):
             _adopt(url, path, known)
             return path
         if not _is_ready(path, known):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with _disk_errors(path), FileLock(path.with_name(f'.{path.name}.lock')):
+            with FileLock(path.with_name(f'.{path.name}.lock')):
                 if not _is_ready(path, known):  # no other process has been quicker
-                    _download(url, path, sha256 or '', is_zip)
+                    _download(url, path, sha256, is_zip)
     except CheckpointFileError as error:
         unpacked = ' (unpacked)' if is_zip else ''
         advice = (
@@ -79,6 +68,10 @@ def fetch(
             f"type='Pretrained', checkpoint='/path/to/file.pth')) or put it{unpacked} at {path}."
         )
         raise DownloadError('\n  '.join(filter(None, [str(error), note, advice]))) from error
+    except (OSError, NotImplementedError) as error:  # a full disk, or one without locks
+        text = f'{path} cannot be written: {getattr(error, "strerror", None) or error}. Make room '
+        text += 'and run again, or let the variable TORCH_HOME name a folder elsewhere'
+        raise OSError(getattr(error, 'errno', None), text) from error
     return path
 
 
@@ -103,7 +96,7 @@ def _read_record(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _is_ready(path: Path, sha256: str | None) -> bool:
+def _is_ready(path: Path, sha256: str) -> bool:
     """Whether the file is there, as long as it was when its hash was compared.
 
     A file without a record was put there by torch hub or by the user.
@@ -111,7 +104,7 @@ def _is_ready(path: Path, sha256: str | None) -> bool:
     record = _read_record(path)
     if path.is_file() and record:
         return path.stat().st_size == record.get('size')
-    return path.is_file() and sha256 is None
+    return path.is_file() and not sha256
 
 
 def _adopt(url: str, path: Path, sha256: str) -> None:
@@ -152,14 +145,3 @@ def _download(url: str, path: Path, sha256: str, is_zip: bool) -> None:
     finally:
         part.unlink(missing_ok=True)
         unpacked.unlink(missing_ok=True)
-
-
-@contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    """Say what to do about a full disk, or one without locks."""
-    try:
-        yield
-    except (OSError, NotImplementedError) as error:
-        text = f'{path} cannot be written: {getattr(error, "strerror", None) or error}. Make room '
-        text += 'and run again, or let the variable TORCH_HOME name a folder elsewhere'
-        raise OSError(getattr(error, 'errno', None), text) from error

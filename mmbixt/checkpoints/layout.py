@@ -4,15 +4,17 @@ Since torch 1.6 a checkpoint is a zip archive of a pickle and one record per sto
 five pickles and the storages one after another.
 """
 
+import io
 import struct
 import tarfile
 import zipfile
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import torch
 
+from mmbixt.checkpoints.calls import require
 from mmbixt.checkpoints.errors import UnsafeCheckpointError
-from mmbixt.checkpoints.inspection import Inspection, require
+from mmbixt.checkpoints.inspection import Inspection
 
 _MAGIC = 0x1950A86A20F9469CFC6C
 _PROTOCOL = 1001
@@ -30,7 +32,7 @@ def inspect_file(file: BinaryIO) -> None:
         raise UnsafeCheckpointError('a tar archive (of torch before 0.1.10) to be unpacked')
     else:
         require(start[:1] == b'\x80', 'the file begins like no checkpoint')
-        _inspect_legacy(_Bounded(file, size), size)
+        _inspect_legacy(file, size)
     file.seek(0)
 
 
@@ -53,21 +55,18 @@ def _inspect_zip(file: BinaryIO, size: int) -> None:
     if 'constants.pkl' in reader.get_all_records():
         raise UnsafeCheckpointError('a TorchScript program to be loaded')
     require(bool(records), 'an empty archive')
-    # others are read as one name by torch and as another by zipfile, which ends them at a zero
+    folder = records[0].filename.partition('/')[0] + '/data/'
+    sizes = {}
     for info in records:
+        # others are read as one name by torch and as another by zipfile, which ends them at a zero
         is_plain = info.filename.isascii() and info.filename == info.orig_filename
         require(is_plain, 'a record with an unusual name')
+        require(info.compress_type == zipfile.ZIP_STORED, 'compressed records (torch writes none)')
+        if info.filename.startswith(folder):
+            sizes[info.filename.removeprefix(folder)] = info.file_size
     # torch looks names up without regard to case
     require(len({info.filename.lower() for info in records}) == len(records), 'a record twice')
-    for info in records:
-        require(info.compress_type == zipfile.ZIP_STORED, 'compressed records (torch writes none)')
-    folder = records[0].filename.partition('/')[0] + '/data/'
-    sizes = {
-        info.filename.removeprefix(folder): info.file_size
-        for info in records
-        if info.filename.startswith(folder)
-    }
-    Inspection(reader.get_record('data.pkl'), size, sizes).run()
+    Inspection(io.BytesIO(reader.get_record('data.pkl')), size, sizes).load()
 
 
 def _check_end(file: BinaryIO, size: int) -> None:
@@ -86,32 +85,21 @@ def _check_end(file: BinaryIO, size: int) -> None:
     require(start + length == list_end, 'the archive has another end than it says')
 
 
-class _Bounded:
-    """A file that reserves no more memory than it can fill."""
-
-    def __init__(self, file: BinaryIO, size: int) -> None:
-        self.file, self.size = file, size
-        self.readline, self.tell = file.readline, file.tell
-
-    def read(self, count: int) -> bytes:
-        return self.file.read(min(count, self.size - self.file.tell()))
-
-
-def _inspect_legacy(file: Any, size: int) -> None:
-    magic = Inspection(file, size).run()
-    version = Inspection(file, size).run()
+def _inspect_legacy(file: BinaryIO, size: int) -> None:
+    magic = Inspection(file, size).load()
+    version = Inspection(file, size).load()
     require((magic, version) == (_MAGIC, _PROTOCOL), 'the file begins like no checkpoint')
-    Inspection(file, size).run()  # the system that wrote it
+    Inspection(file, size).load()  # the system that wrote it
     main = Inspection(file, size)
-    main.run()
-    keys = Inspection(file, size).run()
+    main.load()
+    keys = Inspection(file, size).load()
     require(type(keys) is list and all(type(key) is str for key in keys), 'no list of storages')
     # others would keep what was in the memory before
     require(sorted(keys) == sorted(main.storages), 'storages without content, or content twice')
     position = file.tell()
     for key in keys:
         storage = main.storages[key]
-        file.file.seek(position)
+        file.seek(position)
         count = file.read(8)
         require(len(count) == 8, 'the file ends before its storages do')
         stated = int.from_bytes(count, 'little', signed=True) * storage.dtype.itemsize

@@ -122,7 +122,7 @@ def find_file(name: str) -> Path:
     source = find(name) if name.startswith(SCHEMES) else BY_ADDRESS.get(name)
     if source is not None:
         path = cache_path(source.url, source.file)
-        return fetch(source.url, path, source.sha256, source.is_zip, source.note)
+        return fetch(source.url, path, source.is_zip, source.note)
     if name.startswith(('http://', 'https://')):
         return fetch(name, cache_path(name, _cache_name(name)))
     return Path(os.path.expanduser(name))

@@ -4,6 +4,7 @@ Every address was read from the authors' own pages; files without a known hash a
 come over https the first time, and compared with that from then on.
 """
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import PurePosixPath
@@ -11,6 +12,18 @@ from typing import NamedTuple
 from urllib.parse import urlparse
 
 from mmbixt.checkpoints.errors import CheckpointFileError
+
+# `name-1cdeb081.pth`, as torch and OpenMMLab name files after their content; digits alone may be a
+# date or a count of iterations, and the end of a UUID is no hash
+_HASH = re.compile(
+    r'(?<!-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4})-(?=\d*[a-f])([0-9a-f]{8,64})(\.[a-z]+)+$'
+)
+
+
+def hash_in(url: str) -> str:
+    """How the sha256 of a file begins, as its published name says; empty if it does not."""
+    name = _HASH.search(url.partition('?')[0])
+    return name[1] if name else ''
 
 
 class UnknownSourceError(CheckpointFileError):
@@ -26,7 +39,6 @@ class Source(NamedTuple):
         what: what it was trained on, and how.
         fills: the model that it fits.
         figure: the result that the authors state for it, if known.
-        sha256: how the sha256 of the download begins, if known.
         is_zip: whether the download is a zip archive around the checkpoint.
         note: what else a user must know.
     """
@@ -36,9 +48,12 @@ class Source(NamedTuple):
     what: str
     fills: str
     figure: str = ''
-    sha256: str | None = None
     is_zip: bool = False
     note: str = ''
+
+    @property
+    def sha256(self) -> str:
+        return hash_in(self.url)
 
     @property
     def file(self) -> str:
@@ -87,21 +102,14 @@ _BIXT = {
 }
 
 _XCIT_URL = 'https://dl.fbaipublicfiles.com/xcit'
-_XCIT_ARCHS = {  # ours to theirs
-    'nano12': 'nano_12',
-    'tiny12': 'tiny_12',
-    'tiny24': 'tiny_24',
-    'small12': 'small_12',
-    'small24': 'small_24',
-    'medium24': 'medium_24',
-    'large24': 'large_24',
-}
+_XCIT_ARCHS = ('nano12', 'tiny12', 'tiny24', 'small12', 'small24', 'medium24', 'large24')
 _XCIT_RECIPES = {  # in our name: (in theirs, what it is)
     '': ('224', '224 px'),
     '-dist': ('224_dist', '224 px, distilled'),
     '-384-dist': ('384_dist', '384 px, distilled'),
 }
 # mIoU of SemanticFPN, mIoU of UperNet, box AP and mask AP of Mask R-CNN
+_AP = 'box AP {2}, mask AP {3}'
 _XCIT_DENSE = {
     ('tiny12', 16): (38.1, 41.5, 42.7, 38.5),
     ('tiny12', 8): (39.9, 43.5, 44.5, 40.3),
@@ -128,11 +136,18 @@ _BIFORMER_NOTE = (
 
 _SWIN_URL = 'https://github.com/SwinTransformer/storage/releases/download/v1.0.0'
 _SWIN_MM_URL = 'https://download.openmmlab.com/mmsegmentation/v0.5/pretrain/swin'
-_SWIN_MM = {  # the hash is part of the file's name
-    'mm-tiny': ('tiny', '1cdeb081'),
-    'mm-small': ('small', '7ba6d6dd'),
-    'mm-base': ('base', 'e9b98025'),
-    'base': ('base', 'e9b98025'),  # of this size only the file in mm's layout is known
+_SWIN_MM_BASE = f'{_SWIN_MM_URL}/swin_base_patch4_window7_224_20220317-e9b98025'
+_SWIN = {
+    'ImageNet-1k, 224 px': {
+        'tiny': f'{_SWIN_URL}/swin_tiny_patch4_window7_224',
+        'small': f'{_SWIN_URL}/swin_small_patch4_window7_224',
+    },
+    "ImageNet-1k, 224 px, in OpenMMLab's layout": {
+        'mm-tiny': f'{_SWIN_MM_URL}/swin_tiny_patch4_window7_224_20220317-1cdeb081',
+        'mm-small': f'{_SWIN_MM_URL}/swin_small_patch4_window7_224_20220317-7ba6d6dd',
+        'mm-base': _SWIN_MM_BASE,
+        'base': _SWIN_MM_BASE,  # of this size only the file in mm's layout is known
+    },
 }
 
 
@@ -150,6 +165,11 @@ def _bixt() -> list[Source]:
     ]
 
 
+def _xcit_name(arch: str, patch: str) -> str:
+    """How the authors call an architecture in the names of files."""
+    return f'xcit_{arch[:-2]}_{arch[-2:]}_{patch}'
+
+
 def _xcit_model(arch: str, patch: int) -> str:
     return f"mmbixt.XCiT: arch='{arch}', patch_size={patch}"
 
@@ -158,18 +178,18 @@ def _xcit() -> list[Source]:
     supervised = [
         Source(
             f'xcit://{arch}-p{patch}{recipe}',
-            f'{_XCIT_URL}/xcit_{theirs}_p{patch}_{suffix}.pth',
+            f'{_XCIT_URL}/{_xcit_name(arch, f"p{patch}")}_{suffix}.pth',
             f'ImageNet-1k, {what}',
             _xcit_model(arch, patch),
         )
-        for arch, theirs in _XCIT_ARCHS.items()
+        for arch in _XCIT_ARCHS
         for patch in (16, 8)
         for recipe, (suffix, what) in _XCIT_RECIPES.items()
     ]
     self_supervised = [
         Source(
             f'xcit://{arch}-p{patch}-dino',
-            f'{_XCIT_URL}/xcit_{_XCIT_ARCHS[arch]}_cp{patch}_dino.pth',
+            f'{_XCIT_URL}/{_xcit_name(arch, f"cp{patch}")}_dino.pth',
             'ImageNet-1k without labels, DINO',
             _xcit_model(arch, patch),
         )
@@ -184,15 +204,12 @@ def _xcit_dense() -> list[Source]:
     kinds = {  # (in their address, what it is, the decoder, the columns of its figure)
         'ade-semfpn': ('ade/sem_fpn', 'ADE20K, whole segmentor', 'SemanticFPN', 'mIoU {0}'),
         'ade-upernet': ('ade/upernet', 'ADE20K, whole segmentor', 'UPerNet', 'mIoU {1}'),
-        'coco-maskrcnn': (
-            *('coco/maskrcnn', 'COCO, whole detector', 'Mask R-CNN'),
-            'box AP {2}, mask AP {3}',
-        ),
+        'coco-maskrcnn': ('coco/maskrcnn', 'COCO, whole detector', 'Mask R-CNN', _AP),
     }
     return [
         Source(
             f'xcit://{kind}-{arch}-p{patch}',
-            f'{_XCIT_URL}/{theirs}_xcit_{_XCIT_ARCHS[arch]}_p{patch}.pth',
+            f'{_XCIT_URL}/{theirs}_{_xcit_name(arch, f"p{patch}")}.pth',
             what,
             f'{decoder} on {_xcit_model(arch, patch)}',
             figure.format(*figures),
@@ -216,26 +233,16 @@ def _biformer() -> list[Source]:
 
 
 def _swin() -> list[Source]:
-    microsoft = [
-        Source(
-            f'swin://{arch}',
-            f'{_SWIN_URL}/swin_{arch}_patch4_window7_224.pth',
-            'ImageNet-1k, 224 px',
-            f"mmbixt.BiSASwin: arch='{arch}', bisa_stages=()",
-        )
-        for arch in ('tiny', 'small')
-    ]
-    openmmlab = [
+    return [
         Source(
             f'swin://{name}',
-            f'{_SWIN_MM_URL}/swin_{arch}_patch4_window7_224_20220317-{sha256}.pth',
-            "ImageNet-1k, 224 px, in OpenMMLab's layout",
-            f"mmbixt.BiSASwin: arch='{arch}', bisa_stages=()",
-            sha256=sha256,
+            f'{url}.pth',
+            what,
+            f"mmbixt.BiSASwin: arch='{name.removeprefix('mm-')}', bisa_stages=()",
         )
-        for name, (arch, sha256) in _SWIN_MM.items()
+        for what, files in _SWIN.items()
+        for name, url in files.items()
     ]
-    return microsoft + openmmlab
 
 
 SOURCES = {

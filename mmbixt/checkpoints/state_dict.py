@@ -31,6 +31,11 @@ def unwrap(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
     }
 
 
+def last_number(pattern: re.Pattern[str], keys: Iterable[str]) -> int:
+    """The largest number that a pattern finds at the beginning of names, -1 if none."""
+    return max((int(match[1]) for key in keys if (match := pattern.match(key))), default=-1)
+
+
 @dataclass
 class Conversion:
     """Weights under our names, which names of the file they had, and what was left out."""

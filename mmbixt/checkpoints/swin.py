@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 
 from torch import Tensor
 
-from mmbixt.checkpoints.state_dict import Conversion, translate
+from mmbixt.checkpoints.state_dict import Conversion, last_number, translate
 
 _CLASSIFIER = re.compile(r'^(norm|head)\.')
 _STAGE = re.compile(r'^stages\.(\d+)\.')
@@ -35,7 +35,7 @@ def convert_swin(state: Mapping[str, Tensor], expected: Collection[str]) -> Conv
     is_ours = 'patch_embed.projection.weight' in state
     # timm counts the merging of patches to the stage after it, the others to the one before
     is_timm = not is_ours and not any(key.startswith('layers.0.downsample.') for key in state)
-    last = max((int(match[1]) for key in expected if (match := _STAGE.match(key))), default=-1)
+    last = last_number(_STAGE, expected)
 
     def rename(key: str) -> str | None:
         if key.endswith('.attn_mask'):  # follows from the size of the image

@@ -20,13 +20,7 @@ import numpy as np
 import torch
 from torch import serialization
 
-from mmbixt.checkpoints.inspection import (
-    HISTORY_BUFFER,
-    NAMESPACE,
-    NUMPY,
-    ONE_CYCLE,
-    require,
-)
+from mmbixt.checkpoints.calls import HISTORY_BUFFER, NAMESPACE, NUMPY, ONE_CYCLE, require
 
 _LOCK = threading.RLock()  # the names are those of the whole process
 
@@ -63,8 +57,6 @@ class _Array(_Unfinished):
 
     def __setstate__(self, state: tuple) -> None:
         _, shape, dtype, is_fortran, content = state
-        require(type(dtype) is _Dtype, 'an array without a dtype')
-        require(type(content) is bytes, 'an array without content')
         require(math.prod(shape) * dtype.value.itemsize == len(content), 'an array of another size')
         self.value = _numbers(content, dtype).reshape(shape, order='F' if is_fortran else 'C')
 
@@ -81,7 +73,7 @@ def _reconstruct(cls: str, shape: tuple, code: str) -> _Array:
 
 
 def _scalar(dtype: _Dtype, content: bytes) -> np.generic:
-    require(type(content) is bytes and len(content) == dtype.value.itemsize, 'a scalar of no size')
+    require(len(content) == dtype.value.itemsize, 'a scalar of no size')
     return _numbers(content, dtype)[0]
 
 
@@ -157,7 +149,8 @@ def _finish(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:
     """
     if id(value) in done:
         return done[id(value)][1]
-    require(not callable(value), 'a function or class among the data')
+    is_code = callable(value) or isinstance(value, serialization.StorageType)
+    require(not is_code, 'a function or class among the data')
     if isinstance(value, _Unfinished):
         require(value.value is not None, 'an array without content')
         return value.value

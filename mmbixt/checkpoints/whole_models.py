@@ -13,18 +13,13 @@ from torch import Tensor
 from mmbixt.checkpoints.state_dict import CONTAINERS, Conversion, unwrap
 from mmbixt.checkpoints.xcit import convert_whole_xcit
 
-CONVERTERS = {'a whole model of the XCiT authors': convert_whole_xcit}
-
 
 def recognise_whole_model(
     state: Mapping[str, Tensor],
 ) -> tuple[str, Conversion] | tuple[None, None]:
     """What whole model of other code these weights are, and the weights in today's layout."""
-    for what, convert in CONVERTERS.items():
-        converted = convert(state)
-        if converted is not None:
-            return what, converted
-    return None, None
+    converted = convert_whole_xcit(state)
+    return (None, None) if converted is None else ('a whole model of the XCiT authors', converted)
 
 
 def convert_whole_model(checkpoint: Any) -> Any:

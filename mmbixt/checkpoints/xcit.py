@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 
 from torch import Tensor
 
-from mmbixt.checkpoints.state_dict import Conversion, translate
+from mmbixt.checkpoints.state_dict import Conversion, last_number, translate
 
 _CLASSIFIER = re.compile(r'^(cls_token$|cls_attn_blocks\.|norm\.|head\.)')
 # in the authors' dense code the backbone's, here the FeaturePyramidAdapter's
@@ -44,10 +44,8 @@ def convert_xcit(state: Mapping[str, Tensor], expected: Collection[str], depth: 
 
 def advise_xcit(state: Mapping[str, Tensor], depth: int, patch_size: int) -> str | None:
     """What to do about a file of another depth or patch size."""
-    layers = 1 + max((int(match[1]) for key in state if (match := _LAYER.match(key))), default=-1)
-    halvings = sum(
-        re.fullmatch(r'patch_embed\.proj\.\d\.0\.weight', key) is not None for key in state
-    )
+    layers = 1 + last_number(_LAYER, state)
+    halvings = len([key for key in state if re.fullmatch(r'patch_embed\.proj\.\d\.0\.weight', key)])
     if layers and layers != depth:
         return f'The file has {layers} layers, the model {depth}: choose arch accordingly.'
     if halvings and 2**halvings != patch_size:

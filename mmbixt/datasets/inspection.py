@@ -5,7 +5,6 @@ are missing) and files to be opened one by one.
 """
 
 import json
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -115,19 +114,16 @@ def _coco_part(root: Path, split: str) -> Part:
     there = {f'{name}.jpg' for name in _listing(folder, '.jpg')}
     try:
         content = json.loads(path.read_text())
-        images = content['images']
         problems, notes = _annotation_problems(path, content)
-        files = [(folder / im['file_name'], (im['width'], im['height'])) for im in images]
-    except FileNotFoundError:
-        return part(count=len(there), problems=[f'{path}: missing'], notes=[], files=[])
-    except (ValueError, KeyError, TypeError) as error:
-        problem = f'{path}: no COCO annotations ({type(error).__name__}: {error})'
+        files = [(folder / i['file_name'], (i['width'], i['height'])) for i in content['images']]
+    except (FileNotFoundError, ValueError, KeyError, TypeError) as error:
+        what = f'no COCO annotations ({type(error).__name__}: {error})'
+        problem = f'{path}: {what if path.exists() else "missing"}'
         return part(count=len(there), problems=[problem], notes=[], files=[])
     if not folder.is_dir():
         problems.append(f'{folder}: no such folder')
         return part(count=0, problems=problems, notes=notes, files=[])
-    missing = [file for file, _ in files if file.name not in there]
-    problems += [f'{file}: missing' for file in missing]
+    problems += [f'{file}: missing' for file, _ in files if file.name not in there]
     if extra := there - {file.name for file, _ in files}:
         notes.append(f'{len(extra):,} pictures in {folder} are not in {path.name}')
     files = [entry for entry in files if entry[0].name in there]
@@ -140,8 +136,7 @@ def _annotation_problems(path: Path, content: dict) -> tuple[list[str], list[str
 
     images = {image['id']: image for image in content['images']}
     categories = {category['id']: category['name'] for category in content['categories']}
-    counts = Counter()
-    problems, unknown = [], {}
+    problems, unknown, odd_boxes = [], {}, 0
     if missing := set(CocoDataset.METAINFO['classes']) - set(categories.values()):
         problems.append(f'{path}: {len(missing)} of 80 categories missing, as {min(missing)!r}')
     for annotation in content['annotations']:
@@ -152,17 +147,14 @@ def _annotation_problems(path: Path, content: dict) -> tuple[list[str], list[str
         elif annotation['category_id'] not in categories:
             unknown.setdefault(annotation['category_id'], what)
         else:
-            counts['boxes'] += not _has_box_within(annotation['bbox'], image)
+            odd_boxes += not _has_box_within(annotation['bbox'], image)
     problems += [f'{what} is of category {c}, not listed' for c, what in unknown.items()]
-    for name, entries in (('image', content['images']), ('annotation', content['annotations'])):
+    for name in ('image', 'annotation'):
+        entries = content[f'{name}s']
         if len({entry['id'] for entry in entries}) < len(entries):
             problems.append(f'{path}: {name} ids are not unique')
-    notes = []
-    if counts['boxes']:
-        notes.append(
-            f'{counts["boxes"]:,} boxes in {path.name} are empty or outside of the picture'
-        )
-    return problems, notes
+    odd = f'{odd_boxes:,} boxes in {path.name} are empty or outside of the picture'
+    return problems, [odd] if odd_boxes else []
 
 
 def _has_box_within(box: Sequence[float], image: dict) -> bool:

@@ -1,4 +1,4 @@
-"""What plugs into mmengine's training: optimizers, hooks."""
+"""Components for mmengine's training: a hook and an optimizer constructor."""
 
 from mmbixt.engine.boundary_vis_hook import BoundaryVisHook
 from mmbixt.engine.layer_decay import LayerDecayOptimWrapperConstructor

@@ -31,17 +31,17 @@ class NoLabelsError(ValueError):
 
 @HOOKS.register_module()
 class BoundaryVisHook(Hook):
-    """Draw where near boundaries the predictions of mmseg's models are wrong.
+    """Draw where the predictions of mmseg's models are wrong near boundaries.
 
     The pictures of :func:`mmbixt.visualization.boundary_errors.error_figure` go to all
     ``vis_backends`` of the config's visualizer: files in ``TIMESTAMP/vis_data/vis_image``,
     TensorBoard, W&B ... They are called ``val_boundary_IMAGE`` or ``test_boundary_IMAGE``; their
-    step is the iteration of the training, 0 without one. Of several processes the first one draws,
-    images of its share.
+    step is the iteration of the training, 0 without one. Of several processes only the first one
+    draws, from the images that it evaluates.
 
     Args:
-        draw: whether to draw at all.
-        interval: every how many images one is drawn; the first one is.
+        draw: False turns the hook off.
+        interval: of how many images one is drawn, beginning with the first.
         max_images: the most that are drawn in an evaluation.
         width: of the band around true boundaries, in pixels (int) or as a share of the image's
             diagonal (float below 1).
@@ -66,7 +66,7 @@ class BoundaryVisHook(Hook):
                 f'BoundaryVisHook: interval={interval} and max_images={max_images} must be at '
                 'least 1; draw=False turns it off'
             )
-        band_pixels(width, (1, 1))  # says what is wrong with it before hours of training
+        band_pixels(width, (1, 1))  # raises if it is wrong, before hours of training
         self.draw = draw
         self.interval = interval
         self.max_images = max_images
@@ -84,7 +84,7 @@ class BoundaryVisHook(Hook):
         outputs: Sequence[BaseDataElement] | dict | None = None,
         mode: str = 'train',
     ) -> None:
-        """Draw those of a batch whose turn it is; batches may be of any size.
+        """Draw every ``interval``-th image of the evaluation; batches may be of any size.
 
         Args:
             runner: gives the visualizer and the iteration.
@@ -149,7 +149,7 @@ def read_image(path: str, backend_args: dict[str, Any] | None = None) -> np.ndar
     data = np.frombuffer(get(path, backend_args), np.uint8)
     image = cv2.imdecode(data, cv2.IMREAD_COLOR)
     if image is None:
-        raise ValueError(f'{path} is no image that OpenCV can read')
+        raise ValueError(f'{path} is not an image that OpenCV can read')
     return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
 
 

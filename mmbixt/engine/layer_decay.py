@@ -18,9 +18,9 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
     """Layer-wise learning-rate decay for all backbones of mmbixt.
 
     The layer before the head learns at ``decay_rate`` times the learning rate, the one before it at
-    its square, and so on; what is not in the backbone learns at the full rate. The backbone says
-    what its layers are. In ``paramwise_cfg``, beside all that mmengine's constructor knows
-    (``custom_keys``, ``norm_decay_mult`` ...):
+    its square, and so on; what is not in the backbone learns at the full rate. The backbone defines
+    its layers (``DenseBackbone.layers``). In ``paramwise_cfg``, beside all settings of mmengine's
+    constructor (``custom_keys``, ``norm_decay_mult`` ...):
 
     - ``decay_rate``: factor from one layer to the one before, above 0 and at most 1.
     - ``decay_type``: 'layer_wise' (the default), or 'stage_wise' for all layers of a stage
@@ -70,8 +70,8 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
         backbones = [part for part in model.modules() if isinstance(part, DenseBackbone)]
         if not backbones:
             raise ValueError(
-                f'{type(model).__name__} has no backbone of mmbixt, whose layers could be told '
-                'apart. For other backbones there are the constructors of their own packages.'
+                f'{type(model).__name__} has no backbone of mmbixt. For other backbones use the '
+                'constructors of their own packages.'
             )
         rate = self.paramwise_cfg['decay_rate']
         by_layer = self.paramwise_cfg['decay_type'] == 'layer_wise'
@@ -79,7 +79,12 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
         for backbone in backbones:
             layers = backbone.layers() if by_layer else backbone.freezable_stages()
             name, count = type(backbone).__name__, len(layers)
-            self._check_count(name, count)
+            given = self.paramwise_cfg.get('num_layers', count)
+            if given != count:
+                raise ValueError(
+                    f'paramwise_cfg.num_layers={given!r}: {name} has {count} layers (its stem '
+                    'counted as one); leave num_layers out.'
+                )
             for i, layer in enumerate(layers):
                 scales.update((id(p), rate ** (count - i)) for p in parameters_of(layer))
             print_log(
@@ -88,14 +93,6 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
                 'current',
             )
         return scales
-
-    def _check_count(self, name: str, count: int) -> None:
-        given = self.paramwise_cfg.get('num_layers', count)
-        if given != count:
-            raise ValueError(
-                f'paramwise_cfg.num_layers={given!r}: {name} has {count} layers (its stem counted '
-                'as one); leave num_layers out.'
-            )
 
 
 def parameters_of(parts: Iterable[nn.Module | nn.Parameter]) -> Iterable[nn.Parameter]:

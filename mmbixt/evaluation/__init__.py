@@ -1,4 +1,4 @@
-"""Metrics: pure functions on label maps, and what plugs them into mm configs."""
+"""Metrics: pure functions on label maps, and metric classes of them for mm configs."""
 
 from mmbixt.evaluation.boundary import class_scores, image_sums, scores
 from mmbixt.evaluation.metrics import BoundaryIoUMetric

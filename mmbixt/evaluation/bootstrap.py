@@ -6,8 +6,8 @@ both do not widen the interval of the difference.
 """
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from os.path import commonprefix
 from pathlib import PurePosixPath
 
@@ -39,11 +39,11 @@ class Estimate:
         return Estimate(self.value - other.value, self.samples - other.samples)
 
     def over_classes(self) -> 'Estimate':
-        """Means over the last axis, of the classes that occur, which may differ by draw."""
+        """Means over the last axis, of the classes that occur: not the same ones in every draw."""
         return Estimate(class_mean(self.value), class_mean(self.samples))
 
     def interval(self) -> np.ndarray:
-        """Bounds (2,...) of what the value is in most draws; NaN if it is in all of them."""
+        """Bounds (2,...) that hold LEVEL per cent of the draws; NaN where all draws are NaN."""
         tail = (100 - LEVEL) / 2
         with warnings.catch_warnings():
             warnings.filterwarnings('ignore', 'All-NaN slice', RuntimeWarning)
@@ -57,10 +57,20 @@ def paired(first: ImageSums, second: ImageSums) -> tuple[ImageSums, ImageSums]:
     from files with other names.
     """
     if first.classes != second.classes:
-        raise NotPairedError(_class_difference(first.classes, second.classes))
+        names = zip_longest(first.classes, second.classes, fillvalue='nothing')
+        one, other = next(pair for pair in names if pair[0] != pair[1])
+        raise NotPairedError(
+            f'The runs have {len(first.classes)} and {len(second.classes)} classes, and {one!r} of '
+            f'one is {other!r} in the other. Evaluate both with the same classes and names.'
+        )
     (names, first), (other_names, second) = map(_in_order, (first, second))
     if names != other_names:
-        raise NotPairedError(_image_difference(names, other_names))
+        only = [sorted({*names} - {*other_names}), sorted({*other_names} - {*names})]
+        first_alone, second_alone = (f'{len(x):,} ({", ".join(x[:3]) or "none"})' for x in only)
+        raise NotPairedError(
+            f'The runs have {len(names):,} and {len(other_names):,} images. Only in the first: '
+            f'{first_alone}; only in the second: {second_alone}. Evaluate both on the same images.'
+        )
     same = (first.counts['all/true'] == second.counts['all/true']).all(1)
     if not same.all():
         raise NotPairedError(
@@ -94,22 +104,3 @@ def _in_order(run: ImageSums) -> tuple[list[str], ImageSums]:
     counts = {name: of_images[order] for name, of_images in run.counts.items()}
     images = [run.images[i] for i in order]
     return [names[i] for i in order], ImageSums(images, run.classes, counts)
-
-
-def _image_difference(first: Sequence[str], second: Sequence[str]) -> str:
-    only = []
-    for names in (sorted({*first} - {*second}), sorted({*second} - {*first})):
-        examples = ', '.join(names[:3] + ['...'] * (len(names) > 3))
-        only.append(f'{len(names):,} ({examples})' if names else '0')
-    return (
-        f'The runs have {len(first):,} and {len(second):,} images, of which {" and ".join(only)} '
-        'are in that run only. Evaluate both on the same images.'
-    )
-
-
-def _class_difference(first: Sequence[str], second: Sequence[str]) -> str:
-    text = f'The runs have {len(first)} and {len(second)} classes'
-    differ = [pair for pair in zip(first, second, strict=False) if pair[0] != pair[1]]
-    if differ:
-        text += f', among them {differ[0][0]!r} in place of {differ[0][1]!r}'
-    return f'{text}. Evaluate both with the same classes, by the same names.'

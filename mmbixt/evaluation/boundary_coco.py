@@ -16,7 +16,7 @@ from mmbixt.evaluation.boundary import ratio_pixels
 def encoded_boundary(mask: dict, ratio: float = 0.02) -> dict:
     """The inner band of a mask; both are run-length encoded by pycocotools.
 
-    Distances are those of a chessboard, and all around the image is outside of the mask.
+    Distances are those of a chessboard; what lies beyond the image is outside of the mask.
     """
     distance = ratio_pixels(ratio, mask['size'])
     x, y, width, height = coder.toBbox(mask).astype(int)
@@ -45,7 +45,7 @@ class BoundaryCOCOeval(COCOeval):
         self.ratio = ratio
 
     def computeIoU(self, image: int, category: int) -> np.ndarray | list:  # noqa: N802
-        """Overlaps (D,G) of the best detections and the truths; [] where either are missing."""
+        """Overlaps (D,G) of the best detections and the truths; [] if there are none of either."""
         overlaps = super().computeIoU(image, category)
         if len(overlaps) == 0:
             return overlaps
@@ -69,7 +69,7 @@ class BoundaryCOCOeval(COCOeval):
         return detections, truths
 
     def _boundary(self, annotation: dict) -> dict:
-        """Kept with the annotation: the truths are the same ones at every validation."""
+        """Cached in the annotation, since the truths are the same in every validation."""
         key = f'boundary_{self.ratio}'
         if key not in annotation:
             annotation[key] = encoded_boundary(annotation['segmentation'], self.ratio)

@@ -64,7 +64,7 @@ class BoundaryCocoMetric(CocoMetric):
         return metrics
 
     def _detections(self, results: list) -> list[dict]:
-        """In COCO's format, without boxes: with boxes, COCO would take the area of these."""
+        """In COCO's format, without boxes: COCO would use their areas in place of the masks'."""
         return [
             dict(
                 image_id=prediction['img_id'],

@@ -1,4 +1,4 @@
-"""Folders of label maps, of any project: which files belong together, and counts of their pixels.
+"""Folders of label maps: which files belong together, and counts of their pixels.
 
 The files have one channel of 1 to 16 bits, whose values (or indices into a palette) are labels.
 """
@@ -91,18 +91,21 @@ def pair_files(
         predicted, true = _flat(predicted), _flat(true)
     missing = [f'{name}{pred_suffix}' for name in true if name not in predicted]
     extra = [str(path) for name, path in predicted.items() if name not in true]
-    problem = ''
+    problems = []
     if missing:
-        problem += f'{len(missing):,} of {len(true):,} truths in {truths} have no prediction. In '
-        problem += f'{predictions} there should be{_shown(missing)}\n'
-    if extra:
-        problem += f'{len(extra):,} of {len(predicted):,} predictions have no truth in {truths}:'
-        problem += f'{_shown(extra)}\n'
-    if problem:
-        raise LabelFilesError(
-            f'{problem}Both folders must be of the same images. If the names end differently, say '
-            f'how: --pred-suffix (now {pred_suffix}), --gt-suffix (now {gt_suffix}).'
+        problems.append(
+            f'{len(missing):,} of {len(true):,} truths in {truths} have no prediction. In '
+            f'{predictions} there should be{_shown(missing)}'
         )
+    if extra:
+        share = f'{len(extra):,} of {len(predicted):,} predictions'
+        problems.append(f'{share} have no truth in {truths}:{_shown(extra)}')
+    if problems:
+        problems.append(
+            'Both folders must be of the same images. If the names end differently, say how: '
+            f'--pred-suffix (now {pred_suffix}), --gt-suffix (now {gt_suffix}).'
+        )
+        raise LabelFilesError('\n'.join(problems))
     return [Pair(name, predicted[name], path) for name, path in true.items()]
 
 
@@ -137,7 +140,7 @@ def read_labels(path: Path) -> np.ndarray:
 
 
 def shift_hint(pairs: Sequence[Pair], reading: Reading) -> str | None:
-    """A warning, from a few files, if predictions would agree much better with 1 more or less."""
+    """A warning if, in a few files, predictions would agree much better with 1 more or less."""
     right, pixels = np.zeros(3, np.int64), 0
     for pair in pairs[:: -(-len(pairs) // LOOKED_AT)]:
         truth, prediction = _labels(pair, reading)
@@ -150,8 +153,8 @@ def shift_hint(pairs: Sequence[Pair], reading: Reading) -> str | None:
     shares = [f'{share:.0%}' for share in right / pixels]
     change = 'subtracted from' if best == 1 else 'added to'
     return (
-        f'Predictions and truth seem to count classes from different numbers: {shares[0]} of the '
-        f'pixels are correct, {shares[best]} would be with 1 {change} the predictions. See '
+        f'Predictions and truth seem to number classes differently: {shares[0]} of the pixels are '
+        f'correct, {shares[best]} would be correct with 1 {change} the predictions. See '
         '--reduce-zero-label and --pred-reduce-zero-label.'
     )
 
@@ -178,10 +181,11 @@ def pair_sums(
         )
     except ValueError as error:
         raise LabelFilesError(
-            f'{error}.{_reduced_text(reading)}\n  truth: {pair.truth}\n  prediction: '
-            f'{pair.prediction}\nIf classes start at 1 and 0 is none: --reduce-zero-label for the '
-            'truth, --pred-reduce-zero-label for predictions. If a value of the truth means that '
-            'pixels do not count: --ignore-index. Predictions have a class wherever the truth has.'
+            f'{error}.\n  truth: {pair.truth}\n  prediction: {pair.prediction}\n'
+            'If classes start at 1 and 0 is none: --reduce-zero-label for the truth, '
+            '--pred-reduce-zero-label for predictions; they subtract 1 before labels are checked. '
+            'If a value of the truth means that pixels do not count: --ignore-index. Predictions '
+            'need a class wherever the truth has one.'
         ) from error
     return {name: counts.astype(np.uint32) for name, counts in sums.items()}
 
@@ -263,18 +267,12 @@ def _open(path: Path, decode: bool) -> Image.Image:
             if decode:
                 picture.load()
     except BROKEN as error:
-        raise LabelFilesError(f'{path} cannot be read ({error}): write it once more') from error
+        raise LabelFilesError(f'{path} cannot be read ({error}): write it again') from error
     if picture.mode not in MODES:
         raise LabelFilesError(
-            f'{path} is a {picture.mode} picture, but labels have one channel of up to 16 bits: '
-            'save the labels themselves, not the colours of their classes'
+            f'{path} is an image in mode {picture.mode}, but labels have one channel of up to 16 '
+            'bits: save the labels themselves, not the colours of their classes'
         )
     if picture.format == 'JPEG':
         raise LabelFilesError(f'{path} is a JPEG file, which changes labels: save PNG files')
     return picture
-
-
-def _reduced_text(reading: Reading) -> str:
-    reduced = {'truth': reading.reduce_truth, 'prediction': reading.reduce_prediction}
-    sides = ' and the '.join(side for side, taken in reduced.items() if taken)
-    return f' (1 was subtracted from the labels of the {sides}.)' if sides else ''

@@ -1,4 +1,4 @@
-"""The metric of semantic segmentation for mm configs."""
+"""The boundary metric of semantic segmentation, for mm configs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -97,7 +97,7 @@ def class_table(classes: Sequence[str], columns: dict[str, np.ndarray]) -> str:
 
 
 def absent_classes(scored: np.ndarray) -> list[str]:
-    """The last line of a table, if not all classes are in it; `scored` (K,): those that are."""
+    """The last line of a table, if classes are missing in it; `scored` (K,): which are there."""
     if scored.all():
         return []
     return [f'({(~scored).sum()} of {len(scored)} classes are in neither truth nor prediction.)']

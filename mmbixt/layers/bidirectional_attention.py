@@ -1,31 +1,35 @@
-import torch
 from torch import Tensor, nn
 
 from mmbixt.layers.as_built import is_as_built
+from mmbixt.layers.heads import head_width
 from mmbixt.layers.linear import apply_linear
 from mmbixt.ops.bidirectional_attention import bidirectional_attention, bidirectional_attention_maps
+from mmbixt.ops.heads import join_heads, split_heads
 from mmbixt.ops.linear import linear
 
 
 class BidirectionalAttention(nn.Module):
     """BiXT's cross-attention: latents and tokens attend to each other through one matrix.
 
-    Each side has one projection ``rv``: its first half are the *reference* vectors, whose product
-    is the similarity of a latent and a token, its second half the values for the other side.
+    Each side has one projection ``rv``: its first half are the *reference* vectors r, whose
+    products are the similarities of latents and tokens, its second half the values v for the other
+    side. For each head::
+
+        S = r_latents r_tokens^T / sqrt(d)                      (M,N)
+        latents' update = softmax(S, over tokens) v_tokens      (M,d)
+        tokens' update = softmax(S^T, over latents) v_latents   (N,d)
 
     Args:
         channels: width C of latents and tokens.
-        num_heads: heads h; d = C / h, the similarities are scaled by ``d ** -0.5``.
+        num_heads: heads h; d = C / h.
         update_latents: False leaves out what only the latents' update needs (its output
             projection), for a layer whose latents nobody reads.
     """
 
     def __init__(self, channels: int, num_heads: int, update_latents: bool = True) -> None:
         super().__init__()
-        if channels % num_heads:
-            raise ValueError(f'{channels} channels cannot be split among {num_heads} heads.')
         self.num_heads = num_heads
-        self.scale = (channels // num_heads) ** -0.5
+        self.scale = head_width(channels, num_heads) ** -0.5
         self.rv_latents = nn.Linear(channels, 2 * channels)
         self.rv_patches = nn.Linear(channels, 2 * channels)
         self.proj_lat = nn.Linear(channels, channels) if update_latents else None
@@ -36,17 +40,21 @@ class BidirectionalAttention(nn.Module):
 
         The latents' update is None without ``update_latents``.
         """
-        r_latents, v_latents = self._split(apply_linear(self.rv_latents, latents))
+        r_latents, v_latents = split_heads(
+            apply_linear(self.rv_latents, latents), 2, self.num_heads
+        )
         if self.proj_lat is None:
             r_tokens, v_tokens = self._reference_vectors(self.rv_patches, tokens), None
         else:
-            r_tokens, v_tokens = self._split(apply_linear(self.rv_patches, tokens))
+            r_tokens, v_tokens = split_heads(
+                apply_linear(self.rv_patches, tokens), 2, self.num_heads
+            )
         for_latents, for_tokens = bidirectional_attention(
             r_latents, r_tokens, v_latents, v_tokens, self.scale
         )
         if for_latents is not None:
-            for_latents = apply_linear(self.proj_lat, self._join(for_latents))
-        return for_latents, apply_linear(self.proj_pat, self._join(for_tokens))
+            for_latents = apply_linear(self.proj_lat, join_heads(for_latents))
+        return for_latents, apply_linear(self.proj_pat, join_heads(for_tokens))
 
     def attention_maps(self, latents: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Both attention matrices (B,h,M,N), over the tokens and over the latents: for pictures."""
@@ -54,20 +62,9 @@ class BidirectionalAttention(nn.Module):
         r_tokens = self._reference_vectors(self.rv_patches, tokens)
         return bidirectional_attention_maps(r_latents, r_tokens, self.scale)
 
-    def _split(self, rv: Tensor) -> tuple[Tensor, Tensor]:
-        """(B,N,2C) to r and v, (B,h,N,d) each."""
-        r, v = rv.unflatten(-1, (2, self.num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
-        return r, v
-
     def _reference_vectors(self, rv: nn.Module, x: Tensor) -> Tensor:
         """The ``r`` half of a projection alone, (B,h,N,d)."""
         if not is_as_built(rv, nn.Linear):
-            return self._split(rv(x))[0]
-        weight = rv.weight.chunk(2)[0]
-        r = linear(x, weight, None if rv.bias is None else rv.bias.chunk(2)[0])
-        return r.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-
-    @staticmethod
-    def _join(x: Tensor) -> Tensor:
-        """(B,h,N,d) to (B,N,C)."""
-        return torch.flatten(x.transpose(1, 2), 2)
+            return split_heads(rv(x), 2, self.num_heads)[0]
+        weight, bias = rv.weight.chunk(2)[0], None if rv.bias is None else rv.bias.chunk(2)[0]
+        return split_heads(linear(x, weight, bias), 1, self.num_heads)[0]

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu
 
 from mmbixt.layers.as_built import is_as_built
+from mmbixt.layers.heads import head_width
 from mmbixt.layers.linear import apply_linear
 from mmbixt.ops.heads import join_heads, split_heads
 from mmbixt.ops.inverse_attention import (
@@ -26,11 +27,17 @@ class BidirectionalSelfAttention(nn.Module):
 
     In self-attention each query chooses among the values; in inverse self-attention each value
     chooses among the queries and projects those it has chosen, with a matrix made from the value.
-    The branches are combined as ``lam * self + (1 - lam) * inverse`` before one output projection.
+    For each head, with ``q_hat = gelu(isa.q(x))`` and ``v_hat = gelu(isa.v(x))``::
+
+        S = q k^T / sqrt(d) + bias                                              (N,N)
+        plain = softmax(S, over keys) v                                         (N,d)
+        inverse[i] = sum_j L[i,j] q_hat[i] W_j,  L = softmax(S, over queries)   (N,d)
+        W_j = sum_a v_hat[j,a] G[a]                                             (d,d)
+        out = proj(lam * plain + (1 - lam) * inverse)
 
     Args:
         channels: width C of the tokens.
-        num_heads: heads h; d = C / h, the scores are scaled by ``d ** -0.5``.
+        num_heads: heads h; d = C / h.
         lam: the share of self-attention: a number from 0 to 1, or 'learned'. With 1 this is plain
             self-attention, without norms of branches: the inverse branch, which would never get a
             gradient, is not built.
@@ -49,11 +56,9 @@ class BidirectionalSelfAttention(nn.Module):
         branch_norm: str | None = None,
     ) -> None:
         super().__init__()
-        if channels % num_heads:
-            raise ValueError(f'{channels} channels cannot be split among {num_heads} heads.')
         check_branches(lam, lam_init, branch_norm)
         self.num_heads = num_heads
-        self.scale = (channels // num_heads) ** -0.5
+        self.scale = head_width(channels, num_heads) ** -0.5
         self.branch_norm = branch_norm
         self.qkv = nn.Linear(channels, 3 * channels)
         self.proj = nn.Linear(channels, channels)
@@ -119,7 +124,7 @@ class InverseWeights(nn.Module):
 
     def __init__(self, channels: int, num_heads: int) -> None:
         super().__init__()
-        d = channels // num_heads
+        d = head_width(channels, num_heads)
         self.q = nn.Linear(channels, channels, bias=False)
         self.v = nn.Linear(channels, channels, bias=False)
         self.G = nn.Parameter(torch.empty(d, d, d))
@@ -138,15 +143,13 @@ class InverseWeights(nn.Module):
     def forward(
         self, x: Tensor, attend: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
     ) -> tuple[Tensor, Tensor]:
-        """What attention makes of the weights of this module, which it uses here, and nowhere else.
+        """The branches of self-attention and inverse self-attention.
+
+        G is used here and nowhere else, because FSDP has it whole only while its module runs.
 
         Args:
             x: tokens (...,C).
-            attend: from ``q_hat`` and ``v_hat``, (...,C) each and zero where a token is, and ``G``,
-                the branches of self-attention and inverse self-attention.
-
-        Returns:
-            The two branches.
+            attend: makes the branches from ``q_hat`` and ``v_hat``, (...,C) each, and ``G``.
         """
         return attend(gelu(apply_linear(self.q, x)), gelu(apply_linear(self.v, x)), self.G)
 
@@ -207,13 +210,14 @@ class WindowAttention(BidirectionalSelfAttention):
     @property
     def _is_fused(self) -> bool:
         """Whether it is known what the linear layers make of padding, without calling them."""
-        plain_qkv = is_as_built(self.qkv, nn.Linear) and self.qkv.bias is not None
-        if self.isa is None or not plain_qkv or self.branch_norm is not None:
-            return plain_qkv and self.isa is None
+        if not is_as_built(self.qkv, nn.Linear) or self.qkv.bias is None:
+            return False
+        if self.isa is None:
+            return True
+        if not is_as_built(self.isa, InverseWeights) or self.branch_norm is not None:
+            return False
         hats = (self.isa.q, self.isa.v)
-        return is_as_built(self.isa, InverseWeights) and all(
-            is_as_built(layer, nn.Linear) and layer.bias is None for layer in hats
-        )
+        return all(is_as_built(layer, nn.Linear) and layer.bias is None for layer in hats)
 
     def _attend_in_windows(self, x: Tensor, windows: Windows, scores: Scores) -> Tensor:
         """Linear layers see the tokens before they are cut into windows, and never the padding.
@@ -233,10 +237,8 @@ class WindowAttention(BidirectionalSelfAttention):
 def relative_position_index(window_size: int) -> Tensor:
     """For each pair of a window's tokens the row of the bias table, (N,N)."""
     side = torch.arange(window_size)
-    rows, columns = torch.meshgrid(side, side, indexing='ij')
-    rows, columns = rows.flatten(), columns.flatten()
-    down = rows[:, None] - rows[None, :] + window_size - 1
-    right = columns[:, None] - columns[None, :] + window_size - 1
+    cells = torch.cartesian_prod(side, side)  # (N,2), row by row
+    down, right = (cells[:, None] - cells[None, :] + window_size - 1).unbind(-1)
     return down * (2 * window_size - 1) + right
 
 

@@ -3,6 +3,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from mmbixt.layers.as_built import is_as_built
+from mmbixt.layers.heads import head_width
 from mmbixt.ops.cross_covariance import (
     cross_covariance,
     cross_covariance_attention,
@@ -12,6 +13,10 @@ from mmbixt.ops.cross_covariance import (
 
 class CrossCovarianceAttention(nn.Module):
     """XCiT's attention: between the channels of a head, by their correlation over the tokens.
+
+    With queries, keys and values (d,N) of a head, those with a hat of length one over the tokens::
+
+        softmax(temperature * q_hat k_hat^T) v      (d,d) times (d,N)
 
     The cost is linear in the tokens, and no weight depends on their number.
 
@@ -26,8 +31,7 @@ class CrossCovarianceAttention(nn.Module):
         self, channels: int, num_heads: int, qkv_bias: bool = True, dropout: float = 0.0
     ) -> None:
         super().__init__()
-        if channels % num_heads:
-            raise ValueError(f'{channels} channels cannot be split among {num_heads} heads.')
+        head_width(channels, num_heads)  # or an error
         self.dropout = dropout
         self.temperature = nn.Parameter(torch.ones(num_heads, 1, 1))
         self.qkv = nn.Linear(channels, 3 * channels, bias=qkv_bias)

@@ -9,8 +9,6 @@ from mmbixt.layers.as_built import is_as_built
 from mmbixt.layers.norm import LayerNorm
 from mmbixt.ops.feed_forward import FeedForwardWeights, feed_forward
 
-LinearPair = tuple[nn.Linear, nn.Linear]
-
 
 class Mlp(nn.Module):
     """Two linear layers with a GELU between them.
@@ -30,10 +28,6 @@ class Mlp(nn.Module):
         """(...,C) to (...,C)."""
         return self.fc2(self.act(self.fc1(x)))
 
-    def layers_as_built(self) -> LinearPair | None:
-        """The linear layers, if this and all that ``forward`` calls is as it was built."""
-        return _pair(self.fc1, self.act, self.fc2) if is_as_built(self, Mlp) else None
-
 
 class SequentialMlp(nn.Sequential):
     """The same with BiFormer's names of weights."""
@@ -45,10 +39,6 @@ class SequentialMlp(nn.Sequential):
             '3': nn.Linear(hidden, channels),
         }
         super().__init__(OrderedDict(layers))
-
-    def layers_as_built(self) -> LinearPair | None:
-        """As in :class:`Mlp`."""
-        return _pair(*self) if is_as_built(self, SequentialMlp) else None
 
 
 class FeedForward(nn.Module):
@@ -62,24 +52,6 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(...,C) to (...,C)."""
         return self.layers(x)
-
-    def layers_as_built(self) -> LinearPair | None:
-        """As in :class:`Mlp`."""
-        if not (is_as_built(self, FeedForward) and is_as_built(self.layers, nn.Sequential)):
-            return None
-        widen, *others = self.layers if len(self.layers) else [self.layers]
-        return _pair(*widen, *others) if is_as_built(widen, nn.Sequential) else None
-
-
-def _pair(*modules: nn.Module) -> LinearPair | None:
-    """The first and the last of three modules, if they are a plain MLP."""
-    if len(modules) != 3:
-        return None
-    first, act, last = modules
-    plain = is_as_built(act, nn.GELU) and all(
-        is_as_built(layer, nn.Linear) and layer.bias is not None for layer in (first, last)
-    )
-    return (first, last) if plain else None
 
 
 def add_feed_forward(
@@ -116,9 +88,16 @@ def _weights_as_built(
     norm: nn.Module, mlp: nn.Module, scale: nn.Module | Tensor | None
 ) -> FeedForwardWeights | None:
     """What one op needs to compute all of it; None if the modules have to be called."""
-    # not `hasattr`: a wrapper may look up what it lacks in what it wraps
-    pair = mlp.layers_as_built() if isinstance(mlp, Mlp | SequentialMlp | FeedForward) else None
-    if pair is None or not is_as_built(norm, LayerNorm):
+    called = _called_by(mlp)
+    if [type(module) for module in called] != [nn.Linear, nn.GELU, nn.Linear]:
+        return None
+    fc1, act, fc2 = called
+    is_plain_mlp = (
+        all(is_as_built(layer, nn.Linear) and layer.bias is not None for layer in (fc1, fc2))
+        and is_as_built(act, nn.GELU)
+        and act.approximate == 'none'
+    )
+    if not is_plain_mlp or not is_as_built(norm, LayerNorm):
         return None
     if isinstance(scale, nn.Module):
         if is_as_built(scale, LayerScale):
@@ -127,6 +106,17 @@ def _weights_as_built(
             scale = None
         else:
             return None
-    fc1, fc2 = pair
     norm_weights = (norm.weight, norm.bias, norm.eps)
     return FeedForwardWeights(*norm_weights, fc1.weight, fc1.bias, fc2.weight, fc2.bias, scale)
+
+
+def _called_by(mlp: nn.Module) -> list[nn.Module]:
+    """What an MLP calls, in this order; nothing if it is not as it was built."""
+    if is_as_built(mlp, Mlp):
+        return [mlp.fc1, mlp.act, mlp.fc2]
+    if is_as_built(mlp, FeedForward):
+        return _called_by(mlp.layers)
+    if is_as_built(mlp, SequentialMlp) or is_as_built(mlp, nn.Sequential):
+        # of a Sequential within a Sequential, what that calls
+        return [m for part in mlp for m in (_called_by(part) or [part])]
+    return []

@@ -1,3 +1,4 @@
+from timm.layers import trunc_normal_
 from torch import Tensor, nn
 
 from mmbixt.layers.as_built import is_as_built
@@ -12,3 +13,11 @@ def apply_linear(layer: nn.Module, x: Tensor) -> Tensor:
     if is_as_built(layer, nn.Linear):
         return linear(x, layer.weight, layer.bias)
     return layer(x)
+
+
+def init_linear(module: nn.Module) -> None:
+    """The initialisation of XCiT, BiFormer and Swin, for ``network.apply``: linear layers only."""
+    if isinstance(module, nn.Linear):
+        trunc_normal_(module.weight, std=0.02)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)

@@ -37,23 +37,7 @@ class FourierPositionEncoding(nn.Module):
         super().__init__()
         self.token_projection = nn.Conv2d(2 * FEATURES_PER_AXIS, channels, kernel_size=1)
 
-    def forward(
-        self,
-        height: int,
-        width: int,
-        device: torch.device | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> Tensor:
-        """The encoding of a grid, (1,C,H,W).
-
-        Args:
-            height: cells from top to bottom.
-            width: cells from left to right.
-            device: where to compute it; by default where the weights are.
-            dtype: what to compute it in; by default as the weights are.
-        """
-        if device is None or dtype is None:
-            weight = next(self.parameters())
-            device, dtype = device or weight.device, dtype or weight.dtype
-        features = fourier_features(height, width, device).to(dtype)
-        return self.token_projection(features[None])
+    def forward(self, height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+        """The encoding of a grid, (1,C,H,W), on the device and in the dtype of the tokens."""
+        # takes no feature map: no gradient would reach it, and hooks for gradients never run
+        return self.token_projection(fourier_features(height, width, device).to(dtype)[None])

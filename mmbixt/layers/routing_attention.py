@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from mmbixt.layers.heads import head_width
 from mmbixt.layers.linear import apply_linear
 from mmbixt.layers.maps import as_image
 from mmbixt.ops.heads import join_heads, split_heads
@@ -68,7 +69,10 @@ class RoutingAttention(nn.Module):
 
     A feature map is cut into regions; each region is routed to the k regions whose mean keys agree
     most with its mean query; its tokens attend to all tokens of those. A depthwise convolution of
-    the values is added (LePE: local enhancement).
+    the values is added (LePE: local enhancement)::
+
+        routes = top k of mean(q) mean(k)^T                                     (R,k)
+        out = wo(softmax(q k[routes]^T / sqrt(C)) v[routes] + lepe(v))          (R,L,C)
 
     Args:
         channels: width C of the tokens.
@@ -93,8 +97,7 @@ class RoutingAttention(nn.Module):
         padding: str = 'masked',
     ) -> None:
         super().__init__()
-        if channels % num_heads:
-            raise ValueError(f'{channels} channels cannot be split among {num_heads} heads.')
+        head_width(channels, num_heads)  # or an error
         self.num_heads = num_heads
         self.scale = channels**-0.5
         self.topk = topk
@@ -111,18 +114,15 @@ class RoutingAttention(nn.Module):
             sides = [max(1, side // self.num_regions) for side in (height, width)]
             counts = [-(-side // size) for side, size in zip((height, width), sides, strict=True)]
         else:
-            counts = [self.num_regions, self.num_regions]
+            counts = [self.num_regions] * 2
             sides = [-(-side // self.num_regions) for side in (height, width)]
         return Regions(*counts, *sides)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B,H,W,C) to (B,H,W,C)."""
         height, width = x.shape[1:3]
-        regions = self.regions(height, width)
-        inside = regions.inside(height, width, x.device)
-        queries, keys, values, routes = self._route(x, regions, inside)
-        mask = inside if self.padding == 'masked' else None
-        out = routing_attention(queries, keys, values, routes, self.scale, mask)
+        regions, queries, keys, values, routes, valid = self._route(x)
+        out = routing_attention(queries, keys, values, routes, self.scale, valid)
         out, values = (regions.join(part) for part in (out, values))
         if not self._is_padded_before:
             out, values = (part[:, :height, :width] for part in (out, values))
@@ -136,36 +136,39 @@ class RoutingAttention(nn.Module):
         Returns:
             (B,h,L,k,L), over the tokens of the regions that the region is routed to.
         """
-        regions = self.regions(*x.shape[1:3])
-        inside = regions.inside(*x.shape[1:3], x.device)
-        queries, keys, _, routes = self._route(x, regions, inside)
+        _, queries, keys, _, routes, valid = self._route(x)
         own = slice(region, region + 1)
-        visible = inside if self.padding == 'masked' else None
-        maps = routing_attention_maps(queries[:, own], keys, routes[:, own], self.scale, visible)
+        maps = routing_attention_maps(queries[:, own], keys, routes[:, own], self.scale, valid)
         return maps[:, 0].unflatten(-1, (routes.shape[2], -1))
 
     @torch.no_grad()
     def routes(self, x: Tensor) -> tuple[Tensor, Regions]:
         """For pictures: the regions (B,R,k) that each region of maps (B,H,W,C) attends to."""
-        regions = self.regions(*x.shape[1:3])
-        return self._route(x, regions, regions.inside(*x.shape[1:3], x.device))[3], regions
+        regions, *_, routes, _ = self._route(x)
+        return routes, regions
 
     @property
     def _is_padded_before(self) -> bool:
         """Whether padding goes through the projection and is a token from then on."""
         return self.padding == 'legacy' and not self.floor_regions
 
-    def _route(
-        self, x: Tensor, regions: Regions, inside: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Queries, keys and values (B,R,L,h,d), and routes (B,R,k)."""
+    def _route(self, x: Tensor) -> tuple[Regions, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+        """Cut feature maps (B,H,W,C) into regions, project their tokens, and choose the routes.
+
+        Returns:
+            The regions; queries, keys and values (B,R,L,h,d); the routes (B,R,k); the tokens (R,L)
+            that may be attended to, or None for all.
+        """
+        regions = self.regions(*x.shape[1:3])
+        inside = regions.inside(*x.shape[1:3], x.device)
         qkv = self.qkv(regions.cut(x))
-        if self._is_padded_before:
-            inside = None
-        elif inside is not None:  # zero behind the projection, not before it
-            qkv = qkv * inside[:, :, None].to(qkv.dtype)
+        counted = None if self._is_padded_before else inside
+        if counted is not None:  # zero behind the projection, not before it
+            qkv = qkv * counted[:, :, None].to(qkv.dtype)
         queries, keys, values = qkv.unflatten(-1, (3, self.num_heads, -1)).unbind(-3)
-        return queries, keys, values, route(queries, keys, self.topk, inside)
+        routes = route(queries, keys, self.topk, counted)
+        valid = inside if self.padding == 'masked' else None
+        return regions, queries, keys, values, routes, valid
 
 
 class FullAttention(nn.Module):
@@ -180,10 +183,8 @@ class FullAttention(nn.Module):
 
     def __init__(self, channels: int, num_heads: int = 8, lepe_of: str | None = 'input') -> None:
         super().__init__()
-        if channels % num_heads:
-            raise ValueError(f'{channels} channels cannot be split among {num_heads} heads.')
         self.num_heads = num_heads
-        self.scale = (channels // num_heads) ** -0.5
+        self.scale = head_width(channels, num_heads) ** -0.5
         self.lepe_of = lepe_of
         self.qkv = nn.Linear(channels, 3 * channels, bias=False)
         self.proj = nn.Linear(channels, channels)

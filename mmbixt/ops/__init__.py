@@ -10,8 +10,6 @@ from mmbixt.ops.linear import linear, linear_per_image
 from mmbixt.ops.routing_attention import route, routing_attention
 from mmbixt.ops.window_attention import bidirectional_window_attention, window_attention
 
-import mmbixt.ops.cpu.flops  # isort: skip  # noqa: F401  (of the operators above)
-
 __all__ = [
     'FeedForwardWeights',
     'bidirectional_attention',

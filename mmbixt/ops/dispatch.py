@@ -4,7 +4,7 @@
 - ``portable``: plain torch operations, for any device, dtype, compiler and exporter.
 - ``cpu``: operators of our own, which pay on processors (:mod:`mmbixt.ops.cpu`).
 
-Every op has all three. Where one of them is the same code as another, the table of the op says so.
+Every op has all three, of which two may be the same code.
 ``MMBIXT_OPS=auto|reference|portable|cpu`` chooses for a process, :func:`use_ops` for a block of
 code. ``auto`` follows the rules below; a path that is asked for by name runs, or raises an error
 that names the op and says why not. ``python -m mmbixt.ops.explain CONFIG`` prints the choices.
@@ -91,6 +91,14 @@ def recorded_choices() -> Iterator[list[Choice]]:
         _choices.reset(token)
 
 
+def implementations(
+    reference: Callable, portable: Callable | None = None, cpu: Callable | None = None
+) -> dict[str, Callable]:
+    """Of an op, by path. Without its own, a path is the same as the one before it."""
+    portable = portable or reference
+    return {'reference': reference, 'portable': portable, 'cpu': cpu or portable}
+
+
 def choose(op: str, paths: Mapping[str, Callable], x: Tensor, *others: object) -> Callable:
     """The implementation to run.
 
@@ -116,11 +124,6 @@ def choose(op: str, paths: Mapping[str, Callable], x: Tensor, *others: object) -
 
 
 # --- What is at hand ------------------------------------------------------------------------------
-
-
-def is_compiling() -> bool:
-    """Whether a compiler looks at the operations before they run."""
-    return torch.compiler.is_dynamo_compiling() and not _exports()
 
 
 def is_exporting() -> bool:
@@ -150,9 +153,11 @@ def has_tangents() -> bool:
     return not torch.compiler.is_dynamo_compiling() and forward_ad._current_level >= 0
 
 
-def needs_gradients(*tensors: Tensor | None) -> bool:
-    """Whether a backward pass may follow, and is to be prepared for."""
-    return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+def needs_gradients(*arguments: object) -> bool:
+    """Whether a backward pass to any tensor among them may follow, and is to be prepared for."""
+    return torch.is_grad_enabled() and any(
+        isinstance(x, Tensor) and x.requires_grad for x in arguments
+    )
 
 
 def operator_refusal() -> str | None:
@@ -166,17 +171,17 @@ def operator_refusal() -> str | None:
 
 def cpu_refusal(x: Tensor) -> str | None:
     """Why the operators for processors cannot compute with a tensor; None if they can."""
+    return _tensor_refusal(x) or operator_refusal()
+
+
+def _tensor_refusal(x: Tensor) -> str | None:
     if x.device.type != 'cpu':
         return f'the tensors are on {x.device.type}'
     if is_autocast(x):
         return 'autocast is on, and the operators know float32 and float64 only'
     if x.dtype not in (torch.float32, torch.float64):
         return f'the tensors are {x.dtype}, and the operators know float32 and float64 only'
-    if refusal := operator_refusal():
-        return refusal
-    if x.numel() == 0:
-        return 'there is nothing to compute'
-    return None
+    return 'there is nothing to compute' if x.numel() == 0 else None
 
 
 # --- What `auto` does: for each op a rule, which gives a path and the reason --------------------
@@ -189,22 +194,28 @@ def _on_processors(x: Tensor, why: str) -> Decision:
     return ('portable', refusal) if refusal else ('cpu', why)
 
 
-def _linear(x: Tensor, weight: Tensor) -> Decision:
-    """For tokens (...,C) and a weight (...,out,C)."""
-    if refusal := cpu_refusal(x):
+def _linear(x: Tensor, dtype: torch.dtype, out: int, images: int = 1) -> Decision:
+    """For tokens (...,C), and a weight (out,C) of a dtype for each of some images."""
+    refusal = _tensor_refusal(x) or convolution_refusal(x, dtype, out, images)
+    if refusal := refusal or operator_refusal():
         return 'portable', refusal
-    if not (x.dtype == weight.dtype == torch.float32 and torch.backends.mkldnn.enabled):
-        return 'portable', 'convolutions of oneDNN are float32 only'
-    if not ONEDNN_IS_FASTER:
-        return 'portable', 'MKL uses all that this processor has'
-    tokens = x.numel() // x.shape[-1]
-    if x.numel() < MIN_VALUES or tokens * weight.shape[-1] * weight.shape[-2] < MIN_MACS:
-        return 'portable', 'the product is small'
     return 'cpu', 'oneDNN uses AVX-512 on this processor, MKL does not'
 
 
+def convolution_refusal(x: Tensor, dtype: torch.dtype, out: int, images: int = 1) -> str | None:
+    """Why the operators for processors do not multiply as a convolution; None if they do."""
+    if not (x.dtype == dtype == torch.float32 and torch.backends.mkldnn.enabled):
+        return 'convolutions of oneDNN are float32 only'
+    if not ONEDNN_IS_FASTER:
+        return 'MKL uses all that this processor has'
+    values = x.numel() // images
+    if values < MIN_VALUES or values * out < MIN_MACS:
+        return 'the product is small'
+    return None
+
+
 def _layer_norm(x: Tensor) -> Decision:
-    if not is_compiling():
+    if is_eager():
         return 'portable', "torch's own, called as it is"
     return _on_processors(x, 'compilers replace it by something slower')
 
@@ -249,18 +260,14 @@ def _routing_attention(queries: Tensor, routes: Tensor) -> Decision:
     return _on_processors(queries, 'a few regions at a time stay in the cache')
 
 
-def _always(path: str, why: str) -> Callable[..., Decision]:
-    return lambda *_: (path, why)
-
-
 RULES: dict[str, Callable[..., Decision]] = {
     'linear': _linear,
     'layer_norm': _layer_norm,
     'feed_forward': _feed_forward,
     'cross_covariance_attention': _cross_covariance,
-    'bidirectional_attention': _always('portable', 'fused attention stores no matrix'),
+    'bidirectional_attention': lambda _: ('portable', 'fused attention stores no matrix'),
     'self_attention': _self_attention,
-    'bidirectional_self_attention': _always('portable', 'no matrix for each pair of tokens'),
+    'bidirectional_self_attention': lambda _: ('portable', 'no matrix for each pair of tokens'),
     'window_attention': _window_attention,
     'bidirectional_window_attention': _window_attention,
     'routing_attention': _routing_attention,

@@ -71,14 +71,11 @@ def choices_of(
 
 def table(choices: list[Choice]) -> str:
     """One line for each op, path and reason, with how often, and the shape of the first."""
-    shapes: dict[tuple, tuple[int, ...]] = {}
-    times = Counter((choice.op, choice.path, choice.why) for choice in choices)
-    for choice in choices:
-        shapes.setdefault((choice.op, choice.path, choice.why), choice.shape)
+    times = Counter(choice[:3] for choice in choices)
+    shapes = {choice[:3]: 'x'.join(map(str, choice.shape)) for choice in reversed(choices)}
     rows = [('op', 'path', 'times', 'first shape', 'because')]
-    for key, shape in shapes.items():
-        op, path, why = key
-        rows.append((op, path, str(times[key]), 'x'.join(map(str, shape)), why))
+    for (op, path, why), count in times.items():
+        rows.append((op, path, str(count), shapes[op, path, why], why))
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
     lines = ('  '.join([*map(str.ljust, row[:4], widths), row[4]]) for row in rows)
     return '\n'.join(lines)

@@ -1,4 +1,4 @@
-"""How two runs compare, the nearer to boundaries one looks."""
+"""Mean IoU of two runs over the width of the band around boundaries."""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,7 @@
-"""Where near its boundaries a segmentation is wrong, and in what way.
+"""Where a segmentation is wrong near boundaries, and in what way.
 
-Two kinds of errors are told apart, pixel by pixel in the band around the true boundaries: the
-predicted class is there all right, but its edge is elsewhere; or it is not there at all.
+There are two kinds of wrong pixels in the band around the true boundaries: the predicted class is
+near in the truth, so its boundary was missed or moved; or it is not near at all.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,10 @@ from matplotlib.patches import Patch
 
 from mmbixt.evaluation.boundary import (
     band_pixels,
+    check_shapes,
     compact_labels,
     image_sums,
-    label_rings,
+    near_other_labels,
     scores,
 )
 
@@ -36,9 +37,9 @@ class Pixel(IntEnum):
         OUTSIDE: not in the band, right or wrong.
         IGNORED: without a true label.
         RIGHT: in the band, as all that follow; the true class is predicted.
-        MISSED: another class is predicted, one that the truth has within the width of the band
-            from here. So the true boundary was missed, or moved.
-        WRONG: another class is predicted, one that the truth has nowhere so near.
+        MISSED: another class is predicted, which the truth has within the width of the band from
+            here. So the true boundary was missed, or moved.
+        WRONG: another class is predicted, which the truth does not have so near.
     """
 
     OUTSIDE = 0
@@ -76,16 +77,12 @@ def error_map(
     Returns:
         Values of `Pixel` (H,W), uint8.
     """
-    if truth.ndim != 2 or truth.shape != prediction.shape:
-        raise ValueError(
-            'truth and prediction must be label maps (H,W) of one size, '
-            f'got {truth.shape} and {prediction.shape}'
-        )
+    check_shapes(truth, prediction)
     valid = truth != ignore_index
     distance = band_pixels(width, truth.shape)
     num_classes = int(truth.max(where=valid, initial=0)) + 1
     labels = compact_labels(truth, valid, num_classes, 'truth')
-    band = valid & (label_rings(labels, valid, [distance]) == 0)
+    band = near_other_labels(labels, valid, [distance])[distance]
     found = np.where(valid, Pixel.OUTSIDE, Pixel.IGNORED).astype(np.uint8)
     found[band] = np.where(truth == prediction, Pixel.RIGHT, Pixel.WRONG)[band]
     wrong = found == Pixel.WRONG

@@ -1,4 +1,4 @@
-"""Colours of label maps that are easier to tell apart than ADE20K's own, which has many greens."""
+"""Colours for label maps, easier to tell apart than those of ADE20K, many of which are green."""
 
 from collections.abc import Sequence
 

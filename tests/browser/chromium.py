@@ -1,14 +1,12 @@
-"""Chromium without a window, led through its DevTools protocol over two pipes."""
+"""Chromium without a window, led through its DevTools protocol over a socket."""
 
 import base64
-import fcntl
 import json
 import os
-import selectors
 import shutil
+import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -43,57 +41,44 @@ class Page:
     def __init__(self, profile: Path) -> None:
         self.errors: list[str] = []
         self.requests: list[str] = []
-        self._profile = profile
+        self._printed = profile / 'stderr.txt'
         self._events: list[dict] = []
-        self._session: str | None = None
+        self._session: dict[str, str] = {}
         self._count = 0
         self._rest = b''
-        self._start()
+        self._start(profile)
         target = self.call('Target.createTarget', url='about:blank')['targetId']
         attached = self.call('Target.attachToTarget', targetId=target, flatten=True)
-        self._session = attached['sessionId']
+        self._session = dict(sessionId=attached['sessionId'])
         for domain in ('Page', 'Runtime', 'Log', 'Network'):
             self.call(f'{domain}.enable')
 
-    def _start(self) -> None:
-        """The browser reads commands from its descriptor 3 and answers on 4."""
-        ends = [end for pipe in (os.pipe(), os.pipe()) for end in pipe]
-        # out of the way of 3 and 4
-        read, self._write, self._read, write = (fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in ends)
-        for end in ends:
-            os.close(end)
-
-        def place() -> None:
-            os.dup2(read, 3)
-            os.dup2(write, 4)
-
+    def _start(self, profile: Path) -> None:
+        """The browser reads commands from its descriptor 3 and answers on 4: one socket's end."""
+        self._socket, end = socket.socketpair()
+        self._socket.settimeout(PATIENCE)
         options = [
             *('--headless=new', '--disable-gpu', '--no-first-run', '--remote-debugging-pipe'),
             *('--hide-scrollbars', '--disable-dev-shm-usage', '--disable-background-networking'),
-            f'--user-data-dir={self._profile}',
+            f'--user-data-dir={profile}',
         ]
         if os.geteuid() == 0:
             options.append('--no-sandbox')
         self._process = subprocess.Popen(
             [find_browser(), *options],
             pass_fds=(3, 4),
-            preexec_fn=place,
+            preexec_fn=lambda: [os.dup2(end.fileno(), number) for number in (3, 4)],
             stdout=subprocess.DEVNULL,
-            stderr=(self._profile / 'stderr.txt').open('w'),
+            stderr=self._printed.open('w'),
         )
-        os.close(read)
-        os.close(write)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._read, selectors.EVENT_READ)
+        end.close()
 
     def call(self, method: str, **parameters: Any) -> dict:
         """A command of the protocol, and its answer."""
         self._count += 1
         number = self._count
-        message = dict(id=number, method=method, params=parameters)
-        if self._session:
-            message['sessionId'] = self._session
-        os.write(self._write, json.dumps(message).encode() + b'\0')
+        message = dict(id=number, method=method, params=parameters, **self._session)
+        self._socket.sendall(json.dumps(message).encode() + b'\0')
         while (answer := self._receive()).get('id') != number:
             self._note(answer)
         if 'error' in answer:
@@ -101,13 +86,10 @@ class Page:
         return answer['result']
 
     def _receive(self) -> dict:
-        end = time.monotonic() + PATIENCE
         while b'\0' not in self._rest:
-            if not self._selector.select(max(0, end - time.monotonic())):
-                raise TimeoutError(f'the browser says nothing for {PATIENCE} seconds')
-            part = os.read(self._read, 1 << 20)
+            part = self._socket.recv(1 << 20)
             if not part:
-                said = (self._profile / 'stderr.txt').read_text(errors='replace')[-1000:]
+                said = self._printed.read_text(errors='replace')[-1000:]
                 raise NoBrowserError(f'{find_browser()} ended: {said}')
             self._rest += part
         message, _, self._rest = self._rest.partition(b'\0')
@@ -188,9 +170,7 @@ class Page:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._selector.close()
-        os.close(self._read)
-        os.close(self._write)
+        self._socket.close()
 
 
 if __name__ == '__main__':

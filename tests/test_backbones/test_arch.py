@@ -1,6 +1,9 @@
+"""The arguments of all backbones, and errors that list what is valid."""
+
 import pytest
 
-from mmbixt.backbones.arch import check_choice, resolve_arch, resolve_out_indices
+from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
+from mmbixt.backbones.arch import resolve_arch, resolve_out_indices
 
 ARCHS = {'a': dict(width=8, depth=4), 'b': dict(width=16, depth=2, extra=1)}
 DEFAULTS = dict(extra=0)
@@ -11,21 +14,6 @@ def test_name_and_dict_and_override():
     assert resolve_arch('M', 'a', ARCHS, DEFAULTS, depth=3)['depth'] == 3
     assert resolve_arch('M', 'a', ARCHS, DEFAULTS, depth=None)['depth'] == 4
     assert resolve_arch('M', dict(width=1, depth=1), ARCHS, DEFAULTS)['extra'] == 0
-
-
-def test_wrong_name_lists_the_valid_ones():
-    with pytest.raises(ValueError, match=r"M: arch='c' is not one of 'a', 'b'"):
-        resolve_arch('M', 'c', ARCHS, DEFAULTS)
-
-
-def test_wrong_keys_are_named():
-    with pytest.raises(ValueError, match=r"missing: \['depth'\], unknown: \['heigth'\]"):
-        resolve_arch('M', dict(width=1, heigth=2), ARCHS, DEFAULTS)
-
-
-def test_choice():
-    with pytest.raises(ValueError, match='stride=5 is not one of 16, 8'):
-        check_choice('stride', 5, (16, 8))
 
 
 @pytest.mark.parametrize(
@@ -48,3 +36,61 @@ def test_out_indices(given, depth, expected):
 def test_wrong_out_indices(wrong):
     with pytest.raises(ValueError, match='out_indices='):
         resolve_out_indices(wrong, 12)
+
+
+@pytest.mark.parametrize('cls', [BiXT, XCiT, BiFormer, BiSASwin])
+@pytest.mark.parametrize(
+    ('options', 'message'),
+    [
+        (dict(arch='huge'), "{}: arch='huge' is not one of '.*', '"),
+        (dict(arch=None), '{}: arch=None is not one of'),
+        (dict(arch=dict(heigth=2)), r"{}: an arch dict .* missing: \['.* unknown: \['heigth'\]"),
+        (dict(out_indices=(99,)), r'out_indices=\(99,\): there are layers 0 to'),
+        (dict(drop_path_rate=1.0), 'drop_path_rate=1.0 must be at least 0 and below 1'),
+        (dict(frozen_stages=99, out_indices=(0,)), 'frozen_stages=99: {} has stages 0 to'),
+    ],
+)
+def test_wrong_arguments_that_all_have(cls, options, message):
+    with pytest.raises(ValueError, match=message.format(cls.__name__)):
+        cls(**options)
+
+
+HEADS = dict(embed_dims=30, num_heads=4, depth=2)
+SWIN = dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))
+
+
+@pytest.mark.parametrize(
+    ('cls', 'options', 'message'),
+    [
+        (BiXT, dict(arch=HEADS), '30 channels.*4 heads'),
+        (BiXT, dict(patch_stride=32), 'patch_stride=32 is not one of 16, 8, 4'),
+        (BiXT, dict(patch_stride=16.0), 'patch_stride=16.0 is not one of 16, 8, 4'),
+        (BiXT, dict(patch_embed='hybrid'), "patch_embed='hybrid' is not one of 'linear', 'conv'"),
+        (BiXT, dict(patch_embed=['linear']), 'is not one of'),
+        (BiXT, dict(token_refiner='conv'), "token_refiner='conv' is not one of None, 'lpi'"),
+        (BiXT, dict(depth=0), 'BiXT: depth=0 must be a whole number from 1'),
+        (BiXT, dict(num_latents=0), 'num_latents=0 must be a whole number from 1'),
+        (XCiT, dict(arch=HEADS), '30 channels.*4 heads'),
+        (XCiT, dict(patch_size=4), 'patch_size=4 is not one of 16, 8'),
+        (BiFormer, dict(padding='zeros'), "padding='zeros' is not one of 'masked', 'legacy'"),
+        (BiFormer, dict(topks=(1, 4, 16)), r'topks=\(1, 4, 16\).* one number for each stage'),
+        (BiFormer, dict(topks=4), 'topks=4 .* one number for each stage'),
+        (BiFormer, dict(topks=(1, 4, 70, -2)), '70 is neither a number of regions, 1 to 64 of 8 x'),
+        (BiFormer, dict(num_regions=3), '16 is neither a number of regions, 1 to 9 of 3 x 3'),
+        (BiFormer, dict(num_regions=0), 'num_regions=0 must be a whole number from 1'),
+        (BiFormer, dict(num_regions=7.0), 'num_regions=7.0 need one number for each stage'),
+        (BiFormer, dict(num_regions=(8, 8)), r'num_regions=\(8, 8\) need one number for each'),
+        (BiSASwin, dict(arch={**SWIN, 'num_heads': (1,)}), 'depths=.*num_heads=.*for each stage'),
+        (BiSASwin, dict(arch={**SWIN, 'depths': ()}), 'need one number for each stage'),
+        (BiSASwin, dict(arch={**SWIN, 'num_heads': (3, 2)}), '16 channels .* 3 heads'),
+        (BiSASwin, dict(arch={**SWIN, 'depths': (2, 0)}), 'depths=0 must be a whole number from 1'),
+        (BiSASwin, dict(bisa_stages=(4,)), r'bisa_stages=\(4,\): .* 0 to 3, or -4 to -1 from'),
+        (BiSASwin, dict(bisa_stages=(), lam='fixed'), "lam='fixed' must be"),
+        (BiSASwin, dict(lam='learned', lam_init=1), 'lam_init=1 must be above 0 and below 1'),
+        (BiSASwin, dict(branch_norm='layer'), "branch_norm='layer' is not one of None, 'inst"),
+        (BiSASwin, dict(window_size=0), 'window_size=0 must be a whole number from 1'),
+    ],
+)
+def test_wrong_arguments_list_the_valid_ones(cls, options, message):
+    with pytest.raises(ValueError, match=message):
+        cls(**options)

@@ -20,20 +20,20 @@ def randomized(backbone):
     return backbone
 
 
-@pytest.mark.parametrize('path', ['auto', 'reference'])
-@pytest.mark.parametrize(
-    'options', [dict(bisa_stages=()), dict(lam=1), dict(lam=1.0, branch_norm='instance')]
-)
-def test_golden_of_swin(options, path):
-    backbone = BiSASwin(**options).eval()
-    backbone.load_state_dict(official_state('swin_tiny_microsoft'))
-    for i in range(4):
-        backbone.set_submodule(f'norm{i}', torch.nn.Identity())
-    with torch.no_grad(), use_ops(path):
-        maps = backbone(image(1, 136, 200))
+@torch.no_grad()
+def test_golden_of_swin():
+    state = official_state('swin_tiny_microsoft')
     reference = golden('swin_tiny_mmseg__136x200')
-    for i, feature_map in enumerate(maps):
-        assert reference.check(f'raw{i}', feature_map.numpy()) < 2e-5
+    for options in (dict(bisa_stages=()), dict(lam=1.0, branch_norm='instance')):
+        backbone = BiSASwin(**options).eval()
+        backbone.load_state_dict(state)
+        for i in range(4):
+            backbone.set_submodule(f'norm{i}', torch.nn.Identity())
+        for path in ('auto', 'reference'):
+            with use_ops(path):
+                maps = backbone(image(1, 136, 200))
+            for i, feature_map in enumerate(maps):
+                assert reference.check(f'raw{i}', feature_map.numpy()) < 2e-5
 
 
 @pytest.fixture(scope='module')
@@ -48,9 +48,7 @@ def swin_of_mmseg():
 
 
 @pytest.mark.parametrize('path', ['auto', 'reference'])
-@pytest.mark.parametrize(
-    'size', [(1, 1), (3, 50), (4, 4), (20, 20), (40, 40), (41, 43), (64, 96), (107, 161)]
-)
+@pytest.mark.parametrize('size', [(1, 1), (3, 50), (20, 20), (41, 43), (107, 161)])
 def test_equals_swin_of_mmseg(swin_of_mmseg, size, path):
     ours, theirs = swin_of_mmseg
     x = image(2, *size)
@@ -71,19 +69,21 @@ def test_gradients_equal_those_of_mmseg(swin_of_mmseg):
 
 def test_parameters():
     plain = official_parameters('swin_tiny_mmseg')
-    assert count(BiSASwin(bisa_stages=())) == count(BiSASwin(lam=1)) == plain == 27_520_698
-    assert count(BiSASwin()) == 27_623_098
-    assert count(BiSASwin(lam='learned')) == 27_623_098 + 2
-    assert count(BiSASwin('small', bisa_stages=())) == 48_838_602
-    base = BiSASwin('base', bisa_stages=())
-    assert count(base) == 86_745_016
-    assert base.out_channels == (128, 256, 512, 1024)
+    with torch.device('meta'):
+        assert count(BiSASwin(bisa_stages=())) == count(BiSASwin(lam=1)) == plain == 27_520_698
+        assert count(BiSASwin()) == 27_623_098
+        assert count(BiSASwin(lam='learned')) == 27_623_098 + 2
+        assert count(BiSASwin('small', bisa_stages=())) == 48_838_602
+        assert count(BiSASwin('base', bisa_stages=())) == 86_745_016
 
 
-def test_inverse_attention_in_every_block_of_the_stages_asked_for():
-    backbone = BiSASwin(SMALL, bisa_stages=(1, 3), lam='learned')
+@pytest.mark.parametrize(
+    ('stages', 'expected'), [((1, 3), {1, 3}), (3, {3}), (-1, {3}), ([-1], {3}), ((), set())]
+)
+def test_inverse_attention_in_every_block_of_the_stages_asked_for(stages, expected):
+    backbone = BiSASwin(SMALL, bisa_stages=stages, lam='learned')
     found = {name.rsplit('.', 1)[0] for name, _ in backbone.named_parameters() if '.lam' in name}
-    assert found == {f'stages.{i}.blocks.{j}.attn.w_msa' for i in (1, 3) for j in (0, 1)}
+    assert found == {f'stages.{i}.blocks.{j}.attn.w_msa' for i in expected for j in (0, 1)}
 
 
 def test_all_paths_agree_forward_and_backward():
@@ -128,7 +128,7 @@ def test_stages_and_norms_that_no_output_needs_are_not_built():
 
 def test_stochastic_depth_grows_over_all_stages():
     for out_indices in (None, (0, 1)):
-        backbone = BiSASwin(drop_path_rate=0.22, out_indices=out_indices)
+        backbone = BiSASwin(SMALL, drop_path_rate=0.14, out_indices=out_indices)
         rates = [block.drop_path.drop_prob for s in backbone.stages for block in s.blocks]
         torch.testing.assert_close(torch.tensor(rates), torch.arange(len(rates)) * 0.02)
 
@@ -141,33 +141,6 @@ def test_frozen_stages_are_those_of_mmseg():
     assert {name for name, p in ours.named_parameters() if not p.requires_grad} == frozen
 
 
-@pytest.mark.parametrize(
-    ('options', 'message'),
-    [
-        (dict(arch='large'), "BiSASwin: arch='large' is not one of 'tiny', 'small', 'base'"),
-        (dict(arch=dict(embed_dims=8)), r"missing: \['depths', 'num_heads'\]"),
-        (dict(arch=dict(SMALL, num_heads=(1, 2))), 'depths=.*num_heads=.*for each stage'),
-        (dict(arch=dict(SMALL, num_heads=(3, 2, 4, 8))), '16 channels .* 3 heads'),
-        (dict(arch=dict(SMALL, depths=(2, 0, 2, 2))), 'depths=0 must be a whole number from 1'),
-        (
-            dict(bisa_stages=(4,)),
-            r'bisa_stages=\(4,\): there are stages 0 to 3, or -4 to -1 from the end; \(\) for none',
-        ),
-        (dict(lam=2), "lam=2 must be a number from 0 to 1, or 'learned'"),
-        (dict(bisa_stages=(), lam='fixed'), "lam='fixed' must be"),
-        (dict(lam='learned', lam_init=1), 'lam_init=1 must be above 0 and below 1'),
-        (dict(branch_norm='layer'), "branch_norm='layer' is not one of None, 'instance'"),
-        (dict(window_size=0), 'window_size=0 must be a whole number from 1'),
-        (dict(out_indices=(4,)), 'out_indices=.*layers 0 to 3'),
-        (dict(drop_path_rate=1), 'drop_path_rate=1 must be at least 0 and below 1'),
-        (dict(frozen_stages=9), 'frozen_stages=9: BiSASwin has stages 0 to 4'),
-    ],
-)
-def test_wrong_arguments_list_the_valid_ones(options, message):
-    with pytest.raises(ValueError, match=message):
-        BiSASwin(**options)
-
-
 def test_can_be_built_without_memory():
     """On the meta device, as large models are before FSDP shares them out."""
     with torch.device('meta'):
@@ -177,10 +150,3 @@ def test_can_be_built_without_memory():
     backbone.to_empty(device='cpu').load_state_dict(source.state_dict())
     x = image(1, 64, 64)
     assert torch.equal(backbone.eval()(x)[3], source(x)[3])
-
-
-def test_stages_may_be_one_number_or_counted_from_the_end():
-    for stages in (3, -1, (-1,), [3]):
-        backbone = BiSASwin(SMALL, bisa_stages=stages)
-        inverse = [stage.blocks[0].attn.w_msa.isa is not None for stage in backbone.stages]
-        assert inverse == [False, False, False, True]

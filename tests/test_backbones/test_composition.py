@@ -7,6 +7,7 @@ them off where it is at work.
 import copy
 import warnings
 from collections import Counter
+from contextlib import contextmanager
 
 import pytest
 import timm
@@ -41,8 +42,12 @@ def holders(backbone):
     }
 
 
+def linears(backbone):
+    return [name for name, module in backbone.named_modules() if type(module) is nn.Linear]
+
+
 def results(backbone):
-    """Feature maps, then the gradients of the image."""
+    """Feature maps, then the gradients of the image; those of the weights are left in them."""
     x = image(2, 48, 33).requires_grad_()
     maps = backbone(x)
     sum(m.sin().sum() for m in maps).backward()
@@ -54,41 +59,99 @@ def assert_same(actual, expected, tolerance=1e-4):
         assert_close(a, b, tolerance)
 
 
+@contextmanager
+def replaced(backbone, name, module):
+    original = backbone.get_submodule(name)
+    backbone.set_submodule(name, module)
+    yield
+    backbone.set_submodule(name, original)
+
+
+@contextmanager
+def calls_of(module):
+    """A list that gets an entry for each call."""
+    called = []
+    with module.register_forward_hook(lambda *_: called.append(1)):
+        yield called
+
+
+HOOKS = ('forward', 'forward_pre', 'full_backward', 'global')
+
+
 @pytest.mark.parametrize('path', ['auto', 'reference'])
-@pytest.mark.parametrize('kind', ['forward', 'forward_pre', 'full_backward', 'global'])
-def test_each_module_with_weights_is_called_once(backbone, kind, path):
-    expected, called = results(backbone), Counter()
+def test_each_module_with_weights_is_called_once(backbone, path):
+    """Each kind of hook by itself, since one alone must switch fast paths off."""
+    expected = results(backbone)
     names = {module: name for name, module in holders(backbone).items()}
+    for kind in HOOKS:
+        called = Counter()
 
-    def count(module, *_):
-        called[names.get(module)] += 1
+        def count(module, *_, called=called):
+            called[names.get(module)] += 1
 
-    if kind == 'global':
-        handles = [register_module_forward_hook(count)]
-    else:
-        handles = [getattr(m, f'register_{kind}_hook')(count) for m in names]
-    try:
-        with use_ops(path), warnings.catch_warnings():
-            # of layers whose input needs no gradient (the position encoding)
-            warnings.filterwarnings('ignore', 'Full backward hook is firing')
-            actual = results(backbone)
-    finally:
-        for handle in handles:
-            handle.remove()
-    del called[None]
-    assert called == dict.fromkeys(names.values(), 1)
-    assert_same(actual, expected)
+        if kind == 'global':
+            handles = [register_module_forward_hook(count)]
+        else:
+            handles = [getattr(m, f'register_{kind}_hook')(count) for m in names]
+        try:
+            with use_ops(path), warnings.catch_warnings():
+                # of layers whose input needs no gradient (the position encoding)
+                warnings.filterwarnings('ignore', 'Full backward hook is firing')
+                actual = results(backbone)
+        finally:
+            for handle in handles:
+                handle.remove()
+        del called[None]
+        assert called == dict.fromkeys(names.values(), 1), kind
+        assert_same(actual, expected)
 
 
-@pytest.mark.parametrize('cls', [nn.Linear, nn.LayerNorm, nn.Conv2d])
-def test_one_hooked_module_is_called_wherever_it_is(backbone, cls):
-    """A hook on one module alone: nothing else switches its fast path off."""
-    for name, module in backbone.named_modules():
-        if isinstance(module, cls):
-            called = []
-            with module.register_forward_hook(lambda *_, called=called: called.append(1)):
+class Delegating(nn.Module):
+    """A wrapper that lends the attributes of what it wraps, as many do."""
+
+    def __init__(self, wrapped):
+        super().__init__()
+        self.wrapped = wrapped
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.wrapped, name)
+
+    def forward(self, *inputs):
+        return self.wrapped(*inputs)
+
+
+@torch.no_grad()
+def test_one_hooked_or_wrapped_module_is_called_wherever_it_is(backbone):
+    """One module alone: nothing else switches its fast path off."""
+    for name, module in list(holders(backbone).items())[1:]:  # the first is the backbone
+        is_leaf = isinstance(module, nn.Linear | nn.LayerNorm | nn.Conv2d)
+        seen = module if is_leaf else Delegating(module)
+        with replaced(backbone, name, seen), calls_of(seen) as called:
+            backbone(image(1, 33, 48))
+        assert called == [1], name
+
+
+class Zero(nn.Module):
+    def forward(self, x):
+        return 0 * x
+
+
+@torch.no_grad()
+def test_replaced_parts_count(backbone):
+    """An activation, a stochastic depth, a norm of another kind: nobody's fast path ignores it."""
+    found = Counter()
+    for name, module in list(backbone.named_modules()):
+        kinds = (isinstance(module, nn.GELU), isinstance(module, nn.LayerNorm))
+        if any(kinds) or name.endswith('drop_path'):
+            zero = Zero()
+            with replaced(backbone, name, zero), calls_of(zero) as called:
                 backbone(image(1, 33, 48))
-            assert called == [1], name
+            assert called, name
+            found[kinds] += 1
+    assert len(found) == 3
 
 
 class Adapted(nn.Linear):
@@ -103,10 +166,6 @@ class Adapted(nn.Linear):
         return super().forward(x) + x @ self.delta.t()
 
 
-def linears(backbone):
-    return [name for name, module in backbone.named_modules() if type(module) is nn.Linear]
-
-
 def test_replaced_layers_change_what_they_change_in_a_plain_network(backbone):
     adapted, merged = copy.deepcopy(backbone), copy.deepcopy(backbone)
     for name in linears(backbone):
@@ -115,15 +174,10 @@ def test_replaced_layers_change_what_they_change_in_a_plain_network(backbone):
         with torch.no_grad():
             merged.get_submodule(name).weight += layer.delta
     assert_same(results(adapted), results(merged))
-    for network in (adapted, merged):
-        sum(m.sin().sum() for m in network(image(1, 48, 48))).backward()
+    largest = max(p.grad.abs().max() for p in merged.parameters())
     for name in linears(backbone):
-        delta, weight = (
-            getattr(network.get_submodule(name), attribute).grad
-            for network, attribute in ((adapted, 'delta'), (merged, 'weight'))
-        )
-        largest = max(p.grad.abs().max() for p in merged.parameters())
-        assert (delta - weight).abs().max() <= 1e-4 * largest, name
+        delta, weight = adapted.get_submodule(name).delta, merged.get_submodule(name).weight
+        assert (delta.grad - weight.grad).abs().max() <= 1e-4 * largest, name
 
 
 def weight_norm(layer):
@@ -157,7 +211,31 @@ def test_computed_weights_are_those_that_count(backbone, change):
     assert_same(results(changed), results(plain))
 
 
+def without_bias(layer):
+    return nn.Linear(layer.in_features, layer.out_features, bias=False)
+
+
+def circular(layer):
+    layer = copy.deepcopy(layer)
+    layer.padding_mode = 'circular' if layer.kernel_size[0] % 2 else 'zeros'
+    return layer
+
+
+@torch.no_grad()
+def test_plain_layers_with_other_options_are_computed_as_they_are(backbone):
+    """As where the same layers are called, because hooks look at them."""
+    x = image(1, 96, 100)  # enough tokens for XCiT's Gram matrix
+    changes = {nn.Linear: without_bias, nn.Conv2d: circular}
+    for name, module in list(backbone.named_modules()):
+        if type(module) in changes and 'embed' not in name:
+            with replaced(backbone, name, changes[type(module)](module)):
+                maps = backbone(x)
+                with register_module_forward_hook(lambda *_: None):
+                    assert_same(maps, backbone(x))
+
+
 def test_dynamic_quantisation_takes_every_linear_layer(backbone):
+    assert {type(m) for m in backbone.modules() if isinstance(m, nn.Linear)} == {nn.Linear}
     expected = backbone(image(1, 64, 48))
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')  # torch.ao is to move to a package of its own
@@ -172,84 +250,6 @@ def test_dynamic_quantisation_takes_every_linear_layer(backbone):
     for actual, wanted in zip(quantised(image(1, 64, 48)), expected, strict=True):
         assert not torch.equal(actual, wanted)
         assert (actual - wanted).std() < 0.2 * wanted.std()
-
-
-def test_all_linear_layers_are_torchs_own(backbone):
-    assert {type(m) for m in backbone.modules() if isinstance(m, nn.Linear)} <= {nn.Linear}
-
-
-@pytest.mark.parametrize('part', ['act', 'drop_path', 'norm'])
-def test_replaced_parts_without_weights_count(backbone, part):
-    """An activation, a stochastic depth, a norm of another kind: nobody's fast path ignores it."""
-    kinds = {'act': nn.GELU, 'drop_path': type(None), 'norm': nn.LayerNorm}
-    found = 0
-    for name, module in list(backbone.named_modules()):
-        is_it = isinstance(module, kinds[part]) or (part == 'drop_path' and name.endswith(part))
-        if not is_it:
-            continue
-        network, called = copy.deepcopy(backbone), []
-
-        class Zero(nn.Module):
-            def forward(self, x, called=called):
-                called.append(1)
-                return 0 * x
-
-        network.set_submodule(name, Zero())
-        network(image(1, 33, 48))
-        assert called, name
-        found += 1
-    assert found
-
-
-def without_bias(layer):
-    return nn.Linear(layer.in_features, layer.out_features, bias=False)
-
-
-def circular(layer):
-    layer.padding_mode = 'circular' if layer.kernel_size[0] % 2 else 'zeros'
-    return layer
-
-
-@pytest.mark.parametrize(
-    ('cls', 'other'), [(nn.Linear, without_bias), (nn.Conv2d, circular)], ids=['linear', 'conv']
-)
-def test_plain_layers_with_other_options_are_computed_as_they_are(backbone, cls, other):
-    """As where the same layers are called, because hooks look at them."""
-    x = image(1, 130, 100)  # enough tokens for XCiT's Gram matrix
-    for name, module in list(backbone.named_modules()):
-        if type(module) is cls and 'embed' not in name:
-            network = copy.deepcopy(backbone)
-            network.set_submodule(name, other(network.get_submodule(name)))
-            maps = network(x)
-            with register_module_forward_hook(lambda *_: None):
-                assert_same(maps, network(x))
-
-
-class Delegating(nn.Module):
-    """A wrapper that lends the attributes of what it wraps, as many do."""
-
-    def __init__(self, wrapped):
-        super().__init__()
-        self.wrapped = wrapped
-
-    def __getattr__(self, name):
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(self.wrapped, name)
-
-    def forward(self, *inputs):
-        return self.wrapped(*inputs)
-
-
-def test_wrappers_that_lend_attributes_are_called(backbone):
-    for name in list(holders(backbone))[1:]:  # the first is the backbone
-        network, called = copy.deepcopy(backbone), []
-        wrapper = Delegating(network.get_submodule(name))
-        wrapper.register_forward_hook(lambda *_, called=called: called.append(1))
-        network.set_submodule(name, wrapper)
-        network(image(1, 33, 48))
-        assert called == [1], name
 
 
 def test_checkpointing_computes_again_on_the_path_of_the_forward_pass(backbone):
@@ -290,7 +290,6 @@ def test_functional_calls_and_their_gradients(backbone):
         return sum(m.sin().sum() for m in torch.func.functional_call(backbone, weights, (x,)))
 
     found = torch.func.grad(loss)(weights)
-    backbone.zero_grad()
     sum(m.sin().sum() for m in backbone(x)).backward()
     largest = max(p.grad.abs().max() for p in backbone.parameters())
     for name, p in backbone.named_parameters():

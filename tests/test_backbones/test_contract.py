@@ -6,7 +6,7 @@ import pytest
 import torch
 from helpers import assert_close, image
 from torch import nn
-from variants import VARIANTS, build
+from variants import FAMILIES, VARIANTS, build
 
 
 @pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)
@@ -14,20 +14,24 @@ def config(request):
     return copy.deepcopy(request.param)
 
 
-@pytest.mark.parametrize('size', [(16, 16), (17, 16), (31, 33), (48, 80), (64, 47)])
-@pytest.mark.parametrize('training', [True, False])
-def test_metadata_is_what_comes_out(config, size, training):
-    backbone = build(config).train(training)
-    maps = backbone(image(2, *size))
-    assert len(maps) == len(backbone.out_channels) == len(backbone.out_strides)
-    for feature_map, channels, stride in zip(
-        maps, backbone.out_channels, backbone.out_strides, strict=True
-    ):
-        if config['arch'].get('code', '').startswith('stl'):  # as the authors' code has it
-            height, width = (side // stride for side in size)
-        else:
-            height, width = (-(-side // stride) for side in size)
-        assert feature_map.shape == (2, channels, height, width)
+def assert_same(actual, expected, tolerance):
+    for a, b in zip(actual, expected, strict=True):
+        assert_close(a, b, tolerance)
+
+
+def test_metadata_is_what_comes_out(config):
+    backbone = build(config)
+    is_stl = config['arch'].get('code', '').startswith('stl')
+    for size in ((16, 16), (17, 16), (31, 33), (48, 80), (64, 47)):
+        for training in (True, False):
+            maps = backbone.train(training)(image(2, *size))
+            assert len(maps) == len(backbone.out_channels) == len(backbone.out_strides)
+            for feature_map, channels, stride in zip(
+                maps, backbone.out_channels, backbone.out_strides, strict=True
+            ):
+                # rounded down as the authors' code has it, up elsewhere
+                height, width = (side // stride if is_stl else -(-side // stride) for side in size)
+                assert feature_map.shape == (2, channels, height, width)
 
 
 def test_every_parameter_gets_a_gradient(config):
@@ -36,8 +40,7 @@ def test_every_parameter_gets_a_gradient(config):
     assert [name for name, p in backbone.named_parameters() if p.grad is None] == []
 
 
-@pytest.mark.parametrize('compiler', [None, 'aot_eager'])
-def test_gradient_checkpointing_changes_nothing(config, compiler, fresh_compiler):
+def check_checkpointing(config, compiler=None):
     plain, cheap = build(config).train(), build(config, with_cp=True).train()
     call = torch.compile(cheap, fullgraph=True, backend=compiler) if compiler else cheap
     x = image(2, 48, 32)
@@ -47,8 +50,16 @@ def test_gradient_checkpointing_changes_nothing(config, compiler, fresh_compiler
         loss.backward()
         state = [*(p.grad for p in backbone.parameters()), *backbone.buffers()]
         results.append([loss.detach(), *(value.float() for value in state)])
-    for actual, expected in zip(*results, strict=True):
-        assert_close(actual, expected, 1e-4)
+    assert_same(*results, 1e-4)
+
+
+def test_gradient_checkpointing_changes_nothing(config):
+    check_checkpointing(config)
+
+
+@pytest.mark.parametrize('name', FAMILIES)
+def test_gradient_checkpointing_changes_nothing_if_compiled(name, fresh_compiler):
+    check_checkpointing(FAMILIES[name], 'aot_eager')
 
 
 def test_second_forward_and_channels_last_give_the_same(config):
@@ -57,8 +68,7 @@ def test_second_forward_and_channels_last_give_the_same(config):
     with torch.no_grad():
         first = backbone(x)
         for again in (backbone(x), backbone(x.contiguous(memory_format=torch.channels_last))):
-            for actual, expected in zip(again, first, strict=True):
-                assert_close(actual, expected, 1e-5)
+            assert_same(again, first, 1e-5)
 
 
 def test_bfloat16_autocast_stays_close(config):
@@ -68,8 +78,7 @@ def test_bfloat16_autocast_stays_close(config):
         exact = backbone(x)
         with torch.autocast('cpu', torch.bfloat16):
             half = backbone(x)
-    for actual, expected in zip(half, exact, strict=True):
-        assert_close(actual.float(), expected, 5e-2)
+    assert_same([feature_map.float() for feature_map in half], exact, 5e-2)
 
 
 def test_frozen_stages_stay_frozen_with_their_norms(config):
@@ -92,12 +101,6 @@ def tensors_of(part):
     return [part] if isinstance(part, nn.Parameter) else [*part.parameters(), *part.buffers()]
 
 
-def test_wrong_frozen_stages_are_refused(config):
-    name = config['type'].removeprefix('mmbixt.')
-    with pytest.raises(ValueError, match=f'frozen_stages=99: {name} has stages 0 to'):
-        build(config, frozen_stages=99)
-
-
 def test_norm_eval_keeps_running_statistics(config):
     backbone = build(config, norm_eval=True).train()
     before = copy.deepcopy(dict(backbone.named_buffers()))
@@ -105,14 +108,15 @@ def test_norm_eval_keeps_running_statistics(config):
     assert all(torch.equal(value, before[key]) for key, value in backbone.named_buffers())
 
 
-def test_state_dict_round_trip(config):
+def test_state_dict_and_copies(config):
     source, target = build(config).eval(), build(config).eval()
     for p in source.parameters():
         nn.init.normal_(p, std=0.1)
     target.load_state_dict(source.state_dict())
     x = image(1, 32, 48)
-    for actual, expected in zip(target(x), source(x), strict=True):
-        assert torch.equal(actual, expected)
+    for twin in (target, copy.deepcopy(source)):  # which is what model averaging makes
+        for actual, expected in zip(twin(x), source(x), strict=True):
+            assert torch.equal(actual, expected)
 
 
 def test_drop_path_drops_in_training_only(config):
@@ -122,13 +126,15 @@ def test_drop_path_drops_in_training_only(config):
     assert torch.equal(backbone.eval()(x)[-1], backbone(x)[-1])
 
 
-def test_no_graph_breaks(config, fresh_compiler):
-    backbone = build(config).eval()
+@torch.no_grad()
+def test_compilers_and_exporters_take_it_whole(config, fresh_compiler, tmp_path):
+    backbone, x = build(config).eval(), image(1, 64, 48)
+    expected = backbone(x)
     compiled = torch.compile(backbone, fullgraph=True, backend='eager')
-    x = image(1, 48, 32)
-    with torch.no_grad():
-        for actual, expected in zip(compiled(x), backbone(x), strict=True):
-            assert_close(actual, expected, 1e-5)
+    assert_same(compiled(x), expected, 1e-5)
+    assert_same(torch.export.export(backbone, (x,)).module()(x), expected, 1e-5)
+    torch.jit.trace(backbone, x).save(tmp_path / 'traced.pt')
+    assert_same(torch.jit.load(tmp_path / 'traced.pt')(x), expected, 1e-5)
 
 
 def test_batch_norms_behind_convolutions_fold_into_them(config):
@@ -148,42 +154,14 @@ def test_batch_norms_behind_convolutions_fold_into_them(config):
     has_some = config['type'] in ('mmbixt.XCiT', 'mmbixt.BiFormer') or 'patch_embed' in config
     assert (len(left) < len(norms)) == has_some
     with torch.no_grad():
-        for actual, expected in zip(fused(x), backbone(x), strict=True):
-            assert_close(actual, expected, 1e-4)
-
-
-def test_exports(config):
-    backbone = build(config).eval()
-    program = torch.export.export(backbone, (image(1, 64, 48),))
-    with torch.no_grad():
-        for actual, expected in zip(
-            program.module()(image(1, 64, 48)), backbone(image(1, 64, 48)), strict=True
-        ):
-            assert_close(actual, expected, 1e-5)
-
-
-def test_traced_programs_can_be_saved(config, tmp_path):
-    backbone, x = build(config).eval(), image(1, 64, 48)
-    with torch.no_grad():
-        torch.jit.trace(backbone, x).save(tmp_path / 'traced.pt')
-        loaded = torch.jit.load(tmp_path / 'traced.pt')
-        for actual, expected in zip(loaded(x), backbone(x), strict=True):
-            assert_close(actual, expected, 1e-5)
-
-
-def test_copies_and_pickles(config, tmp_path):
-    backbone = build(config).eval()
-    twin = copy.deepcopy(backbone)  # what model averaging does
-    twin.load_state_dict(backbone.state_dict())
-    x = image(1, 32, 32)
-    assert torch.equal(twin(x)[-1], backbone(x)[-1])
+        assert_same(fused(x), backbone(x), 1e-4)
 
 
 # what a backbone needs at least, if it is more than a pixel
 SMALLEST = {'BiXT': 16, 'stl': 16, 'stl-nchw': 16}
 
 
-@pytest.mark.parametrize('size', [(1, 1), (15, 40), (3, 20)])
+@pytest.mark.parametrize('size', [(1, 1), (15, 40)])
 def test_small_image_is_an_error_that_names_its_size_or_none_at_all(config, size):
     backbone = build(config).eval()
     names = (config['type'].removeprefix('mmbixt.'), config['arch'].get('code'))
@@ -194,7 +172,8 @@ def test_small_image_is_an_error_that_names_its_size_or_none_at_all(config, size
         assert all(feature_map.isfinite().all() for feature_map in backbone(image(1, *size)))
 
 
-def test_weights_of_another_model_are_refused(config):
+@pytest.mark.parametrize('name', FAMILIES)
+def test_weights_of_another_model_are_refused(name):
     other = nn.Conv2d(3, 8, 1).state_dict()
     with pytest.raises(RuntimeError, match='seems to be something unknown'):
-        build(config).load_state_dict(other, strict=False)
+        build(FAMILIES[name]).load_state_dict(other, strict=False)

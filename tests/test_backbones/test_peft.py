@@ -3,7 +3,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from variants import VARIANTS
+from variants import FAMILIES
 
 TESTS = Path(__file__).parents[1]
 
@@ -14,4 +14,4 @@ def test_lora_by_peft_changes_every_family_and_merges_into_it():
     command = [sys.executable, '-W', 'ignore', TESTS / 'lora.py']
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-len(VARIANTS) :] == list(VARIANTS)
+    assert done.stdout.splitlines()[-len(FAMILIES) :] == list(FAMILIES)

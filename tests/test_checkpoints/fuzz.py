@@ -15,13 +15,12 @@ import itertools
 import os
 import pickle
 import pickletools
-import queue
 import random
 import resource
+import signal
 import struct
 import subprocess
 import sys
-import threading
 import time
 import warnings
 import zipfile
@@ -32,9 +31,32 @@ MEMORY = 1 << 30  # bytes that a worker may take beyond what it has after its im
 PAUSE = 0.5  # seconds of the processor; a file of these sizes takes milliseconds
 
 
-def values():
-    """What checkpoints hold."""
+def data():
+    """What checkpoints hold, but for training states; it comes back with the same ``repr``."""
     import numpy as np
+    import torch
+
+    namespace = argparse.Namespace
+    return {
+        'numbers': [1, 2.5, True, None, 3 + 4j, 'text', b'bytes', 2**80],
+        'containers': [(1, 2), {3, 4}, frozenset({5}), bytearray(b'x'), bytearray()],
+        'named': [collections.OrderedDict(a=1), collections.Counter('aab')],
+        'namespace': namespace(lr=0.1, data=namespace(path='x'), mean=np.ones(3, 'f2')),
+        'arrays': [
+            np.arange(6.0).reshape(2, 3),
+            np.asfortranarray(np.ones((2, 3), bool)),
+            np.arange(3, dtype='>i4'),
+        ],
+        'in containers': (np.float32(1.5), [np.int64(7), {'a': np.bool_(1)}], (np.ones(2, 'c8'),)),
+        'empty': [b'', np.array([]), np.empty((0, 3), np.int64), np.array(2.5), np.dtype('f4')],
+        'torch': [torch.Size((1, 2)), torch.float16, torch.device('cpu'), torch.ones(3).half()],
+        'keys': {2**70: 1, (1, ('a', 2.0)): 2, torch.Size((1,)): 3, torch.half: 4, b'x': 5, 6j: 6},
+        'flags': torch.ones(2, dtype=torch.complex64).conj().imag,
+        'expanded': torch.ones(1, 1, 64, 1).expand(1, 1, 64, 1 << 18),
+    }
+
+
+def training_states():
     import torch
     from mmengine.logging import HistoryBuffer
     from mmengine.optim import OneCycleLR
@@ -49,17 +71,7 @@ def values():
         {'state_dict': layer.state_dict(), 'optimizer': optimizer.state_dict()},
         {'message_hub': dict(log_scalars=collections.OrderedDict(loss=history)), 'meta': {'a': 1}},
         {'view': base[1:, ::2], 'base': base, 'p': torch.nn.Parameter(torch.ones(2)), 'x': {1, 2}},
-        [np.arange(6.0).reshape(2, 3), np.float32(1.5), (np.ones(2, 'i4'),), np.dtype('f4'), b'ab'],
-        {
-            'args': argparse.Namespace(lr=0.1, at=collections.Counter('aab')),
-            'd': torch.device('cpu'),
-        },
-        {
-            'one cycle': OneCycleLR(optimizer, eta_max=0.1, total_steps=9).state_dict(),
-            'keys': {(1, 'a'): 1, 2**70: 2, torch.Size((1,)): 3},
-            'negated': torch.ones(2, dtype=torch.complex64).conj().imag,
-        },
-        [3 + 4j, bytearray(b'x'), frozenset({5}), torch.Size((1, 2)), torch.ones(3).half(), 2**80],
+        {'one cycle': OneCycleLR(optimizer, eta_max=0.1, total_steps=9).state_dict()},
     ]
 
 
@@ -168,29 +180,26 @@ def attack(rng):
     )  # fmt: skip
 
 
-def change_pickle(rng, content, others):
+def change_pickle(rng, content, other):
     parts = split(content)
     for _ in range(rng.choice([1, 1, 1, 2, 5])):
         at = rng.randrange(1, len(parts))
-        way = rng.randrange(9)
+        way = rng.randrange(8)
         code = parts[at][:1]
-        if way == 0:
+        if way == 0 and len(parts) > 2:
             del parts[at]
         elif way == 1:
-            parts.insert(at, parts[rng.randrange(len(parts))])
-        elif way == 2:
-            other = rng.randrange(len(parts))
-            parts[at], parts[other] = parts[other], parts[at]
-        elif way == 3:
-            parts.insert(at, attack(rng))
-        elif way == 4:
-            source = split(rng.choice(others))
+            other_place = rng.randrange(len(parts))
+            parts[at], parts[other_place] = parts[other_place], parts[at]
+        elif way in (2, 3):
+            source = split(rng.choice([content, other]))
             start = rng.randrange(len(source))
-            parts[at:at] = source[start : start + rng.randrange(1, 20)]
-        elif way == 5:  # the same opcode with another argument
+            parts[at:at] = source[start : start + rng.choice([1, 1, 4, 19])]
+        elif way == 4:
+            parts.insert(at, attack(rng))
+        elif code == b'c' or way == 5:  # another name
             globals_ = [i for i, part in enumerate(parts) if part[:1] == b'c']
-            if globals_:
-                parts[rng.choice(globals_)] = name(rng)
+            parts[rng.choice([*globals_, at])] = name(rng)
         elif code in b'KMJ\x8a':
             parts[at] = integer(rng.choice(INTEGERS))
         elif code == b'X':
@@ -199,29 +208,26 @@ def change_pickle(rng, content, others):
             parts[at] = code + bytes([rng.randrange(60)])
         else:
             parts[at] = bytes([rng.randrange(256)]) + parts[at][1:]
-        if len(parts) < 2:
-            break
     return b''.join(parts)
 
 
 def change_bytes(rng, content):
     content = bytearray(content)
     for _ in range(rng.choice([1, 1, 3, 10])):
-        if not content:
-            break
-        at = rng.randrange(len(content))
+        at, start, count = (rng.randrange(n) for n in (len(content) + 1, len(content) + 1, 40))
         way = rng.randrange(5)
         if way == 0:
-            content[at] ^= 1 << rng.randrange(8)
+            content[at : at + 1] = bytes([rng.randrange(256)])
         elif way == 1:
-            content[at] = rng.randrange(256)
+            content[at : at + 1] = bytes(
+                byte ^ 1 << rng.randrange(8) for byte in content[at : at + 1]
+            )
         elif way == 2:
             del content[at:]
         elif way == 3:
-            del content[at : at + rng.randrange(1, 40)]
+            del content[at : at + count]
         else:
-            start = rng.randrange(len(content))
-            content[at:at] = content[start : start + rng.randrange(1, 40)]
+            content[at:at] = content[start : start + count]
     return bytes(content)
 
 
@@ -249,8 +255,8 @@ def make(rng, saved):
     way = rng.randrange(10)
     if way < 6:
         index = min(rng.choice([3, 3, 3, 4, 0, 1, 2]), len(archive.pickles) - 1)
-        others = [Archive(*rng.choice(saved)).pickles[-2:][0]]
-        archive.pickles[index] = change_pickle(rng, archive.pickles[index], others)
+        other = Archive(*rng.choice(saved)).pickles[-2:][0]
+        archive.pickles[index] = change_pickle(rng, archive.pickles[index], other)
     if way in (5, 6, 7):
         change_records(rng, archive)
     content = archive.content(rng)
@@ -299,7 +305,7 @@ def check(path):
     return outcome.partition('\n')[0]
 
 
-def work(seed, start, stop, folder):
+def work(seed, start, stop, seconds, folder):
     """Make and check files; say on stdout which one is next, and how the last one ended."""
     import torch
 
@@ -307,16 +313,22 @@ def work(seed, start, stop, folder):
 
     warnings.simplefilter('ignore')
     torch.manual_seed(0)
-    saved = [(value, legacy) for value in values() for legacy in (False, True)]
+    values = [*training_states(), *data().values()]
+    saved = [(value, legacy) for value in values for legacy in (False, True)]
     path = folder / f'{os.getpid()}.pth'
     for value in saved:  # so that all is imported, and works
         path.write_bytes(Archive(*value).content(random.Random(0)))
         assert check(path) == 'loaded', check(path)
     resource.setrlimit(resource.RLIMIT_AS, (memory() + MEMORY,) * 2)
+    end = time.monotonic() + seconds
     for number in range(start, stop):
+        if time.monotonic() > end:
+            break
         path.write_bytes(make(random.Random(f'{seed}-{number}'), saved))
         print(f'{number} next', flush=True)
+        signal.alarm(SECONDS_PER_FILE)  # which ends the process
         outcome = check(path)
+        signal.alarm(0)
         if outcome.startswith('FINDING'):
             path.rename(folder / f'finding-{seed}-{number}.pth')
         print(f'{number} {outcome}', flush=True)
@@ -331,44 +343,29 @@ def run(folder, seconds=1e9, count=10**12, seed=0):
     """
     outcomes, findings, number = collections.Counter(), [], 0
     end = time.monotonic() + seconds
-    while number < count and time.monotonic() < end:
-        command = [sys.executable, __file__, '--worker', str(seed), str(number), str(count), folder]
-        environment = {**os.environ, 'MALLOC_PERTURB_': '165'}  # memory that is freed changes
-        worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-        lines = queue.Queue()
-        threading.Thread(target=forward, args=(worker.stdout, lines), daemon=True).start()
-        begun = False
-        while time.monotonic() < end:
-            try:
-                line = lines.get(timeout=SECONDS_PER_FILE if begun else 120)
-            except queue.Empty:  # it hangs
-                break
-            if not line:
-                break
-            index, _, outcome = line.strip().partition(' ')
-            number, begun = int(index), True
-            if outcome != 'next':
-                number += 1
-                outcomes[outcome] += 1
-            if outcome.startswith('FINDING'):
-                findings.append(f'{seed}-{index}: {outcome}')
-        worker.kill()
-        status = worker.wait()
-        current = Path(folder, f'{worker.pid}.pth')
-        if number < count and time.monotonic() < end:
-            if not begun:
-                raise RuntimeError(f'The worker does not start: {status}')
-            findings.append(f'{seed}-{number}: the process ended with {status}, or hung')
-            current.rename(Path(folder, f'finding-{seed}-{number}.pth'))
+    environment = {**os.environ, 'MALLOC_PERTURB_': '165'}  # memory that is freed changes
+    while number < count and (left := end - time.monotonic()) > 0:
+        work = map(str, (seed, number, count, left, folder))
+        command = [sys.executable, __file__, '--worker', *work]
+        outcome = ''
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=environment
+        ) as worker:
+            for line in worker.stdout:
+                index, _, outcome = line.strip().partition(' ')
+                number = int(index)
+                if outcome != 'next':
+                    outcomes[outcome] += 1
+                    number += 1
+                if outcome.startswith('FINDING'):
+                    findings.append(f'{seed}-{index}: {outcome}')
+        if outcome == 'next':
+            findings.append(f'{seed}-{number}: the process ended with {worker.returncode}')
+            Path(folder, f'{worker.pid}.pth').rename(Path(folder, f'finding-{seed}-{number}.pth'))
             number += 1
-        current.unlink(missing_ok=True)
+        elif worker.returncode:
+            raise RuntimeError(f'The worker ended with {worker.returncode} between two files')
     return outcomes, findings
-
-
-def forward(stream, lines):
-    for line in stream:
-        lines.put(line)
-    lines.put('')
 
 
 def main():
@@ -376,11 +373,11 @@ def main():
     parser.add_argument('--seconds', type=float, default=60)
     parser.add_argument('--seed', type=int, default=int(time.time()))
     parser.add_argument('--folder', default='work_dirs/fuzz', help='where findings are kept')
-    parser.add_argument('--worker', nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument('--worker', nargs=5, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
-        seed, start, stop, folder = args.worker
-        return work(int(seed), int(start), int(stop), Path(folder))
+        seed, start, stop, seconds, folder = args.worker
+        return work(int(seed), int(start), int(stop), float(seconds), Path(folder))
     Path(args.folder).mkdir(parents=True, exist_ok=True)
     outcomes, findings = run(args.folder, args.seconds, seed=args.seed)
     for outcome, times in outcomes.most_common(30):

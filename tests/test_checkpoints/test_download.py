@@ -1,17 +1,15 @@
 """Downloads against a server on this machine that behaves as badly as servers do."""
 
 import hashlib
-import io
 import json
+import multiprocessing
 import os
 import re
-import subprocess
-import sys
 import time
-import zipfile
 
 import pytest
 import torch
+from test_checkpoints.layouts import saved, zipped
 
 from mmbixt.checkpoints import download, transfer
 from mmbixt.checkpoints.download import cache_path, fetch
@@ -19,12 +17,8 @@ from mmbixt.checkpoints.errors import CheckpointFileError, DownloadError
 from mmbixt.checkpoints.loader import read_source
 
 CONTENT = bytes(range(256)) * 40
+CHECKPOINT = saved({'weight': torch.ones(2)})
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
-FETCH = (
-    'import sys, pathlib; from mmbixt.checkpoints.download import fetch\n'
-    'print("ready", flush=True)\n'
-    'print(len(fetch(sys.argv[1], pathlib.Path(sys.argv[2])).read_bytes()))'
-)
 
 
 @pytest.fixture
@@ -41,20 +35,6 @@ def path(cache, url):
 def left(path):
     """What lies in the cache, locks apart."""
     return {other.name for other in path.parent.iterdir() if not other.name.endswith('.lock')}
-
-
-def zipped(members):
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, 'w', zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return buffer.getvalue()
-
-
-def checkpoint():
-    buffer = io.BytesIO()
-    torch.save({'weight': torch.ones(2)}, buffer)
-    return buffer.getvalue()
 
 
 @pytest.mark.parametrize('size', [str(len(CONTENT)), None], ids=['size known', 'unknown'])
@@ -80,38 +60,74 @@ def test_broken_connections_are_made_again(server, url, path):
     assert left(path) == {'model.pth.json'}
 
 
-@pytest.mark.parametrize(('status', 'requests'), [(503, 3), (403, 1)])
-def test_busy_server_is_asked_again_but_no_refusing_one(server, url, path, status, requests):
-    server.status = status
-    with pytest.raises(DownloadError, match=f'answers {status}'):
-        fetch(url, path)
-    assert server.requests == requests
-
-
-@pytest.mark.parametrize(('name', 'sha256'), [('model.pth', '0000000f'), ('m-0000000f.pth', None)])
-def test_file_of_another_hash_is_refused_and_removed(server, cache, name, sha256):
-    server.files[name] = CONTENT
-    with pytest.raises(DownloadError, match=r'should begin with 0000000f.*removed'):
-        fetch(server.url(name), cache / name, sha256)
-    assert not left(cache / name)
+DAMAGED = bytearray(zipped({'a.pth': CONTENT}))
+DAMAGED[50] ^= 0xFF
 
 
 @pytest.mark.parametrize(
-    'name',
+    ('behaviour', 'message', 'requests'),
     [
-        *('m-20260801.pth', 'm-00160000.pth', f'm-{DIGEST[:9]}.pth'),
-        'm-f47ac10b-58cc-4372-a567-0e02b2c3d479.pth',
+        (dict(status=503), 'answers 503', 3),  # it is busy
+        (dict(status=403), 'answers 403', 1),
+        # a page of signing in, or one that is made while we wait
+        (dict(headers={'Content-Type': 'text/html; charset=utf-8'}), 'gives no file', 1),
+        (dict(status=202), 'gives no file: it answers 202', 1),
+        (dict(headers={'Content-Length': 'abc'}), r'model\.pth', 1),
+        (dict(headers={'Content-Length': '10240, 10240'}), r'model\.pth', None),
+        # whatever it says of its size
+        (dict(content=bytes(1 << 23), headers={'Content-Length': None}), 'larger than 4 MiB', 1),
     ],
 )
-def test_date_or_count_in_a_name_is_no_hash(server, cache, name):
-    server.files[name] = CONTENT
-    assert fetch(server.url(name), cache / 'm.pth', DIGEST[:8]).exists()
+def test_refused_answers(server, url, path, monkeypatch, behaviour, message, requests):
+    server.files['model.pth'] = behaviour.pop('content', CONTENT)
+    for name, value in behaviour.items():
+        setattr(server, name, value)
+    monkeypatch.setattr(download, 'LARGEST', 1 << 22)
+    with pytest.raises(DownloadError, match=message):
+        fetch(url, path)
+    assert requests in (None, server.requests)
+    assert not left(path)
 
 
-@pytest.mark.parametrize('change', [CONTENT[:-1], CONTENT + b'x', b''])
-def test_file_that_was_truncated_in_the_cache_is_replaced(server, url, path, change):
+@pytest.mark.parametrize(
+    ('content', 'message'),
+    [
+        (b'no zip', 'not a zip'),
+        (zipped({'a.txt': b'', 'b/c.py': b''}), r'holds 0 .* a\.txt, b/c\.py'),
+        (zipped({'a.pth': b'', 'b.pth': b''}), r'holds 2 .* a\.pth, b\.pth'),
+        (zipped({'a.pth': CONTENT})[:-30], 'not a zip'),
+        (bytes(DAMAGED), 'should be a zip archive'),
+        (zipped({'a.pth': bytes(1 << 23)}), 'larger than 4 MiB'),
+    ],
+)
+def test_zip_without_one_whole_checkpoint_is_refused(
+    server, url, path, monkeypatch, content, message
+):
+    server.files['model.pth'] = content
+    monkeypatch.setattr(download, 'LARGEST', 1 << 22)
+    with pytest.raises(DownloadError, match=message):
+        fetch(url, path, is_zip=True)
+    assert not left(path)
+
+
+def test_file_of_another_hash_is_refused_and_removed(server, cache):
+    server.files['m-0000000f.pth'] = CONTENT
+    with pytest.raises(DownloadError, match=r'should begin with 0000000f.*removed'):
+        fetch(server.url('m-0000000f.pth'), cache / 'm.pth')
+    assert not left(cache / 'm.pth')
+
+
+@pytest.mark.parametrize(
+    'end', ['20260801', '00160000', DIGEST[:9], 'f47ac10b-58cc-4372-a567-0e02b2c3d479']
+)
+def test_date_or_count_in_a_name_is_no_hash(server, cache, end):
+    server.files[f'm-{end}.pth'] = CONTENT
+    assert fetch(server.url(f'm-{end}.pth'), cache / 'm.pth').exists()
+
+
+def test_file_that_was_truncated_in_the_cache_is_replaced(server, url, path):
     fetch(url, path)
-    path.write_bytes(change)
+    path.write_bytes(CONTENT[:-1])
     assert fetch(url, path).read_bytes() == CONTENT
     assert server.requests == 2
 
@@ -121,31 +137,28 @@ def test_file_of_unknown_origin_is_used_unless_it_is_known_to_be_wrong(server, u
     path.write_bytes(b'by hand')
     assert fetch(url, path).read_bytes() == b'by hand'
     with pytest.raises(DownloadError, match='not the published file'):
-        fetch(url, path, sha256=DIGEST[:8])
+        fetch(server.url('m-0000000f.pth'), path)
     assert path.read_bytes() == b'by hand'
-    named = path.with_name('m-0000000f.pth')
-    named.write_bytes(b'by hand')
-    with pytest.raises(DownloadError, match='not the published file'):
-        fetch(server.url(named.name), named)
     assert not server.requests
 
 
-def test_hash_is_computed_once(server, url, path, monkeypatch):
+def test_hash_is_computed_once(server, path, monkeypatch):
     """Not at each use by each process: it takes a second for each GB or two."""
     path.parent.mkdir(parents=True)
     path.write_bytes(CONTENT)  # as torch hub leaves it
-    assert fetch(url, path, DIGEST[:8]).read_bytes() == CONTENT
+    url = server.url(f'm-{DIGEST}.pth')
+    assert fetch(url, path).read_bytes() == CONTENT
     monkeypatch.setattr('pooch.file_hash', None)
-    fetch(url, path, DIGEST[:8])
+    fetch(url, path)
     assert not server.requests
 
 
-def test_cache_that_cannot_be_written_is_read(url, path, monkeypatch):
+def test_cache_that_cannot_be_written_is_read(server, path, monkeypatch):
     path.parent.mkdir(parents=True)
     path.write_bytes(CONTENT)
     monkeypatch.setattr(os, 'access', lambda *_: False)  # root may write whatever the mode
     monkeypatch.setattr(download, 'FileLock', None)
-    assert fetch(url, path, DIGEST[:8]) == path
+    assert fetch(server.url(f'm-{DIGEST}.pth'), path) == path
     assert left(path) == {'model.pth'}
 
 
@@ -157,30 +170,34 @@ def test_files_of_one_name_from_two_addresses_are_kept_apart(server, url, path):
     assert fetch(url, cache_path(url, 'model.pth')).read_bytes() == CONTENT
 
 
-def start(url, path, count):
-    command = [sys.executable, '-c', FETCH, url, str(path)]
-    pipe = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    processes = [subprocess.Popen(command, **pipe) for _ in range(count)]
-    assert all(process.stdout.readline() == 'ready\n' for process in processes)
-    time.sleep(0.5)  # all have asked by now, and none has got it
+def start(server, url, path, count):
+    """Processes, of which one waits for the server, and the others for that one."""
+    server.released.clear()
+    context = multiprocessing.get_context('fork')
+    processes = [context.Process(target=fetch, args=(url, path)) for _ in range(count)]
+    for process in processes:
+        process.start()
+    while not server.requests:
+        time.sleep(0.01)
+    time.sleep(0.5)  # all have asked by now
     return processes
 
 
 def test_processes_that_start_at_once_download_once(server, url, path):
-    server.released.clear()
-    processes = start(url, path, 3)
+    processes = start(server, url, path, 3)
+    assert all(process.is_alive() for process in processes)
     server.released.set()
-    outputs = [process.communicate(timeout=60)[0].split()[-1] for process in processes]
-    assert outputs == [str(len(CONTENT))] * 3
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert path.read_bytes() == CONTENT
     assert server.requests == 1
 
 
 def test_process_that_is_killed_lets_the_next_one_go_on(server, url, path):
-    server.released.clear()
-    (process,) = start(url, path, 1)
-    assert server.requests == 1
+    (process,) = start(server, url, path, 1)
     process.kill()
-    process.communicate(timeout=60)
+    process.join(60)
     server.released.set()
     assert fetch(url, path).read_bytes() == CONTENT
     assert left(path) == {'model.pth', 'model.pth.json'}
@@ -206,7 +223,7 @@ def test_refusal_says_what_happened_and_what_to_do(server, cache):
 
 
 @pytest.mark.parametrize('place', ['address', 'redirect'])
-@pytest.mark.parametrize('host', ['[::1', '...', 'a' * 70 + '.com'])
+@pytest.mark.parametrize('host', ['[::1', '...'])
 def test_malformed_address(server, url, cache, host, place):
     address = f'http://{host}/m.pth'
     if place == 'redirect':
@@ -216,47 +233,20 @@ def test_malformed_address(server, url, cache, host, place):
     assert not cache.exists() or not left(cache / 'm.pth')
 
 
-@pytest.mark.parametrize('size', ['abc', '10240, 10240'])
-def test_malformed_size(server, url, path, size):
-    server.headers['Content-Length'] = size
-    with pytest.raises(DownloadError, match=re.escape(url)):
-        fetch(url, path)
-    assert not left(path)
-
-
 def test_no_network(cache, monkeypatch):
     monkeypatch.setattr(transfer, 'PAUSES', ())
     with pytest.raises(DownloadError, match=r'127\.0\.0\.1:1/m\.pth: it cannot be had'):
         fetch('http://127.0.0.1:1/m.pth', cache / 'm.pth')
 
 
-@pytest.mark.parametrize(('type', 'status'), [('text/html; charset=utf-8', 200), (None, 202)])
-def test_answer_that_is_no_file_is_refused(server, url, path, type, status):
-    server.headers, server.status = {'Content-Type': type}, status
-    with pytest.raises(DownloadError, match=f'gives no file: it answers {status}'):
-        fetch(url, path)
-    assert not left(path)
-
-
-@pytest.mark.parametrize('is_zip', [False, True])
-def test_what_is_too_large_is_refused(server, url, path, monkeypatch, is_zip):
-    """Whatever the server says of its size, and when it is unpacked."""
-    server.files['model.pth'] = zipped({'a.pth': bytes(1 << 23)}) if is_zip else bytes(1 << 23)
-    server.headers['Content-Length'] = None
-    monkeypatch.setattr(download, 'LARGEST', 1 << 22)
-    with pytest.raises(DownloadError, match=r'model\.pth.* larger than 4 MiB'):
-        fetch(url, path, is_zip=is_zip)
-    assert not left(path)
-
-
 @pytest.mark.parametrize('cut', [None, 600])
 def test_what_turns_out_to_be_no_checkpoint_does_not_stay(server, url, path, cut):
     """Such as a page, or half a file from a server that does not say how long it is."""
-    server.files['model.pth'] = checkpoint()[:cut] if cut else b'<html>sign in</html>'
+    server.files['model.pth'] = CHECKPOINT[:cut] if cut else b'<html>sign in</html>'
     with pytest.raises(CheckpointFileError, match='removed; run again to download it anew'):
         read_source(url)
     assert not left(path)
-    server.files['model.pth'] = checkpoint()
+    server.files['model.pth'] = CHECKPOINT
     assert torch.equal(read_source(url)['weight'], torch.ones(2))
 
 
@@ -268,13 +258,12 @@ def test_unreadable_file_of_the_user_stays(url, path):
     assert path.read_text() == 'mine'
 
 
-@pytest.mark.parametrize('address', ['file:///etc/hosts', 'ftp://host/m.pth', 'm.pth'])
-def test_only_http(cache, address):
+def test_only_http(cache):
     with pytest.raises(DownloadError, match='no address of http'):
-        fetch(address, cache / 'm.pth')
+        fetch('file:///etc/hosts', cache / 'm.pth')
 
 
-@pytest.mark.parametrize('folder', ['', '../../', '/tmp/', 'C:\\'])
+@pytest.mark.parametrize('folder', ['', '../../', '/'])
 def test_checkpoint_in_a_zip_is_unpacked(server, url, path, folder):
     others = {'__MACOSX/._a.pth': b'', '.DS_Store': b'', 'README.txt': b'read me'}
     server.files['model.pth'] = zipped({f'{folder}a.pth': CONTENT, **others})
@@ -285,26 +274,5 @@ def test_checkpoint_in_a_zip_is_unpacked(server, url, path, folder):
 
 
 def test_checkpoint_that_is_a_zip_itself_is_left_whole(server, url, path):
-    server.files['model.pth'] = checkpoint()
+    server.files['model.pth'] = CHECKPOINT
     assert torch.load(fetch(url, path, is_zip=True))['weight'].sum() == 2
-
-
-DAMAGED = bytearray(zipped({'a.pth': CONTENT}))
-DAMAGED[50] ^= 0xFF
-
-
-@pytest.mark.parametrize(
-    ('content', 'message'),
-    [
-        (b'no zip', 'not a zip'),
-        (zipped({'a.txt': b'', 'b/c.py': b''}), r'holds 0 .* a\.txt, b/c\.py'),
-        (zipped({'a.pth': b'', 'b.pth': b''}), r'holds 2 .* a\.pth, b\.pth'),
-        (zipped({'a.pth': CONTENT})[:-30], 'not a zip'),
-        (bytes(DAMAGED), 'should be a zip archive'),
-    ],
-)
-def test_zip_without_one_whole_checkpoint_is_refused(server, url, path, content, message):
-    server.files['model.pth'] = content
-    with pytest.raises(CheckpointFileError, match=message):
-        fetch(url, path, is_zip=True)
-    assert not left(path)

@@ -1,8 +1,6 @@
 """What is read and what is refused: data, code, and files that are made to do damage."""
 
-import argparse
 import collections
-import io
 import os
 import pickle
 import struct
@@ -16,6 +14,7 @@ import torch
 from mmengine.optim.scheduler.param_scheduler import OneCycleParamScheduler
 from test_checkpoints import fuzz
 from test_checkpoints.fuzz import integer, text
+from test_checkpoints.layouts import saved, zipped
 
 from mmbixt.checkpoints.errors import (
     BrokenCheckpointError,
@@ -24,34 +23,8 @@ from mmbixt.checkpoints.errors import (
     UnsupportedContentError,
 )
 from mmbixt.checkpoints.loader import TRUST, load_from_local
-from mmbixt.checkpoints.state_dict import unwrap
 
-HARMLESS = {
-    'numbers': [1, 2.5, True, None, 3 + 4j, 'text', b'bytes', 2**80],
-    'containers': [
-        (1, 2),
-        {3, 4},
-        frozenset({5}),
-        collections.OrderedDict(a=1),
-        collections.Counter('aab'),
-        bytearray(b'x'),
-        bytearray(),
-    ],
-    'namespace': argparse.Namespace(lr=0.1, data=argparse.Namespace(path='x')),
-    'numpy': [
-        np.arange(6.0).reshape(2, 3),
-        np.asfortranarray(np.ones((2, 3), bool)),
-        np.arange(3, dtype='>i4'),
-        (np.float32(1.5), [np.int64(7), {'a': np.bool_(1), 'b': (np.ones(2, 'c8'),)}]),
-        np.dtype('f4'),
-        argparse.Namespace(mean=np.ones(3, 'f2')),
-    ],
-    'empty': [b'', np.array([]), np.empty((0, 3), np.int64), np.array(2.5)],
-    'torch': [torch.Size((1, 2)), torch.float16, torch.device('cpu')],
-    'keys': {2**70: 1, (1, ('a', 2.0)): 2, torch.Size((1, 2)): 3, torch.float32: 4, b'x': 5, 6j: 6},
-    'flags': torch.ones(2, dtype=torch.complex64).conj().imag,
-    'expanded': torch.ones(1, 1, 64, 1).expand(1, 1, 64, 1 << 18),
-}
+LEGACY = dict(_use_new_zipfile_serialization=False)
 
 
 def save(path, value, **options):
@@ -59,22 +32,21 @@ def save(path, value, **options):
     return path
 
 
-@pytest.mark.parametrize('zipped', [True, False], ids=['zip', 'legacy format'])
-@pytest.mark.parametrize('kind', HARMLESS)
-def test_data_are_read_as_they_were(tmp_path, kind, zipped):
-    path = save(tmp_path / 'x.pth', HARMLESS[kind], _use_new_zipfile_serialization=zipped)
-    loaded = load_from_local(str(path))
-    assert repr(loaded) == repr(HARMLESS[kind])
+@pytest.mark.parametrize('options', [{}, LEGACY], ids=['zip', 'legacy format'])
+@pytest.mark.parametrize('kind', fuzz.data())
+def test_data_are_read_as_they_were(tmp_path, kind, options):
+    value = fuzz.data()[kind]
+    assert repr(load_from_local(str(save(tmp_path / 'x.pth', value, **options)))) == repr(value)
 
 
-@pytest.mark.parametrize('zipped', [True, False], ids=['zip', 'legacy format'])
+@pytest.mark.parametrize('options', [{}, LEGACY], ids=['zip', 'legacy format'])
 @pytest.mark.parametrize(
     'dtype', [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64]
 )
-def test_tensors(tmp_path, dtype, zipped):
+def test_tensors(tmp_path, dtype, options):
     base = torch.randn(4, 6).to(dtype)
     value = {'view': base[1:, ::2], 'whole': base, 'weight': torch.nn.Parameter(torch.randn(2))}
-    path = save(tmp_path / 'x.pth', value, _use_new_zipfile_serialization=zipped)
+    path = save(tmp_path / 'x.pth', value, **options)
     loaded = load_from_local(str(path), map_location='cpu')
     for key, tensor in value.items():
         assert torch.equal(loaded[key], tensor)
@@ -146,15 +118,9 @@ ATTACKS = {
     'a shell command': (Calls(os.system, 'touch MARK'), 'posix.system'),
     'a subprocess': (Calls(subprocess.call, ['touch', 'MARK']), 'subprocess.call'),
     'eval': (Calls(eval, "open('MARK', 'w')"), 'builtins.eval'),
-    'getattr of a module': (
-        Calls(getattr, Calls(__import__, 'os'), 'system'),
-        'builtins.__import__',
-    ),
+    'getattr of a module': (Calls(getattr, Calls(__import__, 'os'), 'system'), '__import__'),
     'getattr of a class': (Calls(getattr, np.ndarray, 'tofile'), "attribute 'tofile'"),
-    'torch.load again': (
-        Calls(torch.storage._load_from_bytes, b'x'),
-        'torch.storage._load_from_bytes',
-    ),
+    'torch.load again': (Calls(torch.storage._load_from_bytes, b'x'), '_load_from_bytes'),
     'an unknown class': (collections.deque([1]), 'collections.deque'),
     'text in arrays': (np.array(['a']), "type 'U1'"),
     'objects in arrays': (np.array([{'a': 1}], dtype=object), "type 'O8'"),
@@ -164,13 +130,12 @@ ATTACKS = {
 }
 
 
-@pytest.mark.parametrize('zipped', [True, False], ids=['zip', 'legacy format'])
+@pytest.mark.parametrize('options', [{}, LEGACY], ids=['zip', 'legacy format'])
 @pytest.mark.parametrize('attack', ATTACKS)
-def test_code_is_refused_by_name_and_not_run(tmp_path, monkeypatch, attack, zipped):
+def test_code_is_refused_by_name_and_not_run(tmp_path, monkeypatch, attack, options):
     payload, name = ATTACKS[attack]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv(TRUST, raising=False)
-    path = save(tmp_path / 'x.pth', {'w': payload}, _use_new_zipfile_serialization=zipped)
+    path = save(tmp_path / 'x.pth', {'w': payload}, **options)
     with pytest.raises(UnsafeCheckpointError, match=name) as caught:
         load_from_local(str(path))
     assert TRUST in str(caught.value)
@@ -188,21 +153,18 @@ def test_explicit_trust_runs_it(tmp_path, monkeypatch):
         load_from_local(str(path))
 
 
-@pytest.mark.parametrize('name', ['nowhere.pth', '~nobody-here/x.pth'])
-def test_missing_file(name):
-    with pytest.raises(FileNotFoundError, match=f'no checkpoint file at {name}'):
-        load_from_local(name)
+def test_missing_file():
+    with pytest.raises(FileNotFoundError, match='no checkpoint file at ~nobody-here'):
+        load_from_local('~nobody-here/x.pth')
 
 
 def test_every_truncation_is_called_so(tmp_path):
     """Also those that end within a number, a pickle or a storage; none advises to trust it."""
     path = tmp_path / 'x.pth'
-    for legacy in (False, True):
-        buffer = io.BytesIO()
-        value = {'w': torch.randn(9), 'a': np.ones(3), 's': {1}}
-        torch.save(value, buffer, _use_new_zipfile_serialization=not legacy)
-        whole = buffer.getvalue()
-        for size in range(0, len(whole), 1 if legacy else 3):
+    value = {'w': torch.randn(9), 'a': np.ones(3), 's': {1}}
+    for options, step in ((LEGACY, 1), ({}, 9)):
+        whole = saved(value, **options)
+        for size in range(0, len(whole), step):
             path.write_bytes(whole[:size])
             with pytest.raises(BrokenCheckpointError) as caught:
                 load_from_local(str(path))
@@ -218,19 +180,13 @@ def test_what_is_no_checkpoint_is_called_so(tmp_path, content):
 
 
 def as_zip(body, compression=zipfile.ZIP_STORED, **storages):
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, 'w', compression) as archive:
-        archive.writestr('archive/data.pkl', b'\x80\x02' + body + b'.')
-        archive.writestr('archive/version', '3')
-        for name, content in storages.items():
-            archive.writestr(f'archive/data/{name}', content)
-    return buffer.getvalue()
+    records = {'archive/data.pkl': b'\x80\x02' + body + b'.', 'archive/version': '3'}
+    records |= {f'archive/data/{name}': content for name, content in storages.items()}
+    return zipped(records, compression)
 
 
 def as_legacy(body, keys=(), storages=b''):
-    buffer = io.BytesIO()
-    torch.save(None, buffer, _use_new_zipfile_serialization=False)
-    start = buffer.getvalue().removesuffix(b'\x80\x02N.\x80\x02]q\x00.')
+    start = saved(None, **LEGACY).removesuffix(b'\x80\x02N.\x80\x02]q\x00.')
     return start + b'\x80\x02' + body + b'.' + pickle.dumps(list(keys), 2) + storages
 
 
@@ -260,172 +216,98 @@ def array_state(dtype, content, count=1):
     return b'(K\x01' + integer(count) + b'\x85' + dtype + b'\x89' + content + b'tb'
 
 
-# pickletools reads the second one like the first, torch as one letter
-TWO_LETTERS, ONE_LETTER = text('\xc3\xa9'), b'U\x02\xc3\xa9'
-COMPLEX = b'cbuiltins\ncomplex\n'
-NAMESPACE = b'cargparse\nNamespace\n)\x81'
-
-
 def keys(key, count):
     """A dict with so many keys, each of which is made by ``key(number)``."""
     return b'}(' + b''.join(key(n) + b'N' for n in range(count)) + b'u'
 
 
+TWO_LETTERS, ONE_LETTER = text('\xc3\xa9'), b'U\x02\xc3\xa9'  # the same two bytes
+ENCODE = b'c_codecs\nencode\n'
+COMPLEX = b'cbuiltins\ncomplex\n'
+NAMESPACE = b'cargparse\nNamespace\n)\x81'
 DOUBLING = b'q\xc8h\xc8\x86' * 100
 LISTS = b']q\xc8' + b'](h\xc8h\xc8eq\xc8' * 100
 ZERO = struct.pack('<q', 1) + bytes(4)
-DAMAGING = {
+FOUR = dict(a=bytes(4))
+TEXT_SHAPE = array_state(FLOAT8, 'a').replace(integer(1), text('aaa') + integer(9) + b'\x86', 1)
+NAMES_ALIKE = tensor(storage(1, b'N', TWO_LETTERS), 1) + tensor(storage(1, b'N', ONE_LETTER), 1)
+VIEW = storage(9, b'(' + text('v') + b'K\x00K\x09t') + tensor(storage(9, b'N'), 1 << 20)
+MANY_NAMES = keys(lambda n: text(str(n)), 3000)
+MANY_COMPLEX = keys(lambda n: COMPLEX + pickle.dumps(n / 1, 2)[2:-1] * 2 + b'\x86R', 1001)
+NAMED = b'(' + text('storage') + b'ctorch\nFloatStorage\n'
+
+
+def damaging():
+    """Files by what the error says of them."""
     # of numpy: a dtype is changed after an array has used it (heap corruption)
-    'the size of a dtype in use': (
-        as_zip(
-            b'(' + ARRAY + array_state(FLOAT8 + dtype_state(-1, '<', -1), 'a' * 8)
-            + b'h\x08' + dtype_state(4096) + b't'
-        ),
-        'a second state of dtype',
-    ),
-    'an array beyond its content': (
-        as_zip(ARRAY + array_state(FLOAT8 + dtype_state(4096), 'a' * 8, 1 << 20)),
-        'an array of another size',
-    ),
-    'the constructor of arrays': (
-        as_zip(b'cnumpy\nndarray\nK\x01\x85' + text('O8') + text('AAAAAAAA') + b'\x87R'),
-        'a call of what is no function',
-    ),
-    'a state of a class': (
-        as_zip(b'ccollections\nOrderedDict\n}' + text('x') + b'K\x01sb'),
-        'a state for what has none',
-    ),
-    'a second state': (
-        as_zip(NAMESPACE + b'}b}b'), 'a second state of argparse.Namespace',
-    ),
-    'one dict as many states': (
-        as_zip(
-            b'(' + keys(lambda n: text(str(n)), 3000) + b'q\x01' + (NAMESPACE + b'h\x01b') * 3000
-            + b't'
-        ),
-        'the same data over and over',
-    ),
-    'an array with a text as its shape': (
-        as_zip(
-            ARRAY
-            + array_state(FLOAT8, 'a').replace(integer(1), text('aaa') + integer(9) + b'\x86', 1)
-        ),
-        'an unexpected state of array',
-    ),
-    'an array with a long state': (
-        as_zip(ARRAY + b'(' + b'N' * 99 + b'tb'), 'an unexpected state of array',
-    ),
-    'a tensor as the state of a dtype': (
-        as_zip(FLOAT8 + tensor(storage(1), 1) + b'b', a=bytes(4)), 'an unexpected state of dtype',
-    ),
-    'flags that are no truth values': (
-        as_zip(
-            tensor(storage(1), 1, ORDERED_DICT + b'}' + text('neg') + b']s'),
-            a=bytes(4),
-        ),
-        'a tensor with flags',
-    ),
-    'hooks of a tensor': (
-        as_zip(tensor(storage(1), 1, ORDERED_DICT + b'K\x01K\x02s'), a=bytes(4)),
-        'a tensor with hooks',
-    ),
-    'hooks that come later': (
-        as_zip(
-            b'(' + tensor(storage(1), 1, ORDERED_DICT + b'q\x05') + b'h\x05K\x01K\x02st', a=bytes(4)
-        ),
-        'items for what is no dict',
-    ),
+    used = ARRAY + array_state(FLOAT8 + dtype_state(-1, '<', -1), 'a' * 8)
+    yield 'a second state of dtype', as_zip(b'(' + used + b'h\x08' + dtype_state(4096) + b't')
+    beyond = ARRAY + array_state(FLOAT8 + dtype_state(4096), 'a' * 8, 1 << 20)
+    yield 'an array of another size', as_zip(beyond)
+    constructor = b'cnumpy\nndarray\nK\x01\x85' + text('O8') + text('AAAAAAAA') + b'\x87R'
+    yield 'a call of what is no function', as_zip(constructor)
+    yield 'a function or class among the data', as_zip(b'ctorch\nFloatStorage\n')
+    # states
+    of_class = b'ccollections\nOrderedDict\n}' + text('x') + b'K\x01sb'
+    yield 'a state for what has none', as_zip(of_class)
+    yield 'a second state of argparse.Namespace', as_zip(NAMESPACE + b'}b}b')
+    shared = b'(' + MANY_NAMES + b'q\x01' + (NAMESPACE + b'h\x01b') * 3000 + b't'
+    yield 'the same data over and over', as_zip(shared)
+    yield 'an unexpected state of array', as_zip(ARRAY + TEXT_SHAPE)
+    yield 'an unexpected state of array', as_zip(ARRAY + b'(' + b'N' * 99 + b'tb')
+    yield 'an unexpected state of dtype', as_zip(FLOAT8 + tensor(storage(1), 1) + b'b', **FOUR)
+    # what is called in a backward pass, at once or later
+    flags = ORDERED_DICT + b'}' + text('neg') + b']s'
+    yield 'a tensor with flags', as_zip(tensor(storage(1), 1, flags), **FOUR)
+    hooks = ORDERED_DICT + b'K\x01K\x02s'
+    yield 'a tensor with hooks', as_zip(tensor(storage(1), 1, hooks), **FOUR)
+    later = b'(' + tensor(storage(1), 1, ORDERED_DICT + b'q\x05') + b'h\x05K\x01K\x02st'
+    yield 'items for what is no dict', as_zip(later, **FOUR)
     # of torch: what was in the memory before, or is freed already (heap corruption)
-    'a tensor beyond its storage': (
-        as_legacy(tensor(storage(1, b'N'), 9), 'a', ZERO), 'looks beyond its storage',
-    ),
-    'a storage without content': (
-        as_legacy(tensor(storage(1, b'N'), 1)), 'storages without content',
-    ),
-    'two names that look like one': (
-        as_legacy(
-            b'(' + tensor(storage(1, b'N', TWO_LETTERS), 1)
-            + tensor(storage(1, b'N', ONE_LETTER), 1) + b't',
-            ['\xc3\xa9'], ZERO,
-        ),
-        'not described as torch.save does',
-    ),
-    'a record with such a name': (
-        as_zip(b'N', **{'\xe9': b''}), 'a record with an unusual name',
-    ),
-    'a storage larger than its record': (
-        as_zip(tensor(storage(9), 9), a=bytes(4)), '4 bytes in a storage that should have 36',
-    ),
-    'a view of a storage that moves': (
-        as_legacy(
-            b'(' + storage(9, b'(' + text('v') + b'K\x00K\x09t')
-            + tensor(storage(9, b'N'), 1 << 20) + b't',
-            'v', struct.pack('<q', 9) + bytes(36),
-        ),
-        'not described as torch.save does',
-    ),
+    beyond = as_legacy(tensor(storage(1, b'N'), 9), 'a', ZERO)
+    yield 'looks beyond its storage', beyond
+    yield 'storages without content', as_legacy(tensor(storage(1, b'N'), 1))
+    alike = as_legacy(b'(' + NAMES_ALIKE + b't', ['\xc3\xa9'], ZERO)
+    yield 'not described as torch.save does', alike
+    yield 'a record with an unusual name', as_zip(b'N', **{'\xe9': b''})
+    larger = as_zip(tensor(storage(9), 9), **FOUR)
+    yield '4 bytes in a storage that should have 36', larger
+    moves = as_legacy(b'(' + VIEW + b't', 'v', struct.pack('<q', 9) + bytes(36))
+    yield 'not described as torch.save does', moves
     # without end, or too large
-    'dicts without number': (as_zip(b'(' + b'}' * 100_000 + b't'), 'too many objects'),
-    'a storage with such a name': (
-        as_zip(
-            b'(' + text('storage') + b'ctorch\nFloatStorage\n)' + DOUBLING
-            + text('cpu') + b'K\x01tQ'
-        ),
-        'not described as torch.save does',
-    ),
-    'a call of what doubles': (
-        as_zip(LISTS + b')R'), 'a call of what is no function',
-    ),
-    'an object of what doubles': (
-        as_zip(LISTS + b')\x81'), 'an object of an unexpected class',
-    ),
-    'text that doubles': (
-        as_zip(b'c_codecs\nencode\n' * 60 + text('aa') + (text('hex') + b'\x86R') * 60),
-        'an unknown encoding',
-    ),
-    'an enormous bytearray': (
-        as_zip(b'cbuiltins\nbytearray\n' + integer(1 << 40) + b'\x85R'), 'bytes of something else',
-    ),
-    'copies without number': (
-        as_zip(
-            b'(c_codecs\nencode\nq\x01' + text('a' * 100_000) + text('latin1') + b'\x86q\x02R'
-            + b'h\x01h\x02R' * 10_000 + b't'
-        ),
-        'the same data over and over',
-    ),
-    'compressed records': (
-        as_zip(text('a' * 10), zipfile.ZIP_DEFLATED), 'compressed records',
-    ),
-    'a record larger than the file': (
-        as_zip(text('a' * 1_000_000), zipfile.ZIP_DEFLATED), 'records larger than the file',
-    ),
-    'a record twice': (as_zip(b'N', A=bytes(4), a=bytes(4)), 'a record twice'),
-    'bytes behind the archive': (as_zip(b'N') + bytes(9), 'the archive has no end'),
-    'two archives in one': (
-        as_zip(b'N') + as_zip(text('other')), 'the archive has another end than it says',
-    ),
-}  # fmt: skip
+    for opcode in (b'}', b'(', b']', b')' + b'\x85' * 9):
+        yield 'too many objects', as_zip(b'(' + opcode * 100_000 + b't')
+    doubled = NAMED + b')' + DOUBLING + text('cpu') + b'K\x01tQ'
+    yield 'not described as torch.save does', as_zip(doubled)
+    yield 'a call of what is no function', as_zip(LISTS + b')R')
+    yield 'an object of an unexpected class', as_zip(LISTS + b')\x81')
+    hexed = ENCODE * 60 + text('aa') + (text('hex') + b'\x86R') * 60
+    yield 'an unknown encoding', as_zip(hexed)
+    enormous = b'cbuiltins\nbytearray\n' + integer(1 << 40) + b'\x85R'
+    yield 'bytes of something else', as_zip(enormous)
+    once = b'(' + ENCODE + b'q\x01' + text('a' * 100_000) + text('latin1') + b'\x86q\x02R'
+    yield 'the same data over and over', as_zip(once + b'h\x01h\x02R' * 10_000 + b't')
+    # archives that programs read differently
+    yield 'compressed records', as_zip(text('a' * 10), zipfile.ZIP_DEFLATED)
+    yield 'records larger than the file', as_zip(text('a' * 1_000_000), zipfile.ZIP_DEFLATED)
+    yield 'a record twice', as_zip(b'N', A=bytes(4), a=bytes(4))
+    yield 'the archive has no end', as_zip(b'N') + bytes(9)
+    yield 'the archive has another end than it says', as_zip(b'N') + as_zip(text('other'))
 
 
-UNREAD = {
-    'methods of a dict': (
-        as_zip(b'ccollections\nOrderedDict\n)R}' + text('keys') + b'K\x01sb'),
-        'OrderedDict with attributes',
-    ),
-    'keys that double': (as_zip(b'})' + DOUBLING + b'K\x01s'), 'a key that is not simple'),
-    'a set of what doubles': (
-        as_zip(b'cbuiltins\nset\n])' + DOUBLING + b'a\x85R'), 'a key that is not simple',
-    ),
+UNREAD = [
+    # methods of a dict
+    ('OrderedDict with attributes', as_zip(ORDERED_DICT + b'}' + text('keys') + b'K\x01sb')),
+    ('a key that is not simple', as_zip(b'})' + DOUBLING + b'K\x01s')),
+    ('a key that is not simple', as_zip(b'cbuiltins\nset\n])' + DOUBLING + b'a\x85R')),
     # whose hashes can be made equal
-    'many tuples as keys': (
-        as_zip(keys(lambda n: integer(n) + b'\x85', 1001)), 'more than 1000 keys',
-    ),
-    'many complex numbers as keys': (
-        as_zip(keys(lambda n: COMPLEX + pickle.dumps(n / 1, 2)[2:-1] * 2 + b'\x86R', 1001)),
-        'more than 1000 keys',
-    ),
-    'lists in lists': (as_zip(b']' * 20_000 + b'a' * 19_999), 'too many objects in one another'),
-}  # fmt: skip
+    ('more than 1000 keys', as_zip(keys(lambda n: integer(n) + b'\x85', 1001))),
+    ('more than 1000 keys', as_zip(MANY_COMPLEX)),
+    ('too many objects in one another', as_zip(b']' * 20_000 + b'a' * 19_999)),
+    ('beyond 1 GiB', saved(torch.ones(1).expand(1 << 15, 1 << 15))),
+    ('255 bytes', saved(1 << 2100)),
+    ('a key that is not simple', saved({frozenset({1}): 2})),
+]
 
 
 def test_files_made_by_hand_are_read_if_they_are_right(tmp_path):
@@ -440,9 +322,8 @@ def test_files_made_by_hand_are_read_if_they_are_right(tmp_path):
         assert loaded[1].tobytes() == b'a' * 8
 
 
-@pytest.mark.parametrize('kind', DAMAGING)
-def test_what_would_do_damage_is_refused(tmp_path, kind):
-    content, message = DAMAGING[kind]
+@pytest.mark.parametrize(('message', 'content'), damaging())
+def test_what_would_do_damage_is_refused(tmp_path, message, content):
     path = tmp_path / 'x.pth'
     path.write_bytes(content)
     with pytest.raises(BrokenCheckpointError, match=message) as caught:
@@ -451,28 +332,15 @@ def test_what_would_do_damage_is_refused(tmp_path, kind):
     assert len(str(caught.value)) < 1000
 
 
-@pytest.mark.parametrize('kind', UNREAD)
-def test_what_is_not_read_is_not_called_broken(tmp_path, kind):
+@pytest.mark.parametrize(('message', 'content'), UNREAD)
+def test_what_is_not_read_is_not_called_broken(tmp_path, message, content):
     """Because a broken file is removed if it is a download."""
-    content, message = UNREAD[kind]
-    (tmp_path / 'x.pth').write_bytes(content)
+    path = tmp_path / 'x.pth'
+    path.write_bytes(content)
     with pytest.raises(UnsupportedContentError, match=message) as caught:
-        load_from_local(str(tmp_path / 'x.pth'))
-    assert str(tmp_path / 'x.pth') in str(caught.value)
+        load_from_local(str(path))
+    assert str(path) in str(caught.value)
     assert TRUST in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ('value', 'message'),
-    [
-        (torch.ones(1).expand(1 << 15, 1 << 15), 'beyond 1 GiB'),
-        (1 << 2100, '255 bytes'),
-        ({frozenset({1}): 2}, 'a key that is not simple'),
-    ],
-)
-def test_data_of_torch_save_that_are_not_read(tmp_path, value, message):
-    with pytest.raises(UnsupportedContentError, match=message):
-        load_from_local(str(save(tmp_path / 'x.pth', value)))
 
 
 def test_names_in_messages_are_short_and_without_control_characters(tmp_path):
@@ -486,15 +354,6 @@ def test_names_in_messages_are_short_and_without_control_characters(tmp_path):
 def test_text_of_python_2(tmp_path):
     (tmp_path / 'x.pth').write_bytes(as_zip(ONE_LETTER))
     assert load_from_local(str(tmp_path / 'x.pth')) == '\xe9'
-
-
-def test_checkpoint_within_itself():
-    inner = {'state_dict': None, 'model': {'module.w': torch.ones(1)}}
-    outer = {'state_dict': inner}
-    inner['state_dict'] = outer
-    assert set(unwrap(outer)) == {'w'}
-    outer['model_ema'], inner['model'] = inner, outer
-    assert not unwrap(outer)
 
 
 def test_numpys_own_dtype_is_never_used_even_where_somebody_allowed_it(tmp_path):
@@ -519,11 +378,11 @@ def test_checkpoint_of_numpy_1(tmp_path):
 
 
 def test_fuzzed_files_are_loaded_or_refused(tmp_path):
-    outcomes, findings = fuzz.run(str(tmp_path), count=2000, seed=7)
+    outcomes, findings = fuzz.run(str(tmp_path), count=600, seed=7)
     assert not findings
-    assert sum(outcomes.values()) == 2000
-    assert outcomes['loaded'] > 100
-    assert outcomes['BrokenCheckpointError'] > 500
+    assert sum(outcomes.values()) == 600
+    assert outcomes['loaded'] > 40
+    assert outcomes['BrokenCheckpointError'] > 150
 
 
 class Script(torch.nn.Module):

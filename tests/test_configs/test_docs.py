@@ -79,18 +79,6 @@ def test_config_of_a_user_builds_and_uses_every_parameter(name):
     assert [tuple(x.shape[1:]) for x in levels[:2]] == expected
 
 
-def test_inherits_without_an_import_before(tmp_path):
-    """Read by mmengine alone, as the stock tools do."""
-    (snippet,) = shown('inherit')
-    (tmp_path / 'mine.py').write_text(snippet)
-    code = """
-from mmengine.config import Config
-print(Config.fromfile("mine.py").model.backbone.type)
-from mmengine.hub import get_config
-"""
-    assert python(code, tmp_path) == 'mmbixt.XCiT\n'
-
-
 def test_layer_decay():
     (snippet,) = shown('layer decay')
     config = CONFIGS / 'xcit/semfpn_xcit_t12_p16_ade20k.py'
@@ -116,35 +104,50 @@ def test_optimizer():
         assert id(parameter) in without_decay
 
 
-@pytest.fixture
-def project(tmp_path):
-    """A user's folder: a photo, the authors' weights as a file and in the cache, and configs."""
-    (tmp_path / 'hub/checkpoints').mkdir(parents=True)
+@pytest.fixture(scope='module')
+def project(tmp_path_factory):
+    """A user's folder: photos, the authors' weights as a file and in the cache, and configs."""
+    folder = tmp_path_factory.mktemp('user')
+    for path in ('hub/checkpoints', 'photos'):
+        (folder / path).mkdir(parents=True)
     weights = dict(meta={}, state_dict=official_state(f'whole__{WHOLE_MODEL}'))
     for path in ('hub/checkpoints', '.'):
-        torch.save(weights, tmp_path / path / f'{WHOLE_MODEL}.pth')
-    cv2.imwrite(str(tmp_path / 'photo.jpg'), np.zeros((72, 100, 3), np.uint8))
-    (tmp_path / 'configs').symlink_to(CONFIGS)
-    cfg = Config.fromfile(CONFIGS / 'xcit/semfpn_xcit_t12_p16_ade20k.py')
-    cfg.dump(str(tmp_path / 'semfpn_xcit_t12_p16_ade20k.py'))  # as mim download does
-    return tmp_path
+        torch.save(weights, folder / path / f'{WHOLE_MODEL}.pth')
+    for path in ('.', 'photos'):
+        cv2.imwrite(str(folder / path / 'photo.jpg'), np.zeros((72, 100, 3), np.uint8))
+    (folder / 'configs').symlink_to(CONFIGS)
+    for name in ('semfpn_xcit_t12_p16_ade20k.py', 'maskrcnn_xcit_t12_p16_3x_coco.py'):
+        cfg = Config.fromfile(CONFIGS / 'xcit' / name)
+        cfg.test_dataloader.dataset.pipeline[1].scale = (192, 128)  # smaller images
+        cfg.dump(str(folder / name))  # as mim download does
+    return folder
 
 
-@pytest.mark.parametrize(
-    'snippet',
-    [*blocks(README, 'from mmseg.apis'), *shown('predict by name'), *shown('predict')],
-    ids=['README', 'by name', 'files'],
-)
-def test_prediction(snippet, project):
-    """By a smaller model than there."""
-    for old, new in (('xcit_s12', 'xcit_t12'), ('small', 'tiny')):
-        snippet = snippet.replace(old, new)
-    output = python(f'{snippet}\nprint("SHAPE", labels.shape)', project)
-    assert 'SHAPE (72, 100)' in output
-    assert 'a whole model of the XCiT authors' in output
+def test_inherits_without_an_import_before(tmp_path):
+    """Read by mmengine alone, as the stock tools do."""
+    (tmp_path / 'mine.py').write_text(shown('inherit')[0])
+    code = """
+from mmengine.config import Config
+print(Config.fromfile("mine.py").model.backbone.type)
+"""
+    assert python(code, tmp_path) == 'mmbixt.XCiT\n'
+
+
+def test_predictions(project):
+    """By smaller models than there; first the one that imports nothing of mmbixt."""
+    snippets = shown('predict') + blocks(README, 'from mmseg.apis') + shown('predict by name')
+    code = ''
+    for number, snippet in enumerate(snippets):
+        for old, new in (('xcit_s12', 'xcit_t12'), ('small', 'tiny')):
+            snippet = snippet.replace(old, new)
+        code += f'{snippet}\nprint("SHAPE", labels.shape)\n'
+        code += f'import os; os.rename("results", "results {number}")\n'
+    output = python(code, project)
+    assert output.count('SHAPE (72, 100)') == len(snippets) == 3
+    assert output.count('a whole model of the XCiT authors') == 3
     assert 'missing keys' not in output
     assert 'do not match' not in output
-    assert (project / 'results/vis/photo.jpg').is_file()
+    assert all((project / f'results {i}/vis/photo.jpg').is_file() for i in range(3))
 
 
 BY_NAME = f"""
@@ -158,9 +161,7 @@ def test_detection(project):
     """The heads are missing and stay random, as mmengine says; backbone and neck come in."""
     snippet = blocks(PROJECTS, 'from mmdet.apis')[0]
     snippet = snippet.replace("'maskrcnn_xcit_small_12_p16.pth'", f"'{WHOLE_MODEL}.pth'")
-    snippet = snippet.replace('maskrcnn_xcit_s12', 'configs/xcit/maskrcnn_xcit_t12')
-    (project / 'photos').mkdir()
-    (project / 'photo.jpg').rename(project / 'photos/photo.jpg')
+    snippet = snippet.replace('maskrcnn_xcit_s12', 'maskrcnn_xcit_t12')
     output = python(f'{snippet}\nprint("BOXES", type(boxes))\n{BY_NAME}', project)
     assert "BOXES <class 'list'>" in output
     assert 'LOADER mmdet' in output

@@ -2,21 +2,21 @@
 
 import pytest
 import torch
-from helpers import CONFIGS
-from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
-from mmengine.registry import MODELS, init_default_scope
 from torch import nn
+from variants import VARIANTS
+from variants import build as build_backbone
 
-from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
+from mmbixt.backbones import XCiT
 from mmbixt.engine.layer_decay import LayerDecayOptimWrapperConstructor, parameters_of
 
-BACKBONES = {  # the network, its layers, its stages
-    'bixt': (lambda **cfg: BiXT(arch='tiny', **cfg), 13, 13),
-    'xcit': (lambda **cfg: XCiT(arch='nano12', **cfg), 13, 13),
-    'biformer': (lambda **cfg: BiFormer(arch='tiny', **cfg), 15, 4),
-    'bisa_swin': (lambda **cfg: BiSASwin(arch='tiny', **cfg), 13, 5),
+LAYERS = {  # the layers and the stages of small backbones
+    'bixt': (5, 5),
+    'xcit': (5, 5),
+    'biformer': (7, 4),
+    'bisa': (9, 5),
 }
+XCIT = dict(embed_dims=32, num_heads=2, depth=4)
 
 
 class Model(nn.Module):
@@ -41,11 +41,11 @@ def settings(model, optimizer):
     return {name: by_id[id(p)] for name, p in model.named_parameters() if id(p) in by_id}
 
 
-@pytest.mark.parametrize('family', BACKBONES)
+@pytest.mark.parametrize('family', LAYERS)
 @pytest.mark.parametrize('kind', ['layer_wise', 'stage_wise'])
 def test_each_parameter_has_the_rate_of_its_layer(family, kind):
-    make, num_layers, num_stages = BACKBONES[family]
-    model = Model(make())
+    num_layers, num_stages = LAYERS[family]
+    model = Model(build_backbone(VARIANTS[family]))
     found = settings(model, build(model, decay_rate=0.5, decay_type=kind))
     assert found.keys() == dict(model.named_parameters()).keys()
     parts = model.backbone.layers() if kind == 'layer_wise' else model.backbone.freezable_stages()
@@ -63,13 +63,12 @@ def test_each_parameter_has_the_rate_of_its_layer(family, kind):
         assert found[name]['weight_decay'] == (0 if parameter.ndim == 1 else 0.05)
 
 
-@pytest.mark.parametrize('family', BACKBONES)
+@pytest.mark.parametrize('family', LAYERS)
 def test_layers_are_in_the_order_of_the_network(family):
-    """Each map is computed by the first layers, up to some one that differs from map to map."""
-    model = BACKBONES[family][0]()
-    maps = model(torch.randn(2, 3, 64, 64))
+    """Each feature map is computed by the first layers, more for each than the last."""
+    model = build_backbone(VARIANTS[family])
     used = []
-    for output in maps:
+    for output in model(torch.randn(2, 3, 64, 64)):
         model.zero_grad()
         output.square().sum().backward(retain_graph=True)
         layers = [any(p.grad is not None for p in parameters_of(x)) for x in model.layers()]
@@ -80,42 +79,29 @@ def test_layers_are_in_the_order_of_the_network(family):
 
 
 def test_options_of_the_stock_constructor_work_too():
-    model = Model(XCiT(arch='nano12'))
+    model = Model(XCiT(XCIT))
     found = settings(
         model,
         build(
             model,
             decay_rate=0.9,
-            num_layers=13,
+            num_layers=5,
             norm_decay_mult=1.0,
             custom_keys={'decode_head': dict(lr_mult=10.0), 'temperature': dict(decay_mult=0.5)},
         ),
     )
     assert found['decode_head.weight']['lr'] == pytest.approx(1.0)
     assert found['backbone.blocks.0.norm1.weight']['weight_decay'] == 0.05
-    assert found['backbone.blocks.11.attn.temperature']['weight_decay'] == 0.025
-    assert found['backbone.blocks.11.attn.temperature']['lr'] == pytest.approx(0.1 * 0.9)
+    assert found['backbone.blocks.3.attn.temperature']['weight_decay'] == 0.025
+    assert found['backbone.blocks.3.attn.temperature']['lr'] == pytest.approx(0.1 * 0.9)
 
 
 def test_frozen_parts_are_left_out_and_groups_are_few():
-    model = Model(XCiT(arch='nano12', frozen_stages=3))
+    model = Model(XCiT(XCIT, frozen_stages=1))
     optimizer = build(model, decay_rate=0.9)
     names = settings(model, optimizer).keys()
     assert names == {name for name, p in model.named_parameters() if p.requires_grad}
-    assert len(optimizer.param_groups) == 2 * (13 - 4 + 1)  # with and without weight decay
-
-
-def test_a_whole_config_with_it():
-    cfg = Config.fromfile(CONFIGS / 'biformer/upernet_biformer_t_ade20k.py')
-    cfg.optim_wrapper.constructor = 'mmbixt.LayerDecayOptimWrapperConstructor'
-    cfg.optim_wrapper.setdefault('paramwise_cfg', {}).update(decay_rate=0.9)
-    init_default_scope(cfg.default_scope)
-    model = MODELS.build(cfg.model)
-    found = settings(model, build_optim_wrapper(model, cfg.optim_wrapper).optimizer)
-    base = cfg.optim_wrapper.optimizer.lr
-    assert found['auxiliary_head.conv_seg.weight']['lr'] == base
-    assert found['backbone.downsample_layers.0.0.weight']['lr'] == pytest.approx(base * 0.9**15)
-    assert found['backbone.extra_norms.3.weight']['lr'] == pytest.approx(base * 0.9)
+    assert len(optimizer.param_groups) == 2 * (5 - 2 + 1)  # with and without weight decay
 
 
 @pytest.mark.parametrize(
@@ -124,13 +110,13 @@ def test_a_whole_config_with_it():
         (dict(), 'decay_rate is missing: layer-wise decay needs a number'),
         (dict(decay_rate=1.5), 'decay_rate is 1.5'),
         (dict(decay_rate=0.9, decay_type='block'), "decay_type='block': there are layer_wise"),
-        (dict(decay_rate=0.9, num_layers=12), 'XCiT has 13 layers .* leave num_layers out'),
+        (dict(decay_rate=0.9, num_layers=12), 'XCiT has 5 layers .* leave num_layers out'),
     ],
 )
 def test_bad_settings_are_explained(cfg, message):
     optim_wrapper = dict(optimizer=dict(type='AdamW', lr=0.1, weight_decay=0.05))
     with pytest.raises(ValueError, match=message):
-        LayerDecayOptimWrapperConstructor(optim_wrapper, cfg)(Model(XCiT(arch='nano12')))
+        LayerDecayOptimWrapperConstructor(optim_wrapper, cfg)(Model(XCiT(XCIT)))
 
 
 def test_other_backbones_are_refused():

@@ -146,7 +146,9 @@ def test_scores_of_masks_come_before_scores_of_boxes(ann_file):
     assert aps[0] < aps[1]
 
 
-def test_without_detections(ann_file):
+def test_models_without_masks_and_without_detections(ann_file):
+    with pytest.raises(ValueError, match='this model predicts boxes only'):
+        evaluate(BoundaryCocoMetric(ann_file), TRUTHS, masks=False)
     nothing = {image: [] for image in TRUTHS}
     for metric in (BoundaryCocoMetric, CocoMetric):
         assert evaluate(metric(ann_file, metric=['bbox', 'segm']), nothing) == {}
@@ -157,25 +159,3 @@ def test_format_only(ann_file, tmp_path):
     metric = BoundaryCocoMetric(ann_file, format_only=True, outfile_prefix=prefix)
     assert evaluate(metric, TRUTHS) == {}
     assert len(json.loads((tmp_path / 'results.segm.json').read_text())) == 4
-
-
-def test_model_without_masks(ann_file):
-    with pytest.raises(ValueError, match='this model predicts boxes only'):
-        evaluate(BoundaryCocoMetric(ann_file), TRUTHS, masks=False)
-
-
-def test_truths_from_the_data_set_instead_of_a_file():
-    metric = BoundaryCocoMetric(metric='segm')
-    metric.dataset_meta = dict(classes=CLASSES)
-    for image, objects in TRUTHS.items():
-        data = sample(image, objects)
-        codes = (
-            coder.encode(np.asfortranarray(np.stack([m for _, m in objects], 2))) if objects else []
-        )
-        boxes = data.pred_instances.bboxes.tolist()
-        instances = [
-            dict(bbox_label=label, bbox=box, mask=code)
-            for (label, _), box, code in zip(objects, boxes, codes, strict=True)
-        ]
-        metric.process({}, [dict(data.to_dict(), instances=instances)])
-    assert metric.evaluate(len(TRUTHS))['coco/boundary_mAP'] == 1

@@ -40,19 +40,11 @@ def cut_off(path, counts):
     path.write_bytes(path.read_bytes()[:-300])
 
 
-def save_one_array(path, counts):
-    with path.open('wb') as file:
-        np.save(file, counts['all/true'])
-
-
 SPOIL = {
     'text': lambda path, _: path.write_text('nothing of the kind'),
     'empty': lambda path, _: path.touch(),
     'pickle': lambda path, counts: path.write_bytes(pickle.dumps(counts)),
-    'one array': save_one_array,
-    'objects': lambda path, _: write_sums(
-        path, IMAGES, CLASSES, {'all/true': np.full((3, 2), None)}
-    ),
+    'one array': lambda path, counts: np.save(path.open('wb'), counts['all/true']),
     'other arrays': lambda path, counts: np.savez(path, weights=counts['all/true']),
     'no counts': lambda path, _: write_sums(path, IMAGES, CLASSES, {}),
     'other shape': lambda path, counts: write_sums(path, IMAGES[:2], CLASSES, counts),
@@ -111,5 +103,4 @@ def test_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     monkeypatch.setattr(np, 'savez_compressed', write_until_full)
     with pytest.raises(OSError, match='No space'):
         write_sums(file, [], [], {})
-    assert file.read_text() == 'old'
-    assert list(tmp_path.iterdir()) == [file]
+    assert [path.read_text() for path in tmp_path.iterdir()] == ['old']

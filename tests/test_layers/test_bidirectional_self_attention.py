@@ -83,8 +83,9 @@ def test_equals_the_oracle_in_windows_of_any_size(side, shift, h):
     assert_close(output, torch.from_numpy(expected), 1e-12)
 
 
-def test_without_the_inverse_branch_it_is_self_attention():
-    plain = BidirectionalSelfAttention(24, num_heads=2, lam=1)
+@pytest.mark.parametrize('branch_norm', [None, 'instance'])
+def test_without_the_inverse_branch_it_is_self_attention_without_norms(branch_norm):
+    plain = BidirectionalSelfAttention(24, num_heads=2, lam=1, branch_norm=branch_norm)
     assert plain.isa is None
     stock = torch.nn.MultiheadAttention(24, 2, batch_first=True)
     names = dict(in_proj_weight='qkv.weight', in_proj_bias='qkv.bias')
@@ -120,14 +121,6 @@ def test_learned_share_keeps_the_branches_in_half_precision():
     assert attention.lam_logit.grad.dtype == torch.float32
 
 
-def test_learned_share_near_1_continues_self_attention():
-    plain = WindowAttention(24, num_heads=2, window_size=3, lam=1)
-    continued = WindowAttention(24, 2, 3, lam='learned', lam_init=0.999)
-    continued.load_state_dict(plain.state_dict(), strict=False)
-    x = torch.randn(4, 9, 24)
-    assert_close(continued(x), plain(x), 5e-3)
-
-
 def test_fresh_branches_are_of_one_size():
     attention = BidirectionalSelfAttention(96, num_heads=3)
     torch.nn.init.trunc_normal_(attention.qkv.weight, std=0.02)
@@ -149,14 +142,6 @@ def test_instance_norm_is_over_the_tokens():
     out = attention(torch.randn(3, 50, 24) + 5)
     assert_close(out.mean(1) + 1, torch.ones(3, 24), 1e-4)
     assert out.var(1).min() > 0.5
-
-
-def test_without_inverse_attention_there_are_no_norms_of_branches():
-    plain = BidirectionalSelfAttention(24, num_heads=2, lam=1)
-    normed = BidirectionalSelfAttention(24, num_heads=2, lam=1, branch_norm='instance')
-    normed.load_state_dict(plain.state_dict())
-    x = torch.randn(3, 50, 24)
-    assert torch.equal(normed(x), plain(x))
 
 
 @pytest.mark.parametrize(

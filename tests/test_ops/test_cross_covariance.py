@@ -1,6 +1,9 @@
+from itertools import chain
+
 import pytest
 import torch
 from helpers import assert_close
+from op_checks import assert_finite, assert_same, learned, with_gradients
 
 from mmbixt.ops import cross_covariance_attention, dispatch, use_ops
 
@@ -19,53 +22,33 @@ def chosen(x):
 
 
 def make_inputs(shape, dtype, bias=True, factor=1.0):
-    batch, tokens, channels, heads = shape
-    sizes = [
-        (batch, tokens, channels),
-        (3 * channels, channels),
-        (3 * channels,),
-        (heads, 1, 1),
-        (channels, channels),
-        (channels,),
-    ]
-    inputs = [factor * torch.randn(size, dtype=dtype) for size in sizes]
-    inputs[2] = inputs[2] if bias else None
-    return [x if x is None else x.requires_grad_() for x in inputs]
+    batch, n, c, heads = shape
+    sizes = [(batch, n, c), (3 * c, c), (3 * c,), (heads, 1, 1), (c, c), (c,)]
+    inputs = learned(*sizes, dtype=dtype, factor=factor)
+    return inputs if bias else [*inputs[:2], None, *inputs[3:]]
 
 
-def run(path, inputs):
+def run(path, inputs, *options):
     with use_ops(path):
-        out = cross_covariance_attention(*inputs)
-    weight = torch.cos(torch.arange(out.numel()).double()).to(out).view_as(out)
-    given = [x for x in inputs if x is not None]
-    return [out, *torch.autograd.grad((out * weight).sum(), given)]
+        return with_gradients(lambda *x: cross_covariance_attention(*x, *options), inputs)
 
 
 @pytest.mark.parametrize('bias', [True, False], ids=['bias', 'no bias'])
 @pytest.mark.parametrize('shape', SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize(('dtype', 'tolerance'), [(torch.float64, 1e-11), (torch.float32, 2e-5)])
-@pytest.mark.parametrize('path', ['portable', 'auto'])
-def test_fast_path_equals_reference(path, shape, dtype, tolerance, bias):
+def test_fast_path_equals_reference(shape, dtype, tolerance, bias):
     inputs = make_inputs(shape, dtype, bias)
-    fast, reference = run(path, inputs), run('reference', inputs)
-    # gradients may be zero but for rounding, so they share a scale
-    scale = max(float(x.abs().max()) for x in reference[1:])
-    assert_close(fast[0], reference[0], tolerance)
-    for actual, expected in zip(fast[1:], reference[1:], strict=True):
-        assert (actual - expected).abs().max() <= tolerance * scale
+    expected = run('reference', inputs)
+    for path in ('portable', 'auto'):
+        assert_same(run(path, inputs), expected, tolerance)
 
 
 def test_scale_is_that_of_the_output():
     inputs = make_inputs((2, 50, 12, 3), torch.float64)
-    scale = torch.randn(12, dtype=torch.float64, requires_grad=True)
-    found = []
-    for path in ('portable', 'reference'):
-        with use_ops(path):
-            out = cross_covariance_attention(*inputs, 0.0, scale)
-            assert_close(out, scale * cross_covariance_attention(*inputs), 1e-12)
-        found.append(torch.autograd.grad(out.square().sum(), [*inputs, scale]))
-    for actual, expected in zip(*found, strict=True):
-        assert_close(actual, expected, 1e-9)
+    (scale,) = learned((12,), dtype=torch.float64)
+    found = [run(path, [*inputs, 0.0, scale]) for path in ('portable', 'reference')]
+    assert_same(*found, 1e-11)
+    assert_close(found[0][0][0], scale * cross_covariance_attention(*inputs), 1e-12)
 
 
 TOKENS = {  # where the Gram matrix could lose digits
@@ -94,7 +77,7 @@ def test_no_digits_are_lost(kind, cancelled):
     errors = {
         path: [
             float((a.double() - b).abs().max() / b.abs().max().clamp_min(1e-30))
-            for a, b in zip(run(path, single), exact, strict=True)
+            for a, b in zip(chain(*run(path, single)), chain(*exact), strict=True)
         ]
         for path in ('portable', 'reference')
     }
@@ -127,28 +110,20 @@ def test_one_token_takes_the_order_of_the_reference():
     """Its correlations are all 1 or -1, and digits cancel in what the Gram matrix says of them."""
     inputs = make_inputs((3, 1, 16, 2), torch.float64)
     assert chosen(inputs[0]) == 'reference'
-    for actual, expected in zip(run('auto', inputs), run('reference', inputs), strict=True):
-        assert torch.equal(actual, expected)
+    assert_same(run('auto', inputs), run('reference', inputs), 0)
 
 
-@pytest.mark.parametrize('factor', [1e3, 1e-3])
+@pytest.mark.parametrize('factor', [1e3, 1e-3, 0])
 def test_large_and_small_tokens_stay_finite(factor):
-    inputs = make_inputs((1, 64, 16, 2), torch.float32, factor=factor)
-    assert all(torch.isfinite(x).all() for x in run('portable', inputs))
-
-
-def test_tokens_of_zeros_stay_finite():
-    inputs = make_inputs((1, 64, 16, 2), torch.float32, bias=False)
-    with torch.no_grad():
-        inputs[0].zero_()
-    assert all(torch.isfinite(x).all() for x in run('portable', inputs))
+    inputs = make_inputs((1, 64, 16, 2), torch.float32, bias=factor > 0, factor=factor)
+    assert_finite(run('portable', inputs))
 
 
 def test_first_and_second_derivatives():
-    inputs = make_inputs((2, 9, 4, 2), torch.float64)
+    inputs = make_inputs((1, 6, 4, 2), torch.float64)
     with use_ops('portable'):
         assert torch.autograd.gradcheck(cross_covariance_attention, inputs)
-        assert torch.autograd.gradgradcheck(cross_covariance_attention, inputs)
+        assert torch.autograd.gradgradcheck(cross_covariance_attention, inputs, fast_mode=True)
 
 
 def test_dropout_of_attention_keeps_the_mean():
@@ -156,23 +131,9 @@ def test_dropout_of_attention_keeps_the_mean():
     for path in ('portable', 'reference'):
         with use_ops(path):
             whole = cross_covariance_attention(*inputs)
-            some = [cross_covariance_attention(*inputs, dropout=0.5) for _ in range(2000)]
+            some = [cross_covariance_attention(*inputs, dropout=0.5) for _ in range(500)]
         assert not torch.equal(some[0], some[1])
-        assert_close(torch.stack(some).mean(0), whole, 0.15)
-
-
-def test_half_precision_takes_the_order_of_the_reference():
-    inputs = [x.detach().bfloat16() for x in make_inputs((1, 512, 64, 2), torch.float32)]
-    assert chosen(inputs[0]) == 'reference'
-    with torch.autocast('cpu', torch.bfloat16):
-        assert chosen(inputs[0].float()) == 'reference'
-    assert chosen(inputs[0].float()) == 'portable'
-
-
-def test_no_graph_breaks():
-    inputs = [x.detach() for x in make_inputs((2, 64, 16, 2), torch.float32)]
-    compiled = torch.compile(cross_covariance_attention, fullgraph=True, backend='eager')
-    assert_close(compiled(*inputs), cross_covariance_attention(*inputs), 1e-6)
+        assert_close(torch.stack(some).mean(0), whole, 0.2)
 
 
 @pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16])
@@ -185,8 +146,9 @@ def test_portable_path_sums_in_float32_where_products_are_half(dtype, autocast):
     inputs = [x.requires_grad_() for x in inputs]
     with torch.autocast('cpu', dtype, enabled=autocast):
         half = run('portable', inputs)
-    assert half[0].dtype == dtype
-    for actual, expected in zip(half[:2], exact[:2], strict=True):
+        assert chosen(inputs[0]) == 'reference'
+    assert half[0][0].dtype == dtype
+    for actual, expected in ((half[0][0], exact[0][0]), (half[1][0], exact[1][0])):
         assert_close(actual.double(), expected, 0.05)
 
 

@@ -1,9 +1,10 @@
 import pytest
 import torch
 from helpers import assert_close, kept_bytes
+from op_checks import assert_finite, assert_same, learned, with_gradients
+from torch._dynamo.testing import CompileCounter
 
 from mmbixt.ops import FeedForwardWeights, dispatch, feed_forward, use_ops
-from mmbixt.ops.cpu import feed_forward as operators
 
 SHAPES = {  # tokens (...), C, hidden
     'XCiT-T12/16 at 512 px': ((1, 1024), 192, 768),
@@ -20,92 +21,88 @@ def policy(request, monkeypatch):
         monkeypatch.setattr(dispatch, 'SCORES', 2**13)
 
 
-def make_inputs(shape, dtype, with_scale):
+def make_inputs(shape, dtype=torch.float32, with_scale=True):
     tokens, channels, hidden = shape
     sizes = [
         *((*tokens, channels), (channels,), (channels,)),
-        *((hidden, channels), (hidden,), (channels, hidden), (channels,)),
+        *((hidden, channels), (hidden,), (channels, hidden), (channels,), (channels,)),
     ]
-    inputs = [torch.randn(size, dtype=dtype).requires_grad_() for size in sizes]
-    scale = torch.randn(channels, dtype=dtype).requires_grad_() if with_scale else None
-    return [*inputs[:3], 1e-6, *inputs[3:], scale]
+    *inputs, scale = learned(*sizes, dtype=dtype)
+    return [*inputs[:3], 1e-6, *inputs[3:], scale if with_scale else None]
 
 
 def compute(x, *weights, residual=True):
     return feed_forward(x, FeedForwardWeights(*weights), residual)
 
 
-def run(path, inputs, residual):
+def run(path, inputs, residual=True):
     with use_ops(path):
-        out = compute(*inputs, residual=residual)
-    weight = torch.cos(torch.arange(out.numel(), dtype=out.dtype)).view_as(out)
-    given = [x for x in inputs if isinstance(x, torch.Tensor)]
-    return [out, *torch.autograd.grad((out * weight).sum(), given)]
+        return with_gradients(lambda *x: compute(*x, residual=residual), inputs)
 
 
-@pytest.mark.parametrize('residual', [True, False])
-@pytest.mark.parametrize('with_scale', [True, False])
+@pytest.mark.parametrize(('with_scale', 'residual'), [(True, True), (False, False)])
 @pytest.mark.parametrize('shape', SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize(('dtype', 'tolerance'), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 def test_fast_path_equals_reference(policy, shape, dtype, tolerance, with_scale, residual):
     inputs = make_inputs(shape, dtype, with_scale)
-    fast, reference = (run(path, inputs, residual) for path in ('cpu', 'reference'))
-    scale = max(float(x.abs().max()) for x in reference[1:])
-    assert_close(fast[0], reference[0], tolerance)
-    for actual, expected in zip(fast[1:], reference[1:], strict=True):
-        assert (actual - expected).abs().max() <= tolerance * scale
+    assert_same(run('cpu', inputs, residual), run('reference', inputs, residual), tolerance)
 
 
 def test_large_values_stay_finite(policy):
-    inputs = make_inputs(((1, 37), 8, 12), torch.float32, True)
+    inputs = make_inputs(((1, 37), 8, 12))
     with torch.no_grad():
         for x in (inputs[0], inputs[4], inputs[6]):
             x.mul_(1e4)
-    assert all(x.isfinite().all() for x in run('cpu', inputs, True))
+    assert_finite(run('cpu', inputs))
 
 
 def test_no_tokens_at_all(policy):
-    inputs = make_inputs(((2, 0), 8, 12), torch.float32, True)
-    out, *gradients = run('auto', inputs, True)
+    (out,), gradients = run('auto', make_inputs(((2, 0), 8, 12)))
     assert out.shape == (2, 0, 8)
     assert all((x == 0).all() for x in gradients)
 
 
 def test_gradcheck(policy):
-    tokens, norm, bias, eps, *weights = make_inputs(((2, 3), 4, 6), torch.float64, True)
-    assert torch.autograd.gradcheck(
-        lambda x, n, b, *w: compute(x, n, b, eps, *w), (tokens, norm, bias, *weights)
-    )
+    x, weight, bias, eps, *weights = make_inputs(((2, 3), 4, 6), torch.float64)
+    given = (x, weight, bias, *weights)
+    assert torch.autograd.gradcheck(lambda x, n, b, *w: compute(x, n, b, eps, *w), given)
 
 
 @pytest.mark.parametrize('frozen', ['tokens', 'weights'])
 def test_what_is_frozen_gets_no_gradient(frozen):
-    inputs = make_inputs(((1, 9), 4, 6), torch.float32, True)
-    for i, x in enumerate(inputs):
-        if isinstance(x, torch.Tensor) and (i == 0) == (frozen == 'tokens'):
-            x.requires_grad_(False)
-    compute(*inputs).sum().backward()
-    for x in inputs:
-        if isinstance(x, torch.Tensor):
-            assert (x.grad is None) == (not x.requires_grad)
+    inputs = make_inputs(((1, 9), 4, 6))
+    of_all = run('cpu', inputs)
+    tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
+    left = [x.requires_grad_((i == 0) == (frozen == 'weights')) for i, x in enumerate(tensors)]
+    expected = [g for x, g in zip(left, of_all[1], strict=True) if x.requires_grad]
+    assert_same(run('cpu', inputs), (of_all[0], expected), 0)
 
 
-def test_the_hidden_values_are_kept_once():
-    inputs = make_inputs(((1, 512), 32, 128), torch.float32, False)
+def test_the_hidden_values_are_kept_once(policy):
+    inputs = make_inputs(((1, 512), 32, 128), with_scale=False)
     kept = kept_bytes(lambda: compute(*inputs))
     weights = sum(x.nbytes for x in inputs[4:] if x is not None)
     hidden, tokens = 4 * 512 * 128, 4 * 512 * 32
     assert kept < hidden + 1.5 * tokens + weights
 
 
+def test_without_gradients_the_hidden_values_are_those_of_a_few_tokens(monkeypatch):
+    monkeypatch.setattr(dispatch, 'SCORES', 2**10)
+    inputs = make_inputs(((1, 512), 32, 128))
+    with torch.no_grad(), torch.profiler.profile(profile_memory=True) as profiler:
+        compute(*inputs)
+    largest = max(event.cpu_memory_usage for event in profiler.events())
+    assert largest < 4 * 512 * 128
+
+
 def test_tokens_that_are_no_plain_memory_take_the_reference():
-    tokens, *rest = make_inputs(((2, 9), 4, 6), torch.float32, True)
+    tokens, *rest = make_inputs(((2, 9), 4, 6))
     transposed = tokens.detach().transpose(0, 1).contiguous().transpose(0, 1)
     assert_close(compute(transposed, *rest), compute(tokens, *rest))
 
 
 def test_autocast_is_left_to_the_reference():
-    inputs = make_inputs(((1, 16), 32, 64), torch.float32, True)
+    inputs = make_inputs(((1, 16), 32, 64))
     exact = compute(*inputs)
     with torch.autocast('cpu', torch.bfloat16):
         half = compute(*inputs)
@@ -114,44 +111,13 @@ def test_autocast_is_left_to_the_reference():
     assert_close(half.float(), exact, 5e-2)
 
 
-def test_no_graph_breaks():
-    inputs = make_inputs(((2, 9), 8, 12), torch.float32, True)
-    compiled = torch.compile(compute, fullgraph=True, backend='eager')
-    assert_close(compiled(*inputs), compute(*inputs), 1e-6)
-
-
-def test_without_gradients_the_hidden_values_are_those_of_a_few_tokens(monkeypatch):
-    monkeypatch.setattr(dispatch, 'SCORES', 2**10)
-    inputs = make_inputs(((1, 512), 32, 128), torch.float32, False)
-    with torch.no_grad(), torch.profiler.profile(profile_memory=True) as profiler:
-        compute(*inputs)
-    largest = max(event.cpu_memory_usage for event in profiler.events())
-    assert largest < 4 * 512 * 128
-
-
-def test_the_operators_are_ones_that_compilers_can_trust():
-    *inputs, _ = make_inputs(((9,), 4, 6), torch.float32, False)
-    inputs = [x.detach() if isinstance(x, torch.Tensor) else x for x in inputs]
-    for keep in (False, True):
-        torch.library.opcheck(operators.feed_forward, (*inputs, True, keep, 4))
-    out, *kept = operators.feed_forward(*inputs, True, True, 4)
-    x, norm_weight, norm_bias, eps, fc1_weight, _, fc2_weight, _ = inputs
-    given = (torch.randn_like(out), x, norm_weight, norm_bias, eps, fc1_weight, fc2_weight)
-    torch.library.opcheck(operators.feed_forward_backward, (*given, *kept, True, 4))
-
-
-def test_the_number_of_tokens_is_no_constant_to_a_compiler(fresh_compiler):
-    *weights, scale = make_inputs(((2, 9), 8, 12), torch.float32, True)[1:]
-    counter = torch._dynamo.testing.CompileCounter()
+def test_the_number_of_tokens_is_no_constant_to_a_compiler(fresh_compiler, monkeypatch):
+    monkeypatch.setattr(dispatch, 'SCORES', 2**8)  # several pieces of tokens
+    weights = make_inputs(((2, 9), 8, 12))[1:]
+    counter = CompileCounter()
     compiled = torch.compile(compute, fullgraph=True, backend=counter, dynamic=True)
     for tokens in (9, 40, 77):
-        x = torch.randn(2, tokens, 8, requires_grad=True)
-        assert_close(compiled(x, *weights, scale), compute(x, *weights, scale), 1e-6)
+        (x,) = learned((2, tokens, 8))
+        found, expected = (with_gradients(f, [x, *weights]) for f in (compiled, compute))
+        assert_same(found, expected, 1e-6)
     assert counter.frame_count == 1
-
-
-def test_second_derivatives_are_refused():
-    inputs = make_inputs(((1, 9), 4, 6), torch.float32, True)
-    (grad,) = torch.autograd.grad(compute(*inputs).square().sum(), inputs[0], create_graph=True)
-    with pytest.raises(RuntimeError, match='feed_forward_backward'):
-        torch.autograd.grad(grad.sum(), inputs[0])

@@ -86,15 +86,8 @@ def test_band(counts):
         choose_band(counts, 'band7px')
 
 
-@pytest.mark.parametrize(
-    ('region', 'text'),
-    [
-        ('all', 'All pixels'),
-        ('band3px', 'Band of 3 px'),
-        ('band0.02', 'Band of 2 % of the diagonal'),
-        ('boundary0.005', 'Boundary IoU, 0.5 % of the diagonal'),
-        ('boundaryF2.5px', 'Boundary F, 2.5 px'),
-    ],
-)
-def test_descriptions(region, text):
-    assert describe(region).replace('\xa0', ' ') == text
+def test_descriptions():
+    assert describe('all') == 'All pixels'
+    assert describe('band3px') == 'Band of 3\xa0px'
+    assert describe('boundary0.005') == 'Boundary IoU, 0.5\xa0% of the diagonal'
+    assert describe('boundaryF2.5px') == 'Boundary F, 2.5\xa0px'

@@ -35,17 +35,14 @@ def test_resumed_run_is_one_history(folder):
     run = Run(folder)
     assert run.curve('loss')[:, 0].tolist() == [10 * i for i in range(1, 11)]
     assert run.curve('mIoU').tolist() == [[50, 20], [100, 40]]
-    assert run.iterations == 100
-    assert run.date == datetime(2025, 1, 2, 10)
-    assert run.name == 'mine'
-    assert len(run.notes) == 1
-    assert '20250101_100000/vis_data/scalars.json' in run.notes[0]
+    assert (run.name, run.iterations, run.date) == ('mine', 100, datetime(2025, 1, 2, 10))
+    (note,) = run.notes
+    assert '20250101_100000/vis_data/scalars.json' in note
 
 
 def test_repeated_steps_replace_the_first_ones():
     first = [train_record(10), train_record(20, loss=1.0), train_record(30)]
-    again = [train_record(20, loss=2.0)]
-    found = merge([first, [], again])
+    found = merge([first, [], [train_record(20, loss=2.0)]])
     assert [(record['step'], record['loss']) for record in found] == [(10, 1.0), (20, 2.0)]
 
 
@@ -56,8 +53,6 @@ def test_validations_get_their_iteration(steps):
     first, second = ({'coco/bbox_mAP': step / 10, 'step': step} for step in steps)
     found = merge([[*records[:5], first, *records[5:], second]])
     assert [r['step'] for r in found if 'loss' not in r] == [50, 100]
-    between = merge([[train_record(50), val_record(70, 1.0), train_record(100)]])
-    assert between[1]['step'] == 70
 
 
 def test_broken_lines_are_counted(tmp_path):
@@ -68,20 +63,16 @@ def test_broken_lines_are_counted(tmp_path):
     assert read_records(file) == ([{'step': 1}, {'step': 2}], 4)
 
 
-def test_config_of_the_training_is_shown(folder):
-    """A test in the same work dir overwrites it."""
-    start = write_log(folder, '20250101_100000', [train_record(10)])
-    (start / 'vis_data/config.py').write_text("model = dict(type='Trained')")
-    tested = write_log(folder, '20250102_100000', [])
-    (tested / 'vis_data/config.py').write_text("model = dict(type='Tested')")
-    assert Run(folder).config.model.type == 'Trained'
-    assert Run(folder).date.day == 1
-
-
-def test_newest_of_several_configs(folder):
+def test_config_is_the_newest_or_that_of_the_training(folder):
+    """A test in the same work dir overwrites that of the training."""
     (folder / 'other.py').write_text(CONFIG)
     os.utime(folder / 'other.py', (0, 0))
     assert Run(folder).name == 'mine'
+    for day, records in ((1, [train_record(10)]), (2, [])):
+        start = write_log(folder, f'2025010{day}_100000', records)
+        (start / 'vis_data/config.py').write_text(f"model = dict(type='Of day {day}')")
+    assert Run(folder).config.model.type == 'Of day 1'
+    assert Run(folder).date.day == 1
 
 
 def test_scores_of_the_last_test_or_validation(tmp_path):
@@ -95,18 +86,16 @@ def test_scores_of_the_last_test_or_validation(tmp_path):
 
 def test_checkpoint(folder):
     assert Run(folder).checkpoint is None
-    pointer = folder / 'last_checkpoint'
-    pointer.write_text('/nowhere/iter_1.pth')
+    (folder / 'last_checkpoint').write_text('/nowhere/iter_1.pth')
     assert Run(folder).checkpoint is None
+    tested = {'load_from': 'there.pth'}  # as a test has it in its config
+    assert Run(folder, tested).checkpoint == Path('there.pth')
     (folder / 'iter_1.pth').touch()
     assert Run(folder).checkpoint == folder / 'iter_1.pth'
-
-
-def test_checkpoint_of_a_test_is_in_its_config(folder):
-    assert Run(folder, {'load_from': 'there.pth'}).checkpoint == Path('there.pth')
-    # but the weights that a training starts from are not its result
+    (folder / 'iter_1.pth').unlink()
+    # the weights that a training starts from are not its result
     write_log(folder, '20250101_100000', [train_record(10), val_record(10, 1.0)])
-    assert Run(folder, {'load_from': 'there.pth'}).checkpoint is None
+    assert Run(folder, tested).checkpoint is None
 
 
 def test_generated_scenes_are_recognised(folder):

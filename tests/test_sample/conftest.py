@@ -8,7 +8,7 @@ from mmbixt.sample.scenes import make_scene
 
 @pytest.fixture(scope='session')
 def train_scenes():
-    return [make_scene(FIRST_SEED['train'] + k) for k in range(36)]
+    return [make_scene(FIRST_SEED['train'] + k) for k in range(24)]
 
 
 @pytest.fixture(scope='session')

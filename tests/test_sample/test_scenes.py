@@ -32,7 +32,7 @@ def test_a_seed_gives_the_same_bytes_whatever_else_is_done_and_in_another_proces
     assert int(done.stdout) == zlib.crc32(make_scene(5).semantic.tobytes()) == 135892738
 
 
-@pytest.mark.parametrize('size', [(192, 256), (33, 64), (97, 131), (300, 40)])
+@pytest.mark.parametrize('size', [(33, 64), (97, 131), (300, 40)])
 @pytest.mark.parametrize('seed', [70, 71, 72])
 def test_types_and_shapes(seed, size):
     scene = make_scene(seed, *size)

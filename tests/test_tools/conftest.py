@@ -4,12 +4,14 @@ import os
 import runpy
 import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from unittest import mock
 
 import pytest
-from mmengine.logging import MMLogger
+from running import fresh_mmengine
 
 TOOLS = Path(__file__).parents[2] / 'tools'
 
@@ -40,24 +42,21 @@ def call():
     return call
 
 
-@pytest.fixture
-def within(monkeypatch, capsys):
-    """``within('analysis/compare.py', *arguments)`` in this process."""
+@pytest.fixture(scope='session')
+def within():
+    """``within('analysis/compare.py', *arguments, cwd=folder)`` in this process."""
 
-    def within(tool, *arguments):
-        path, code = str(TOOLS / tool), None
-        monkeypatch.setattr(sys, 'argv', [path, *map(str, arguments)])
-        capsys.readouterr()
-        try:
-            # a logger writes to the output that was there when it was made
-            fresh = mock.patch.dict(MMLogger._instance_dict, clear=True)
-            with mock.patch.dict(os.environ), fresh:
-                runpy.run_path(path, run_name='__main__')
-        except SystemExit as end:
-            code = end.code
-        printed = capsys.readouterr()
+    def within(tool, *arguments, cwd='.'):
+        path, code, out, err = str(TOOLS / tool), None, StringIO(), StringIO()
+        argv = mock.patch.object(sys, 'argv', [path, *map(str, arguments)])
+        with argv, mock.patch.dict(os.environ), chdir(cwd), fresh_mmengine():
+            try:
+                with redirect_stdout(out), redirect_stderr(err):
+                    runpy.run_path(path, run_name='__main__')
+            except SystemExit as end:
+                code = end.code
         if isinstance(code, str):  # as Python does at its end
-            return Done(1, printed.out, f'{printed.err}{code}\n')
-        return Done(code or 0, printed.out, printed.err)
+            return Done(1, out.getvalue(), f'{err.getvalue()}{code}\n')
+        return Done(code or 0, out.getvalue(), err.getvalue())
 
     return within

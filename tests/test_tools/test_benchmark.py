@@ -1,19 +1,16 @@
 import json
-import subprocess
-import sys
+import os
+from functools import partial
 
-import benchmark
 import pytest
+from benchmarking.plots import fit_exponent, plot_growth
+from benchmarking.turns import Measured
 
 
-def call(*arguments):
-    arguments = map(str, arguments)
-    return subprocess.run(
-        [sys.executable, benchmark.__file__, '--threads', '1', '--rounds', '1', *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.fixture
+def benchmark(within):
+    """Runs the tool; the networks are measured in processes of their own."""
+    return partial(within, 'analysis/benchmark.py', '--threads', '1', '--rounds', '1')
 
 
 @pytest.fixture
@@ -23,30 +20,42 @@ def external(tmp_path):
     return f'{path}:build'
 
 
-def test_rows_in_turns(external, tmp_path):
-    row = 'xcit_nano_12_p16@reference'
-    files = ['--json', tmp_path / 'all.json', '--plot', tmp_path / 'plots/growth.png']
-    done = call(row, '--external', external, '--against', external, *files, '--sizes', 32, 64)
+def test_rows_in_turns(benchmark, external, tmp_path):
+    row, file = 'xcit_nano_12_p16@reference', tmp_path / 'all.json'
+    options = '--against', external, '--json', file, '--sizes', 64
+    done = benchmark(row, '--external', external, *options)
     assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stdout.splitlines() if line.startswith(f'{external} ')]
-    assert [line.split()[-3:] for line in lines] == [['1.00x', '1.00x', '1.00']] * 2
-    for name in (row, external):
-        assert done.stdout.count(f'\n{name} ') == 2
-        assert f'{name}: time grows as pixels^' in done.stdout
-    measured = json.loads((tmp_path / 'all.json').read_text())['measured']
-    assert len(measured) == 4
-    by_name = {(one['name'], one['size']): one for one in measured}
-    assert by_name[external, 64]['parameters'] == 8 * 48 + 8
-    assert by_name[external, 64]['macs'] == 16 * 16 * 8 * 48
-    assert all(len(one['forward']) == len(one['both']) == 1 for one in measured)
-    assert all(one['memory'] > 0 < one['peak'] for one in measured)
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith(f'{external} ')]
+    assert line.split()[-3:] == ['1.00x', '1.00x', '1.00']
+    assert done.stdout.count(f'\n{row} ') == 1
+    by_name = {one['name']: one for one in json.loads(file.read_text())['measured']}
+    assert list(by_name) == [external, row]
+    assert by_name[external]['parameters'] == 8 * 48 + 8
+    assert by_name[external]['macs'] == 16 * 16 * 8 * 48
+    for one in by_name.values():
+        assert len(one['forward']) == len(one['both']) == 1
+        assert one['memory'] > 0 < one['peak']
+
+
+def test_growth(tmp_path):
+    found = [
+        Measured('a', size, 1, macs=size**3, memory=size, peak=1, forward=[1], both=[size**2])
+        for size in (32, 64)
+    ]
+    assert fit_exponent(found) == pytest.approx(1)  # of the pixels
+    assert fit_exponent(found, lambda one: one.macs) == pytest.approx(1.5)
+    plot_growth(found, tmp_path / 'plots/growth.png')
     assert (tmp_path / 'plots/growth.png').stat().st_size > 10_000
 
 
-def test_a_row_may_be_compiled(external):
-    done = call(f'{external}@compiled', '--sizes', 32)
+@pytest.mark.skipif(os.environ.get('ZOO') != 'all', reason='part of make test-zoo')
+def test_a_row_may_be_compiled_and_sizes_compared(benchmark, external, tmp_path):
+    plot = tmp_path / 'growth.png'
+    done = benchmark(f'{external}@compiled', '--sizes', 32, 64, '--plot', plot)
     assert done.returncode == 0, done.stderr
-    assert '@compiled ' in done.stdout
+    assert done.stdout.count(f'\n{external}@compiled ') == 2
+    assert f'{external}@compiled: time grows as pixels^' in done.stdout
+    assert plot.exists()
 
 
 @pytest.mark.parametrize(
@@ -56,9 +65,9 @@ def test_a_row_may_be_compiled(external):
         ('import os\ndef build(): os.abort()', 'its process ended (-6) without an answer'),
     ],
 )
-def test_networks_that_fail_are_named_in_a_few_lines(code, message, tmp_path):
+def test_networks_that_fail_are_named_in_a_few_lines(code, message, benchmark, tmp_path):
     (tmp_path / 'broken.py').write_text(code)
-    done = call(f'{tmp_path}/broken.py:build', '--sizes', 64)
+    done = benchmark(f'{tmp_path}/broken.py:build', '--sizes', 64)
     assert done.returncode == 1
     assert f'error: {tmp_path}/broken.py:build: {message}' in done.stderr
     assert 'Traceback' not in done.stderr
@@ -71,8 +80,5 @@ def test_networks_that_fail_are_named_in_a_few_lines(code, message, tmp_path):
         (['--rounds', '0'], 'are at least 1'),
     ],
 )
-def test_wrong_arguments(arguments, message, monkeypatch, capsys):
-    monkeypatch.setattr(sys, 'argv', ['benchmark.py', 'biformer_tiny', *arguments])
-    with pytest.raises(SystemExit):
-        benchmark.parse_args()
-    assert message in capsys.readouterr().err
+def test_wrong_arguments(arguments, message, benchmark):
+    assert message in benchmark('biformer_tiny', *arguments).stderr

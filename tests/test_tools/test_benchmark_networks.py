@@ -30,13 +30,10 @@ def test_names_stand_for_networks_that_give_maps(name, shapes):
     assert [tuple(x.shape) for x in maps][: len(shapes)] == shapes
 
 
-def test_timm_runs_the_blocks_that_ours_has():
+def test_networks_are_built_for_their_size_and_without_stochastic_depth():
     ours, _ = build('xcit_nano_12_p16', 64)
     theirs, _ = build('timm/xcit_nano_12_p16_224', 64)
     assert theirs.indices == list(ours.out_indices)
-
-
-def test_our_networks_are_built_for_their_size_and_without_stochastic_depth():
     model, path = build('biformer_tiny@reference', 512)
     assert isinstance(model, BiFormer)
     assert path == 'reference'

@@ -1,47 +1,42 @@
 import json
+import re
 
 import compare
+import cv2
 import numpy as np
 import pytest
-from PIL import Image
+from label_maps import label_maps, stacked_sums
 
-from mmbixt.evaluation import class_scores, image_sums, scores
+from mmbixt.evaluation import class_scores, scores
 from mmbixt.evaluation.sums import read_sums, write_sums
 from mmbixt.visualization.boundary import band_figure
 
 CLASSES = ['sky', 'sea', 'a name that is much longer than others', 'sand']
 
 
-def scenes(count=12):
-    """(truth, a good prediction, a bad one) with labels 0 to 2 of 4 classes."""
-    rng = np.random.default_rng(0)
-    for i in range(count):
-        height, width = (45, 60) if i else (30, 30)
-        truth = rng.integers(0, 3, (height // 9 + 1, width // 9 + 1)).repeat(9, 0).repeat(9, 1)
-        truth = truth[:height, :width]
-        wrong = (truth + 1) % 3
-        good, bad = (np.where(rng.random(truth.shape) < p, wrong, truth) for p in (0.1, 0.3))
-        yield np.where(rng.random(truth.shape) < 0.05, 255, truth), good, bad
-
-
-def save(path, labels):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(labels.astype(np.uint8)).save(path)
+SIZES = [(30, 30)] + 11 * [(45, 60)]
 
 
 @pytest.fixture
 def folders(tmp_path):
     """Files as ADE20K has them: 0 is ignored, and classes start at 1."""
-    for i, (truth, good, _) in enumerate(scenes()):
-        save(tmp_path / f'truth/{i:02}_gt.png', np.where(truth == 255, 0, truth + 1))
-        save(tmp_path / f'good/{i:02}.png', good)
+    for name in ('truth', 'good'):
+        (tmp_path / name).mkdir()
+    for i, (truth, good) in enumerate(label_maps(SIZES, 0.1)):
+        cv2.imwrite(
+            f'{tmp_path}/truth/{i:02}_gt.png', np.where(truth == 255, 0, truth + 1).astype(np.uint8)
+        )
+        cv2.imwrite(f'{tmp_path}/good/{i:02}.png', good.astype(np.uint8))
     (tmp_path / 'classes.txt').write_text('\n'.join(CLASSES))
     return tmp_path
 
 
-def sums_by_hand(which, **options):
-    sums = [image_sums(maps[0], maps[which], len(CLASSES), **options) for maps in scenes()]
-    return {name: np.stack([counts[name] for counts in sums]) for name in sums[0]}
+def good_sums(**options):
+    return stacked_sums(label_maps(SIZES, 0.1), **options)
+
+
+def bad_sums():
+    return stacked_sums(label_maps(SIZES, 0.3))
 
 
 def total(of_images):
@@ -62,7 +57,7 @@ def test_scores_of_folders_are_those_of_the_label_maps(folders, evaluate):
         '--json', folders / 'new/scores.json', '--sums', folders / 'new/boundary.npz',
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    of_images = sums_by_hand(1, widths=(2, 0.1), ratios=(0.1,), tolerances=(1,))
+    of_images = good_sums(widths=(2, 0.1), ratios=(0.1,), tolerances=(1,))
     counted = read_sums(folders / 'new/boundary.npz')
     assert counted.images == [f'{i:02}' for i in range(12)]
     assert counted.classes == CLASSES
@@ -72,16 +67,16 @@ def test_scores_of_folders_are_those_of_the_label_maps(folders, evaluate):
     assert written['scores'] == pytest.approx(found)
     assert written['class_scores'].keys() == of_classes.keys()
     assert written['class_scores']['all/IoU'] == [*of_classes['all/IoU'][:3], None]
-    lines = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line}
+    lines = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line}
     for where in ('all', 'band2px', 'band0.1'):
         names = ['mIoU', 'mAcc', 'aAcc'] + (['gap'] if where != 'all' else [])
         texts = [f'{found[f"{where}/{name}"]:.2f}' for name in names]
-        assert lines[where][1 : 1 + len(names)] == texts
-    text = f'boundary0.1 {found["boundary0.1/mIoU"]:.2f} 0.1: 8 px at 45 x 60'  # 75 pixels across
+        assert lines[where][: len(names)] == texts
+    text = f'{found["boundary0.1/mIoU"]:.2f} 0.1: 8 px at 45 x 60'  # 75 pixels across
     assert ' '.join(lines['boundary0.1']) == text
-    assert lines['boundaryF1px'][1] == f'{found["boundaryF1px/mF"]:.2f}'
+    assert lines['boundaryF1px'] == [f'{found["boundaryF1px/mF"]:.2f}']
     columns = [name for name in of_classes if not name.endswith('Acc')]
-    assert lines['sky'][1:] == [f'{of_classes[name][0]:.2f}' for name in columns]
+    assert lines['sky'] == [f'{of_classes[name][0]:.2f}' for name in columns]
 
 
 @pytest.mark.parametrize(
@@ -89,12 +84,11 @@ def test_scores_of_folders_are_those_of_the_label_maps(folders, evaluate):
     [
         (1, ['--reduce-zero-label', '--pred-reduce-zero-label'], None),
         (1, ['--reduce-zero-label'], 'with 1 subtracted from the predictions'),
-        (0, ['--ignore-index', 0], 'with 1 added to the predictions'),
     ],
 )
 def test_shifted_labels_are_pointed_out(folders, first, flags, hint, evaluate):
     for path in (folders / 'good').glob('*.png'):
-        save(path, first + np.asarray(Image.open(path)))
+        cv2.imwrite(str(path), first + cv2.imread(str(path), cv2.IMREAD_UNCHANGED))
     done = evaluate('--num-classes', 6, *flags)
     assert done.returncode == 0, done.stderr
     assert ('warning: ' in done.stderr) == (hint is not None)
@@ -104,10 +98,8 @@ def test_shifted_labels_are_pointed_out(folders, first, flags, hint, evaluate):
 @pytest.mark.parametrize(
     ('arguments', 'message'),
     [
-        (['--num-classes', 0], 'are at least 1'),
         (['--num-classes', 4, '--jobs', 0], 'are at least 1'),
         (['--num-classes', 4, '--sums', 'x.npy'], 'must end with .npz'),
-        (['--num-classes', 4, '--widths', '1.5'], 'widths are pixels (int) or a share'),
         (['--num-classes', 4, '--ratios', 3], '3 is no share of the diagonal'),
         (['--num-classes', 4, '--tolerances', 0], '0 is no number of pixels above 0'),
         (['--num-classes', 3], 'the truth has label 3, but with 3 classes'),
@@ -119,21 +111,12 @@ def test_wrong_arguments(arguments, message, evaluate):
     assert done.stdout == ''
 
 
-@pytest.mark.parametrize(
-    ('content', 'message'),
-    [(None, '1 of 12 truths'), (b'no picture', 'cannot be read'), (-100, 'cannot be read')],
-    ids=['missing', 'no picture', 'truncated'],
-)
-def test_wrong_files_are_named_and_nothing_is_written(content, message, folders, evaluate):
-    path = folders / 'good/03.png'
-    if content is None:
-        path.unlink()
-    else:
-        path.write_bytes(path.read_bytes()[:content] if content == -100 else content)
+def test_missing_files_are_named_and_nothing_is_written(folders, evaluate):
+    (folders / 'good/03.png').unlink()
     sums = folders / 'boundary.npz'
     done = evaluate('--num-classes', 4, '--reduce-zero-label', '--sums', sums)
     assert (done.returncode, done.stdout) == (1, '')
-    assert message in done.stderr
+    assert '1 of 12 truths' in done.stderr
     assert '03.png' in done.stderr
     assert not sums.exists()
 
@@ -142,17 +125,16 @@ def test_wrong_files_are_named_and_nothing_is_written(content, message, folders,
 def runs(tmp_path):
     """Counts of a bad and of a good run, written as the tool and as the metric name images."""
     names = [f'image_{i}' for i in range(12)]
-    write_sums(tmp_path / 'bad/boundary.npz', names, CLASSES, sums_by_hand(2))
+    write_sums(tmp_path / 'bad/boundary.npz', names, CLASSES, bad_sums())
     names = [f'{name}.jpg' for name in names]
-    write_sums(tmp_path / 'good/test/1/boundary.npz', names, CLASSES, sums_by_hand(1))
+    write_sums(tmp_path / 'good/test/1/boundary.npz', names, CLASSES, good_sums())
     return tmp_path / 'bad', tmp_path / 'good'
 
 
 def rows(text):
-    lines = [
-        line.replace('[', ' ').replace(']', ' ').replace(',', ' ') for line in text.split('\n')
-    ]
-    return {line.split()[0]: line.split()[1:] for line in lines if line.strip()}
+    """Cells of each line by the first one."""
+    cells = [re.split(r'[\s\[\],]+', line.strip(' ]')) for line in text.splitlines()]
+    return {first: rest for first, *rest in cells}
 
 
 def test_better_run_is_surely_better(runs, tmp_path, within):
@@ -161,7 +143,8 @@ def test_better_run_is_surely_better(runs, tmp_path, within):
     done = within('analysis/compare.py', *runs, '--per-class', '--plot', plot, *names)
     assert done.returncode == 0, done.stderr
     found = rows(done.stdout)
-    a, b = (scores(total(sums_by_hand(which))) for which in (2, 1))
+    of_runs = [total(sums) for sums in (bad_sums(), good_sums())]
+    a, b = map(scores, of_runs)
     for name in a:
         if name.endswith('/mIoU'):
             expected = [f'{a[name]:.2f}', f'{b[name]:.2f}', f'{b[name] - a[name]:+.2f}']
@@ -170,21 +153,17 @@ def test_better_run_is_surely_better(runs, tmp_path, within):
             assert found[name][5:] == [f'{side[gap]:.2f}' for gap in gaps for side in (a, b)]
             low, high = map(float, found[name][3:5])
             assert 0 < low < b[name] - a[name] < high
-    lines = done.stdout.splitlines()
-    assert max(len(line) for line in lines if str(tmp_path) not in line) <= 100
-    of_classes = [class_scores(total(sums_by_hand(which))) for which in (2, 1)]
+    of_classes = [class_scores(sums) for sums in of_runs]
     gain = of_classes[1]['band3px/IoU'] - of_classes[0]['band3px/IoU']
-    # above the lines on what is not there, and on where the plot is
-    order = [line.split()[0] for line in lines[-6:-3]]
-    assert order == [CLASSES[k].split()[0] for k in np.argsort(-gain)[:3]]
-    assert '1 of 4 classes are in neither' in done.stdout
+    shown = [name for name in found if name in ('sky', 'sea', 'a')]
+    assert shown == [CLASSES[k].split()[0] for k in np.argsort(-gain)[:3]]
     values = [float(x) for x in found['sky'] if x != 'nan']
     assert values[5] == round(of_classes[0]['band3px/IoU'][0], 1)
     assert plot.stat().st_size > 10_000
 
 
 def test_plot_goes_from_few_to_many_pixels(runs):
-    counts = total(sums_by_hand(2))
+    counts = total(bad_sums())
     names = [name for name in scores(counts) if name.endswith('/mIoU')]
     shares = compare.pixel_shares(read_sums(runs[0] / 'boundary.npz'), names)
     # 2 % of the diagonal of so small an image are 1 or 2 pixels
@@ -202,23 +181,14 @@ def test_plot_goes_from_few_to_many_pixels(runs):
 
 
 def test_run_against_itself(runs, within):
-    done = within(
-        'analysis/compare.py', runs[0], runs[0] / 'boundary.npz', '--per-class', 'band1px'
-    )
+    itself = runs[0], runs[0] / 'boundary.npz'
+    done = within('analysis/compare.py', *itself, '--per-class', 'band1px')
     assert done.stderr == ''
     found = rows(done.stdout)
     for name in ('all/mIoU', 'band1px/mIoU', 'boundary0.005/mIoU'):
         assert found[name][0] == found[name][1]
         assert found[name][2:5] == ['+0.00'] * 3
     assert found['sky'][2:5] == found['sky'][7:10] == ['+0.0'] * 3
-
-
-def test_draws_follow_from_the_seed(runs, within):
-    said, again, other = (
-        within('analysis/compare.py', *runs, '--samples', 50, '--seed', seed).stdout
-        for seed in (0, 0, 1)
-    )
-    assert said == again != other
 
 
 def test_runs_that_cannot_be_compared(runs, tmp_path, within):
@@ -229,7 +199,7 @@ def test_runs_that_cannot_be_compared(runs, tmp_path, within):
 
     (tmp_path / 'empty').mkdir()
     assert 'no boundary.npz in' in says(runs[0], tmp_path / 'empty')
-    write_sums(tmp_path / 'other.npz', [f'{i}' for i in range(12)], CLASSES, sums_by_hand(1))
+    write_sums(tmp_path / 'other.npz', [f'{i}' for i in range(12)], CLASSES, good_sums())
     assert '12 and 12 images' in says(runs[0], tmp_path / 'other.npz')
     assert 'the runs have all, band1px, band3px' in says(*runs, '--per-class', 'band7px')
     assert 'at least 1' in says(*runs, '--samples', 0)
@@ -240,9 +210,10 @@ def test_what_counting_costs(within):
     size = ['--shape', 64, 80, '--present', 5, '--classes', 9, '--rounds', 2]
     done = within('analysis/boundary_cost.py', *size, '--config', 'semfpn_bixt_ti_ade20k')
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert '64 x 80 pixels, 5 classes present' in lines[0]
+    assert '64 x 80 pixels, 5 classes present' in done.stdout
     for way in ('all classes at once', 'class by class', 'prediction'):
-        milliseconds, ratio = next(x for x in lines[4:] if x.startswith(way)).split(' ms')
-        assert float(milliseconds.split()[-1]) > 0
+        milliseconds, ratio = re.search(
+            rf'(?m)^{way} .*?([\d.]+) ms +([\d.]+)', done.stdout
+        ).groups()
+        assert float(milliseconds) > 0
         assert float(ratio) > 0

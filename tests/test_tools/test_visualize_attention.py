@@ -13,21 +13,25 @@ TOOL = 'analysis/visualize_attention.py'
 CONFIG = Path(__file__).parents[2] / 'configs/biformer/semfpn_biformer_t_ade20k.py'
 
 
-def test_pictures_of_a_point(call, within, tmp_path, monkeypatch):
-    state = BiFormer('tiny').state_dict()
-    torch.save({f'backbone.{key}': value for key, value in state.items()}, tmp_path / 'x.pth')
-    cv2.imwrite(str(tmp_path / 'dog.jpg'), np.zeros((30, 40, 3), np.uint8))
-    options = ['--layers', '0.1', '3', '--point', '39', '29']
-    done = call(TOOL, CONFIG, 'x.pth', 'dog.jpg', *options, cwd=tmp_path)
+def test_pictures_of_a_point(within, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arch = dict(embed_dims=(32, 32, 32, 32), depths=(2, 1, 1, 2))
+    small = dict(backbone=dict(arch=dict(_delete_=True, **arch)))
+    Path('small.py').write_text(f'_base_ = {str(CONFIG)!r}\nmodel = {small}')
+    state = BiFormer(arch).state_dict()
+    torch.save({f'backbone.{key}': value for key, value in state.items()}, 'x.pth')
+    cv2.imwrite('dog.jpg', np.zeros((30, 40, 3), np.uint8))
+    done = within(
+        TOOL, 'small.py', 'x.pth', 'dog.jpg', '--layers', '0.1', '3', '--point', '39', '29'
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     names = [f'layer_{i}_point_attention.png' for i in ('0.1', '3.0', '3.1')]
     files = [f'work_dirs/attention/dog/{name}' for name in names]
     assert done.stdout.splitlines()[-3:] == files
     assert 'dog.jpg: 40 x 30 pixels, seen at' in done.stdout
-    assert all(cv2.imread(str(tmp_path / file)).shape[1] > 800 for file in files)
+    assert all(cv2.imread(file).shape[1] > 800 for file in files)
     # of the file's pixels, not of the resized image's
-    monkeypatch.chdir(tmp_path)
-    done = within(TOOL, CONFIG, 'x.pth', 'dog.jpg', '--point', '40', '29')
+    done = within(TOOL, 'small.py', 'x.pth', 'dog.jpg', '--point', '40', '29')
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
         'error: The point 40 29 is outside the image, which has x from 0 to 39 and y from 0 to 29.'

@@ -13,7 +13,6 @@ from mmbixt.visualization.boundary_errors import (
     PANEL,
     WHITE,
     Pixel,
-    distinct_colours,
     error_figure,
     error_map,
     render,
@@ -37,44 +36,30 @@ def kind_by_hand(truth, prediction, width, y, x):
     return Pixel.MISSED if prediction[y, x] in near else Pixel.WRONG
 
 
-def scene(height, width, seed=0):
+def scene(height, width):
     """Regions of labels 0 to 3, some of it ignored, and a prediction that is often wrong."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     truth = rng.integers(0, 4, (height // 6 + 1, width // 6 + 1)).repeat(6, 0).repeat(6, 1)
     truth = truth[:height, :width]
     prediction = np.where(rng.random(truth.shape) < 0.4, rng.integers(0, 4, truth.shape), truth)
     return np.where(rng.random(truth.shape) < 0.05, 255, truth).astype(np.uint8), prediction
 
 
-@pytest.mark.parametrize('shape', [(20, 31), (24, 7), (1, 40)])
-@pytest.mark.parametrize('width', [1, 2, 5, 0.05])
+@pytest.mark.parametrize('shape', [(20, 31), (1, 40)])
+@pytest.mark.parametrize('width', [1, 5, 0.05])
 def test_kinds_are_those_of_the_definition(shape, width):
     pixels = width if isinstance(width, int) else max(1, round(width * np.hypot(*shape)))
-    for seed in range(3):
-        truth, prediction = scene(*shape, seed)
-        found = error_map(truth, prediction, width)
-        assert found.dtype == np.uint8
-        by_hand = [
-            [kind_by_hand(truth, prediction, pixels, y, x) for x in range(shape[1])]
-            for y in range(shape[0])
-        ]
-        np.testing.assert_array_equal(found, by_hand)
-        shifted = np.where(truth == 255, 0, truth + 1)
-        found = error_map(shifted, prediction + 1, width, ignore_index=0)
-        np.testing.assert_array_equal(found, by_hand)
-
-
-def test_moved_boundary_and_wrong_class():
-    truth = np.zeros((6, 20), np.uint8)
-    truth[:, 10:] = 1
-    moved, wrong = truth.copy(), truth.copy()
-    moved[:, 8:10] = 1
-    wrong[:, 8:10] = 2
-    for prediction, kind in ((moved, Pixel.MISSED), (wrong, Pixel.WRONG)):
-        expected = np.full((6, 20), Pixel.OUTSIDE)
-        expected[:, 7:13] = Pixel.RIGHT
-        expected[:, 8:10] = kind
-        np.testing.assert_array_equal(error_map(truth, prediction, 3), expected)
+    truth, prediction = scene(*shape)
+    found = error_map(truth, prediction, width)
+    assert found.dtype == np.uint8
+    by_hand = [
+        [kind_by_hand(truth, prediction, pixels, y, x) for x in range(shape[1])]
+        for y in range(shape[0])
+    ]
+    np.testing.assert_array_equal(found, by_hand)
+    shifted = np.where(truth == 255, 0, truth + 1)
+    found = error_map(shifted, prediction + 1, width, ignore_index=0)
+    np.testing.assert_array_equal(found, by_hand)
 
 
 def test_share_of_right_pixels_is_the_accuracy_in_the_band():
@@ -94,14 +79,10 @@ def test_what_is_ignored_is_no_class_and_makes_no_boundary():
     assert (error_map(np.ones((5, 6), int), np.zeros((5, 6), int), 2) == Pixel.OUTSIDE).all()
 
 
-def test_wrong_arguments():
+def test_bad_arguments_are_refused():
     truth, prediction = scene(20, 31)
     with pytest.raises(ValueError, match=r'one size, got \(20, 31\) and \(20, 30\)'):
         error_map(truth, prediction[:, 1:], 3)
-    with pytest.raises(ValueError, match='widths are pixels'):
-        error_map(truth, prediction, 1.5)
-    with pytest.raises(ValueError, match='label 3, but with 2 classes'):
-        error_figure(blank(truth), truth, prediction, CLASSES[:2], PALETTE, 3, 'title')
     with pytest.raises(ValueError, match=r'must be \(20, 31, 3\).*got \(20, 30, 3\)'):
         error_figure(blank(truth)[:, 1:], truth, prediction, CLASSES, PALETTE, 3, 'title')
 
@@ -153,11 +134,9 @@ def test_figure_of_an_image_without_boundaries():
     assert figure.get_supxlabel() == 'The truth of this image has no boundary.'
     assert texts(figure.axes[2]) == ['sky', 'tree']
     assert texts(figure.axes[3]) == []
-    render(figure)
 
 
-@pytest.mark.parametrize('shape', [(60, 80), (90, 45), (40, 120)])
-@pytest.mark.parametrize('count', [4, 40])
+@pytest.mark.parametrize(('shape', 'count'), [((60, 80), 4), ((90, 45), 40), ((40, 120), 40)])
 def test_nothing_is_cut_off_small_or_overlaps(shape, count):
     """Of legends, panels and the caption, also with many classes of long names."""
     rng = np.random.default_rng(0)
@@ -174,17 +153,9 @@ def test_nothing_is_cut_off_small_or_overlaps(shape, count):
     boxes += [ax.get_legend().get_window_extent() for ax in figure.axes[2:]]
     boxes += [text.get_window_extent() for text in figure.texts]
     for i, box in enumerate(boxes):
-        assert box.x0 >= 0
-        assert box.y0 >= 0
-        assert box.x1 <= width
-        assert box.y1 <= height
+        assert 0 <= box.x0 <= box.x1 <= width
+        assert 0 <= box.y0 <= box.y1 <= height
         assert not any(box.overlaps(other) for other in boxes[:i])
-
-
-def test_colours_differ():
-    colours = distinct_colours(150).astype(int)
-    assert len({*map(tuple, colours.tolist())}) == 150
-    assert (np.abs(np.diff(colours, axis=0)).sum(1) > 100).all()  # of neighbours
 
 
 def test_folders_as_in_the_docs(tmp_path, monkeypatch):

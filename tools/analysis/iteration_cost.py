@@ -6,7 +6,7 @@ images. All take turns, round after round, so that what else the machine does hi
 
 import argparse
 import json
-import resource
+import re
 import subprocess
 import sys
 import time
@@ -74,7 +74,8 @@ def peak_memory(device: torch.device) -> int:
     """Bytes at most in use so far: of the device, or of the process."""
     if device.type == 'cuda':
         return torch.cuda.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    status = Path('/proc/self/status').read_text()  # ru_maxrss would begin with the parent's
+    return int(re.search(r'VmHWM:\s+(\d+) kB', status)[1]) * 1024
 
 
 def measure(args: argparse.Namespace) -> dict[str, float]:

@@ -4,18 +4,15 @@ from torch import Tensor
 
 from mmbixt.ops.bidirectional_attention.portable import bidirectional_attention_portable
 from mmbixt.ops.bidirectional_attention.reference import (
+    Side,
     bidirectional_attention_maps,
     bidirectional_attention_reference,
 )
-from mmbixt.ops.dispatch import choose
+from mmbixt.ops.dispatch import choose, implementations
 
 __all__ = ['bidirectional_attention', 'bidirectional_attention_maps']
 
-_PATHS = {
-    'reference': bidirectional_attention_reference,
-    'portable': bidirectional_attention_portable,
-    'cpu': bidirectional_attention_portable,
-}
+_PATHS = implementations(bidirectional_attention_reference, bidirectional_attention_portable)
 
 
 def bidirectional_attention(
@@ -38,4 +35,4 @@ def bidirectional_attention(
         The latents' update (B,h,M,d), or None without ``v_tokens``, and the tokens' (B,h,N,d).
     """
     attend = choose('bidirectional_attention', _PATHS, r_tokens)
-    return attend(r_latents, r_tokens, v_latents, v_tokens, scale)
+    return attend(Side(r_latents, v_latents), Side(r_tokens, v_tokens), scale)

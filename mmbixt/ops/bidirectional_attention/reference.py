@@ -1,6 +1,20 @@
 """The definition: one similarity matrix, a softmax along each of its axes."""
 
+from typing import NamedTuple
+
 from torch import Tensor
+
+
+class Side(NamedTuple):
+    """Latents or tokens, (B,h,...,d).
+
+    Attributes:
+        r: what similarities are computed from.
+        v: what the other side receives; None where that needs no update.
+    """
+
+    r: Tensor
+    v: Tensor | None
 
 
 def bidirectional_attention_maps(
@@ -16,13 +30,9 @@ def bidirectional_attention_maps(
 
 
 def bidirectional_attention_reference(
-    r_latents: Tensor,
-    r_tokens: Tensor,
-    v_latents: Tensor,
-    v_tokens: Tensor | None,
-    scale: float,
+    latents: Side, tokens: Side, scale: float
 ) -> tuple[Tensor | None, Tensor]:
     """See :func:`mmbixt.ops.bidirectional_attention`."""
-    over_tokens, over_latents = bidirectional_attention_maps(r_latents, r_tokens, scale)
-    latents = None if v_tokens is None else over_tokens @ v_tokens
-    return latents, over_latents.transpose(-2, -1) @ v_latents
+    over_tokens, over_latents = bidirectional_attention_maps(latents.r, tokens.r, scale)
+    update = None if tokens.v is None else over_tokens @ tokens.v
+    return update, over_latents.transpose(-2, -1) @ latents.v

@@ -9,12 +9,14 @@ Two products are all that a linear layer and its backward pass need: ``multiply`
 gradient of the input) and ``outer_sum`` (the gradient of the weight, a Gram matrix).
 """
 
+from math import prod
+
 import torch
 from torch import Tensor
 from torch.nn.functional import conv2d
 
 from mmbixt.ops import dispatch
-from mmbixt.ops.cpu.operator import differentiate, like, operator
+from mmbixt.ops.cpu.operator import Operator, Results
 
 # A kernel of one pixel has nothing to dilate, but with one thread torch would leave it to MKL.
 DILATION = (1, 2)
@@ -24,7 +26,7 @@ def multiply(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, out: Tensor | None = None
 ) -> Tensor:
     """Tokens (N,C), a weight (out,C) and a bias (out,) to (N,out), in ``out`` if it is given."""
-    if dispatch.RULES['linear'](x, weight)[0] == 'cpu':
+    if not dispatch.convolution_refusal(x, weight.dtype, weight.shape[0]):
         result = _convolve(x, weight, bias)
         return result if out is None else out.copy_(result)
     if bias is None:
@@ -34,7 +36,7 @@ def multiply(
 
 def outer_sum(a: Tensor, b: Tensor) -> Tensor:
     """Tokens (N,A) and (N,C) to the sum of their outer products, (A,C)."""
-    if dispatch.RULES['linear'](b, a.new_empty(a.shape[1], b.shape[1]))[0] != 'cpu':
+    if dispatch.convolution_refusal(b, a.dtype, a.shape[1]):
         return a.t() @ b
     return _gradient_of_weight(a, b)
 
@@ -42,8 +44,11 @@ def outer_sum(a: Tensor, b: Tensor) -> Tensor:
 def linear_cpu(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """See :func:`mmbixt.ops.linear`."""
     tokens = x.reshape(-1, x.shape[-1])
-    compute = _convolve if dispatch.is_eager() else linear
-    return compute(tokens, weight, bias).view(*x.shape[:-1], weight.shape[0])
+    if dispatch.is_eager():
+        out = _convolve(tokens, weight, bias)
+    else:
+        (out,) = linear(tokens, weight, bias)
+    return out.view(*x.shape[:-1], weight.shape[0])
 
 
 def linear_per_image_cpu(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -54,49 +59,9 @@ def linear_per_image_cpu(x: Tensor, weight: Tensor, bias: Tensor | None = None) 
 
 def outer_sum_per_image_cpu(a: Tensor, b: Tensor) -> Tensor:
     """See :func:`mmbixt.ops.outer_sum_per_image`."""
-    compute = _gradient_of_weight if dispatch.is_eager() else outer
-    return _stack([compute(*image) for image in zip(a, b, strict=True)])
-
-
-def _fake_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return x.new_empty(x.shape[0], weight.shape[0])
-
-
-@operator(_fake_linear)
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """:func:`multiply` for compilers."""
-    return _convolve(x, weight, bias)
-
-
-@operator(lambda a, b: a.new_empty(a.shape[1], b.shape[1]))
-def outer(a: Tensor, b: Tensor) -> Tensor:
-    """:func:`outer_sum` for compilers."""
-    return _gradient_of_weight(a, b)
-
-
-@operator(lambda grad, x, weight, needed: like(x, weight, weight[:, 0]))
-def linear_backward(grad: Tensor, x: Tensor, weight: Tensor, needed: list[bool]) -> list[Tensor]:
-    """The gradients of the tokens, the weight and the bias; empty where none is needed."""
-    out = like(x, weight, weight[:, 0])
-    if needed[0]:
-        out[0] = _convolve(grad, weight.t())
-    if needed[1]:
-        out[1] = _gradient_of_weight(grad, x)
-    if needed[2]:
-        out[2] = grad.sum(0)
-    return out
-
-
-def _save(inputs: tuple, output: Tensor) -> tuple[tuple[Tensor, ...], None]:
-    return inputs[:2], None
-
-
-def _gradients(grad: Tensor, saved: tuple[Tensor, ...], _, needed: list[bool]) -> tuple:
-    grads = linear_backward(grad.contiguous(), *saved, needed)
-    return tuple(g if need else None for g, need in zip(grads, needed, strict=True))
-
-
-differentiate(linear, _save, _gradients)
+    if dispatch.is_eager():
+        return _stack([_gradient_of_weight(*image) for image in zip(a, b, strict=True)])
+    return _stack([outer(*image)[0] for image in zip(a, b, strict=True)])
 
 
 def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -131,3 +96,42 @@ def _as_image(x: Tensor) -> Tensor:
 def _stack(images: list[Tensor]) -> Tensor:
     """What ``torch.stack`` gives, without a copy of a single image."""
     return images[0][None] if len(images) == 1 else torch.stack(images)
+
+
+def _forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Results:
+    return [_convolve(x, weight, bias)], []
+
+
+def _backward(grads, kept, x, weight, bias) -> list[Tensor]:
+    grad = grads[0].contiguous()
+    grad_weights = [_gradient_of_weight(grad, x), *([] if bias is None else [grad.sum(0)])]
+    return [_convolve(grad, weight.t()), *grad_weights]
+
+
+# What follows is for compilers, which call it as it is.
+linear = Operator(
+    'linear',
+    _forward,
+    _backward,
+    fake=lambda x, weight, bias: ([x.new_empty(x.shape[0], weight.shape[0])], []),
+    differentiable=('x', 'weight', 'bias'),
+    flops=lambda x, weight, bias: 2 * x[0] * prod(weight),
+)
+
+
+def _outer_forward(a: Tensor, b: Tensor) -> Results:
+    return [_gradient_of_weight(a, b)], []
+
+
+def _outer_backward(grads, kept, a, b) -> list[Tensor]:
+    return [_convolve(b, grads[0]), _convolve(a, grads[0].t())]
+
+
+outer = Operator(
+    'outer',
+    _outer_forward,
+    _outer_backward,
+    fake=lambda a, b: ([a.new_empty(a.shape[1], b.shape[1])], []),
+    differentiable=('a', 'b'),
+    flops=lambda a, b: 2 * prod(a) * b[1],
+)

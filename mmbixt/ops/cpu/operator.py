@@ -1,60 +1,170 @@
-"""How a function becomes an operator of torch's, which compilers call as it is.
+"""How a function with a backward pass of its own becomes an operator of torch's.
 
-Each operator of this package is two functions of tensors: the op, which returns what is to be kept
-for the backward pass beside its results, and its gradients. Neither has autograd inside. The
-gradients have no gradients of their own, so second derivatives raise an error.
+Run as it is called, it is one function of autograd. Compilers, and modes that look at operations
+(fake tensors, counters of FLOPs), get two operators instead, ``mmbixt::NAME`` and
+``mmbixt::NAME_backward``: autograd around those costs much more Python than around a function.
+
+The schema of an operator is flat. Named tuples are taken apart, and put together again, here only.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from inspect import Parameter, Signature, signature
+from itertools import islice
 
 import torch
-from torch import Tensor
-from torch.library import CustomOpDef
+from torch import Tensor, nn
+from torch.utils.flop_counter import register_flop_formula
+
+from mmbixt.ops.dispatch import is_eager, needs_gradients
+
+Results = tuple[list[Tensor], list[Tensor]]  # and what is kept for the backward pass
+_PLAIN = {Tensor, nn.Parameter, float, int, bool, type(None)}  # not: fake or distributed tensors
 
 
-def operator(fake: Callable, device_types: str | None = 'cpu') -> Callable[[Callable], CustomOpDef]:
-    """Register a function as ``mmbixt::NAME``.
+class Operator:
+    """Tensors, numbers and named tuples of them to a list of tensors.
+
+    Autograd does not look into ``forward`` and ``backward``. The latter has no derivatives, so
+    second derivatives raise an error.
 
     Args:
-        fake: from the same arguments, empty tensors like the results. Sizes must come from
-            ``shape``, never from ``len``, which would fix a size that is a symbol to a compiler.
+        name: the operator is ``mmbixt::NAME``.
+        forward: from the arguments, the results, and what is to be kept for the backward pass.
+        backward: from the gradients of the results, what was kept, and the arguments, the gradients
+            of those arguments that are named in ``differentiable`` and are not None.
+        fake: as ``forward``, but empty tensors of the same shapes. Sizes must come from ``shape``,
+            never from ``len``, which would fix a size that is a symbol to a compiler.
+        differentiable: names of arguments, or of fields of a named tuple.
+        flops: from the arguments, with shapes in place of tensors, what ``forward`` costs. As torch
+            does, products of matrices are counted, two for each multiply-add, and nothing else.
+        backward_cost: of ``backward``, as a multiple of that.
         device_types: where it can run; None for anywhere.
     """
 
-    def register(function: Callable) -> CustomOpDef:
-        op = torch.library.custom_op(
-            f'mmbixt::{function.__name__}', function, mutates_args=(), device_types=device_types
+    def __init__(
+        self,
+        name: str,
+        forward: Callable[..., Results],
+        backward: Callable[..., list[Tensor]],
+        *,
+        fake: Callable[..., Results],
+        differentiable: Sequence[str],
+        flops: Callable[..., int],
+        backward_cost: float = 2,
+        device_types: str | None = 'cpu',
+    ) -> None:
+        self.forward, self.backward = forward, backward
+        self.kinds = [p.annotation for p in signature(forward).parameters.values()]
+        flat = list(_flat_parameters(forward))
+        self.differentiable = [i for i, p in enumerate(flat) if p.name in differentiable]
+
+        def register(name: str, function: Callable, fake: Callable, parameters: list, out: type):
+            function.__signature__ = Signature(parameters, return_annotation=out)
+            op = torch.library.custom_op(
+                f'mmbixt::{name}', function, mutates_args=(), device_types=device_types
+            )
+            op.register_fake(fake)
+            return op
+
+        op = register(
+            name,
+            lambda *flat: forward(*self._pack(flat)),
+            lambda *flat: fake(*self._pack(flat)),
+            flat,
+            Results,
         )
-        op.register_fake(fake)
-        return op
+        register(
+            f'{name}_backward',
+            lambda grads, kept, *flat: backward(grads, kept, *self._pack(flat)),
+            lambda grads, kept, *flat: like(
+                *(flat[i] for i in self.differentiable if flat[i] is not None)
+            ),
+            [_parameter(part, list[Tensor]) for part in ('grads', 'kept')] + flat,
+            list[Tensor],
+        )
+        op.register_autograd(
+            lambda ctx, grads, kept: self._gradients(ctx, grads),
+            setup_context=lambda ctx, inputs, output: self._save(ctx, inputs, output[1]),
+        )
+        packets = (getattr(torch.ops.mmbixt, part) for part in (name, f'{name}_backward'))
+        self.op, self.backward_op = (packet.default for packet in packets)
+        register_flop_formula(self.op.overloadpacket)(lambda *flat, **_: flops(*self._pack(flat)))
+        register_flop_formula(self.backward_op.overloadpacket)(
+            lambda grads, kept, *flat, **_: int(backward_cost * flops(*self._pack(flat)))
+        )
 
-    return register
+    def __call__(self, *arguments: object) -> list[Tensor]:
+        """The results, without what is kept."""
+        flat = [part for x in arguments for part in (x if isinstance(x, tuple) else (x,))]
+        if not _runs_as_called(flat):
+            return self.op(*flat)[0]
+        if needs_gradients(*flat):
+            return list(_Function.apply(self, *flat))
+        return self.forward(*arguments)[0]
+
+    def _pack(self, flat: Sequence) -> list:
+        """The arguments of ``forward``."""
+        parts = iter(flat)
+        return [
+            kind(*islice(parts, len(kind._fields))) if hasattr(kind, '_fields') else next(parts)
+            for kind in self.kinds
+        ]
+
+    def _save(self, ctx, flat: Sequence, kept: list[Tensor]) -> None:
+        ctx.others = [None if isinstance(x, Tensor) else x for x in flat]
+        ctx.save_for_backward(*kept, *(x if isinstance(x, Tensor) else None for x in flat))
+
+    def _gradients(self, ctx, grads: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+        """One for each flat argument."""
+        saved, count = ctx.saved_tensors, len(ctx.others)
+        kept, tensors = saved[:-count], saved[-count:]
+        flat = [x if x is not None else y for x, y in zip(tensors, ctx.others, strict=True)]
+        # the operator refuses to be differentiated, where that is asked for
+        if torch.is_grad_enabled() or not _runs_as_called([*grads, *flat]):
+            found = iter(self.backward_op(list(grads), list(kept), *flat))
+        else:
+            found = iter(self.backward(list(grads), list(kept), *self._pack(flat)))
+        return tuple(
+            next(found) if i in self.differentiable and x is not None else None
+            for i, x in enumerate(flat)
+        )
 
 
-def differentiate(op: CustomOpDef, save: Callable, gradients: Callable) -> None:
-    """Give an operator its backward pass.
+class _Function(torch.autograd.Function):
+    """An :class:`Operator`, with its flat arguments, as it is called."""
 
-    Args:
-        op: the operator.
-        save: from its arguments and its results, the tensors to keep for the backward pass, and
-            what else is to be kept.
-        gradients: from the gradients of its results, those tensors, what else was kept, and a list
-            that says for which arguments a gradient is needed, one gradient (or None) for each
-            argument. The gradient of a result that nobody used is None.
-    """
+    @staticmethod
+    def forward(ctx, operator: Operator, *flat: object) -> tuple[Tensor, ...]:
+        results, kept = operator.forward(*operator._pack(flat))
+        operator._save(ctx, flat, kept)
+        ctx.operator = operator
+        return tuple(results)
 
-    def setup_context(ctx, inputs: tuple, output: Tensor | Sequence[Tensor]) -> None:
-        ctx.set_materialize_grads(False)  # or what is kept would get gradients of zeros
-        tensors, ctx.kept = save(inputs, output)
-        ctx.save_for_backward(*tensors)
+    @staticmethod
+    def backward(ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *ctx.operator._gradients(ctx, grads)
 
-    def backward(ctx, grad: Tensor | Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
-        needed = list(ctx.needs_input_grad)
-        if all(part is None for part in (grad if isinstance(grad, Sequence) else [grad])):
-            return (None,) * len(needed)
-        return tuple(gradients(grad, ctx.saved_tensors, ctx.kept, needed))
 
-    op.register_autograd(backward, setup_context=setup_context)
+def _runs_as_called(flat: Sequence) -> bool:
+    """Whether nothing looks at operations, and all tensors are torch's own."""
+    return (
+        is_eager()
+        and torch._C._len_torch_dispatch_stack() == 0
+        and _PLAIN.issuperset(map(type, flat))
+    )
+
+
+def _flat_parameters(function: Callable) -> Iterator[Parameter]:
+    """Its parameters, with the fields of a named tuple in its place."""
+    for parameter in signature(function).parameters.values():
+        kind = parameter.annotation
+        is_tuple = hasattr(kind, '_fields')
+        for name, type_ in (kind.__annotations__ if is_tuple else {parameter.name: kind}).items():
+            yield _parameter(name, type_)
+
+
+def _parameter(name: str, kind: type) -> Parameter:
+    return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
 
 
 def like(*tensors: Tensor) -> list[Tensor]:

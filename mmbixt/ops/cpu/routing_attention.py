@@ -5,84 +5,75 @@ the processor. The backward pass makes them again; it keeps queries, keys and va
 too large for that are cut into pieces of queries, which share their routes.
 """
 
+from math import prod
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from mmbixt.ops.cpu.operator import differentiate, like, operator
+from mmbixt.ops.cpu.operator import Operator, Results, like
 from mmbixt.ops.dispatch import scores_at_once
+from mmbixt.ops.routing_attention.reference import Routing
 
 
 def routing_attention_cpu(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    routes: Tensor,
-    scale: float,
-    valid: Tensor | None,
+    queries: Tensor, keys: Tensor, values: Tensor, routing: Routing
 ) -> Tensor:
     """See :func:`mmbixt.ops.routing_attention`."""
     batch, regions = queries.shape[:2]
-    rows = (routes + regions * torch.arange(batch, device=routes.device)[:, None, None]).flatten(
-        0, 1
-    )
-    hidden = None if valid is None else ~valid[routes].flatten(2).flatten(0, 1)
+    hidden = None if routing.valid is None else ~routing.valid_of_routes().flatten(0, 1)
     # heads first: then the tokens of some regions are one matrix for each head
     queries, keys, values = (
-        x.flatten(0, 1).permute(2, 0, 1, 3).contiguous() for x in (scale * queries, keys, values)
+        x.flatten(0, 1).permute(2, 0, 1, 3).contiguous() for x in (queries, keys, values)
     )
-    out = routed_attention(queries, keys, values, rows, hidden)
+    rows = routing.rows(regions)
+    (out,) = routed_attention(queries, keys, values, rows, hidden, routing.scale)
     return out.permute(1, 2, 0, 3).unflatten(0, (batch, regions))
 
 
-@operator(lambda queries, *_: queries.new_empty(queries.shape))
-def routed_attention(
-    queries: Tensor, keys: Tensor, values: Tensor, rows: Tensor, hidden: Tensor | None
-) -> Tensor:
-    """Regions (h,S,L,d) attend to the regions ``rows`` (S,k), but for tokens ``hidden`` (S,kL)."""
-    out = torch.empty_like(queries)
-    pieces = Pieces.of(rows, hidden, keys)
-    out_pieces, query_pieces = pieces.cut(out), pieces.cut(queries)
-    for chunk in pieces.chunks():
-        attention = pieces.attend(query_pieces, keys, chunk)
-        out_pieces[:, chunk] = attention @ _fetch(values, pieces.rows[chunk])
-    return out
-
-
-@operator(lambda grad, queries, keys, values, *_: like(queries, keys, values))
-def routed_attention_backward(
-    grad: Tensor,
+def _forward(
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
     rows: Tensor,
     hidden: Tensor | None,
+    scale: float,
+) -> Results:
+    """Regions (h,S,L,d) attend to the regions ``rows`` (S,k), but for tokens ``hidden`` (S,kL)."""
+    out = torch.empty_like(queries)
+    pieces = Pieces.of(rows, hidden, keys)
+    out_pieces, query_pieces = pieces.cut(out), pieces.cut(queries)
+    for chunk in pieces.chunks():
+        attention = pieces.attend(scale * query_pieces[:, chunk], keys, chunk)
+        out_pieces[:, chunk] = attention @ _fetch(values, pieces.rows[chunk])
+    return [out], []
+
+
+def _backward(
+    grads: list[Tensor],
+    kept: list[Tensor],
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    rows: Tensor,
+    hidden: Tensor | None,
+    scale: float,
 ) -> list[Tensor]:
     """The gradients of queries, keys and values."""
     grad_queries = torch.empty_like(queries)
     grad_keys, grad_values = torch.zeros_like(keys), torch.zeros_like(values)
     pieces = Pieces.of(rows, hidden, keys)
-    grad_pieces, query_pieces, grad = (pieces.cut(x) for x in (grad_queries, queries, grad))
+    grad_pieces, query_pieces = pieces.cut(grad_queries), pieces.cut(queries)
+    grad = pieces.cut(grads[0].contiguous())
     for chunk in pieces.chunks():
-        routed = pieces.rows[chunk]
-        attention = pieces.attend(query_pieces, keys, chunk)
+        routed, scaled = pieces.rows[chunk], scale * query_pieces[:, chunk]
+        attention = pieces.attend(scaled, keys, chunk)
         _add_fetched(grad_values, routed, attention.transpose(-2, -1) @ grad[:, chunk])
         grad_scores = grad[:, chunk] @ _fetch(values, routed).transpose(-2, -1)
         grad_scores = torch._softmax_backward_data(grad_scores, attention, -1, attention.dtype)
-        grad_pieces[:, chunk] = grad_scores @ _fetch(keys, routed)
-        _add_fetched(grad_keys, routed, grad_scores.transpose(-2, -1) @ query_pieces[:, chunk])
+        grad_pieces[:, chunk] = scale * (grad_scores @ _fetch(keys, routed))
+        _add_fetched(grad_keys, routed, grad_scores.transpose(-2, -1) @ scaled)
     return [grad_queries, grad_keys, grad_values]
-
-
-differentiate(
-    routed_attention,
-    save=lambda inputs, output: (inputs, None),
-    gradients=lambda grad, saved, *_: (
-        *routed_attention_backward(grad.contiguous(), *saved),
-        *(None, None),
-    ),
-)
 
 
 class Pieces(NamedTuple):
@@ -91,13 +82,11 @@ class Pieces(NamedTuple):
     Attributes:
         rows: (P,k), the regions that a piece is routed to.
         hidden: (P,kL), True for tokens of theirs that it is not to see; None if it is to see all.
-        number: pieces of a region.
         scores: of a piece, in all heads.
     """
 
     rows: Tensor
     hidden: Tensor | None
-    number: int
     scores: int
 
     @classmethod
@@ -107,9 +96,10 @@ class Pieces(NamedTuple):
         scores = heads * tokens * rows.shape[1] * tokens  # of a region
         wanted = min(-(-scores // scores_at_once()), tokens)
         number = next(n for n in range(wanted, tokens + 1) if tokens % n == 0)
-        rows = rows.repeat_interleave(number, 0)
-        hidden = None if hidden is None else hidden.repeat_interleave(number, 0)
-        return cls(rows, hidden, number, scores // number)
+        if number > 1:
+            rows = rows.repeat_interleave(number, 0)
+            hidden = None if hidden is None else hidden.repeat_interleave(number, 0)
+        return cls(rows, hidden, scores // number)
 
     def cut(self, x: Tensor) -> Tensor:
         """A view (h,P,l,d) of (h,S,L,d)."""
@@ -121,8 +111,8 @@ class Pieces(NamedTuple):
         return [slice(start, start + step) for start in range(0, len(self.rows), step)]
 
     def attend(self, queries: Tensor, keys: Tensor, chunk: slice) -> Tensor:
-        """What queries of s pieces give to each token they are routed to, (h,s,l,kL)."""
-        scores = queries[:, chunk] @ _fetch(keys, self.rows[chunk]).transpose(-2, -1)
+        """What scaled queries of s pieces give to each token they are routed to, (h,s,l,kL)."""
+        scores = queries @ _fetch(keys, self.rows[chunk]).transpose(-2, -1)
         if self.hidden is not None:
             scores.masked_fill_(self.hidden[chunk, None], -torch.inf)
         return scores.softmax(-1)
@@ -144,3 +134,14 @@ def _rows_of_heads(x: Tensor, rows: Tensor) -> Tensor:
     """Regions (s,k) of each head, among those of all heads (h,S,...), one after another."""
     heads, regions = x.shape[:2]
     return (torch.arange(0, heads * regions, regions)[:, None] + rows.flatten()).flatten()
+
+
+routed_attention = Operator(
+    'routed_attention',
+    _forward,
+    _backward,
+    fake=lambda queries, *_: (like(queries), []),
+    differentiable=('queries', 'keys', 'values'),
+    flops=lambda queries, keys, values, rows, *_: 4 * prod(queries) * rows[1] * queries[2],
+    backward_cost=2.5,  # five products instead of two: the scores are computed again
+)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from mmbixt.ops.dispatch import scores_at_once
+from mmbixt.ops.window_attention.windows import Windows
 
 
 class Slots(NamedTuple):
@@ -25,9 +26,14 @@ class Slots(NamedTuple):
     d: int
 
     @classmethod
-    def of(cls, qkv: Tensor, token: Tensor, place: Tensor, table: Tensor) -> 'Slots':
-        heads = table.shape[1]
-        return cls(token, place, heads, qkv.shape[1] // (3 * heads))
+    def of(cls, qkv: Tensor, windows: Windows, heads: int) -> 'Slots':
+        """Of queries, keys and values (...,3C)."""
+        token = windows.token.view(-1, windows.size**2)
+        return cls(token, windows.place, heads, qkv.shape[-1] // (3 * heads))
+
+    @property
+    def is_padded(self) -> bool:
+        return self.token.numel() > self.place.numel()
 
     def chunks(self, period: int) -> Iterator[tuple[slice, slice]]:
         """As many windows as have few enough scores together, and their heads among all heads.
@@ -46,10 +52,10 @@ class Slots(NamedTuple):
         token, count = self.token[chunk], len(self.place)
         width = x.shape[1] // self.d
         slot = torch.arange(width).view(-1, 1, self.heads, 1)
-        row = token.clamp_max(count - 1)[:, None] * width + slot  # (parts,n,h,N)
+        inside = token.clamp_max(count - 1) if self.is_padded else token
+        row = inside[:, None] * width + slot  # (parts,n,h,N)
         out = x.reshape(-1, self.d).index_select(0, row.flatten()).view(*row.shape, self.d)
-        padding = token == count
-        if padding.any():
+        if self.is_padded and (padding := token == count).any():
             fill = 0.0 if fill is None else fill.view(-1, self.heads, self.d)
             out.permute(1, 3, 0, 2, 4)[padding] = fill
         return out.flatten(1, 2)
@@ -72,6 +78,8 @@ class Slots(NamedTuple):
 
     def sum_of_padding(self, x: Tensor) -> Tensor:
         """Of all windows (parts,windows*h,N,d) what is at the padding, (parts*C,)."""
+        if not self.is_padded:
+            return x.new_zeros(len(x) * self.heads * self.d)
         padding = self.token == len(self.place)
         x = x.unflatten(1, (-1, self.heads)).permute(1, 3, 0, 2, 4)
         return x[padding].sum(0).flatten()

@@ -4,12 +4,13 @@ from torch import Tensor
 
 from mmbixt.ops.cross_covariance.portable import cross_covariance_attention_portable
 from mmbixt.ops.cross_covariance.reference import (
+    CrossCovarianceWeights,
     cross_covariance,
     cross_covariance_attention_reference,
     cross_covariance_maps,
     split_channels,
 )
-from mmbixt.ops.dispatch import choose
+from mmbixt.ops.dispatch import choose, implementations
 
 __all__ = [
     'cross_covariance',
@@ -18,11 +19,7 @@ __all__ = [
     'split_channels',
 ]
 
-_PATHS = {
-    'reference': cross_covariance_attention_reference,
-    'portable': cross_covariance_attention_portable,
-    'cpu': cross_covariance_attention_portable,
-}
+_PATHS = implementations(cross_covariance_attention_reference, cross_covariance_attention_portable)
 
 
 def cross_covariance_attention(
@@ -52,5 +49,6 @@ def cross_covariance_attention(
     Returns:
         (B,N,C).
     """
-    attend = choose('cross_covariance_attention', _PATHS, x)
-    return attend(x, qkv_weight, qkv_bias, temperature, proj_weight, proj_bias, dropout, scale)
+    projections = (qkv_weight, qkv_bias, temperature, proj_weight, proj_bias)
+    weights = CrossCovarianceWeights(*projections, scale)
+    return choose('cross_covariance_attention', _PATHS, x)(x, weights, dropout)

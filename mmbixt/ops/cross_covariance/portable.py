@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import dropout as drop
 
+from mmbixt.ops.cross_covariance.reference import CrossCovarianceWeights
 from mmbixt.ops.dispatch import operator_refusal
 from mmbixt.ops.linear import linear_per_image, outer_sum_per_image
 from mmbixt.ops.precision import half_dtype, without_autocast
@@ -53,22 +54,15 @@ def centred_gram(x: Tensor, mean: Tensor) -> Tensor:
 
 
 def cross_covariance_attention_portable(
-    x: Tensor,
-    qkv_weight: Tensor,
-    qkv_bias: Tensor | None,
-    temperature: Tensor,
-    proj_weight: Tensor,
-    proj_bias: Tensor,
-    dropout: float = 0.0,
-    scale: Tensor | None = None,
+    x: Tensor, weights: CrossCovarianceWeights, dropout: float
 ) -> Tensor:
     """See :func:`mmbixt.ops.cross_covariance_attention`."""
     if half := half_dtype(x):  # sums over all tokens need float32
-        given = (x, qkv_weight, qkv_bias, temperature, proj_weight, proj_bias)
-        x, *weights = (None if t is None else t.float() for t in given)
-        scale = None if scale is None else scale.float()
+        x, *weights = (None if t is None else t.float() for t in (x, *weights))
+        weights = CrossCovarianceWeights(*weights)
         with without_autocast(x):
-            return cross_covariance_attention_portable(x, *weights, dropout, scale).to(half)
+            return cross_covariance_attention_portable(x, weights, dropout).to(half)
+    qkv_weight, qkv_bias, temperature, proj_weight, proj_bias, scale = weights
     if scale is not None:
         proj_weight, proj_bias = scale[:, None] * proj_weight, scale * proj_bias
     heads = temperature.shape[0]
@@ -98,7 +92,7 @@ def _second_moments(
     positive, so no digits cancel where a mean, or a bias against it, is large beside the spread.
 
     Images and heads are one dimension: inductor (of torch 2.11) takes tensors (B,h,d,d) for feature
-    feature maps, stores them channels-last beside convolutions, and then writes past their ends.
+    maps, stores them channels-last beside convolutions, and then writes past their ends.
 
     Args:
         x: tokens (B,N,C).

@@ -1,8 +1,30 @@
 """The definition: queries, keys and values of each token, normalised over the tokens."""
 
+from typing import NamedTuple
+
 from torch import Tensor
 from torch.nn.functional import dropout as drop
 from torch.nn.functional import linear, normalize
+
+
+class CrossCovarianceWeights(NamedTuple):
+    """The projections around the attention, and what belongs to it.
+
+    Attributes:
+        qkv_weight: (3C,C): rows of q, then k, then v, each split among the heads in order.
+        qkv_bias: (3C,) or None.
+        temperature: (h,1,1): factor of the correlations of each head.
+        proj_weight: (C,C), of the output.
+        proj_bias: (C,).
+        scale: layer scale of the output, (C,) or None.
+    """
+
+    qkv_weight: Tensor
+    qkv_bias: Tensor | None
+    temperature: Tensor
+    proj_weight: Tensor
+    proj_bias: Tensor
+    scale: Tensor | None
 
 
 def split_channels(qkv: Tensor, heads: int) -> tuple[Tensor, ...]:
@@ -32,16 +54,10 @@ def cross_covariance(qkv: Tensor, temperature: Tensor, dropout: float = 0.0) -> 
 
 
 def cross_covariance_attention_reference(
-    x: Tensor,
-    qkv_weight: Tensor,
-    qkv_bias: Tensor | None,
-    temperature: Tensor,
-    proj_weight: Tensor,
-    proj_bias: Tensor,
-    dropout: float = 0.0,
-    scale: Tensor | None = None,
+    x: Tensor, weights: CrossCovarianceWeights, dropout: float
 ) -> Tensor:
     """See :func:`mmbixt.ops.cross_covariance_attention`."""
-    out = cross_covariance(linear(x, qkv_weight, qkv_bias), temperature, dropout)
-    out = linear(out, proj_weight, proj_bias)
-    return out if scale is None else scale * out
+    w = weights
+    out = cross_covariance(linear(x, w.qkv_weight, w.qkv_bias), w.temperature, dropout)
+    out = linear(out, w.proj_weight, w.proj_bias)
+    return out if w.scale is None else w.scale * out

@@ -3,17 +3,12 @@
 from torch import Tensor
 
 from mmbixt.ops.cpu.feed_forward import feed_forward_cpu
-from mmbixt.ops.dispatch import choose
-from mmbixt.ops.feed_forward.reference import feed_forward_reference
-from mmbixt.ops.feed_forward.weights import FeedForwardWeights
+from mmbixt.ops.dispatch import choose, implementations
+from mmbixt.ops.feed_forward.reference import FeedForwardWeights, feed_forward_reference
 
 __all__ = ['FeedForwardWeights', 'feed_forward']
 
-_PATHS = {
-    'reference': feed_forward_reference,
-    'portable': feed_forward_reference,
-    'cpu': feed_forward_cpu,
-}
+_PATHS = implementations(feed_forward_reference, cpu=feed_forward_cpu)
 
 
 def feed_forward(x: Tensor, weights: FeedForwardWeights, residual: bool = True) -> Tensor:

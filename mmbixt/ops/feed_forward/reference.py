@@ -1,17 +1,40 @@
 """The definition: norm, two linear layers with a GELU between, scale, residual."""
 
+from typing import NamedTuple
+
 from torch import Tensor
 from torch.nn.functional import gelu, layer_norm, linear
 
-from mmbixt.ops.feed_forward.weights import FeedForwardWeights
+
+class FeedForwardWeights(NamedTuple):
+    """The weights of an MLP, of the layer norm before it and of the layer scale behind it.
+
+    Attributes:
+        norm_weight: (C,).
+        norm_bias: (C,).
+        eps: of the layer norm.
+        fc1_weight: (hidden,C).
+        fc1_bias: (hidden,).
+        fc2_weight: (C,hidden).
+        fc2_bias: (C,).
+        scale: (C,) or None.
+    """
+
+    norm_weight: Tensor
+    norm_bias: Tensor
+    eps: float
+    fc1_weight: Tensor
+    fc1_bias: Tensor
+    fc2_weight: Tensor
+    fc2_bias: Tensor
+    scale: Tensor | None = None
 
 
-def feed_forward_reference(x: Tensor, weights: FeedForwardWeights, residual: bool = True) -> Tensor:
+def feed_forward_reference(x: Tensor, weights: FeedForwardWeights, residual: bool) -> Tensor:
     """See :func:`mmbixt.ops.feed_forward`."""
     w = weights
-    hidden = linear(
-        layer_norm(x, x.shape[-1:], w.norm_weight, w.norm_bias, w.eps), w.fc1_weight, w.fc1_bias
-    )
+    normed = layer_norm(x, x.shape[-1:], w.norm_weight, w.norm_bias, w.eps)
+    hidden = linear(normed, w.fc1_weight, w.fc1_bias)
     out = linear(gelu(hidden), w.fc2_weight, w.fc2_bias)
     if w.scale is not None:
         out = w.scale * out

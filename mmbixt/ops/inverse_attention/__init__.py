@@ -2,12 +2,13 @@
 
 from torch import Tensor
 
-from mmbixt.ops.dispatch import choose
+from mmbixt.ops.dispatch import choose, implementations
 from mmbixt.ops.inverse_attention.portable import (
     bidirectional_self_attention_portable,
     self_attention_portable,
 )
 from mmbixt.ops.inverse_attention.reference import (
+    Inverse,
     bidirectional_self_attention_maps,
     bidirectional_self_attention_reference,
     self_attention_reference,
@@ -15,16 +16,10 @@ from mmbixt.ops.inverse_attention.reference import (
 
 __all__ = ['bidirectional_self_attention', 'bidirectional_self_attention_maps', 'self_attention']
 
-_ALONE = {
-    'reference': self_attention_reference,
-    'portable': self_attention_portable,
-    'cpu': self_attention_portable,
-}
-_BOTH = {
-    'reference': bidirectional_self_attention_reference,
-    'portable': bidirectional_self_attention_portable,
-    'cpu': bidirectional_self_attention_portable,
-}
+_ALONE = implementations(self_attention_reference, self_attention_portable)
+_BOTH = implementations(
+    bidirectional_self_attention_reference, bidirectional_self_attention_portable
+)
 
 
 def self_attention(
@@ -73,4 +68,4 @@ def bidirectional_self_attention(
         The two branches, (...,h,N,d) each.
     """
     attend = choose('bidirectional_self_attention', _BOTH, q)
-    return attend(q, k, v, q_hat, v_hat, G, scale, bias)
+    return attend(q, k, v, Inverse(q_hat, v_hat, G), scale, bias)

@@ -6,11 +6,12 @@ is computed in a small buffer, used, and overwritten by the next; the backward p
 """
 
 from collections.abc import Iterator
+from math import prod
 
 import torch
 from torch import Tensor
 
-from mmbixt.ops.cpu.operator import differentiate, like, operator
+from mmbixt.ops.cpu.operator import Operator, Results, like
 from mmbixt.ops.dispatch import operator_refusal
 
 # Values in the buffer: about what a core's cache holds; elsewhere, enough to keep a GPU busy.
@@ -24,28 +25,24 @@ def bilinear(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
     if operator_refusal() or left.device.type == 'meta':
         outer = left.unsqueeze(-1) * right.unsqueeze(-2)
         return outer.flatten(-2) @ weight.flatten(0, 1)
-    out = bilinear_of_rows(left.flatten(0, -2), right.flatten(0, -2), weight)
+    (out,) = bilinear_of_rows(left.flatten(0, -2), right.flatten(0, -2), weight)
     return out.unflatten(0, left.shape[:-1])
 
 
-def _fake(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
-    return left.new_empty(left.shape[0], weight.shape[-1])
-
-
-@operator(_fake, device_types=None)
-def bilinear_of_rows(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
+def _forward(left: Tensor, right: Tensor, weight: Tensor) -> Results:
     """Left (T,a), right (T,b) and weight (a,b,c) to (T,c)."""
     matrix = weight.flatten(0, 1)
     out = left.new_empty(len(left), weight.shape[-1])
     for rows, outer in _outer_products(left, right):
         torch.mm(outer.flatten(1), matrix, out=out[rows])
-    return out
+    return [out], []
 
 
-@operator(lambda grad, *inputs: like(*inputs), device_types=None)
-def bilinear_backward(grad: Tensor, left: Tensor, right: Tensor, weight: Tensor) -> list[Tensor]:
+def _backward(
+    grads: list[Tensor], kept: list[Tensor], left: Tensor, right: Tensor, weight: Tensor
+) -> list[Tensor]:
     """The gradients of left, right and weight."""
-    matrix = weight.flatten(0, 1)
+    (grad,), matrix = grads, weight.flatten(0, 1)
     grad_left, grad_right = like(left, right)
     # summed over the pieces, so not in half precision
     total = torch.zeros_like(matrix, dtype=torch.promote_types(matrix.dtype, torch.float32))
@@ -59,13 +56,6 @@ def bilinear_backward(grad: Tensor, left: Tensor, right: Tensor, weight: Tensor)
     return [grad_left, grad_right, total.view(weight.shape).to(weight.dtype)]
 
 
-differentiate(
-    bilinear_of_rows,
-    save=lambda inputs, output: (inputs, None),
-    gradients=lambda grad, saved, *_: bilinear_backward(grad, *saved),
-)
-
-
 def _outer_products(left: Tensor, right: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """The outer products (n,a,b) of n rows after n rows, all in one buffer."""
     per_row = left.shape[-1] * right.shape[-1]
@@ -76,3 +66,14 @@ def _outer_products(left: Tensor, right: Tensor) -> Iterator[tuple[slice, Tensor
         outer = buffer[: len(left[rows])]
         torch.mul(left[rows].unsqueeze(-1), right[rows].unsqueeze(-2), out=outer)
         yield rows, outer
+
+
+bilinear_of_rows = Operator(
+    'bilinear_of_rows',
+    _forward,
+    _backward,
+    fake=lambda left, right, weight: ([left.new_empty(left.shape[0], weight.shape[-1])], []),
+    differentiable=('left', 'right', 'weight'),
+    flops=lambda left, right, weight: 2 * left[0] * prod(weight),
+    device_types=None,
+)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from mmbixt.ops.inverse_attention.bilinear import bilinear
-from mmbixt.ops.inverse_attention.reference import attention_scores
+from mmbixt.ops.inverse_attention.reference import Inverse, attention_scores
 
 
 def self_attention_portable(
@@ -27,16 +27,9 @@ def self_attention_portable(
 
 
 def bidirectional_self_attention_portable(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    q_hat: Tensor,
-    v_hat: Tensor,
-    G: Tensor,
-    scale: float,
-    bias: Tensor | None,
+    q: Tensor, k: Tensor, v: Tensor, inverse: Inverse, scale: float, bias: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """See :func:`mmbixt.ops.bidirectional_self_attention`."""
     scores = attention_scores(q, k, scale, bias)
-    pooled = scores.softmax(dim=-2) @ v_hat
-    return scores.softmax(dim=-1) @ v, bilinear(pooled, q_hat, G)
+    pooled = scores.softmax(dim=-2) @ inverse.v_hat
+    return scores.softmax(dim=-1) @ v, bilinear(pooled, inverse.q_hat, inverse.G)

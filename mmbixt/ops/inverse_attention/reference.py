@@ -1,7 +1,23 @@
 """The definition: one matrix of scores, a softmax along each of its axes."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
+
+
+class Inverse(NamedTuple):
+    """What inverse attention needs beside queries and keys.
+
+    Attributes:
+        q_hat: (...,s), what the values project.
+        v_hat: (...,s), what the projections are made from.
+        G: (s,s,d), the hypernetwork; its axes belong to ``v_hat``, ``q_hat`` and the output.
+    """
+
+    q_hat: Tensor
+    v_hat: Tensor
+    G: Tensor
 
 
 def attention_scores(q: Tensor, k: Tensor, scale: float, bias: Tensor | None) -> Tensor:
@@ -30,16 +46,10 @@ def self_attention_reference(
 
 
 def bidirectional_self_attention_reference(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    q_hat: Tensor,
-    v_hat: Tensor,
-    G: Tensor,
-    scale: float,
-    bias: Tensor | None,
+    q: Tensor, k: Tensor, v: Tensor, inverse: Inverse, scale: float, bias: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """See :func:`mmbixt.ops.bidirectional_self_attention`."""
     over_keys, over_queries = bidirectional_self_attention_maps(q, k, scale, bias)
-    inverse = torch.einsum('...ij,...ja,...ib,abc->...ic', over_queries, v_hat, q_hat, G)
-    return over_keys @ v, inverse
+    q_hat, v_hat, G = inverse
+    projected = torch.einsum('...ij,...ja,...ib,abc->...ic', over_queries, v_hat, q_hat, G)
+    return over_keys @ v, projected

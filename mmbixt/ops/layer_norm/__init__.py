@@ -3,16 +3,12 @@
 from torch import Tensor
 
 from mmbixt.ops.cpu.layer_norm import layer_norm_cpu
-from mmbixt.ops.dispatch import choose
+from mmbixt.ops.dispatch import choose, implementations
 from mmbixt.ops.layer_norm.reference import layer_norm_reference
 
 __all__ = ['layer_norm']
 
-_PATHS = {
-    'reference': layer_norm_reference,
-    'portable': layer_norm_reference,
-    'cpu': layer_norm_cpu,
-}
+_PATHS = implementations(layer_norm_reference, cpu=layer_norm_cpu)
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:

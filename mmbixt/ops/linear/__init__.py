@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from mmbixt.ops.cpu.linear import linear_cpu, linear_per_image_cpu, outer_sum_per_image_cpu
-from mmbixt.ops.dispatch import choose
+from mmbixt.ops.dispatch import choose, implementations
 from mmbixt.ops.linear.reference import (
     linear_per_image_reference,
     linear_reference,
@@ -13,13 +13,9 @@ from mmbixt.ops.linear.reference import (
 __all__ = ['linear', 'linear_per_image', 'outer_sum_per_image']
 
 
-def _paths(reference, cpu) -> dict:
-    return {'reference': reference, 'portable': reference, 'cpu': cpu}
-
-
-_LINEAR = _paths(linear_reference, linear_cpu)
-_PER_IMAGE = _paths(linear_per_image_reference, linear_per_image_cpu)
-_OUTER_SUM = _paths(outer_sum_per_image_reference, outer_sum_per_image_cpu)
+_LINEAR = implementations(linear_reference, cpu=linear_cpu)
+_PER_IMAGE = implementations(linear_per_image_reference, cpu=linear_per_image_cpu)
+_OUTER_SUM = implementations(outer_sum_per_image_reference, cpu=outer_sum_per_image_cpu)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -33,7 +29,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     Returns:
         (...,out).
     """
-    return choose('linear', _LINEAR, x, weight)(x, weight, bias)
+    return choose('linear', _LINEAR, x, weight.dtype, weight.shape[0])(x, weight, bias)
 
 
 def linear_per_image(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -47,11 +43,10 @@ def linear_per_image(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> T
     Returns:
         (B,N,out).
     """
-    first = (x[:1].flatten(0, 1), weight[:1].flatten(0, 1))  # there may be no image
-    return choose('linear', _PER_IMAGE, *first)(x, weight, bias)
+    rule = (x, weight.dtype, weight.shape[1], x.shape[0])
+    return choose('linear', _PER_IMAGE, *rule)(x, weight, bias)
 
 
 def outer_sum_per_image(a: Tensor, b: Tensor) -> Tensor:
     """Tokens (B,N,A) and (B,N,C) to the sums of their outer products, (B,A,C); no gradients."""
-    weight = a.new_empty(a.shape[2], b.shape[2])  # only its shape is read
-    return choose('linear', _OUTER_SUM, b[:1].flatten(0, 1), weight)(a, b)
+    return choose('linear', _OUTER_SUM, b, a.dtype, a.shape[2], b.shape[0])(a, b)

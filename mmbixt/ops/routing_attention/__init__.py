@@ -3,9 +3,10 @@
 from torch import Tensor
 
 from mmbixt.ops.cpu.routing_attention import routing_attention_cpu
-from mmbixt.ops.dispatch import choose
+from mmbixt.ops.dispatch import choose, implementations
 from mmbixt.ops.routing_attention.portable import routing_attention_portable
 from mmbixt.ops.routing_attention.reference import (
+    Routing,
     route,
     routing_attention_maps,
     routing_attention_reference,
@@ -13,11 +14,9 @@ from mmbixt.ops.routing_attention.reference import (
 
 __all__ = ['route', 'routing_attention', 'routing_attention_maps']
 
-_PATHS = {
-    'reference': routing_attention_reference,
-    'portable': routing_attention_portable,
-    'cpu': routing_attention_cpu,
-}
+_PATHS = implementations(
+    routing_attention_reference, routing_attention_portable, routing_attention_cpu
+)
 
 
 def routing_attention(
@@ -43,4 +42,4 @@ def routing_attention(
         (B,R,L,h,d).
     """
     attend = choose('routing_attention', _PATHS, queries, routes)
-    return attend(queries, keys, values, routes, scale, valid)
+    return attend(queries, keys, values, Routing(routes, scale, valid))

@@ -4,36 +4,31 @@ The backward pass of such a fetch adds rows to rows. That of ``torch.gather`` sc
 numbers, which is the slowest part of BiFormer's own code in training.
 """
 
-import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from mmbixt.ops.routing_attention.reference import Routing
+
 
 def routing_attention_portable(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    routes: Tensor,
-    scale: float,
-    valid: Tensor | None,
+    queries: Tensor, keys: Tensor, values: Tensor, routing: Routing
 ) -> Tensor:
     """See :func:`mmbixt.ops.routing_attention`."""
     batch, regions, tokens, heads, d = queries.shape
-    first = torch.arange(batch, device=routes.device) * regions
-    rows = (routes + first[:, None, None]).flatten()
+    rows = routing.rows(regions).flatten()
+    length = routing.routes.shape[2] * tokens
     # (B R k, L, h, d), rows of a region's tokens; then the k regions of one become one sequence
     keys, values = (
-        x.flatten(0, 1)
-        .index_select(0, rows)
-        .view(batch * regions, routes.shape[2] * tokens, heads, d)
+        x.flatten(0, 1).index_select(0, rows).view(batch * regions, length, heads, d)
         for x in (keys, values)
     )
     mask = None
-    if valid is not None:
-        mask = valid[routes].flatten(2).flatten(0, 1)[:, None, None].expand(-1, 1, tokens, -1)
+    if routing.valid is not None:
+        visible = routing.valid_of_routes().flatten(0, 1)
+        mask = visible[:, None, None].expand(-1, 1, tokens, -1)
     out = scaled_dot_product_attention(
         *(x.transpose(1, 2) for x in (queries.flatten(0, 1), keys, values)),
         attn_mask=mask,
-        scale=scale,
+        scale=routing.scale,
     )
     return out.transpose(1, 2).unflatten(0, (batch, regions))

@@ -1,9 +1,34 @@
 """The definition: copies of the routed regions' keys and values for each region, then attention."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from mmbixt.ops.precision import without_autocast
+
+
+class Routing(NamedTuple):
+    """Who attends to whom, and how.
+
+    Attributes:
+        routes: (B,R,k), the regions that each region attends to.
+        scale: factor of the products of queries and keys.
+        valid: (R,L), False for tokens that nobody attends to, or None.
+    """
+
+    routes: Tensor
+    scale: float
+    valid: Tensor | None
+
+    def rows(self, regions: int) -> Tensor:
+        """The routes (B*R,k) among the regions of all images, one image after another."""
+        first = torch.arange(self.routes.shape[0], device=self.routes.device) * regions
+        return (self.routes + first[:, None, None]).flatten(0, 1)
+
+    def valid_of_routes(self) -> Tensor:
+        """Which of the tokens that a region is routed to are valid, (B,R,kL)."""
+        return self.valid[self.routes].flatten(2)
 
 
 @torch.no_grad()
@@ -57,21 +82,17 @@ def routing_attention_maps(
     """
     scores = scale * queries.transpose(2, 3) @ _gather(keys, routes).transpose(-2, -1)
     if valid is not None:
-        scores = scores.masked_fill(~valid[routes].flatten(2)[:, :, None, None], -torch.inf)
+        hidden = ~Routing(routes, scale, valid).valid_of_routes()
+        scores = scores.masked_fill(hidden[:, :, None, None], -torch.inf)
     return scores.softmax(dim=-1)
 
 
 def routing_attention_reference(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    routes: Tensor,
-    scale: float,
-    valid: Tensor | None,
+    queries: Tensor, keys: Tensor, values: Tensor, routing: Routing
 ) -> Tensor:
     """See :func:`mmbixt.ops.routing_attention`."""
-    attention = routing_attention_maps(queries, keys, routes, scale, valid)
-    return (attention @ _gather(values, routes)).transpose(2, 3)
+    attention = routing_attention_maps(queries, keys, *routing)
+    return (attention @ _gather(values, routing.routes)).transpose(2, 3)
 
 
 def _gather(x: Tensor, routes: Tensor) -> Tensor:

@@ -6,7 +6,8 @@ from mmbixt.ops.cpu.window_attention import (
     bidirectional_window_attention_cpu,
     window_attention_cpu,
 )
-from mmbixt.ops.dispatch import choose
+from mmbixt.ops.dispatch import choose, implementations
+from mmbixt.ops.inverse_attention.reference import Inverse
 from mmbixt.ops.window_attention.reference import (
     bidirectional_window_attention_reference,
     window_attention_reference,
@@ -17,16 +18,10 @@ from mmbixt.ops.window_attention.windows import Windows
 __all__ = ['Scores', 'Windows', 'bidirectional_window_attention', 'window_attention']
 
 # Cutting into windows is the same everywhere: what attends within them follows the path, too.
-_ALONE = {
-    'reference': window_attention_reference,
-    'portable': window_attention_reference,
-    'cpu': window_attention_cpu,
-}
-_BOTH = {
-    'reference': bidirectional_window_attention_reference,
-    'portable': bidirectional_window_attention_reference,
-    'cpu': bidirectional_window_attention_cpu,
-}
+_ALONE = implementations(window_attention_reference, cpu=window_attention_cpu)
+_BOTH = implementations(
+    bidirectional_window_attention_reference, cpu=bidirectional_window_attention_cpu
+)
 
 
 def window_attention(qkv: Tensor, fill: Tensor, windows: Windows, scores: Scores) -> Tensor:
@@ -68,4 +63,4 @@ def bidirectional_window_attention(
         The two branches, (B,H,W,C) each.
     """
     attend = choose('bidirectional_window_attention', _BOTH, qkv)
-    return attend(qkv, fill, q_hat, v_hat, G, windows, scores)
+    return attend(qkv, fill, Inverse(q_hat, v_hat, G), windows, scores)

@@ -4,6 +4,7 @@ from torch import Tensor
 
 from mmbixt.ops.heads import join_heads, split_heads
 from mmbixt.ops.inverse_attention import bidirectional_self_attention, self_attention
+from mmbixt.ops.inverse_attention.reference import Inverse
 from mmbixt.ops.window_attention.scores import Scores
 from mmbixt.ops.window_attention.windows import Windows
 
@@ -17,19 +18,13 @@ def window_attention_reference(
 
 
 def bidirectional_window_attention_reference(
-    qkv: Tensor,
-    fill: Tensor,
-    q_hat: Tensor,
-    v_hat: Tensor,
-    G: Tensor,
-    windows: Windows,
-    scores: Scores,
+    qkv: Tensor, fill: Tensor, inverse: Inverse, windows: Windows, scores: Scores
 ) -> tuple[Tensor, Tensor]:
     """See :func:`mmbixt.ops.bidirectional_window_attention`."""
     parts = split_heads(windows.cut(qkv, fill), 3, scores.heads)
-    zeros = q_hat.new_zeros(q_hat.shape[-1])
-    for x in (q_hat, v_hat):
+    zeros = inverse.q_hat.new_zeros(inverse.q_hat.shape[-1])
+    for x in (inverse.q_hat, inverse.v_hat):
         parts += split_heads(windows.cut(x, zeros), 1, scores.heads)
-    branches = bidirectional_self_attention(*parts, G, scores.scale, scores.bias())
-    plain, inverse = (windows.join(join_heads(branch)) for branch in branches)
-    return plain, inverse
+    branches = bidirectional_self_attention(*parts, inverse.G, scores.scale, scores.bias())
+    plain, projected = (windows.join(join_heads(branch)) for branch in branches)
+    return plain, projected

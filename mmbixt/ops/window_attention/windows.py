@@ -53,57 +53,39 @@ class Windows(NamedTuple):
 
     def cut(self, x: Tensor, fill: Tensor) -> Tensor:
         """(B,H,W,C) to (B,windows,size*size,C), with ``fill`` (C,) at the padding."""
-        x, fill = x.flatten(0, 2), fill.to(x.dtype)  # autocast: what is projected is half
-        if operator_refusal():
-            x = select(x, self.token, fill)
-        else:
-            x = Cut.apply(x, fill, self.token, self.place)
+        fill = fill.to(x.dtype)  # autocast: what is projected is half
+        x = _reorder(x.flatten(0, 2), self.token, self.place, fill)
         return x.unflatten(0, (self.shape[0], self.per_map, self.size**2))
 
     def join(self, x: Tensor) -> Tensor:
         """Back again, (B,windows,size*size,C) to (B,H,W,C); what is at the padding is dropped."""
-        x = x.flatten(0, 2)
-        if operator_refusal():
-            x = x.index_select(0, self.place)
-        else:
-            x = Join.apply(x, self.token, self.place)
-        return x.unflatten(0, self.shape)
+        return _reorder(x.flatten(0, 2), self.place, self.token).unflatten(0, self.shape)
 
 
-def select(x: Tensor, token: Tensor, fill: Tensor | float) -> Tensor:
-    """Rows of x (T,C) in a new order (P,); where there is none, ``fill``."""
-    if len(token) == len(x):
-        return x.index_select(0, token)
-    out = x.index_select(0, token.clamp_max(len(x) - 1))
-    return torch.where(token[:, None] == len(x), fill, out)
+def _reorder(x: Tensor, index: Tensor, inverse: Tensor, fill: Tensor | None = None) -> Tensor:
+    return _select(x, index, fill) if operator_refusal() else Reorder.apply(x, index, inverse, fill)
 
 
-class Cut(torch.autograd.Function):
-    """Each token goes to one place, so the gradient comes from there: nothing is to be added up."""
+def _select(x: Tensor, index: Tensor, fill: Tensor | float | None) -> Tensor:
+    """Rows of x (T,C) in a new order (P,); if those are more, ``fill`` where the index is T."""
+    if len(index) <= len(x):
+        return x.index_select(0, index)
+    out = x.index_select(0, index.clamp_max(len(x) - 1))
+    return torch.where(index[:, None] == len(x), fill, out)
+
+
+class Reorder(torch.autograd.Function):
+    """Each row goes to one place, so its gradient comes from there: nothing is to be added up."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, fill: Tensor, token: Tensor, place: Tensor) -> Tensor:
-        ctx.save_for_backward(token, place)
-        return select(x, token, fill)
+    def forward(ctx, x: Tensor, index: Tensor, inverse: Tensor, fill: Tensor | None) -> Tensor:
+        ctx.save_for_backward(index, inverse)
+        return _select(x, index, fill)
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
-        token, place = ctx.saved_tensors
+        index, inverse = ctx.saved_tensors
         grad_fill = None
-        if ctx.needs_input_grad[1]:
-            grad_fill = (grad * (token == len(place))[:, None]).sum(0)
-        return grad.index_select(0, place), grad_fill, None, None
-
-
-class Join(torch.autograd.Function):
-    """The inverse of :class:`Cut`."""
-
-    @staticmethod
-    def forward(ctx, x: Tensor, token: Tensor, place: Tensor) -> Tensor:
-        ctx.save_for_backward(token)
-        return x.index_select(0, place)
-
-    @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (token,) = ctx.saved_tensors
-        return select(grad, token, 0.0), None, None
+        if ctx.needs_input_grad[3]:
+            grad_fill = (grad * (index == len(inverse))[:, None]).sum(0)
+        return _select(grad, inverse, 0.0), None, None, grad_fill

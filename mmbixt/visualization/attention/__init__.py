@@ -1,7 +1,7 @@
 """Pictures of what the attention of the four families does on an image.
 
-They come from what went into the attention layers in one forward pass, and from the layers' own
-weights: the fast paths that the network runs on have no attention matrices to be looked at.
+The attention is computed again from the inputs of the attention layers, recorded in one forward
+pass, and from their weights: the fast paths of the network hold no attention matrices.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ def plan_figures(
     Args:
         model: a model of mmseg or mmdet with a backbone of ours, or such a backbone.
         inputs: the image as the backbone gets it, preprocessed, (1,3,H,W).
-        image: the same image to be looked at, (h,w,3) in uint8, RGB, of any size.
+        image: the same image as it is drawn, (h,w,3) in uint8, RGB, of any size.
         layers: names of layers, as strings from 0: '7', or '2.5' for block 5 of stage 2 in
             backbones with stages, or '2' for all of that stage; 'all'. Default: a few of each
             family's.
@@ -60,16 +60,9 @@ def plan_figures(
             beyond is padding. Default: all.
 
     Returns:
-        By names to be used for files, which begin with the layer.
+        By file name, which begins with the layer.
     """
-    pictures = _pictures(model, inputs, image, point, content, heads)
-    if pictures is None:
-        names = ', '.join(known.__name__ for known in FAMILIES)
-        backbone = type(getattr(model, 'backbone', model)).__name__
-        raise AttentionPictureError(
-            f'There are pictures of {names}; the backbone of this model is a {backbone}.'
-        )
-    return pictures.plan(layers)
+    return _pictures(model, inputs, image, point, content, heads).plan(layers)
 
 
 def attention_figures(
@@ -87,12 +80,23 @@ def summary_figure(
     point: tuple[float, float] | None = None,
     content: tuple[int, int] | None = None,
 ) -> Figure | None:
-    """One picture of the most telling maps, about 1000 pixels wide.
+    """One picture for the whole network, about 1000 pixels wide.
 
     Arguments are those of :func:`plan_figures`. None if the backbone is none of ours.
     """
-    pictures = _pictures(model, inputs, image, point, content)
-    return None if pictures is None else pictures.summary()
+    if not isinstance(getattr(model, 'backbone', model), tuple(FAMILIES)):
+        return None
+    return _pictures(model, inputs, image, point, content).summary()
+
+
+def family_of(backbone: nn.Module) -> type[Pictures]:
+    for kind, family in FAMILIES.items():
+        if isinstance(backbone, kind):
+            return family
+    names = ', '.join(kind.__name__ for kind in FAMILIES)
+    raise AttentionPictureError(
+        f'There are pictures of {names}; the backbone of this model is a {type(backbone).__name__}.'
+    )
 
 
 def _pictures(
@@ -102,11 +106,9 @@ def _pictures(
     point: tuple[float, float] | None,
     content: tuple[int, int] | None,
     heads: Heads | None = None,
-) -> Pictures | None:
+) -> Pictures:
     backbone = getattr(model, 'backbone', model)
-    family = next((drawn for kind, drawn in FAMILIES.items() if isinstance(backbone, kind)), None)
-    if family is None:
-        return None
+    family = family_of(backbone)
     height, width = inputs.shape[2:] if content is None else content
     rows, columns = image.shape[:2]
     x, y = (columns / 2, rows / 2) if point is None else point

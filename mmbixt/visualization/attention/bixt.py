@@ -1,4 +1,4 @@
-"""BiXT: what its latents look at in the image, and which latents the image looks at."""
+"""BiXT: what its latents attend to in the image, and which latents the tokens attend to."""
 
 from collections.abc import Callable
 from functools import partial
@@ -81,7 +81,7 @@ class BiXTPictures(Pictures):
     def _strongest(self, layer: Layer, heads: slice, name: str) -> Figure:
         """The latent that each token attends to most, and how much."""
         maps = attention_maps(layer)[1][heads].mean(0)
-        strongest, handles = strongest_latents(maps, layer.stride)
+        strongest, handles, _ = strongest_latents(maps, layer.stride)
         panels = [IMAGE, strongest, Panel('its attention', maps.amax(0), layer.stride)]
         title = f'{name}: the latent that each token looks at most'
         note = (
@@ -94,9 +94,9 @@ class BiXTPictures(Pictures):
         return figure
 
     def summary(self) -> Figure:
-        """The strongest latents and where three of them look, in the layer where they differ most.
+        """The strongest latents and what three of them look at, where the latents differ most.
 
-        In some layers, of models trained for a short time above all, all latents look at the same.
+        In some layers all latents look at the same, above all after a short training.
         """
         layers = self.record(list(self.attention_layers(self.backbone)))
         maps = [[side.mean(0) for side in attention_maps(layer)] for layer in layers]
@@ -104,10 +104,9 @@ class BiXTPictures(Pictures):
             zip(layers, maps, strict=True),
             key=lambda item: float(item[1][0].std(0, correction=0).mean()),
         )
-        strongest, handles = strongest_latents(over_latents, layer.stride)
+        strongest, handles, named = strongest_latents(over_latents, layer.stride)
         panels = [IMAGE, strongest, None] + [
-            Panel(f'latent {i} looks at', over_tokens[i], layer.stride)
-            for i in differing(over_tokens, 3)
+            Panel(f'latent {i} looks at', over_tokens[i], layer.stride) for i in named[:3]
         ]
         title = (
             f'BiXT, layer {layer.name}, where the latents differ most: latents and the image '
@@ -115,18 +114,18 @@ class BiXTPictures(Pictures):
         )
         note = (
             'above: each token in the colour of the latent that it pays most attention to · '
-            f'below: what three latents that differ look at; {RED_AND_BLUE} over all tokens'
+            f'below: what the three strongest latents look at; {RED_AND_BLUE} over all tokens'
         )
         figure, axes = sheet(self.scene, panels, title, note, columns=3, panel_width=3.0)
         add_legend(axes[2], handles, loc='center left')
         return figure
 
 
-def strongest_latents(maps: Tensor, stride: int) -> tuple[Panel, list[Patch]]:
+def strongest_latents(maps: Tensor, stride: int) -> tuple[Panel, list[Patch], list[int]]:
     """Each token in the colour of the latent (of maps (M,H',W')) that it attends to most.
 
     Returns:
-        The panel, and what goes into a legend.
+        The panel, what goes into a legend, and the latents that it names, the strongest first.
     """
     strongest = maps.argmax(0).cpu()
     counts = torch.bincount(strongest.flatten(), minlength=len(maps))
@@ -134,31 +133,16 @@ def strongest_latents(maps: Tensor, stride: int) -> tuple[Panel, list[Patch]]:
     named = [int(i) for i in order[: len(PALETTE)] if counts[i] > 0]
     colours = dict.fromkeys(range(len(maps)), OTHERS) | dict(zip(named, PALETTE, strict=False))
     share = counts / counts.sum()
-    handles = [Patch(color=colours[i], label=f'latent {i}: {_per_cent(share[i])}') for i in named]
+    handles = [Patch(color=colours[i], label=f'latent {i}: {share[i]:.1%}') for i in named]
     if len(named) < (counts > 0).sum():
         rest = 1 - share[named].sum()
-        text = f'{len(maps) - len(named)} others: {_per_cent(rest)}'
+        text = f'{len(maps) - len(named)} others: {rest:.1%}'
         handles.append(Patch(color=OTHERS, label=text))
     table = torch.tensor([to_rgba(colour) for colour in colours.values()])
-    return Panel('strongest latent', table[strongest], stride), handles
-
-
-def _per_cent(share: Tensor) -> str:
-    return f'{share:.0%}' if share >= 0.005 else '< 1%'
+    return Panel('strongest latent', table[strongest], stride), handles, named
 
 
 def add_legend(ax: Axes, handles: list[Patch], **place) -> None:
     title = 'share of the tokens'
     options = dict(fontsize=8, title_fontsize=8, frameon=False, alignment='left')
     ax.legend(handles=handles, title=title, **options, **place)
-
-
-def differing(maps: Tensor, count: int) -> list[int]:
-    """Which of maps (M,H',W') differ most: the farthest from the mean, then from those chosen."""
-    flat = maps.flatten(1)
-    distance = torch.cdist(flat, flat.mean(0, keepdim=True))[:, 0]
-    chosen = []
-    for _ in range(min(count, len(maps))):
-        chosen.append(int(distance.argmax()))
-        distance = torch.cdist(flat, flat[chosen]).amin(1)
-    return chosen

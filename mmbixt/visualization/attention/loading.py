@@ -1,4 +1,4 @@
-"""A backbone with the weights of a checkpoint, and an image as a config's tests see it."""
+"""A backbone with the weights of a checkpoint, and an image after a config's test pipeline."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -13,12 +13,12 @@ from torch import Tensor
 
 from mmbixt.backbones.base import DenseBackbone
 from mmbixt.checkpoints.state_dict import unwrap
-from mmbixt.visualization.attention import FAMILIES
+from mmbixt.visualization.attention import family_of
 from mmbixt.visualization.attention.pictures import AttentionPictureError
 
 
 class PreparedImage(NamedTuple):
-    """An image, ready for a backbone and to be looked at.
+    """An image for the backbone and as it is drawn.
 
     Attributes:
         inputs: what the backbone gets, (1,3,H,W): resized, normalised, padded.
@@ -42,11 +42,7 @@ def load_backbone(cfg: Config, checkpoint: str) -> DenseBackbone:
     if 'backbone' not in cfg.model:
         raise AttentionPictureError(f'A model of type {cfg.model.type} has no backbone of its own.')
     backbone = MODELS.build(cfg.model.backbone)
-    if not isinstance(backbone, tuple(FAMILIES)):
-        ours = ', '.join(f'mmbixt.{known.__name__}' for known in FAMILIES)
-        raise AttentionPictureError(
-            f"The config's backbone is a {cfg.model.backbone.type}; there are pictures of {ours}."
-        )
+    family_of(backbone)  # or an error: there are no pictures of others
     state = unwrap(CheckpointLoader.load_checkpoint(checkpoint, map_location='cpu'))
     prefix = 'backbone.'
     own = {key.removeprefix(prefix): x for key, x in state.items() if key.startswith(prefix)}
@@ -60,7 +56,7 @@ def prepare_image(cfg: Config, path: str) -> PreparedImage:
         raise FileNotFoundError(f'There is no image at {path}.')
     original = cv2.imread(path)
     if original is None:
-        raise AttentionPictureError(f'{path} is no image that can be read.')
+        raise AttentionPictureError(f'{path} is not an image that can be read.')
     init_default_scope(cfg.default_scope)
     packed = Compose(test_pipeline(cfg))(dict(img_path=path, img_id=0))
     preprocessor = MODELS.build(cfg.model.data_preprocessor).eval()
@@ -71,7 +67,7 @@ def prepare_image(cfg: Config, path: str) -> PreparedImage:
 
 
 def test_pipeline(cfg: Config) -> list[ConfigDict]:
-    """The steps from a file to a packed image, without those that read what is true."""
+    """The steps from a file to a packed image, without those that load annotations."""
     dataset = cfg.test_dataloader.dataset
     while 'pipeline' not in dataset:  # a wrapper
         dataset = dataset.get('dataset') or dataset.datasets[0]

@@ -1,4 +1,4 @@
-"""What the pictures of all families share: layers, heads, and what goes into the layers."""
+"""What the pictures of all families share: the choice of layers and heads, a forward pass."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ Heads = str | int  # 'mean', 'each', or the number of one
 
 
 class AttentionPictureError(ValueError):
-    """What is asked for is not there."""
+    """A layer, a head or a point that the model or the image does not have."""
 
 
 class Layer(NamedTuple):
@@ -36,7 +36,7 @@ class Layer(NamedTuple):
     grid: tuple[int, int]
 
     def panels(self, maps: Mapping[str, Tensor], heads: Mapping[str, slice]) -> list[Panel]:
-        """Of each kind of maps (h,H',W') one for each choice of heads."""
+        """A panel for each kind of maps (h,H',W') and each choice of heads."""
         return [
             Panel(f'{kind}, {caption}', one[chosen].mean(0), self.stride)
             for kind, one in maps.items()
@@ -65,7 +65,7 @@ class Pictures(ABC):
     @staticmethod
     @abstractmethod
     def attention_layers(backbone: DenseBackbone) -> dict[str, nn.Module]:
-        """All of them, in the order of the network."""
+        """By name, in the order of the network."""
 
     @abstractmethod
     def stride(self, layer: str) -> int:
@@ -73,11 +73,11 @@ class Pictures(ABC):
 
     @abstractmethod
     def figures(self, layer: Layer) -> dict[str, Callable[[], Figure]]:
-        """Of a layer, by what they show, each drawn when it is called."""
+        """By file name, without the layer; each is drawn when it is called."""
 
     @abstractmethod
     def summary(self) -> Figure:
-        """The most telling maps."""
+        """One picture for the whole network."""
 
     def default_layers(self) -> list[str]:
         return [str(i) for i in self.backbone.out_indices]
@@ -86,7 +86,7 @@ class Pictures(ABC):
         return layer.num_heads
 
     def plan(self, layers: Sequence[str] | None) -> dict[str, Callable[[], Figure]]:
-        """All figures of the layers asked for, by the names of their files."""
+        """All figures of the layers asked for, by file name."""
         return {
             f'layer_{layer.name:0>2}_{kind}': torch.no_grad()(draw)
             for layer in self.record(self.choose_layers(layers))
@@ -99,20 +99,16 @@ class Pictures(ABC):
         wanted = self.default_layers() if wanted is None else wanted
         if 'all' in wanted:
             return there
-        meant = {
-            name: [layer for layer in there if name in (layer, layer.split('.')[0])]
-            for name in wanted
-        }
-        for name, layers in meant.items():
-            if not layers:
-                family = type(self.backbone).__name__
-                raise AttentionPictureError(
-                    f'There is no layer {name}. This {family} has {", ".join(there)}.'
-                )
-        return [layer for layer in there if any(layer in layers for layers in meant.values())]
+        names = {layer: {layer, layer.split('.')[0]} for layer in there}
+        if unknown := {*wanted}.difference(*names.values()):
+            raise AttentionPictureError(
+                f'There is no layer {min(unknown)}. This {type(self.backbone).__name__} has '
+                f'{", ".join(there)}.'
+            )
+        return [layer for layer in there if names[layer] & {*wanted}]
 
     def choose_heads(self, layer: Layer, default: Heads) -> dict[str, slice]:
-        """By captions; of maps (h,...) of all heads, the mean of such a slice is drawn."""
+        """Slices of the heads by caption; the mean of the maps in a slice is drawn."""
         count = self.num_heads(layer.module)
         wanted = default if self.heads is None else self.heads
         if wanted == 'mean':
@@ -128,7 +124,7 @@ class Pictures(ABC):
         return {f'head {wanted}': slice(wanted, wanted + 1)}
 
     def record(self, names: Sequence[str]) -> list[Layer]:
-        """Layers with what goes into them in a forward pass of the backbone."""
+        """Layers with their inputs in a forward pass of the backbone."""
         there = self.attention_layers(self.backbone)
         chosen = {name: there[name] for name in names}
         inputs = self.backbone.record(self.inputs, chosen, lambda name, layer, inputs: inputs)

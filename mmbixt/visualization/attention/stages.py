@@ -1,4 +1,4 @@
-"""Backbones with stages, BiFormer and BiSA-Swin: what the token of a point attends to."""
+"""Backbones with stages, BiFormer and BiSA-Swin: what the token at a point attends to."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ Box = tuple[int, int, int, int]  # row, column, height, width in cells
 
 
 class PointMaps(NamedTuple):
-    """What the token of a point attends to.
+    """What the token at a point attends to.
 
     Attributes:
         maps: by kind of attention (h,H',W'): a multiple of an even spread over the tokens that the
@@ -31,16 +31,12 @@ class PointMaps(NamedTuple):
 
 
 class StagePictures(Pictures):
+    family: str  # in titles
     enlarged = False  # whether panels show the region or window of the point alone
-
-    @property
-    @abstractmethod
-    def family(self) -> str:
-        """As titles name it."""
 
     @abstractmethod
     def point_maps(self, layer: Layer, cell: tuple[int, int]) -> PointMaps:
-        """Of the token in a cell (row, column)."""
+        """Maps of the token in a cell (row, column) of the feature map."""
 
     @abstractmethod
     def note(self, found: Sequence[PointMaps]) -> str:

@@ -4,7 +4,7 @@ from helpers import assert_close, image
 
 from mmbixt.backbones import BiFormer
 from mmbixt.layers import RoutingAttention
-from mmbixt.visualization.attention.biformer import BiFormerPictures, point_attention
+from mmbixt.visualization.attention.biformer import point_attention
 
 SMALL = dict(embed_dims=(32, 64, 64, 64), depths=(1, 1, 1, 1), topks=(1, 2, 4, -2))
 
@@ -80,8 +80,3 @@ def test_full_attention_routes_nothing_and_sees_everything(look):
     found = point_attention(layer.module, layer.inputs[0], (1, 2))
     assert (found.own, found.routed) == (None, ())
     assert_close(found.maps['full attention'].mean((1, 2)), torch.ones(8))
-
-
-def test_layers_are_named_by_stage_and_block():
-    layers = BiFormerPictures.attention_layers(BiFormer('tiny'))
-    assert list(layers)[:5] == ['0.0', '0.1', '1.0', '1.1', '2.0']

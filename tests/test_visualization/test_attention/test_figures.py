@@ -28,8 +28,16 @@ def bixt():
     return BiXT(COLUMNAR, num_latents=6)
 
 
+def xcit():
+    return XCiT(COLUMNAR)
+
+
 def biformer():
     return BiFormer(STAGES, num_regions=4)
+
+
+def bisa_swin():
+    return BiSASwin(SWIN)
 
 
 def draw(backbone, **options):
@@ -61,7 +69,7 @@ def test_default_layers_all_layers_and_whole_stages():
     assert {name[:8] for name in plan_figures(bixt(), INPUTS, IMAGE)} == {'layer_00', 'layer_01'}
     names = list(plan_figures(biformer(), INPUTS, IMAGE))
     assert names == [f'layer_{i}_point_attention' for i in ('0.0', '1.0', '2.1', '3.0')]
-    names = list(plan_figures(BiSASwin(SWIN), INPUTS, IMAGE))
+    names = list(plan_figures(bisa_swin(), INPUTS, IMAGE))
     assert [name for name in names if 'inverse' in name] == [
         f'layer_{i}_inverse_emphasis' for i in ('0.0', '0.1')
     ]
@@ -76,7 +84,7 @@ def test_heads():
     assert [name for name in names if 'strongest' in name] == [
         f'layer_00_strongest_latents_head_0{i}' for i in (0, 1)
     ]
-    assert captions(draw(XCiT(COLUMNAR), layers=['0'])['layer_00_query_key_magnitude']) == [
+    assert captions(draw(xcit(), layers=['0'])['layer_00_query_key_magnitude']) == [
         *('query, head 0', 'query, head 1', 'key, head 0', 'key, head 1')
     ]
     figure = draw(biformer(), layers=['2.1'], heads=1)['layer_2.1_point_attention']
@@ -84,7 +92,7 @@ def test_heads():
 
 
 def test_swin_and_bisa_swin():
-    figures = draw(BiSASwin(SWIN), layers=['0.1', '1.1'], point=(40, 30))
+    figures = draw(bisa_swin(), layers=['0.1', '1.1'], point=(40, 30))
     assert captions(figures['layer_0.1_inverse_emphasis']) == [
         f'emphasis, head {i}' for i in range(3)
     ]
@@ -98,13 +106,7 @@ def test_swin_and_bisa_swin():
 
 @pytest.mark.parametrize(
     'make',
-    [
-        bixt,
-        lambda: XCiT(COLUMNAR),
-        biformer,
-        lambda: BiSASwin(SWIN),
-        lambda: BiSASwin(SWIN, bisa_stages=()),
-    ],
+    [bixt, xcit, biformer, bisa_swin, lambda: BiSASwin(SWIN, bisa_stages=())],
 )
 def test_summary(make):
     model = torch.nn.Module()
@@ -134,7 +136,6 @@ def test_padding_is_not_drawn_and_the_point_is_in_pixels_of_the_image():
     [
         (bixt, dict(layers=['0', '2']), 'no layer 2. This BiXT has 0, 1.'),
         (biformer, dict(layers=['1.1']), 'no layer 1.1. This BiFormer has 0.0, 1.0, 2.0, 2.1, 3.0'),
-        (biformer, dict(heads='all'), 'no head all in layer 0.0, which has heads 0 to 0'),
         (bixt, dict(heads=2), 'no head 2 in layer 0, which has heads 0 to 1'),
         (bixt, dict(point=(96, 3)), 'point 96 3 is outside the image.* x from 0 to 95'),
         (lambda: torch.nn.Conv2d(3, 3, 1), dict(), 'BiXT, XCiT, .* backbone of this model is a Co'),
@@ -149,8 +150,9 @@ def test_strongest_latents_have_the_colours_of_the_legend():
     maps = torch.zeros(12, 1, 4)
     maps[7, 0, :3] = 1
     maps[2, 0, 3] = 1
-    panel, handles = strongest_latents(maps, 16)
-    assert [handle.get_label() for handle in handles] == ['latent 7: 75%', 'latent 2: 25%']
+    panel, handles, named = strongest_latents(maps, 16)
+    assert named == [7, 2]
+    assert [handle.get_label() for handle in handles] == ['latent 7: 75.0%', 'latent 2: 25.0%']
     shown = [to_hex(colour) for colour in panel.values[0].tolist()]
     assert shown == [PALETTE[0]] * 3 + [PALETTE[1]]
 

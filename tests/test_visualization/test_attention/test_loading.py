@@ -33,7 +33,6 @@ def test_image_is_what_tests_of_mmseg_see(photo):
     prepared = prepare_image(small('bixt/semfpn_bixt_ti_ade20k.py'), photo)
     assert prepared.original == (40, 30)
     assert prepared.image.shape == (512, 683, 3)
-    assert prepared.inputs.shape[2] >= 512
     assert prepared.image[256, 10].tolist() == [200, 0, 0]  # RGB
     expected = torch.tensor([(200 - 123.675) / 58.395, -116.28 / 57.12, -103.53 / 57.375])
     torch.testing.assert_close(prepared.inputs[0, :, 256, 10], expected)
@@ -52,7 +51,7 @@ def test_files_that_are_no_images(tmp_path):
         prepare_image(cfg, str(tmp_path / 'nope.jpg'))
     text = tmp_path / 'text.jpg'
     text.write_text('text')
-    with pytest.raises(AttentionPictureError, match=r'text\.jpg is no image'):
+    with pytest.raises(AttentionPictureError, match=r'text\.jpg is not an image'):
         prepare_image(cfg, str(text))
 
 
@@ -75,5 +74,5 @@ def test_weights_of_a_whole_model_or_of_its_backbone(tmp_path, prefix):
 def test_other_backbones():
     cfg = small('bixt/semfpn_bixt_ti_ade20k.py')
     cfg.model.backbone = dict(type='mmseg.ResNetV1c', depth=18)
-    with pytest.raises(AttentionPictureError, match=r'a mmseg.ResNetV1c; .*mmbixt.BiFormer'):
+    with pytest.raises(AttentionPictureError, match=r'BiFormer.* is a ResNetV1c'):
         load_backbone(cfg, 'not read')

@@ -1,0 +1,293 @@
+"""What the pickle of a checkpoint may call, and with which arguments.
+
+Each check has the signature of the call. It describes what the call would make, and makes nothing.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from mmbixt.checkpoints.errors import UnsafeCheckpointError, UnsupportedContentError
+
+
+class MalformedError(ValueError):
+    """No ``torch.save`` writes this: the file is damaged, or made to do damage."""
+
+
+DTYPES = {
+    f'torch.{name}': dtype
+    for name, dtype in vars(torch).items()
+    if isinstance(dtype, torch.dtype) and str(dtype) == f'torch.{name}' and name[0] != 'q'
+}
+HISTORY_BUFFER = 'mmengine.logging.history_buffer.HistoryBuffer'
+ONE_CYCLE = 'mmengine.optim.scheduler.param_scheduler.OneCycleParamScheduler'
+ATTRIBUTES = {  # class -> those of its functions that its own state names
+    HISTORY_BUFFER: ('min', 'max', 'current', 'mean'),
+    ONE_CYCLE: ('_annealing_cos', '_annealing_linear'),
+}
+NAMESPACE = 'argparse.Namespace'
+NUMPY = ('numpy.core.multiarray', 'numpy._core.multiarray')  # of numpy 1 and 2
+# kinds of objects that have a state -> the types or kinds of its parts
+STATES = {
+    'array': (int, tuple, 'dtype', bool, 'bytes'),
+    'dtype': (int, str, *[type(None)] * 3, int, int, int),
+    **dict.fromkeys((HISTORY_BUFFER, NAMESPACE, 'collections.OrderedDict'), 'dict'),
+}
+_LARGEST_VIEW = 1 << 30  # bytes that a tensor of a small file may seem to have, being expanded
+_MOST_UNUSUAL_KEYS = 1000  # whose hashes a file can choose to be equal: the time is quadratic
+
+
+@dataclass(eq=False, slots=True)
+class Global:
+    """A function or class that the file names."""
+
+    name: str
+
+
+@dataclass(eq=False, slots=True)
+class Made:
+    """What a call or an opcode would make.
+
+    Args:
+        kind: name of the class, or another word for it.
+        size: in bytes, of a storage or of bytes.
+        dtype: of a storage.
+        items: keys and values of a dict, in turn.
+        is_final: whether its content may not be changed any more.
+    """
+
+    kind: str
+    size: int = 0
+    dtype: torch.dtype = torch.uint8
+    items: list | tuple = ()
+    is_final: bool = False
+
+
+def require(condition: bool, what: str) -> None:
+    if not condition:
+        raise MalformedError(what)
+
+
+def support(condition: bool, what: str) -> None:
+    if not condition:
+        raise UnsupportedContentError(what)
+
+
+def kind_of(value: Any) -> type | str:
+    return value.kind if isinstance(value, Made) else type(value)
+
+
+class Limits:
+    """How much a file of so many bytes may make."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.used = 0  # bytes
+        self.unusual_keys = 0
+
+    def use(self, size: int) -> None:
+        """Data are used once by what is saved; a file that uses them often can fill the memory."""
+        self.used += size
+        is_little = self.used <= 16 * self.size + (1 << 20)
+        require(is_little, 'the same data over and over, or too many objects')
+
+    def use_keys(self, keys: list[Any]) -> None:
+        """Keys of a dict or set, whose hashes are computed."""
+        for key in keys:
+            if not _is_usual_key(key):
+                support(_is_key(key), 'a key that is not simple, in a dict or set')
+                self.unusual_keys += 1
+        few = self.unusual_keys <= _MOST_UNUSUAL_KEYS
+        support(few, f'more than {_MOST_UNUSUAL_KEYS} keys that are neither text nor numbers')
+
+
+def _is_usual_key(value: Any) -> bool:
+    """Whether few others have the same hash, whatever the file chooses."""
+    if type(value) is int:
+        return abs(value) < 1 << 60
+    return isinstance(value, str | float | bool | None) or kind_of(value) == 'bytes'
+
+
+def _is_key(value: Any, depth: int = 2) -> bool:
+    """Whether its hash costs little."""
+    if type(value) is tuple:
+        return depth > 0 and len(value) <= 8 and all(_is_key(part, depth - 1) for part in value)
+    if isinstance(value, Global):
+        return value.name in DTYPES
+    return _is_usual_key(value) or kind_of(value) in (int, 'complex', 'device', 'scalar', 'size')
+
+
+def _is_sizes(value: Any) -> bool:
+    is_short = type(value) is tuple and len(value) <= 64
+    return is_short and all(type(n) is int and 0 <= n < 1 << 62 for n in value)
+
+
+def check_state(limits: Limits, instance: Any, state: Any) -> None:
+    """What an object gets after it is made; once, so that nothing changes that is in use."""
+    kind = kind_of(instance)
+    require(kind in STATES, 'a state for what has none')
+    require(not instance.is_final, f'a second state of {kind}')
+    instance.is_final = True
+    is_short = type(state) is tuple and len(state) <= 8
+    form = tuple(map(kind_of, state)) if is_short else kind_of(state)
+    is_right = form == STATES[kind] and (kind != 'array' or _is_sizes(state[1]))
+    require(is_right, f'an unexpected state of {kind}')
+    if form == 'dict':
+        names = state.items[::2]
+        limits.use(8 * len(names))
+        require(all(type(name) is str for name in names), 'a state without names')
+        is_plain = kind != 'collections.OrderedDict' or set(names) <= {'_metadata'}
+        support(is_plain, 'an OrderedDict with attributes')
+    else:
+        limits.use(sum(part.size for part in state if isinstance(part, Made)))
+
+
+def _simple(kind: str, *forms: tuple[type | str, ...]) -> Callable[..., Made]:
+    """The check of a call whose arguments only have to be of the right types or kinds."""
+
+    def check(_: Limits, *arguments: Any) -> Made:
+        require(tuple(map(kind_of, arguments)) in forms, f'a {kind} of something else')
+        return Made(kind)
+
+    return check
+
+
+def _ordered_dict(limits: Limits, pairs: Any = ()) -> Made:
+    """Python 2 gives it a list of pairs."""
+    require(type(pairs) is list or pairs == (), 'an OrderedDict of no list')
+    require(all(type(pair) is list and len(pair) == 2 for pair in pairs), 'an OrderedDict')
+    _use_copy(limits, [pair[0] for pair in pairs])
+    return Made('collections.OrderedDict', items=[part for pair in pairs for part in pair])
+
+
+def _counter(limits: Limits, counts: Any) -> Made:
+    require(kind_of(counts) == 'dict', 'a Counter of no dict')
+    _use_copy(limits, counts.items[::2])
+    return Made('collections.Counter')
+
+
+def _set(limits: Limits, items: Any = ()) -> Made:
+    require(type(items) is list or items == (), 'a set of no list')
+    _use_copy(limits, items)
+    return Made('set')
+
+
+def _use_copy(limits: Limits, keys: Any) -> None:
+    limits.use(8 * len(keys))
+    limits.use_keys(keys)
+
+
+def _encode(limits: Limits, content: Any, encoding: Any) -> Made:
+    """How bytes are written in an old protocol."""
+    require(type(content) is str, 'bytes of something else')
+    require(type(encoding) is str and encoding in ('latin1', 'latin-1'), 'an unknown encoding')
+    limits.use(len(content))
+    return Made('bytes', size=len(content))
+
+
+def _bytearray(limits: Limits, content: Any = '', encoding: Any = 'latin1') -> Made:
+    if kind_of(content) == 'bytes':
+        limits.use(content.size)
+    else:
+        _encode(limits, content, encoding)
+    return Made('bytearray')
+
+
+def _size(_: Limits, sizes: Any) -> Made:
+    require(_is_sizes(sizes), 'a torch.Size of other than numbers')
+    return Made('size')
+
+
+def _attribute(_: Limits, owner: Any, name: Any) -> Made:
+    of = owner.name if isinstance(owner, Global) else 'an object'
+    if type(name) is not str or name not in ATTRIBUTES.get(of, ()):
+        raise UnsafeCheckpointError(f'the attribute {str(name)[:40]!r} of {of}')
+    return Made('attribute')
+
+
+def _array(_: Limits, cls: Any, shape: Any, code: Any) -> Made:
+    """Our reader uses none of the arguments: class, shape and content come with the state."""
+    return Made('array')
+
+
+def _numpy_dtype(_: Limits, code: Any, align: Any = False, copy: Any = True) -> Made:
+    require(type(code) is str, 'a dtype without a name')
+    if code[:1] not in tuple('biufc') or code[1:] not in ('1', '2', '4', '8', '16'):
+        raise UnsafeCheckpointError(f'numpy data of the type {code[:20]!r}, not numbers')
+    return Made('dtype')
+
+
+def _tensor(
+    limits: Limits,
+    storage: Any,
+    offset: Any,
+    size: Any,
+    stride: Any,
+    requires_grad: Any = False,
+    hooks: Any = None,
+    metadata: Any = None,
+    dtype: torch.dtype | None = None,
+) -> Made:
+    """A tensor that stays within its storage; beyond it torch would make the storage larger."""
+    require(kind_of(storage) == 'storage', 'a tensor without a storage')
+    is_right = _is_sizes((offset,)) and _is_sizes(size) and _is_sizes(stride)
+    require(is_right and len(size) == len(stride), 'a tensor without sizes')
+    dtype = dtype or storage.dtype
+    reach = [(n - 1) * step for n, step in zip(size, stride, strict=True)]
+    end = offset + (1 + sum(reach) if all(size) else 0)
+    require(end * dtype.itemsize <= storage.size, 'a tensor that looks beyond its storage')
+    expanded = math.prod(size) * dtype.itemsize
+    support(expanded <= max(limits.size, _LARGEST_VIEW), 'a tensor expanded beyond 1 GiB')
+    if metadata is not None:
+        require(kind_of(metadata) == 'dict' and len(metadata.items) <= 4, 'a tensor with flags')
+        names, flags = metadata.items[::2], metadata.items[1::2]
+        allowed = {'neg', 'conj'} if dtype.is_complex else {'neg'}
+        are_flags = allowed.issuperset(names) and all(type(flag) is bool for flag in flags)
+        require(are_flags, 'a tensor with flags')
+    return _parameter(limits, Made('tensor'), requires_grad, hooks)
+
+
+def _tensor_v3(limits: Limits, *arguments: Any) -> Made:
+    """A tensor of a dtype that has no storage class: float8, uint16."""
+    *arguments, dtype = arguments
+    is_right = len(arguments) == 6 and isinstance(dtype, Global) and dtype.name in DTYPES
+    require(is_right, 'a tensor without a dtype')
+    return _tensor(limits, *arguments, dtype=DTYPES[dtype.name])
+
+
+def _parameter(_: Limits, tensor: Any, requires_grad: Any, hooks: Any) -> Made:
+    """Hooks are called in the backward pass: there must be none, nor come later."""
+    is_tensor = kind_of(tensor) == 'tensor' and type(requires_grad) is bool
+    require(is_tensor, 'a parameter of no tensor')
+    if hooks is not None:
+        is_empty = kind_of(hooks) == 'collections.OrderedDict' and not hooks.items
+        require(is_empty, 'a tensor with hooks')
+        hooks.is_final = True
+    return Made('tensor')
+
+
+CALLS: dict[str, Callable[..., Made]] = {
+    'collections.OrderedDict': _ordered_dict,
+    'collections.Counter': _counter,
+    'builtins.set': _set,
+    'builtins.frozenset': _set,
+    'builtins.complex': _simple('complex', (float, float)),
+    'builtins.bytes': _simple('bytes', ()),  # how b'' is written in an old protocol
+    'builtins.bytearray': _bytearray,
+    'builtins.getattr': _attribute,
+    '_codecs.encode': _encode,
+    'numpy.dtype': _numpy_dtype,
+    'torch.Size': _size,
+    'torch.device': _simple('device', (str,), (str, int)),
+    'torch._utils._rebuild_tensor': _tensor,
+    'torch._utils._rebuild_tensor_v2': _tensor,
+    'torch._utils._rebuild_tensor_v3': _tensor_v3,
+    'torch._utils._rebuild_parameter': _parameter,
+    **{f'{module}._reconstruct': _array for module in NUMPY},
+    **{f'{module}.scalar': _simple('scalar', ('dtype', 'bytes')) for module in NUMPY},
+}
+# classes of which the pickle may make an object without arguments
+CLASSES = (HISTORY_BUFFER, NAMESPACE)

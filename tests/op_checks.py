@@ -1,0 +1,35 @@
+"""How an op is compared with its reference: results, and gradients of a loss that sees all."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from helpers import assert_close
+from torch import Tensor
+
+
+def with_gradients(function: Callable, inputs: Sequence) -> tuple[list[Tensor], list]:
+    """The results, and a gradient for each input that needs one; None where it has no part."""
+    results = function(*inputs)
+    results = [results] if isinstance(results, Tensor) else [x for x in results if x is not None]
+    loss = sum((x * torch.cos(torch.arange(x.numel())).to(x).view_as(x)).sum() for x in results)
+    given = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+    return results, list(torch.autograd.grad(loss, given, allow_unused=True))
+
+
+def assert_same(actual: tuple[list, list], expected: tuple[list, list], tolerance: float) -> None:
+    """Gradients may be zero but for rounding, so all share a scale."""
+    for ours, theirs in zip(actual[0], expected[0], strict=True):
+        assert_close(ours, theirs, tolerance)
+    scale = max((float(x.abs().max()) for x in expected[1] if x is not None), default=1.0)
+    for ours, theirs in zip(actual[1], expected[1], strict=True):
+        assert (ours is None) == (theirs is None)
+        assert ours is None or (ours - theirs).abs().max() <= tolerance * scale
+
+
+def assert_finite(found: tuple[list, list]) -> None:
+    assert all(x.isfinite().all() for x in [*found[0], *found[1]] if x is not None)
+
+
+def learned(*sizes: tuple[int, ...], dtype: torch.dtype = torch.float32, factor: float = 1.0):
+    """Random tensors that need gradients."""
+    return [(factor * torch.randn(size, dtype=dtype)).requires_grad_() for size in sizes]

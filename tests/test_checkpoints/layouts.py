@@ -1,0 +1,40 @@
+"""Official state dicts: with values that differ, or on the meta device where only names matter."""
+
+import io
+import zipfile
+
+import torch
+from helpers import official_shapes
+from reference import fill
+
+
+def random_state(layout):
+    """Without buffers that are computed, as in ``official_state``, which takes longer."""
+    shapes = official_shapes(layout).items()
+    return {key: torch.randn(shape) for key, shape in shapes if key.split('.')[-1] not in fill.KEEP}
+
+
+def meta_state(layout):
+    """Takes no time; what does not fit is refused before values are read."""
+    return {k: torch.empty(shape, device='meta') for k, shape in official_shapes(layout).items()}
+
+
+def build_meta(model, **options):
+    with torch.device('meta'):
+        return model(**options)
+
+
+def saved(value, **options):
+    """The bytes of a checkpoint."""
+    buffer = io.BytesIO()
+    torch.save(value, buffer, **options)
+    return buffer.getvalue()
+
+
+def zipped(records, compression=zipfile.ZIP_DEFLATED):
+    """The bytes of a zip archive."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, 'w', compression) as archive:
+        for name, content in records.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()

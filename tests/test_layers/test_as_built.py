@@ -1,0 +1,57 @@
+import pytest
+import torch
+from helpers import assert_close
+from timm.layers import DropPath
+from torch import nn
+
+from mmbixt.layers import FeedForward, Mlp, SequentialMlp, add_feed_forward
+from mmbixt.layers.as_built import is_as_built
+from mmbixt.layers.norm import LayerNorm
+
+
+def computed(layer):
+    weight = layer.weight.detach()
+    del layer.weight
+    layer.weight = 2 * weight
+
+
+CHANGES = {
+    'another class': lambda layer: setattr(layer, '__class__', type('Other', (nn.Linear,), {})),
+    'forward replaced': lambda layer: setattr(layer, 'forward', torch.relu),
+    'weight computed': computed,
+    # as functional_call does, and FSDP with sharded tensors
+    'weight no parameter': lambda layer: layer._parameters.update(weight=torch.ones(3, 3)),
+    'compiled': lambda layer: layer.compile(backend='eager'),
+}
+
+
+@pytest.mark.parametrize('change', CHANGES.values(), ids=CHANGES)
+def test_changed_layers_are_not_as_built(change):
+    for layer in (nn.Linear(3, 3), nn.Linear(3, 3, bias=False)):
+        assert is_as_built(layer, nn.Linear)
+        change(layer)
+        assert not is_as_built(layer, nn.Linear)
+
+
+@pytest.mark.parametrize('make', [Mlp, SequentialMlp, FeedForward])
+def test_every_module_of_an_mlp_counts(make):
+    """In float64, in which an exact GELU is not one by tanh."""
+    norm, mlp = LayerNorm(8).double(), make(8, 16).double()
+    x = torch.randn(2, 5, 8, dtype=torch.float64)
+    expected = x + mlp(norm(x))
+    assert_close(add_feed_forward(x, norm, mlp, DropPath(0.0)), expected, 1e-12)
+    for name, module in mlp.named_modules():
+        called = []
+        with module.register_forward_hook(lambda *_, called=called: called.append(1)):
+            add_feed_forward(x, norm, mlp, DropPath(0.0))
+        assert called == [1], name
+        if isinstance(module, nn.GELU):
+            module.approximate = 'tanh'
+            actual = add_feed_forward(x, norm, mlp, DropPath(0.0))
+            assert_close(actual, x + mlp(norm(x)), 1e-12)
+            module.approximate = 'none'
+        if isinstance(module, nn.Sequential):
+            module.add_module('more', nn.Tanh())
+            actual = add_feed_forward(x, norm, mlp, DropPath(0.0))
+            assert_close(actual, x + mlp(norm(x)), 1e-12)
+            del module[-1]

@@ -1,0 +1,64 @@
+import pytest
+import torch
+from helpers import assert_close, golden
+from reference import fill
+
+from mmbixt.layers import (
+    ConvPatchEmbed,
+    LinearPatchEmbed,
+    LocalPatchInteraction,
+    fourier_features,
+    map_to_tokens,
+    tokens_to_map,
+)
+from mmbixt.layers.maps import as_image
+
+
+@pytest.mark.parametrize('grid', [(4, 4), (4, 6), (7, 5), (1, 3), (14, 14)])
+def test_fourier_features_are_the_authors(grid):
+    reference = golden('posenc_raw')
+    assert reference.check(f'pos_{grid[0]}x{grid[1]}', fourier_features(*grid).numpy()) < 1e-6
+
+
+@pytest.mark.parametrize('embed', [LinearPatchEmbed, ConvPatchEmbed])
+@pytest.mark.parametrize('stride', [16, 8, 4])
+def test_grid_is_the_size_over_the_stride_rounded_up(embed, stride):
+    module = embed(16, stride).eval()
+    for size in ((16, 16), (17, 31), (33, 100)):
+        tokens = module(torch.randn(1, 3, *size))
+        assert tokens.shape[-2:] == (-(-size[0] // stride), -(-size[1] // stride))
+
+
+def test_padding_does_not_move_the_patches():
+    embed = LinearPatchEmbed(8, stride=16)
+    image = torch.randn(1, 3, 40, 40)
+    assert torch.equal(embed(image)[..., :2, :2], embed(image[..., :32, :32]))
+
+
+def test_tokens_and_maps_share_memory():
+    tokens = torch.randn(2, 15, 4)
+    feature_map = tokens_to_map(tokens, (3, 5))
+    assert feature_map.shape == (2, 4, 3, 5)
+    assert feature_map.is_contiguous(memory_format=torch.channels_last)
+    assert feature_map.data_ptr() == tokens.data_ptr()
+    assert torch.equal(feature_map[0, :, 1, 2], tokens[0, 7])
+    assert map_to_tokens(feature_map).data_ptr() == tokens.data_ptr()
+
+
+def test_compiled_or_not_an_image_is_the_map_with_channels_first():
+    for make in (torch.randn, lambda *size: torch.randn(*size[::-1]).permute(3, 2, 1, 0)):
+        x = make(1, 4, 5, 3).requires_grad_()
+        compiled = torch.compile(as_image, fullgraph=True, backend='eager')
+        for image in (as_image(x), compiled(x)):
+            assert torch.equal(image, x.permute(0, 3, 1, 2))
+            weight = torch.randn(image.shape)
+            (grad,) = torch.autograd.grad((image * weight).sum(), x)
+            assert_close(grad, weight.permute(0, 2, 3, 1))
+        assert compiled(x).is_contiguous(memory_format=torch.channels_last)
+
+
+def test_golden_of_local_patch_interaction():
+    lpi = fill.fill_module(LocalPatchInteraction(96)).eval()
+    with torch.no_grad():
+        output = lpi(torch.from_numpy(fill.tensor((1, 63, 96), 4)), (7, 9))
+    assert golden('xcit_lpi').check('out', output.numpy()) < 2e-5
