@@ -18,6 +18,9 @@ env_cfg = dict(
     mp_cfg=dict(mp_start_method='fork', opencv_num_threads=0),
     dist_cfg=dict(backend='nccl'),
 )
+# All batch norms, those of backbones too, are computed over all GPUs: otherwise each GPU keeps
+# statistics of its own, and validates with those.
+sync_bn = 'torch'
 vis_backends = [dict(type='LocalVisBackend')]
 visualizer = dict(type='SegLocalVisualizer', vis_backends=vis_backends, name='visualizer')
 log_processor = dict(by_epoch=False)

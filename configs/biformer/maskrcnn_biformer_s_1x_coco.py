@@ -10,8 +10,10 @@ model = dict(
         type='mmbixt.BiFormer',
         arch='small',
         num_regions=16,  # images are larger than in segmentation
+        padding='legacy',  # takes part in attention, as in the authors' code
         drop_path_rate=0.2,
         norm_eval=True,
+        init_cfg=dict(type='Pretrained', checkpoint='biformer://small'),
     ),
     neck=dict(type='FPN', in_channels=[64, 128, 256, 512], out_channels=256, num_outs=5),
 )

@@ -7,8 +7,14 @@ _base_ = [
 
 channels = [64, 128, 256, 512]
 model = dict(
-    # 8 x 8 regions for crops of 512 pixels
-    backbone=dict(type='mmbixt.BiFormer', arch='small', num_regions=8, drop_path_rate=0.15),
+    backbone=dict(
+        type='mmbixt.BiFormer',
+        arch='small',
+        num_regions=8,  # 8 x 8, for crops of 512 pixels
+        padding='legacy',  # takes part in attention, as in the authors' code; crops have none
+        drop_path_rate=0.15,
+        init_cfg=dict(type='Pretrained', checkpoint='biformer://small'),
+    ),
     neck=dict(type='FPN', in_channels=channels, out_channels=256, num_outs=4),
     decode_head=dict(in_channels=[256] * 4),
 )

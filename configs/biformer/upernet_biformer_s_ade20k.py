@@ -7,8 +7,14 @@ _base_ = [
 
 channels = [64, 128, 256, 512]
 model = dict(
-    # 8 x 8 regions for crops of 512 pixels
-    backbone=dict(type='mmbixt.BiFormer', arch='small', num_regions=8, drop_path_rate=0.3),
+    backbone=dict(
+        type='mmbixt.BiFormer',
+        arch='small',
+        num_regions=8,  # 8 x 8, for crops of 512 pixels
+        padding='legacy',  # takes part in attention, as in the authors' code; crops have none
+        drop_path_rate=0.3,
+        init_cfg=dict(type='Pretrained', checkpoint='biformer://small'),
+    ),
     decode_head=dict(in_channels=channels),
     auxiliary_head=dict(in_channels=channels[2]),
 )

@@ -1,4 +1,4 @@
 _base_ = './upernet_biformer_s_ade20k.py'
 
 # no recipe is published for this size: S's
-model = dict(backbone=dict(arch='tiny'))
+model = dict(backbone=dict(arch='tiny', init_cfg=dict(checkpoint='biformer://tiny')))

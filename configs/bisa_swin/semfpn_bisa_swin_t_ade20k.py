@@ -7,7 +7,16 @@ _base_ = [
 
 channels = [96, 192, 384, 768]
 model = dict(
-    backbone=dict(type='mmbixt.BiSASwin', arch='tiny', drop_path_rate=0.3),
+    # No weights of BiSA-Swin are published: this starts as a plain Swin to within 1 %, and learns the
+    # share of self-attention. With ImageNet weights of your own, lam=0.5 is the paper's.
+    backbone=dict(
+        type='mmbixt.BiSASwin',
+        arch='tiny',
+        lam='learned',
+        lam_init=0.99,
+        drop_path_rate=0.3,
+        init_cfg=dict(type='Pretrained', checkpoint='swin://tiny'),
+    ),
     neck=dict(type='FPN', in_channels=channels, out_channels=256, num_outs=4),
     decode_head=dict(in_channels=[256] * 4),
 )

@@ -8,11 +8,11 @@ _base_ = [
 channels = 192
 model = dict(
     backbone=dict(
-        # stochastic depth is the paper's for tiny models
         type='mmbixt.BiXT',
         arch='tiny',
         patch_stride=16,
-        drop_path_rate=0.05,
+        drop_path_rate=0.05,  # the paper's for tiny models
+        init_cfg=dict(type='Pretrained', checkpoint='bixt://tiny-16-d13'),
     ),
     neck=[
         dict(
@@ -24,3 +24,5 @@ model = dict(
         dict(type='FPN', in_channels=[channels] * 4, out_channels=256, num_outs=5),
     ],
 )
+
+sync_bn = 'torch'  # of the backbone, too

@@ -2,7 +2,7 @@ _base_ = './maskrcnn_bixt_ti_3x_coco.py'
 
 channels = 192
 model = dict(
-    backbone=dict(patch_stride=8),
+    backbone=dict(patch_stride=8, init_cfg=dict(checkpoint='bixt://tiny-8-d13')),
     neck=[
         dict(
             type='mmbixt.FeaturePyramidAdapter',

@@ -7,8 +7,13 @@ _base_ = [
 
 channels = 192
 model = dict(
-    # stochastic depth is the paper's for tiny models
-    backbone=dict(type='mmbixt.BiXT', arch='tiny', patch_stride=16, drop_path_rate=0.05),
+    backbone=dict(
+        type='mmbixt.BiXT',
+        arch='tiny',
+        patch_stride=16,
+        drop_path_rate=0.05,  # the paper's for tiny models
+        init_cfg=dict(type='Pretrained', checkpoint='bixt://tiny-16-d13'),
+    ),
     neck=dict(
         type='mmbixt.FeaturePyramidAdapter',
         in_channels=channels,

@@ -2,7 +2,7 @@ _base_ = './maskrcnn_xcit_s12_p16_3x_coco.py'
 
 channels = 512
 model = dict(
-    backbone=dict(arch='medium24', patch_size=16),
+    backbone=dict(arch='medium24', init_cfg=dict(checkpoint='xcit://medium24-p16-384-dist')),
     neck=[
         dict(
             type='mmbixt.FeaturePyramidAdapter',

@@ -1,8 +1,8 @@
-_base_ = './maskrcnn_xcit_s12_p16_3x_coco.py'
+_base_ = './maskrcnn_xcit_m24_p16_3x_coco.py'
 
 channels = 512
 model = dict(
-    backbone=dict(arch='medium24', patch_size=8),
+    backbone=dict(patch_size=8, init_cfg=dict(checkpoint='xcit://medium24-p8-384-dist')),
     neck=[
         dict(
             type='mmbixt.FeaturePyramidAdapter',

@@ -7,7 +7,12 @@ _base_ = [
 
 channels = 384
 model = dict(
-    backbone=dict(type='mmbixt.XCiT', arch='small12', patch_size=16),
+    backbone=dict(
+        type='mmbixt.XCiT',
+        arch='small12',
+        patch_size=16,
+        init_cfg=dict(type='Pretrained', checkpoint='xcit://small12-p16-384-dist'),
+    ),
     neck=[
         dict(
             type='mmbixt.FeaturePyramidAdapter',
@@ -18,3 +23,5 @@ model = dict(
         dict(type='FPN', in_channels=[channels] * 4, out_channels=256, num_outs=5),
     ],
 )
+
+sync_bn = 'torch'  # of the backbone, too

@@ -2,7 +2,7 @@ _base_ = './maskrcnn_xcit_s12_p16_3x_coco.py'
 
 channels = 384
 model = dict(
-    backbone=dict(arch='small12', patch_size=8),
+    backbone=dict(patch_size=8, init_cfg=dict(checkpoint='xcit://small12-p8-384-dist')),
     neck=[
         dict(
             type='mmbixt.FeaturePyramidAdapter',

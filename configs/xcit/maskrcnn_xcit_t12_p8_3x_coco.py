@@ -1,8 +1,8 @@
-_base_ = './maskrcnn_xcit_s12_p16_3x_coco.py'
+_base_ = './maskrcnn_xcit_t12_p16_3x_coco.py'
 
 channels = 192
 model = dict(
-    backbone=dict(arch='tiny12', patch_size=8),
+    backbone=dict(patch_size=8, init_cfg=dict(checkpoint='xcit://tiny12-p8-384-dist')),
     neck=[
         dict(
             type='mmbixt.FeaturePyramidAdapter',

@@ -3,7 +3,11 @@ _base_ = './semfpn_xcit_s12_p16_ade20k.py'
 channels = 512
 model = dict(
     # the authors' rate with SemanticFPN; 0.15 otherwise
-    backbone=dict(arch='medium24', patch_size=16, drop_path_rate=0.2),
+    backbone=dict(
+        arch='medium24',
+        drop_path_rate=0.2,
+        init_cfg=dict(checkpoint='xcit://medium24-p16-384-dist'),
+    ),
     neck=[
         dict(
             type='mmbixt.FeaturePyramidAdapter',

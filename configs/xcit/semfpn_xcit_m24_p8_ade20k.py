@@ -1,9 +1,8 @@
-_base_ = './semfpn_xcit_s12_p16_ade20k.py'
+_base_ = './semfpn_xcit_m24_p16_ade20k.py'
 
 channels = 512
 model = dict(
-    # the authors' rate with SemanticFPN; 0.15 otherwise
-    backbone=dict(arch='medium24', patch_size=8, drop_path_rate=0.2),
+    backbone=dict(patch_size=8, init_cfg=dict(checkpoint='xcit://medium24-p8-384-dist')),
     neck=[
         dict(
             type='mmbixt.FeaturePyramidAdapter',
@@ -13,5 +12,4 @@ model = dict(
         ),
         dict(type='FPN', in_channels=[channels] * 4, out_channels=channels, num_outs=4),
     ],
-    decode_head=dict(in_channels=[channels] * 4),
 )

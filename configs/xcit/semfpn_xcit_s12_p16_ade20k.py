@@ -7,7 +7,12 @@ _base_ = [
 
 channels = 384
 model = dict(
-    backbone=dict(type='mmbixt.XCiT', arch='small12', patch_size=16),
+    backbone=dict(
+        type='mmbixt.XCiT',
+        arch='small12',
+        patch_size=16,
+        init_cfg=dict(type='Pretrained', checkpoint='xcit://small12-p16-384-dist'),
+    ),
     neck=[
         dict(
             type='mmbixt.FeaturePyramidAdapter',

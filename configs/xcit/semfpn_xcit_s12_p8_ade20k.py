@@ -2,7 +2,7 @@ _base_ = './semfpn_xcit_s12_p16_ade20k.py'
 
 channels = 384
 model = dict(
-    backbone=dict(arch='small12', patch_size=8),
+    backbone=dict(patch_size=8, init_cfg=dict(checkpoint='xcit://small12-p8-384-dist')),
     neck=[
         dict(
             type='mmbixt.FeaturePyramidAdapter',
@@ -12,5 +12,4 @@ model = dict(
         ),
         dict(type='FPN', in_channels=[channels] * 4, out_channels=channels, num_outs=4),
     ],
-    decode_head=dict(in_channels=[channels] * 4),
 )

@@ -1,16 +1,3 @@
-_base_ = './semfpn_xcit_s12_p16_ade20k.py'
+_base_ = './semfpn_xcit_s12_p8_ade20k.py'
 
-channels = 384
-model = dict(
-    backbone=dict(arch='small24', patch_size=8),
-    neck=[
-        dict(
-            type='mmbixt.FeaturePyramidAdapter',
-            in_channels=channels,
-            in_strides=8,
-            norm_cfg=dict(type='SyncBN', requires_grad=True),
-        ),
-        dict(type='FPN', in_channels=[channels] * 4, out_channels=channels, num_outs=4),
-    ],
-    decode_head=dict(in_channels=[channels] * 4),
-)
+model = dict(backbone=dict(arch='small24', init_cfg=dict(checkpoint='xcit://small24-p8-384-dist')))

@@ -2,7 +2,7 @@ _base_ = './semfpn_xcit_s12_p16_ade20k.py'
 
 channels = 192
 model = dict(
-    backbone=dict(arch='tiny12', patch_size=16),
+    backbone=dict(arch='tiny12', init_cfg=dict(checkpoint='xcit://tiny12-p16-384-dist')),
     neck=[
         dict(
             type='mmbixt.FeaturePyramidAdapter',

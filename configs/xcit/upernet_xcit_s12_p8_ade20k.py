@@ -1,14 +1,6 @@
 _base_ = './upernet_xcit_s12_p16_ade20k.py'
 
-channels = 384
 model = dict(
-    backbone=dict(arch='small12', patch_size=8),
-    neck=dict(
-        type='mmbixt.FeaturePyramidAdapter',
-        in_channels=channels,
-        in_strides=8,
-        norm_cfg=dict(type='SyncBN', requires_grad=True),
-    ),
-    decode_head=dict(in_channels=[channels] * 4),
-    auxiliary_head=dict(in_channels=channels),
+    backbone=dict(patch_size=8, init_cfg=dict(checkpoint='xcit://small12-p8-384-dist')),
+    neck=dict(in_strides=8),
 )

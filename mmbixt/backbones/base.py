@@ -66,6 +66,7 @@ class DenseBackbone(BaseModule):
         self.frozen_stages = frozen_stages
         self.norm_eval = norm_eval
         self.with_cp = with_cp
+        self._file: str | None = None  # that is being loaded, if it is known
         self.register_load_state_dict_pre_hook(DenseBackbone._fit_checkpoint)
 
     @abstractmethod
@@ -95,6 +96,21 @@ class DenseBackbone(BaseModule):
             state: weights under the file's names, without the prefix.
             prefix: name of the backbone in the model that is being loaded, empty for itself.
         """
+
+    def init_weights(self) -> None:
+        """mmengine's, and a line in the log about where training starts from."""
+        given = [self.init_cfg] if isinstance(self.init_cfg, dict) else self.init_cfg or []
+        files = [cfg['checkpoint'] for cfg in given if 'checkpoint' in cfg]
+        self._file = files[-1] if files else None
+        super().init_weights()
+        self._file = None
+        if files:
+            return
+        name = type(self).__name__
+        print_log(f'{name}: random weights, because init_cfg names no checkpoint', 'current')
+        if self.norm_eval:
+            text = f'{name}: norm_eval=True keeps statistics of batch norms that no training has made'
+            print_log(text, 'current', logging.WARNING)
 
     def freeze(self) -> None:
         """Take the gradients from the frozen stages; to be called once the network is built."""
@@ -184,6 +200,9 @@ class DenseBackbone(BaseModule):
         fresh = check_fit(
             weights, shapes, f'mmbixt.{name}', seems, self.optional_weights, advice, origins
         )
+        origin = f' from {self._file}' if self._file else ''
+        text = f'{name}: {len(shapes) - len(fresh)} of {len(shapes)} weights loaded{origin}'
+        print_log(text, 'current')
         if unused := _by_part(converted.dropped):
             print_log(f'{name} has no use for these weights of the file: {unused}', 'current')
         trainable = dict(self.named_parameters())

@@ -35,6 +35,7 @@ def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
         changes.append('norms: BN instead of SyncBN, which needs several GPUs')
     for node in synchronised:
         node.type = 'BN'
+    cfg.pop('sync_bn', None)
     return changes
 
 

@@ -90,6 +90,20 @@ def test_schedule_is_the_listed_one(name):
     assert {'tta_model', 'tta_pipeline'} <= cfg.keys() or cfg.default_scope == 'mmdet'
 
 
+@pytest.mark.parametrize('name', PATHS)
+def test_it_starts_from_published_weights_that_fit(name):
+    backbone = Config.fromfile(PATHS[name]).model.backbone
+    model, _, arguments = SOURCES[backbone.init_cfg.checkpoint].fills.partition(': ')
+    assert model == backbone.type
+    of_weights = {'arch', 'patch_size', 'patch_stride', 'patch_embed'}
+    given = {key: value for key, value in backbone.items() if key in of_weights}
+    expected = eval(f'dict({arguments})')
+    expected.pop('bisa_stages', None)  # inverse attention is in no file
+    defaults = dict(patch_size=16, patch_stride=16, patch_embed='linear')
+    assert {**defaults, **given} == {**defaults, **expected}
+    assert ('dist' in backbone.init_cfg.checkpoint) == (model == 'mmbixt.XCiT')
+
+
 @pytest.mark.parametrize('name', BUILT)
 def test_model(name):
     """It builds, its parts fit, and it is what its folder's tables and its family's recipe say."""

@@ -26,6 +26,7 @@ SEGMENTOR = dict(
     default_hooks=dict(checkpoint=dict(interval=1), logger=dict(interval=50)),
     log_processor=dict(by_epoch=True),
     load_from='model.pth',
+    sync_bn='torch',
     **{
         f'{split}_dataloader': dict(
             batch_size=16,
@@ -69,6 +70,7 @@ def test_changes_what_it_must_and_nothing_else(written):
     assert cfg.model.neck.init_cfg.type == 'Xavier'
     assert cfg.model.backbone == dict(frozen_stages=-1, norm_eval=False, init_cfg=None)
     assert cfg.load_from is None
+    assert 'sync_bn' not in cfg
     assert cfg.optim_wrapper.optimizer.weight_decay == 0.01
     assert cfg.train_cfg.type == 'IterBasedTrainLoop'
     assert cfg.param_scheduler[-1].end == cfg.train_cfg.max_iters

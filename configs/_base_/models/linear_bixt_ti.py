@@ -9,6 +9,7 @@ model = dict(
         patch_stride=16,
         out_indices=(11,),
         drop_path_rate=0.05,  # the paper's for tiny models
+        init_cfg=dict(type='Pretrained', checkpoint='bixt://tiny-16-d13'),
     ),
     decode_head=dict(
         type='mmbixt.LinearTokenHead',

@@ -1,5 +1,5 @@
 # 12 epochs of COCO with 16 images a step (8 GPUs x 2), as Swin Transformer and BiFormer train Mask
-# R-CNN: AdamW, a warm-up of 1000 iterations, a tenth of the rate after 8 epochs and again after 11.
+# R-CNN: AdamW, a warm-up of 500 iterations, a tenth of the rate after 8 epochs and again after 11.
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='AdamW', lr=1e-4, betas=(0.9, 0.999), weight_decay=0.05),
@@ -17,7 +17,7 @@ optim_wrapper = dict(
     ),
 )
 param_scheduler = [
-    dict(type='LinearLR', start_factor=0.001, by_epoch=False, begin=0, end=1000),
+    dict(type='LinearLR', start_factor=0.001, by_epoch=False, begin=0, end=500),
     dict(type='MultiStepLR', begin=0, end=12, by_epoch=True, milestones=[8, 11], gamma=0.1),
 ]
 train_cfg = dict(type='EpochBasedTrainLoop', max_epochs=12, val_interval=1)

@@ -17,3 +17,4 @@ param_scheduler = [
         end=80000,
     ),
 ]
+train_cfg = dict(val_interval=4000)

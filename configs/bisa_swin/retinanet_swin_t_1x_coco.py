@@ -1,0 +1,15 @@
+_base_ = '../biformer/retinanet_biformer_s_1x_coco.py'
+
+# the baseline of BiFormer's paper: a plain Swin Transformer by the same recipe
+model = dict(
+    backbone=dict(
+        _delete_=True,
+        type='mmbixt.BiSASwin',
+        arch='tiny',
+        bisa_stages=(),
+        drop_path_rate=0.2,
+        out_indices=(1, 2, 3),
+        init_cfg=dict(type='Pretrained', checkpoint='swin://tiny'),
+    ),
+    neck=dict(in_channels=[192, 384, 768]),
+)
