@@ -7,8 +7,8 @@ _base_ = [
 
 channels = [96, 192, 384, 768]
 model = dict(
-    # No weights of BiSA-Swin are published: this starts as a plain Swin to within 1 %, and learns the
-    # share of self-attention. With ImageNet weights of your own, lam=0.5 is the paper's.
+    # No weights of BiSA-Swin are published: this starts as a plain Swin, to within 1 %, and learns
+    # the share of self-attention. With ImageNet weights of your own, lam=0.5 is the paper's.
     backbone=dict(
         type='mmbixt.BiSASwin',
         arch='tiny',

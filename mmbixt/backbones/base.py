@@ -109,7 +109,9 @@ class DenseBackbone(BaseModule):
         name = type(self).__name__
         print_log(f'{name}: random weights, because init_cfg names no checkpoint', 'current')
         if self.norm_eval:
-            text = f'{name}: norm_eval=True keeps statistics of batch norms that no training has made'
+            text = (
+                f'{name}: norm_eval=True keeps statistics of batch norms that no training has made'
+            )
             print_log(text, 'current', logging.WARNING)
 
     def freeze(self) -> None:
