@@ -52,7 +52,10 @@ test_evaluator = val_evaluator
 train_cfg = dict(max_epochs=1)
 """,
 }
-INHERITED = "_base_ = __import__('mmbixt') and 'mmbixt::bixt/linear_bixt_ti_ade20k.py'\n"
+INHERITED = """
+_base_ = __import__('mmbixt') and 'mmbixt::bixt/linear_bixt_ti_ade20k.py'
+model = dict(backbone=dict(init_cfg=None))
+"""
 FEW = ['train_cfg.max_iters=2', 'train_cfg.val_interval=2', 'default_hooks.checkpoint.interval=2']
 
 
