@@ -303,7 +303,7 @@ class BiFormer(DenseBackbone):
         return authors.convert_biformer(state, expected, self.arch['code'])
 
     def advise(self, state: Mapping[str, Tensor], expected: Mapping[str, tuple]) -> str | None:
-        return authors.advise_biformer(state, expected, self.arch['code'])
+        return authors.advise_biformer(state, self.arch['code'])
 
 
 def check_stages(

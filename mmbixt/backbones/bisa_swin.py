@@ -327,7 +327,7 @@ class BiSASwin(DenseBackbone):
         return done
 
     def advise(self, state: Mapping[str, Tensor], expected: Mapping[str, tuple]) -> str | None:
-        return swin.advise_swin(state, expected)
+        return swin.advise_swin(state, self.arch['window_size'])
 
 
 def check_stages(
