@@ -4,7 +4,6 @@ import collections
 import os
 import pickle
 import struct
-import subprocess
 import tarfile
 import zipfile
 
@@ -71,7 +70,6 @@ class Calls:
 ATTACKS = {
     'an enormous array': (Calls(bytearray, 1 << 40), 'builtins.bytearray'),
     'a shell command': (Calls(os.system, 'touch MARK'), 'posix.system'),
-    'a subprocess': (Calls(subprocess.call, ['touch', 'MARK']), 'subprocess.call'),
     'eval': (Calls(eval, "open('MARK', 'w')"), 'builtins.eval'),
     'getattr of a module': (Calls(getattr, Calls(__import__, 'os'), 'system'), '__import__'),
     'getattr of a class': (Calls(getattr, np.ndarray, 'tofile'), "attribute 'tofile'"),
@@ -97,11 +95,6 @@ def test_code_is_refused_by_name_and_not_run(tmp_path, monkeypatch, attack, opti
     assert '--trust-checkpoint' in str(caught.value)
     assert str(path) in str(caught.value)
     assert not (tmp_path / 'MARK').exists()
-
-
-def test_explicit_trust_runs_it(tmp_path, monkeypatch):
-    monkeypatch.setenv(TRUST, '1')
-    assert load(str(save(tmp_path / 'x.pth', Calls(eval, "'executed'")))) == 'executed'
 
 
 def test_every_truncation_is_called_so(tmp_path):
@@ -154,14 +147,8 @@ def array_state(dtype, content, count=1):
     return b'(K\x01' + integer(count) + b'\x85' + dtype + b'\x89' + content + b'tb'
 
 
-def keys(key, count):
-    """A dict with so many keys, each of which is made by ``key(number)``."""
-    return b'}(' + b''.join(key(n) + b'N' for n in range(count)) + b'u'
-
-
 TWO_LETTERS, ONE_LETTER = text('\xc3\xa9'), b'U\x02\xc3\xa9'  # the same two bytes
 ENCODE = b'c_codecs\nencode\n'
-COMPLEX = b'cbuiltins\ncomplex\n'
 NAMESPACE = b'cargparse\nNamespace\n)\x81'
 DOUBLING = b'q\xc8h\xc8\x86' * 100
 LISTS = b']q\xc8' + b'](h\xc8h\xc8eq\xc8' * 100
@@ -170,8 +157,7 @@ FOUR = dict(a=bytes(4))
 TEXT_SHAPE = array_state(FLOAT8, 'a').replace(integer(1), text('aaa') + integer(9) + b'\x86', 1)
 NAMES_ALIKE = tensor(storage(1, b'N', TWO_LETTERS), 1) + tensor(storage(1, b'N', ONE_LETTER), 1)
 VIEW = storage(9, b'(' + text('v') + b'K\x00K\x09t') + tensor(storage(9, b'N'), 1 << 20)
-MANY_NAMES = keys(lambda n: text(str(n)), 3000)
-MANY_COMPLEX = keys(lambda n: COMPLEX + pickle.dumps(n / 1, 2)[2:-1] * 2 + b'\x86R', 1001)
+MANY_NAMES = b'}(' + b''.join(text(str(n)) + b'N' for n in range(3000)) + b'u'
 FLAGS = ORDERED_DICT + b'}' + text('neg') + b']s'
 NAMED = b'(' + text('storage') + b'ctorch\nFloatStorage\n'
 
@@ -237,9 +223,7 @@ UNREAD = [
     # whose hashes never end, or can be made equal
     ('a key that is neither', as_zip(b'})' + DOUBLING + b'K\x01s')),
     ('a key that is neither', as_zip(b'cbuiltins\nset\n])' + DOUBLING + b'a\x85R')),
-    ('a key that is neither', as_zip(keys(lambda n: integer(n) + b'\x85', 1001))),
-    ('a key that is neither', as_zip(MANY_COMPLEX)),
-    ('a key that is neither', saved({2**70: 1})),
+    ('a key that is neither', saved({2**70: 1, (1, 2): 3, 6j: 4})),
     # called in a backward pass
     ('negated view', as_zip(tensor(storage(1), 1, FLAGS), **FOUR)),
     ('too many objects in one another', as_zip(b']' * 20_000 + b'a' * 19_999)),
