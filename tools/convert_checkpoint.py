@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mmbixt.backbones.published import PUBLISHED, Published
 from mmbixt.checkpoints.describe import describe
-from mmbixt.checkpoints.download import CheckpointFileError
+from mmbixt.checkpoints.errors import CheckpointFileError
 from mmbixt.checkpoints.loader import TRUST, load_from_timm, read_source
 from mmbixt.checkpoints.state_dict import (
     CheckpointMismatchError,
@@ -24,7 +24,7 @@ from mmbixt.checkpoints.state_dict import (
     shorten,
     unwrap,
 )
-from mmbixt.checkpoints.whole_models import recognise_whole_model
+from mmbixt.checkpoints.xcit import convert_whole_xcit
 from mmbixt.cli import run
 from mmbixt.necks import FeaturePyramidAdapter
 from mmbixt.version import __version__
@@ -79,7 +79,7 @@ def read(source: str) -> dict[str, Tensor]:
 
 def convert(state: dict, arch: str | None) -> tuple[str, Conversion, list[str]]:
     """What the weights are, the weights converted, and those that a model has beside them."""
-    what, converted = recognise_whole_model(state)
+    converted = convert_whole_xcit(state)
     if converted is None:
         return convert_backbone(state, arch)
     # the whole of it is as right as its backbone and its pyramid
@@ -91,7 +91,7 @@ def convert(state: dict, arch: str | None) -> tuple[str, Conversion, list[str]]:
     adapter = FeaturePyramidAdapter(len(pyramid['fpn1.0.bias']), stride)
     shapes = {key: tuple(value.shape) for key, value in adapter.state_dict().items()}
     check_fit(pyramid, shapes, 'the pyramid', describe(state), r'num_batches_tracked$')
-    return f'{what}, {model}', converted, []
+    return f'a whole model of the XCiT authors, {model}', converted, []
 
 
 def convert_backbone(state: dict, arch: str | None) -> tuple[str, Conversion, list[str]]:

@@ -9,8 +9,8 @@ import sys
 import textwrap
 from fnmatch import fnmatch
 
-from mmbixt.checkpoints.download import cache_folder, cache_path
-from mmbixt.checkpoints.sources import SOURCES, Source, near_matches
+from mmbixt.checkpoints.download import cache_folder
+from mmbixt.checkpoints.sources import SOURCES, Source, hash_in, near_matches
 
 LICENCES = (
     'The files are under the licences that their authors give them; docs/checkpoints.md has what '
@@ -45,7 +45,7 @@ def matching(pattern: str) -> list[Source]:
 
 def size_here(source: Source) -> str:
     """How much of it is in the cache; empty if nothing is."""
-    path = cache_path(source.url, source.file)
+    path = cache_folder() / source.file
     return f'{path.stat().st_size / 1e6:.1f} MB' if path.is_file() else ''
 
 
@@ -62,8 +62,8 @@ def details(source: Source) -> str:
     facts = {
         'fills': source.fills,
         'from': source.url + (' (a zip archive)' if source.is_zip else ''),
-        'kept as': cache_path(source.url, source.file),
-        'sha256': source.sha256 and f'{source.sha256}...',
+        'kept as': cache_folder() / source.file,
+        'sha256': hash_in(source.url) and f'{hash_in(source.url)}...',
         'note': source.note,
     }
     return '\n'.join(f'{label:>9}: {fact}' for label, fact in facts.items() if fact)

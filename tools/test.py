@@ -9,8 +9,7 @@ from mmengine.model import BaseTTAModel, is_model_wrapper
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
-from mmbixt.checkpoints.state_dict import unwrap
-from mmbixt.checkpoints.whole_state import load_whole_state
+from mmbixt.checkpoints.state_dict import load_whole_state, unwrap
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
 from mmbixt.evaluation.config_check import metric_names
 

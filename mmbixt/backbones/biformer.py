@@ -302,7 +302,7 @@ class BiFormer(DenseBackbone):
         return authors.convert_biformer(state, expected, self.arch['code'])
 
     def advise(self, state: State, expected: Shapes) -> str | None:
-        return authors.advise_biformer(state, expected, self.arch['code'])
+        return authors.advise_biformer(state, self.arch['code'])
 
 
 def check_regions(topks: Sequence[int], num_regions: Sequence[int]) -> None:

@@ -302,7 +302,7 @@ class BiSASwin(DenseBackbone):
         return done
 
     def advise(self, state: State, expected: Shapes) -> str | None:
-        return swin.advise_swin(state, expected)
+        return swin.advise_swin(state, self.arch['window_size'])
 
 
 def resolve_stages(bisa_stages: int | Sequence[int], count: int) -> tuple[int, ...]:

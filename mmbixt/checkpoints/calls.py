@@ -17,11 +17,6 @@ class MalformedError(ValueError):
     """No ``torch.save`` writes this: the file is damaged, or made to do damage."""
 
 
-DTYPES = {
-    f'torch.{name}': dtype
-    for name, dtype in vars(torch).items()
-    if isinstance(dtype, torch.dtype) and str(dtype) == f'torch.{name}' and name[0] != 'q'
-}
 HISTORY_BUFFER = 'mmengine.logging.history_buffer.HistoryBuffer'
 ONE_CYCLE = 'mmengine.optim.scheduler.param_scheduler.OneCycleParamScheduler'
 ATTRIBUTES = {  # class -> those of its functions that its own state names
@@ -37,7 +32,6 @@ STATES = {
     **dict.fromkeys((HISTORY_BUFFER, NAMESPACE, 'collections.OrderedDict'), 'dict'),
 }
 _LARGEST_VIEW = 1 << 30  # bytes that a tensor of a small file may seem to have, being expanded
-_MOST_UNUSUAL_KEYS = 1000  # whose hashes a file can choose to be equal: the time is quadratic
 
 
 @dataclass(eq=False, slots=True)
@@ -86,7 +80,6 @@ class Limits:
     def __init__(self, size: int) -> None:
         self.size = size
         self.used = 0  # bytes
-        self.unusual_keys = 0
 
     def use(self, size: int) -> None:
         """Data are used once by what is saved; a file that uses them often can fill the memory."""
@@ -94,30 +87,13 @@ class Limits:
         is_little = self.used <= 16 * self.size + (1 << 20)
         require(is_little, 'the same data over and over, or too many objects')
 
-    def use_keys(self, keys: list[Any]) -> None:
-        """Keys of a dict or set, whose hashes are computed."""
-        for key in keys:
-            if not _is_usual_key(key):
-                support(_is_key(key), 'a key that is not simple, in a dict or set')
-                self.unusual_keys += 1
-        few = self.unusual_keys <= _MOST_UNUSUAL_KEYS
-        support(few, f'more than {_MOST_UNUSUAL_KEYS} keys that are neither text nor numbers')
 
-
-def _is_usual_key(value: Any) -> bool:
-    """Whether few others have the same hash, whatever the file chooses."""
-    if type(value) is int:
-        return abs(value) < 1 << 60
-    return isinstance(value, str | float | bool | None) or kind_of(value) == 'bytes'
-
-
-def _is_key(value: Any, depth: int = 2) -> bool:
-    """Whether its hash costs little."""
-    if type(value) is tuple:
-        return depth > 0 and len(value) <= 8 and all(_is_key(part, depth - 1) for part in value)
-    if isinstance(value, Global):
-        return value.name in DTYPES
-    return _is_usual_key(value) or kind_of(value) in (int, 'complex', 'device', 'scalar', 'size')
+def check_keys(keys: list[Any] | tuple) -> None:
+    """Keys of a dict or set: of kinds whose hashes cost little and are not chosen to be equal."""
+    for key in keys:
+        is_simple = isinstance(key, str | float | bool | None) or kind_of(key) == 'bytes'
+        is_int = type(key) is int and abs(key) < 1 << 60
+        support(is_simple or is_int, 'a key that is neither text nor a number, in a dict or set')
 
 
 def _is_sizes(value: Any) -> bool:
@@ -155,14 +131,6 @@ def _simple(kind: str, *forms: tuple[type | str, ...]) -> Callable[..., Made]:
     return check
 
 
-def _ordered_dict(limits: Limits, pairs: Any = ()) -> Made:
-    """Python 2 gives it a list of pairs."""
-    require(type(pairs) is list or pairs == (), 'an OrderedDict of no list')
-    require(all(type(pair) is list and len(pair) == 2 for pair in pairs), 'an OrderedDict')
-    _use_copy(limits, [pair[0] for pair in pairs])
-    return Made('collections.OrderedDict', items=[part for pair in pairs for part in pair])
-
-
 def _counter(limits: Limits, counts: Any) -> Made:
     require(kind_of(counts) == 'dict', 'a Counter of no dict')
     _use_copy(limits, counts.items[::2])
@@ -177,7 +145,7 @@ def _set(limits: Limits, items: Any = ()) -> Made:
 
 def _use_copy(limits: Limits, keys: Any) -> None:
     limits.use(8 * len(keys))
-    limits.use_keys(keys)
+    check_keys(keys)
 
 
 def _encode(limits: Limits, content: Any, encoding: Any) -> Made:
@@ -186,14 +154,6 @@ def _encode(limits: Limits, content: Any, encoding: Any) -> Made:
     require(type(encoding) is str and encoding in ('latin1', 'latin-1'), 'an unknown encoding')
     limits.use(len(content))
     return Made('bytes', size=len(content))
-
-
-def _bytearray(limits: Limits, content: Any = '', encoding: Any = 'latin1') -> Made:
-    if kind_of(content) == 'bytes':
-        limits.use(content.size)
-    else:
-        _encode(limits, content, encoding)
-    return Made('bytearray')
 
 
 def _size(_: Limits, sizes: Any) -> Made:
@@ -229,33 +189,18 @@ def _tensor(
     requires_grad: Any = False,
     hooks: Any = None,
     metadata: Any = None,
-    dtype: torch.dtype | None = None,
 ) -> Made:
     """A tensor that stays within its storage; beyond it torch would make the storage larger."""
     require(kind_of(storage) == 'storage', 'a tensor without a storage')
     is_right = _is_sizes((offset,)) and _is_sizes(size) and _is_sizes(stride)
     require(is_right and len(size) == len(stride), 'a tensor without sizes')
-    dtype = dtype or storage.dtype
     reach = [(n - 1) * step for n, step in zip(size, stride, strict=True)]
     end = offset + (1 + sum(reach) if all(size) else 0)
-    require(end * dtype.itemsize <= storage.size, 'a tensor that looks beyond its storage')
-    expanded = math.prod(size) * dtype.itemsize
+    require(end * storage.dtype.itemsize <= storage.size, 'a tensor that looks beyond its storage')
+    expanded = math.prod(size) * storage.dtype.itemsize
     support(expanded <= max(limits.size, _LARGEST_VIEW), 'a tensor expanded beyond 1 GiB')
-    if metadata is not None:
-        require(kind_of(metadata) == 'dict' and len(metadata.items) <= 4, 'a tensor with flags')
-        names, flags = metadata.items[::2], metadata.items[1::2]
-        allowed = {'neg', 'conj'} if dtype.is_complex else {'neg'}
-        are_flags = allowed.issuperset(names) and all(type(flag) is bool for flag in flags)
-        require(are_flags, 'a tensor with flags')
+    support(metadata is None, 'a tensor that is a conjugated or negated view of another')
     return _parameter(limits, Made('tensor'), requires_grad, hooks)
-
-
-def _tensor_v3(limits: Limits, *arguments: Any) -> Made:
-    """A tensor of a dtype that has no storage class: float8, uint16."""
-    *arguments, dtype = arguments
-    is_right = len(arguments) == 6 and isinstance(dtype, Global) and dtype.name in DTYPES
-    require(is_right, 'a tensor without a dtype')
-    return _tensor(limits, *arguments, dtype=DTYPES[dtype.name])
 
 
 def _parameter(_: Limits, tensor: Any, requires_grad: Any, hooks: Any) -> Made:
@@ -270,13 +215,12 @@ def _parameter(_: Limits, tensor: Any, requires_grad: Any, hooks: Any) -> Made:
 
 
 CALLS: dict[str, Callable[..., Made]] = {
-    'collections.OrderedDict': _ordered_dict,
+    'collections.OrderedDict': _simple('collections.OrderedDict', ()),
     'collections.Counter': _counter,
     'builtins.set': _set,
     'builtins.frozenset': _set,
     'builtins.complex': _simple('complex', (float, float)),
     'builtins.bytes': _simple('bytes', ()),  # how b'' is written in an old protocol
-    'builtins.bytearray': _bytearray,
     'builtins.getattr': _attribute,
     '_codecs.encode': _encode,
     'numpy.dtype': _numpy_dtype,
@@ -284,7 +228,6 @@ CALLS: dict[str, Callable[..., Made]] = {
     'torch.device': _simple('device', (str,), (str, int)),
     'torch._utils._rebuild_tensor': _tensor,
     'torch._utils._rebuild_tensor_v2': _tensor,
-    'torch._utils._rebuild_tensor_v3': _tensor_v3,
     'torch._utils._rebuild_parameter': _parameter,
     **{f'{module}._reconstruct': _array for module in NUMPY},
     **{f'{module}.scalar': _simple('scalar', ('dtype', 'bytes')) for module in NUMPY},

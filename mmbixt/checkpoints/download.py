@@ -8,7 +8,6 @@ process ends, however it ends, so that no process waits for one that has failed.
 import json
 import logging
 import os
-from hashlib import sha256 as new_sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ from filelock import FileLock
 from mmengine.logging import print_log
 from torch import hub
 
-from mmbixt.checkpoints.errors import CheckpointFileError, DownloadError
+from mmbixt.checkpoints.errors import DownloadError
 from mmbixt.checkpoints.sources import hash_in
 from mmbixt.checkpoints.transfer import transfer
-from mmbixt.checkpoints.unzip import ArchiveError, unpack
+from mmbixt.checkpoints.unzip import unpack
 
 LARGEST = 4 << 30  # bytes of a download, and of what is unpacked from it
 
@@ -28,14 +27,6 @@ LARGEST = 4 << 30  # bytes of a download, and of what is unpacked from it
 def cache_folder() -> Path:
     """Torch hub's cache, so that what is there already is used."""
     return Path(hub.get_dir()) / 'checkpoints'
-
-
-def cache_path(url: str, name: str) -> Path:
-    """Where a download is kept: under its name, made unique if another address's file has it."""
-    path = cache_folder() / name
-    if _read_record(path).get('url', url) != url:
-        path = path.with_name(f'{new_sha256(url.encode()).hexdigest()[:12]}-{name}')
-    return path
 
 
 def fetch(url: str, path: Path, is_zip: bool = False, note: str = '') -> Path:
@@ -53,21 +44,19 @@ def fetch(url: str, path: Path, is_zip: bool = False, note: str = '') -> Path:
     sha256 = hash_in(url)
     known = '' if is_zip else sha256  # of the file that is kept
     try:
-        if known and path.is_file() and not _read_record(path):
-            _adopt(url, path, known)
-            return path
-        if not _is_ready(path, known):
+        if not _is_ready(url, path, known):
             path.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(path.with_name(f'.{path.name}.lock')):
-                if not _is_ready(path, known):  # no other process has been quicker
+                if not _is_ready(url, path, known):  # no other process has been quicker
                     _download(url, path, sha256, is_zip)
-    except CheckpointFileError as error:
+    except DownloadError as error:
         unpacked = ' (unpacked)' if is_zip else ''
         advice = (
             'With a copy of the file, give its path as the checkpoint (init_cfg=dict('
             f"type='Pretrained', checkpoint='/path/to/file.pth')) or put it{unpacked} at {path}."
         )
-        raise DownloadError('\n  '.join(filter(None, [str(error), note, advice]))) from error
+        what = f'{url} was not downloaded: {error}.'
+        raise DownloadError('\n  '.join(filter(None, [what, note, advice]))) from error
     except (OSError, NotImplementedError) as error:  # a full disk, or one without locks
         text = f'{path} cannot be written: {getattr(error, "strerror", None) or error}. Make room '
         text += 'and run again, or let the variable TORCH_HOME name a folder elsewhere'
@@ -96,30 +85,29 @@ def _read_record(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _is_ready(path: Path, sha256: str) -> bool:
-    """Whether the file is there, as long as it was when its hash was compared.
-
-    A file without a record was put there by torch hub or by the user.
-    """
-    record = _read_record(path)
-    if path.is_file() and record:
-        return path.stat().st_size == record.get('size')
-    return path.is_file() and not sha256
-
-
-def _adopt(url: str, path: Path, sha256: str) -> None:
-    """Use a file that somebody put there, if it is the published one."""
-    if not pooch.file_hash(path).startswith(sha256):
-        raise DownloadError(
-            f'{path} is not the published file: its sha256 does not begin with {sha256}. mmbixt '
-            'did not download it and leaves it alone: move it away and run again.'
-        )
-    if os.access(path.parent, os.W_OK):  # else its hash is computed each time
-        _write_record(url, path, path.stat().st_size)
-
-
 def _write_record(url: str, path: Path, size: int) -> None:
     _record(path).write_text(json.dumps(dict(url=url, size=size)))
+
+
+def _is_ready(url: str, path: Path, sha256: str) -> bool:
+    """Whether the file is there, as long as it was when its hash was compared.
+
+    A file without a record was put there by torch hub or by the user, and gets one if it is the
+    published one.
+    """
+    if not path.is_file():
+        return False
+    size = path.stat().st_size
+    if record := _read_record(path):
+        return size == record.get('size')
+    if sha256 and not pooch.file_hash(path).startswith(sha256):
+        raise DownloadError(
+            f'{path} is another file, whose sha256 does not begin with {sha256}. mmbixt did not '
+            'write it and leaves it alone: move it away and run again'
+        )
+    if sha256 and os.access(path.parent, os.W_OK):  # else its hash is computed each time
+        _write_record(url, path, size)
+    return True
 
 
 def _download(url: str, path: Path, sha256: str, is_zip: bool) -> None:
@@ -134,14 +122,11 @@ def _download(url: str, path: Path, sha256: str, is_zip: bool) -> None:
         digest = pooch.file_hash(part)
         if not digest.startswith(sha256):
             raise DownloadError(
-                f'{url} sent {part.stat().st_size} bytes with the sha256 {digest}, which should '
-                f'begin with {sha256}: altered, or another file. They were removed.'
+                f'it is altered, or another file: the sha256 {digest} should begin with {sha256}'
             )
         ready = unpacked if is_zip and unpack(part, unpacked, LARGEST) else part
         _write_record(url, path, ready.stat().st_size)
         os.replace(ready, path)
-    except ArchiveError as error:
-        raise DownloadError(f'{url} should be a zip archive: {error}. It was removed.') from error
     finally:
         part.unlink(missing_ok=True)
         unpacked.unlink(missing_ok=True)

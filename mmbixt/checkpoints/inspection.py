@@ -21,15 +21,14 @@ import torch
 from mmbixt.checkpoints.calls import (
     CALLS,
     CLASSES,
-    DTYPES,
     ONE_CYCLE,
     Global,
     Limits,
     Made,
+    check_keys,
     check_state,
     kind_of,
     require,
-    support,
 )
 from mmbixt.checkpoints.errors import UnsafeCheckpointError
 
@@ -49,7 +48,9 @@ STORAGES = {
     'torch.ComplexDoubleStorage': torch.complex128,
     'torch.ComplexFloatStorage': torch.complex64,
 }
-KNOWN = {*CALLS, *CLASSES, *STORAGES, *DTYPES, ONE_CYCLE, 'numpy.ndarray'}
+_DTYPES = {str(value) for value in vars(torch).values() if isinstance(value, torch.dtype)}
+_DTYPES = {name for name in _DTYPES if not name.startswith('torch.q')}  # quantized
+KNOWN = {*CALLS, *CLASSES, *STORAGES, *_DTYPES, ONE_CYCLE, 'numpy.ndarray'}
 _DICTS = ('dict', 'collections.OrderedDict', 'collections.Counter')
 # opcodes that can fill the stack with objects of 64 bytes, each written as one or a few bytes
 _NEW = (
@@ -93,15 +94,12 @@ class Inspection(pickle._Unpickler):
         self.storages: dict[str, Made] = {}
 
     def unknown(self) -> None:
-        require(False, 'an opcode that torch.save does not write')
+        require(False, 'an opcode that checkpoints do not use')
 
     def protocol(self) -> None:
         number = self.read(1)[0]
         if number != 2:
             raise UnsafeCheckpointError(f'the pickle protocol {number} (torch.save uses 2)')
-
-    def long_integer(self) -> None:
-        support(False, 'an integer of more than 255 bytes')
 
     def find_class(self, module: str, name: str) -> Global:
         """What a name stands for: itself."""
@@ -123,7 +121,7 @@ class Inspection(pickle._Unpickler):
         target = self.stack[-1]
         is_dict = kind_of(target) in _DICTS and not target.is_final
         require(is_dict and len(items) % 2 == 0, 'items for what is no dict')
-        self.limits.use_keys(items[::2])
+        check_keys(items[::2])
         target.items = target.items or []
         target.items += items
 
@@ -190,12 +188,11 @@ _COMMON = (
     *(pickle.BININT, pickle.BININT1, pickle.BININT2, pickle.LONG1),
     *(pickle.BINUNICODE, pickle.SHORT_BINSTRING),
 )
-# what torch's reader knows, and LONG4, which it does not; none of Python's calls anything
+# what torch's reader knows; none of Python's calls anything
 _STEPS = {
     **dict.fromkeys(range(256), Inspection.unknown),
     **{code[0]: pickle._Unpickler.dispatch[code[0]] for code in _COMMON},
     pickle.PROTO[0]: Inspection.protocol,
-    pickle.LONG4[0]: Inspection.long_integer,
     pickle.EMPTY_DICT[0]: Inspection.dictionary,
     pickle.SETITEM[0]: Inspection.set_item,
     pickle.SETITEMS[0]: lambda inspection: inspection.set_items(inspection.pop_mark()),

@@ -3,16 +3,16 @@
 import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import urlparse
 
 import torch
 from mmengine.logging import print_log
+from torch import Tensor
 
-from mmbixt.checkpoints.download import cache_path, fetch, forget_download
+from mmbixt.checkpoints.download import cache_folder, fetch, forget_download
 from mmbixt.checkpoints.errors import (
     BrokenCheckpointError,
     CheckpointFileError,
@@ -21,15 +21,10 @@ from mmbixt.checkpoints.errors import (
     UnsupportedContentError,
 )
 from mmbixt.checkpoints.layout import inspect_file
-from mmbixt.checkpoints.sources import (
-    BY_ADDRESS,
-    SCHEMES,
-    UnknownSourceError,
-    find,
-    near_matches,
-)
+from mmbixt.checkpoints.sources import BY_ADDRESS, SCHEMES, UnknownSourceError, find, near_matches
+from mmbixt.checkpoints.state_dict import CONTAINERS, unwrap
 from mmbixt.checkpoints.unpickler import read
-from mmbixt.checkpoints.whole_models import convert_whole_model
+from mmbixt.checkpoints.xcit import convert_whole_xcit
 
 TRUST = 'MMBIXT_TRUST_CHECKPOINTS'
 _ADVICE = (
@@ -38,14 +33,30 @@ _ADVICE = (
 )
 
 
-def load_from_local(filename: str, map_location: Any = None) -> Any:
-    """Read a checkpoint file; a whole model of other code comes out in today's layout.
+def load(name: str, map_location: Any = None) -> Any:
+    """What is in a checkpoint; a whole model of the XCiT authors comes out in today's layout.
 
     Args:
-        filename: path of a file that ``torch.save`` wrote.
+        name: a path, an address or a name of ``mmbixt.checkpoints.sources``.
         map_location: as in ``torch.load``.
     """
-    return convert_whole_model(read_file(filename, map_location))
+    return convert_whole_model(read_source(name, map_location))
+
+
+def convert_whole_model(checkpoint: Any) -> Any:
+    """A checkpoint with its state dict in today's layout, if it is a whole model of other code.
+
+    A module sees only its own weights when a state dict is loaded, so what has to move from one
+    module to another moves here, as soon as a file is read.
+    """
+    converted = convert_whole_xcit(unwrap(checkpoint)) if isinstance(checkpoint, Mapping) else None
+    if converted is None:
+        return checkpoint
+    text = 'The file is a whole model of the XCiT authors; its weights take the names of today.'
+    print_log(text, 'current')
+    weights = {*CONTAINERS, *(key for key in checkpoint if isinstance(checkpoint[key], Tensor))}
+    rest = {key: value for key, value in checkpoint.items() if key not in weights}
+    return {**rest, 'state_dict': converted.weights}
 
 
 def read_file(filename: str, map_location: Any = None) -> Any:
@@ -85,11 +96,6 @@ def read_file(filename: str, map_location: Any = None) -> Any:
         ) from error
 
 
-def load_from_name(filename: str, map_location: Any = None) -> Any:
-    """Read weights that their authors publish, by their name in ``mmbixt.checkpoints.sources``."""
-    return convert_whole_model(read_source(filename, map_location))
-
-
 def read_source(name: str, map_location: Any = None) -> Any:
     """What is in the file behind a path, an address or a name of published weights.
 
@@ -105,26 +111,15 @@ def read_source(name: str, map_location: Any = None) -> Any:
         raise CheckpointFileError(f'{error}\n  {text}') from error
 
 
-def _cache_name(url: str) -> str:
-    """As torch hub names it; where the last part of the address is no file name, made unique."""
-    try:
-        name = Path(urlparse(url).path).name
-    except ValueError as error:
-        raise DownloadError(f'{url} is no address: {error}.') from error
-    is_ours = name.endswith(('.json', '.part', '.unpacked'))  # what is kept beside a download
-    if '.' in name.strip('.') and len(name.encode()) <= 200 and not is_ours:
-        return name
-    return f'{sha256(url.encode()).hexdigest()[:12]}-{name[-50:]}'
-
-
 def find_file(name: str) -> Path:
     """The file behind a path, an address or a name of ``mmbixt.checkpoints.sources``, fetched."""
     source = find(name) if name.startswith(SCHEMES) else BY_ADDRESS.get(name)
     if source is not None:
-        path = cache_path(source.url, source.file)
-        return fetch(source.url, path, source.is_zip, source.note)
+        return fetch(source.url, cache_folder() / source.file, source.is_zip, source.note)
     if name.startswith(('http://', 'https://')):
-        return fetch(name, cache_path(name, _cache_name(name)))
+        unique = sha256(name.encode()).hexdigest()[:12]  # other addresses have files of this name
+        file = PurePosixPath(name.partition('?')[0]).name[-50:]
+        return fetch(name, cache_folder() / f'{unique}-{file}')
     return Path(os.path.expanduser(name))
 
 
@@ -149,7 +144,7 @@ def load_from_timm(filename: str, map_location: Any = None) -> Any:
     if config.custom_load:
         raise CheckpointFileError(f'{filename} is no file of torch, but in a format of its own.')
     if not config.hf_hub_id:
-        return convert_whole_model(read_source(config.url, map_location))
+        return load(config.url, map_location)
     location = filter(None, (config.hf_hub_id, config.hf_hub_filename))
     try:
         return load_state_dict_from_hf(*location, weights_only=True)
@@ -170,11 +165,11 @@ def register_checkpoint_readers() -> None:
     """
     from mmengine.runner import checkpoint
 
-    _register('', load_from_local, replaces=checkpoint.load_from_local)
+    _register('', load, replaces=checkpoint.load_from_local)
     _register('timm://', load_from_timm)
     folders = {re.escape(url.rpartition('/')[0] + '/') for url in BY_ADDRESS}
     for prefix in (*SCHEMES, *folders):  # as mmengine has it, a regular expression
-        _register(prefix, load_from_name)
+        _register(prefix, load)
 
 
 def _register(scheme: str, reader: Callable, replaces: Callable | None = None) -> None:
@@ -185,7 +180,5 @@ def _register(scheme: str, reader: Callable, replaces: Callable | None = None) -
         CheckpointLoader.register_scheme(scheme, reader, force=True)
     elif registered is not reader:
         what = f'Checkpoints {scheme}...' if scheme else 'Checkpoint files'
-        text = (
-            f'{what} are read by {registered.__module__}.{registered.__qualname__}, not by mmbixt.'
-        )
-        print_log(text, 'current', logging.WARNING)
+        theirs = f'{registered.__module__}.{registered.__qualname__}'
+        print_log(f'{what} are read by {theirs}, not by mmbixt.', 'current', logging.WARNING)

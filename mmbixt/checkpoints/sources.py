@@ -52,10 +52,6 @@ class Source(NamedTuple):
     note: str = ''
 
     @property
-    def sha256(self) -> str:
-        return hash_in(self.url)
-
-    @property
     def file(self) -> str:
         """Its name in the cache: as it is published, or where that says nothing, after ours."""
         published = PurePosixPath(urlparse(self.url).path)
@@ -103,11 +99,13 @@ _BIXT = {
 
 _XCIT_URL = 'https://dl.fbaipublicfiles.com/xcit'
 _XCIT_ARCHS = ('nano12', 'tiny12', 'tiny24', 'small12', 'small24', 'medium24', 'large24')
-_XCIT_RECIPES = {  # in our name: (in theirs, what it is)
-    '': ('224', '224 px'),
-    '-dist': ('224_dist', '224 px, distilled'),
-    '-384-dist': ('384_dist', '384 px, distilled'),
+_XCIT_RECIPES = {  # in our name: (before and after the patch size in theirs, what it is)
+    '': ('p', '224', 'ImageNet-1k, 224 px'),
+    '-dist': ('p', '224_dist', 'ImageNet-1k, 224 px, distilled'),
+    '-384-dist': ('p', '384_dist', 'ImageNet-1k, 384 px, distilled'),
+    '-dino': ('cp', 'dino', 'ImageNet-1k without labels, DINO'),
 }
+_XCIT_DINO = ('small12', 'medium24')
 # mIoU of SemanticFPN, mIoU of UperNet, box AP and mask AP of Mask R-CNN
 _AP = 'box AP {2}, mask AP {3}'
 _XCIT_DENSE = {
@@ -136,18 +134,14 @@ _BIFORMER_NOTE = (
 
 _SWIN_URL = 'https://github.com/SwinTransformer/storage/releases/download/v1.0.0'
 _SWIN_MM_URL = 'https://download.openmmlab.com/mmsegmentation/v0.5/pretrain/swin'
-_SWIN_MM_BASE = f'{_SWIN_MM_URL}/swin_base_patch4_window7_224_20220317-e9b98025'
+_SWIN_MM_BASE = f'{_SWIN_MM_URL}/swin_base_patch4_window7_224_20220317-e9b98025.pth'
 _SWIN = {
-    'ImageNet-1k, 224 px': {
-        'tiny': f'{_SWIN_URL}/swin_tiny_patch4_window7_224',
-        'small': f'{_SWIN_URL}/swin_small_patch4_window7_224',
-    },
-    "ImageNet-1k, 224 px, in OpenMMLab's layout": {
-        'mm-tiny': f'{_SWIN_MM_URL}/swin_tiny_patch4_window7_224_20220317-1cdeb081',
-        'mm-small': f'{_SWIN_MM_URL}/swin_small_patch4_window7_224_20220317-7ba6d6dd',
-        'mm-base': _SWIN_MM_BASE,
-        'base': _SWIN_MM_BASE,  # of this size only the file in mm's layout is known
-    },
+    'tiny': f'{_SWIN_URL}/swin_tiny_patch4_window7_224.pth',
+    'small': f'{_SWIN_URL}/swin_small_patch4_window7_224.pth',
+    'mm-tiny': f'{_SWIN_MM_URL}/swin_tiny_patch4_window7_224_20220317-1cdeb081.pth',
+    'mm-small': f'{_SWIN_MM_URL}/swin_small_patch4_window7_224_20220317-7ba6d6dd.pth',
+    'mm-base': _SWIN_MM_BASE,
+    'base': _SWIN_MM_BASE,  # of this size only the file in mm's layout is known
 }
 
 
@@ -175,28 +169,18 @@ def _xcit_model(arch: str, patch: int) -> str:
 
 
 def _xcit() -> list[Source]:
-    supervised = [
+    return [
         Source(
             f'xcit://{arch}-p{patch}{recipe}',
-            f'{_XCIT_URL}/{_xcit_name(arch, f"p{patch}")}_{suffix}.pth',
-            f'ImageNet-1k, {what}',
+            f'{_XCIT_URL}/{_xcit_name(arch, f"{before}{patch}")}_{after}.pth',
+            what,
             _xcit_model(arch, patch),
         )
         for arch in _XCIT_ARCHS
         for patch in (16, 8)
-        for recipe, (suffix, what) in _XCIT_RECIPES.items()
+        for recipe, (before, after, what) in _XCIT_RECIPES.items()
+        if recipe != '-dino' or arch in _XCIT_DINO
     ]
-    self_supervised = [
-        Source(
-            f'xcit://{arch}-p{patch}-dino',
-            f'{_XCIT_URL}/{_xcit_name(arch, f"cp{patch}")}_dino.pth',
-            'ImageNet-1k without labels, DINO',
-            _xcit_model(arch, patch),
-        )
-        for arch in ('small12', 'medium24')
-        for patch in (16, 8)
-    ]
-    return supervised + self_supervised
 
 
 def _xcit_dense() -> list[Source]:
@@ -236,12 +220,12 @@ def _swin() -> list[Source]:
     return [
         Source(
             f'swin://{name}',
-            f'{url}.pth',
-            what,
+            url,
+            'ImageNet-1k, 224 px'
+            + (", in OpenMMLab's layout" if url.startswith(_SWIN_MM_URL) else ''),
             f"mmbixt.BiSASwin: arch='{name.removeprefix('mm-')}', bisa_stages=()",
         )
-        for what, files in _SWIN.items()
-        for name, url in files.items()
+        for name, url in _SWIN.items()
     ]
 
 

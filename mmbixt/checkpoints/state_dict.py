@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
+
+from mmbixt.checkpoints.describe import describe
 
 CONTAINERS = ('state_dict', 'model', 'state_dict_ema', 'model_ema')
 # left by DistributedDataParallel and torch.compile
@@ -18,12 +20,9 @@ class CheckpointMismatchError(RuntimeError):
 
 def unwrap(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
     """The weights of a checkpoint under their plain names: out of containers and wrappers."""
-    seen, inner = set(), checkpoint
-    while inner is not None:
-        checkpoint = inner
-        seen.add(id(checkpoint))  # one may contain itself
+    for _ in range(4):  # one may contain itself
         parts = (checkpoint.get(name) for name in CONTAINERS)
-        inner = next((p for p in parts if isinstance(p, Mapping) and id(p) not in seen), None)
+        checkpoint = next((part for part in parts if isinstance(part, Mapping)), checkpoint)
     return {
         _WRAPPERS.sub('', key): value
         for key, value in checkpoint.items()
@@ -122,6 +121,30 @@ def check_fit(
 def _is_dispensable(key: str, state: Mapping[str, Tensor], optional: str) -> bool:
     part = re.search(optional, key)
     return part is not None and not any(other.startswith(key[: part.end()]) for other in state)
+
+
+def load_whole_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Load weights into a model that is to be used as it is: all that it has, or an error.
+
+    mmengine notes in the log which it has not, and a model that is half random gets figures too.
+    What the model has no use for is left alone, as mmengine does.
+
+    Args:
+        model: the whole of it.
+        state: of a checkpoint.
+    """
+    try:
+        missing = model.load_state_dict(state, strict=False).missing_keys
+    except CheckpointMismatchError:
+        raise
+    except RuntimeError as error:  # weights of another shape
+        raise CheckpointMismatchError(f'The checkpoint does not fit. {error}') from None
+    missing = [key for key in missing if not key.endswith('num_batches_tracked')]
+    if missing:
+        raise CheckpointMismatchError(
+            f'The checkpoint lacks {len(missing)} weights of the model: {shorten(missing)}. It '
+            f'seems to be {describe(state)}.'
+        )
 
 
 def shorten(names: Iterable[str], most: int | None = 5) -> str:

@@ -62,16 +62,11 @@ def convert_swin(state: Mapping[str, Tensor], expected: Collection[str]) -> Conv
     return translate(state, rename, adapt)
 
 
-def advise_swin(state: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> str | None:
+def advise_swin(state: Mapping[str, Tensor], window_size: int) -> str | None:
     """What to do about a file that was trained with windows of another size."""
-
-    def window_size(sizes: Mapping[str, tuple[int, ...]]) -> int | None:
-        tables = (size for key, size in sizes.items() if key.endswith('position_bias_table'))
-        table = next(tables, None)
-        return None if table is None else (int(table[0] ** 0.5) + 1) // 2
-
-    in_file = window_size({key: tuple(value.shape) for key, value in state.items()})
-    if in_file in (None, window_size(shapes)):
+    tables = [value for key, value in state.items() if key.endswith('position_bias_table')]
+    in_file = (int(tables[0].shape[0] ** 0.5) + 1) // 2 if tables and tables[0].ndim else None
+    if in_file in (None, window_size):
         return None
     return f'The file is of windows of {in_file}: build the backbone with window_size={in_file}.'
 

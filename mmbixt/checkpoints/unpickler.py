@@ -8,11 +8,10 @@ somebody allowed by ``torch.serialization.add_safe_globals``.
 """
 
 import argparse
-import builtins
 import collections
 import math
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -114,8 +113,8 @@ _GLOBALS = [
     (_Dtype, 'numpy.dtype'),
     ('numpy.ndarray', 'numpy.ndarray'),  # a name that can be passed on, but not called
     (_getattr, 'builtins.getattr'),
-    (builtins.bytes, 'builtins.bytes'),
-    (builtins.frozenset, 'builtins.frozenset'),
+    (bytes, 'builtins.bytes'),
+    (frozenset, 'builtins.frozenset'),
     *((_reconstruct, f'{module}._reconstruct') for module in NUMPY),
     *((_scalar, f'{module}.scalar') for module in NUMPY),
     (_Array, f'{__name__}._Array'),  # whose state may be set
@@ -126,18 +125,12 @@ _GLOBALS = [
 def _our_globals() -> Iterator[None]:
     """Let names mean what they mean here, also where somebody has allowed numpy's own."""
     allowed = serialization.get_safe_globals()
-    ours = {name for _, name in _GLOBALS}
     serialization.clear_safe_globals()
-    serialization.add_safe_globals([entry for entry in allowed if _name(entry) not in ours])
     try:
         with serialization.safe_globals(_GLOBALS):
             yield
     finally:
         serialization.add_safe_globals(allowed)
-
-
-def _name(entry: Any) -> str:
-    return entry[1] if type(entry) is tuple else f'{entry.__module__}.{entry.__name__}'
 
 
 def _finish(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:
@@ -160,15 +153,10 @@ def _finish(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:
         done[id(value)] = value, value if is_same else parts
         return done[id(value)][1]
     done[id(value)] = value, value
-    if isinstance(value, argparse.Namespace | collections.OrderedDict):
-        _finish_items(vars(value).items(), vars(value), done)
-    if isinstance(value, dict):
-        _finish_items(value.items(), value, done)
-    elif isinstance(value, list):
-        _finish_items(enumerate(value), value, done)
+    has_attributes = isinstance(value, argparse.Namespace | collections.OrderedDict)
+    for container in (value, vars(value) if has_attributes else None):
+        if isinstance(container, dict | list):
+            items = enumerate(container) if isinstance(container, list) else container.items()
+            for key, part in items:
+                container[key] = _finish(part, done)
     return value
-
-
-def _finish_items(items: Iterable, container: Any, done: dict) -> None:
-    for key, part in items:
-        container[key] = _finish(part, done)

@@ -5,11 +5,9 @@ import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 
+from mmbixt.checkpoints.errors import DownloadError
+
 _SUFFIXES = ('.pth', '.pt', '.pth.tar', '.bin', '.ckpt')
-
-
-class ArchiveError(RuntimeError):
-    """It is damaged, or holds something else."""
 
 
 def unpack(archive: Path, target: Path, largest: int) -> bool:
@@ -26,31 +24,20 @@ def unpack(archive: Path, target: Path, largest: int) -> bool:
     """
     try:
         with zipfile.ZipFile(archive) as opened:
-            member = _checkpoint_in(opened)
-            if member is None:
+            files = {PurePosixPath(i.filename): i for i in opened.infolist() if not i.is_dir()}
+            if any(path.name == 'data.pkl' and len(path.parts) == 2 for path in files):
                 return False
+            # a file manager leaves hidden ones
+            found = [p for p in files if p.name.endswith(_SUFFIXES) and p.name[0] != '.']
+            if len(found) != 1:
+                names = ', '.join(map(str, files)) or 'nothing'
+                raise DownloadError(f'it holds {len(found)} checkpoints among {names}')
+            member = files[found[0]]
             if member.file_size > largest:  # never more than that is read from it
-                raise ArchiveError(f'{member.filename} is larger than {largest >> 20} MiB')
+                raise DownloadError(f'{member.filename} is larger than {largest >> 20} MiB')
             with opened.open(member) as source, target.open('wb') as file:
                 shutil.copyfileobj(source, file)  # compares the checksum
         return True
     # how zipfile fails on archives that are damaged, cut off, encrypted or of an unknown method
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise ArchiveError(str(error)) from error
-
-
-def _checkpoint_in(archive: zipfile.ZipFile) -> zipfile.ZipInfo | None:
-    """The member that is a checkpoint; None if the archive is one itself."""
-    members = {}
-    for info in archive.infolist():
-        path = PurePosixPath(info.filename)
-        is_hidden = path.name.startswith('.') or '__MACOSX' in path.parts  # left by a file manager
-        if not info.is_dir() and not is_hidden:
-            members[path] = info
-    if any(path.name == 'data.pkl' and len(path.parts) == 2 for path in members):
-        return None
-    checkpoints = [path for path in members if path.name.endswith(_SUFFIXES)]
-    if len(checkpoints) != 1:
-        names = ', '.join(map(str, members)) or 'nothing'
-        raise ArchiveError(f'it holds {len(checkpoints)} checkpoints among {names}')
-    return members[checkpoints[0]]
+        raise DownloadError(f'it should be a zip archive of one checkpoint: {error}') from error

@@ -46,11 +46,10 @@ def advise_xcit(state: Mapping[str, Tensor], depth: int, patch_size: int) -> str
     """What to do about a file of another depth or patch size."""
     layers = 1 + last_number(_LAYER, state)
     halvings = len([key for key in state if re.fullmatch(r'patch_embed\.proj\.\d\.0\.weight', key)])
-    if layers and layers != depth:
-        return f'The file has {layers} layers, the model {depth}: choose arch accordingly.'
-    if halvings and 2**halvings != patch_size:
-        return f'The file is of patch_size={2**halvings}, the model of {patch_size}.'
-    return None
+    if not (layers and halvings) or (layers, 2**halvings) == (depth, patch_size):
+        return None
+    file = f'{layers} layers and patch_size={2**halvings}'
+    return f'The file has {file}, the model {depth} and {patch_size}: choose them accordingly.'
 
 
 def convert_whole_xcit(state: Mapping[str, Tensor]) -> Conversion | None:

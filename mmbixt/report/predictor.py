@@ -16,8 +16,7 @@ from mmengine.runner import CheckpointLoader, Runner
 from mmengine.structures import BaseDataElement
 from torch import nn
 
-from mmbixt.checkpoints.state_dict import unwrap
-from mmbixt.checkpoints.whole_state import load_whole_state
+from mmbixt.checkpoints.state_dict import load_whole_state, unwrap
 from mmbixt.datasets.availability import check_datasets
 from mmbixt.engine.boundary_vis_hook import label_map, read_image, sample_figure
 from mmbixt.evaluation.boundary import image_sums, scores

@@ -1,36 +1,50 @@
-"""Published files of all families: each fills its model through init_cfg, and no other model."""
+"""Published files of all families: each fills its model, and no other model.
+
+``test_backbones/test_published.py`` has the names of all.
+"""
 
 import re
 
 import pytest
 import torch
+from helpers import image
+from mmengine.logging import MMLogger
 from mmengine.registry import MODELS
 from test_checkpoints.layouts import build_meta, meta_state, random_state
 
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
-from mmbixt.checkpoints.state_dict import CheckpointMismatchError
+from mmbixt.checkpoints.state_dict import CheckpointMismatchError, load_whole_state, unwrap
 
-# one for each way of renaming; test_published.py has the names of all
+# one for each way of renaming
 LAYOUTS = {
     'bixt_ti_l64_d13_p16': dict(type=BiXT, with_latents=True),
     'biformer_tiny__dense': dict(type=BiFormer, arch='tiny'),
     'biformer_stl': dict(type=BiFormer, arch='stl'),
     'biformer_stl_nchw': dict(type=BiFormer, arch='stl-nchw'),
     'xcit_nano_12_p8__timm': dict(type=XCiT, arch='nano12', patch_size=8),
+    'swin_tiny_microsoft': dict(type=BiSASwin, bisa_stages=(0,)),
 }
 OUR_NAMES = {
-    r'\.qkv_linear\.': '.qkv.qkv.',
-    r'\.output_linear\.': '.wo.',
-    r'^(stages\.\d+)\.blocks\.': r'\1.',
-    r'\.mlp\.2\.': '.mlp.3.',
-    r'^pos_embed\.': 'pos_embeder.',
+    'bixt': {},
+    'biformer': {
+        r'\.qkv_linear\.': '.qkv.qkv.',
+        r'\.output_linear\.': '.wo.',
+        r'^(stages\.\d+)\.blocks\.': r'\1.',
+        r'\.mlp\.2\.': '.mlp.3.',
+    },
+    'xcit': {r'^pos_embed\.': 'pos_embeder.'},
+    'swin': {
+        r'^layers\.': 'stages.',
+        r'^patch_embed\.proj\.': 'patch_embed.projection.',
+        r'\.attn\.': '.attn.w_msa.',
+        r'\.mlp\.fc1\.': '.ffn.layers.0.0.',
+        r'\.mlp\.fc2\.': '.ffn.layers.1.',
+    },
 }
 
 
 def our_name(key, layout):
-    if layout.startswith('bixt'):
-        return key
-    for theirs, ours in OUR_NAMES.items():
+    for theirs, ours in OUR_NAMES[layout.split('_')[0]].items():
         key = re.sub(theirs, ours, key)
     return key
 
@@ -38,7 +52,11 @@ def our_name(key, layout):
 @pytest.mark.parametrize('layout', LAYOUTS)
 def test_layout_fills_its_model_through_init_cfg(tmp_path, layout):
     state = random_state(layout)
-    torch.save({'model': state, 'epoch': 300}, tmp_path / 'model.pth')
+    more = {}
+    if layout.startswith('swin'):  # has no use: both follow from sizes
+        more['layers.0.blocks.0.attn.relative_position_index'] = torch.zeros(49, 49).long()
+        more['layers.0.blocks.1.attn_mask'] = torch.zeros(64, 49, 49)
+    torch.save({'model': state | more, 'epoch': 300}, tmp_path / 'model.pth')
     init_cfg = dict(type='Pretrained', checkpoint=str(tmp_path / 'model.pth'))
     backbone = MODELS.build(dict(LAYOUTS[layout], init_cfg=init_cfg))
     backbone.init_weights()
@@ -46,33 +64,145 @@ def test_layout_fills_its_model_through_init_cfg(tmp_path, layout):
     names = {our_name(key, layout): key for key in state}
     taken = {name: state[key] for name, key in names.items() if name in own}
     fresh = {key for key in own if own[key].is_floating_point()} - set(taken)
-    assert all(key.startswith('extra_norms.') for key in fresh)
-    # only files of dense models of BiFormer have these norms
-    assert bool(fresh) == (layout.startswith('biformer') and not layout.endswith('__dense'))
-    assert all(torch.equal(own[key], value.view_as(own[key])) for key, value in taken.items())
+    assert all(re.match(r'extra_norms\.|norm\d\.|.*\.isa\.', key) for key in fresh)
+    # only files of dense models have these norms
+    assert bool(fresh) == layout.startswith(('biformer_stl', 'swin'))
+    for key, value in taken.items():  # patches are merged in another order, which goldens cover
+        assert '.downsample.' in key or torch.equal(own[key], value.view_as(own[key])), key
+
+
+def test_same_weights_in_both_codes_of_biformer_give_the_same_outputs():
+    """Where no region is padded, but for what LePE sees in the last stage."""
+    rows, columns = random_state('biformer_stl'), {}
+    rows = {key: value.abs() * 0.02 for key, value in rows.items()}  # also variances
+    linear = r'(qkv_linear|output_linear|mlp\.[02]|attn\.qkv|attn\.proj)\.weight$'
+    for key, value in rows.items():
+        name = key.replace('.qkv.qkv.', '.qkv_linear.').replace('.wo.', '.output_linear.')
+        columns[name] = value[:, :, None, None] if re.search(linear, name) else value
+    outputs = []
+    for arch, state in (('stl', rows), ('stl-nchw', columns)):
+        backbone = BiFormer(arch, 2, topks=(1, 2, 4, -2), out_indices=(0, 1, 2)).eval()
+        backbone.load_state_dict(state)
+        with torch.no_grad():
+            outputs.append(backbone(image(1, 64, 32)))
+    for actual, expected in zip(*outputs, strict=True):
+        assert torch.equal(actual, expected)
+
+
+@pytest.fixture
+def log(caplog):
+    logger = MMLogger.get_current_instance()
+    logger.addHandler(caplog.handler)
+    yield caplog
+    logger.removeHandler(caplog.handler)
 
 
 @pytest.mark.parametrize(
     ('layout', 'model', 'options', 'message'),
     [
-        ('bixt_ti_l64_p16', BiXT, {}, '(?s)64 latents, 11 layers.*the backbone with depth=11'),
-        ('bixt_ed256_l64_p16', BiXT, dict(depth=11), 'seems to be BiXT, width 256'),
+        ('bixt_ti_l64_d13_p16', BiXT, dict(out_indices=(3, 5)), r'no use .* blocks\.10 \('),
+        ('bixt_ti_l64_d13_p16', BiXT, dict(token_refiner='lpi'), r'afresh: blocks\.0 \('),
+        ('xcit_tiny_12_p16', XCiT, dict(arch='tiny12', out_indices=(3, 5)), r'blocks\.6 \('),
+        (
+            'swin_tiny_mmseg',
+            BiSASwin,
+            dict(out_indices=(0, 2), bisa_stages=()),
+            r'no use for these .*: norm1 \(2\), norm3 \(2\), stages\.2 \(3\)',
+        ),
+        ('swin_tiny_timm', BiSASwin, dict(lam='learned'), r'afresh: norm0.*, stages\.0 \(8\)'),
+    ],
+)
+def test_what_is_dropped_or_fresh_is_logged(log, layout, model, options, message):
+    build_meta(model, **options).load_state_dict(meta_state(layout))
+    assert re.search(message, log.text)
+
+
+def own_state(**options):
+    return build_meta(BiSASwin, **options).state_dict()
+
+
+def without_one(layout):
+    state = meta_state(layout)
+    del state[next(key for key in state if key.endswith('.2.blocks.4.norm2.weight'))]
+    return state
+
+
+def resnet():
+    """Its names too have a 'downsample' in them."""
+    names = 'layer1.0.conv1.weight', 'layer2.0.downsample.0.weight'
+    return dict.fromkeys(names, torch.zeros(8))
+
+
+PLAIN = dict(bisa_stages=())
+
+
+@pytest.mark.parametrize(
+    ('state', 'model', 'options', 'message'),
+    [
+        ('bixt_ti_l64_p16', BiXT, {}, '(?s)seems to be BiXT.*the backbone with depth=11'),
         ('bixt_ti_l64_d13_p16', BiXT, dict(num_latents=128), r'latents: \(1, 64, 192\) in the fi'),
         ('bixt_ed256LS_l64_p16s8', BiXT, dict(arch='d256', patch_stride=8), r'.*ls1\.gamma'),
-        ('xcit_tiny_12_p16__dense', BiXT, {}, 'seems to be XCiT'),
         ('biformer_stl', BiFormer, dict(arch='stl-nchw'), "The file is of arch='stl'"),
         ('biformer_stl_nchw', BiFormer, dict(arch='tiny'), "The file is of arch='stl-nchw'"),
         ('biformer_tiny', BiFormer, dict(arch='stl'), "arch='tiny', 'small' or 'base'"),
-        ('biformer_tiny', BiFormer, dict(arch='small'), r'stages of .* \[\(2, 64\).*el \[\(4, 64'),
-        ('biformer_base', BiFormer, dict(arch='small'), 'BiFormer, 4 . 4 . 18 . 4 blocks, widths'),
+        ('biformer_base', BiFormer, dict(arch='small'), 'seems to be BiFormer'),
+        ('xcit_tiny_24_p16', XCiT, dict(arch='tiny12'), 'file has 24 layers .* the model 12'),
+        ('xcit_tiny_12_p8', XCiT, dict(arch='tiny12'), 'patch_size=8, the model 12 and 16'),
         ('xcit_nano_12_p16', BiFormer, dict(arch='tiny'), 'seems to be XCiT'),
-        ('xcit_tiny_24_p16', XCiT, dict(arch='tiny12'), 'file has 24 layers, the model 12'),
-        ('xcit_tiny_12_p8', XCiT, dict(arch='tiny12'), 'of patch_size=8, the model of 16'),
-        ('xcit_nano_12_p16', XCiT, dict(arch='tiny12'), 'seems to be XCiT, width 128'),
-        ('bixt_ti_l64_p16', XCiT, dict(arch='tiny12'), 'seems to be BiXT'),
-        ('xcit_tiny_12_p16__dense', BiSASwin, {}, 'seems to be XCiT'),
+        (
+            lambda: without_one('swin_tiny_mmseg'),
+            BiSASwin,
+            PLAIN,
+            r'1 of 189.*\.2\.blocks\.4\.norm2',
+        ),
+        (
+            lambda: without_one('swin_tiny_timm'),
+            BiSASwin,
+            PLAIN,
+            r'1 of 189.*\.2\.blocks\.4\.norm2',
+        ),
+        (own_state, BiSASwin, PLAIN, r'Not in the model: 6 .*w_msa\.isa\.G'),
+        (lambda: own_state(window_size=12), BiSASwin, {}, 'backbone with window_size=12'),
+        (resnet, BiSASwin, PLAIN, 'seems to be ResNet'),
     ],
 )
-def test_another_model_is_named(layout, model, options, message):
+def test_another_model_is_named(state, model, options, message):
+    state = state() if callable(state) else meta_state(state)
     with pytest.raises(CheckpointMismatchError, match=message):
-        build_meta(model, **options).load_state_dict(meta_state(layout), strict=False)
+        build_meta(model, **options).load_state_dict(state, strict=False)
+
+
+def test_backbone_of_a_whole_model(tmp_path):
+    state = {f'backbone.{k}': x for k, x in random_state('xcit_nano_12_p16__timm').items()}
+    torch.save({'state_dict': state}, tmp_path / 'whole.pth')
+    init = dict(type='Pretrained', checkpoint=str(tmp_path / 'whole.pth'))
+    with pytest.raises(CheckpointMismatchError, match=r"(?s)whole mm model.*prefix='backbone.'"):
+        XCiT('nano12', init_cfg=init).init_weights()
+    backbone = XCiT('nano12', init_cfg={**init, 'prefix': 'backbone.'})
+    backbone.init_weights()
+    key = 'blocks.11.attn.qkv.weight'
+    assert torch.equal(backbone.state_dict()[key], state[f'backbone.{key}'])
+
+
+def test_unwrap():
+    weight = torch.zeros(1)
+    assert unwrap({'epoch': 3, 'state_dict': {'module.a': weight}}) == {'a': weight}
+    assert unwrap({'model': {'_orig_mod.module.a': weight}}) == {'a': weight}
+    assert unwrap({'module_a': weight}) == {'module_a': weight}
+    assert unwrap({'epoch': 3, 'model_ema': {'a': weight, 'steps': 7}}) == {'a': weight}
+    itself = {'w': weight}
+    itself['model'] = itself
+    assert unwrap(itself) == {'w': weight}
+
+
+def test_whole_state_leaves_no_weight_as_it_was():
+    """But batches, which old files do not count; what is left over is a classifier's."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    state = {k: torch.full_like(x, 3) for k, x in model.state_dict().items() if 'tracked' not in k}
+    load_whole_state(model, {**state, 'head': torch.zeros(2)})
+    assert all((value == 3).all() for key, value in model.state_dict().items() if key in state)
+    with pytest.raises(CheckpointMismatchError, match=r'(?s)does not fit.*0\.bias'):
+        load_whole_state(model, {**state, '0.bias': torch.zeros(5)})
+    del state['0.bias']
+    with pytest.raises(CheckpointMismatchError, match=r'lacks 1 weights of the model: 0\.bias'):
+        load_whole_state(model, state)

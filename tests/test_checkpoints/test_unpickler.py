@@ -4,13 +4,13 @@ import collections
 import os
 import pickle
 import struct
-import subprocess
 import tarfile
 import zipfile
 
 import numpy as np
 import pytest
 import torch
+from mmengine.optim import OneCycleLR
 from mmengine.optim.scheduler.param_scheduler import OneCycleParamScheduler
 from test_checkpoints import fuzz
 from test_checkpoints.fuzz import integer, text
@@ -18,11 +18,10 @@ from test_checkpoints.layouts import saved, zipped
 
 from mmbixt.checkpoints.errors import (
     BrokenCheckpointError,
-    CheckpointFileError,
     UnsafeCheckpointError,
     UnsupportedContentError,
 )
-from mmbixt.checkpoints.loader import TRUST, load_from_local
+from mmbixt.checkpoints.loader import TRUST, load
 
 LEGACY = dict(_use_new_zipfile_serialization=False)
 
@@ -36,72 +35,26 @@ def save(path, value, **options):
 @pytest.mark.parametrize('kind', fuzz.data())
 def test_data_are_read_as_they_were(tmp_path, kind, options):
     value = fuzz.data()[kind]
-    assert repr(load_from_local(str(save(tmp_path / 'x.pth', value, **options)))) == repr(value)
+    assert repr(load(str(save(tmp_path / 'x.pth', value, **options)))) == repr(value)
 
 
 @pytest.mark.parametrize('options', [{}, LEGACY], ids=['zip', 'legacy format'])
-@pytest.mark.parametrize(
-    'dtype', [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64]
-)
-def test_tensors(tmp_path, dtype, options):
-    base = torch.randn(4, 6).to(dtype)
-    value = {'view': base[1:, ::2], 'whole': base, 'weight': torch.nn.Parameter(torch.randn(2))}
-    path = save(tmp_path / 'x.pth', value, **options)
-    loaded = load_from_local(str(path), map_location='cpu')
-    for key, tensor in value.items():
-        assert torch.equal(loaded[key], tensor)
-        assert type(loaded[key]) is type(tensor)
-    assert (
-        loaded['view'].untyped_storage().data_ptr() == loaded['whole'].untyped_storage().data_ptr()
-    )
-
-
-def test_state_dict_keeps_its_versions_and_optimizers_their_state(tmp_path):
-    module = torch.nn.BatchNorm2d(4)
-    optimizer = torch.optim.AdamW(module.parameters())
-    module(torch.randn(2, 4, 3, 3)).sum().backward()
-    optimizer.step()
-    value = {'state_dict': module.state_dict(), 'optimizer': optimizer.state_dict()}
-    loaded = load_from_local(str(save(tmp_path / 'x.pth', value)))
+def test_training_state(tmp_path, options):
+    module, base = torch.nn.BatchNorm2d(4), torch.randn(4, 6)
+    value = {'view': base[1:, ::2], 'whole': base, 'state_dict': module.state_dict()}
+    loaded = load(str(save(tmp_path / 'x.pth', value, **options)), map_location='cpu')
+    assert torch.equal(loaded['view'], value['view'])
+    storages = {loaded[key].untyped_storage().data_ptr() for key in ('view', 'whole')}
+    assert len(storages) == 1
     assert loaded['state_dict']._metadata == module.state_dict()._metadata
-    torch.optim.AdamW(module.parameters()).load_state_dict(loaded['optimizer'])
-
-
-def test_history_buffer_of_mmengine(tmp_path):
-    from mmengine.logging import HistoryBuffer
-
-    buffer = HistoryBuffer([1.0, 2.0, 6.0], [1, 1, 2], max_length=10)
-    for _ in range(2):  # and when saved again
-        value = {'loss': buffer, 'time': HistoryBuffer()}
-        loaded = load_from_local(str(save(tmp_path / 'x.pth', value)))
-        loaded['time'].update(3.0)
-        loaded = loaded['loss']
-    assert type(loaded) is HistoryBuffer
-    assert loaded.mean() == buffer.mean()
-    assert loaded.max_length == 10
-    loaded.update(3.0)
-    assert loaded.current() == 3.0
 
 
 @pytest.mark.parametrize('strategy', ['cos', 'linear'])
 def test_scheduler_of_mmengine_that_names_its_own_function(tmp_path, strategy):
-    from mmengine.optim import OneCycleLR
-
-    def schedule():
-        optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
-        return OneCycleLR(optimizer, eta_max=1.0, total_steps=9, anneal_strategy=strategy)
-
-    def rates(scheduler, count):
-        for _ in range(count):
-            scheduler.step()
-            yield scheduler.get_last_value()
-
-    first, second = schedule(), schedule()
-    list(rates(first, 4))
-    state = load_from_local(str(save(tmp_path / 'x.pth', {'s': [first.state_dict()]})))['s'][0]
-    assert state['anneal_func'] is getattr(OneCycleLR, f'_annealing_{strategy}')
-    second.load_state_dict(state)
-    assert list(rates(second, 4)) == list(rates(first, 4))
+    optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
+    scheduler = OneCycleLR(optimizer, eta_max=1.0, total_steps=9, anneal_strategy=strategy)
+    state = load(str(save(tmp_path / 'x.pth', [scheduler.state_dict()])))[0]
+    assert state == scheduler.state_dict()
 
 
 class Calls:
@@ -115,8 +68,8 @@ class Calls:
 
 
 ATTACKS = {
+    'an enormous array': (Calls(bytearray, 1 << 40), 'builtins.bytearray'),
     'a shell command': (Calls(os.system, 'touch MARK'), 'posix.system'),
-    'a subprocess': (Calls(subprocess.call, ['touch', 'MARK']), 'subprocess.call'),
     'eval': (Calls(eval, "open('MARK', 'w')"), 'builtins.eval'),
     'getattr of a module': (Calls(getattr, Calls(__import__, 'os'), 'system'), '__import__'),
     'getattr of a class': (Calls(getattr, np.ndarray, 'tofile'), "attribute 'tofile'"),
@@ -137,46 +90,24 @@ def test_code_is_refused_by_name_and_not_run(tmp_path, monkeypatch, attack, opti
     monkeypatch.chdir(tmp_path)
     path = save(tmp_path / 'x.pth', {'w': payload}, **options)
     with pytest.raises(UnsafeCheckpointError, match=name) as caught:
-        load_from_local(str(path))
+        load(str(path))
     assert TRUST in str(caught.value)
     assert '--trust-checkpoint' in str(caught.value)
     assert str(path) in str(caught.value)
     assert not (tmp_path / 'MARK').exists()
 
 
-def test_explicit_trust_runs_it(tmp_path, monkeypatch):
-    monkeypatch.setenv(TRUST, '1')
-    path = save(tmp_path / 'x.pth', Calls(eval, "'executed'"))
-    assert load_from_local(str(path)) == 'executed'
-    path.write_bytes(b'')
-    with pytest.raises(CheckpointFileError, match=r'x\.pth \(0 bytes\) cannot be loaded'):
-        load_from_local(str(path))
-
-
-def test_missing_file():
-    with pytest.raises(FileNotFoundError, match='no checkpoint file at ~nobody-here'):
-        load_from_local('~nobody-here/x.pth')
-
-
 def test_every_truncation_is_called_so(tmp_path):
     """Also those that end within a number, a pickle or a storage; none advises to trust it."""
     path = tmp_path / 'x.pth'
     value = {'w': torch.randn(9), 'a': np.ones(3), 's': {1}}
-    for options, step in ((LEGACY, 1), ({}, 9)):
-        whole = saved(value, **options)
-        for size in range(0, len(whole), step):
-            path.write_bytes(whole[:size])
-            with pytest.raises(BrokenCheckpointError) as caught:
-                load_from_local(str(path))
-            assert f'{path} ({size} bytes) cannot be read as a checkpoint' in str(caught.value)
-
-
-@pytest.mark.parametrize('content', [b'not a checkpoint', b'\x80\x02garbage', b'PK\x03\x04broken'])
-def test_what_is_no_checkpoint_is_called_so(tmp_path, content):
-    path = tmp_path / 'x.pth'
-    path.write_bytes(content)
-    with pytest.raises(BrokenCheckpointError, match='cannot be read as a checkpoint'):
-        load_from_local(str(path))
+    whole, parts = saved(value), saved(value, **LEGACY)
+    cut = [*(whole[:n] for n in range(0, len(whole), 9)), *(parts[:n] for n in range(len(parts)))]
+    for content in (*cut, b'not a checkpoint', b'\x80\x02garbage', b'PK\x03\x04broken'):
+        path.write_bytes(content)
+        with pytest.raises(BrokenCheckpointError) as caught:
+            load(str(path))
+        assert f'{path} ({len(content)} bytes) cannot be read as a ch' in str(caught.value)
 
 
 def as_zip(body, compression=zipfile.ZIP_STORED, **storages):
@@ -216,14 +147,8 @@ def array_state(dtype, content, count=1):
     return b'(K\x01' + integer(count) + b'\x85' + dtype + b'\x89' + content + b'tb'
 
 
-def keys(key, count):
-    """A dict with so many keys, each of which is made by ``key(number)``."""
-    return b'}(' + b''.join(key(n) + b'N' for n in range(count)) + b'u'
-
-
 TWO_LETTERS, ONE_LETTER = text('\xc3\xa9'), b'U\x02\xc3\xa9'  # the same two bytes
 ENCODE = b'c_codecs\nencode\n'
-COMPLEX = b'cbuiltins\ncomplex\n'
 NAMESPACE = b'cargparse\nNamespace\n)\x81'
 DOUBLING = b'q\xc8h\xc8\x86' * 100
 LISTS = b']q\xc8' + b'](h\xc8h\xc8eq\xc8' * 100
@@ -232,8 +157,8 @@ FOUR = dict(a=bytes(4))
 TEXT_SHAPE = array_state(FLOAT8, 'a').replace(integer(1), text('aaa') + integer(9) + b'\x86', 1)
 NAMES_ALIKE = tensor(storage(1, b'N', TWO_LETTERS), 1) + tensor(storage(1, b'N', ONE_LETTER), 1)
 VIEW = storage(9, b'(' + text('v') + b'K\x00K\x09t') + tensor(storage(9, b'N'), 1 << 20)
-MANY_NAMES = keys(lambda n: text(str(n)), 3000)
-MANY_COMPLEX = keys(lambda n: COMPLEX + pickle.dumps(n / 1, 2)[2:-1] * 2 + b'\x86R', 1001)
+MANY_NAMES = b'}(' + b''.join(text(str(n)) + b'N' for n in range(3000)) + b'u'
+FLAGS = ORDERED_DICT + b'}' + text('neg') + b']s'
 NAMED = b'(' + text('storage') + b'ctorch\nFloatStorage\n'
 
 
@@ -257,8 +182,6 @@ def damaging():
     yield 'an unexpected state of array', as_zip(ARRAY + b'(' + b'N' * 99 + b'tb')
     yield 'an unexpected state of dtype', as_zip(FLOAT8 + tensor(storage(1), 1) + b'b', **FOUR)
     # what is called in a backward pass, at once or later
-    flags = ORDERED_DICT + b'}' + text('neg') + b']s'
-    yield 'a tensor with flags', as_zip(tensor(storage(1), 1, flags), **FOUR)
     hooks = ORDERED_DICT + b'K\x01K\x02s'
     yield 'a tensor with hooks', as_zip(tensor(storage(1), 1, hooks), **FOUR)
     later = b'(' + tensor(storage(1), 1, ORDERED_DICT + b'q\x05') + b'h\x05K\x01K\x02st'
@@ -283,8 +206,6 @@ def damaging():
     yield 'an object of an unexpected class', as_zip(LISTS + b')\x81')
     hexed = ENCODE * 60 + text('aa') + (text('hex') + b'\x86R') * 60
     yield 'an unknown encoding', as_zip(hexed)
-    enormous = b'cbuiltins\nbytearray\n' + integer(1 << 40) + b'\x85R'
-    yield 'bytes of something else', as_zip(enormous)
     once = b'(' + ENCODE + b'q\x01' + text('a' * 100_000) + text('latin1') + b'\x86q\x02R'
     yield 'the same data over and over', as_zip(once + b'h\x01h\x02R' * 10_000 + b't')
     # archives that programs read differently
@@ -295,18 +216,18 @@ def damaging():
     yield 'the archive has another end than it says', as_zip(b'N') + as_zip(text('other'))
 
 
+# not called broken, because a broken file is removed if it is a download
 UNREAD = [
     # methods of a dict
     ('OrderedDict with attributes', as_zip(ORDERED_DICT + b'}' + text('keys') + b'K\x01sb')),
-    ('a key that is not simple', as_zip(b'})' + DOUBLING + b'K\x01s')),
-    ('a key that is not simple', as_zip(b'cbuiltins\nset\n])' + DOUBLING + b'a\x85R')),
-    # whose hashes can be made equal
-    ('more than 1000 keys', as_zip(keys(lambda n: integer(n) + b'\x85', 1001))),
-    ('more than 1000 keys', as_zip(MANY_COMPLEX)),
+    # whose hashes never end, or can be made equal
+    ('a key that is neither', as_zip(b'})' + DOUBLING + b'K\x01s')),
+    ('a key that is neither', as_zip(b'cbuiltins\nset\n])' + DOUBLING + b'a\x85R')),
+    ('a key that is neither', saved({2**70: 1, (1, 2): 3, 6j: 4})),
+    # called in a backward pass
+    ('negated view', as_zip(tensor(storage(1), 1, FLAGS), **FOUR)),
     ('too many objects in one another', as_zip(b']' * 20_000 + b'a' * 19_999)),
     ('beyond 1 GiB', saved(torch.ones(1).expand(1 << 15, 1 << 15))),
-    ('255 bytes', saved(1 << 2100)),
-    ('a key that is not simple', saved({frozenset({1}): 2})),
 ]
 
 
@@ -317,43 +238,31 @@ def test_files_made_by_hand_are_read_if_they_are_right(tmp_path):
     body = b'(' + tensor(storage(1), 1) + array + b't'
     for content in (as_zip(body, a=bytes(4)), as_legacy(body, 'a', ZERO)):
         path.write_bytes(content.replace(b'tQ', b'NtQ') if content[:2] != b'PK' else content)
-        loaded = load_from_local(str(path))
+        loaded = load(str(path))
         assert loaded[0].tolist() == [0]
         assert loaded[1].tobytes() == b'a' * 8
 
 
-@pytest.mark.parametrize(('message', 'content'), damaging())
-def test_what_would_do_damage_is_refused(tmp_path, message, content):
+LONG_NAME = as_zip(b'cx\x1b' + b'a' * 100_000 + b'\nname\n')
+TORCHSCRIPT = {'archive/data.pkl': b'', 'archive/constants.pkl': b'', 'archive/version': '3'}
+REFUSED = [
+    *((BrokenCheckpointError, *case) for case in damaging()),
+    *((UnsupportedContentError, f'{message}.*{TRUST}', content) for message, content in UNREAD),
+    (UnsafeCheckpointError, r"asks for 'x\\x1ba", LONG_NAME),
+    (UnsafeCheckpointError, 'TorchScript', zipped(TORCHSCRIPT, zipfile.ZIP_STORED)),
+    (UnsafeCheckpointError, 'tar archive', tarfile.TarInfo('storages').tobuf()),
+]
+
+
+@pytest.mark.parametrize(('error', 'message', 'content'), REFUSED)
+def test_what_would_do_damage_is_refused(tmp_path, error, message, content):
     path = tmp_path / 'x.pth'
     path.write_bytes(content)
-    with pytest.raises(BrokenCheckpointError, match=message) as caught:
-        load_from_local(str(path))
+    with pytest.raises(error, match=message) as caught:
+        load(str(path))
+    assert type(caught.value) is error
     assert str(path) in str(caught.value)
     assert len(str(caught.value)) < 1000
-
-
-@pytest.mark.parametrize(('message', 'content'), UNREAD)
-def test_what_is_not_read_is_not_called_broken(tmp_path, message, content):
-    """Because a broken file is removed if it is a download."""
-    path = tmp_path / 'x.pth'
-    path.write_bytes(content)
-    with pytest.raises(UnsupportedContentError, match=message) as caught:
-        load_from_local(str(path))
-    assert str(path) in str(caught.value)
-    assert TRUST in str(caught.value)
-
-
-def test_names_in_messages_are_short_and_without_control_characters(tmp_path):
-    path = tmp_path / 'x.pth'
-    path.write_bytes(as_zip(b'cx\x1b' + b'a' * 100_000 + b'\nname\n'))
-    with pytest.raises(UnsafeCheckpointError, match=r"asks for 'x\\x1ba") as caught:
-        load_from_local(str(path))
-    assert len(str(caught.value)) < 1000
-
-
-def test_text_of_python_2(tmp_path):
-    (tmp_path / 'x.pth').write_bytes(as_zip(ONE_LETTER))
-    assert load_from_local(str(tmp_path / 'x.pth')) == '\xe9'
 
 
 def test_numpys_own_dtype_is_never_used_even_where_somebody_allowed_it(tmp_path):
@@ -361,7 +270,7 @@ def test_numpys_own_dtype_is_never_used_even_where_somebody_allowed_it(tmp_path)
     torch.serialization.add_safe_globals([np.dtype, collections.deque])
     try:
         path = save(tmp_path / 'x.pth', np.ones(3))
-        assert load_from_local(str(path)).sum() == 3
+        assert load(str(path)).sum() == 3
         assert {np.dtype, collections.deque} <= set(torch.serialization.get_safe_globals())
     finally:
         torch.serialization.clear_safe_globals()
@@ -373,43 +282,13 @@ def test_checkpoint_of_numpy_1(tmp_path):
     with zipfile.ZipFile(save(tmp_path / 'x.pth', [np.ones(3), np.float32(2)])) as archive:
         content = archive.read('x/data.pkl').replace(*names)
     (tmp_path / 'x.pth').write_bytes(as_zip(content[2:-1]))
-    loaded = load_from_local(str(tmp_path / 'x.pth'))
+    loaded = load(str(tmp_path / 'x.pth'))
     assert (loaded[0].sum(), loaded[1]) == (3, 2)
 
 
 def test_fuzzed_files_are_loaded_or_refused(tmp_path):
-    outcomes, findings = fuzz.run(str(tmp_path), count=600, seed=7)
+    outcomes, findings = fuzz.run(str(tmp_path), count=400, seed=7)
     assert not findings
-    assert sum(outcomes.values()) == 600
-    assert outcomes['loaded'] > 40
-    assert outcomes['BrokenCheckpointError'] > 150
-
-
-class Script(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x
-
-
-@pytest.mark.parametrize('padding', [0, 100, 70_000])
-def test_torchscript_is_refused(tmp_path, padding):
-    """Also with bytes behind it, which hide the archive from Python's zipfile, not from torch."""
-    path = tmp_path / 'x.pth'
-    torch.jit.script(Script()).save(str(path))
-    path.write_bytes(path.read_bytes() + bytes(padding))
-    with pytest.raises(BrokenCheckpointError if padding else UnsafeCheckpointError):
-        load_from_local(str(path))
-
-
-def test_tar_archive_is_refused_and_not_unpacked(tmp_path, monkeypatch):
-    """torch would unpack it, and a link in it reaches files anywhere."""
-    victim = tmp_path / 'victim'
-    victim.write_text('mine')
-    victim.chmod(0o600)
-    path = tmp_path / 'x.pth'
-    with tarfile.open(path, 'w') as archive:
-        link = tarfile.TarInfo('storages')
-        link.type, link.linkname, link.mode = tarfile.LNKTYPE, str(victim), 0o777
-        archive.addfile(link)
-    with pytest.raises(UnsafeCheckpointError, match='tar archive'):
-        load_from_local(str(path))
-    assert victim.stat().st_mode & 0o777 == 0o600
+    assert sum(outcomes.values()) == 400
+    assert outcomes['loaded'] > 30
+    assert outcomes['BrokenCheckpointError'] > 200

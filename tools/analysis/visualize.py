@@ -20,8 +20,7 @@ from mmengine.runner import CheckpointLoader
 from mmengine.utils import track_iter_progress
 from torch import nn
 
-from mmbixt.checkpoints.state_dict import shorten, unwrap
-from mmbixt.checkpoints.whole_state import load_whole_state
+from mmbixt.checkpoints.state_dict import load_whole_state, shorten, unwrap
 from mmbixt.cli import add_common_arguments, load_config, run
 from mmbixt.engine.boundary_vis_hook import NoLabelsError, sample_figure
 from mmbixt.evaluation.boundary import band_width, class_scores
