@@ -85,9 +85,10 @@ class BiXTPictures(Pictures):
             'below: what the two strongest latents look at, over all tokens'
         )
         figure, _ = sheet(self.scene, panels, title, note, columns=3)
-        # in the last place, which has no panel
-        options = dict(fontsize=9, frameon=False, loc='center left')
-        figure.axes[5].legend(handles=handles, title='share of the tokens', **options)
+        # in the last place, which has no panel; that of a panorama may be lower than the legend
+        figure.axes[5].set_title('share of the tokens', fontsize=8)
+        options = dict(fontsize=8, frameon=False, loc='upper left', ncols=2, labelspacing=0.2)
+        figure.axes[5].legend(handles=handles, **options).set_in_layout(False)
         return figure
 
 
