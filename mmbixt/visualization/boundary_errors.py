@@ -9,8 +9,8 @@ from enum import IntEnum
 
 import cv2
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import hsv_to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
@@ -26,27 +26,18 @@ from mmbixt.evaluation.boundary import (
 WHITE = (255, 255, 255)
 PANEL = 5.6  # inches, the longer side of a panel
 LINE = 0.19  # inches, of a legend
-LETTERS = 11.5  # of a legend in an inch
-DENSITIES = 110, 200  # dots per inch, at least and at most
 
 
 class Pixel(IntEnum):
-    """What a pixel is to `error_map`.
+    """What a pixel is to `error_map`."""
 
-    Attributes:
-        OUTSIDE: not in the band, right or wrong.
-        IGNORED: without a true label.
-        RIGHT: in the band, as all that follow; the true class is predicted.
-        MISSED: another class is predicted, which the truth has within the width of the band from
-            here. So the true boundary was missed, or moved.
-        WRONG: another class is predicted, which the truth does not have so near.
-    """
-
-    OUTSIDE = 0
-    IGNORED = 1
-    RIGHT = 2
+    OUTSIDE = 0  # not in the band, right or wrong
+    IGNORED = 1  # without a true label
+    RIGHT = 2  # in the band, as all that follow; the true class is predicted
+    # another class is predicted, which the truth has within the width of the band from here: the
+    # true boundary was missed, or moved
     MISSED = 3
-    WRONG = 4
+    WRONG = 4  # another class is predicted, which the truth does not have so near
 
 
 # Blue and orange differ to all eyes, and from greys. What does not count is white in all panels.
@@ -121,8 +112,10 @@ def error_figure(
             f'the image must be {(*truth.shape, 3)}, as large as its label map, got {image.shape}'
         )
     errors = error_map(truth, prediction, width, ignore_index)
-    counts = image_sums(truth, prediction, len(classes), (width,), (), (), ignore_index)
-    palette = distinct_colours(len(classes)) if palette is None else palette
+    found = scores(image_sums(truth, prediction, len(classes), (width,), (), (), ignore_index))
+    if palette is None:  # neighbours in the list, a golden section apart, differ
+        places = np.arange(len(classes)) * 0.618034 % 1
+        palette = (255 * colormaps['nipy_spectral'](0.05 + 0.9 * places)[:, :3]).astype(np.uint8)
     truth = np.where(truth == ignore_index, -1, truth.astype(np.int64))
     distance = band_pixels(width, truth.shape)
     panels = {
@@ -133,11 +126,9 @@ def error_figure(
     }
     present = [i for i in np.union1d(truth, prediction) if 0 <= i < len(classes)]
     class_legend = [_patch(palette[i], classes[i]) for i in present]
-    if (truth < 0).any():
-        class_legend.append(_patch(WHITE, 'no true label'))
     figure = _draw_panels(panels, class_legend, _error_legend(errors, distance))
     figure.suptitle(title)
-    figure.supxlabel(_caption(scores(counts), errors, width), fontsize=10)
+    figure.supxlabel(_caption(found, errors, distance), fontsize=10)
     return figure
 
 
@@ -149,15 +140,11 @@ def _draw_panels(
     height, width = (PANEL * side / max(shape) for side in shape)
     width = max(width, PANEL - 0.4)  # of a column: a legend needs as much
     longest = max((len(patch.get_label()) for patch in class_legend), default=0)
-    columns = max(1, min(int(width * LETTERS / (longest + 6)), len(class_legend)))
-    lines = max(6, -(-len(class_legend) // columns))  # the other legend has up to 6
-    figure = Figure(
-        figsize=(2 * width + 0.3, 2 * height + LINE * lines + 1.3),
-        layout='constrained',
-        # as fine as the image, within limits
-        dpi=np.clip(max(shape) / PANEL, *DENSITIES),
-    )
-    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.06)
+    columns = max(1, 60 // (longest + 6))
+    lines = max(6, -(-len(class_legend) // columns))  # the other legend has 6
+    size = (2 * width + 0.3, 2 * height + LINE * lines + 1.3)
+    dpi = np.clip(max(shape) / PANEL, 110, 200)  # as fine as the image, within limits
+    figure = Figure(figsize=size, layout='constrained', dpi=dpi)
     axes = figure.subplots(2, 2)
     for ax, (name, panel) in zip(axes.flat, panels.items(), strict=True):
         ax.imshow(panel)
@@ -175,13 +162,6 @@ def render(figure: Figure) -> np.ndarray:
     return np.ascontiguousarray(np.asarray(canvas.buffer_rgba())[..., :3])
 
 
-def distinct_colours(count: int) -> np.ndarray:
-    """Colours (count,3): hues a golden section apart, so that neighbours in the list differ."""
-    i = np.arange(count)
-    hsv = np.stack((i * 0.618034 % 1, 0.55 + 0.3 * (i % 2), 0.95 - 0.2 * (i % 3)), axis=-1)
-    return (255 * hsv_to_rgb(hsv)).astype(np.uint8)
-
-
 def _paint(labels: np.ndarray, palette: Sequence[Sequence[int]]) -> np.ndarray:
     """A label map (H,W) in the colours of its classes, (H,W,3); what is no class is white."""
     known = (labels >= 0) & (labels < len(palette))
@@ -197,43 +177,31 @@ def _overlay(image: np.ndarray, errors: np.ndarray) -> np.ndarray:
     return painted
 
 
-def _caption(found: dict[str, float], errors: np.ndarray, width: int | float) -> str:
+def _caption(found: dict[str, float], errors: np.ndarray, distance: int) -> str:
     """The scores of this image."""
     band = next(name.removesuffix('/mIoU') for name in found if name.startswith('band'))
     if np.isnan(found[f'{band}/aAcc']):
         return 'The truth of this image has no boundary.'
     share = np.mean(errors[errors != Pixel.IGNORED] >= Pixel.RIGHT)
-    named = '' if isinstance(width, int) else f', {100 * width:.3g}% of the diagonal'
-    distance = band_pixels(width, errors.shape)
-    texts = {
-        band: f'band of {distance} px around true boundaries ({share:.0%} of the image{named})',
-        'all': 'whole image',
-    }
+    near = f'band of {distance} px around true boundaries ({share:.0%} of the image)'
     return '\n'.join(
         f'{text}: mIoU {found[f"{where}/mIoU"]:.1f}%, {found[f"{where}/aAcc"]:.1f}% of pixels right'
-        for where, text in texts.items()
+        for where, text in ((band, near), ('all', 'whole image'))
     )
 
 
 def _error_legend(errors: np.ndarray, distance: int) -> list[Patch]:
     """What the colours of errors mean, and how much of the band they are."""
     count = np.bincount(errors.ravel(), minlength=len(Pixel))
-    band = count[Pixel.RIGHT :].sum()
+    share = count / max(count[Pixel.RIGHT :].sum(), 1)
+    near = f'the predicted class within {distance} px of here'
     texts = {
-        Pixel.RIGHT: 'of the band: right',
-        Pixel.MISSED: 'boundary missed or moved: the truth has\n'
-        f'the predicted class within {distance} px of here',
-        Pixel.WRONG: 'wrong class: the truth does not have\n'
-        f'the predicted class within {distance} px of here',
+        Pixel.RIGHT: f'{share[Pixel.RIGHT]:.1%} of the band: right',
+        Pixel.MISSED: f'{share[Pixel.MISSED]:.1%} boundary missed or moved: the truth has\n{near}',
+        Pixel.WRONG: f'{share[Pixel.WRONG]:.1%} wrong class: the truth does not have\n{near}',
+        Pixel.IGNORED: 'no true label: not counted',
     }
-    patches = [
-        _patch(COLOURS[kind], f'{count[kind] / band:.1%} {text}')
-        for kind, text in texts.items()
-        if band
-    ]
-    if count[Pixel.IGNORED]:
-        patches.append(_patch(WHITE, 'no true label: not counted'))
-    return patches
+    return [_patch(COLOURS[kind], text) for kind, text in texts.items()]
 
 
 def _patch(colour: Sequence[int], label: str) -> Patch:

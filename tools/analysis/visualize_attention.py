@@ -17,12 +17,11 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib import pyplot
-from mmengine.utils import track_iter_progress
 
 from mmbixt.backbones import BiXT, XCiT
 from mmbixt.cli import add_common_arguments, load_config, run
-from mmbixt.visualization.attention import AttentionPictureError, plan_figures
-from mmbixt.visualization.attention.loading import PreparedImage, load_backbone, prepare_image
+from mmbixt.visualization.attention import AttentionPictureError, draw_figures
+from mmbixt.visualization.attention.loading import load_backbone, prepare_image
 from mmbixt.visualization.attention.pictures import check_point
 
 EPILOG = """Examples:
@@ -95,55 +94,46 @@ def click_point(image: np.ndarray) -> tuple[float, float]:
     return clicked[0]
 
 
-def choose_point(args: argparse.Namespace, prepared: PreparedImage) -> tuple[float, float] | None:
-    """In pixels of the resized image."""
+def choose_point(
+    args: argparse.Namespace, image: np.ndarray, original: tuple[int, int]
+) -> tuple[float, float] | None:
+    """In pixels of the resized image (h,w,3), of an original (width, height)."""
     if args.click:
-        return click_point(prepared.image)
+        return click_point(image)
     if args.point is None:
         return None
-    width, height = prepared.original
+    width, height = original
     check_point(args.point, width, height)
-    rows, columns = prepared.image.shape[:2]
+    rows, columns = image.shape[:2]
     return args.point[0] * columns / width, args.point[1] * rows / height
 
 
-def draw(args: argparse.Namespace) -> list[Path]:
+def draw(args: argparse.Namespace) -> None:
     cfg = load_config(args, splits=())
-    prepared = prepare_image(cfg, args.image)
+    inputs, image, original = prepare_image(cfg, args.image)
     backbone = load_backbone(cfg, args.checkpoint)
     if cfg.model.get('test_cfg', {}).get('mode') == 'slide':
         print('In tests this config cuts images into crops; the attention is that of all of it.')
-    point = choose_point(args, prepared)
+    point = choose_point(args, image, original)
     if point is not None and isinstance(backbone, BiXT | XCiT):
         print(f'The pictures of {type(backbone).__name__} are of the whole image, not of a point.')
-    rows, columns = prepared.image.shape[:2]
-    figures = plan_figures(
-        backbone,
-        prepared.inputs,
-        prepared.image,
-        args.layers,
-        args.heads,
-        point,
-        content=(rows, columns),
-    )
-    width, height = prepared.original
-    print(f'{args.image}: {width} x {height} pixels, seen at {columns} x {rows}')
+    rows, columns = content = image.shape[:2]
+    print(f'{args.image}: {original[0]} x {original[1]} pixels, seen at {columns} x {rows}')
     folder = args.out_dir or Path('work_dirs/attention', Path(args.image).stem)
-    folder.mkdir(parents=True, exist_ok=True)
-    files = []
-    for name in track_iter_progress(list(figures)):
-        files.append(folder / f'{name}.png')
-        figures[name]().savefig(files[-1])
-    return files
+    figures = draw_figures(backbone, inputs, image, args.layers, args.heads, point, content)
+    for name, figure in figures:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / f'{name}.png'
+        figure.savefig(file)
+        print(file)
 
 
 def main() -> None:
     args = parse_args()
     try:
-        files = draw(args)
+        draw(args)
     except AttentionPictureError as error:
         sys.exit(f'error: {error}')
-    print(*files, sep='\n')
 
 
 if __name__ == '__main__':

@@ -4,7 +4,7 @@ The attention is computed again from the inputs of the attention layers, recorde
 pass, and from their weights: the fast paths of the network hold no attention matrices.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -16,15 +16,10 @@ from mmbixt.visualization.attention.biformer import BiFormerPictures
 from mmbixt.visualization.attention.bisa_swin import BiSASwinPictures
 from mmbixt.visualization.attention.bixt import BiXTPictures
 from mmbixt.visualization.attention.drawing import Scene
-from mmbixt.visualization.attention.pictures import (
-    AttentionPictureError,
-    Heads,
-    Pictures,
-    check_point,
-)
+from mmbixt.visualization.attention.pictures import AttentionPictureError, Pictures, check_point
 from mmbixt.visualization.attention.xcit import XCiTPictures
 
-__all__ = ['AttentionPictureError', 'attention_figures', 'plan_figures', 'summary_figure']
+__all__ = ['AttentionPictureError', 'attention_figures', 'draw_figures', 'summary_figure']
 
 FAMILIES = {
     BiXT: BiXTPictures,
@@ -35,16 +30,16 @@ FAMILIES = {
 
 
 @torch.no_grad()
-def plan_figures(
+def draw_figures(
     model: nn.Module,
     inputs: Tensor,
     image: np.ndarray,
     layers: Sequence[str] | None = None,
-    heads: Heads | None = None,
+    heads: str | int | None = None,
     point: tuple[float, float] | None = None,
     content: tuple[int, int] | None = None,
-) -> dict[str, Callable[[], Figure]]:
-    """The pictures of a model's attention, each drawn when it is called.
+) -> Iterator[tuple[str, Figure]]:
+    """The pictures of a model's attention with their file names, one after the other.
 
     Args:
         model: a model of mmseg or mmdet with a backbone of ours, or such a backbone.
@@ -58,35 +53,37 @@ def plan_figures(
             BiSA-Swin); default: its centre.
         content: (rows, columns) of the inputs that the image fills, from the top left; what is
             beyond is padding. Default: all.
-
-    Returns:
-        By file name, which begins with the layer.
     """
-    return _pictures(model, inputs, image, point, content, heads).plan(layers)
+    backbone = getattr(model, 'backbone', model)
+    rows, columns = image.shape[:2]
+    height, width = content or inputs.shape[2:]
+    x, y = point or (columns / 2, rows / 2)
+    check_point((x, y), columns, rows)
+    scene = Scene(image, height, width, (x * width / columns, y * height / rows))
+    yield from family_of(backbone)(backbone, inputs, scene, heads).figures(layers)
 
 
 def attention_figures(
     model: nn.Module, inputs: Tensor, image: np.ndarray, **options
 ) -> dict[str, Figure]:
-    """The same pictures, drawn; see :func:`plan_figures`."""
-    return {name: draw() for name, draw in plan_figures(model, inputs, image, **options).items()}
+    """The same pictures by their names; see :func:`draw_figures`."""
+    return dict(draw_figures(model, inputs, image, **options))
 
 
 @torch.no_grad()
 def summary_figure(
-    model: nn.Module,
-    inputs: Tensor,
-    image: np.ndarray,
-    point: tuple[float, float] | None = None,
-    content: tuple[int, int] | None = None,
+    model: nn.Module, inputs: Tensor, image: np.ndarray, content: tuple[int, int] | None = None
 ) -> Figure | None:
-    """One picture for the whole network, about 1000 pixels wide.
+    """One picture for the whole network; of the centre, if it is of a point.
 
-    Arguments are those of :func:`plan_figures`. None if the backbone is none of ours.
+    Arguments are those of :func:`draw_figures`. None if the backbone is none of ours.
     """
-    if not isinstance(getattr(model, 'backbone', model), tuple(FAMILIES)):
+    backbone = getattr(model, 'backbone', model)
+    if not isinstance(backbone, tuple(FAMILIES)):
         return None
-    return _pictures(model, inputs, image, point, content).summary()
+    height, width = content or inputs.shape[2:]
+    scene = Scene(image, height, width, (width / 2, height / 2))
+    return family_of(backbone)(backbone, inputs, scene).summary()
 
 
 def family_of(backbone: nn.Module) -> type[Pictures]:
@@ -97,21 +94,3 @@ def family_of(backbone: nn.Module) -> type[Pictures]:
     raise AttentionPictureError(
         f'There are pictures of {names}; the backbone of this model is a {type(backbone).__name__}.'
     )
-
-
-def _pictures(
-    model: nn.Module,
-    inputs: Tensor,
-    image: np.ndarray,
-    point: tuple[float, float] | None,
-    content: tuple[int, int] | None,
-    heads: Heads | None = None,
-) -> Pictures:
-    backbone = getattr(model, 'backbone', model)
-    family = family_of(backbone)
-    height, width = inputs.shape[2:] if content is None else content
-    rows, columns = image.shape[:2]
-    x, y = (columns / 2, rows / 2) if point is None else point
-    check_point((x, y), columns, rows)
-    scene = Scene(image, height, width, (x * width / columns, y * height / rows))
-    return family(backbone, inputs, scene, heads)

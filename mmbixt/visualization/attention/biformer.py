@@ -3,29 +3,21 @@
 In stages of full attention, where nothing is routed, a point attends to all of the image.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Iterator
 
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from mmbixt.layers import FullAttention, RoutingAttention
+from mmbixt.layers import RoutingAttention
 from mmbixt.visualization.attention.drawing import RED_AND_BLUE
 from mmbixt.visualization.attention.pictures import Layer
 from mmbixt.visualization.attention.stages import Box, PointMaps, StagePictures
 
-ROUTED_NOTE = (
-    'cyan: the region of the point (+) · yellow: the regions that it is routed to, 1 is the best'
-)
-FULL_NOTE = 'full attention: nothing is routed, the point (+) attends to all of the image'
-HEAT_NOTE = f'attention: {RED_AND_BLUE} over all that the point attends to'
 
-
-def point_attention(
-    attention: RoutingAttention | FullAttention, x: Tensor, cell: tuple[int, int]
-) -> PointMaps:
+def point_attention(layer: Layer, cell: tuple[int, int]) -> PointMaps:
     """Of the token in a cell (row, column) of a layer's input (1,H',W',C)."""
+    attention, x = layer.module, layer.inputs[0]
     if isinstance(attention, RoutingAttention):
         return routed_attention(attention, x, cell)
     height, width = x.shape[1:3]
@@ -60,18 +52,13 @@ def routed_attention(attention: RoutingAttention, x: Tensor, cell: tuple[int, in
 
 
 class BiFormerPictures(StagePictures):
-    family = 'BiFormer'
+    point_note = (
+        'cyan: the region of the point (+) · yellow: the regions that it is routed to, 1 is the '
+        'best; full attention routes nothing, the point attends to all of the image · '
+        f'{RED_AND_BLUE} over all that the point attends to'
+    )
 
-    def point_maps(self, layer: Layer, cell: tuple[int, int]) -> PointMaps:
-        return point_attention(layer.module, layer.inputs[0], cell)
+    point_maps = staticmethod(point_attention)
 
-    def note(self, found: Sequence[PointMaps]) -> str:
-        regions = [one for one in found if one.own is not None]
-        return f'{HEAT_NOTE}\n{ROUTED_NOTE if regions else FULL_NOTE}'
-
-    def figures(self, layer: Layer) -> dict[str, Callable[[], Figure]]:
-        heads = self.choose_heads(layer, 'mean')
-        return {'point_attention': partial(self.point_figure, layer, heads)}
-
-    def summary(self) -> Figure:
-        return self.point_summary()
+    def draw(self, layer: Layer) -> Iterator[tuple[str, Figure]]:
+        yield 'point_attention', self.point_figure([layer])

@@ -1,11 +1,9 @@
 """BiXT: what its latents attend to in the image, and which latents the tokens attend to."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterator, Sequence
 
 import torch
-from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
+from matplotlib import colormaps
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from torch import Tensor
@@ -15,25 +13,14 @@ from mmbixt.layers import BidirectionalAttention
 from mmbixt.visualization.attention.drawing import IMAGE, RED_AND_BLUE, Panel, sheet
 from mmbixt.visualization.attention.pictures import Layer, Pictures
 
-OTHERS = '0.6'  # latents without a colour of their own
+OTHERS = 0.6  # grey, of latents without a colour of their own
 # of the latents that most tokens look at; they are told apart on an image
-PALETTE = [
-    *('#e6194b', '#3cb44b', '#ffe119', '#4363d8', '#f58231'),
-    *('#911eb4', '#42d4f4', '#f032e6', '#9a6324', '#bfef45'),
-]
+PALETTE = colormaps['Set1'].colors[:8]  # without its grey
 
-# kinds of contact sheets: of latents over tokens, of tokens over latents
+# kinds of contact sheets: what a panel shows, and over what attention adds up to one
 SHEETS = {
-    'latents_over_image': (
-        'where in the image each of the {} latents looks',
-        'a panel for each latent, with its number · attention that it pays to tokens: '
-        f'{RED_AND_BLUE} over all tokens',
-    ),
-    'image_over_latents': (
-        'which parts of the image look at each of the {} latents',
-        'a panel for each latent, with its number · attention that tokens pay to it: '
-        f'{RED_AND_BLUE} over all latents',
-    ),
+    'latents_over_image': ('where in the image each latent looks', 'tokens'),
+    'image_over_latents': ('which parts of the image look at each latent', 'latents'),
 }
 
 
@@ -59,65 +46,49 @@ class BiXTPictures(Pictures):
     def stride(self, layer: str) -> int:
         return self.backbone.patch_stride
 
-    def figures(self, layer: Layer) -> dict[str, Callable[[], Figure]]:
-        figures = {}
-        for caption, heads in self.choose_heads(layer, 'mean').items():
+    def draw(self, layer: Layer) -> Iterator[tuple[str, Figure]]:
+        both = attention_maps(layer)
+        for caption, heads in self.choose_heads(layer, len(both[0]), 'mean').items():
             suffix = '' if heads == slice(None) else f'_head_{heads.start:02d}'
-            name = f'BiXT, layer {layer.name} ({caption})'
-            for side, kind in enumerate(SHEETS):
-                figures[kind + suffix] = partial(self._contact_sheet, layer, heads, name, side)
-            figures[f'strongest_latents{suffix}'] = partial(self._strongest, layer, heads, name)
-        return figures
-
-    def _contact_sheet(self, layer: Layer, heads: slice, name: str, side: int) -> Figure:
-        """A panel for each latent: of its attention over the tokens (0), or of theirs (1)."""
-        maps = attention_maps(layer)[side][heads].mean(0)
-        panels = [Panel(str(i), one, layer.stride) for i, one in enumerate(maps)]
-        title, note = list(SHEETS.values())[side]
-        title = f'{name}: {title.format(len(panels))}'
-        columns = 8 if len(panels) <= 64 else 16
-        return sheet(self.scene, panels, title, note, columns, panel_width=1.5)[0]
-
-    def _strongest(self, layer: Layer, heads: slice, name: str) -> Figure:
-        """The latent that each token attends to most, and how much."""
-        maps = attention_maps(layer)[1][heads].mean(0)
-        strongest, handles, _ = strongest_latents(maps, layer.stride)
-        panels = [IMAGE, strongest, Panel('its attention', maps.amax(0), layer.stride)]
-        title = f'{name}: the latent that each token looks at most'
-        note = (
-            'middle: each token in the colour of the latent that it pays most attention to '
-            f'(numbers as in the contact sheets) · right: how much that is; {RED_AND_BLUE} over '
-            'all latents'
-        )
-        figure, axes = sheet(self.scene, panels, title, note, columns=3, panel_width=4.2)
-        add_legend(axes[1], handles, loc='upper left', bbox_to_anchor=(1, 1))
-        return figure
+            name = f'BiXT, layer {layer.name}, {caption}'
+            maps = [side[heads].mean(0) for side in both]
+            for (kind, (title, others)), side in zip(SHEETS.items(), maps, strict=True):
+                panels = [Panel(str(i), one, layer.stride) for i, one in enumerate(side)]
+                note = (
+                    f'a panel for each latent, with its number · {RED_AND_BLUE} over all {others}'
+                )
+                yield kind + suffix, sheet(self.scene, panels, f'{name}: {title}', note, 8)[0]
+            yield f'strongest_latents{suffix}', self._strongest(layer, maps, name)
 
     def summary(self) -> Figure:
-        """The strongest latents and what three of them look at, where the latents differ most.
+        """The strongest latents in the layer where the latents differ most.
 
         In some layers all latents look at the same, above all after a short training.
         """
         layers = self.record(list(self.attention_layers(self.backbone)))
         maps = [[side.mean(0) for side in attention_maps(layer)] for layer in layers]
-        layer, (over_tokens, over_latents) = max(
-            zip(layers, maps, strict=True),
-            key=lambda item: float(item[1][0].std(0, correction=0).mean()),
-        )
+        spread = [float(over_latents.std(0, correction=0).mean()) for _, over_latents in maps]
+        most = spread.index(max(spread))
+        name = f'BiXT, layer {layers[most].name}, where the latents differ most'
+        return self._strongest(layers[most], maps[most], name)
+
+    def _strongest(self, layer: Layer, maps: Sequence[Tensor], name: str) -> Figure:
+        """The latent that each token attends to most, and what two of them look at."""
+        over_tokens, over_latents = maps  # (M,H',W') each
         strongest, handles, named = strongest_latents(over_latents, layer.stride)
-        panels = [IMAGE, strongest, None] + [
-            Panel(f'latent {i} looks at', over_tokens[i], layer.stride) for i in named[:3]
-        ]
-        title = (
-            f'BiXT, layer {layer.name}, where the latents differ most: latents and the image '
-            f'(mean of {layer.module.num_heads} heads)'
-        )
+        panels = [IMAGE, strongest, Panel('its attention', over_latents.amax(0), layer.stride)]
+        panels += [Panel(f'latent {i} looks at', over_tokens[i], layer.stride) for i in named[:2]]
+        title = f'{name}: the latent that each token looks at most'
         note = (
-            'above: each token in the colour of the latent that it pays most attention to · '
-            f'below: what the three strongest latents look at; {RED_AND_BLUE} over all tokens'
+            'above: each token in the colour of the latent that it pays most attention to (numbers '
+            f'as in the contact sheets), and how much that is; {RED_AND_BLUE} over all latents · '
+            'below: what the two strongest latents look at, over all tokens'
         )
-        figure, axes = sheet(self.scene, panels, title, note, columns=3, panel_width=3.0)
-        add_legend(axes[2], handles, loc='center left')
+        figure, _ = sheet(self.scene, panels, title, note, columns=3)
+        # in the last place, which has no panel; that of a panorama may be lower than the legend
+        figure.axes[5].set_title('share of the tokens', fontsize=8)
+        options = dict(fontsize=8, frameon=False, loc='upper left', ncols=2, labelspacing=0.2)
+        figure.axes[5].legend(handles=handles, **options).set_in_layout(False)
         return figure
 
 
@@ -131,18 +102,11 @@ def strongest_latents(maps: Tensor, stride: int) -> tuple[Panel, list[Patch], li
     counts = torch.bincount(strongest.flatten(), minlength=len(maps))
     order = counts.argsort(descending=True)
     named = [int(i) for i in order[: len(PALETTE)] if counts[i] > 0]
-    colours = dict.fromkeys(range(len(maps)), OTHERS) | dict(zip(named, PALETTE, strict=False))
+    colours = torch.full((len(maps), 3), OTHERS)
+    colours[named] = torch.tensor(PALETTE[: len(named)])
     share = counts / counts.sum()
-    handles = [Patch(color=colours[i], label=f'latent {i}: {share[i]:.1%}') for i in named]
+    labels = {f'latent {i}: {share[i]:.1%}': colours[i].tolist() for i in named}
     if len(named) < (counts > 0).sum():
-        rest = 1 - share[named].sum()
-        text = f'{len(maps) - len(named)} others: {rest:.1%}'
-        handles.append(Patch(color=OTHERS, label=text))
-    table = torch.tensor([to_rgba(colour) for colour in colours.values()])
-    return Panel('strongest latent', table[strongest], stride), handles, named
-
-
-def add_legend(ax: Axes, handles: list[Patch], **place) -> None:
-    title = 'share of the tokens'
-    options = dict(fontsize=8, title_fontsize=8, frameon=False, alignment='left')
-    ax.legend(handles=handles, title=title, **options, **place)
+        labels[f'others: {1 - share[named].sum():.1%}'] = (OTHERS,) * 3
+    handles = [Patch(color=colour, label=label) for label, colour in labels.items()]
+    return Panel('strongest latent', colours[strongest], stride), handles, named

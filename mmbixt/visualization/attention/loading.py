@@ -1,11 +1,10 @@
 """A backbone with the weights of a checkpoint, and an image after a config's test pipeline."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 import cv2
 import numpy as np
-from mmengine.config import Config, ConfigDict
+from mmengine.config import Config
 from mmengine.dataset import Compose, pseudo_collate
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import CheckpointLoader
@@ -15,20 +14,6 @@ from mmbixt.backbones.base import DenseBackbone
 from mmbixt.checkpoints.state_dict import unwrap
 from mmbixt.visualization.attention import family_of
 from mmbixt.visualization.attention.pictures import AttentionPictureError
-
-
-class PreparedImage(NamedTuple):
-    """An image for the backbone and as it is drawn.
-
-    Attributes:
-        inputs: what the backbone gets, (1,3,H,W): resized, normalised, padded.
-        image: (h,w,3), RGB, in uint8: resized to what tests see, without padding.
-        original: (width, height) of the file.
-    """
-
-    inputs: Tensor
-    image: np.ndarray
-    original: tuple[int, int]
 
 
 def load_backbone(cfg: Config, checkpoint: str) -> DenseBackbone:
@@ -50,25 +35,26 @@ def load_backbone(cfg: Config, checkpoint: str) -> DenseBackbone:
     return backbone.eval()
 
 
-def prepare_image(cfg: Config, path: str) -> PreparedImage:
-    """An image file through the test pipeline and the preprocessor of a config."""
+def prepare_image(cfg: Config, path: str) -> tuple[Tensor, np.ndarray, tuple[int, int]]:
+    """An image file through the test pipeline and the preprocessor of a config.
+
+    Returns:
+        What the backbone gets, (1,3,H,W): resized, normalised, padded; the image as it is drawn,
+        (h,w,3), RGB, in uint8: resized, without padding; (width, height) of the file.
+    """
     if not Path(path).is_file():
         raise FileNotFoundError(f'There is no image at {path}.')
     original = cv2.imread(path)
     if original is None:
         raise AttentionPictureError(f'{path} is not an image that can be read.')
+    dataset = cfg.test_dataloader.dataset
+    while 'pipeline' not in dataset:  # a wrapper
+        dataset = dataset.get('dataset') or dataset.datasets[0]
+    steps = [step for step in dataset.pipeline if 'Annotations' not in str(step.type)]
     init_default_scope(cfg.default_scope)
-    packed = Compose(test_pipeline(cfg))(dict(img_path=path, img_id=0))
+    packed = Compose(steps)(dict(img_path=path, img_id=0))
     preprocessor = MODELS.build(cfg.model.data_preprocessor).eval()
     inputs = preprocessor(pseudo_collate([packed]), training=False)['inputs']
     # as loaded and resized, BGR: the preprocessor normalises and pads
     image = packed['inputs'].permute(1, 2, 0).numpy()[..., ::-1]
-    return PreparedImage(inputs, np.ascontiguousarray(image), original.shape[1::-1])
-
-
-def test_pipeline(cfg: Config) -> list[ConfigDict]:
-    """The steps from a file to a packed image, without those that load annotations."""
-    dataset = cfg.test_dataloader.dataset
-    while 'pipeline' not in dataset:  # a wrapper
-        dataset = dataset.get('dataset') or dataset.datasets[0]
-    return [step for step in dataset.pipeline if 'Annotations' not in str(step.type)]
+    return inputs, np.ascontiguousarray(image), original.shape[1::-1]

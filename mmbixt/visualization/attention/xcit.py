@@ -6,21 +6,20 @@ one over the image; a token takes part in all of a head's correlations by the ma
 normalised query (and key) has over the head's channels. The XCiT authors show these magnitudes.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from mmbixt.backbones import XCiT
 from mmbixt.layers import CrossCovarianceAttention
-from mmbixt.visualization.attention.drawing import Panel, sheet
+from mmbixt.visualization.attention.drawing import sheet
 from mmbixt.visualization.attention.pictures import Layer, Pictures
 
 LABEL = 'magnitude (1 × = all tokens alike)'
 NOTE = (
-    'red: tokens with more, blue: with less weight in the correlations between channels that XCiT '
-    'attends by (magnitude of the query or key, normalised along the tokens, over the channels of '
-    'a head)'
+    'red: tokens with more, blue: with less weight in the correlations between channels (magnitude '
+    'of the query or key, normalised along the tokens, over the channels of a head)'
 )
 
 
@@ -50,30 +49,15 @@ class XCiTPictures(Pictures):
     def stride(self, layer: str) -> int:
         return self.backbone.patch_size
 
-    def num_heads(self, layer: CrossCovarianceAttention) -> int:
-        return len(layer.temperature)
-
-    def figures(self, layer: Layer) -> dict[str, Callable[[], Figure]]:
-        heads = self.choose_heads(layer, 'each')
-
-        def draw() -> Figure:
-            panels = layer.panels(magnitude_maps(layer), heads)
-            title = f'XCiT, layer {layer.name}: magnitude of each token in the queries and the keys'
-            return self._sheet(panels, title, columns=min(len(heads), 8))
-
-        return {'query_key_magnitude': draw}
+    def draw(self, layer: Layer) -> Iterator[tuple[str, Figure]]:
+        yield 'query_key_magnitude', self._magnitudes([layer], 'each')
 
     def summary(self) -> Figure:
         """Magnitudes in four layers, the mean over their heads."""
         last = len(self.backbone.blocks) - 1
-        layers = self.record([str(round(last * i / 3)) for i in range(4)])
-        panels = [
-            Panel(f'{kind}, layer {layer.name}', maps.mean(0), layer.stride)
-            for layer in layers
-            for kind, maps in magnitude_maps(layer).items()
-        ]
-        title = 'XCiT: magnitude of each token in queries and keys, mean over the heads'
-        return self._sheet(panels[::2] + panels[1::2], title, columns=len(layers))
+        return self._magnitudes(self.record([str(round(last * i / 3)) for i in range(4)]), 'mean')
 
-    def _sheet(self, panels: list[Panel], title: str, columns: int) -> Figure:
-        return sheet(self.scene, panels, title, NOTE, columns, 2.4, LABEL)[0]
+    def _magnitudes(self, layers: Sequence[Layer], heads: str) -> Figure:
+        panels = [p for x in layers for p in self.panels(x, magnitude_maps(x), heads)]
+        title = 'XCiT: magnitude of each token in the queries and the keys'
+        return sheet(self.scene, panels, title, NOTE, 4, LABEL)[0]

@@ -1,166 +1,143 @@
-"""The pictures as a whole: which there are, what they say, where things are in them."""
+"""The pictures as a whole: what goes into them, which there are, where things are in them."""
 
+import cv2
+import helpers
 import numpy as np
 import pytest
 import torch
-from helpers import image as fill_image
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_rgb
+from mmengine.config import Config
 
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
-from mmbixt.visualization.attention import (
-    AttentionPictureError,
-    attention_figures,
-    plan_figures,
-    summary_figure,
-)
-from mmbixt.visualization.attention.bixt import PALETTE, strongest_latents
+from mmbixt.visualization.attention import attention_figures, summary_figure
+from mmbixt.visualization.attention.bixt import strongest_latents
 from mmbixt.visualization.attention.drawing import Panel, common_norm
+from mmbixt.visualization.attention.loading import load_backbone, prepare_image
 
-SIZE = (64, 96)
-INPUTS = fill_image(1, *SIZE)
-IMAGE = np.random.default_rng(0).integers(0, 256, (*SIZE, 3), dtype=np.uint8)
+INPUTS = helpers.image(1, 64, 96)
+IMAGE = np.random.default_rng(0).integers(0, 256, (64, 96, 3), dtype=np.uint8)
 COLUMNAR = dict(embed_dims=32, num_heads=2, depth=2)
 STAGES = dict(embed_dims=(32, 64, 64, 64), depths=(1, 1, 2, 1), topks=(1, 2, 4, -2))
-SWIN = dict(embed_dims=24, depths=(2, 2), num_heads=(3, 6), window_size=4)
-
-
-def bixt():
-    return BiXT(COLUMNAR, num_latents=6)
-
-
-def xcit():
-    return XCiT(COLUMNAR)
-
-
-def biformer():
-    return BiFormer(STAGES, num_regions=4)
-
-
-def bisa_swin():
-    return BiSASwin(SWIN)
-
-
-def draw(backbone, **options):
-    """With what options, all pictures, laid out and painted."""
-    figures = attention_figures(backbone, INPUTS, IMAGE, **options)
-    for figure in figures.values():
-        figure.canvas.draw()
-    return figures
-
-
-def captions(figure):
-    return [ax.get_title() for ax in figure.axes if ax.get_title()]
-
-
-def test_bixt_has_sheets_with_a_latent_at_the_same_place_in_both():
-    figures = draw(bixt(), layers=['1'])
-    kinds = ['latents_over_image', 'image_over_latents', 'strongest_latents']
-    assert list(figures) == [f'layer_01_{kind}' for kind in kinds]
-    sheet, other, _ = figures.values()
-    assert captions(sheet) == captions(other) == list('012345')
-    places = [[ax.get_position().bounds for ax in one.axes[:6]] for one in (sheet, other)]
-    np.testing.assert_allclose(*places, atol=0.03)
-    title = 'BiXT, layer 1 (mean of 2 heads): where in the image each of the 6 latents looks'
-    assert sheet.get_suptitle() == title
-    assert len(sheet.axes) == 7  # and one colour bar
-
-
-def test_default_layers_all_layers_and_whole_stages():
-    assert {name[:8] for name in plan_figures(bixt(), INPUTS, IMAGE)} == {'layer_00', 'layer_01'}
-    names = list(plan_figures(biformer(), INPUTS, IMAGE))
-    assert names == [f'layer_{i}_point_attention' for i in ('0.0', '1.0', '2.1', '3.0')]
-    names = list(plan_figures(bisa_swin(), INPUTS, IMAGE))
-    assert [name for name in names if 'inverse' in name] == [
-        f'layer_{i}_inverse_emphasis' for i in ('0.0', '0.1')
-    ]
-    assert names[-1] == 'layer_1.1_point_attention'
-    assert len(plan_figures(bixt(), INPUTS, IMAGE, layers=['all'])) == 6
-    names = list(plan_figures(biformer(), INPUTS, IMAGE, layers=['2']))
-    assert names == ['layer_2.0_point_attention', 'layer_2.1_point_attention']
-
-
-def test_heads():
-    names = plan_figures(bixt(), INPUTS, IMAGE, layers=['0'], heads='each')
-    assert [name for name in names if 'strongest' in name] == [
-        f'layer_00_strongest_latents_head_0{i}' for i in (0, 1)
-    ]
-    assert captions(draw(xcit(), layers=['0'])['layer_00_query_key_magnitude']) == [
-        *('query, head 0', 'query, head 1', 'key, head 0', 'key, head 1')
-    ]
-    figure = draw(biformer(), layers=['2.1'], heads=1)['layer_2.1_point_attention']
-    assert captions(figure) == ['image', 'routed attention, head 1']
-
-
-def test_swin_and_bisa_swin():
-    figures = draw(bisa_swin(), layers=['0.1', '1.1'], point=(40, 30))
-    assert captions(figures['layer_0.1_inverse_emphasis']) == [
-        f'emphasis, head {i}' for i in range(3)
-    ]
-    assert 'its share of the output: 0.5' in figures['layer_0.1_inverse_emphasis'].get_suptitle()
-    both = ['image', 'self-attention, mean of 3 heads', 'inverse attention, mean of 3 heads']
-    assert captions(figures['layer_0.1_point_attention']) == both
-    plain = draw(BiSASwin(SWIN, bisa_stages=()), layers=['0'])
-    assert list(plain) == ['layer_0.0_point_attention', 'layer_0.1_point_attention']
-    assert plain['layer_0.0_point_attention'].get_suptitle().startswith('Swin, layer 0.0')
-
-
-@pytest.mark.parametrize(
-    'make',
-    [bixt, xcit, biformer, bisa_swin, lambda: BiSASwin(SWIN, bisa_stages=())],
+WINDOWS = dict(embed_dims=24, depths=(2, 2), num_heads=(3, 6), window_size=4)
+MODELS = dict(
+    bixt=lambda: BiXT(COLUMNAR, num_latents=6),
+    xcit=lambda: XCiT(COLUMNAR),
+    biformer=lambda: BiFormer(STAGES, num_regions=4),
+    bisa_swin=lambda: BiSASwin(WINDOWS),
+    swin=lambda: BiSASwin(WINDOWS, bisa_stages=()),
 )
-def test_summary(make):
-    model = torch.nn.Module()
-    model.backbone = make().train()
-    figure = summary_figure(model, INPUTS, IMAGE)
-    figure.canvas.draw()
-    assert 850 < figure.get_figwidth() * figure.dpi < 1250
-    assert len(captions(figure)) >= 2
-    assert model.backbone.training
-    assert summary_figure(torch.nn.Conv2d(3, 3, 1), INPUTS, IMAGE) is None
+OTHER = torch.nn.Conv2d(3, 3, 1)
 
 
-def test_padding_is_not_drawn_and_the_point_is_in_pixels_of_the_image():
-    half = IMAGE[:30:2, ::2]  # 15 x 48 pixels, for 30 x 96 of the inputs
-    plan = plan_figures(biformer(), INPUTS, half, layers=['0.0'], point=(12, 10), content=(30, 96))
-    with torch.no_grad():
-        ax = plan['layer_0.0_point_attention']().axes[0]
-    assert (ax.get_xlim(), ax.get_ylim()) == ((0, 96), (30, 0))
-    point = ax.get_lines()[0].get_xydata()[0]
-    assert point.tolist() == [24, 20]
-    own = ax.patches[-1]  # a map of 16 x 24 cells in regions of 4 x 6
-    assert (own.get_xy(), own.get_width(), own.get_height()) == ((24, 16), 24, 16)
+def draw(name, image=IMAGE, **options):
+    """All pictures of a model, by name."""
+    return attention_figures(MODELS[name](), INPUTS, image, **options)
 
 
 @pytest.mark.parametrize(
-    ('make', 'options', 'message'),
+    ('name', 'layers', 'found', 'kinds'),
     [
-        (bixt, dict(layers=['0', '2']), 'no layer 2. This BiXT has 0, 1.'),
-        (biformer, dict(layers=['1.1']), 'no layer 1.1. This BiFormer has 0.0, 1.0, 2.0, 2.1, 3.0'),
-        (bixt, dict(heads=2), 'no head 2 in layer 0, which has heads 0 to 1'),
-        (bixt, dict(point=(96, 3)), 'point 96 3 is outside the image.* x from 0 to 95'),
-        (lambda: torch.nn.Conv2d(3, 3, 1), dict(), 'BiXT, XCiT, .* backbone of this model is a Co'),
+        ('bixt', None, '00 01', 'latents_over_image image_over_latents strongest_latents'),
+        ('xcit', ['all'], '00 01', 'query_key_magnitude'),
+        ('biformer', None, '0.0 1.0 2.1 3.0', 'point_attention'),
+        ('biformer', ['2'], '2.0 2.1', 'point_attention'),
+        ('bisa_swin', ['0'], '0.0 0.1', 'inverse_emphasis point_attention'),
     ],
 )
-def test_what_is_not_there(make, options, message):
-    with pytest.raises(AttentionPictureError, match=message):
-        plan_figures(make(), INPUTS, IMAGE, **options)
+def test_which_pictures_there_are(name, layers, found, kinds):
+    expected = [f'layer_{layer}_{kind}' for layer in found.split() for kind in kinds.split()]
+    assert list(draw(name, layers=layers)) == expected
+
+
+@pytest.mark.parametrize('name', MODELS)
+def test_summary(name):
+    model = torch.nn.Module()
+    model.backbone = MODELS[name]().train()
+    figure = summary_figure(model, INPUTS, IMAGE)
+    figure.canvas.draw()
+    assert len([ax for ax in figure.axes if ax.get_title()]) >= 4
+    assert model.backbone.training
+    assert summary_figure(OTHER, INPUTS, IMAGE) is None
+
+
+@pytest.mark.parametrize(
+    ('name', 'layer', 'box', 'limits', 'caption'),
+    [
+        # regions of 4 x 6 cells of 4 pixels; enlarged windows of 4 x 4 cells of 8 pixels
+        ('biformer', '0.0', (24, 16, 24, 16), ((0, 96), (30, 0)), 'routed attention, head 0'),
+        ('bisa_swin', '1.1', (16, 16, 32, 32), ((16, 48), (48, 16)), 'self-attention, head 0'),
+    ],
+)
+def test_point_is_in_pixels_of_the_image(name, layer, box, limits, caption):
+    half = IMAGE[:30:2, ::2]  # 15 x 48 pixels, for 30 x 96 of the inputs
+    figures = draw(name, half, layers=[layer], heads=0, point=(12, 10), content=(30, 96))
+    image, heat_map = figures[f'layer_{layer}_point_attention'].axes[:2]
+    assert (image.get_xlim(), image.get_ylim()) == ((0, 96), (30, 0))
+    assert image.get_lines()[0].get_xydata()[0].tolist() == [24, 20]
+    assert image.patches[-1].get_bbox().bounds == box
+    assert (heat_map.get_xlim(), heat_map.get_ylim()) == limits
+    assert heat_map.get_title() == f'layer {layer}, {caption}'
 
 
 def test_strongest_latents_have_the_colours_of_the_legend():
-    maps = torch.zeros(12, 1, 4)
-    maps[7, 0, :3] = 1
-    maps[2, 0, 3] = 1
+    maps = torch.eye(12)[[7, 7, 7, 2]].T[:, None]  # four tokens
     panel, handles, named = strongest_latents(maps, 16)
     assert named == [7, 2]
     assert [handle.get_label() for handle in handles] == ['latent 7: 75.0%', 'latent 2: 25.0%']
-    shown = [to_hex(colour) for colour in panel.values[0].tolist()]
-    assert shown == [PALETTE[0]] * 3 + [PALETTE[1]]
+    colours = torch.tensor([to_rgb(handle.get_facecolor()) for handle in handles])
+    torch.testing.assert_close(panel.values[0], colours[[0, 0, 0, 1]])
 
 
 def test_scale_is_symmetric_about_even_attention():
-    norm = common_norm([Panel('', torch.tensor([[0.001, 1.0, 8.0]]).repeat(99, 1), 4)])
-    assert (norm.vmin, norm.vmax) == (1 / 8, 8)
-    assert norm(1.0) == 0.5
-    assert common_norm([Panel('', torch.ones(3, 3), 4)]).vmax == 1.1
-    holes = torch.tensor([[torch.nan, 2.0]])
-    assert common_norm([Panel('', holes, 4)]).vmax == 2
+    for values, highest in (([0.001, 1, 8], 8), ([1.0, 1.0], 1.1), ([torch.nan] * 2, 1.1)):
+        norm = common_norm([Panel('', torch.tensor([values]).repeat(99, 1))])
+        assert (norm.vmin, norm.vmax) == (1 / highest, highest)
+
+
+def small(config='semfpn_bixt_ti_ade20k'):
+    cfg = Config.fromfile(helpers.CONFIGS / f'bixt/{config}.py')
+    cfg.model.backbone.update(arch=COLUMNAR, out_indices=(0, 1))
+    return cfg
+
+
+def test_image_is_what_tests_see_and_padding_is_not_in_it(tmp_path):
+    path = str(tmp_path / 'photo.png')
+    pixels = np.zeros((30, 40, 3), np.uint8)
+    pixels[:, :20, 2] = 200  # red at the left
+    cv2.imwrite(path, pixels)
+    inputs, image, original = prepare_image(small(), path)
+    assert (original, image.shape) == ((40, 30), (512, 683, 3))
+    assert image[256, 10].tolist() == [200, 0, 0]
+    expected = torch.tensor([(200 - 123.675) / 58.395, -116.28 / 57.12, -103.53 / 57.375])
+    torch.testing.assert_close(inputs[0, :, 256, 10], expected)
+    inputs, image, _ = prepare_image(small('maskrcnn_bixt_ti_3x_coco'), path)
+    assert (image.shape, inputs.shape) == ((800, 1067, 3), (1, 3, 800, 1088))
+    assert not inputs[..., 1067:].any()
+
+
+@pytest.mark.parametrize(('prefix', 'head'), [('backbone.', ['decode_head.weight']), ('', [])])
+def test_weights_of_a_whole_model_or_of_its_backbone(tmp_path, prefix, head):
+    state = BiXT(COLUMNAR, out_indices=(0, 1)).state_dict()
+    whole = {f'{prefix}{key}': x for key, x in state.items()} | dict.fromkeys(head, torch.zeros(3))
+    torch.save(whole, tmp_path / 'x.pth')
+    loaded = load_backbone(small(), str(tmp_path / 'x.pth'))
+    torch.testing.assert_close(loaded.state_dict(), state, rtol=0, atol=0)
+    assert not loaded.training
+
+
+@pytest.mark.parametrize(
+    ('call', 'message'),
+    [
+        (lambda _: draw('bixt', layers=['0', '2']), 'no layer 2. This BiXT has 0, 1'),
+        (lambda _: draw('bixt', heads=2), 'no head 2 in layer 0, which has heads 0 to 1'),
+        (lambda _: draw('bixt', point=(96, 3)), 'point 96 3 is outside the image.* from 0 to 95'),
+        (lambda _: attention_figures(OTHER, INPUTS, IMAGE), 'BiFormer, BiSASwin; .* is a Conv2d'),
+        (lambda path: load_backbone(small(), path), 'Missing in the file'),
+        (lambda path: prepare_image(small(), path), 'pth is not an image'),
+        (lambda _: prepare_image(small(), 'no.jpg'), 'There is no image at no.jpg'),
+    ],
+)
+def test_what_is_refused(call, message, tmp_path):
+    torch.save({'backbone.x': torch.zeros(1)}, tmp_path / 'x.pth')
+    with pytest.raises((ValueError, RuntimeError, OSError), match=message):
+        call(str(tmp_path / 'x.pth'))
