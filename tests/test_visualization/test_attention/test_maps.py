@@ -13,7 +13,7 @@ from torch.nn.functional import gelu
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
 from mmbixt.layers import RoutingAttention
 from mmbixt.ops.cross_covariance import split_channels
-from mmbixt.ops.heads import split_heads
+from mmbixt.ops.heads import join_heads, split_heads
 from mmbixt.visualization.attention import FAMILIES, bisa_swin, bixt
 from mmbixt.visualization.attention.biformer import point_attention
 from mmbixt.visualization.attention.drawing import Scene
@@ -52,13 +52,13 @@ def test_bixt_maps_times_values_are_what_the_layer_computes(stride):
         assert_close(heat_maps('image_over_latents'), over_latents.mean(0))
         over_tokens, over_latents = over_tokens.flatten(2), over_latents.flatten(2)
         attention, (latents, tokens) = layer.module, layer.inputs
-        _, v_latents = attention._split(attention.rv_latents(latents))
-        _, v_tokens = attention._split(attention.rv_patches(tokens))
+        _, v_latents = split_heads(attention.rv_latents(latents), 2, 2)
+        _, v_tokens = split_heads(attention.rv_patches(tokens), 2, 2)
         read = (over_latents / 5).transpose(1, 2) @ v_latents
-        assert_close(attention.proj_pat(attention._join(read)), for_tokens)
+        assert_close(attention.proj_pat(join_heads(read)), for_tokens)
         if for_latents is not None:
             read = (over_tokens / over_tokens.shape[-1]) @ v_tokens
-            assert_close(attention.proj_lat(attention._join(read)), for_latents)
+            assert_close(attention.proj_lat(join_heads(read)), for_latents)
 
 
 @torch.no_grad()
