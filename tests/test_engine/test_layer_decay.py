@@ -11,10 +11,10 @@ from mmbixt.backbones import XCiT
 from mmbixt.engine.layer_decay import LayerDecayOptimWrapperConstructor, parameters_of
 
 LAYERS = {  # the layers and the stages of small backbones
-    'bixt': (5, 5),
-    'xcit': (5, 5),
-    'biformer': (7, 4),
-    'bisa': (9, 5),
+    'bixt': (3, 3),
+    'xcit': (3, 3),
+    'biformer': (5, 3),
+    'bisa': (5, 3),
 }
 XCIT = dict(embed_dims=32, num_heads=2, depth=4)
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import compare
@@ -148,7 +149,13 @@ def long_evaluation(folders):
     command += [folders / 'long/p', folders / 'long/g', '--num-classes', 4, '--tolerances', 1]
     command += ['--jobs', 2, '--json', folders / 'long/scores.json']
     with (folders / 'stderr.txt').open('w') as printed:  # a pipe would wait for all processes
-        started = subprocess.Popen(list(map(str, command)), stderr=printed, start_new_session=True)
+        started = subprocess.Popen(
+            list(map(str, command)),
+            stderr=printed,
+            start_new_session=True,
+            # a shell makes its background processes ignore it, and all that they start
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+        )
     children = Path(f'/proc/{started.pid}/task/{started.pid}/children')
     while len(workers := children.read_text().split()) < 2:
         assert started.poll() is None
