@@ -1,6 +1,6 @@
 """The lines of docs/projects.md for mim, outside of the repository, with mmbixt from a wheel.
 
-The ones that train take minutes together: with the variable ZOO=all (`make test-zoo`).
+All but one take minutes together: with the variable ZOO=all (`make test-zoo`).
 """
 
 import os
@@ -98,6 +98,7 @@ def user_configs():
     return [*shown, ('mmseg', INHERITED)]
 
 
+@slow
 def test_search_by_data_set(mim):
     output = mim('search', 'mmbixt', '--dataset', 'ade20k', '--field', 'parameters', 'weight')
     assert 'config id: semfpn_xcit_s12_p16_ade20k\n' in output
@@ -135,6 +136,7 @@ print('NORM', float(model.backbone.blocks[3].attn.qkv.weight.norm()))
     assert cfg.model.backbone.type == 'mmbixt.XCiT'
 
 
+@slow
 def test_run_any_tool(mim):
     output = mim('run', 'mmbixt', 'check_dataset', 'data/scenes/coco', '--subset')
     assert 'All is there and can be read.' in output

@@ -53,7 +53,8 @@ def fetch(url: str, path: Path, is_zip: bool = False, note: str = '') -> Path:
         unpacked = ' (unpacked)' if is_zip else ''
         advice = (
             'With a copy of the file, give its path as the checkpoint (init_cfg=dict('
-            f"type='Pretrained', checkpoint='/path/to/file.pth')) or put it{unpacked} at {path}."
+            f"type='Pretrained', checkpoint='/path/to/file.pth')) or put it{unpacked} at {path}. "
+            'To train a backbone from random weights, set its init_cfg=None.'
         )
         what = f'{url} was not downloaded: {error}.'
         raise DownloadError('\n  '.join(filter(None, [what, note, advice]))) from error
