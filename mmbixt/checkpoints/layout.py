@@ -18,6 +18,7 @@ from mmbixt.checkpoints.inspection import Inspection
 
 _MAGIC = 0x1950A86A20F9469CFC6C
 _PROTOCOL = 1001
+_FOLDER = 0x10  # of the attributes that DOS gives to a file
 
 
 def inspect_file(file: BinaryIO) -> None:
@@ -61,7 +62,12 @@ def _inspect_zip(file: BinaryIO, size: int) -> None:
         # others are read as one name by torch and as another by zipfile, which ends them at a zero
         is_plain = info.filename.isascii() and info.filename == info.orig_filename
         require(is_plain, 'a record with an unusual name')
-        require(info.compress_type == zipfile.ZIP_STORED, 'compressed records (torch writes none)')
+        # of these torch reads nothing, and leaves what was in the memory before
+        is_folder = info.filename.endswith('/') or info.external_attr & _FOLDER
+        require(not is_folder, 'a folder among the records')
+        is_stored = info.compress_type == zipfile.ZIP_STORED
+        is_stored &= info.compress_size == info.file_size
+        require(is_stored, 'compressed records (torch writes none)')
         if info.filename.startswith(folder):
             sizes[info.filename.removeprefix(folder)] = info.file_size
     # torch looks names up without regard to case

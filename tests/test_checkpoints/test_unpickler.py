@@ -212,6 +212,11 @@ def damaging():
     yield 'compressed records', as_zip(text('a' * 10), zipfile.ZIP_DEFLATED)
     yield 'records larger than the file', as_zip(text('a' * 1_000_000), zipfile.ZIP_DEFLATED)
     yield 'a record twice', as_zip(b'N', A=bytes(4), a=bytes(4))
+    # torch reads no folder, and leaves what was in the memory before
+    yield 'a folder among the records', as_zip(tensor(storage(1, b'0/'), 1), **{'0/': bytes(4)})
+    file = as_zip(tensor(storage(1), 1), **FOUR)
+    attributes = file.rindex(b'PK\x01\x02') + 38  # of the last record
+    yield 'a folder among the records', file[:attributes] + b'\x10' + file[attributes + 1 :]
     yield 'the archive has no end', as_zip(b'N') + bytes(9)
     yield 'the archive has another end than it says', as_zip(b'N') + as_zip(text('other'))
 
