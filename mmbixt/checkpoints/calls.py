@@ -74,6 +74,9 @@ def kind_of(value: Any) -> type | str:
     return value.kind if isinstance(value, Made) else type(value)
 
 
+_OF_A_TENSOR = 384  # bytes of memory, beside its content
+
+
 class Limits:
     """How much a file of so many bytes may make."""
 
@@ -113,7 +116,7 @@ def check_state(limits: Limits, instance: Any, state: Any) -> None:
     require(is_right, f'an unexpected state of {kind}')
     if form == 'dict':
         names = state.items[::2]
-        limits.use(8 * len(names))
+        limits.use(64 * len(names))
         require(all(type(name) is str for name in names), 'a state without names')
         is_plain = kind != 'collections.OrderedDict' or set(names) <= {'_metadata'}
         support(is_plain, 'an OrderedDict with attributes')
@@ -144,7 +147,7 @@ def _set(limits: Limits, items: Any = ()) -> Made:
 
 
 def _use_copy(limits: Limits, keys: Any) -> None:
-    limits.use(8 * len(keys))
+    limits.use(32 * len(keys))
     check_keys(keys)
 
 
@@ -203,8 +206,9 @@ def _tensor(
     return _parameter(limits, Made('tensor'), requires_grad, hooks)
 
 
-def _parameter(_: Limits, tensor: Any, requires_grad: Any, hooks: Any) -> Made:
+def _parameter(limits: Limits, tensor: Any, requires_grad: Any, hooks: Any) -> Made:
     """Hooks are called in the backward pass: there must be none, nor come later."""
+    limits.use(_OF_A_TENSOR)
     is_tensor = kind_of(tensor) == 'tensor' and type(requires_grad) is bool
     require(is_tensor, 'a parameter of no tensor')
     if hooks is not None:

@@ -144,6 +144,7 @@ class Inspection(pickle._Unpickler):
     def persistent_load(self, identity: Any) -> Made:
         """A storage, as torch.save refers to it."""
         require(type(identity) is tuple and len(identity) in (5, 6), 'an unknown reference')
+        self.limits.use(256)
         word, cls, key, location, count = identity[:5]
         require(
             word == 'storage'

@@ -208,6 +208,9 @@ def damaging():
     yield 'an unknown encoding', as_zip(hexed)
     once = b'(' + ENCODE + b'q\x01' + text('a' * 100_000) + text('latin1') + b'\x86q\x02R'
     yield 'the same data over and over', as_zip(once + b'h\x01h\x02R' * 10_000 + b't')
+    numbers = b'(' + b''.join(b'J' + struct.pack('<i', n) for n in range(50_000)) + b'e'
+    sets = b'(cbuiltins\nset\nq\x01]q\x02' + numbers + b'\x85R' + b'h\x01h\x02\x85R' * 9 + b't'
+    yield 'the same data over and over', as_zip(sets)
     # archives that programs read differently
     yield 'compressed records', as_zip(text('a' * 10), zipfile.ZIP_DEFLATED)
     yield 'records larger than the file', as_zip(text('a' * 1_000_000), zipfile.ZIP_DEFLATED)
