@@ -131,3 +131,10 @@ def test_exported_networks_have_linear_layers(policy):
         assert 'aten.linear.default' in [str(node.target) for node in program.graph.nodes]
     traced = torch.jit.trace(Network(), torch.randn(1, 128, 24))
     assert 'aten::linear' in str(traced.inlined_graph)
+
+
+def test_the_operator_gives_the_strides_that_compilers_expect():
+    x, weight = torch.randn(1, 32).expand(74, 32), torch.randn(64, 32)
+    (out,), _ = torch.ops.mmbixt.linear(x, weight, None)
+    assert out.is_contiguous()
+    assert torch.allclose(out, x @ weight.t(), atol=1e-5)

@@ -66,7 +66,8 @@ def outer_sum_per_image_cpu(a: Tensor, b: Tensor) -> Tensor:
 
 def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     out = conv2d(_as_image(x), weight[..., None, None], bias, dilation=DILATION)
-    return out.permute(0, 2, 3, 1).reshape(x.shape[0], weight.shape[0])
+    # an expanded x does not look channels-last, and then the result is not; compilers expect it
+    return out.permute(0, 2, 3, 1).reshape(x.shape[0], weight.shape[0]).contiguous()
 
 
 def _gradient_of_weight(grad: Tensor, x: Tensor) -> Tensor:
