@@ -83,6 +83,7 @@ class Limits:
     def __init__(self, size: int) -> None:
         self.size = size
         self.used = 0  # bytes
+        self.number_keys = 0  # among the keys of dicts and sets, that can be chosen to collide
 
     def use(self, size: int) -> None:
         """Data are used once by what is saved; a file that uses them often can fill the memory."""
@@ -91,12 +92,19 @@ class Limits:
         require(is_little, 'the same data over and over, or too many objects')
 
 
-def check_keys(keys: list[Any] | tuple) -> None:
-    """Keys of a dict or set: of kinds whose hashes cost little and are not chosen to be equal."""
+def check_keys(limits: Limits, keys: list[Any] | tuple) -> None:
+    """Keys of a dict or set: of kinds whose hashes cost little, and cannot be made to collide.
+
+    Python hashes text with a secret of the process, but numbers as they are: who chooses them can
+    make each look-up pass all that came before it. So many small numbers are allowed (identities
+    of parameters and images), but few large ones and fractions.
+    """
     for key in keys:
-        is_simple = isinstance(key, str | float | bool | None) or kind_of(key) == 'bytes'
-        is_int = type(key) is int and abs(key) < 1 << 60
-        support(is_simple or is_int, 'a key that is neither text nor a number, in a dict or set')
+        is_number = isinstance(key, int | float)
+        is_simple = isinstance(key, str | None) or kind_of(key) == 'bytes'
+        support(is_simple or is_number, 'a key that is neither text nor a number, in a dict or set')
+        limits.number_keys += is_number and not (type(key) is int and abs(key) < 1 << 20)
+    support(limits.number_keys <= 10_000, 'more than 10,000 large numbers as keys')
 
 
 def _is_sizes(value: Any) -> bool:
@@ -148,7 +156,7 @@ def _set(limits: Limits, items: Any = ()) -> Made:
 
 def _use_copy(limits: Limits, keys: Any) -> None:
     limits.use(32 * len(keys))
-    check_keys(keys)
+    check_keys(limits, keys)
 
 
 def _encode(limits: Limits, content: Any, encoding: Any) -> Made:

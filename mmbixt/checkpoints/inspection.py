@@ -121,7 +121,7 @@ class Inspection(pickle._Unpickler):
         target = self.stack[-1]
         is_dict = kind_of(target) in _DICTS and not target.is_final
         require(is_dict and len(items) % 2 == 0, 'items for what is no dict')
-        check_keys(items[::2])
+        check_keys(self.limits, items[::2])
         target.items = target.items or []
         target.items += items
 

@@ -140,6 +140,8 @@ def _finish(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:
         value: what was read.
         done: what it has been through: identity -> (the object, what takes its place).
     """
+    if value is None or isinstance(value, int | float | str | bytes):
+        return value  # of which a file may have millions, each a byte or two long
     if id(value) in done:
         return done[id(value)][1]
     is_code = callable(value) or isinstance(value, serialization.StorageType)
