@@ -172,6 +172,13 @@ def _size(_: Limits, sizes: Any) -> Made:
     return Made('size')
 
 
+def _device(_: Limits, kind: Any, index: Any = 0) -> Made:
+    """Of its index torch keeps 8 bits."""
+    is_right = type(kind) is str and type(index) is int and 0 <= index < 128
+    require(is_right, 'an unknown device')
+    return Made('device')
+
+
 def _attribute(_: Limits, owner: Any, name: Any) -> Made:
     of = owner.name if isinstance(owner, Global) else 'an object'
     if type(name) is not str or name not in ATTRIBUTES.get(of, ()):
@@ -221,7 +228,7 @@ def _parameter(limits: Limits, tensor: Any, requires_grad: Any, hooks: Any) -> M
     require(is_tensor, 'a parameter of no tensor')
     if hooks is not None:
         is_empty = kind_of(hooks) == 'collections.OrderedDict' and not hooks.items
-        require(is_empty, 'a tensor with hooks')
+        require(is_empty and not hooks.is_final, 'a tensor with hooks')  # or with another's
         hooks.is_final = True
     return Made('tensor')
 
@@ -237,7 +244,7 @@ CALLS: dict[str, Callable[..., Made]] = {
     '_codecs.encode': _encode,
     'numpy.dtype': _numpy_dtype,
     'torch.Size': _size,
-    'torch.device': _simple('device', (str,), (str, int)),
+    'torch.device': _device,
     'torch._utils._rebuild_tensor': _tensor,
     'torch._utils._rebuild_tensor_v2': _tensor,
     'torch._utils._rebuild_parameter': _parameter,

@@ -187,6 +187,9 @@ def damaging():
     yield 'a tensor with hooks', as_zip(tensor(storage(1), 1, hooks), **FOUR)
     later = b'(' + tensor(storage(1), 1, ORDERED_DICT + b'q\x05') + b'h\x05K\x01K\x02st'
     yield 'items for what is no dict', as_zip(later, **FOUR)
+    shared = tensor(storage(1), 1, ORDERED_DICT + b'q\x05') + tensor(storage(1), 1, b'h\x05')
+    yield 'a tensor with hooks', as_zip(b'(' + shared + b't', **FOUR)
+    yield 'an unknown device', as_zip(b'ctorch\ndevice\n' + text('cuda') + b'M\x00\x01\x86R')
     # of torch: what was in the memory before, or is freed already (heap corruption)
     beyond = as_legacy(tensor(storage(1, b'N'), 9), 'a', ZERO)
     yield 'looks beyond its storage', beyond
