@@ -160,5 +160,7 @@ def _finish(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:
         if isinstance(container, dict | list):
             items = enumerate(container) if isinstance(container, list) else container.items()
             for key, part in items:
-                container[key] = _finish(part, done)
+                whole = _finish(part, done)
+                if whole is not part:
+                    container[key] = whole
     return value
