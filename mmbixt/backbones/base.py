@@ -48,7 +48,13 @@ class DenseBackbone(BaseModule):
         with_cp: gradient checkpointing: what goes through :meth:`run_layer` is computed again in
             the backward pass, which saves memory and costs time.
         init_cfg: mmengine's initialisation, for example
-            ``dict(type='Pretrained', checkpoint='bixt.pth')``.
+            ``dict(type='Pretrained', checkpoint='bixt.pth')``; the authors' checkpoints load as
+            they are.
+
+    Attributes:
+        out_channels: width of each returned map.
+        out_strides: stride of each; a feature map has ``ceil(H/stride) x ceil(W/stride)`` cells
+            (rounded down in BiFormer's 'stl' and 'stl-nchw').
     """
 
     out_channels: tuple[int, ...]

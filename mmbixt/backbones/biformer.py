@@ -157,14 +157,7 @@ class BiFormer(DenseBackbone):
             at the last one of all stages.
         frozen_stages: -1 freezes nothing, k the first k + 1 stages, each with the convolutions
             before it and its output's norm.
-        norm_eval: keep batch norms (between stages) in eval mode while training.
-        with_cp: gradient checkpointing of blocks, which saves memory and costs time.
-        init_cfg: mmengine's initialisation; the authors' checkpoints load as they are.
-
-    Attributes:
-        out_channels: width of each returned map.
-        out_strides: stride of each; a feature map has ``ceil(H/stride) x ceil(W/stride)`` cells
-            ('stl', 'stl-nchw': rounded down, see there).
+        norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
     optional_weights = authors.OPTIONAL

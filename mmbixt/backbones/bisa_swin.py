@@ -197,13 +197,7 @@ class BiSASwin(DenseBackbone):
             at the last one of all stages. 0.1 is OpenMMLab's default.
         frozen_stages: -1 freezes nothing, 0 the patch embedding, k the first k stages too, each
             with the merging after it and its output's norm.
-        norm_eval: keep batch norms in eval mode while training; a Swin Transformer has none.
-        with_cp: gradient checkpointing of blocks, which saves memory and costs time.
-        init_cfg: mmengine's initialisation.
-
-    Attributes:
-        out_channels: width of each returned map.
-        out_strides: stride of each; a feature map has ``ceil(H/stride) x ceil(W/stride)`` cells.
+        norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
     optional_weights = swin.OPTIONAL

@@ -199,13 +199,7 @@ class BiXT(DenseBackbone):
             at the authors' last one, which dense use drops.
         frozen_stages: -1 freezes nothing, 0 the tokeniser, position encoding and latents, k the
             first k layers too.
-        norm_eval: keep batch norms (conv tokeniser, LPI) in eval mode while training.
-        with_cp: gradient checkpointing of layers, which saves memory and costs time.
-        init_cfg: mmengine's initialisation; the authors' checkpoints load as they are.
-
-    Attributes:
-        out_channels: width of each returned map.
-        out_strides: stride of each; a feature map has ``ceil(H/stride) x ceil(W/stride)`` cells.
+        norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
     optional_weights = authors.OPTIONAL

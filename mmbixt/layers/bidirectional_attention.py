@@ -40,15 +40,12 @@ class BidirectionalAttention(nn.Module):
 
         The latents' update is None without ``update_latents``.
         """
-        r_latents, v_latents = split_heads(
-            apply_linear(self.rv_latents, latents), 2, self.num_heads
-        )
+        parts = (2, self.num_heads)
+        r_latents, v_latents = split_heads(apply_linear(self.rv_latents, latents), *parts)
         if self.proj_lat is None:
             r_tokens, v_tokens = self._reference_vectors(self.rv_patches, tokens), None
         else:
-            r_tokens, v_tokens = split_heads(
-                apply_linear(self.rv_patches, tokens), 2, self.num_heads
-            )
+            r_tokens, v_tokens = split_heads(apply_linear(self.rv_patches, tokens), *parts)
         for_latents, for_tokens = bidirectional_attention(
             r_latents, r_tokens, v_latents, v_tokens, self.scale
         )

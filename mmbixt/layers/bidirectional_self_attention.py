@@ -97,10 +97,9 @@ class BidirectionalSelfAttention(nn.Module):
 
     def mix(self, plain: Tensor, inverse: Tensor) -> Tensor:
         """The two branches in their shares, in the precision of the branches."""
-        shares = (self.lam, 1 - self.lam)
+        own, others = self.lam, 1 - self.lam
         if self.fixed_lam is None:  # of one dimension, float32 would win under autocast
-            shares = (share.to(plain.dtype) for share in shares)
-        own, others = shares
+            own, others = own.to(plain.dtype), others.to(plain.dtype)
         return own * plain + others * inverse
 
     def _norm(self, branch: Tensor) -> Tensor:
@@ -183,8 +182,7 @@ class WindowAttention(BidirectionalSelfAttention):
                 broadcasts to (...,h,N,N). For feature maps (windows of one,1,N,N).
             windows: how feature maps are cut into windows; None if the tokens are in windows.
         """
-        table, index = self.relative_position_bias_table, self.relative_position_index
-        scores = Scores(self.scale, table, index, mask)
+        scores = self._scores(mask)
         if windows is None:
             out = self._attend(x, scores.bias())
         elif self._is_fused:
@@ -201,11 +199,13 @@ class WindowAttention(BidirectionalSelfAttention):
 
         The first sums to one over the keys, the second over the queries.
         """
-        table, index = self.relative_position_bias_table, self.relative_position_index
-        scores = Scores(self.scale, table, index, mask)
         qkv = self.qkv(windows.cut(x, x.new_zeros(x.shape[-1])))
         q, k, _ = split_heads(qkv, 3, self.num_heads)
-        return bidirectional_self_attention_maps(q, k, self.scale, scores.bias())
+        return bidirectional_self_attention_maps(q, k, self.scale, self._scores(mask).bias())
+
+    def _scores(self, mask: Tensor | None) -> Scores:
+        table, index = self.relative_position_bias_table, self.relative_position_index
+        return Scores(self.scale, table, index, mask)
 
     @property
     def _is_fused(self) -> bool:

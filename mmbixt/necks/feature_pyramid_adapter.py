@@ -89,17 +89,12 @@ class FeaturePyramidAdapter(BaseModule):
 
     def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Maps (B,C_i,H_i,W_i), one per level, to the levels of the pyramid."""
-        if len(inputs) != len(self.out_strides):
-            raise ValueError(
-                f'FeaturePyramidAdapter makes {len(self.out_strides)} levels, one from each map, '
-                f'but the backbone returns {len(inputs)} maps: match its out_indices to '
-                f'out_strides={self.out_strides}.'
-            )
         widths = tuple(x.shape[1] for x in inputs)
         if widths != self.out_channels:
             raise ValueError(
                 f'FeaturePyramidAdapter was built for maps of width {self.out_channels}, but gets '
-                f'{widths}: set in_channels to the out_channels of the backbone.'
+                f'{widths}: set in_channels to the out_channels of the backbone, and out_strides '
+                'to one stride for each of its out_indices.'
             )
         return tuple(getattr(self, f'fpn{i + 1}')(x) for i, x in enumerate(inputs))
 

@@ -46,7 +46,7 @@ def test_fast_path_equals_reference(shape, dtype, tolerance, bias):
 def test_scale_is_that_of_the_output():
     inputs = make_inputs((2, 50, 12, 3), torch.float64)
     (scale,) = learned((12,), dtype=torch.float64)
-    found = [run(path, [*inputs, 0.0, scale]) for path in ('portable', 'reference')]
+    found = [run(path, [*inputs, scale]) for path in ('portable', 'reference')]
     assert_same(*found, 1e-11)
     assert_close(found[0][0][0], scale * cross_covariance_attention(*inputs), 1e-12)
 
@@ -124,16 +124,6 @@ def test_first_and_second_derivatives():
     with use_ops('portable'):
         assert torch.autograd.gradcheck(cross_covariance_attention, inputs)
         assert torch.autograd.gradgradcheck(cross_covariance_attention, inputs, fast_mode=True)
-
-
-def test_dropout_of_attention_keeps_the_mean():
-    inputs = [x.detach() for x in make_inputs((1, 64, 16, 2), torch.float64)]
-    for path in ('portable', 'reference'):
-        with use_ops(path):
-            whole = cross_covariance_attention(*inputs)
-            some = [cross_covariance_attention(*inputs, dropout=0.5) for _ in range(500)]
-        assert not torch.equal(some[0], some[1])
-        assert_close(torch.stack(some).mean(0), whole, 0.2)
 
 
 @pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16])

@@ -4,7 +4,6 @@ from torch import Tensor
 
 from mmbixt.ops.bidirectional_attention.portable import bidirectional_attention_portable
 from mmbixt.ops.bidirectional_attention.reference import (
-    Side,
     bidirectional_attention_maps,
     bidirectional_attention_reference,
 )
@@ -16,11 +15,7 @@ _PATHS = implementations(bidirectional_attention_reference, bidirectional_attent
 
 
 def bidirectional_attention(
-    r_latents: Tensor,
-    r_tokens: Tensor,
-    v_latents: Tensor,
-    v_tokens: Tensor | None,
-    scale: float,
+    r_latents: Tensor, r_tokens: Tensor, v_latents: Tensor, v_tokens: Tensor | None, scale: float
 ) -> tuple[Tensor | None, Tensor]:
     """Latents attend to tokens and tokens to latents, with the same similarities.
 
@@ -35,4 +30,4 @@ def bidirectional_attention(
         The latents' update (B,h,M,d), or None without ``v_tokens``, and the tokens' (B,h,N,d).
     """
     attend = choose('bidirectional_attention', _PATHS, r_tokens)
-    return attend(Side(r_latents, v_latents), Side(r_tokens, v_tokens), scale)
+    return attend(r_latents, r_tokens, v_latents, v_tokens, scale)

@@ -1,20 +1,6 @@
 """The definition: one similarity matrix, a softmax along each of its axes."""
 
-from typing import NamedTuple
-
 from torch import Tensor
-
-
-class Side(NamedTuple):
-    """Latents or tokens, (B,h,...,d).
-
-    Attributes:
-        r: what similarities are computed from.
-        v: what the other side receives; None where that needs no update.
-    """
-
-    r: Tensor
-    v: Tensor | None
 
 
 def bidirectional_attention_maps(
@@ -30,9 +16,8 @@ def bidirectional_attention_maps(
 
 
 def bidirectional_attention_reference(
-    latents: Side, tokens: Side, scale: float
+    r_latents: Tensor, r_tokens: Tensor, v_latents: Tensor, v_tokens: Tensor | None, scale: float
 ) -> tuple[Tensor | None, Tensor]:
-    """See :func:`mmbixt.ops.bidirectional_attention`."""
-    over_tokens, over_latents = bidirectional_attention_maps(latents.r, tokens.r, scale)
-    update = None if tokens.v is None else over_tokens @ tokens.v
-    return update, over_latents.transpose(-2, -1) @ latents.v
+    over_tokens, over_latents = bidirectional_attention_maps(r_latents, r_tokens, scale)
+    update = None if v_tokens is None else over_tokens @ v_tokens
+    return update, over_latents.transpose(-2, -1) @ v_latents

@@ -29,7 +29,6 @@ def cross_covariance_attention(
     temperature: Tensor,
     proj_weight: Tensor,
     proj_bias: Tensor,
-    dropout: float = 0.0,
     scale: Tensor | None = None,
 ) -> Tensor:
     """Channels of a head attend to each other by their correlation over all tokens.
@@ -43,7 +42,6 @@ def cross_covariance_attention(
         temperature: (h,1,1): factor of the correlations of each head.
         proj_weight: (C,C), of the output.
         proj_bias: (C,).
-        dropout: rate of dropped attention weights.
         scale: layer scale of the output, (C,) or None.
 
     Returns:
@@ -51,4 +49,4 @@ def cross_covariance_attention(
     """
     projections = (qkv_weight, qkv_bias, temperature, proj_weight, proj_bias)
     weights = CrossCovarianceWeights(*projections, scale)
-    return choose('cross_covariance_attention', _PATHS, x)(x, weights, dropout)
+    return choose('cross_covariance_attention', _PATHS, x)(x, weights)

@@ -31,7 +31,6 @@ class FeedForwardWeights(NamedTuple):
 
 
 def feed_forward_reference(x: Tensor, weights: FeedForwardWeights, residual: bool) -> Tensor:
-    """See :func:`mmbixt.ops.feed_forward`."""
     w = weights
     normed = layer_norm(x, x.shape[-1:], w.norm_weight, w.norm_bias, w.eps)
     hidden = linear(normed, w.fc1_weight, w.fc1_bias)

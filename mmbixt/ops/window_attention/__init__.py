@@ -2,18 +2,14 @@
 
 from torch import Tensor
 
-from mmbixt.ops.cpu.window_attention import (
-    bidirectional_window_attention_cpu,
-    window_attention_cpu,
-)
+from mmbixt.ops.cpu.window_attention import bidirectional_window_attention_cpu, window_attention_cpu
 from mmbixt.ops.dispatch import choose, implementations
 from mmbixt.ops.inverse_attention.reference import Inverse
 from mmbixt.ops.window_attention.reference import (
     bidirectional_window_attention_reference,
     window_attention_reference,
 )
-from mmbixt.ops.window_attention.scores import Scores
-from mmbixt.ops.window_attention.windows import Windows
+from mmbixt.ops.window_attention.windows import Scores, Windows
 
 __all__ = ['Scores', 'Windows', 'bidirectional_window_attention', 'window_attention']
 
@@ -51,13 +47,10 @@ def bidirectional_window_attention(
     """Self-attention and inverse self-attention within windows, on the same scores.
 
     Args:
-        qkv: as in :func:`window_attention`, and ``fill``, ``windows`` and ``scores``, too.
-        fill: of the padding.
+        qkv, fill, windows, scores: as in :func:`window_attention`.
         q_hat: what the values project, (B,H,W,C); at the padding, zeros.
         v_hat: what the projections are made from, (B,H,W,C); at the padding, zeros.
         G: (d,d,d), see :func:`mmbixt.ops.bidirectional_self_attention`.
-        windows: how the feature maps are cut.
-        scores: how queries and keys become scores.
 
     Returns:
         The two branches, (B,H,W,C) each.
