@@ -51,13 +51,8 @@ FULL_HEADS = 8  # of full attention, whatever its width
 class Block(nn.Module):
     """Attention and MLP, each with a norm before and a residual around.
 
-    Args:
-        channels: width C of the tokens.
-        attention: of feature maps (B,H,W,C).
-        mlp_ratio: hidden width of the MLP, in C.
-        drop_path: rate of stochastic depth.
-        position: whether a depthwise convolution is added first, which tells tokens apart by where
-            they are.
+    With ``position`` a depthwise convolution is added first, which tells tokens apart by where they
+    are.
     """
 
     def __init__(
@@ -248,15 +243,9 @@ class BiFormer(DenseBackbone):
     def routed_regions(
         self, x: Tensor, stages: Iterable[int] | None = None
     ) -> dict[tuple[int, int], RoutedRegions]:
-        """For pictures: which regions of images (B,3,H,W) attend to which.
+        """For pictures: which regions of images (B,3,H,W) attend to which, by (stage, block).
 
-        Args:
-            x: the images.
-            stages: of these stages (from 0; negative ones from the end); by default of all that
-                route.
-
-        Returns:
-            The routes by (stage, block).
+        Of some stages (from 0; negative ones from the end); by default of all that route.
         """
         indices = range(len(self.stages))
         if stages is not None:

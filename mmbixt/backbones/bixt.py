@@ -50,12 +50,8 @@ PATCH_EMBEDS = {'linear': LinearPatchEmbed, 'conv': ConvPatchEmbed}
 class SelfAttentionBlock(nn.Module):
     """Self-attention and MLP among the latents, each with a norm before and a residual around.
 
-    Args:
-        channels: width C of the latents.
-        num_heads: heads of the attention.
-        hidden: width of the MLP between its two layers.
-        scale: initial value of the layer scales; None for no layer scale.
-        drop_path: rate of stochastic depth.
+    ``hidden`` is the width of the MLP between its two layers, ``scale`` the initial value of the
+    layer scales, None for no layer scale.
     """
 
     def __init__(

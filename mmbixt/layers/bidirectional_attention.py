@@ -1,10 +1,9 @@
 from torch import Tensor, nn
 
 from mmbixt.layers.as_built import is_as_built
-from mmbixt.layers.heads import head_width
 from mmbixt.layers.linear import apply_linear
 from mmbixt.ops.bidirectional_attention import bidirectional_attention, bidirectional_attention_maps
-from mmbixt.ops.heads import join_heads, split_heads
+from mmbixt.ops.heads import head_width, join_heads, split_heads
 from mmbixt.ops.linear import linear
 
 

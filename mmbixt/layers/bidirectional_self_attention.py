@@ -6,9 +6,8 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu
 
 from mmbixt.layers.as_built import is_as_built
-from mmbixt.layers.heads import head_width
 from mmbixt.layers.linear import apply_linear
-from mmbixt.ops.heads import join_heads, split_heads
+from mmbixt.ops.heads import head_width, join_heads, split_heads
 from mmbixt.ops.inverse_attention import (
     bidirectional_self_attention,
     bidirectional_self_attention_maps,
@@ -115,10 +114,6 @@ class InverseWeights(nn.Module):
 
     The reading of the paper that fits its numbers: projections of full width without biases, one G
     for all heads, scores shared with self-attention, and no output projection of its own.
-
-    Args:
-        channels: width C of the tokens.
-        num_heads: heads h; d = C / h.
     """
 
     def __init__(self, channels: int, num_heads: int) -> None:
@@ -156,11 +151,7 @@ class InverseWeights(nn.Module):
 class WindowAttention(BidirectionalSelfAttention):
     """The same within square windows, with a learned bias for each relative position.
 
-    Args:
-        channels: width C of the tokens.
-        num_heads: heads h.
-        window_size: side w of a window, which has N = w * w tokens.
-        options: further arguments of :class:`BidirectionalSelfAttention`.
+    A window of side ``window_size`` has N = window_size ** 2 tokens.
     """
 
     def __init__(self, channels: int, num_heads: int, window_size: int = 7, **options) -> None:

@@ -3,8 +3,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from mmbixt.layers.as_built import is_as_built
-from mmbixt.layers.heads import head_width
 from mmbixt.ops.cross_covariance import cross_covariance, cross_covariance_attention, split_channels
+from mmbixt.ops.heads import head_width
 
 
 class CrossCovarianceAttention(nn.Module):

@@ -68,9 +68,7 @@ class FeaturePyramidAdapter(BaseModule):
     ) -> None:
         super().__init__(init_cfg)
         if isinstance(out_strides, int) or not out_strides:
-            raise ValueError(
-                f'FeaturePyramidAdapter: out_strides={out_strides} must name one stride per level.'
-            )
+            raise ValueError(f'out_strides={out_strides} must name one stride per level.')
         levels = len(out_strides)
         self.out_strides = tuple(out_strides)
         self.out_channels = _per_level('in_channels', in_channels, levels)
@@ -78,9 +76,8 @@ class FeaturePyramidAdapter(BaseModule):
         for stride in (*in_strides, *self.out_strides):
             if not isinstance(stride, int) or stride < 1 or stride & (stride - 1):
                 raise ValueError(
-                    f'FeaturePyramidAdapter halves and doubles resolutions, so in_strides='
-                    f'{in_strides} and out_strides={self.out_strides} must be powers of two; '
-                    f'{stride} is none.'
+                    f'in_strides={in_strides} and out_strides={self.out_strides} must be powers of '
+                    f'two, to halve and double resolutions; {stride} is none.'
                 )
         for i, (channels, in_stride) in enumerate(zip(self.out_channels, in_strides, strict=True)):
             resampler = make_resampler(channels, in_stride, out_strides[i], norm_cfg)
@@ -111,7 +108,7 @@ def _per_level(name: str, value: int | Sequence[int], levels: int) -> tuple[int,
     values = (value,) * levels if isinstance(value, int) else tuple(value)
     if len(values) != levels:
         raise ValueError(
-            f'FeaturePyramidAdapter: {name}={values} has {len(values)} entries for {levels} levels '
-            '(out_strides); give one per level, or one int for all.'
+            f'{name}={values} has {len(values)} entries for {levels} levels (out_strides); give '
+            'one per level, or one int for all.'
         )
     return values

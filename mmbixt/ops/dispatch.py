@@ -100,13 +100,10 @@ def implementations(
 
 
 def choose(op: str, paths: Mapping[str, Callable], x: Tensor, *others: object) -> Callable:
-    """The implementation to run.
+    """The implementation of an op to run, among those of its paths.
 
-    Args:
-        op: name of the op.
-        paths: its implementations by path.
-        x: what it computes with: decides by its device, dtype and shape.
-        others: what else its rule looks at, see :data:`RULES`.
+    ``x``, which it computes with, decides by its device, dtype and shape; ``others`` is what else
+    its rule looks at, see :data:`RULES`.
     """
     asked = ops_path()
     if asked == 'auto' and has_tangents():

@@ -15,15 +15,8 @@ _PATHS = implementations(layer_norm_reference, cpu=layer_norm_cpu)
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """Each token to a mean of 0 and a variance of 1, then weighed.
+    """Each token of (...,C) to a mean of 0 and a variance of 1, then a weight and a bias (C,).
 
-    Args:
-        x: tokens (...,C).
-        weight: (C,).
-        bias: (C,).
-        eps: added to the variance.
-
-    Returns:
-        (...,C).
+    ``eps`` is added to the variance.
     """
     return choose('layer_norm', _PATHS, x)(x, weight, bias, eps)

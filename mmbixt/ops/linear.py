@@ -23,30 +23,12 @@ _OUTER_SUM = implementations(outer_sum_per_image_reference, cpu=outer_sum_per_im
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Each token times a matrix.
-
-    Args:
-        x: tokens (...,C).
-        weight: (out,C).
-        bias: (out,) or None.
-
-    Returns:
-        (...,out).
-    """
+    """Tokens (...,C) times a weight (out,C), plus a bias (out,) if any, to (...,out)."""
     return choose('linear', _LINEAR, x, weight.dtype, weight.shape[0])(x, weight, bias)
 
 
 def linear_per_image(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The same with a matrix for each image.
-
-    Args:
-        x: tokens (B,N,C).
-        weight: (B,out,C).
-        bias: (B,out) or None.
-
-    Returns:
-        (B,N,out).
-    """
+    """The same with a weight (B,out,C) and a bias (B,out) for each image: (B,N,C) to (B,N,out)."""
     rule = (x, weight.dtype, weight.shape[1], x.shape[0])
     return choose('linear', _PER_IMAGE, *rule)(x, weight, bias)
 

@@ -36,7 +36,7 @@ def test_random_weights_and_statistics_that_nobody_has_made(logged):
     backbone.init_weights()
     assert [line.partition(',')[0] for line in logged] == [
         'BiXT: random weights',
-        'BiXT: norm_eval=True keeps statistics of batch norms that no training has made',
+        'BiXT: norm_eval=True keeps batch statistics that no training has made',
     ]
     logged.clear()
     backbone.load_state_dict(backbone.state_dict())  # of a file that nobody named

@@ -40,8 +40,7 @@ def cross_covariance_attention(
         qkv_weight: (3C,C): rows of q, then k, then v, each split among the heads in order.
         qkv_bias: (3C,) or None.
         temperature: (h,1,1): factor of the correlations of each head.
-        proj_weight: (C,C), of the output.
-        proj_bias: (C,).
+        proj_weight, proj_bias: (C,C) and (C,), of the output.
         scale: layer scale of the output, (C,) or None.
 
     Returns:

@@ -23,14 +23,9 @@ def split_channels(qkv: Tensor, heads: int) -> tuple[Tensor, ...]:
 
 
 def cross_covariance_maps(queries: Tensor, keys: Tensor, temperature: Tensor) -> Tensor:
-    """How the channels of a head attend to each other.
+    """How the channels of a head attend to each other, (B,h,d,d), each row summing to one.
 
-    Args:
-        queries: (B,h,d,N), and ``keys`` alike.
-        temperature: (h,1,1).
-
-    Returns:
-        (B,h,d,d), each row summing to one.
+    Of queries and keys (B,h,d,N), and a temperature (h,1,1).
     """
     correlation = normalize(queries, dim=-1) @ normalize(keys, dim=-1).transpose(-2, -1)
     return (correlation * temperature).softmax(dim=-1)
