@@ -21,6 +21,12 @@ from variants import VARIANTS, build
 
 from mmbixt.ops import use_ops
 
+
+def assert_same(actual, expected, tolerance=1e-4):
+    for a, b in zip(actual, expected, strict=True):
+        assert_close(a, b, tolerance)
+
+
 CONTAINERS = (nn.ModuleList, nn.ModuleDict)
 
 
@@ -52,11 +58,6 @@ def results(backbone):
     maps = backbone(x)
     sum(m.sin().sum() for m in maps).backward()
     return [*maps, x.grad]
-
-
-def assert_same(actual, expected, tolerance=1e-4):
-    for a, b in zip(actual, expected, strict=True):
-        assert_close(a, b, tolerance)
 
 
 @contextmanager

@@ -35,12 +35,6 @@ def test_metadata_is_what_comes_out(config):
                 assert feature_map.shape == (2, channels, height, width)
 
 
-def test_every_parameter_gets_a_gradient(config):
-    backbone = build(config).train()
-    sum(feature_map.square().sum() for feature_map in backbone(image(2, 48, 33))).backward()
-    assert [name for name, p in backbone.named_parameters() if p.grad is None] == []
-
-
 def check_checkpointing(config, compiler=None):
     plain, cheap = build(config).train(), build(config, with_cp=True).train()
     call = torch.compile(cheap, fullgraph=True, backend=compiler) if compiler else cheap
@@ -51,10 +45,11 @@ def check_checkpointing(config, compiler=None):
         loss.backward()
         state = [*(p.grad for p in backbone.parameters()), *backbone.buffers()]
         results.append([loss.detach(), *(value.float() for value in state)])
+        assert [name for name, p in backbone.named_parameters() if p.grad is None] == []
     assert_same(*results, 1e-4)
 
 
-def test_gradient_checkpointing_changes_nothing(config):
+def test_every_parameter_gets_a_gradient_with_checkpointing_or_not(config):
     check_checkpointing(config)
 
 
@@ -63,26 +58,19 @@ def test_gradient_checkpointing_changes_nothing_if_compiled(name, fresh_compiler
     check_checkpointing(FAMILIES[name], 'aot_eager')
 
 
-def test_second_forward_and_channels_last_give_the_same(config):
-    backbone = build(config).eval()
-    x = image(2, 48, 33)
-    with torch.no_grad():
-        first = backbone(x)
-        for again in (backbone(x), backbone(x.contiguous(memory_format=torch.channels_last))):
-            assert_same(again, first, 1e-5)
-
-
-def test_bfloat16_autocast_stays_close(config):
+def test_channels_last_gives_the_same_and_bfloat16_autocast_stays_close(config):
     backbone = build(config).eval()
     x = image(1, 64, 48)
     with torch.no_grad():
         exact = backbone(x)
+        for again in (backbone(x), backbone(x.contiguous(memory_format=torch.channels_last))):
+            assert_same(again, exact, 1e-5)
         with torch.autocast('cpu', torch.bfloat16):
             half = backbone(x)
     assert_same([feature_map.float() for feature_map in half], exact, 5e-2)
 
 
-def test_frozen_stages_stay_frozen_with_their_norms(config):
+def test_frozen_stages_and_norms_in_eval_mode_stay_as_they_are(config):
     backbone = build(config, frozen_stages=1).train()
     optimizer = torch.optim.SGD([p for p in backbone.parameters() if p.requires_grad], lr=1.0)
     before = copy.deepcopy(backbone.state_dict())
@@ -96,17 +84,14 @@ def test_frozen_stages_stay_frozen_with_their_norms(config):
     changed = {name for name, value in after.items() if not torch.equal(value, before[name])}
     free = {name for name, value in after.items() if id(value) not in frozen}
     assert changed == {name for name in free if not name.endswith('relative_position_index')}
+    statistics = copy.deepcopy(dict(backbone.named_buffers()))
+    backbone.norm_eval = True
+    backbone.train()(image(2, 48, 48))
+    assert all(torch.equal(value, statistics[key]) for key, value in backbone.named_buffers())
 
 
 def tensors_of(part):
     return [part] if isinstance(part, nn.Parameter) else [*part.parameters(), *part.buffers()]
-
-
-def test_norm_eval_keeps_running_statistics(config):
-    backbone = build(config, norm_eval=True).train()
-    before = copy.deepcopy(dict(backbone.named_buffers()))
-    backbone(image(2, 48, 48))
-    assert all(torch.equal(value, before[key]) for key, value in backbone.named_buffers())
 
 
 def test_state_dict_and_copies(config):

@@ -24,10 +24,7 @@ def test_how_many_weights_were_loaded_from_where(logged, tmp_path):
     logged.clear()
     backbone = BiXT(SMALL, token_refiner='lpi', init_cfg=start)
     backbone.init_weights()
-    assert (
-        logged[0]
-        == f'BiXT: {len(state)} of {len(backbone.state_dict())} weights loaded from {file}'
-    )
+    assert logged[0].startswith(f'BiXT: {len(state)} of {len(backbone.state_dict())} weights')
     assert logged[1].startswith('BiXT: not in the file, so initialised afresh: ')
 
 
