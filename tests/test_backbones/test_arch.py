@@ -3,17 +3,7 @@
 import pytest
 
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
-from mmbixt.backbones.arch import resolve_arch, resolve_out_indices
-
-ARCHS = {'a': dict(width=8, depth=4), 'b': dict(width=16, depth=2, extra=1)}
-DEFAULTS = dict(extra=0)
-
-
-def test_name_and_dict_and_override():
-    assert resolve_arch('M', 'b', ARCHS, DEFAULTS) == dict(width=16, depth=2, extra=1)
-    assert resolve_arch('M', 'a', ARCHS, DEFAULTS, depth=3)['depth'] == 3
-    assert resolve_arch('M', 'a', ARCHS, DEFAULTS, depth=None)['depth'] == 4
-    assert resolve_arch('M', dict(width=1, depth=1), ARCHS, DEFAULTS)['extra'] == 0
+from mmbixt.backbones.arch import resolve_out_indices
 
 
 @pytest.mark.parametrize(

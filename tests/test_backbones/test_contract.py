@@ -22,6 +22,9 @@ def assert_same(actual, expected, tolerance):
 
 def test_metadata_is_what_comes_out(config):
     backbone = build(config)
+    norms = [m for m in backbone.modules() if isinstance(m, nn.LayerNorm)]
+    # the authors', whose effect is too small for a golden
+    assert {norm.eps for norm in norms} == {1e-5 if 'BiSA' in config['type'] else 1e-6}
     is_stl = config['arch'].get('code', '').startswith('stl')
     for size in ((16, 16), (17, 16), (31, 33), (48, 80), (64, 47)):
         for training in (True, False):
@@ -53,9 +56,9 @@ def test_every_parameter_gets_a_gradient_with_checkpointing_or_not(config):
     check_checkpointing(config)
 
 
-@pytest.mark.parametrize('name', FAMILIES)
-def test_gradient_checkpointing_changes_nothing_if_compiled(name, fresh_compiler):
-    check_checkpointing(FAMILIES[name], 'aot_eager')
+def test_checkpointing_may_be_compiled(fresh_compiler):
+    """Of a family whose checkpointed layers have batch norms: what differs is the same in all."""
+    check_checkpointing(FAMILIES['bixt conv, LPI'], 'aot_eager')
 
 
 def test_channels_last_gives_the_same_and_bfloat16_autocast_stays_close(config):
@@ -99,8 +102,11 @@ def test_state_dict_and_copies(config):
     for p in source.parameters():
         nn.init.normal_(p, std=0.1)
     target.load_state_dict(source.state_dict())
+    with torch.device('meta'):  # as large models are before FSDP shares them out
+        empty = build(config).eval()
+    empty.to_empty(device='cpu').load_state_dict(source.state_dict())
     x = image(1, 32, 48)
-    for twin in (target, copy.deepcopy(source)):  # which is what model averaging makes
+    for twin in (target, empty, copy.deepcopy(source)):  # a copy is what model averaging makes
         for actual, expected in zip(twin(x), source(x), strict=True):
             assert torch.equal(actual, expected)
 
@@ -144,15 +150,10 @@ def test_batch_norms_behind_convolutions_fold_into_them(config):
         assert_same(fused(x), backbone(x), 1e-4)
 
 
-# what a backbone needs at least, if it is more than a pixel
-SMALLEST = {'BiXT': 16, 'stl': 16, 'stl-nchw': 16}
-
-
 @pytest.mark.parametrize('size', [(1, 1), (15, 40)])
 def test_small_image_is_an_error_that_names_its_size_or_none_at_all(config, size):
     backbone = build(config).eval()
-    names = (config['type'].removeprefix('mmbixt.'), config['arch'].get('code'))
-    if min(size) < max(SMALLEST.get(name, 1) for name in names):
+    if 'BiXT' in config['type'] or 'stl' in config['arch'].get('code', ''):  # a patch of 16
         with pytest.raises(ValueError, match=f'{size[0]} x {size[1]} pixels has less than'):
             backbone(image(1, *size))
     else:

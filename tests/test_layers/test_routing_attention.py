@@ -44,14 +44,6 @@ def test_paddings_are_equal_where_nothing_is_padded(floor_regions, size):
     assert torch.equal(masked(x), legacy(x))
 
 
-def test_the_two_codes_are_equal_where_the_regions_divide_the_map():
-    attention = RoutingAttention(32, 2, 3, 4, padding='legacy')
-    other = RoutingAttention(32, 2, 3, 4, floor_regions=True, padding='legacy')
-    other.load_state_dict(attention.state_dict())
-    x = torch.randn(1, 12, 8, 32)
-    assert torch.equal(attention(x), other(x))
-
-
 def by_hand(attention, x):
     """Masked routing attention of one image (H,W,C), query by query, without any padding."""
     height, width, channels = x.shape

@@ -93,32 +93,14 @@ def test_portable_path_sums_in_float32_where_products_are_half(dtype, autocast):
         assert_close(actual.double(), expected, 0.05)
 
 
-def to_tf32(x):
-    """float32 with the 10 bits of TF32, as tensor cores read it."""
-    bits = x.view(torch.int32)
-    return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
-
-
 def test_rounded_products_take_the_order_of_the_reference():
-    """Where float32 products are rounded to TF32, squares computed from Gram matrices can be
-    negative: here more than half of all norms are wrong. So `auto` does not compute them so."""
-    x = torch.randn(1, 400, 64, dtype=torch.float64)
-    directions = torch.linalg.qr(torch.randn(64, 64, dtype=torch.float64))[0]
-    x = (x * torch.logspace(3, -3, 64, dtype=torch.float64) @ directions.T).float()
-    weight = directions.T[40:].float()  # of the small directions only
-    exact = (x.double() @ weight.double().T).square().sum(1)
-    gram = to_tf32(x).transpose(1, 2) @ to_tf32(x)
-    squares = ((to_tf32(weight) @ to_tf32(gram)) * weight).sum(-1)
-    assert (((squares - exact) / exact).abs() > 0.5).double().mean() > 0.5
+    """Rounded to TF32, squares that are computed from Gram matrices can be negative."""
+    x = torch.randn(1, 400, 64)
     assert chosen(x[:, :1]) == 'reference'  # one token: all correlations are 1 or -1
     before = torch.get_float32_matmul_precision()
     try:
-        for precision, path in (
-            ('high', 'reference'),
-            ('medium', 'reference'),
-            ('highest', 'portable'),
-        ):
+        for precision in ('high', 'medium', 'highest'):
             torch.set_float32_matmul_precision(precision)
-            assert chosen(x) == path
+            assert chosen(x) == ('portable' if precision == 'highest' else 'reference')
     finally:
         torch.set_float32_matmul_precision(before)

@@ -4,7 +4,6 @@ from helpers import assert_close
 from op_checks import CASES
 from op_checks import linear as make
 
-from mmbixt.layers.linear import apply_linear
 from mmbixt.ops import dispatch, linear_per_image
 from mmbixt.ops.cpu import linear as operators
 from mmbixt.ops.linear import outer_sum_per_image
@@ -52,22 +51,6 @@ def test_small_products_and_other_precisions_are_left_to_the_plain_way(monkeypat
     assert chosen(1024, 192, 768, torch.float64) == 'portable'
     assert chosen(1024, 192, 768, torch.bfloat16) == 'portable'
     assert dispatch.RULES['linear'](torch.ones(8, 64, 192), torch.float32, 192, 8)[0] == 'portable'
-
-
-def test_exported_networks_have_linear_layers(policy):
-    class Network(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = torch.nn.Linear(24, 48)
-
-        def forward(self, x):
-            return apply_linear(self.layer, x)
-
-    for strict in (False, True):
-        program = torch.export.export(Network(), (torch.randn(1, 128, 24),), strict=strict)
-        assert 'aten.linear.default' in [str(node.target) for node in program.graph.nodes]
-    traced = torch.jit.trace(Network(), torch.randn(1, 128, 24))
-    assert 'aten::linear' in str(traced.inlined_graph)
 
 
 def test_the_operator_gives_the_strides_that_compilers_expect():
