@@ -71,9 +71,9 @@ SWIN = dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))
         (BiSASwin, dict(arch={**SWIN, 'depths': (2, 0)}), 'depths=0 must be a whole number from 1'),
         (BiSASwin, dict(bisa_stages=(4,)), r'bisa_stages=\(4,\): .* 0 to 3, or -4 to -1 from'),
         (BiSASwin, dict(bisa_stages=(), lam='fixed'), "lam='fixed' must be"),
+        (BiSASwin, dict(lam=True), "lam=True must be a number from 0 to 1, or 'learned'"),
         (BiSASwin, dict(lam='learned', lam_init=1), 'lam_init=1 must be above 0 and below 1'),
         (BiSASwin, dict(branch_norm='layer'), "branch_norm='layer' is not one of None, 'inst"),
-        (BiSASwin, dict(window_size=0), 'window_size=0 must be a whole number from 1'),
     ],
 )
 def test_wrong_arguments_list_the_valid_ones(cls, options, message):

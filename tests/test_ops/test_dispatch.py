@@ -1,4 +1,5 @@
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import module_from_spec, spec_from_file_location
 
 import pytest
@@ -43,22 +44,18 @@ def test_environment_variable_sets_the_path(monkeypatch):
 
 
 def test_threads_have_paths_of_their_own():
-    inside, seen = threading.Barrier(2), {}
+    inside, paths = threading.Barrier(2), ['reference', 'portable']
 
     def run(path):
         with use_ops(path):
             inside.wait()
-            seen[path] = ops_path()
+            seen = ops_path()
             inside.wait()
+        return seen
 
-    threads = [threading.Thread(target=run, args=[path]) for path in ('reference', 'portable')]
-    with use_ops('cpu'):
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    with use_ops('cpu'), ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(run, paths)) == paths
         assert ops_path() == 'cpu'
-    assert seen == {'reference': 'reference', 'portable': 'portable'}
 
 
 def test_compiled_programs_follow_the_path(fresh_compiler):

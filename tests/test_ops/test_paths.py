@@ -2,7 +2,20 @@
 
 import pytest
 import torch
-from op_checks import CASES, FIRST, alone, assert_same, inverse, mlp, on, routing, windows, xca
+from helpers import kept_bytes
+from op_checks import (
+    CASES,
+    FIRST,
+    alone,
+    assert_same,
+    inverse,
+    learned,
+    mlp,
+    on,
+    routing,
+    windows,
+    xca,
+)
 
 from mmbixt.ops import dispatch
 from mmbixt.ops.inverse_attention import bilinear
@@ -49,14 +62,14 @@ def test_large_and_small_values_stay_finite(name, factor):
 def test_frozen_inputs_get_no_gradient_and_the_others_the_same(name):
     make, *shape = FIRST[name]
     function, inputs = make(*shape)
-    learned = [x for x in inputs if x is not None and x.requires_grad]
-    for path in ('auto', 'cpu'):
+    trained = [x for x in inputs if x is not None and x.requires_grad]
+    for path in ('auto', 'cpu', 'reference'):
         results, gradients = on(path, function, inputs)
         for first in (0, 1):
-            left = [x.requires_grad_(i % 2 == first) for i, x in enumerate(learned)]
+            left = [x.requires_grad_(i % 2 == first) for i, x in enumerate(trained)]
             expected = [g for x, g in zip(left, gradients, strict=True) if x.requires_grad]
             assert_same(on(path, function, inputs), (results, expected), 1e-6)
-            for x in learned:
+            for x in trained:
                 x.requires_grad_()
 
 
@@ -85,3 +98,23 @@ def test_there_may_be_nothing_to_compute(make):
     results, gradients = on('auto', *make())
     assert all(x.numel() == 0 for x in results)
     assert all((x == 0).all() for x in gradients if x is not None)
+
+
+KEPT = {  # values that may be kept for the backward pass, beside the inputs and the results
+    'hidden values, once': (mlp, ((1, 512), 32, 128, True), 512 * 128),
+    'no copies of routed regions': (routing, (1, 64, 4, 2, 32, 16), 64 * 4 * 64 * 2),
+    'the attention of windows': (windows, ((1, 56, 56), 3, 32, 7, 3), 64 * 49**2 * 6 + 56**2 * 4),
+}
+
+
+@pytest.mark.parametrize(('make', 'shape', 'values'), KEPT.values(), ids=KEPT)
+def test_what_is_kept_for_the_backward_pass(make, shape, values):
+    function, inputs = make(*shape)
+    size = 4 * values + sum(x.nbytes for x in [*inputs, function(*inputs)])
+    assert kept_bytes(lambda: function(*inputs)) <= size
+    assert kept_bytes(lambda: function(*(x.detach() for x in inputs))) == 0
+
+
+def test_no_outer_products_are_kept():
+    inputs = learned((9, 8), (9, 8), (8, 8, 8))
+    assert kept_bytes(lambda: bilinear.bilinear(*inputs)) == sum(x.nbytes for x in inputs)
