@@ -121,7 +121,6 @@ CASES = {  # of each op the first one stands for it where shapes do not matter
     bixt: {
         'latents shared by the batch': (3, 1, 6, 64, 50, 32),
         'one token': (2, 2, 2, 8, 1, 16),
-        'one latent': (1, 1, 1, 1, 9, 8),
     },
     xca: {
         'twice as many tokens as channels': (2, 64, 16, 2),

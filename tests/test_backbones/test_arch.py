@@ -1,6 +1,8 @@
 """The arguments of all backbones, and errors that list what is valid."""
 
 import pytest
+import torch
+from timm.layers import DropPath
 
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
 from mmbixt.backbones.arch import resolve_out_indices
@@ -59,13 +61,11 @@ SWIN = dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))
         (BiXT, dict(token_refiner='conv'), "token_refiner='conv' is not one of None, 'lpi'"),
         (BiXT, dict(depth=0), 'BiXT: depth=0 must be a whole number from 1'),
         (BiXT, dict(num_latents=0), 'num_latents=0 must be a whole number from 1'),
-        (XCiT, dict(arch=HEADS), '30 channels.*4 heads'),
         (XCiT, dict(patch_size=4), 'patch_size=4 is not one of 16, 8'),
         (BiFormer, dict(padding='zeros'), "padding='zeros' is not one of 'masked', 'legacy'"),
         (BiFormer, dict(topks=(1, 4, 16)), r'topks=\(1, 4, 16\).* one number for each stage'),
         (BiFormer, dict(topks=(1, 4, 70, -2)), '70 is neither a number of regions, 1 to 64 of 8 x'),
         (BiFormer, dict(num_regions=3), '16 is neither a number of regions, 1 to 9 of 3 x 3'),
-        (BiFormer, dict(num_regions=0), 'num_regions=0 must be a whole number from 1'),
         (BiFormer, dict(num_regions=(8, 8)), r'num_regions=\(8, 8\) need one number for each'),
         (BiSASwin, dict(arch={**SWIN, 'num_heads': (1,)}), 'depths=.*num_heads=.*for each stage'),
         (BiSASwin, dict(arch={**SWIN, 'depths': (2, 0)}), 'depths=0 must be a whole number from 1'),
@@ -79,3 +79,13 @@ SWIN = dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))
 def test_wrong_arguments_list_the_valid_ones(cls, options, message):
     with pytest.raises(ValueError, match=message):
         cls(**options)
+
+
+@pytest.mark.parametrize(('cls', 'rate'), [(BiXT, 0.12), (BiFormer, 0.21), (BiSASwin, 0.11)])
+def test_stochastic_depth_grows_over_all_layers_built_or_not(cls, rate):
+    backbone = cls(drop_path_rate=rate, out_indices=(0, 1))
+    parts = (m for m in backbone.modules() if isinstance(m, DropPath))
+    rates = torch.tensor(list(dict.fromkeys(part.drop_prob for part in parts)))
+    step = 0.01 if cls is not BiFormer else 0.21 / 29
+    assert len(rates) == {BiXT: 2, BiFormer: 8, BiSASwin: 4}[cls]
+    torch.testing.assert_close(rates, step * torch.arange(len(rates)))

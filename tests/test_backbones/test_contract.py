@@ -157,4 +157,6 @@ def test_small_image_is_an_error_that_names_its_size_or_none_at_all(config, size
         with pytest.raises(ValueError, match=f'{size[0]} x {size[1]} pixels has less than'):
             backbone(image(1, *size))
     else:
-        assert all(feature_map.isfinite().all() for feature_map in backbone(image(1, *size)))
+        maps = backbone(image(1, *size))
+        sum(feature_map.sin().sum() for feature_map in maps).backward()
+        assert all(x.isfinite().all() for x in [*maps, *(p.grad for p in backbone.parameters())])
