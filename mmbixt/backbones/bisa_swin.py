@@ -112,13 +112,7 @@ class SwinBlock(nn.Module):
 
 
 class SwinStage(nn.Module):
-    """Blocks of one width, every second one with shifted windows, and the merging after them.
-
-    Args:
-        blocks: a list of them.
-        window_size: side of a window in tokens.
-        downsample: the merging for a next stage, if there is one.
-    """
+    """Blocks of one width, every second one with shifted windows, and the merging after them."""
 
     def __init__(
         self, blocks: Sequence[SwinBlock], window_size: int, downsample: PatchMerging | None
@@ -147,13 +141,8 @@ def pad_to_multiple(x: Tensor, size: int) -> Tensor:
 def shift_mask(x: Tensor, size: int, shift: int) -> Tensor:
     """Keeps apart, in shifted windows, what the shift has joined from opposite ends of the map.
 
-    Args:
-        x: tokens (B,H,W,C) before they are padded to whole windows.
-        size: side of a window.
-        shift: tokens by which the windows are shifted.
-
-    Returns:
-        (windows,1,N,N): 0 for two tokens from the same part of the feature map and -100 otherwise.
+    Of tokens (B,H,W,C) before they are padded to whole windows, (windows,1,N,N): 0 for two tokens
+    from the same part of the feature map and -100 otherwise.
     """
 
     def part(length: int) -> Tensor:
@@ -197,13 +186,7 @@ class BiSASwin(DenseBackbone):
             at the last one of all stages. 0.1 is OpenMMLab's default.
         frozen_stages: -1 freezes nothing, 0 the patch embedding, k the first k stages too, each
             with the merging after it and its output's norm.
-        norm_eval: keep batch norms in eval mode while training; a Swin Transformer has none.
-        with_cp: gradient checkpointing of blocks, which saves memory and costs time.
-        init_cfg: mmengine's initialisation.
-
-    Attributes:
-        out_channels: width of each returned map.
-        out_strides: stride of each; a feature map has ``ceil(H/stride) x ceil(W/stride)`` cells.
+        norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
     optional_weights = swin.OPTIONAL

@@ -50,12 +50,8 @@ PATCH_EMBEDS = {'linear': LinearPatchEmbed, 'conv': ConvPatchEmbed}
 class SelfAttentionBlock(nn.Module):
     """Self-attention and MLP among the latents, each with a norm before and a residual around.
 
-    Args:
-        channels: width C of the latents.
-        num_heads: heads of the attention.
-        hidden: width of the MLP between its two layers.
-        scale: initial value of the layer scales; None for no layer scale.
-        drop_path: rate of stochastic depth.
+    ``hidden`` is the width of the MLP between its two layers, ``scale`` the initial value of the
+    layer scales, None for no layer scale.
     """
 
     def __init__(
@@ -199,13 +195,7 @@ class BiXT(DenseBackbone):
             at the authors' last one, which dense use drops.
         frozen_stages: -1 freezes nothing, 0 the tokeniser, position encoding and latents, k the
             first k layers too.
-        norm_eval: keep batch norms (conv tokeniser, LPI) in eval mode while training.
-        with_cp: gradient checkpointing of layers, which saves memory and costs time.
-        init_cfg: mmengine's initialisation; the authors' checkpoints load as they are.
-
-    Attributes:
-        out_channels: width of each returned map.
-        out_strides: stride of each; a feature map has ``ceil(H/stride) x ceil(W/stride)`` cells.
+        norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
     optional_weights = authors.OPTIONAL

@@ -6,9 +6,8 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu
 
 from mmbixt.layers.as_built import is_as_built
-from mmbixt.layers.heads import head_width
 from mmbixt.layers.linear import apply_linear
-from mmbixt.ops.heads import join_heads, split_heads
+from mmbixt.ops.heads import head_width, join_heads, split_heads
 from mmbixt.ops.inverse_attention import (
     bidirectional_self_attention,
     bidirectional_self_attention_maps,
@@ -97,10 +96,9 @@ class BidirectionalSelfAttention(nn.Module):
 
     def mix(self, plain: Tensor, inverse: Tensor) -> Tensor:
         """The two branches in their shares, in the precision of the branches."""
-        shares = (self.lam, 1 - self.lam)
+        own, others = self.lam, 1 - self.lam
         if self.fixed_lam is None:  # of one dimension, float32 would win under autocast
-            shares = (share.to(plain.dtype) for share in shares)
-        own, others = shares
+            own, others = own.to(plain.dtype), others.to(plain.dtype)
         return own * plain + others * inverse
 
     def _norm(self, branch: Tensor) -> Tensor:
@@ -116,10 +114,6 @@ class InverseWeights(nn.Module):
 
     The reading of the paper that fits its numbers: projections of full width without biases, one G
     for all heads, scores shared with self-attention, and no output projection of its own.
-
-    Args:
-        channels: width C of the tokens.
-        num_heads: heads h; d = C / h.
     """
 
     def __init__(self, channels: int, num_heads: int) -> None:
@@ -157,11 +151,7 @@ class InverseWeights(nn.Module):
 class WindowAttention(BidirectionalSelfAttention):
     """The same within square windows, with a learned bias for each relative position.
 
-    Args:
-        channels: width C of the tokens.
-        num_heads: heads h.
-        window_size: side w of a window, which has N = w * w tokens.
-        options: further arguments of :class:`BidirectionalSelfAttention`.
+    A window of side ``window_size`` has N = window_size ** 2 tokens.
     """
 
     def __init__(self, channels: int, num_heads: int, window_size: int = 7, **options) -> None:
@@ -183,8 +173,7 @@ class WindowAttention(BidirectionalSelfAttention):
                 broadcasts to (...,h,N,N). For feature maps (windows of one,1,N,N).
             windows: how feature maps are cut into windows; None if the tokens are in windows.
         """
-        table, index = self.relative_position_bias_table, self.relative_position_index
-        scores = Scores(self.scale, table, index, mask)
+        scores = self._scores(mask)
         if windows is None:
             out = self._attend(x, scores.bias())
         elif self._is_fused:
@@ -201,11 +190,13 @@ class WindowAttention(BidirectionalSelfAttention):
 
         The first sums to one over the keys, the second over the queries.
         """
-        table, index = self.relative_position_bias_table, self.relative_position_index
-        scores = Scores(self.scale, table, index, mask)
         qkv = self.qkv(windows.cut(x, x.new_zeros(x.shape[-1])))
         q, k, _ = split_heads(qkv, 3, self.num_heads)
-        return bidirectional_self_attention_maps(q, k, self.scale, scores.bias())
+        return bidirectional_self_attention_maps(q, k, self.scale, self._scores(mask).bias())
+
+    def _scores(self, mask: Tensor | None) -> Scores:
+        table, index = self.relative_position_bias_table, self.relative_position_index
+        return Scores(self.scale, table, index, mask)
 
     @property
     def _is_fused(self) -> bool:
