@@ -8,6 +8,7 @@ from mmdet.evaluation.metrics import CocoMetric
 from mmengine.logging import MMLogger
 
 from mmbixt.evaluation.boundary_coco import BoundaryCOCOeval
+from mmbixt.evaluation.config_check import BOXES_ONLY
 from mmbixt.registry import METRICS
 
 # the order of COCOeval.stats
@@ -43,11 +44,7 @@ class BoundaryCocoMetric(CocoMetric):
             )
         has_masks = all('masks' in sample['pred_instances'] for sample in data_samples)
         if not (has_masks or self.format_only):
-            raise ValueError(
-                'mmbixt.BoundaryCocoMetric needs masks, and this model predicts boxes only. Set '
-                "val_evaluator and test_evaluator to dict(type='CocoMetric', metric='bbox', ...), "
-                'or take a model that predicts masks (Mask R-CNN).'
-            )
+            raise ValueError(f'This model {BOXES_ONLY}')
         super().process(data_batch, data_samples)
 
     def compute_metrics(self, results: list) -> dict[str, float]:

@@ -193,11 +193,19 @@ def pair_sums(
     pair: Pair, num_classes: int, reading: Reading, options: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
     """Counts (K,) of an image by name, with options of `image_sums`."""
-    truth, prediction = _labels(pair, reading)
     try:
+        truth, prediction = _labels(pair, reading)
         sums = image_sums(
             truth, prediction, num_classes, ignore_index=reading.ignore_index, **options
         )
+    except (MemoryError, cv2.error) as error:
+        if isinstance(error, cv2.error) and error.code != cv2.Error.StsNoMem:
+            raise
+        raise LabelFilesError(
+            f'Out of memory while the pixels of {pair.prediction} were counted. Try fewer --jobs.'
+        ) from error
+    except LabelFilesError:
+        raise
     except ValueError as error:
         raise LabelFilesError(
             f'{error}.\n  truth: {pair.truth}\n  prediction: {pair.prediction}\n'
