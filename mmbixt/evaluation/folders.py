@@ -109,42 +109,38 @@ def pair_files(
     for parent, slash, name in (name.rpartition('/') for name in true if name not in predicted):
         missing.append(f'{parent}{slash}{pred_prefix}{name}{pred_suffix}')
     extra = [str(path) for name, path in predicted.items() if name not in true]
-    problems = []
+    problems = ''
     if missing:
-        problems.append(
+        problems += (
             f'{len(missing):,} of {len(true):,} truths in {truths} have no prediction. In '
-            f'{predictions} there should be{_shown(missing)}'
+            f'{predictions} there should be{_shown(missing)}\n'
         )
     if extra:
         share = f'{len(extra):,} of {len(predicted):,} predictions'
-        problems.append(f'{share} have no truth in {truths}:{_shown(extra)}')
+        problems += f'{share} have no truth in {truths}:{_shown(extra)}\n'
     if problems:
-        problems.append(
-            'Both folders must be of the same images. If the names differ, say how: --pred-prefix '
-            f'(now {pred_prefix or "none"}), --pred-suffix (now {pred_suffix}), --gt-suffix (now '
-            f'{gt_suffix}).'
+        raise LabelFilesError(
+            f'{problems}Both folders must be of the same images. If the names differ, say how: '
+            f'--pred-prefix (now {pred_prefix or "none"}), --pred-suffix (now {pred_suffix}), '
+            f'--gt-suffix (now {gt_suffix}).'
         )
-        raise LabelFilesError('\n'.join(problems))
     return [Pair(name, predicted[name], path) for name, path in true.items()]
 
 
 def check_pairs(pairs: Sequence[Pair]) -> tuple[int, int]:
     """Check the header of every file, which is fast; the most common size (H,W)."""
     sizes, problems = Counter(), []
-    for pair in pairs:
+    for _, prediction, truth in pairs:
         try:
-            of_prediction, of_truth = (
-                _open(path, decode=False).size[::-1] for path in (pair.prediction, pair.truth)
-            )
+            predicted, true = (_open(path, decode=False).size[::-1] for path in (prediction, truth))
+            sizes[true] += 1
+            if predicted != true:
+                raise LabelFilesError(
+                    f'{prediction} is {size_text(predicted)} pixels, but {truth} '
+                    f'{size_text(true)} (height x width): predict at the size of the truth'
+                )
         except LabelFilesError as error:
             problems.append(str(error))
-            continue
-        sizes[of_truth] += 1
-        if of_prediction != of_truth:
-            problems.append(
-                f'{pair.prediction} is {size_text(of_prediction)} pixels, but {pair.truth} '
-                f'{size_text(of_truth)} (height x width): predict at the size of the truth'
-            )
     if problems:
         raise LabelFilesError(
             f'{len(problems):,} of {len(pairs):,} pairs of files cannot be used:{_shown(problems)}'
@@ -184,9 +180,7 @@ def _labels(pair: Pair, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
     if reading.reduce_truth:
         ignored = (truth == 0) | (truth == reading.ignore_index)
         truth = np.where(ignored, reading.ignore_index, truth - 1)
-    if reading.reduce_prediction:
-        prediction = prediction - 1
-    return truth, prediction
+    return truth, prediction - reading.reduce_prediction
 
 
 def pair_sums(
@@ -292,10 +286,8 @@ def _listing(folder: Path, suffix: str, option: str, prefix: str = '') -> dict[s
             found[parent + slash + name.removeprefix(prefix)] = folder / path
     if not found:
         other = f'; there is {visible[0]}, for example. Say with {option}' if visible else ''
-        begins = f'begins with {prefix} and ' if prefix else ''
-        raise LabelFilesError(
-            f'No file in {folder} has a name that {begins}ends with {suffix}{other}.'
-        )
+        ends = f'begins with {prefix} and ends with {suffix}' if prefix else f'ends with {suffix}'
+        raise LabelFilesError(f'No file in {folder} has a name that {ends}{other}.')
     return found
 
 

@@ -76,12 +76,17 @@ def read_sums(path: str | Path) -> ImageSums:
         with np.load(path, allow_pickle=False) as file:
             counts = {name: file[name] for name in file.files}
         images, classes = (counts.pop(name).tolist() for name in ('images', 'classes'))
-        wrong = {name for name, c in counts.items() if c.shape != (len(images), len(classes))}
+        if {c.shape for c in [counts['all/true'], *counts.values()]} != {
+            (len(images), len(classes))
+        }:
+            raise ValueError('arrays of other shapes than images x classes')
     # not an archive, a single array, a truncated archive, an archive of something else
     except (ValueError, TypeError, AttributeError, EOFError, BadZipFile, zlib.error, KeyError) as e:
-        raise _not_sums(path, f'{type(e).__name__}: {e}') from e
-    if wrong or 'all/true' not in counts:
-        raise _not_sums(path, f'wrong shape of {min(wrong)}' if wrong else 'all/true is missing')
+        raise SumsFileError(
+            f'{path} is not a file of counts of images ({type(e).__name__}: {e}). Such files are '
+            'written by tools/test.py --boundary, as WORK_DIR/boundary.npz, and by '
+            'tools/analysis/boundary_eval.py --sums.'
+        ) from e
     return ImageSums(images, classes, counts)
 
 
@@ -94,19 +99,10 @@ def find_sums(path: str | Path) -> Path:
         raise SumsFileError(f'There is no file and no folder {path}.')
     if (path / FILE_NAME).exists():
         return path / FILE_NAME
-    below = list(path.rglob(FILE_NAME))
-    if not below:
-        raise SumsFileError(
-            f'There is no {FILE_NAME} in {path} or below. Make it: tools/test.py CONFIG CHECKPOINT '
-            f'--boundary --work-dir {path}, or, from existing label maps, '
-            f'tools/analysis/boundary_eval.py PREDICTIONS TRUTHS --sums {path / FILE_NAME}'
-        )
-    return max(below, key=lambda file: file.stat().st_mtime)
-
-
-def _not_sums(path: str | Path, found: str) -> SumsFileError:
-    return SumsFileError(
-        f'{path} is not a file of counts of images ({found}). Such files are written by '
-        'tools/test.py --boundary, as WORK_DIR/boundary.npz, and by '
-        'tools/analysis/boundary_eval.py --sums.'
+    if below := list(path.rglob(FILE_NAME)):
+        return max(below, key=lambda file: file.stat().st_mtime)
+    raise SumsFileError(
+        f'There is no {FILE_NAME} in {path} or below. Make it: tools/test.py CONFIG CHECKPOINT '
+        f'--boundary --work-dir {path}, or, from existing label maps, '
+        f'tools/analysis/boundary_eval.py PREDICTIONS TRUTHS --sums {path / FILE_NAME}'
     )

@@ -24,7 +24,8 @@ def headline(runs: Mapping[str, Mapping[str, float]]) -> str:
     rows = [('', SIDE_BY_SIDE * len(places))]
     rows += [(name, [f'{found[c]:.2f}' for c in columns]) for name, found in runs.items()]
     if len(others) == 1:
-        gains = [relative_gain(first[c], others[0][c]) for c in columns]
+        pairs = [(first[c], others[0][c]) for c in columns]
+        gains = [100 * (after - before) / before if before else np.nan for before, after in pairs]
         rows.append(('gain', [f'{gain:+.2f}%' for gain in gains]))
     width = max(len(name) for name, _ in rows)
     titles = ''.join(f'{title:^{9 * len(SIDE_BY_SIDE)}}' for title in places.values())
@@ -32,11 +33,6 @@ def headline(runs: Mapping[str, Mapping[str, float]]) -> str:
     for name, cells in rows:
         lines.append(f'{name:{width}}' + ''.join(f'{cell:>9}' for cell in cells))
     return '\n'.join(lines)
-
-
-def relative_gain(before: float, after: float) -> float:
-    """In per cent; NaN where the score was 0."""
-    return 100 * (after - before) / before if before else np.nan
 
 
 def class_table(classes: Sequence[str], columns: dict[str, np.ndarray]) -> str:

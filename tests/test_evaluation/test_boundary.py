@@ -75,10 +75,6 @@ def blobs(rng, height, width, num_classes):
     return np.where(astray, rng.integers(0, num_classes, labels.shape), labels)
 
 
-def sums_of(truth, prediction, num_classes, **options):
-    return image_sums(np.array(truth), np.array(prediction), num_classes, **options)
-
-
 @pytest.mark.parametrize('size', [(1, 1), (1, 9), (8, 1), (3, 3), (17, 22), (20, 15)])
 @pytest.mark.parametrize('ignored', [0, 0.02, 0.4, 1])
 def test_random_maps_against_the_definition(size, ignored):
@@ -141,14 +137,9 @@ def test_shifted_square_by_hand():
         'band1px/true': [20, 12],
         'boundary0.02/intersect': [38, 6],
         'boundary0.02/union': [52, 18],
-        'boundaryF0.5px/matched_predicted': [10, 6],
-        'boundaryF0.5px/predicted': [20, 12],
-        'boundaryF0.5px/matched_true': [10, 6],
-        'boundaryF0.5px/true': [20, 12],
-        'boundaryF1px/matched_predicted': [20, 12],
-        'boundaryF1px/predicted': [20, 12],
-        'boundaryF1px/matched_true': [20, 12],
-        'boundaryF1px/true': [20, 12],
+        **{f'boundaryF{x}px/{what}': [20, 12] for x in (0.5, 1) for what in ('predicted', 'true')},
+        **{f'boundaryF0.5px/matched_{what}': [10, 6] for what in ('predicted', 'true')},
+        **{f'boundaryF1px/matched_{what}': [20, 12] for what in ('predicted', 'true')},
     }
     assert {name: counts.tolist() for name, counts in sums.items()} == expected
     everywhere, band = (44 / 52 + 12 / 20) / 2, (16 / 24 + 8 / 16) / 2
@@ -170,11 +161,10 @@ def test_shifted_square_by_hand():
 
 @pytest.mark.parametrize('label', [0, 255, -3])
 def test_predictions_where_the_truth_is_ignored_do_not_matter(label):
-    options = dict(widths=(1, 2), ratios=(0.02,), tolerances=(3,))
-    sums = sums_of([[0, 0, 255, 1, 1]], [[0, 0, label, 1, 1]], 2, **options)
-    assert sums['all/predicted'].tolist() == [2, 2]
-    assert sums['band1px/true'].tolist() == [0, 0]
-    assert sums['band2px/true'].tolist() == [1, 1]
+    truth, prediction = np.array([[0, 0, 255, 1, 1]]), np.array([[0, 0, label, 1, 1]])
+    sums = image_sums(truth, prediction, 2, (1, 2), (0.02,), (3,))
+    found = [sums[name].tolist() for name in ('all/predicted', 'band1px/true', 'band2px/true')]
+    assert found == [[2, 2], [0, 0], [1, 1]]
     assert np.isnan(class_scores(sums)['boundaryF3px/F']).all()
 
 
@@ -241,4 +231,4 @@ def test_nothing_to_score_is_nan(size, label):
 )
 def test_bad_arguments_are_refused(truth, prediction, widths, message):
     with pytest.raises(ValueError, match=message):
-        sums_of(truth, prediction, 3, widths=widths)
+        image_sums(np.array(truth), np.array(prediction), 3, widths)
