@@ -77,12 +77,7 @@ def write_work_dir(folder, config='', records=(), results=None, name='mine'):
 def sums(classes, *pairs, **options):
     """Counts of images of which true and predicted labels are given."""
     of_images = [image_sums(truth, other, len(classes), **options) for truth, other in pairs]
-    names = [f'image {i}.jpg' for i in range(len(pairs))]
-    counts = {
-        key: torch.stack([torch.from_numpy(one[key]) for one in of_images]).numpy()
-        for key in of_images[0]
-    }
-    return ImageSums(names, list(classes), counts)
+    return ImageSums.stack([f'image {i}.jpg' for i in range(len(pairs))], classes, of_images)
 
 
 class Reader(HTMLParser):
