@@ -54,7 +54,6 @@ def test_summary(name):
     model = torch.nn.Module()
     model.backbone = MODELS[name]().train()
     figure = summary_figure(model, INPUTS, IMAGE)
-    figure.canvas.draw()
     assert len([ax for ax in figure.axes if ax.get_title()]) >= 4
     assert model.backbone.training
     assert summary_figure(OTHER, INPUTS, IMAGE) is None
@@ -86,9 +85,7 @@ def test_strongest_latents_have_the_colours_of_the_legend():
     assert [handle.get_label() for handle in handles] == ['latent 7: 75.0%', 'latent 2: 25.0%']
     colours = torch.tensor([to_rgb(handle.get_facecolor()) for handle in handles])
     torch.testing.assert_close(panel.values[0], colours[[0, 0, 0, 1]])
-
-
-def test_scale_is_symmetric_about_even_attention():
+    # the scale of heat maps is symmetric about even attention
     for values, highest in (([0.001, 1, 8], 8), ([1.0, 1.0], 1.1), ([torch.nan] * 2, 1.1)):
         norm = common_norm([Panel('', torch.tensor([values]).repeat(99, 1))])
         assert (norm.vmin, norm.vmax) == (1 / highest, highest)
