@@ -69,9 +69,8 @@ class Predictor:
         for batch in track(self.loader):
             for sample in self.predict(batch)[0]:
                 names.append(Path(sample.img_path).name)
-                sums.append(self.sums(sample))
-        counts = {key: np.stack([one[key] for one in sums]).astype(np.uint32) for key in sums[0]}
-        return ImageSums(names, self.classes, counts)
+                sums.append({key: n.astype(np.uint32) for key, n in self.sums(sample).items()})
+        return ImageSums.stack(names, self.classes, sums)
 
     def worst_and_best(
         self, counts: ImageSums, band: str, number: int, track: Track

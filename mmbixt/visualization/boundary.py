@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 def band_figure(
     shares: Mapping[str, float], curves: Mapping[str, np.ndarray], title: str, note: str
 ) -> Figure:
-    """Mean IoU of two runs over the width of the band in which it is measured.
+    """A picture of it.
 
     Args:
         shares: of all pixels, those in each of P bands, and 1 for ``'all'``, from few to many.

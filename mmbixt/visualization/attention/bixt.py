@@ -25,12 +25,8 @@ SHEETS = {
 
 
 def attention_maps(layer: Layer) -> tuple[Tensor, Tensor]:
-    """Both attentions on the grid of the tokens, as multiples of an even spread.
-
-    Returns:
-        (h,M,H',W') each: of each latent over the tokens (their mean is 1), and of each token over
-        the latents (the mean over latents is 1).
-    """
+    """Both attentions (h,M,H',W') on the grid of the tokens, as multiples of an even spread: of
+    each latent over the tokens, and of each token over the latents."""
     both = layer.module.attention_maps(*layer.inputs)  # (1,h,M,N) each
     latents, tokens = both[0].shape[2:]
     over_tokens, over_latents = (maps[0].unflatten(-1, layer.grid) for maps in both)
