@@ -25,15 +25,10 @@ class NotPairedError(ValueError):
 
 @dataclass(frozen=True)
 class Estimate:
-    """Scores or differences of scores, and what they are in each of S draws.
+    """Scores or differences of scores in per cent, and what they are in each of S draws."""
 
-    Attributes:
-        value: percentages (...).
-        samples: percentages (S,...).
-    """
-
-    value: np.ndarray
-    samples: np.ndarray
+    value: np.ndarray  # (...)
+    samples: np.ndarray  # (S,...)
 
     def __sub__(self, other: 'Estimate') -> 'Estimate':
         return Estimate(self.value - other.value, self.samples - other.samples)

@@ -68,12 +68,9 @@ def image_sums(
     valid = truth != ignore_index
     truth = compact_labels(truth, valid, num_classes, 'truth')
     prediction = compact_labels(prediction, valid, num_classes, 'prediction')
-    bands = {
-        f'band{width}px' if isinstance(width, int) else f'band{width:g}': band_pixels(
-            width, truth.shape
-        )
-        for width in widths
-    }
+    names = [f'band{x}px' if isinstance(x, int) else f'band{x:g}' for x in widths]
+    pixels = [band_pixels(width, truth.shape) for width in widths]
+    bands = dict(zip(names, pixels, strict=True))
     contours = {f'boundary{ratio:g}': ratio_pixels(ratio, truth.shape) for ratio in ratios}
     sums = region_sums(truth, prediction, valid, num_classes, bands, contours)
     if tolerances:
@@ -138,11 +135,7 @@ def near_other_labels(
 
     There is another label in a window if its lowest and its highest label differ: two filters for
     all classes at once. The windows of each distance are filtered from those of the one before.
-
-    Args:
-        labels: (H,W), 0 where not valid.
-        valid: pixels that count (H,W); the others are no label.
-        distances: in pixels, diagonal steps counting as one.
+    Labels (H,W) are 0 where not valid (H,W); a diagonal step counts as one.
     """
     masks = {}
     lowest = np.where(valid, labels, np.iinfo(labels.dtype).max)
@@ -201,7 +194,7 @@ def boundary_f_sums(
     tolerances: Sequence[float],
 ) -> dict[str, np.ndarray]:
     """Counts (K,) by name, of the boundary pixels of each class, and of those near one of the same
-    class in the other label map; the arguments are those of `region_sums`."""
+    class in the other label map; arguments as of `region_sums`."""
     edges = [
         np.where(near_other_labels(labels, valid, [1])[1], labels, np.int32(-1))
         for labels in (truth, prediction)

@@ -33,11 +33,8 @@ class BoundaryCOCOeval(COCOeval):
     """``COCOeval`` with the smaller one of mask IoU and Boundary IoU as overlap.
 
     With a crowd, which has no contour of its own, the overlap is COCO's, that of the masks.
-
-    Args:
-        truths: the annotations.
-        detections: ``truths.loadRes(...)`` of results with masks.
-        ratio: width of the boundaries, as a fraction of the diagonal of the image.
+    Detections are ``truths.loadRes(...)`` of results with masks; ``ratio`` is the width of the
+    boundaries, as a share of the diagonal of the image.
     """
 
     def __init__(self, truths: COCO, detections: COCO, ratio: float = 0.02) -> None:

@@ -67,21 +67,14 @@ class BoundaryCocoMetric(CocoMetric):
 
     def _detections(self, results: list) -> list[dict]:
         """In COCO's format, without boxes: COCO would use their areas in place of the masks'."""
-        return [
-            dict(
-                image_id=prediction['img_id'],
-                category_id=self.cat_ids[label],
-                score=float(score),
-                segmentation=mask,
-            )
-            for _, prediction in results
-            for label, score, mask in zip(
-                prediction['labels'],
-                prediction.get('mask_scores', prediction['scores']),
-                prediction['masks'],
-                strict=True,
-            )
-        ]
+        found = []
+        for _, prediction in results:
+            scores = prediction.get('mask_scores', prediction['scores'])
+            parts = zip(prediction['labels'], scores, prediction['masks'], strict=True)
+            for label, score, mask in parts:
+                about = dict(image_id=prediction['img_id'], category_id=self.cat_ids[label])
+                found.append(about | dict(score=float(score), segmentation=mask))
+        return found
 
     def _evaluate(self, detections: list[dict]) -> BoundaryCOCOeval:
         truths = self._coco_api

@@ -52,18 +52,12 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """What the values in label files mean.
+    """What the values in label files mean."""
 
-    Attributes:
-        ignore_index: in the truth, value of pixels that do not count.
-        reduce_truth: as in ADE20K's own files, 0 does not count either, and the classes are 1 to K
-            instead of 0 to K - 1.
-        reduce_prediction: the classes of predictions are 1 to K.
-    """
-
-    ignore_index: int = 255
+    ignore_index: int = 255  # in the truth, of pixels that do not count
+    # as in ADE20K's own files, 0 does not count either, and classes are 1 to K, not 0 to K - 1
     reduce_truth: bool = False
-    reduce_prediction: bool = False
+    reduce_prediction: bool = False  # the classes of predictions are 1 to K
 
 
 def read_classes(source: str) -> list[str]:
@@ -217,18 +211,9 @@ def folder_sums(
     reading: Reading,
     options: Mapping[str, Any],
     jobs: int = 1,
-    on_image: Callable[[], object] = lambda: None,
+    on_image: Callable[[], object] = lambda: None,  # called after each
 ) -> ImageSums:
-    """Counts of all images, with options of `image_sums`.
-
-    Args:
-        pairs: N pairs of files.
-        classes: K names.
-        reading: what the values in the files mean.
-        options: of `image_sums`.
-        jobs: processes that share the images.
-        on_image: called after each image.
-    """
+    """Counts of all images, with options of `image_sums`, by several processes."""
     count = partial(pair_sums, num_classes=len(classes), reading=reading, options=options)
     of_images = []
     threads = cv2.getNumThreads()

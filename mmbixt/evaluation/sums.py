@@ -18,17 +18,11 @@ class SumsFileError(ValueError):
 
 @dataclass(frozen=True)
 class ImageSums:
-    """Counts of N images and K classes.
+    """Counts of N images and K classes."""
 
-    Attributes:
-        images: N names.
-        classes: K names.
-        counts: (N,K) by name; see :mod:`mmbixt.evaluation.boundary`.
-    """
-
-    images: list[str]
-    classes: list[str]
-    counts: dict[str, np.ndarray]
+    images: list[str]  # N names
+    classes: list[str]  # K names
+    counts: dict[str, np.ndarray]  # (N,K) by name; see `mmbixt.evaluation.boundary`
 
     @classmethod
     def stack(
@@ -45,10 +39,7 @@ class ImageSums:
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[Path]:
-    """A file to write, which becomes ``path`` at the end, or is deleted if that is not reached.
-
-    The folder is made if there is none.
-    """
+    """A file to write, which becomes ``path`` at the end, or is deleted if that is not reached."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f'.{path.stem}.part{path.suffix}')

@@ -59,7 +59,7 @@ def _replace(root: Path, settings: dict[str, int]) -> None:
             size = settings['height'], settings['width']
             with ThreadPool() as pool:
                 scenes = pool.map(lambda seed, size=size: make_scene(seed, *size), seeds)
-            # a call for each layout; its folder is named in _is_complete, too
+            # their folders are named in _is_complete, too
             _write_ade20k(fresh / 'ade/ADEChallengeData2016', split, scenes)
             _write_coco(fresh / 'coco', split, scenes)
         files = sum(not path.is_dir() for path in fresh.rglob('*'))

@@ -28,31 +28,26 @@ def make_samples():
     return samples
 
 
-def make_metric(**options):
+def evaluate(samples, size=None, **options):
     metric = BoundaryIoUMetric(**options)
     metric.dataset_meta = dict(classes=CLASSES)
-    return metric
-
-
-def evaluate(metric, samples):
     metric.process({}, [sample.to_dict() for sample in samples])
-    return metric.evaluate(len(samples))
+    return metric.evaluate(size or len(samples))
 
 
 def evaluate_share(rank, folder, samples):
     """What each of two processes does."""
     meeting = f'file://{folder}/rendezvous'
     dist.init_process_group('gloo', meeting, rank=rank, world_size=2, timeout=timedelta(minutes=1))
-    metric = make_metric(sums_file=f'{folder}/sums.npz', collect_dir=f'{folder}/exchange')
     # as mmengine's sampler: in turns, and from the start again where they do not come out even
     share = (samples + samples)[rank::2][: -(-len(samples) // 2)]
-    metric.process({}, share)
-    (folder / f'{rank}.pkl').write_bytes(pickle.dumps(metric.evaluate(len(samples))))
+    files = dict(sums_file=f'{folder}/sums.npz', collect_dir=f'{folder}/exchange')
+    (folder / f'{rank}.pkl').write_bytes(pickle.dumps(evaluate(share, len(samples), **files)))
     dist.destroy_process_group()
 
 
 def test_two_processes_count_what_one_does(tmp_path):
-    samples = [sample.to_dict() for sample in make_samples()]
+    samples = make_samples()
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)  # OpenCV's threads do not survive a fork, which spares two imports
     try:
@@ -60,14 +55,13 @@ def test_two_processes_count_what_one_does(tmp_path):
     finally:
         cv2.setNumThreads(threads)
     first, second = (pickle.loads((tmp_path / f'{rank}.pkl').read_bytes()) for rank in range(2))
-    expected = evaluate(make_metric(), make_samples())
-    assert first == second == pytest.approx(expected)
+    assert first == second == pytest.approx(evaluate(samples))
     assert read_sums(tmp_path / 'sums.npz').images == [f'image_{i}.jpg' for i in range(3)]
 
 
 def test_scores_are_of_the_summed_counts(tmp_path):
     path = tmp_path / 'new' / 'counts.npz'
-    found = evaluate(make_metric(tolerances=(3,), sums_file=str(path)), make_samples())
+    found = evaluate(make_samples(), tolerances=(3,), sums_file=str(path))
     of_images = stacked_sums(label_maps(SIZES), tolerances=(3,))
     total = {name: counts.sum(0) for name, counts in of_images.items()}
     assert found == pytest.approx(scores(total))
@@ -95,7 +89,7 @@ def test_bad_input_is_explained():
     sample = make_samples()[0]
     del sample.gt_sem_seg
     with pytest.raises(ValueError, match=r"'image_0\.jpg'.*no annotation"):
-        evaluate(make_metric(), [sample])
+        evaluate([sample])
     del sample.pred_sem_seg  # as of a detector
     with pytest.raises(ValueError, match=r'needs label maps.*there is mmbixt\.BoundaryCocoMetric'):
-        evaluate(make_metric(), [sample])
+        evaluate([sample])
