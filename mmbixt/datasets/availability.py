@@ -22,12 +22,8 @@ class MissingDatasetError(FileNotFoundError):
 
 
 def check_datasets(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
-    """Raise one error that says where a dataset was looked for and how to get it.
-
-    Args:
-        cfg: a config of mmseg or mmdet.
-        splits: of 'train', 'val' and 'test', those about to be used.
-    """
+    """Raise one error that says where a dataset was looked for and how to get it; splits are those
+    of 'train', 'val' and 'test' about to be used."""
     loaders = [cfg[f'{split}_dataloader'] for split in splits if cfg.get(f'{split}_dataloader')]
     for dataset in (d for loader in loaders for d in _leaves(loader['dataset'])):
         missing = [f'  {path.absolute()}' for path in _paths(dataset) if not path.exists()]

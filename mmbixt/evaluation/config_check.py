@@ -27,12 +27,8 @@ class WrongMetricError(ValueError):
 
 
 def check_metrics(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
-    """Raise an error that names a metric for other predictions than the model's, and the right one.
-
-    Args:
-        cfg: a config of mmseg or mmdet.
-        splits: of 'train', 'val' and 'test', those about to be used.
-    """
+    """Raise an error that names a metric for other predictions than the model's, and the right one;
+    splits are those of 'train', 'val' and 'test' about to be used."""
     framework = cfg.get('default_scope')
     boxes_only = framework == 'mmdet' and predicts_boxes_only(cfg.get('model') or {})
     for split in splits:

@@ -90,11 +90,8 @@ def pair_files(
     gt_suffix: str = '.png',
     pred_prefix: str = '',
 ) -> list[Pair]:
-    """Files of two folders, and of folders in them, with the same name without prefix and suffixes.
-
-    Files with other ones are ignored. If one of the two has no folders in it, the folders in the
-    other are ignored.
-    """
+    """Files of two folders, and of folders in them, with the same name without prefix and suffixes;
+    others are ignored. If one of the two has no folders in it, those in the other are ignored."""
     predicted = _listing(predictions, pred_suffix, '--pred-suffix', pred_prefix)
     true = _listing(truths, gt_suffix, '--gt-suffix')
     if not all(any('/' in name for name in names) for names in (predicted, true)):

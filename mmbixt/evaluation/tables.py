@@ -10,12 +10,8 @@ SIDE_BY_SIDE = ('mIoU', 'mAcc', 'aAcc')
 
 
 def headline(runs: Mapping[str, Mapping[str, float]]) -> str:
-    """All pixels and "the" boundary side by side, as in Table 2 of the BiSA paper.
-
-    Args:
-        runs: scores by name, of each run. Of two there is a third line: how much larger, in per
-            cent of themselves, the scores of the first one are in the second one.
-    """
+    """All pixels and "the" boundary side by side, as in Table 2 of the BiSA paper; of two runs also
+    how much larger, in per cent of themselves, the scores of the first are in the second."""
     first, *others = runs.values()
     places = dict(all='All')
     if band := main_band(first):

@@ -75,10 +75,8 @@ class Predictor:
     def worst_and_best(
         self, counts: ImageSums, band: str, number: int, track: Track
     ) -> tuple[dict[str, list[Example]], int]:
-        """At most so many images with the lowest and with the highest mIoU in a band.
-
-        Also returns for how many of them the mIoU differs from the one that was counted.
-        """
+        """At most so many images with the lowest and with the highest mIoU in a band, and of how
+        many of them the mIoU is another than was counted."""
         counted, worst, best = choose_images(counts, band, number)
         infos = (self.dataset.get_data_info(index) for index in range(len(self.dataset)))
         indices = {Path(info['img_path']).stem: index for index, info in enumerate(infos)}

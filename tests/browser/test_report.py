@@ -18,43 +18,8 @@ from mmbixt.report.work_dir import Run
 
 TOOL = Path(__file__).parents[2] / 'tools/analysis/report.py'
 DESK, PHONE = (1280, 900), (390, 844)
-# Text that can be read has 4.5 (WCAG 2, AA). Of all elements with text of their own, the lowest.
-CONTRAST = """
-(() => {
-  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
-  const rgba = (colour) => {
-    canvas.clearRect(0, 0, 1, 1);
-    canvas.fillStyle = colour;
-    canvas.fillRect(0, 0, 1, 1);
-    return [...canvas.getImageData(0, 0, 1, 1).data];
-  };
-  const luminance = (colour) => {
-    const [r, g, b] = rgba(colour).map((value) => {
-      const x = value / 255;
-      return x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4;
-    });
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const behind = (element) => {
-    for (let here = element; here; here = here.parentElement) {
-      const colour = getComputedStyle(here).backgroundColor;
-      if (rgba(colour)[3] === 255) return colour;
-    }
-    return 'white';
-  };
-  const ownText = (node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim();
-  let lowest = [Infinity, ''];
-  for (const element of document.body.querySelectorAll('*')) {
-    const style = getComputedStyle(element);
-    if (!element.checkVisibility() || ![...element.childNodes].some(ownText)) continue;
-    const text = element.closest('svg') ? style.fill : style.color;
-    const [a, b] = [luminance(text), luminance(behind(element))].sort((x, y) => y - x);
-    const contrast = (a + 0.05) / (b + 0.05);
-    if (contrast < lowest[0]) lowest = [contrast, element.outerHTML.slice(0, 80)];
-  }
-  return lowest;
-})()
-"""
+# text that can be read has 4.5 (WCAG 2, AA)
+CONTRAST = Path(__file__).with_name('contrast.js').read_text()
 
 
 @pytest.fixture(scope='module')

@@ -38,12 +38,13 @@ TRUTHS = {
 }
 
 
+def rle(mask):
+    code = coder.encode(np.asfortranarray(mask))
+    return dict(code, counts=code['counts'].decode())
+
+
 @pytest.fixture
 def ann_file(tmp_path):
-    def rle(mask):
-        code = coder.encode(np.asfortranarray(mask))
-        return dict(code, counts=code['counts'].decode())
-
     objects = [(i, label, mask) for i, found in TRUTHS.items() for label, mask in found]
     annotations = []
     for number, (image, label, mask) in enumerate(objects, 1):

@@ -73,6 +73,8 @@ class BiSASwinPictures(StagePictures):
         f'attention: the queries that its value chooses · {RED_AND_BLUE} over the window'
     )
 
+    point_maps = staticmethod(window_point)
+
     def _inverse_layers(self) -> list[str]:
         """Those with an inverse branch; a plain Swin Transformer has none."""
         layers = self.attention_layers(self.backbone)
@@ -80,8 +82,6 @@ class BiSASwinPictures(StagePictures):
 
     def default_layers(self) -> list[str]:
         return [*self._inverse_layers(), *super().default_layers()]
-
-    point_maps = staticmethod(window_point)
 
     def draw(self, layer: Layer) -> Iterator[tuple[str, Figure]]:
         if layer.module.w_msa.isa is not None:

@@ -73,8 +73,8 @@ def sheet(
         format='{x:.3g} ×',
         label=label,
         extend='both',  # beyond the scale the colours stay the same
-        # of the axes; a sixth of an inch wide
-        **dict(extendfrac=0.03, fraction=0.03, pad=0.01, aspect=6 * height),
+        extendfrac=0.03,
+        **dict(fraction=0.03, pad=0.01, aspect=6 * height),  # of the axes; a sixth of an inch wide
     )
     bar.minorticks_off()
     return figure, axes[: len(panels)]

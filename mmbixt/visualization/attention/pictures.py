@@ -96,14 +96,14 @@ class Pictures(ABC):
 
     def record(self, names: Sequence[str]) -> list[Layer]:
         """Layers with their inputs in a forward pass of the backbone."""
-        there = self.attention_layers(self.backbone)
 
         def read(name: str, module: nn.Module, inputs: tuple) -> Layer:
             stride = self.stride(name)
             grid = tuple(-(-side // stride) for side in self.inputs.shape[2:])
             return Layer(name, module, inputs, stride, grid)
 
-        chosen = {name: there[name] for name in names}
+        layers = self.attention_layers(self.backbone)
+        chosen = {name: layers[name] for name in names}
         return list(self.backbone.record(self.inputs, chosen, read).values())
 
 
