@@ -39,8 +39,8 @@ import numpy as np
 
 WIDTHS = (1, 3, 5, 0.02)
 RATIOS = (0.02, 0.005)
-# where "the" boundary mIoU is taken, if it was counted: annotations of photographs are hardly
-# better than a pixel, and much wider bands hold most of the pixels of small and thin objects
+# of "the" boundary mIoU, if it was counted: annotations of photographs are hardly more exact than
+# a pixel, and much wider bands hold most of the pixels of small and thin objects
 MAIN_BAND = 'band3px'
 
 

@@ -1,4 +1,4 @@
-"""Chromium without a window, led through its DevTools protocol over a socket."""
+"""Chromium without a window, controlled by its DevTools protocol over a socket."""
 
 import base64
 import json
@@ -32,29 +32,14 @@ def find_browser() -> str:
 
 
 class Page:
-    """A tab, and everything that it complained about or asked the network for.
-
-    Args:
-        profile: empty folder for what the browser writes.
-    """
+    """A tab, with its errors and its network requests; the profile is an empty folder for what the
+    browser writes."""
 
     def __init__(self, profile: Path) -> None:
-        self.errors: list[str] = []
-        self.requests: list[str] = []
-        self._printed = profile / 'stderr.txt'
-        self._events: list[dict] = []
-        self._session: dict[str, str] = {}
-        self._count = 0
-        self._rest = b''
-        self._start(profile)
-        target = self.call('Target.createTarget', url='about:blank')['targetId']
-        attached = self.call('Target.attachToTarget', targetId=target, flatten=True)
-        self._session = dict(sessionId=attached['sessionId'])
-        for domain in ('Page', 'Runtime', 'Log', 'Network'):
-            self.call(f'{domain}.enable')
-
-    def _start(self, profile: Path) -> None:
-        """The browser reads commands from its descriptor 3 and answers on 4: one socket's end."""
+        self.errors, self.requests = [], []
+        self._printed, self._events, self._session = profile / 'stderr.txt', [], {}
+        self._count, self._rest = 0, b''
+        # the browser reads commands from its descriptor 3 and answers on 4: one socket's end
         self._socket, end = socket.socketpair()
         self._socket.settimeout(PATIENCE)
         options = [
@@ -72,6 +57,11 @@ class Page:
             stderr=self._printed.open('w'),
         )
         end.close()
+        target = self.call('Target.createTarget', url='about:blank')['targetId']
+        attached = self.call('Target.attachToTarget', targetId=target, flatten=True)
+        self._session = dict(sessionId=attached['sessionId'])
+        for domain in ('Page', 'Runtime', 'Log', 'Network'):
+            self.call(f'{domain}.enable')
 
     def call(self, method: str, **parameters: Any) -> dict:
         """A command of the protocol, and its answer."""

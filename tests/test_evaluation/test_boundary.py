@@ -57,7 +57,7 @@ def sums_by_definition(truth, prediction, num_classes, ignore_index=255):
 
 
 def blobs(rng, height, width, num_classes):
-    """Labels that hang together, with some pixels astray."""
+    """Labels in blocks, with some wrong pixels."""
     coarse = rng.integers(0, num_classes, (height // 5 + 1, width // 5 + 1))
     labels = coarse.repeat(5, 0).repeat(5, 1)[:height, :width]
     astray = rng.random(labels.shape) < 0.05

@@ -129,9 +129,9 @@ def test_only_the_best_detections_count():
 def test_each_boundary_is_encoded_once_and_only_where_masks_meet(monkeypatch):
     encode_one = Mock(wraps=encoded_boundary)
     monkeypatch.setattr(boundary_coco, 'encoded_boundary', encode_one)
-    truth, detection, lonely = box(0, 0, 30, 30), box(2, 2, 30, 30), box(40, 50, 10, 10)
-    coco = annotations([[truth], [], [lonely]])
-    detections = load(coco, [[detection, lonely], [detection]])
+    truth, detection, alone = box(0, 0, 30, 30), box(2, 2, 30, 30), box(40, 50, 10, 10)
+    coco = annotations([[truth], [], [alone]])
+    detections = load(coco, [[detection, alone], [detection]])
     for ratio, encoded in ((0.02, 2), (0.02, 2), (0.05, 4)):
         BoundaryCOCOeval(coco, detections, ratio).evaluate()
         assert encode_one.call_count == encoded

@@ -81,27 +81,19 @@ def sums(classes, *pairs, **options):
 
 
 class Reader(HTMLParser):
-    """What is in a page, provided that each element is closed in turn.
-
-    Attributes:
-        elements: names and attributes.
-        text: of the page, without scripts and style.
-    """
-
-    VOID = {'meta', 'link', 'img', 'br', 'input'}
+    """What is in a page, provided that each element is closed in turn: names and attributes of the
+    elements, and the text without scripts and style."""
 
     def __init__(self, page):
         super().__init__()
-        self.elements = []
-        self.text = ''
-        self._open = []
+        self.elements, self.text, self._open = [], '', []
         self.feed(page)
         self.close()
         assert not self._open
 
     def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag not in self.VOID:
+        self.handle_startendtag(tag, attrs)
+        if tag not in {'meta', 'link', 'img', 'br', 'input'}:
             self._open.append(tag)
 
     def handle_startendtag(self, tag, attrs):

@@ -83,8 +83,8 @@ def sheet(
 def common_norm(panels: Sequence[Panel]) -> LogNorm:
     """One scale, with 1 in the middle, up to what all but one in 200 cells stay below.
 
-    Logarithmic, since attention may be all but even or a single peak. Differences below a tenth are
-    not blown up to full colours.
+    Logarithmic, since attention may be almost even or a single peak. Differences below a tenth do
+    not get full colours.
     """
     heat_maps = [p.values for p in panels if p.values is not None and p.values.ndim == 2]
     values = torch.cat([heat_map.flatten() for heat_map in heat_maps]).float().cpu()

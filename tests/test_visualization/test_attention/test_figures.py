@@ -102,13 +102,11 @@ def test_image_is_what_tests_see_and_padding_is_not_in_it(tmp_path):
     pixels = np.zeros((30, 40, 3), np.uint8)
     pixels[:, :20, 2] = 200  # red at the left
     cv2.imwrite(path, pixels)
-    inputs, image, original = prepare_image(small(), path)
-    assert (original, image.shape) == ((40, 30), (512, 683, 3))
-    assert image[256, 10].tolist() == [200, 0, 0]
+    inputs, image, original = prepare_image(small('maskrcnn_bixt_ti_3x_coco'), path)
+    assert (original, image.shape, inputs.shape) == ((40, 30), (800, 1067, 3), (1, 3, 800, 1088))
+    assert image[400, 10].tolist() == [200, 0, 0]
     expected = torch.tensor([(200 - 123.675) / 58.395, -116.28 / 57.12, -103.53 / 57.375])
-    torch.testing.assert_close(inputs[0, :, 256, 10], expected)
-    inputs, image, _ = prepare_image(small('maskrcnn_bixt_ti_3x_coco'), path)
-    assert (image.shape, inputs.shape) == ((800, 1067, 3), (1, 3, 800, 1088))
+    torch.testing.assert_close(inputs[0, :, 400, 10], expected)
     assert not inputs[..., 1067:].any()
 
 
