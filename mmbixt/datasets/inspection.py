@@ -29,7 +29,7 @@ class Part(NamedTuple):
     count: int  # pictures found
     expected: int  # pictures of the published data set
     problems: list[str]  # what shows without opening any picture
-    notes: list[str]  # what is odd and does no harm
+    notes: list[str]  # what is unusual, but works
     files: list[Any]  # arguments of `check`, one for each picture
     check: Callable[[Any], list[str]]  # opens a picture (and its label): what is wrong with it
 
@@ -111,7 +111,7 @@ def _coco_part(root: Path, split: str) -> Part:
 
 
 def _annotation_problems(path: Path, content: dict) -> tuple[list[str], list[str]]:
-    """What is wrong, and what is odd, in an annotation file."""
+    """What is wrong, and what is unusual, in an annotation file."""
     from mmdet.datasets import CocoDataset
 
     images = {image['id']: image for image in content['images']}

@@ -46,7 +46,11 @@ class BoundaryCOCOeval(COCOeval):
         overlaps = super().computeIoU(image, category)
         if len(overlaps) == 0:
             return overlaps
-        detections, truths = self._annotations(image, category)
+        # in the order in which COCOeval compares them: the best detections first
+        categories = [category] if self.params.useCats else self.params.catIds
+        detections = [d for c in categories for d in self._dts[image, c]]
+        detections.sort(key=lambda detection: -detection['score'])
+        truths = [truth for c in categories for truth in self._gts[image, c]]
         # where masks do not meet, boundaries do not either: most of them are never needed
         meets = (overlaps > 0) & [not truth['iscrowd'] for truth in truths]
         rows, columns = np.flatnonzero(meets.any(1)), np.flatnonzero(meets.any(0))
@@ -56,14 +60,6 @@ class BoundaryCOCOeval(COCOeval):
         of_boundaries = coder.iou(detected, true, [0] * len(true))
         overlaps[pairs] = np.minimum(overlaps[pairs], of_boundaries)
         return overlaps
-
-    def _annotations(self, image: int, category: int) -> tuple[list[dict], list[dict]]:
-        """Detections, the best first, and truths: the order in which COCOeval compares them."""
-        categories = [category] if self.params.useCats else self.params.catIds
-        detections = [d for c in categories for d in self._dts[image, c]]
-        detections.sort(key=lambda detection: -detection['score'])
-        truths = [truth for c in categories for truth in self._gts[image, c]]
-        return detections, truths
 
     def _boundary(self, annotation: dict) -> dict:
         """Cached in the annotation, since the truths are the same in every validation."""

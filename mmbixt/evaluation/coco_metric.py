@@ -57,7 +57,15 @@ class BoundaryCocoMetric(CocoMetric):
         if not detections:
             logger.error('There is no detection in the whole dataset, and so no boundary AP.')
             return metrics
-        evaluation = self._evaluate(detections)
+        truths = self._coco_api
+        evaluation = BoundaryCOCOeval(truths, truths.loadRes(detections), self.ratio)
+        evaluation.params.catIds = self.cat_ids
+        evaluation.params.imgIds = self.img_ids
+        evaluation.params.maxDets = list(self.proposal_nums)
+        evaluation.params.iouThrs = self.iou_thrs
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
         for item in ITEMS[:6] if self.metric_items is None else self.metric_items:
             value = float(evaluation.stats[ITEMS.index(item)])
             metrics[f'boundary_{item}'] = round(value, 3)
@@ -75,18 +83,6 @@ class BoundaryCocoMetric(CocoMetric):
                 about = dict(image_id=prediction['img_id'], category_id=self.cat_ids[label])
                 found.append(about | dict(score=float(score), segmentation=mask))
         return found
-
-    def _evaluate(self, detections: list[dict]) -> BoundaryCOCOeval:
-        truths = self._coco_api
-        evaluation = BoundaryCOCOeval(truths, truths.loadRes(detections), self.ratio)
-        evaluation.params.catIds = self.cat_ids
-        evaluation.params.imgIds = self.img_ids
-        evaluation.params.maxDets = list(self.proposal_nums)
-        evaluation.params.iouThrs = self.iou_thrs
-        evaluation.evaluate()
-        evaluation.accumulate()
-        evaluation.summarize()
-        return evaluation
 
     def _of_classes(self, evaluation: BoundaryCOCOeval) -> dict[str, float]:
         """AP of each class, NaN for a class that is not in the truth."""

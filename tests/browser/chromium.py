@@ -114,7 +114,7 @@ class Page:
         self.call('Emulation.setEmulatedMedia', features=features)
 
     def run(self, expression: str) -> Any:
-        """The value of an expression in JavaScript, or of what it promises."""
+        """The value of an expression in JavaScript, or of the promise that it is."""
         answer = self.call(
             'Runtime.evaluate', expression=expression, returnByValue=True, awaitPromise=True
         )

@@ -60,8 +60,8 @@ def blobs(rng, height, width, num_classes):
     """Labels in blocks, with some wrong pixels."""
     coarse = rng.integers(0, num_classes, (height // 5 + 1, width // 5 + 1))
     labels = coarse.repeat(5, 0).repeat(5, 1)[:height, :width]
-    astray = rng.random(labels.shape) < 0.05
-    return np.where(astray, rng.integers(0, num_classes, labels.shape), labels)
+    wrong = rng.random(labels.shape) < 0.05
+    return np.where(wrong, rng.integers(0, num_classes, labels.shape), labels)
 
 
 @pytest.mark.parametrize('size', [(1, 1), (1, 9), (8, 1), (3, 3), (17, 22), (20, 15)])
