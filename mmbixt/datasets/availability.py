@@ -30,13 +30,14 @@ def check_datasets(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
         if not missing:
             continue
         kind = dataset['type']
-        lines = [f'The dataset of this config ({kind}) is not here. Looked for', *missing]
-        lines += [
-            'If it is elsewhere, make a link, or set data_root of the datasets in the config.'
+        lines = [
+            f'The dataset of this config ({kind}) is not here. Looked for',
+            *missing,
+            'If it is elsewhere, make a link, or set data_root of the datasets in the config.',
         ]
         if kind in _HOW_TO_GET:
-            lines += [_HOW_TO_GET[kind]]
-            lines += ['To try the config without it, on generated scenes, add --sample.']
+            try_it = 'To try the config without it, on generated scenes, add --sample.'
+            lines += [_HOW_TO_GET[kind], try_it]
         raise MissingDatasetError('\n'.join(lines))
 
 

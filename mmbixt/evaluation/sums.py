@@ -67,9 +67,8 @@ def read_sums(path: str | Path) -> ImageSums:
         with np.load(path, allow_pickle=False) as file:
             counts = {name: file[name] for name in file.files}
         images, classes = (counts.pop(name).tolist() for name in ('images', 'classes'))
-        if {c.shape for c in [counts['all/true'], *counts.values()]} != {
-            (len(images), len(classes))
-        }:
+        shape = len(images), len(classes)
+        if any(counts[name].shape != shape for name in ('all/true', *counts)):
             raise ValueError('arrays of other shapes than images x classes')
     # not an archive, a single array, a truncated archive, an archive of something else
     except (ValueError, TypeError, AttributeError, EOFError, BadZipFile, zlib.error, KeyError) as e:
