@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mmbixt.cli import run
+# nothing that imports torch: this is work for numpy
 from mmbixt.evaluation.bootstrap import (
     LEVEL,
     Estimate,
@@ -25,7 +25,6 @@ from mmbixt.evaluation.bootstrap import (
 from mmbixt.evaluation.boundary import MAIN_BAND, scores
 from mmbixt.evaluation.sums import ImageSums, SumsFileError, find_sums, read_sums
 from mmbixt.evaluation.tables import absent_classes, headline
-from mmbixt.visualization.boundary import band_figure
 
 CLASS_WIDTH = 24  # characters; longer names are cut
 
@@ -124,6 +123,8 @@ def draw(
     args: argparse.Namespace, counted: ImageSums, means: Sequence[dict[str, Estimate]]
 ) -> None:
     """Write a figure of the mIoU of both runs over the widths."""
+    from mmbixt.visualization.boundary import band_figure  # matplotlib takes a second
+
     shares = pixel_shares(counted, means[0])
     names = args.names or ('A', 'B')
     curves = {}
@@ -134,8 +135,11 @@ def draw(
     title = f'{names[0]} and {names[1]}: mIoU near true boundaries and over all pixels'
     note = f'shaded: {LEVEL} % of {args.samples:,} resamplings of {len(counted.images):,} images, '
     figure = band_figure(shares, curves, title, f'{note}for each run by itself')
-    args.plot.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(args.plot)
+    try:
+        args.plot.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(args.plot)
+    except (OSError, ValueError) as error:  # a folder, a kind of picture that there is not
+        sys.exit(f'error: --plot {args.plot}: {error}')
     print(f'\nplot: {args.plot}')
 
 
@@ -161,7 +165,7 @@ def main() -> None:
     args = parse_args()
     try:
         runs, lines = load(args)
-    except (SumsFileError, NotPairedError) as error:
+    except (SumsFileError, NotPairedError, OSError) as error:
         sys.exit(f'error: {error}')
     images, classes = runs[0].images, runs[0].classes
     weights = draw_weights(len(images), args.samples, args.seed)
@@ -184,4 +188,8 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    run(main)
+    try:
+        main()
+    except KeyboardInterrupt:
+        print('Interrupted.', file=sys.stderr)
+        sys.exit(130)
