@@ -66,38 +66,16 @@ def msa(m, v):
     return out.transpose(1, 0, 2).reshape(out.shape[1], -1)
 
 
-def misa_naive(m, q_hat, v_hat, g, return_parts=False):
+def misa_naive(m, q_hat, v_hat, g):
     """Loops over heads, values and queries; returns (N, h * d_v)."""
-    h, n, d_s = q_hat.shape
-    d_v = g.shape[2]
+    h, n, _ = q_hat.shape
     weights = softmax(m, axis=1)  # over queries
-    w_qv = np.zeros((h, n, d_s, d_v))  # one matrix per value
-    r = np.zeros((h, n, n, d_v))  # one vector per pair
-    out = np.zeros((h, n, d_v))
-    for head in range(h):
-        for j in range(n):
-            for a in range(d_s):
-                w_qv[head, j] += v_hat[head, j, a] * g[a]
-            for i in range(n):
-                r[head, i, j] = q_hat[head, i] @ w_qv[head, j]
-                out[head, i] += weights[head, i, j] * r[head, i, j]
-    flat = out.transpose(1, 0, 2).reshape(n, h * d_v)
-    return (flat, weights, w_qv, r) if return_parts else flat
-
-
-def misa_factored(m, q_hat, v_hat, g):
-    """Same result, linear in the pairs: the weighted sum over j commutes with
-    the (linear in V^) hypernetwork, so V^ is averaged first."""
-    pooled = softmax(m, axis=1) @ v_hat  # (h, N, d_s)
-    out = np.einsum('hia,hib,abc->hic', pooled, q_hat, g, optimize=True)
-    return out.transpose(1, 0, 2).reshape(out.shape[1], -1)
-
-
-def instance_norm(x, eps=1e-5):
-    """Per channel over the tokens of x (N, C), no affine."""
-    mean = x.mean(axis=0, keepdims=True)
-    var = x.var(axis=0, keepdims=True)
-    return (x - mean) / np.sqrt(var + eps)
+    out = np.zeros((h, n, g.shape[2]))
+    for head, j in np.ndindex(h, n):
+        w_qv = sum(value * of_value for value, of_value in zip(v_hat[head, j], g, strict=True))
+        for i in range(n):
+            out[head, i] += weights[head, i, j] * (q_hat[head, i] @ w_qv)
+    return out.transpose(1, 0, 2).reshape(n, -1)
 
 
 def relative_position_index(w):
@@ -114,18 +92,3 @@ def corner_mask(w, shift, value=-100.0):
     r = (np.arange(w) >= w - shift).astype(int)
     region = (2 * r[:, None] + r[None, :]).reshape(-1)
     return np.where(region[:, None] == region[None, :], 0.0, value)
-
-
-if __name__ == '__main__':
-    rng = np.random.RandomState(0)
-    n, c, h = 9, 12, 3
-    d = c // h
-    x = rng.standard_normal((n, c))
-    mats = [rng.standard_normal((c, c)) / math.sqrt(c) for _ in range(4)]
-    g = rng.standard_normal((d, d, d)) / d
-    m = score_matrix(x, mats[0], None, mats[1], None, h)
-    q_hat, v_hat = (heads(gelu(linear(x, w)), h) for w in mats[2:])
-    a, b = misa_naive(m, q_hat, v_hat, g), misa_factored(m, q_hat, v_hat, g)
-    assert np.abs(a - b).max() < 1e-12, np.abs(a - b).max()
-    assert np.allclose(softmax(m, 1).sum(1), 1)
-    print('naive == factored', np.abs(a - b).max())

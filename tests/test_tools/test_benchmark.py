@@ -73,12 +73,6 @@ def test_networks_that_fail_are_named_in_a_few_lines(code, message, benchmark, t
     assert 'Traceback' not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ('arguments', 'message'),
-    [
-        (['--plot', 'x.png'], 'give two --sizes or more'),
-        (['--rounds', '0'], 'are at least 1'),
-    ],
-)
-def test_wrong_arguments(arguments, message, benchmark):
-    assert message in benchmark('biformer_tiny', *arguments).stderr
+def test_wrong_arguments(benchmark):
+    assert 'give two --sizes or more' in benchmark('biformer_tiny', '--plot', 'x.png').stderr
+    assert 'are at least 1' in benchmark('biformer_tiny', '--batch', '0').stderr

@@ -12,12 +12,8 @@ STOCK_SWIN = 'mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ad
     ('name', 'shapes'),
     [
         ('xcit_nano_12_p16', [(1, 128, 4, 4)] * 4),
-        ('timm/xcit_nano_12_p16_224', [(1, 16, 128)] * 4),
         ('timm/vit_tiny_patch16_224', [(1, 16, 192)] * 4),
-        (
-            'timm/resnet18',
-            [(1, 64, 32, 32), *((1, 32 * 2**i, 32 >> i, 32 >> i) for i in range(1, 5))],
-        ),
+        ('timm/resnet18', [(1, 64, 32, 32), (1, 64, 16, 16), (1, 128, 8, 8), (1, 256, 4, 4)]),
         (STOCK_SWIN, [(1, 96 * 2**i, 16 >> i, 16 >> i) for i in range(4)]),
         ('configs/bixt/linear_bixt_ti_ade20k.py', [(1, 192, 4, 4)]),
     ],

@@ -8,12 +8,10 @@ import cv2
 import numpy as np
 import pytest
 
-from mmbixt.datasets import inspection
 from mmbixt.datasets.inspection import WrongFolderError, find_parts
 from mmbixt.sample.sample_data import write_sample_data
 
 FOLDERS = dict(ade='ade/ADEChallengeData2016', coco='coco')
-DOCS = Path(__file__).parents[2] / 'docs/datasets.md'
 
 
 @pytest.fixture
@@ -38,9 +36,7 @@ def check(within):
 
 @pytest.mark.parametrize('kind', FOLDERS)
 def test_finds_nothing_wrong_with_whole_data(kind, root, check):
-    folder = root / FOLDERS[kind]
-    assert problems(folder) == []
-    done = check(folder, '--subset')
+    done = check(root / FOLDERS[kind], '--subset')
     assert done.returncode == 0, done.stderr
     assert 'All is there and can be read.' in done.stdout
 
@@ -94,7 +90,6 @@ INSTANCES = 'annotations/instances_val2017.json'
         ('ade', LABEL, draw(64, 64), '{path} is 64 x 64 pixels, but its picture 96 x 64 pixels'),
         ('ade', LABEL, draw(64, 96, 3), '{path}.* is a RGB picture; labels have one channel'),
         ('coco', 'train2017/000000000002.jpg', Path.unlink, '{path}: missing'),
-        ('coco', 'val2017', move, '{path}: no such folder'),
         ('coco', INSTANCES, Path.unlink, '{path}: missing'),
         ('coco', INSTANCES, truncate, '{path}: no COCO annotations (JSONDecodeError'),
         ('coco', INSTANCES, edit('images', width=97), 'but 97 x 64 pixels in the annotations'),
@@ -148,9 +143,3 @@ def test_shows_a_few_problems_and_writes_all(root, tmp_path, check):
     assert '... and 6 more' in done.stdout
     assert '27 problems.' in done.stderr
     assert len((tmp_path / 'all.txt').read_text().splitlines()) == 27
-
-
-def test_numbers_of_the_published_data_are_those_of_the_docs():
-    text = DOCS.read_text()
-    for count in [*inspection.ADE_COUNTS.values(), *inspection.COCO_COUNTS.values()]:
-        assert f'{count:,}' in text

@@ -73,14 +73,6 @@ def test_other_weights_are_counted_anew(work_dir, report):
     assert 'weights of other.pth' in read_page(work_dir / 'report.html').text
 
 
-def test_without_the_model(work_dir, report):
-    said = report(work_dir, '--no-model')
-    assert '\nno pictures: The model was not run (--no-model).' in f'\n{said}'
-    page = read_page(work_dir / 'report.html')
-    assert len(page.all('table')) == 2
-    assert 'million parameters' not in page.text
-
-
 def test_no_checkpoint(work_dir, report):
     (work_dir / 'boundary.npz').unlink()
     (work_dir / 'iter_100.pth').unlink()
@@ -133,10 +125,8 @@ def test_broken_checkpoint(work_dir, report):
 def test_broken_counts_and_images_that_are_elsewhere(work_dir, report):
     (work_dir / 'boundary.npz').write_bytes(b'half')
     assert 'is not a file of counts of images' in report(work_dir)
-    options = '--evaluate', '--images', 0
-    assert 'report: ' in report(work_dir, *options)
-    elsewhere = 'test_dataloader.dataset.data_root=nowhere'
-    said = report(work_dir, *options, '--cfg-options', elsewhere)
+    elsewhere = '--cfg-options', 'test_dataloader.dataset.data_root=nowhere'
+    said = report(work_dir, '--evaluate', *elsewhere)
     assert 'The dataset of this config (ADE20KDataset) is not here' in said
     assert 'nowhere/images/validation' in said
 
@@ -157,5 +147,27 @@ def test_places_that_cannot_be_written(work_dir, report, monkeypatch):
     assert not (work_dir / 'boundary.npz').exists()
 
 
-def test_no_work_dir(tmp_path, report):
-    assert report(tmp_path / 'missing').startswith(f'error: {tmp_path}/missing is not the work dir')
+def test_after_test_time_augmentation_the_plain_model_is_run(work_dir, report):
+    config = Config.fromfile(work_dir / 'mine.py')
+    config.val_dataloader = deepcopy(config.test_dataloader)
+    config.test_dataloader.dataset.pipeline = []
+    config.model = dict(type='SegTTAModel', module=config.model)
+    config.dump(work_dir / 'mine.py')
+    assert 'predicting the 4 images' in report(work_dir, '--evaluate', '--images', 0)
+    assert len(read_page(work_dir / 'report.html').all('table')) == 2
+
+
+def test_counts_of_other_images_and_of_other_weights(work_dir, report):
+    counted = read_sums(work_dir / 'boundary.npz')
+    # as if all pixels had been right
+    changed = {
+        name: counted.counts.get(f'{name.partition("/")[0]}/true', values)
+        for name, values in counted.counts.items()
+    }
+    for images, message in (
+        (counted.images, 'the model predicts something else'),
+        (['a.jpg', 'b', 'c', 'd'], 'are of other images'),
+    ):
+        write_sums(work_dir / 'boundary.npz', images, counted.classes, changed)
+        report(work_dir, '--images', 1)
+        assert message in read_page(work_dir / 'report.html').text
