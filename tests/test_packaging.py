@@ -7,6 +7,7 @@ import sys
 from email.parser import HeaderParser
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import mkdtemp
 from zipfile import ZipFile
 
 import pytest
@@ -86,26 +87,14 @@ print(mmengine.utils.get_installed_path("mmbixt"))
         assert files(installed / 'mmbixt/.mim/configs', '*') == files(ROOT / 'configs', '*')
 
 
-def pins():
-    text = (ROOT / 'requirements/environment.txt').read_text()
-    lines = [line for line in text.splitlines() if line and not line.startswith('#')]
-    return dict(line.split('==') for line in lines)
-
-
-made_by_setup = pytest.mark.skipif(
+@pytest.mark.skipif(
     not Path(sys.prefix, 'setup.stamp').exists(), reason='not in the environment of `make setup`'
 )
-
-
-@made_by_setup
-class TestEnvironment:
-    def test_has_what_is_pinned(self):
-        found = {name: version(name).partition('+')[0] for name in pins()}
-        assert found == pins()
-
-    def test_mim_finds_the_checkout(self, tmp_path):
-        code = 'import mim.utils; print(mim.utils.get_installed_path("mmbixt"))'
-        assert run(['-P', '-c', code], '', tmp_path) == [str(ROOT / 'mmbixt')]
+def test_environment_has_what_is_pinned():
+    text = (ROOT / 'requirements/environment.txt').read_text()
+    lines = [line for line in text.splitlines() if line and not line.startswith('#')]
+    pins = dict(line.split('==') for line in lines)
+    assert {name: version(name).partition('+')[0] for name in pins} == pins
 
 
 @pytest.fixture
@@ -118,7 +107,7 @@ def says(tmp_path):
             [ROOT / 'tools/dev/setup_env.sh'],
             env={
                 **{key: value for key, value in os.environ.items() if key not in unset},
-                'VENV': str(tmp_path / 'venv'),
+                'VENV': mkdtemp(dir=tmp_path),
                 'PIP_CONFIG_FILE': os.devnull,
                 'PIP_NO_CACHE_DIR': '1',
                 'PIP_INDEX_URL': 'http://127.0.0.1:9/',  # nobody answers there
@@ -147,38 +136,27 @@ def before(folder):
     return f'{folder}{os.pathsep}{os.environ["PATH"]}'
 
 
-class TestSetupSaysInOneLine:
-    @pytest.mark.parametrize(
-        ('words', 'settings'),
-        [
-            ('PYTHON=/nowhere/python does not run', dict(PYTHON='/nowhere/python')),
-            ('no C++ compiler', dict(PYTHON=sys.executable, CXX='no-such-compiler')),
-            ('cannot reach its package index', dict(PYTHON=sys.executable, CXX='true')),
-        ],
-    )
-    def test_what_is_missing(self, says, words, settings):
-        says(words, **settings)
+def test_setup_says_what_is_missing(says, tmp_path):
+    says('PYTHON=/nowhere/python does not run', PYTHON='/nowhere/python')
+    says('no C++ compiler', PYTHON=sys.executable, CXX='no-such-compiler')
+    says('cannot reach its package index', PYTHON=sys.executable, CXX='true')
+    no_venv = 'case "$*" in *ensurepip*) exit 1;; esac'
+    python = fake(tmp_path / 'python', no_venv, f'exec "{sys.executable}" "$@"')
+    says('has no venv module', PYTHON=python)
+    fake(tmp_path / 'df', 'echo Filesystem', 'echo / 9 9 3145728 9% /')
+    says('3 GB free', PATH=before(tmp_path), PYTHON=sys.executable)
 
-    def test_which_unsupported_python_it_was_given(self, says, tmp_path):
-        old = fake(tmp_path / 'python3.9', 'echo 3.9.18 /usr')
-        says(f'{old} is 3.9.18', PYTHON=old)
 
-    def test_that_no_supported_python_was_found(self, says, tmp_path):
-        for name in ('python3.11', 'python3.12', 'python3'):
-            fake(tmp_path / name, 'echo 3.8.10 /usr')
-        says('no Python 3.11 or 3.12 found (python3 is 3.8.10)', PATH=before(tmp_path))
+def test_setup_says_which_python_it_needs(says, tmp_path):
+    old = fake(tmp_path / 'python3.9', 'echo 3.9.18 /usr')
+    says(f'{old} is 3.9.18', PYTHON=old)
+    for name in ('python3.11', 'python3.12', 'python3'):
+        fake(tmp_path / name, 'echo 3.8.10 /usr')
+    says('no Python 3.11 or 3.12 found (python3 is 3.8.10)', PATH=before(tmp_path))
 
-    def test_that_venv_is_missing(self, says, tmp_path):
-        no_venv = 'case "$*" in *ensurepip*) exit 1;; esac'
-        python = fake(tmp_path / 'python', no_venv, f'exec "{sys.executable}" "$@"')
-        says('has no venv module', PYTHON=python)
 
-    def test_that_the_disk_is_full(self, says, tmp_path):
-        fake(tmp_path / 'df', 'echo Filesystem', 'echo / 9 9 3145728 9% /')
-        says('3 GB free', PATH=before(tmp_path), PYTHON=sys.executable)
-
-    def test_that_a_folder_is_not_its_own(self, says, tmp_path):
-        (tmp_path / 'venv').mkdir()
-        (tmp_path / 'venv/thesis.tex').touch()
-        says('was not made by this script')
-        assert (tmp_path / 'venv/thesis.tex').exists()
+def test_setup_leaves_the_folders_of_others_alone(says, tmp_path):
+    thesis = tmp_path / 'thesis.tex'
+    thesis.touch()
+    says('was not made by this script', VENV=str(tmp_path))
+    assert thesis.exists()

@@ -29,30 +29,15 @@ BUILT = [name for name in PATHS if any(part in name for part in SMALLEST)]
 COUNTED = ['linear_bixt_ti_ade20k', 'semfpn_xcit_t12_p16_ade20k', 'upernet_biformer_t_ade20k']
 if os.environ.get('ZOO') == 'all':
     BUILT = COUNTED = list(PATHS)
-SIZES = {  # of XCiT, with the authors' stochastic depth
-    't12': ('tiny12', 0.0),
-    's12': ('small12', 0.05),
-    's24': ('small24', 0.1),
-    'm24': ('medium24', 0.15),
-}
+# of XCiT, with the authors' stochastic depth
+SIZES = dict(
+    t12=('tiny12', 0.0), s12=('small12', 0.05), s24=('small24', 0.1), m24=('medium24', 0.15)
+)
 
 
-def test_families_are_complete_and_names_unique():
+def test_names_are_unique_and_the_index_lists_every_family():
     """mim finds a config by its name alone."""
     assert len(PATHS) == len([*CONFIGS.glob('[!_]*/*.py')])
-    bixt = {'ti', 'ti_s4', 'ti_s8'}
-    expected = {f'linear_bixt_{size}_ade20k' for size in bixt}
-    expected |= {'semfpn_bixt_ti_ade20k', 'semfpn_bixt_ti_lpi_ade20k'}  # the paper's
-    expected |= {
-        f'{decoder}_xcit_{size}_p{patch}_ade20k'
-        for decoder in ('semfpn', 'upernet')
-        for size in SIZES
-        for patch in (16, 8)
-    }
-    assert PATHS.keys() >= expected
-
-
-def test_index_lists_every_family():
     index = yaml.safe_load((ROOT / 'model-index.yml').read_text())
     assert index['Import'] == [f'configs/{family}/metafile.yml' for family in FAMILIES]
 
@@ -61,10 +46,8 @@ def test_index_lists_every_family():
 def test_every_config_is_listed_and_every_listed_file_is_there(family):
     meta = METAFILES[family]
     there = sorted(path.stem for path in (CONFIGS / family).glob('*.py'))
-    assert [model['Config'] for model in meta['Models']] == [
-        f'configs/{family}/{name}.py' for name in there
-    ]
-    assert [model['Name'] for model in meta['Models']] == there
+    listed = [(model['Name'], model['Config']) for model in meta['Models']]
+    assert listed == [(name, f'configs/{family}/{name}.py') for name in there]
     (collection,) = meta['Collections']
     assert {model['In Collection'] for model in meta['Models']} == {collection['Name']}
     for path in (collection['README'], collection['Code']['URL']):
@@ -146,13 +129,8 @@ def check_recipe_of_bixt(cfg):
     assert cfg.auto_scale_lr.base_batch_size == 32
     assert cfg.crop_size == (512, 512)
     assert cfg.tta_model.type == 'SegTTAModel'
-    warm_up, decay = cfg.param_scheduler
-    assert (warm_up.type, warm_up.end, decay.type, decay.end) == (
-        'LinearLR',
-        1500,
-        'PolyLR',
-        80_000,
-    )
+    schedule = [(part.type, part.end) for part in cfg.param_scheduler]
+    assert schedule == [('LinearLR', 1500), ('PolyLR', 80_000)]
 
 
 def check_weight_decay_of_bixt(cfg, model):
@@ -161,10 +139,8 @@ def check_weight_decay_of_bixt(cfg, model):
     decay = {id(p): g['weight_decay'] for g in optimizer.param_groups for p in g['params']}
     for name, parameter in model.named_parameters():
         module = model.get_submodule(name.rpartition('.')[0])
-        exempt = (
-            'Norm' in type(module).__name__
-            or name == 'backbone.latents'
-            or name.startswith('backbone.fourier_pos_encode.')
+        exempt = 'Norm' in type(module).__name__ or name.startswith(
+            ('backbone.latents', 'backbone.fourier_pos_encode.')
         )
         assert decay[id(parameter)] == (0.0 if exempt else 0.01), name
 

@@ -167,16 +167,19 @@ def running(process):
     return state not in 'ZX'
 
 
-@pytest.mark.skipif(not sys.platform.startswith('linux'), reason='looks for processes in /proc')
+on_linux = pytest.mark.skipif(sys.platform != 'linux', reason='looks for processes in /proc')
+
+
+@on_linux
 @pytest.mark.parametrize(
     ('number', 'whom', 'code', 'message'),
     [
         (signal.SIGINT, 'all', 130, 'Stopped. Nothing was written.\n'),  # Ctrl-C in a terminal
         (signal.SIGINT, 'first', 130, 'Stopped. Nothing was written.\n'),
-        (signal.SIGTERM, 'all', 143, 'Stopped. Nothing was written.\n'),
         (signal.SIGTERM, 'first', 143, 'Stopped. Nothing was written.\n'),
         (signal.SIGKILL, 'first', -9, ''),
         (signal.SIGKILL, 'worker', 1, 'Out of memory? Try fewer --jobs (now 2).\n'),
+        (signal.SIGTERM, 'worker', 1, 'Out of memory? Try fewer --jobs (now 2).\n'),
     ],
 )
 def test_no_process_is_left_behind(number, whom, code, message, long_evaluation, folders):
@@ -194,6 +197,16 @@ def test_no_process_is_left_behind(number, whom, code, message, long_evaluation,
     while any(map(running, workers)):
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+@on_linux
+def test_workers_leave_ctrl_c_to_the_first_process(long_evaluation):
+    started, workers = long_evaluation
+    for worker in workers:
+        os.kill(worker, signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        started.wait(timeout=2)
+    assert all(map(running, workers))
 
 
 def test_counting_imports_no_framework():

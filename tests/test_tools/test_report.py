@@ -87,31 +87,6 @@ def test_no_checkpoint(work_dir, report):
     assert not [*work_dir.glob('*no.html*')]
 
 
-def test_after_test_time_augmentation_the_plain_model_is_run(work_dir, report):
-    config = Config.fromfile(work_dir / 'mine.py')
-    config.val_dataloader = deepcopy(config.test_dataloader)
-    config.test_dataloader.dataset.pipeline = []
-    config.model = dict(type='SegTTAModel', module=config.model)
-    config.dump(work_dir / 'mine.py')
-    assert 'predicting the 4 images' in report(work_dir, '--evaluate', '--images', 0)
-    assert len(read_page(work_dir / 'report.html').all('table')) == 2
-
-
-def test_counts_of_other_images_and_of_other_weights(work_dir, report):
-    counts = read_sums(work_dir / 'boundary.npz')
-    # as if all pixels had been right
-    changed = {
-        name: counts.counts.get(f'{name.partition("/")[0]}/true', values)
-        for name, values in counts.counts.items()
-    }
-    write_sums(work_dir / 'boundary.npz', counts.images, counts.classes, changed)
-    report(work_dir, '--images', 1)
-    assert 'the model predicts something else' in read_page(work_dir / 'report.html').text
-    write_sums(work_dir / 'boundary.npz', ['a.jpg', 'b', 'c', 'd'], counts.classes, changed)
-    assert 'is not among its 4' in report(work_dir)
-    assert 'are of other images' in read_page(work_dir / 'report.html').text
-
-
 def test_broken_checkpoint(work_dir, report):
     (work_dir / 'iter_100.pth').write_bytes(b'half')
     assert 'cannot be read as a checkpoint' in report(work_dir)
