@@ -22,8 +22,7 @@ def external(tmp_path):
 
 def test_rows_in_turns(benchmark, external, tmp_path):
     row, file = 'xcit_nano_12_p16@reference', tmp_path / 'all.json'
-    options = '--against', external, '--json', file, '--sizes', 64
-    done = benchmark(row, '--external', external, *options)
+    done = benchmark(row, '--against', external, '--json', file, '--sizes', 64)
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if line.startswith(f'{external} ')]
     assert line.split()[-3:] == ['1.00x', '1.00x', '1.00']

@@ -283,13 +283,3 @@ def test_runs_that_cannot_be_compared(runs, tmp_path, within):
     assert '12 and 12 images' in says(runs[0], tmp_path / 'other.npz')
     assert 'the runs have all, band1px, band3px' in says(*runs, '--per-class', 'band7px')
     assert 'two different ones' in says(*runs, '--names', 'x', 'x')
-
-
-def test_what_counting_costs(within):
-    size = ['--shape', 64, 80, '--present', 5, '--classes', 9, '--rounds', 2]
-    done = within('analysis/boundary_cost.py', *size, '--config', 'semfpn_bixt_ti_ade20k')
-    assert done.returncode == 0, done.stderr
-    assert '64 x 80 pixels, 5 classes present' in done.stdout
-    for way in ('all classes at once', 'class by class', 'prediction'):
-        found = re.search(rf'(?m)^{way} .*?([\d.]+) ms +([\d.]+)', done.stdout)
-        assert all(float(number) > 0 for number in found.groups())

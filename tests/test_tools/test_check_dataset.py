@@ -34,11 +34,15 @@ def check(within):
     return lambda *arguments: within('check_dataset.py', *arguments)
 
 
-@pytest.mark.parametrize('kind', FOLDERS)
-def test_finds_nothing_wrong_with_whole_data(kind, root, check):
-    done = check(root / FOLDERS[kind], '--subset')
+def test_finds_nothing_wrong_with_generated_data(tmp_path, check, within):
+    size = '--train', 2, '--val', 1, '--size', 48, 64
+    preview = tmp_path / 'new/preview.png'
+    done = within('make_sample_data.py', '--out', tmp_path, *size, '--preview', preview)
     assert done.returncode == 0, done.stderr
-    assert 'All is there and can be read.' in done.stdout
+    assert cv2.imread(str(preview)).shape[1] == 1400
+    for folder in FOLDERS.values():
+        assert f'data_root={tmp_path / folder}\n' in done.stdout
+        assert 'All is there and can be read.' in check(tmp_path / folder, '--subset').stdout
 
 
 def truncate(path):

@@ -184,16 +184,6 @@ def _pixels(where: str, prefix: str, size: tuple[int, int]) -> str:
     return f'   {share}: {ratio_pixels(float(share), size)} px at {size_text(size)}'
 
 
-def per_class_table(classes: list[str], of_classes: dict[str, np.ndarray]) -> str:
-    """IoU of each class (F for boundaryF) at each place."""
-    columns = {
-        name.rpartition('/')[0]: values
-        for name, values in of_classes.items()
-        if not name.endswith('/Acc')
-    }
-    return class_table(classes, columns)
-
-
 def as_json(counted: ImageSums, found: dict[str, float], of_classes: dict[str, np.ndarray]) -> str:
     """All scores; what cannot be scored is null."""
 
@@ -217,7 +207,9 @@ def evaluate(args: argparse.Namespace, written: list[Path]) -> None:
     print(f'{len(counted.images):,} images, {len(counted.classes)} classes; percentages\n')
     print(f'{headline({"": found})}\n\n{make_tables(found, size)}')
     if args.per_class:
-        print(f'\nIoU (boundaryF: F)\n{per_class_table(counted.classes, of_classes)}')
+        shown = [name for name in of_classes if not name.endswith('/Acc')]
+        columns = {name.rpartition('/')[0]: of_classes[name] for name in shown}
+        print(f'\nIoU (boundaryF: F)\n{class_table(counted.classes, columns)}')
     if args.json or args.sums:
         print()
     if args.json:

@@ -147,16 +147,6 @@ def load(args: argparse.Namespace) -> tuple[tuple[ImageSums, ImageSums], list[st
     return runs, [f'{x}: {name}{path}' for x, name, path in zip('AB', names, paths, strict=True)]
 
 
-def common_scores(first: dict[str, Estimate], second: dict[str, Estimate]) -> list[str]:
-    """IoU and F that both runs have."""
-    return [name for name in first if name in second and not name.endswith('/Acc')]
-
-
-def over_classes(found: dict[str, Estimate], names: list[str]) -> dict[str, Estimate]:
-    """``where/mIoU`` of ``where/IoU``."""
-    return {name.replace('/', '/m'): found[name].over_classes() for name in names}
-
-
 def main() -> None:
     args = parse_args()
     try:
@@ -166,12 +156,15 @@ def main() -> None:
     images, classes = runs[0].images, runs[0].classes
     weights = draw_weights(len(images), args.samples, args.seed)
     first, second = (estimate(one, weights) for one in runs)
-    names = common_scores(first, second)
+    names = [name for name in first if name in second and not name.endswith('/Acc')]
     band = args.per_class
     if band and f'{band}/IoU' not in names:
         there = ', '.join(name.removesuffix('/IoU') for name in names if name.endswith('/IoU'))
         sys.exit(f'error: --per-class {band}: the runs have {there}')
-    means = [over_classes(found, names) for found in (first, second)]
+    means = [
+        {name.replace('/', '/m'): found[name].over_classes() for name in names}  # IoU: mIoU
+        for found in (first, second)
+    ]
     print(*lines, sep='\n')
     print(f'{len(images):,} images, {len(classes)} classes; {args.samples:,} draws\n')
     found = [scores(one.total()) for one in runs]

@@ -70,14 +70,6 @@ def measure_backbone(config: dict, side: int) -> tuple[int, int]:
     return count_parameters(backbone), count_macs(lambda: backbone(image))
 
 
-def classifier_of(model: Published, side: int) -> tuple[int, int]:
-    """Parameters and multiply-adds that the authors' classifier has and our backbone does not.
-
-    Counted by hand, from the layers that the authors' code has there.
-    """
-    return CLASSIFIERS[model.family](model, side)
-
-
 def _linear(inputs: int, outputs: int, rows: int, bias: bool = True) -> tuple[int, int]:
     return inputs * outputs + bias * outputs, rows * inputs * outputs
 
@@ -130,6 +122,8 @@ def _head_alone(model: Published, side: int) -> tuple[int, int]:
     return _total((-dense_norms, 0), _norm(widths[-1]), _linear(widths[-1], CLASSES, 1))
 
 
+# parameters and multiply-adds that the authors' classifiers have and our backbones have not,
+# counted by hand from the layers of the authors' code
 CLASSIFIERS = {
     'BiXT': _bixt_classifier,
     'XCiT': _xcit_classifier,
@@ -144,7 +138,8 @@ def make_row(model: Published) -> list[str]:
     macs_512 = measure_backbone({**model.backbone, **dict(model.at_512)}, 512)[1]
     # a classifier reads the latents that dense prediction does without
     whole = {**model.backbone, 'with_latents': True} if model.family == 'BiXT' else model.backbone
-    whole_params, whole_macs = _total(measure_backbone(whole, 224), classifier_of(model, 224))
+    classifier = CLASSIFIERS[model.family](model, 224)
+    whole_params, whole_macs = _total(measure_backbone(whole, 224), classifier)
     return [
         f'`{model.name}`',
         f'{params / 1e6:.2f}',
@@ -157,16 +152,8 @@ def make_row(model: Published) -> list[str]:
     ]
 
 
-HEADER = [
-    'model',
-    'M params',
-    'G at 224',
-    'G at 512',
-    'with classifier: M params',
-    'paper',
-    'G at 224',
-    'paper',
-]
+HEADER = ['model', 'M params', 'G at 224', 'G at 512']
+HEADER += ['with classifier: M params', 'paper', 'G at 224', 'paper']
 
 
 def make_table() -> str:

@@ -33,14 +33,12 @@ class Setting:
         device: 'cpu' or 'cuda'.
         dtype: a key of :data:`DTYPES`.
         threads: of the CPU.
-        compiled: whether to run all through ``torch.compile``.
     """
 
     batch: int = 1
     device: str = 'cpu'
     dtype: str = 'fp32'
     threads: int = 1
-    compiled: bool = False
 
 
 class Network:
@@ -56,8 +54,8 @@ class Network:
         torch.set_num_threads(setting.threads)
         self.device = torch.device(setting.device)
         model, way = build(name, size)
-        self.compiled = setting.compiled or way == 'compiled'
-        self.path = 'auto' if way == 'compiled' else way
+        self.compiled = way == 'compiled'
+        self.path = 'auto' if self.compiled else way
         self.parameters = sum(p.numel() for p in model.parameters())
         dtype = DTYPES[setting.dtype]
         self.model = model.to(self.device, dtype)
