@@ -1,11 +1,12 @@
 import runpy
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from mmengine.config import Config
-from mmengine.model import BaseModel
 from mmengine.runner import Runner
+from running import FirstClass, training
 
 from mmbixt.cli import doubtful_options, run, run_loop
 
@@ -32,34 +33,17 @@ def test_options_that_are_almost_there_are_pointed_out():
         assert f'which has {similar}.' in note
 
 
-class Model(BaseModel):
-    def __init__(self):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.zeros(1))
-
-    def forward(self, inputs, data_samples=None, mode='loss'):
-        return dict(loss=self.weight.sum())
-
-
 @pytest.fixture
 def make_runner(tmp_path, request):
-    def make(**options):
-        return Runner(
-            Model(),
-            work_dir=str(tmp_path),
-            train_dataloader=dict(
-                dataset=[dict(inputs=torch.zeros(1))] * 4,
-                sampler=dict(type='InfiniteSampler'),
-                batch_size=1,
-            ),
-            train_cfg=dict(type='IterBasedTrainLoop', max_iters=2),
-            optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1)),
-            default_hooks=dict(checkpoint=dict(type='CheckpointHook', interval=1, by_epoch=False)),
-            experiment_name=request.node.name,
-            **options,
-        )
-
-    return make
+    checkpoint = dict(type='CheckpointHook', interval=1, by_epoch=False)
+    return partial(
+        Runner,
+        FirstClass(),
+        str(tmp_path),
+        default_hooks=dict(checkpoint=checkpoint),
+        experiment_name=request.node.name,
+        **training([dict(inputs=torch.zeros(1))] * 4),
+    )
 
 
 def fail(error):
@@ -85,7 +69,7 @@ def test_interruption_is_no_error_and_gives_no_advice_by_itself(capsys):
 
 def test_errors_in_the_middle_of_a_run_are_logged_with_their_traceback(make_runner, tmp_path):
     runner = make_runner()
-    (tmp_path / 'iter_2.pth').mkdir()  # where a checkpoint is to be written
+    (tmp_path / 'iter_4.pth').mkdir()  # where a checkpoint is to be written
     with pytest.raises(SystemExit) as end:
         run(lambda: run_loop(runner, runner.train))
     assert end.value.code == 1
@@ -108,8 +92,8 @@ def test_resume_is_advised_where_there_is_a_checkpoint(make_runner, tmp_path, ca
     runner.train()
     capsys.readouterr()
     advise(runner)
-    message = f'The same command with --resume goes on from {tmp_path}/iter_2.pth.\n'
+    message = f'The same command with --resume goes on from {tmp_path}/iter_4.pth.\n'
     assert capsys.readouterr().out == message
-    (tmp_path / 'iter_2.pth').unlink()
+    (tmp_path / 'iter_4.pth').unlink()
     advise(runner)
     assert capsys.readouterr().out == ''

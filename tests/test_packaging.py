@@ -11,7 +11,7 @@ from tempfile import mkdtemp
 from zipfile import ZipFile
 
 import pytest
-from helpers import pip
+from helpers import pip, python
 
 ROOT = Path(__file__).parents[1]
 # Frameworks that exist as two distributions each (see requirements.txt).
@@ -25,36 +25,18 @@ def files(folder, *patterns):
     }
 
 
-def run(arguments, site, cwd):
-    """Output of a Python that finds mmbixt in ``site`` before any other."""
-    done = subprocess.run(
-        [sys.executable, '-W', 'ignore', *map(str, arguments)],
-        env={**os.environ, 'PYTHONPATH': str(site)},
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
 class TestWheel:
     def test_carries_the_package_the_configs_and_the_tools(self, wheel):
         carried = {name for name in ZipFile(wheel).namelist() if name.startswith('mmbixt/')}
-        expected = {
-            f'mmbixt/{name}'
-            for name in files(ROOT / 'mmbixt', '*.py', 'py.typed', '*.html', '*.css', '*.js')
-        }
+        patterns = '*.py', 'py.typed', '*.html', '*.css', '*.js'
+        expected = {f'mmbixt/{name}' for name in files(ROOT / 'mmbixt', *patterns)}
         for folder in ('configs', 'tools'):
             expected |= {f'mmbixt/.mim/{folder}/{name}' for name in files(ROOT / folder, '*')}
-        if (ROOT / 'model-index.yml').exists():
-            expected.add('mmbixt/.mim/model-index.yml')
-        assert carried >= expected
+        assert carried >= expected | {'mmbixt/.mim/model-index.yml'}
         assert not [name for name in carried if '__pycache__' in name]
 
     def test_is_the_same_from_a_source_distribution(self, wheel, tree, tmp_path):
-        command = [sys.executable, 'setup.py', '-q', 'sdist', '--dist-dir', tmp_path]
-        subprocess.run(command, cwd=tree, check=True)
+        python('setup.py', '-q', 'sdist', '--dist-dir', tmp_path, cwd=tree)
         pip('wheel', *tmp_path.glob('*.tar.gz'), '--no-build-isolation', '--wheel-dir', tmp_path)
         again = next(tmp_path.glob('*.whl'))
         assert set(ZipFile(again).namelist()) == set(ZipFile(wheel).namelist())
@@ -80,7 +62,9 @@ import mim.utils, mmengine.utils
 print(mim.utils.get_installed_path("mmbixt"))
 print(mmengine.utils.get_installed_path("mmbixt"))
 """
-        found, inherited, *folders = run(['-P', '-c', code], installed, tmp_path)
+        options = '-P', '-W', 'ignore', '-c'
+        output = python(*options, code, cwd=tmp_path, PYTHONPATH=str(installed))
+        found, inherited, *folders = output.splitlines()
         assert found == str(installed / 'mmbixt/backbones/bixt.py')
         assert inherited == 'mmbixt.BiXT'
         assert folders == [str(installed / 'mmbixt')] * 2

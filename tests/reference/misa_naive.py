@@ -1,27 +1,23 @@
 """Inverse self-attention (ISA / MISA) and BiSA, written naively in float64.
 
-A literal reading of Algorithm 1, Eq. (2), Eq. (3) and the paragraph
-"Multi-Headed Inverse Self-Attention" of "Bi-Directional Self-Attention for
-Vision Transformers": the value-conditioned projection W_{Q|V} is materialised
-for every value and the projected query R for every query-value pair.  Slow on
-purpose; meant as an oracle for fast implementations.  numpy only.
+A literal reading of Algorithm 1, Eq. (2), Eq. (3) and the paragraph "Multi-Headed Inverse
+Self-Attention" of "Bi-Directional Self-Attention for Vision Transformers". Slow on purpose: what
+fast implementations are compared with.
 
 Reading chosen (one window of N tokens x (N, C), h heads, d_k = d_s = d_v = C/h):
 
-* scores (shared by both branches, Figure 1):
+* scores (shared by both branches, Figure 1), rows i = queries, columns j = keys:
   ``M[i, j] = q_i . k_j / sqrt(d_k) (+ relative position bias) (+ shift mask)``
-  with rows i = queries and columns j = keys.
-* SA ("Col-Softmax" in the paper): normalise over the keys j, each row sums to
-  one.  ISA ("Row-Softmax" in the paper, ``dim=0`` in Algorithm 1): normalise
-  over the queries i, each column sums to one; the rows need not.
-* ``Q^ = gelu(x W_Q2)``, ``V^ = gelu(x W_V)``: per head (C -> d_s), exact GELU,
-  not the projections used by SA.
-* ``W_{Q|V}[j] = sum_a V^[j, a] G[a]`` with G (d_s, d_s, d_v) shared by heads;
-  first axis of G <- value, second axis <- query, third axis = output.
+* SA ("Col-Softmax" in the paper): normalise over the keys j, each row sums to one. ISA
+  ("Row-Softmax" in the paper, ``dim=0`` in Algorithm 1): normalise over the queries i, each column
+  sums to one; the rows need not.
+* ``Q^ = gelu(x W_Q2)``, ``V^ = gelu(x W_V)``: per head (C -> d_s), exact GELU, not the projections
+  used by SA.
+* ``W_{Q|V}[j] = sum_a V^[j, a] G[a]`` with G (d_s, d_s, d_v) shared by heads; first axis of G <-
+  value, second axis <- query, third axis = output.
 * ``R[i, j] = Q^[i] W_{Q|V}[j]``; ``ISA[i] = sum_j L[i, j] R[i, j]``.
-* heads are concatenated; BiSA = lam * MSA + (1 - lam) * MISA; one output
-  projection after that (for an affine map and no norm in between this equals
-  projecting both branches with the same weights before combining).
+* heads are concatenated; BiSA = lam * MSA + (1 - lam) * MISA; one output projection after that (for
+  an affine map and no norm in between this equals projecting both before combining them).
 """
 
 import math

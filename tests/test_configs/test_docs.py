@@ -1,15 +1,12 @@
 """What README.md, docs/projects.md and docs/boundary.md show works as it stands there."""
 
-import os
 import re
-import subprocess
-import sys
 
 import cv2
 import numpy as np
 import pytest
 import torch
-from helpers import CONFIGS, official_state, unused_parameters
+from helpers import CONFIGS, official_state, python, unused_parameters
 from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import METRICS, MODELS, init_default_scope
@@ -33,19 +30,6 @@ def blocks(text, start, comment=''):
 def shown(kind):
     """Those of docs/projects.md behind a comment that says of which kind they are."""
     return blocks(PROJECTS, '', f'<!-- tested: {kind} -->\n')
-
-
-def python(code, folder):
-    """Run code in a process of its own, as in a user's folder, with a cache of weights there."""
-    done = subprocess.run(
-        [sys.executable, '-W', 'ignore', '-c', code],
-        cwd=folder,
-        env={**os.environ, 'TORCH_HOME': str(folder)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout + done.stderr
 
 
 USER_CONFIGS = {
@@ -122,10 +106,8 @@ def project(tmp_path_factory):
 def test_inherits_without_an_import_before(tmp_path):
     """Read by mmengine alone, as the stock tools do."""
     (tmp_path / 'mine.py').write_text(shown('inherit')[0])
-    code = (
-        'from mmengine.config import Config; print(Config.fromfile("mine.py").model.backbone.type)'
-    )
-    assert python(code, tmp_path) == 'mmbixt.XCiT\n'
+    code = 'from mmengine import Config; print(Config.fromfile("mine.py").model.backbone.type)'
+    assert python('-W', 'ignore', '-c', code, cwd=tmp_path) == 'mmbixt.XCiT\n'
 
 
 def test_predictions(project):
@@ -137,7 +119,7 @@ def test_predictions(project):
             snippet = snippet.replace(old, new)
         code += f'{snippet}\nprint("SHAPE", labels.shape)\n'
         code += f'import os; os.rename("results", "results {number}")\n'
-    output = python(code, project)
+    output = python('-c', code, cwd=project, TORCH_HOME=str(project))
     assert output.count('SHAPE (72, 100)') == len(snippets) == 3
     assert output.count('a whole model of the XCiT authors') == 3
     assert 'missing keys' not in output
@@ -157,7 +139,8 @@ def test_detection(project):
     snippet = blocks(PROJECTS, 'from mmdet.apis')[0]
     snippet = snippet.replace("'maskrcnn_xcit_small_12_p16.pth'", f"'{WHOLE_MODEL}.pth'")
     snippet = snippet.replace('maskrcnn_xcit_s12', 'maskrcnn_xcit_t12')
-    output = python(f'{snippet}\nprint("BOXES", type(boxes))\n{BY_NAME}', project)
+    code = f'{snippet}\nprint("BOXES", type(boxes))\n{BY_NAME}'
+    output = python('-c', code, cwd=project)
     assert "BOXES <class 'list'>" in output
     assert 'LOADER mmdet' in output
     assert 'unexpected key in source state_dict: backbone' not in output

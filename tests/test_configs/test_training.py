@@ -7,10 +7,8 @@ import math
 import os
 
 import pytest
-import torch
 from helpers import CONFIGS
 from mmengine.config import Config
-from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
 from running import fresh_mmengine, write_few_scenes
 
@@ -60,14 +58,3 @@ def test_trains_and_evaluates(name, scenes, tmp_path):
     assert math.isfinite(logged['train/loss'].current())
     assert ('val/mIoU' if cfg.default_scope == 'mmseg' else 'val/coco/bbox_mAP') in logged
     assert 'val/coco/segm_mAP' in logged or not name.startswith('maskrcnn')
-
-
-def test_slide_inference():
-    cfg = Config.fromfile(PATHS['linear_bixt_ti_ade20k'])
-    init_default_scope(cfg.default_scope)
-    cfg.model.test_cfg = dict(mode='slide', crop_size=(64, 64), stride=(40, 40))
-    model = MODELS.build(cfg.model).eval()
-    image = torch.randn(1, 3, 80, 112)
-    with torch.no_grad():
-        logits = model.inference(image, [dict(img_shape=(80, 112), ori_shape=(80, 112))])
-    assert logits.shape == (1, 150, 80, 112)

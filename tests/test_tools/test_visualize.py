@@ -8,7 +8,7 @@ import pytest
 import torch
 import visualize as tool
 
-from mmbixt.evaluation import image_sums, scores
+from mmbixt.evaluation import image_sums
 from mmbixt.evaluation.sums import ImageSums, write_sums
 
 pytestmark = pytest.mark.usefixtures('in_project')
@@ -40,37 +40,31 @@ def test_pictures_are_where_it_says(visualize):
         assert (picture == colour).all(-1).sum() > 10_000
 
 
-@pytest.mark.parametrize(
-    ('wanted', 'found'),
-    [(['2'], [0, 2]), (['9'], [0, 1, 2, 3, 4]), (['b/scene_4.jpg'], [4])],
-)
-def test_images_by_number_and_by_name(wanted, found):
-    assert tool.choose([f'scene_{i}' for i in range(5)], wanted) == found
+def test_images_by_number_and_by_name():
+    for wanted, found in (('2', [0, 2]), ('9', [0, 1, 2, 3, 4]), ('b/scene_4.jpg', [4])):
+        assert tool.choose([f'scene_{i}' for i in range(5)], [wanted]) == found
 
 
-def graded(count, without_boundary=2):
-    """Counts of images, of which each is worse than the one before; one has no boundary."""
+def graded():
+    """Counts of images, of which each is worse than the one before; the third has no boundary."""
     truth = np.zeros((10, 20), int)
     truth[:, 10:] = 1
-    for i in range(count):
+    for i in range(5):
         prediction = truth.copy()
         prediction[: 2 * i] = 2
-        yield image_sums(truth * (i != without_boundary), prediction, 3, widths=(3,))
+        yield image_sums(truth * (i != 2), prediction, 3, widths=(3,))
 
 
 def test_worst_images(visualize, tmp_path):
     names, classes = [f'scene_{i}.jpg' for i in range(5)], ['sky', 'tree', 'car']
-    counted = ImageSums.stack(names, classes, list(graded(5)))
+    counted = ImageSums.stack(names, classes, list(graded()))
     write_sums(tmp_path / 'run/1/boundary.npz', names, classes, counted.counts)
     options = ['--sums', tmp_path / 'run', '--out-dir', tmp_path / 'out']
     _, error = visualize('--worst', 2, *options)
     assert error == ''
     assert pictures(tmp_path / 'out') == ['scene_3.png', 'scene_4.png']
-    # by the score that the picture says, and not those that have none
-    means = [scores(sums)['band3px/mIoU'] for sums in graded(5)]
-    assert np.isnan(means[2])
-    order = tool.worst_images(counted, 'band3px', 9)
-    assert order == [names[i] for i in np.argsort(means)[:4]]
+    # and not those that have no score
+    assert tool.worst_images(counted, 'band3px', 9) == [names[i] for i in (4, 3, 1, 0)]
     _, error = visualize('--worst', 2, '--width', 5, *options)
     assert '--sums has no counts of band5px; it has band3px. Say with --width.' in error
 
