@@ -1,6 +1,7 @@
 import runpy
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -46,24 +47,14 @@ def make_runner(tmp_path, request):
     )
 
 
-def fail(error):
-    raise error
-
-
-def test_mistakes_of_the_user_are_said_in_a_line():
-    with pytest.raises(SystemExit, match=r"^PermissionError: .*Permission denied: 'x\.json'$"):
-        run(lambda: fail(PermissionError(13, 'Permission denied', 'x.json')))
-
-
 def test_errors_that_name_no_file_keep_their_traceback():
     with pytest.raises(OSError, match='No space left'):
-        run(lambda: fail(OSError(28, 'No space left on device')))
+        run(Mock(side_effect=OSError(28, 'No space left on device')))
 
 
-def test_interruption_is_no_error_and_gives_no_advice_by_itself(capsys):
-    with pytest.raises(SystemExit) as end:
-        run(lambda: fail(KeyboardInterrupt()))
-    assert end.value.code == 130
+def test_interruption_is_no_error(capsys):
+    with pytest.raises(SystemExit, match='130'):
+        run(Mock(side_effect=KeyboardInterrupt))
     assert capsys.readouterr().err == 'Interrupted.\n'
 
 

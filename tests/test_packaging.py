@@ -50,26 +50,6 @@ class TestWheel:
         assert names >= {'torch', 'timm'}
         assert not names & FRAMEWORKS
 
-    def test_types_and_configs_resolve_in_a_foreign_project(self, installed, tmp_path):
-        code = """
-import inspect
-from mmseg.registry import MODELS
-print(inspect.getfile(MODELS.get('mmbixt.BiXT')))
-from mmengine.config import Config
-base = "_base_ = 'mmbixt::bixt/semfpn_bixt_ti_ade20k.py'"
-print(Config.fromstring(base, '.py').model.backbone.type)
-import mim.utils, mmengine.utils
-print(mim.utils.get_installed_path("mmbixt"))
-print(mmengine.utils.get_installed_path("mmbixt"))
-"""
-        options = '-P', '-W', 'ignore', '-c'
-        output = python(*options, code, cwd=tmp_path, PYTHONPATH=str(installed))
-        found, inherited, *folders = output.splitlines()
-        assert found == str(installed / 'mmbixt/backbones/bixt.py')
-        assert inherited == 'mmbixt.BiXT'
-        assert folders == [str(installed / 'mmbixt')] * 2
-        assert files(installed / 'mmbixt/.mim/configs', '*') == files(ROOT / 'configs', '*')
-
 
 @pytest.mark.skipif(
     not Path(sys.prefix, 'setup.stamp').exists(), reason='not in the environment of `make setup`'

@@ -105,8 +105,5 @@ def test_frozen_parts_are_left_out_and_groups_are_few():
 def test_bad_settings_are_explained(cfg, message):
     with pytest.raises(ValueError, match=message):
         build(Model(XCiT(XCIT)), **cfg)
-
-
-def test_other_backbones_are_refused():
     with pytest.raises(ValueError, match='no backbone of mmbixt'):
         build(Model(nn.Linear(2, 2)), decay_rate=0.9)

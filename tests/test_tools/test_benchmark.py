@@ -8,8 +8,6 @@ from benchmarking.networks import UnknownRowError, build
 from benchmarking.plots import fit_exponent, plot_growth
 from benchmarking.turns import Measured
 
-from mmbixt.backbones import BiFormer
-
 
 @pytest.fixture
 def benchmark(within):
@@ -45,8 +43,7 @@ def test_growth(tmp_path):
         Measured('a', size, 1, macs=size**3, memory=size, peak=1, forward=[1], both=[size**2])
         for size in (32, 64)
     ]
-    assert fit_exponent(found) == pytest.approx(1)  # of the pixels
-    assert fit_exponent(found, lambda one: one.macs) == pytest.approx(1.5)
+    assert fit_exponent(found, lambda one: one.macs) == pytest.approx(1.5)  # of the pixels
     plot_growth(found, tmp_path / 'plots/growth.png')
     assert (tmp_path / 'plots/growth.png').stat().st_size > 10_000
 
@@ -61,19 +58,17 @@ def test_a_row_may_be_compiled_and_sizes_compared(benchmark, external, tmp_path)
     assert plot.exists()
 
 
-@pytest.mark.parametrize(
-    ('code', 'message'),
-    [
+def test_networks_that_fail_are_named_in_a_few_lines(benchmark, tmp_path):
+    """Whether they raise an error or their process dies."""
+    for code, message in (
         ('def build(): 1 / 0', 'ZeroDivisionError: division by zero'),
         ('import os\ndef build(): os.abort()', 'its process ended (-6) without an answer'),
-    ],
-)
-def test_networks_that_fail_are_named_in_a_few_lines(code, message, benchmark, tmp_path):
-    (tmp_path / 'broken.py').write_text(code)
-    done = benchmark(f'{tmp_path}/broken.py:build', '--sizes', 64)
-    assert done.returncode == 1
-    assert f'error: {tmp_path}/broken.py:build: {message}' in done.stderr
-    assert 'Traceback' not in done.stderr
+    ):
+        (tmp_path / 'broken.py').write_text(code)
+        done = benchmark(f'{tmp_path}/broken.py:build', '--sizes', 64)
+        assert done.returncode == 1
+        assert f'error: {tmp_path}/broken.py:build: {message}' in done.stderr
+        assert 'Traceback' not in done.stderr
 
 
 def test_wrong_arguments(benchmark):
@@ -103,25 +98,18 @@ def test_names_stand_for_networks_that_give_maps(name, shapes):
 
 
 def test_networks_are_built_for_their_size_and_without_stochastic_depth():
-    ours, _ = build('xcit_nano_12_p16', 64)
-    theirs, _ = build('timm/xcit_nano_12_p16_224', 64)
-    assert theirs.indices == list(ours.out_indices)
     model, path = build('biformer_tiny@reference', 512)
-    assert isinstance(model, BiFormer)
     assert path == 'reference'
     assert model.stages[0][0].attn.num_regions == 8
     assert {block.drop_path.drop_prob for stage in model.stages for block in stage} == {0.0}
 
 
-@pytest.mark.parametrize(
-    ('name', 'message'),
-    [
+def test_mistakes_are_explained():
+    for name, message in (
         ('xcit_tiny_13_p16', 'Similar names: xcit_tiny_12_p16'),
         ('biformer_tiny@quick', 'there are auto, .*compiled'),
         ('nowhere.py:build', 'There is no file'),
         (f'{__file__}:nothing', 'has no nothing'),
-    ],
-)
-def test_mistakes_are_explained(name, message):
-    with pytest.raises(UnknownRowError, match=message):
-        build(name, 64)
+    ):
+        with pytest.raises(UnknownRowError, match=message):
+            build(name, 64)

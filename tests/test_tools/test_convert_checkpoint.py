@@ -83,22 +83,24 @@ def test_whole_model(convert, tmp_path):
     assert 'neck.0.fpn2.0.bias' in torch.load(tmp_path / 'new/out.pth')['state_dict']
 
 
-REFUSED = [  # what is in the file, --arch, message
-    (lambda: {'conv.weight': torch.zeros(3)}, None, 'published models has these weights'),
-    (lambda: dict(state_dict=whole()), 'xcit_tiny_24_p16', 'does not fit xcit_tiny_24_p16'),
-    (lambda: without('backbone.blocks.11.'), None, 'CheckpointMismatchError'),
-    (lambda: without('backbone.fpn1.3.'), None, 'CheckpointMismatchError'),
-    (lambda: torch.zeros(3), None, 'holds a Tensor, but no weights'),
-    (lambda: dict(teacher={}, student={}), None, "'teacher'; 'student', but no weights"),
+REFUSED = [  # what is in the file, options, message
+    (lambda: {'conv.weight': torch.zeros(3)}, [], 'published models has these weights'),
+    (
+        lambda: dict(state_dict=whole()),
+        ['--arch', 'xcit_tiny_24_p16'],
+        'does not fit xcit_tiny_24_p16',
+    ),
+    (lambda: without('backbone.blocks.11.'), [], 'CheckpointMismatchError'),
+    (lambda: without('backbone.fpn1.3.'), [], 'CheckpointMismatchError'),
+    (lambda: torch.zeros(3), [], 'holds a Tensor, but no weights'),
+    (lambda: dict(teacher={}, student={}), [], "'teacher'; 'student', but no weights"),
 ]
 
 
-@pytest.mark.parametrize(('content', 'arch', 'message'), REFUSED)
-def test_unknown_files_are_refused_and_nothing_is_written(
-    convert, tmp_path, content, arch, message
-):
+@pytest.mark.parametrize(('content', 'options', 'message'), REFUSED)
+def test_unknown_files_are_refused(convert, tmp_path, content, options, message):
     torch.save(content(), tmp_path / 'in.pth')
-    code, _, errors = convert(*(['--arch', arch] if arch else []))
+    code, _, errors = convert(*options)
     assert code == 1
     assert message in errors
     assert [path.name for path in tmp_path.iterdir()] == ['in.pth']

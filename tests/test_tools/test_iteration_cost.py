@@ -16,8 +16,8 @@ def test_compares_training_steps(tmp_path, within):
     assert f'| `{Path(LINEAR).stem}` | 1.00 | 1.00 |' in done.stdout
     found = json.loads((tmp_path / 'all.json').read_text())
     (one,), (other,) = found[FINER], found[LINEAR]
-    ratios = [f'{one[key] / other[key]:.2f}' for key in ('seconds', 'bytes')]
-    assert f'| `{Path(FINER).stem}` | {" | ".join(ratios)} |' in done.stdout
+    time, memory = (one[key] / other[key] for key in ('seconds', 'bytes'))
+    assert f'| `{Path(FINER).stem}` | {time:.2f} | {memory:.2f} |' in done.stdout
     assert one['bytes'] > 16 * 14_549_334  # weights, gradients and two moments of each
 
 

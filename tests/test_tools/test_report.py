@@ -83,7 +83,6 @@ def test_no_checkpoint(work_dir, report):
     # but where an evaluation was asked for, it is an error
     said = report(work_dir, '--evaluate', '--out', work_dir / 'no.html')
     assert said.startswith('error: --evaluate: There is no checkpoint')
-    assert 'error: ' in report(work_dir, '--evaluate', '--no-model', '--out', work_dir / 'no.html')
     assert not [*work_dir.glob('*no.html*')]
 
 
@@ -92,9 +91,8 @@ def test_broken_checkpoint(work_dir, report):
     assert 'cannot be read as a checkpoint' in report(work_dir)
     assert len(read_page(work_dir / 'report.html').all('table')) == 2
     # but with one that was asked for, it is an error
-    options = '--checkpoint', work_dir / 'iter_100.pth', '--out', work_dir / 'no.html'
-    assert 'BrokenCheckpointError: ' in report(work_dir, *options)
-    assert not (work_dir / 'no.html').exists()
+    said = report(work_dir, '--checkpoint', work_dir / 'iter_100.pth')
+    assert 'BrokenCheckpointError: ' in said
 
 
 def test_broken_counts_and_images_that_are_elsewhere(work_dir, report):

@@ -31,11 +31,9 @@ SHORT = [
     'val_dataloader.dataset.indices=2',
     'test_dataloader.dataset.indices=2',
 ]
-NO_WORKERS = [
-    f'{split}_dataloader.{key}'
-    for split in ('train', 'val', 'test')
-    for key in ('num_workers=0', 'persistent_workers=False')
-]
+SPLITS = 'train_dataloader', 'val_dataloader', 'test_dataloader'
+OFF = 'num_workers=0', 'persistent_workers=False'
+NO_WORKERS = [f'{split}.{key}' for split in SPLITS for key in OFF]
 
 
 @pytest.fixture(scope='session')
@@ -78,10 +76,9 @@ def test_run_says_what_it_changes_and_leaves_logs_and_checkpoints(folder):
 def test_resume_goes_on_with_optimizer_and_history(folder, run, tmp_path):
     os.link(folder / RUN / 'iter_2.pth', tmp_path / 'iter_2.pth')
     (tmp_path / 'last_checkpoint').write_text(str(tmp_path / 'iter_2.pth'))
-    options = CONFIG, '--resume', '--work-dir', tmp_path
-    assert 'resumed epoch: 0, iter: 2' in run(
-        'train.py', *options, options=['train_cfg.max_iters=4']
-    )
+    arguments = CONFIG, '--resume', '--work-dir', tmp_path
+    output = run('train.py', *arguments, options=['train_cfg.max_iters=4'])
+    assert 'resumed epoch: 0, iter: 2' in output
     checkpoint = torch.load(tmp_path / 'iter_4.pth', weights_only=False)
     steps = {int(state['step']) for state in checkpoint['optimizer']['state'].values()}
     assert steps == {4}

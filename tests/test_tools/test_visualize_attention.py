@@ -2,12 +2,9 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-import pytest
 import torch
-import visualize_attention as tool
 
 from mmbixt.backbones import BiFormer
-from mmbixt.visualization.attention import AttentionPictureError
 
 TOOL = 'analysis/visualize_attention.py'
 CONFIG = Path(__file__).parents[2] / 'configs/biformer/semfpn_biformer_t_ade20k.py'
@@ -40,9 +37,3 @@ def test_wrong_arguments(within):
     assert done.stderr == 'FileNotFoundError: There is no image at nope.jpg.\n'
     done = within(TOOL, CONFIG, 'x.pth', 'dog.jpg', '--heads', 'all')
     assert "'all' is none of 'mean', 'each', a number from 0" in done.stderr
-
-
-def test_click_without_a_display(monkeypatch):
-    monkeypatch.setenv('MPLBACKEND', 'agg')
-    with pytest.raises(AttentionPictureError, match=r'needs a display, .* --point X Y'):
-        tool.click_point(np.zeros((4, 4, 3), np.uint8))
