@@ -85,12 +85,14 @@ def user_configs():
 
 
 @slow
-def test_search_by_data_set(mim):
+def test_search_by_data_set_and_run_any_tool(mim):
     output = mim('search', 'mmbixt', '--dataset', 'ade20k', '--field', 'parameters', 'weight')
     assert 'config id: semfpn_xcit_s12_p16_ade20k\n' in output
     assert 'parameters  32222374' in output
     assert 'https://dl.fbaipublicfiles.com/xcit/ade/sem_fpn_xcit_small_12' in output
     assert 'coco' not in output.replace('semfpn', '')
+    output = mim('run', 'mmbixt', 'check_dataset', 'data/scenes/coco', '--subset')
+    assert 'All is there and can be read.' in output
 
 
 def test_download_leaves_config_and_weights_that_fit(project, run):
@@ -120,12 +122,6 @@ print('NORM', float(model.backbone.blocks[3].attn.qkv.weight.norm()))
     assert norm == pytest.approx(float(state['backbone.blocks.3.attn.qkv.weight'].norm()))
     cfg = Config.fromfile(project / 'got/semfpn_xcit_t12_p16_ade20k.py')
     assert cfg.model.backbone.type == 'mmbixt.XCiT'
-
-
-@slow
-def test_run_any_tool(mim):
-    output = mim('run', 'mmbixt', 'check_dataset', 'data/scenes/coco', '--subset')
-    assert 'All is there and can be read.' in output
 
 
 @slow

@@ -64,18 +64,14 @@ def test_weights_and_results_are_those_of_the_named_source(name):
 
 
 @pytest.mark.parametrize('name', PATHS)
-def test_schedule_is_the_listed_one(name):
+def test_schedule_is_the_listed_one_and_published_weights_fit(name):
     cfg, meta = Config.fromfile(PATHS[name]), LISTED[name]['Metadata']
     assert meta['Batch Size'] == cfg.auto_scale_lr.base_batch_size
     assert cfg.auto_scale_lr.base_batch_size == 8 * cfg.train_dataloader.batch_size
     length = cfg.train_cfg.get('max_iters', cfg.train_cfg.get('max_epochs'))
     assert meta.get('Iterations', meta.get('Epochs')) == length
     assert {'tta_model', 'tta_pipeline'} <= cfg.keys() or cfg.default_scope == 'mmdet'
-
-
-@pytest.mark.parametrize('name', PATHS)
-def test_it_starts_from_published_weights_that_fit(name):
-    backbone = Config.fromfile(PATHS[name]).model.backbone
+    backbone = cfg.model.backbone
     model, _, arguments = SOURCES[backbone.init_cfg.checkpoint].fills.partition(': ')
     assert model == backbone.type
     of_weights = {'arch', 'patch_size', 'patch_stride', 'patch_embed'}
@@ -134,7 +130,7 @@ def check_recipe_of_bixt(cfg):
 
 
 def check_weight_decay_of_bixt(cfg, model):
-    """None on norms, latents and position encodings, and on nothing else."""
+    """Norms, latents and position encodings have none, everything else has."""
     optimizer = build_optim_wrapper(model, cfg.optim_wrapper).optimizer
     decay = {id(p): g['weight_decay'] for g in optimizer.param_groups for p in g['params']}
     for name, parameter in model.named_parameters():

@@ -4,6 +4,7 @@ import shutil
 from copy import deepcopy
 
 import pytest
+from filelock import FileLock
 from mmengine.config import Config
 from test_report.runs import make_run, read_page
 
@@ -12,13 +13,17 @@ from mmbixt.evaluation.sums import read_sums, write_sums
 TOOL = 'analysis/report.py'
 
 
-@pytest.fixture(scope='module')
-def reported(tmp_path_factory, within):
-    """A run of which nothing was counted, and what the tool said about it."""
-    work_dir = make_run(tmp_path_factory.mktemp('user'))
-    done = within(TOOL, work_dir, '--images', 1)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return work_dir, done
+@pytest.fixture(scope='session')
+def reported(shared, within):
+    """A run of which nothing was counted, and what the tool said about it; for all workers."""
+    folder = shared / 'reported'
+    with FileLock(shared / 'reported.lock'):
+        if not (folder / 'said.txt').exists():
+            folder.mkdir()
+            done = within(TOOL, make_run(folder), '--images', 1)
+            assert done.returncode == 0, done.stderr[-3000:]
+            (folder / 'said.txt').write_text(done.stdout + done.stderr)
+    return folder / 'run', (folder / 'said.txt').read_text()
 
 
 @pytest.fixture
@@ -40,9 +45,9 @@ def report(within):
 
 
 def test_one_command_makes_everything(reported):
-    work_dir, done = reported
-    assert f'report: {work_dir / "report.html"}' in done.stdout
-    assert '/4 [' in done.stderr
+    work_dir, said = reported
+    assert f'report: {work_dir / "report.html"}' in said
+    assert '/4 [' in said
     assert len(read_sums(work_dir / 'boundary.npz').images) == 4
     page = read_page(work_dir / 'report.html')
     assert len(page.all('figcaption')) == 2

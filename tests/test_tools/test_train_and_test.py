@@ -26,6 +26,7 @@ SHORT = [
     'train_cfg.max_iters=2',
     'train_cfg.val_interval=2',
     'default_hooks.checkpoint.interval=2',
+    'default_hooks.checkpoint.save_best=None',
     'default_hooks.logger.interval=1',
     'train_dataloader.batch_size=2',
     'val_dataloader.dataset.indices=2',

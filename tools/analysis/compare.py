@@ -98,17 +98,14 @@ def make_class_table(
     for k in np.argsort(-gains[band].value):  # NaN, where there is nothing to score, is last
         if not scored[k]:
             continue
-        line = f'{_cut(classes[k]):{CLASS_WIDTH}}'
+        name = classes[k] if len(classes[k]) < CLASS_WIDTH else f'{classes[k][: CLASS_WIDTH - 2]}…'
+        line = f'{name:{CLASS_WIDTH}}'
         for where in places:
             a, b = (found[f'{where}/IoU'].value[k] for found in (first, second))
             low, high = intervals[where][:, k]
             line += f'{a:7.1f}{b:7.1f}{b - a:+8.1f} {f"[{low:+.1f}, {high:+.1f}]":15}'
         lines.append(line.rstrip())
     return '\n'.join([*lines, *absent_classes(scored)])
-
-
-def _cut(name: str) -> str:
-    return name if len(name) < CLASS_WIDTH else f'{name[: CLASS_WIDTH - 2]}…'
 
 
 def pixel_shares(counted: ImageSums, scores: Iterable[str]) -> dict[str, float]:
