@@ -70,7 +70,7 @@ dataset = dict(
 )
 val_dataloader = dict(num_workers=0, persistent_workers=False, dataset=dataset)
 test_dataloader = val_dataloader
-test_evaluator = [dict(type='mmbixt.BoundaryIoUMetric')]
+test_evaluator = [dict(type='mmbixt.BoundaryIoUMetric', sums_file='counts.npz')]
 small = dict(_delete_=True, embed_dims=16, num_heads=2, depth=1)
 model = dict(
     backbone=dict(init_cfg=None, arch=small, out_indices=(0,), num_latents=4),

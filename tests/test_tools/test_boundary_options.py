@@ -1,13 +1,9 @@
 """--boundary and --out of tools/test.py, whatever a config evaluates; metrics of the wrong task."""
 
-import runpy
-from argparse import Namespace
-
 import cv2
 import numpy as np
 import pytest
 from helpers import CONFIGS
-from mmengine.config import Config
 
 from mmbixt.evaluation import BoundaryIoUMetric
 from mmbixt.evaluation.config_check import WrongMetricError, check_metrics
@@ -18,28 +14,18 @@ SEGMENTOR = CONFIGS / 'bixt/semfpn_bixt_ti_ade20k.py'
 
 @pytest.mark.usefixtures('in_project')
 def test_predictions_and_counts_with_the_boundary_metric_alone(within):
-    """In place of mmseg's metric, and asked for a second time on the command line."""
+    """In place of mmseg's metric, asked for a second time on the command line; the config says
+    where the counts go."""
     options = ['--boundary', '--out', 'maps', '--work-dir', 'run']
     done = within('test.py', 'mine.py', 'mine.pth', *options)
     assert done.returncode == 0, done.stderr
     assert 'Boundary (band3px)' in done.stdout + done.stderr
-    counted = read_sums('run/boundary.npz')
+    counted = read_sums('counts.npz')
     assert counted.images == [f'scene_{i}.jpg' for i in range(5)]
     # numbered from 1, as mmseg's own metric writes them
     labels = [cv2.imread(f'maps/scene_{i}.png', cv2.IMREAD_UNCHANGED) - 1 for i in range(5)]
     predicted = [np.bincount(of_image.ravel(), minlength=3) for of_image in labels]
     np.testing.assert_array_equal(counted.counts['all/predicted'], predicted)
-
-
-def test_metrics_that_are_there_are_kept():
-    """Those that evaluate boundaries already, and where one writes its counts."""
-    tool = runpy.run_path(str(CONFIGS.parent / 'tools/test.py'))
-    coco = [dict(type='CocoMetric'), dict(type='mmbixt.BoundaryCocoMetric', metric=[])]
-    counting = [dict(type='mmbixt.BoundaryIoUMetric', sums_file='mine.npz')]
-    for scope, evaluators in (('mmdet', coco), ('mmseg', counting)):
-        cfg = Config(dict(default_scope=scope, work_dir='run', test_evaluator=evaluators))
-        tool['evaluate_boundaries'](cfg, Namespace(config='mine.py'))
-        assert cfg.test_evaluator == evaluators
 
 
 @pytest.mark.parametrize('tool', ['train.py', 'test.py'])

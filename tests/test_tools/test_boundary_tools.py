@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-import compare
 import cv2
 import numpy as np
 import pytest
@@ -230,15 +229,6 @@ def test_better_run_is_surely_better(runs, tmp_path, within):
     shown = [name for name in found if name in ('sky', 'sea', 'a')]
     assert shown == [CLASSES[k].split()[0] for k in np.argsort(before - after)[:3]]
     assert plot.stat().st_size > 10_000
-
-
-def test_plot_goes_from_few_to_many_pixels(runs):
-    counts = total(bad_sums())
-    names = [name for name in scores(counts) if name.endswith('/mIoU')]
-    shares = compare.pixel_shares(read_sums(runs[0] / 'boundary.npz'), names)
-    # 2 % of the diagonal of so small an image are 1 or 2 pixels
-    assert list(shares) == ['band1px', 'band0.02', 'band3px', 'band5px', 'all']
-    assert shares['band3px'] == counts['band3px/true'].sum() / counts['all/true'].sum()
 
 
 def test_means_spreads_and_differences_by_seed(tmp_path, within):

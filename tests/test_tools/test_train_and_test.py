@@ -129,9 +129,7 @@ def last_line(output):
 
 
 def test_missing_dataset_and_missing_gpu(refused, tmp_path):
-    error = refused('train.py', CONFIG)
-    assert f'{tmp_path}/data/ade/ADEChallengeData2016/images/training' in error
-    assert '--sample' in last_line(error)
+    assert '--sample' in last_line(refused('train.py', CONFIG))
     for part in ('images', 'annotations'):
         for split in ('training', 'validation'):
             (tmp_path / f'data/ade/ADEChallengeData2016/{part}/{split}').mkdir(parents=True)
