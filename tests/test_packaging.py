@@ -41,7 +41,7 @@ class TestWheel:
         again = next(tmp_path.glob('*.whl'))
         assert set(ZipFile(again).namelist()) == set(ZipFile(wheel).namelist())
 
-    def test_does_not_pull_in_one_of_two_rival_distributions(self, wheel):
+    def test_does_not_require_frameworks_that_exist_as_two_distributions(self, wheel):
         with ZipFile(wheel) as archive:
             name = next(name for name in archive.namelist() if name.endswith('/METADATA'))
             metadata = HeaderParser().parsestr(archive.read(name).decode())

@@ -99,7 +99,7 @@ def test_shifted_labels_are_pointed_out(folders, evaluate):
     [
         (['--num-classes', 4, '--jobs', 0], 'are at least 1'),
         (['--num-classes', 4, '--sums', 'x.npy'], 'must end with .npz'),
-        (['--num-classes', 4, '--ratios', 3], '3 is no share of the diagonal'),
+        (['--num-classes', 4, '--ratios', 3], '3 is not a share of the diagonal'),
         (['--num-classes', 4, '--sums', f'{__file__}/new/x.npz'], 'is a file'),
         (['--num-classes', 3], 'the truth has label 3, but with 3 classes'),
     ],

@@ -28,7 +28,7 @@ def test_detectors_are_trained_too(within):
 
 
 def test_refuses_a_mixture_and_names_what_fails(tmp_path, within):
-    assert 'no common measure' in within(TOOL, LINEAR, MASKS).stderr
+    assert 'cannot be compared' in within(TOOL, LINEAR, MASKS).stderr
     path = tmp_path / 'broken.py'
     path.write_text("default_scope = 'mmseg'\nmodel = dict(type='Nothing')\n")
     done = within(TOOL, path, '--against', path)

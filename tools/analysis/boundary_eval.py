@@ -16,7 +16,7 @@ from typing import NoReturn
 import numpy as np
 from tqdm import tqdm
 
-# nothing that imports torch: this is work for numpy and OpenCV, which start in half a second
+# nothing that imports torch, which takes seconds: numpy and OpenCV do the work
 from mmbixt.evaluation.boundary import (
     RATIOS,
     WIDTHS,
@@ -48,13 +48,13 @@ validation --classes ade20k --reduce-zero-label --sums runs/mine/boundary.npz
 
 def ratio(text: str) -> float:
     if not 0 < float(text) < 1:
-        raise argparse.ArgumentTypeError(f'{text} is no share of the diagonal, between 0 and 1')
+        raise argparse.ArgumentTypeError(f'{text} is not a share of the diagonal, between 0 and 1')
     return float(text)
 
 
 def tolerance(text: str) -> float:
     if not 0 < float(text) < np.inf:
-        raise argparse.ArgumentTypeError(f'{text} is no number of pixels above 0')
+        raise argparse.ArgumentTypeError(f'{text} is not a number of pixels above 0')
     return float(text)
 
 

@@ -1,4 +1,4 @@
-"""Compare two models that were trained several times each: does a difference outlast the luck?
+"""Compare two models, trained several times each: do they differ by more than their seeds do?
 
 A run is what compare.py takes, a folder or file with the counts of tools/test.py --boundary. Runs
 of A and B in the same place of their lists belong together (the same seed), so give as many of

@@ -51,7 +51,7 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def count_macs(forward: Callable[[], object]) -> int:
-    """Multiply-adds of a call. Fused attention hides from counters, so it is taken apart."""
+    """Multiply-adds of a call on the plain paths: torch does not count those of fused attention."""
     counter = FlopCounter()
     with counter, torch.no_grad(), use_ops('reference'), sdpa_kernel(SDPBackend.MATH):
         forward()
@@ -173,7 +173,7 @@ def measure_config(cfg: Config, height: int, width: int) -> list[tuple[str, int,
     init_default_scope(cfg.default_scope)
     try:
         return measure_model(build_without_memory(cfg.model), height, width)
-    except (NotImplementedError, RuntimeError):  # to a model that looks at values they do not
+    except (NotImplementedError, RuntimeError):  # a model that reads values needs more
         return measure_model(MODELS.build(cfg.model).eval(), height, width)
 
 

@@ -152,7 +152,7 @@ def _resident(field: str) -> int:
 
 
 def serve(connection: Connection, output: str, name: str, size: int, setting: Setting) -> None:
-    """Build a network and answer what is asked about it, until nobody asks any more.
+    """Build a network and answer what is asked about it, until the connection is closed.
 
     Args:
         connection: where questions come from, names of methods or attributes of :class:`Network`.
