@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import cv2
@@ -14,9 +15,14 @@ from mmbixt.sample.sample_data import write_sample_data
 FOLDERS = dict(ade='ade/ADEChallengeData2016', coco='coco')
 
 
+@pytest.fixture(scope='module')
+def made(tmp_path_factory):
+    return write_sample_data(tmp_path_factory.mktemp('made'), 3, 2, 64, 96)
+
+
 @pytest.fixture
-def root(tmp_path):
-    return Path(write_sample_data(tmp_path / 'sample', 3, 2, 64, 96))
+def root(made, tmp_path):
+    return shutil.copytree(made, tmp_path / 'sample')
 
 
 def problems(folder):
