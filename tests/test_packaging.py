@@ -79,7 +79,7 @@ def says(tmp_path):
             },
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         assert done.returncode != 0
         assert len(done.stderr.splitlines()) == 1, done.stderr
