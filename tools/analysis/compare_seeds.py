@@ -1,4 +1,4 @@
-"""Compare two models, each trained with several seeds: is a difference larger than their spread?
+"""Compare two models, trained several times each: do they differ by more than their seeds do?
 
 A run is what compare.py takes, a folder or file with the counts of tools/test.py --boundary. Runs
 of A and B in the same place of their lists belong together (the same seed), so give as many of
