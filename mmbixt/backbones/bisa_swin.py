@@ -87,9 +87,10 @@ class ShiftedWindows(nn.Module):
         self.w_msa = attention
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """(B,H,W,C) to (B,H,W,C); the mask is :func:`shift_mask`'s, for shifted windows."""
-        windows = Windows.of(x, self.window_size, self.shift)
-        return self.w_msa(x, mask if self.shift else None, windows)
+        """(B,H,W,C) to (B,H,W,C); the mask is :func:`shift_mask`'s. Without one nothing shifts."""
+        shift = 0 if mask is None else self.shift
+        windows = Windows.of(x, self.window_size, shift)
+        return self.w_msa(x, mask if shift else None, windows)
 
 
 class SwinBlock(nn.Module):
@@ -118,12 +119,18 @@ class SwinStage(nn.Module):
         blocks: a list of them.
         window_size: side of a window in tokens.
         downsample: the merging for a next stage, if there is one.
+        shift_single_window: whether windows are shifted where one holds the whole feature map.
     """
 
     def __init__(
-        self, blocks: Sequence[SwinBlock], window_size: int, downsample: PatchMerging | None
+        self,
+        blocks: Sequence[SwinBlock],
+        window_size: int,
+        downsample: PatchMerging | None,
+        shift_single_window: bool,
     ) -> None:
         super().__init__()
+        self.shift_single_window = shift_single_window
         self.window_size = window_size
         self.blocks = nn.ModuleList(blocks)
         self.downsample = downsample
@@ -131,7 +138,8 @@ class SwinStage(nn.Module):
     def forward(self, x: Tensor, run_layer: Callable) -> tuple[Tensor, Tensor]:
         """Tokens (B,H,W,C) to the next stage's input and, of this stage, (B,H,W,C)."""
         mask, shift = None, self.window_size // 2
-        if len(self.blocks) > 1 and shift:
+        is_shifted = self.shift_single_window or max(x.shape[1:3]) > self.window_size
+        if len(self.blocks) > 1 and shift and is_shifted:
             mask = shift_mask(x, self.window_size, shift)
         for block in self.blocks:
             x = run_layer(block, x, mask)
@@ -190,6 +198,9 @@ class BiSASwin(DenseBackbone):
         lam_init: where a learned ``lam`` starts, above 0 and below 1.
         branch_norm: None, or 'instance' to normalise both branches before they are combined.
         window_size: side of a window in tokens, if not as ``arch`` says.
+        shift_single_window: whether windows are shifted where one holds the whole feature map
+            (stage 4 at 224 pixels). OpenMMLab's Swin Transformer does so; Microsoft's and timm's
+            do not, and their classifiers are exact only with False.
         out_indices: stages (from 0; negative ones from the end) whose feature maps are returned,
             each through a norm of its own; default: all. Stages after the last of them are not
             built.
@@ -207,6 +218,7 @@ class BiSASwin(DenseBackbone):
     """
 
     optional_weights = swin.OPTIONAL
+    in_classifier = swin.IN_CLASSIFIER
 
     def __init__(
         self,
@@ -216,6 +228,7 @@ class BiSASwin(DenseBackbone):
         lam_init: float = 0.5,
         branch_norm: str | None = None,
         window_size: int | None = None,
+        shift_single_window: bool = True,
         out_indices: Sequence[int] | None = None,
         drop_path_rate: float = 0.1,
         frozen_stages: int = -1,
@@ -251,7 +264,7 @@ class BiSASwin(DenseBackbone):
                 shifted = ShiftedWindows(attention, size, shift=size // 2 if j % 2 else 0)
                 blocks.append(SwinBlock(widths[i], shifted, hidden, next(rates)))
             merging = PatchMerging(widths[i]) if i < last else None
-            self.stages.append(SwinStage(blocks, size, merging))
+            self.stages.append(SwinStage(blocks, size, merging, shift_single_window))
         for i in self.out_indices:
             self.add_module(f'norm{i}', LayerNorm(widths[i]))
         self.reset_parameters()
