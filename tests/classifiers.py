@@ -9,20 +9,38 @@ from torch import nn
 from mmbixt.backbones.published import PUBLISHED
 
 BY_NAME = {model.name: model for model in PUBLISHED}
+READ = {  # what a backbone needs for it, by its type
+    'mmbixt.XCiT': dict(),
+    'mmbixt.BiXT': dict(latent_layer=True),
+    'mmbixt.BiFormer': dict(output_norms=False, out_indices=(-1,)),
+    'mmbixt.BiSASwin': dict(shift_single_window=False, out_indices=(-1,)),
+}
+NECKS = {
+    'mmbixt.XCiT': dict(type='mmbixt.ClassAttentionNeck'),
+    'mmbixt.BiXT': dict(type='mmbixt.LatentMeanNeck'),
+    'mmbixt.BiFormer': dict(type='mmbixt.BatchNormMeanNeck'),
+    'mmbixt.BiSASwin': dict(type='GlobalAveragePooling'),
+}
 
 
-def classifier_config(name: str, num_classes: int = 1000, **options: Any) -> dict:
-    """Of a published name, with further ``options`` of the backbone."""
-    backbone = {**BY_NAME[name].backbone, **options}
+def published(name: str, num_classes: int = 1000, **options: Any) -> dict:
+    """The classifier of a published name, with further ``options`` of its backbone."""
+    return classifier({**BY_NAME[name].backbone, **options}, num_classes)
+
+
+def classifier(backbone: dict, num_classes: int) -> dict:
+    """A classifier on a dense backbone."""
+    kind = backbone['type']
+    backbone = {**backbone, **READ[kind]}
     with torch.device('meta'):
-        width = MODELS.build({'init_cfg': None, **backbone}).out_channels[-1]
-    neck = NECKS[BY_NAME[name].family](backbone, width)
-    return dict(
-        type='ImageClassifier',
-        backbone=backbone,
-        neck=neck,
-        head=dict(type='mmbixt.ClassifierHead', num_classes=num_classes, in_channels=width),
-    )
+        built = MODELS.build({**backbone, 'init_cfg': None})
+    width, neck = built.out_channels[-1], NECKS[kind]
+    if kind != 'mmbixt.BiSASwin':
+        neck = dict(neck, in_channels=width)
+    if kind == 'mmbixt.XCiT':
+        neck.update(num_heads=built.arch['num_heads'], tokens_norm=backbone['arch'] != 'nano12')
+    head = dict(type='mmbixt.ClassifierHead', num_classes=num_classes, in_channels=width)
+    return dict(type='ImageClassifier', backbone=backbone, neck=neck, head=head)
 
 
 def build(config: dict) -> nn.Module:
@@ -30,29 +48,6 @@ def build(config: dict) -> nn.Module:
     return MODELS.build(config).eval()
 
 
-def _xcit(backbone: dict, width: int) -> dict:
-    heads = {128: 4, 192: 4, 384: 8, 512: 8, 768: 16}[width]
-    return dict(
-        type='mmbixt.ClassAttentionNeck',
-        in_channels=width,
-        num_heads=heads,
-        tokens_norm='nano' not in backbone['arch'],
-    )
-
-
-def _bixt(backbone: dict, width: int) -> dict:
-    backbone['latent_layer'] = True
-    return dict(type='mmbixt.LatentMeanNeck', in_channels=width)
-
-
-def _biformer(backbone: dict, width: int) -> dict:
-    backbone.update(output_norms=False, out_indices=(3,))
-    return dict(type='mmbixt.BatchNormMeanNeck', in_channels=width)
-
-
-def _swin(backbone: dict, width: int) -> dict:
-    backbone.update(shift_single_window=False, out_indices=(3,))
-    return dict(type='GlobalAveragePooling')
-
-
-NECKS = {'XCiT': _xcit, 'BiXT': _bixt, 'BiFormer': _biformer, 'BiSASwin': _swin}
+def build_meta(config: dict) -> nn.Module:
+    with torch.device('meta'):
+        return build(config)

@@ -11,7 +11,7 @@ from mmengine.logging import print_log
 from torch import nn
 
 from mmbixt.checkpoints.describe import describe
-from mmbixt.checkpoints.state_dict import check_fit, translate, unwrap
+from mmbixt.checkpoints.state_dict import CheckpointMismatchError, check_fit, translate, unwrap
 
 # of timm's Swin Transformer it has a second name
 _LINEAR = re.compile(r'^head\.(fc\.)?(?=(weight|bias)$)')
@@ -39,6 +39,12 @@ def split_classifier(state_dict: dict[str, Any], prefix: str, moves: Rename) -> 
                 return re.sub(pattern, replacement, key)
         return f'backbone.{key}'
 
+    if not is_ours and not any(_LINEAR.match(key) for key in source):
+        raise CheckpointMismatchError(
+            f'The file is no classifier, as it has no head; it seems to be {describe(source)}. '
+            "Give it to the backbone: backbone=dict(init_cfg=dict(type='Pretrained', "
+            'checkpoint=...)). Nothing was loaded.'
+        )
     if not is_ours:
         print_log('The file is a classifier of the authors; its weights take our names.', 'current')
         source = translate(source, rename).weights
