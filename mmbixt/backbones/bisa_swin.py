@@ -26,6 +26,7 @@ from mmbixt.layers.bidirectional_self_attention import (
     InverseWeights,
     WindowAttention,
     check_branches,
+    check_design,
     relative_position_index,
 )
 from mmbixt.layers.feed_forward import FeedForward, add_feed_forward
@@ -197,6 +198,10 @@ class BiSASwin(DenseBackbone):
             own. 1 is plain self-attention, without weights of inverse attention.
         lam_init: where a learned ``lam`` starts, above 0 and below 1.
         branch_norm: None, or 'instance' to normalise both branches before they are combined.
+        bisa_order: 'parallel', or one attention on the output of the other: 'misa_msa' (inverse
+            self-attention first) or 'msa_misa', without ``lam``.
+        projection: what inverse self-attention projects queries with: 'hypernetwork', or 'mlp', the
+            paper's comparison, with as many weights.
         window_size: side of a window in tokens, if not as ``arch`` says.
         shift_single_window: whether windows are shifted where one holds the whole feature map
             (stage 4 at 224 pixels). OpenMMLab's Swin Transformer does so; Microsoft's and timm's
@@ -227,6 +232,8 @@ class BiSASwin(DenseBackbone):
         lam: float | str = 0.5,
         lam_init: float = 0.5,
         branch_norm: str | None = None,
+        bisa_order: str = 'parallel',
+        projection: str = 'hypernetwork',
         window_size: int | None = None,
         shift_single_window: bool = True,
         out_indices: Sequence[int] | None = None,
@@ -243,6 +250,7 @@ class BiSASwin(DenseBackbone):
         bisa_stages = resolve_stages(bisa_stages, len(depths))
         check_positive('window_size', self.arch['window_size'])
         check_branches(lam, lam_init, branch_norm)
+        check_design(bisa_order, projection, lam)
         check_rate('drop_path_rate', drop_path_rate)
         indices = range(len(depths)) if out_indices is None else out_indices
         self.out_indices = resolve_out_indices(indices, len(depths))
@@ -252,6 +260,7 @@ class BiSASwin(DenseBackbone):
 
         size, last = self.arch['window_size'], max(self.out_indices)
         inverse = dict(lam=lam, lam_init=lam_init, branch_norm=branch_norm)
+        inverse.update(bisa_order=bisa_order, projection=projection)
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
         self.patch_embed = PatchEmbed(widths[0])
         self.stages = nn.ModuleList()

@@ -30,7 +30,7 @@ def split_classifier(state_dict: dict[str, Any], prefix: str, moves: Rename) -> 
     own = [key for key in state_dict if key.startswith(prefix)]
     source = unwrap({key.removeprefix(prefix): state_dict[key] for key in own})
     is_ours = any(key.startswith('backbone.') for key in source)
-    if not source or (is_ours and len(source) == len(own)):
+    if not source or (is_ours and all(prefix + key in state_dict for key in source)):
         return
 
     def rename(key: str) -> str:

@@ -150,3 +150,14 @@ def test_can_be_built_without_memory():
     backbone.to_empty(device='cpu').load_state_dict(source.state_dict())
     x = image(1, 64, 64)
     assert torch.equal(backbone.eval()(x)[3], source(x)[3])
+
+
+@pytest.mark.parametrize('projection', ['hypernetwork', 'mlp'])
+@pytest.mark.parametrize('bisa_order', ['misa_msa', 'msa_misa'])
+def test_other_designs_of_the_paper_train(bisa_order, projection):
+    options = dict(bisa_order=bisa_order, projection=projection, drop_path_rate=0.0)
+    backbone = BiSASwin(SMALL, **options)
+    sum(feature_map.sin().sum() for feature_map in backbone(image(1, 71, 93))).backward()
+    assert not [name for name, p in backbone.named_parameters() if not p.grad.abs().sum() > 0]
+    plain = BiSASwin(SMALL, bisa_stages=()).state_dict()
+    backbone.load_state_dict(plain)  # what a Swin Transformer lacks stays initialised
