@@ -16,6 +16,7 @@ from mmbixt.checkpoints.state_dict import CheckpointMismatchError, check_fit, tr
 # of timm's Swin Transformer it has a second name
 _LINEAR = re.compile(r'^head\.(fc\.)?(?=(weight|bias)$)')
 Rename = tuple[str, str]
+PREFIX = "Take the neck's part of it: init_cfg=dict(type='Pretrained', ..., prefix='neck.')."
 
 
 def split_classifier(state_dict: dict[str, Any], prefix: str, moves: Rename) -> None:
@@ -53,9 +54,7 @@ def split_classifier(state_dict: dict[str, Any], prefix: str, moves: Rename) -> 
     state_dict.update((prefix + key, value) for key, value in source.items())
 
 
-def fit_part(
-    part: nn.Module, state_dict: dict[str, Any], prefix: str, advice: str | None = None
-) -> None:
+def fit_part(part: nn.Module, state_dict: dict[str, Any], prefix: str) -> None:
     """Before the weights of a neck or head are loaded: take them, and check that all are there.
 
     Args:
@@ -63,7 +62,6 @@ def fit_part(
         state_dict: what is being loaded; changed in place.
         prefix: of the part's names in it. Without one, the file may be that of the whole
             classifier.
-        advice: what to do about a file that does not fit.
     """
     own = [key for key in state_dict if key.startswith(prefix)]
     source = unwrap({key.removeprefix(prefix): state_dict[key] for key in own})
@@ -74,6 +72,7 @@ def fit_part(
     name, weights = type(part).__name__, source
     if not prefix:  # the rest of the file is for others
         weights = {key: value for key, value in source.items() if key in shapes}
+    advice = PREFIX if any(key.startswith('neck.') for key in source) else None
     fresh = check_fit(weights, shapes, name, describe(source), r'num_batches_tracked$', advice)
     print_log(f'{name}: {len(weights)} of {len(shapes)} weights loaded', 'current')
     for key in own:

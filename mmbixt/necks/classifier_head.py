@@ -5,6 +5,7 @@ from typing import Any
 from torch import nn
 
 from mmbixt.checkpoints.classifier import fit_part
+from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.registry import MODELS
 
 
@@ -30,11 +31,12 @@ def ClassifierHead(**options: Any) -> nn.Module:  # noqa: N802 (a type in config
 
 
 def _fit_checkpoint(head: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-    weight, advice = state_dict.get(f'{prefix}fc.weight'), None
+    weight = state_dict.get(f'{prefix}fc.weight')
     if weight is not None and len(weight) != head.num_classes:
-        advice = (
-            f'The file is of {len(weight)} classes, the head of num_classes={head.num_classes}. To '
-            'train other classes, start the parts before the head from the file: '
-            "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...)), and the neck alike."
+        raise CheckpointMismatchError(
+            f'The file is a classifier of {len(weight)} classes, the head has num_classes='
+            f'{head.num_classes}. To train other classes, start what is before the head from the '
+            "file: backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...)), and the neck "
+            'alike.'
         )
-    fit_part(head, state_dict, prefix, advice)
+    fit_part(head, state_dict, prefix)

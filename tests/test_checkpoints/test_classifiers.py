@@ -132,7 +132,7 @@ def test_parts_before_the_head_start_from_a_whole_file(tmp_path):
     state = official_state('xcit_nano_12_p8')
     file = save(state, tmp_path / 'official.pth', 'model')
     config = published('xcit_nano_12_p8', num_classes=10)
-    with pytest.raises(CheckpointMismatchError, match=r'of 1000 classes, .* num_classes=10'):
+    with pytest.raises(CheckpointMismatchError, match=r'of 1000 classes, .*=10\.'):
         load_checkpoint(build(config), file, map_location='cpu')
     for part in ('backbone', 'neck'):
         config[part]['init_cfg'] = dict(type='Pretrained', checkpoint=file)
