@@ -192,7 +192,9 @@ def test_names_are_those_of_the_framework_that_the_config_is_for(tmp_path, hidde
     ]
     assert found['in scope'] == 'mmseg'
     backbones = ['BiFormer', 'BiSASwin', 'BiXT', 'XCiT']
-    assert found['registered'] == sorted([*backbones, 'FeaturePyramidAdapter', 'LinearTokenHead'])
+    readers = ['BatchNormMeanNeck', 'ClassAttentionNeck', 'LatentMeanNeck', 'ClassifierHead']
+    others = ['FeaturePyramidAdapter', 'LinearTokenHead']
+    assert found['registered'] == sorted([*backbones, *readers, *others])
     assert found['elsewhere'] == [not hidden, False]
     clash, shared = found['clash']
     assert shared is None  # mmcv's for both

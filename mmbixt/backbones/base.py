@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
+from mmbixt.checkpoints.classifier import split_classifier
 from mmbixt.checkpoints.describe import describe
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError, Conversion, check_fit, unwrap
 from mmbixt.ops import ops_path, use_ops
@@ -60,6 +61,7 @@ class DenseBackbone(BaseModule):
     out_channels: tuple[int, ...]
     out_strides: tuple[int, ...]
     optional_weights: str | None = None
+    in_classifier: tuple[str, str]  # see split_classifier
 
     def __init__(
         self,
@@ -172,6 +174,10 @@ class DenseBackbone(BaseModule):
     def _frozen_parts(self) -> Parts:
         stages = self.freezable_stages()[: self.frozen_stages + 1]
         return [part for stage in stages for part in stage]
+
+    def _checkpoint_filter(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+        """For mmpretrain's ImageClassifier, which calls it before its weights are loaded."""
+        split_classifier(state_dict, prefix, self.in_classifier)
 
     def _fit_checkpoint(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
         """Before weights are loaded, by whatever loads them: convert them and check that they fit.

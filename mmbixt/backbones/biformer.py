@@ -148,6 +148,7 @@ class BiFormer(DenseBackbone):
         out_indices: stages (from 0; negative ones from the end) whose feature maps are returned,
             each through a norm of its own; default: all. Stages after the last of them are not
             built.
+        output_norms: False returns the feature maps without norms, as a classifier reads them.
         drop_path_rate: stochastic depth, growing linearly from 0 at the first block to this rate
             at the last one of all stages.
         frozen_stages: -1 freezes nothing, k the first k + 1 stages, each with the convolutions
@@ -156,6 +157,7 @@ class BiFormer(DenseBackbone):
     """
 
     optional_weights = authors.OPTIONAL
+    in_classifier = authors.IN_CLASSIFIER
 
     def __init__(
         self,
@@ -164,6 +166,7 @@ class BiFormer(DenseBackbone):
         topks: Sequence[int] | None = None,
         padding: str = 'masked',
         out_indices: Sequence[int] | None = None,
+        output_norms: bool = True,
         drop_path_rate: float = 0.0,
         frozen_stages: int = -1,
         norm_eval: bool = False,
@@ -198,8 +201,10 @@ class BiFormer(DenseBackbone):
                 attention = self._make_attention(i, num_regions[i], padding)
                 options = (self.arch['mlp_ratio'], next(rates), not self.is_patchwise)
                 self.stages[i].append(Block(widths[i], attention, *options))
-        norms = {str(i): LayerNorm(widths[i], eps=1e-6) for i in self.out_indices}
-        self.extra_norms = nn.ModuleDict(norms)
+        self.extra_norms = nn.ModuleDict()
+        for i in self.out_indices:
+            norm = LayerNorm(widths[i], eps=1e-6) if output_norms else nn.Identity()
+            self.extra_norms[str(i)] = norm
         self.reset_parameters()
         self.freeze()
 

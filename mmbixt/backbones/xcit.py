@@ -93,6 +93,7 @@ class XCiT(DenseBackbone):
     """
 
     optional_weights = authors.OPTIONAL
+    in_classifier = authors.IN_CLASSIFIER
 
     def __init__(
         self,

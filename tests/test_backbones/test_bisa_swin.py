@@ -95,3 +95,14 @@ def test_learned_share_near_1_starts_as_swin():
         continued.load_state_dict(swin.state_dict())
         jumps.append((continued(x)[0] - swin(x)[0]).abs().max() / swin(x)[0].abs().max())
     assert jumps[0] < jumps[1] < 0.05 < jumps[2]
+
+
+@pytest.mark.parametrize('projection', ['hypernetwork', 'mlp'])
+@pytest.mark.parametrize('bisa_order', ['misa_msa', 'msa_misa'])
+def test_other_designs_of_the_paper_train(bisa_order, projection):
+    options = dict(bisa_order=bisa_order, projection=projection, drop_path_rate=0.0)
+    backbone = BiSASwin(SMALL, **options)
+    sum(feature_map.sin().sum() for feature_map in backbone(image(1, 71, 93))).backward()
+    assert not [name for name, p in backbone.named_parameters() if not p.grad.abs().sum() > 0]
+    plain = BiSASwin(SMALL, bisa_stages=()).state_dict()
+    backbone.load_state_dict(plain)  # what a Swin Transformer lacks stays initialised

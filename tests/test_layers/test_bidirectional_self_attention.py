@@ -2,9 +2,11 @@ import pytest
 import torch
 from helpers import assert_close, golden
 from reference import fill, misa_naive
+from torch.nn.functional import gelu
 
 from mmbixt.layers import BidirectionalSelfAttention, WindowAttention
 from mmbixt.ops import use_ops
+from mmbixt.ops.heads import split_heads
 
 CASES = ('plain_bisa', 'in_bisa', 'rpb_bisa', 'rpbmask_bisa')
 
@@ -82,3 +84,42 @@ def test_instance_norm_is_over_the_tokens():
     out = attention(torch.randn(3, 50, 24) + 5)
     assert_close(out.mean(1) + 1, torch.ones(3, 24), 1e-4)
     assert out.var(1).min() > 0.5
+
+
+@pytest.mark.parametrize('projection', ['hypernetwork', 'mlp'])
+def test_one_attention_on_the_output_of_the_other(projection):
+    """With the same weights as side by side, where lam=0 leaves the inverse one alone."""
+    both, plain = (BidirectionalSelfAttention(12, 3, lam, projection=projection) for lam in (0, 1))
+    both.proj = plain.proj = torch.nn.Identity()
+    plain.qkv = both.qkv
+    x = torch.randn(2, 9, 12)
+    for order, expected in (('misa_msa', plain(both(x))), ('msa_misa', both(plain(x)))):
+        in_turn = BidirectionalSelfAttention(12, 3, bisa_order=order, projection=projection)
+        in_turn.proj = torch.nn.Identity()
+        in_turn.load_state_dict(both.state_dict())
+        assert_close(in_turn(x), expected)
+
+
+def test_mlp_in_place_of_the_hypernetwork():
+    """As large, and what the docstring says, window by window and pair by pair."""
+    sizes = []
+    for projection in ('hypernetwork', 'mlp'):
+        attention = WindowAttention(96, 3, projection=projection, lam=0)
+        sizes.append(sum(p.numel() for p in attention.parameters()))
+    assert sizes[1] == pytest.approx(sizes[0], abs=32)
+    attention.proj = torch.nn.Identity()
+    x, isa = window(), attention.isa
+    q, k, _ = split_heads(attention.qkv(x), 3, 3)
+    q_hat, v_hat = (split_heads(gelu(layer(x)), 1, 3)[0] for layer in (isa.q, isa.v))
+    L = (q @ k.transpose(-2, -1) * 32**-0.5).softmax(dim=-2)  # over the queries
+    values = (L[..., None] * v_hat[..., None, :, :]).sum(-2)
+    inverse = isa.G(torch.cat((values, q_hat), dim=-1))
+    assert_close(attention(x), inverse.transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize(
+    'options', [dict(bisa_order='msa_misa', lam=0.3), dict(bisa_order='x'), dict(projection='x')]
+)
+def test_impossible_designs_are_refused(options):
+    with pytest.raises(ValueError, match=r'lam=0.3|bisa_order|projection'):
+        WindowAttention(12, 3, **options)

@@ -36,7 +36,7 @@ def attention_maps(layer: Layer) -> tuple[Tensor, Tensor]:
 class BiXTPictures(Pictures):
     @staticmethod
     def attention_layers(backbone: BiXT) -> dict[str, BidirectionalAttention]:
-        blocks = enumerate(backbone.blocks)
+        blocks = enumerate(backbone.blocks[: backbone.num_bidirectional])
         return {str(i): block.cross_attention_latents_token.attn for i, block in blocks}
 
     def stride(self, layer: str) -> int:
