@@ -17,7 +17,7 @@ except ImportError as error:
         f'imported ({error}). To install it: `pip install mmengine` (or onedl-mmengine).'
     ) from error
 
-from mmbixt.frameworks import UNUSABLE
+from mmbixt.frameworks import UNUSABLE, missing_framework
 
 try:
     from mmbixt.checkpoints.loader import register_checkpoint_readers
@@ -26,7 +26,7 @@ except ImportError as error:
     raise RuntimeError(f'mmbixt.registry cannot be imported: {error}') from error
 
 SCOPE = 'mmbixt'
-FRAMEWORKS = ('mmseg', 'mmdet')
+FRAMEWORKS = ('mmseg', 'mmdet', 'mmpretrain')
 
 
 class Registry(root.Registry):
@@ -34,7 +34,7 @@ class Registry(root.Registry):
 
     mmengine builds a config that was inherited as ``_base_ = 'mmbixt::...'`` in the scope mmbixt.
     Names in it like ``EncoderDecoder`` or ``LoadAnnotations`` are not ours: they belong to the
-    default scope of the runner, mmseg or mmdet.
+    default scope of the runner: mmseg, mmdet or mmpretrain.
     """
 
     latest_framework: str | None = None  # of the latest model that was built without that scope
@@ -61,6 +61,7 @@ class Registry(root.Registry):
         Raises:
             LookupError: the frameworks have different components of this name, and no model of
                 one of them was built before.
+            MissingFrameworkError: this is the model of all classifiers, without mmpretrain.
         """
         found, problem = {}, None
         for framework in FRAMEWORKS:
@@ -70,6 +71,8 @@ class Registry(root.Registry):
             except UNUSABLE as error:
                 if getattr(error, 'name', None) != framework:  # it is installed, but broken
                     problem = error
+                elif name == 'ImageClassifier' and framework == 'mmpretrain':
+                    problem = missing_framework(f'{name}, as in this config,', framework, error)
                 continue
             if component is not None:
                 found[framework] = component

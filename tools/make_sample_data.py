@@ -1,7 +1,7 @@
 """Make sample data: generated street, country and coast scenes with their annotations.
 
-They come in the layouts of ADE20K (semantic segmentation) and COCO (detection, instance
-segmentation), so that everything can be tried without downloading either.
+They come in the layouts of ADE20K (semantic segmentation), COCO (detection, instance segmentation)
+and ImageNet (classification), so that everything can be tried without downloading any of them.
 """
 
 import argparse
@@ -89,6 +89,7 @@ def main() -> int:
     print(f'sample data: {root}')
     print(f'  for mmseg: data_root={root / "ade" / "ADEChallengeData2016"}')
     print(f'  for mmdet: data_root={root / "coco"}')
+    print(f'  for mmpretrain: data_root={root / "imagenet"}')
     if args.preview:
         Path(args.preview).parent.mkdir(parents=True, exist_ok=True)
         preview([make_scene(seed, height, width) for seed in range(18, 28)]).savefig(args.preview)

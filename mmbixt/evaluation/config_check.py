@@ -13,8 +13,12 @@ INSTEAD = {
         'BoundaryCocoMetric': 'mmbixt.BoundaryIoUMetric, beside or in place of IoUMetric',
         'CocoMetric': 'IoUMetric',
     },
+    'mmpretrain': dict.fromkeys(
+        ('IoUMetric', 'BoundaryIoUMetric', 'CocoMetric', 'BoundaryCocoMetric'),
+        'Accuracy with topk=(1, 5)',
+    ),
 }
-WHAT = {'mmdet': 'objects', 'mmseg': 'label maps'}
+WHAT = {'mmdet': 'objects', 'mmseg': 'label maps', 'mmpretrain': 'classes of whole images'}
 
 
 class WrongMetricError(ValueError):
@@ -25,7 +29,7 @@ def check_metrics(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
     """Raise an error that names a metric for predictions of another framework, and the right one.
 
     Args:
-        cfg: a config of mmseg or mmdet.
+        cfg: a config of mmseg, mmdet or mmpretrain.
         splits: of 'train', 'val' and 'test', those about to be used.
     """
     framework = cfg.get('default_scope')
