@@ -52,6 +52,8 @@ def parse_args() -> argparse.Namespace:
 
 
 def draw_predictions(cfg: Config, args: argparse.Namespace) -> None:
+    if args.tta and cfg.default_scope == 'mmpretrain':
+        raise SystemExit('--show, --show-dir: mmpretrain draws no predictions of --tta.')
     hook = cfg.default_hooks.visualization
     hook['enable' if cfg.default_scope == 'mmpretrain' else 'draw'] = True
     # of mmseg's pictures the default leaves out 49 of 50
@@ -74,6 +76,10 @@ def augment_tests(cfg: Config, args: argparse.Namespace) -> None:
         raise SystemExit(f'--tta: {args.config} has no tta_model and tta_pipeline.')
     cfg.test_dataloader.dataset.pipeline = cfg.tta_pipeline
     cfg.model = ConfigDict(**cfg.tta_model, module=cfg.model)
+    # The weights of a checkpoint are the averaged ones already, and EMAHook would look for them
+    # under the names of the wrapped model.
+    hooks = cfg.get('custom_hooks') or []
+    cfg.custom_hooks = [hook for hook in hooks if not str(hook['type']).endswith('EMAHook')]
 
 
 # what the frameworks' own tools take where a config says nothing

@@ -17,7 +17,7 @@ _SIZE_KEYS = ('scale', 'scales', 'crop_size', 'size', 'img_scale', 'stride', 'ra
 # 512-pixel crops become 128-pixel ones, a classifier's 224 pixels 112; random resizing
 SHRINK, SHRINK_CLASSIFIER, SCALES = 4, 2, (1.0, 1.25)
 ITERATIONS, WARM_UP, LEARNING_RATE = 700, 50, 1e-3
-BATCH_SIZE, BATCH_SIZE_CLASSIFIER = 4, 16
+BATCH_SIZE, BATCH_SIZE_CLASSIFIER = 4, 8
 AVERAGED = 100  # iterations over which averaged weights (EMA) go back, of the many in a long run
 
 
@@ -132,7 +132,7 @@ def _forget_weights(cfg: Config) -> list[str]:
 
 def _average_less(cfg: Config) -> list[str]:
     """Averaged weights are those that are evaluated, and would be the initial ones for long."""
-    hooks = [hook for hook in cfg.get('custom_hooks') or () if hook.get('type') == 'EMAHook']
+    hooks = [hook for hook in _dicts(cfg.get('custom_hooks')) if hook.type.endswith('EMAHook')]
     for hook in hooks:
         hook.momentum = 1 / AVERAGED
         hook.pop('begin_epoch', None)

@@ -20,7 +20,7 @@ def write_sample_data(
 ) -> Path:
     """Write the sample data unless they are there. Of several processes one does, others wait.
 
-    The folder gets a sub-folder for each layout, ``ade``, ``coco`` and ``imagenet``, and appears all
+    The folder gets a sub-folder for each layout (``ade``, ``coco``, ``imagenet``), and appears all
     at once. An older or incomplete one is replaced; one with anything else in it is left alone.
 
     Returns:

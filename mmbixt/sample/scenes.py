@@ -14,8 +14,8 @@ ADE_LABELS = dict(**_STUFF, water=22, sand=47, person=13, car=21, boat=77, anima
 # COCO's category of an object -> its class
 COCO_TO_ADE = dict(person='person', car='car', boat='boat')
 COCO_TO_ADE |= dict.fromkeys(('dog', 'horse', 'sheep', 'cow'), 'animal')
-# COCO's category of an object -> the class of ImageNet that is most like it: a sports car, a yawl, a
-# Labrador, a sorrel, a ram, an ox, and for people, of whom ImageNet has only a few kinds, a groom
+# COCO's category of an object -> the class of ImageNet that is most like it: sports car, yawl,
+# Labrador, sorrel, ram, ox and, of the few kinds of people that ImageNet has, a groom
 COCO_TO_IMAGENET = dict(car=817, boat=914, dog=208, horse=339, sheep=348, cow=345, person=982)
 VALLEY = 979  # ImageNet's class of a scene without objects
 

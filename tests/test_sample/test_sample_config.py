@@ -86,6 +86,24 @@ def test_annotations_of_coco(written):
     assert cfg.val_evaluator.ann_file == str(written / 'coco/annotations/instances_val2017.json')
 
 
+def test_classifier(written):
+    base = copy.deepcopy(SEGMENTOR)
+    del base['log_processor']
+    base['default_scope'] = 'mmpretrain'
+    crop = dict(type='RandomResizedCrop', scale=224, crop_ratio_range=(0.08, 1.0))
+    for split in ('train', 'val', 'test'):
+        dataset = dict(type='ImageNet', data_root='data/imagenet', pipeline=[dict(crop)])
+        base[f'{split}_dataloader']['dataset'] = dataset
+    base['custom_hooks'] = [dict(type='EMAHook', momentum=1e-4, begin_epoch=5)]
+    cfg = Config(base)
+    assert use_sample_data(cfg)[-2].startswith('average: ')
+    assert cfg.train_dataloader.dataset.data_root == str(written / 'imagenet')
+    assert cfg.train_dataloader.dataset.pipeline == [{**crop, 'scale': 112}]
+    assert cfg.train_dataloader.batch_size == 8
+    assert cfg.custom_hooks == [dict(type='EMAHook', momentum=0.01)]
+    assert cfg.log_processor == dict(by_epoch=False)
+
+
 def test_other_datasets_have_no_scenes(written):
     base = copy.deepcopy(SEGMENTOR)
     base['train_dataloader']['dataset']['type'] = 'CityscapesDataset'
