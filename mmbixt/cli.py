@@ -18,7 +18,7 @@ from mmbixt.checkpoints.sources import near_matches
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.datasets.availability import check_datasets
 from mmbixt.evaluation.config_check import WrongMetricError, check_metrics
-from mmbixt.frameworks import INSTALL, MissingFrameworkError, import_problem, missing_framework
+from mmbixt.frameworks import INSTALL, import_problem, missing_framework
 from mmbixt.sample.sample_config import NoSampleError, use_sample_data
 
 # in an installed package the files themselves, in a checkout a link to its configs/
@@ -111,11 +111,11 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
 
 
 def check_framework(cfg: Config, path: str) -> None:
-    """Raise an error that says what to install for a config; of other frameworks, import none."""
+    """Stop, and say what to install, where the framework of a config cannot be imported."""
     framework = cfg.get('default_scope')
     problem = import_problem(framework) if framework in INSTALL else None
     if problem is not None:
-        raise missing_framework(path, framework, problem) from problem
+        sys.exit(str(missing_framework(path, framework, problem)))
 
 
 def doubtful_options(cfg: Config, options: Mapping[str, Any]) -> list[str]:
@@ -184,7 +184,6 @@ PATH_ERRORS = (
 )
 USER_ERRORS = (
     *PATH_ERRORS,
-    MissingFrameworkError,
     NoSampleError,
     CheckpointFileError,
     CheckpointMismatchError,

@@ -22,13 +22,9 @@ INSTALL = {
 UNUSABLE = (ImportError, AssertionError)
 
 
-class MissingFrameworkError(ImportError):
-    """The framework that a config or a component is for cannot be imported."""
-
-
-def missing_framework(what: str, framework: str, problem: Exception) -> MissingFrameworkError:
+def missing_framework(what: str, framework: str, problem: Exception) -> ImportError:
     """The error that says what needs a framework, why it cannot be imported and how to get it."""
-    return MissingFrameworkError(
+    return ImportError(
         f'{what} needs {framework}, which cannot be imported ({problem}). '
         f'To install it: {INSTALL[framework]}.'
     )

@@ -61,7 +61,7 @@ class Registry(root.Registry):
         Raises:
             LookupError: the frameworks have different components of this name, and no model of
                 one of them was built before.
-            MissingFrameworkError: this is the model of all classifiers, without mmpretrain.
+            ImportError: this is the model of all classifiers, without mmpretrain.
         """
         found, problem = {}, None
         for framework in FRAMEWORKS:
@@ -82,7 +82,7 @@ class Registry(root.Registry):
             return self._within_scope(framework, found[framework])
         if len(set(found.values())) > 1:
             raise LookupError(
-                f'{name} is a {self.name} of {" and ".join(found)}, and there is no default scope '
+                f'{name} is a {self.name} of {", ".join(found)}, and there is no default scope '
                 'that says which one is meant. Before building it call mmengine.registry.'
                 'init_default_scope(cfg.default_scope), or write the scope in front of the type, '
                 f'such as {next(iter(found))}.{name}.'
