@@ -5,7 +5,7 @@ resolves in any config, without ``custom_imports`` and whatever the default scop
 """
 
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from importlib import import_module
 
 try:
@@ -48,6 +48,8 @@ class Registry(root.Registry):
             return self.module_dict[name]
         framework = default_scope()
         found = self.parent.get(f'{framework}.{name}') if framework else None
+        if found and framework == 'mmpretrain':
+            join_batch_augments()
         return found or self._get_without_scope(name)
 
     def _get_without_scope(self, name: str) -> Callable | None:
@@ -72,7 +74,7 @@ class Registry(root.Registry):
                 if getattr(error, 'name', None) != framework:  # it is installed, but broken
                     problem = error
                 elif name == 'ImageClassifier' and framework == 'mmpretrain':
-                    problem = missing_framework(f'{name}, as in this config,', framework, error)
+                    problem = missing_framework(name, framework, error)
                 continue
             if component is not None:
                 found[framework] = component
@@ -118,6 +120,14 @@ def default_scope() -> str | None:
 def child(name: str, locations: tuple[str, ...] = (SCOPE,)) -> Registry:
     parent = getattr(root, name)
     return Registry(parent.name, parent=parent, scope=SCOPE, locations=list(locations))
+
+
+@cache
+def join_batch_augments() -> None:
+    """For Mixup and such in an inherited config: mmpretrain has them in a registry of no parent."""
+    from mmpretrain.registry import BATCH_AUGMENTS
+
+    Registry(BATCH_AUGMENTS.name, parent=BATCH_AUGMENTS, scope=SCOPE)
 
 
 MODELS = child('MODELS', ('mmbixt.backbones', 'mmbixt.necks', 'mmbixt.decode_heads'))

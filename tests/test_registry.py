@@ -141,7 +141,7 @@ import torch
 from mmbixt.cli import check_framework
 from mmengine.config import Config
 from mmengine.hub import get_model
-from mmengine.registry import DATASETS, METRICS, MODELS, TRANSFORMS, VISUALIZERS
+from mmengine.registry import DATASETS, METRICS, MODELS, TRANSFORMS, VISUALIZERS, DefaultScope
 from mmengine.registry import init_default_scope
 
 ours = mmbixt.registry.TRANSFORMS.get
@@ -160,10 +160,15 @@ def classifier():
     with torch.device('meta'):
         backbone = dict(type='mmbixt.XCiT', arch='nano12', out_indices=(-1,))
         neck = dict(type='GlobalAveragePooling')
-        cfg = dict(type='ImageClassifier', _scope_='mmbixt', backbone=backbone, neck=neck)
-        model = MODELS.build(cfg)
-    parts = model, model.backbone, model.neck, model.data_preprocessor
+        mixed = dict(augments=dict(type='Mixup'))
+        cfg = dict(type='ImageClassifier', backbone=backbone, neck=neck, train_cfg=mixed)
+        model = MODELS.build(dict(cfg, _scope_='mmbixt'))
+        with DefaultScope.overwrite_default_scope('mmpretrain'):
+            MODELS.build(dict(cfg, _scope_='mmbixt'))
+    parts = model, model.backbone, model.neck, model.data_preprocessor.batch_augments
     answers['classifier'] = [package(part) for part in parts]
+    from mmpretrain.registry import BATCH_AUGMENTS
+    answers['scopes of mixup'] = list(BATCH_AUGMENTS.children)
     answers['of classifiers'] = ours('RandAugment').__module__.split('.')[0]
 answers['no classifier'] = error_of(classifier)
 for_classifiers = Config(dict(default_scope='mmpretrain'))
@@ -228,6 +233,7 @@ def test_names_are_those_of_the_framework_that_the_config_is_for(tmp_path, hidde
         assert ' of mmdet, mmpretrain, ' in clash_of_classifiers
         assert found['classifier'] == ['mmpretrain', 'mmbixt', 'mmpretrain', 'mmpretrain']
         assert found['of classifiers'] == 'mmpretrain'
+        assert found['scopes of mixup'] == ['mmbixt']  # or mmengine warns
         assert found['no classifier'] is found['no config'] is None
 
 

@@ -103,9 +103,9 @@ def _shorten(cfg: Config) -> str:
     cfg.default_hooks.checkpoint.update(by_epoch=False, interval=ITERATIONS // 2)
     cfg.default_hooks.logger.update(interval=10)
     optimizer = cfg.optim_wrapper.optimizer
-    if optimizer.type.startswith('Adam'):
+    if optimizer.type != 'SGD':
         optimizer.lr = LEARNING_RATE
-    else:  # SGD's goes with the batch
+    else:  # it goes with the batch
         optimizer.lr *= batch_size / cfg.get('auto_scale_lr', {}).get('base_batch_size', 16)
     cfg.param_scheduler = [
         dict(type='LinearLR', start_factor=1e-3, by_epoch=False, begin=0, end=WARM_UP),
