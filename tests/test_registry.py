@@ -160,7 +160,7 @@ def classifier():
     with torch.device('meta'):
         backbone = dict(type='mmbixt.XCiT', arch='nano12', out_indices=(-1,))
         neck = dict(type='GlobalAveragePooling')
-        mixed = dict(augments=dict(type='Mixup'))
+        mixed = dict(augments=dict(type='Mixup', alpha=0.8))
         cfg = dict(type='ImageClassifier', backbone=backbone, neck=neck, train_cfg=mixed)
         model = MODELS.build(dict(cfg, _scope_='mmbixt'))
         with DefaultScope.overwrite_default_scope('mmpretrain'):
