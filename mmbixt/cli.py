@@ -18,6 +18,7 @@ from mmbixt.checkpoints.sources import near_matches
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.datasets.availability import check_datasets
 from mmbixt.evaluation.config_check import WrongMetricError, check_metrics
+from mmbixt.frameworks import INSTALL, import_problem, missing_framework
 from mmbixt.sample.sample_config import NoSampleError, use_sample_data
 
 # in an installed package the files themselves, in a checkout a link to its configs/
@@ -27,8 +28,8 @@ CONFIGS = Path(__file__).parent / '.mim/configs'
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         'config',
-        help='a config of mmseg or mmdet: a file, PACKAGE::PATH of an installed one, or the name '
-        'of one of ours',
+        help='a config of mmseg, mmdet or mmpretrain: a file, PACKAGE::PATH of an installed one, '
+        'or the name of one of ours',
     )
     parser.add_argument(
         '--work-dir',
@@ -88,6 +89,7 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
     if args.trust_checkpoint:
         os.environ[TRUST] = '1'
     cfg = read_config(args.config)
+    check_framework(cfg, args.config)
     name, said = Path(args.config).stem, []
     if args.sample:
         name += '_sample'
@@ -106,6 +108,14 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
     check_metrics(cfg, splits)
     check_datasets(cfg, splits)
     return cfg
+
+
+def check_framework(cfg: Config, path: str) -> None:
+    """Stop, and say what to install, where the framework of a config cannot be imported."""
+    framework = cfg.get('default_scope')
+    problem = import_problem(framework) if framework in INSTALL else None
+    if problem is not None:
+        sys.exit(str(missing_framework(path, framework, problem)))
 
 
 def doubtful_options(cfg: Config, options: Mapping[str, Any]) -> list[str]:

@@ -1,7 +1,7 @@
 """What to say where a framework is missing.
 
-mmbixt does not *require* mmengine, mmcv, mmsegmentation or mmdet in the sense of pip: two
-distributions of each exist that ship the same modules, and both at once break each other.
+mmbixt does not *require* mmengine, mmcv, mmsegmentation, mmdet or mmpretrain in the sense of pip:
+two distributions of each exist that ship the same modules, and both at once break each other.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,11 +13,21 @@ INSTALL = {
     'mmcv': '`mim install "mmcv>=2.0.0,<2.2.0"` (or onedl-mmcv)',
     'mmseg': '`pip install mmsegmentation` (or onedl-mmsegmentation)',
     'mmdet': '`pip install mmdet` (or onedl-mmdetection)',
+    'mmpretrain': '`pip install .[cls]` in a checkout of mmbixt, or `pip install mmpretrain` '
+    '(or onedl-mmpretrain)',
 }
 
-# what importing an absent, incomplete or mismatched framework raises: mmseg and mmdet assert the
-# versions of mmcv and mmengine
+# what importing an absent, incomplete or mismatched framework raises: they assert the versions of
+# mmcv and mmengine
 UNUSABLE = (ImportError, AssertionError)
+
+
+def missing_framework(what: str, framework: str, problem: Exception) -> ImportError:
+    """The error that says what needs a framework, why it cannot be imported and how to get it."""
+    return ImportError(
+        f'{what} needs {framework}, which cannot be imported ({problem}). '
+        f'To install it: {INSTALL[framework]}.'
+    )
 
 
 def import_problem(module: str) -> Exception | None:
@@ -53,10 +63,7 @@ def register_missing(
     names = tuple(names)
 
     def raise_missing(name: str) -> None:
-        raise ImportError(
-            f'mmbixt.{name} needs {framework}, which cannot be imported ({problem}). '
-            f'To install it: {INSTALL[framework]}.'
-        ) from problem
+        raise missing_framework(f'mmbixt.{name}', framework, problem) from problem
 
     def make_builder(name: str) -> Callable:
         def build(*args, **kwargs):

@@ -5,7 +5,7 @@ resolves in any config, without ``custom_imports`` and whatever the default scop
 """
 
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from importlib import import_module
 
 try:
@@ -17,7 +17,7 @@ except ImportError as error:
         f'imported ({error}). To install it: `pip install mmengine` (or onedl-mmengine).'
     ) from error
 
-from mmbixt.frameworks import UNUSABLE
+from mmbixt.frameworks import UNUSABLE, missing_framework
 
 try:
     from mmbixt.checkpoints.loader import register_checkpoint_readers
@@ -26,7 +26,7 @@ except ImportError as error:
     raise RuntimeError(f'mmbixt.registry cannot be imported: {error}') from error
 
 SCOPE = 'mmbixt'
-FRAMEWORKS = ('mmseg', 'mmdet')
+FRAMEWORKS = ('mmseg', 'mmdet', 'mmpretrain')
 
 
 class Registry(root.Registry):
@@ -34,7 +34,7 @@ class Registry(root.Registry):
 
     mmengine builds a config that was inherited as ``_base_ = 'mmbixt::...'`` in the scope mmbixt.
     Names in it like ``EncoderDecoder`` or ``LoadAnnotations`` are not ours: they belong to the
-    default scope of the runner, mmseg or mmdet.
+    default scope of the runner: mmseg, mmdet or mmpretrain.
     """
 
     latest_framework: str | None = None  # of the latest model that was built without that scope
@@ -48,6 +48,8 @@ class Registry(root.Registry):
             return self.module_dict[name]
         framework = default_scope()
         found = self.parent.get(f'{framework}.{name}') if framework else None
+        if found and framework == 'mmpretrain':
+            join_batch_augments()
         return found or self._get_without_scope(name)
 
     def _get_without_scope(self, name: str) -> Callable | None:
@@ -61,6 +63,7 @@ class Registry(root.Registry):
         Raises:
             LookupError: the frameworks have different components of this name, and no model of
                 one of them was built before.
+            ImportError: this is the model of all classifiers, without mmpretrain.
         """
         found, problem = {}, None
         for framework in FRAMEWORKS:
@@ -70,6 +73,8 @@ class Registry(root.Registry):
             except UNUSABLE as error:
                 if getattr(error, 'name', None) != framework:  # it is installed, but broken
                     problem = error
+                elif name == 'ImageClassifier' and framework == 'mmpretrain':
+                    problem = missing_framework(name, framework, error)
                 continue
             if component is not None:
                 found[framework] = component
@@ -79,7 +84,7 @@ class Registry(root.Registry):
             return self._within_scope(framework, found[framework])
         if len(set(found.values())) > 1:
             raise LookupError(
-                f'{name} is a {self.name} of {" and ".join(found)}, and there is no default scope '
+                f'{name} is a {self.name} of {", ".join(found)}, and there is no default scope '
                 'that says which one is meant. Before building it call mmengine.registry.'
                 'init_default_scope(cfg.default_scope), or write the scope in front of the type, '
                 f'such as {next(iter(found))}.{name}.'
@@ -115,6 +120,14 @@ def default_scope() -> str | None:
 def child(name: str, locations: tuple[str, ...] = (SCOPE,)) -> Registry:
     parent = getattr(root, name)
     return Registry(parent.name, parent=parent, scope=SCOPE, locations=list(locations))
+
+
+@cache
+def join_batch_augments() -> None:
+    """For Mixup and such in an inherited config: mmpretrain has them in a registry of no parent."""
+    from mmpretrain.registry import BATCH_AUGMENTS
+
+    Registry(BATCH_AUGMENTS.name, parent=BATCH_AUGMENTS, scope=SCOPE)
 
 
 MODELS = child('MODELS', ('mmbixt.backbones', 'mmbixt.necks', 'mmbixt.decode_heads'))

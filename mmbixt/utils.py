@@ -6,6 +6,6 @@ def register_all_modules(init_default_scope: bool = False) -> None:
 
     Args:
         init_default_scope: as other packages have it, without effect: mmbixt extends the scopes of
-            mmseg and mmdet and is no default scope itself.
+            mmseg, mmdet and mmpretrain and is no default scope itself.
     """
     import mmbixt.registry  # noqa: F401

@@ -50,6 +50,16 @@ val_evaluator = dict(ann_file=root + 'annotations/instances_val2017.json')
 test_evaluator = val_evaluator
 train_cfg = dict(max_epochs=1)
 """,
+    'mmpretrain': """
+root = 'data/scenes/imagenet'
+train_dataloader = dict(
+    batch_size=2, num_workers=0, persistent_workers=False, dataset=dict(data_root=root)
+)
+val_dataloader = dict(num_workers=0, persistent_workers=False, dataset=dict(data_root=root))
+test_dataloader = val_dataloader
+param_scheduler = []
+train_cfg = dict(max_epochs=1)
+""",
 }
 INHERITED = """
 _base_ = __import__('mmbixt') and 'mmbixt::bixt/linear_bixt_ti_ade20k.py'
@@ -80,7 +90,9 @@ def mim(run):
 def user_configs():
     """Those of the documents, and one that inherits."""
     text = (ROOT / 'docs/projects.md').read_text()
-    shown = re.findall(r'<!-- tested: (mmseg|mmdet) -->\n```python\n(.*?)```', text, re.DOTALL)
+    shown = re.findall(
+        r'<!-- tested: (mmseg|mmdet|mmpretrain) -->\n```python\n(.*?)```', text, re.DOTALL
+    )
     return [*shown, ('mmseg', INHERITED)]
 
 
@@ -137,7 +149,7 @@ def test_train_and_test_a_config_of_ours_by_name(mim, project):
 
 @slow
 @pytest.mark.parametrize(
-    ('scope', 'text'), user_configs(), ids=['semfpn', 'cascade', 'detr', 'inherited']
+    ('scope', 'text'), user_configs(), ids=['semfpn', 'cascade', 'detr', 'classifier', 'inherited']
 )
 def test_train_and_test_a_config_of_a_user(mim, project, scope, text):
     small = SMALL[scope]
@@ -145,7 +157,7 @@ def test_train_and_test_a_config_of_a_user(mim, project, scope, text):
         small = re.sub(r'model\[.*\n', '', small)  # it has no norm to change
     text = re.sub(r' *init_cfg=dict\(.*\n', '', text)  # weights are not at hand
     (project / 'my_config.py').write_text(text + small)
-    package = {'mmseg': 'mmsegmentation', 'mmdet': 'mmdet'}[scope]
+    package = 'mmsegmentation' if scope == 'mmseg' else scope
     work_dir = project / 'work_dirs/mine'
     shutil.rmtree(work_dir, ignore_errors=True)
     output = mim('train', package, 'my_config.py', '--gpus', 0, '--work-dir', work_dir)

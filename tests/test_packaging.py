@@ -15,7 +15,7 @@ from helpers import pip, python
 
 ROOT = Path(__file__).parents[1]
 # Frameworks that exist as two distributions each (see requirements.txt).
-FRAMEWORKS = {'mmengine', 'mmcv', 'mmsegmentation', 'mmdet'}
+FRAMEWORKS = {'mmengine', 'mmcv', 'mmsegmentation', 'mmdet', 'mmpretrain'}
 
 
 def files(folder, *patterns):

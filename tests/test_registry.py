@@ -26,7 +26,7 @@ answers = {{}}
 def error_of(function, *arguments):
     try:
         function(*arguments)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return f'{{type(error).__name__}}: {{error}}'
 
 def package(thing):
@@ -134,13 +134,15 @@ def test_a_missing_framework_breaks_what_needs_it_only(tmp_path, used):
 INHERITED = """
 import mmbixt.registry
 import torch
+from mmbixt.cli import check_framework
 from mmengine.config import Config
 from mmengine.hub import get_model
-from mmengine.registry import DATASETS, METRICS, MODELS, TRANSFORMS, VISUALIZERS
+from mmengine.registry import DATASETS, METRICS, MODELS, TRANSFORMS, VISUALIZERS, DefaultScope
 from mmengine.registry import init_default_scope
 
 ours = mmbixt.registry.TRANSFORMS.get
-answers['clash'] = [error_of(ours, name) for name in ('LoadAnnotations', 'LoadImageFromFile')]
+clashes = 'LoadAnnotations', 'RandAugment', 'LoadImageFromFile'
+answers['clash'] = [error_of(ours, name) for name in clashes]
 
 # mmengine's hub builds without a runner, and so without a default scope
 for name, part in {hub!r}:
@@ -150,7 +152,26 @@ for name, part in {hub!r}:
     answers[name] = [package(part) for part in parts]
     answers['like ' + name] = package(ours('InferencerLoader')())
 
+def classifier():
+    with torch.device('meta'):
+        backbone = dict(type='mmbixt.XCiT', arch='nano12', out_indices=(-1,))
+        neck = dict(type='GlobalAveragePooling')
+        mixed = dict(augments=dict(type='Mixup', alpha=0.8))
+        cfg = dict(type='ImageClassifier', backbone=backbone, neck=neck, train_cfg=mixed)
+        model = MODELS.build(dict(cfg, _scope_='mmbixt'))
+        with DefaultScope.overwrite_default_scope('mmpretrain'):
+            MODELS.build(dict(cfg, _scope_='mmbixt'))
+    parts = model, model.backbone, model.neck, model.data_preprocessor.batch_augments
+    answers['classifier'] = [package(part) for part in parts]
+    from mmpretrain.registry import BATCH_AUGMENTS
+    answers['scopes of mixup'] = list(BATCH_AUGMENTS.children)
+    answers['of classifiers'] = ours('RandAugment').__module__.split('.')[0]
+answers['no classifier'] = error_of(classifier)
+for_classifiers = Config(dict(default_scope='mmpretrain'))
+answers['no config'] = error_of(check_framework, for_classifiers, 'my_config.py')
+
 cfg = Config.fromfile('mine.py')
+check_framework(cfg, 'mine.py')
 assert cfg.model['_scope_'] == 'mmbixt'
 init_default_scope(cfg.default_scope)
 cfg.model.decode_head.norm_cfg = cfg.model.neck[0].norm_cfg = dict(type='BN')
@@ -175,10 +196,10 @@ RETINANET = ('biformer/retinanet_biformer_t_1x_coco', 'neck')
 
 
 @pytest.mark.parametrize(
-    ('hidden', 'hub'), [([], [SEMFPN, UPERNET, RETINANET]), (['mmdet'], [SEMFPN])]
+    ('hidden', 'hub'), [([], [SEMFPN, UPERNET, RETINANET]), (['mmdet', 'mmpretrain'], [SEMFPN])]
 )
 def test_names_are_those_of_the_framework_that_the_config_is_for(tmp_path, hidden, hub):
-    """Those that mmcv, mmseg and mmdet all have, in the hub and in configs that inherit."""
+    """Those that several frameworks have, in the hub and in configs that inherit."""
     code = INHERITED.format(hub=hub) + (WITHOUT_MMDET if hidden else '')
     found = run(tmp_path, code, hidden)
     for name, _ in hub:
@@ -196,15 +217,22 @@ def test_names_are_those_of_the_framework_that_the_config_is_for(tmp_path, hidde
     others = ['FeaturePyramidAdapter', 'LinearTokenHead']
     assert found['registered'] == sorted([*backbones, *readers, *others])
     assert found['elsewhere'] == [not hidden, False]
-    clash, shared = found['clash']
-    assert shared is None  # mmcv's for both
+    clash, clash_of_classifiers, shared = found['clash']
+    assert shared is None  # mmcv's for all
     if hidden:  # there is one framework to choose
         assert clash is None
+        for message in (found['no classifier'], found['no config']):
+            assert re.search(r'needs mmpretrain, .*`pip install \.\[cls\]`', message)
         assert found['widths'] == [1, 3, 5, 0.02]
         assert found['coco'].startswith('ImportError: mmbixt.BoundaryCocoMetric needs mmdet')
     else:
-        message = 'LookupError: LoadAnnotations is a transform of mmseg and mmdet, .*init_default'
+        message = 'LookupError: LoadAnnotations is .* of mmseg, mmdet, mmpretrain, .*init_default'
         assert re.match(message, clash)
+        assert ' of mmdet, mmpretrain, ' in clash_of_classifiers
+        assert found['classifier'] == ['mmpretrain', 'mmbixt', 'mmpretrain', 'mmpretrain']
+        assert found['of classifiers'] == 'mmpretrain'
+        assert found['scopes of mixup'] == ['mmbixt']  # or mmengine warns
+        assert found['no classifier'] is found['no config'] is None
 
 
 def test_import_errors_of_our_own_are_not_taken_for_a_missing_framework(tmp_path):

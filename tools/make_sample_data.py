@@ -1,7 +1,7 @@
 """Make sample data: generated street, country and coast scenes with their annotations.
 
-They come in the layouts of ADE20K (semantic segmentation) and COCO (detection, instance
-segmentation), so that everything can be tried without downloading either.
+They come in the layouts of ADE20K (semantic segmentation), COCO (detection, instance segmentation)
+and ImageNet (classification), so that everything can be tried without downloading any of them.
 """
 
 import argparse
@@ -12,13 +12,15 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from torchvision.models import MobileNet_V2_Weights
 from torchvision.ops import masks_to_boxes
 from torchvision.utils import draw_bounding_boxes, draw_segmentation_masks
 
 from mmbixt.sample.sample_data import write_sample_data
-from mmbixt.sample.scenes import ADE_LABELS, Scene, make_scene
+from mmbixt.sample.scenes import ADE_LABELS, Scene, imagenet_class, make_scene
 from mmbixt.visualization.palette import sample_palette
 
+IMAGENET = MobileNet_V2_Weights.IMAGENET1K_V1.meta['categories']
 MASKS = ['cyan', 'orange', 'lime', 'red', 'blue', 'yellow', 'magenta'] * 9  # of a preview
 
 
@@ -53,13 +55,15 @@ def parse_args() -> argparse.Namespace:
 
 
 def preview(scenes: list[Scene]) -> Figure:
-    """Two scenes in a row, each with its label map and its instances; of their classes a legend."""
+    """Two scenes in a row: class of the picture, label map with a legend below, and instances."""
     names = sorted(ADE_LABELS, key=ADE_LABELS.get)
     colours = np.zeros((256, 3), np.uint8)
     colours[[ADE_LABELS[name] for name in names]] = sample_palette(names, [(0, 0, 0)] * len(names))
     height, width = scenes[0].semantic.shape
     rows = (len(scenes) + 1) // 2
-    figure = Figure(figsize=(14, rows * 14 / 6 * height / width + 0.6), layout='constrained')
+    figure = Figure(
+        figsize=(14, rows * (14 / 6 * height / width + 0.2) + 0.6), layout='constrained'
+    )
     axes = figure.subplots(rows, 6, squeeze=False).ravel()
     for ax in axes:
         ax.set_axis_off()
@@ -73,6 +77,7 @@ def preview(scenes: list[Scene]) -> Figure:
         panels = scene.image, colours[scene.semantic], picture.permute(1, 2, 0)
         for ax, panel in zip(axes[3 * k :], panels, strict=False):
             ax.imshow(panel)
+        axes[3 * k].set_title(IMAGENET[imagenet_class(scene)], fontsize=9, pad=2)
     handles = [Patch(facecolor=colours[ADE_LABELS[name]] / 255, label=name) for name in names]
     figure.legend(handles=handles, loc='outside lower center', ncols=7, frameon=False)
     return figure
@@ -88,6 +93,7 @@ def main() -> None:
     print(f'sample data: {root}')
     print(f'  for mmseg: data_root={root / "ade" / "ADEChallengeData2016"}')
     print(f'  for mmdet: data_root={root / "coco"}')
+    print(f'  for mmpretrain: data_root={root / "imagenet"}')
     if args.preview:
         Path(args.preview).parent.mkdir(parents=True, exist_ok=True)
         preview([make_scene(seed, height, width) for seed in range(18, 28)]).savefig(args.preview)

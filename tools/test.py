@@ -1,4 +1,4 @@
-"""Evaluate a checkpoint: mmengine's runner, for configs of mmseg and of mmdet."""
+"""Evaluate a checkpoint: mmengine's runner, for configs of mmseg, mmdet and mmpretrain."""
 
 import argparse
 import os
@@ -16,7 +16,8 @@ from mmbixt.evaluation.config_check import metrics_of
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description='Evaluate a segmentor (mmseg config) or a detector (mmdet config).',
+        description='Evaluate a segmentor (mmseg config), a detector (mmdet) or a classifier '
+        '(mmpretrain).',
         epilog='Example: python tools/test.py configs/bixt/semfpn_bixt_ti_ade20k.py '
         'work_dirs/semfpn_bixt_ti_ade20k/iter_80000.pth',
     )
@@ -24,19 +25,22 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument('checkpoint', help='checkpoint file')
     parser.add_argument(
         '--out',
-        help='also save the predictions: a folder for PNG label maps (mmseg), a .pkl file (mmdet)',
+        help='also save the predictions: a folder for PNG label maps (mmseg), a .pkl file (mmdet, '
+        'mmpretrain)',
     )
     parser.add_argument('--show', action='store_true', help='show the predictions in a window')
     parser.add_argument(
         '--show-dir',
-        help='draw every prediction: into SHOW_DIR/vis_data/vis_image (mmseg) or '
-        'WORK_DIR/TIMESTAMP/SHOW_DIR (mmdet)',
+        help='draw every prediction: into SHOW_DIR/vis_data/vis_image (mmseg), '
+        'WORK_DIR/TIMESTAMP/SHOW_DIR (mmdet) or SHOW_DIR (mmpretrain)',
     )
     parser.add_argument(
         '--wait-time', type=float, default=2, help='seconds for which --show shows each (2)'
     )
     parser.add_argument(
-        '--tta', action='store_true', help='test-time augmentation: several scales, and flipped'
+        '--tta',
+        action='store_true',
+        help='test-time augmentation: flipped, and of segmentors several scales',
     )
     parser.add_argument(
         '--boundary',
@@ -48,46 +52,59 @@ def parse_args() -> argparse.Namespace:
 
 
 def draw_predictions(cfg: Config, args: argparse.Namespace) -> None:
-    cfg.default_hooks.visualization.update(
-        draw=True,
-        interval=1,  # mmseg's default leaves out 49 of 50
-        show=args.show,
-        wait_time=args.wait_time,
-    )
+    if args.tta and cfg.default_scope == 'mmpretrain':
+        raise SystemExit('--show, --show-dir: mmpretrain draws no predictions of --tta.')
+    hook = cfg.default_hooks.visualization
+    hook['enable' if cfg.default_scope == 'mmpretrain' else 'draw'] = True
+    # of mmseg's pictures the default leaves out 49 of 50
+    hook.update(interval=1, show=args.show, wait_time=args.wait_time)
     if args.show_dir:
-        if cfg.default_scope == 'mmdet':
-            cfg.default_hooks.visualization.test_out_dir = args.show_dir
+        if cfg.default_scope == 'mmpretrain':
+            hook.out_dir = args.show_dir
+        elif cfg.default_scope == 'mmdet':
+            hook.test_out_dir = args.show_dir
         else:
             cfg.visualizer.save_dir = args.show_dir
 
 
 def augment_tests(cfg: Config, args: argparse.Namespace) -> None:
-    if cfg.default_scope == 'mmdet':
-        cfg.setdefault('tta_model', DETECTION_TTA_MODEL)
-        cfg.setdefault('tta_pipeline', flip_pipeline(cfg.test_dataloader.dataset.pipeline))
+    if cfg.default_scope in TTA_MODELS:
+        cfg.setdefault('tta_model', TTA_MODELS[cfg.default_scope])
+        pipeline = flip_pipeline(cfg.test_dataloader.dataset.pipeline, cfg.default_scope)
+        cfg.setdefault('tta_pipeline', pipeline)
     if 'tta_model' not in cfg or 'tta_pipeline' not in cfg:
         raise SystemExit(f'--tta: {args.config} has no tta_model and tta_pipeline.')
     cfg.test_dataloader.dataset.pipeline = cfg.tta_pipeline
     cfg.model = ConfigDict(**cfg.tta_model, module=cfg.model)
+    # The weights of a checkpoint are the averaged ones already, and EMAHook would look for them
+    # under the names of the wrapped model.
+    hooks = cfg.get('custom_hooks') or []
+    cfg.custom_hooks = [hook for hook in hooks if not str(hook['type']).endswith('EMAHook')]
 
 
-# what mmdet's own tool takes where a config says nothing
-DETECTION_TTA_MODEL = dict(
-    type='DetTTAModel',
-    tta_cfg=dict(nms=dict(type='nms', iou_threshold=0.5), max_per_img=100),
-)
+# what the frameworks' own tools take where a config says nothing
+TTA_MODELS = {
+    'mmdet': dict(
+        type='DetTTAModel',
+        tta_cfg=dict(nms=dict(type='nms', iou_threshold=0.5), max_per_img=100),
+    ),
+    'mmpretrain': dict(type='AverageClsScoreTTA'),
+}
 
 
-def flip_pipeline(pipeline: list[dict]) -> list[dict]:
-    """A detector's test pipeline, as it is and flipped; its last step packs the results."""
+def flip_pipeline(pipeline: list[dict], framework: str) -> list[dict]:
+    """A test pipeline, as it is and flipped; its last step packs the results."""
     *steps, pack = pipeline
-    meta_keys = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor')
-    pack = {**pack, 'meta_keys': (*meta_keys, 'flip', 'flip_direction')}
+    if framework == 'mmdet':
+        meta_keys = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor')
+        pack = {**pack, 'meta_keys': (*meta_keys, 'flip', 'flip_direction')}
     flips = [dict(type='RandomFlip', prob=prob) for prob in (1.0, 0.0)]
     return [*steps, dict(type='TestTimeAug', transforms=[flips, [pack]])]
 
 
 def evaluate_boundaries(cfg: Config, args: argparse.Namespace) -> None:
+    if cfg.default_scope == 'mmpretrain':
+        raise SystemExit(f'--boundary: {args.config} is of a classifier, which predicts no areas.')
     evaluators = list_evaluators(cfg)
     there = [(name, e) for e in evaluators for _, name, _ in metrics_of(e)]
     ours = [e for name, e in there if name in ('BoundaryIoUMetric', 'BoundaryCocoMetric')]
@@ -120,6 +137,8 @@ def save_predictions(cfg: Config, args: argparse.Namespace) -> None:
     evaluators = list_evaluators(cfg)
     if cfg.default_scope == 'mmdet':
         evaluators.append(dict(type='DumpDetResults', out_file_path=args.out))
+    elif cfg.default_scope == 'mmpretrain':
+        evaluators.append(dict(type='DumpResults', out_file_path=args.out))
     else:
         # one more, since the config may have other metrics only; it logs the folder of this path
         folder = os.path.join(args.out, '')

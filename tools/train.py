@@ -1,4 +1,4 @@
-"""Train a segmentor or a detector: mmengine's runner, for configs of mmseg and of mmdet."""
+"""Train a model: mmengine's runner, for configs of mmseg, mmdet and mmpretrain."""
 
 import argparse
 from pathlib import Path
@@ -14,7 +14,8 @@ from mmbixt.cli import add_common_arguments, load_config, run, run_loop
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description='Train a segmentor (mmseg config) or a detector (mmdet config).',
+        description='Train a segmentor (mmseg config), a detector (mmdet) or a classifier '
+        '(mmpretrain).',
         epilog='Example: python tools/train.py configs/bixt/semfpn_bixt_ti_ade20k.py --sample',
     )
     add_common_arguments(parser)

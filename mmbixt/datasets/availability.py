@@ -14,6 +14,10 @@ _HOW_TO_GET = {
         'COCO 2017 is http://images.cocodataset.org/zips/train2017.zip, .../zips/val2017.zip and '
         '.../annotations/annotations_trainval2017.zip; unpacked into data/coco they are found.'
     ),
+    'ImageNet': (
+        'ImageNet-1k (ILSVRC2012) is to be had at https://image-net.org/download-images; its '
+        'pictures are looked for in data/imagenet/train/CLASS and data/imagenet/val/CLASS.'
+    ),
 }
 
 
@@ -56,5 +60,8 @@ def _paths(dataset: Mapping[str, Any]) -> list[Path]:
     root = dataset.get('data_root') or ''
     if '://' in root or dataset.get('backend_args'):
         return []
-    parts = [*(dataset.get('data_prefix') or {}).values(), dataset.get('ann_file') or '']
+    # mmpretrain's ImageNet has a split, the name of a folder; its prefix may be a string
+    prefix = dataset.get('data_prefix') or dataset.get('split') or {}
+    prefixes = prefix.values() if isinstance(prefix, Mapping) else [prefix]
+    parts = [*prefixes, dataset.get('ann_file') or '']
     return [Path(root, part) for part in parts if part]

@@ -14,8 +14,12 @@ INSTEAD = {
         'BoundaryCocoMetric': 'mmbixt.BoundaryIoUMetric, beside or in place of IoUMetric',
         'CocoMetric': 'IoUMetric',
     },
+    'mmpretrain': dict.fromkeys(
+        ('IoUMetric', 'BoundaryIoUMetric', 'CocoMetric', 'BoundaryCocoMetric'),
+        'Accuracy with topk=(1, 5)',
+    ),
 }
-WHAT = {'mmdet': 'objects', 'mmseg': 'label maps'}
+WHAT = {'mmdet': 'objects', 'mmseg': 'label maps', 'mmpretrain': 'classes of whole images'}
 BOXES_ONLY = (
     'predicts boxes only, and BoundaryCocoMetric needs masks. Take '
     "dict(type='CocoMetric', metric='bbox', ...), or a model that predicts masks (Mask R-CNN)."

@@ -1,1 +1,1 @@
-"""Generated scenes in the layouts of ADE20K and COCO."""
+"""Generated scenes in the layouts of ADE20K, COCO and ImageNet."""

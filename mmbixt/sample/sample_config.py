@@ -8,10 +8,17 @@ from mmengine.config import Config, ConfigDict
 from mmbixt.sample.sample_data import write_sample_data
 
 # where write_sample_data puts what the stock dataset classes read
-_ROOTS = {'ADE20KDataset': 'ade/ADEChallengeData2016', 'CocoDataset': 'coco/'}
+_ROOTS = {
+    'ADE20KDataset': 'ade/ADEChallengeData2016',
+    'CocoDataset': 'coco/',
+    'ImageNet': 'imagenet',
+}
 _SIZE_KEYS = ('scale', 'scales', 'crop_size', 'size', 'img_scale', 'stride', 'random_size_range')
-SHRINK, SCALES = 4, (1.0, 1.25)  # 512-pixel crops become 128-pixel ones; random resizing
-ITERATIONS, WARM_UP, BATCH_SIZE, LEARNING_RATE = 700, 50, 4, 1e-3
+# 512-pixel crops become 128-pixel ones, a classifier's 224 pixels 112; random resizing
+SHRINK, SHRINK_CLASSIFIER, SCALES = 4, 2, (1.0, 1.25)
+ITERATIONS, WARM_UP, LEARNING_RATE = 700, 50, 1e-3
+BATCH_SIZE, BATCH_SIZE_CLASSIFIER = 4, 8
+AVERAGED = 100  # iterations over which averaged weights (EMA) go back, of the many in a long run
 
 
 class NoSampleError(ValueError):
@@ -19,7 +26,7 @@ class NoSampleError(ValueError):
 
 
 def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
-    """Change a config of mmseg (ADE20K) or mmdet (COCO) in place, no more than it must be.
+    """Change a config of ADE20K, COCO or ImageNet in place, no more than it must be.
 
     The scenes are written to ``root`` unless they are there. Returns a line for each change.
     """
@@ -28,9 +35,9 @@ def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
         raise NoSampleError(f'--sample is for whole configs; this one has no {missing}.')
     kinds = {str(node.get('type')) for node in _dicts(cfg) if 'data_root' in node}
     if others := ', '.join(sorted(kinds - set(_ROOTS))):
-        raise NoSampleError(f'--sample has scenes for {" and ".join(_ROOTS)}, none for {others}.')
+        raise NoSampleError(f'--sample has scenes for {", ".join(_ROOTS)}, none for {others}.')
     changes = [_redirect_data(cfg, write_sample_data(root)), _shrink_images(cfg), _shorten(cfg)]
-    changes += _forget_weights(cfg)
+    changes += _forget_weights(cfg) + _average_less(cfg)
     cfg.pop('sync_bn', None)
     if synchronised := [node for node in _dicts(cfg.model) if node.get('type') == 'SyncBN']:
         changes.append('norms: BN instead of SyncBN, which needs several GPUs')
@@ -61,42 +68,50 @@ def _redirect_data(cfg: Config, root: Path) -> str:
     return f'data: generated scenes in {root}'
 
 
+def _classifies(cfg: Config) -> bool:
+    return cfg.get('default_scope') == 'mmpretrain'
+
+
 def _shrink_images(cfg: Config) -> str:
+    factor = SHRINK_CLASSIFIER if _classifies(cfg) else SHRINK
+
     def shrink(value: Any) -> Any:
         if isinstance(value, (list, tuple)):
             return type(value)(map(shrink, value))
-        return max(32, value // SHRINK) if isinstance(value, int) else value
+        return max(32, value // factor) if isinstance(value, int) else value
 
     # in a model a size may be something else than an image's, such as an anchor's
     outside = [cfg[key] for key in cfg if key != 'model']
     for node in _dicts(*outside, cfg.model.get('data_preprocessor'), cfg.model.get('test_cfg')):
         for key in _SIZE_KEYS:
-            if isinstance(node.get(key), (list, tuple)):
+            if isinstance(node.get(key), (int, list, tuple)):
                 node[key] = shrink(node[key])
         if 'ratio_range' in node:
             node.ratio_range = SCALES
-    return f'sizes: crops, test images and padding divided by {SHRINK}, random scales {SCALES}'
+    change = f'sizes: crops, test images and padding divided by {factor}'
+    return change if _classifies(cfg) else f'{change}, random scales {SCALES}'
 
 
 def _shorten(cfg: Config) -> str:
-    cfg.train_dataloader.batch_size = BATCH_SIZE
+    batch_size = BATCH_SIZE_CLASSIFIER if _classifies(cfg) else BATCH_SIZE
+    cfg.train_dataloader.batch_size = batch_size
     for split in ('train', 'val', 'test'):
         cfg[f'{split}_dataloader'].update(num_workers=1, persistent_workers=True)
     interval = ITERATIONS // 4
     cfg.train_cfg = dict(type='IterBasedTrainLoop', max_iters=ITERATIONS, val_interval=interval)
-    cfg.log_processor.by_epoch = False
+    cfg.setdefault('log_processor', ConfigDict()).by_epoch = False
     cfg.default_hooks.checkpoint.update(by_epoch=False, interval=ITERATIONS // 2)
     cfg.default_hooks.logger.update(interval=10)
     optimizer = cfg.optim_wrapper.optimizer
-    if optimizer.type.startswith('Adam'):
+    if optimizer.type != 'SGD':
         optimizer.lr = LEARNING_RATE
-    else:  # SGD's goes with the batch
-        optimizer.lr *= BATCH_SIZE / cfg.get('auto_scale_lr', {}).get('base_batch_size', 16)
+    else:  # it goes with the batch
+        optimizer.lr *= batch_size / cfg.get('auto_scale_lr', {}).get('base_batch_size', 16)
     cfg.param_scheduler = [
         dict(type='LinearLR', start_factor=1e-3, by_epoch=False, begin=0, end=WARM_UP),
         dict(type='PolyLR', eta_min=0.0, by_epoch=False, begin=WARM_UP, end=ITERATIONS),
     ]
-    run = f'{ITERATIONS} iterations of {BATCH_SIZE} images'
+    run = f'{ITERATIONS} iterations of {batch_size} images'
     return f'schedule: {run}, learning rate {optimizer.lr} after {WARM_UP} iterations of warm-up'
 
 
@@ -114,3 +129,13 @@ def _forget_weights(cfg: Config) -> list[str]:
     for node in _dicts(cfg.model):  # what was kept as it was has to learn now
         node.update({k: v for k, v in dict(frozen_stages=-1, norm_eval=False).items() if k in node})
     return [f'weights: random instead of {", ".join(forgotten)}, and nothing frozen']
+
+
+def _average_less(cfg: Config) -> list[str]:
+    """Averaged weights are those that are evaluated, and would be the initial ones for long."""
+    hooks = [hook for hook in _dicts(cfg.get('custom_hooks')) if hook.type.endswith('EMAHook')]
+    for hook in hooks:
+        hook.momentum = 1 / AVERAGED
+        hook.pop('begin_epoch', None)
+        hook.pop('begin_iter', None)
+    return [f'average: of the weights of about {AVERAGED} iterations'] if hooks else []

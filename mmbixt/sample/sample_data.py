@@ -1,4 +1,4 @@
-"""Writes generated scenes to disk in the layouts of ADE20K and COCO."""
+"""Writes generated scenes to disk in the layouts of ADE20K, COCO and ImageNet."""
 
 import json
 import tempfile
@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from filelock import FileLock
 
-from mmbixt.sample.scenes import VERSION, Scene, make_scene
+from mmbixt.sample.scenes import VERSION, Scene, imagenet_class, make_scene
 
 MANIFEST = 'sample_data.json'
 FIRST_SEED = {'train': 1, 'val': 1_000_000_001}  # of the scene that counts as number 1
@@ -20,9 +20,9 @@ def write_sample_data(
 ) -> Path:
     """Write the sample data unless they are there. Of several processes one does, others wait.
 
-    The folder, of which the absolute path is returned, gets a sub-folder for each layout, ``ade``
-    and ``coco``, and appears all at once. An older or incomplete one is replaced; one with anything
-    else in it is left alone.
+    The folder, of which the absolute path is returned, gets a sub-folder for each layout
+    (``ade``, ``coco``, ``imagenet``), and appears all at once. An older or incomplete one is
+    replaced; one with anything else in it is left alone.
     """
     root = Path(root).expanduser().resolve()
     settings = dict(version=VERSION, train=num_train, val=num_val, height=height, width=width)
@@ -42,7 +42,7 @@ def write_sample_data(
 def _is_complete(root: Path, settings: dict[str, int]) -> bool:
     """Whether these sample data are there; an error if anything else is."""
     found = [path.relative_to(root) for path in root.rglob('*') if not path.is_dir()]
-    ours = ('ade', 'coco', MANIFEST) if Path(MANIFEST) in found else ()
+    ours = ('ade', 'coco', 'imagenet', MANIFEST) if Path(MANIFEST) in found else ()
     foreign = [str(path) for path in found if path.parts[0] not in ours]
     if foreign or root.is_file():
         raise FileExistsError(f"move '{min(foreign, default=root)}' away first")
@@ -62,6 +62,7 @@ def _replace(root: Path, settings: dict[str, int]) -> None:
             # their folders are named in _is_complete, too
             _write_ade20k(fresh / 'ade/ADEChallengeData2016', split, scenes)
             _write_coco(fresh / 'coco', split, scenes)
+            _write_imagenet(fresh / 'imagenet', split, scenes)
         files = sum(not path.is_dir() for path in fresh.rglob('*'))
         (fresh / MANIFEST).write_text(json.dumps({**settings, 'files': files + 1}))
         if root.exists():
@@ -91,6 +92,17 @@ def _write_coco(root: Path, split: str, scenes: list[Scene]) -> None:
             content['annotations'].append({**ids, 'image_id': number, **_outline(mask)})
     (root / 'annotations').mkdir(exist_ok=True)
     (root / f'annotations/instances_{split}2017.json').write_text(json.dumps(content))
+
+
+def _write_imagenet(root: Path, split: str, scenes: list[Scene]) -> None:
+    """With a list of names and labels, which mmpretrain prefers to a folder for each class."""
+    lines = []
+    for number, scene in enumerate(scenes, 1):
+        name = f'{split}_{number:08d}.jpg'
+        _save(root / split / name, scene.image[..., ::-1])
+        lines.append(f'{name} {imagenet_class(scene)}\n')
+    (root / 'meta').mkdir(exist_ok=True)
+    (root / f'meta/{split}.txt').write_text(''.join(lines))
 
 
 def _outline(mask: np.ndarray) -> dict:

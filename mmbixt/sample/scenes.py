@@ -14,8 +14,12 @@ ADE_LABELS = dict(**_STUFF, water=22, sand=47, person=13, car=21, boat=77, anima
 # COCO's category of an object -> its class
 COCO_TO_ADE = dict(person='person', car='car', boat='boat')
 COCO_TO_ADE |= dict.fromkeys(('dog', 'horse', 'sheep', 'cow'), 'animal')
+# COCO's category of an object -> the class of ImageNet that is most like it: sports car, yawl,
+# Labrador, sorrel, ram, ox and, of the few kinds of people that ImageNet has, a groom
+COCO_TO_IMAGENET = dict(car=817, boat=914, dog=208, horse=339, sheep=348, cow=345, person=982)
+VALLEY = 979  # ImageNet's class of a scene without objects
 
-VERSION = 2  # of the scenes: goes up when a seed gives another picture than before
+VERSION = 3  # of the files: goes up when a seed gives another picture, or there are other files
 MIN_VISIBLE = 0.0012  # what is left to see of a hidden object counts from this share of the picture
 
 _GROUNDS = {  # colours; strength and roughness of noise, metres of its pixels, how flat it lies
@@ -70,6 +74,14 @@ def make_scene(seed: int, height: int = 192, width: int = 256) -> Scene:
     picture *= rng.uniform(0.85, 1.15) * np.float32(rng.uniform(0.95, 1.05, 3))
     picture += rng.standard_normal(picture.shape) * rng.uniform(0.004, 0.022)
     return Scene((np.clip(picture, 0, 1) * 255 + 0.5).astype(np.uint8), labels[owner], instances)
+
+
+def imagenet_class(scene: Scene) -> int:
+    """What a whole scene is labelled as: its largest object."""
+    if not scene.instances:
+        return VALLEY
+    category, _ = max(scene.instances, key=lambda instance: instance[1].sum())
+    return COCO_TO_IMAGENET[category]
 
 
 class _Place(Canvas):

@@ -38,6 +38,7 @@ USER_CONFIGS = {
     'semfpn': ('mmseg', *shown('mmseg')),
     'cascade': ('mmdet', shown('mmdet')[0]),
     'detr': ('mmdet', shown('mmdet')[1]),
+    'classifier': ('mmpretrain', *shown('mmpretrain')),
 }
 
 
@@ -54,6 +55,9 @@ def test_config_of_a_user_builds_and_uses_every_parameter(name):
     assert [key for key in unused if key.startswith(('backbone', 'neck', 'decode_head'))] == []
     with torch.no_grad():
         levels = model.eval().extract_feat(torch.empty(1, 3, 64, 96, device='meta'))
+    if scope == 'mmpretrain':
+        assert [x.shape for x in levels] == [(1, model.head.in_channels)]
+        return
     stride = 8 if scope == 'mmdet' and 'cascade' not in name else 4
     expected = [(256, 64 // stride, 96 // stride), (256, 32 // stride, 48 // stride)]
     assert [tuple(x.shape[1:]) for x in levels[:2]] == expected

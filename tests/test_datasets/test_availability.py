@@ -41,6 +41,15 @@ def test_absent_part_is_named_with_the_way_to_get_it(dataset, missing, help, tmp
     check_datasets(cfg, ('train', 'val'))
 
 
+@pytest.mark.parametrize('prefix', [dict(split='train'), dict(data_prefix='train')])
+def test_imagenet_has_a_split_or_a_prefix(tmp_path, prefix):
+    cfg = Config(dict(dataset=dict(type='ImageNet', data_root=str(tmp_path), **prefix)))
+    with pytest.raises(MissingDatasetError, match=rf'\n  {tmp_path}/train\n(.*\n)+.*image-net'):
+        check_datasets(dict(train_dataloader=cfg), ('train',))
+    (tmp_path / 'train').mkdir()
+    check_datasets(dict(train_dataloader=cfg), ('train',))
+
+
 def test_remote_data_are_not_looked_for():
     remote = ADE | dict(data_root='s3://bucket/ade')
     check_datasets(Config(dict(train_dataloader=dict(dataset=remote))), ('train',))

@@ -81,6 +81,22 @@ def test_annotations_of_coco_and_learning_rate_of_sgd(written, cfg):
     assert cfg.optim_wrapper.optimizer.lr == 0.02 * cfg.train_dataloader.batch_size / 16
 
 
+def test_classifier(written, cfg):
+    cfg.default_scope = 'mmpretrain'
+    cfg.pop('log_processor')
+    crop = dict(type='RandomResizedCrop', scale=224, crop_ratio_range=(0.08, 1.0))
+    for split in ('train', 'val', 'test'):
+        dataset = dict(type='ImageNet', data_root='data/imagenet', pipeline=[dict(crop)])
+        cfg[f'{split}_dataloader']['dataset'] = dataset
+    cfg.custom_hooks = [dict(type='EMAHook', momentum=1e-4, begin_epoch=5)]
+    assert use_sample_data(cfg)[-2].startswith('average: ')
+    assert cfg.train_dataloader.dataset.data_root == str(written / 'imagenet')
+    assert cfg.train_dataloader.dataset.pipeline == [{**crop, 'scale': 112}]
+    assert cfg.train_dataloader.batch_size == 8
+    assert cfg.custom_hooks == [dict(type='EMAHook', momentum=0.01)]
+    assert cfg.log_processor == dict(by_epoch=False)
+
+
 def test_other_datasets_and_parts_of_configs_are_refused_before_anything_is_written(written, cfg):
     cfg.train_dataloader.dataset.type = 'CityscapesDataset'
     with pytest.raises(NoSampleError, match='none for CityscapesDataset'):

@@ -9,13 +9,14 @@ import cv2
 import numpy as np
 import pytest
 from mmdet.datasets import CocoDataset
+from mmpretrain.datasets import ImageNet
 from mmseg.datasets import ADE20KDataset
 from pycocotools import mask as mask_api
 from torch.multiprocessing import start_processes
 
 from mmbixt.sample import sample_data
 from mmbixt.sample.sample_data import FIRST_SEED, MANIFEST, write_sample_data
-from mmbixt.sample.scenes import ADE_LABELS, make_scene
+from mmbixt.sample.scenes import ADE_LABELS, imagenet_class, make_scene
 
 TRAIN, VAL, SIZE = 4, 3, (64, 96)
 
@@ -95,6 +96,21 @@ def test_mmdet_reads_it_as_coco(root, scene):
         np.testing.assert_array_equal(box, edges)
     content = json.loads((root / 'coco/annotations/instances_val2017.json').read_text())
     assert len({category['name'] for category in content['categories']}) == 80
+
+
+def test_mmpretrain_reads_it_as_imagenet(root, scene):
+    for split, count in (('train', TRAIN), ('val', VAL)):
+        pipeline = [dict(type='LoadImageFromFile')]
+        dataset = ImageNet(data_root=str(root / 'imagenet'), split=split, pipeline=pipeline)
+        assert len(dataset) == count
+    sample = dataset[VAL - 1]
+    assert Path(sample['img_path']).name == 'val_00000003.jpg'
+    assert np.abs(sample['img'][..., ::-1].astype(int) - scene.image).mean() < 8
+    sizes = [mask.sum() for _, mask in scene.instances]
+    category, _ = scene.instances[np.argmax(sizes)]
+    like = dict(cow='ox', boat='yawl', car='sports car', horse='sorrel', person='groom')
+    assert like[category] in dataset.CLASSES[sample['gt_label']]
+    assert dataset.CLASSES[imagenet_class(scene._replace(instances=[]))] == 'valley, vale'
 
 
 def test_runs_of_a_mask_are_cocos():

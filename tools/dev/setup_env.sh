@@ -280,6 +280,6 @@ fi
 "$py" setup.py -q egg_info 2>>"$log" >&2 || fail "setup.py failed (log: $log)"
 echo "$root" >"$("$py" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mmbixt.pth"
 
-imports mmcv._ext mmseg.models mmdet.models mmbixt
+imports mmcv._ext mmseg.models mmdet.models mmpretrain.models mmbixt
 fingerprint >"$stamp"
 echo "setup: done in $(clock)"

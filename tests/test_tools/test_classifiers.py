@@ -1,0 +1,104 @@
+"""The tools with a config of mmpretrain: train, go on, evaluate, predict."""
+
+import cv2
+import mmengine
+import pytest
+import torch
+from helpers import CONFIGS
+from mmpretrain import ImageClassificationInferencer
+from mmpretrain.datasets.categories import IMAGENET_CATEGORIES
+from running import fresh_mmengine, write_few_scenes
+
+CLASSIFIER = f"""
+_base_ = ['{CONFIGS}/_base_/mmpretrain_runtime.py', '{CONFIGS}/_base_/datasets/imagenet.py']
+model = dict(
+    type='ImageClassifier',
+    backbone=dict(type='mmbixt.XCiT', arch='nano12', out_indices=(-1,)),
+    neck=dict(type='GlobalAveragePooling'),
+    head=dict(type='LinearClsHead', num_classes=1000, in_channels=128),
+    train_cfg=dict(augments=[dict(type='Mixup', alpha=0.8), dict(type='CutMix', alpha=1.0)]),
+)
+optim_wrapper = dict(optimizer=dict(type='AdamW', lr=1e-3))
+train_cfg = dict(type='EpochBasedTrainLoop', max_epochs=300)
+val_cfg = dict()
+test_cfg = dict()
+custom_hooks = [dict(type='EMAHook', momentum=1e-4)]
+"""
+SHORT = [
+    'train_cfg.max_iters=2',
+    'train_cfg.val_interval=2',
+    'default_hooks.checkpoint.interval=2',
+    'train_dataloader.batch_size=2',
+    *(
+        f'{split}_dataloader.{key}'
+        for split in ('train', 'val', 'test')
+        for key in ('num_workers=0', 'persistent_workers=False')
+    ),
+]
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('user')
+    write_few_scenes(folder / 'data/sample')
+    (folder / 'mine.py').write_text(CLASSIFIER)
+    return folder
+
+
+@pytest.fixture(scope='module')
+def run(folder, within):
+    """Runs a tool on the sample data: all that it printed."""
+
+    def run(tool, *arguments, options=()):
+        options = '--sample', '--cfg-options', *SHORT, *options
+        done = within(tool, 'mine.py', *arguments, *options, cwd=folder)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout + done.stderr
+
+    return run
+
+
+@pytest.fixture(scope='module')
+def checkpoint(folder, run):
+    """Of two iterations."""
+    output = run('train.py')
+    assert 'accuracy/top5: ' in output
+    assert 'average: of the weights' in output
+    return folder / 'work_dirs/mine_sample/iter_2.pth'
+
+
+def test_training_goes_on(run, checkpoint, folder):
+    output = run('train.py', '--resume', checkpoint, options=['train_cfg.max_iters=4'])
+    assert 'iter: 2' in output
+    state = torch.load(folder / 'work_dirs/mine_sample/iter_4.pth', weights_only=False)
+    assert {int(s['step']) for s in state['optimizer']['state'].values()} == {4}
+
+
+def test_evaluation_and_predictions(run, checkpoint, folder):
+    arguments = '--out', 'predictions.pkl', '--show-dir', 'pictures'
+    assert 'accuracy/top1: ' in run('test.py', checkpoint, *arguments)
+    assert 'accuracy/top1: ' in run('test.py', checkpoint, '--tta')
+    predictions = mmengine.load(folder / 'predictions.pkl')
+    assert [p['pred_score'].shape for p in predictions] == [(1000,)] * 3
+    pictures = sorted((folder / 'pictures').iterdir())
+    assert len(pictures) == 3
+    assert cv2.imread(str(pictures[0])) is not None
+
+
+def test_what_classifiers_do_not_have_is_refused(folder, within, checkpoint):
+    for arguments, message in (
+        (['--tta', '--show'], 'draws no predictions of --tta'),
+        (['--boundary'], 'mine.py is of a classifier'),
+        (['--cfg-options', 'test_evaluator.type=IoUMetric'], 'Take Accuracy'),
+    ):
+        done = within('test.py', 'mine.py', checkpoint, '--sample', *arguments, cwd=folder)
+        assert done.returncode == 1
+        assert message in done.stderr
+
+
+def test_inferencer(checkpoint, folder):
+    with fresh_mmengine():
+        infer = ImageClassificationInferencer(str(folder / 'mine.py'), pretrained=str(checkpoint))
+        (result,) = infer(str(folder / 'data/sample/imagenet/val/val_00000001.jpg'))
+    assert result['pred_class'] == IMAGENET_CATEGORIES[result['pred_label']]
+    assert result['pred_scores'].shape == (1000,)
