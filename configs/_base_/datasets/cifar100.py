@@ -1,0 +1,60 @@
+# CIFAR-100, enlarged from 32 to 224 x 224 pixels as the networks of ImageNet need it;
+# it is downloaded at the first use.
+dataset_type = 'CIFAR100'
+data_root = 'data/cifar100/'
+data_preprocessor = dict(
+    num_classes=100,  # Mixup and CutMix make one-hot labels
+    # of the RGB images as they are stored
+    mean=[129.304, 124.070, 112.434],
+    std=[68.170, 65.392, 70.418],
+    to_rgb=False,
+)
+train_pipeline = [
+    dict(type='RandomResizedCrop', scale=224, backend='pillow', interpolation='bicubic'),
+    dict(type='RandomFlip', prob=0.5, direction='horizontal'),
+    dict(
+        type='RandAugment',
+        policies='timm_increasing',
+        num_policies=2,
+        total_level=10,
+        magnitude_level=9,
+        magnitude_std=0.5,
+        hparams=dict(pad_val=[129, 124, 112], interpolation='bicubic'),
+    ),
+    dict(
+        type='RandomErasing',
+        erase_prob=0.25,
+        mode='rand',
+        min_area_ratio=0.02,
+        max_area_ratio=1 / 3,
+        fill_color=data_preprocessor['mean'],
+        fill_std=data_preprocessor['std'],
+    ),
+    dict(type='PackInputs'),
+]
+test_pipeline = [
+    dict(type='Resize', scale=224, backend='pillow', interpolation='bicubic'),
+    dict(type='PackInputs'),
+]
+train_dataloader = dict(
+    batch_size=128,
+    num_workers=8,
+    persistent_workers=True,
+    pin_memory=True,
+    collate_fn=dict(type='default_collate'),
+    sampler=dict(type='DefaultSampler', shuffle=True),
+    dataset=dict(type=dataset_type, data_root=data_root, split='train', pipeline=train_pipeline),
+)
+val_dataloader = dict(
+    batch_size=128,
+    num_workers=8,
+    persistent_workers=True,
+    pin_memory=True,
+    collate_fn=dict(type='default_collate'),
+    sampler=dict(type='DefaultSampler', shuffle=False),
+    dataset=dict(type=dataset_type, data_root=data_root, split='test', pipeline=test_pipeline),
+)
+test_dataloader = val_dataloader
+
+val_evaluator = dict(type='Accuracy', topk=(1, 5))
+test_evaluator = val_evaluator

@@ -1,0 +1,3 @@
+_base_ = './biformer_stl_in1k.py'
+
+model = dict(backbone=dict(arch='stl-nchw'))

@@ -1,0 +1,3 @@
+_base_ = './bixt_ti_l64_p16_in1k.py'
+
+model = dict(backbone=dict(patch_embed='conv'))
