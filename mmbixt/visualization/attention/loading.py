@@ -20,7 +20,7 @@ def load_backbone(cfg: Config, checkpoint: str) -> DenseBackbone:
     """The backbone of a config's model, whatever heads it has.
 
     Args:
-        cfg: a config of mmseg or mmdet.
+        cfg: a config of mmseg, mmdet or mmpretrain.
         checkpoint: of the whole model, or of a backbone alone, as the authors publish them.
     """
     init_default_scope(cfg.default_scope)
@@ -53,7 +53,9 @@ def prepare_image(cfg: Config, path: str) -> tuple[Tensor, np.ndarray, tuple[int
     steps = [step for step in dataset.pipeline if 'Annotations' not in str(step.type)]
     init_default_scope(cfg.default_scope)
     packed = Compose(steps)(dict(img_path=path, img_id=0))
-    preprocessor = MODELS.build(cfg.model.data_preprocessor).eval()
+    # a classifier's stands beside the model, without its type
+    settings = cfg.model.get('data_preprocessor') or cfg.data_preprocessor
+    preprocessor = MODELS.build(settings, default_args=dict(type='ClsDataPreprocessor')).eval()
     inputs = preprocessor(pseudo_collate([packed]), training=False)['inputs']
     # as loaded and resized, BGR: the preprocessor normalises and pads
     image = packed['inputs'].permute(1, 2, 0).numpy()[..., ::-1]
