@@ -47,7 +47,7 @@ def copy_tree(tree):
             shutil.copy(path, tree)
     for folder in ('mmbixt', 'configs', 'tools'):
         shutil.copytree(ROOT / folder, tree / folder, symlinks=True)
-    # what a used checkout has lying about
+    # what a used checkout contains besides
     (tree / 'tools/__pycache__').mkdir(exist_ok=True)
     (tree / 'tools/__pycache__/train.cpython-311.pyc').touch()
 

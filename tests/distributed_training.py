@@ -8,41 +8,25 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
-
-from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
+from variants import FAMILIES, build
 
 WRAPPERS = ('DDP', 'FSDP of blocks', 'FSDP of linear layers')
 STEPS, IMAGES = 2, 4  # DDP finds parameters without gradient in the second step
-BACKBONES = {
-    'BiXT': lambda: BiXT(
-        arch=dict(embed_dims=32, num_heads=2, depth=2), token_refiner='lpi', norm_eval=True
-    ),
-    'XCiT': lambda: XCiT(arch=dict(embed_dims=32, num_heads=2, depth=2), norm_eval=True),
-    'BiFormer': lambda: BiFormer(
-        arch=dict(embed_dims=(16, 32), depths=(2, 1), topks=(2, -2)), num_regions=2, norm_eval=True
-    ),
-    'BiSASwin': lambda: BiSASwin(
-        arch=dict(embed_dims=16, depths=(2, 2), num_heads=(2, 4)), lam='learned', drop_path_rate=0.0
-    ),
-}
+FREE = {'bisa': dict(lam='learned')}  # options that have parameters of their own
+BLOCKS = ('Layer', 'Block', 'SwinBlock')
 
 
 def make_backbone(family):
     """Without what depends on the batch of a process: batch statistics, stochastic depth."""
-    torch.manual_seed(0)
-    return BACKBONES[family]().train()
+    return build(FAMILIES[family], norm_eval=True, **FREE.get(family, {})).train()
 
 
 def units(backbone, wrap):
     """What FSDP is to shard by itself: blocks, or each linear layer (and the module around G)."""
-    if wrap == 'FSDP of linear layers':
-        inside = [m for m in backbone.modules() if getattr(m, 'G', None) is not None]
-        return [m for m in backbone.modules() if type(m) is nn.Linear] + inside
-    if isinstance(backbone, BiXT | XCiT):
-        return list(backbone.blocks)
-    if isinstance(backbone, BiSASwin):
-        return [block for stage in backbone.stages for block in stage.blocks]
-    return [block for stage in backbone.stages for block in stage]
+    if wrap == 'FSDP of blocks':
+        return [m for m in backbone.modules() if type(m).__name__ in BLOCKS]
+    inside = [m for m in backbone.modules() if getattr(m, 'G', None) is not None]
+    return [m for m in backbone.modules() if type(m) is nn.Linear] + inside
 
 
 def fit(network, rank=0, processes=1):
@@ -62,7 +46,7 @@ def train(rank, folder, processes):
     meeting = f'file://{folder}/rendezvous'
     dist.init_process_group('gloo', meeting, rank=rank, world_size=processes)
     torch.set_num_threads(1)
-    for family, wrap in product(BACKBONES, WRAPPERS):
+    for family, wrap in product(FAMILIES, WRAPPERS):
         backbone = make_backbone(family)
         if wrap == 'DDP':
             fit(DistributedDataParallel(backbone), rank, processes)
@@ -74,5 +58,5 @@ def train(rank, folder, processes):
             fit(backbone, rank, processes)
             weights = {name: p.full_tensor() for name, p in backbone.named_parameters()}
         weights = {name: p.detach() for name, p in weights.items()}
-        torch.save(weights, Path(folder, f'{family}-{wrap}-{rank}.pth'))
+        torch.save(weights, Path(folder, f'{list(FAMILIES).index(family)}-{wrap}-{rank}.pth'))
     dist.destroy_process_group()

@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Collection
@@ -85,7 +86,20 @@ def unused_parameters(model: nn.Module, heads: Collection[str]) -> list[str]:
     return [name for name, parameter in model.named_parameters() if parameter.grad is None]
 
 
+def python(*arguments: object, cwd: Path | None = None, **variables: str) -> str:
+    """What Python prints, in a process of its own, which must succeed."""
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    return done.stdout + done.stderr
+
+
 def pip(*args: object) -> None:
     """Run pip without a network."""
-    command = [sys.executable, '-m', 'pip', *map(str, args), '--no-deps', '--no-index', '-q']
-    subprocess.run(command, check=True)
+    python('-m', 'pip', *args, '--no-deps', '--no-index', '-q')

@@ -6,14 +6,13 @@ All but one take minutes together: with the variable ZOO=all (`make test-zoo`).
 import os
 import re
 import shutil
-import subprocess
 import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from helpers import official_state
+from helpers import official_state, python
 from mmengine.config import Config
 
 from mmbixt.sample.sample_data import write_sample_data
@@ -79,21 +78,8 @@ def project(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def run(installed, project):
-    """Runs a command in the project, with the installed mmbixt: what it prints."""
-
-    def run(*command):
-        done = subprocess.run(
-            [str(part) for part in command],
-            cwd=project,
-            env={**os.environ, 'PYTHONPATH': str(installed), 'PYTHONSAFEPATH': '1'},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert done.returncode == 0, done.stdout[-4000:]
-        return done.stdout
-
-    return run
+    """Runs Python in the project, with the installed mmbixt: what it prints."""
+    return partial(python, cwd=project, PYTHONPATH=str(installed), PYTHONSAFEPATH='1')
 
 
 @pytest.fixture(scope='module')
@@ -111,12 +97,14 @@ def user_configs():
 
 
 @slow
-def test_search_by_data_set(mim):
+def test_search_by_data_set_and_run_any_tool(mim):
     output = mim('search', 'mmbixt', '--dataset', 'ade20k', '--field', 'parameters', 'weight')
     assert 'config id: semfpn_xcit_s12_p16_ade20k\n' in output
     assert 'parameters  32222374' in output
     assert 'https://dl.fbaipublicfiles.com/xcit/ade/sem_fpn_xcit_small_12' in output
     assert 'coco' not in output.replace('semfpn', '')
+    output = mim('run', 'mmbixt', 'check_dataset', 'data/scenes/coco', '--subset')
+    assert 'All is there and can be read.' in output
 
 
 def test_download_leaves_config_and_weights_that_fit(project, run):
@@ -138,7 +126,7 @@ model = mmseg.apis.init_model(
 )
 print('NORM', float(model.backbone.blocks[3].attn.qkv.weight.norm()))
 """
-    output = run(sys.executable, '-W', 'ignore', '-c', code)
+    output = run('-W', 'ignore', '-c', code)
     url = 'https://dl.fbaipublicfiles.com/xcit/ade/sem_fpn_xcit_tiny_12_p16.pth'
     assert f'URL {url}\n' in output
     assert 'missing keys' not in output
@@ -146,12 +134,6 @@ print('NORM', float(model.backbone.blocks[3].attn.qkv.weight.norm()))
     assert norm == pytest.approx(float(state['backbone.blocks.3.attn.qkv.weight'].norm()))
     cfg = Config.fromfile(project / 'got/semfpn_xcit_t12_p16_ade20k.py')
     assert cfg.model.backbone.type == 'mmbixt.XCiT'
-
-
-@slow
-def test_run_any_tool(mim):
-    output = mim('run', 'mmbixt', 'check_dataset', 'data/scenes/coco', '--subset')
-    assert 'All is there and can be read.' in output
 
 
 @slow

@@ -1,8 +1,11 @@
 """Small backbones of every family with every kind of option, and with few blocks: tests go through
 all modules of all of them."""
 
+import copy
+
 import torch
-from mmengine.registry import MODELS
+
+from mmbixt import backbones
 
 BIXT = dict(embed_dims=16, num_heads=2, depth=2)
 
@@ -81,4 +84,5 @@ FAMILIES = {
 
 def build(config, **options):
     torch.manual_seed(1)
-    return MODELS.build({**config, **options})
+    options = copy.deepcopy({**config, **options})
+    return getattr(backbones, options.pop('type').removeprefix('mmbixt.'))(**options)

@@ -75,7 +75,7 @@ def main() -> None:
     if problems:
         word = 'problem' if len(problems) == 1 else 'problems'
         sys.exit(
-            f'{len(problems):,} {word}. Get what is missing or broken once more; mend the rest.'
+            f'{len(problems):,} {word}. Download again what is missing or broken; correct the rest.'
         )
     print('All is there' + ('.' if args.quick else ' and can be read.'))
 

@@ -137,14 +137,11 @@ def main() -> None:
     init_default_scope(cfg.default_scope)
     dataset = DATASETS.build(cfg.val_dataloader.dataset)
     meta = dataset.metainfo
-    folders = [
-        TOOLS / 'analysis/boundary_eval.py',
-        out / 'predictions',
-        dataset.data_prefix['seg_map_path'],
-    ]
+    truths = dataset.data_prefix['seg_map_path']
+    evaluate = TOOLS / 'analysis/boundary_eval.py', out / 'predictions', truths
     # ADE20K's own files count classes from 1
     labels = ['--classes', 'ade20k', '--reduce-zero-label', '--pred-reduce-zero-label']
-    near_boundaries = TABLE.search(run(*folders, *labels)).group().rstrip()
+    near_boundaries = TABLE.search(run(*evaluate, *labels)).group().rstrip()
 
     run(TOOLS / 'analysis/report.py', out / 'run', '--out', out / 'report.html')
 

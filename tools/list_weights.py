@@ -76,12 +76,11 @@ def hint(pattern: str) -> str:
     return near_matches(pattern, SOURCES)
 
 
-def main() -> int:
+def main() -> None:
     pattern = parse_args().pattern
     sources = matching(pattern)
     if not sources:
-        print(f'error: no name matches {pattern!r}.{hint(pattern)}', file=sys.stderr)
-        return 1
+        sys.exit(f'error: no name matches {pattern!r}.{hint(pattern)}')
     print(table(sources))
     if len(sources) == 1:
         print(details(sources[0]))
@@ -93,8 +92,7 @@ def main() -> int:
             'to see what it fills and where it comes from.'
         )
     print('', *(textwrap.fill(note, 100) for note in notes), sep='\n')
-    return 0
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    main()

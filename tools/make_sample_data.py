@@ -83,14 +83,13 @@ def preview(scenes: list[Scene]) -> Figure:
     return figure
 
 
-def main() -> int:
+def main() -> None:
     args = parse_args()
     height, width = args.size
     try:
         root = write_sample_data(args.out, args.train, args.val, height, width)
     except OSError as error:
-        print(f'error: {error}', file=sys.stderr)
-        return 1
+        sys.exit(f'error: {error}')
     print(f'sample data: {root}')
     print(f'  for mmseg: data_root={root / "ade" / "ADEChallengeData2016"}')
     print(f'  for mmdet: data_root={root / "coco"}')
@@ -99,8 +98,7 @@ def main() -> int:
         Path(args.preview).parent.mkdir(parents=True, exist_ok=True)
         preview([make_scene(seed, height, width) for seed in range(18, 28)]).savefig(args.preview)
         print(f'preview: {args.preview}')
-    return 0
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    main()

@@ -11,7 +11,7 @@ from mmengine.runner import Runner
 
 from mmbixt.checkpoints.state_dict import load_whole_state, unwrap
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
-from mmbixt.evaluation.config_check import metric_names
+from mmbixt.evaluation.config_check import metrics_of
 
 
 def parse_args() -> argparse.Namespace:
@@ -106,7 +106,7 @@ def evaluate_boundaries(cfg: Config, args: argparse.Namespace) -> None:
     if cfg.default_scope == 'mmpretrain':
         raise SystemExit(f'--boundary: {args.config} is of a classifier, which predicts no areas.')
     evaluators = list_evaluators(cfg)
-    there = [(name, e) for e in evaluators for _, name in metric_names(e)]
+    there = [(name, e) for e in evaluators for _, name, _ in metrics_of(e)]
     ours = [e for name, e in there if name in ('BoundaryIoUMetric', 'BoundaryCocoMetric')]
     if cfg.default_scope == 'mmdet' and not ours:
         of_masks = [

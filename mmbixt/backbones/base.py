@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
+from mmbixt.checkpoints.classifier import split_classifier
 from mmbixt.checkpoints.describe import describe
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError, Conversion, check_fit, unwrap
 from mmbixt.ops import ops_path, use_ops
@@ -48,12 +49,19 @@ class DenseBackbone(BaseModule):
         with_cp: gradient checkpointing: what goes through :meth:`run_layer` is computed again in
             the backward pass, which saves memory and costs time.
         init_cfg: mmengine's initialisation, for example
-            ``dict(type='Pretrained', checkpoint='bixt.pth')``.
+            ``dict(type='Pretrained', checkpoint='bixt.pth')``; the authors' checkpoints load as
+            they are.
+
+    Attributes:
+        out_channels: width of each returned map.
+        out_strides: stride of each; a feature map has ``ceil(H/stride) x ceil(W/stride)`` cells
+            (rounded down in BiFormer's 'stl' and 'stl-nchw').
     """
 
     out_channels: tuple[int, ...]
     out_strides: tuple[int, ...]
     optional_weights: str | None = None
+    in_classifier: tuple[str, str]  # see split_classifier
 
     def __init__(
         self,
@@ -79,12 +87,7 @@ class DenseBackbone(BaseModule):
 
     @abstractmethod
     def convert_checkpoint(self, state: State, expected: Shapes) -> Conversion:
-        """The weights in an official state dict (without wrappers) under our names.
-
-        Args:
-            state: weights under the file's names.
-            expected: the weights that the backbone has.
-        """
+        """The weights in an official state dict (without wrappers) under our names."""
 
     def advise(self, state: State, expected: Shapes) -> str | None:
         """What to do about a file that does not fit, if a family knows it."""
@@ -92,9 +95,7 @@ class DenseBackbone(BaseModule):
     def check_origin(self, state: State, prefix: str) -> None:
         """Raise if weights were read in a way that has lost some, before they are converted.
 
-        Args:
-            state: weights under the file's names, without the prefix.
-            prefix: name of the backbone in the model that is being loaded, empty for itself.
+        They have the file's names without the prefix, the name of the backbone in a whole model.
         """
 
     def init_weights(self) -> None:
@@ -109,9 +110,7 @@ class DenseBackbone(BaseModule):
         name = type(self).__name__
         print_log(f'{name}: random weights, because init_cfg names no checkpoint', 'current')
         if self.norm_eval:
-            text = (
-                f'{name}: norm_eval=True keeps statistics of batch norms that no training has made'
-            )
+            text = f'{name}: norm_eval=True keeps batch statistics that no training has made'
             print_log(text, 'current', logging.WARNING)
 
     def freeze(self) -> None:
@@ -154,13 +153,8 @@ class DenseBackbone(BaseModule):
     ) -> dict[Hashable, Any]:
         """For pictures: look into a forward pass on images (B,3,H,W), in eval mode.
 
-        Args:
-            x: the images.
-            modules: parts of the backbone, by a name of any kind.
-            read: of such a name, its module and the module's inputs, what to keep.
-
-        Returns:
-            What was kept, by name.
+        Of parts of the backbone, by a name of any kind, what ``read`` returns for such a name, its
+        module and the module's inputs.
         """
         found = {}
 
@@ -180,6 +174,10 @@ class DenseBackbone(BaseModule):
     def _frozen_parts(self) -> Parts:
         stages = self.freezable_stages()[: self.frozen_stages + 1]
         return [part for stage in stages for part in stage]
+
+    def _checkpoint_filter(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+        """For mmpretrain's ImageClassifier, which calls it before its weights are loaded."""
+        split_classifier(state_dict, prefix, self.in_classifier)
 
     def _fit_checkpoint(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
         """Before weights are loaded, by whatever loads them: convert them and check that they fit.
@@ -203,8 +201,8 @@ class DenseBackbone(BaseModule):
             weights, shapes, f'mmbixt.{name}', seems, self.optional_weights, advice, origins
         )
         origin = f' from {self._file}' if self._file else ''
-        text = f'{name}: {len(shapes) - len(fresh)} of {len(shapes)} weights loaded{origin}'
-        print_log(text, 'current')
+        count = f'{len(shapes) - len(fresh)} of {len(shapes)}'
+        print_log(f'{name}: {count} weights loaded{origin}', 'current')
         if unused := _by_part(converted.dropped):
             print_log(f'{name} has no use for these weights of the file: {unused}', 'current')
         trainable = dict(self.named_parameters())

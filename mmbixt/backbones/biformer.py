@@ -51,13 +51,8 @@ FULL_HEADS = 8  # of full attention, whatever its width
 class Block(nn.Module):
     """Attention and MLP, each with a norm before and a residual around.
 
-    Args:
-        channels: width C of the tokens.
-        attention: of feature maps (B,H,W,C).
-        mlp_ratio: hidden width of the MLP, in C.
-        drop_path: rate of stochastic depth.
-        position: whether a depthwise convolution is added first, which tells tokens apart by where
-            they are.
+    With ``position`` a depthwise convolution is added first, which tells tokens apart by where they
+    are.
     """
 
     def __init__(
@@ -153,21 +148,16 @@ class BiFormer(DenseBackbone):
         out_indices: stages (from 0; negative ones from the end) whose feature maps are returned,
             each through a norm of its own; default: all. Stages after the last of them are not
             built.
+        output_norms: False returns the feature maps without norms, as a classifier reads them.
         drop_path_rate: stochastic depth, growing linearly from 0 at the first block to this rate
             at the last one of all stages.
         frozen_stages: -1 freezes nothing, k the first k + 1 stages, each with the convolutions
             before it and its output's norm.
-        norm_eval: keep batch norms (between stages) in eval mode while training.
-        with_cp: gradient checkpointing of blocks, which saves memory and costs time.
-        init_cfg: mmengine's initialisation; the authors' checkpoints load as they are.
-
-    Attributes:
-        out_channels: width of each returned map.
-        out_strides: stride of each; a feature map has ``ceil(H/stride) x ceil(W/stride)`` cells
-            ('stl', 'stl-nchw': rounded down, see there).
+        norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
     optional_weights = authors.OPTIONAL
+    in_classifier = authors.IN_CLASSIFIER
 
     def __init__(
         self,
@@ -176,6 +166,7 @@ class BiFormer(DenseBackbone):
         topks: Sequence[int] | None = None,
         padding: str = 'masked',
         out_indices: Sequence[int] | None = None,
+        output_norms: bool = True,
         drop_path_rate: float = 0.0,
         frozen_stages: int = -1,
         norm_eval: bool = False,
@@ -210,8 +201,10 @@ class BiFormer(DenseBackbone):
                 attention = self._make_attention(i, num_regions[i], padding)
                 options = (self.arch['mlp_ratio'], next(rates), not self.is_patchwise)
                 self.stages[i].append(Block(widths[i], attention, *options))
-        norms = {str(i): LayerNorm(widths[i], eps=1e-6) for i in self.out_indices}
-        self.extra_norms = nn.ModuleDict(norms)
+        self.extra_norms = nn.ModuleDict()
+        for i in self.out_indices:
+            norm = LayerNorm(widths[i], eps=1e-6) if output_norms else nn.Identity()
+            self.extra_norms[str(i)] = norm
         self.reset_parameters()
         self.freeze()
 
@@ -255,15 +248,9 @@ class BiFormer(DenseBackbone):
     def routed_regions(
         self, x: Tensor, stages: Iterable[int] | None = None
     ) -> dict[tuple[int, int], RoutedRegions]:
-        """For pictures: which regions of images (B,3,H,W) attend to which.
+        """For pictures: which regions of images (B,3,H,W) attend to which, by (stage, block).
 
-        Args:
-            x: the images.
-            stages: of these stages (from 0; negative ones from the end); by default of all that
-                route.
-
-        Returns:
-            The routes by (stage, block).
+        Of some stages (from 0; negative ones from the end); by default of all that route.
         """
         indices = range(len(self.stages))
         if stages is not None:

@@ -26,6 +26,7 @@ from mmbixt.layers.bidirectional_self_attention import (
     InverseWeights,
     WindowAttention,
     check_branches,
+    check_design,
     relative_position_index,
 )
 from mmbixt.layers.feed_forward import FeedForward, add_feed_forward
@@ -87,9 +88,10 @@ class ShiftedWindows(nn.Module):
         self.w_msa = attention
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """(B,H,W,C) to (B,H,W,C); the mask is :func:`shift_mask`'s, for shifted windows."""
-        windows = Windows.of(x, self.window_size, self.shift)
-        return self.w_msa(x, mask if self.shift else None, windows)
+        """(B,H,W,C) to (B,H,W,C); the mask is :func:`shift_mask`'s. Without one nothing shifts."""
+        shift = 0 if mask is None else self.shift
+        windows = Windows.of(x, self.window_size, shift)
+        return self.w_msa(x, mask if shift else None, windows)
 
 
 class SwinBlock(nn.Module):
@@ -112,18 +114,17 @@ class SwinBlock(nn.Module):
 
 
 class SwinStage(nn.Module):
-    """Blocks of one width, every second one with shifted windows, and the merging after them.
-
-    Args:
-        blocks: a list of them.
-        window_size: side of a window in tokens.
-        downsample: the merging for a next stage, if there is one.
-    """
+    """Blocks of one width, every second one with shifted windows, and the merging after them."""
 
     def __init__(
-        self, blocks: Sequence[SwinBlock], window_size: int, downsample: PatchMerging | None
+        self,
+        blocks: Sequence[SwinBlock],
+        window_size: int,
+        downsample: PatchMerging | None,
+        shift_single_window: bool,
     ) -> None:
         super().__init__()
+        self.shift_single_window = shift_single_window
         self.window_size = window_size
         self.blocks = nn.ModuleList(blocks)
         self.downsample = downsample
@@ -131,7 +132,8 @@ class SwinStage(nn.Module):
     def forward(self, x: Tensor, run_layer: Callable) -> tuple[Tensor, Tensor]:
         """Tokens (B,H,W,C) to the next stage's input and, of this stage, (B,H,W,C)."""
         mask, shift = None, self.window_size // 2
-        if len(self.blocks) > 1 and shift:
+        is_shifted = self.shift_single_window or max(x.shape[1:3]) > self.window_size
+        if len(self.blocks) > 1 and shift and is_shifted:
             mask = shift_mask(x, self.window_size, shift)
         for block in self.blocks:
             x = run_layer(block, x, mask)
@@ -147,13 +149,8 @@ def pad_to_multiple(x: Tensor, size: int) -> Tensor:
 def shift_mask(x: Tensor, size: int, shift: int) -> Tensor:
     """Keeps apart, in shifted windows, what the shift has joined from opposite ends of the map.
 
-    Args:
-        x: tokens (B,H,W,C) before they are padded to whole windows.
-        size: side of a window.
-        shift: tokens by which the windows are shifted.
-
-    Returns:
-        (windows,1,N,N): 0 for two tokens from the same part of the feature map and -100 otherwise.
+    Of tokens (B,H,W,C) before they are padded to whole windows, (windows,1,N,N): 0 for two tokens
+    from the same part of the feature map and -100 otherwise.
     """
 
     def part(length: int) -> Tensor:
@@ -189,7 +186,14 @@ class BiSASwin(DenseBackbone):
             own. 1 is plain self-attention, without weights of inverse attention.
         lam_init: where a learned ``lam`` starts, above 0 and below 1.
         branch_norm: None, or 'instance' to normalise both branches before they are combined.
+        bisa_order: 'parallel', or one attention on the output of the other: 'misa_msa' (inverse
+            self-attention first) or 'msa_misa', without ``lam``.
+        projection: what inverse self-attention projects queries with: 'hypernetwork', or 'mlp', the
+            paper's comparison, with as many weights.
         window_size: side of a window in tokens, if not as ``arch`` says.
+        shift_single_window: whether windows are shifted where one holds the whole feature map
+            (stage 4 at 224 pixels). OpenMMLab's Swin Transformer does so; Microsoft's and timm's
+            do not, and their classifiers are exact only with False.
         out_indices: stages (from 0; negative ones from the end) whose feature maps are returned,
             each through a norm of its own; default: all. Stages after the last of them are not
             built.
@@ -197,16 +201,11 @@ class BiSASwin(DenseBackbone):
             at the last one of all stages. 0.1 is OpenMMLab's default.
         frozen_stages: -1 freezes nothing, 0 the patch embedding, k the first k stages too, each
             with the merging after it and its output's norm.
-        norm_eval: keep batch norms in eval mode while training; a Swin Transformer has none.
-        with_cp: gradient checkpointing of blocks, which saves memory and costs time.
-        init_cfg: mmengine's initialisation.
-
-    Attributes:
-        out_channels: width of each returned map.
-        out_strides: stride of each; a feature map has ``ceil(H/stride) x ceil(W/stride)`` cells.
+        norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
     optional_weights = swin.OPTIONAL
+    in_classifier = swin.IN_CLASSIFIER
 
     def __init__(
         self,
@@ -215,7 +214,10 @@ class BiSASwin(DenseBackbone):
         lam: float | str = 0.5,
         lam_init: float = 0.5,
         branch_norm: str | None = None,
+        bisa_order: str = 'parallel',
+        projection: str = 'hypernetwork',
         window_size: int | None = None,
+        shift_single_window: bool = True,
         out_indices: Sequence[int] | None = None,
         drop_path_rate: float = 0.1,
         frozen_stages: int = -1,
@@ -230,6 +232,7 @@ class BiSASwin(DenseBackbone):
         bisa_stages = resolve_stages(bisa_stages, len(depths))
         check_positive('window_size', self.arch['window_size'])
         check_branches(lam, lam_init, branch_norm)
+        check_design(bisa_order, projection, lam)
         check_rate('drop_path_rate', drop_path_rate)
         indices = range(len(depths)) if out_indices is None else out_indices
         self.out_indices = resolve_out_indices(indices, len(depths))
@@ -239,6 +242,7 @@ class BiSASwin(DenseBackbone):
 
         size, last = self.arch['window_size'], max(self.out_indices)
         inverse = dict(lam=lam, lam_init=lam_init, branch_norm=branch_norm)
+        inverse.update(bisa_order=bisa_order, projection=projection)
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
         self.patch_embed = PatchEmbed(widths[0])
         self.stages = nn.ModuleList()
@@ -251,7 +255,7 @@ class BiSASwin(DenseBackbone):
                 shifted = ShiftedWindows(attention, size, shift=size // 2 if j % 2 else 0)
                 blocks.append(SwinBlock(widths[i], shifted, hidden, next(rates)))
             merging = PatchMerging(widths[i]) if i < last else None
-            self.stages.append(SwinStage(blocks, size, merging))
+            self.stages.append(SwinStage(blocks, size, merging, shift_single_window))
         for i in self.out_indices:
             self.add_module(f'norm{i}', LayerNorm(widths[i]))
         self.reset_parameters()

@@ -24,6 +24,7 @@ from mmbixt.layers import (
     BidirectionalAttention,
     ConvPatchEmbed,
     FourierPositionEncoding,
+    LatentAttention,
     LinearPatchEmbed,
     LocalPatchInteraction,
     Mlp,
@@ -50,12 +51,8 @@ PATCH_EMBEDS = {'linear': LinearPatchEmbed, 'conv': ConvPatchEmbed}
 class SelfAttentionBlock(nn.Module):
     """Self-attention and MLP among the latents, each with a norm before and a residual around.
 
-    Args:
-        channels: width C of the latents.
-        num_heads: heads of the attention.
-        hidden: width of the MLP between its two layers.
-        scale: initial value of the layer scales; None for no layer scale.
-        drop_path: rate of stochastic depth.
+    ``hidden`` is the width of the MLP between its two layers, ``scale`` the initial value of the
+    layer scales, None for no layer scale.
     """
 
     def __init__(
@@ -155,6 +152,47 @@ class Layer(nn.Module):
         return latents, tokens
 
 
+class LatentCrossAttentionBlock(nn.Module):
+    """:class:`CrossAttentionBlock` for the latents alone: nothing updates the tokens."""
+
+    def __init__(
+        self, channels: int, num_heads: int, hidden: int, scale: float | None, drop_path: float
+    ) -> None:
+        super().__init__()
+        self.norm1_lat = LayerNorm(channels, eps=1e-6)
+        self.norm1_pat = LayerNorm(channels, eps=1e-6)
+        self.attn = LatentAttention(channels, num_heads)
+        self.ls1_lat = make_layer_scale(channels, scale)
+        self.norm2_lat = LayerNorm(channels, eps=1e-6)
+        self.mlp_lat = Mlp(channels, hidden)
+        self.ls2_lat = make_layer_scale(channels, scale)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, latents: Tensor, tokens: Tensor) -> Tensor:
+        """Latents (B,M,C) and tokens (B,N,C) to latents (B,M,C)."""
+        update = self.attn(self.norm1_lat(latents), self.norm1_pat(tokens))
+        latents = latents + self.drop_path(self.ls1_lat(update))
+        return add_feed_forward(latents, self.norm2_lat, self.mlp_lat, self.drop_path, self.ls2_lat)
+
+
+class LatentLayer(nn.Module):
+    """The last layer of a classifier, which reads only the latents: it updates nothing else."""
+
+    def __init__(
+        self, channels: int, num_heads: int, hidden: int, scale: float | None, drop_path: float
+    ) -> None:
+        super().__init__()
+        sizes = (channels, num_heads, hidden, scale, drop_path)
+        self.cross_attention_latents_token = LatentCrossAttentionBlock(*sizes)
+        self.self_attention_latents = SelfAttentionBlock(*sizes)
+
+    def forward(
+        self, latents: Tensor, tokens: Tensor, grid: tuple[int, int]
+    ) -> tuple[Tensor, Tensor]:
+        latents = self.cross_attention_latents_token(latents, tokens)
+        return self.self_attention_latents(latents), tokens
+
+
 class ResidualLPI(nn.Module):
     """XCiT's local patch interaction with a norm before and a residual around it."""
 
@@ -195,20 +233,17 @@ class BiXT(DenseBackbone):
         out_indices: layers (from 0; negative ones from the end) whose tokens are returned.
             Default: after a third, a half, two thirds and all of them, (3, 5, 7, 11) of 12.
         with_latents: also build the last layer's latent update and return the latents.
+        latent_layer: also build the authors' last layer, which updates only the latents, behind
+            ``depth`` others, and return the latents: what a classifier reads.
         drop_path_rate: stochastic depth, growing linearly from 0 at the first layer to this rate
             at the authors' last one, which dense use drops.
         frozen_stages: -1 freezes nothing, 0 the tokeniser, position encoding and latents, k the
             first k layers too.
-        norm_eval: keep batch norms (conv tokeniser, LPI) in eval mode while training.
-        with_cp: gradient checkpointing of layers, which saves memory and costs time.
-        init_cfg: mmengine's initialisation; the authors' checkpoints load as they are.
-
-    Attributes:
-        out_channels: width of each returned map.
-        out_strides: stride of each; a feature map has ``ceil(H/stride) x ceil(W/stride)`` cells.
+        norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
     optional_weights = authors.OPTIONAL
+    in_classifier = authors.IN_CLASSIFIER
 
     def __init__(
         self,
@@ -220,6 +255,7 @@ class BiXT(DenseBackbone):
         token_refiner: str | None = None,
         out_indices: Sequence[int] | None = None,
         with_latents: bool = False,
+        latent_layer: bool = False,
         drop_path_rate: float = 0.0,
         frozen_stages: int = -1,
         norm_eval: bool = False,
@@ -235,7 +271,7 @@ class BiXT(DenseBackbone):
         check_rate('drop_path_rate', drop_path_rate)
         self.patch_stride = patch_stride
         self.out_indices = resolve_out_indices(out_indices, self.arch['depth'])
-        self.with_latents = with_latents
+        self.with_latents = with_latents or latent_layer
         channels = self.arch['embed_dims']
         self.out_channels = (channels,) * len(self.out_indices)
         self.out_strides = (patch_stride,) * len(self.out_indices)
@@ -245,11 +281,15 @@ class BiXT(DenseBackbone):
         self.fourier_pos_encode = FourierPositionEncoding(channels)
         hidden = int(channels * self.arch['mlp_ratio'])
         sizes = (channels, self.arch['num_heads'], hidden, self.arch['layer_scale'])
-        last = max(self.out_indices)
+        depth = self.arch['depth']
+        last = depth - 1 if latent_layer else max(self.out_indices)
         self.blocks = nn.ModuleList()
         for i in range(last + 1):
-            rate = drop_path_rate * i / self.arch['depth']
-            self.blocks.append(Layer(*sizes, rate, i < last or with_latents, token_refiner))
+            rate = drop_path_rate * i / depth
+            self.blocks.append(Layer(*sizes, rate, i < last or self.with_latents, token_refiner))
+        self.num_bidirectional = len(self.blocks)
+        if latent_layer:
+            self.blocks.append(LatentLayer(*sizes, drop_path_rate))
         self.reset_parameters()
         self.freeze()
 
@@ -269,7 +309,7 @@ class BiXT(DenseBackbone):
     def forward(self, x: Tensor) -> tuple[Tensor, ...] | tuple[tuple[Tensor, ...], Tensor]:
         """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index.
 
-        With ``with_latents``: the feature maps and the latents (B,M,C).
+        With ``with_latents`` or ``latent_layer``: the feature maps and the latents (B,M,C).
         """
         tokens, grid = self.tokenize(x)
         latents = self.latents
@@ -295,11 +335,13 @@ class BiXT(DenseBackbone):
     ) -> dict[int, tuple[Tensor, Tensor]]:
         """For pictures: the attention of some layers (default: all) on images (B,3,H,W).
 
+        A ``latent_layer``, whose attention has one side, is none of them.
+
         Returns:
             For each layer two tensors (B,h,M,H',W') on the grid of the tokens: each latent's
             attention over the tokens, and each token's over the latents.
         """
-        indices = range(len(self.blocks)) if layers is None else layers
+        indices = range(self.num_bidirectional) if layers is None else layers
         attentions = {i: self.blocks[i].cross_attention_latents_token.attn for i in indices}
         grid = tuple(-(-side // self.patch_stride) for side in x.shape[-2:])
 

@@ -89,16 +89,11 @@ class XCiT(DenseBackbone):
         drop_path_rate: stochastic depth, the same in all layers, if not the published rate.
         frozen_stages: -1 freezes nothing, 0 the patch embedding and position encoding, k the first
             k layers too.
-        norm_eval: keep batch norms (patch embedding, LPI) in eval mode while training.
-        with_cp: gradient checkpointing of layers, which saves memory and costs time.
-        init_cfg: mmengine's initialisation; the authors' and timm's checkpoints load as they are.
-
-    Attributes:
-        out_channels: width of each returned map.
-        out_strides: stride of each; a feature map has ``ceil(H/stride) x ceil(W/stride)`` cells.
+        norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
     optional_weights = authors.OPTIONAL
+    in_classifier = authors.IN_CLASSIFIER
 
     def __init__(
         self,

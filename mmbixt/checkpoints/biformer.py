@@ -16,6 +16,9 @@ _RENAMES = (  # of the Swin-like models
 )
 _PART = re.compile(r'^(?:downsample_layers|stages|extra_norms)\.(\d+)\.')
 
+# names in a classifier file, and in an ImageClassifier, of what is not the backbone's
+IN_CLASSIFIER = (r'^norm\.', 'neck.norm.')
+
 # A classifier has no norms of its stages' outputs.
 OPTIONAL = r'^extra_norms\.\d+\.|num_batches_tracked$'
 

@@ -12,6 +12,9 @@ _CLASSIFIER = re.compile(r'^(fc_norm|head)\.|^fourier_pos_encode\.pos$')
 _LATENT_UPDATE = re.compile(r'\.(self_attention_latents|attn\.proj_lat|\w+_lat)\.')
 _LAYER = re.compile(r'^blocks\.(\d+)\.')
 
+# names in a classifier file, and in an ImageClassifier, of what is not the backbone's
+IN_CLASSIFIER = (r'^fc_norm\.', 'neck.fc_norm.')
+
 # No published file has the local patch interaction of the paper's "+LPI".
 OPTIONAL = r'^blocks\.\d+\.local_patch_interaction\.|num_batches_tracked$'
 

@@ -4,6 +4,7 @@ Each check has the signature of the call. It describes what the call would make,
 """
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,7 @@ class Made:
         kind: name of the class, or another word for it.
         size: in bytes, of a storage or of bytes.
         dtype: of a storage.
+        location: device of a storage.
         items: keys and values of a dict, in turn.
         is_final: whether its content may not be changed any more.
     """
@@ -56,6 +58,7 @@ class Made:
     kind: str
     size: int = 0
     dtype: torch.dtype = torch.uint8
+    location: str = ''
     items: list | tuple = ()
     is_final: bool = False
 
@@ -83,6 +86,7 @@ class Limits:
     def __init__(self, size: int) -> None:
         self.size = size
         self.used = 0  # bytes
+        self.number_keys = 0  # among the keys of dicts and sets, that can be chosen to collide
 
     def use(self, size: int) -> None:
         """Data are used once by what is saved; a file that uses them often can fill the memory."""
@@ -91,12 +95,24 @@ class Limits:
         require(is_little, 'the same data over and over, or too many objects')
 
 
-def check_keys(keys: list[Any] | tuple) -> None:
-    """Keys of a dict or set: of kinds whose hashes cost little and are not chosen to be equal."""
+def check_keys(limits: Limits, keys: list[Any] | tuple, count: int) -> None:
+    """Keys of a dict or set: of kinds whose hashes cost little, and cannot be made to collide.
+
+    Python hashes text with a secret of the process, but numbers as they are: who chooses them can
+    make each look-up pass all that came before. Only numbers below the size of the table cannot:
+    those of lists of parameters. Of others few are allowed.
+
+    Args:
+        limits: of the file.
+        keys: new ones.
+        count: of all keys, with these.
+    """
     for key in keys:
-        is_simple = isinstance(key, str | float | bool | None) or kind_of(key) == 'bytes'
-        is_int = type(key) is int and abs(key) < 1 << 60
-        support(is_simple or is_int, 'a key that is neither text nor a number, in a dict or set')
+        is_number = isinstance(key, int | float)
+        is_simple = isinstance(key, str | None) or kind_of(key) == 'bytes'
+        support(is_simple or is_number, 'a key that is neither text nor a number, in a dict or set')
+        limits.number_keys += is_number and not (type(key) is int and 0 <= key < count + 4096)
+    support(limits.number_keys <= 10_000, 'more than 10,000 numbers as keys that are in no order')
 
 
 def _is_sizes(value: Any) -> bool:
@@ -148,7 +164,7 @@ def _set(limits: Limits, items: Any = ()) -> Made:
 
 def _use_copy(limits: Limits, keys: Any) -> None:
     limits.use(32 * len(keys))
-    check_keys(keys)
+    check_keys(limits, keys, len(keys))
 
 
 def _encode(limits: Limits, content: Any, encoding: Any) -> Made:
@@ -164,6 +180,18 @@ def _size(_: Limits, sizes: Any) -> Made:
     return Made('size')
 
 
+def is_device(name: Any) -> bool:
+    """Of a device's number torch keeps 8 bits."""
+    return type(name) is str and re.fullmatch(r'[a-z]+(:\d{1,2})?', name) is not None
+
+
+def _device(limits: Limits, kind: Any, index: Any = 0) -> Made:
+    limits.use(64)
+    is_right = is_device(kind) and type(index) is int and 0 <= index < 100
+    require(is_right, 'an unknown device')
+    return Made('device')
+
+
 def _attribute(_: Limits, owner: Any, name: Any) -> Made:
     of = owner.name if isinstance(owner, Global) else 'an object'
     if type(name) is not str or name not in ATTRIBUTES.get(of, ()):
@@ -176,7 +204,8 @@ def _array(_: Limits, cls: Any, shape: Any, code: Any) -> Made:
     return Made('array')
 
 
-def _numpy_dtype(_: Limits, code: Any, align: Any = False, copy: Any = True) -> Made:
+def _numpy_dtype(limits: Limits, code: Any, align: Any = False, copy: Any = True) -> Made:
+    limits.use(192)
     require(type(code) is str, 'a dtype without a name')
     if code[:1] not in tuple('biufc') or code[1:] not in ('1', '2', '4', '8', '16'):
         raise UnsafeCheckpointError(f'numpy data of the type {code[:20]!r}, not numbers')
@@ -213,7 +242,7 @@ def _parameter(limits: Limits, tensor: Any, requires_grad: Any, hooks: Any) -> M
     require(is_tensor, 'a parameter of no tensor')
     if hooks is not None:
         is_empty = kind_of(hooks) == 'collections.OrderedDict' and not hooks.items
-        require(is_empty, 'a tensor with hooks')
+        require(is_empty and not hooks.is_final, 'a tensor with hooks')  # or with another's
         hooks.is_final = True
     return Made('tensor')
 
@@ -229,7 +258,7 @@ CALLS: dict[str, Callable[..., Made]] = {
     '_codecs.encode': _encode,
     'numpy.dtype': _numpy_dtype,
     'torch.Size': _size,
-    'torch.device': _simple('device', (str,), (str, int)),
+    'torch.device': _device,
     'torch._utils._rebuild_tensor': _tensor,
     'torch._utils._rebuild_tensor_v2': _tensor,
     'torch._utils._rebuild_parameter': _parameter,

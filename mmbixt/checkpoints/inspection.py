@@ -27,6 +27,7 @@ from mmbixt.checkpoints.calls import (
     Made,
     check_keys,
     check_state,
+    is_device,
     kind_of,
     require,
 )
@@ -121,9 +122,11 @@ class Inspection(pickle._Unpickler):
         target = self.stack[-1]
         is_dict = kind_of(target) in _DICTS and not target.is_final
         require(is_dict and len(items) % 2 == 0, 'items for what is no dict')
-        check_keys(items[::2])
-        target.items = target.items or []
+        if not target.items:
+            self.limits.use(128)
+            target.items = []
         target.items += items
+        check_keys(self.limits, items[::2], len(target.items) // 2)
 
     def call(self) -> None:
         arguments, function = self.stack.pop(), self.stack.pop()
@@ -150,7 +153,8 @@ class Inspection(pickle._Unpickler):
             word == 'storage'
             and isinstance(cls, Global)
             and cls.name in STORAGES
-            and type(key) is type(location) is str
+            and type(key) is str
+            and is_device(location)
             and key.isascii()  # another name may be the same one to torch's reader of archives
             and type(count) is int
             and count >= 0
@@ -163,8 +167,9 @@ class Inspection(pickle._Unpickler):
         dtype = STORAGES[cls.name]
         size = count * dtype.itemsize
         require(size <= self.limits.size, 'a storage larger than the file')
-        made = self.storages.setdefault(key, Made('storage', size, dtype))
-        require(made.size == size, f'two sizes for storage {key[:20]!r}')
+        made = self.storages.setdefault(key, Made('storage', size, dtype, location))
+        is_same = (made.size, made.dtype, made.location) == (size, dtype, location)
+        require(is_same, f'two descriptions of storage {key[:20]!r}')
         if self.storage_sizes is not None:
             there = self.storage_sizes.get(key)
             require(there is not None, f'no storage {key[:20]!r}')

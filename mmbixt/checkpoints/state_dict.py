@@ -114,7 +114,7 @@ def check_fit(
         lines.append(f'Not in the model: {len(unknown)} weights of the file: {shorten(unknown)}')
     if advice:
         lines.append(advice)
-    lines.append('Nothing was loaded.')
+    lines.append('Nothing was loaded into it.')
     raise CheckpointMismatchError('\n  '.join(lines))
 
 
@@ -127,14 +127,15 @@ def load_whole_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Load weights into a model that is to be used as it is: all that it has, or an error.
 
     mmengine notes in the log which it has not, and a model that is half random gets figures too.
-    What the model has no use for is left alone, as mmengine does.
+    What the model has no use for is left alone, as mmengine does, unless it is of a neck: what
+    follows was trained on another one's output.
 
     Args:
         model: the whole of it.
         state: of a checkpoint.
     """
     try:
-        missing = model.load_state_dict(state, strict=False).missing_keys
+        missing, unexpected = model.load_state_dict(state, strict=False)
     except CheckpointMismatchError:
         raise
     except RuntimeError as error:  # weights of another shape
@@ -144,6 +145,10 @@ def load_whole_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
         raise CheckpointMismatchError(
             f'The checkpoint lacks {len(missing)} weights of the model: {shorten(missing)}. It '
             f'seems to be {describe(state)}.'
+        )
+    if neck := [key for key in unexpected if key.startswith('neck.')]:
+        raise CheckpointMismatchError(
+            f'The model has no such neck as the checkpoint: {shorten(neck)} are not in it.'
         )
 
 

@@ -18,6 +18,9 @@ _RENAMES = (
     (re.compile(r'\.mlp\.fc2\.'), '.ffn.layers.1.'),
 )
 
+# names in a classifier file, and in an ImageClassifier, of what is not the backbone's
+IN_CLASSIFIER = (r'^norm\.', 'backbone.norm3.')  # all published ones have four stages
+
 # A Swin Transformer knows no inverse attention, and a classifier has no norms of outputs.
 OPTIONAL = r'^norm\d+\.|\.w_msa\.(isa\.|lam_logit$)'
 

@@ -140,6 +140,8 @@ def _finish(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:
         value: what was read.
         done: what it has been through: identity -> (the object, what takes its place).
     """
+    if value is None or isinstance(value, int | float | str | bytes):
+        return value  # of which a file may have millions, each a byte or two long
     if id(value) in done:
         return done[id(value)][1]
     is_code = callable(value) or isinstance(value, serialization.StorageType)
@@ -158,5 +160,7 @@ def _finish(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:
         if isinstance(container, dict | list):
             items = enumerate(container) if isinstance(container, list) else container.items()
             for key, part in items:
-                container[key] = _finish(part, done)
+                whole = _finish(part, done)
+                if whole is not part:
+                    container[key] = whole
     return value

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Mapping
 
+import torch
 from torch import Tensor
 
 from mmbixt.checkpoints.state_dict import Conversion, last_number, translate
@@ -11,6 +12,9 @@ _CLASSIFIER = re.compile(r'^(cls_token$|cls_attn_blocks\.|norm\.|head\.)')
 # in the authors' dense code the backbone's, here the FeaturePyramidAdapter's
 PYRAMID = re.compile(r'^fpn\d\.')
 _LAYER = re.compile(r'^blocks\.(\d+)\.')
+
+# names in a classifier file, and in an ImageClassifier, of what is not the backbone's
+IN_CLASSIFIER = (r'^(cls_token$|cls_attn_blocks\.|norm\.)', r'neck.\1')
 
 OPTIONAL = r'num_batches_tracked$'
 
@@ -40,6 +44,17 @@ def convert_xcit(state: Mapping[str, Tensor], expected: Collection[str], depth: 
         return name
 
     return translate(state, rename)
+
+
+def fuse_class_attention(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Queries, keys and values of class attention in one layer: the authors' from timm's."""
+    fused = dict(state)
+    for key in state:
+        first = re.fullmatch(r'(cls_attn_blocks\.\d+\.attn\.)q(\.weight|\.bias)', key)
+        parts = [f'{first[1]}{part}{first[2]}' for part in 'qkv'] if first else []
+        if parts and all(part in state for part in parts):
+            fused[f'{first[1]}qkv{first[2]}'] = torch.cat([fused.pop(part) for part in parts])
+    return fused
 
 
 def advise_xcit(state: Mapping[str, Tensor], depth: int, patch_size: int) -> str | None:

@@ -26,27 +26,23 @@ class MissingDatasetError(FileNotFoundError):
 
 
 def check_datasets(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
-    """Raise one error that says where a dataset was looked for and how to get it.
-
-    Args:
-        cfg: a config of mmseg, mmdet or mmpretrain.
-        splits: of 'train', 'val' and 'test', those about to be used.
-    """
+    """Raise one error that says where a dataset was looked for and how to get it; splits are those
+    of 'train', 'val' and 'test' about to be used."""
     loaders = [cfg[f'{split}_dataloader'] for split in splits if cfg.get(f'{split}_dataloader')]
     for dataset in (d for loader in loaders for d in _leaves(loader['dataset'])):
-        missing = [path for path in _paths(dataset) if not path.exists()]
-        if missing:
-            raise MissingDatasetError(_explain(dataset['type'], missing))
-
-
-def _explain(kind: str, missing: list[Path]) -> str:
-    lines = [f'The dataset of this config ({kind}) is not here. Looked for']
-    lines += [f'  {path.absolute()}' for path in missing]
-    lines += ['If it is elsewhere, make a link, or set data_root of the datasets in the config.']
-    if kind in _HOW_TO_GET:
-        lines += [_HOW_TO_GET[kind]]
-        lines += ['To try the config without it, on generated scenes, add --sample.']
-    return '\n'.join(lines)
+        missing = [f'  {path.absolute()}' for path in _paths(dataset) if not path.exists()]
+        if not missing:
+            continue
+        kind = dataset['type']
+        lines = [
+            f'The dataset of this config ({kind}) is not here. Looked for',
+            *missing,
+            'If it is elsewhere, make a link, or set data_root of the datasets in the config.',
+        ]
+        if kind in _HOW_TO_GET:
+            try_it = 'To try the config without it, on generated scenes, add --sample.'
+            lines += [_HOW_TO_GET[kind], try_it]
+        raise MissingDatasetError('\n'.join(lines))
 
 
 def _leaves(dataset: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

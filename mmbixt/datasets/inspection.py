@@ -5,7 +5,7 @@ are missing) and files to be opened one by one.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,44 +23,27 @@ class WrongFolderError(ValueError):
 
 
 class Part(NamedTuple):
-    """Training or validation data.
-
-    Attributes:
-        name: of the part.
-        count: pictures found.
-        expected: pictures of the published data set.
-        problems: what shows without opening any picture.
-        notes: what is odd and does no harm.
-        files: arguments of ``check``, one for each picture.
-        check: opens a picture (and its label) and returns what is wrong with it.
-    """
+    """Training or validation data."""
 
     name: str
-    count: int
-    expected: int
-    problems: list[str]
-    notes: list[str]
-    files: list[Any]
-    check: Callable[[Any], list[str]]
+    count: int  # pictures found
+    expected: int  # pictures of the published data set
+    problems: list[str]  # what shows without opening any picture
+    notes: list[str]  # what is unusual, but works
+    files: list[Any]  # arguments of `check`, one for each picture
+    check: Callable[[Any], list[str]]  # opens a picture (and its label): what is wrong with it
 
 
 def find_parts(root: Path) -> tuple[str, list[Part]]:
-    """Name and parts of the data set in a folder.
-
-    Args:
-        root: what a config calls ``data_root``.
-    """
+    """Name and parts of the data set in a folder, which a config calls ``data_root``."""
     if not root.is_dir():
         raise WrongFolderError(f'There is no folder {root.absolute()}.')
     if (root / 'annotations/training').is_dir() or (root / 'images/training').is_dir():
         return 'ADE20K', [_ade20k_part(root, split) for split in ADE_COUNTS]
     if list(root.glob('annotations/instances_*.json')):
         return 'COCO', [_coco_part(root, split) for split in COCO_COUNTS]
-    below = sorted(
-        path.parent for path in [*root.glob('*/annotations'), *root.glob('*/*/annotations')]
-    )
-    if below:
-        maybe = ' or '.join(map(str, below))
+    if below := [*root.glob('*/annotations'), *root.glob('*/*/annotations')]:
+        maybe = ' or '.join(sorted(str(path.parent) for path in below))
         raise WrongFolderError(f'{root} is not the root of a data set, but {maybe} may be.')
     raise WrongFolderError(
         f'{root.absolute()} is neither ADE20K (with images/training and annotations/training) nor '
@@ -92,20 +75,17 @@ def check_ade20k_pair(paths: tuple[Path, Path]) -> list[str]:
     (picture, broken), (label, broken_label) = map(_open, paths)
     if broken or broken_label:
         return [problem for problem in (broken, broken_label) if problem]
-    path, where = paths[1], f'{paths[1]} is'
+    path = paths[1]
     if label.size != picture.size:
-        return [f'{where} {_size(label.size)}, but its picture {_size(picture.size)}']
+        return [f'{path} is {_size(label.size)}, but its picture {_size(picture.size)}']
     if label.mode not in ('L', 'P'):
-        return [f'{where} a {label.mode} picture; labels have one channel of 8 bits']
+        return [f'{path} is a {label.mode} picture; labels have one channel of 8 bits']
     highest = int(np.asarray(label).max())
-    if highest > ADE_CLASSES:
-        hint = ''
-        if highest == 255:
-            hint = (
-                '; it seems to be reduced already (0 to 149 and 255), which the config does again'
-            )
-        return [f'{path}: label {highest}, where 0 to {ADE_CLASSES} are expected{hint}']
-    return []
+    if highest <= ADE_CLASSES:
+        return []
+    reduced = '; it seems to be reduced already (0 to 149 and 255), which the config does again'
+    hint = reduced if highest == 255 else ''
+    return [f'{path}: label {highest}, where 0 to {ADE_CLASSES} are expected{hint}']
 
 
 def _coco_part(root: Path, split: str) -> Part:
@@ -131,7 +111,7 @@ def _coco_part(root: Path, split: str) -> Part:
 
 
 def _annotation_problems(path: Path, content: dict) -> tuple[list[str], list[str]]:
-    """What is wrong, and what is odd, in an annotation file."""
+    """What is wrong, and what is unusual, in an annotation file."""
     from mmdet.datasets import CocoDataset
 
     images = {image['id']: image for image in content['images']}
@@ -147,32 +127,26 @@ def _annotation_problems(path: Path, content: dict) -> tuple[list[str], list[str
         elif annotation['category_id'] not in categories:
             unknown.setdefault(annotation['category_id'], what)
         else:
-            odd_boxes += not _has_box_within(annotation['bbox'], image)
+            # with a pixel of tolerance; mmdet leaves out the few boxes of COCO that are empty
+            left, top, width, height = annotation['bbox']
+            fits = left + width <= image['width'] + 1 and top + height <= image['height'] + 1
+            odd_boxes += not (fits and min(width, height) > 0 and min(left, top) >= -1)
     problems += [f'{what} is of category {c}, not listed' for c, what in unknown.items()]
     for name in ('image', 'annotation'):
-        entries = content[f'{name}s']
-        if len({entry['id'] for entry in entries}) < len(entries):
+        ids = [entry['id'] for entry in content[f'{name}s']]
+        if len({*ids}) < len(ids):
             problems.append(f'{path}: {name} ids are not unique')
     odd = f'{odd_boxes:,} boxes in {path.name} are empty or outside of the picture'
     return problems, [odd] if odd_boxes else []
-
-
-def _has_box_within(box: Sequence[float], image: dict) -> bool:
-    """With a pixel of tolerance; mmdet leaves out the few boxes of COCO that are empty."""
-    left, top, width, height = box
-    fits = left + width <= image['width'] + 1 and top + height <= image['height'] + 1
-    return min(width, height) > 0 and min(left, top) >= -1 and fits
 
 
 def check_coco_picture(task: tuple[Path, tuple[int, int]]) -> list[str]:
     """What is wrong with a picture that the annotations say to be of a size."""
     path, size = task
     picture, problem = _open(path)
-    if problem:
-        return [problem]
-    if picture.size != size:
-        return [f'{path} is {_size(picture.size)}, but {_size(size)} in the annotations']
-    return []
+    if picture and picture.size != size:
+        problem = f'{path} is {_size(picture.size)}, but {_size(size)} in the annotations'
+    return [problem] if problem else []
 
 
 def _open(path: Path) -> tuple[Image.Image | None, str | None]:

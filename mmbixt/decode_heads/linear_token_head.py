@@ -46,8 +46,8 @@ class LinearTokenHead(BaseDecodeHead):
             in_index = range(-len(in_channels), 0) if in_index is None else in_index
         if _count(in_channels) != _count(in_index):
             raise ValueError(
-                f'LinearTokenHead: in_channels={in_channels} and in_index={in_index} must name the '
-                'same maps: an int each for one map, or sequences of the same length.'
+                f'in_channels={in_channels} and in_index={in_index} must name the same maps: an '
+                'int each for one map, or sequences of the same length.'
             )
         if select:
             in_channels, in_index = list(in_channels), list(in_index)

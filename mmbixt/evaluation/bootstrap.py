@@ -25,15 +25,10 @@ class NotPairedError(ValueError):
 
 @dataclass(frozen=True)
 class Estimate:
-    """Scores or differences of scores, and what they are in each of S draws.
+    """Scores or differences of scores in per cent, and what they are in each of S draws."""
 
-    Attributes:
-        value: percentages (...).
-        samples: percentages (S,...).
-    """
-
-    value: np.ndarray
-    samples: np.ndarray
+    value: np.ndarray  # (...)
+    samples: np.ndarray  # (S,...)
 
     def __sub__(self, other: 'Estimate') -> 'Estimate':
         return Estimate(self.value - other.value, self.samples - other.samples)
@@ -58,10 +53,10 @@ def paired(first: ImageSums, second: ImageSums) -> tuple[ImageSums, ImageSums]:
     """
     if first.classes != second.classes:
         names = zip_longest(first.classes, second.classes, fillvalue='nothing')
-        one, other = next(pair for pair in names if pair[0] != pair[1])
+        differ = next('{!r} of one is {!r} in the other'.format(*n) for n in names if n[0] != n[1])
         raise NotPairedError(
-            f'The runs have {len(first.classes)} and {len(second.classes)} classes, and {one!r} of '
-            f'one is {other!r} in the other. Evaluate both with the same classes and names.'
+            f'The runs have {len(first.classes)} and {len(second.classes)} classes, and {differ}. '
+            'Evaluate both with the same classes and names.'
         )
     (names, first), (other_names, second) = map(_in_order, (first, second))
     if names != other_names:

@@ -39,8 +39,8 @@ import numpy as np
 
 WIDTHS = (1, 3, 5, 0.02)
 RATIOS = (0.02, 0.005)
-# where "the" boundary mIoU is taken, if it was counted: annotations of photographs are hardly
-# better than a pixel, and much wider bands hold most of the pixels of small and thin objects
+# of "the" boundary mIoU, if it was counted: annotations of photographs are hardly more exact than
+# a pixel, and much wider bands hold most of the pixels of small and thin objects
 MAIN_BAND = 'band3px'
 
 
@@ -68,7 +68,9 @@ def image_sums(
     valid = truth != ignore_index
     truth = compact_labels(truth, valid, num_classes, 'truth')
     prediction = compact_labels(prediction, valid, num_classes, 'prediction')
-    bands = {_band_name(width): band_pixels(width, truth.shape) for width in widths}
+    names = [f'band{x}px' if isinstance(x, int) else f'band{x:g}' for x in widths]
+    pixels = [band_pixels(width, truth.shape) for width in widths]
+    bands = dict(zip(names, pixels, strict=True))
     contours = {f'boundary{ratio:g}': ratio_pixels(ratio, truth.shape) for ratio in ratios}
     sums = region_sums(truth, prediction, valid, num_classes, bands, contours)
     if tolerances:
@@ -133,11 +135,7 @@ def near_other_labels(
 
     There is another label in a window if its lowest and its highest label differ: two filters for
     all classes at once. The windows of each distance are filtered from those of the one before.
-
-    Args:
-        labels: (H,W), 0 where not valid.
-        valid: pixels that count (H,W); the others are no label.
-        distances: in pixels, diagonal steps counting as one.
+    Labels (H,W) are 0 where not valid (H,W); a diagonal step counts as one.
     """
     masks = {}
     lowest = np.where(valid, labels, np.iinfo(labels.dtype).max)
@@ -161,13 +159,8 @@ def region_sums(
 ) -> dict[str, np.ndarray]:
     """Counts (K,) by name, over all pixels, over bands and for Boundary IoU.
 
-    Args:
-        truth: labels (H,W), 0 where not valid.
-        prediction: labels (H,W), 0 where not valid.
-        valid: pixels that count (H,W).
-        num_classes: K.
-        bands: their widths in pixels by name.
-        contours: the widths in pixels of the inner bands of Boundary IoU by name.
+    Truth and prediction (H,W) are 0 where not valid (H,W). Of bands, and of the inner bands of
+    Boundary IoU (contours), the widths are given in pixels by name.
     """
 
     def count(labels: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -201,7 +194,7 @@ def boundary_f_sums(
     tolerances: Sequence[float],
 ) -> dict[str, np.ndarray]:
     """Counts (K,) by name, of the boundary pixels of each class, and of those near one of the same
-    class in the other label map; the arguments are those of `region_sums`."""
+    class in the other label map; arguments as of `region_sums`."""
     edges = [
         np.where(near_other_labels(labels, valid, [1])[1], labels, np.int32(-1))
         for labels in (truth, prediction)
@@ -209,7 +202,10 @@ def boundary_f_sums(
     true, predicted = (np.bincount(edge[edge >= 0], minlength=num_classes) for edge in edges)
     matched_true, matched_predicted = np.zeros((2, len(tolerances), num_classes), np.int64)
     for k in np.flatnonzero((true > 0) & (predicted > 0)):
-        of_truth, of_prediction = _crop(*(edge == k for edge in edges))
+        of_truth, of_prediction = (edge == k for edge in edges)
+        left, top, width, height = cv2.boundingRect((of_truth | of_prediction).view(np.uint8))
+        window = slice(top, top + height), slice(left, left + width)
+        of_truth, of_prediction = of_truth[window], of_prediction[window]
         matched_true[:, k] = _matched(of_truth, of_prediction, tolerances)
         matched_predicted[:, k] = _matched(of_prediction, of_truth, tolerances)
     sums = {}
@@ -229,9 +225,11 @@ def class_scores(sums: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     found = {}
     for where, n in places.items():
         if 'matched_true' in n:
-            precision = _percent(n['matched_predicted'], n['predicted'])
-            recall = _percent(n['matched_true'], n['true'])
-            found[f'{where}/F'] = _f_score(precision, recall)
+            precision = np.nan_to_num(_percent(n['matched_predicted'], n['predicted']))
+            recall = np.nan_to_num(_percent(n['matched_true'], n['true']))
+            score = 2 * precision * recall / np.maximum(precision + recall, np.finfo(float).tiny)
+            # 0 where only one of the two maps has a boundary, NaN where neither has
+            found[f'{where}/F'] = np.where(n['predicted'] + n['true'] > 0, score, np.nan)
         elif 'union' in n:
             found[f'{where}/IoU'] = _percent(n['intersect'], n['union'])
         else:
@@ -269,17 +267,6 @@ def class_mean(values: np.ndarray) -> np.ndarray:
         return np.nanmean(values, axis=-1)
 
 
-def _band_name(width: int | float) -> str:
-    return f'band{width}px' if isinstance(width, int) else f'band{width:g}'
-
-
-def _crop(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Two masks (H,W) without the empty rows and columns around both."""
-    left, top, width, height = cv2.boundingRect((first | second).view(np.uint8))
-    window = slice(top, top + height), slice(left, left + width)
-    return first[window], second[window]
-
-
 def _matched(pixels: np.ndarray, targets: np.ndarray, tolerances: Sequence[float]) -> list[int]:
     """How many of the pixels of a mask (H,W) have a target within each tolerance."""
     others = (~targets).view(np.uint8)
@@ -291,11 +278,3 @@ def _percent(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """NaN where the whole is 0."""
     part, whole = np.asarray(part, float), np.asarray(whole, float)
     return 100 * np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole != 0)
-
-
-def _f_score(precision: np.ndarray, recall: np.ndarray) -> np.ndarray:
-    """0 where only one of the two maps has a boundary, NaN where neither has."""
-    nowhere = np.isnan(precision) & np.isnan(recall)
-    precision, recall = np.nan_to_num(precision), np.nan_to_num(recall)
-    score = 2 * precision * recall / np.maximum(precision + recall, np.finfo(float).tiny)
-    return np.where(nowhere, np.nan, score)

@@ -33,11 +33,8 @@ class BoundaryCOCOeval(COCOeval):
     """``COCOeval`` with the smaller one of mask IoU and Boundary IoU as overlap.
 
     With a crowd, which has no contour of its own, the overlap is COCO's, that of the masks.
-
-    Args:
-        truths: the annotations.
-        detections: ``truths.loadRes(...)`` of results with masks.
-        ratio: width of the boundaries, as a fraction of the diagonal of the image.
+    Detections are ``truths.loadRes(...)`` of results with masks; ``ratio`` is the width of the
+    boundaries, as a share of the diagonal of the image.
     """
 
     def __init__(self, truths: COCO, detections: COCO, ratio: float = 0.02) -> None:
@@ -49,7 +46,11 @@ class BoundaryCOCOeval(COCOeval):
         overlaps = super().computeIoU(image, category)
         if len(overlaps) == 0:
             return overlaps
-        detections, truths = self._annotations(image, category)
+        # in the order in which COCOeval compares them: the best detections first
+        categories = [category] if self.params.useCats else self.params.catIds
+        detections = [d for c in categories for d in self._dts[image, c]]
+        detections.sort(key=lambda detection: -detection['score'])
+        truths = [truth for c in categories for truth in self._gts[image, c]]
         # where masks do not meet, boundaries do not either: most of them are never needed
         meets = (overlaps > 0) & [not truth['iscrowd'] for truth in truths]
         rows, columns = np.flatnonzero(meets.any(1)), np.flatnonzero(meets.any(0))
@@ -59,14 +60,6 @@ class BoundaryCOCOeval(COCOeval):
         of_boundaries = coder.iou(detected, true, [0] * len(true))
         overlaps[pairs] = np.minimum(overlaps[pairs], of_boundaries)
         return overlaps
-
-    def _annotations(self, image: int, category: int) -> tuple[list[dict], list[dict]]:
-        """Detections, the best first, and truths: the order in which COCOeval compares them."""
-        categories = [category] if self.params.useCats else self.params.catIds
-        detections = [d for c in categories for d in self._dts[image, c]]
-        detections.sort(key=lambda detection: -detection['score'])
-        truths = [truth for c in categories for truth in self._gts[image, c]]
-        return detections, truths
 
     def _boundary(self, annotation: dict) -> dict:
         """Cached in the annotation, since the truths are the same in every validation."""

@@ -8,6 +8,7 @@ from mmdet.evaluation.metrics import CocoMetric
 from mmengine.logging import MMLogger
 
 from mmbixt.evaluation.boundary_coco import BoundaryCOCOeval
+from mmbixt.evaluation.config_check import BOXES_ONLY
 from mmbixt.registry import METRICS
 
 # the order of COCOeval.stats
@@ -43,11 +44,7 @@ class BoundaryCocoMetric(CocoMetric):
             )
         has_masks = all('masks' in sample['pred_instances'] for sample in data_samples)
         if not (has_masks or self.format_only):
-            raise ValueError(
-                'mmbixt.BoundaryCocoMetric needs masks, and this model predicts boxes only. Set '
-                "val_evaluator and test_evaluator to dict(type='CocoMetric', metric='bbox', ...), "
-                'or take a model that predicts masks (Mask R-CNN).'
-            )
+            raise ValueError(f'This model {BOXES_ONLY}')
         super().process(data_batch, data_samples)
 
     def compute_metrics(self, results: list) -> dict[str, float]:
@@ -60,33 +57,6 @@ class BoundaryCocoMetric(CocoMetric):
         if not detections:
             logger.error('There is no detection in the whole dataset, and so no boundary AP.')
             return metrics
-        evaluation = self._evaluate(detections)
-        for item in ITEMS[:6] if self.metric_items is None else self.metric_items:
-            value = float(evaluation.stats[ITEMS.index(item)])
-            metrics[f'boundary_{item}'] = round(value, 3)
-        if self.classwise:
-            metrics.update(self._of_classes(evaluation))
-        return metrics
-
-    def _detections(self, results: list) -> list[dict]:
-        """In COCO's format, without boxes: COCO would use their areas in place of the masks'."""
-        return [
-            dict(
-                image_id=prediction['img_id'],
-                category_id=self.cat_ids[label],
-                score=float(score),
-                segmentation=mask,
-            )
-            for _, prediction in results
-            for label, score, mask in zip(
-                prediction['labels'],
-                prediction.get('mask_scores', prediction['scores']),
-                prediction['masks'],
-                strict=True,
-            )
-        ]
-
-    def _evaluate(self, detections: list[dict]) -> BoundaryCOCOeval:
         truths = self._coco_api
         evaluation = BoundaryCOCOeval(truths, truths.loadRes(detections), self.ratio)
         evaluation.params.catIds = self.cat_ids
@@ -96,7 +66,23 @@ class BoundaryCocoMetric(CocoMetric):
         evaluation.evaluate()
         evaluation.accumulate()
         evaluation.summarize()
-        return evaluation
+        for item in ITEMS[:6] if self.metric_items is None else self.metric_items:
+            value = float(evaluation.stats[ITEMS.index(item)])
+            metrics[f'boundary_{item}'] = round(value, 3)
+        if self.classwise:
+            metrics.update(self._of_classes(evaluation))
+        return metrics
+
+    def _detections(self, results: list) -> list[dict]:
+        """In COCO's format, without boxes: COCO would use their areas in place of the masks'."""
+        found = []
+        for _, prediction in results:
+            scores = prediction.get('mask_scores', prediction['scores'])
+            parts = zip(prediction['labels'], scores, prediction['masks'], strict=True)
+            for label, score, mask in parts:
+                about = dict(image_id=prediction['img_id'], category_id=self.cat_ids[label])
+                found.append(about | dict(score=float(score), segmentation=mask))
+        return found
 
     def _of_classes(self, evaluation: BoundaryCOCOeval) -> dict[str, float]:
         """AP of each class, NaN for a class that is not in the truth."""

@@ -1,5 +1,6 @@
-"""Does a config score its predictions with metrics of its own framework? Asked before a run."""
+"""Do the metrics of a config fit what its model predicts? Asked before anything is built."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,43 +20,56 @@ INSTEAD = {
     ),
 }
 WHAT = {'mmdet': 'objects', 'mmseg': 'label maps', 'mmpretrain': 'classes of whole images'}
+BOXES_ONLY = (
+    'predicts boxes only, and BoundaryCocoMetric needs masks. Take '
+    "dict(type='CocoMetric', metric='bbox', ...), or a model that predicts masks (Mask R-CNN)."
+)
 
 
 class WrongMetricError(ValueError):
-    """A config of one framework has a metric for predictions of another."""
+    """A config has a metric for predictions that its model does not make."""
 
 
 def check_metrics(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
-    """Raise an error that names a metric for predictions of another framework, and the right one.
-
-    Args:
-        cfg: a config of mmseg, mmdet or mmpretrain.
-        splits: of 'train', 'val' and 'test', those about to be used.
-    """
+    """Raise an error that names a metric for other predictions than the model's, and the right one;
+    splits are those of 'train', 'val' and 'test' about to be used."""
     framework = cfg.get('default_scope')
+    boxes_only = framework == 'mmdet' and predicts_boxes_only(cfg.get('model') or {})
     for split in splits:
-        for scope, name in metric_names(cfg.get(f'{split}_evaluator')):
+        evaluator = f'{split}_evaluator'
+        for scope, name, metric in metrics_of(cfg.get(evaluator)):
             # what the framework or a project has under this name is not what is meant here
             if scope not in {None, 'mmbixt', *INSTEAD} - {framework}:
                 continue
-            right = INSTEAD.get(framework, {}).get(name)
-            if right:
-                shown = f'{scope}.{name}' if scope else name
+            shown = f'{scope}.{name}' if scope else name
+            if right := INSTEAD.get(framework, {}).get(name):
                 raise WrongMetricError(
-                    f'{split}_evaluator has {shown}, but this is a config of {framework}, whose '
+                    f'{evaluator} has {shown}, but this is a config of {framework}, whose '
                     f'models predict {WHAT[framework]}. Take {right}.'
                 )
+            if name == 'BoundaryCocoMetric' and boxes_only and not metric.get('format_only'):
+                raise WrongMetricError(f'{evaluator} has {shown}, but this model {BOXES_ONLY}')
 
 
-def metric_names(evaluator: Any) -> Iterator[tuple[str | None, str]]:
-    """Scope, if there is one, and name of each metric in the evaluator of a config."""
+def predicts_boxes_only(model: Mapping[str, Any]) -> bool:
+    """Whether the config of a detector shows that it has no masks; False where that is not sure."""
+    if model.get('roi_head'):
+        return not model['roi_head'].get('mask_head')
+    heads = [key for key, part in model.items() if part and key.endswith('_head')]
+    # one-stage detectors of masks have a head beside that of the boxes, or one that makes both
+    kind = (model.get('bbox_head') or {}).get('type', 'Mask')
+    return {*heads} <= {'bbox_head', 'rpn_head'} and not re.search('Ins|Mask|Seg', str(kind))
+
+
+def metrics_of(evaluator: Any) -> Iterator[tuple[str | None, str, Mapping[str, Any]]]:
+    """Scope (if there is one), name and config of each metric in the evaluator of a config."""
     if isinstance(evaluator, Mapping) and evaluator.get('metrics') is not None:
         evaluator = evaluator['metrics']  # mmengine's Evaluator, and mmdet's of several data sets
     for metric in evaluator if isinstance(evaluator, list | tuple) else [evaluator]:
         if isinstance(metric, Mapping) and 'type' in metric:
             kind = metric['type']
             if isinstance(kind, type):  # in configs in Python's own syntax
-                yield kind.__module__.partition('.')[0], kind.__name__
+                yield kind.__module__.partition('.')[0], kind.__name__, metric
             else:
                 scope, _, name = kind.rpartition('.')
-                yield scope or None, name
+                yield scope or None, name, metric

@@ -52,18 +52,12 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """What the values in label files mean.
+    """What the values in label files mean."""
 
-    Attributes:
-        ignore_index: in the truth, value of pixels that do not count.
-        reduce_truth: as in ADE20K's own files, 0 does not count either, and the classes are 1 to K
-            instead of 0 to K - 1.
-        reduce_prediction: the classes of predictions are 1 to K.
-    """
-
-    ignore_index: int = 255
+    ignore_index: int = 255  # in the truth, of pixels that do not count
+    # as in ADE20K's own files, 0 does not count either, and classes are 1 to K, not 0 to K - 1
     reduce_truth: bool = False
-    reduce_prediction: bool = False
+    reduce_prediction: bool = False  # the classes of predictions are 1 to K
 
 
 def read_classes(source: str) -> list[str]:
@@ -96,11 +90,8 @@ def pair_files(
     gt_suffix: str = '.png',
     pred_prefix: str = '',
 ) -> list[Pair]:
-    """Files of two folders, and of folders in them, with the same name without prefix and suffixes.
-
-    Files with other ones are ignored. If one of the two has no folders in it, the folders in the
-    other are ignored.
-    """
+    """Files of two folders, and of folders in them, with the same name without prefix and suffixes;
+    others are ignored. If one of the two has no folders in it, those in the other are ignored."""
     predicted = _listing(predictions, pred_suffix, '--pred-suffix', pred_prefix)
     true = _listing(truths, gt_suffix, '--gt-suffix')
     if not all(any('/' in name for name in names) for names in (predicted, true)):
@@ -109,42 +100,38 @@ def pair_files(
     for parent, slash, name in (name.rpartition('/') for name in true if name not in predicted):
         missing.append(f'{parent}{slash}{pred_prefix}{name}{pred_suffix}')
     extra = [str(path) for name, path in predicted.items() if name not in true]
-    problems = []
+    problems = ''
     if missing:
-        problems.append(
+        problems += (
             f'{len(missing):,} of {len(true):,} truths in {truths} have no prediction. In '
-            f'{predictions} there should be{_shown(missing)}'
+            f'{predictions} there should be{_shown(missing)}\n'
         )
     if extra:
         share = f'{len(extra):,} of {len(predicted):,} predictions'
-        problems.append(f'{share} have no truth in {truths}:{_shown(extra)}')
+        problems += f'{share} have no truth in {truths}:{_shown(extra)}\n'
     if problems:
-        problems.append(
-            'Both folders must be of the same images. If the names differ, say how: --pred-prefix '
-            f'(now {pred_prefix or "none"}), --pred-suffix (now {pred_suffix}), --gt-suffix (now '
-            f'{gt_suffix}).'
+        raise LabelFilesError(
+            f'{problems}Both folders must be of the same images. If the names differ, say how: '
+            f'--pred-prefix (now {pred_prefix or "none"}), --pred-suffix (now {pred_suffix}), '
+            f'--gt-suffix (now {gt_suffix}).'
         )
-        raise LabelFilesError('\n'.join(problems))
     return [Pair(name, predicted[name], path) for name, path in true.items()]
 
 
 def check_pairs(pairs: Sequence[Pair]) -> tuple[int, int]:
     """Check the header of every file, which is fast; the most common size (H,W)."""
     sizes, problems = Counter(), []
-    for pair in pairs:
+    for _, prediction, truth in pairs:
         try:
-            of_prediction, of_truth = (
-                _open(path, decode=False).size[::-1] for path in (pair.prediction, pair.truth)
-            )
+            predicted, true = (_open(path, decode=False).size[::-1] for path in (prediction, truth))
+            sizes[true] += 1
+            if predicted != true:
+                raise LabelFilesError(
+                    f'{prediction} is {size_text(predicted)} pixels, but {truth} '
+                    f'{size_text(true)} (height x width): predict at the size of the truth'
+                )
         except LabelFilesError as error:
             problems.append(str(error))
-            continue
-        sizes[of_truth] += 1
-        if of_prediction != of_truth:
-            problems.append(
-                f'{pair.prediction} is {size_text(of_prediction)} pixels, but {pair.truth} '
-                f'{size_text(of_truth)} (height x width): predict at the size of the truth'
-            )
     if problems:
         raise LabelFilesError(
             f'{len(problems):,} of {len(pairs):,} pairs of files cannot be used:{_shown(problems)}'
@@ -184,20 +171,26 @@ def _labels(pair: Pair, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
     if reading.reduce_truth:
         ignored = (truth == 0) | (truth == reading.ignore_index)
         truth = np.where(ignored, reading.ignore_index, truth - 1)
-    if reading.reduce_prediction:
-        prediction = prediction - 1
-    return truth, prediction
+    return truth, prediction - reading.reduce_prediction
 
 
 def pair_sums(
     pair: Pair, num_classes: int, reading: Reading, options: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
     """Counts (K,) of an image by name, with options of `image_sums`."""
-    truth, prediction = _labels(pair, reading)
     try:
+        truth, prediction = _labels(pair, reading)
         sums = image_sums(
             truth, prediction, num_classes, ignore_index=reading.ignore_index, **options
         )
+    except (MemoryError, cv2.error) as error:
+        if isinstance(error, cv2.error) and error.code != cv2.Error.StsNoMem:
+            raise
+        raise LabelFilesError(
+            f'Out of memory while the pixels of {pair.prediction} were counted. Try fewer --jobs.'
+        ) from error
+    except LabelFilesError:
+        raise
     except ValueError as error:
         raise LabelFilesError(
             f'{error}.\n  truth: {pair.truth}\n  prediction: {pair.prediction}\n'
@@ -215,18 +208,9 @@ def folder_sums(
     reading: Reading,
     options: Mapping[str, Any],
     jobs: int = 1,
-    on_image: Callable[[], object] = lambda: None,
+    on_image: Callable[[], object] = lambda: None,  # called after each
 ) -> ImageSums:
-    """Counts of all images, with options of `image_sums`.
-
-    Args:
-        pairs: N pairs of files.
-        classes: K names.
-        reading: what the values in the files mean.
-        options: of `image_sums`.
-        jobs: processes that share the images.
-        on_image: called after each image.
-    """
+    """Counts of all images, with options of `image_sums`, by several processes."""
     count = partial(pair_sums, num_classes=len(classes), reading=reading, options=options)
     of_images = []
     threads = cv2.getNumThreads()
@@ -284,10 +268,8 @@ def _listing(folder: Path, suffix: str, option: str, prefix: str = '') -> dict[s
             found[parent + slash + name.removeprefix(prefix)] = folder / path
     if not found:
         other = f'; there is {visible[0]}, for example. Say with {option}' if visible else ''
-        begins = f'begins with {prefix} and ' if prefix else ''
-        raise LabelFilesError(
-            f'No file in {folder} has a name that {begins}ends with {suffix}{other}.'
-        )
+        ends = f'begins with {prefix} and ends with {suffix}' if prefix else f'ends with {suffix}'
+        raise LabelFilesError(f'No file in {folder} has a name that {ends}{other}.')
     return found
 
 

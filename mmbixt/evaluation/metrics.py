@@ -18,14 +18,14 @@ from mmbixt.registry import METRICS
 class BoundaryIoUMetric(BaseMetric):
     """How good a segmentation is near boundaries, beside or instead of mmseg's ``IoUMetric``.
 
-    :mod:`mmbixt.evaluation.boundary` describes the scores and their names. The ``mIoU`` of
-    ``IoUMetric`` is ``all/mIoU`` here, also for ``save_best``.
+    :mod:`mmbixt.evaluation.boundary` describes the scores and their names, and its ``image_sums``
+    the first four arguments. The ``mIoU`` of ``IoUMetric`` is ``all/mIoU`` here, also for
+    ``save_best``.
 
     Args:
-        widths: of bands around the true boundaries, in pixels (int) or as a share of the image's
-            diagonal (float below 1).
-        ratios: of Boundary IoU, shares of the diagonal.
-        tolerances: of the boundary F score, in pixels. Takes longer than all the rest.
+        widths: of bands around the true boundaries.
+        ratios: of Boundary IoU.
+        tolerances: of the boundary F score.
         ignore_index: true label of pixels that do not count.
         sums_file: .npz file for the counts of every image (N,K) by name, with the names of the N
             ``images`` and K ``classes``. Scores of any part of the data set follow from them.
@@ -44,19 +44,12 @@ class BoundaryIoUMetric(BaseMetric):
         super().__init__(**kwargs)
         if sums_file is not None and Path(sums_file).suffix != '.npz':
             raise ValueError(f'sums_file must end with .npz, got {sums_file}')
-        self.options = dict(
-            widths=widths, ratios=ratios, tolerances=tolerances, ignore_index=ignore_index
-        )
+        self.options = widths, ratios, tolerances, ignore_index
         self.sums_file = sums_file
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
-        """Count the pixels of each image.
-
-        Args:
-            data_batch: not used.
-            data_samples: label maps (1,H,W) ``['pred_sem_seg']['data']`` and
-                ``['gt_sem_seg']['data']``.
-        """
+        """Count the pixels of label maps (1,H,W) ``['pred_sem_seg']['data']`` and
+        ``['gt_sem_seg']['data']`` of each image."""
         for sample in data_samples:
             name = Path(sample.get('img_path', '')).name
             if 'pred_sem_seg' not in sample:
@@ -72,10 +65,8 @@ class BoundaryIoUMetric(BaseMetric):
             truth, prediction = (
                 sample[key]['data'].cpu().numpy()[0] for key in ('gt_sem_seg', 'pred_sem_seg')
             )
-            sums = image_sums(truth, prediction, len(self.dataset_meta['classes']), **self.options)
-            self.results.append(
-                (name, {key: counts.astype(np.uint32) for key, counts in sums.items()})
-            )
+            sums = image_sums(truth, prediction, len(self.dataset_meta['classes']), *self.options)
+            self.results.append((name, {key: n.astype(np.uint32) for key, n in sums.items()}))
 
     def compute_metrics(self, results: list[tuple[str, dict[str, np.ndarray]]]) -> dict[str, float]:
         """Scores of the data set; of each class in the log."""

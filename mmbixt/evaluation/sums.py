@@ -18,17 +18,11 @@ class SumsFileError(ValueError):
 
 @dataclass(frozen=True)
 class ImageSums:
-    """Counts of N images and K classes.
+    """Counts of N images and K classes."""
 
-    Attributes:
-        images: N names.
-        classes: K names.
-        counts: (N,K) by name; see :mod:`mmbixt.evaluation.boundary`.
-    """
-
-    images: list[str]
-    classes: list[str]
-    counts: dict[str, np.ndarray]
+    images: list[str]  # N names
+    classes: list[str]  # K names
+    counts: dict[str, np.ndarray]  # (N,K) by name; see `mmbixt.evaluation.boundary`
 
     @classmethod
     def stack(
@@ -45,10 +39,7 @@ class ImageSums:
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[Path]:
-    """A file to write, which becomes ``path`` at the end, or is deleted if that is not reached.
-
-    The folder is made if there is none.
-    """
+    """A file to write, which becomes ``path`` at the end, or is deleted if that is not reached."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f'.{path.stem}.part{path.suffix}')
@@ -76,12 +67,16 @@ def read_sums(path: str | Path) -> ImageSums:
         with np.load(path, allow_pickle=False) as file:
             counts = {name: file[name] for name in file.files}
         images, classes = (counts.pop(name).tolist() for name in ('images', 'classes'))
-        wrong = {name for name, c in counts.items() if c.shape != (len(images), len(classes))}
+        shape = len(images), len(classes)
+        if any(counts[name].shape != shape for name in ('all/true', *counts)):
+            raise ValueError('arrays of other shapes than images x classes')
     # not an archive, a single array, a truncated archive, an archive of something else
     except (ValueError, TypeError, AttributeError, EOFError, BadZipFile, zlib.error, KeyError) as e:
-        raise _not_sums(path, f'{type(e).__name__}: {e}') from e
-    if wrong or 'all/true' not in counts:
-        raise _not_sums(path, f'wrong shape of {min(wrong)}' if wrong else 'all/true is missing')
+        raise SumsFileError(
+            f'{path} is not a file of counts of images ({type(e).__name__}: {e}). Such files are '
+            'written by tools/test.py --boundary, as WORK_DIR/boundary.npz, and by '
+            'tools/analysis/boundary_eval.py --sums.'
+        ) from e
     return ImageSums(images, classes, counts)
 
 
@@ -94,19 +89,10 @@ def find_sums(path: str | Path) -> Path:
         raise SumsFileError(f'There is no file and no folder {path}.')
     if (path / FILE_NAME).exists():
         return path / FILE_NAME
-    below = list(path.rglob(FILE_NAME))
-    if not below:
-        raise SumsFileError(
-            f'There is no {FILE_NAME} in {path} or below. Make it: tools/test.py CONFIG CHECKPOINT '
-            f'--boundary --work-dir {path}, or, from existing label maps, '
-            f'tools/analysis/boundary_eval.py PREDICTIONS TRUTHS --sums {path / FILE_NAME}'
-        )
-    return max(below, key=lambda file: file.stat().st_mtime)
-
-
-def _not_sums(path: str | Path, found: str) -> SumsFileError:
-    return SumsFileError(
-        f'{path} is not a file of counts of images ({found}). Such files are written by '
-        'tools/test.py --boundary, as WORK_DIR/boundary.npz, and by '
-        'tools/analysis/boundary_eval.py --sums.'
+    if below := list(path.rglob(FILE_NAME)):
+        return max(below, key=lambda file: file.stat().st_mtime)
+    raise SumsFileError(
+        f'There is no {FILE_NAME} in {path} or below. Make it: tools/test.py CONFIG CHECKPOINT '
+        f'--boundary --work-dir {path}, or, from existing label maps, '
+        f'tools/analysis/boundary_eval.py PREDICTIONS TRUTHS --sums {path / FILE_NAME}'
     )

@@ -10,12 +10,8 @@ SIDE_BY_SIDE = ('mIoU', 'mAcc', 'aAcc')
 
 
 def headline(runs: Mapping[str, Mapping[str, float]]) -> str:
-    """All pixels and "the" boundary side by side, as in Table 2 of the BiSA paper.
-
-    Args:
-        runs: scores by name, of each run. Of two there is a third line: how much larger, in per
-            cent of themselves, the scores of the first one are in the second one.
-    """
+    """All pixels and "the" boundary side by side, as in Table 2 of the BiSA paper; of two runs also
+    how much larger, in per cent of themselves, the scores of the first are in the second."""
     first, *others = runs.values()
     places = dict(all='All')
     if band := main_band(first):
@@ -24,7 +20,8 @@ def headline(runs: Mapping[str, Mapping[str, float]]) -> str:
     rows = [('', SIDE_BY_SIDE * len(places))]
     rows += [(name, [f'{found[c]:.2f}' for c in columns]) for name, found in runs.items()]
     if len(others) == 1:
-        gains = [relative_gain(first[c], others[0][c]) for c in columns]
+        pairs = [(first[c], others[0][c]) for c in columns]
+        gains = [100 * (after - before) / before if before else np.nan for before, after in pairs]
         rows.append(('gain', [f'{gain:+.2f}%' for gain in gains]))
     width = max(len(name) for name, _ in rows)
     titles = ''.join(f'{title:^{9 * len(SIDE_BY_SIDE)}}' for title in places.values())
@@ -32,11 +29,6 @@ def headline(runs: Mapping[str, Mapping[str, float]]) -> str:
     for name, cells in rows:
         lines.append(f'{name:{width}}' + ''.join(f'{cell:>9}' for cell in cells))
     return '\n'.join(lines)
-
-
-def relative_gain(before: float, after: float) -> float:
-    """In per cent; NaN where the score was 0."""
-    return 100 * (after - before) / before if before else np.nan
 
 
 def class_table(classes: Sequence[str], columns: dict[str, np.ndarray]) -> str:

@@ -1,10 +1,9 @@
 from torch import Tensor, nn
 
 from mmbixt.layers.as_built import is_as_built
-from mmbixt.layers.heads import head_width
 from mmbixt.layers.linear import apply_linear
 from mmbixt.ops.bidirectional_attention import bidirectional_attention, bidirectional_attention_maps
-from mmbixt.ops.heads import join_heads, split_heads
+from mmbixt.ops.heads import head_width, join_heads, split_heads
 from mmbixt.ops.linear import linear
 
 
@@ -40,15 +39,12 @@ class BidirectionalAttention(nn.Module):
 
         The latents' update is None without ``update_latents``.
         """
-        r_latents, v_latents = split_heads(
-            apply_linear(self.rv_latents, latents), 2, self.num_heads
-        )
+        parts = (2, self.num_heads)
+        r_latents, v_latents = split_heads(apply_linear(self.rv_latents, latents), *parts)
         if self.proj_lat is None:
             r_tokens, v_tokens = self._reference_vectors(self.rv_patches, tokens), None
         else:
-            r_tokens, v_tokens = split_heads(
-                apply_linear(self.rv_patches, tokens), 2, self.num_heads
-            )
+            r_tokens, v_tokens = split_heads(apply_linear(self.rv_patches, tokens), *parts)
         for_latents, for_tokens = bidirectional_attention(
             r_latents, r_tokens, v_latents, v_tokens, self.scale
         )

@@ -6,9 +6,8 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu
 
 from mmbixt.layers.as_built import is_as_built
-from mmbixt.layers.heads import head_width
 from mmbixt.layers.linear import apply_linear
-from mmbixt.ops.heads import join_heads, split_heads
+from mmbixt.ops.heads import head_width, join_heads, split_heads
 from mmbixt.ops.inverse_attention import (
     bidirectional_self_attention,
     bidirectional_self_attention_maps,
@@ -45,6 +44,10 @@ class BidirectionalSelfAttention(nn.Module):
             a plain self-attention continue without a jump.
         branch_norm: None, or 'instance' to normalise each channel of each branch over the tokens
             (no weights, eps 1e-5) before they are combined.
+        bisa_order: 'parallel' as above; or one attention on the output of the other, with the same
+            weights of queries and keys: 'misa_msa' (inverse self-attention first) or 'msa_misa'.
+            These take no ``lam``.
+        projection: 'hypernetwork' as above, or 'mlp', see :class:`InverseWeights`.
     """
 
     def __init__(
@@ -54,15 +57,19 @@ class BidirectionalSelfAttention(nn.Module):
         lam: float | str = 0.5,
         lam_init: float = 0.5,
         branch_norm: str | None = None,
+        bisa_order: str = 'parallel',
+        projection: str = 'hypernetwork',
     ) -> None:
         super().__init__()
         check_branches(lam, lam_init, branch_norm)
+        check_design(bisa_order, projection, lam)
+        self.bisa_order = bisa_order
         self.num_heads = num_heads
         self.scale = head_width(channels, num_heads) ** -0.5
         self.branch_norm = branch_norm
         self.qkv = nn.Linear(channels, 3 * channels)
         self.proj = nn.Linear(channels, channels)
-        self.isa = None if lam == 1 else InverseWeights(channels, num_heads)
+        self.isa = None if lam == 1 else InverseWeights(channels, num_heads, projection)
         self.fixed_lam = None if lam == 'learned' else lam
         if lam == 'learned':
             # a logit, so that no step of the optimiser leaves [0, 1]; of shape (1,) for FSDP
@@ -85,22 +92,33 @@ class BidirectionalSelfAttention(nn.Module):
 
     def _attend(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """What comes before the output projection, (...,N,C) to (...,N,C)."""
-        q, k, v = split_heads(apply_linear(self.qkv, x), 3, self.num_heads)
         if self.isa is None:
+            q, k, v = split_heads(apply_linear(self.qkv, x), 3, self.num_heads)
             return join_heads(self_attention(q, k, v, self.scale, bias))
+        if self.bisa_order == 'parallel':
+            return self.mix(*self._branches(x, bias))
+        first, second = (1, 0) if self.bisa_order == 'misa_msa' else (0, 1)
+        return self._branches(self._branches(x, bias)[first], bias)[second]
 
-        def attend(q_hat: Tensor, v_hat: Tensor, G: Tensor) -> tuple[Tensor, Tensor]:
-            hats = (split_heads(hat, 1, self.num_heads)[0] for hat in (q_hat, v_hat))
-            return bidirectional_self_attention(q, k, v, *hats, G, self.scale, bias)
+    def _branches(self, x: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Self-attention and inverse self-attention, (...,N,C) each."""
+        q, k, v = split_heads(apply_linear(self.qkv, x), 3, self.num_heads)
 
-        return self.mix(*(join_heads(self._norm(branch)) for branch in self.isa(x, attend)))
+        def attend(q_hat: Tensor, v_hat: Tensor, G: Tensor | nn.Module) -> tuple[Tensor, Tensor]:
+            hats = [split_heads(hat, 1, self.num_heads)[0] for hat in (q_hat, v_hat)]
+            if isinstance(G, Tensor):
+                return bidirectional_self_attention(q, k, v, *hats, G, self.scale, bias)
+            over_keys, over_queries = bidirectional_self_attention_maps(q, k, self.scale, bias)
+            return over_keys @ v, G(torch.cat((over_queries @ hats[1], hats[0]), dim=-1))
+
+        plain, inverse = (join_heads(self._norm(branch)) for branch in self.isa(x, attend))
+        return plain, inverse
 
     def mix(self, plain: Tensor, inverse: Tensor) -> Tensor:
         """The two branches in their shares, in the precision of the branches."""
-        shares = (self.lam, 1 - self.lam)
+        own, others = self.lam, 1 - self.lam
         if self.fixed_lam is None:  # of one dimension, float32 would win under autocast
-            shares = (share.to(plain.dtype) for share in shares)
-        own, others = shares
+            own, others = own.to(plain.dtype), others.to(plain.dtype)
         return own * plain + others * inverse
 
     def _norm(self, branch: Tensor) -> Tensor:
@@ -117,17 +135,22 @@ class InverseWeights(nn.Module):
     The reading of the paper that fits its numbers: projections of full width without biases, one G
     for all heads, scores shared with self-attention, and no output projection of its own.
 
-    Args:
-        channels: width C of the tokens.
-        num_heads: heads h; d = C / h.
+    The paper also compares the hypernetwork with an MLP, and says no more of it. Here the MLP is of
+    the size of G and projects a query with the values that have chosen it, averaged:
+    ``inverse[i] = mlp([sum_j L[i,j] v_hat[j], q_hat[i]])``.
     """
 
-    def __init__(self, channels: int, num_heads: int) -> None:
+    def __init__(self, channels: int, num_heads: int, projection: str = 'hypernetwork') -> None:
         super().__init__()
         d = head_width(channels, num_heads)
         self.q = nn.Linear(channels, channels, bias=False)
         self.v = nn.Linear(channels, channels, bias=False)
-        self.G = nn.Parameter(torch.empty(d, d, d))
+        if projection == 'hypernetwork':
+            self.G = nn.Parameter(torch.empty(d, d, d))
+        else:
+            hidden = max(1, round(d**2 / 3))  # times 3d weights
+            layers = (nn.Linear(2 * d, hidden, bias=False), nn.Linear(hidden, d, bias=False))
+            self.G = nn.Sequential(layers[0], nn.GELU(), layers[1])
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -138,10 +161,16 @@ class InverseWeights(nn.Module):
         """
         nn.init.trunc_normal_(self.v.weight, std=0.02)
         nn.init.normal_(self.q.weight, std=self.q.in_features**-0.5)
-        nn.init.normal_(self.G, std=2 / len(self.G))
+        if isinstance(self.G, Tensor):
+            nn.init.normal_(self.G, std=2 / len(self.G))
+        else:
+            for layer in (self.G[0], self.G[2]):
+                nn.init.normal_(layer.weight, std=layer.in_features**-0.5)
 
     def forward(
-        self, x: Tensor, attend: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+        self,
+        x: Tensor,
+        attend: Callable[[Tensor, Tensor, Tensor | nn.Module], tuple[Tensor, Tensor]],
     ) -> tuple[Tensor, Tensor]:
         """The branches of self-attention and inverse self-attention.
 
@@ -157,11 +186,7 @@ class InverseWeights(nn.Module):
 class WindowAttention(BidirectionalSelfAttention):
     """The same within square windows, with a learned bias for each relative position.
 
-    Args:
-        channels: width C of the tokens.
-        num_heads: heads h.
-        window_size: side w of a window, which has N = w * w tokens.
-        options: further arguments of :class:`BidirectionalSelfAttention`.
+    A window of side ``window_size`` has N = window_size ** 2 tokens.
     """
 
     def __init__(self, channels: int, num_heads: int, window_size: int = 7, **options) -> None:
@@ -183,8 +208,7 @@ class WindowAttention(BidirectionalSelfAttention):
                 broadcasts to (...,h,N,N). For feature maps (windows of one,1,N,N).
             windows: how feature maps are cut into windows; None if the tokens are in windows.
         """
-        table, index = self.relative_position_bias_table, self.relative_position_index
-        scores = Scores(self.scale, table, index, mask)
+        scores = self._scores(mask)
         if windows is None:
             out = self._attend(x, scores.bias())
         elif self._is_fused:
@@ -201,11 +225,13 @@ class WindowAttention(BidirectionalSelfAttention):
 
         The first sums to one over the keys, the second over the queries.
         """
-        table, index = self.relative_position_bias_table, self.relative_position_index
-        scores = Scores(self.scale, table, index, mask)
         qkv = self.qkv(windows.cut(x, x.new_zeros(x.shape[-1])))
         q, k, _ = split_heads(qkv, 3, self.num_heads)
-        return bidirectional_self_attention_maps(q, k, self.scale, scores.bias())
+        return bidirectional_self_attention_maps(q, k, self.scale, self._scores(mask).bias())
+
+    def _scores(self, mask: Tensor | None) -> Scores:
+        table, index = self.relative_position_bias_table, self.relative_position_index
+        return Scores(self.scale, table, index, mask)
 
     @property
     def _is_fused(self) -> bool:
@@ -215,6 +241,8 @@ class WindowAttention(BidirectionalSelfAttention):
         if self.isa is None:
             return True
         if not is_as_built(self.isa, InverseWeights) or self.branch_norm is not None:
+            return False
+        if self.bisa_order != 'parallel' or not isinstance(self.isa.G, Tensor):
             return False
         hats = (self.isa.q, self.isa.v)
         return all(is_as_built(layer, nn.Linear) and layer.bias is None for layer in hats)
@@ -252,4 +280,16 @@ def check_branches(lam: float | str, lam_init: float, branch_norm: str | None) -
         raise ValueError(
             f'lam_init={lam_init!r} must be above 0 and below 1: at the ends one branch would '
             'never get a gradient. Take 0.99 to start close to plain self-attention.'
+        )
+
+
+def check_design(bisa_order: str, projection: str, lam: float | str) -> None:
+    orders, projections = ('parallel', 'misa_msa', 'msa_misa'), ('hypernetwork', 'mlp')
+    if bisa_order not in orders:
+        raise ValueError(f'bisa_order={bisa_order!r} is not one of {orders}.')
+    if projection not in projections:
+        raise ValueError(f'projection={projection!r} is not one of {projections}.')
+    if bisa_order != 'parallel' and lam != 0.5:
+        raise ValueError(
+            f"lam={lam!r}: only bisa_order='parallel' weighs the attentions; leave lam out."
         )

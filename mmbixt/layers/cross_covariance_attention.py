@@ -3,12 +3,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from mmbixt.layers.as_built import is_as_built
-from mmbixt.layers.heads import head_width
-from mmbixt.ops.cross_covariance import (
-    cross_covariance,
-    cross_covariance_attention,
-    split_channels,
-)
+from mmbixt.ops.cross_covariance import cross_covariance, cross_covariance_attention, split_channels
+from mmbixt.ops.heads import head_width
 
 
 class CrossCovarianceAttention(nn.Module):
@@ -23,28 +19,22 @@ class CrossCovarianceAttention(nn.Module):
     Args:
         channels: width C of the tokens.
         num_heads: heads h; channels attend to those of their own head.
-        qkv_bias: whether queries, keys and values have a bias.
-        dropout: rate of attention weights that are dropped in training.
     """
 
-    def __init__(
-        self, channels: int, num_heads: int, qkv_bias: bool = True, dropout: float = 0.0
-    ) -> None:
+    def __init__(self, channels: int, num_heads: int) -> None:
         super().__init__()
         head_width(channels, num_heads)  # or an error
-        self.dropout = dropout
         self.temperature = nn.Parameter(torch.ones(num_heads, 1, 1))
-        self.qkv = nn.Linear(channels, 3 * channels, bias=qkv_bias)
+        self.qkv = nn.Linear(channels, 3 * channels)
         self.proj = nn.Linear(channels, channels)
 
     def forward(self, tokens: Tensor, scale: Tensor | None = None) -> Tensor:
         """(B,N,C) to (B,N,C), times a layer scale (C,) if one is given."""
-        dropout = self.dropout if self.training else 0.0
         if not self._is_fused(tokens.shape[-1]):
-            out = self.proj(cross_covariance(self.qkv(tokens), self.temperature, dropout))
+            out = self.proj(cross_covariance(self.qkv(tokens), self.temperature))
             return out if scale is None else scale * out
         qkv, proj = ((layer.weight, layer.bias) for layer in (self.qkv, self.proj))
-        return cross_covariance_attention(tokens, *qkv, self.temperature, *proj, dropout, scale)
+        return cross_covariance_attention(tokens, *qkv, self.temperature, *proj, scale)
 
     def _is_fused(self, channels: int) -> bool:
         """Whether the weights may be read, and are of the shapes that were built."""

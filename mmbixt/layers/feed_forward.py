@@ -1,7 +1,5 @@
 """MLPs of transformer blocks, in the layouts of three papers, and the half block around them."""
 
-from collections import OrderedDict
-
 from timm.layers import DropPath, LayerScale
 from torch import Tensor, nn
 
@@ -11,12 +9,7 @@ from mmbixt.ops.feed_forward import FeedForwardWeights, feed_forward
 
 
 class Mlp(nn.Module):
-    """Two linear layers with a GELU between them.
-
-    Args:
-        channels: width C of the tokens.
-        hidden: width between the two layers.
-    """
+    """Two linear layers with a GELU between them."""
 
     def __init__(self, channels: int, hidden: int) -> None:
         super().__init__()
@@ -33,12 +26,8 @@ class SequentialMlp(nn.Sequential):
     """The same with BiFormer's names of weights."""
 
     def __init__(self, channels: int, hidden: int) -> None:
-        layers = {
-            '0': nn.Linear(channels, hidden),
-            '1': nn.GELU(),
-            '3': nn.Linear(hidden, channels),
-        }
-        super().__init__(OrderedDict(layers))
+        super().__init__(nn.Linear(channels, hidden), nn.GELU())
+        self.add_module('3', nn.Linear(hidden, channels))
 
 
 class FeedForward(nn.Module):
@@ -63,15 +52,8 @@ def add_feed_forward(
 ) -> Tensor:
     """The second half of a transformer block: ``tokens + drop_path(scale * mlp(norm(tokens)))``.
 
-    Args:
-        tokens: (...,C).
-        norm: before the MLP.
-        mlp: one of the above, or what a user has put in its place.
-        drop_path: stochastic depth.
-        scale: layer scale, a module or a tensor (C,); None or an identity for none.
-
-    Returns:
-        (...,C).
+    (...,C) to (...,C). The MLP is one of the above, or what a user has put in its place; the layer
+    scale is a module or a tensor (C,), None or an identity for none.
     """
     weights = _weights_as_built(norm, mlp, scale)
     if weights is None or not is_as_built(drop_path, DropPath):
@@ -92,12 +74,10 @@ def _weights_as_built(
     if [type(module) for module in called] != [nn.Linear, nn.GELU, nn.Linear]:
         return None
     fc1, act, fc2 = called
-    is_plain_mlp = (
-        all(is_as_built(layer, nn.Linear) and layer.bias is not None for layer in (fc1, fc2))
-        and is_as_built(act, nn.GELU)
-        and act.approximate == 'none'
-    )
-    if not is_plain_mlp or not is_as_built(norm, LayerNorm):
+    plain = ((fc1, nn.Linear), (fc2, nn.Linear), (act, nn.GELU), (norm, LayerNorm))
+    if not all(is_as_built(module, cls) for module, cls in plain):
+        return None
+    if fc1.bias is None or fc2.bias is None or act.approximate != 'none':
         return None
     if isinstance(scale, nn.Module):
         if is_as_built(scale, LayerScale):

@@ -12,7 +12,7 @@ from mmbixt.ops.padding import padding_to_multiple
 
 
 class LinearPatchEmbed(nn.Module):
-    """Patches of ``kernel_size`` pixels, ``stride`` apart (overlapping where that is less).
+    """Patches of 16 x 16 pixels, ``stride`` apart (overlapping where that is less).
 
     An image whose sides are no multiples of the stride is padded with zeros at the right and at
     the bottom; the authors' code, of fixed image size, never meets one.
@@ -20,15 +20,13 @@ class LinearPatchEmbed(nn.Module):
     Args:
         channels: width C of the tokens.
         stride: pixels from one token to the next.
-        kernel_size: side of a patch in pixels.
     """
 
-    def __init__(self, channels: int, stride: int = 16, kernel_size: int = 16) -> None:
+    def __init__(self, channels: int, stride: int = 16) -> None:
         super().__init__()
         self.stride = stride
         # centres a patch on its cell, so that the grid is exactly H/stride x W/stride
-        padding = (kernel_size - stride) // 2
-        self.proj = nn.Conv2d(3, channels, kernel_size, stride, padding)
+        self.proj = nn.Conv2d(3, channels, 16, stride, padding=(16 - stride) // 2)
 
     def forward(self, image: Tensor) -> Tensor:
         """(B,3,H,W) to (B,C,ceil(H/stride),ceil(W/stride))."""

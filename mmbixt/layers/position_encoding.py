@@ -27,11 +27,7 @@ def fourier_features(height: int, width: int, device: torch.device | str = 'cpu'
 
 
 class FourierPositionEncoding(nn.Module):
-    """Fourier features of the actual grid and a learned projection; shared by BiXT and XCiT.
-
-    Args:
-        channels: width C of the tokens.
-    """
+    """Fourier features of the actual grid and a learned projection; shared by BiXT and XCiT."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

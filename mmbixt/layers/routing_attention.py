@@ -4,10 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from mmbixt.layers.heads import head_width
 from mmbixt.layers.linear import apply_linear
 from mmbixt.layers.maps import as_image
-from mmbixt.ops.heads import join_heads, split_heads
+from mmbixt.ops.heads import head_width, join_heads, split_heads
 from mmbixt.ops.inverse_attention import bidirectional_self_attention_maps, self_attention
 from mmbixt.ops.routing_attention import route, routing_attention, routing_attention_maps
 
@@ -16,10 +15,8 @@ class Regions(NamedTuple):
     """How a feature map is cut into regions.
 
     Attributes:
-        rows: regions from top to bottom.
-        columns: regions from left to right.
-        height: of a region in cells.
-        width: of a region in cells.
+        rows, columns: regions from top to bottom, and from left to right.
+        height, width: of a region in cells.
     """
 
     rows: int

@@ -1,10 +1,18 @@
 from mmbixt.frameworks import import_problem, register_missing
+from mmbixt.necks.classifier_head import ClassifierHead
+from mmbixt.necks.classifier_neck import BatchNormMeanNeck, ClassAttentionNeck, LatentMeanNeck
 from mmbixt.registry import MODELS
 
-__all__ = ['FeaturePyramidAdapter']
+__all__ = [
+    'BatchNormMeanNeck',
+    'ClassAttentionNeck',
+    'ClassifierHead',
+    'FeaturePyramidAdapter',
+    'LatentMeanNeck',
+]
 
 problem = import_problem('mmcv.cnn')
 if problem is None:
     from mmbixt.necks.feature_pyramid_adapter import FeaturePyramidAdapter
 else:
-    __getattr__ = register_missing(MODELS, __all__, 'mmcv', problem)
+    __getattr__ = register_missing(MODELS, ['FeaturePyramidAdapter'], 'mmcv', problem)

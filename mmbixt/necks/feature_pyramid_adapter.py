@@ -68,9 +68,7 @@ class FeaturePyramidAdapter(BaseModule):
     ) -> None:
         super().__init__(init_cfg)
         if isinstance(out_strides, int) or not out_strides:
-            raise ValueError(
-                f'FeaturePyramidAdapter: out_strides={out_strides} must name one stride per level.'
-            )
+            raise ValueError(f'out_strides={out_strides} must name one stride per level.')
         levels = len(out_strides)
         self.out_strides = tuple(out_strides)
         self.out_channels = _per_level('in_channels', in_channels, levels)
@@ -78,9 +76,8 @@ class FeaturePyramidAdapter(BaseModule):
         for stride in (*in_strides, *self.out_strides):
             if not isinstance(stride, int) or stride < 1 or stride & (stride - 1):
                 raise ValueError(
-                    f'FeaturePyramidAdapter halves and doubles resolutions, so in_strides='
-                    f'{in_strides} and out_strides={self.out_strides} must be powers of two; '
-                    f'{stride} is none.'
+                    f'in_strides={in_strides} and out_strides={self.out_strides} must be powers of '
+                    f'two, to halve and double resolutions; {stride} is none.'
                 )
         for i, (channels, in_stride) in enumerate(zip(self.out_channels, in_strides, strict=True)):
             resampler = make_resampler(channels, in_stride, out_strides[i], norm_cfg)
@@ -89,17 +86,12 @@ class FeaturePyramidAdapter(BaseModule):
 
     def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Maps (B,C_i,H_i,W_i), one per level, to the levels of the pyramid."""
-        if len(inputs) != len(self.out_strides):
-            raise ValueError(
-                f'FeaturePyramidAdapter makes {len(self.out_strides)} levels, one from each map, '
-                f'but the backbone returns {len(inputs)} maps: match its out_indices to '
-                f'out_strides={self.out_strides}.'
-            )
         widths = tuple(x.shape[1] for x in inputs)
         if widths != self.out_channels:
             raise ValueError(
                 f'FeaturePyramidAdapter was built for maps of width {self.out_channels}, but gets '
-                f'{widths}: set in_channels to the out_channels of the backbone.'
+                f'{widths}: set in_channels to the out_channels of the backbone, and out_strides '
+                'to one stride for each of its out_indices.'
             )
         return tuple(getattr(self, f'fpn{i + 1}')(x) for i, x in enumerate(inputs))
 
@@ -116,7 +108,7 @@ def _per_level(name: str, value: int | Sequence[int], levels: int) -> tuple[int,
     values = (value,) * levels if isinstance(value, int) else tuple(value)
     if len(values) != levels:
         raise ValueError(
-            f'FeaturePyramidAdapter: {name}={values} has {len(values)} entries for {levels} levels '
-            '(out_strides); give one per level, or one int for all.'
+            f'{name}={values} has {len(values)} entries for {levels} levels (out_strides); give '
+            'one per level, or one int for all.'
         )
     return values

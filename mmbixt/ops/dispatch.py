@@ -100,13 +100,10 @@ def implementations(
 
 
 def choose(op: str, paths: Mapping[str, Callable], x: Tensor, *others: object) -> Callable:
-    """The implementation to run.
+    """The implementation of an op to run, among those of its paths.
 
-    Args:
-        op: name of the op.
-        paths: its implementations by path.
-        x: what it computes with: decides by its device, dtype and shape.
-        others: what else its rule looks at, see :data:`RULES`.
+    ``x``, which it computes with, decides by its device, dtype and shape; ``others`` is what else
+    its rule looks at, see :data:`RULES`.
     """
     asked = ops_path()
     if asked == 'auto' and has_tangents():
@@ -171,17 +168,13 @@ def operator_refusal() -> str | None:
 
 def cpu_refusal(x: Tensor) -> str | None:
     """Why the operators for processors cannot compute with a tensor; None if they can."""
-    return _tensor_refusal(x) or operator_refusal()
-
-
-def _tensor_refusal(x: Tensor) -> str | None:
     if x.device.type != 'cpu':
         return f'the tensors are on {x.device.type}'
     if is_autocast(x):
         return 'autocast is on, and the operators know float32 and float64 only'
     if x.dtype not in (torch.float32, torch.float64):
         return f'the tensors are {x.dtype}, and the operators know float32 and float64 only'
-    return 'there is nothing to compute' if x.numel() == 0 else None
+    return 'there is nothing to compute' if x.numel() == 0 else operator_refusal()
 
 
 # --- What `auto` does: for each op a rule, which gives a path and the reason --------------------
@@ -196,10 +189,8 @@ def _on_processors(x: Tensor, why: str) -> Decision:
 
 def _linear(x: Tensor, dtype: torch.dtype, out: int, images: int = 1) -> Decision:
     """For tokens (...,C), and a weight (out,C) of a dtype for each of some images."""
-    refusal = _tensor_refusal(x) or convolution_refusal(x, dtype, out, images)
-    if refusal := refusal or operator_refusal():
-        return 'portable', refusal
-    return 'cpu', 'oneDNN uses AVX-512 on this processor, MKL does not'
+    refusal = cpu_refusal(x) or convolution_refusal(x, dtype, out, images)
+    return ('portable', refusal) if refusal else ('cpu', 'oneDNN uses AVX-512 here, MKL does not')
 
 
 def convolution_refusal(x: Tensor, dtype: torch.dtype, out: int, images: int = 1) -> str | None:
@@ -230,10 +221,7 @@ def _feed_forward(x: Tensor) -> Decision:
 def _cross_covariance(x: Tensor) -> Decision:
     """For tokens (B,N,C)."""
     if x.shape[1] < 2 * x.shape[2] or x.shape[0] == 0:
-        return (
-            'reference',
-            'with fewer than 2C tokens, queries and keys cost less than Gram matrices',
-        )
+        return 'reference', 'with fewer than 2C tokens, Gram matrices cost more than they save'
     if is_half(x):
         return 'reference', 'sums of Gram matrices need float32'
     if is_reduced_float32(x):

@@ -49,14 +49,9 @@ def choices_of(
     amp: torch.dtype | None = None,
     inference: bool = False,
 ) -> list[Choice]:
-    """The choices in one forward pass of a backbone on one image, in order.
+    """The choices in one forward pass of a backbone on one image (H,W), in order.
 
-    Args:
-        backbone: its config.
-        size: (H,W) of the image.
-        device: where it would run, whether that is there or not.
-        amp: dtype of autocast, or None without it.
-        inference: without gradients, in eval mode.
+    The device need not be there. ``amp`` is the dtype of autocast, or None without it.
     """
     from mmengine.registry import MODELS
 
@@ -97,22 +92,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog='python -m mmbixt.ops.explain', description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument('config', help='a config with a backbone of ours: a file, or a name')
-    parser.add_argument('--size', type=image_size, help='of the image, H or HxW (default: 512)')
+    text = 'of the image, H or HxW (default: 512)'
+    parser.add_argument('--size', type=image_size, default=SIZE, help=text)
     parser.add_argument('--device', default='cpu', choices=['cpu', 'cuda'])
     parser.add_argument('--amp', choices=['bfloat16', 'float16'], help='mixed precision')
     parser.add_argument('--inference', action='store_true', help='not a training step')
     args = parser.parse_args()
-    size = args.size or SIZE
-    amp = args.amp and getattr(torch, args.amp)
+    size, device, amp = args.size, args.device, args.amp
+    dtype = amp and getattr(torch, amp)
     try:
         backbone = backbone_of(args.config)
-        choices = choices_of(backbone, size, args.device, amp, args.inference)
+        choices = choices_of(backbone, size, device, dtype, args.inference)
     except Exception as error:  # of the config, whatever is wrong in it
         parser.error(f'{args.config}: {error or type(error).__name__}')
     print(
-        f'{backbone["type"]}, one image of {size[0]} x {size[1]} pixels on {args.device}, '
+        f'{backbone["type"]}, one image of {size[0]} x {size[1]} pixels on {device}, '
         f'{"inference" if args.inference else "training"}, '
-        f'{f"autocast to {args.amp}" if amp else "float32"}, MMBIXT_OPS={ops_path()}'
+        f'{f"autocast to {amp}" if amp else "float32"}, MMBIXT_OPS={ops_path()}'
     )
     print(table(choices))
 

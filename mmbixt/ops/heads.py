@@ -11,3 +11,10 @@ def split_heads(x: Tensor, parts: int, heads: int) -> tuple[Tensor, ...]:
 def join_heads(x: Tensor) -> Tensor:
     """(...,h,N,d) to (...,N,h*d)."""
     return x.transpose(-3, -2).flatten(-2)
+
+
+def head_width(channels: int, num_heads: int) -> int:
+    """Channels of one of the heads that share all channels."""
+    if channels % num_heads:
+        raise ValueError(f'{channels} channels cannot be split among {num_heads} heads.')
+    return channels // num_heads

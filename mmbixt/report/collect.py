@@ -66,13 +66,14 @@ def collect(run: Run, options: Namespace, track: Track) -> ReportData:
             data.band = choose_band(data.counts, options.band)
             if not options.checkpoint:
                 keep(data.counts, file)
-        if options.images and data.band:
+        if not options.images:
+            data.problem = 'No pictures were asked for (--images 0).'
+        elif not data.band:
+            data.problem = 'No band was counted by which to choose images.'
+        else:
             print('drawing pictures', flush=True)
             found = predictor.worst_and_best(data.counts, data.band, options.images, track)
             data.examples, data.differ = found
-        else:
-            what = 'No band was counted by which to choose images.'
-            data.problem = what if options.images else 'No pictures were asked for (--images 0).'
     except (*CHECKPOINT_ERRORS, FileNotFoundError, NoLabelsError) as error:
         if options.checkpoint or options.evaluate:
             raise

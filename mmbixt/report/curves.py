@@ -13,7 +13,7 @@ from mmbixt.report.scores import describe
 from mmbixt.report.work_dir import DETECTION, Run
 
 SIZE = 400, 250  # CSS pixels, about the width of a phone
-INK = '#010203'  # stands for the color that the style sheet gives to the class
+INK = '#010203'  # replaced by the color that the style sheet gives to the class
 STYLE = dict.fromkeys(('text.color', 'axes.labelcolor', 'xtick.color', 'ytick.color'), INK) | {
     'font.family': 'DejaVu Sans',  # by which widths are estimated; the page has its own
     'font.size': 12,

@@ -69,17 +69,14 @@ class Predictor:
         for batch in track(self.loader):
             for sample in self.predict(batch)[0]:
                 names.append(Path(sample.img_path).name)
-                sums.append(self.sums(sample))
-        counts = {key: np.stack([one[key] for one in sums]).astype(np.uint32) for key in sums[0]}
-        return ImageSums(names, self.classes, counts)
+                sums.append({key: n.astype(np.uint32) for key, n in self.sums(sample).items()})
+        return ImageSums.stack(names, self.classes, sums)
 
     def worst_and_best(
         self, counts: ImageSums, band: str, number: int, track: Track
     ) -> tuple[dict[str, list[Example]], int]:
-        """At most so many images with the lowest and with the highest mIoU in a band.
-
-        Also returns for how many of them the mIoU differs from the one that was counted.
-        """
+        """At most so many images with the lowest and with the highest mIoU in a band, and of how
+        many of them the mIoU is another than was counted."""
         counted, worst, best = choose_images(counts, band, number)
         infos = (self.dataset.get_data_info(index) for index in range(len(self.dataset)))
         indices = {Path(info['img_path']).stem: index for index, info in enumerate(infos)}

@@ -65,10 +65,8 @@ def class_rows(counts: ImageSums, regions: dict[str, RegionScores], band: str | 
 
 
 def choose_images(counts: ImageSums, band: str, number: int) -> tuple[np.ndarray, list, list]:
-    """mIoU of each image in a band, (N,), and indices of the worst and best, at most so many each.
-
-    The most extreme come first, and none is in both. Images without a score (NaN) are in neither.
-    """
+    """mIoU of each image in a band, (N,), and indices of the worst and best, at most so many each,
+    the most extreme first. None is in both; images without a score (NaN) are in neither."""
     names = [name for name in counts.counts if name.rpartition('/')[0] in ('all', band)]
     images = ({key: counts.counts[key][i] for key in names} for i in range(len(counts.images)))
     found = np.array([scores(of_image)[f'{band}/mIoU'] for of_image in images])

@@ -38,11 +38,11 @@ def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
         raise NoSampleError(f'--sample has scenes for {", ".join(_ROOTS)}, none for {others}.')
     changes = [_redirect_data(cfg, write_sample_data(root)), _shrink_images(cfg), _shorten(cfg)]
     changes += _forget_weights(cfg) + _average_less(cfg)
+    cfg.pop('sync_bn', None)
     if synchronised := [node for node in _dicts(cfg.model) if node.get('type') == 'SyncBN']:
         changes.append('norms: BN instead of SyncBN, which needs several GPUs')
     for node in synchronised:
         node.type = 'BN'
-    cfg.pop('sync_bn', None)
     return changes
 
 
@@ -124,10 +124,11 @@ def _forget_weights(cfg: Config) -> list[str]:
             if isinstance(value, str) or (value and value.get('type') == 'Pretrained'):
                 forgotten.append(value if isinstance(value, str) else value.checkpoint)
                 node[key] = None
-    for node in _dicts(cfg.model) if forgotten else ():  # what was kept as it was has to learn now
+    if not forgotten:
+        return []
+    for node in _dicts(cfg.model):  # what was kept as it was has to learn now
         node.update({k: v for k, v in dict(frozen_stages=-1, norm_eval=False).items() if k in node})
-    change = f'weights: random instead of {", ".join(forgotten)}, and nothing frozen'
-    return [change] if forgotten else []
+    return [f'weights: random instead of {", ".join(forgotten)}, and nothing frozen']
 
 
 def _average_less(cfg: Config) -> list[str]:

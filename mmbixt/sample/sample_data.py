@@ -20,11 +20,9 @@ def write_sample_data(
 ) -> Path:
     """Write the sample data unless they are there. Of several processes one does, others wait.
 
-    The folder gets a sub-folder for each layout (``ade``, ``coco``, ``imagenet``), and appears all
-    at once. An older or incomplete one is replaced; one with anything else in it is left alone.
-
-    Returns:
-        The absolute path of the folder.
+    The folder, of which the absolute path is returned, gets a sub-folder for each layout (``ade``,
+    ``coco``, ``imagenet``), and appears all at once. An older or incomplete one is replaced; one
+    with anything else in it is left alone.
     """
     root = Path(root).expanduser().resolve()
     settings = dict(version=VERSION, train=num_train, val=num_val, height=height, width=width)
@@ -61,7 +59,7 @@ def _replace(root: Path, settings: dict[str, int]) -> None:
             size = settings['height'], settings['width']
             with ThreadPool() as pool:
                 scenes = pool.map(lambda seed, size=size: make_scene(seed, *size), seeds)
-            # a call for each layout; its folder is named in _is_complete, too
+            # their folders are named in _is_complete, too
             _write_ade20k(fresh / 'ade/ADEChallengeData2016', split, scenes)
             _write_coco(fresh / 'coco', split, scenes)
             _write_imagenet(fresh / 'imagenet', split, scenes)

@@ -9,14 +9,10 @@ from matplotlib.figure import Figure
 def band_figure(
     shares: Mapping[str, float], curves: Mapping[str, np.ndarray], title: str, note: str
 ) -> Figure:
-    """Mean IoU of two runs over the width of the band in which it is measured.
+    """A picture of it; shares are what of all pixels is in each of P bands, from few to many.
 
-    Args:
-        shares: of all pixels, those in each of P bands, and 1 for ``'all'``, from few to many.
-        curves: of each run, by its name: the lower bound of its interval, its score, the upper
-            bound, (3,P).
-        title: what is shown.
-        note: what the shaded intervals are.
+    Curves (3,P) are, for each run by its name, the lower bound of the interval of the score, the
+    score, and the upper bound. The note says what intervals these are.
     """
     figure = Figure(figsize=(8, 4.8), layout='constrained', dpi=110)
     figure.suptitle(title)

@@ -34,10 +34,8 @@ class Pixel(IntEnum):
     OUTSIDE = 0  # not in the band, right or wrong
     IGNORED = 1  # without a true label
     RIGHT = 2  # in the band, as all that follow; the true class is predicted
-    # another class is predicted, which the truth has within the width of the band from here: the
-    # true boundary was missed, or moved
-    MISSED = 3
-    WRONG = 4  # another class is predicted, which the truth does not have so near
+    MISSED = 3  # the truth has the predicted class within the width of the band from here
+    WRONG = 4  # it does not
 
 
 # Blue and orange differ to all eyes, and from greys. What does not count is white in all panels.
@@ -54,16 +52,8 @@ def error_map(
 ) -> np.ndarray:
     """What each pixel is: see `Pixel`.
 
-    A pixel is in the band if another true label lies within its width, and a wrong pixel is MISSED
-    if its predicted label does. Distances are those of a chessboard, as in
-    :mod:`mmbixt.evaluation.boundary`; pixels without a true label make no boundary and lie near
-    nothing.
-
-    Args:
-        truth: label map (H,W).
-        prediction: label map (H,W).
-        width: of the band, in pixels (int) or as a share of the diagonal (float below 1).
-        ignore_index: true label of pixels that do not count.
+    Distances are those of a chessboard, as in :mod:`mmbixt.evaluation.boundary`; pixels without a
+    true label make no boundary and lie near nothing. Arguments are those of `error_figure`.
 
     Returns:
         Values of `Pixel` (H,W), uint8.
@@ -117,12 +107,16 @@ def error_figure(
         places = np.arange(len(classes)) * 0.618034 % 1
         palette = (255 * colormaps['nipy_spectral'](0.05 + 0.9 * places)[:, :3]).astype(np.uint8)
     truth = np.where(truth == ignore_index, -1, truth.astype(np.int64))
+    dark = 15 + 0.45 * cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+    overlay = np.repeat(dark[..., None].astype(np.uint8), 3, axis=-1)
+    for kind, colour in COLOURS.items():
+        overlay[errors == kind] = colour
     distance = band_pixels(width, truth.shape)
     panels = {
         'image': image,
         'truth': _paint(truth, palette),
         'prediction': _paint(prediction, palette),
-        f'errors within {distance} px of true boundaries': _overlay(image, errors),
+        f'errors within {distance} px of true boundaries': overlay,
     }
     present = [i for i in np.union1d(truth, prediction) if 0 <= i < len(classes)]
     class_legend = [_patch(palette[i], classes[i]) for i in present]
@@ -166,15 +160,6 @@ def _paint(labels: np.ndarray, palette: Sequence[Sequence[int]]) -> np.ndarray:
     """A label map (H,W) in the colours of its classes, (H,W,3); what is no class is white."""
     known = (labels >= 0) & (labels < len(palette))
     return np.array([*palette, WHITE], np.uint8)[np.where(known, labels, len(palette))]
-
-
-def _overlay(image: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    """The image (H,W,3) dark and grey, errors (H,W) in their colours on it."""
-    dark = 15 + 0.45 * cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
-    painted = np.repeat(dark[..., None].astype(np.uint8), 3, axis=-1)
-    for kind, colour in COLOURS.items():
-        painted[errors == kind] = colour
-    return painted
 
 
 def _caption(found: dict[str, float], errors: np.ndarray, distance: int) -> str:

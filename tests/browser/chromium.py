@@ -1,4 +1,4 @@
-"""Chromium without a window, led through its DevTools protocol over a socket."""
+"""Chromium without a window, controlled by its DevTools protocol over a socket."""
 
 import base64
 import json
@@ -23,7 +23,7 @@ class NoBrowserError(RuntimeError):
 
 
 def find_browser() -> str:
-    """Path of the browser: the one in the variable CHROME, or a usual one."""
+    """The one in the variable CHROME, or a usual one."""
     wanted = os.environ.get('CHROME')
     found = shutil.which(wanted) if wanted else next(filter(None, map(shutil.which, NAMES)), None)
     if not found:
@@ -32,29 +32,14 @@ def find_browser() -> str:
 
 
 class Page:
-    """A tab, and everything that it complained about or asked the network for.
-
-    Args:
-        profile: empty folder for what the browser writes.
-    """
+    """A tab, with its errors and its network requests; the profile is an empty folder for what the
+    browser writes."""
 
     def __init__(self, profile: Path) -> None:
-        self.errors: list[str] = []
-        self.requests: list[str] = []
-        self._printed = profile / 'stderr.txt'
-        self._events: list[dict] = []
-        self._session: dict[str, str] = {}
-        self._count = 0
-        self._rest = b''
-        self._start(profile)
-        target = self.call('Target.createTarget', url='about:blank')['targetId']
-        attached = self.call('Target.attachToTarget', targetId=target, flatten=True)
-        self._session = dict(sessionId=attached['sessionId'])
-        for domain in ('Page', 'Runtime', 'Log', 'Network'):
-            self.call(f'{domain}.enable')
-
-    def _start(self, profile: Path) -> None:
-        """The browser reads commands from its descriptor 3 and answers on 4: one socket's end."""
+        self.errors, self.requests = [], []
+        self._printed, self._events, self._session = profile / 'stderr.txt', [], {}
+        self._count, self._rest = 0, b''
+        # the browser reads commands from its descriptor 3 and answers on 4: one socket's end
         self._socket, end = socket.socketpair()
         self._socket.settimeout(PATIENCE)
         options = [
@@ -72,6 +57,11 @@ class Page:
             stderr=self._printed.open('w'),
         )
         end.close()
+        target = self.call('Target.createTarget', url='about:blank')['targetId']
+        attached = self.call('Target.attachToTarget', targetId=target, flatten=True)
+        self._session = dict(sessionId=attached['sessionId'])
+        for domain in ('Page', 'Runtime', 'Log', 'Network'):
+            self.call(f'{domain}.enable')
 
     def call(self, method: str, **parameters: Any) -> dict:
         """A command of the protocol, and its answer."""
@@ -99,11 +89,9 @@ class Page:
         self._events.append(event)
         name, about = event['method'], event['params']
         if name == 'Runtime.exceptionThrown':
-            details = about['exceptionDetails']
-            thrown = details.get('exception', {}).get('description', '')
-            self.errors.append(f'{details["text"]} {thrown}')
+            self.errors.append(str(about['exceptionDetails']))
         elif name == 'Runtime.consoleAPICalled' and about['type'] in ('error', 'warning', 'assert'):
-            self.errors.append(str([part.get('value') for part in about['args']]))
+            self.errors.append(str(about['args']))
         elif name == 'Log.entryAdded' and about['entry']['level'] in ('error', 'warning'):
             self.errors.append(about['entry']['text'])
         elif name == 'Network.requestWillBeSent':
@@ -117,21 +105,16 @@ class Page:
             self._note(self._receive())
 
     def resize(self, width: int, height: int, phone: bool = False) -> None:
-        self.call(
-            'Emulation.setDeviceMetricsOverride',
-            width=width,
-            height=height,
-            deviceScaleFactor=2 if phone else 1,
-            mobile=phone,
-        )
+        size = dict(width=width, height=height, deviceScaleFactor=1 + phone, mobile=phone)
+        self.call('Emulation.setDeviceMetricsOverride', **size)
 
     def prefer(self, scheme: str) -> None:
         """As the system's setting: 'light' or 'dark'."""
-        wish = dict(name='prefers-color-scheme', value=scheme)
-        self.call('Emulation.setEmulatedMedia', features=[wish])
+        features = [dict(name='prefers-color-scheme', value=scheme)]
+        self.call('Emulation.setEmulatedMedia', features=features)
 
     def run(self, expression: str) -> Any:
-        """The value of an expression in JavaScript, or of what it promises."""
+        """The value of an expression in JavaScript, or of the promise that it is."""
         answer = self.call(
             'Runtime.evaluate', expression=expression, returnByValue=True, awaitPromise=True
         )
@@ -141,13 +124,11 @@ class Page:
 
     def click(self, selector: str) -> None:
         """Press the mouse in the middle of an element, wherever it is, as a person would."""
-        place = json.loads(
-            self.run(
-                f'(() => {{ const found = document.querySelector({json.dumps(selector)});'
-                'found.scrollIntoView({block: "center", inline: "center"});'
-                'const box = found.getBoundingClientRect();'
-                'return JSON.stringify({x: box.x + box.width / 2, y: box.y + box.height / 2}) })()'
-            )
+        place = self.run(
+            f'(() => {{ const found = document.querySelector({json.dumps(selector)});'
+            'found.scrollIntoView({block: "center", inline: "center"});'
+            'const box = found.getBoundingClientRect();'
+            'return {x: box.x + box.width / 2, y: box.y + box.height / 2} })()'
         )
         for kind in ('mousePressed', 'mouseReleased'):
             self.call('Input.dispatchMouseEvent', type=kind, button='left', clickCount=1, **place)
@@ -164,12 +145,8 @@ class Page:
         file.write_bytes(base64.b64decode(data))
 
     def close(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._process.kill()  # nothing of it is kept
+        self._process.wait()
         self._socket.close()
 
 

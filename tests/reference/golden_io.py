@@ -1,10 +1,6 @@
-"""Reading and comparing the golden files (numpy only).
+"""Reading a golden file and comparing with it.
 
-``Golden(path)`` loads one ``data/*.npz``.  ``check(key, array)`` returns the
-largest absolute difference to the stored reference divided by the largest
-absolute value of the *full* reference tensor; a tensor stored as crops and
-statistics is compared through all of them.  On one CPU in float32 the reference
-itself is within 1e-6 of its float64 value in this measure.
+A large tensor is stored as crops and statistics, and compared through all of them.
 """
 
 import json
@@ -26,7 +22,7 @@ class Golden:
         return tuple(self.note['tensors'][key]['shape'])
 
     def parts(self, key, array):
-        """pairs (reference, ours) for every stored piece of a tensor"""
+        """(reference, ours) of each stored piece of a tensor."""
         d, a = self.data, np.asarray(array)
         if key in d:
             yield d[key], a
@@ -45,6 +41,7 @@ class Golden:
         yield d[key + '__std'], a64.std(axes)
 
     def check(self, key, array):
+        """Largest difference to the reference, over the largest value of all of the reference."""
         array = np.asarray(array)
         if tuple(array.shape) != self.shape(key):
             raise ValueError(f'{key}: shape {array.shape}, reference {self.shape(key)}')

@@ -1,27 +1,23 @@
 """Inverse self-attention (ISA / MISA) and BiSA, written naively in float64.
 
-A literal reading of Algorithm 1, Eq. (2), Eq. (3) and the paragraph
-"Multi-Headed Inverse Self-Attention" of "Bi-Directional Self-Attention for
-Vision Transformers": the value-conditioned projection W_{Q|V} is materialised
-for every value and the projected query R for every query-value pair.  Slow on
-purpose; meant as an oracle for fast implementations.  numpy only.
+A literal reading of Algorithm 1, Eq. (2), Eq. (3) and the paragraph "Multi-Headed Inverse
+Self-Attention" of "Bi-Directional Self-Attention for Vision Transformers". Slow on purpose: what
+fast implementations are compared with.
 
 Reading chosen (one window of N tokens x (N, C), h heads, d_k = d_s = d_v = C/h):
 
-* scores (shared by both branches, Figure 1):
+* scores (shared by both branches, Figure 1), rows i = queries, columns j = keys:
   ``M[i, j] = q_i . k_j / sqrt(d_k) (+ relative position bias) (+ shift mask)``
-  with rows i = queries and columns j = keys.
-* SA ("Col-Softmax" in the paper): normalise over the keys j, each row sums to
-  one.  ISA ("Row-Softmax" in the paper, ``dim=0`` in Algorithm 1): normalise
-  over the queries i, each column sums to one; the rows need not.
-* ``Q^ = gelu(x W_Q2)``, ``V^ = gelu(x W_V)``: per head (C -> d_s), exact GELU,
-  not the projections used by SA.
-* ``W_{Q|V}[j] = sum_a V^[j, a] G[a]`` with G (d_s, d_s, d_v) shared by heads;
-  first axis of G <- value, second axis <- query, third axis = output.
+* SA ("Col-Softmax" in the paper): normalise over the keys j, each row sums to one. ISA
+  ("Row-Softmax" in the paper, ``dim=0`` in Algorithm 1): normalise over the queries i, each column
+  sums to one; the rows need not.
+* ``Q^ = gelu(x W_Q2)``, ``V^ = gelu(x W_V)``: per head (C -> d_s), exact GELU, not the projections
+  used by SA.
+* ``W_{Q|V}[j] = sum_a V^[j, a] G[a]`` with G (d_s, d_s, d_v) shared by heads; first axis of G <-
+  value, second axis <- query, third axis = output.
 * ``R[i, j] = Q^[i] W_{Q|V}[j]``; ``ISA[i] = sum_j L[i, j] R[i, j]``.
-* heads are concatenated; BiSA = lam * MSA + (1 - lam) * MISA; one output
-  projection after that (for an affine map and no norm in between this equals
-  projecting both branches with the same weights before combining).
+* heads are concatenated; BiSA = lam * MSA + (1 - lam) * MISA; one output projection after that (for
+  an affine map and no norm in between this equals projecting both before combining them).
 """
 
 import math
@@ -66,38 +62,16 @@ def msa(m, v):
     return out.transpose(1, 0, 2).reshape(out.shape[1], -1)
 
 
-def misa_naive(m, q_hat, v_hat, g, return_parts=False):
+def misa_naive(m, q_hat, v_hat, g):
     """Loops over heads, values and queries; returns (N, h * d_v)."""
-    h, n, d_s = q_hat.shape
-    d_v = g.shape[2]
+    h, n, _ = q_hat.shape
     weights = softmax(m, axis=1)  # over queries
-    w_qv = np.zeros((h, n, d_s, d_v))  # one matrix per value
-    r = np.zeros((h, n, n, d_v))  # one vector per pair
-    out = np.zeros((h, n, d_v))
-    for head in range(h):
-        for j in range(n):
-            for a in range(d_s):
-                w_qv[head, j] += v_hat[head, j, a] * g[a]
-            for i in range(n):
-                r[head, i, j] = q_hat[head, i] @ w_qv[head, j]
-                out[head, i] += weights[head, i, j] * r[head, i, j]
-    flat = out.transpose(1, 0, 2).reshape(n, h * d_v)
-    return (flat, weights, w_qv, r) if return_parts else flat
-
-
-def misa_factored(m, q_hat, v_hat, g):
-    """Same result, linear in the pairs: the weighted sum over j commutes with
-    the (linear in V^) hypernetwork, so V^ is averaged first."""
-    pooled = softmax(m, axis=1) @ v_hat  # (h, N, d_s)
-    out = np.einsum('hia,hib,abc->hic', pooled, q_hat, g, optimize=True)
-    return out.transpose(1, 0, 2).reshape(out.shape[1], -1)
-
-
-def instance_norm(x, eps=1e-5):
-    """Per channel over the tokens of x (N, C), no affine."""
-    mean = x.mean(axis=0, keepdims=True)
-    var = x.var(axis=0, keepdims=True)
-    return (x - mean) / np.sqrt(var + eps)
+    out = np.zeros((h, n, g.shape[2]))
+    for head, j in np.ndindex(h, n):
+        w_qv = sum(value * of_value for value, of_value in zip(v_hat[head, j], g, strict=True))
+        for i in range(n):
+            out[head, i] += weights[head, i, j] * (q_hat[head, i] @ w_qv)
+    return out.transpose(1, 0, 2).reshape(n, -1)
 
 
 def relative_position_index(w):
@@ -114,18 +88,3 @@ def corner_mask(w, shift, value=-100.0):
     r = (np.arange(w) >= w - shift).astype(int)
     region = (2 * r[:, None] + r[None, :]).reshape(-1)
     return np.where(region[:, None] == region[None, :], 0.0, value)
-
-
-if __name__ == '__main__':
-    rng = np.random.RandomState(0)
-    n, c, h = 9, 12, 3
-    d = c // h
-    x = rng.standard_normal((n, c))
-    mats = [rng.standard_normal((c, c)) / math.sqrt(c) for _ in range(4)]
-    g = rng.standard_normal((d, d, d)) / d
-    m = score_matrix(x, mats[0], None, mats[1], None, h)
-    q_hat, v_hat = (heads(gelu(linear(x, w)), h) for w in mats[2:])
-    a, b = misa_naive(m, q_hat, v_hat, g), misa_factored(m, q_hat, v_hat, g)
-    assert np.abs(a - b).max() < 1e-12, np.abs(a - b).max()
-    assert np.allclose(softmax(m, 1).sum(1), 1)
-    print('naive == factored', np.abs(a - b).max())

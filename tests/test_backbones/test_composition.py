@@ -17,20 +17,35 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.nn.modules.module import register_module_forward_hook
 from torch.nn.utils import parametrizations, prune
-from variants import VARIANTS, build
+from variants import FAMILIES, VARIANTS, build
 
 from mmbixt.ops import use_ops
+
+
+def assert_same(actual, expected, tolerance=1e-4):
+    for a, b in zip(actual, expected, strict=True):
+        assert_close(a, b, tolerance)
+
 
 CONTAINERS = (nn.ModuleList, nn.ModuleDict)
 
 
-@pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)
-def backbone(request):
+def make(config):
     """With weights for which everything matters, and without batch statistics."""
-    backbone = build(request.param).eval()
+    backbone = build(config).eval()
     for name, p in backbone.named_parameters():
         nn.init.normal_(p, 1.0 if name.endswith('norm.weight') else 0.0, 0.2)
     return backbone
+
+
+@pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)
+def backbone(request):
+    return make(request.param)
+
+
+@pytest.fixture(params=FAMILIES.values(), ids=FAMILIES)
+def family(request):
+    return make(request.param)
 
 
 def holders(backbone):
@@ -52,11 +67,6 @@ def results(backbone):
     maps = backbone(x)
     sum(m.sin().sum() for m in maps).backward()
     return [*maps, x.grad]
-
-
-def assert_same(actual, expected, tolerance=1e-4):
-    for a, b in zip(actual, expected, strict=True):
-        assert_close(a, b, tolerance)
 
 
 @contextmanager
@@ -186,22 +196,14 @@ def weight_norm(layer):
         layer.parametrizations.weight.original0 *= 1.5
 
 
-def old_weight_norm(layer):
-    with warnings.catch_warnings():
-        warnings.simplefilter('ignore')
-        nn.utils.weight_norm(layer)
-    with torch.no_grad():
-        layer.weight_g *= 1.5
-
-
 def pruned(layer):
     prune.l1_unstructured(layer, 'weight', 0.5)
 
 
-@pytest.mark.parametrize('change', [weight_norm, old_weight_norm, pruned])
-def test_computed_weights_are_those_that_count(backbone, change):
-    changed, plain = copy.deepcopy(backbone), copy.deepcopy(backbone)
-    for name, module in backbone.named_modules():
+@pytest.mark.parametrize('change', [weight_norm, pruned])
+def test_computed_weights_are_those_that_count(family, change):
+    changed, plain = copy.deepcopy(family), copy.deepcopy(family)
+    for name, module in family.named_modules():
         if type(module) in (nn.Linear, nn.Conv2d):
             layer = changed.get_submodule(name)
             change(layer)
@@ -234,18 +236,18 @@ def test_plain_layers_with_other_options_are_computed_as_they_are(backbone):
                     assert_same(maps, backbone(x))
 
 
-def test_dynamic_quantisation_takes_every_linear_layer(backbone):
-    assert {type(m) for m in backbone.modules() if isinstance(m, nn.Linear)} == {nn.Linear}
-    expected = backbone(image(1, 64, 48))
+def test_dynamic_quantisation_takes_every_linear_layer(family):
+    assert {type(m) for m in family.modules() if isinstance(m, nn.Linear)} == {nn.Linear}
+    expected = family(image(1, 64, 48))
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')  # torch.ao is to move to a package of its own
-        quantised = torch.ao.quantization.quantize_dynamic(backbone, {nn.Linear})
+        quantised = torch.ao.quantization.quantize_dynamic(family, {nn.Linear})
     names = [
         name
         for name, module in quantised.named_modules()
         if isinstance(module, torch.ao.nn.quantized.dynamic.Linear)
     ]
-    assert names == linears(backbone)
+    assert names == linears(family)
     assert linears(quantised) == []
     for actual, wanted in zip(quantised(image(1, 64, 48)), expected, strict=True):
         assert not torch.equal(actual, wanted)
@@ -260,37 +262,37 @@ def test_checkpointing_computes_again_on_the_path_of_the_forward_pass(backbone):
         sum(m.sin().sum() for m in maps).backward()
 
 
-def test_tangents_are_not_lost(backbone):
+def test_tangents_are_not_lost(family):
     """Of networks without attention of timm's, whose fused kernel refuses them."""
-    for module in backbone.modules():
+    for module in family.modules():
         if isinstance(module, timm.layers.Attention):
             module.fused_attn = False
     x, direction = image(1, 48, 33), torch.randn(1, 3, 48, 33)
     with forward_ad.dual_level(), torch.no_grad():
-        maps = backbone.requires_grad_(False)(forward_ad.make_dual(x, direction))
+        maps = family.requires_grad_(False)(forward_ad.make_dual(x, direction))
         tangents = [forward_ad.unpack_dual(m).tangent for m in maps]
-    backbone, step = backbone.double(), 1e-6
+    family, step = family.double(), 1e-6
     with torch.no_grad():
-        ahead, behind = (backbone(x.double() + s * direction.double()) for s in (step, -step))
+        ahead, behind = (family(x.double() + s * direction.double()) for s in (step, -step))
     for tangent, a, b in zip(tangents, ahead, behind, strict=True):
         assert_close(tangent.double(), (a - b) / (2 * step), 1e-3)
 
 
-def test_images_may_be_mapped(backbone):
+def test_images_may_be_mapped(family):
     x = image(3, 48, 32)
-    mapped = torch.func.vmap(lambda one: backbone(one[None])[-1][0])(x)
-    assert_close(mapped, backbone(x)[-1], 1e-4)
+    mapped = torch.func.vmap(lambda one: family(one[None])[-1][0])(x)
+    assert_close(mapped, family(x)[-1], 1e-4)
 
 
-def test_functional_calls_and_their_gradients(backbone):
-    weights = {name: p.detach().clone() for name, p in backbone.named_parameters()}
+def test_functional_calls_and_their_gradients(family):
+    weights = {name: p.detach().clone() for name, p in family.named_parameters()}
     x = image(1, 33, 48)
 
     def loss(weights):
-        return sum(m.sin().sum() for m in torch.func.functional_call(backbone, weights, (x,)))
+        return sum(m.sin().sum() for m in torch.func.functional_call(family, weights, (x,)))
 
     found = torch.func.grad(loss)(weights)
-    sum(m.sin().sum() for m in backbone(x)).backward()
-    largest = max(p.grad.abs().max() for p in backbone.parameters())
-    for name, p in backbone.named_parameters():
+    sum(m.sin().sum() for m in family(x)).backward()
+    largest = max(p.grad.abs().max() for p in family.parameters())
+    for name, p in family.named_parameters():
         assert (found[name] - p.grad).abs().max() <= 1e-4 * largest, name

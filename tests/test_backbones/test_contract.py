@@ -22,6 +22,9 @@ def assert_same(actual, expected, tolerance):
 
 def test_metadata_is_what_comes_out(config):
     backbone = build(config)
+    norms = [m for m in backbone.modules() if isinstance(m, nn.LayerNorm)]
+    # the authors', whose effect is too small for a golden
+    assert {norm.eps for norm in norms} == {1e-5 if 'BiSA' in config['type'] else 1e-6}
     is_stl = config['arch'].get('code', '').startswith('stl')
     for size in ((16, 16), (17, 16), (31, 33), (48, 80), (64, 47)):
         for training in (True, False):
@@ -35,12 +38,6 @@ def test_metadata_is_what_comes_out(config):
                 assert feature_map.shape == (2, channels, height, width)
 
 
-def test_every_parameter_gets_a_gradient(config):
-    backbone = build(config).train()
-    sum(feature_map.square().sum() for feature_map in backbone(image(2, 48, 33))).backward()
-    assert [name for name, p in backbone.named_parameters() if p.grad is None] == []
-
-
 def check_checkpointing(config, compiler=None):
     plain, cheap = build(config).train(), build(config, with_cp=True).train()
     call = torch.compile(cheap, fullgraph=True, backend=compiler) if compiler else cheap
@@ -51,38 +48,32 @@ def check_checkpointing(config, compiler=None):
         loss.backward()
         state = [*(p.grad for p in backbone.parameters()), *backbone.buffers()]
         results.append([loss.detach(), *(value.float() for value in state)])
+        assert [name for name, p in backbone.named_parameters() if p.grad is None] == []
     assert_same(*results, 1e-4)
 
 
-def test_gradient_checkpointing_changes_nothing(config):
+def test_every_parameter_gets_a_gradient_with_checkpointing_or_not(config):
     check_checkpointing(config)
 
 
-@pytest.mark.parametrize('name', FAMILIES)
-def test_gradient_checkpointing_changes_nothing_if_compiled(name, fresh_compiler):
-    check_checkpointing(FAMILIES[name], 'aot_eager')
+def test_checkpointing_may_be_compiled(fresh_compiler):
+    """Of a family whose checkpointed layers have batch norms: what differs is the same in all."""
+    check_checkpointing(FAMILIES['bixt conv, LPI'], 'aot_eager')
 
 
-def test_second_forward_and_channels_last_give_the_same(config):
-    backbone = build(config).eval()
-    x = image(2, 48, 33)
-    with torch.no_grad():
-        first = backbone(x)
-        for again in (backbone(x), backbone(x.contiguous(memory_format=torch.channels_last))):
-            assert_same(again, first, 1e-5)
-
-
-def test_bfloat16_autocast_stays_close(config):
+def test_channels_last_gives_the_same_and_bfloat16_autocast_stays_close(config):
     backbone = build(config).eval()
     x = image(1, 64, 48)
     with torch.no_grad():
         exact = backbone(x)
+        for again in (backbone(x), backbone(x.contiguous(memory_format=torch.channels_last))):
+            assert_same(again, exact, 1e-5)
         with torch.autocast('cpu', torch.bfloat16):
             half = backbone(x)
     assert_same([feature_map.float() for feature_map in half], exact, 5e-2)
 
 
-def test_frozen_stages_stay_frozen_with_their_norms(config):
+def test_frozen_stages_and_norms_in_eval_mode_stay_as_they_are(config):
     backbone = build(config, frozen_stages=1).train()
     optimizer = torch.optim.SGD([p for p in backbone.parameters() if p.requires_grad], lr=1.0)
     before = copy.deepcopy(backbone.state_dict())
@@ -96,17 +87,14 @@ def test_frozen_stages_stay_frozen_with_their_norms(config):
     changed = {name for name, value in after.items() if not torch.equal(value, before[name])}
     free = {name for name, value in after.items() if id(value) not in frozen}
     assert changed == {name for name in free if not name.endswith('relative_position_index')}
+    statistics = copy.deepcopy(dict(backbone.named_buffers()))
+    backbone.norm_eval = True
+    backbone.train()(image(2, 48, 48))
+    assert all(torch.equal(value, statistics[key]) for key, value in backbone.named_buffers())
 
 
 def tensors_of(part):
     return [part] if isinstance(part, nn.Parameter) else [*part.parameters(), *part.buffers()]
-
-
-def test_norm_eval_keeps_running_statistics(config):
-    backbone = build(config, norm_eval=True).train()
-    before = copy.deepcopy(dict(backbone.named_buffers()))
-    backbone(image(2, 48, 48))
-    assert all(torch.equal(value, before[key]) for key, value in backbone.named_buffers())
 
 
 def test_state_dict_and_copies(config):
@@ -114,8 +102,11 @@ def test_state_dict_and_copies(config):
     for p in source.parameters():
         nn.init.normal_(p, std=0.1)
     target.load_state_dict(source.state_dict())
+    with torch.device('meta'):  # as large models are before FSDP shares them out
+        empty = build(config).eval()
+    empty.to_empty(device='cpu').load_state_dict(source.state_dict())
     x = image(1, 32, 48)
-    for twin in (target, copy.deepcopy(source)):  # which is what model averaging makes
+    for twin in (target, empty, copy.deepcopy(source)):  # a copy is what model averaging makes
         for actual, expected in zip(twin(x), source(x), strict=True):
             assert torch.equal(actual, expected)
 
@@ -159,23 +150,13 @@ def test_batch_norms_behind_convolutions_fold_into_them(config):
         assert_same(fused(x), backbone(x), 1e-4)
 
 
-# what a backbone needs at least, if it is more than a pixel
-SMALLEST = {'BiXT': 16, 'stl': 16, 'stl-nchw': 16}
-
-
 @pytest.mark.parametrize('size', [(1, 1), (15, 40)])
 def test_small_image_is_an_error_that_names_its_size_or_none_at_all(config, size):
     backbone = build(config).eval()
-    names = (config['type'].removeprefix('mmbixt.'), config['arch'].get('code'))
-    if min(size) < max(SMALLEST.get(name, 1) for name in names):
+    if 'BiXT' in config['type'] or 'stl' in config['arch'].get('code', ''):  # a patch of 16
         with pytest.raises(ValueError, match=f'{size[0]} x {size[1]} pixels has less than'):
             backbone(image(1, *size))
     else:
-        assert all(feature_map.isfinite().all() for feature_map in backbone(image(1, *size)))
-
-
-@pytest.mark.parametrize('name', FAMILIES)
-def test_weights_of_another_model_are_refused(name):
-    other = nn.Conv2d(3, 8, 1).state_dict()
-    with pytest.raises(RuntimeError, match='seems to be something unknown'):
-        build(FAMILIES[name]).load_state_dict(other, strict=False)
+        maps = backbone(image(1, *size))
+        sum(feature_map.sin().sum() for feature_map in maps).backward()
+        assert all(x.isfinite().all() for x in [*maps, *(p.grad for p in backbone.parameters())])

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from distributed_training import BACKBONES, WRAPPERS, fit, make_backbone, train
+from distributed_training import WRAPPERS, fit, make_backbone, train
 from torch.multiprocessing import spawn
+from variants import FAMILIES
 
 
 @pytest.fixture(scope='module')
@@ -14,12 +15,12 @@ def trained(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize('family', BACKBONES)
-def test_two_processes_learn_what_one_learns(trained, family):
+@pytest.mark.parametrize(('number', 'family'), enumerate(FAMILIES))
+def test_two_processes_learn_what_one_learns(trained, number, family):
     alone, start = make_backbone(family), dict(make_backbone(family).named_parameters())
     fit(alone)
     for wrap in WRAPPERS:
-        first, second = (torch.load(trained / f'{family}-{wrap}-{rank}.pth') for rank in range(2))
+        first, second = (torch.load(trained / f'{number}-{wrap}-{rank}.pth') for rank in range(2))
         for name, expected in alone.named_parameters():
             assert torch.equal(first[name], second[name])
             step = (expected - start[name]).abs().max()

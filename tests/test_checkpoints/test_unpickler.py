@@ -5,6 +5,7 @@ import os
 import pickle
 import struct
 import tarfile
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -186,6 +187,12 @@ def damaging():
     yield 'a tensor with hooks', as_zip(tensor(storage(1), 1, hooks), **FOUR)
     later = b'(' + tensor(storage(1), 1, ORDERED_DICT + b'q\x05') + b'h\x05K\x01K\x02st'
     yield 'items for what is no dict', as_zip(later, **FOUR)
+    shared = tensor(storage(1), 1, ORDERED_DICT + b'q\x05') + tensor(storage(1), 1, b'h\x05')
+    yield 'a tensor with hooks', as_zip(b'(' + shared + b't', **FOUR)
+    yield 'an unknown device', as_zip(b'ctorch\ndevice\n' + text('cuda') + b'M\x00\x01\x86R')
+    yield 'an unknown device', as_zip(b'ctorch\ndevice\n' + text('cuda:300') + b'\x85R')
+    whole = storage(1).replace(b'Float', b'Int')
+    yield 'two descriptions', as_zip(tensor(storage(1), 1) + tensor(whole, 1) + b'\x86', **FOUR)
     # of torch: what was in the memory before, or is freed already (heap corruption)
     beyond = as_legacy(tensor(storage(1, b'N'), 9), 'a', ZERO)
     yield 'looks beyond its storage', beyond
@@ -198,8 +205,10 @@ def damaging():
     moves = as_legacy(b'(' + VIEW + b't', 'v', struct.pack('<q', 9) + bytes(36))
     yield 'not described as torch.save does', moves
     # without end, or too large
-    for opcode in (b'}', b'(', b']', b')' + b'\x85' * 9):
+    for opcode in (b'}', b'(', b']', b')' + b'\x85' * 9, b'}NNs'):
         yield 'too many objects', as_zip(b'(' + opcode * 100_000 + b't')
+    again = b'(ccollections\nOrderedDict\nq\x01' + b'h\x01)RNNs' * 100_000 + b't'
+    yield 'too many objects', as_zip(again)
     doubled = NAMED + b')' + DOUBLING + text('cpu') + b'K\x01tQ'
     yield 'not described as torch.save does', as_zip(doubled)
     yield 'a call of what is no function', as_zip(LISTS + b')R')
@@ -231,7 +240,9 @@ UNREAD = [
     # whose hashes never end, or can be made equal
     ('a key that is neither', as_zip(b'})' + DOUBLING + b'K\x01s')),
     ('a key that is neither', as_zip(b'cbuiltins\nset\n])' + DOUBLING + b'a\x85R')),
-    ('a key that is neither', saved({2**70: 1, (1, 2): 3, 6j: 4})),
+    ('a key that is neither', saved({(1, 2): 3, 6j: 4})),
+    ('numbers as keys that', saved([{2**n + i: 0 for i in range(999)} for n in range(30, 41)])),
+    ('numbers as keys that', saved({n: 0 for i in range(20_000) for n in (i, i << 4)})),
     # called in a backward pass
     ('negated view', as_zip(tensor(storage(1), 1, FLAGS), **FOUR)),
     ('too many objects in one another', as_zip(b']' * 20_000 + b'a' * 19_999)),
@@ -271,6 +282,18 @@ def test_what_would_do_damage_is_refused(tmp_path, error, message, content):
     assert type(caught.value) is error
     assert str(path) in str(caught.value)
     assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize('one', [b'M\x10\x20', text('abc')], ids=['integers', 'text'])
+def test_memory_of_what_is_two_bytes_long(tmp_path, one):
+    content = as_zip(b'](' + one * 30_000 + b'e')
+    (tmp_path / 'x.pth').write_bytes(content)
+    tracemalloc.start()
+    try:
+        assert len(load(str(tmp_path / 'x.pth'))) == 30_000
+        assert tracemalloc.get_traced_memory()[1] < 25 * len(content)
+    finally:
+        tracemalloc.stop()
 
 
 def test_numpys_own_dtype_is_never_used_even_where_somebody_allowed_it(tmp_path):

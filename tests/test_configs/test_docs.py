@@ -1,15 +1,12 @@
 """What README.md, docs/projects.md and docs/boundary.md show works as it stands there."""
 
-import os
 import re
-import subprocess
-import sys
 
 import cv2
 import numpy as np
 import pytest
 import torch
-from helpers import CONFIGS, official_state, unused_parameters
+from helpers import CONFIGS, official_state, python, unused_parameters
 from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import METRICS, MODELS, init_default_scope
@@ -23,41 +20,24 @@ BOUNDARY = (ROOT / 'docs/boundary.md').read_text()
 WHOLE_MODEL = 'sem_fpn_xcit_tiny_12_p16'  # in place of the small one of the documents
 
 
-def blocks(text, start):
-    """The Python blocks that begin like this."""
-    found = re.findall(rf'```python\n({start}.*?)```', text, re.DOTALL)
+def blocks(text, start, comment=''):
+    """The Python blocks that begin like this, behind a comment."""
+    found = re.findall(rf'{comment}```python\n({start}.*?)```', text, re.DOTALL)
     assert found
     return found
 
 
 def shown(kind):
-    """The code blocks of docs/projects.md behind a comment that says of which kind they are."""
-    found = re.findall(rf'<!-- tested: {kind} -->\n```python\n(.*?)```', PROJECTS, re.DOTALL)
-    assert found
-    return found
-
-
-def python(code, folder):
-    """Run code in a process of its own, as in a user's folder, with a cache of weights there."""
-    done = subprocess.run(
-        [sys.executable, '-W', 'ignore', '-c', code],
-        cwd=folder,
-        env={**os.environ, 'TORCH_HOME': str(folder)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout + done.stderr
+    """Those of docs/projects.md behind a comment that says of which kind they are."""
+    return blocks(PROJECTS, '', f'<!-- tested: {kind} -->\n')
 
 
 USER_CONFIGS = {
     'README semfpn': ('mmseg', *blocks(README, '_base_ = .mmseg::')),
     'README retinanet': ('mmdet', *blocks(README, '_base_ = .mmdet::')),
     'semfpn': ('mmseg', *shown('mmseg')),
-    **{
-        name: ('mmdet', text)
-        for name, text in zip(('cascade', 'detr'), shown('mmdet'), strict=True)
-    },
+    'cascade': ('mmdet', shown('mmdet')[0]),
+    'detr': ('mmdet', shown('mmdet')[1]),
     'classifier': ('mmpretrain', *shown('mmpretrain')),
 }
 
@@ -83,26 +63,26 @@ def test_config_of_a_user_builds_and_uses_every_parameter(name):
     assert [tuple(x.shape[1:]) for x in levels[:2]] == expected
 
 
-def test_layer_decay():
-    (snippet,) = shown('layer decay')
-    config = CONFIGS / 'xcit/semfpn_xcit_t12_p16_ade20k.py'
-    cfg = Config.fromstring(f'_base_ = {str(config)!r}\n{snippet}', '.py')
-    init_default_scope('mmseg')
-    with torch.device('meta'):
-        model = MODELS.build(cfg.model)
-    groups = build_optim_wrapper(model, cfg.optim_wrapper).optimizer.param_groups
-    assert {round(group['lr'] / 6e-5, 6) for group in groups} >= {1.0, 0.9, 0.81}
-
-
-def test_optimizer():
-    (snippet,) = shown('optimizer')
-    cfg = Config.fromstring(shown('mmseg')[0] + snippet, '.py')
+def build(config):
+    """A model without memory, and its parameter groups."""
+    cfg = Config.fromstring(config, '.py')
     init_default_scope('mmseg')
     with torch.device('meta'):
         model = MODELS.build(cfg.model)
     optimizer = build_optim_wrapper(model, cfg.optim_wrapper).optimizer
     assert type(optimizer).__name__ == 'AdamW'
-    without_decay = {id(g['params'][0]) for g in optimizer.param_groups if not g['weight_decay']}
+    return model, optimizer.param_groups
+
+
+def test_layer_decay():
+    config = CONFIGS / 'xcit/semfpn_xcit_t12_p16_ade20k.py'
+    _, groups = build(f'_base_ = {str(config)!r}\n{shown("layer decay")[0]}')
+    assert {round(group['lr'] / 6e-5, 6) for group in groups} >= {1.0, 0.9, 0.81}
+
+
+def test_optimizer():
+    model, groups = build(shown('mmseg')[0] + shown('optimizer')[0])
+    without_decay = {id(group['params'][0]) for group in groups if not group['weight_decay']}
     layer = model.backbone.blocks[0]
     for parameter in (layer.gamma1, layer.attn.temperature, layer.norm1.weight):
         assert id(parameter) in without_decay
@@ -130,11 +110,8 @@ def project(tmp_path_factory):
 def test_inherits_without_an_import_before(tmp_path):
     """Read by mmengine alone, as the stock tools do."""
     (tmp_path / 'mine.py').write_text(shown('inherit')[0])
-    code = """
-from mmengine.config import Config
-print(Config.fromfile("mine.py").model.backbone.type)
-"""
-    assert python(code, tmp_path) == 'mmbixt.XCiT\n'
+    code = 'from mmengine import Config; print(Config.fromfile("mine.py").model.backbone.type)'
+    assert python('-W', 'ignore', '-c', code, cwd=tmp_path) == 'mmbixt.XCiT\n'
 
 
 def test_predictions(project):
@@ -146,7 +123,7 @@ def test_predictions(project):
             snippet = snippet.replace(old, new)
         code += f'{snippet}\nprint("SHAPE", labels.shape)\n'
         code += f'import os; os.rename("results", "results {number}")\n'
-    output = python(code, project)
+    output = python('-c', code, cwd=project, TORCH_HOME=str(project))
     assert output.count('SHAPE (72, 100)') == len(snippets) == 3
     assert output.count('a whole model of the XCiT authors') == 3
     assert 'missing keys' not in output
@@ -166,7 +143,8 @@ def test_detection(project):
     snippet = blocks(PROJECTS, 'from mmdet.apis')[0]
     snippet = snippet.replace("'maskrcnn_xcit_small_12_p16.pth'", f"'{WHOLE_MODEL}.pth'")
     snippet = snippet.replace('maskrcnn_xcit_s12', 'maskrcnn_xcit_t12')
-    output = python(f'{snippet}\nprint("BOXES", type(boxes))\n{BY_NAME}', project)
+    code = f'{snippet}\nprint("BOXES", type(boxes))\n{BY_NAME}'
+    output = python('-c', code, cwd=project)
     assert "BOXES <class 'list'>" in output
     assert 'LOADER mmdet' in output
     assert 'unexpected key in source state_dict: backbone' not in output

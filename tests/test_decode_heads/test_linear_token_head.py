@@ -55,14 +55,7 @@ def test_channels_can_only_be_the_width():
         LinearTokenHead(8, num_classes=5, channels=128)
 
 
-@pytest.mark.parametrize(
-    'options',
-    [
-        dict(in_channels=8, in_index=(0, 1)),
-        dict(in_channels=[8, 8], in_index=[1]),
-        dict(in_channels=[8, 8], in_index=3),
-    ],
-)
-def test_channels_and_indices_must_name_the_same_maps(options):
+@pytest.mark.parametrize(('channels', 'index'), [(8, (0, 1)), ([8, 8], [1]), ([8, 8], 3)])
+def test_channels_and_indices_must_name_the_same_maps(channels, index):
     with pytest.raises(ValueError, match='must name the same maps'):
-        LinearTokenHead(num_classes=5, **options)
+        LinearTokenHead(channels, num_classes=5, in_index=index)

@@ -1,6 +1,7 @@
 """Boundary AP by mmdet's evaluator, on a small data set written to disk."""
 
 import json
+from contextlib import nullcontext
 
 import cv2
 import numpy as np
@@ -16,6 +17,7 @@ from mmengine.structures import InstanceData
 from pycocotools import mask as coder
 
 from mmbixt.evaluation.coco_metric import BoundaryCocoMetric
+from mmbixt.evaluation.config_check import WrongMetricError, check_metrics
 
 HEIGHT, WIDTH = 120, 160
 CLASSES = ('dog', 'cat', 'bird')
@@ -36,25 +38,19 @@ TRUTHS = {
 }
 
 
+def rle(mask):
+    code = coder.encode(np.asfortranarray(mask))
+    return dict(code, counts=code['counts'].decode())
+
+
 @pytest.fixture
 def ann_file(tmp_path):
-    def rle(mask):
-        code = coder.encode(np.asfortranarray(mask))
-        return dict(code, counts=code['counts'].decode())
-
     objects = [(i, label, mask) for i, found in TRUTHS.items() for label, mask in found]
-    annotations = [
-        dict(
-            id=number,
-            image_id=image,
-            category_id=CATEGORY_IDS[label],
-            segmentation=rle(mask),
-            bbox=list(cv2.boundingRect(mask)),
-            area=int(mask.sum()),
-            iscrowd=0,
-        )
-        for number, (image, label, mask) in enumerate(objects, 1)
-    ]
+    annotations = []
+    for number, (image, label, mask) in enumerate(objects, 1):
+        where = dict(segmentation=rle(mask), bbox=cv2.boundingRect(mask), area=int(mask.sum()))
+        ids = dict(id=number, image_id=image, category_id=CATEGORY_IDS[label], iscrowd=0)
+        annotations.append(ids | where)
     images = [dict(id=i, height=HEIGHT, width=WIDTH, file_name=f'{i}.jpg') for i in TRUTHS]
     categories = [dict(id=i, name=name) for i, name in zip(CATEGORY_IDS, CLASSES, strict=True)]
     file = tmp_path / 'instances.json'
@@ -75,12 +71,10 @@ def sample(image, objects, masks=True):
         labels=torch.tensor([label for label, _ in objects], dtype=torch.long),
     )
     if masks:
-        found.masks = torch.from_numpy(
-            np.stack([mask for _, mask in objects] or [np.zeros((HEIGHT, WIDTH))])[: len(objects)]
-        ).bool()
-    return DetDataSample(
-        metainfo=dict(img_id=image, ori_shape=(HEIGHT, WIDTH)), pred_instances=found
-    )
+        stack = np.array([mask for _, mask in objects], bool).reshape(-1, HEIGHT, WIDTH)
+        found.masks = torch.from_numpy(stack)
+    about = dict(img_id=image, ori_shape=(HEIGHT, WIDTH))
+    return DetDataSample(metainfo=about, pred_instances=found)
 
 
 def evaluate(metric, detections, **kwargs):
@@ -98,10 +92,8 @@ def test_rest_is_mmdets_own(ann_file):
     found = evaluate(BoundaryCocoMetric(**options), detections)
     assert 0 < found['coco/boundary_mAP'] < expected['coco/segm_mAP'] < 1
     np.testing.assert_equal({key: found[key] for key in expected}, expected)
-    assert set(found) - set(expected) == {
-        *KEYS,
-        *(f'coco/boundary_{name}_precision' for name in CLASSES),
-    }
+    by_class = [f'coco/boundary_{name}_precision' for name in CLASSES]
+    assert set(found) - set(expected) == {*KEYS, *by_class}
 
 
 def test_options_are_those_of_mask_ap(ann_file):
@@ -116,21 +108,16 @@ def test_options_are_those_of_mask_ap(ann_file):
     assert 0 < min(expected) < max(expected)
 
 
-def test_only_chosen_classes_and_images_count(ann_file):
-    metric = BoundaryCocoMetric(ann_file, metric=[])
-    metric.dataset_meta = dict(classes=['cat'])
-    metric.img_ids = [10]
-    _, cat = TRUTHS[10][0]
-    metric.process({}, [sample(10, [(0, cat)]).to_dict()])
-    assert metric.evaluate(1)['coco/boundary_mAP'] == 1
-
-
-def test_classes_are_told_apart(ann_file):
+def test_classes_are_told_apart_and_only_chosen_ones_and_images_count(ann_file):
     dogs = {i: [o for o in objects if o[0] == 0] for i, objects in TRUTHS.items()}
     found = evaluate(BoundaryCocoMetric(ann_file, metric=[], classwise=True), dogs)
     by_class = [found[f'coco/boundary_{name}_precision'] for name in CLASSES]
     np.testing.assert_equal(by_class, [1, 0, np.nan])
     assert found['coco/boundary_mAP'] == 0.5
+    metric = BoundaryCocoMetric(ann_file, metric=[])
+    metric.dataset_meta, metric.img_ids = dict(classes=['cat']), [10]
+    metric.process({}, [sample(10, [(0, TRUTHS[10][0][1])]).to_dict()])
+    assert metric.evaluate(1)['coco/boundary_mAP'] == 1
 
 
 def test_scores_of_masks_come_before_scores_of_boxes(ann_file):
@@ -147,7 +134,7 @@ def test_scores_of_masks_come_before_scores_of_boxes(ann_file):
 
 
 def test_models_without_masks_and_without_detections(ann_file):
-    with pytest.raises(ValueError, match='this model predicts boxes only'):
+    with pytest.raises(ValueError, match='This model predicts boxes only'):
         evaluate(BoundaryCocoMetric(ann_file), TRUTHS, masks=False)
     label_map = DetDataSample(metainfo=dict(img_id=11)).to_dict()  # as of a segmentor
     with pytest.raises(ValueError, match=r'needs objects.*there is mmbixt\.BoundaryIoUMetric'):
@@ -162,3 +149,26 @@ def test_format_only(ann_file, tmp_path):
     metric = BoundaryCocoMetric(ann_file, format_only=True, outfile_prefix=prefix)
     assert evaluate(metric, TRUTHS) == {}
     assert len(json.loads((tmp_path / 'results.segm.json').read_text())) == 4
+
+
+@pytest.mark.parametrize(
+    ('model', 'boxes_only'),
+    [
+        (dict(roi_head=dict(type='StandardRoIHead', bbox_head=dict())), True),
+        (dict(roi_head=dict(mask_head=None), rpn_head=dict()), True),
+        (dict(roi_head=dict(mask_head=[dict()]), rpn_head=dict()), False),
+        (dict(bbox_head=dict(type='RetinaHead'), mask_head=None), True),
+        (dict(bbox_head=dict(type='CondInstBboxHead'), mask_head=dict()), False),
+        (dict(bbox_head=dict(type='mmdet.RTMDetInsSepBNHead')), False),
+        (dict(panoptic_head=dict(type='Mask2FormerHead')), False),
+        (dict(type='SomethingElse', detector=dict()), False),
+    ],
+)
+def test_detectors_without_masks_are_refused_before_anything_is_built(model, boxes_only):
+    metric = dict(type='mmbixt.BoundaryCocoMetric')
+    cfg = dict(default_scope='mmdet', model=model, val_evaluator=[metric], test_evaluator=[])
+    check_metrics(cfg, ('train', 'test'))
+    refused = pytest.raises(WrongMetricError, match=r'val_evaluator .* boxes only')
+    with refused if boxes_only else nullcontext():
+        check_metrics(cfg, ('val',))
+    check_metrics(cfg | dict(val_evaluator=[metric | dict(format_only=True)]), ('val',))

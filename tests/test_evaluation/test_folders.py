@@ -8,7 +8,7 @@ import pytest
 from label_maps import label_maps, stacked_sums
 from PIL import Image
 
-from mmbixt.evaluation import image_sums
+from mmbixt.evaluation import folders, image_sums
 from mmbixt.evaluation.folders import (
     LabelFilesError,
     Pair,
@@ -24,13 +24,35 @@ from mmbixt.evaluation.folders import (
 OPTIONS = dict(widths=(1, 0.1), ratios=(0.1,), tolerances=(2,))
 
 
-def save(path, labels, mode=None):
+def save(path, labels, palette=False):
     path.parent.mkdir(parents=True, exist_ok=True)
-    picture = Image.fromarray(np.asarray(labels, np.uint16 if mode == 'I;16' else np.uint8))
-    if mode == 'P':
+    picture = Image.fromarray(np.asarray(labels, np.uint8))
+    if palette:
         picture.putpalette(np.random.default_rng(0).integers(0, 256, 768).astype(np.uint8))
     picture.save(path)
     return path
+
+
+@pytest.fixture
+def make_pair(tmp_path):
+    return lambda prediction, truth: Pair(
+        'one', save(tmp_path / 'p.png', prediction), save(tmp_path / 'g.png', truth)
+    )
+
+
+@pytest.fixture
+def both(tmp_path):
+    """Folders of predictions and of truths, with files of these names."""
+
+    def both(predictions, truths):
+        for folder, names in (('p', predictions), ('g', truths)):
+            for name in names:
+                save(tmp_path / 'new.png', [[0]]).rename(tmp_path / folder / name)
+        return tmp_path / 'p', tmp_path / 'g'
+
+    for folder in ('p/a', 'p/b', 'p/.cache', 'g/a', 'g/b', 'g/.cache'):
+        (tmp_path / folder).mkdir(parents=True)
+    return both
 
 
 def raises(message):
@@ -40,28 +62,24 @@ def raises(message):
 @pytest.mark.parametrize('jobs', [1, 3])
 def test_counts_of_folders(jobs, tmp_path):
     for i, (truth, prediction) in enumerate(label_maps()):
-        save(tmp_path / f'p/city/{i}.png', prediction, 'P')
+        save(tmp_path / f'p/city/{i}.png', prediction, palette=True)
         save(tmp_path / f'g/city/{i}_labels.png', truth)
         save(tmp_path / f'g/city/{i}_colours.png', truth)
     pairs = pair_files(tmp_path / 'p', tmp_path / 'g', '.png', '_labels.png')
     assert check_pairs(pairs) == (20, 30)
-    done = []
-    found = folder_sums(
-        pairs, list('abcd'), Reading(), OPTIONS, jobs, on_image=lambda: done.append(1)
-    )
-    assert found.images == [f'city/{i}' for i in range(5)]
-    assert found.classes == list('abcd')
+    done, classes = [], list('abcd')
+    found = folder_sums(pairs, classes, Reading(), OPTIONS, jobs, lambda: done.append(1))
+    assert (found.images, found.classes) == ([f'city/{i}' for i in range(5)], classes)
     assert len(done) == 5
     np.testing.assert_equal(found.counts, stacked_sums(label_maps(), **OPTIONS))
 
 
-def test_threads_of_opencv_do_not_block_the_processes(tmp_path):
+def test_threads_of_opencv_do_not_block_the_processes(make_pair):
     before = cv2.getNumThreads()
     cv2.setNumThreads(4)
     try:
         cv2.GaussianBlur(np.zeros((2000, 2000), np.float32), (31, 31), 0)  # starts them
-        pair = make_pair(tmp_path, [[0, 1]], [[0, 1]])
-        found = folder_sums([pair] * 9, list('ab'), Reading(), OPTIONS, 2)
+        found = folder_sums([make_pair([[0, 1]], [[0, 1]])] * 9, list('ab'), Reading(), OPTIONS, 2)
         assert found.total()['all/intersect'].tolist() == [9, 9]
         assert cv2.getNumThreads() == 4
     finally:
@@ -72,121 +90,113 @@ def test_errors_in_one_process_do_not_block_the_others(tmp_path):
     bad, good = (save(tmp_path / f'{k}.png', np.full((60, 60), k)) for k in (9, 1))
     paths = [bad if i % 20 == 13 else good for i in range(60)]
     pairs = [Pair(str(i), path, path) for i, path in enumerate(paths)]
-    for _ in range(5):
+    for _ in range(3):
         with raises('has label 9'):
             folder_sums(pairs, ['a', 'b'], Reading(), {}, 4)
+
+
+@pytest.mark.parametrize(
+    'exhaust',
+    [
+        lambda *_, **__: np.empty(2**60, np.uint8),
+        lambda *_, **__: cv2.copyMakeBorder(np.ones((1, 1)), 0, 2**30, 0, 2**30, 0),
+    ],
+)
+def test_file_at_which_the_memory_of_a_process_ran_out_is_named(exhaust, make_pair, monkeypatch):
+    monkeypatch.setattr(folders, 'image_sums', exhaust)  # and in the processes, which are forked
+    with raises(r'^Out of memory .*p\.png.* --jobs\.$'):
+        folder_sums([make_pair([[0]], [[0]])] * 3, ['a'], Reading(), {}, 2)
 
 
 @pytest.mark.parametrize(
     ('reduce_truth', 'reduce_prediction', 'ignored'), [(True, False, 255), (False, True, 9)]
 )
 def test_labels_that_start_at_one_and_another_ignored_label(
-    reduce_truth, reduce_prediction, ignored, tmp_path
+    reduce_truth, reduce_prediction, ignored, make_pair
 ):
     truth, prediction = next(label_maps())
     written = np.where(truth == 255, ignored, truth + reduce_truth)
     if reduce_truth:
         written[:2][truth[:2] == 255] = 0  # 0 and 255 are both ignored
-    pair = make_pair(tmp_path, prediction + reduce_prediction, written)
+    pair = make_pair(prediction + reduce_prediction, written)
     found = pair_sums(pair, 4, Reading(ignored, reduce_truth, reduce_prediction), OPTIONS)
     np.testing.assert_equal(found, image_sums(truth, prediction, 4, **OPTIONS))
 
 
-def test_labels_of_sixteen_bits(tmp_path):
-    labels = np.arange(256).reshape(16, 16) * 257
-    path = save(tmp_path / 'labels.png', labels, 'I;16')
-    np.testing.assert_array_equal(read_labels(path), labels)
-
-
-@pytest.mark.parametrize('flat', ['p', 'g'])
-def test_folders_inside_one_of_the_two_are_ignored(flat, tmp_path):
-    for folder in 'pg':
-        for city, name in (('aachen', 'a_1'), ('ulm', 'u_1')):
-            save(tmp_path / folder / ('' if folder == flat else city) / f'{name}.png', [[0]])
-    pairs = pair_files(tmp_path / 'p', tmp_path / 'g')
-    assert [pair.name for pair in pairs] == ['a_1', 'u_1']
+@pytest.mark.parametrize('flat', [0, 1])
+def test_folders_inside_one_of_the_two_are_ignored(flat, both, tmp_path):
+    names = [['x.png', 'y.png'], ['a/x.png', 'b/y.png']]
+    where = both(*(names if flat == 0 else names[::-1]))
+    pairs = pair_files(*where)
+    assert [pair.name for pair in pairs] == ['x', 'y']
     assert all(pair.prediction.name == pair.truth.name for pair in pairs)
-    nested = 'g' if flat == 'p' else 'p'
-    save(tmp_path / nested / 'bonn/a_1.png', [[0]])
-    with raises(r'aachen/a_1\.png and .*bonn/a_1\.png have the same name'):
-        pair_files(tmp_path / 'p', tmp_path / 'g')
+    save(tmp_path / 'pg'[1 - flat] / 'c/x.png', [[0]])
+    with raises(r'a/x\.png and .*c/x\.png have the same name'):
+        pair_files(*where)
 
 
-def test_prefixes_of_predictions(tmp_path):
-    for name in ('a/x_1_p.png', 'a/x_2_p.png', 'a/overlay_1_p.png'):
-        save(tmp_path / 'p' / name, [[0]])
-    for name in ('a/1.png', 'a/2.png'):
-        save(tmp_path / 'g' / name, [[0]])
+def test_names_with_prefix_and_suffix_and_files_that_are_none_of_these(both):
+    names = ['a/x_1_p.png', 'b/x_1_p.png', 'a/overlay_1_p.png', 'a/x_1.png', '.cache/x_2_p.png']
+    where = both(names, ['a/1.png', 'b/1.png', 'a/.1.png', '.cache/1.png', 'a/1.txt'])
     options = dict(pred_suffix='_p.png', pred_prefix='x_')
-    pairs = pair_files(tmp_path / 'p', tmp_path / 'g', **options)
-    assert [pair.name for pair in pairs] == ['a/1', 'a/2']
-    assert pairs[1].prediction == tmp_path / 'p/a/x_2_p.png'
-    pairs[1].prediction.unlink()
-    with raises(r'there should be\n  a/x_2_p\.png\n.*--pred-prefix \(now x_\)'):
-        pair_files(tmp_path / 'p', tmp_path / 'g', **options)
-    with raises(r'that begins with y_ and ends with \.png; there is a/overlay_1_p\.png'):
-        pair_files(tmp_path / 'p', tmp_path / 'g', pred_prefix='y_')
-
-
-def test_folders_inside_both_count(tmp_path):
-    for name in ('a/1.png', 'b/1.png', 'a/.1.png', '.cache/1.png', 'a/1.txt'):
-        for i, folder in enumerate('pg'):
-            save(tmp_path / folder / f'{name}.png', [[i]])
-            (tmp_path / folder / f'{name}.png').rename(tmp_path / folder / name)
-    pairs = pair_files(tmp_path / 'p', tmp_path / 'g')
+    pairs = pair_files(*where, **options)
+    assert pairs[1] == Pair('b/1', where[0] / 'b/x_1_p.png', where[1] / 'b/1.png')
     assert [pair.name for pair in pairs] == ['a/1', 'b/1']
-    assert pairs[1].prediction == tmp_path / 'p/b/1.png'
-    assert pairs[1].truth == tmp_path / 'g/b/1.png'
+    pairs[1].prediction.unlink()
+    with raises(r'there should be\n  b/x_1_p\.png\n.*--pred-prefix \(now x_\)'):
+        pair_files(*where, **options)
 
 
-def test_missing_and_extra_files_are_named(tmp_path):
-    predictions, truths = tmp_path / 'p', tmp_path / 'g'
-    with raises('There is no folder .*p'):
-        pair_files(predictions, truths)
-    for i in range(9):
-        save(truths / f'x{i}.png', [[0]])
-    save(predictions / 'x8.png', [[0]])
+def test_missing_and_extra_files_are_named(both, tmp_path):
+    where = both(['x8.png'], [f'x{i}.png' for i in range(9)])
+    with raises('There is no folder .*q'):
+        pair_files(tmp_path / 'q', where[1])
     with raises(r'ends with _p\.png; there is x8\.png, for example\. Say with --pred-suffix'):
-        pair_files(predictions, truths, '_p.png')
+        pair_files(*where, '_p.png')
     with raises(r'(?s)^8 of 9 truths in .*\n  x0\.png\n.*  x4\.png\n  \.\.\. and 3 more\n'):
-        pair_files(predictions, truths)
-    for name in (*(f'x{i}' for i in range(8)), 'y'):
-        save(predictions / f'{name}.png', [[0]])
+        pair_files(*where)
+    both([*(f'x{i}.png' for i in range(8)), 'y.png'], [])
     with raises(r'^1 of 10 predictions have no truth in .*:\n  .*p/y\.png\n'):
-        pair_files(predictions, truths)
+        pair_files(*where)
 
 
 @pytest.mark.parametrize(('reduce', 'label'), [(False, 255), (True, 0)])
-def test_truths_without_any_pixel_that_counts(reduce, label, tmp_path):
-    pair = make_pair(tmp_path, np.ones((3, 4)), np.full((3, 4), label))
+def test_truths_without_any_pixel_that_counts(reduce, label, make_pair):
+    pair = make_pair(np.ones((3, 4)), np.full((3, 4), label))
     with raises('All pixels of all 2 truths have the label 255.*nothing to score'):
         folder_sums([pair] * 2, list('ab'), Reading(reduce_truth=reduce), OPTIONS)
 
 
-def make_pair(tmp_path, prediction, truth):
-    return Pair('one', save(tmp_path / 'p.png', prediction), save(tmp_path / 'g.png', truth))
-
-
-def test_sizes_must_be_the_same(tmp_path):
-    pair = make_pair(tmp_path, np.zeros((3, 5)), np.zeros((6, 4)))
+def test_sizes_must_be_the_same(make_pair):
     with raises(r'1 of 1 pairs .*\n.*p\.png is 3 x 5 pixels, but .*g\.png 6 x 4 \(height x width'):
-        check_pairs([pair])
+        check_pairs([make_pair(np.zeros((3, 5)), np.zeros((6, 4)))])
 
 
-@pytest.mark.parametrize(('mode', 'format'), [('RGB', 'PNG'), ('L', 'JPEG')])
-def test_pictures_that_are_not_labels(mode, format, tmp_path):
-    pair = make_pair(tmp_path, [[0, 1]], [[0, 1]])
-    Image.new(mode, (2, 1)).save(pair.prediction, format)
-    message = 'JPEG file, which changes' if format == 'JPEG' else f'mode {mode}, but labels have'
-    with raises(rf'p\.png is an? .*{message}.*: save'):
-        check_pairs([pair])
-    with raises(message):
-        read_labels(pair.prediction)
+@pytest.mark.parametrize(
+    ('spoil', 'message'),
+    [
+        (lambda path, _: Image.new('RGB', (40, 40)).save(path), 'is an image in mode RGB, but'),
+        (lambda path, _: Image.new('L', (40, 40)).save(path, 'JPEG'), 'is a JPEG file, which'),
+        (lambda path, _: path.write_bytes(b'not a picture'), 'cannot be read'),
+        (lambda path, whole: path.write_bytes(whole[:-200]), 'cannot be read'),
+        (lambda path, whole: path.write_bytes(whole[:80] + b'0' * 40 + whole[120:]), 'cannot be r'),
+    ],
+)
+def test_files_that_are_not_labels_or_broken_are_named(spoil, message, make_pair):
+    labels = np.random.default_rng(0).integers(0, 4, (40, 40))
+    pair = make_pair(labels, labels)
+    whole = pair.prediction.read_bytes()
+    spoil(pair.prediction, whole)
+    if b'PNG' not in pair.prediction.read_bytes()[:4]:  # which shows before any work is done
+        with raises(rf'1 of 1 pairs .*\n.*p\.png {message}'):
+            check_pairs([pair])
+    with raises(rf'p\.png {message}'):
+        pair_sums(pair, 4, Reading(), OPTIONS)
 
 
-@pytest.mark.parametrize('bits', [1, 2, 4, 8])
-def test_grey_labels_of_few_bits(bits, tmp_path):
-    labels = np.arange(2 ** min(bits, 4))
+@pytest.mark.parametrize('bits', [1, 2, 4, 8, 16])
+def test_grey_labels_of_few_and_of_many_bits(bits, tmp_path):
+    labels = np.arange(2 ** min(bits, 4)) * (257 if bits == 16 else 1)
     packed = np.packbits(((labels[:, None] >> np.arange(bits)[::-1]) & 1).astype(np.uint8))
     chunks = {
         b'IHDR': struct.pack('>2I5B', len(labels), 1, bits, 0, 0, 0, 0),
@@ -201,24 +211,6 @@ def test_grey_labels_of_few_bits(bits, tmp_path):
     np.testing.assert_array_equal(read_labels(tmp_path / 'p.png'), labels[None])
 
 
-@pytest.mark.parametrize('how', ['text', 'cut off', 'overwritten'])
-def test_broken_files_are_named(how, tmp_path):
-    labels = np.random.default_rng(0).integers(0, 4, (40, 40))
-    pair = make_pair(tmp_path, labels, labels)
-    whole = pair.prediction.read_bytes()
-    broken = {
-        'text': b'not a picture',
-        'cut off': whole[:-200],
-        'overwritten': whole[:80] + b'\0' * 40 + whole[120:],
-    }
-    pair.prediction.write_bytes(broken[how])
-    if how == 'text':  # which shows before any work is done
-        with raises(r'1 of 1 pairs .*\n.*p\.png cannot be read .*: write it again'):
-            check_pairs([pair])
-    with raises(r'p\.png cannot be read'):
-        pair_sums(pair, 4, Reading(), OPTIONS)
-
-
 @pytest.mark.parametrize(
     ('prediction', 'truth', 'reading', 'message'),
     [
@@ -228,13 +220,12 @@ def test_broken_files_are_named(how, tmp_path):
         ([[0, 1]], [[0, 1]], Reading(reduce_prediction=True), 'prediction has label -1'),
     ],
 )
-def test_labels_must_be_of_classes(prediction, truth, reading, message, tmp_path):
-    pair = make_pair(tmp_path, prediction, truth)
+def test_labels_must_be_of_classes(prediction, truth, reading, message, make_pair):
     with raises(rf'(?s){message}.*g\.png\n.*p\.png\n.*--reduce-zero-label'):
-        pair_sums(pair, 4, reading, OPTIONS)
+        pair_sums(make_pair(prediction, truth), 4, reading, OPTIONS)
 
 
-def test_names_of_classes(tmp_path):
+def test_names_of_classes(tmp_path, monkeypatch):
     path = tmp_path / 'classes.txt'
     path.write_text('sky\nsea of trees \nsand\n\n')
     assert read_classes(str(path)) == ['sky', 'sea of trees', 'sand']
@@ -243,9 +234,6 @@ def test_names_of_classes(tmp_path):
         read_classes(str(path))
     with raises('there is no file ade200k'):
         read_classes('ade200k')
-
-
-def test_names_of_classes_that_mmseg_knows(monkeypatch):
     pytest.importorskip('mmseg')
     assert read_classes('ade20k')[:2] == ['wall', 'building']
     assert len(read_classes('cityscapes')) == 19

@@ -34,24 +34,16 @@ def test_changed_layers_are_not_as_built(change):
 
 
 @pytest.mark.parametrize('make', [Mlp, SequentialMlp, FeedForward])
-def test_every_module_of_an_mlp_counts(make):
+def test_every_change_of_an_mlp_counts(make):
     """In float64, in which an exact GELU is not one by tanh."""
     norm, mlp = LayerNorm(8).double(), make(8, 16).double()
     x = torch.randn(2, 5, 8, dtype=torch.float64)
     expected = x + mlp(norm(x))
     assert_close(add_feed_forward(x, norm, mlp, DropPath(0.0)), expected, 1e-12)
-    for name, module in mlp.named_modules():
-        called = []
-        with module.register_forward_hook(lambda *_, called=called: called.append(1)):
-            add_feed_forward(x, norm, mlp, DropPath(0.0))
-        assert called == [1], name
+    for module in mlp.modules():
         if isinstance(module, nn.GELU):
             module.approximate = 'tanh'
-            actual = add_feed_forward(x, norm, mlp, DropPath(0.0))
-            assert_close(actual, x + mlp(norm(x)), 1e-12)
-            module.approximate = 'none'
         if isinstance(module, nn.Sequential):
             module.add_module('more', nn.Tanh())
-            actual = add_feed_forward(x, norm, mlp, DropPath(0.0))
-            assert_close(actual, x + mlp(norm(x)), 1e-12)
-            del module[-1]
+        changed = add_feed_forward(x, norm, mlp, DropPath(0.0))
+        assert_close(changed, x + mlp(norm(x)), 1e-12)

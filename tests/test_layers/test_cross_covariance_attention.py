@@ -13,15 +13,3 @@ def test_golden(path):
     with torch.no_grad(), use_ops(path):
         out = attention(torch.from_numpy(fill.tensor((1, 150, 192), 3)))
     assert golden('xcit_xca').check('out', out.numpy()) < 2e-5
-
-
-def test_dropout_is_for_training():
-    attention = CrossCovarianceAttention(32, num_heads=2, dropout=0.5)
-    tokens = torch.randn(1, 80, 32)
-    assert torch.equal(attention.eval()(tokens), attention(tokens))
-    assert not torch.equal(attention.train()(tokens), attention(tokens))
-
-
-def test_heads_must_divide_the_channels():
-    with pytest.raises(ValueError, match='30 channels cannot be split among 4 heads'):
-        CrossCovarianceAttention(30, num_heads=4)

@@ -4,8 +4,6 @@ from helpers import assert_close, golden
 from reference import fill
 
 from mmbixt.layers import (
-    ConvPatchEmbed,
-    LinearPatchEmbed,
     LocalPatchInteraction,
     fourier_features,
     map_to_tokens,
@@ -18,21 +16,6 @@ from mmbixt.layers.maps import as_image
 def test_fourier_features_are_the_authors(grid):
     reference = golden('posenc_raw')
     assert reference.check(f'pos_{grid[0]}x{grid[1]}', fourier_features(*grid).numpy()) < 1e-6
-
-
-@pytest.mark.parametrize('embed', [LinearPatchEmbed, ConvPatchEmbed])
-@pytest.mark.parametrize('stride', [16, 8, 4])
-def test_grid_is_the_size_over_the_stride_rounded_up(embed, stride):
-    module = embed(16, stride).eval()
-    for size in ((16, 16), (17, 31), (33, 100)):
-        tokens = module(torch.randn(1, 3, *size))
-        assert tokens.shape[-2:] == (-(-size[0] // stride), -(-size[1] // stride))
-
-
-def test_padding_does_not_move_the_patches():
-    embed = LinearPatchEmbed(8, stride=16)
-    image = torch.randn(1, 3, 40, 40)
-    assert torch.equal(embed(image)[..., :2, :2], embed(image[..., :32, :32]))
 
 
 def test_tokens_and_maps_share_memory():

@@ -3,7 +3,7 @@ import sys
 import pytest
 import torch
 from helpers import CONFIGS, image
-from variants import VARIANTS, build
+from variants import FAMILIES, VARIANTS, build
 
 from mmbixt.ops.dispatch import recorded_choices
 from mmbixt.ops.explain import choices_of, main
@@ -17,7 +17,7 @@ def test_choices_without_computing_are_those_of_a_real_step(config):
     assert choices_of(config, (64, 48)) == choices
 
 
-@pytest.mark.parametrize('config', VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize('config', FAMILIES.values(), ids=FAMILIES)
 @pytest.mark.parametrize('amp', [None, torch.bfloat16])
 def test_a_gpu_that_is_not_there_takes_no_operators_for_processors(config, amp):
     choices = choices_of(config, (64, 48), 'cuda', amp)

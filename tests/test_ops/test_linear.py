@@ -1,23 +1,12 @@
 import pytest
 import torch
 from helpers import assert_close
-from op_checks import assert_same, learned, with_gradients
+from op_checks import CASES
+from op_checks import linear as make
 
-from mmbixt.layers.linear import apply_linear
-from mmbixt.ops import dispatch, linear, linear_per_image, use_ops
+from mmbixt.ops import dispatch, linear_per_image
 from mmbixt.ops.cpu import linear as operators
 from mmbixt.ops.linear import outer_sum_per_image
-
-SHAPES = {  # tokens (...), C, out
-    'XCiT-S12/16 at 512 px, MLP': ((1, 1024), 384, 1536),
-    'Swin-T at 512 px, stage 1, queries': ((1, 128, 128), 96, 288),
-    'BiFormer-T at 512 px, stage 4': ((1, 16, 16), 512, 1536),
-    'latents of BiXT': ((2, 64), 192, 768),
-    'one token': ((1, 1), 8, 16),
-    'one channel': ((2, 9), 1, 3),
-    'odd sizes, batch 3': ((3, 37), 5, 11),
-    'fewer tokens than channels': ((5,), 48, 24),
-}
 
 
 @pytest.fixture(params=['where it pays', 'convolved always'])
@@ -29,35 +18,9 @@ def policy(request, monkeypatch):
         monkeypatch.setattr(dispatch, 'MIN_MACS', 0)
 
 
-@pytest.fixture(params=[1, 2], ids=['one thread', 'two threads'])
-def threads(request):
-    """torch takes other libraries with one thread."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield
-    torch.set_num_threads(before)
-
-
-def make_inputs(shape, bias=True):
-    tokens, channels, out = shape
-    return learned((*tokens, channels), (out, channels), *([(out,)] if bias else []))
-
-
-@pytest.mark.parametrize('shape', SHAPES.values(), ids=SHAPES)
-def test_fast_path_equals_reference(policy, threads, shape):
-    for bias in (True, False):
-        inputs = make_inputs(shape, bias)
-        with use_ops('reference'):
-            expected = with_gradients(
-                linear, [x.detach().double().requires_grad_() for x in inputs]
-            )
-        with use_ops('cpu'):
-            assert_same(with_gradients(linear, inputs), expected, 1e-5)
-
-
-@pytest.mark.parametrize('shape', SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize('shape', CASES[make].values(), ids=CASES[make])
 def test_products_of_the_backward_pass(policy, shape):
-    x, weight, bias = (v.detach() for v in make_inputs(shape))
+    x, weight, bias = (v.detach() for v in make(*shape[:3])[1])
     x = x.flatten(0, -2)
     grad = torch.cos(torch.arange(len(x) * len(bias)).float()).view(len(x), -1)
     assert_close(operators.multiply(grad, weight.t()), grad @ weight, 2e-5)
@@ -77,12 +40,6 @@ def test_a_matrix_for_each_image(policy, batch):
     assert_close(outer_sum_per_image(a, b), torch.einsum('bnp,bnq->bpq', a, b))
 
 
-def test_tokens_and_weights_may_be_views(policy):
-    x = torch.randn(40, 2, 24)[:, 1]
-    weight = torch.randn(24, 30).t()
-    assert_close(linear(x, weight), x.contiguous() @ weight.contiguous().t())
-
-
 def test_small_products_and_other_precisions_are_left_to_the_plain_way(monkeypatch):
     monkeypatch.setattr(dispatch, 'ONEDNN_IS_FASTER', True)
 
@@ -94,43 +51,6 @@ def test_small_products_and_other_precisions_are_left_to_the_plain_way(monkeypat
     assert chosen(1024, 192, 768, torch.float64) == 'portable'
     assert chosen(1024, 192, 768, torch.bfloat16) == 'portable'
     assert dispatch.RULES['linear'](torch.ones(8, 64, 192), torch.float32, 192, 8)[0] == 'portable'
-
-
-def test_autocast_computes_in_half_precision(policy):
-    inputs = make_inputs(SHAPES['XCiT-S12/16 at 512 px, MLP'])
-    with torch.autocast('cpu', torch.bfloat16):
-        assert linear(*inputs).dtype == torch.bfloat16
-
-
-def test_frozen_weights_get_no_gradient(policy):
-    x, weight, bias = make_inputs(SHAPES['odd sizes, batch 3'])
-    linear(x, weight.requires_grad_(False), bias.requires_grad_(False)).sum().backward()
-    assert x.grad is not None
-    assert weight.grad is None
-
-
-@pytest.mark.parametrize('tokens', [(2, 128), (1, 37)])
-def test_compiled_it_is_the_same_forward_and_backward(policy, tokens):
-    for bias in (True, False):
-        inputs = make_inputs((tokens, 24, 48), bias)
-        compiled = torch.compile(linear, fullgraph=True, backend='aot_eager')
-        assert_same(with_gradients(compiled, inputs), with_gradients(linear, inputs), 1e-5)
-
-
-def test_exported_networks_have_linear_layers(policy):
-    class Network(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = torch.nn.Linear(24, 48)
-
-        def forward(self, x):
-            return apply_linear(self.layer, x)
-
-    for strict in (False, True):
-        program = torch.export.export(Network(), (torch.randn(1, 128, 24),), strict=strict)
-        assert 'aten.linear.default' in [str(node.target) for node in program.graph.nodes]
-    traced = torch.jit.trace(Network(), torch.randn(1, 128, 24))
-    assert 'aten::linear' in str(traced.inlined_graph)
 
 
 def test_the_operator_gives_the_strides_that_compilers_expect():

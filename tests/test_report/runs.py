@@ -77,36 +77,23 @@ def write_work_dir(folder, config='', records=(), results=None, name='mine'):
 def sums(classes, *pairs, **options):
     """Counts of images of which true and predicted labels are given."""
     of_images = [image_sums(truth, other, len(classes), **options) for truth, other in pairs]
-    names = [f'image {i}.jpg' for i in range(len(pairs))]
-    counts = {
-        key: torch.stack([torch.from_numpy(one[key]) for one in of_images]).numpy()
-        for key in of_images[0]
-    }
-    return ImageSums(names, list(classes), counts)
+    return ImageSums.stack([f'image {i}.jpg' for i in range(len(pairs))], classes, of_images)
 
 
 class Reader(HTMLParser):
-    """What is in a page, provided that each element is closed in turn.
-
-    Attributes:
-        elements: names and attributes.
-        text: of the page, without scripts and style.
-    """
-
-    VOID = {'meta', 'link', 'img', 'br', 'input'}
+    """What is in a page, provided that each element is closed in turn: names and attributes of the
+    elements, and the text without scripts and style."""
 
     def __init__(self, page):
         super().__init__()
-        self.elements = []
-        self.text = ''
-        self._open = []
+        self.elements, self.text, self._open = [], '', []
         self.feed(page)
         self.close()
         assert not self._open
 
     def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag not in self.VOID:
+        self.handle_startendtag(tag, attrs)
+        if tag not in {'meta', 'link', 'img', 'br', 'input'}:
             self._open.append(tag)
 
     def handle_startendtag(self, tag, attrs):

@@ -3,16 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from mmengine.config import Config
-from test_report.runs import (
-    HOSTILE,
-    QUOTED,
-    Reader,
-    sums,
-    train_record,
-    val_record,
-    write_work_dir,
-)
+from test_report.runs import HOSTILE, QUOTED, Reader, sums, train_record, val_record, write_work_dir
 
 from mmbixt.evaluation.bootstrap import Estimate
 from mmbixt.report.collect import ReportData
@@ -35,22 +26,16 @@ def make_run(tmp_path):
 
 
 @pytest.fixture
-def counts():
+def full(make_run):
+    """Everything that a page can show, with names that must be escaped."""
     rng = np.random.default_rng(0)
     truths = rng.integers(0, 2, (6, 4, 5)).repeat(6, 1).repeat(6, 2)
-    return sums(CLASSES, *[(t, np.where(rng.random(t.shape) < 0.2, 2, t)) for t in truths])
-
-
-def example(name):
-    return Example(name, 10.0, 20.0, 'data:image/webp;base64,e', 'data:image/webp;base64,a')
-
-
-@pytest.fixture
-def full(counts, make_run):
-    """Everything that a page can show, with names that must be escaped."""
+    counts = sums(CLASSES, *[(t, np.where(rng.random(t.shape) < 0.2, 2, t)) for t in truths])
     run = make_run(f'note = {HOSTILE + QUOTED!r}')
     run.name, run.notes = QUOTED, [HOSTILE]
-    examples = {'Worst': [example(HOSTILE), example('b.jpg')], 'Best': [example(QUOTED)]}
+    pictures = 10.0, 20.0, 'data:image/webp;base64,e', 'data:image/webp;base64,a'
+    worst, other, best = (Example(name, *pictures) for name in (HOSTILE, 'b.jpg', QUOTED))
+    examples = {'Worst': [worst, other], 'Best': [best]}
     return ReportData(run, 5_000_000, 'iter_20.pth', counts, 'band3px', examples, differ=1)
 
 
@@ -60,10 +45,8 @@ def test_page_of_everything(full):
     assert [found['id'] for found in page.all('section')] == SECTIONS
     assert [f'#{name}' for name in SECTIONS] == [a['href'] for a in page.all('a')]
     assert len(page.all('p', **{'class': 'value'})) == 4
-    assert len(page.all('svg')) == 3
-    assert len(page.all('table')) == 2
-    assert len(page.all('figcaption')) == 3
-    assert len(page.all('img')) == 6 + 1  # and the enlarged one
+    counted = {tag: len(page.all(tag)) for tag in ('svg', 'table', 'figcaption', 'img')}
+    assert counted == dict(svg=3, table=2, figcaption=3, img=6 + 1)  # and the enlarged one
     for text in (
         *CLASSES[:3],
         full.run.name,
@@ -103,44 +86,40 @@ def test_everything_is_escaped(full):
     assert 'window.broken' not in ' '.join(map(str, page.addresses))
 
 
-def test_config_is_whole(make_run):
-    run = make_run("note = '<&\\''\nnumber = -1.5e-3\nnothing = None")
-    page = make_page(ReportData(run))
-    code = page[page.index('<pre>') : page.index('</pre>')]
+def test_config_is_whole_and_missing_parts_are_explained(make_run):
+    run = make_run("note = '<&\\''\nnumber = -1.5e-3\nnothing = None", records=[])
+    source = make_page(ReportData(run, problem=HOSTILE))
+    code = source[source.index('<pre>') : source.index('</pre>')]
     assert Reader(f'{code}</pre>').text.strip() == run.config.pretty_text.strip()
     assert '<span class="kc">None</span>' in code
-
-
-def test_missing_parts_are_explained(make_run):
-    page = Reader(make_page(ReportData(make_run(records=[]), problem=HOSTILE)))
+    page = Reader(source)
     assert page.text.count(HOSTILE) == 3
     assert len(page.all('script')) == 1
     assert 'no records of training' in page.text
     assert 'parameters' not in page.text
 
 
-def test_no_errors(make_run, counts):
+def test_no_errors(make_run):
     truth = np.arange(400, dtype=np.uint8).reshape(20, 20) // 200
     perfect = sums(CLASSES, (truth, truth), (truth, truth))
     for band in ('band3px', None):
-        page = Reader(make_page(ReportData(make_run(), counts=perfect, band=band)))
+        page = Reader(make_page(ReportData(make_run(records=[]), counts=perfect, band=band)))
         assert 'Of its errors' not in page.text
         assert 'nan' not in page.text
 
 
 def test_scores_without_counts_and_what_was_not_measured(make_run):
-    def page(records=RECORDS, results=None):
-        return make_page(ReportData(make_run(records=records, results=results)))
+    def text(**options):
+        return Reader(make_page(ReportData(make_run(**options)))).text
 
-    last = page()
-    assert '40.0 %' in Reader(last).text
+    last = text()
+    assert '40.0 %' in last
     assert 'mmbixt.BoundaryIoUMetric' not in last
-    tested = Reader(page(results={'all/mIoU': 12.3})).text
-    assert '12.3 %' in tested
-    assert 'all/mIoU' in tested
     without = [{key: r[key] for key in r if key != 'band3px/mIoU'} for r in RECORDS]
-    assert 'mmbixt.BoundaryIoUMetric' in page(without)
-    assert 'not evaluated while it was trained' in page(RECORDS[:1])
+    tested = text(records=without, results={'all/mIoU': 12.3})
+    assert '12.3 %' in tested
+    assert 'mmbixt.BoundaryIoUMetric' in tested
+    assert 'not evaluated while it was trained' in text(records=RECORDS[:1])
 
 
 def test_detector(make_run):
@@ -156,17 +135,18 @@ def test_detector(make_run):
     assert masks[: masks.index('</tr>')].count('–') == 5
     assert '0.777' not in page.text
     tested = make_run(scope, results={**scores, 'coco/boundary_mAP': 0.02})
-    page = Reader(make_page(ReportData(tested)))
-    assert 'Mask edges' in page.text
-    assert '--boundary' not in page.text
+    text = make_page(ReportData(tested))
+    assert 'Mask edges' in text
+    assert '--boundary' not in text
     assert 'The run was not evaluated' in make_page(ReportData(make_run(scope, RECORDS[:1])))
 
 
-def test_models_of_other_shapes(make_run):
-    for head in ("decode_head=[dict(type='A'), dict(type='B')]", "bbox_head=dict(type='B')"):
-        run = make_run()
-        run.config = Config.fromstring(f"model = dict(type='M', {head})", '.py')
-        assert 'M · B' in make_page(ReportData(run))
+@pytest.mark.parametrize(
+    'head', ["decode_head=[dict(), dict(type='B')]", "bbox_head=dict(type='B')"]
+)
+def test_models_of_other_shapes(make_run, head):
+    run = make_run(f"model = dict(type='M', {head})", records=[])
+    assert 'M · B' in make_page(ReportData(run))
 
 
 def test_cells():

@@ -38,22 +38,15 @@ def test_regions_have_the_scores_of_the_evaluation(counts):
         assert region.mean.value == pytest.approx(mean)
         low, high = region.mean.interval()
         assert low <= mean <= high
+        of_pixels = name in ('all', 'band1px', 'band3px')
+        assert (region.share is None) == (region.accuracy is None) == (not of_pixels)
     assert regions['band3px'].gap.value == pytest.approx(found['band3px/gap'])
     assert regions['band3px'].accuracy == pytest.approx(found['band3px/aAcc'])
     assert regions['band3px'].share == pytest.approx(100 * 6 / 40)
     assert regions['all'].gap is None
-    for name in ('boundary0.1', 'boundaryF2px'):
-        assert (regions[name].share, regions[name].accuracy) == (None, None)
-
-
-def test_rows_of_the_classes_that_occur(counts):
-    regions = score_regions(counts)
+    # rows of the classes that occur
     sky, sea, predicted = class_rows(counts, regions, 'band3px')
-    assert [row[:2] for row in (sky, sea, predicted)] == [
-        ['sky', 4],
-        ['sea', 4],
-        ['only predicted', 0],
-    ]
+    assert sky[:2] + sea[:2] + predicted[:2] == ['sky', 4, 'sea', 4, 'only predicted', 0]
     _, _, share, whole, gap, _, band3px, *boundary = sky
     assert share == pytest.approx(50)
     assert gap == pytest.approx(100 * (1 - band3px / whole))
@@ -78,16 +71,12 @@ def test_worst_and_best_images(counts, pairs):
 def test_band(counts):
     assert choose_band(counts, None) == 'band3px'
     assert choose_band(counts, 'band1px') == 'band1px'
-    some = {key: value for key, value in counts.counts.items() if 'band3px' not in key}
-    assert choose_band(ImageSums(counts.images, CLASSES, some), None) == 'band1px'
-    none = {key: value for key, value in counts.counts.items() if 'band' not in key}
-    assert choose_band(ImageSums(counts.images, CLASSES, none), None) is None
+    for left_out, found in (('band3px', 'band1px'), ('band', None)):
+        some = {key: value for key, value in counts.counts.items() if left_out not in key}
+        assert choose_band(ImageSums(counts.images, CLASSES, some), None) == found
     with pytest.raises(BandError, match=r'band7px: .* band1px, band3px$'):
         choose_band(counts, 'band7px')
 
-
-def test_descriptions():
     assert describe('all') == 'All pixels'
-    assert describe('band3px') == 'Band of 3\xa0px'
     assert describe('boundary0.005') == 'Boundary IoU, 0.5\xa0% of the diagonal'
     assert describe('boundaryF2.5px') == 'Boundary F, 2.5\xa0px'

@@ -4,14 +4,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from test_report.runs import (
-    STEPS,
-    train_record,
-    val_record,
-    write_log,
-    write_resumed_logs,
-    write_work_dir,
-)
+from test_report.runs import STEPS, train_record, val_record, write_log, write_resumed_logs
 
 from mmbixt.report.work_dir import Run, WorkDirError, merge, read_records
 from mmbixt.sample.sample_data import MANIFEST
@@ -38,9 +31,7 @@ def test_resumed_run_is_one_history(folder):
     assert (run.name, run.iterations, run.date) == ('mine', 100, datetime(2025, 1, 2, 10))
     (note,) = run.notes
     assert '20250101_100000/vis_data/scalars.json' in note
-
-
-def test_repeated_steps_replace_the_first_ones():
+    # repeated steps replace the first ones, and what came after them
     first = [train_record(10), train_record(20, loss=1.0), train_record(30)]
     found = merge([first, [], [train_record(20, loss=2.0)]])
     assert [(record['step'], record['loss']) for record in found] == [(10, 1.0), (20, 2.0)]
@@ -75,16 +66,7 @@ def test_config_is_the_newest_or_that_of_the_training(folder):
     assert Run(folder).date.day == 1
 
 
-def test_scores_of_the_last_test_or_validation(tmp_path):
-    work_dir = write_work_dir(tmp_path, records=[train_record(10), val_record(10, 20.0)])
-    assert Run(work_dir).scores == {'mIoU': 20.0, 'band3px/mIoU': 10.0}
-    for day, score in ((2, 30.0), (3, 40.0)):
-        start = write_log(work_dir, f'2025010{day}_100000', [])
-        (start / f'{start.name}.json').write_text(json.dumps({'mIoU': score, 'time': 0.1}))
-    assert Run(work_dir).scores == {'mIoU': 40.0}
-
-
-def test_checkpoint(folder):
+def test_checkpoint_and_scores(folder):
     assert Run(folder).checkpoint is None
     (folder / 'last_checkpoint').write_text('/nowhere/iter_1.pth')
     assert Run(folder).checkpoint is None
@@ -94,8 +76,14 @@ def test_checkpoint(folder):
     assert Run(folder).checkpoint == folder / 'iter_1.pth'
     (folder / 'iter_1.pth').unlink()
     # the weights that a training starts from are not its result
-    write_log(folder, '20250101_100000', [train_record(10), val_record(10, 1.0)])
+    write_log(folder, '20250101_100000', [train_record(10), val_record(10, 20.0)])
     assert Run(folder, tested).checkpoint is None
+    # scores are those of the last test or validation
+    assert Run(folder).scores == {'mIoU': 20.0, 'band3px/mIoU': 10.0}
+    for day, score in ((2, 30.0), (3, 40.0)):
+        start = write_log(folder, f'2025010{day}_100000', [])
+        (start / f'{start.name}.json').write_text(json.dumps({'mIoU': score, 'time': 0.1}))
+    assert Run(folder).scores == {'mIoU': 40.0}
 
 
 def test_generated_scenes_are_recognised(folder):
@@ -106,8 +94,7 @@ def test_generated_scenes_are_recognised(folder):
     assert not Run(folder, {'test_dataloader.dataset.data_root': 'elsewhere'}).generated
 
 
-def test_other_folders_are_refused(tmp_path):
-    with pytest.raises(WorkDirError, match='no such folder'):
-        Run(tmp_path / 'missing')
-    with pytest.raises(WorkDirError, match=r'no config .*tools/train\.py'):
-        Run(tmp_path)
+@pytest.mark.parametrize(('name', 'message'), [('x', 'no such folder'), ('', 'no config .*train')])
+def test_other_folders_are_refused(name, message, tmp_path):
+    with pytest.raises(WorkDirError, match=message):
+        Run(tmp_path / name)

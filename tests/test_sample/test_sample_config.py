@@ -27,18 +27,14 @@ SEGMENTOR = dict(
     log_processor=dict(by_epoch=True),
     load_from='model.pth',
     sync_bn='torch',
-    **{
-        f'{split}_dataloader': dict(
-            batch_size=16,
-            dataset=dict(
-                type='ADE20KDataset',
-                data_root='data/ade/ADEChallengeData2016',
-                pipeline=[dict(type='Resize', scale=(2048, 512), ratio_range=(0.5, 2.0))],
-            ),
-        )
-        for split in ('train', 'val', 'test')
-    },
 )
+DATASET = dict(
+    type='ADE20KDataset',
+    data_root='data/ade/ADEChallengeData2016',
+    pipeline=[dict(type='Resize', scale=(2048, 512), ratio_range=(0.5, 2.0))],
+)
+for split in ('train', 'val', 'test'):
+    SEGMENTOR[f'{split}_dataloader'] = dict(batch_size=16, dataset=DATASET)
 
 
 @pytest.fixture
@@ -48,16 +44,15 @@ def written(monkeypatch, tmp_path):
     return tmp_path
 
 
-def test_changes_what_it_must_and_nothing_else(written):
-    cfg = Config(copy.deepcopy(SEGMENTOR))
+@pytest.fixture
+def cfg():
+    return Config(copy.deepcopy(SEGMENTOR))
+
+
+def test_changes_what_it_must_and_nothing_else(written, cfg):
     changes = use_sample_data(cfg)
-    assert [change.partition(':')[0] for change in changes] == [
-        'data',
-        'sizes',
-        'schedule',
-        'weights',
-        'norms',
-    ]
+    kinds = [change.partition(':')[0] for change in changes]
+    assert kinds == ['data', 'sizes', 'schedule', 'weights', 'norms']
     assert 'model.pth, open-mmlab://resnet50_v1c, weights.pth' in changes[3]
     dataset = cfg.val_dataloader.dataset
     assert dataset.data_root == str(written / 'ade/ADEChallengeData2016')
@@ -76,26 +71,24 @@ def test_changes_what_it_must_and_nothing_else(written):
     assert cfg.param_scheduler[-1].end == cfg.train_cfg.max_iters
 
 
-def test_annotations_of_coco(written):
-    base = copy.deepcopy(SEGMENTOR)
-    base['val_dataloader']['dataset'].update(type='CocoDataset', data_root='data/coco/')
-    base['val_evaluator'] = dict(ann_file='data/coco/annotations/instances_val2017.json')
-    cfg = Config(base)
+def test_annotations_of_coco_and_learning_rate_of_sgd(written, cfg):
+    cfg.val_dataloader.dataset.update(type='CocoDataset', data_root='data/coco/')
+    cfg.val_evaluator = dict(ann_file='data/coco/annotations/instances_val2017.json')
+    cfg.optim_wrapper.optimizer = dict(type='SGD', lr=0.02)
     use_sample_data(cfg)
     assert cfg.val_dataloader.dataset.data_root == str(written / 'coco')
     assert cfg.val_evaluator.ann_file == str(written / 'coco/annotations/instances_val2017.json')
+    assert cfg.optim_wrapper.optimizer.lr == 0.02 * cfg.train_dataloader.batch_size / 16
 
 
-def test_classifier(written):
-    base = copy.deepcopy(SEGMENTOR)
-    del base['log_processor']
-    base['default_scope'] = 'mmpretrain'
+def test_classifier(written, cfg):
     crop = dict(type='RandomResizedCrop', scale=224, crop_ratio_range=(0.08, 1.0))
     for split in ('train', 'val', 'test'):
         dataset = dict(type='ImageNet', data_root='data/imagenet', pipeline=[dict(crop)])
-        base[f'{split}_dataloader']['dataset'] = dataset
-    base['custom_hooks'] = [dict(type='EMAHook', momentum=1e-4, begin_epoch=5)]
-    cfg = Config(base)
+        cfg[f'{split}_dataloader'].dataset = dataset
+    cfg.default_scope = 'mmpretrain'
+    cfg.custom_hooks = [dict(type='EMAHook', momentum=1e-4, begin_epoch=5)]
+    cfg.pop('log_processor')
     assert use_sample_data(cfg)[-2].startswith('average: ')
     assert cfg.train_dataloader.dataset.data_root == str(written / 'imagenet')
     assert cfg.train_dataloader.dataset.pipeline == [{**crop, 'scale': 112}]
@@ -104,23 +97,10 @@ def test_classifier(written):
     assert cfg.log_processor == dict(by_epoch=False)
 
 
-def test_other_datasets_have_no_scenes(written):
-    base = copy.deepcopy(SEGMENTOR)
-    base['train_dataloader']['dataset']['type'] = 'CityscapesDataset'
+def test_other_datasets_and_parts_of_configs_are_refused_before_anything_is_written(written, cfg):
+    cfg.train_dataloader.dataset.type = 'CityscapesDataset'
     with pytest.raises(NoSampleError, match='none for CityscapesDataset'):
-        use_sample_data(Config(base))
-
-
-def test_part_of_a_config_is_refused_before_anything_is_written(written):
-    base = copy.deepcopy(SEGMENTOR)
-    del base['model']
+        use_sample_data(cfg)
+    cfg.pop('model')
     with pytest.raises(NoSampleError, match='this one has no model'):
-        use_sample_data(Config(base))
-
-
-def test_learning_rate_of_sgd_goes_with_the_batch(written):
-    base = copy.deepcopy(SEGMENTOR)
-    base['optim_wrapper']['optimizer'] = dict(type='SGD', lr=0.02)
-    cfg = Config(base)
-    use_sample_data(cfg)
-    assert cfg.optim_wrapper.optimizer.lr == 0.02 * cfg.train_dataloader.batch_size / 16
+        use_sample_data(cfg)

@@ -1,19 +1,23 @@
-"""Tools as a user calls them: in a process of their own, or in this one, which spares imports."""
+"""Tools as a user calls them, but in this process, which spares imports."""
 
 import os
 import runpy
-import subprocess
 import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
-from pathlib import Path
 from unittest import mock
 
+import cv2
+import numpy as np
 import pytest
+import torch
+from helpers import CONFIGS
+from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
 from running import fresh_mmengine
 
-TOOLS = Path(__file__).parents[2] / 'tools'
+TOOLS = CONFIGS.parent / 'tools'
 
 
 @dataclass
@@ -23,23 +27,6 @@ class Done:
     returncode: int
     stdout: str
     stderr: str
-
-
-@pytest.fixture(scope='session')
-def call():
-    """``call('analysis/compare.py', *arguments, cwd=folder)`` in a process of its own."""
-
-    def call(tool, *arguments, cwd=TOOLS.parent):
-        return subprocess.run(
-            [sys.executable, TOOLS / tool, *map(str, arguments)],
-            cwd=cwd,
-            env={**os.environ, 'OMP_NUM_THREADS': '1'},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    return call
 
 
 @pytest.fixture(scope='session')
@@ -60,3 +47,60 @@ def within():
         return Done(code or 0, out.getvalue(), err.getvalue())
 
     return within
+
+
+SMALL_SEGMENTOR = f"""
+_base_ = '{CONFIGS}/bixt/semfpn_bixt_ti_ade20k.py'
+palette = [[0, 0, 255], [0, 9, 0], [9, 0, 0]]
+pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='Resize', scale=(64, 64)),
+    dict(type='LoadAnnotations'),
+    dict(type='PackSegInputs'),
+]
+dataset = dict(
+    _delete_=True,
+    type='BaseSegDataset',
+    data_root='data',
+    data_prefix=dict(img_path='images', seg_map_path='labels'),
+    metainfo=dict(classes=['sky', 'tree', 'car'], palette=palette),
+    img_suffix='.jpg',
+    reduce_zero_label=True,
+    pipeline=pipeline,
+)
+val_dataloader = dict(num_workers=0, persistent_workers=False, dataset=dataset)
+test_dataloader = val_dataloader
+test_evaluator = [dict(type='mmbixt.BoundaryIoUMetric', sums_file='counts.npz')]
+small = dict(_delete_=True, embed_dims=16, num_heads=2, depth=1)
+model = dict(
+    backbone=dict(init_cfg=None, arch=small, out_indices=(0,), num_latents=4),
+    neck=dict(_delete_=True, type='mmseg.FPN', in_channels=[16], out_channels=16, num_outs=4),
+    decode_head=dict(num_classes=3, in_channels=[16] * 4, channels=16, norm_cfg=dict(type='BN')),
+)
+"""
+
+
+@pytest.fixture(scope='session')
+def project(tmp_path_factory):
+    """A folder with a config, five images and the weights of a segmentor that has learnt nothing.
+
+    As in ADE20K, the classes are 1 to 3 in the files.
+    """
+    folder = tmp_path_factory.mktemp('user')
+    (folder / 'mine.py').write_text(SMALL_SEGMENTOR)
+    rng = np.random.default_rng(0)
+    for part in ('images', 'labels'):
+        (folder / 'data' / part).mkdir(parents=True)
+    for i in range(5):
+        labels = rng.integers(0, 3, (4, 5), np.uint8).repeat(12, 0).repeat(16, 1)
+        cv2.imwrite(str(folder / f'data/images/scene_{i}.jpg'), labels * 80)
+        cv2.imwrite(str(folder / f'data/labels/scene_{i}.png'), labels + 1)
+    init_default_scope('mmseg')
+    model = MODELS.build(Config.fromfile(folder / 'mine.py').model)
+    torch.save(dict(state_dict=model.state_dict()), folder / 'mine.pth')
+    return folder
+
+
+@pytest.fixture
+def in_project(project, monkeypatch):
+    monkeypatch.chdir(project)

@@ -3,6 +3,8 @@ import os
 from functools import partial
 
 import pytest
+import torch
+from benchmarking.networks import UnknownRowError, build
 from benchmarking.plots import fit_exponent, plot_growth
 from benchmarking.turns import Measured
 
@@ -22,8 +24,7 @@ def external(tmp_path):
 
 def test_rows_in_turns(benchmark, external, tmp_path):
     row, file = 'xcit_nano_12_p16@reference', tmp_path / 'all.json'
-    options = '--against', external, '--json', file, '--sizes', 64
-    done = benchmark(row, '--external', external, *options)
+    done = benchmark(row, '--against', external, '--json', file, '--sizes', 64)
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if line.startswith(f'{external} ')]
     assert line.split()[-3:] == ['1.00x', '1.00x', '1.00']
@@ -42,8 +43,7 @@ def test_growth(tmp_path):
         Measured('a', size, 1, macs=size**3, memory=size, peak=1, forward=[1], both=[size**2])
         for size in (32, 64)
     ]
-    assert fit_exponent(found) == pytest.approx(1)  # of the pixels
-    assert fit_exponent(found, lambda one: one.macs) == pytest.approx(1.5)
+    assert fit_exponent(found, lambda one: one.macs) == pytest.approx(1.5)  # of the pixels
     plot_growth(found, tmp_path / 'plots/growth.png')
     assert (tmp_path / 'plots/growth.png').stat().st_size > 10_000
 
@@ -58,27 +58,58 @@ def test_a_row_may_be_compiled_and_sizes_compared(benchmark, external, tmp_path)
     assert plot.exists()
 
 
-@pytest.mark.parametrize(
-    ('code', 'message'),
-    [
+def test_networks_that_fail_are_named_in_a_few_lines(benchmark, tmp_path):
+    """Whether they raise an error or their process dies."""
+    for code, message in (
         ('def build(): 1 / 0', 'ZeroDivisionError: division by zero'),
         ('import os\ndef build(): os.abort()', 'its process ended (-6) without an answer'),
-    ],
-)
-def test_networks_that_fail_are_named_in_a_few_lines(code, message, benchmark, tmp_path):
-    (tmp_path / 'broken.py').write_text(code)
-    done = benchmark(f'{tmp_path}/broken.py:build', '--sizes', 64)
-    assert done.returncode == 1
-    assert f'error: {tmp_path}/broken.py:build: {message}' in done.stderr
-    assert 'Traceback' not in done.stderr
+    ):
+        (tmp_path / 'broken.py').write_text(code)
+        done = benchmark(f'{tmp_path}/broken.py:build', '--sizes', 64)
+        assert done.returncode == 1
+        assert f'error: {tmp_path}/broken.py:build: {message}' in done.stderr
+        assert 'Traceback' not in done.stderr
+
+
+def test_wrong_arguments(benchmark):
+    assert 'give two --sizes or more' in benchmark('biformer_tiny', '--plot', 'x.png').stderr
+    assert 'are at least 1' in benchmark('biformer_tiny', '--batch', '0').stderr
+
+
+STOCK_SWIN = 'mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py'
 
 
 @pytest.mark.parametrize(
-    ('arguments', 'message'),
+    ('name', 'shapes'),
     [
-        (['--plot', 'x.png'], 'give two --sizes or more'),
-        (['--rounds', '0'], 'are at least 1'),
+        ('xcit_nano_12_p16', [(1, 128, 4, 4)] * 4),
+        ('timm/vit_tiny_patch16_224', [(1, 16, 192)] * 4),
+        ('timm/resnet18', [(1, 64, 32, 32), (1, 64, 16, 16), (1, 128, 8, 8), (1, 256, 4, 4)]),
+        (STOCK_SWIN, [(1, 96 * 2**i, 16 >> i, 16 >> i) for i in range(4)]),
+        ('configs/bixt/linear_bixt_ti_ade20k.py', [(1, 192, 4, 4)]),
     ],
 )
-def test_wrong_arguments(arguments, message, benchmark):
-    assert message in benchmark('biformer_tiny', *arguments).stderr
+def test_names_stand_for_networks_that_give_maps(name, shapes):
+    model, path = build(name, 64)
+    assert path == 'auto'
+    with torch.no_grad():
+        maps = model(torch.randn(1, 3, 64, 64))
+    assert [tuple(x.shape) for x in maps][: len(shapes)] == shapes
+
+
+def test_networks_are_built_for_their_size_and_without_stochastic_depth():
+    model, path = build('biformer_tiny@reference', 512)
+    assert path == 'reference'
+    assert model.stages[0][0].attn.num_regions == 8
+    assert {block.drop_path.drop_prob for stage in model.stages for block in stage} == {0.0}
+
+
+def test_mistakes_are_explained():
+    for name, message in (
+        ('xcit_tiny_13_p16', 'Similar names: xcit_tiny_12_p16'),
+        ('biformer_tiny@quick', 'there are auto, .*compiled'),
+        ('nowhere.py:build', 'There is no file'),
+        (f'{__file__}:nothing', 'has no nothing'),
+    ):
+        with pytest.raises(UnknownRowError, match=message):
+            build(name, 64)

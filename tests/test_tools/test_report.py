@@ -4,6 +4,7 @@ import shutil
 from copy import deepcopy
 
 import pytest
+from filelock import FileLock
 from mmengine.config import Config
 from test_report.runs import make_run, read_page
 
@@ -12,13 +13,17 @@ from mmbixt.evaluation.sums import read_sums, write_sums
 TOOL = 'analysis/report.py'
 
 
-@pytest.fixture(scope='module')
-def reported(tmp_path_factory, within):
-    """A run of which nothing was counted, and what the tool said about it."""
-    work_dir = make_run(tmp_path_factory.mktemp('user'))
-    done = within(TOOL, work_dir, '--images', 1)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return work_dir, done
+@pytest.fixture(scope='session')
+def reported(shared, within):
+    """A run of which nothing was counted, and what the tool said about it; for all workers."""
+    folder = shared / 'reported'
+    with FileLock(shared / 'reported.lock'):
+        if not (folder / 'said.txt').exists():
+            folder.mkdir()
+            done = within(TOOL, make_run(folder), '--images', 1)
+            assert done.returncode == 0, done.stderr[-3000:]
+            (folder / 'said.txt').write_text(done.stdout + done.stderr)
+    return folder / 'run', (folder / 'said.txt').read_text()
 
 
 @pytest.fixture
@@ -40,9 +45,9 @@ def report(within):
 
 
 def test_one_command_makes_everything(reported):
-    work_dir, done = reported
-    assert f'report: {work_dir / "report.html"}' in done.stdout
-    assert '/4 [' in done.stderr
+    work_dir, said = reported
+    assert f'report: {work_dir / "report.html"}' in said
+    assert '/4 [' in said
     assert len(read_sums(work_dir / 'boundary.npz').images) == 4
     page = read_page(work_dir / 'report.html')
     assert len(page.all('figcaption')) == 2
@@ -73,14 +78,6 @@ def test_other_weights_are_counted_anew(work_dir, report):
     assert 'weights of other.pth' in read_page(work_dir / 'report.html').text
 
 
-def test_without_the_model(work_dir, report):
-    said = report(work_dir, '--no-model')
-    assert '\nno pictures: The model was not run (--no-model).' in f'\n{said}'
-    page = read_page(work_dir / 'report.html')
-    assert len(page.all('table')) == 2
-    assert 'million parameters' not in page.text
-
-
 def test_no_checkpoint(work_dir, report):
     (work_dir / 'boundary.npz').unlink()
     (work_dir / 'iter_100.pth').unlink()
@@ -91,33 +88,7 @@ def test_no_checkpoint(work_dir, report):
     # but where an evaluation was asked for, it is an error
     said = report(work_dir, '--evaluate', '--out', work_dir / 'no.html')
     assert said.startswith('error: --evaluate: There is no checkpoint')
-    assert 'error: ' in report(work_dir, '--evaluate', '--no-model', '--out', work_dir / 'no.html')
     assert not [*work_dir.glob('*no.html*')]
-
-
-def test_after_test_time_augmentation_the_plain_model_is_run(work_dir, report):
-    config = Config.fromfile(work_dir / 'mine.py')
-    config.val_dataloader = deepcopy(config.test_dataloader)
-    config.test_dataloader.dataset.pipeline = []
-    config.model = dict(type='SegTTAModel', module=config.model)
-    config.dump(work_dir / 'mine.py')
-    assert 'predicting the 4 images' in report(work_dir, '--evaluate', '--images', 0)
-    assert len(read_page(work_dir / 'report.html').all('table')) == 2
-
-
-def test_counts_of_other_images_and_of_other_weights(work_dir, report):
-    counts = read_sums(work_dir / 'boundary.npz')
-    # as if all pixels had been right
-    changed = {
-        name: counts.counts.get(f'{name.partition("/")[0]}/true', values)
-        for name, values in counts.counts.items()
-    }
-    write_sums(work_dir / 'boundary.npz', counts.images, counts.classes, changed)
-    report(work_dir, '--images', 1)
-    assert 'the model predicts something else' in read_page(work_dir / 'report.html').text
-    write_sums(work_dir / 'boundary.npz', ['a.jpg', 'b', 'c', 'd'], counts.classes, changed)
-    assert 'is not among its 4' in report(work_dir)
-    assert 'are of other images' in read_page(work_dir / 'report.html').text
 
 
 def test_broken_checkpoint(work_dir, report):
@@ -125,18 +96,15 @@ def test_broken_checkpoint(work_dir, report):
     assert 'cannot be read as a checkpoint' in report(work_dir)
     assert len(read_page(work_dir / 'report.html').all('table')) == 2
     # but with one that was asked for, it is an error
-    options = '--checkpoint', work_dir / 'iter_100.pth', '--out', work_dir / 'no.html'
-    assert 'BrokenCheckpointError: ' in report(work_dir, *options)
-    assert not (work_dir / 'no.html').exists()
+    said = report(work_dir, '--checkpoint', work_dir / 'iter_100.pth')
+    assert 'BrokenCheckpointError: ' in said
 
 
 def test_broken_counts_and_images_that_are_elsewhere(work_dir, report):
     (work_dir / 'boundary.npz').write_bytes(b'half')
     assert 'is not a file of counts of images' in report(work_dir)
-    options = '--evaluate', '--images', 0
-    assert 'report: ' in report(work_dir, *options)
-    elsewhere = 'test_dataloader.dataset.data_root=nowhere'
-    said = report(work_dir, *options, '--cfg-options', elsewhere)
+    elsewhere = '--cfg-options', 'test_dataloader.dataset.data_root=nowhere'
+    said = report(work_dir, '--evaluate', *elsewhere)
     assert 'The dataset of this config (ADE20KDataset) is not here' in said
     assert 'nowhere/images/validation' in said
 
@@ -157,5 +125,27 @@ def test_places_that_cannot_be_written(work_dir, report, monkeypatch):
     assert not (work_dir / 'boundary.npz').exists()
 
 
-def test_no_work_dir(tmp_path, report):
-    assert report(tmp_path / 'missing').startswith(f'error: {tmp_path}/missing is not the work dir')
+def test_after_test_time_augmentation_the_plain_model_is_run(work_dir, report):
+    config = Config.fromfile(work_dir / 'mine.py')
+    config.val_dataloader = deepcopy(config.test_dataloader)
+    config.test_dataloader.dataset.pipeline = []
+    config.model = dict(type='SegTTAModel', module=config.model)
+    config.dump(work_dir / 'mine.py')
+    assert 'predicting the 4 images' in report(work_dir, '--evaluate', '--images', 0)
+    assert len(read_page(work_dir / 'report.html').all('table')) == 2
+
+
+def test_counts_of_other_images_and_of_other_weights(work_dir, report):
+    counted = read_sums(work_dir / 'boundary.npz')
+    # as if all pixels had been right
+    changed = {
+        name: counted.counts.get(f'{name.partition("/")[0]}/true', values)
+        for name, values in counted.counts.items()
+    }
+    for images, message in (
+        (counted.images, 'the model predicts something else'),
+        (['a.jpg', 'b', 'c', 'd'], 'are of other images'),
+    ):
+        write_sums(work_dir / 'boundary.npz', images, counted.classes, changed)
+        report(work_dir, '--images', 1)
+        assert message in read_page(work_dir / 'report.html').text

@@ -15,7 +15,6 @@ PALETTE = [(0, 0, 255), (0, 255, 0), (255, 0, 0), (9, 9, 9)]
 
 
 def kind_by_hand(truth, prediction, width, y, x):
-    """What a pixel is, from all that is true around it."""
     if truth[y, x] == 255:
         return Pixel.IGNORED
     around = truth[max(0, y - width) : y + width + 1, max(0, x - width) : x + width + 1]
@@ -47,13 +46,14 @@ def test_kinds_are_those_of_the_definition(shape, width):
     np.testing.assert_array_equal(error_map(shifted, prediction + 1, width, 0).ravel(), by_hand)
 
 
-def blank(labels):
-    return np.full((*labels.shape, 3), 100, np.uint8)
+def draw(truth, prediction, classes=CLASSES, palette=PALETTE, width=2):
+    image = np.full((*truth.shape, 3), 100, np.uint8)
+    return error_figure(image, truth, prediction, classes, palette, width, 'title')
 
 
 def test_figure_shows_and_says_all():
     truth, prediction = scene(40, 50)
-    figure = error_figure(blank(truth), truth, prediction, CLASSES, PALETTE, 2, 'title')
+    figure = draw(truth, prediction)
     panels = [ax.get_images()[0].get_array() for ax in figure.axes[:4]]
     painted = np.array([*PALETTE, (255, 255, 255)])[np.where(truth == 255, 4, truth)]
     np.testing.assert_array_equal(panels[1], painted)
@@ -70,18 +70,18 @@ def test_figure_shows_and_says_all():
     for where in ('band2px', 'all'):
         line = f'mIoU {found[f"{where}/mIoU"]:.1f}%, {found[f"{where}/aAcc"]:.1f}% of pixels right'
         assert line in figure.get_supxlabel()
-    figure = error_figure(blank(truth), 0 * truth, prediction, CLASSES, PALETTE, 2, 'title')
-    assert figure.get_supxlabel() == 'The truth of this image has no boundary.'
-    for image, message in ((panels[0][:, 1:], r'must be \(40, 50, 3\)'), (panels[0], 'one size')):
-        with pytest.raises(ValueError, match=message):
-            error_figure(image, truth, prediction[:, 1:], CLASSES, PALETTE, 3, 'title')
+    assert 'has no boundary.' in draw(0 * truth, prediction).get_supxlabel()
+    with pytest.raises(ValueError, match='one size'):
+        draw(truth, prediction[:, 1:])
+    with pytest.raises(ValueError, match=r'must be \(40, 50, 3\)'):
+        error_figure(panels[0][:, 1:], truth, prediction, CLASSES, PALETTE, 3, 'title')
 
 
 def test_nothing_is_cut_off_or_overlaps():
     """Of legends, panels and the caption, also with many classes of long names."""
     truth = np.arange(40).reshape(8, 5).repeat(12, 0).repeat(9, 1)
     names = [f'a class with a name {i}' for i in range(40)]
-    figure = error_figure(blank(truth), truth, truth[::-1], names, None, 0.02, 'title')
+    figure = draw(truth, truth[::-1], names, None, 0.02)
     height, width = render(figure).shape[:2]
     parts = [*figure.axes, *(ax.get_legend() for ax in figure.axes[2:]), *figure.texts]
     boxes = [part.get_window_extent() for part in parts]
@@ -95,7 +95,7 @@ def test_folders_as_in_the_docs(tmp_path, monkeypatch):
     text = (Path(__file__).parents[2] / 'docs/boundary.md').read_text()
     monkeypatch.chdir(tmp_path)
     truth, prediction = scene(30, 40)
-    for folder, pixels in dict(images=blank(truth), truths=truth, predictions=prediction).items():
+    for folder, pixels in dict(images=truth, truths=truth, predictions=prediction).items():
         Path(folder).mkdir()
         cv2.imwrite(f'{folder}/x.png', pixels)
     exec(re.search(r'```python\n([^`]*error_figure.*?)```', text, re.DOTALL)[1], {})

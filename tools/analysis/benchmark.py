@@ -30,13 +30,6 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument('rows', nargs='+', metavar='ROW', help='what to measure, see below')
     parser.add_argument('--against', metavar='ROW', help='what to compare with')
-    parser.add_argument(
-        '--external',
-        action='append',
-        default=[],
-        metavar='PATH:CALLABLE',
-        help='one more row, built by a function in a file of other code (which is executed)',
-    )
     parser.add_argument('--sizes', nargs='+', type=int, default=[512], metavar='PIXELS')
     parser.add_argument('--batch', type=int, default=1, help='images at a time (default: 1)')
     parser.add_argument('--rounds', type=int, default=5, help='turns of each row (default: 5)')
@@ -45,13 +38,11 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         '--threads', type=int, default=os.cpu_count(), help='of the CPU (default: all cores)'
     )
-    parser.add_argument('--compile', action='store_true', help='run all through torch.compile')
     parser.add_argument('--json', type=Path, metavar='FILE', help='write everything measured')
     parser.add_argument(
         '--plot', type=Path, metavar='PNG', help='draw time and memory over the pixels (two sizes)'
     )
     args = parser.parse_args()
-    args.rows += args.external
     if args.plot and len(set(args.sizes)) < 2:
         parser.error('--plot shows growth: give two --sizes or more.')
     if args.device == 'cuda' and not torch.cuda.is_available():
@@ -94,7 +85,7 @@ def make_table(found: Sequence[Measured], against: str | None, batch: int) -> st
 
 def main() -> None:
     args = parse_args()
-    setting = Setting(args.batch, args.device, args.dtype, args.threads, args.compile)
+    setting = Setting(args.batch, args.device, args.dtype, args.threads)
     names = list(dict.fromkeys([*([args.against] if args.against else []), *args.rows]))
     found: list[Measured] = []
     bar = tqdm(total=len(args.sizes) * len(names) * (args.rounds + 2), leave=False)
@@ -110,10 +101,7 @@ def main() -> None:
         bar.close()
         sys.exit(f'error: {error}')
     bar.close()
-    mode = 'compiled' if args.compile else 'eager'
-    print(
-        f'{args.device}, {args.threads} threads, {args.dtype}, {mode}, batch {args.batch};', end=' '
-    )
+    print(f'{args.device}, {args.threads} threads, {args.dtype}, batch {args.batch};', end=' ')
     print(f'medians of {args.rounds} rounds in turns, ± half the distance of the quartiles')
     if args.against:
         print(f'ratios: time of {args.against} over that of the row; memory of the row over its')

@@ -16,7 +16,7 @@ from typing import NoReturn
 import numpy as np
 from tqdm import tqdm
 
-# nothing that imports torch: this is work for numpy and OpenCV, which start in half a second
+# nothing that imports torch, which takes seconds: numpy and OpenCV do the work
 from mmbixt.evaluation.boundary import (
     RATIOS,
     WIDTHS,
@@ -48,13 +48,13 @@ validation --classes ade20k --reduce-zero-label --sums runs/mine/boundary.npz
 
 def ratio(text: str) -> float:
     if not 0 < float(text) < 1:
-        raise argparse.ArgumentTypeError(f'{text} is no share of the diagonal, between 0 and 1')
+        raise argparse.ArgumentTypeError(f'{text} is not a share of the diagonal, between 0 and 1')
     return float(text)
 
 
 def tolerance(text: str) -> float:
     if not 0 < float(text) < np.inf:
-        raise argparse.ArgumentTypeError(f'{text} is no number of pixels above 0')
+        raise argparse.ArgumentTypeError(f'{text} is not a number of pixels above 0')
     return float(text)
 
 
@@ -184,16 +184,6 @@ def _pixels(where: str, prefix: str, size: tuple[int, int]) -> str:
     return f'   {share}: {ratio_pixels(float(share), size)} px at {size_text(size)}'
 
 
-def per_class_table(classes: list[str], of_classes: dict[str, np.ndarray]) -> str:
-    """IoU of each class (F for boundaryF) at each place."""
-    columns = {
-        name.rpartition('/')[0]: values
-        for name, values in of_classes.items()
-        if not name.endswith('/Acc')
-    }
-    return class_table(classes, columns)
-
-
 def as_json(counted: ImageSums, found: dict[str, float], of_classes: dict[str, np.ndarray]) -> str:
     """All scores; what cannot be scored is null."""
 
@@ -217,7 +207,9 @@ def evaluate(args: argparse.Namespace, written: list[Path]) -> None:
     print(f'{len(counted.images):,} images, {len(counted.classes)} classes; percentages\n')
     print(f'{headline({"": found})}\n\n{make_tables(found, size)}')
     if args.per_class:
-        print(f'\nIoU (boundaryF: F)\n{per_class_table(counted.classes, of_classes)}')
+        shown = [name for name in of_classes if not name.endswith('/Acc')]
+        columns = {name.rpartition('/')[0]: of_classes[name] for name in shown}
+        print(f'\nIoU (boundaryF: F)\n{class_table(counted.classes, columns)}')
     if args.json or args.sums:
         print()
     if args.json:

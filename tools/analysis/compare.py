@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mmbixt.cli import run
+# nothing that imports torch: this is work for numpy
 from mmbixt.evaluation.bootstrap import (
     LEVEL,
     Estimate,
@@ -25,7 +25,6 @@ from mmbixt.evaluation.bootstrap import (
 from mmbixt.evaluation.boundary import MAIN_BAND, scores
 from mmbixt.evaluation.sums import ImageSums, SumsFileError, find_sums, read_sums
 from mmbixt.evaluation.tables import absent_classes, headline
-from mmbixt.visualization.boundary import band_figure
 
 CLASS_WIDTH = 24  # characters; longer names are cut
 
@@ -98,17 +97,14 @@ def make_class_table(
     for k in np.argsort(-gains[band].value):  # NaN, where there is nothing to score, is last
         if not scored[k]:
             continue
-        line = f'{_cut(classes[k]):{CLASS_WIDTH}}'
+        name = classes[k] if len(classes[k]) < CLASS_WIDTH else f'{classes[k][: CLASS_WIDTH - 2]}…'
+        line = f'{name:{CLASS_WIDTH}}'
         for where in places:
             a, b = (found[f'{where}/IoU'].value[k] for found in (first, second))
             low, high = intervals[where][:, k]
             line += f'{a:7.1f}{b:7.1f}{b - a:+8.1f} {f"[{low:+.1f}, {high:+.1f}]":15}'
         lines.append(line.rstrip())
     return '\n'.join([*lines, *absent_classes(scored)])
-
-
-def _cut(name: str) -> str:
-    return name if len(name) < CLASS_WIDTH else f'{name[: CLASS_WIDTH - 2]}…'
 
 
 def pixel_shares(counted: ImageSums, scores: Iterable[str]) -> dict[str, float]:
@@ -124,6 +120,8 @@ def draw(
     args: argparse.Namespace, counted: ImageSums, means: Sequence[dict[str, Estimate]]
 ) -> None:
     """Write a figure of the mIoU of both runs over the widths."""
+    from mmbixt.visualization.boundary import band_figure  # matplotlib takes a second
+
     shares = pixel_shares(counted, means[0])
     names = args.names or ('A', 'B')
     curves = {}
@@ -134,8 +132,11 @@ def draw(
     title = f'{names[0]} and {names[1]}: mIoU near true boundaries and over all pixels'
     note = f'shaded: {LEVEL} % of {args.samples:,} resamplings of {len(counted.images):,} images, '
     figure = band_figure(shares, curves, title, f'{note}for each run by itself')
-    args.plot.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(args.plot)
+    try:
+        args.plot.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(args.plot)
+    except (OSError, ValueError) as error:  # a folder, a kind of picture that there is not
+        sys.exit(f'error: --plot {args.plot}: {error}')
     print(f'\nplot: {args.plot}')
 
 
@@ -147,31 +148,24 @@ def load(args: argparse.Namespace) -> tuple[tuple[ImageSums, ImageSums], list[st
     return runs, [f'{x}: {name}{path}' for x, name, path in zip('AB', names, paths, strict=True)]
 
 
-def common_scores(first: dict[str, Estimate], second: dict[str, Estimate]) -> list[str]:
-    """IoU and F that both runs have."""
-    return [name for name in first if name in second and not name.endswith('/Acc')]
-
-
-def over_classes(found: dict[str, Estimate], names: list[str]) -> dict[str, Estimate]:
-    """``where/mIoU`` of ``where/IoU``."""
-    return {name.replace('/', '/m'): found[name].over_classes() for name in names}
-
-
 def main() -> None:
     args = parse_args()
     try:
         runs, lines = load(args)
-    except (SumsFileError, NotPairedError) as error:
+    except (SumsFileError, NotPairedError, OSError) as error:
         sys.exit(f'error: {error}')
     images, classes = runs[0].images, runs[0].classes
     weights = draw_weights(len(images), args.samples, args.seed)
     first, second = (estimate(one, weights) for one in runs)
-    names = common_scores(first, second)
+    names = [name for name in first if name in second and not name.endswith('/Acc')]
     band = args.per_class
     if band and f'{band}/IoU' not in names:
         there = ', '.join(name.removesuffix('/IoU') for name in names if name.endswith('/IoU'))
         sys.exit(f'error: --per-class {band}: the runs have {there}')
-    means = [over_classes(found, names) for found in (first, second)]
+    means = [
+        {name.replace('/', '/m'): found[name].over_classes() for name in names}  # IoU: mIoU
+        for found in (first, second)
+    ]
     print(*lines, sep='\n')
     print(f'{len(images):,} images, {len(classes)} classes; {args.samples:,} draws\n')
     found = [scores(one.total()) for one in runs]
@@ -184,4 +178,8 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    run(main)
+    try:
+        main()
+    except KeyboardInterrupt:
+        print('Interrupted.', file=sys.stderr)
+        sys.exit(130)

@@ -1,4 +1,4 @@
-"""Compare two models that were trained several times each: does a difference outlast the luck?
+"""Compare two models, trained several times each: do they differ by more than their seeds do?
 
 A run is what compare.py takes, a folder or file with the counts of tools/test.py --boundary. Runs
 of A and B in the same place of their lists belong together (the same seed), so give as many of
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mmbixt.cli import run
+# nothing that imports torch: this is work for numpy
 from mmbixt.evaluation.bootstrap import NotPairedError, paired
 from mmbixt.evaluation.boundary import scores
 from mmbixt.evaluation.sums import SumsFileError, find_sums, read_sums
@@ -76,7 +76,7 @@ def main() -> None:
     args = parse_args()
     try:
         found = scores_of_pairs(args.a, args.b)
-    except (SumsFileError, NotPairedError) as error:
+    except (SumsFileError, NotPairedError, OSError) as error:
         sys.exit(f'error: {error}')
     for model, paths in (('A', args.a), ('B', args.b)):
         print(f'{model}: {", ".join(map(str, paths))}')
@@ -85,4 +85,8 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    run(main)
+    try:
+        main()
+    except KeyboardInterrupt:
+        print('Interrupted.', file=sys.stderr)
+        sys.exit(130)

@@ -51,7 +51,7 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def count_macs(forward: Callable[[], object]) -> int:
-    """Multiply-adds of a call. Fused attention hides from counters, so it is taken apart."""
+    """Multiply-adds of a call on the plain paths: torch does not count those of fused attention."""
     counter = FlopCounter()
     with counter, torch.no_grad(), use_ops('reference'), sdpa_kernel(SDPBackend.MATH):
         forward()
@@ -68,14 +68,6 @@ def measure_backbone(config: dict, side: int) -> tuple[int, int]:
     backbone = build_without_memory(config)
     image = torch.empty(1, 3, side, side, device='meta')
     return count_parameters(backbone), count_macs(lambda: backbone(image))
-
-
-def classifier_of(model: Published, side: int) -> tuple[int, int]:
-    """Parameters and multiply-adds that the authors' classifier has and our backbone does not.
-
-    Counted by hand, from the layers that the authors' code has there.
-    """
-    return CLASSIFIERS[model.family](model, side)
 
 
 def _linear(inputs: int, outputs: int, rows: int, bias: bool = True) -> tuple[int, int]:
@@ -130,6 +122,8 @@ def _head_alone(model: Published, side: int) -> tuple[int, int]:
     return _total((-dense_norms, 0), _norm(widths[-1]), _linear(widths[-1], CLASSES, 1))
 
 
+# parameters and multiply-adds that the authors' classifiers have and our backbones have not,
+# counted by hand from the layers of the authors' code
 CLASSIFIERS = {
     'BiXT': _bixt_classifier,
     'XCiT': _xcit_classifier,
@@ -144,7 +138,8 @@ def make_row(model: Published) -> list[str]:
     macs_512 = measure_backbone({**model.backbone, **dict(model.at_512)}, 512)[1]
     # a classifier reads the latents that dense prediction does without
     whole = {**model.backbone, 'with_latents': True} if model.family == 'BiXT' else model.backbone
-    whole_params, whole_macs = _total(measure_backbone(whole, 224), classifier_of(model, 224))
+    classifier = CLASSIFIERS[model.family](model, 224)
+    whole_params, whole_macs = _total(measure_backbone(whole, 224), classifier)
     return [
         f'`{model.name}`',
         f'{params / 1e6:.2f}',
@@ -157,16 +152,8 @@ def make_row(model: Published) -> list[str]:
     ]
 
 
-HEADER = [
-    'model',
-    'M params',
-    'G at 224',
-    'G at 512',
-    'with classifier: M params',
-    'paper',
-    'G at 224',
-    'paper',
-]
+HEADER = ['model', 'M params', 'G at 224', 'G at 512']
+HEADER += ['with classifier: M params', 'paper', 'G at 224', 'paper']
 
 
 def make_table() -> str:
@@ -186,7 +173,7 @@ def measure_config(cfg: Config, height: int, width: int) -> list[tuple[str, int,
     init_default_scope(cfg.default_scope)
     try:
         return measure_model(build_without_memory(cfg.model), height, width)
-    except (NotImplementedError, RuntimeError):  # to a model that looks at values they do not
+    except (NotImplementedError, RuntimeError):  # a model that reads values needs more
         return measure_model(MODELS.build(cfg.model).eval(), height, width)
 
 

@@ -1,7 +1,7 @@
 """What a training step of whole configs costs, relative to the stock Swin-T config.
 
 Each model is measured in processes of its own: forward, loss, backward and optimizer on random
-images. All take turns, round after round, so that what else the machine does hits them alike.
+images. All take turns, round after round, so that what else the machine does affects them alike.
 """
 
 import argparse
@@ -133,7 +133,7 @@ def main() -> None:
         return
     scopes = {read_config(config).default_scope for config in args.configs}
     if len(scopes) > 1:
-        raise SystemExit('Configs of mmseg and of mmdet have no common measure: give one kind.')
+        raise SystemExit('Configs of mmseg and of mmdet cannot be compared: give one kind.')
     against = args.against or STOCK[scopes.pop()]
     turns = [against, *args.configs] * args.rounds
     found = defaultdict(list)

@@ -20,7 +20,6 @@ aten = torch.ops.aten
 
 
 def feed_forward_cpu(x: Tensor, weights: FeedForwardWeights, residual: bool) -> Tensor:
-    """See :func:`mmbixt.ops.feed_forward`."""
     if (scale := weights.scale) is not None:
         weights = weights._replace(
             fc2_weight=scale[:, None] * weights.fc2_weight,
@@ -46,12 +45,8 @@ def _forward(
     pieces = []
     for chunk in _chunks(x, rows):
         tokens = x[chunk]
-        hidden = multiply(
-            _norm(tokens, w)[0],
-            w.fc1_weight,
-            w.fc1_bias,
-            out=None if whole is None else whole[chunk],
-        )
+        room = None if whole is None else whole[chunk]
+        hidden = multiply(_norm(tokens, w)[0], w.fc1_weight, w.fc1_bias, out=room)
         if residual:
             torch.add(multiply(gelu(hidden), w.fc2_weight, w.fc2_bias), tokens, out=out[chunk])
         else:
@@ -61,16 +56,7 @@ def _forward(
     return [out], pieces if whole is None else [whole]
 
 
-def _backward(
-    grads: list[Tensor],
-    kept: list[Tensor],
-    x: Tensor,
-    weights: FeedForwardWeights,
-    residual: bool,
-    keep: bool,
-    rows: int,
-    in_pieces: bool,
-) -> list[Tensor]:
+def _backward(grads, kept, x, weights, residual, keep, rows, in_pieces) -> list[Tensor]:
     """The gradients of the tokens, then of the norm's and the layers' weights and biases."""
     w, grad, grad_x = weights, grads[0].contiguous(), torch.empty_like(x)
     pieces = kept if in_pieces else kept[0].split(rows)
@@ -119,9 +105,6 @@ feed_forward = Operator(
     _forward,
     _backward,
     fake=_fake,
-    differentiable=(
-        *('x', 'norm_weight', 'norm_bias'),
-        *('fc1_weight', 'fc1_bias', 'fc2_weight', 'fc2_bias'),
-    ),
+    differentiable=('x', 'norm_weight', 'norm_bias', *FeedForwardWeights._fields[3:7]),
     flops=_flops,
 )

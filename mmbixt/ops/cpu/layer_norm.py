@@ -13,7 +13,6 @@ aten = torch.ops.aten
 
 
 def layer_norm_cpu(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """See :func:`mmbixt.ops.layer_norm`."""
     return layer_norm(x.contiguous(), weight, bias, eps)[0]
 
 
@@ -23,9 +22,7 @@ def _forward(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Results:
     return [out], moments
 
 
-def _backward(
-    grads: list[Tensor], kept: list[Tensor], x: Tensor, weight: Tensor, bias: Tensor, eps: float
-) -> list[Tensor]:
+def _backward(grads, kept, x, weight, bias, eps) -> list[Tensor]:
     given = (grads[0].contiguous(), x, x.shape[-1:], *kept, weight, bias)
     return list(aten.native_layer_norm_backward(*given, [True, True, True]))
 

@@ -14,6 +14,7 @@ from math import prod
 import torch
 from torch import Tensor
 from torch.nn.functional import conv2d
+from torch.nn.grad import conv2d_weight
 
 from mmbixt.ops import dispatch
 from mmbixt.ops.cpu.operator import Operator, Results
@@ -42,7 +43,6 @@ def outer_sum(a: Tensor, b: Tensor) -> Tensor:
 
 
 def linear_cpu(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """See :func:`mmbixt.ops.linear`."""
     tokens = x.reshape(-1, x.shape[-1])
     if dispatch.is_eager():
         out = _convolve(tokens, weight, bias)
@@ -52,13 +52,11 @@ def linear_cpu(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def linear_per_image_cpu(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """See :func:`mmbixt.ops.linear_per_image`."""
     biases = [None] * len(x) if bias is None else bias
     return _stack([linear_cpu(*image) for image in zip(x, weight, biases, strict=True)])
 
 
 def outer_sum_per_image_cpu(a: Tensor, b: Tensor) -> Tensor:
-    """See :func:`mmbixt.ops.outer_sum_per_image`."""
     if dispatch.is_eager():
         return _stack([_gradient_of_weight(*image) for image in zip(a, b, strict=True)])
     return _stack([outer(*image)[0] for image in zip(a, b, strict=True)])
@@ -72,21 +70,8 @@ def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def _gradient_of_weight(grad: Tensor, x: Tensor) -> Tensor:
     """(N,out) and (N,C) to (out,C)."""
-    weight = x.new_empty(grad.shape[1], x.shape[1], 1, 1)  # only its shape is read
-    _, grad_weight, _ = torch.ops.aten.convolution_backward(
-        _as_image(grad),
-        _as_image(x),
-        weight,
-        None,
-        stride=(1, 1),
-        padding=(0, 0),
-        dilation=DILATION,
-        transposed=False,
-        output_padding=(0, 0),
-        groups=1,
-        output_mask=(False, True, False),
-    )
-    return grad_weight.view(grad.shape[1], x.shape[1])
+    shape = (grad.shape[1], x.shape[1], 1, 1)
+    return conv2d_weight(_as_image(x), shape, _as_image(grad), dilation=DILATION).view(shape[:2])
 
 
 def _as_image(x: Tensor) -> Tensor:

@@ -31,7 +31,8 @@ class Operator:
         name: the operator is ``mmbixt::NAME``.
         forward: from the arguments, the results, and what is to be kept for the backward pass.
         backward: from the gradients of the results, what was kept, and the arguments, the gradients
-            of those arguments that are named in ``differentiable`` and are not None.
+            of those arguments that are named in ``differentiable`` and are not None. Only the
+            types of the arguments of ``forward`` are read.
         fake: as ``forward``, but empty tensors of the same shapes. Sizes must come from ``shape``,
             never from ``len``, which would fix a size that is a symbol to a compiler.
         differentiable: names of arguments, or of fields of a named tuple.

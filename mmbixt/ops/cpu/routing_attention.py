@@ -19,7 +19,6 @@ from mmbixt.ops.routing_attention.reference import Routing
 def routing_attention_cpu(
     queries: Tensor, keys: Tensor, values: Tensor, routing: Routing
 ) -> Tensor:
-    """See :func:`mmbixt.ops.routing_attention`."""
     batch, regions = queries.shape[:2]
     hidden = None if routing.valid is None else ~routing.valid_of_routes().flatten(0, 1)
     # heads first: then the tokens of some regions are one matrix for each head
@@ -32,12 +31,7 @@ def routing_attention_cpu(
 
 
 def _forward(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    rows: Tensor,
-    hidden: Tensor | None,
-    scale: float,
+    queries: Tensor, keys: Tensor, values: Tensor, rows: Tensor, hidden: Tensor | None, scale: float
 ) -> Results:
     """Regions (h,S,L,d) attend to the regions ``rows`` (S,k), but for tokens ``hidden`` (S,kL)."""
     out = torch.empty_like(queries)
@@ -49,16 +43,7 @@ def _forward(
     return [out], []
 
 
-def _backward(
-    grads: list[Tensor],
-    kept: list[Tensor],
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    rows: Tensor,
-    hidden: Tensor | None,
-    scale: float,
-) -> list[Tensor]:
+def _backward(grads, kept, queries, keys, values, rows, hidden, scale) -> list[Tensor]:
     """The gradients of queries, keys and values."""
     grad_queries = torch.empty_like(queries)
     grad_keys, grad_values = torch.zeros_like(keys), torch.zeros_like(values)

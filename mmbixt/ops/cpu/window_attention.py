@@ -14,21 +14,18 @@ from mmbixt.ops.cpu.window_slots import Slots
 from mmbixt.ops.dispatch import needs_gradients
 from mmbixt.ops.inverse_attention.bilinear import bilinear
 from mmbixt.ops.inverse_attention.reference import Inverse
-from mmbixt.ops.window_attention.scores import Scores
-from mmbixt.ops.window_attention.windows import Windows
+from mmbixt.ops.window_attention.windows import Scores, Windows
 
 AXES = (-1, -2)  # what weights sum to one over: keys for values, queries for v_hat
 
 
 def window_attention_cpu(qkv: Tensor, fill: Tensor, windows: Windows, scores: Scores) -> Tensor:
-    """See :func:`mmbixt.ops.window_attention`."""
     return _attend(qkv, fill, None, windows, scores)[0]
 
 
 def bidirectional_window_attention_cpu(
     qkv: Tensor, fill: Tensor, inverse: Inverse, windows: Windows, scores: Scores
 ) -> tuple[Tensor, Tensor]:
-    """See :func:`mmbixt.ops.bidirectional_window_attention`."""
     plain, pooled = _attend(qkv, fill, inverse.v_hat, windows, scores)
     pooled, q_hat = (x.unflatten(-1, (scores.heads, -1)) for x in (pooled, inverse.q_hat))
     return plain, bilinear(pooled, q_hat, inverse.G).flatten(-2)
@@ -85,16 +82,7 @@ def _forward(
     return [slots.join(out[None]) for out in outputs], kept
 
 
-def _backward(
-    grads: list[Tensor],
-    kept: list[Tensor],
-    qkv: Tensor,
-    v_hat: Tensor | None,
-    fill: Tensor,
-    slots: Slots,
-    scores: Scores,
-    keep: bool,
-) -> list[Tensor]:
+def _backward(grads, kept, qkv, v_hat, fill, slots, scores, keep) -> list[Tensor]:
     """The gradients of ``qkv``, ``v_hat`` (if it is given), ``fill`` and the table."""
     grads = [grad.contiguous() for grad in grads]
     grad_qkv, grad_v_hat = slots.room(3, qkv), slots.room(len(grads) - 1, qkv)

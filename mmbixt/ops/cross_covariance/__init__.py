@@ -29,7 +29,6 @@ def cross_covariance_attention(
     temperature: Tensor,
     proj_weight: Tensor,
     proj_bias: Tensor,
-    dropout: float = 0.0,
     scale: Tensor | None = None,
 ) -> Tensor:
     """Channels of a head attend to each other by their correlation over all tokens.
@@ -41,9 +40,7 @@ def cross_covariance_attention(
         qkv_weight: (3C,C): rows of q, then k, then v, each split among the heads in order.
         qkv_bias: (3C,) or None.
         temperature: (h,1,1): factor of the correlations of each head.
-        proj_weight: (C,C), of the output.
-        proj_bias: (C,).
-        dropout: rate of dropped attention weights.
+        proj_weight, proj_bias: (C,C) and (C,), of the output.
         scale: layer scale of the output, (C,) or None.
 
     Returns:
@@ -51,4 +48,4 @@ def cross_covariance_attention(
     """
     projections = (qkv_weight, qkv_bias, temperature, proj_weight, proj_bias)
     weights = CrossCovarianceWeights(*projections, scale)
-    return choose('cross_covariance_attention', _PATHS, x)(x, weights, dropout)
+    return choose('cross_covariance_attention', _PATHS, x)(x, weights)

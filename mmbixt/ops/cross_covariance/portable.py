@@ -15,7 +15,6 @@ So two products go over the tokens instead of four, and the backward pass needs 
 
 import torch
 from torch import Tensor
-from torch.nn.functional import dropout as drop
 
 from mmbixt.ops.cross_covariance.reference import CrossCovarianceWeights
 from mmbixt.ops.dispatch import operator_refusal
@@ -53,15 +52,11 @@ def centred_gram(x: Tensor, mean: Tensor) -> Tensor:
     return CentredGram.apply(x, mean)
 
 
-def cross_covariance_attention_portable(
-    x: Tensor, weights: CrossCovarianceWeights, dropout: float
-) -> Tensor:
-    """See :func:`mmbixt.ops.cross_covariance_attention`."""
+def cross_covariance_attention_portable(x: Tensor, weights: CrossCovarianceWeights) -> Tensor:
     if half := half_dtype(x):  # sums over all tokens need float32
-        x, *weights = (None if t is None else t.float() for t in (x, *weights))
-        weights = CrossCovarianceWeights(*weights)
+        x, *parts = (None if t is None else t.float() for t in (x, *weights))
         with without_autocast(x):
-            return cross_covariance_attention_portable(x, weights, dropout).to(half)
+            return cross_covariance_attention_portable(x, CrossCovarianceWeights(*parts)).to(half)
     qkv_weight, qkv_bias, temperature, proj_weight, proj_bias, scale = weights
     if scale is not None:
         proj_weight, proj_bias = scale[:, None] * proj_weight, scale * proj_bias
@@ -71,15 +66,14 @@ def cross_covariance_attention_portable(
     if qkv_bias is not None:
         query_key_bias, value_bias = qkv_bias.split((2 * x.shape[2], x.shape[2]))
     attention = _attention(*_second_moments(x, query_key, query_key_bias, heads), temperature)
-    attention = drop(attention, dropout).unflatten(0, (x.shape[0], heads))
+    attention = attention.unflatten(0, (x.shape[0], heads))
     # what attention and output projection make of the value weights: one matrix per image
     mixed = (attention @ values.unflatten(0, (heads, -1))).flatten(1, 2)
     mixed = linear_per_image(proj_weight.expand(x.shape[0], -1, -1), mixed.transpose(1, 2))
     constant = proj_bias.expand(x.shape[0], -1)
     if value_bias is not None:
-        constant = constant + (
-            (attention @ value_bias.view(heads, -1, 1)).flatten(1) @ proj_weight.t()
-        )
+        mixed_bias = (attention @ value_bias.view(heads, -1, 1)).flatten(1)
+        constant = constant + mixed_bias @ proj_weight.t()
     return linear_per_image(x, mixed, constant)
 
 
@@ -125,9 +119,7 @@ def _attention(
 ) -> Tensor:
     """(Bh,d,d), each row summing to one."""
     # at least 1e-12, as in torch.nn.functional.normalize
-    query_norms, key_norms = (
-        squares.clamp_min(1e-24).sqrt() for squares in (query_squares, key_squares)
-    )
+    query_norms, key_norms = (x.clamp_min(1e-24).sqrt() for x in (query_squares, key_squares))
     correlation = products / (query_norms[:, :, None] * key_norms[:, None, :])
     correlation = correlation.clamp(-1, 1)  # as it is but for rounding
     temperature = temperature.repeat(products.shape[0] // temperature.shape[0], 1, 1)

@@ -3,21 +3,11 @@
 from typing import NamedTuple
 
 from torch import Tensor
-from torch.nn.functional import dropout as drop
 from torch.nn.functional import linear, normalize
 
 
 class CrossCovarianceWeights(NamedTuple):
-    """The projections around the attention, and what belongs to it.
-
-    Attributes:
-        qkv_weight: (3C,C): rows of q, then k, then v, each split among the heads in order.
-        qkv_bias: (3C,) or None.
-        temperature: (h,1,1): factor of the correlations of each head.
-        proj_weight: (C,C), of the output.
-        proj_bias: (C,).
-        scale: layer scale of the output, (C,) or None.
-    """
+    """The arguments of :func:`mmbixt.ops.cross_covariance_attention` beside the tokens."""
 
     qkv_weight: Tensor
     qkv_bias: Tensor | None
@@ -33,31 +23,23 @@ def split_channels(qkv: Tensor, heads: int) -> tuple[Tensor, ...]:
 
 
 def cross_covariance_maps(queries: Tensor, keys: Tensor, temperature: Tensor) -> Tensor:
-    """How the channels of a head attend to each other.
+    """How the channels of a head attend to each other, (B,h,d,d), each row summing to one.
 
-    Args:
-        queries: (B,h,d,N), and ``keys`` alike.
-        temperature: (h,1,1).
-
-    Returns:
-        (B,h,d,d), each row summing to one.
+    Of queries and keys (B,h,d,N), and a temperature (h,1,1).
     """
     correlation = normalize(queries, dim=-1) @ normalize(keys, dim=-1).transpose(-2, -1)
     return (correlation * temperature).softmax(dim=-1)
 
 
-def cross_covariance(qkv: Tensor, temperature: Tensor, dropout: float = 0.0) -> Tensor:
+def cross_covariance(qkv: Tensor, temperature: Tensor) -> Tensor:
     """What is between the projections: queries, keys and values (B,N,3C) to (B,N,C)."""
     queries, keys, values = split_channels(qkv, temperature.shape[0])
-    attention = drop(cross_covariance_maps(queries, keys, temperature), dropout)
+    attention = cross_covariance_maps(queries, keys, temperature)
     return (attention @ values).permute(0, 3, 1, 2).flatten(2)
 
 
-def cross_covariance_attention_reference(
-    x: Tensor, weights: CrossCovarianceWeights, dropout: float
-) -> Tensor:
-    """See :func:`mmbixt.ops.cross_covariance_attention`."""
+def cross_covariance_attention_reference(x: Tensor, weights: CrossCovarianceWeights) -> Tensor:
     w = weights
-    out = cross_covariance(linear(x, w.qkv_weight, w.qkv_bias), w.temperature, dropout)
+    out = cross_covariance(linear(x, w.qkv_weight, w.qkv_bias), w.temperature)
     out = linear(out, w.proj_weight, w.proj_bias)
     return out if w.scale is None else w.scale * out

@@ -12,14 +12,8 @@ _PATHS = implementations(feed_forward_reference, cpu=feed_forward_cpu)
 
 
 def feed_forward(x: Tensor, weights: FeedForwardWeights, residual: bool = True) -> Tensor:
-    """Each token for itself: norm, linear layer, GELU, linear layer, scale, residual.
+    """Tokens (...,C) to (...,C): norm, linear layer, GELU, linear layer, scale.
 
-    Args:
-        x: tokens (...,C).
-        weights: of the norm, the layers and the scale.
-        residual: whether ``x`` is added to the result.
-
-    Returns:
-        (...,C).
+    With ``residual`` the tokens are added to the result.
     """
     return choose('feed_forward', _PATHS, x)(x, weights, residual)

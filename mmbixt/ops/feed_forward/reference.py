@@ -10,13 +10,10 @@ class FeedForwardWeights(NamedTuple):
     """The weights of an MLP, of the layer norm before it and of the layer scale behind it.
 
     Attributes:
-        norm_weight: (C,).
-        norm_bias: (C,).
+        norm_weight, norm_bias: (C,).
         eps: of the layer norm.
-        fc1_weight: (hidden,C).
-        fc1_bias: (hidden,).
-        fc2_weight: (C,hidden).
-        fc2_bias: (C,).
+        fc1_weight, fc1_bias: (hidden,C) and (hidden,).
+        fc2_weight, fc2_bias: (C,hidden) and (C,).
         scale: (C,) or None.
     """
 
@@ -31,7 +28,6 @@ class FeedForwardWeights(NamedTuple):
 
 
 def feed_forward_reference(x: Tensor, weights: FeedForwardWeights, residual: bool) -> Tensor:
-    """See :func:`mmbixt.ops.feed_forward`."""
     w = weights
     normed = layer_norm(x, x.shape[-1:], w.norm_weight, w.norm_bias, w.eps)
     hidden = linear(normed, w.fc1_weight, w.fc1_bias)

@@ -58,8 +58,7 @@ def bidirectional_self_attention(
 
     Args:
         q: (...,h,N,d), and ``k`` and ``v`` alike.
-        q_hat: (...,h,N,s), what the values project.
-        v_hat: (...,h,N,s), what the projections are made from.
+        q_hat, v_hat: (...,h,N,s), what the values project, and what projections are made from.
         G: (s,s,d), shared by the heads; its axes belong to ``v_hat``, ``q_hat`` and the output.
         scale: factor of the products of queries and keys.
         bias: as in :func:`self_attention`; both branches see it.

@@ -38,9 +38,7 @@ def _forward(left: Tensor, right: Tensor, weight: Tensor) -> Results:
     return [out], []
 
 
-def _backward(
-    grads: list[Tensor], kept: list[Tensor], left: Tensor, right: Tensor, weight: Tensor
-) -> list[Tensor]:
+def _backward(grads, kept, left, right, weight) -> list[Tensor]:
     """The gradients of left, right and weight."""
     (grad,), matrix = grads, weight.flatten(0, 1)
     grad_left, grad_right = like(left, right)

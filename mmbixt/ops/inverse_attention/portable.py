@@ -15,7 +15,6 @@ from mmbixt.ops.inverse_attention.reference import Inverse, attention_scores
 def self_attention_portable(
     q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None
 ) -> Tensor:
-    """See :func:`mmbixt.ops.self_attention`."""
     if bias is None:
         return scaled_dot_product_attention(q, k, v, scale=scale)
     batch = q.shape[:-3]
@@ -29,7 +28,6 @@ def self_attention_portable(
 def bidirectional_self_attention_portable(
     q: Tensor, k: Tensor, v: Tensor, inverse: Inverse, scale: float, bias: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """See :func:`mmbixt.ops.bidirectional_self_attention`."""
     scores = attention_scores(q, k, scale, bias)
     pooled = scores.softmax(dim=-2) @ inverse.v_hat
     return scores.softmax(dim=-1) @ v, bilinear(pooled, inverse.q_hat, inverse.G)

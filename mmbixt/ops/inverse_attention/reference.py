@@ -7,13 +7,7 @@ from torch import Tensor
 
 
 class Inverse(NamedTuple):
-    """What inverse attention needs beside queries and keys.
-
-    Attributes:
-        q_hat: (...,s), what the values project.
-        v_hat: (...,s), what the projections are made from.
-        G: (s,s,d), the hypernetwork; its axes belong to ``v_hat``, ``q_hat`` and the output.
-    """
+    """Arguments of :func:`mmbixt.ops.bidirectional_self_attention` beside queries and keys."""
 
     q_hat: Tensor
     v_hat: Tensor
@@ -41,14 +35,12 @@ def bidirectional_self_attention_maps(
 def self_attention_reference(
     q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None
 ) -> Tensor:
-    """See :func:`mmbixt.ops.self_attention`."""
     return attention_scores(q, k, scale, bias).softmax(dim=-1) @ v
 
 
 def bidirectional_self_attention_reference(
     q: Tensor, k: Tensor, v: Tensor, inverse: Inverse, scale: float, bias: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """See :func:`mmbixt.ops.bidirectional_self_attention`."""
     over_keys, over_queries = bidirectional_self_attention_maps(q, k, scale, bias)
     q_hat, v_hat, G = inverse
     projected = torch.einsum('...ij,...ja,...ib,abc->...ic', over_queries, v_hat, q_hat, G)

@@ -30,9 +30,7 @@ def routing_attention(
     """Each token attends to all tokens of the regions that its own region is routed to.
 
     Args:
-        queries: (B,R,L,h,d): L tokens in each of R regions.
-        keys: (B,R,L,h,d).
-        values: (B,R,L,h,d).
+        queries, keys, values: (B,R,L,h,d): L tokens in each of R regions.
         routes: (B,R,k): the regions that each region attends to, from :func:`route`.
         scale: factor of the products of queries and keys.
         valid: (R,L), False for tokens that nobody attends to, such as padding; each region needs

@@ -13,7 +13,6 @@ from mmbixt.ops.routing_attention.reference import Routing
 def routing_attention_portable(
     queries: Tensor, keys: Tensor, values: Tensor, routing: Routing
 ) -> Tensor:
-    """See :func:`mmbixt.ops.routing_attention`."""
     batch, regions, tokens, heads, d = queries.shape
     rows = routing.rows(regions).flatten()
     length = routing.routes.shape[2] * tokens

@@ -9,13 +9,7 @@ from mmbixt.ops.precision import without_autocast
 
 
 class Routing(NamedTuple):
-    """Who attends to whom, and how.
-
-    Attributes:
-        routes: (B,R,k), the regions that each region attends to.
-        scale: factor of the products of queries and keys.
-        valid: (R,L), False for tokens that nobody attends to, or None.
-    """
+    """Who attends to whom, and how; see :func:`mmbixt.ops.routing_attention`."""
 
     routes: Tensor
     scale: float
@@ -68,17 +62,10 @@ def _means(x: Tensor, valid: Tensor | None) -> Tensor:
 def routing_attention_maps(
     queries: Tensor, keys: Tensor, routes: Tensor, scale: float, valid: Tensor | None = None
 ) -> Tensor:
-    """What each token gives to the tokens of the regions that its own is routed to.
+    """What each token gives to the tokens of the regions that its own is routed to, (B,r,h,L,kL).
 
-    Args:
-        queries: (B,r,L,h,d) of r of the R regions.
-        keys: (B,R,L,h,d).
-        routes: (B,r,k).
-        scale: factor of the products of queries and keys.
-        valid: (R,L) or None, see :func:`mmbixt.ops.routing_attention`.
-
-    Returns:
-        (B,r,h,L,kL), each row summing to one.
+    Each row sums to one. As :func:`mmbixt.ops.routing_attention`, with the queries (B,r,L,h,d) and
+    the routes (B,r,k) of r of the R regions.
     """
     scores = scale * queries.transpose(2, 3) @ _gather(keys, routes).transpose(-2, -1)
     if valid is not None:
@@ -90,7 +77,6 @@ def routing_attention_maps(
 def routing_attention_reference(
     queries: Tensor, keys: Tensor, values: Tensor, routing: Routing
 ) -> Tensor:
-    """See :func:`mmbixt.ops.routing_attention`."""
     attention = routing_attention_maps(queries, keys, *routing)
     return (attention @ _gather(values, routing.routes)).transpose(2, 3)
 

@@ -7,15 +7,33 @@ from mmbixt.ops.cpu.window_attention import (
     window_attention_cpu,
 )
 from mmbixt.ops.dispatch import choose, implementations
+from mmbixt.ops.heads import join_heads, split_heads
+from mmbixt.ops.inverse_attention import bidirectional_self_attention, self_attention
 from mmbixt.ops.inverse_attention.reference import Inverse
-from mmbixt.ops.window_attention.reference import (
-    bidirectional_window_attention_reference,
-    window_attention_reference,
-)
-from mmbixt.ops.window_attention.scores import Scores
-from mmbixt.ops.window_attention.windows import Windows
+from mmbixt.ops.window_attention.windows import Scores, Windows
 
 __all__ = ['Scores', 'Windows', 'bidirectional_window_attention', 'window_attention']
+
+
+# The definition: cut feature maps into windows, let each attend, put them together again.
+def window_attention_reference(
+    qkv: Tensor, fill: Tensor, windows: Windows, scores: Scores
+) -> Tensor:
+    q, k, v = split_heads(windows.cut(qkv, fill), 3, scores.heads)
+    return windows.join(join_heads(self_attention(q, k, v, scores.scale, scores.bias())))
+
+
+def bidirectional_window_attention_reference(
+    qkv: Tensor, fill: Tensor, inverse: Inverse, windows: Windows, scores: Scores
+) -> tuple[Tensor, Tensor]:
+    parts = split_heads(windows.cut(qkv, fill), 3, scores.heads)
+    zeros = inverse.q_hat.new_zeros(inverse.q_hat.shape[-1])
+    for x in (inverse.q_hat, inverse.v_hat):
+        parts += split_heads(windows.cut(x, zeros), 1, scores.heads)
+    branches = bidirectional_self_attention(*parts, inverse.G, scores.scale, scores.bias())
+    plain, projected = (windows.join(join_heads(branch)) for branch in branches)
+    return plain, projected
+
 
 # Cutting into windows is the same everywhere: what attends within them follows the path, too.
 _ALONE = implementations(window_attention_reference, cpu=window_attention_cpu)
@@ -51,13 +69,9 @@ def bidirectional_window_attention(
     """Self-attention and inverse self-attention within windows, on the same scores.
 
     Args:
-        qkv: as in :func:`window_attention`, and ``fill``, ``windows`` and ``scores``, too.
-        fill: of the padding.
-        q_hat: what the values project, (B,H,W,C); at the padding, zeros.
-        v_hat: what the projections are made from, (B,H,W,C); at the padding, zeros.
-        G: (d,d,d), see :func:`mmbixt.ops.bidirectional_self_attention`.
-        windows: how the feature maps are cut.
-        scores: how queries and keys become scores.
+        qkv, fill, windows, scores: as in :func:`window_attention`.
+        q_hat, v_hat: (B,H,W,C), which are zeros at the padding, and G (d,d,d): see
+            :func:`mmbixt.ops.bidirectional_self_attention`.
 
     Returns:
         The two branches, (B,H,W,C) each.

@@ -63,11 +63,9 @@ def draw_figures(
     yield from family_of(backbone)(backbone, inputs, scene, heads).figures(layers)
 
 
-def attention_figures(
-    model: nn.Module, inputs: Tensor, image: np.ndarray, **options
-) -> dict[str, Figure]:
-    """The same pictures by their names; see :func:`draw_figures`."""
-    return dict(draw_figures(model, inputs, image, **options))
+def attention_figures(*args, **options) -> dict[str, Figure]:
+    """The same pictures by their names; arguments are those of :func:`draw_figures`."""
+    return dict(draw_figures(*args, **options))
 
 
 @torch.no_grad()

@@ -41,12 +41,6 @@ def window_maps(layer: Layer) -> tuple[Tensor, Tensor, Windows]:
     return over_keys[0], over_queries[0], windows
 
 
-def emphasis(layer: Layer) -> Tensor:
-    """Of each query in each head (h,H',W'); see the top of this file."""
-    _, over_queries, windows = window_maps(layer)
-    return _join(over_queries.sum(-1), windows)
-
-
 def _join(x: Tensor, windows: Windows) -> Tensor:
     """Tokens of windows (windows,h,N) to (h,H',W')."""
     return windows.join(x.transpose(1, 2)[None])[0].permute(2, 0, 1)
@@ -79,6 +73,8 @@ class BiSASwinPictures(StagePictures):
         f'attention: the queries that its value chooses · {RED_AND_BLUE} over the window'
     )
 
+    point_maps = staticmethod(window_point)
+
     def _inverse_layers(self) -> list[str]:
         """Those with an inverse branch; a plain Swin Transformer has none."""
         layers = self.attention_layers(self.backbone)
@@ -86,8 +82,6 @@ class BiSASwinPictures(StagePictures):
 
     def default_layers(self) -> list[str]:
         return [*self._inverse_layers(), *super().default_layers()]
-
-    point_maps = staticmethod(window_point)
 
     def draw(self, layer: Layer) -> Iterator[tuple[str, Figure]]:
         if layer.module.w_msa.isa is not None:
@@ -104,7 +98,9 @@ class BiSASwinPictures(StagePictures):
         panels = []
         for layer in layers:
             share = 1 - float(layer.module.w_msa.lam)
-            maps = {f'emphasis ({share:.2g} of the output)': emphasis(layer)}
+            _, over_queries, windows = window_maps(layer)
+            emphasis = _join(over_queries.sum(-1), windows)  # see the top of this file
+            maps = {f'emphasis ({share:.2g} of the output)': emphasis}
             panels += self.panels(layer, maps, 'each')[:most]
         title = f'{type(self.backbone).__name__}: which queries inverse self-attention emphasises'
         return sheet(self.scene, panels, title, NOTE, 3, LABEL)[0]

@@ -25,12 +25,8 @@ SHEETS = {
 
 
 def attention_maps(layer: Layer) -> tuple[Tensor, Tensor]:
-    """Both attentions on the grid of the tokens, as multiples of an even spread.
-
-    Returns:
-        (h,M,H',W') each: of each latent over the tokens (their mean is 1), and of each token over
-        the latents (the mean over latents is 1).
-    """
+    """Both attentions (h,M,H',W') on the grid of the tokens, as multiples of an even spread: of
+    each latent over the tokens, and of each token over the latents."""
     both = layer.module.attention_maps(*layer.inputs)  # (1,h,M,N) each
     latents, tokens = both[0].shape[2:]
     over_tokens, over_latents = (maps[0].unflatten(-1, layer.grid) for maps in both)
@@ -40,7 +36,7 @@ def attention_maps(layer: Layer) -> tuple[Tensor, Tensor]:
 class BiXTPictures(Pictures):
     @staticmethod
     def attention_layers(backbone: BiXT) -> dict[str, BidirectionalAttention]:
-        blocks = enumerate(backbone.blocks)
+        blocks = enumerate(backbone.blocks[: backbone.num_bidirectional])
         return {str(i): block.cross_attention_latents_token.attn for i, block in blocks}
 
     def stride(self, layer: str) -> int:
@@ -61,10 +57,8 @@ class BiXTPictures(Pictures):
             yield f'strongest_latents{suffix}', self._strongest(layer, maps, name)
 
     def summary(self) -> Figure:
-        """The strongest latents in the layer where the latents differ most.
-
-        In some layers all latents look at the same, above all after a short training.
-        """
+        """The strongest latents in the layer where the latents differ most: in some layers all look
+        at the same, above all after a short training."""
         layers = self.record(list(self.attention_layers(self.backbone)))
         maps = [[side.mean(0) for side in attention_maps(layer)] for layer in layers]
         spread = [float(over_latents.std(0, correction=0).mean()) for _, over_latents in maps]
@@ -93,11 +87,8 @@ class BiXTPictures(Pictures):
 
 
 def strongest_latents(maps: Tensor, stride: int) -> tuple[Panel, list[Patch], list[int]]:
-    """Each token in the colour of the latent (of maps (M,H',W')) that it attends to most.
-
-    Returns:
-        The panel, what goes into a legend, and the latents that it names, the strongest first.
-    """
+    """Each token in the colour of the latent (of maps (M,H',W')) that it attends to most; the
+    entries of a legend, and the latents that it names, the strongest first."""
     strongest = maps.argmax(0).cpu()
     counts = torch.bincount(strongest.flatten(), minlength=len(maps))
     order = counts.argsort(descending=True)

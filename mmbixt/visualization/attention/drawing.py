@@ -23,35 +23,21 @@ RED_AND_BLUE = 'red: more, blue: less than if it were spread evenly'
 
 
 class Scene(NamedTuple):
-    """The image in the coordinates of the network's inputs, in which everything is drawn.
+    """The image in the coordinates of the network's inputs, in which everything is drawn."""
 
-    Attributes:
-        image: (H,W,3) in uint8, of any size.
-        height: of the part of the inputs that it fills, from the top left corner, in pixels; the
-            rest is padding, and is not drawn.
-        width: of the same.
-        point: (x, y) in pixels of the inputs.
-    """
-
-    image: np.ndarray
-    height: int
-    width: int
-    point: tuple[float, float]
+    image: np.ndarray  # (H,W,3) in uint8, of any size
+    height: int  # of the part of the inputs that it fills, from the top left corner, in pixels;
+    width: int  # the rest is padding, and is not drawn
+    point: tuple[float, float]  # (x, y) in pixels of the inputs
 
 
 class Panel(NamedTuple):
-    """An image with something on it.
-
-    Attributes:
-        caption: a few words.
-        values: a heat map (H',W'), with NaN for cells that stay uncoloured, or colours (H',W',3);
-            None for the image alone.
-        stride: pixels from one cell to the next.
-    """
+    """An image with something on it."""
 
     caption: str
+    # a heat map (H',W'), NaN for cells that stay uncoloured; or colours (H',W',3)
     values: Tensor | None = None
-    stride: int = 1
+    stride: int = 1  # pixels from one cell to the next
 
 
 IMAGE = Panel('image')
@@ -65,11 +51,7 @@ def sheet(
     columns: int,
     label: str = TIMES_EVEN,
 ) -> tuple[Figure, list[Axes]]:
-    """Panels row by row, with a note on how to read them and the label of the colour bar.
-
-    Returns:
-        The figure, and the axes of the panels.
-    """
+    """Panels row by row, and their axes; with a note on how to read them."""
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     note = '\n'.join(textwrap.wrap(note, 14 * WIDTH))
@@ -89,11 +71,11 @@ def sheet(
         ax=axes,
         ticks=np.geomspace(norm.vmin, norm.vmax, 5),
         format='{x:.3g} ×',
+        label=label,
         extend='both',  # beyond the scale the colours stay the same
-        # of the axes; a sixth of an inch wide
-        **dict(extendfrac=0.03, fraction=0.03, pad=0.01, aspect=6 * height),
+        extendfrac=0.03,
+        **dict(fraction=0.03, pad=0.01, aspect=6 * height),  # of the axes; a sixth of an inch wide
     )
-    bar.set_label(label)
     bar.minorticks_off()
     return figure, axes[: len(panels)]
 
@@ -101,8 +83,8 @@ def sheet(
 def common_norm(panels: Sequence[Panel]) -> LogNorm:
     """One scale, with 1 in the middle, up to what all but one in 200 cells stay below.
 
-    Logarithmic, since attention may be all but even or a single peak. Differences below a tenth are
-    not blown up to full colours.
+    Logarithmic, since attention may be almost even or a single peak. Differences below a tenth do
+    not get full colours.
     """
     heat_maps = [p.values for p in panels if p.values is not None and p.values.ndim == 2]
     values = torch.cat([heat_map.flatten() for heat_map in heat_maps]).float().cpu()

@@ -17,20 +17,14 @@ from mmbixt.visualization.attention.pictures import AttentionPictureError
 
 
 def load_backbone(cfg: Config, checkpoint: str) -> DenseBackbone:
-    """The backbone of a config's model, whatever heads it has.
-
-    Args:
-        cfg: a config of mmseg, mmdet or mmpretrain.
-        checkpoint: of the whole model, or of a backbone alone, as the authors publish them.
-    """
+    """The backbone of a config's model, with the weights of a file of the model or of it alone."""
     init_default_scope(cfg.default_scope)
     if 'backbone' not in cfg.model:
         raise AttentionPictureError(f'A model of type {cfg.model.type} has no backbone of its own.')
     backbone = MODELS.build(cfg.model.backbone)
     family_of(backbone)  # or an error: there are no pictures of others
     state = unwrap(CheckpointLoader.load_checkpoint(checkpoint, map_location='cpu'))
-    prefix = 'backbone.'
-    own = {key.removeprefix(prefix): x for key, x in state.items() if key.startswith(prefix)}
+    own = {key[9:]: x for key, x in state.items() if key.startswith('backbone.')}
     backbone.load_state_dict(own or state)
     return backbone.eval()
 

@@ -17,38 +17,23 @@ class AttentionPictureError(ValueError):
 
 
 class Layer(NamedTuple):
-    """An attention layer in a forward pass.
+    """An attention layer in a forward pass."""
 
-    Attributes:
-        name: '7', or '2.5' in backbones with stages.
-        module: the layer.
-        inputs: what went into it.
-        stride: pixels of the image from one cell of its feature map to the next.
-        grid: (H',W') of its feature map.
-    """
-
-    name: str
+    name: str  # '7', or '2.5' in backbones with stages
     module: nn.Module
-    inputs: tuple
-    stride: int
-    grid: tuple[int, int]
+    inputs: tuple  # what went into it
+    stride: int  # pixels of the image from one cell of its feature map to the next
+    grid: tuple[int, int]  # (H',W') of its feature map
 
 
 @dataclass
 class Pictures(ABC):
-    """The pictures of a backbone of one family.
-
-    Attributes:
-        backbone: one of ours.
-        inputs: the preprocessed image (1,3,H,W).
-        scene: the image as it is drawn.
-        heads: 'mean', 'each', the number of one, or None for what suits each picture.
-    """
+    """The pictures of a backbone of one family."""
 
     backbone: DenseBackbone
-    inputs: Tensor
+    inputs: Tensor  # the preprocessed image (1,3,H,W)
     scene: Scene
-    heads: str | int | None = None
+    heads: str | int | None = None  # 'mean', 'each' or a number; None for what suits each picture
 
     @staticmethod
     @abstractmethod
@@ -111,14 +96,14 @@ class Pictures(ABC):
 
     def record(self, names: Sequence[str]) -> list[Layer]:
         """Layers with their inputs in a forward pass of the backbone."""
-        there = self.attention_layers(self.backbone)
 
         def read(name: str, module: nn.Module, inputs: tuple) -> Layer:
             stride = self.stride(name)
             grid = tuple(-(-side // stride) for side in self.inputs.shape[2:])
             return Layer(name, module, inputs, stride, grid)
 
-        chosen = {name: there[name] for name in names}
+        layers = self.attention_layers(self.backbone)
+        chosen = {name: layers[name] for name in names}
         return list(self.backbone.record(self.inputs, chosen, read).values())
 
 

@@ -15,18 +15,14 @@ Box = tuple[int, int, int, int]  # row, column, height, width in cells
 
 
 class PointMaps(NamedTuple):
-    """What the token at a point attends to.
+    """What the token at a point attends to."""
 
-    Attributes:
-        maps: by kind of attention (h,H',W'): a multiple of an even spread over the tokens that the
-            point may attend to; NaN elsewhere.
-        own: the region or window of the point; None where the image is not divided.
-        routed: the regions that the point's region is routed to, the best first. Without any, the
-            point attends to its own window, or to all of the image.
-    """
-
+    # by kind of attention (h,H',W'): a multiple of an even spread over the tokens that the point
+    # may attend to; NaN elsewhere
     maps: dict[str, Tensor]
-    own: Box | None
+    own: Box | None  # the region or window of the point; None where the image is not divided
+    # the regions that the point's region is routed to, the best first; without any, the point
+    # attends to its own window, or to all of the image
     routed: Sequence[Box] = ()
 
 

@@ -26,13 +26,9 @@ NOTE = (
 def magnitude_maps(layer: Layer) -> dict[str, Tensor]:
     """How much each token weighs in a layer's queries and keys.
 
-    The root of the sum over a head's d channels of the squared normalised queries (keys) of a
-    token. As the squares of each channel add up to 1 over all N tokens, ``sqrt(d / N)`` is the
-    magnitude of tokens that are all alike; the maps are multiples of it, so that the mean of their
-    squares is 1.
-
-    Returns:
-        'query' and 'key', (h,H',W') each.
+    Maps (h,H',W') of the norm of a token's normalised query (key) over the d channels of a head. As
+    the squares of each channel add up to 1 over all N tokens, ``sqrt(d / N)`` is the norm of tokens
+    that are all alike; the maps are multiples of it, so that the mean of their squares is 1.
     """
     both = layer.module.normalised_queries_and_keys(layer.inputs[0])  # (1,h,d,N) each
     return {

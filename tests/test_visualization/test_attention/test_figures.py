@@ -54,7 +54,6 @@ def test_summary(name):
     model = torch.nn.Module()
     model.backbone = MODELS[name]().train()
     figure = summary_figure(model, INPUTS, IMAGE)
-    figure.canvas.draw()
     assert len([ax for ax in figure.axes if ax.get_title()]) >= 4
     assert model.backbone.training
     assert summary_figure(OTHER, INPUTS, IMAGE) is None
@@ -86,9 +85,7 @@ def test_strongest_latents_have_the_colours_of_the_legend():
     assert [handle.get_label() for handle in handles] == ['latent 7: 75.0%', 'latent 2: 25.0%']
     colours = torch.tensor([to_rgb(handle.get_facecolor()) for handle in handles])
     torch.testing.assert_close(panel.values[0], colours[[0, 0, 0, 1]])
-
-
-def test_scale_is_symmetric_about_even_attention():
+    # the scale of heat maps is symmetric about even attention
     for values, highest in (([0.001, 1, 8], 8), ([1.0, 1.0], 1.1), ([torch.nan] * 2, 1.1)):
         norm = common_norm([Panel('', torch.tensor([values]).repeat(99, 1))])
         assert (norm.vmin, norm.vmax) == (1 / highest, highest)
@@ -105,13 +102,11 @@ def test_image_is_what_tests_see_and_padding_is_not_in_it(tmp_path):
     pixels = np.zeros((30, 40, 3), np.uint8)
     pixels[:, :20, 2] = 200  # red at the left
     cv2.imwrite(path, pixels)
-    inputs, image, original = prepare_image(small(), path)
-    assert (original, image.shape) == ((40, 30), (512, 683, 3))
-    assert image[256, 10].tolist() == [200, 0, 0]
+    inputs, image, original = prepare_image(small('maskrcnn_bixt_ti_3x_coco'), path)
+    assert (original, image.shape, inputs.shape) == ((40, 30), (800, 1067, 3), (1, 3, 800, 1088))
+    assert image[400, 10].tolist() == [200, 0, 0]
     expected = torch.tensor([(200 - 123.675) / 58.395, -116.28 / 57.12, -103.53 / 57.375])
-    torch.testing.assert_close(inputs[0, :, 256, 10], expected)
-    inputs, image, _ = prepare_image(small('maskrcnn_bixt_ti_3x_coco'), path)
-    assert (image.shape, inputs.shape) == ((800, 1067, 3), (1, 3, 800, 1088))
+    torch.testing.assert_close(inputs[0, :, 400, 10], expected)
     assert not inputs[..., 1067:].any()
 
 

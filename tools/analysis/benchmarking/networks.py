@@ -19,7 +19,7 @@ NAMES = """\
   swin_tiny@compiled             any row through torch.compile
   timm/xcit_tiny_12_p16_224      any model of timm that gives feature maps
   configs/..., mmseg::...        the backbone of a config, a file or one of an installed package
-  my_code.py:build               what a function of other code builds: image in, feature maps out"""
+  my_code.py:build               what a function of other code (which is executed) builds"""
 
 
 WAYS = (*PATHS, 'compiled')

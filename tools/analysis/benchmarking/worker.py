@@ -33,14 +33,12 @@ class Setting:
         device: 'cpu' or 'cuda'.
         dtype: a key of :data:`DTYPES`.
         threads: of the CPU.
-        compiled: whether to run all through ``torch.compile``.
     """
 
     batch: int = 1
     device: str = 'cpu'
     dtype: str = 'fp32'
     threads: int = 1
-    compiled: bool = False
 
 
 class Network:
@@ -56,8 +54,8 @@ class Network:
         torch.set_num_threads(setting.threads)
         self.device = torch.device(setting.device)
         model, way = build(name, size)
-        self.compiled = setting.compiled or way == 'compiled'
-        self.path = 'auto' if way == 'compiled' else way
+        self.compiled = way == 'compiled'
+        self.path = 'auto' if self.compiled else way
         self.parameters = sum(p.numel() for p in model.parameters())
         dtype = DTYPES[setting.dtype]
         self.model = model.to(self.device, dtype)
@@ -154,7 +152,7 @@ def _resident(field: str) -> int:
 
 
 def serve(connection: Connection, output: str, name: str, size: int, setting: Setting) -> None:
-    """Build a network and answer what is asked about it, until nobody asks any more.
+    """Build a network and answer what is asked about it, until the connection is closed.
 
     Args:
         connection: where questions come from, names of methods or attributes of :class:`Network`.

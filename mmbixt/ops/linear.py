@@ -1,48 +1,34 @@
 """Linear layers of tokens, by whatever multiplies matrices fastest on the machine at hand."""
 
+import torch
 from torch import Tensor
+from torch.nn import functional
 
 from mmbixt.ops.cpu.linear import linear_cpu, linear_per_image_cpu, outer_sum_per_image_cpu
 from mmbixt.ops.dispatch import choose, implementations
-from mmbixt.ops.linear.reference import (
-    linear_per_image_reference,
-    linear_reference,
-    outer_sum_per_image_reference,
-)
-
-__all__ = ['linear', 'linear_per_image', 'outer_sum_per_image']
 
 
-_LINEAR = implementations(linear_reference, cpu=linear_cpu)
+def linear_per_image_reference(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    weight = weight.transpose(1, 2)
+    return x @ weight if bias is None else torch.baddbmm(bias[:, None], x, weight)
+
+
+def outer_sum_per_image_reference(a: Tensor, b: Tensor) -> Tensor:
+    return a.transpose(1, 2) @ b
+
+
+_LINEAR = implementations(functional.linear, cpu=linear_cpu)
 _PER_IMAGE = implementations(linear_per_image_reference, cpu=linear_per_image_cpu)
 _OUTER_SUM = implementations(outer_sum_per_image_reference, cpu=outer_sum_per_image_cpu)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Each token times a matrix.
-
-    Args:
-        x: tokens (...,C).
-        weight: (out,C).
-        bias: (out,) or None.
-
-    Returns:
-        (...,out).
-    """
+    """Tokens (...,C) times a weight (out,C), plus a bias (out,) if any, to (...,out)."""
     return choose('linear', _LINEAR, x, weight.dtype, weight.shape[0])(x, weight, bias)
 
 
 def linear_per_image(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The same with a matrix for each image.
-
-    Args:
-        x: tokens (B,N,C).
-        weight: (B,out,C).
-        bias: (B,out) or None.
-
-    Returns:
-        (B,N,out).
-    """
+    """The same with a weight (B,out,C) and a bias (B,out) for each image: (B,N,C) to (B,N,out)."""
     rule = (x, weight.dtype, weight.shape[1], x.shape[0])
     return choose('linear', _PER_IMAGE, *rule)(x, weight, bias)
 

@@ -1,0 +1,81 @@
+"""Whole classifiers: the authors' files as mmpretrain's ``ImageClassifier``, part by part.
+
+A module sees only its own weights when a state dict is loaded. So the backbone, which mmpretrain
+asks, gives the weights of a file the names of the parts; then each part checks its own.
+"""
+
+import re
+from typing import Any
+
+from mmengine.logging import print_log
+from torch import nn
+
+from mmbixt.checkpoints.describe import describe
+from mmbixt.checkpoints.state_dict import CheckpointMismatchError, check_fit, translate, unwrap
+
+# of timm's Swin Transformer it has a second name
+_LINEAR = re.compile(r'^head\.(fc\.)?(?=(weight|bias)$)')
+Rename = tuple[str, str]
+PREFIX = "Take the neck's part of it: init_cfg=dict(type='Pretrained', ..., prefix='neck.')."
+
+
+def split_classifier(state_dict: dict[str, Any], prefix: str, moves: Rename) -> None:
+    """Rename, in place, the weights of an official file to those of an ``ImageClassifier``.
+
+    Args:
+        state_dict: what is being loaded. It stays as it is if it already is of such a classifier.
+        prefix: of the classifier's names in it.
+        moves: pattern and replacement for the names of what is neither the backbone's, under the
+            same name, nor the linear layer.
+    """
+    own = [key for key in state_dict if key.startswith(prefix)]
+    source = unwrap({key.removeprefix(prefix): state_dict[key] for key in own})
+    is_ours = any(key.startswith('backbone.') for key in source)
+    if not source or (is_ours and all(prefix + key in state_dict for key in source)):
+        return
+
+    def rename(key: str) -> str:
+        for pattern, replacement in ((_LINEAR, 'head.fc.'), moves):
+            if re.match(pattern, key):
+                return re.sub(pattern, replacement, key)
+        return f'backbone.{key}'
+
+    if not is_ours and not any(_LINEAR.match(key) for key in source):
+        raise CheckpointMismatchError(
+            f'The file is no classifier, as it has no head; it seems to be {describe(source)}. '
+            "Give it to the backbone: backbone=dict(init_cfg=dict(type='Pretrained', "
+            'checkpoint=...)). Nothing was loaded.'
+        )
+    if not is_ours:
+        print_log('The file is a classifier of the authors; its weights take our names.', 'current')
+        source = translate(source, rename).weights
+    for key in own:
+        del state_dict[key]
+    state_dict.update((prefix + key, value) for key, value in source.items())
+
+
+def fit_part(part: nn.Module, state_dict: dict[str, Any], prefix: str) -> None:
+    """Before the weights of a neck or head are loaded: take them, and check that all are there.
+
+    Args:
+        part: of a classifier. If it has ``convert_checkpoint``, that renames the file's weights.
+        state_dict: what is being loaded; changed in place.
+        prefix: of the part's names in it. Without one, the file may be that of the whole
+            classifier.
+    """
+    own = [key for key in state_dict if key.startswith(prefix)]
+    source = unwrap({key.removeprefix(prefix): state_dict[key] for key in own})
+    if hasattr(part, 'convert_checkpoint'):
+        source = part.convert_checkpoint(source)
+    current = part.state_dict()
+    shapes = {key: tuple(value.shape) for key, value in current.items()}
+    name, weights = type(part).__name__, source
+    if not prefix:  # the rest of the file is for others
+        weights = {key: value for key, value in source.items() if key in shapes}
+    advice = PREFIX if any(key.startswith('neck.') for key in source) else None
+    fresh = check_fit(weights, shapes, name, describe(source), r'num_batches_tracked$', advice)
+    print_log(f'{name}: {len(weights)} of {len(shapes)} weights loaded', 'current')
+    for key in own:
+        del state_dict[key]
+    weights = {**weights, **{key: current[key] for key in fresh}}
+    state_dict.update((prefix + key, value) for key, value in weights.items())

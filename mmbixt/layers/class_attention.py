@@ -1,0 +1,27 @@
+from torch import Tensor, nn
+
+from mmbixt.layers.linear import apply_linear
+from mmbixt.ops.heads import head_width, join_heads, split_heads
+from mmbixt.ops.inverse_attention import self_attention
+
+
+class ClassAttention(nn.Module):
+    """Attention of the class token alone, over itself and all tokens (CaiT, XCiT).
+
+    Args:
+        channels: width C of the tokens.
+        num_heads: heads h; d = C / h.
+    """
+
+    def __init__(self, channels: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.scale = head_width(channels, num_heads) ** -0.5
+        self.qkv = nn.Linear(channels, 3 * channels)
+        self.proj = nn.Linear(channels, channels)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(B,1+N,C), the class token first, to the class token's update (B,1,C)."""
+        q, k, v = split_heads(apply_linear(self.qkv, tokens), 3, self.num_heads)
+        out = self_attention(q[:, :, :1], k, v, self.scale)
+        return apply_linear(self.proj, join_heads(out))

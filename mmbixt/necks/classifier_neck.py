@@ -1,0 +1,156 @@
+"""What the authors' classifiers read their backbones with, as necks of ``ImageClassifier``.
+
+Each returns one vector for each image; a linear head follows. The names of the weights are the
+authors', so that each neck also takes its own from a whole file:
+``neck=dict(type=..., init_cfg=dict(type='Pretrained', checkpoint=...))``.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from mmengine.model import BaseModule
+from timm.layers import trunc_normal_
+from torch import Tensor, nn
+
+from mmbixt.checkpoints.classifier import fit_part
+from mmbixt.checkpoints.xcit import fuse_class_attention
+from mmbixt.layers.class_attention import ClassAttention
+from mmbixt.layers.feed_forward import Mlp
+from mmbixt.layers.linear import init_linear
+from mmbixt.layers.maps import map_to_tokens
+from mmbixt.layers.norm import LayerNorm
+from mmbixt.registry import MODELS
+
+
+class ClassifierNeck(BaseModule):
+    """Weights load whole or not at all."""
+
+    def __init__(self, init_cfg: dict | None = None) -> None:
+        super().__init__(init_cfg)
+        self.register_load_state_dict_pre_hook(ClassifierNeck._fit_checkpoint)
+
+    def _fit_checkpoint(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+        fit_part(self, state_dict, prefix)
+
+
+class ClassAttentionLayer(nn.Module):
+    """Class attention and an MLP of the class token, as in XCiT's code.
+
+    The other tokens change, too: their norms are added to them, scaled; then, with
+    ``tokens_norm``, they pass through the second norm and are doubled.
+    """
+
+    def __init__(
+        self, channels: int, num_heads: int, hidden: int, layer_scale: float, tokens_norm: bool
+    ) -> None:
+        super().__init__()
+        self.tokens_norm = tokens_norm
+        self.norm1 = LayerNorm(channels, eps=1e-6)
+        self.attn = ClassAttention(channels, num_heads)
+        self.norm2 = LayerNorm(channels, eps=1e-6)
+        self.mlp = Mlp(channels, hidden)
+        self.gamma1 = nn.Parameter(torch.full((channels,), float(layer_scale)))
+        self.gamma2 = nn.Parameter(torch.full((channels,), float(layer_scale)))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(B,1+N,C) to (B,1+N,C), the class token first."""
+        normed = self.norm1(tokens)
+        update = torch.cat((self.attn(normed), normed[:, 1:]), dim=1)
+        tokens = tokens + self.gamma1 * update
+        if self.tokens_norm:
+            tokens = self.norm2(tokens)
+            class_token, others = tokens[:, :1], tokens[:, 1:]
+        else:
+            class_token, others = self.norm2(tokens[:, :1]), tokens[:, 1:]
+        class_token = class_token + self.gamma2 * self.mlp(class_token)
+        return torch.cat((class_token, 2 * others), dim=1)
+
+
+@MODELS.register_module()
+class ClassAttentionNeck(ClassifierNeck):
+    """XCiT's: a class token gathers from the tokens of the last feature map, in a few layers.
+
+    Args:
+        in_channels: width C of the feature map.
+        num_heads: heads of the attention, as many as the backbone's.
+        depth: layers.
+        mlp_ratio: hidden width of the MLPs, in C.
+        layer_scale: initial value of the layer scales; the authors take 1 for backbones of 12
+            layers and 1e-5 for 24.
+        tokens_norm: whether all tokens pass through a layer's second norm, or the class token
+            alone, as in the nano models.
+        init_cfg: mmengine's initialisation; the authors' and timm's checkpoints load as they are.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_heads: int,
+        depth: int = 2,
+        mlp_ratio: float = 4,
+        layer_scale: float = 1.0,
+        tokens_norm: bool = True,
+        init_cfg: dict | None = None,
+    ) -> None:
+        super().__init__(init_cfg)
+        sizes = (in_channels, num_heads, int(in_channels * mlp_ratio), layer_scale, tokens_norm)
+        self.cls_token = nn.Parameter(torch.empty(1, 1, in_channels))
+        self.cls_attn_blocks = nn.Sequential(*(ClassAttentionLayer(*sizes) for _ in range(depth)))
+        self.norm = LayerNorm(in_channels, eps=1e-6)
+        trunc_normal_(self.cls_token, std=0.02)
+        self.apply(init_linear)
+
+    def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor]:
+        """Feature maps, of which it reads the last (B,C,H,W), to the class token (B,C)."""
+        tokens = map_to_tokens(inputs[-1])
+        class_token = self.cls_token.expand(len(tokens), -1, -1)
+        tokens = self.cls_attn_blocks(torch.cat((class_token, tokens), dim=1))
+        return (self.norm(tokens[:, 0]),)
+
+    def convert_checkpoint(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        return fuse_class_attention(state)
+
+
+@MODELS.register_module()
+class LatentMeanNeck(ClassifierNeck):
+    """BiXT's: the mean of the latents, and a norm.
+
+    Args:
+        in_channels: width C of the latents.
+        init_cfg: mmengine's initialisation; the authors' checkpoints load as they are.
+    """
+
+    def __init__(self, in_channels: int, init_cfg: dict | None = None) -> None:
+        super().__init__(init_cfg)
+        self.fc_norm = LayerNorm(in_channels, eps=1e-6)
+
+    def forward(self, inputs: tuple[tuple[Tensor, ...], Tensor]) -> tuple[Tensor]:
+        """Feature maps and latents (B,M,C) to (B,C)."""
+        latents = inputs[-1]
+        if latents.ndim != 3:
+            raise ValueError(
+                'LatentMeanNeck reads the latents, but the backbone returns feature maps alone: '
+                "build it as backbone=dict(type='mmbixt.BiXT', latent_layer=True, ...)."
+            )
+        return (self.fc_norm(latents.mean(dim=1)),)
+
+
+@MODELS.register_module()
+class BatchNormMeanNeck(ClassifierNeck):
+    """BiFormer's: a batch norm of the last feature map, and its mean over all positions.
+
+    The backbone is to be built with ``output_norms=False``.
+
+    Args:
+        in_channels: width C of the feature map.
+        init_cfg: mmengine's initialisation; the authors' checkpoints load as they are.
+    """
+
+    def __init__(self, in_channels: int, init_cfg: dict | None = None) -> None:
+        super().__init__(init_cfg)
+        self.norm = nn.BatchNorm2d(in_channels)
+
+    def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor]:
+        """Feature maps, of which it reads the last (B,C,H,W), to (B,C)."""
+        return (self.norm(inputs[-1]).mean(dim=(2, 3)),)

@@ -1,0 +1,191 @@
+"""The authors' classifiers in mmpretrain's ImageClassifier: their whole files, their logits.
+
+All published models come with the variable ZOO=all (`make test-zoo`).
+"""
+
+import os
+
+import pytest
+import timm
+import torch
+from classifiers import build, build_meta, classifier, published
+from helpers import (
+    assert_close,
+    golden,
+    image,
+    official_layouts,
+    official_parameters,
+    official_state,
+)
+from mmengine.registry import MODELS
+from mmengine.runner import load_checkpoint
+from test_checkpoints.layouts import meta_state
+from torch import nn
+from variants import FAMILIES, VARIANTS
+
+from mmbixt.checkpoints.state_dict import CheckpointMismatchError, load_whole_state
+from mmbixt.ops import use_ops
+
+GOLDENS = {  # name, golden, batch and side of the image, how the weights lie in the file
+    'xcit': ('xcit_tiny_12_p16', 'logits__64x64', 2, 64, 'model'),
+    'bixt': ('bixt_ti_l64_p16', 'logits__64x64', 2, 64, 'state_dict'),
+    'bixt conv': ('bixt_ti_cnv_l64_p16', 'logits__64x64', 2, 64, None),
+    'biformer': ('biformer_tiny', 'logits__224x224', 1, 224, 'model'),
+    'biformer stl': ('biformer_stl', 'nwin8__128x128', 1, 128, None),
+}
+
+
+def save(state, path, container=None):
+    torch.save(state if container is None else {container: state, 'epoch': 3}, path)
+    return str(path)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('case', GOLDENS)
+def test_golden(case, tmp_path):
+    name, values, batch, side, container = GOLDENS[case]
+    options = dict(num_regions=8) if case == 'biformer stl' else {}
+    model = build(published(name, **options))
+    file = save(official_state(name), tmp_path / 'official.pth', container)
+    load_checkpoint(model, file, map_location='cpu', strict=True)
+    for path in ('auto', 'reference'):
+        with use_ops(path):
+            logits = model(image(batch, side, side))
+        assert golden(f'{name}__{values}').check('logits', logits.numpy()) < 2e-5
+
+
+def randomized(model):
+    """With weights large enough for every part to matter."""
+    for p in model.parameters():
+        nn.init.normal_(p, mean=float(p.ndim == 1), std=0.5 * p.shape[-1] ** -0.5)
+    return model.eval()
+
+
+TIMM = {'xcit_tiny_12_p16': 'xcit_tiny_12_p16_224', 'swin_tiny': 'swin_tiny_patch4_window7_224'}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('name', TIMM)
+def test_equals_timm(name, tmp_path):
+    """At 224 pixels stage 4 of Swin is one window; timm's class attention has q, k, v apart."""
+    theirs = randomized(timm.create_model(TIMM[name], num_classes=10))
+    file = save(theirs.state_dict(), tmp_path / 'timm.pth', 'state_dict')
+    config = dict(published(name, 10), init_cfg=dict(type='Pretrained', checkpoint=file))
+    ours = build(config)
+    ours.init_weights()
+    x = image(1, 224, 224)
+    for path in ('auto', 'reference'):
+        with use_ops(path):
+            assert_close(ours(x), theirs(x))
+
+
+LAYOUTS = [  # one of each kind of network
+    'bixt_ti_cnv_l64_d13_p16',
+    'bixt_ed256LS_l64_p16s8',
+    'xcit_nano_12_p16',
+    'xcit_tiny_12_p8',
+    'biformer_small',
+    'biformer_stl_nchw',
+    'swin_tiny_microsoft',
+    'swin_tiny_timm',
+]
+if os.environ.get('ZOO') == 'all':
+    kinds = {layout: facts['kind'] for layout, facts in official_layouts().items()}
+    LAYOUTS = [x for x in kinds if kinds[x].startswith('classification') and '__timm' not in x]
+
+
+@pytest.mark.parametrize('layout', LAYOUTS)
+def test_every_weight_of_a_file_has_its_place(layout):
+    model = build_meta(published('swin_tiny' if layout.startswith('swin') else layout))
+    for file in (layout, f'{layout}__timm'):
+        if file in official_layouts():
+            missing, unexpected = model.load_state_dict(meta_state(file), strict=False)
+            assert not missing
+            assert not unexpected
+    assert sum(p.numel() for p in model.parameters()) == official_parameters(layout)
+
+
+@pytest.mark.parametrize('family', FAMILIES)
+def test_what_training_writes_is_read_by_classifier_and_dense_backbone(family, tmp_path):
+    config = classifier(VARIANTS[family], num_classes=5)
+    trained = build(config)
+    trained.train()(image(2, 64, 64)).square().sum().backward()
+    assert not [name for name, p in trained.named_parameters() if p.grad is None]
+    trained.eval()
+    file = save(trained.state_dict(), tmp_path / 'epoch_1.pth', 'state_dict')
+    again = build(config)
+    load_checkpoint(again, file, map_location='cpu', strict=True)
+    x = image(1, 64, 64)
+    assert torch.equal(again(x), trained(x))
+    pretrained = dict(type='Pretrained', checkpoint=file, prefix='backbone.')
+    dense = MODELS.build({**VARIANTS[family], 'init_cfg': pretrained}).eval()
+    dense.init_weights()
+    weights = trained.backbone.state_dict()
+    new = {key for key in dense.state_dict() if key not in weights}
+    assert all('norm' in key for key in new)  # of outputs
+    for key, value in dense.state_dict().items():
+        assert key in new or torch.equal(value, weights[key])
+
+
+def test_parts_before_the_head_start_from_a_whole_file(tmp_path):
+    """To train other classes, as the error advises that the whole classifier ends with."""
+    state = official_state('xcit_nano_12_p8')
+    file = save(state, tmp_path / 'official.pth', 'model')
+    config = published('xcit_nano_12_p8', num_classes=10)
+    with pytest.raises(CheckpointMismatchError, match=r'of 1000 classes, .*=10\.'):
+        load_checkpoint(build(config), file, map_location='cpu')
+    for part in ('backbone', 'neck'):
+        config[part]['init_cfg'] = dict(type='Pretrained', checkpoint=file)
+    model = build(config)
+    model.init_weights()
+    assert torch.equal(model.backbone.blocks[3].gamma1, state['blocks.3.gamma1'])
+    for key, value in model.neck.state_dict().items():
+        assert torch.equal(value, state[key])
+
+
+MISFITS = {  # file: classifier, error
+    'xcit_tiny_24_p16': ('xcit_tiny_12_p16', 'The file has 24 layers'),
+    'bixt_ti_l64_d13_p16': ('bixt_ti_l64_p16', 'does not fit mmbixt.BiXT'),
+    'biformer_stl': ('biformer_stl_nchw', "The file is of arch='stl'"),
+    'swin_tiny_timm': ('xcit_tiny_12_p16', 'seems to be Swin Transformer'),
+    'xcit_tiny_12_p16__dense': ('xcit_tiny_12_p16', 'no head'),
+    'bixt_ti_l64_d13_p16__dense': ('bixt_ti_l64_d13_p16', 'no head'),
+}
+
+
+@pytest.mark.parametrize('file', MISFITS)
+def test_other_files_are_refused(file):
+    name, error = MISFITS[file]
+    with pytest.raises(CheckpointMismatchError, match=error):
+        build_meta(published(name)).load_state_dict(meta_state(file), strict=False)
+
+
+def test_a_classifier_without_the_neck_is_refused():
+    config = published('xcit_tiny_12_p16')
+    config['neck'] = dict(type='GlobalAveragePooling')
+    with pytest.raises(CheckpointMismatchError, match=r'no such neck .*neck\.cls_token'):
+        load_whole_state(build_meta(config), meta_state('xcit_tiny_12_p16'))
+
+
+def test_latents_are_needed_to_read_them():
+    config = classifier(VARIANTS['bixt'], num_classes=5)
+    config['backbone']['latent_layer'] = False
+    with pytest.raises(ValueError, match='latent_layer=True'):
+        build(config)(image(1, 32, 32))
+
+
+@torch.no_grad()
+def test_modules_of_the_readers_are_called():
+    """So that hooks, and what users put in their places, work."""
+    calls = set()
+    for family in ('bixt', 'xcit'):
+        calls.clear()
+        model = build(classifier(VARIANTS[family], num_classes=5))
+        plain = model(image(1, 48, 64))
+        parts = dict(model.neck.named_modules(prefix='neck'))
+        parts |= model.backbone.blocks[-1].named_modules(prefix='last layer')
+        parts = {name: part for name, part in parts.items() if list(part.parameters())}
+        for name, part in parts.items():
+            part.register_forward_hook(lambda *_, name=name: calls.add(name))
+        assert_close(model(image(1, 48, 64)), plain)
+        assert calls == set(parts)

@@ -1,0 +1,120 @@
+"""Every fast path against the reference, forward and backward."""
+
+import pytest
+import torch
+from helpers import kept_bytes
+from op_checks import (
+    CASES,
+    FIRST,
+    alone,
+    assert_same,
+    inverse,
+    learned,
+    mlp,
+    on,
+    routing,
+    windows,
+    xca,
+)
+
+from mmbixt.ops import dispatch
+from mmbixt.ops.inverse_attention import bilinear
+
+ALL = {
+    f'{make.__name__}: {label}': (make, *shape)
+    for make, shapes in CASES.items()
+    for label, shape in shapes.items()
+}
+PATHS = ('auto', 'cpu', 'portable')
+SMALLER = {inverse: [2**13], mlp: [2**11], routing: [2**11, 1], windows: [2**11]}
+
+
+@pytest.mark.parametrize('case', ALL.values(), ids=ALL)
+@pytest.mark.parametrize(('dtype', 'tolerance'), [(torch.float64, 1e-11), (torch.float32, 2e-5)])
+def test_fast_paths_equal_the_reference(case, dtype, tolerance, monkeypatch):
+    make, *shape = case
+    given = make(*shape, dtype=dtype)
+    expected = on('reference', *given)
+    # whatever the size of the pieces in which it is computed
+    for scores in (dispatch.SCORES, *SMALLER.get(make, ())):
+        monkeypatch.setattr(dispatch, 'SCORES', scores)
+        monkeypatch.setattr(bilinear, '_CPU_BUFFER', max(scores, 2**13))
+        for path in PATHS:
+            assert_same(on(path, *given), expected, tolerance)
+
+
+def test_a_learned_bias_gets_its_gradient():
+    given = alone((2, 4, 3), 49, 32, (4, 3), learn_bias=True)
+    assert_same(on('auto', *given), on('reference', *given), 2e-5)
+
+
+@pytest.mark.parametrize('factor', [0, 1e-3, 100])
+@pytest.mark.parametrize('name', FIRST)
+def test_large_and_small_values_stay_finite(name, factor):
+    make, *shape = FIRST[name]
+    given = make(*shape, factor=factor)
+    for path in (*PATHS, 'reference'):
+        results, gradients = on(path, *given)
+        assert all(x.isfinite().all() for x in [*results, *gradients] if x is not None)
+
+
+@pytest.mark.parametrize('name', FIRST)
+def test_frozen_inputs_get_no_gradient_and_the_others_the_same(name):
+    make, *shape = FIRST[name]
+    function, inputs = make(*shape)
+    trained = [x for x in inputs if x is not None and x.requires_grad]
+    for path in ('auto', 'cpu', 'reference'):
+        results, gradients = on(path, function, inputs)
+        for first in (0, 1):
+            left = [x.requires_grad_(i % 2 == first) for i, x in enumerate(trained)]
+            expected = [g for x, g in zip(left, gradients, strict=True) if x.requires_grad]
+            assert_same(on(path, function, inputs), (results, expected), 1e-6)
+            for x in trained:
+                x.requires_grad_()
+
+
+@pytest.mark.parametrize('name', FIRST)
+def test_inputs_may_be_views(name):
+    make, *shape = FIRST[name]
+    function, inputs = make(*shape)
+    expected = on('reference', function, inputs)
+    views = [
+        x.detach().transpose(0, -1).contiguous().transpose(0, -1).requires_grad_(x.requires_grad)
+        for x in inputs
+    ]
+    for path in PATHS:
+        assert_same(on(path, function, views), expected, 2e-5)
+
+
+EMPTY = {
+    'no tokens': lambda: mlp((2, 0), 8, 12),
+    'no images in windows': lambda: windows((0, 5, 5), 2, 4, 4, 2, True),
+    'no images, between channels': lambda: xca(0, 9, 8, 2),
+}
+
+
+@pytest.mark.parametrize('make', EMPTY.values(), ids=EMPTY)
+def test_there_may_be_nothing_to_compute(make):
+    results, gradients = on('auto', *make())
+    assert all(x.numel() == 0 for x in results)
+    assert all((x == 0).all() for x in gradients if x is not None)
+
+
+KEPT = {  # values that may be kept for the backward pass, beside the inputs and the results
+    'hidden values, once': (mlp, ((1, 512), 32, 128, True), 512 * 128),
+    'no copies of routed regions': (routing, (1, 64, 4, 2, 32, 16), 64 * 4 * 64 * 2),
+    'the attention of windows': (windows, ((1, 56, 56), 3, 32, 7, 3), 64 * 49**2 * 6 + 56**2 * 4),
+}
+
+
+@pytest.mark.parametrize(('make', 'shape', 'values'), KEPT.values(), ids=KEPT)
+def test_what_is_kept_for_the_backward_pass(make, shape, values):
+    function, inputs = make(*shape)
+    size = 4 * values + sum(x.nbytes for x in [*inputs, function(*inputs)])
+    assert kept_bytes(lambda: function(*inputs)) <= size
+    assert kept_bytes(lambda: function(*(x.detach() for x in inputs))) == 0
+
+
+def test_no_outer_products_are_kept():
+    inputs = learned((9, 8), (9, 8), (8, 8, 8))
+    assert kept_bytes(lambda: bilinear.bilinear(*inputs)) == sum(x.nbytes for x in inputs)
