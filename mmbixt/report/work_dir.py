@@ -37,6 +37,10 @@ class Run:
         self.name = configs[-1].stem
         self.config = Config.fromfile((dumped or configs)[-1])
         self.config.merge_from_dict(dict(options or {}))
+        if self.config.get('default_scope') == 'mmpretrain':
+            raise WorkDirError(
+                f'{folder} is of a classifier; reports are of segmentors and detectors.'
+            )
         self.detects = self.config.get('default_scope') == 'mmdet'
         self.test_set = (self.config.get('test_dataloader') or {}).get('dataset', {})
         root = Path(self.test_set.get('data_root') or '')

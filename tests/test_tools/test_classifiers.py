@@ -86,14 +86,26 @@ def test_evaluation_and_predictions(run, checkpoint, folder):
 
 
 def test_what_classifiers_do_not_have_is_refused(folder, within, checkpoint):
+    evaluate = 'test.py', 'mine.py', checkpoint, '--sample'
     for arguments, message in (
-        (['--tta', '--show'], 'draws no predictions of --tta'),
-        (['--boundary'], 'mine.py is of a classifier'),
-        (['--cfg-options', 'test_evaluator.type=IoUMetric'], 'Take Accuracy'),
+        ([*evaluate, '--tta', '--show'], 'draws no predictions of --tta'),
+        ([*evaluate, '--boundary'], 'mine.py is of a classifier'),
+        ([*evaluate, '--cfg-options', 'test_evaluator.type=IoUMetric'], 'Take Accuracy'),
+        (['analysis/visualize.py', *evaluate[1:]], 'draws label maps, of configs of mmseg'),
+        (['analysis/report.py', checkpoint.parent], 'mine_sample is of a classifier'),
     ):
-        done = within('test.py', 'mine.py', checkpoint, '--sample', *arguments, cwd=folder)
+        done = within(*arguments, cwd=folder)
         assert done.returncode == 1
         assert message in done.stderr
+
+
+def test_attention_is_drawn(folder, within, checkpoint):
+    image = 'data/sample/imagenet/val/val_00000001.jpg'
+    arguments = 'mine.py', checkpoint, image, '--sample', '--layers', 11, '--out', 'attention'
+    done = within('analysis/visualize_attention.py', *arguments, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert 'seen at 112 x 112' in done.stdout
+    assert list((folder / 'attention').glob('*.png'))
 
 
 def test_inferencer(checkpoint, folder):

@@ -170,13 +170,14 @@ def draw(
 def main() -> None:
     args = parse_args()
     cfg = load_config(args, splits=(args.split,))
-    if cfg.get('default_scope') == 'mmdet':
+    scope = cfg.get('default_scope', 'mmseg')
+    if scope in ('mmdet', 'mmpretrain'):
         sys.exit(
-            f'error: {args.config} is a config of mmdet. This tool draws label maps, of configs '
-            'of mmseg; tools/test.py --show-dir draws what a detector finds.'
+            f'error: {args.config} is a config of {scope}. This tool draws label maps, of configs '
+            'of mmseg; tools/test.py --show-dir draws what other models predict.'
         )
     args.out_dir = args.out_dir or Path(cfg.work_dir, 'boundary_errors')
-    init_default_scope(cfg.get('default_scope', 'mmseg'))
+    init_default_scope(scope)
     dataset = DATASETS.build(cfg[f'{args.split}_dataloader'].dataset)
     try:
         chosen = chosen_images(dataset, args)

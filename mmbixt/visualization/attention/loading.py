@@ -47,7 +47,9 @@ def prepare_image(cfg: Config, path: str) -> tuple[Tensor, np.ndarray, tuple[int
     steps = [step for step in dataset.pipeline if 'Annotations' not in str(step.type)]
     init_default_scope(cfg.default_scope)
     packed = Compose(steps)(dict(img_path=path, img_id=0))
-    preprocessor = MODELS.build(cfg.model.data_preprocessor).eval()
+    # a classifier's stands beside the model, without its type
+    settings = cfg.model.get('data_preprocessor') or cfg.data_preprocessor
+    preprocessor = MODELS.build(settings, default_args=dict(type='ClsDataPreprocessor')).eval()
     inputs = preprocessor(pseudo_collate([packed]), training=False)['inputs']
     # as loaded and resized, BGR: the preprocessor normalises and pads
     image = packed['inputs'].permute(1, 2, 0).numpy()[..., ::-1]
