@@ -60,6 +60,8 @@ def _paths(dataset: Mapping[str, Any]) -> list[Path]:
     root = dataset.get('data_root') or ''
     if '://' in root or dataset.get('backend_args'):
         return []
+    if str(dataset.get('type')).startswith('CIFAR') and dataset.get('download', True):
+        return []  # it downloads itself
     # mmpretrain's ImageNet has a split, the name of a folder; its prefix may be a string
     prefix = dataset.get('data_prefix') or dataset.get('split') or {}
     prefixes = prefix.values() if isinstance(prefix, Mapping) else [prefix]

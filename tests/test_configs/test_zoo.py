@@ -4,9 +4,12 @@ With the variable ZOO=all (`make test-zoo`), that is: without it, the smallest m
 is built with each decoder, multiply-adds are counted of a few, and a few are trained.
 """
 
+import hashlib
 import math
 import os
+import pickle
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -16,9 +19,11 @@ from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
+from mmpretrain.datasets import CIFAR100
 from running import fresh_mmengine, write_few_scenes
 
 from mmbixt.checkpoints.sources import SOURCES
+from mmbixt.datasets.availability import check_datasets
 from mmbixt.sample.sample_config import use_sample_data
 
 ROOT = CONFIGS.parent
@@ -39,7 +44,10 @@ TRAINED = [
     'upernet_bisa_swin_t_ade20k',
 ]
 if os.environ.get('ZOO') == 'all':
-    BUILT = COUNTED = TRAINED = list(PATHS)
+    BUILT = COUNTED = list(PATHS)
+    dense = [name for name in PATHS if not name.endswith(('_in1k', '_cifar100'))]
+    TRAINED = [*dense, 'xcit_n12_p8_in1k', 'bixt_ti_cnv_lpi_l64_d13_p16_in1k', 'swin_t_in1k']
+    TRAINED += ['biformer_t_in1k', 'biformer_stl_nchw_in1k', 'bisa_swin_t_in1k']
 # of XCiT, with the authors' stochastic depth
 SIZES = dict(
     t12=('tiny12', 0.0), s12=('small12', 0.05), s24=('small24', 0.1), m24=('medium24', 0.15)
@@ -69,7 +77,7 @@ def test_every_config_is_listed_and_every_listed_file_is_there(family):
 def test_weights_and_results_are_those_of_the_named_source(name):
     model = LISTED[name]
     (source,) = [source for source in SOURCES.values() if source.url == model['Weights']]
-    metrics = [pair for result in model['Results'] for pair in result['Metrics'].items()]
+    metrics = [pair for result in model.get('Results', ()) for pair in result['Metrics'].items()]
     assert source.figure == ', '.join(f'{metric} {value}' for metric, value in metrics)
     assert f'`{source.name}`' in (CONFIGS / 'xcit/README.md').read_text()
 
@@ -81,8 +89,12 @@ def test_schedule_is_the_listed_one_and_published_weights_fit(name):
     assert cfg.auto_scale_lr.base_batch_size == 8 * cfg.train_dataloader.batch_size
     length = cfg.train_cfg.get('max_iters', cfg.train_cfg.get('max_epochs'))
     assert meta.get('Iterations', meta.get('Epochs')) == length
-    assert {'tta_model', 'tta_pipeline'} <= cfg.keys() or cfg.default_scope == 'mmdet'
+    assert {'tta_model', 'tta_pipeline'} <= cfg.keys() or cfg.default_scope != 'mmseg'
     backbone = cfg.model.backbone
+    if cfg.default_scope == 'mmpretrain':  # of which such weights come
+        assert 'init_cfg' not in backbone
+        assert [part.end for part in cfg.param_scheduler][-1] == length
+        return
     model, _, arguments = SOURCES[backbone.init_cfg.checkpoint].fills.partition(': ')
     assert model == backbone.type
     of_weights = {'arch', 'patch_size', 'patch_stride', 'patch_embed'}
@@ -111,17 +123,21 @@ def test_model(name):
         stride = {'linear_bixt_ti_ade20k': 16, 'linear_bixt_ti_s8_ade20k': 8}.get(name, 4)
         assert logits.shape == (1, 150, 64 // stride, 96 // stride)
     check_tables(name, model, cfg.default_scope)
-    unused = unused_parameters(model, ['decode_head', 'auxiliary_head', 'bbox_head', 'rpn_head'])
+    heads = ['decode_head', 'auxiliary_head', 'bbox_head', 'rpn_head', 'head']
+    unused = unused_parameters(model, heads)
     assert [key for key in unused if not key.startswith('roi_head.')] == []  # looks at values
 
 
 def check_tables(name, model, scope):
     """Of the metafile and of the README."""
     meta = LISTED[name]['Metadata']
-    macs = meta.get('Multiply-adds at 512x512 (G)', '–')
+    side, digits = (224, 2) if scope == 'mmpretrain' else (512, 1)
+    macs = meta.get(f'Multiply-adds at {side}x{side} (G)', '–')
     assert (macs == '–') == (scope == 'mmdet')
-    if name in COUNTED and scope == 'mmseg':
-        assert f'{measure_model(model, 512, 512)[-1][2] / 1e9:.1f}' == str(macs)
+    if macs != '–':
+        macs = f'{macs:.{digits}f}'
+        if name in COUNTED:
+            assert f'{measure_model(model, side, side)[-1][2] / 1e9:.{digits}f}' == macs
     parameters = sum(p.numel() for p in model.parameters())
     assert meta['Parameters'] == parameters
     readme = (PATHS[name].parent / 'README.md').read_text()
@@ -185,3 +201,38 @@ def test_trains_and_evaluates(name, scenes, tmp_path):
     score = dict(mmseg='mIoU', mmdet='coco/bbox_mAP', mmpretrain='accuracy/top1')
     assert f'val/{score[cfg.default_scope]}' in logged
     assert 'val/coco/segm_mAP' in logged or not name.startswith('maskrcnn')
+
+
+@pytest.fixture
+def cifar100(tmp_path, monkeypatch):
+    """Noise under the names of its files."""
+    images = np.random.default_rng(0).integers(256, size=(8, 3072), dtype=np.uint8)
+    data = dict(data=images, fine_labels=list(range(8)))
+    contents = dict(train=data, test=data)
+    contents['meta'] = dict(fine_label_names=list(CIFAR100.METAINFO['classes']))
+    digests = {}
+    for name, content in contents.items():
+        path = tmp_path / CIFAR100.base_folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(pickle.dumps(content))
+        digests[name] = hashlib.md5(path.read_bytes()).hexdigest()
+    monkeypatch.setattr(CIFAR100, 'train_list', [['train', digests['train']]])
+    monkeypatch.setattr(CIFAR100, 'test_list', [['test', digests['test']]])
+    monkeypatch.setattr(CIFAR100, 'meta', {**CIFAR100.meta, 'md5': digests['meta']})
+    return tmp_path
+
+
+def test_trains_on_cifar100(cifar100):
+    cfg = Config.fromfile(PATHS['bisa_swin_t_cifar100'])
+    check_datasets(cfg, ('train', 'val'))  # it would be downloaded
+    for split in ('train', 'val', 'test'):
+        cfg[f'{split}_dataloader'].dataset.data_root = str(cifar100)
+    cfg.train_cfg = dict(type='IterBasedTrainLoop', max_iters=2, val_interval=2)
+    cfg.model.backbone.arch = dict(embed_dims=32, depths=(2, 2, 2, 2), num_heads=(1, 2, 4, 8))
+    cfg.model.head.in_channels = 256
+    cfg.pop('sync_bn')
+    shorten(cfg, cifar100)
+    with fresh_mmengine():
+        runner = Runner.from_cfg(cfg)
+        runner.train()
+    assert 'val/accuracy/top5' in runner.message_hub.log_scalars
