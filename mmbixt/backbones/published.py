@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from mmengine.registry import MODELS
+
 
 @dataclass(frozen=True)
 class Published:
@@ -88,3 +91,32 @@ PUBLISHED = (
     _swin('swin_base', 'base', '88', '15.4', ()),
     _swin('bisa_swin_tiny', 'tiny', '28.4', '5.3', (0,)),
 )
+
+# what reads a backbone for a class, and what the backbone needs for it
+_READ = {
+    'mmbixt.XCiT': dict(),
+    'mmbixt.BiXT': dict(latent_layer=True),
+    'mmbixt.BiFormer': dict(output_norms=False, out_indices=(-1,)),
+    'mmbixt.BiSASwin': dict(shift_single_window=False, out_indices=(-1,)),
+}
+_NECKS = {
+    'mmbixt.XCiT': dict(type='mmbixt.ClassAttentionNeck'),
+    'mmbixt.BiXT': dict(type='mmbixt.LatentMeanNeck'),
+    'mmbixt.BiFormer': dict(type='mmbixt.BatchNormMeanNeck'),
+    'mmbixt.BiSASwin': dict(type='GlobalAveragePooling'),
+}
+
+
+def classifier_config(backbone: dict[str, Any], num_classes: int = 1000) -> dict[str, Any]:
+    """The authors' classifier on a dense backbone, as an ``ImageClassifier`` of mmpretrain."""
+    kind = backbone['type']
+    backbone = {**backbone, **_READ[kind]}
+    with torch.device('meta'):
+        built = MODELS.build({**backbone, 'init_cfg': None})
+    width, neck = built.out_channels[-1], _NECKS[kind]
+    if kind != 'mmbixt.BiSASwin':
+        neck = dict(neck, in_channels=width)
+    if kind == 'mmbixt.XCiT':
+        neck.update(num_heads=built.arch['num_heads'], tokens_norm=backbone['arch'] != 'nano12')
+    head = dict(type='mmbixt.ClassifierHead', num_classes=num_classes, in_channels=width)
+    return dict(type='ImageClassifier', backbone=backbone, neck=neck, head=head)

@@ -8,7 +8,7 @@ import os
 import pytest
 import timm
 import torch
-from classifiers import build, build_meta, classifier, published
+from classifiers import build, build_meta, published
 from helpers import (
     assert_close,
     golden,
@@ -23,6 +23,7 @@ from test_checkpoints.layouts import meta_state
 from torch import nn
 from variants import FAMILIES, VARIANTS
 
+from mmbixt.backbones.published import classifier_config
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError, load_whole_state
 from mmbixt.ops import use_ops
 
@@ -107,7 +108,7 @@ def test_every_weight_of_a_file_has_its_place(layout):
 
 @pytest.mark.parametrize('family', FAMILIES)
 def test_what_training_writes_is_read_by_classifier_and_dense_backbone(family, tmp_path):
-    config = classifier(VARIANTS[family], num_classes=5)
+    config = classifier_config(VARIANTS[family], num_classes=5)
     trained = build(config)
     trained.train()(image(2, 64, 64)).square().sum().backward()
     assert not [name for name, p in trained.named_parameters() if p.grad is None]
@@ -168,7 +169,7 @@ def test_a_classifier_without_the_neck_is_refused():
 
 
 def test_latents_are_needed_to_read_them():
-    config = classifier(VARIANTS['bixt'], num_classes=5)
+    config = classifier_config(VARIANTS['bixt'], num_classes=5)
     config['backbone']['latent_layer'] = False
     with pytest.raises(ValueError, match='latent_layer=True'):
         build(config)(image(1, 32, 32))
@@ -180,7 +181,7 @@ def test_modules_of_the_readers_are_called():
     calls = set()
     for family in ('bixt', 'xcit'):
         calls.clear()
-        model = build(classifier(VARIANTS[family], num_classes=5))
+        model = build(classifier_config(VARIANTS[family], num_classes=5))
         plain = model(image(1, 48, 64))
         parts = dict(model.neck.named_modules(prefix='neck'))
         parts |= model.backbone.blocks[-1].named_modules(prefix='last layer')

@@ -14,12 +14,11 @@ from mmengine.registry import MODELS, init_default_scope
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from mmbixt.backbones.published import PUBLISHED, Published
+from mmbixt.backbones.published import PUBLISHED, Published, classifier_config
 from mmbixt.cli import read_config, run
 from mmbixt.ops import use_ops
 from mmbixt.ops.flop_counter import FlopCounter
 
-CLASSES = 1000
 # around the table in the README
 START, END = '<!-- table: get_flops.py --table -->', '<!-- end of table -->'
 
@@ -70,76 +69,19 @@ def measure_backbone(config: dict, side: int) -> tuple[int, int]:
     return count_parameters(backbone), count_macs(lambda: backbone(image))
 
 
-def _linear(inputs: int, outputs: int, rows: int, bias: bool = True) -> tuple[int, int]:
-    return inputs * outputs + bias * outputs, rows * inputs * outputs
-
-
-def _total(*parts: tuple[int, int]) -> tuple[int, int]:
-    params, macs = zip(*parts, strict=True)
-    return sum(params), sum(macs)
-
-
-def _norm(channels: int) -> tuple[int, int]:
-    return 2 * channels, 0
-
-
-def _mlp(channels: int, rows: int) -> tuple[int, int]:
-    return _total(_linear(channels, 4 * channels, rows), _linear(4 * channels, channels, rows))
-
-
-def _bixt_classifier(model: Published, side: int) -> tuple[int, int]:
-    """A last layer that updates the latents alone; a norm and a linear layer on their mean."""
-    backbone = build_without_memory(model.backbone)
-    c, m = backbone.out_channels[0], backbone.latents.shape[1]
-    n = (side // backbone.patch_stride) ** 2
-    scales = 4 * c if backbone.arch['layer_scale'] else 0  # of two blocks, two each
-    cross = (
-        *(_linear(c, c, m), _linear(c, 2 * c, n), (0, 2 * m * n * c), _linear(c, c, m)),
-        *(_norm(c), _norm(c), _norm(c), _mlp(c, m)),
-    )
-    to_self = (
-        *(_linear(c, 3 * c, m), (0, 2 * m * m * c), _linear(c, c, m)),
-        *(_norm(c), _norm(c), _mlp(c, m)),
-    )
-    return _total(*cross, *to_self, (scales, 0), _norm(c), _linear(c, CLASSES, 1))
-
-
-def _xcit_classifier(model: Published, side: int) -> tuple[int, int]:
-    """A class token, two layers of class attention, a norm and a linear layer."""
-    c = build_without_memory(model.backbone).out_channels[0]
-    n = (side // model.backbone['patch_size']) ** 2 + 1
-    layer = _total(
-        *(_linear(c, 3 * c, n), (0, 2 * n * c), _linear(c, c, 1)),
-        *(_norm(c), _norm(c), _mlp(c, 1), (2 * c, 0)),
-    )
-    return _total((c, 0), layer, layer, _norm(c), _linear(c, CLASSES, 1))
-
-
-def _head_alone(model: Published, side: int) -> tuple[int, int]:
-    """One norm and a linear layer, where the dense backbone has a norm for each of its maps."""
-    widths = build_without_memory(model.backbone).out_channels
-    dense_norms = sum(_norm(c)[0] for c in widths)
-    return _total((-dense_norms, 0), _norm(widths[-1]), _linear(widths[-1], CLASSES, 1))
-
-
-# parameters and multiply-adds that the authors' classifiers have and our backbones have not,
-# counted by hand from the layers of the authors' code
-CLASSIFIERS = {
-    'BiXT': _bixt_classifier,
-    'XCiT': _xcit_classifier,
-    'BiFormer': _head_alone,
-    'BiSASwin': _head_alone,
-}
+def measure_classifier(model: Published) -> tuple[int, int]:
+    """The same of a published classifier at 224 x 224."""
+    init_default_scope('mmpretrain')
+    whole = build_without_memory(classifier_config(model.backbone))
+    image = torch.empty(1, 3, 224, 224, device='meta')
+    return count_parameters(whole), count_macs(lambda: whole(image, mode='tensor'))
 
 
 def make_row(model: Published) -> list[str]:
-    """Name, our backbone's figures, and the authors' classifier as we count it beside the paper."""
+    """Name, figures of the backbone, and those of the classifier beside the paper's."""
     params, macs = measure_backbone(model.backbone, 224)
     macs_512 = measure_backbone({**model.backbone, **dict(model.at_512)}, 512)[1]
-    # a classifier reads the latents that dense prediction does without
-    whole = {**model.backbone, 'with_latents': True} if model.family == 'BiXT' else model.backbone
-    classifier = CLASSIFIERS[model.family](model, 224)
-    whole_params, whole_macs = _total(measure_backbone(whole, 224), classifier)
+    whole_params, whole_macs = measure_classifier(model)
     return [
         f'`{model.name}`',
         f'{params / 1e6:.2f}',
