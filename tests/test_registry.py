@@ -186,7 +186,7 @@ answers['elsewhere'] = [bool(find('RetinaNet')), bool(find('Nothing'))]  # not i
 answers['registered'] = sorted(mmbixt.registry.MODELS.module_dict)
 """
 WITHOUT_MMDET = """
-answers['widths'] = METRICS.build(dict(type='mmbixt.BoundaryIoUMetric')).options['widths']
+answers['widths'] = METRICS.build(dict(type='mmbixt.BoundaryIoUMetric')).options[0]
 coco = dict(type='mmbixt.BoundaryCocoMetric', metric='segm')
 answers['coco'] = error_of(METRICS.build, coco)
 """

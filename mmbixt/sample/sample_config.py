@@ -16,7 +16,8 @@ _ROOTS = {
 _SIZE_KEYS = ('scale', 'scales', 'crop_size', 'size', 'img_scale', 'stride', 'random_size_range')
 # 512-pixel crops become 128-pixel ones, a classifier's 224 pixels 112; random resizing
 SHRINK, SHRINK_CLASSIFIER, SCALES = 4, 2, (1.0, 1.25)
-ITERATIONS, WARM_UP, LEARNING_RATE = 700, 50, 1e-3
+ITERATIONS, WARM_UP = 700, 50
+LEARNING_RATE, LEARNING_RATE_LAMB = 1e-3, 1e-2  # LAMB's are relative to the weights
 BATCH_SIZE, BATCH_SIZE_CLASSIFIER = 4, 8
 AVERAGED = 100  # iterations over which averaged weights (EMA) go back, of the many in a long run
 
@@ -104,7 +105,7 @@ def _shorten(cfg: Config) -> str:
     cfg.default_hooks.logger.update(interval=10)
     optimizer = cfg.optim_wrapper.optimizer
     if optimizer.type != 'SGD':
-        optimizer.lr = LEARNING_RATE
+        optimizer.lr = LEARNING_RATE_LAMB if optimizer.type == 'Lamb' else LEARNING_RATE
     else:  # it goes with the batch
         optimizer.lr *= batch_size / cfg.get('auto_scale_lr', {}).get('base_batch_size', 16)
     cfg.param_scheduler = [
