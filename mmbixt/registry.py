@@ -137,7 +137,7 @@ OPTIM_WRAPPER_CONSTRUCTORS = child('OPTIM_WRAPPER_CONSTRUCTORS', ('mmbixt.engine
 
 # Nothing of mmbixt lives in these; a config inherited from it is looked up in them all the same.
 DATASETS = child('DATASETS')
-DATA_SAMPLERS = child('DATA_SAMPLERS')
+DATA_SAMPLERS = child('DATA_SAMPLERS', ('mmbixt.engine',))
 EVALUATOR = child('EVALUATOR')
 LOG_PROCESSORS = child('LOG_PROCESSORS')
 LOOPS = child('LOOPS')

@@ -1,0 +1,120 @@
+"""N iterations in one run, and in two, end with the same bits."""
+
+import random
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from mmengine.model import BaseModel
+from mmengine.runner import Runner
+from torch.utils.data import Dataset
+
+import mmbixt.registry  # noqa: F401
+from mmbixt.checkpoints.loader import load
+
+IMAGES = 10
+
+
+class Noise(Dataset):
+    """Uses all generators of random numbers; counts what is read in this process."""
+
+    metainfo = dict(classes=('a',))
+    read = 0
+
+    def __len__(self):
+        return IMAGES
+
+    def __getitem__(self, index):
+        Noise.read += 1
+        noise = random.random() + np.random.rand() + torch.rand(3)
+        return dict(x=torch.full((3,), float(index)) + noise)
+
+
+class Model(BaseModel):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 3)
+        self.dropout = torch.nn.Dropout(0.5)
+
+    def forward(self, x, mode):
+        return {'loss': self.dropout(self.layer(x) + torch.randn(3)).square().mean()}
+
+
+ITERATIONS = dict(
+    train_cfg=dict(by_epoch=False, max_iters=12), sampler=dict(type='InfiniteSampler')
+)
+SETTINGS = {
+    'iterations': ITERATIONS,
+    'iterations, epochs of data': ITERATIONS | dict(sampler=dict(type='DefaultSampler')),
+    'epochs': dict(
+        train_cfg=dict(by_epoch=True, max_epochs=4), sampler=dict(type='DefaultSampler')
+    ),
+    'workers': ITERATIONS | dict(num_workers=2),
+    'accumulation': ITERATIONS | dict(accumulative_counts=3),
+}
+
+
+def runner(folder, train_cfg, sampler, num_workers=0, accumulative_counts=1, **options):
+    torch.manual_seed(0)
+    by_epoch = train_cfg['by_epoch']
+    half = 2 if by_epoch else 6
+    return Runner(
+        Model(),
+        str(folder),
+        dict(
+            batch_size=4,
+            num_workers=num_workers,
+            dataset=Noise(),
+            sampler=sampler,
+            collate_fn=dict(type='default_collate'),
+        ),
+        train_cfg=train_cfg,
+        optim_wrapper=dict(
+            optimizer=dict(type='AdamW', lr=0.1), accumulative_counts=accumulative_counts
+        ),
+        param_scheduler=dict(type='LinearLR', start_factor=0.1, end=9, by_epoch=False),
+        default_hooks=dict(
+            exact_resume=dict(type='mmbixt.ExactResumeHook'),
+            checkpoint=dict(type='CheckpointHook', interval=half, by_epoch=by_epoch),
+            logger=dict(type='LoggerHook', interval=1),
+        ),
+        custom_hooks=[dict(type='EMAHook')],
+        experiment_name=f'{folder.name}_{len(list(folder.glob("*")))}',
+        **options,
+    )
+
+
+def state(folder, name):
+    """All that a checkpoint has of the training, and the losses that were logged."""
+    saved = load(str(folder / name))
+    logged = saved['message_hub']['log_scalars']['train/loss'].data[0].tolist()
+    tensors = [saved[key] for key in ('state_dict', 'ema_state_dict', 'optimizer')]
+    return saved['param_schedulers'], logged, tensors
+
+
+@pytest.mark.parametrize('settings', SETTINGS)
+def test_two_halves_are_the_whole(tmp_path, settings):
+    settings = SETTINGS[settings]
+    middle, end = (
+        ('epoch_2', 'epoch_4') if settings['train_cfg']['by_epoch'] else ('iter_6', 'iter_12')
+    )
+    whole = runner(tmp_path / 'whole', **settings)
+    whole.train()
+    (tmp_path / 'halves').mkdir()
+    shutil.copy(tmp_path / f'whole/{middle}.pth', tmp_path / 'halves')
+    Noise.read = 0
+    half = runner(
+        tmp_path / 'halves',
+        **settings,
+        resume=True,
+        load_from=str(tmp_path / f'halves/{middle}.pth'),
+    )
+    half.train()
+    # six batches, of which each third is the rest of an epoch; in workers nobody counts
+    batches = 20 if settings['sampler']['type'] == 'DefaultSampler' else 24
+    assert Noise.read == (0 if 'num_workers' in settings else batches)
+    *first, one = state(tmp_path / 'whole', f'{end}.pth')
+    *second, other = state(tmp_path / 'halves', f'{end}.pth')
+    assert first == second
+    torch.testing.assert_close(one, other, rtol=0, atol=0)
