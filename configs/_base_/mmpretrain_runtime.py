@@ -9,6 +9,7 @@ default_hooks = dict(
     param_scheduler=dict(type='ParamSchedulerHook'),
     checkpoint=dict(type='CheckpointHook', interval=1, max_keep_ckpts=2, save_best='accuracy/top1'),
     sampler_seed=dict(type='DistSamplerSeedHook'),
+    exact_resume=dict(type='mmbixt.ExactResumeHook'),
     visualization=dict(type='VisualizationHook', enable=False),
 )
 env_cfg = dict(

@@ -11,6 +11,7 @@ default_hooks = dict(
         type='CheckpointHook', by_epoch=False, interval=8000, max_keep_ckpts=2, save_best='mIoU'
     ),
     sampler_seed=dict(type='DistSamplerSeedHook'),
+    exact_resume=dict(type='mmbixt.ExactResumeHook'),
     visualization=dict(type='SegVisualizationHook'),
 )
 env_cfg = dict(
