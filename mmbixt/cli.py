@@ -100,7 +100,7 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
         said += ['\n  '.join(['--sample changes the config:', *changes])]
     if args.cfg_options:
         said += doubtful_options(cfg, args.cfg_options)
-        cfg.merge_from_dict(args.cfg_options)
+        cfg.merge_from_dict({**args.cfg_options, **_weights_again(cfg, args.cfg_options)})
     if said and os.environ.get('RANK', '0') == '0':
         print(*said, sep='\n', flush=True)
     cfg.launcher = args.launcher
@@ -142,6 +142,19 @@ def doubtful_options(cfg: Config, options: Mapping[str, Any]) -> list[str]:
                 break
             there = there[key]
     return notes
+
+
+def _weights_again(cfg: Config, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What has to be set, too, for options of an ``init_cfg`` that is None, as after --sample."""
+    more = {}
+    for option in options:
+        place, found, _ = option.partition('.init_cfg.')
+        there: Any = cfg
+        for key in place.split('.') if found else ():
+            there = there[int(key)] if isinstance(there, list) else there.get(key, {})
+        if found and there.get('init_cfg') is None:
+            more |= {f'{place}.init_cfg._delete_': True, f'{place}.init_cfg.type': 'Pretrained'}
+    return more
 
 
 class LoopStartHook(Hook):

@@ -1,5 +1,7 @@
 """The tools with a config of mmpretrain: train, go on, evaluate, predict."""
 
+import re
+
 import cv2
 import mmengine
 import pytest
@@ -114,3 +116,19 @@ def test_inferencer(checkpoint, folder):
         (result,) = infer(str(folder / 'data/sample/imagenet/val/val_00000001.jpg'))
     assert result['pred_class'] == IMAGENET_CATEGORIES[result['pred_label']]
     assert result['pred_scores'].shape == (1000,)
+
+
+def test_dense_model_starts_from_the_classifier(folder, within, checkpoint):
+    """On sample data, for which a config forgets the weights that it names."""
+    path = CONFIGS / 'xcit/semfpn_xcit_t12_p16_ade20k.py'
+    weights = f'model.backbone.init_cfg.checkpoint={checkpoint}'
+    small = (
+        'model.backbone.arch=nano12',
+        *(f'{key}=128' for key in ('model.neck.0.in_channels', 'model.neck.1.out_channels')),
+    )
+    lists = 'model.neck.1.in_channels', 'model.decode_head.in_channels'
+    small = *small, *(f'{key}="[128,128,128,128]"' for key in lists)
+    options = *SHORT, *small, weights, 'model.backbone.init_cfg.prefix=backbone.'
+    done = within('train.py', path, '--sample', '--cfg-options', *options, cwd=folder)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert re.search(r'XCiT: (\d+) of \1 weights loaded', done.stdout + done.stderr)
