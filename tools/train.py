@@ -9,6 +9,7 @@ from mmengine.dist import is_main_process
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
+from mmbixt.checkpoints.layout import inspect_file
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
 
 
@@ -56,7 +57,26 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> None:
         cfg.auto_scale_lr.enable = True
     if args.resume:
         cfg.resume = True
-        cfg.load_from = None if args.resume == 'auto' else args.resume
+        cfg.load_from = latest_whole(Path(cfg.work_dir)) if args.resume == 'auto' else args.resume
+
+
+def latest_whole(work_dir: Path) -> str | None:
+    """The latest checkpoint of a work dir; if it is damaged (after a power cut), one before it."""
+    note = work_dir / 'last_checkpoint'  # where mmengine looks
+    named = [Path(note.read_text().strip())] if note.is_file() else []
+    saved = [*work_dir.glob('iter_*.pth'), *work_dir.glob('epoch_*.pth')]
+    saved.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in [*named, *saved]:
+        try:
+            with path.open('rb') as file:
+                inspect_file(file)
+            if [path] != named:
+                print(f'--resume goes on from {path}.')
+            return str(path)
+        except Exception as error:  # of a damaged file, any
+            what = note if path == Path() else path
+            print(f'--resume: {what} is empty or damaged ({type(error).__name__}: {error}).')
+    return None
 
 
 def refuse_sync_bn_without_gpu(cfg: Config, args: argparse.Namespace) -> None:

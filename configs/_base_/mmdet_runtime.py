@@ -7,7 +7,7 @@ default_hooks = dict(
     timer=dict(type='IterTimerHook'),
     logger=dict(type='LoggerHook', interval=50),
     param_scheduler=dict(type='ParamSchedulerHook'),
-    checkpoint=dict(type='CheckpointHook', interval=1, max_keep_ckpts=2, save_best='coco/bbox_mAP'),
+    checkpoint=dict(type='CheckpointHook', interval=1, max_keep_ckpts=3, save_best='coco/bbox_mAP'),
     sampler_seed=dict(type='DistSamplerSeedHook'),
     exact_resume=dict(type='mmbixt.ExactResumeHook'),
     visualization=dict(type='DetVisualizationHook'),

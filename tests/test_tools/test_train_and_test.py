@@ -75,10 +75,15 @@ def test_run_says_what_it_changes_and_leaves_logs_and_checkpoints(folder):
 
 
 def test_resume_goes_on_with_optimizer_and_history(folder, run, tmp_path):
+    """After a power cut: the note of the latest checkpoint is empty, and the latest is half."""
     os.link(folder / RUN / 'iter_2.pth', tmp_path / 'iter_2.pth')
-    (tmp_path / 'last_checkpoint').write_text(str(tmp_path / 'iter_2.pth'))
+    content = (folder / RUN / 'iter_2.pth').read_bytes()
+    (tmp_path / 'iter_4.pth').write_bytes(content[: len(content) // 2])
+    (tmp_path / 'last_checkpoint').touch()
     arguments = CONFIG, '--resume', '--work-dir', tmp_path
     output = run('train.py', *arguments, options=['train_cfg.max_iters=3'])
+    for name in ('last_checkpoint', 'iter_4.pth'):
+        assert f'--resume: {tmp_path / name} is empty or damaged' in output
     assert 'resumed epoch: 0, iter: 2' in output
     checkpoint = torch.load(tmp_path / 'iter_3.pth', weights_only=False)
     steps = {int(state['step']) for state in checkpoint['optimizer']['state'].values()}
