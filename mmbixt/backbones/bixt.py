@@ -7,7 +7,7 @@ that the cost is linear in the tokens. The names of the weights are the authors'
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
-from timm.layers import Attention, DropPath, LayerScale, lecun_normal_, trunc_normal_
+from timm.layers import DropPath, LayerScale, lecun_normal_, trunc_normal_
 from torch import Tensor, nn
 
 from mmbixt.backbones.arch import (
@@ -28,6 +28,7 @@ from mmbixt.layers import (
     LinearPatchEmbed,
     LocalPatchInteraction,
     Mlp,
+    SelfAttention,
     add_feed_forward,
     channels_last,
     map_to_tokens,
@@ -60,7 +61,7 @@ class SelfAttentionBlock(nn.Module):
     ) -> None:
         super().__init__()
         self.norm1 = LayerNorm(channels, eps=1e-6)
-        self.attn = Attention(channels, num_heads, qkv_bias=True)
+        self.attn = SelfAttention(channels, num_heads)
         self.ls1 = make_layer_scale(channels, scale)
         self.norm2 = LayerNorm(channels, eps=1e-6)
         self.mlp = Mlp(channels, hidden)

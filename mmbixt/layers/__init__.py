@@ -2,7 +2,6 @@
 
 from mmbixt.layers.bidirectional_attention import BidirectionalAttention
 from mmbixt.layers.bidirectional_self_attention import BidirectionalSelfAttention, WindowAttention
-from mmbixt.layers.class_attention import ClassAttention
 from mmbixt.layers.cross_covariance_attention import CrossCovarianceAttention
 from mmbixt.layers.feed_forward import FeedForward, Mlp, SequentialMlp, add_feed_forward
 from mmbixt.layers.latent_attention import LatentAttention
@@ -11,6 +10,7 @@ from mmbixt.layers.maps import channels_last, map_to_tokens, tokens_to_map
 from mmbixt.layers.patch_embed import ConvPatchEmbed, LinearPatchEmbed
 from mmbixt.layers.position_encoding import FourierPositionEncoding, fourier_features
 from mmbixt.layers.routing_attention import FullAttention, RoutingAttention
+from mmbixt.layers.self_attention import ClassAttention, SelfAttention
 
 __all__ = [
     'BidirectionalAttention',
@@ -26,6 +26,7 @@ __all__ = [
     'LocalPatchInteraction',
     'Mlp',
     'RoutingAttention',
+    'SelfAttention',
     'SequentialMlp',
     'WindowAttention',
     'add_feed_forward',

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from mmbixt.checkpoints.classifier import fit_part
 from mmbixt.checkpoints.xcit import fuse_class_attention
-from mmbixt.layers.class_attention import ClassAttention
 from mmbixt.layers.feed_forward import Mlp
 from mmbixt.layers.linear import init_linear
 from mmbixt.layers.maps import map_to_tokens
 from mmbixt.layers.norm import LayerNorm
+from mmbixt.layers.self_attention import ClassAttention
 from mmbixt.registry import MODELS
 
 

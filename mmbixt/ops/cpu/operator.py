@@ -8,6 +8,7 @@ The schema of an operator is flat. Named tuples are taken apart, and put togethe
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from inspect import Parameter, Signature, signature
 from itertools import islice
 
@@ -74,7 +75,7 @@ class Operator:
             flat,
             Results,
         )
-        register(
+        of_backward = register(
             f'{name}_backward',
             lambda grads, kept, *flat: backward(grads, kept, *self._pack(flat)),
             lambda grads, kept, *flat: like(
@@ -87,6 +88,7 @@ class Operator:
             lambda ctx, grads, kept: self._gradients(ctx, grads),
             setup_context=lambda ctx, inputs, output: self._save(ctx, inputs, output[1]),
         )
+        of_backward.register_autograd(partial(_refuse, name))
         packets = (getattr(torch.ops.mmbixt, part) for part in (name, f'{name}_backward'))
         self.op, self.backward_op = (packet.default for packet in packets)
         register_flop_formula(self.op.overloadpacket)(lambda *flat, **_: flops(*self._pack(flat)))
@@ -129,6 +131,13 @@ class Operator:
             next(found) if i in self.differentiable and x is not None else None
             for i, x in enumerate(flat)
         )
+
+
+def _refuse(name: str, *_: object) -> None:
+    raise RuntimeError(
+        f'mmbixt::{name}_backward has no derivatives. For second derivatives set '
+        "MMBIXT_OPS=reference, or run the model within mmbixt.ops.use_ops('reference')."
+    )
 
 
 class _Function(torch.autograd.Function):

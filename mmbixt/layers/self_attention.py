@@ -5,8 +5,8 @@ from mmbixt.ops.heads import head_width, join_heads, split_heads
 from mmbixt.ops.inverse_attention import self_attention
 
 
-class ClassAttention(nn.Module):
-    """Attention of the class token alone, over itself and all tokens (CaiT, XCiT).
+class SelfAttention(nn.Module):
+    """Attention of all tokens over all tokens; of its own, so that it follows ``MMBIXT_OPS``.
 
     Args:
         channels: width C of the tokens.
@@ -21,7 +21,19 @@ class ClassAttention(nn.Module):
         self.proj = nn.Linear(channels, channels)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(B,1+N,C), the class token first, to the class token's update (B,1,C)."""
+        """(B,N,C) to (B,N,C)."""
+        return self._attend(tokens, tokens.shape[1])
+
+    def _attend(self, tokens: Tensor, queries: int) -> Tensor:
+        """(B,N,C) to (B,queries,C): what the first tokens gather from all."""
         q, k, v = split_heads(apply_linear(self.qkv, tokens), 3, self.num_heads)
-        out = self_attention(q[:, :, :1], k, v, self.scale)
+        out = self_attention(q[:, :, :queries], k, v, self.scale)
         return apply_linear(self.proj, join_heads(out))
+
+
+class ClassAttention(SelfAttention):
+    """Attention of the class token alone, over itself and all tokens (CaiT, XCiT)."""
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(B,1+N,C), the class token first, to the class token's update (B,1,C)."""
+        return self._attend(tokens, 1)
