@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import torch
 from mmengine.config import Config, DictAction
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
@@ -107,7 +108,21 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
     cfg.work_dir = args.work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
     check_metrics(cfg, splits)
     check_datasets(cfg, splits)
+    if args.launcher != 'none' and not torch.cuda.is_available():
+        _join_without_gpus(cfg)
     return cfg
+
+
+def _join_without_gpus(cfg: Config) -> None:
+    """Several processes on processors: mmengine's launcher would look for a GPU for each.
+
+    It leaves a group of processes alone that is there already. SLURM and MPI, too, have to say by
+    the variables of torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT) who the others are.
+    """
+    torch.distributed.init_process_group('gloo')
+    cfg.model_wrapper_cfg = dict(type='MMDistributedDataParallel', device_ids=None)
+    if cfg.pop('sync_bn', None) and torch.distributed.get_rank() == 0:
+        print('Batch norms are not synchronised over the processes, which needs GPUs.', flush=True)
 
 
 def check_framework(cfg: Config, path: str) -> None:
