@@ -56,10 +56,10 @@ SETTINGS = {
 }
 
 
-def runner(folder, train_cfg, sampler, num_workers=0, accumulative_counts=1, **options):
+def train(folder, train_cfg, sampler, num_workers=0, accumulative_counts=1, **options):
     torch.manual_seed(0)
     by_epoch = train_cfg['by_epoch']
-    return Runner(
+    runner = Runner(
         Model(),
         str(folder),
         dict(batch_size=4, num_workers=num_workers, dataset=Noise(), sampler=sampler) | COLLATE,
@@ -79,6 +79,8 @@ def runner(folder, train_cfg, sampler, num_workers=0, accumulative_counts=1, **o
         experiment_name=f'{folder.name}_{len(list(folder.glob("*")))}',
         **options,
     )
+    runner.train()
+    runner.train_loop.dataloader_iterator = None  # else the garbage collector waits for workers
 
 
 def state(folder, name):
@@ -97,12 +99,12 @@ def test_two_halves_are_the_whole(tmp_path, monkeypatch, settings):
     middle, end = (
         ('epoch_2', 'epoch_4') if settings['train_cfg']['by_epoch'] else ('iter_6', 'iter_12')
     )
-    runner(tmp_path / 'whole', **settings).train()
+    train(tmp_path / 'whole', **settings)
     (tmp_path / 'halves').mkdir()
     shutil.copy(tmp_path / f'whole/{middle}.pth', tmp_path / 'halves')
     Noise.read = 0
     resume = dict(resume=True, load_from=str(tmp_path / f'halves/{middle}.pth'))
-    runner(tmp_path / 'halves', **settings, **resume).train()
+    train(tmp_path / 'halves', **settings, **resume)
     # six batches, of which each third is the rest of an epoch; in workers nobody counts
     batches = 20 if settings['sampler']['type'] == 'DefaultSampler' else 24
     assert Noise.read == (0 if 'num_workers' in settings else batches)
