@@ -67,9 +67,8 @@ def test_clicks_and_keys_on_a_heading_sort(page):
         page.click('#classes th:nth-child(1) button')
         assert column(page, 1) == sorted(names, reverse=wanted == 'descending')
         assert (order(page, 1), order(page, 3)) == (wanted, 'none')
-    for key, code, text, wanted in (('Enter', 13, '\r', 'ascending'), (' ', 32, ' ', 'descending')):
-        page.press(key, code, text)
-        assert order(page, 1) == wanted
+    page.press('Enter', 13, '\r')
+    assert order(page, 1) == 'ascending'
     share = 3  # above and below 10 %: as numbers, by which the rows were sorted at first
     values = column(page, share)
     page.click(f'#classes th:nth-child({share}) button')
@@ -85,11 +84,6 @@ def test_click_enlarges_a_picture(page):
     assert page.run(source.format('#enlarged')) == page.run(source.format('.picture'))
     page.press('Escape', 27)
     assert not page.run(is_open)
-    page.run('document.querySelector(".picture").focus()')
-    page.press('Enter', 13, '\r')
-    assert page.run(is_open)
-    page.click('#enlarged button')
-    assert not page.run(is_open)
 
 
 def test_chart_says_its_values(page):
@@ -97,12 +91,6 @@ def test_chart_says_its_values(page):
     said = page.run('document.querySelector(".readout").textContent')
     # the middle of the picture is a bit left of that of the plot, which is right of the numbers
     assert said == 'iteration 50: 0.2 (as recorded)'
-    cursor, line = page.run(
-        "['.cursor path', 'svg .one path'].map((kind) => document.querySelector(kind))"
-        '.map((it) => it.getBoundingClientRect()).map(({ x, width }) => [x, width])'
-    )
-    # the line of the plot goes from iteration 10 to 100
-    assert cursor[0] == pytest.approx(line[0] + line[1] * 40 / 90, abs=2)
 
 
 @pytest.mark.parametrize('size', [DESK, PHONE], ids=str)

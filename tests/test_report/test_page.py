@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from test_report.runs import HOSTILE, QUOTED, Reader, sums, train_record, val_record, write_work_dir
 
-from mmbixt.evaluation.bootstrap import Estimate
 from mmbixt.report.collect import ReportData
-from mmbixt.report.page import cell, make_page
+from mmbixt.report.page import make_page
 from mmbixt.report.predictor import Example
 from mmbixt.report.work_dir import Run
 
@@ -87,12 +86,6 @@ def test_no_errors(make_run):
     assert 'nan' not in page.text
 
 
-def test_scores_are_those_of_the_last_test_or_validation(make_run):
-    assert '40.0 %' in Reader(make_page(ReportData(make_run()))).text
-    tested = make_run(results={'all/mIoU': 12.3})
-    assert '12.3 %' in Reader(make_page(ReportData(tested))).text
-
-
 def test_detector(make_run):
     scores = {'coco/bbox_mAP': 0.1, 'coco/segm_mAP': 0.05, 'coco/segm_mAP_l': -1.0}
     text = make_page(ReportData(make_run("default_scope = 'mmdet'", results=scores)))
@@ -101,10 +94,3 @@ def test_detector(make_run):
     assert '0.050' in page.text
     masks = text[text.index('data-value="Masks"') :]
     assert masks[: masks.index('</tr>')].count('–') == 5  # not measured
-
-
-def test_cells():
-    assert cell(None) == cell(np.nan) == cell(-1, 3) == ('–', '', '')
-    assert cell(12_345) == ('12,345', 12_345, '')
-    assert cell(-16.84) == ('−16.8', -16.84, '')
-    assert cell(Estimate(np.array(5.0), np.arange(0.0, 10.1))) == ('5.0', 5.0, '0.2 to 9.8')

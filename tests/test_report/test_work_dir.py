@@ -6,7 +6,6 @@ import pytest
 from test_report.runs import STEPS, train_record, val_record, write_log, write_resumed_logs
 
 from mmbixt.report.work_dir import Run, WorkDirError, merge, read_records
-from mmbixt.sample.sample_data import MANIFEST
 
 CONFIG = """
 default_scope = 'mmseg'
@@ -81,10 +80,3 @@ def test_checkpoint_and_scores(folder):
         start = write_log(folder, f'2025010{day}_100000', [])
         (start / f'{start.name}.json').write_text(json.dumps({'mIoU': score, 'time': 0.1}))
     assert Run(folder).scores == {'mIoU': 40.0}
-
-
-def test_generated_scenes_are_recognised(folder):
-    (folder / 'data').mkdir()
-    (folder / 'data' / MANIFEST).touch()
-    assert Run(folder).generated
-    assert not Run(folder, {'test_dataloader.dataset.data_root': 'elsewhere'}).generated

@@ -6,6 +6,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from label_maps import label_maps
 
 from mmbixt.evaluation import image_sums, scores
 from mmbixt.visualization.boundary_errors import COLOURS, Pixel, error_figure, error_map
@@ -26,20 +27,11 @@ def kind_by_hand(truth, prediction, width, y, x):
     return Pixel.MISSED if prediction[y, x] in near else Pixel.WRONG
 
 
-def scene(height, width):
-    """Regions of labels 0 to 3, some of it ignored, and a prediction that is often wrong."""
-    rng = np.random.default_rng(0)
-    truth = rng.integers(0, 4, (height // 6 + 1, width // 6 + 1)).repeat(6, 0).repeat(6, 1)
-    truth = truth[:height, :width]
-    prediction = np.where(rng.random(truth.shape) < 0.4, rng.integers(0, 4, truth.shape), truth)
-    return np.where(rng.random(truth.shape) < 0.05, 255, truth).astype(np.uint8), prediction
-
-
 @pytest.mark.parametrize('shape', [(20, 31), (1, 40)])
 @pytest.mark.parametrize('width', [1, 5, 0.05])
 def test_kinds_are_those_of_the_definition(shape, width):
     pixels = width if isinstance(width, int) else max(1, round(width * np.hypot(*shape)))
-    truth, prediction = scene(*shape)
+    truth, prediction = next(label_maps([shape], 0.4))
     by_hand = [kind_by_hand(truth, prediction, pixels, *at) for at in np.ndindex(shape)]
     np.testing.assert_array_equal(error_map(truth, prediction, width).ravel(), by_hand)
     shifted = np.where(truth == 255, 0, truth + 1)
@@ -52,7 +44,7 @@ def draw(truth, prediction):
 
 
 def test_figure_shows_and_says_all():
-    truth, prediction = scene(40, 50)
+    truth, prediction = next(label_maps([(40, 50)], 0.4))
     figure = draw(truth, prediction)
     panels = [ax.get_images()[0].get_array() for ax in figure.axes[:4]]
     painted = np.array([*PALETTE, (255, 255, 255)])[np.where(truth == 255, 4, truth)]
@@ -76,7 +68,7 @@ def test_figure_shows_and_says_all():
 def test_folders_as_in_the_docs(tmp_path, monkeypatch):
     text = (Path(__file__).parents[2] / 'docs/boundary.md').read_text()
     monkeypatch.chdir(tmp_path)
-    truth, prediction = scene(30, 40)
+    truth, prediction = (labels.astype(np.uint8) for labels in next(label_maps([(30, 40)])))
     for folder, pixels in dict(images=truth, truths=truth, predictions=prediction).items():
         Path(folder).mkdir()
         cv2.imwrite(f'{folder}/x.png', pixels)

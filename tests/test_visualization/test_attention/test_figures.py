@@ -117,11 +117,9 @@ def test_weights_of_a_whole_model_or_of_its_backbone(tmp_path, prefix, head):
     ('call', 'message'),
     [
         (lambda _: draw('bixt', layers=['0', '2']), 'no layer 2. This BiXT has 0, 1'),
-        (lambda _: draw('bixt', point=(96, 3)), 'point 96 3 is outside the image.* from 0 to 95'),
         (lambda _: attention_figures(OTHER, INPUTS, IMAGE), 'BiFormer, BiSASwin; .* is a Conv2d'),
         (lambda path: load_backbone(small(), path), 'Missing in the file'),
         (lambda path: prepare_image(small(), path), 'pth is not an image'),
-        (lambda _: prepare_image(small(), 'no.jpg'), 'There is no image at no.jpg'),
     ],
 )
 def test_what_is_refused(call, message, tmp_path):
