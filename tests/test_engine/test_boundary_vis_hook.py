@@ -68,9 +68,8 @@ def test_which_are_drawn(tmp_path, options, drawn):
 
 
 def test_evaluation_alone_does_not_build_the_training(tmp_path, monkeypatch):
-    runner = make_runner(
-        tmp_path, Images(tmp_path), **training(dict(type='Nowhere'), val_interval=2)
-    )
+    nowhere = training(dict(type='Nowhere'), val_interval=2)
+    runner = make_runner(tmp_path, Images(tmp_path), **nowhere)
     with monkeypatch.context() as patch:  # of several processes, one draws
         patch.setattr(module, 'is_main_process', lambda: False)
         runner.test()

@@ -96,19 +96,18 @@ def test_two_halves_are_the_whole(tmp_path, monkeypatch, settings):
     # else mmengine waits for two seconds after each epoch of the data
     monkeypatch.setattr('mmengine.runner.loops.time.sleep', lambda _: None)
     settings = SETTINGS[settings]
-    middle, end = (
-        ('epoch_2', 'epoch_4') if settings['train_cfg']['by_epoch'] else ('iter_6', 'iter_12')
-    )
+    unit, half = ('epoch', 2) if settings['train_cfg']['by_epoch'] else ('iter', 6)
+    middle, end = f'{unit}_{half}.pth', f'{unit}_{2 * half}.pth'
     train(tmp_path / 'whole', **settings)
     (tmp_path / 'halves').mkdir()
-    shutil.copy(tmp_path / f'whole/{middle}.pth', tmp_path / 'halves')
+    shutil.copy(tmp_path / 'whole' / middle, tmp_path / 'halves')
     Noise.read = 0
-    resume = dict(resume=True, load_from=str(tmp_path / f'halves/{middle}.pth'))
+    resume = dict(resume=True, load_from=str(tmp_path / 'halves' / middle))
     train(tmp_path / 'halves', **settings, **resume)
     # six batches, of which each third is the rest of an epoch; in workers nobody counts
     batches = 20 if settings['sampler']['type'] == 'DefaultSampler' else 24
     assert Noise.read == (0 if 'num_workers' in settings else batches)
-    *first, one = state(tmp_path / 'whole', f'{end}.pth')
-    *second, other = state(tmp_path / 'halves', f'{end}.pth')
+    *first, one = state(tmp_path / 'whole', end)
+    *second, other = state(tmp_path / 'halves', end)
     assert first == second
     torch.testing.assert_close(one, other, rtol=0, atol=0)

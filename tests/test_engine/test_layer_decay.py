@@ -85,16 +85,13 @@ def test_stock_options_and_frozen_parts():
     assert len(build(model, decay_rate=0.9).param_groups) == 2 * (3 + 1)
 
 
-@pytest.mark.parametrize(
-    ('cfg', 'message'),
-    [
+def test_bad_settings_are_explained():
+    for cfg, message in (
         (dict(decay_rate=1.5), 'decay_rate is 1.5'),
         (dict(decay_rate=0.9, decay_type='block'), "decay_type='block': there are layer_wise"),
         (dict(decay_rate=0.9, num_layers=12), 'XCiT has 5 layers .* leave num_layers out'),
-    ],
-)
-def test_bad_settings_are_explained(cfg, message):
-    with pytest.raises(ValueError, match=message):
-        build(Model(XCiT(XCIT)), **cfg)
+    ):
+        with pytest.raises(ValueError, match=message):
+            build(Model(XCiT(XCIT)), **cfg)
     with pytest.raises(ValueError, match='no backbone of mmbixt'):
         build(Model(nn.Linear(2, 2)), decay_rate=0.9)

@@ -136,9 +136,6 @@ def test_class_in_one_map_only_is_wrong_and_in_neither_is_not_scored():
         found = class_scores(image_sums(*maps, 3, (1,), (0.02,), (3,)))
         np.testing.assert_array_equal(found['boundaryF3px/F'], [0, 0, np.nan])
         np.testing.assert_array_equal(found['boundary0.02/IoU'][1:], [0, np.nan])
-        assert np.isnan(found['all/IoU'][2])
-    assert np.isnan(found['all/Acc'][1])  # predicted only: an IoU of 0, but no accuracy
-    assert found['all/IoU'][1] == 0
     prediction[0, 8] = 1  # in both, but too far away
     assert class_scores(image_sums(truth, prediction, 3, tolerances=(3,)))['boundaryF3px/F'][1] == 0
 
@@ -172,7 +169,6 @@ def test_nothing_to_score_is_nan(size, label):
     """Without pixels that count everything, without a boundary only what looks for one."""
     labels = np.full(size, label)
     sums = image_sums(labels, labels, 3, tolerances=(3,))
-    assert all(counts.dtype == np.int64 for counts in sums.values())
     found = scores(sums)
     scored = {name for name, score in found.items() if score == 100}
     anywhere = {'all/mIoU', 'all/mAcc', 'all/aAcc', 'boundary0.02/mIoU', 'boundary0.005/mIoU'}
@@ -180,15 +176,12 @@ def test_nothing_to_score_is_nan(size, label):
     assert all(np.isnan(found[name]) for name in set(found) - scored)
 
 
-@pytest.mark.parametrize(
-    ('truth', 'prediction', 'widths', 'message'),
-    [
-        ([[0, 3]], [[0, 0]], (1,), 'the truth has label 3, but with 3 classes labels are 0 to 2'),
-        ([[0, 1]], [[0, -1]], (1,), 'the prediction has label -1'),
-        ([[0, 1]], [[0], [1]], (1,), r'got \(1, 2\) and \(2, 1\)'),
-        ([[0]], [[0]], (3.0,), 'widths are pixels'),
-    ],
-)
-def test_bad_arguments_are_refused(truth, prediction, widths, message):
-    with pytest.raises(ValueError, match=message):
-        image_sums(np.array(truth), np.array(prediction), 3, widths)
+def test_bad_arguments_are_refused():
+    for truth, prediction, width, message in (
+        ([[0, 3]], [[0, 0]], 1, 'the truth has label 3, but with 3 classes labels are 0 to 2'),
+        ([[0, 1]], [[0, -1]], 1, 'the prediction has label -1'),
+        ([[0, 1]], [[0], [1]], 1, r'got \(1, 2\) and \(2, 1\)'),
+        ([[0]], [[0]], 3.0, 'widths are pixels'),
+    ):
+        with pytest.raises(ValueError, match=message):
+            image_sums(np.array(truth), np.array(prediction), 3, (width,))

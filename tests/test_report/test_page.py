@@ -46,9 +46,6 @@ def test_page_of_everything(full):
     shown = ('EncoderDecoder · BiXT', '5.0 million parameters', 'weights of iter_20.pth')
     for text in (*CLASSES[:3], full.run.name, *shown):
         assert text in page.text
-    table = source[source.index('id="classes"') : source.index('id="pictures"')]
-    rows = re.findall(r'<tr.*?>', table)  # of the classes that occur
-    assert rows == ['<tr>', '<tr class="">', '<tr class="">', '<tr class="dim">']
     # nothing is loaded from elsewhere
     assert all(url.startswith(('data:', '#')) for url in page.addresses)
     assert not re.search(r'@import|url\(', source)
@@ -88,9 +85,6 @@ def test_no_errors(make_run):
 
 def test_detector(make_run):
     scores = {'coco/bbox_mAP': 0.1, 'coco/segm_mAP': 0.05, 'coco/segm_mAP_l': -1.0}
-    text = make_page(ReportData(make_run("default_scope = 'mmdet'", results=scores)))
-    page = Reader(text)
+    page = Reader(make_page(ReportData(make_run("default_scope = 'mmdet'", results=scores))))
     assert [found['id'] for found in page.all('section')] == ['training', 'scores', 'configuration']
     assert '0.050' in page.text
-    masks = text[text.index('data-value="Masks"') :]
-    assert masks[: masks.index('</tr>')].count('–') == 5  # not measured

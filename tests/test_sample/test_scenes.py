@@ -32,7 +32,6 @@ def test_types_and_shapes_and_masks_that_are_part_of_the_label_map(seed, size):
     scene = make_scene(seed, *size)
     assert scene.image.shape == (*size, 3)
     assert scene.image.dtype == scene.semantic.dtype == np.uint8
-    assert scene.image.std() > 15
     assert set(np.unique(scene.semantic)) <= {0, *ADE_LABELS.values()}
     for name in set(COCO_TO_ADE.values()):
         masks = [mask for category, mask in scene.instances if COCO_TO_ADE[category] == name]
@@ -47,8 +46,8 @@ def mean_iou(predicted, truth) -> float:
 
 
 def test_validation_scenes_show_everything_and_are_not_solved_by_row_or_colour():
-    train = [make_scene(FIRST_SEED['train'] + k, 96, 128) for k in range(24)]
-    val = [make_scene(FIRST_SEED['val'] + k, 96, 128) for k in range(32)]
+    train = [make_scene(FIRST_SEED['train'] + k, 96, 128) for k in range(16)]
+    val = [make_scene(FIRST_SEED['val'] + k, 96, 128) for k in range(24)]
     objects = [category for scene in val for category, _ in scene.instances]
     assert set(objects) == set(COCO_TO_ADE)
     truth, labels = (np.stack([scene.semantic for scene in scenes]) for scenes in (val, train))

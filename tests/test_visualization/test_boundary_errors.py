@@ -38,14 +38,10 @@ def test_kinds_are_those_of_the_definition(shape, width):
     np.testing.assert_array_equal(error_map(shifted, prediction + 1, width, 0).ravel(), by_hand)
 
 
-def draw(truth, prediction):
-    image = np.full((*truth.shape, 3), 100, np.uint8)
-    return error_figure(image, truth, prediction, CLASSES, PALETTE, 2, 'title')
-
-
 def test_figure_shows_and_says_all():
     truth, prediction = next(label_maps([(40, 50)], 0.4))
-    figure = draw(truth, prediction)
+    image = np.full((*truth.shape, 3), 100, np.uint8)
+    figure = error_figure(image, truth, prediction, CLASSES, PALETTE, 2, 'title')
     panels = [ax.get_images()[0].get_array() for ax in figure.axes[:4]]
     painted = np.array([*PALETTE, (255, 255, 255)])[np.where(truth == 255, 4, truth)]
     np.testing.assert_array_equal(panels[1], painted)
@@ -62,7 +58,7 @@ def test_figure_shows_and_says_all():
         line = f'mIoU {found[f"{where}/mIoU"]:.1f}%, {found[f"{where}/aAcc"]:.1f}% of pixels right'
         assert line in figure.get_supxlabel()
     with pytest.raises(ValueError, match='one size'):
-        draw(truth, prediction[:, 1:])
+        error_figure(image, truth, prediction[:, 1:], CLASSES, PALETTE, 2, 'title')
 
 
 def test_folders_as_in_the_docs(tmp_path, monkeypatch):

@@ -37,7 +37,6 @@ def draw(name, image=IMAGE, **options):
     ('name', 'layers', 'found', 'kinds'),
     [
         ('bixt', None, '00 01', 'latents_over_image image_over_latents strongest_latents'),
-        ('xcit', ['all'], '00 01', 'query_key_magnitude'),
         ('biformer', None, '0.0 1.0 2.1 3.0', 'point_attention'),
         ('bisa_swin', ['0'], '0.0 0.1', 'inverse_emphasis point_attention'),
     ],
@@ -113,16 +112,14 @@ def test_weights_of_a_whole_model_or_of_its_backbone(tmp_path, prefix, head):
     assert not loaded.training
 
 
-@pytest.mark.parametrize(
-    ('call', 'message'),
-    [
-        (lambda _: draw('bixt', layers=['0', '2']), 'no layer 2. This BiXT has 0, 1'),
-        (lambda _: attention_figures(OTHER, INPUTS, IMAGE), 'BiFormer, BiSASwin; .* is a Conv2d'),
-        (lambda path: load_backbone(small(), path), 'Missing in the file'),
-        (lambda path: prepare_image(small(), path), 'pth is not an image'),
-    ],
-)
-def test_what_is_refused(call, message, tmp_path):
-    torch.save({'backbone.x': torch.zeros(1)}, tmp_path / 'x.pth')
-    with pytest.raises((ValueError, RuntimeError, OSError), match=message):
-        call(str(tmp_path / 'x.pth'))
+def test_what_is_refused(tmp_path):
+    path = str(tmp_path / 'x.pth')
+    torch.save({'backbone.x': torch.zeros(1)}, path)
+    with pytest.raises(ValueError, match=r'no layer 2\. This BiXT has 0, 1'):
+        draw('bixt', layers=['0', '2'])
+    with pytest.raises(ValueError, match=r'BiFormer, BiSASwin; .* is a Conv2d'):
+        attention_figures(OTHER, INPUTS, IMAGE)
+    with pytest.raises(RuntimeError, match='Missing in the file'):
+        load_backbone(small(), path)
+    with pytest.raises(ValueError, match='pth is not an image'):
+        prepare_image(small(), path)
