@@ -1,6 +1,5 @@
 """Chromium without a window, controlled by its DevTools protocol over a socket."""
 
-import base64
 import json
 import os
 import shutil
@@ -108,11 +107,6 @@ class Page:
         size = dict(width=width, height=height, deviceScaleFactor=1 + phone, mobile=phone)
         self.call('Emulation.setDeviceMetricsOverride', **size)
 
-    def prefer(self, scheme: str) -> None:
-        """As the system's setting: 'light' or 'dark'."""
-        features = [dict(name='prefers-color-scheme', value=scheme)]
-        self.call('Emulation.setEmulatedMedia', features=features)
-
     def run(self, expression: str) -> Any:
         """The value of an expression in JavaScript, or of the promise that it is."""
         answer = self.call(
@@ -138,11 +132,6 @@ class Page:
         about = dict(key=key, code=key, windowsVirtualKeyCode=code)
         self.call('Input.dispatchKeyEvent', type='keyDown', text=text, **about)
         self.call('Input.dispatchKeyEvent', type='keyUp', **about)
-
-    def picture(self, file: Path, whole: bool = False) -> None:
-        """A PNG of what is seen, or of the whole page."""
-        data = self.call('Page.captureScreenshot', captureBeyondViewport=whole)['data']
-        file.write_bytes(base64.b64decode(data))
 
     def close(self) -> None:
         self._process.kill()  # nothing of it is kept

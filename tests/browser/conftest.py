@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from browser.chromium import NoBrowserError, Page, find_browser
+from browser.chromium import NoBrowserError, Page
 
 
 def pytest_ignore_collect(config):
@@ -17,7 +17,6 @@ def pytest_ignore_collect(config):
 def browser(tmp_path_factory):
     """One for all tests; nothing else is done where there is none."""
     try:
-        find_browser()
         page = Page(tmp_path_factory.mktemp('profile'))
     except NoBrowserError as error:
         pytest.exit(str(error), returncode=1)

@@ -1,9 +1,5 @@
-"""The report of a run as a reader sees it: in Chromium, on a desk and on a phone.
+"""The report of a run as a reader sees it: in Chromium, on a desk and on a phone."""
 
-With the variable PICTURES=FOLDER there are pictures of it all in that folder afterwards.
-"""
-
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,8 +14,6 @@ from mmbixt.report.work_dir import Run
 
 TOOL = Path(__file__).parents[2] / 'tools/analysis/report.py'
 DESK, PHONE = (1280, 900), (390, 844)
-# text that can be read has 4.5 (WCAG 2, AA)
-CONTRAST = Path(__file__).with_name('contrast.js').read_text()
 
 
 @pytest.fixture(scope='module')
@@ -32,11 +26,10 @@ def report(browser, tmp_path_factory):
 
 @pytest.fixture
 def page(browser, report):
-    """The report, on a desk by daylight. Nothing may go wrong in a test, or be asked of others."""
+    """The report, on a desk. Nothing may go wrong in a test, or be asked of the network."""
     browser.errors.clear()
     browser.requests.clear()
     browser.resize(*DESK)
-    browser.prefer('light')
     browser.open(report)
     yield browser
     assert browser.errors == []
@@ -58,13 +51,8 @@ def order(page, number):
 
 
 def test_every_part_is_there_and_all_pictures_can_be_seen(page):
-    assert count(page, 'section > h2') == 5
-    assert count(page, '.missing') == 0
-    assert count(page, '.value') == count(page, 'figcaption') == 4
-    assert count(page, '.chart svg :is(.one, .two) > path') == 4  # two of validation
-    assert count(page, '#scores tbody tr') == 7
-    assert count(page, '#classes tbody tr') > 5
-    assert page.run('document.title') == 'mine: report of a run'
+    counted = [count(page, part) for part in ('section > h2', '.missing', 'figcaption')]
+    assert counted == [5, 0, 4]
     pictures = '[...document.querySelectorAll(".picture img")]'
     page.run(f'Promise.all({pictures}.map((image) => image.decode()))')
     widths = page.run(f'{pictures}.map((image) => image.naturalWidth)')
@@ -78,9 +66,8 @@ def test_clicks_and_keys_on_a_heading_sort(page):
         page.click('#classes th:nth-child(1) button')
         assert column(page, 1) == sorted(names, reverse=wanted == 'descending')
         assert (order(page, 1), order(page, 3)) == (wanted, 'none')
-    for key, code, text, wanted in (('Enter', 13, '\r', 'ascending'), (' ', 32, ' ', 'descending')):
-        page.press(key, code, text)
-        assert order(page, 1) == wanted
+    page.press('Enter', 13, '\r')
+    assert order(page, 1) == 'ascending'
     share = 3  # above and below 10 %: as numbers, by which the rows were sorted at first
     values = column(page, share)
     page.click(f'#classes th:nth-child({share}) button')
@@ -96,11 +83,6 @@ def test_click_enlarges_a_picture(page):
     assert page.run(source.format('#enlarged')) == page.run(source.format('.picture'))
     page.press('Escape', 27)
     assert not page.run(is_open)
-    page.run('document.querySelector(".picture").focus()')
-    page.press('Enter', 13, '\r')
-    assert page.run(is_open)
-    page.click('#enlarged button')
-    assert not page.run(is_open)
 
 
 def test_chart_says_its_values(page):
@@ -108,71 +90,33 @@ def test_chart_says_its_values(page):
     said = page.run('document.querySelector(".readout").textContent')
     # the middle of the picture is a bit left of that of the plot, which is right of the numbers
     assert said == 'iteration 50: 0.2 (as recorded)'
-    cursor, line = page.run(
-        "['.cursor path', 'svg .one path'].map((kind) => document.querySelector(kind))"
-        '.map((it) => it.getBoundingClientRect()).map(({ x, width }) => [x, width])'
-    )
-    # the line of the plot goes from iteration 10 to 100
-    assert cursor[0] == pytest.approx(line[0] + line[1] * 40 / 90, abs=2)
 
 
-def test_button_changes_between_light_and_dark(page):
-    background = 'getComputedStyle(document.body).backgroundColor.match(/\\d+/g)[0] * 1'
-    for scheme, dark in (('light', False), ('dark', True)):
-        page.prefer(scheme)
-        for wanted in (dark, not dark, dark):
-            assert (page.run(background) < 128) == wanted
-            page.click('#theme')
-        page.run('document.documentElement.style.colorScheme = ""')
-
-
-@pytest.mark.parametrize('scheme', ['light', 'dark'])
-@pytest.mark.parametrize('size', [DESK, (768, 1024), PHONE, (320, 568)], ids=str)
-def test_fits_and_can_be_read(page, size, scheme):
-    page.resize(*size, phone=size[0] < 700)
-    page.prefer(scheme)
+@pytest.mark.parametrize('size', [DESK, PHONE], ids=str)
+def test_nothing_is_wider_than_the_screen(page, size):
+    page.resize(*size, phone=size == PHONE)
     page.run('document.querySelectorAll("details").forEach((part) => { part.open = true })')
     assert page.run('document.documentElement.scrollWidth') <= size[0]
     assert page.run('innerWidth') == size[0]  # phones widen the view for what sticks out
-    contrast, where = page.run(CONTRAST)
-    assert contrast >= 4.5, where
-    if size == PHONE:  # in one column
-        for parts in ('figure:has(figcaption)', '.chart'):
-            found = f'[...document.querySelectorAll({parts!r})]'
-            assert len({*page.run(f'{found}.map((it) => it.getBoundingClientRect().x)')}) == 1
-    if folder := os.environ.get('PICTURES'):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        page.picture(Path(folder, f'report_{size[0]}_{scheme}.png'), whole=True)
 
 
-def test_without_scripts_all_but_the_button_is_there(page, report):
-    for off in (True, False):
-        page.call('Emulation.setScriptExecutionDisabled', value=off)
-        page.open(report)
-        root = page.call('DOM.getDocument')['root']['nodeId']
-        html = page.call('DOM.getOuterHTML', nodeId=root)['outerHTML']
-        assert ('id="theme" title="Light or dark" hidden' in html) == off
-        assert html.count('<svg') == 3
-
-
-def test_names_are_text_whatever_they_are_and_what_is_no_number_is_last(browser, tmp_path):
+def test_names_are_text_and_what_is_no_number_is_last(browser, tmp_path):
     run = Run(write_work_dir(tmp_path, f'note = {QUOTED + HOSTILE!r}', [train_record(10)]))
     run.name, run.notes = HOSTILE, [QUOTED]
     truth = np.arange(4, dtype=np.uint8).repeat(8)[None].repeat(20, 0)
     prediction = np.roll(np.where(truth == 1, 2, truth), 2, axis=1)  # 1 is nowhere found
     counted = sums([HOSTILE, QUOTED, 'c', 'd'], (truth, prediction))
-    data = ReportData(run, counts=counted, band='band3px', problem=QUOTED)
     file = tmp_path / 'report.html'
-    file.write_text(make_page(data), 'utf-8')
+    file.write_text(make_page(ReportData(run, counts=counted, band='band3px', problem=QUOTED)))
     browser.errors.clear()
+    browser.resize(*DESK)
     browser.open(file)
     gap = 5
-    for wanted in ('descending', 'ascending'):
+    for descending in (True, False):
         browser.click(f'#classes th:nth-child({gap}) button')
-        assert order(browser, gap) == wanted
         *known, last = column(browser, gap)
         assert last == ''
-        assert list(map(float, known)) == sorted(map(float, known), reverse=wanted == 'descending')
+        assert known == sorted(known, key=float, reverse=descending)
     assert sorted(column(browser, 1)) == sorted([HOSTILE, QUOTED, 'c', 'd'])
     assert browser.run('document.querySelector("h1").textContent') == HOSTILE
     assert browser.run('window.broken') is None

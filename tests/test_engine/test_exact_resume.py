@@ -14,6 +14,7 @@ import mmbixt.registry  # noqa: F401
 from mmbixt.checkpoints.loader import load
 
 IMAGES = 10
+COLLATE = dict(collate_fn=dict(type='default_collate'))
 
 
 class Noise(Dataset):
@@ -55,20 +56,13 @@ SETTINGS = {
 }
 
 
-def runner(folder, train_cfg, sampler, num_workers=0, accumulative_counts=1, **options):
+def train(folder, train_cfg, sampler, num_workers=0, accumulative_counts=1, **options):
     torch.manual_seed(0)
     by_epoch = train_cfg['by_epoch']
-    half = 2 if by_epoch else 6
-    return Runner(
+    runner = Runner(
         Model(),
         str(folder),
-        dict(
-            batch_size=4,
-            num_workers=num_workers,
-            dataset=Noise(),
-            sampler=sampler,
-            collate_fn=dict(type='default_collate'),
-        ),
+        dict(batch_size=4, num_workers=num_workers, dataset=Noise(), sampler=sampler) | COLLATE,
         train_cfg=train_cfg,
         optim_wrapper=dict(
             optimizer=dict(type='AdamW', lr=0.1), accumulative_counts=accumulative_counts
@@ -76,13 +70,17 @@ def runner(folder, train_cfg, sampler, num_workers=0, accumulative_counts=1, **o
         param_scheduler=dict(type='LinearLR', start_factor=0.1, end=9, by_epoch=False),
         default_hooks=dict(
             exact_resume=dict(type='mmbixt.ExactResumeHook'),
-            checkpoint=dict(type='CheckpointHook', interval=half, by_epoch=by_epoch),
+            checkpoint=dict(
+                type='CheckpointHook', interval=2 if by_epoch else 6, by_epoch=by_epoch
+            ),
             logger=dict(type='LoggerHook', interval=1),
         ),
         custom_hooks=[dict(type='EMAHook')],
         experiment_name=f'{folder.name}_{len(list(folder.glob("*")))}',
         **options,
     )
+    runner.train()
+    runner.train_loop.dataloader_iterator = None  # else the garbage collector waits for workers
 
 
 def state(folder, name):
@@ -94,27 +92,22 @@ def state(folder, name):
 
 
 @pytest.mark.parametrize('settings', SETTINGS)
-def test_two_halves_are_the_whole(tmp_path, settings):
+def test_two_halves_are_the_whole(tmp_path, monkeypatch, settings):
+    # else mmengine waits for two seconds after each epoch of the data
+    monkeypatch.setattr('mmengine.runner.loops.time.sleep', lambda _: None)
     settings = SETTINGS[settings]
-    middle, end = (
-        ('epoch_2', 'epoch_4') if settings['train_cfg']['by_epoch'] else ('iter_6', 'iter_12')
-    )
-    whole = runner(tmp_path / 'whole', **settings)
-    whole.train()
+    unit, half = ('epoch', 2) if settings['train_cfg']['by_epoch'] else ('iter', 6)
+    middle, end = f'{unit}_{half}.pth', f'{unit}_{2 * half}.pth'
+    train(tmp_path / 'whole', **settings)
     (tmp_path / 'halves').mkdir()
-    shutil.copy(tmp_path / f'whole/{middle}.pth', tmp_path / 'halves')
+    shutil.copy(tmp_path / 'whole' / middle, tmp_path / 'halves')
     Noise.read = 0
-    half = runner(
-        tmp_path / 'halves',
-        **settings,
-        resume=True,
-        load_from=str(tmp_path / f'halves/{middle}.pth'),
-    )
-    half.train()
+    resume = dict(resume=True, load_from=str(tmp_path / 'halves' / middle))
+    train(tmp_path / 'halves', **settings, **resume)
     # six batches, of which each third is the rest of an epoch; in workers nobody counts
     batches = 20 if settings['sampler']['type'] == 'DefaultSampler' else 24
     assert Noise.read == (0 if 'num_workers' in settings else batches)
-    *first, one = state(tmp_path / 'whole', f'{end}.pth')
-    *second, other = state(tmp_path / 'halves', f'{end}.pth')
+    *first, one = state(tmp_path / 'whole', end)
+    *second, other = state(tmp_path / 'halves', end)
     assert first == second
     torch.testing.assert_close(one, other, rtol=0, atol=0)

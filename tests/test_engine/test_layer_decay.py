@@ -47,15 +47,12 @@ def test_each_parameter_has_the_rate_of_its_layer(family, kind):
     parts = model.backbone.layers() if kind == 'layer_wise' else model.backbone.freezable_stages()
     count = num_layers if kind == 'layer_wise' else num_stages
     assert len(parts) == count
-    expected = {
-        id(p): 0.5 ** (count - i) for i, layer in enumerate(parts) for p in parameters_of(layer)
-    }
-    assert len(expected) == sum(1 for _ in model.backbone.parameters())
+    depths = {id(p): i for i, layer in enumerate(parts) for p in parameters_of(layer)}
+    assert len(depths) == sum(1 for _ in model.backbone.parameters())
     for name, parameter in model.named_parameters():
-        scale = expected.get(id(parameter), 1.0)
+        scale = 0.5 ** (count - depths.get(id(parameter), count))
         assert (scale == 1) == name.startswith('decode_head')
         assert found[name]['lr'] == pytest.approx(0.1 * scale)
-        assert found[name]['lr_scale'] == scale
         assert found[name]['weight_decay'] == (0 if parameter.ndim == 1 else 0.05)
 
 
@@ -74,36 +71,27 @@ def test_layers_are_in_the_order_of_the_network(family):
     assert used[-1] == len(model.layers())
 
 
-def test_options_of_the_stock_constructor_work_too():
-    model = Model(XCiT(XCIT))
+def test_stock_options_and_frozen_parts():
+    model = Model(XCiT(XCIT, frozen_stages=1))
     keys = {'decode_head': dict(lr_mult=10.0), 'temperature': dict(decay_mult=0.5)}
     options = dict(num_layers=5, norm_decay_mult=1.0, custom_keys=keys)
     found = settings(model, build(model, decay_rate=0.9, **options))
+    assert found.keys() == {name for name, p in model.named_parameters() if p.requires_grad}
     assert found['decode_head.weight']['lr'] == pytest.approx(1.0)
-    assert found['backbone.blocks.0.norm1.weight']['weight_decay'] == 0.05
+    assert found['backbone.blocks.3.norm1.weight']['weight_decay'] == 0.05
     assert found['backbone.blocks.3.attn.temperature']['weight_decay'] == 0.025
     assert found['backbone.blocks.3.attn.temperature']['lr'] == pytest.approx(0.1 * 0.9)
+    # with and without weight decay, of three layers and of the head
+    assert len(build(model, decay_rate=0.9).param_groups) == 2 * (3 + 1)
 
 
-def test_frozen_parts_are_left_out_and_groups_are_few():
-    model = Model(XCiT(XCIT, frozen_stages=1))
-    optimizer = build(model, decay_rate=0.9)
-    names = settings(model, optimizer).keys()
-    assert names == {name for name, p in model.named_parameters() if p.requires_grad}
-    assert len(optimizer.param_groups) == 2 * (5 - 2 + 1)  # with and without weight decay
-
-
-@pytest.mark.parametrize(
-    ('cfg', 'message'),
-    [
-        (dict(), 'decay_rate is missing: layer-wise decay needs a number'),
+def test_bad_settings_are_explained():
+    for cfg, message in (
         (dict(decay_rate=1.5), 'decay_rate is 1.5'),
         (dict(decay_rate=0.9, decay_type='block'), "decay_type='block': there are layer_wise"),
         (dict(decay_rate=0.9, num_layers=12), 'XCiT has 5 layers .* leave num_layers out'),
-    ],
-)
-def test_bad_settings_are_explained(cfg, message):
-    with pytest.raises(ValueError, match=message):
-        build(Model(XCiT(XCIT)), **cfg)
+    ):
+        with pytest.raises(ValueError, match=message):
+            build(Model(XCiT(XCIT)), **cfg)
     with pytest.raises(ValueError, match='no backbone of mmbixt'):
         build(Model(nn.Linear(2, 2)), decay_rate=0.9)

@@ -37,15 +37,11 @@ def test_what_is_written_is_read_and_summed(path):
 @pytest.mark.parametrize(
     'spoil',
     [
-        lambda path, whole: path.write_text('nothing of the kind'),
         lambda path, whole: path.write_bytes(b''),
         lambda path, whole: path.write_bytes(pickle.dumps(COUNTS)),
-        lambda path, whole: path.write_bytes(whole[:-300]),
         lambda path, whole: path.write_bytes(whole[:60] + b'0123456789' + whole[70:]),
         lambda path, whole: np.save(path.open('wb'), COUNTS['all/true']),
-        lambda path, whole: np.savez(path, weights=COUNTS['all/true']),
         lambda path, whole: np.savez(path, images=np.array([Harm()]), classes=np.array(CLASSES)),
-        lambda path, whole: write_sums(path, IMAGES, CLASSES, {}),
         lambda path, whole: write_sums(path, IMAGES[:2], CLASSES, COUNTS),
     ],
 )
@@ -58,10 +54,6 @@ def test_other_files_are_named_and_nothing_in_them_is_executed(spoil, path):
 
 
 def test_where_a_file_is_found(tmp_path):
-    with pytest.raises(SumsFileError, match=r'no boundary\.npz in .* or below\. Make it: tools'):
-        find_sums(tmp_path)
-    with pytest.raises(SumsFileError, match=r'no file and no folder .*nowhere'):
-        find_sums(tmp_path / 'nowhere')
     for folder, time in (('run/old', 1), ('run/new', 3), ('run/middle', 2), ('other', 4)):
         path = tmp_path / folder / 'boundary.npz'
         write_sums(path, IMAGES, CLASSES, COUNTS)

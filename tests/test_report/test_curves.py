@@ -31,29 +31,18 @@ def test_lines_are_where_their_values_are_and_inside_the_picture():
     assert middle == pytest.approx((top + bottom) / 2)
     assert top < bottom  # SVG counts downwards
     assert len(picture.findall(f'.//{SVG}use')) == 3
-    picture = svg(line([1e-5, 123456.0, 3.0]), line([-5.0, 2.0, 1.0], 'two'))
-    _, _, width, height = map(float, picture.get('viewBox').split())
-    for kind in ('one', 'two'):
-        points = places(picture, kind)
+    for values in ([1e-5, 123456.0, -5.0], [0.0, 0.0], [3.0]):
+        picture = svg(line(values))
+        points, size = places(picture, 'one'), picture.get('viewBox').split()[2:]
         assert (points >= 0).all()
-        assert (points <= [width, height]).all()
+        assert (points <= np.array(size, float)).all()
 
 
-def test_pictures_fit_into_one_page():
-    """They have the page's colors, and no ids in common."""
+def test_pictures_of_one_page_have_no_ids_in_common():
     texts = [draw([line([1.0, 2.0], 'one dots')], unit, 2) for unit in ('loss', 'mAP')]
-    for text in texts:
-        assert not re.search(r'#[0-9a-f]{6}(?![0-9a-f])|<style|<metadata|http://purl.org', text)
-        assert 'currentColor' in text
     first, second = (set(re.findall(r'id="(.+?)"', text)) for text in texts)
     assert first
     assert not first & second
-
-
-@pytest.mark.parametrize('values', [[0.0], [0.0, 0.0], [3.0]])
-def test_constant_and_single_values_can_be_drawn(values):
-    texts = [found.text for found in svg(line(values)).iter(f'{SVG}text')]
-    assert not [text for text in texts if '−' in text]  # the scale starts at 0
 
 
 def test_long_runs_are_thinned_to_means():
@@ -61,20 +50,14 @@ def test_long_runs_are_thinned_to_means():
     thinned = np.array(thin(points))
     assert thinned.shape == (400, 2)
     np.testing.assert_allclose(thinned[:, 1], 1, atol=0.05)
-    assert thin(points[:50]) == points[:50].tolist()
 
 
-@pytest.mark.parametrize('number', [39, 60])
-def test_long_trainings_are_smoothed_beside_their_validations(tmp_path, number):
-    records = [{'loss': float(step % 3), 'step': step} for step in range(1, number + 1)]
+def test_long_trainings_are_smoothed_beside_their_validations(tmp_path):
+    records = [{'loss': float(step % 3), 'step': step} for step in range(1, 61)]
     run = Run(write_work_dir(tmp_path, records=[*records, val_record(10, 20.0)]))
     charts = training_charts(run, 'band3px')
     assert not charts['rate']
-    _, *smooth = charts['loss']
-    assert len(smooth) == (number == 60)
-    for label, _, points in smooth:
-        assert label == 'mean of 3 records'
-        np.testing.assert_allclose(points, [[step, 1.0] for step in range(3, 61)])
-    labels = [label for label, _, _ in charts['validation']]
-    assert labels == ['all pixels', 'band of 3\xa0px']
-    assert len(training_charts(run, 'band5px')['validation']) == 1
+    _, (label, _, points) = charts['loss']
+    assert label == 'mean of 3 records'
+    np.testing.assert_allclose(points, [[step, 1.0] for step in range(3, 61)])
+    assert len(charts['validation']) == 2

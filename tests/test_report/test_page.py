@@ -1,13 +1,11 @@
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from test_report.runs import HOSTILE, QUOTED, Reader, sums, train_record, val_record, write_work_dir
 
-from mmbixt.evaluation.bootstrap import Estimate
 from mmbixt.report.collect import ReportData
-from mmbixt.report.page import cell, make_page
+from mmbixt.report.page import make_page
 from mmbixt.report.predictor import Example
 from mmbixt.report.work_dir import Run
 
@@ -43,34 +41,14 @@ def test_page_of_everything(full):
     source = make_page(full)
     page = Reader(source)
     assert [found['id'] for found in page.all('section')] == SECTIONS
-    assert [f'#{name}' for name in SECTIONS] == [a['href'] for a in page.all('a')]
-    assert len(page.all('p', **{'class': 'value'})) == 4
     counted = {tag: len(page.all(tag)) for tag in ('svg', 'table', 'figcaption', 'img')}
     assert counted == dict(svg=3, table=2, figcaption=3, img=6 + 1)  # and the enlarged one
-    for text in (
-        *CLASSES[:3],
-        full.run.name,
-        'EncoderDecoder · BiXT',
-        '20 iterations of training',
-        '5.0 million parameters',
-        'weights of iter_20.pth',
-        '1 January 2025',
-        'Of its errors',
-        '1 are neither in\nthe truth nor in a prediction',
-        'Grey: predicted, but nowhere in the truth',
-        'For 1 of these images the model predicts something else',
-    ):
+    shown = ('EncoderDecoder · BiXT', '5.0 million parameters', 'weights of iter_20.pth')
+    for text in (*CLASSES[:3], full.run.name, *shown):
         assert text in page.text
-    table = source[source.index('id="classes"') : source.index('id="pictures"')]
-    rows = re.findall(r'<tr.*?>', table)  # of the classes that occur
-    assert rows == ['<tr>', '<tr class="">', '<tr class="">', '<tr class="dim">']
     # nothing is loaded from elsewhere
     assert all(url.startswith(('data:', '#')) for url in page.addresses)
     assert not re.search(r'@import|url\(', source)
-    assert {*re.findall(r'https?:[^"\s]+', source)} == {  # names, no addresses
-        'http://www.w3.org/2000/svg',
-        'http://www.w3.org/1999/xlink',
-    }
     [policy] = page.all('meta', **{'http-equiv': 'Content-Security-Policy'})
     assert policy['content'].startswith("default-src 'none'; img-src data:;")
 
@@ -91,70 +69,22 @@ def test_config_is_whole_and_missing_parts_are_explained(make_run):
     source = make_page(ReportData(run, problem=HOSTILE))
     code = source[source.index('<pre>') : source.index('</pre>')]
     assert Reader(f'{code}</pre>').text.strip() == run.config.pretty_text.strip()
-    assert '<span class="kc">None</span>' in code
     page = Reader(source)
     assert page.text.count(HOSTILE) == 3
     assert len(page.all('script')) == 1
     assert 'no records of training' in page.text
-    assert 'parameters' not in page.text
 
 
 def test_no_errors(make_run):
     truth = np.arange(400, dtype=np.uint8).reshape(20, 20) // 200
     perfect = sums(CLASSES, (truth, truth), (truth, truth))
-    for band in ('band3px', None):
-        page = Reader(make_page(ReportData(make_run(records=[]), counts=perfect, band=band)))
-        assert 'Of its errors' not in page.text
-        assert 'nan' not in page.text
-
-
-def test_scores_without_counts_and_what_was_not_measured(make_run):
-    def text(**options):
-        return Reader(make_page(ReportData(make_run(**options)))).text
-
-    last = text()
-    assert '40.0 %' in last
-    assert 'mmbixt.BoundaryIoUMetric' not in last
-    without = [{key: r[key] for key in r if key != 'band3px/mIoU'} for r in RECORDS]
-    tested = text(records=without, results={'all/mIoU': 12.3})
-    assert '12.3 %' in tested
-    assert 'mmbixt.BoundaryIoUMetric' in tested
-    assert 'not evaluated while it was trained' in text(records=RECORDS[:1])
+    page = Reader(make_page(ReportData(make_run(records=[]), counts=perfect, band='band3px')))
+    assert 'Of its errors' not in page.text
+    assert 'nan' not in page.text
 
 
 def test_detector(make_run):
     scores = {'coco/bbox_mAP': 0.1, 'coco/segm_mAP': 0.05, 'coco/segm_mAP_l': -1.0}
-    records = [train_record(10), {**scores, 'step': 10, 'time': 0.777}]
-    scope = "default_scope = 'mmdet'"
-    text = make_page(ReportData(make_run(scope, records)))
-    page = Reader(text)
+    page = Reader(make_page(ReportData(make_run("default_scope = 'mmdet'", results=scores))))
     assert [found['id'] for found in page.all('section')] == ['training', 'scores', 'configuration']
-    for words in ('mAP of boxes', 'Masks', '0.050', 'detects objects', '--boundary measures'):
-        assert words in page.text
-    masks = text[text.index('data-value="Masks"') :]
-    assert masks[: masks.index('</tr>')].count('–') == 5
-    assert '0.777' not in page.text
-    tested = make_run(scope, results={**scores, 'coco/boundary_mAP': 0.02})
-    text = make_page(ReportData(tested))
-    assert 'Mask edges' in text
-    assert '--boundary' not in text
-    assert 'The run was not evaluated' in make_page(ReportData(make_run(scope, RECORDS[:1])))
-
-
-@pytest.mark.parametrize(
-    'head', ["decode_head=[dict(), dict(type='B')]", "bbox_head=dict(type='B')"]
-)
-def test_models_of_other_shapes(make_run, head):
-    run = make_run(f"model = dict(type='M', {head})", records=[])
-    assert 'M · B' in make_page(ReportData(run))
-
-
-def test_cells():
-    assert cell(None) == cell(np.nan) == cell(-1, 3) == ('–', '', '')
-    assert cell(12_345) == ('12,345', 12_345, '')
-    assert cell(-16.84) == ('−16.8', -16.84, '')
-    assert cell(0.01)[0] == '< 0.1'
-    assert cell(0.01, 3)[0] == '0.010'
-    several = Estimate(np.array(5.0), np.arange(0.0, 10.1))
-    assert cell(several) == ('5.0', 5.0, '0.2 to 9.8')
-    assert cell(replace(several, samples=several.samples[:1]))[2] == ''
+    assert '0.050' in page.text

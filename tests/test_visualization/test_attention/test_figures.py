@@ -11,7 +11,6 @@ from mmengine.config import Config
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
 from mmbixt.visualization.attention import attention_figures, summary_figure
 from mmbixt.visualization.attention.bixt import strongest_latents
-from mmbixt.visualization.attention.drawing import Panel, common_norm
 from mmbixt.visualization.attention.loading import load_backbone, prepare_image
 
 INPUTS = helpers.image(1, 64, 96)
@@ -38,9 +37,7 @@ def draw(name, image=IMAGE, **options):
     ('name', 'layers', 'found', 'kinds'),
     [
         ('bixt', None, '00 01', 'latents_over_image image_over_latents strongest_latents'),
-        ('xcit', ['all'], '00 01', 'query_key_magnitude'),
         ('biformer', None, '0.0 1.0 2.1 3.0', 'point_attention'),
-        ('biformer', ['2'], '2.0 2.1', 'point_attention'),
         ('bisa_swin', ['0'], '0.0 0.1', 'inverse_emphasis point_attention'),
     ],
 )
@@ -82,13 +79,8 @@ def test_strongest_latents_have_the_colours_of_the_legend():
     maps = torch.eye(12)[[7, 7, 7, 2]].T[:, None]  # four tokens
     panel, handles, named = strongest_latents(maps, 16)
     assert named == [7, 2]
-    assert [handle.get_label() for handle in handles] == ['latent 7: 75.0%', 'latent 2: 25.0%']
     colours = torch.tensor([to_rgb(handle.get_facecolor()) for handle in handles])
     torch.testing.assert_close(panel.values[0], colours[[0, 0, 0, 1]])
-    # the scale of heat maps is symmetric about even attention
-    for values, highest in (([0.001, 1, 8], 8), ([1.0, 1.0], 1.1), ([torch.nan] * 2, 1.1)):
-        norm = common_norm([Panel('', torch.tensor([values]).repeat(99, 1))])
-        assert (norm.vmin, norm.vmax) == (1 / highest, highest)
 
 
 def small(config='semfpn_bixt_ti_ade20k'):
@@ -120,19 +112,14 @@ def test_weights_of_a_whole_model_or_of_its_backbone(tmp_path, prefix, head):
     assert not loaded.training
 
 
-@pytest.mark.parametrize(
-    ('call', 'message'),
-    [
-        (lambda _: draw('bixt', layers=['0', '2']), 'no layer 2. This BiXT has 0, 1'),
-        (lambda _: draw('bixt', heads=2), 'no head 2 in layer 0, which has heads 0 to 1'),
-        (lambda _: draw('bixt', point=(96, 3)), 'point 96 3 is outside the image.* from 0 to 95'),
-        (lambda _: attention_figures(OTHER, INPUTS, IMAGE), 'BiFormer, BiSASwin; .* is a Conv2d'),
-        (lambda path: load_backbone(small(), path), 'Missing in the file'),
-        (lambda path: prepare_image(small(), path), 'pth is not an image'),
-        (lambda _: prepare_image(small(), 'no.jpg'), 'There is no image at no.jpg'),
-    ],
-)
-def test_what_is_refused(call, message, tmp_path):
-    torch.save({'backbone.x': torch.zeros(1)}, tmp_path / 'x.pth')
-    with pytest.raises((ValueError, RuntimeError, OSError), match=message):
-        call(str(tmp_path / 'x.pth'))
+def test_what_is_refused(tmp_path):
+    path = str(tmp_path / 'x.pth')
+    torch.save({'backbone.x': torch.zeros(1)}, path)
+    with pytest.raises(ValueError, match=r'no layer 2\. This BiXT has 0, 1'):
+        draw('bixt', layers=['0', '2'])
+    with pytest.raises(ValueError, match=r'BiFormer, BiSASwin; .* is a Conv2d'):
+        attention_figures(OTHER, INPUTS, IMAGE)
+    with pytest.raises(RuntimeError, match='Missing in the file'):
+        load_backbone(small(), path)
+    with pytest.raises(ValueError, match='pth is not an image'):
+        prepare_image(small(), path)
