@@ -10,8 +10,11 @@ kept. The same seed gives the same files.
 
 import argparse
 import collections
+import contextlib
+import ctypes
 import io
 import itertools
+import multiprocessing
 import os
 import pickle
 import pickletools
@@ -19,7 +22,6 @@ import random
 import resource
 import signal
 import struct
-import subprocess
 import sys
 import time
 import warnings
@@ -38,6 +40,7 @@ from mmbixt.checkpoints.loader import read_file
 SECONDS_PER_FILE = 10
 MEMORY = 1 << 30  # bytes that a worker may take beyond what it has after its imports
 PAUSE = 0.5  # seconds of the processor; a file of these sizes takes milliseconds
+DIED = 'FINDING: the process ended'
 
 
 def data():
@@ -123,12 +126,11 @@ def integer(number):
 
 
 def text(string):
-    encoded = string.encode()
-    return pickle.BINUNICODE + struct.pack('<I', len(encoded)) + encoded
+    return pickle.BINUNICODE + struct.pack('<I', len(string.encode())) + string.encode()
 
 
 def name(rng):
-    return b'c' + b'\n'.join(part.encode() for part in rng.choice(NAMES).rsplit('.', 1)) + b'\n'
+    return 'c{}\n{}\n'.format(*rng.choice(NAMES).rsplit('.', 1)).encode()
 
 
 def argument(rng):
@@ -220,9 +222,8 @@ def check(path):
         value = read_file(str(path), 'cpu')
     except (CheckpointFileError, UnsafeCheckpointError) as error:
         outcome = type(error).__name__
-        cause = error.__cause__
-        if isinstance(cause, MemoryError) or 'allocat' in str(error):
-            return f'FINDING: memory: {error}'
+        if isinstance(error.__cause__, MemoryError) or 'allocat' in str(error):
+            return 'FINDING: memory'
         if str(path) not in str(error) or len(str(error)) > 2000:
             return f'FINDING: a bad message: {str(error)[:200]}'
     except BaseException as error:
@@ -238,61 +239,56 @@ def check(path):
     return outcome
 
 
-def work(seed, start, stop, seconds, folder):
-    """Make and check files; say on stdout which one is next, and how the last one ended."""
+def work(report, seed, numbers, end, folder):
+    """Make and check files; report which one is next, and how it ended."""
     warnings.simplefilter('ignore')
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    ctypes.CDLL(None).mallopt(-6, 165)  # M_PERTURB: memory that is freed changes
+    torch.set_num_threads(1)  # a process that was forked has no others
     torch.manual_seed(0)
     values = [*training_states(), *data().values()]
     saved = [(value, legacy) for value in values for legacy in (False, True)]
-    path = folder / f'{os.getpid()}.pth'
+    path = folder / f'right-{os.getpid()}.pth'
     for value, legacy in saved:  # so that all is imported, and works
         path.write_bytes(put_together(take_apart(value, legacy), legacy))
         assert check(path) == 'loaded', check(path)
+    path.unlink()
     used = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY,) * 2)
-    end = time.monotonic() + seconds
-    for number in range(start, stop):
+    for number in numbers:
         if time.monotonic() > end:
             break
+        path = folder / f'finding-{seed}-{number}.pth'  # unless it is none
         path.write_bytes(make(random.Random(f'{seed}-{number}'), saved))
-        print(f'{number} next', flush=True)
+        report((number, DIED))
         signal.alarm(SECONDS_PER_FILE)  # which ends the process
         outcome = check(path)
         signal.alarm(0)
-        if outcome.startswith('FINDING'):
-            path.rename(folder / f'finding-{seed}-{number}.pth')
-        print(f'{number} {outcome}', flush=True)
-    path.unlink(missing_ok=True)
+        if not outcome.startswith('FINDING'):
+            path.unlink()
+        report((number, outcome))
 
 
 def run(folder, seconds=1e9, count=10**12, seed=0):
-    """Fuzz for a time or a number of files.
-
-    Returns:
-        How many files ended how, and the findings.
-    """
-    outcomes, findings, number = collections.Counter(), [], 0
-    end = time.monotonic() + seconds
-    environment = {**os.environ, 'MALLOC_PERTURB_': '165'}  # memory that is freed changes
-    while number < count and (left := end - time.monotonic()) > 0:
-        options = map(str, (seed, number, count, left, folder))
-        command, outcome = [sys.executable, __file__, '--worker', *options], ''
-        worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-        with worker:
-            for line in worker.stdout:
-                index, _, outcome = line.strip().partition(' ')
-                number = int(index) + (outcome != 'next')
-                if outcome != 'next':
-                    outcomes[outcome] += 1
-                if outcome.startswith('FINDING'):
-                    findings.append(f'{seed}-{index}: {outcome}')
-        if outcome == 'next':
-            findings.append(f'{seed}-{number}: the process ended with {worker.returncode}')
-            Path(folder, f'{worker.pid}.pth').rename(Path(folder, f'finding-{seed}-{number}.pth'))
-            number += 1
-        elif worker.returncode:
-            raise RuntimeError(f'The worker ended with {worker.returncode} between two files')
-    return outcomes, findings
+    """Fuzz for a time or a number of files: how many ended how; findings stay in the folder."""
+    ended, number, end = {}, 0, time.monotonic() + seconds
+    while number < count and time.monotonic() < end:
+        receiver, sender = multiprocessing.Pipe(duplex=False)
+        options = sender.send, seed, range(number, count), end, folder
+        worker = multiprocessing.get_context('fork').Process(target=work, args=options)
+        worker.start()
+        sender.close()
+        with contextlib.suppress(EOFError):
+            while True:
+                number, outcome = receiver.recv()
+                ended[number] = outcome
+        worker.join()
+        if worker.exitcode and ended.get(number) != DIED:
+            raise RuntimeError(f'The worker ended with {worker.exitcode} between two files')
+        if worker.exitcode:
+            ended[number] += f' with {worker.exitcode}'
+        number += 1
+    return collections.Counter(ended.values())
 
 
 def main():
@@ -300,17 +296,13 @@ def main():
     parser.add_argument('--seconds', type=float, default=60)
     parser.add_argument('--seed', type=int, default=int(time.time()))
     parser.add_argument('--folder', default='work_dirs/fuzz', help='where findings are kept')
-    parser.add_argument('--worker', nargs=5, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.worker:
-        seed, start, stop, seconds, folder = args.worker
-        return work(int(seed), int(start), int(stop), float(seconds), Path(folder))
     Path(args.folder).mkdir(parents=True, exist_ok=True)
-    outcomes, findings = run(args.folder, args.seconds, seed=args.seed)
+    outcomes = run(Path(args.folder), args.seconds, seed=args.seed)
     for outcome, times in outcomes.most_common(30):
         print(f'{times:>8} {outcome!r}')
-    print(f'{sum(outcomes.values())} files, seed {args.seed}, {len(findings)} findings', *findings)
-    sys.exit(bool(findings))
+    print(f'{sum(outcomes.values())} files, seed {args.seed}')
+    sys.exit(any(outcome.startswith('FINDING') for outcome in outcomes))
 
 
 if __name__ == '__main__':
