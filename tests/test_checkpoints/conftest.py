@@ -1,10 +1,11 @@
-"""A server of files on this machine, and a cache of their downloads, both for one test."""
+"""Files for one test: saved ones, and a server on this machine with a cache of its downloads."""
 
 import http.server
 import threading
 from dataclasses import dataclass, field
 
 import pytest
+import torch
 
 
 @dataclass
@@ -61,3 +62,14 @@ def server(monkeypatch):
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv('TORCH_HOME', str(tmp_path / 'home'))
     return tmp_path / 'home/hub/checkpoints'
+
+
+@pytest.fixture
+def save(tmp_path):
+    """Write a checkpoint; returns its path."""
+
+    def save(value):
+        torch.save(value, tmp_path / 'saved.pth')
+        return str(tmp_path / 'saved.pth')
+
+    return save

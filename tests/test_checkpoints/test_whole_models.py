@@ -36,20 +36,20 @@ def test_every_weight_of_the_file_has_its_place(layout):
     assert sum(p.numel() for p in model.parameters()) == official_parameters(layout)
 
 
-def test_golden_of_a_whole_segmentor(tmp_path):
+def test_golden_of_a_whole_segmentor(save):
     state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
-    torch.save(dict(meta=META, state_dict=state, epoch=7), tmp_path / 'whole.pth')
-    loaded = load(str(tmp_path / 'whole.pth'))
+    file = save(dict(meta=META, state_dict=state, epoch=7))
+    loaded = load(file)
     assert (loaded['meta'], loaded['epoch']) == (META, 7)
     model = build('semfpn_xcit_t12_p16_ade20k')
-    load_checkpoint(model, str(tmp_path / 'whole.pth'), map_location='cpu')
+    load_checkpoint(model, file, map_location='cpu')
     with torch.no_grad():
         logits = model(image(1, 96, 160), mode='tensor')
     reference = golden('sem_fpn_xcit_tiny_12_p16__logits__96x160')
     assert reference.check('logits', logits.numpy()) < 2e-5
 
 
-def test_detectors_are_converted_alike(tmp_path):
+def test_detectors_are_converted_alike(save):
     """No layout of one is at hand, but mmdet's heads have kept their names since 2.x."""
     model = build('maskrcnn_xcit_t12_p16_3x_coco')
     theirs = {
@@ -57,9 +57,9 @@ def test_detectors_are_converted_alike(tmp_path):
         for key, value in model.state_dict().items()
     }
     assert {'backbone.fpn1.0.weight', 'neck.fpn_convs.0.conv.weight'} <= set(theirs)
-    torch.save(dict(meta=META, state_dict=theirs), tmp_path / 'whole.pth')
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    load_checkpoint(model, str(tmp_path / 'whole.pth'), map_location='cpu', strict=True)
+    file = save(dict(meta=META, state_dict=theirs))
+    load_checkpoint(model, file, map_location='cpu', strict=True)
     assert all(torch.equal(value, before[key] + 1) for key, value in model.state_dict().items())
 
 
@@ -71,15 +71,10 @@ def test_a_file_that_another_reader_has_read_is_refused():
         load_state_dict(model, meta_state('whole__sem_fpn_xcit_tiny_12_p16'), strict=False)
 
 
-@pytest.mark.parametrize(
-    'checkpoint',
-    [
-        dict(
-            state_dict={'backbone.pos_embeder.a': torch.zeros(1), 'neck.0.fpn1.a': torch.zeros(1)}
-        ),
-        dict(model={'blocks.0.norm1.weight': torch.zeros(1)}),
-        torch.zeros(3),
-    ],
-)
+ZERO = torch.zeros(1)
+OURS = dict(state_dict={'backbone.pos_embeder.a': ZERO, 'neck.0.fpn1.a': ZERO})
+
+
+@pytest.mark.parametrize('checkpoint', [OURS, dict(model={'blocks.0.norm1.weight': ZERO}), ZERO])
 def test_our_own_and_other_files_stay_as_they_are(checkpoint):
     assert convert_whole_model(checkpoint) is checkpoint
