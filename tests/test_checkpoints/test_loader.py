@@ -10,11 +10,7 @@ from mmengine.runner import CheckpointLoader, Runner, checkpoint, load_checkpoin
 from torch.utils.data import DataLoader
 
 import mmbixt.registry  # noqa: F401
-from mmbixt.checkpoints.loader import (
-    load,
-    load_from_timm,
-    register_checkpoint_readers,
-)
+from mmbixt.checkpoints.loader import load, load_from_timm, register_checkpoint_readers
 from mmbixt.checkpoints.sources import SCHEMES, find
 
 
@@ -26,8 +22,6 @@ def test_only_files_and_our_names_are_read_by_us():
         find('xcit://ade-upernet-tiny12-p8').url: load,  # as metafiles name them
         'https://host/file.pth': checkpoint.load_from_http,
         'https://download.openmmlab.com/mmdetection/x.pth': checkpoint.load_from_http,
-        'torchvision://resnet18': checkpoint.load_from_torchvision,
-        'openmmlab://name': checkpoint.load_from_openmmlab,
     }
     for name, reader in readers.items():
         assert CheckpointLoader._get_checkpoint_loader(name) is reader
@@ -35,22 +29,18 @@ def test_only_files_and_our_names_are_read_by_us():
 
 @pytest.mark.parametrize('scheme', ['', 'xcit://'])
 def test_readers_of_others_are_left_alone(monkeypatch, scheme):
-    def theirs(filename, map_location=None):
-        return {}
-
-    monkeypatch.setitem(CheckpointLoader._schemes, scheme, theirs)
+    monkeypatch.setitem(CheckpointLoader._schemes, scheme, checkpoint.load_from_http)
     log = Mock()
     monkeypatch.setattr('mmbixt.checkpoints.loader.print_log', log)
     register_checkpoint_readers()
-    assert CheckpointLoader._schemes[scheme] is theirs
-    (call,) = log.call_args_list
-    assert 'theirs, not by mmbixt' in call.args[0]
+    assert CheckpointLoader._schemes[scheme] is checkpoint.load_from_http
+    assert 'load_from_http, not by mmbixt' in log.call_args.args[0]
 
 
-def test_home_directory(tmp_path, monkeypatch):
+def test_home_directory(save, tmp_path, monkeypatch):
     monkeypatch.setenv('HOME', str(tmp_path))
-    torch.save({'state_dict': torch.nn.Linear(2, 2).state_dict()}, tmp_path / 'x.pth')
-    load_checkpoint(torch.nn.Linear(2, 2), '~/x.pth', strict=True)
+    save({'state_dict': torch.nn.Linear(2, 2).state_dict()})
+    load_checkpoint(torch.nn.Linear(2, 2), '~/saved.pth', strict=True)
 
 
 class Model(BaseModel):
@@ -92,6 +82,5 @@ def test_stock_runner_resumes_as_if_it_had_not_stopped(tmp_path):
         assert torch.equal(first, second)
     saved = load(str(tmp_path / 'parts/iter_6.pth'))
     loss = saved['message_hub']['log_scalars']['train/loss']
-    assert type(loss) is HistoryBuffer
-    assert len(loss.data[0]) == 6
+    assert (type(loss), len(loss.data[0])) == (HistoryBuffer, 6)
     assert loss.mean() > 0  # by its own name
