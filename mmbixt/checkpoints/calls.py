@@ -90,9 +90,8 @@ def check_keys(limits: Limits, keys: list[Any] | tuple, count: int) -> None:
     """Keys of a dict or set: of kinds whose hashes cost little, and cannot be made to collide.
 
     Python hashes text with a secret of the process, but numbers as they are: who chooses them can
-    make each look-up pass all that came before. Only numbers below the size of the table cannot:
-    those of lists of parameters. Of others few are allowed. ``count`` is that of all keys, with the
-    new ones.
+    make each look-up pass all that came before. Only numbers below the size of the table (``count``
+    keys with the new ones) cannot: those of lists of parameters. Of others few are allowed.
     """
     for key in keys:
         is_number = isinstance(key, int | float)

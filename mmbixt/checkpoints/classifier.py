@@ -38,9 +38,8 @@ def split_classifier(state_dict: dict[str, Any], prefix: str, moves: tuple[str, 
 
     if not is_ours and not any(_LINEAR.match(key) for key in source):
         raise CheckpointMismatchError(
-            f'The file is no classifier, as it has no head; it seems to be {describe(source)}. '
-            "Give it to the backbone: backbone=dict(init_cfg=dict(type='Pretrained', "
-            'checkpoint=...)). Nothing was loaded.'
+            f'The file has no head; it seems to be {describe(source)}. Give it to the backbone: '
+            "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...)). Nothing was loaded."
         )
     if not is_ours:
         print_log('The file is a classifier of the authors; its weights take our names.', 'current')

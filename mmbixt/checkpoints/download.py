@@ -1,8 +1,8 @@
 """Downloading files so that only a whole and right one gets its name in the cache.
 
-Beside ``model.pth`` there are ``model.pth.json``, which says where it came from and how large it
-is, and ``.model.pth.lock``, held by the process that downloads. The system releases it when the
-process ends, however it ends, so that no process waits for one that has failed.
+Beside ``model.pth`` there are ``model.pth.json``, with its address and size, and
+``.model.pth.lock``, which the system releases when the process that downloads ends, however it
+ends, so that none waits for one that has failed.
 """
 
 import json
@@ -70,10 +70,6 @@ def _record(path: Path) -> Path:
     return path.with_name(f'{path.name}.json')
 
 
-def _write_record(url: str, path: Path, size: int) -> None:
-    _record(path).write_text(json.dumps(dict(url=url, size=size)))
-
-
 def _is_ready(url: str, path: Path, sha256: str) -> bool:
     """Whether the file is there, as long as it was when its hash was compared.
 
@@ -90,14 +86,13 @@ def _is_ready(url: str, path: Path, sha256: str) -> bool:
         text = f'{path} is another file, whose sha256 does not begin with {sha256}. mmbixt did not '
         raise DownloadError(text + 'write it and leaves it alone: move it away and run again')
     if sha256 and os.access(path.parent, os.W_OK):  # else its hash is computed each time
-        _write_record(url, path, size)
+        _record(path).write_text(json.dumps(dict(url=url, size=size)))
     return True
 
 
 def _download(url: str, path: Path, sha256: str, is_zip: bool) -> None:
     if path.exists():
-        text = f'{path} is not what was downloaded any more, and is downloaded again.'
-        print_log(text, 'current', logging.WARNING)
+        print_log(f'{path} has changed since its download.', 'current', logging.WARNING)
     print_log(f'Downloading {url} to {path}', 'current')
     path.unlink(missing_ok=True)
     part, unpacked = (path.with_name(f'{path.name}.{what}') for what in ('part', 'unpacked'))
@@ -108,7 +103,8 @@ def _download(url: str, path: Path, sha256: str, is_zip: bool) -> None:
             text = f'it is altered, or another file: the sha256 {digest} should begin with '
             raise DownloadError(text + sha256)
         ready = unpacked if is_zip and unpack(part, unpacked, LARGEST) else part
-        _write_record(url, path, ready.stat().st_size)
+        record = dict(url=url, size=ready.stat().st_size)
+        _record(path).write_text(json.dumps(record))
         os.replace(ready, path)
     finally:
         part.unlink(missing_ok=True)

@@ -34,18 +34,14 @@ _ADVICE = (
 
 
 def load(name: str, map_location: Any = None) -> Any:
-    """What is behind a path, an address or a name of published weights, as :func:`torch.load`.
-
-    A whole model of the XCiT authors comes out in today's layout.
-    """
+    """A checkpoint by path, address or name; a whole model of the XCiT authors in today's layout."""
     return convert_whole_model(read_source(name, map_location))
 
 
 def convert_whole_model(checkpoint: Any) -> Any:
     """A checkpoint with its state dict in today's layout, if it is a whole model of other code.
 
-    A module sees only its own weights when a state dict is loaded, so what has to move from one
-    module to another moves here, as soon as a file is read.
+    A module sees only its own weights when they are loaded: what moves to another, moves here.
     """
     converted = convert_whole_xcit(unwrap(checkpoint)) if isinstance(checkpoint, Mapping) else None
     if converted is None:
@@ -120,10 +116,7 @@ def find_file(name: str) -> Path:
 
 
 def load_from_timm(filename: str, map_location: Any = None) -> Any:
-    """Read timm's weights by timm's own download code, which executes nothing from them either.
-
-    ``map_location`` has no effect on what comes from the hub: timm reads that to the CPU.
-    """
+    """Read timm's weights by its own download code, which executes nothing either, to the CPU."""
     import timm
     from timm.models import load_state_dict_from_hf
 
@@ -143,17 +136,16 @@ def load_from_timm(filename: str, map_location: Any = None) -> Any:
     except Exception as error:  # what the hub's client raises differs from version to version
         raise DownloadError(
             f'timm could not get {filename} ({config.hf_hub_id} on the Hugging Face hub): '
-            f'{type(error).__name__}: {error}\n  With a copy of the file, give its path as the '
-            "checkpoint: init_cfg=dict(type='Pretrained', checkpoint='/path/to/file.pth')."
+            f'{type(error).__name__}: {error}\n  With a copy of the file, set '
+            "checkpoint='/path/to/file.pth'."
         ) from error
 
 
 def register_checkpoint_readers() -> None:
     """Make mmengine read files from disk, and published weights, through this module.
 
-    mmengine's own reader of files from disk is replaced, because it cannot read mmengine's
-    checkpoints with torch >= 2.6 (``weights_only``); all its other schemes stay as they are.
-    Published weights are known by their names and by their addresses, which metafiles have.
+    mmengine's own reader of files cannot read mmengine's checkpoints with torch >= 2.6; its other
+    schemes stay. Published weights are known by their names and addresses, which metafiles have.
     """
     from mmengine.runner.checkpoint import CheckpointLoader, load_from_local
 

@@ -1,7 +1,7 @@
 """Where the authors publish weights: the names that ``init_cfg`` and ``load_from`` understand.
 
-Every address was read from the authors' own pages; files without a known hash are trusted as they
-come over https the first time, and compared with that from then on.
+Every address is from the authors' own pages. Files without a known hash are trusted as they come
+over https the first time; from then on their size is compared with that.
 """
 
 import re
@@ -87,7 +87,6 @@ _XCIT_RECIPES = {  # in our name: (before and after the patch size in theirs, wh
     '-384-dist': ('p', '384_dist', 'ImageNet-1k, 384 px, distilled'),
     '-dino': ('cp', 'dino', 'ImageNet-1k without labels, DINO'),
 }
-_XCIT_DINO = ('small12', 'medium24')
 _XCIT_TOP1 = {  # at 224 pixels with patches of 16: (trained, distilled)
     'nano12': (69.9, 72.2),
     'tiny12': (77.1, 78.6),
@@ -130,15 +129,14 @@ _BIFORMER_NOTE = (
 
 _SWIN_URL = 'https://github.com/SwinTransformer/storage/releases/download/v1.0.0'
 _SWIN_MM_URL = 'https://download.openmmlab.com/mmsegmentation/v0.5/pretrain/swin'
-_SWIN_MM_BASE = f'{_SWIN_MM_URL}/swin_base_patch4_window7_224_20220317-e9b98025.pth'
 _SWIN = {
     'tiny': f'{_SWIN_URL}/swin_tiny_patch4_window7_224.pth',
     'small': f'{_SWIN_URL}/swin_small_patch4_window7_224.pth',
     'mm-tiny': f'{_SWIN_MM_URL}/swin_tiny_patch4_window7_224_20220317-1cdeb081.pth',
     'mm-small': f'{_SWIN_MM_URL}/swin_small_patch4_window7_224_20220317-7ba6d6dd.pth',
-    'mm-base': _SWIN_MM_BASE,
-    'base': _SWIN_MM_BASE,  # of this size only the file in mm's layout is known
+    'mm-base': f'{_SWIN_MM_URL}/swin_base_patch4_window7_224_20220317-e9b98025.pth',
 }
+_SWIN['base'] = _SWIN['mm-base']  # of this size only the file in mm's layout is known
 
 
 def _bixt() -> Iterator[Source]:
@@ -153,7 +151,7 @@ def _xcit() -> Iterator[Source]:
     for (arch, top1), patch in product(_XCIT_TOP1.items(), (16, 8)):
         figures = dict(zip(('', '-dist'), top1, strict=True)) if patch == 16 else {}
         for recipe, (before, after, what) in _XCIT_RECIPES.items():
-            if recipe == '-dino' and arch not in _XCIT_DINO:
+            if recipe == '-dino' and arch not in ('small12', 'medium24'):
                 continue
             name, (theirs, model) = f'xcit://{arch}-p{patch}{recipe}', _xcit_names(arch, patch)
             url = f'{_XCIT_URL}/{theirs}_{before}{patch}_{after}.pth'

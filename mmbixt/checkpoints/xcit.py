@@ -30,9 +30,7 @@ def convert_xcit(state: Mapping[str, Tensor], expected: Collection[str], depth: 
         layer = _LAYER.match(name)
         needless = layer is not None and f'blocks.{layer[1]}.norm1.weight' not in expected
         is_left_out = _CLASSIFIER.match(name) or PYRAMID.match(name)
-        if is_left_out or (needless and int(layer[1]) < depth):
-            return None
-        return name
+        return None if is_left_out or (needless and int(layer[1]) < depth) else name
 
     return translate(state, rename)
 

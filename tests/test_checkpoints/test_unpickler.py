@@ -6,13 +6,13 @@ import os
 import pickle
 import struct
 import tarfile
+import time
 import tracemalloc
 import zipfile
 
 import numpy as np
 import pytest
 import torch
-from mmengine.optim import OneCycleLR
 from mmengine.optim.scheduler.param_scheduler import OneCycleParamScheduler
 from test_checkpoints import fuzz
 from test_checkpoints.fuzz import integer, text
@@ -56,13 +56,6 @@ def test_training_state(read, options):
     view, whole = (loaded[key].untyped_storage().data_ptr() for key in ('view', 'whole'))
     assert view == whole
     assert loaded['state_dict']._metadata == module.state_dict()._metadata
-
-
-@pytest.mark.parametrize('strategy', ['cos', 'linear'])
-def test_scheduler_of_mmengine_that_names_its_own_function(read, strategy):
-    optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
-    state = OneCycleLR(optimizer, 1.0, total_steps=9, anneal_strategy=strategy).state_dict()
-    assert read(saved(state)) == state
 
 
 class Calls:
@@ -304,8 +297,13 @@ def test_checkpoint_of_numpy_1(read):
 
 
 def test_fuzzed_files_are_loaded_or_refused(tmp_path):
-    outcomes = fuzz.run(tmp_path, count=400, seed=7)
+    """With FUZZ_SECONDS (`make fuzz`) other files at each run, for so many seconds."""
+    limits = dict(count=400, seed=7)
+    if seconds := os.environ.get('FUZZ_SECONDS'):
+        limits = dict(seconds=float(seconds), seed=int(time.time()))
+    outcomes = fuzz.run(tmp_path, **limits)
+    print(outcomes, 'Findings:', *tmp_path.glob('finding*'))
     assert not [outcome for outcome in outcomes if outcome.startswith('FINDING')]
-    assert sum(outcomes.values()) == 400
+    assert sum(outcomes.values()) >= 400
     assert outcomes['loaded'] > 30
     assert outcomes['BrokenCheckpointError'] > 200
