@@ -34,7 +34,7 @@ _ADVICE = (
 
 
 def load(name: str, map_location: Any = None) -> Any:
-    """A checkpoint by path, address or name; a whole model of the XCiT authors in today's layout."""
+    """A checkpoint by path, address or name; a whole model of the XCiT authors in our layout."""
     return convert_whole_model(read_source(name, map_location))
 
 

@@ -106,12 +106,6 @@ def put_together(parts, legacy):
     return file.getvalue()
 
 
-def split(content):
-    """The opcodes of a pickle with their arguments, each as its bytes."""
-    positions = [position for _, _, position in pickletools.genops(content)] + [len(content)]
-    return [content[a:b] for a, b in itertools.pairwise(positions)]
-
-
 NAMES = [
     *('posix.system', 'builtins.eval', 'builtins.bytearray', 'builtins.range', 'numpy.ndarray'),
     *('torch.FloatStorage', 'torch.DoubleStorage', 'torch.storage.UntypedStorage', 'torch.Tensor'),
@@ -165,7 +159,8 @@ def attack(rng):
 
 
 def change_pickle(rng, content):
-    parts = split(content)
+    positions = [position for _, _, position in pickletools.genops(content)] + [len(content)]
+    parts = [content[a:b] for a, b in itertools.pairwise(positions)]  # opcodes, with arguments
     for _ in range(rng.choice([1, 1, 1, 2, 5])):
         at, start = (rng.randrange(1, len(parts)) for _ in range(2))
         code, way = parts[at][:1], rng.randrange(5)

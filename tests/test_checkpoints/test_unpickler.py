@@ -33,9 +33,9 @@ both_formats = pytest.mark.parametrize('options', [{}, LEGACY], ids=['zip', 'leg
 def read(tmp_path):
     """Load a file with these bytes."""
 
-    def read(content, **options):
+    def read(content):
         (tmp_path / 'x.pth').write_bytes(content)
-        return load(str(tmp_path / 'x.pth'), **options)
+        return load(str(tmp_path / 'x.pth'))
 
     return read
 
@@ -45,17 +45,6 @@ def read(tmp_path):
 def test_data_are_read_as_they_were(read, kind, options):
     value = fuzz.data()[kind]
     assert repr(read(saved(value, **options))) == repr(value)
-
-
-@both_formats
-def test_training_state(read, options):
-    module, base = torch.nn.BatchNorm2d(4), torch.randn(4, 6)
-    value = {'view': base[1:, ::2], 'whole': base, 'state_dict': module.state_dict()}
-    loaded = read(saved(value, **options), map_location='cpu')
-    assert torch.equal(loaded['view'], value['view'])
-    view, whole = (loaded[key].untyped_storage().data_ptr() for key in ('view', 'whole'))
-    assert view == whole
-    assert loaded['state_dict']._metadata == module.state_dict()._metadata
 
 
 class Calls:
