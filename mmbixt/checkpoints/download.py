@@ -45,8 +45,8 @@ def fetch(url: str, path: Path, is_zip: bool = False, note: str = '') -> Path:
     except DownloadError as error:
         unpacked = ' (unpacked)' if is_zip else ''
         advice = (
-            f"With a copy of the file, set checkpoint='/path/to/file.pth' or put it{unpacked} at "
-            f'{path}. To train a backbone from random weights, set its init_cfg=None.'
+            "With a copy of the file, set init_cfg's checkpoint='/path/to/file.pth', or put it"
+            f'{unpacked} at {path}. To train a backbone from random weights, set init_cfg=None.'
         )
         what = f'{url} was not downloaded: {error}.'
         raise DownloadError('\n  '.join(filter(None, [what, note, advice]))) from error

@@ -137,7 +137,7 @@ def load_from_timm(filename: str, map_location: Any = None) -> Any:
         raise DownloadError(
             f'timm could not get {filename} ({config.hf_hub_id} on the Hugging Face hub): '
             f'{type(error).__name__}: {error}\n  With a copy of the file, set '
-            "checkpoint='/path/to/file.pth'."
+            "init_cfg's checkpoint='/path/to/file.pth'."
         ) from error
 
 
