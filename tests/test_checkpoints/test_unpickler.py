@@ -94,9 +94,11 @@ def test_every_truncation_is_called_so(read):
             read(content)
 
 
-def as_zip(body, compression=zipfile.ZIP_STORED, **storages):
+def as_zip(body, compression=zipfile.ZIP_STORED, a=bytes(4), **storages):
     records = {'archive/data.pkl': b'\x80\x02' + body + b'.', 'archive/version': '3'}
-    records |= {f'archive/data/{name}': content for name, content in storages.items()}
+    records |= {'archive/data/a': a} | {
+        f'archive/data/{name}': content for name, content in storages.items()
+    }
     return zipped(records, compression)
 
 
@@ -137,7 +139,6 @@ NAMESPACE = b'cargparse\nNamespace\n)\x81'
 DOUBLING = b'q\xc8h\xc8\x86' * 100
 LISTS = b']q\xc8' + b'](h\xc8h\xc8eq\xc8' * 100
 ZERO = struct.pack('<q', 1) + bytes(4)
-FOUR = dict(a=bytes(4))
 TEXT_SHAPE = array_state(FLOAT8, 'a').replace(integer(1), text('aaa') + integer(9) + b'\x86', 1)
 NAMES_ALIKE = tensor(storage(1, b'N', TWO_LETTERS), 1) + tensor(storage(1, b'N', ONE_LETTER), 1)
 VIEW = storage(9, b'(' + text('v') + b'K\x00K\x09t') + tensor(storage(9, b'N'), 1 << 20)
@@ -164,25 +165,24 @@ def damaging():
     yield 'the same data over and over', as_zip(shared)
     yield 'an unexpected state of array', as_zip(ARRAY + TEXT_SHAPE)
     yield 'an unexpected state of array', as_zip(ARRAY + b'(' + b'N' * 99 + b'tb')
-    yield 'an unexpected state of dtype', as_zip(FLOAT8 + tensor(storage(1), 1) + b'b', **FOUR)
+    yield 'an unexpected state of dtype', as_zip(FLOAT8 + tensor(storage(1), 1) + b'b')
     # what is called in a backward pass, at once or later
-    hooks = ORDERED_DICT + b'K\x01K\x02s'
-    yield 'a tensor with hooks', as_zip(tensor(storage(1), 1, hooks), **FOUR)
+    yield 'a tensor with hooks', as_zip(tensor(storage(1), 1, ORDERED_DICT + b'K\x01K\x02s'))
     later = b'(' + tensor(storage(1), 1, ORDERED_DICT + b'q\x05') + b'h\x05K\x01K\x02st'
-    yield 'items for what is no dict', as_zip(later, **FOUR)
+    yield 'items for what is no dict', as_zip(later)
     shared = tensor(storage(1), 1, ORDERED_DICT + b'q\x05') + tensor(storage(1), 1, b'h\x05')
-    yield 'a tensor with hooks', as_zip(b'(' + shared + b't', **FOUR)
+    yield 'a tensor with hooks', as_zip(b'(' + shared + b't')
     yield 'an unknown device', as_zip(b'ctorch\ndevice\n' + text('cuda') + b'M\x00\x01\x86R')
     yield 'an unknown device', as_zip(b'ctorch\ndevice\n' + text('cuda:300') + b'\x85R')
     whole = storage(1).replace(b'Float', b'Int')
-    yield 'two descriptions', as_zip(tensor(storage(1), 1) + tensor(whole, 1) + b'\x86', **FOUR)
+    yield 'two descriptions', as_zip(tensor(storage(1), 1) + tensor(whole, 1) + b'\x86')
     # of torch: what was in the memory before, or is freed already (heap corruption)
     yield 'looks beyond its storage', as_legacy(tensor(storage(1, b'N'), 9), 'a', ZERO)
     yield 'storages without content', as_legacy(tensor(storage(1, b'N'), 1))
     alike = as_legacy(b'(' + NAMES_ALIKE + b't', ['\xc3\xa9'], ZERO)
     yield 'not described as torch.save does', alike
     yield 'a record with an unusual name', as_zip(b'N', **{'\xe9': b''})
-    yield '4 bytes in a storage that should have 36', as_zip(tensor(storage(9), 9), **FOUR)
+    yield '4 bytes in a storage that should have 36', as_zip(tensor(storage(9), 9))
     moves = as_legacy(b'(' + VIEW + b't', 'v', struct.pack('<q', 9) + bytes(36))
     yield 'not described as torch.save does', moves
     # without end, or too large
@@ -204,10 +204,10 @@ def damaging():
     # archives that programs read differently
     yield 'compressed records', as_zip(text('a' * 10), zipfile.ZIP_DEFLATED)
     yield 'records larger than the file', as_zip(text('a' * 1_000_000), zipfile.ZIP_DEFLATED)
-    yield 'a record twice', as_zip(b'N', A=bytes(4), a=bytes(4))
+    yield 'a record twice', as_zip(b'N', A=bytes(4))
     # torch reads no folder, and leaves what was in the memory before
     yield 'a folder among the records', as_zip(tensor(storage(1, b'0/'), 1), **{'0/': bytes(4)})
-    file = as_zip(tensor(storage(1), 1), **FOUR)
+    file = as_zip(tensor(storage(1), 1))
     attributes = file.rindex(b'PK\x01\x02') + 38  # of the last record
     yield 'a folder among the records', file[:attributes] + b'\x10' + file[attributes + 1 :]
     yield 'the archive has no end', as_zip(b'N') + bytes(9)
@@ -225,7 +225,7 @@ UNREAD = [
     ('numbers as keys that', saved([{2**n + i: 0 for i in range(999)} for n in range(30, 41)])),
     ('numbers as keys that', saved({n: 0 for i in range(20_000) for n in (i, i << 4)})),
     # called in a backward pass
-    ('negated view', as_zip(tensor(storage(1), 1, FLAGS), **FOUR)),
+    ('negated view', as_zip(tensor(storage(1), 1, FLAGS))),
     ('too many objects in one another', as_zip(b']' * 20_000 + b'a' * 19_999)),
     ('beyond 1 GiB', saved(torch.ones(1).expand(1 << 15, 1 << 15))),
 ]
@@ -236,7 +236,7 @@ def test_files_made_by_hand_are_read_if_they_are_right(read):
     array = ARRAY + array_state(FLOAT8 + dtype_state(-1, '<', -1), 'a' * 8)
     body = b'(' + tensor(storage(1), 1) + array + b't'
     legacy = as_legacy(body.replace(b'tQ', b'NtQ'), 'a', ZERO)
-    for content in (as_zip(body, **FOUR), legacy):
+    for content in (as_zip(body), legacy):
         number, array = read(content)
         assert number.tolist() == [0]
         assert array.tobytes() == b'a' * 8
