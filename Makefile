@@ -31,7 +31,8 @@ test-browser: setup ## look at a report in Chromium, on a desk and on a phone (C
 	@OMP_NUM_THREADS=1 $(python) -m pytest tests/browser
 
 fuzz: setup ## read damaged checkpoints for a while (SECONDS=600), which must never do harm
-	@OMP_NUM_THREADS=1 $(python) tests/test_checkpoints/fuzz.py --seconds $(or $(SECONDS),600)
+	@OMP_NUM_THREADS=1 FUZZ_SECONDS=$(or $(SECONDS),600) \
+		$(python) -m pytest -s tests/test_checkpoints/test_unpickler.py -k fuzzed
 
 lint: setup ## check format and style
 	@$(python) -m ruff format --check .

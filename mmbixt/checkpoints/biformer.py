@@ -16,9 +16,7 @@ _RENAMES = (  # of the Swin-like models
 )
 _PART = re.compile(r'^(?:downsample_layers|stages|extra_norms)\.(\d+)\.')
 
-# names in a classifier file, and in an ImageClassifier, of what is not the backbone's
-IN_CLASSIFIER = (r'^norm\.', 'neck.norm.')
-
+IN_CLASSIFIER = (r'^norm\.', 'neck.norm.')  # see split_classifier
 # A classifier has no norms of its stages' outputs.
 OPTIONAL = r'^extra_norms\.\d+\.|num_batches_tracked$'
 
@@ -29,12 +27,8 @@ def convert_biformer(
     """The weights that a dense BiFormer takes from a classification or a dense state dict.
 
     Dropped knowingly: the classifier, and stages and output norms that the model does not have.
-
-    Args:
-        state: weights under any of the authors' names, without wrappers.
-        expected: names of the model's own weights.
-        code: the authors' code base whose network the model is. Weights of another one have their
-            shapes but not their meaning, and so keep their names, which fit nothing.
+    Weights of another code base than the model's ``code`` have their shapes but not their meaning,
+    and so keep their names, which fit nothing.
     """
     last = last_number(_PART, expected)
     renames = _RENAMES if _code_of(state) in (None, code) else ()
@@ -70,6 +64,5 @@ def _code_of(state: Mapping[str, Tensor]) -> str | None:
     """The code base that a file of a Swin-like model comes from; None for the main one and ours."""
     if any('.attn.qkv_linear.' in key for key in state):
         return 'stl-nchw'
-    return (
-        'stl' if any(re.match(r'stages\.\d+\.blocks\.\d+\.attn\.lepe', k) for k in state) else None
-    )
+    is_stl = any(re.match(r'stages\.\d+\.blocks\.\d+\.attn\.lepe', key) for key in state)
+    return 'stl' if is_stl else None

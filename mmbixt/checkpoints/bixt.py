@@ -12,9 +12,7 @@ _CLASSIFIER = re.compile(r'^(fc_norm|head)\.|^fourier_pos_encode\.pos$')
 _LATENT_UPDATE = re.compile(r'\.(self_attention_latents|attn\.proj_lat|\w+_lat)\.')
 _LAYER = re.compile(r'^blocks\.(\d+)\.')
 
-# names in a classifier file, and in an ImageClassifier, of what is not the backbone's
-IN_CLASSIFIER = (r'^fc_norm\.', 'neck.fc_norm.')
-
+IN_CLASSIFIER = (r'^fc_norm\.', 'neck.fc_norm.')  # see split_classifier
 # No published file has the local patch interaction of the paper's "+LPI".
 OPTIONAL = r'^blocks\.\d+\.local_patch_interaction\.|num_batches_tracked$'
 
@@ -25,10 +23,6 @@ def convert_bixt(state: Mapping[str, Tensor], expected: Collection[str]) -> Conv
     Dropped knowingly: the classifier; a stored position grid; layers after the last one that the
     model has, among them the file's own last, which updates only the latents; the latents' update
     in the model's last layer if the model goes without.
-
-    Args:
-        state: weights under the authors' names, without wrappers.
-        expected: names of the model's own weights.
     """
     depth = 1 + last_number(_LAYER, expected)
 

@@ -44,23 +44,14 @@ class Global:
 
 @dataclass(eq=False, slots=True)
 class Made:
-    """What a call or an opcode would make.
+    """What a call or an opcode would make."""
 
-    Args:
-        kind: name of the class, or another word for it.
-        size: in bytes, of a storage or of bytes.
-        dtype: of a storage.
-        location: device of a storage.
-        items: keys and values of a dict, in turn.
-        is_final: whether its content may not be changed any more.
-    """
-
-    kind: str
-    size: int = 0
-    dtype: torch.dtype = torch.uint8
-    location: str = ''
-    items: list | tuple = ()
-    is_final: bool = False
+    kind: str  # name of the class, or another word for it
+    size: int = 0  # in bytes, of a storage or of bytes
+    dtype: torch.dtype = torch.uint8  # of a storage
+    location: str = ''  # device of a storage
+    items: list | tuple = ()  # keys and values of a dict, in turn
+    is_final: bool = False  # its content may not be changed any more
 
 
 def require(condition: bool, what: str) -> None:
@@ -99,13 +90,8 @@ def check_keys(limits: Limits, keys: list[Any] | tuple, count: int) -> None:
     """Keys of a dict or set: of kinds whose hashes cost little, and cannot be made to collide.
 
     Python hashes text with a secret of the process, but numbers as they are: who chooses them can
-    make each look-up pass all that came before. Only numbers below the size of the table cannot:
-    those of lists of parameters. Of others few are allowed.
-
-    Args:
-        limits: of the file.
-        keys: new ones.
-        count: of all keys, with these.
+    make each look-up pass all that came before. Only numbers below the size of the table (``count``
+    keys with the new ones) cannot: those of lists of parameters. Of others few are allowed.
     """
     for key in keys:
         is_number = isinstance(key, int | float)

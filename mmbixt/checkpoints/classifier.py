@@ -15,18 +15,14 @@ from mmbixt.checkpoints.state_dict import CheckpointMismatchError, check_fit, tr
 
 # of timm's Swin Transformer it has a second name
 _LINEAR = re.compile(r'^head\.(fc\.)?(?=(weight|bias)$)')
-Rename = tuple[str, str]
 PREFIX = "Take the neck's part of it: init_cfg=dict(type='Pretrained', ..., prefix='neck.')."
 
 
-def split_classifier(state_dict: dict[str, Any], prefix: str, moves: Rename) -> None:
+def split_classifier(state_dict: dict[str, Any], prefix: str, moves: tuple[str, str]) -> None:
     """Rename, in place, the weights of an official file to those of an ``ImageClassifier``.
 
-    Args:
-        state_dict: what is being loaded. It stays as it is if it already is of such a classifier.
-        prefix: of the classifier's names in it.
-        moves: pattern and replacement for the names of what is neither the backbone's, under the
-            same name, nor the linear layer.
+    They stay as they are if they already are of such a classifier. ``prefix`` is that of its names,
+    ``moves`` the pattern and replacement for names of neither the backbone nor the linear layer.
     """
     own = [key for key in state_dict if key.startswith(prefix)]
     source = unwrap({key.removeprefix(prefix): state_dict[key] for key in own})
@@ -42,9 +38,8 @@ def split_classifier(state_dict: dict[str, Any], prefix: str, moves: Rename) -> 
 
     if not is_ours and not any(_LINEAR.match(key) for key in source):
         raise CheckpointMismatchError(
-            f'The file is no classifier, as it has no head; it seems to be {describe(source)}. '
-            "Give it to the backbone: backbone=dict(init_cfg=dict(type='Pretrained', "
-            'checkpoint=...)). Nothing was loaded.'
+            f'The file has no head; it seems to be {describe(source)}. Give it to the backbone: '
+            "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...)). Nothing was loaded."
         )
     if not is_ours:
         print_log('The file is a classifier of the authors; its weights take our names.', 'current')
@@ -55,13 +50,10 @@ def split_classifier(state_dict: dict[str, Any], prefix: str, moves: Rename) -> 
 
 
 def fit_part(part: nn.Module, state_dict: dict[str, Any], prefix: str) -> None:
-    """Before the weights of a neck or head are loaded: take them, and check that all are there.
+    """Before a neck or head gets its weights: take them, in place, and check that all are there.
 
-    Args:
-        part: of a classifier. If it has ``convert_checkpoint``, that renames the file's weights.
-        state_dict: what is being loaded; changed in place.
-        prefix: of the part's names in it. Without one, the file may be that of the whole
-            classifier.
+    If the part has ``convert_checkpoint``, that renames the file's weights. Without a prefix, the
+    file may be that of the whole classifier.
     """
     own = [key for key in state_dict if key.startswith(prefix)]
     source = unwrap({key.removeprefix(prefix): state_dict[key] for key in own})

@@ -1,15 +1,15 @@
 """Downloading files so that only a whole and right one gets its name in the cache.
 
-Beside ``model.pth`` there are ``model.pth.json``, which says where it came from and how large it
-is, and ``.model.pth.lock``, held by the process that downloads. The system releases it when the
-process ends, however it ends, so that no process waits for one that has failed.
+Beside ``model.pth`` there are ``model.pth.json``, with its address and size, and
+``.model.pth.lock``, which the system releases when the process that downloads ends, however it
+ends, so that none waits for one that has failed.
 """
 
 import json
 import logging
 import os
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pooch
 from filelock import FileLock
@@ -30,16 +30,9 @@ def cache_folder() -> Path:
 
 
 def fetch(url: str, path: Path, is_zip: bool = False, note: str = '') -> Path:
-    """A file from http or https, downloaded unless it is there; any number of processes may ask.
+    """A file at its path, downloaded unless it is there; any number of processes may ask.
 
-    Args:
-        url: its address.
-        path: where to keep it.
-        is_zip: whether the download is a zip archive around one checkpoint, which is then kept.
-        note: what the user should know if it fails.
-
-    Returns:
-        The path.
+    Of a zip archive (``is_zip``) the checkpoint in it is kept. Errors have the ``note``.
     """
     sha256 = hash_in(url)
     known = '' if is_zip else sha256  # of the file that is kept
@@ -52,9 +45,8 @@ def fetch(url: str, path: Path, is_zip: bool = False, note: str = '') -> Path:
     except DownloadError as error:
         unpacked = ' (unpacked)' if is_zip else ''
         advice = (
-            'With a copy of the file, give its path as the checkpoint (init_cfg=dict('
-            f"type='Pretrained', checkpoint='/path/to/file.pth')) or put it{unpacked} at {path}. "
-            'To train a backbone from random weights, set its init_cfg=None.'
+            "With a copy of the file, set init_cfg's checkpoint='/path/to/file.pth', or put it"
+            f'{unpacked} at {path}. To train a backbone from random weights, set init_cfg=None.'
         )
         what = f'{url} was not downloaded: {error}.'
         raise DownloadError('\n  '.join(filter(None, [what, note, advice]))) from error
@@ -68,26 +60,14 @@ def fetch(url: str, path: Path, is_zip: bool = False, note: str = '') -> Path:
 def forget_download(path: Path) -> bool:
     """Remove a file that cannot be read, if it is a download and not somebody's own."""
     record = _record(path)
-    if not record.is_file():
-        return False
-    path.unlink(missing_ok=True)
-    record.unlink(missing_ok=True)
-    return True
+    if is_download := record.is_file():
+        path.unlink(missing_ok=True)
+        record.unlink(missing_ok=True)
+    return is_download
 
 
 def _record(path: Path) -> Path:
     return path.with_name(f'{path.name}.json')
-
-
-def _read_record(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(_record(path).read_text()))
-    except (OSError, ValueError, TypeError):
-        return {}
-
-
-def _write_record(url: str, path: Path, size: int) -> None:
-    _record(path).write_text(json.dumps(dict(url=url, size=size)))
 
 
 def _is_ready(url: str, path: Path, sha256: str) -> bool:
@@ -99,22 +79,20 @@ def _is_ready(url: str, path: Path, sha256: str) -> bool:
     if not path.is_file():
         return False
     size = path.stat().st_size
-    if record := _read_record(path):
-        return size == record.get('size')
+    with suppress(OSError, ValueError, TypeError):  # none, or none of ours
+        if record := dict(json.loads(_record(path).read_text())):
+            return size == record.get('size')
     if sha256 and not pooch.file_hash(path).startswith(sha256):
-        raise DownloadError(
-            f'{path} is another file, whose sha256 does not begin with {sha256}. mmbixt did not '
-            'write it and leaves it alone: move it away and run again'
-        )
+        text = f'{path} is another file, whose sha256 does not begin with {sha256}. mmbixt did not '
+        raise DownloadError(text + 'write it and leaves it alone: move it away and run again')
     if sha256 and os.access(path.parent, os.W_OK):  # else its hash is computed each time
-        _write_record(url, path, size)
+        _record(path).write_text(json.dumps(dict(url=url, size=size)))
     return True
 
 
 def _download(url: str, path: Path, sha256: str, is_zip: bool) -> None:
     if path.exists():
-        text = f'{path} is not what was downloaded any more, and is downloaded again.'
-        print_log(text, 'current', logging.WARNING)
+        print_log(f'{path} has changed since its download.', 'current', logging.WARNING)
     print_log(f'Downloading {url} to {path}', 'current')
     path.unlink(missing_ok=True)
     part, unpacked = (path.with_name(f'{path.name}.{what}') for what in ('part', 'unpacked'))
@@ -122,11 +100,11 @@ def _download(url: str, path: Path, sha256: str, is_zip: bool) -> None:
         transfer(url, part, LARGEST)
         digest = pooch.file_hash(part)
         if not digest.startswith(sha256):
-            raise DownloadError(
-                f'it is altered, or another file: the sha256 {digest} should begin with {sha256}'
-            )
+            text = f'it is altered, or another file: the sha256 {digest} should begin with '
+            raise DownloadError(text + sha256)
         ready = unpacked if is_zip and unpack(part, unpacked, LARGEST) else part
-        _write_record(url, path, ready.stat().st_size)
+        record = dict(url=url, size=ready.stat().st_size)
+        _record(path).write_text(json.dumps(record))
         os.replace(ready, path)
     finally:
         part.unlink(missing_ok=True)

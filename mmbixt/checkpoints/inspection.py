@@ -1,14 +1,12 @@
 """Whether the pickle of a checkpoint describes data and nothing else, found out beforehand.
 
-torch's reader of pickles (``weights_only=True``) calls only functions that it knows, but it calls
-them with whatever arguments the file has, and it knows more of them than checkpoints need. So a
-small file can fill the memory (``bytearray(10**12)``), never end (the hash of nested tuples), give
-tensors of memory that nobody has written, or use memory that is freed (a legacy file with a view of
-a storage; torch 2.11). Therefore the pickle is first followed step by step without building
-anything: the stack holds only descriptions of what would be there. What passes is what
+torch's reader of pickles (``weights_only=True``) calls only functions that it knows, but with
+whatever arguments the file has, and it knows more than checkpoints need. So a small file can fill
+the memory (``bytearray(10**12)``), never end (the hash of nested tuples), give tensors of memory
+that nobody has written, or use memory that is freed (a legacy file with a view of a storage; torch
+2.11). So the pickle is first followed step by step, as Python's own unpickler does, from which
+torch's was made, but the stack holds only descriptions of what would be there. What passes is what
 ``torch.save`` writes, and torch's reader then reads it.
-
-The steps are those of Python's own unpickler, from which torch's was made.
 """
 
 import pickle
@@ -80,18 +78,14 @@ class _Whole:
 class Inspection(pickle._Unpickler):
     """Follows one pickle; :meth:`load` returns a description of what it would give.
 
-    Args:
-        file: at the beginning of the pickle.
-        size: of the whole checkpoint, in bytes.
-        storage_sizes: bytes of each storage in a zip archive; None where they follow the pickles.
+    ``size`` is that of the whole checkpoint; ``sizes`` are those of the storages in a zip archive,
+    None where they follow the pickles.
     """
 
-    def __init__(
-        self, file: BinaryIO, size: int, storage_sizes: dict[str, int] | None = None
-    ) -> None:
+    def __init__(self, file: BinaryIO, size: int, sizes: dict[str, int] | None = None) -> None:
         super().__init__(_Whole(file, size), encoding='utf-8')
         self.limits = Limits(size)
-        self.storage_sizes = storage_sizes
+        self.storage_sizes = sizes
         self.storages: dict[str, Made] = {}
 
     def unknown(self) -> None:

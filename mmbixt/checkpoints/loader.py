@@ -3,7 +3,7 @@
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -34,20 +34,14 @@ _ADVICE = (
 
 
 def load(name: str, map_location: Any = None) -> Any:
-    """What is in a checkpoint; a whole model of the XCiT authors comes out in today's layout.
-
-    Args:
-        name: a path, an address or a name of ``mmbixt.checkpoints.sources``.
-        map_location: as in ``torch.load``.
-    """
+    """A checkpoint by path, address or name; a whole model of the XCiT authors in our layout."""
     return convert_whole_model(read_source(name, map_location))
 
 
 def convert_whole_model(checkpoint: Any) -> Any:
     """A checkpoint with its state dict in today's layout, if it is a whole model of other code.
 
-    A module sees only its own weights when a state dict is loaded, so what has to move from one
-    module to another moves here, as soon as a file is read.
+    A module sees only its own weights when they are loaded: what moves to another, moves here.
     """
     converted = convert_whole_xcit(unwrap(checkpoint)) if isinstance(checkpoint, Mapping) else None
     if converted is None:
@@ -90,10 +84,8 @@ def read_file(filename: str, map_location: Any = None) -> Any:
         is_here = is_trusted or isinstance(error, MemoryError)
         if is_here or (is_whole and isinstance(error, RuntimeError)):
             raise CheckpointFileError(f'{what} cannot be loaded here: {reason}') from error
-        raise BrokenCheckpointError(
-            f'{what} cannot be read as a checkpoint; it may be incomplete or something else: '
-            f'{reason}'
-        ) from error
+        text = f'{what} cannot be read as a checkpoint; it may be incomplete or something else: '
+        raise BrokenCheckpointError(text + reason) from error
 
 
 def read_source(name: str, map_location: Any = None) -> Any:
@@ -124,22 +116,15 @@ def find_file(name: str) -> Path:
 
 
 def load_from_timm(filename: str, map_location: Any = None) -> Any:
-    """Read timm's weights by timm's own download code, which executes nothing from them either.
-
-    Args:
-        filename: ``'timm://'`` and a name of ``timm.list_pretrained()``.
-        map_location: has no effect: timm reads weights to the CPU.
-    """
+    """Read timm's weights by its own download code, which executes nothing either, to the CPU."""
     import timm
     from timm.models import load_state_dict_from_hf
 
     name = filename.removeprefix('timm://')
     if not timm.is_model_pretrained(name):
-        near = near_matches(name, timm.list_pretrained())
-        raise UnknownSourceError(
-            f'timm {timm.__version__} has no weights named {name!r}.{near} '
-            '`timm.list_pretrained()` lists all.'
-        )
+        text = f'timm {timm.__version__} has no weights named {name!r}.'
+        text += near_matches(name, timm.list_pretrained())
+        raise UnknownSourceError(f'{text} `timm.list_pretrained()` lists all.')
     config = timm.get_pretrained_cfg(name)
     if config.custom_load:
         raise CheckpointFileError(f'{filename} is no file of torch, but in a format of its own.')
@@ -151,34 +136,26 @@ def load_from_timm(filename: str, map_location: Any = None) -> Any:
     except Exception as error:  # what the hub's client raises differs from version to version
         raise DownloadError(
             f'timm could not get {filename} ({config.hf_hub_id} on the Hugging Face hub): '
-            f'{type(error).__name__}: {error}\n  With a copy of the file, give its path as the '
-            "checkpoint: init_cfg=dict(type='Pretrained', checkpoint='/path/to/file.pth')."
+            f'{type(error).__name__}: {error}\n  With a copy of the file, set '
+            "init_cfg's checkpoint='/path/to/file.pth'."
         ) from error
 
 
 def register_checkpoint_readers() -> None:
     """Make mmengine read files from disk, and published weights, through this module.
 
-    mmengine's own reader of files from disk is replaced, because it cannot read mmengine's
-    checkpoints with torch >= 2.6 (``weights_only``); all its other schemes stay as they are.
-    Published weights are known by their names and by their addresses, which metafiles have.
+    mmengine's own reader of files cannot read mmengine's checkpoints with torch >= 2.6; its other
+    schemes stay. Published weights are known by their names and addresses, which metafiles have.
     """
-    from mmengine.runner import checkpoint
+    from mmengine.runner.checkpoint import CheckpointLoader, load_from_local
 
-    _register('', load, replaces=checkpoint.load_from_local)
-    _register('timm://', load_from_timm)
     folders = {re.escape(url.rpartition('/')[0] + '/') for url in BY_ADDRESS}
-    for prefix in (*SCHEMES, *folders):  # as mmengine has it, a regular expression
-        _register(prefix, load)
-
-
-def _register(scheme: str, reader: Callable, replaces: Callable | None = None) -> None:
-    from mmengine.runner import CheckpointLoader
-
-    registered = CheckpointLoader._schemes.get(scheme)
-    if registered in (None, replaces):
-        CheckpointLoader.register_scheme(scheme, reader, force=True)
-    elif registered is not reader:
-        what = f'Checkpoints {scheme}...' if scheme else 'Checkpoint files'
-        theirs = f'{registered.__module__}.{registered.__qualname__}'
-        print_log(f'{what} are read by {theirs}, not by mmbixt.', 'current', logging.WARNING)
+    for prefix in ('', 'timm://', *SCHEMES, *folders):  # as mmengine has it, a regular expression
+        reader = load_from_timm if prefix == 'timm://' else load
+        registered = CheckpointLoader._schemes.get(prefix)
+        if registered in (None, load_from_local):
+            CheckpointLoader.register_scheme(prefix, reader, force=True)
+        elif registered is not reader:
+            what = f'Checkpoints {prefix}...' if prefix else 'Checkpoint files'
+            theirs = f'{registered.__module__}.{registered.__qualname__}'
+            print_log(f'{what} are read by {theirs}, not by mmbixt.', 'current', logging.WARNING)

@@ -1,12 +1,13 @@
 """Where the authors publish weights: the names that ``init_cfg`` and ``load_from`` understand.
 
-Every address was read from the authors' own pages; files without a known hash are trusted as they
-come over https the first time, and compared with that from then on.
+Every address is from the authors' own pages. Files without a known hash are trusted as they come
+over https the first time; from then on their size is compared with that.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from itertools import product
 from pathlib import PurePosixPath
 from typing import NamedTuple
 from urllib.parse import urlparse
@@ -31,25 +32,15 @@ class UnknownSourceError(CheckpointFileError):
 
 
 class Source(NamedTuple):
-    """A file of weights that its authors publish.
+    """A file of weights that its authors publish."""
 
-    Args:
-        name: what a config calls it, such as ``'xcit://tiny12-p16'``.
-        url: its address.
-        what: what it was trained on, and how.
-        fills: the model that it fits.
-        figure: the result that the authors state for it, if known.
-        is_zip: whether the download is a zip archive around the checkpoint.
-        note: what else a user must know.
-    """
-
-    name: str
+    name: str  # in a config, such as 'xcit://tiny12-p16'
     url: str
-    what: str
-    fills: str
-    figure: str = ''
-    is_zip: bool = False
-    note: str = ''
+    what: str  # it was trained on, and how
+    fills: str  # the model that it fits
+    figure: str = ''  # the result that the authors state for it, if known
+    is_zip: bool = False  # whether the download is a zip archive around the checkpoint
+    note: str = ''  # what else a user must know
 
     @property
     def file(self) -> str:
@@ -61,10 +52,8 @@ class Source(NamedTuple):
 def find(name: str) -> Source:
     """The source of a name."""
     if name not in SOURCES:
-        raise UnknownSourceError(
-            f'There are no published weights named {name!r}.{near_matches(name, SOURCES)} '
-            '`python tools/list_weights.py` lists all.'
-        )
+        text = f'There are no published weights named {name!r}.{near_matches(name, SOURCES)}'
+        raise UnknownSourceError(f'{text} `python tools/list_weights.py` lists all.')
     return SOURCES[name]
 
 
@@ -75,26 +64,20 @@ def near_matches(name: str, names: Iterable[str]) -> str:
 
 
 _FIGSHARE = 'https://figshare.unimelb.edu.au/ndownloader/files'
-# name: file, its top-1, the arguments of mmbixt.BiXT. A file's last layer updates only the latents,
-# which a dense model does not read: 12 layers fill depth=11, d13 fills 12.
+# name: the arguments of mmbixt.BiXT; file and top-1 at 224 pixels, and at 384. A file's last layer
+# updates only the latents, which a dense model does not read: one of 12 layers fills depth=11.
 _BIXT = {
-    'tiny-16': (52882961, 80.10, "arch='tiny', depth=11"),
-    'tiny-16-384': (52882964, 81.85, "arch='tiny', depth=11"),
-    'tiny-16-conv': (52882946, 81.00, "arch='tiny', depth=11, patch_embed='conv'"),
-    'tiny-16-d13': (52882958, 80.44, "arch='tiny'"),
-    'tiny-16-d13-384': (52882955, 82.15, "arch='tiny'"),
-    'tiny-16-conv-d13': (52882949, 80.95, "arch='tiny', patch_embed='conv'"),
-    'tiny-8': (52882994, 81.88, "arch='tiny', depth=11, patch_stride=8"),
-    'tiny-8-384': (52882988, 82.77, "arch='tiny', depth=11, patch_stride=8"),
-    'tiny-8-d13': (52882979, 82.44, "arch='tiny', patch_stride=8"),
-    'tiny-8-d13-384': (52882973, 83.06, "arch='tiny', patch_stride=8"),
-    'tiny-8-conv-d13': (52882952, 82.47, "arch='tiny', patch_stride=8, patch_embed='conv'"),
-    'tiny-4': (52882982, 82.70, "arch='tiny', depth=11, patch_stride=4"),
-    'tiny-4-384': (52882970, 83.15, "arch='tiny', depth=11, patch_stride=4"),
-    'tiny-4-d13': (52882967, 83.04, "arch='tiny', patch_stride=4"),
-    'd256-16': (52882976, 81.74, "arch='d256'"),
-    'd256-ls-8': (52882991, 83.24, "arch='d256-ls', patch_stride=8"),
-    'd256-ls-8-384': (52882985, 83.89, "arch='d256-ls', patch_stride=8"),
+    'tiny-16': ("arch='tiny', depth=11", (52882961, 80.10), (52882964, 81.85)),
+    'tiny-16-conv': ("arch='tiny', depth=11, patch_embed='conv'", (52882946, 81.00)),
+    'tiny-16-d13': ("arch='tiny'", (52882958, 80.44), (52882955, 82.15)),
+    'tiny-16-conv-d13': ("arch='tiny', patch_embed='conv'", (52882949, 80.95)),
+    'tiny-8': ("arch='tiny', depth=11, patch_stride=8", (52882994, 81.88), (52882988, 82.77)),
+    'tiny-8-d13': ("arch='tiny', patch_stride=8", (52882979, 82.44), (52882973, 83.06)),
+    'tiny-8-conv-d13': ("arch='tiny', patch_stride=8, patch_embed='conv'", (52882952, 82.47)),
+    'tiny-4': ("arch='tiny', depth=11, patch_stride=4", (52882982, 82.70), (52882970, 83.15)),
+    'tiny-4-d13': ("arch='tiny', patch_stride=4", (52882967, 83.04)),
+    'd256-16': ("arch='d256'", (52882976, 81.74)),
+    'd256-ls-8': ("arch='d256-ls', patch_stride=8", (52882991, 83.24), (52882985, 83.89)),
 }
 
 _XCIT_URL = 'https://dl.fbaipublicfiles.com/xcit'
@@ -104,7 +87,6 @@ _XCIT_RECIPES = {  # in our name: (before and after the patch size in theirs, wh
     '-384-dist': ('p', '384_dist', 'ImageNet-1k, 384 px, distilled'),
     '-dino': ('cp', 'dino', 'ImageNet-1k without labels, DINO'),
 }
-_XCIT_DINO = ('small12', 'medium24')
 _XCIT_TOP1 = {  # at 224 pixels with patches of 16: (trained, distilled)
     'nano12': (69.9, 72.2),
     'tiny12': (77.1, 78.6),
@@ -114,8 +96,13 @@ _XCIT_TOP1 = {  # at 224 pixels with patches of 16: (trained, distilled)
     'medium24': (82.7, 84.3),
     'large24': (82.9, 84.9),
 }
-# mIoU of SemanticFPN, mIoU of UperNet, box AP and mask AP of Mask R-CNN
 _AP = 'box AP {2}, mask AP {3}'
+_XCIT_WHOLE = {  # in our name: (in their address, what it is, the decoder, which figures)
+    'ade-semfpn': ('ade/sem_fpn', 'ADE20K, whole segmentor', 'SemanticFPN', 'mIoU {0}'),
+    'ade-upernet': ('ade/upernet', 'ADE20K, whole segmentor', 'UPerNet', 'mIoU {1}'),
+    'coco-maskrcnn': ('coco/maskrcnn', 'COCO, whole detector', 'Mask R-CNN', _AP),
+}
+# mIoU of SemanticFPN, mIoU of UPerNet, box AP and mask AP of Mask R-CNN
 _XCIT_DENSE = {
     ('tiny12', 16): (38.1, 41.5, 42.7, 38.5),
     ('tiny12', 8): (39.9, 43.5, 44.5, 40.3),
@@ -142,112 +129,65 @@ _BIFORMER_NOTE = (
 
 _SWIN_URL = 'https://github.com/SwinTransformer/storage/releases/download/v1.0.0'
 _SWIN_MM_URL = 'https://download.openmmlab.com/mmsegmentation/v0.5/pretrain/swin'
-_SWIN_MM_BASE = f'{_SWIN_MM_URL}/swin_base_patch4_window7_224_20220317-e9b98025.pth'
 _SWIN = {
     'tiny': f'{_SWIN_URL}/swin_tiny_patch4_window7_224.pth',
     'small': f'{_SWIN_URL}/swin_small_patch4_window7_224.pth',
     'mm-tiny': f'{_SWIN_MM_URL}/swin_tiny_patch4_window7_224_20220317-1cdeb081.pth',
     'mm-small': f'{_SWIN_MM_URL}/swin_small_patch4_window7_224_20220317-7ba6d6dd.pth',
-    'mm-base': _SWIN_MM_BASE,
-    'base': _SWIN_MM_BASE,  # of this size only the file in mm's layout is known
+    'mm-base': f'{_SWIN_MM_URL}/swin_base_patch4_window7_224_20220317-e9b98025.pth',
 }
+_SWIN['base'] = _SWIN['mm-base']  # of this size only the file in mm's layout is known
 
 
-def _bixt() -> list[Source]:
-    return [
-        Source(
-            f'bixt://{name}',
-            f'{_FIGSHARE}/{number}',
-            'ImageNet-1k, 384 px' if name.endswith('-384') else 'ImageNet-1k, 224 px',
-            f'mmbixt.BiXT: {arguments}',
-            f'top-1 {top1:.2f}',
-            is_zip=True,
-        )
-        for name, (number, top1, arguments) in _BIXT.items()
-    ]
+def _bixt() -> Iterator[Source]:
+    for name, (arguments, *files) in _BIXT.items():
+        for (file, top1), side, suffix in zip(files, (224, 384), ('', '-384'), strict=False):
+            url, what = f'{_FIGSHARE}/{file}', f'ImageNet-1k, {side} px'
+            model, figure = f'mmbixt.BiXT: {arguments}', f'top-1 {top1:.2f}'
+            yield Source(f'bixt://{name}{suffix}', url, what, model, figure, is_zip=True)
 
 
-def _xcit_name(arch: str, patch: str) -> str:
-    """How the authors call an architecture in the names of files."""
-    return f'xcit_{arch[:-2]}_{arch[-2:]}_{patch}'
+def _xcit() -> Iterator[Source]:
+    for (arch, top1), patch in product(_XCIT_TOP1.items(), (16, 8)):
+        figures = dict(zip(('', '-dist'), top1, strict=True)) if patch == 16 else {}
+        for recipe, (before, after, what) in _XCIT_RECIPES.items():
+            if recipe == '-dino' and arch not in ('small12', 'medium24'):
+                continue
+            name, (theirs, model) = f'xcit://{arch}-p{patch}{recipe}', _xcit_names(arch, patch)
+            url = f'{_XCIT_URL}/{theirs}_{before}{patch}_{after}.pth'
+            figure = f'top-1 {figures[recipe]}' if recipe in figures else ''
+            yield Source(name, url, what, model, figure)
 
 
-def _xcit_model(arch: str, patch: int) -> str:
-    return f"mmbixt.XCiT: arch='{arch}', patch_size={patch}"
-
-
-def _xcit_top1(arch: str, patch: int, recipe: str) -> str:
-    """As the paper has it; empty for what is not known here."""
-    recipes = ['', '-dist']
-    if patch != 16 or recipe not in recipes:
-        return ''
-    return f'top-1 {_XCIT_TOP1[arch][recipes.index(recipe)]}'
-
-
-def _xcit() -> list[Source]:
-    return [
-        Source(
-            f'xcit://{arch}-p{patch}{recipe}',
-            f'{_XCIT_URL}/{_xcit_name(arch, f"{before}{patch}")}_{after}.pth',
-            what,
-            _xcit_model(arch, patch),
-            _xcit_top1(arch, patch, recipe),
-        )
-        for arch in _XCIT_TOP1
-        for patch in (16, 8)
-        for recipe, (before, after, what) in _XCIT_RECIPES.items()
-        if recipe != '-dino' or arch in _XCIT_DINO
-    ]
-
-
-def _xcit_dense() -> list[Source]:
+def _xcit_whole() -> Iterator[Source]:
     """Whole models, trained by the XCiT authors with mmseg 0.11 and mmdet 2."""
-    kinds = {  # (in their address, what it is, the decoder, the columns of its figure)
-        'ade-semfpn': ('ade/sem_fpn', 'ADE20K, whole segmentor', 'SemanticFPN', 'mIoU {0}'),
-        'ade-upernet': ('ade/upernet', 'ADE20K, whole segmentor', 'UPerNet', 'mIoU {1}'),
-        'coco-maskrcnn': ('coco/maskrcnn', 'COCO, whole detector', 'Mask R-CNN', _AP),
-    }
-    return [
-        Source(
-            f'xcit://{kind}-{arch}-p{patch}',
-            f'{_XCIT_URL}/{theirs}_{_xcit_name(arch, f"p{patch}")}.pth',
-            what,
-            f'{decoder} on {_xcit_model(arch, patch)}',
-            figure.format(*figures),
-        )
-        for kind, (theirs, what, decoder, figure) in kinds.items()
-        for (arch, patch), figures in _XCIT_DENSE.items()
-    ]
+    for kind, (address, what, decoder, figure) in _XCIT_WHOLE.items():
+        for (arch, patch), figures in _XCIT_DENSE.items():
+            theirs, model = _xcit_names(arch, patch)
+            url = f'{_XCIT_URL}/{address}_{theirs}_p{patch}.pth'
+            name, fills = f'xcit://{kind}-{arch}-p{patch}', f'{decoder} on {model}'
+            yield Source(name, url, what, fills, figure.format(*figures))
 
 
-def _biformer() -> list[Source]:
-    return [
-        Source(
-            f'biformer://{arch}',
-            f'{_ONEDRIVE}/{share}/root/content',
-            'ImageNet-1k',
-            f"mmbixt.BiFormer: arch='{arch}'",
-            note=_BIFORMER_NOTE,
-        )
-        for arch, share in _BIFORMER.items()
-    ]
+def _xcit_names(arch: str, patch: int) -> tuple[str, str]:
+    """An architecture in the authors' names of files, and ours."""
+    return f'xcit_{arch[:-2]}_{arch[-2:]}', f"mmbixt.XCiT: arch='{arch}', patch_size={patch}"
 
 
-def _swin() -> list[Source]:
-    return [
-        Source(
-            f'swin://{name}',
-            url,
-            'ImageNet-1k, 224 px'
-            + (", in OpenMMLab's layout" if url.startswith(_SWIN_MM_URL) else ''),
-            f"mmbixt.BiSASwin: arch='{name.removeprefix('mm-')}', bisa_stages=()",
-        )
-        for name, url in _SWIN.items()
-    ]
+def _biformer() -> Iterator[Source]:
+    for arch, share in _BIFORMER.items():
+        url, model = f'{_ONEDRIVE}/{share}/root/content', f"mmbixt.BiFormer: arch='{arch}'"
+        yield Source(f'biformer://{arch}', url, 'ImageNet-1k', model, note=_BIFORMER_NOTE)
 
 
-SOURCES = {
-    source.name: source for source in (*_bixt(), *_xcit(), *_xcit_dense(), *_biformer(), *_swin())
-}
+def _swin() -> Iterator[Source]:
+    for name, url in _SWIN.items():
+        layout = ", in OpenMMLab's layout" if url.startswith(_SWIN_MM_URL) else ''
+        model = f"mmbixt.BiSASwin: arch='{name.removeprefix('mm-')}', bisa_stages=()"
+        yield Source(f'swin://{name}', url, f'ImageNet-1k, 224 px{layout}', model)
+
+
+_ALL = (_bixt(), _xcit(), _xcit_whole(), _biformer(), _swin())
+SOURCES = {source.name: source for sources in _ALL for source in sources}
 BY_ADDRESS = {source.url: source for source in SOURCES.values()}
 SCHEMES = tuple(dict.fromkeys(name.split('://')[0] + '://' for name in SOURCES))

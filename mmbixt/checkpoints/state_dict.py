@@ -49,13 +49,11 @@ def translate(
     rename: Callable[[str], str | None],
     adapt: Callable[[str, Tensor], Tensor] = lambda name, value: value,
 ) -> Conversion:
-    """Go through a state dict.
+    """Go through a state dict under the file's names, without wrappers.
 
-    Args:
-        state: weights under the file's names, without wrappers.
-        rename: the file's name to ours, or to None for what we knowingly leave out. Names that it
-            does not know it returns as they are, so that nothing disappears unseen.
-        adapt: our name and the file's tensor to our tensor.
+    ``rename`` takes the file's name to ours, or to None for what we knowingly leave out; what it
+    does not know it returns as it is, so that nothing disappears unseen. ``adapt`` takes our name
+    and the file's tensor to our tensor.
     """
     done = Conversion()
     for key, value in state.items():
@@ -82,18 +80,9 @@ def check_fit(
     mmengine loads checkpoints with ``strict=False``: without this check a model whose weights are
     all missing trains from random numbers after one line in the log.
 
-    Args:
-        state: the converted weights.
-        shapes: shape of each weight of the model.
-        model: what the model is called in the message.
-        seems: what the file seems to be.
-        optional: regular expression of how names begin of weights that may be missing, and then
-            stay initialised; but all that begin alike, or none.
-        advice: what to do, if the caller knows it.
-        origins: our names to the file's, for the message.
-
-    Returns:
-        The optional weights that are missing.
+    Returns the missing weights that may be missing, and then stay initialised: whose names begin as
+    the regular expression ``optional`` says, and no other weight of the file begins alike. The
+    error says what the file ``seems`` to be, and names weights by their ``origins`` in the file.
     """
     absent = [key for key in shapes if key not in state]
     fresh = [key for key in absent if optional and _is_dispensable(key, state, optional)]
@@ -102,20 +91,17 @@ def check_fit(
     unknown = [(origins or {}).get(key, key) for key in state if key not in shapes]
     if not missing and not wrong and not unknown:
         return fresh
-    lines = [f'The checkpoint does not fit {model}; it seems to be {seems}.']
-    if missing:
-        lines.append(
-            f'Missing in the file: {len(missing)} of {len(shapes)} weights: {shorten(missing)}'
-        )
-    if wrong:
-        differences = (f'{k}: {tuple(state[k].shape)} in the file, {shapes[k]} here' for k in wrong)
-        lines.append(f'Of another shape: {len(wrong)}: {shorten(differences)}')
-    if unknown:
-        lines.append(f'Not in the model: {len(unknown)} weights of the file: {shorten(unknown)}')
-    if advice:
-        lines.append(advice)
-    lines.append('Nothing was loaded into it.')
-    raise CheckpointMismatchError('\n  '.join(lines))
+    missing_of = f'{len(missing)} of {len(shapes)}'
+    differences = (f'{k}: {tuple(state[k].shape)} in the file, {shapes[k]} here' for k in wrong)
+    lines = [
+        f'The checkpoint does not fit {model}; it seems to be {seems}.',
+        missing and f'Missing in the file: {missing_of} weights: {shorten(missing)}',
+        wrong and f'Of another shape: {len(wrong)}: {shorten(differences)}',
+        unknown and f'Not in the model: {len(unknown)} weights of the file: {shorten(unknown)}',
+        advice,
+        'Nothing was loaded into it.',
+    ]
+    raise CheckpointMismatchError('\n  '.join(filter(None, lines)))
 
 
 def _is_dispensable(key: str, state: Mapping[str, Tensor], optional: str) -> bool:
@@ -129,10 +115,6 @@ def load_whole_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     mmengine notes in the log which it has not, and a model that is half random gets figures too.
     What the model has no use for is left alone, as mmengine does, unless it is of a neck: what
     follows was trained on another one's output.
-
-    Args:
-        model: the whole of it.
-        state: of a checkpoint.
     """
     try:
         missing, unexpected = model.load_state_dict(state, strict=False)
@@ -142,10 +124,8 @@ def load_whole_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
         raise CheckpointMismatchError(f'The checkpoint does not fit. {error}') from None
     missing = [key for key in missing if not key.endswith('num_batches_tracked')]
     if missing:
-        raise CheckpointMismatchError(
-            f'The checkpoint lacks {len(missing)} weights of the model: {shorten(missing)}. It '
-            f'seems to be {describe(state)}.'
-        )
+        text = f'The checkpoint lacks {len(missing)} weights of the model: {shorten(missing)}.'
+        raise CheckpointMismatchError(f'{text} It seems to be {describe(state)}.')
     if neck := [key for key in unexpected if key.startswith('neck.')]:
         raise CheckpointMismatchError(
             f'The model has no such neck as the checkpoint: {shorten(neck)} are not in it.'

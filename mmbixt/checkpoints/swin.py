@@ -18,9 +18,8 @@ _RENAMES = (
     (re.compile(r'\.mlp\.fc2\.'), '.ffn.layers.1.'),
 )
 
-# names in a classifier file, and in an ImageClassifier, of what is not the backbone's
-IN_CLASSIFIER = (r'^norm\.', 'backbone.norm3.')  # all published ones have four stages
-
+# see split_classifier; all published ones have four stages
+IN_CLASSIFIER = (r'^norm\.', 'backbone.norm3.')
 # A Swin Transformer knows no inverse attention, and a classifier has no norms of outputs.
 OPTIONAL = r'^norm\d+\.|\.w_msa\.(isa\.|lam_logit$)'
 
@@ -28,12 +27,7 @@ OPTIONAL = r'^norm\d+\.|\.w_msa\.(isa\.|lam_logit$)'
 def convert_swin(state: Mapping[str, Tensor], expected: Collection[str]) -> Conversion:
     """The weights that a dense Swin Transformer takes from a state dict in any of the layouts.
 
-    Dropped knowingly: the classifier, masks, and stages and output norms that the model does not
-    have.
-
-    Args:
-        state: weights under OpenMMLab's, Microsoft's or timm's names, without wrappers.
-        expected: names of the model's own weights.
+    Dropped knowingly: the classifier, masks, stages and output norms that the model does not have.
     """
     is_ours = 'patch_embed.projection.weight' in state
     # timm counts the merging of patches to the stage after it, the others to the one before

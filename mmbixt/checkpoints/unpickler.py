@@ -1,10 +1,9 @@
 """Reading a checkpoint without executing anything that is in it.
 
-A pickle is a program: it names functions and says with what to call them. torch's reader
-(``weights_only=True``) calls only those that it knows; here it also learns the few that mmengine's
-checkpoints name, by functions and classes of this module that take nothing but numbers. Before it
-reads a file, :mod:`mmbixt.checkpoints.layout` has looked through all of it, and refuses also what
-somebody allowed by ``torch.serialization.add_safe_globals``.
+torch's reader of pickles (``weights_only=True``) calls only functions that it knows; here it also
+learns the few that mmengine's checkpoints name, by functions and classes of this module that take
+nothing but numbers. Before it reads a file, :mod:`mmbixt.checkpoints.layout` has looked through all
+of it, and refuses also what somebody allowed by ``torch.serialization.add_safe_globals``.
 """
 
 import argparse
@@ -136,9 +135,7 @@ def _our_globals() -> Iterator[None]:
 def _finish(value: Any, done: dict[int, tuple[Any, Any]]) -> Any:
     """Put numpy's objects in the place of unfinished ones, in all containers.
 
-    Args:
-        value: what was read.
-        done: what it has been through: identity -> (the object, what takes its place).
+    ``done`` has what was met before: identity -> (the object, what takes its place).
     """
     if value is None or isinstance(value, int | float | str | bytes):
         return value  # of which a file may have millions, each a byte or two long

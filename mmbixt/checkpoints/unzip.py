@@ -11,16 +11,9 @@ _SUFFIXES = ('.pth', '.pt', '.pth.tar', '.bin', '.ckpt')
 
 
 def unpack(archive: Path, target: Path, largest: int) -> bool:
-    """Write an archive's checkpoint to a file.
+    """Write an archive's checkpoint, of ``largest`` bytes at most, to a file.
 
-    Args:
-        archive: its path.
-        target: the file to write.
-        largest: bytes that the checkpoint may have.
-
-    Returns:
-        Whether it was written: not if the archive is a checkpoint itself, which torch writes as zip
-        archives too.
+    Returns False, and writes none, if the archive is a checkpoint itself, as torch writes them.
     """
     try:
         with zipfile.ZipFile(archive) as opened:

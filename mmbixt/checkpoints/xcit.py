@@ -12,10 +12,7 @@ _CLASSIFIER = re.compile(r'^(cls_token$|cls_attn_blocks\.|norm\.|head\.)')
 # in the authors' dense code the backbone's, here the FeaturePyramidAdapter's
 PYRAMID = re.compile(r'^fpn\d\.')
 _LAYER = re.compile(r'^blocks\.(\d+)\.')
-
-# names in a classifier file, and in an ImageClassifier, of what is not the backbone's
-IN_CLASSIFIER = (r'^(cls_token$|cls_attn_blocks\.|norm\.)', r'neck.\1')
-
+IN_CLASSIFIER = (r'^(cls_token$|cls_attn_blocks\.|norm\.)', r'neck.\1')  # see split_classifier
 OPTIONAL = r'num_batches_tracked$'
 
 
@@ -23,13 +20,7 @@ def convert_xcit(state: Mapping[str, Tensor], expected: Collection[str], depth: 
     """The weights that a dense XCiT takes from a classification or a dense state dict.
 
     Dropped knowingly: the classifier (class token, class attention, final norm, head), the pyramid
-    operations, and layers of the architecture that the model does without because no output needs
-    them.
-
-    Args:
-        state: weights under the authors' or timm's names, without wrappers.
-        expected: names of the model's own weights.
-        depth: layers of the architecture.
+    operations, and layers of the architecture's ``depth`` that no output of the model needs.
     """
 
     def rename(key: str) -> str | None:
@@ -39,9 +30,7 @@ def convert_xcit(state: Mapping[str, Tensor], expected: Collection[str], depth: 
         layer = _LAYER.match(name)
         needless = layer is not None and f'blocks.{layer[1]}.norm1.weight' not in expected
         is_left_out = _CLASSIFIER.match(name) or PYRAMID.match(name)
-        if is_left_out or (needless and int(layer[1]) < depth):
-            return None
-        return name
+        return None if is_left_out or (needless and int(layer[1]) < depth) else name
 
     return translate(state, rename)
 
@@ -63,8 +52,10 @@ def advise_xcit(state: Mapping[str, Tensor], depth: int, patch_size: int) -> str
     halvings = len([key for key in state if re.fullmatch(r'patch_embed\.proj\.\d\.0\.weight', key)])
     if not (layers and halvings) or (layers, 2**halvings) == (depth, patch_size):
         return None
-    file = f'{layers} layers and patch_size={2**halvings}'
-    return f'The file has {file}, the model {depth} and {patch_size}: choose them accordingly.'
+    return (
+        f'The file has {layers} layers and patch_size={2**halvings}, the model {depth} and '
+        f'{patch_size}: choose them accordingly.'
+    )
 
 
 def convert_whole_xcit(state: Mapping[str, Tensor]) -> Conversion | None:
@@ -73,14 +64,9 @@ def convert_whole_xcit(state: Mapping[str, Tensor]) -> Conversion | None:
     Their backbone holds the pyramid operations. Here these are the neck's, or its first part where
     an FPN follows: ``neck=[FeaturePyramidAdapter, FPN]``. Heads are the stock ones, then and now.
     """
-    pyramid = re.compile(r'^backbone\.(fpn\d\..*)')
+    pyramid = re.compile(r'^backbone\.(?=fpn\d\.)')
     is_theirs = any(key.startswith('backbone.pos_embeder.') for key in state)
     if not is_theirs or not any(pyramid.match(key) for key in state):
         return None
-
-    def rename(key: str) -> str:
-        if match := pyramid.match(key):
-            return f'neck.0.{match[1]}'
-        return re.sub(r'^neck\.', 'neck.1.', key)
-
-    return translate(state, rename)
+    neck = re.compile(r'^neck\.')
+    return translate(state, lambda key: pyramid.sub('neck.0.', neck.sub('neck.1.', key)))

@@ -8,22 +8,22 @@ error that names it; a signal, another error, a loop, or much memory is a findin
 kept. The same seed gives the same files.
 """
 
-import argparse
 import collections
+import contextlib
+import ctypes
 import io
 import itertools
-import os
+import multiprocessing
 import pickle
 import pickletools
 import random
 import resource
 import signal
 import struct
-import subprocess
-import sys
 import time
 import warnings
 import zipfile
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
@@ -38,16 +38,16 @@ from mmbixt.checkpoints.loader import read_file
 SECONDS_PER_FILE = 10
 MEMORY = 1 << 30  # bytes that a worker may take beyond what it has after its imports
 PAUSE = 0.5  # seconds of the processor; a file of these sizes takes milliseconds
+DIED = 'FINDING: the process ended'
 
 
 def data():
     """What checkpoints hold, but for training states; it comes back with the same ``repr``."""
-    namespace = argparse.Namespace
     return {
         'numbers': [1, 2.5, True, None, 3 + 4j, 'text', b'bytes', 2**80],
         'containers': [(1, 2), {3, 4}, frozenset({5}), {2: 1, 0.5: 2, None: 3, b'x': 5}],
         'named': [collections.OrderedDict(a=1), collections.Counter('aab')],
-        'namespace': namespace(lr=0.1, data=namespace(path='x'), mean=np.ones(3, 'f2')),
+        'namespace': Namespace(lr=0.1, data=Namespace(path='x'), mean=np.ones(3, 'f2')),
         'arrays': [np.arange(6.0).reshape(2, 3), np.arange(3, dtype='>i4')],
         'columns first': np.asfortranarray(np.ones((2, 3), bool)),
         'in containers': (np.float32(1.5), [np.int64(7), {'a': np.bool_(1)}], (np.ones(2, 'c8'),)),
@@ -56,7 +56,13 @@ def data():
         'tensors': [torch.ones(3).to(getattr(torch, t)) for t in ('half', 'bfloat16', 'int64')],
         'other tensors': [torch.ones(2, dtype=torch.bool), torch.ones(2, dtype=torch.cfloat)],
         'expanded': torch.ones(1, 1, 64, 1).expand(1, 1, 64, 1 << 18),
+        'schedulers that name their functions': [one_cycle('cos'), one_cycle('linear')],
     }
+
+
+def one_cycle(strategy):
+    optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
+    return OneCycleLR(optimizer, 1.0, total_steps=9, anneal_strategy=strategy).state_dict()
 
 
 def training_states():
@@ -70,7 +76,6 @@ def training_states():
         {'state_dict': layer.state_dict(), 'optimizer': optimizer.state_dict()},
         {'message_hub': dict(log_scalars=collections.OrderedDict(loss=history)), 'meta': {'a': 1}},
         {'view': base[1:, ::2], 'base': base, 'p': torch.nn.Parameter(torch.ones(2)), 'x': {1, 2}},
-        {'one cycle': OneCycleLR(optimizer, eta_max=0.1, total_steps=9).state_dict()},
     ]
 
 
@@ -101,12 +106,6 @@ def put_together(parts, legacy):
     return file.getvalue()
 
 
-def split(content):
-    """The opcodes of a pickle with their arguments, each as its bytes."""
-    positions = [position for _, _, position in pickletools.genops(content)] + [len(content)]
-    return [content[a:b] for a, b in itertools.pairwise(positions)]
-
-
 NAMES = [
     *('posix.system', 'builtins.eval', 'builtins.bytearray', 'builtins.range', 'numpy.ndarray'),
     *('torch.FloatStorage', 'torch.DoubleStorage', 'torch.storage.UntypedStorage', 'torch.Tensor'),
@@ -123,12 +122,11 @@ def integer(number):
 
 
 def text(string):
-    encoded = string.encode()
-    return pickle.BINUNICODE + struct.pack('<I', len(encoded)) + encoded
+    return pickle.BINUNICODE + struct.pack('<I', len(string.encode())) + string.encode()
 
 
 def name(rng):
-    return b'c' + b'\n'.join(part.encode() for part in rng.choice(NAMES).rsplit('.', 1)) + b'\n'
+    return 'c{}\n{}\n'.format(*rng.choice(NAMES).rsplit('.', 1)).encode()
 
 
 def argument(rng):
@@ -161,7 +159,8 @@ def attack(rng):
 
 
 def change_pickle(rng, content):
-    parts = split(content)
+    positions = [position for _, _, position in pickletools.genops(content)] + [len(content)]
+    parts = [content[a:b] for a, b in itertools.pairwise(positions)]  # opcodes, with arguments
     for _ in range(rng.choice([1, 1, 1, 2, 5])):
         at, start = (rng.randrange(1, len(parts)) for _ in range(2))
         code, way = parts[at][:1], rng.randrange(5)
@@ -220,9 +219,8 @@ def check(path):
         value = read_file(str(path), 'cpu')
     except (CheckpointFileError, UnsafeCheckpointError) as error:
         outcome = type(error).__name__
-        cause = error.__cause__
-        if isinstance(cause, MemoryError) or 'allocat' in str(error):
-            return f'FINDING: memory: {error}'
+        if isinstance(error.__cause__, MemoryError) or 'allocat' in str(error):
+            return 'FINDING: memory'
         if str(path) not in str(error) or len(str(error)) > 2000:
             return f'FINDING: a bad message: {str(error)[:200]}'
     except BaseException as error:
@@ -238,80 +236,52 @@ def check(path):
     return outcome
 
 
-def work(seed, start, stop, seconds, folder):
-    """Make and check files; say on stdout which one is next, and how the last one ended."""
+def work(report, seed, numbers, end, folder):
+    """Make and check files; report which one is next, and how it ended."""
     warnings.simplefilter('ignore')
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    ctypes.CDLL(None).mallopt(-6, 165)  # M_PERTURB: memory that is freed changes
+    torch.set_num_threads(1)  # a process that was forked has no others
     torch.manual_seed(0)
     values = [*training_states(), *data().values()]
     saved = [(value, legacy) for value in values for legacy in (False, True)]
-    path = folder / f'{os.getpid()}.pth'
+    path = folder / 'right.pth'
     for value, legacy in saved:  # so that all is imported, and works
         path.write_bytes(put_together(take_apart(value, legacy), legacy))
         assert check(path) == 'loaded', check(path)
     used = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY,) * 2)
-    end = time.monotonic() + seconds
-    for number in range(start, stop):
+    for number in numbers:
         if time.monotonic() > end:
             break
+        path = folder / f'finding-{seed}-{number}.pth'  # unless it is none
         path.write_bytes(make(random.Random(f'{seed}-{number}'), saved))
-        print(f'{number} next', flush=True)
+        report((number, DIED))
         signal.alarm(SECONDS_PER_FILE)  # which ends the process
         outcome = check(path)
         signal.alarm(0)
-        if outcome.startswith('FINDING'):
-            path.rename(folder / f'finding-{seed}-{number}.pth')
-        print(f'{number} {outcome}', flush=True)
-    path.unlink(missing_ok=True)
+        if not outcome.startswith('FINDING'):
+            path.unlink()
+        report((number, outcome))
 
 
 def run(folder, seconds=1e9, count=10**12, seed=0):
-    """Fuzz for a time or a number of files.
-
-    Returns:
-        How many files ended how, and the findings.
-    """
-    outcomes, findings, number = collections.Counter(), [], 0
-    end = time.monotonic() + seconds
-    environment = {**os.environ, 'MALLOC_PERTURB_': '165'}  # memory that is freed changes
-    while number < count and (left := end - time.monotonic()) > 0:
-        options = map(str, (seed, number, count, left, folder))
-        command, outcome = [sys.executable, __file__, '--worker', *options], ''
-        worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-        with worker:
-            for line in worker.stdout:
-                index, _, outcome = line.strip().partition(' ')
-                number = int(index) + (outcome != 'next')
-                if outcome != 'next':
-                    outcomes[outcome] += 1
-                if outcome.startswith('FINDING'):
-                    findings.append(f'{seed}-{index}: {outcome}')
-        if outcome == 'next':
-            findings.append(f'{seed}-{number}: the process ended with {worker.returncode}')
-            Path(folder, f'{worker.pid}.pth').rename(Path(folder, f'finding-{seed}-{number}.pth'))
-            number += 1
-        elif worker.returncode:
-            raise RuntimeError(f'The worker ended with {worker.returncode} between two files')
-    return outcomes, findings
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
-    parser.add_argument('--seconds', type=float, default=60)
-    parser.add_argument('--seed', type=int, default=int(time.time()))
-    parser.add_argument('--folder', default='work_dirs/fuzz', help='where findings are kept')
-    parser.add_argument('--worker', nargs=5, help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.worker:
-        seed, start, stop, seconds, folder = args.worker
-        return work(int(seed), int(start), int(stop), float(seconds), Path(folder))
-    Path(args.folder).mkdir(parents=True, exist_ok=True)
-    outcomes, findings = run(args.folder, args.seconds, seed=args.seed)
-    for outcome, times in outcomes.most_common(30):
-        print(f'{times:>8} {outcome!r}')
-    print(f'{sum(outcomes.values())} files, seed {args.seed}, {len(findings)} findings', *findings)
-    sys.exit(bool(findings))
-
-
-if __name__ == '__main__':
-    main()
+    """Fuzz for a time or a number of files: how many ended how; findings stay in the folder."""
+    ended, number, end = {}, 0, time.monotonic() + seconds
+    while number < count and time.monotonic() < end:
+        receiver, sender = multiprocessing.Pipe(duplex=False)
+        options = sender.send, seed, range(number, count), end, folder
+        worker = multiprocessing.get_context('fork').Process(target=work, args=options)
+        worker.start()
+        sender.close()
+        with contextlib.suppress(EOFError):
+            while True:
+                number, outcome = receiver.recv()
+                ended[number] = outcome
+        worker.join()
+        if worker.exitcode and ended.get(number) != DIED:
+            raise RuntimeError(f'The worker ended with {worker.exitcode} between two files')
+        if worker.exitcode:
+            ended[number] += f' with {worker.exitcode}'
+        number += 1
+    return collections.Counter(ended.values())
