@@ -1,6 +1,7 @@
 """What every backbone promises beyond its network."""
 
 import logging
+import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -23,6 +24,8 @@ State = Mapping[str, Tensor]  # weights by name
 Shapes = Mapping[str, tuple[int, ...]]  # of weights, by name
 Parts = list[nn.Module | nn.Parameter]
 
+# in files, but follows from sizes
+_COMPUTED = re.compile(r'(relative_position_index|attn_mask|fourier_pos_encode\.pos\S*|_tracked)$')
 FILE_OF_A_BACKBONE = (
     'No weight in the file begins with {!r}. A file of the backbone alone, such as a '
     'classification checkpoint, is not for load_from; give it to the backbone: '
@@ -75,6 +78,9 @@ class DenseBackbone(BaseModule):
         self.norm_eval = norm_eval
         self.with_cp = with_cp
         self._file: str | None = None  # that is being loaded, if it is known
+        self._is_classifiers = False  # whether that is the authors' classifier, whole
+        self.not_in_file: list[str] = []  # of the latest file, and not initialised from it
+        self.not_in_model: list[str] = []  # of the latest file, and learned
         self.register_load_state_dict_pre_hook(DenseBackbone._fit_checkpoint)
 
     @abstractmethod
@@ -177,7 +183,7 @@ class DenseBackbone(BaseModule):
 
     def _checkpoint_filter(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
         """For mmpretrain's ImageClassifier, which calls it before its weights are loaded."""
-        split_classifier(state_dict, prefix, self.in_classifier)
+        self._is_classifiers = split_classifier(state_dict, prefix, self.in_classifier)
 
     def _fit_checkpoint(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
         """Before weights are loaded, by whatever loads them: convert them and check that they fit.
@@ -205,9 +211,17 @@ class DenseBackbone(BaseModule):
         print_log(f'{name}: {count} weights loaded{origin}', 'current')
         if unused := _by_part(converted.dropped):
             print_log(f'{name} has no use for these weights of the file: {unused}', 'current')
+        self.not_in_model = [key for key in converted.dropped if not _COMPUTED.search(key)]
+        is_cut, self._is_classifiers = self._is_classifiers and self.not_in_model, False
+        if is_cut:
+            raise CheckpointMismatchError(
+                f'The file is a whole classifier, whose head reads what {name} has no use for: '
+                f'{unused}. Build the backbone as the file has it. Nothing was loaded.'
+            )
         trainable = dict(self.named_parameters())
-        if untrained := [key for key in fresh if key in trainable]:  # not computed buffers
-            text = f'{name}: not in the file, so initialised afresh: {_by_part(untrained)}'
+        self.not_in_file = [key for key in fresh if key in trainable]  # not computed buffers
+        if self.not_in_file:
+            text = f'{name}: not in the file, so initialised afresh: {_by_part(self.not_in_file)}'
             print_log(text, 'current', logging.WARNING)
         weights.update((key, current[key]) for key in fresh)
         for key in own:

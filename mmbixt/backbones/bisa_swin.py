@@ -192,8 +192,8 @@ class BiSASwin(DenseBackbone):
             paper's comparison, with as many weights.
         window_size: side of a window in tokens, if not as ``arch`` says.
         shift_single_window: whether windows are shifted where one holds the whole feature map
-            (stage 4 at 224 pixels). OpenMMLab's Swin Transformer does so; Microsoft's and timm's
-            do not, and their classifiers are exact only with False.
+            (stage 4 at 224 pixels). mmseg's and mmdet's Swin do so; mmpretrain's, Microsoft's and
+            timm's do not, and their classifiers are exact only with False.
         out_indices: stages (from 0; negative ones from the end) whose feature maps are returned,
             each through a norm of its own; default: all. Stages after the last of them are not
             built.

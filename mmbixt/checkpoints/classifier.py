@@ -18,17 +18,18 @@ _LINEAR = re.compile(r'^head\.(fc\.)?(?=(weight|bias)$)')
 PREFIX = "Take the neck's part of it: init_cfg=dict(type='Pretrained', ..., prefix='neck.')."
 
 
-def split_classifier(state_dict: dict[str, Any], prefix: str, moves: tuple[str, str]) -> None:
+def split_classifier(state_dict: dict[str, Any], prefix: str, moves: tuple[str, str]) -> bool:
     """Rename, in place, the weights of an official file to those of an ``ImageClassifier``.
 
     They stay as they are if they already are of such a classifier. ``prefix`` is that of its names,
     ``moves`` the pattern and replacement for names of neither the backbone nor the linear layer.
+    Returns whether the file is the authors'.
     """
     own = [key for key in state_dict if key.startswith(prefix)]
     source = unwrap({key.removeprefix(prefix): state_dict[key] for key in own})
     is_ours = any(key.startswith('backbone.') for key in source)
     if not source or (is_ours and all(prefix + key in state_dict for key in source)):
-        return
+        return False
 
     def rename(key: str) -> str:
         for pattern, replacement in ((_LINEAR, 'head.fc.'), moves):
@@ -47,6 +48,7 @@ def split_classifier(state_dict: dict[str, Any], prefix: str, moves: tuple[str, 
     for key in own:
         del state_dict[key]
     state_dict.update((prefix + key, value) for key, value in source.items())
+    return not is_ours
 
 
 def fit_part(part: nn.Module, state_dict: dict[str, Any], prefix: str) -> None:

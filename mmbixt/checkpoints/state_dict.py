@@ -126,6 +126,12 @@ def load_whole_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     if missing:
         text = f'The checkpoint lacks {len(missing)} weights of the model: {shorten(missing)}.'
         raise CheckpointMismatchError(f'{text} It seems to be {describe(state)}.')
+    for module in model.modules():  # our backbones, which take a part, too, to be trained further
+        for attribute, text in (('not_in_file', 'lacks'), ('not_in_model', 'has more than')):
+            if names := getattr(module, attribute, ()):
+                name = type(module).__name__
+                text = f'The checkpoint {text} the weights of this {name}: {shorten(names)}.'
+                raise CheckpointMismatchError(text)
     if neck := [key for key in unexpected if key.startswith('neck.')]:
         raise CheckpointMismatchError(
             f'The model has no such neck as the checkpoint: {shorten(neck)} are not in it.'

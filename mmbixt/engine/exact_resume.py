@@ -16,7 +16,7 @@ import torch
 from mmengine.dist import get_rank, get_world_size
 from mmengine.hooks import Hook
 from mmengine.logging import print_log
-from mmengine.runner import Runner
+from mmengine.runner import BaseLoop, Runner
 from mmengine.runner.loops import IterBasedTrainLoop, _InfiniteDataloaderIterator
 from torch.utils.data import BatchSampler, Dataset, Sampler
 
@@ -110,8 +110,8 @@ class ExactResumeHook(Hook):
     With gradients that are accumulated over several iterations, checkpoints have to fall on the
     last one of them.
 
-    The run that is resumed must have had the hook, too, and as many processes; otherwise it says
-    what cannot be the same.
+    The run that is resumed must have had the hook, too, and the same processes and batches;
+    otherwise it says what cannot be the same.
 
     Example:
         >>> default_hooks = dict(exact_resume=dict(type='mmbixt.ExactResumeHook'))
@@ -120,21 +120,31 @@ class ExactResumeHook(Hook):
     priority = 'VERY_HIGH'
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        checkpoint['meta'][_META] = dict(processes=get_world_size(), seed=runner.seed)
+        checkpoint['meta'][_META] = self._shares(runner)
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         if not runner._resume:
             return
-        meta, processes = checkpoint.get('meta', {}).get(_META), get_world_size()
-        if meta is None:
-            text = 'was written without ExactResumeHook: images come in another order than they did'
-        elif meta['processes'] != processes:
-            text = f'was written by {meta["processes"]} processes, and here are {processes}: each '
-            text += 'gets other images and random numbers than it would have'
-        else:
+        before, now = checkpoint.get('meta', {}).get(_META), self._shares(runner)
+        if before == now:
             return
+        if before is None:
+            text = 'was written without ExactResumeHook: images come in another order than they did'
+        else:
+            was, are = (
+                f'{x["processes"]} processes x {x["batch_size"]} images' for x in (before, now)
+            )
+            text = f'is of a run with {was} (processes x batch), and this one has {are}: it gets '
+            text += 'other images and random numbers than that would have'
         text = f'The checkpoint {text}. Weights, optimizer and schedules are restored.'
         print_log(text, 'current', logging.WARNING)
+
+    @staticmethod
+    def _shares(runner: Runner) -> dict[str, int]:
+        """What the images of a step, and the random numbers, depend on beside the seed."""
+        return dict(
+            processes=get_world_size(), batch_size=runner.train_dataloader.batch_sampler.batch_size
+        )
 
     def before_train(self, runner: Runner) -> None:
         loop, config = runner.train_loop, runner._train_dataloader
@@ -146,17 +156,30 @@ class ExactResumeHook(Hook):
         dataset, seed = loop.dataloader.dataset, runner.seed
         loop.dataloader = loop.dataloader_iterator = None  # ends its workers
         batches = dict(type='mmbixt.NumberedBatches', batches=config.get('batch_sampler'))
-        config = {**config, 'dataset': dataset, 'batch_sampler': batches}
+        # a function, because the config is copied, and the data set is not to be
+        config = {**config, 'dataset': dict(type=lambda: dataset), 'batch_sampler': batches}
+        config.pop('num_batch_per_epoch', None)  # which has cut the data set already
         if 'drop_last' in config:
             batches['drop_last'] = config.pop('drop_last')
         is_different = runner._randomness_cfg.get('diff_rank_seed', False)
         dataset.__getitems__ = _SeededItems(dataset, seed)
         loop.dataloader = runner.build_dataloader(config, seed=seed, diff_rank_seed=is_different)
+        self._pass_over(loop, runner.iter)
+
+    @staticmethod
+    def _pass_over(loop: BaseLoop, count: int) -> None:
+        """Leave out the batches of ``count`` iterations."""
         sampler = loop.dataloader.batch_sampler
-        sampler.number = runner.iter
         if isinstance(loop, IterBasedTrainLoop):
-            epoch = sampler.pass_over(runner.iter)
-            loop.dataloader_iterator = _PassedOver(loop.dataloader, epoch, runner.iter)
+            epoch = sampler.pass_over(count)
+            loop.dataloader_iterator = _PassedOver(loop.dataloader, epoch, count)
+            return
+        # from a checkpoint in the middle of an epoch, too
+        loop._epoch, rest = divmod(count, len(sampler))
+        if hasattr(sampler.sampler, 'set_epoch'):
+            sampler.sampler.set_epoch(loop._epoch)
+        sampler.pass_over(rest)
+        sampler.number = count
 
     def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Sequence) -> None:
         _set_generators(runner.seed, _OF_A_STEP, get_rank(), runner.iter)

@@ -172,3 +172,21 @@ def test_modules_of_the_readers_are_called(family):
         part.register_forward_hook(lambda *_, name=name: calls.add(name))
     assert_close(model(image(1, 48, 64)), plain)
     assert calls == set(parts)
+
+
+@pytest.mark.parametrize(
+    ('name', 'options', 'message'),
+    [
+        ('swin_tiny', dict(bisa_stages=(0,)), r'lacks the weights of this BiSASwin.*isa'),
+        ('biformer_tiny', dict(output_norms=True), r'lacks the weights of this BiFormer'),
+        ('bixt_ti_l64_p16', dict(latent_layer=False, with_latents=True), r'no use for: blocks\.11'),
+        ('xcit_nano_12_p16', dict(out_indices=(7,)), r'no use for: blocks\.10'),
+    ],
+)
+def test_nothing_is_evaluated_that_is_half_the_files(name, options, message):
+    """Neither with new weights in it, nor where the head follows on other layers."""
+    config = published(name)
+    config['backbone'].update(options)
+    layout = 'swin_tiny_timm' if name == 'swin_tiny' else name
+    with pytest.raises(CheckpointMismatchError, match=message):
+        load_whole_state(build_meta(config), meta_state(layout))

@@ -49,20 +49,34 @@ SETTINGS = {
     'iterations': ITERATIONS,
     'iterations, epochs of data': ITERATIONS | dict(sampler=dict(type='DefaultSampler')),
     'epochs': dict(
-        train_cfg=dict(by_epoch=True, max_epochs=4), sampler=dict(type='DefaultSampler')
+        train_cfg=dict(by_epoch=True, max_epochs=4), sampler=dict(type='DefaultSampler'), half=3
+    ),
+    'from the middle of an epoch, of a few batches each': dict(
+        train_cfg=dict(by_epoch=True, max_epochs=6),
+        sampler=dict(type='DefaultSampler'),
+        num_batch_per_epoch=2,
+        half=5,
     ),
     'workers': ITERATIONS | dict(num_workers=2),
     'accumulation': ITERATIONS | dict(accumulative_counts=3),
 }
 
 
-def train(folder, train_cfg, sampler, num_workers=0, accumulative_counts=1, **options):
+# images that are read for the rest: six batches and nine, of which each third is smaller; seven
+READ = {'iterations, epochs of data': 20, 'epochs': 30, 'workers': 0}
+READ['from the middle of an epoch, of a few batches each'] = 28
+LOADER = ('num_workers', 'num_batch_per_epoch')
+
+
+def train(folder, train_cfg, sampler, accumulative_counts=1, half=6, **options):
     torch.manual_seed(0)
-    by_epoch = train_cfg['by_epoch']
+    dataset = Noise()
+    loader = dict(batch_size=4, num_workers=0, dataset=dict(type=lambda: dataset), sampler=sampler)
+    loader |= {key: options.pop(key) for key in LOADER if key in options}
     runner = Runner(
         Model(),
         str(folder),
-        dict(batch_size=4, num_workers=num_workers, dataset=Noise(), sampler=sampler) | COLLATE,
+        loader | COLLATE,
         train_cfg=train_cfg,
         optim_wrapper=dict(
             optimizer=dict(type='AdamW', lr=0.1), accumulative_counts=accumulative_counts
@@ -70,9 +84,7 @@ def train(folder, train_cfg, sampler, num_workers=0, accumulative_counts=1, **op
         param_scheduler=dict(type='LinearLR', start_factor=0.1, end=9, by_epoch=False),
         default_hooks=dict(
             exact_resume=dict(type='mmbixt.ExactResumeHook'),
-            checkpoint=dict(
-                type='CheckpointHook', interval=2 if by_epoch else 6, by_epoch=by_epoch
-            ),
+            checkpoint=dict(type='CheckpointHook', interval=half, by_epoch=False, save_last=True),
             logger=dict(type='LoggerHook', interval=1),
         ),
         custom_hooks=[dict(type='EMAHook')],
@@ -80,6 +92,8 @@ def train(folder, train_cfg, sampler, num_workers=0, accumulative_counts=1, **op
         **options,
     )
     runner.train()
+    used = runner.train_dataloader.dataset
+    assert getattr(used, '_dataset', used) is dataset  # which may be large, and is not copied
     runner.train_loop.dataloader_iterator = None  # else the garbage collector waits for workers
 
 
@@ -95,18 +109,15 @@ def state(folder, name):
 def test_two_halves_are_the_whole(tmp_path, monkeypatch, settings):
     # else mmengine waits for two seconds after each epoch of the data
     monkeypatch.setattr('mmengine.runner.loops.time.sleep', lambda _: None)
-    settings = SETTINGS[settings]
-    unit, half = ('epoch', 2) if settings['train_cfg']['by_epoch'] else ('iter', 6)
-    middle, end = f'{unit}_{half}.pth', f'{unit}_{2 * half}.pth'
+    name, settings = settings, SETTINGS[settings]
+    middle, end = f'iter_{settings.get("half", 6)}.pth', 'iter_12.pth'
     train(tmp_path / 'whole', **settings)
     (tmp_path / 'halves').mkdir()
     shutil.copy(tmp_path / 'whole' / middle, tmp_path / 'halves')
     Noise.read = 0
     resume = dict(resume=True, load_from=str(tmp_path / 'halves' / middle))
     train(tmp_path / 'halves', **settings, **resume)
-    # six batches, of which each third is the rest of an epoch; in workers nobody counts
-    batches = 20 if settings['sampler']['type'] == 'DefaultSampler' else 24
-    assert Noise.read == (0 if 'num_workers' in settings else batches)
+    assert Noise.read == READ.get(name, 24)
     *first, one = state(tmp_path / 'whole', end)
     *second, other = state(tmp_path / 'halves', end)
     assert first == second
