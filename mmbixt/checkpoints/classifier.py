@@ -65,7 +65,8 @@ def fit_part(part: nn.Module, state_dict: dict[str, Any], prefix: str) -> None:
     shapes = {key: tuple(value.shape) for key, value in current.items()}
     name, weights = type(part).__name__, source
     if not prefix:  # the rest of the file is for others
-        weights = {key: value for key, value in source.items() if key in shapes}
+        parts = {key.partition('.')[0] for key in shapes}
+        weights = {key: value for key, value in source.items() if key.partition('.')[0] in parts}
     advice = PREFIX if any(key.startswith('neck.') for key in source) else None
     fresh = check_fit(weights, shapes, name, describe(source), r'num_batches_tracked$', advice)
     print_log(f'{name}: {len(weights)} of {len(shapes)} weights loaded', 'current')

@@ -34,6 +34,15 @@ class ClassifierNeck(BaseModule):
         fit_part(self, state_dict, prefix)
 
 
+def _last_map(inputs: Sequence[Tensor], neck: nn.Module) -> Tensor:
+    if inputs[-1].ndim != 4:
+        raise ValueError(
+            f'{type(neck).__name__} reads the last feature map (B,C,H,W), but the backbone returns '
+            f'{tuple(inputs[-1].shape)} last. For the latents of BiXT take LatentMeanNeck.'
+        )
+    return inputs[-1]
+
+
 class ClassAttentionLayer(nn.Module):
     """Class attention and an MLP of the class token, as in XCiT's code.
 
@@ -103,7 +112,7 @@ class ClassAttentionNeck(ClassifierNeck):
 
     def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor]:
         """Feature maps, of which it reads the last (B,C,H,W), to the class token (B,C)."""
-        tokens = map_to_tokens(inputs[-1])
+        tokens = map_to_tokens(_last_map(inputs, self))
         class_token = self.cls_token.expand(len(tokens), -1, -1)
         tokens = self.cls_attn_blocks(torch.cat((class_token, tokens), dim=1))
         return (self.norm(tokens[:, 0]),)
@@ -153,4 +162,4 @@ class BatchNormMeanNeck(ClassifierNeck):
 
     def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor]:
         """Feature maps, of which it reads the last (B,C,H,W), to (B,C)."""
-        return (self.norm(inputs[-1]).mean(dim=(2, 3)),)
+        return (self.norm(_last_map(inputs, self)).mean(dim=(2, 3)),)

@@ -152,11 +152,26 @@ def test_a_classifier_without_the_neck_is_refused():
         load_whole_state(build_meta(config), meta_state('xcit_tiny_12_p16'))
 
 
-def test_latents_are_needed_to_read_them():
+@pytest.mark.parametrize(
+    ('neck', 'latent_layer'),
+    [('LatentMeanNeck', False), ('ClassAttentionNeck', True), ('BatchNormMeanNeck', True)],
+)
+def test_necks_say_which_backbone_they_read(neck, latent_layer):
     config = classifier_config(VARIANTS['bixt'], num_classes=5)
-    config['backbone']['latent_layer'] = False
-    with pytest.raises(ValueError, match='latent_layer=True'):
+    config['backbone']['latent_layer'] = latent_layer
+    heads = dict(num_heads=2) if neck == 'ClassAttentionNeck' else {}
+    config['neck'] = dict(type=f'mmbixt.{neck}', in_channels=16, **heads)
+    with pytest.raises(ValueError, match=r'latent_layer=True|take LatentMeanNeck'):
         build(config)(image(1, 32, 32))
+
+
+def test_a_neck_takes_no_part_of_a_larger_one(save):
+    file = save({'model': official_state('xcit_tiny_12_p16')})
+    init = dict(type='Pretrained', checkpoint=str(file))
+    neck = dict(type='mmbixt.ClassAttentionNeck', in_channels=192, num_heads=4, init_cfg=init)
+    MODELS.build(neck).init_weights()
+    with pytest.raises(CheckpointMismatchError, match=r'Not in the model: .*cls_attn_blocks\.1'):
+        MODELS.build(dict(neck, depth=1)).init_weights()
 
 
 @torch.no_grad()

@@ -111,14 +111,18 @@ def test_evaluation_and_predictions(folder, run, tmp_path):
 
 
 def test_two_processes_without_gpus(folder, run, tmp_path):
-    """Trained and evaluated by both, with an odd number of images, as one evaluates it."""
+    """Trained and evaluated by both, with an odd number of images, as one evaluates it.
+
+    A model without batch norms, of which each process would have statistics of its own.
+    """
+    config = CONFIGS / 'bixt/linear_bixt_ti_ade20k.py'
     options = [*SHORT, *NO_WORKERS, 'val_dataloader.dataset.indices=3', 'train_cfg.max_iters=3']
     tool = CONFIGS.parent / 'tools/dist_train.sh'
     with socket.create_server(('127.0.0.1', 0)) as server:
         port = server.getsockname()[1]  # free
     path = f'{Path(sys.executable).parent}:{os.environ["PATH"]}'
     done = subprocess.run(
-        ['bash', tool, CONFIG, '2', '--sample', '--work-dir', tmp_path, '--cfg-options', *options],
+        ['bash', tool, config, '2', '--sample', '--work-dir', tmp_path, '--cfg-options', *options],
         cwd=folder,
         env={**os.environ, 'PORT': str(port), 'PATH': path},
         timeout=300,
@@ -129,7 +133,7 @@ def test_two_processes_without_gpus(folder, run, tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     saved = torch.load(tmp_path / 'iter_2.pth', weights_only=False)
     assert saved['meta']['mmbixt_exact_resume']['processes'] == 2
-    arguments = CONFIG, tmp_path / 'iter_2.pth', '--work-dir', tmp_path / 'one'
+    arguments = config, tmp_path / 'iter_2.pth', '--work-dir', tmp_path / 'one'
     alone = run('test.py', *arguments, options=['test_dataloader.dataset.indices=3'])
     score = re.compile(r'aAcc: \S+  mIoU: \S+')
     assert score.search(alone)[0] == score.search(done.stdout + done.stderr)[0]
