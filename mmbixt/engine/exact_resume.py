@@ -119,6 +119,9 @@ class ExactResumeHook(Hook):
 
     priority = 'VERY_HIGH'
 
+    def __init__(self) -> None:
+        self.goes_on = True  # with the same batches as the run that is resumed
+
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         checkpoint['meta'][_META] = self._shares(runner)
 
@@ -126,7 +129,8 @@ class ExactResumeHook(Hook):
         if not runner._resume:
             return
         before, now = checkpoint.get('meta', {}).get(_META), self._shares(runner)
-        if before == now:
+        self.goes_on = before == now
+        if self.goes_on:
             return
         if before is None:
             text = 'was written without ExactResumeHook: images come in another order than they did'
@@ -166,20 +170,20 @@ class ExactResumeHook(Hook):
         loop.dataloader = runner.build_dataloader(config, seed=seed, diff_rank_seed=is_different)
         self._pass_over(loop, runner.iter)
 
-    @staticmethod
-    def _pass_over(loop: BaseLoop, count: int) -> None:
+    def _pass_over(self, loop: BaseLoop, count: int) -> None:
         """Leave out the batches of ``count`` iterations."""
         sampler = loop.dataloader.batch_sampler
+        sampler.number = count
         if isinstance(loop, IterBasedTrainLoop):
             epoch = sampler.pass_over(count)
             loop.dataloader_iterator = _PassedOver(loop.dataloader, epoch, count)
             return
-        # from a checkpoint in the middle of an epoch, too
-        loop._epoch, rest = divmod(count, len(sampler))
-        if hasattr(sampler.sampler, 'set_epoch'):
-            sampler.sampler.set_epoch(loop._epoch)
-        sampler.pass_over(rest)
-        sampler.number = count
+        if self.goes_on:  # from a checkpoint in the middle of an epoch, too
+            loop._epoch, rest = divmod(count, len(sampler))
+            if hasattr(sampler.sampler, 'set_epoch'):
+                sampler.sampler.set_epoch(loop._epoch)
+            sampler.pass_over(rest)
+            sampler.number = count
 
     def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Sequence) -> None:
         _set_generators(runner.seed, _OF_A_STEP, get_rank(), runner.iter)

@@ -65,7 +65,7 @@ SETTINGS = {
 # images that are read for the rest: six batches and nine, of which each third is smaller; seven
 READ = {'iterations, epochs of data': 20, 'epochs': 30, 'workers': 0}
 READ['from the middle of an epoch, of a few batches each'] = 28
-LOADER = ('num_workers', 'num_batch_per_epoch')
+LOADER = ('num_workers', 'num_batch_per_epoch', 'batch_size')
 
 
 def train(folder, train_cfg, sampler, accumulative_counts=1, half=6, **options):
@@ -122,3 +122,15 @@ def test_two_halves_are_the_whole(tmp_path, monkeypatch, settings):
     *second, other = state(tmp_path / 'halves', end)
     assert first == second
     torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def test_another_batch_is_said_and_keeps_the_epochs(tmp_path):
+    """From the second of four epochs, in batches of 4; here in batches of 8."""
+    settings = SETTINGS['epochs']
+    train(tmp_path / 'first', **settings)
+    resume = dict(resume=True, load_from=str(tmp_path / 'first/iter_6.pth'), batch_size=8)
+    Noise.read = 0
+    train(tmp_path / 'second', **settings, **resume)
+    (log,) = (tmp_path / 'second').glob('*/*.log')
+    assert 'a run with 1 processes x 4 images' in log.read_text()
+    assert Noise.read == 3 * IMAGES  # the checkpoint says one whole epoch, before its second ended
