@@ -1,9 +1,9 @@
 """Attention in both directions through one similarity matrix (BiXT)."""
 
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
 from mmbixt.ops.dispatch import choose, implementations
+from mmbixt.ops.fused_attention import fused_attention
 
 
 def bidirectional_attention_maps(
@@ -37,8 +37,8 @@ def bidirectional_attention_portable(
     r, v = (x.expand(len(r_tokens), -1, -1, -1) for x in (r_latents, v_latents))
     update = None
     if v_tokens is not None:
-        update = scaled_dot_product_attention(r, r_tokens, v_tokens, scale=scale)
-    return update, scaled_dot_product_attention(r_tokens, r, v, scale=scale)
+        update = fused_attention(r, r_tokens, v_tokens, scale)
+    return update, fused_attention(r_tokens, r, v, scale)
 
 
 _PATHS = implementations(bidirectional_attention_reference, bidirectional_attention_portable)

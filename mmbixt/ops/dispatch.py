@@ -106,8 +106,8 @@ def choose(op: str, paths: Mapping[str, Callable], x: Tensor, *others: object) -
     its rule looks at, see :data:`RULES`.
     """
     asked = ops_path()
-    if asked == 'auto' and has_tangents():
-        path, why = 'reference', 'fused attention has no forward-mode derivatives'
+    if asked == 'auto' and (has_tangents() or is_nested_gradient()):
+        path, why = 'reference', 'fused attention has first derivatives only, in reverse mode'
     elif asked == 'auto':
         path, why = RULES[op](x, *others)
     else:
@@ -150,11 +150,25 @@ def has_tangents() -> bool:
     return not torch.compiler.is_dynamo_compiling() and forward_ad._current_level >= 0
 
 
+def is_nested_gradient() -> bool:
+    """Whether ``torch.func`` takes the gradient of a gradient."""
+    if torch.compiler.is_dynamo_compiling() or not torch._C._are_functorch_transforms_active():
+        return False
+    levels = torch._C._functorch.get_interpreter_stack()
+    return sum(level.key() == torch._C._functorch.TransformType.Grad for level in levels) > 1
+
+
 def needs_gradients(*arguments: object) -> bool:
     """Whether a backward pass to any tensor among them may follow, and is to be prepared for."""
     return torch.is_grad_enabled() and any(
         isinstance(x, Tensor) and x.requires_grad for x in arguments
     )
+
+
+NO_DERIVATIVES = (
+    '{} has no derivatives. For second derivatives set MMBIXT_OPS=reference, or run the model '
+    "within mmbixt.ops.use_ops('reference')."
+)
 
 
 def operator_refusal() -> str | None:
@@ -230,7 +244,8 @@ def _cross_covariance(x: Tensor) -> Decision:
 
 
 def _self_attention(q: Tensor, bias: Tensor | None) -> Decision:
-    if q.device.type == 'cpu' and needs_gradients(bias):
+    # a bias within `vmap` does not tell whether gradients are wanted of it
+    if q.device.type == 'cpu' and bias is not None and (needs_gradients(bias) or is_transformed()):
         return 'reference', 'the fused kernel for processors has no gradient for the bias'
     return 'portable', 'fused attention stores no matrix'
 

@@ -276,23 +276,3 @@ def test_tangents_are_not_lost(family):
         ahead, behind = (family(x.double() + s * direction.double()) for s in (step, -step))
     for tangent, a, b in zip(tangents, ahead, behind, strict=True):
         assert_close(tangent.double(), (a - b) / (2 * step), 1e-3)
-
-
-def test_images_may_be_mapped(family):
-    x = image(3, 48, 32)
-    mapped = torch.func.vmap(lambda one: family(one[None])[-1][0])(x)
-    assert_close(mapped, family(x)[-1], 1e-4)
-
-
-def test_functional_calls_and_their_gradients(family):
-    weights = {name: p.detach().clone() for name, p in family.named_parameters()}
-    x = image(1, 33, 48)
-
-    def loss(weights):
-        return sum(m.sin().sum() for m in torch.func.functional_call(family, weights, (x,)))
-
-    found = torch.func.grad(loss)(weights)
-    sum(m.sin().sum() for m in family(x)).backward()
-    largest = max(p.grad.abs().max() for p in family.parameters())
-    for name, p in family.named_parameters():
-        assert (found[name] - p.grad).abs().max() <= 1e-4 * largest, name

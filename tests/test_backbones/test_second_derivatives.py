@@ -1,8 +1,9 @@
-"""Products of the Hessian with a vector: right on the reference path, or an error that names it."""
+"""Second derivatives: right on the reference path, or an error that names it; torch.func."""
 
 import pytest
 import torch
 from helpers import image
+from torch.func import functional_call, grad, jvp, stack_module_state, vmap
 from variants import FAMILIES, build
 
 from mmbixt.ops import use_ops
@@ -43,9 +44,45 @@ def test_reference_path(variant):
     assert (second - expected).norm() < 1e-4 * expected.norm()
 
 
-@pytest.mark.parametrize('variant', FAMILIES)
-def test_fast_operators_refuse(variant):
+@pytest.mark.parametrize(
+    ('path', 'variant'),
+    [('auto', name) for name in FAMILIES]
+    + [('cpu', name) for name in FAMILIES]
+    # XCiT's portable path is made of plain operations, which have all derivatives
+    + [('portable', name) for name in FAMILIES if not name.startswith('xcit')],
+)
+def test_fast_paths_refuse(path, variant):
     backbone, x = build(FAMILIES[variant]).eval(), image(1, 48, 32)
     vector = list(backbone.parameters())
-    with use_ops('cpu'), pytest.raises(RuntimeError, match='set MMBIXT_OPS=reference'):
+    with use_ops(path), pytest.raises(RuntimeError, match='set MMBIXT_OPS=reference'):
         product(backbone, x, vector)
+
+
+@pytest.mark.parametrize('variant', FAMILIES)
+def test_torch_func(variant):
+    """Gradients of single images, an ensemble, derivatives along a vector, a Hessian's product."""
+    backbone, other = (build(FAMILIES[variant]).eval() for _ in range(2))
+    x, weights = image(2, 48, 32), dict(backbone.named_parameters())
+
+    def loss(weights, x):
+        return sum((out + 0.3).sin().mean() for out in functional_call(backbone, weights, (x,)))
+
+    of_each = vmap(grad(loss), in_dims=(None, 0))(weights, x[:, None])
+    for i in range(2):
+        expected = torch.autograd.grad(loss(weights, x[i : i + 1]), list(weights.values()))
+        torch.testing.assert_close(tuple(g[i] for g in of_each.values()), expected)
+
+    states = stack_module_state([backbone, other])
+    outs = vmap(lambda *state: functional_call(backbone, state, (x,)))(*states)
+    for i, network in enumerate((backbone, other)):
+        torch.testing.assert_close(tuple(out[i] for out in outs), tuple(network(x)))
+
+    vector = {name: torch.randn_like(value) for name, value in weights.items()}
+
+    def slope(weights):
+        return sum((g * vector[name]).sum() for name, g in grad(loss)(weights, x).items())
+
+    along = jvp(lambda weights: loss(weights, x), (weights,), (vector,))[1]
+    torch.testing.assert_close(along, slope(weights), rtol=1e-4, atol=1e-5)
+    forward_over_reverse = jvp(grad(lambda weights: loss(weights, x)), (weights,), (vector,))[1]
+    torch.testing.assert_close(grad(slope)(weights), forward_over_reverse, rtol=1e-3, atol=1e-3)

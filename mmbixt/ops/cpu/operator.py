@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import register_flop_formula
 
-from mmbixt.ops.dispatch import is_eager, needs_gradients
+from mmbixt.ops.dispatch import NO_DERIVATIVES, is_eager, needs_gradients
 
 Results = tuple[list[Tensor], list[Tensor]]  # and what is kept for the backward pass
 _PLAIN = {Tensor, nn.Parameter, float, int, bool, type(None)}  # not: fake or distributed tensors
@@ -134,10 +134,7 @@ class Operator:
 
 
 def _refuse(name: str, *_: object) -> None:
-    raise RuntimeError(
-        f'mmbixt::{name}_backward has no derivatives. For second derivatives set '
-        "MMBIXT_OPS=reference, or run the model within mmbixt.ops.use_ops('reference')."
-    )
+    raise RuntimeError(NO_DERIVATIVES.format(f'mmbixt::{name}_backward'))
 
 
 class _Function(torch.autograd.Function):

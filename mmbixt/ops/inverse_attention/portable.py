@@ -6,8 +6,8 @@ bilinear product per token, whose cost does not depend on the number of tokens t
 """
 
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
+from mmbixt.ops.fused_attention import fused_attention
 from mmbixt.ops.inverse_attention.bilinear import bilinear
 from mmbixt.ops.inverse_attention.reference import Inverse, attention_scores
 
@@ -16,13 +16,13 @@ def self_attention_portable(
     q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None
 ) -> Tensor:
     if bias is None:
-        return scaled_dot_product_attention(q, k, v, scale=scale)
+        return fused_attention(q, k, v, scale)
     batch = q.shape[:-3]
     bias = bias.to(q.dtype).expand(*batch, *q.shape[-3:-1], k.shape[-2])
     if q.device.type == 'cpu':  # where the fused kernel takes no broadcast one
         bias = bias.contiguous()
-    out = scaled_dot_product_attention(*(x.flatten(0, -4) for x in (q, k, v, bias)), scale=scale)
-    return out.unflatten(0, batch)
+    q, k, v, bias = (x.flatten(0, -4) for x in (q, k, v, bias))
+    return fused_attention(q, k, v, scale, bias).unflatten(0, batch)
 
 
 def bidirectional_self_attention_portable(

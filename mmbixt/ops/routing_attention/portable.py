@@ -5,8 +5,8 @@ numbers, which is the slowest part of BiFormer's own code in training.
 """
 
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
+from mmbixt.ops.fused_attention import fused_attention
 from mmbixt.ops.routing_attention.reference import Routing
 
 
@@ -25,9 +25,6 @@ def routing_attention_portable(
     if routing.valid is not None:
         visible = routing.valid_of_routes().flatten(0, 1)
         mask = visible[:, None, None].expand(-1, 1, tokens, -1)
-    out = scaled_dot_product_attention(
-        *(x.transpose(1, 2) for x in (queries.flatten(0, 1), keys, values)),
-        attn_mask=mask,
-        scale=routing.scale,
-    )
+    heads_first = (x.transpose(1, 2) for x in (queries.flatten(0, 1), keys, values))
+    out = fused_attention(*heads_first, routing.scale, mask)
     return out.transpose(1, 2).unflatten(0, (batch, regions))

@@ -1,0 +1,35 @@
+"""Torch's fused attention, with a clear error where second derivatives are asked of it."""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from mmbixt.ops.dispatch import NO_DERIVATIVES, is_eager, is_transformed
+
+
+def fused_attention(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Tensor | None = None
+) -> Tensor:
+    """Queries (B,h,N,d), keys and values (B,h,M,d), and a mask or bias (B,h,N,M), to (B,h,N,d)."""
+    out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+    # Kernels of torch are named so; what it composes of plain operations has all derivatives.
+    if is_eager() and not is_transformed() and 'ScaledDotProduct' in type(out.grad_fn).__name__:
+        out.grad_fn.register_hook(_end_of_derivatives)
+    return out
+
+
+def _end_of_derivatives(grads: tuple[Tensor | None, ...], _: object):
+    """The gradients that a fused kernel returns; they refuse to be differentiated themselves."""
+    if not torch.is_grad_enabled():  # the usual backward pass, without create_graph
+        return None
+    return tuple(x if x is None else _Last.apply(x) for x in grads)
+
+
+class _Last(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, grad: Tensor) -> Tensor:
+        return grad.view_as(grad)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> Tensor:
+        raise RuntimeError(NO_DERIVATIVES.format('The backward pass of fused attention'))
