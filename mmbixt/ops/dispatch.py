@@ -293,7 +293,11 @@ def _onednn_is_faster() -> bool:
 ONEDNN_IS_FASTER = _onednn_is_faster()
 
 
-@torch.compiler.assume_constant_result  # compilers cannot trace the number of threads
+@torch.compiler.assume_constant_result  # compilers cannot trace it
+def threads() -> int:
+    return torch.get_num_threads()
+
+
 def scores_at_once() -> int:
     """Scores of attention (or other values) that all threads together keep in their caches."""
-    return SCORES * torch.get_num_threads()
+    return SCORES * threads()

@@ -1,7 +1,8 @@
 """The MLP of a transformer block, a few hundred tokens at a time.
 
 All steps are done on some tokens, whose hidden values stay in the cache of the processor, before
-the next ones are touched. The scale is multiplied into the weights of the last layer.
+the next ones are touched, in one buffer that all use: new memory costs more than a GELU. The scale
+is multiplied into the weights of the last layer.
 The backward pass keeps the tokens and the hidden values before the GELU, and no others.
 """
 
@@ -9,7 +10,6 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
-from torch.nn.functional import gelu
 
 from mmbixt.ops import dispatch
 from mmbixt.ops.cpu.linear import multiply, outer_sum
@@ -27,9 +27,17 @@ def feed_forward_cpu(x: Tensor, weights: FeedForwardWeights, residual: bool) -> 
             scale=None,
         )
     keep = dispatch.needs_gradients(x, *weights)
-    rows = max(1, dispatch.scores_at_once() // weights.fc1_weight.shape[0])
+    rows = _rows_at_once(weights.fc1_weight.shape[0])
     tokens = x.contiguous().view(-1, x.shape[-1])
     return feed_forward(tokens, weights, residual, keep, rows, dispatch.is_eager())[0].view_as(x)
+
+
+def _rows_at_once(hidden: int) -> int:
+    """Tokens whose hidden values fit into 4 MB; but as many as make it worth reading the weights.
+
+    Each for each thread.
+    """
+    return max(2 * dispatch.SCORES // hidden, hidden) * dispatch.threads()
 
 
 def _forward(
@@ -42,15 +50,18 @@ def _forward(
     """
     w, out = weights, torch.empty_like(x)
     whole = x.new_empty(len(x), len(w.fc1_weight)) if keep and not in_pieces else None
+    buffer = _buffer(x, w, rows)
     pieces = []
     for chunk in _chunks(x, rows):
         tokens = x[chunk]
-        room = None if whole is None else whole[chunk]
+        activated = buffer[: len(tokens)]
+        room = whole[chunk] if whole is not None else None if keep else activated
         hidden = multiply(_norm(tokens, w)[0], w.fc1_weight, w.fc1_bias, out=room)
+        aten.gelu.out(hidden, out=activated)
         if residual:
-            torch.add(multiply(gelu(hidden), w.fc2_weight, w.fc2_bias), tokens, out=out[chunk])
+            torch.add(multiply(activated, w.fc2_weight, w.fc2_bias), tokens, out=out[chunk])
         else:
-            multiply(gelu(hidden), w.fc2_weight, w.fc2_bias, out=out[chunk])
+            multiply(activated, w.fc2_weight, w.fc2_bias, out=out[chunk])
         if keep and in_pieces:
             pieces.append(hidden)
     return [out], pieces if whole is None else [whole]
@@ -60,14 +71,19 @@ def _backward(grads, kept, x, weights, residual, keep, rows, in_pieces) -> list[
     """The gradients of the tokens, then of the norm's and the layers' weights and biases."""
     w, grad, grad_x = weights, grads[0].contiguous(), torch.empty_like(x)
     pieces = kept if in_pieces else kept[0].split(rows)
+    buffer = _buffer(x, w, rows)
     sums: list[Tensor] = []  # the gradients of the weights
     for chunk, hidden in zip(_chunks(x, rows), pieces, strict=True):
         tokens, grad_out = x[chunk], grad[chunk]
-        grad_fc2 = (outer_sum(grad_out, gelu(hidden)), grad_out.sum(0))
-        grad_hidden = aten.gelu_backward(multiply(grad_out, w.fc2_weight.t()), hidden)
+        activated = aten.gelu.out(hidden, out=buffer[: len(tokens)])
+        grad_fc2 = (outer_sum(grad_out, activated), grad_out.sum(0))
+        grad_activated = multiply(grad_out, w.fc2_weight.t(), out=buffer[: len(tokens)])
+        grad_hidden = aten.gelu_backward.grad_input(
+            grad_activated, hidden, grad_input=grad_activated
+        )
         normed, *moments = _norm(tokens, w)
         grad_fc1 = (outer_sum(grad_hidden, normed), grad_hidden.sum(0))
-        grad_normed = multiply(grad_hidden, w.fc1_weight.t())
+        grad_normed = multiply(grad_hidden, w.fc1_weight.t(), out=normed)
         norm = (x.shape[-1:], *moments, w.norm_weight, w.norm_bias, [True, True, True])
         grad_tokens, *grad_norm = aten.native_layer_norm_backward(grad_normed, tokens, *norm)
         if residual:
@@ -77,6 +93,10 @@ def _backward(grads, kept, x, weights, residual, keep, rows, in_pieces) -> list[
         parts = [*grad_norm, *grad_fc1, *grad_fc2]
         sums = [a.add_(b) for a, b in zip(sums, parts, strict=True)] if sums else parts
     return [grad_x, *sums]
+
+
+def _buffer(x: Tensor, w: FeedForwardWeights, rows: int) -> Tensor:
+    return x.new_empty(min(rows, len(x)), len(w.fc1_weight))
 
 
 def _norm(x: Tensor, w: FeedForwardWeights) -> tuple[Tensor, Tensor, Tensor]:
