@@ -25,6 +25,7 @@ from mmbixt.ops.precision import is_autocast, is_half, is_reduced_float32
 PATHS = ('auto', 'reference', 'portable', 'cpu')
 SCORES = 2**19  # of attention, that one thread keeps in its cache: 2 MB in float32
 MIN_MACS = 2**23  # multiply-adds; below, calls of a convolution cost more than they save
+MIN_HIDDEN = 2**18  # values of an MLP; below, calls of an operator cost more than they save
 MIN_VALUES = 20481  # of the tokens; below, torch computes convolutions with MKL, too
 
 
@@ -225,7 +226,10 @@ def _layer_norm(x: Tensor) -> Decision:
     return _on_processors(x, 'compilers replace it by something slower')
 
 
-def _feed_forward(x: Tensor) -> Decision:
+def _feed_forward(x: Tensor, hidden: int) -> Decision:
+    """For tokens (...,C), and the number of hidden channels."""
+    if is_eager() and x[..., 0].numel() * hidden < MIN_HIDDEN:
+        return 'reference', 'the MLP is small'
     path, why = _on_processors(x, 'hidden values stay in the cache')
     if path == 'cpu' and not x.is_contiguous():
         return 'portable', 'the tokens are not contiguous in memory'

@@ -16,4 +16,5 @@ def feed_forward(x: Tensor, weights: FeedForwardWeights, residual: bool = True) 
 
     With ``residual`` the tokens are added to the result.
     """
-    return choose('feed_forward', _PATHS, x)(x, weights, residual)
+    compute = choose('feed_forward', _PATHS, x, weights.fc1_weight.shape[0])
+    return compute(x, weights, residual)
