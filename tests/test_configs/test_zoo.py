@@ -97,8 +97,8 @@ def test_schedule_is_the_listed_one_and_published_weights_fit(name):
         return
     model, _, arguments = SOURCES[backbone.init_cfg.checkpoint].fills.partition(': ')
     assert model == backbone.type
-    of_weights = {'arch', 'patch_size', 'patch_stride', 'patch_embed'}
-    given = {key: value for key, value in backbone.items() if key in of_weights}
+    in_files = {'arch', 'patch_size', 'patch_stride', 'patch_embed'}
+    given = {key: value for key, value in backbone.items() if key in in_files}
     expected = eval(f'dict({arguments})')
     expected.pop('bisa_stages', None)  # inverse attention is in no file
     defaults = dict(patch_size=16, patch_stride=16, patch_embed='linear')

@@ -24,7 +24,7 @@ def test_predictions_and_counts_with_the_boundary_metric_alone(within):
     assert counted.images == [f'scene_{i}.jpg' for i in range(5)]
     # numbered from 1, as mmseg's own metric writes them
     labels = [cv2.imread(f'maps/scene_{i}.png', cv2.IMREAD_UNCHANGED) - 1 for i in range(5)]
-    predicted = [np.bincount(of_image.ravel(), minlength=3) for of_image in labels]
+    predicted = [np.bincount(one.ravel(), minlength=3) for one in labels]
     np.testing.assert_array_equal(counted.counts['all/predicted'], predicted)
 
 
