@@ -1,6 +1,6 @@
 """Train, stop, go on, evaluate; what the tools say if they cannot.
 
-The first training and mmseg's own tool run in processes of their own, the rest in this one.
+All but the training on two processes runs in this one.
 """
 
 import json
@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 from filelock import FileLock
-from helpers import CONFIGS, official_state, python
+from helpers import CONFIGS, official_state
 from mmengine.config import Config
 from mmengine.registry import MODELS
 from running import fresh_mmengine, write_few_scenes
@@ -42,16 +42,16 @@ NO_WORKERS = [f'{split}.{key}' for split in SPLITS for key in OFF]
 
 
 @pytest.fixture(scope='session')
-def folder(shared):
+def folder(shared, within):
     """A user's folder with the scenes and a training of two iterations, of which no test changes
     anything: all workers of pytest-xdist use them at the same time."""
     folder = shared / 'trained'
     with FileLock(shared / 'trained.lock'):
         if not (folder / 'said.txt').exists():
             write_few_scenes(folder / 'data/sample')
-            tool = CONFIGS.parent / 'tools/train.py'
-            said = python(tool, CONFIG, '--sample', '--cfg-options', *SHORT, cwd=folder)
-            (folder / 'said.txt').write_text(said)
+            done = within('train.py', CONFIG, '--sample', '--cfg-options', *SHORT, cwd=folder)
+            assert done.returncode == 0, done.stderr[-3000:]
+            (folder / 'said.txt').write_text(done.stdout + done.stderr)
     return folder
 
 
@@ -139,12 +139,14 @@ def test_two_processes_without_gpus(folder, run, tmp_path):
     assert score.search(alone)[0] == score.search(done.stdout + done.stderr)[0]
 
 
-def test_stock_tools_of_mmseg_read_the_checkpoint_too(folder, tmp_path):
+def test_stock_tools_of_mmseg_read_the_checkpoint_too(folder, within, tmp_path):
     """From the config that mmengine left in the work dir, as on anyone's machine."""
     tool = Path(mmseg.__file__).parent / '.mim/tools/train.py'
-    options = [*SHORT, f'load_from={RUN}/iter_2.pth', 'train_cfg.max_iters=3']
+    options = [*SHORT, *NO_WORKERS, f'load_from={RUN}/iter_2.pth', 'train_cfg.max_iters=3']
     arguments = RUN / CONFIG.name, '--work-dir', tmp_path, '--resume', '--cfg-options', *options
-    output = python(tool, *arguments, cwd=folder)
+    done = within(tool, *arguments, cwd=folder)
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output[-3000:]
     assert 'resumed epoch: 0, iter: 2' in output
     assert 'mIoU: ' in output
 
