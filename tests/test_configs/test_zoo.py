@@ -171,12 +171,12 @@ def scenes(tmp_path_factory):
 
 
 def shorten(cfg, folder):
-    """Two steps and a few images to evaluate; no checkpoint, which takes a gigabyte here."""
-    cfg.train_cfg.update(max_iters=2, val_interval=2)
+    """A step and an image to evaluate; no checkpoint, which takes a gigabyte here."""
+    cfg.train_cfg.update(max_iters=1, val_interval=1)
     cfg.train_dataloader.batch_size = 2
     for split in ('train', 'val', 'test'):
         cfg[f'{split}_dataloader'].update(num_workers=0, persistent_workers=False)
-    cfg.val_dataloader.dataset.indices = 2
+    cfg.val_dataloader.dataset.indices = 1
     cfg.default_hooks.checkpoint = None
     if cfg.default_scope == 'mmdet':
         cfg.train_dataloader.batch_size = 1

@@ -196,7 +196,8 @@ def test_whole_model_of_the_authors_by_its_name(run, tmp_path, monkeypatch):
     torch.save(dict(meta={}, state_dict=state), path)
     config = CONFIGS / 'xcit/semfpn_xcit_t12_p16_ade20k.py'
     options = '--tta', '--work-dir', tmp_path / 'run'
-    output = run('test.py', config, 'xcit://ade-semfpn-tiny12-p16', *options)
+    one = ['test_dataloader.dataset.indices=1']
+    output = run('test.py', config, 'xcit://ade-semfpn-tiny12-p16', *options, options=one)
     assert 'The file is a whole model of the XCiT authors' in output
     assert 'do not match' not in output
     assert 'mIoU' in output
@@ -242,8 +243,9 @@ def test_boundary_ap_of_a_detector_with_masks(run, tmp_path):
     with fresh_mmengine():
         model = MODELS.build({**Config.fromfile(config).model, '_scope_': 'mmdet'})
     torch.save(dict(state_dict=model.state_dict()), weights)
-    keep_all = ['model.test_cfg.rcnn.score_thr=0']  # untrained, it is sure of nothing
+    # untrained, it is sure of nothing
+    options = ['model.test_cfg.rcnn.score_thr=0', 'test_dataloader.dataset.indices=1']
     arguments = config, weights, '--boundary', '--work-dir', tmp_path
-    output = run('test.py', *arguments, options=keep_all)
+    output = run('test.py', *arguments, options=options)
     assert 'coco/segm_mAP: ' in output
     assert 'coco/boundary_mAP: ' in output
