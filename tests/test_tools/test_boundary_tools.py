@@ -12,9 +12,11 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from helpers import CONFIGS
 from label_maps import label_maps, stacked_sums
 
-from mmbixt.evaluation import class_scores, scores
+from mmbixt.evaluation import BoundaryIoUMetric, class_scores, scores
+from mmbixt.evaluation.config_check import WrongMetricError, check_metrics
 from mmbixt.evaluation.sums import read_sums, write_sums
 
 CLASSES = ['sky', 'sea', 'a name that is much longer than others', 'sand']
@@ -265,3 +267,56 @@ def test_runs_that_cannot_be_compared(runs, tmp_path, within):
     assert '12 and 12 images' in says(runs[0], tmp_path / 'other.npz')
     assert 'the runs have all, band1px, band3px' in says(*runs, '--per-class', 'band7px')
     assert 'two different ones' in says(*runs, '--names', 'x', 'x')
+
+
+@pytest.mark.usefixtures('in_project')
+def test_predictions_and_counts_with_the_boundary_metric_alone(within):
+    """In place of mmseg's metric, asked for a second time on the command line; the config says
+    where the counts go."""
+    options = ['--boundary', '--out', 'maps', '--work-dir', 'run']
+    done = within('test.py', 'mine.py', 'mine.pth', *options)
+    assert done.returncode == 0, done.stderr
+    assert 'Boundary (band3px)' in done.stdout + done.stderr
+    counted = read_sums('counts.npz')
+    assert counted.images == [f'scene_{i}.jpg' for i in range(5)]
+    # numbered from 1, as mmseg's own metric writes them
+    labels = [cv2.imread(f'maps/scene_{i}.png', cv2.IMREAD_UNCHANGED) - 1 for i in range(5)]
+    predicted = [np.bincount(one.ravel(), minlength=3) for one in labels]
+    np.testing.assert_array_equal(counted.counts['all/predicted'], predicted)
+
+
+@pytest.mark.parametrize('tool', ['train.py', 'test.py'])
+def test_metric_of_the_wrong_task_is_refused_before_anything_is_built(tool, tmp_path, within):
+    (tmp_path / 'mine.py').write_text(
+        f"_base_ = '{CONFIGS}/bixt/semfpn_bixt_ti_ade20k.py'\n"
+        "val_evaluator = test_evaluator = [dict(type='mmbixt.BoundaryCocoMetric')]\n"
+    )
+    done = within(tool, tmp_path / 'mine.py', *['nowhere.pth'] * (tool == 'test.py'))
+    assert done.returncode == 1
+    assert done.stderr.startswith('WrongMetricError: ')
+    assert 'Take mmbixt.BoundaryIoUMetric' in done.stderr
+
+
+@pytest.mark.parametrize(
+    ('scope', 'metric', 'right'),
+    [
+        ('mmdet', 'mmbixt.BoundaryIoUMetric', 'mmbixt.BoundaryCocoMetric'),
+        ('mmdet', BoundaryIoUMetric, 'mmbixt.BoundaryCocoMetric'),
+        ('mmdet', 'mmseg.IoUMetric', 'CocoMetric'),
+        ('mmdet', 'IoUMetric', 'CocoMetric'),
+        ('mmdet', 'mmdet.IoUMetric', None),
+        ('mmseg', 'mmdet.CocoMetric', 'IoUMetric'),
+        ('mmseg', 'mmbixt.BoundaryIoUMetric', None),
+        ('mine', 'mmbixt.BoundaryIoUMetric', None),
+        (None, 'IoUMetric', None),
+    ],
+)
+def test_right_metric_is_named(scope, metric, right):
+    for evaluator in (dict(type=metric), [dict(type=metric)], dict(metrics=[dict(type=metric)])):
+        cfg = dict(default_scope=scope, val_evaluator=evaluator, test_evaluator=dict(type='Other'))
+        check_metrics(cfg, ('test',))
+        if right is None:
+            check_metrics(cfg, ('train', 'val', 'test'))
+            continue
+        with pytest.raises(WrongMetricError, match=rf'val_evaluator has .*Metric, .* Take {right}'):
+            check_metrics(cfg, ('val',))

@@ -9,25 +9,22 @@ TOOL = 'analysis/iteration_cost.py'
 LINEAR = 'configs/bixt/linear_bixt_ti_ade20k.py'
 FINER = 'configs/bixt/linear_bixt_ti_s8_ade20k.py'
 MASKS = 'configs/bixt/maskrcnn_bixt_ti_3x_coco.py'
-# in place of Python in the processes that measure: a config of stride 8 fails or costs more
-MEASURED = """#!/bin/sh
+# in place of Python in the processes that measure
+PYTHON = """#!/bin/sh
 case "$*" in
-    *{failing}*) echo 'KeyError: Nothing is not in the registry' >&2; exit 1;;
-    *_s8_*) echo '{{"seconds": 3.0, "bytes": 500}}';;
-    *) echo '{{"seconds": 2.0, "bytes": 400}}';;
+    *broken*) echo 'KeyError: Nothing is not in the registry' >&2; exit 1;;
+    *_s8_*) echo '{"seconds": 3.0, "bytes": 500}';;
+    *) echo '{"seconds": 2.0, "bytes": 400}';;
 esac
 """
 
 
 @pytest.fixture
 def measured(tmp_path, monkeypatch):
-    def measured(failing='nothing'):
-        path = tmp_path / 'python'
-        path.write_text(MEASURED.format(failing=failing))
-        path.chmod(0o755)
-        monkeypatch.setattr(sys, 'executable', str(path))
-
-    return measured
+    path = tmp_path / 'python'
+    path.write_text(PYTHON)
+    path.chmod(0o755)
+    monkeypatch.setattr(sys, 'executable', str(path))
 
 
 @pytest.mark.parametrize('config', [LINEAR, MASKS])
@@ -48,8 +45,8 @@ def compare(within, folder, *options):
     return found
 
 
-def test_compares_configs_in_turns(tmp_path, within, measured):
-    measured()
+@pytest.mark.usefixtures('measured')
+def test_compares_configs_in_turns(tmp_path, within):
     found = compare(within, tmp_path, '--rounds', 2)
     assert found[FINER] == [dict(seconds=3.0, bytes=500)] * 2
 
@@ -61,8 +58,9 @@ def test_compares_training_steps(tmp_path, within):
     assert found[FINER][0]['bytes'] > 16 * 14_549_334  # weights, gradients, two moments of each
 
 
-def test_refuses_a_mixture_and_names_what_fails(within, measured):
+@pytest.mark.usefixtures('measured')
+def test_refuses_a_mixture_and_names_what_fails(within, tmp_path):
     assert 'cannot be compared' in within(TOOL, LINEAR, MASKS).stderr
-    measured(failing='_s8_')
-    done = within(TOOL, FINER, '--against', LINEAR)
-    assert f'{FINER} failed:\nKeyError: Nothing is not in' in done.stderr
+    (tmp_path / 'broken.py').write_text("default_scope = 'mmseg'\n")
+    done = within(TOOL, tmp_path / 'broken.py', '--against', LINEAR)
+    assert 'broken.py failed:\nKeyError: Nothing is not in' in done.stderr
