@@ -1,4 +1,4 @@
-"""What to say where a framework is missing.
+"""Errors about a framework that is missing.
 
 mmbixt does not *require* mmengine, mmcv, mmsegmentation, mmdet or mmpretrain in the sense of pip:
 two distributions of each exist that ship the same modules, and both at once break each other.
@@ -33,7 +33,7 @@ def missing_framework(what: str, framework: str, problem: Exception) -> ImportEr
 def import_problem(module: str) -> Exception | None:
     """Why a module of a framework cannot be imported, or None if it can.
 
-    To be asked before a part of mmbixt that builds on the module is imported: what goes wrong in
+    Call it before a part of mmbixt that builds on the module is imported: what goes wrong in
     that import is then a fault of mmbixt, and is raised as it is.
     """
     try:

@@ -22,7 +22,7 @@ from mmbixt.frameworks import UNUSABLE, missing_framework
 try:
     from mmbixt.checkpoints.loader import register_checkpoint_readers
 except ImportError as error:
-    # mmengine passes over an ImportError of `<scope>.registry` and then finds none of its types
+    # mmengine ignores an ImportError of `<scope>.registry` and then finds none of its types
     raise RuntimeError(f'mmbixt.registry cannot be imported: {error}') from error
 
 SCOPE = 'mmbixt'

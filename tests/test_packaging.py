@@ -102,8 +102,10 @@ def before(folder):
 
 def test_setup_says_what_is_missing(says, tmp_path):
     says('PYTHON=/nowhere/python does not run', PYTHON='/nowhere/python')
-    says('no C++ compiler', PYTHON=sys.executable, CXX='no-such-compiler')
-    says('cannot reach its package index', PYTHON=sys.executable, CXX='true')
+    venv = tmp_path / 'venv'  # to make one takes seconds, so this one is taken for whole
+    says('no C++ compiler', PYTHON=sys.executable, CXX='no-such-compiler', VENV=str(venv))
+    (venv / 'setup.unfinished').unlink()
+    says('cannot reach its package index', PYTHON=sys.executable, CXX='true', VENV=str(venv))
     no_venv = 'case "$*" in *ensurepip*) exit 1;; esac'
     python = fake(tmp_path / 'python', no_venv, f'exec "{sys.executable}" "$@"')
     says('has no venv module', PYTHON=python)

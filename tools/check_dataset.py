@@ -5,18 +5,173 @@ and annotations, and names what is missing or broken. Nothing is changed.
 """
 
 import argparse
+import json
 import os
 import sys
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
+from PIL import Image
 from tqdm import tqdm
 
 from mmbixt.cli import run
-from mmbixt.datasets.inspection import Part, WrongFolderError, find_parts
 
 SHOWN = 20  # problems of a part
+ADE_COUNTS = {'training': 20210, 'validation': 2000}
+ADE_CLASSES = 150
+COCO_COUNTS = {'train2017': 118287, 'val2017': 5000}
+
+
+class WrongFolderError(ValueError):
+    """A folder is not the root of a data set that is known here."""
+
+
+class Part(NamedTuple):
+    """Training or validation data."""
+
+    name: str
+    count: int  # pictures found
+    expected: int  # pictures of the published data set
+    problems: list[str]  # what shows without opening any picture
+    notes: list[str]  # what is unusual, but works
+    files: list[Any]  # arguments of `check`, one for each picture
+    check: Callable[[Any], list[str]]  # opens a picture (and its label): what is wrong with it
+
+
+def find_parts(root: Path) -> tuple[str, list[Part]]:
+    """Name and parts of the data set in a folder, which a config calls ``data_root``."""
+    if not root.is_dir():
+        raise WrongFolderError(f'There is no folder {root.absolute()}.')
+    if (root / 'annotations/training').is_dir() or (root / 'images/training').is_dir():
+        return 'ADE20K', [_ade20k_part(root, split) for split in ADE_COUNTS]
+    if list(root.glob('annotations/instances_*.json')):
+        return 'COCO', [_coco_part(root, split) for split in COCO_COUNTS]
+    if below := [*root.glob('*/annotations'), *root.glob('*/*/annotations')]:
+        maybe = ' or '.join(sorted(str(path.parent) for path in below))
+        raise WrongFolderError(f'{root} is not the root of a data set, but {maybe} may be.')
+    raise WrongFolderError(
+        f'{root.absolute()} is neither ADE20K (with images/training and annotations/training) nor '
+        'COCO (with annotations/instances_train2017.json). docs/datasets.md shows both.'
+    )
+
+
+def _listing(folder: Path, suffix: str) -> set[str]:
+    """Names without suffix, of visible files; of a missing folder none."""
+    paths = folder.iterdir() if folder.is_dir() else []  # which raises where it may not look
+    return {p.stem for p in paths if p.suffix == suffix and not p.name.startswith('.')}
+
+
+def _ade20k_part(root: Path, split: str) -> Part:
+    pictures, labels = root / 'images' / split, root / 'annotations' / split
+    problems = [f'{folder}: no such folder' for folder in (pictures, labels) if not folder.is_dir()]
+    names, label_names = _listing(pictures, '.jpg'), _listing(labels, '.png')
+    if len(problems) < 2:
+        problems += [f'{labels}/{name}.png: missing' for name in sorted(names - label_names)]
+        problems += [f'{pictures}/{name}.jpg: missing' for name in sorted(label_names - names)]
+    files = [
+        (pictures / f'{name}.jpg', labels / f'{name}.png') for name in sorted(names & label_names)
+    ]
+    return Part(split, len(names), ADE_COUNTS[split], problems, [], files, check_ade20k_pair)
+
+
+def check_ade20k_pair(paths: tuple[Path, Path]) -> list[str]:
+    """What is wrong with a picture and its label."""
+    (picture, broken), (label, broken_label) = map(_open, paths)
+    if broken or broken_label:
+        return [problem for problem in (broken, broken_label) if problem]
+    path = paths[1]
+    if label.size != picture.size:
+        return [f'{path} is {_size(label.size)}, but its picture {_size(picture.size)}']
+    if label.mode not in ('L', 'P'):
+        return [f'{path} is a {label.mode} picture; labels have one channel of 8 bits']
+    highest = int(np.asarray(label).max())
+    if highest <= ADE_CLASSES:
+        return []
+    reduced = '; it seems to be reduced already (0 to 149 and 255), which the config does again'
+    hint = reduced if highest == 255 else ''
+    return [f'{path}: label {highest}, where 0 to {ADE_CLASSES} are expected{hint}']
+
+
+def _coco_part(root: Path, split: str) -> Part:
+    path, folder = root / f'annotations/instances_{split}.json', root / split
+    part = partial(Part, split, expected=COCO_COUNTS[split], check=check_coco_picture)
+    there = {f'{name}.jpg' for name in _listing(folder, '.jpg')}
+    try:
+        content = json.loads(path.read_text())
+        problems, notes = _annotation_problems(path, content)
+        files = [(folder / i['file_name'], (i['width'], i['height'])) for i in content['images']]
+    except (FileNotFoundError, ValueError, KeyError, TypeError) as error:
+        what = f'no COCO annotations ({type(error).__name__}: {error})'
+        problem = f'{path}: {what if path.exists() else "missing"}'
+        return part(count=len(there), problems=[problem], notes=[], files=[])
+    if not folder.is_dir():
+        problems.append(f'{folder}: no such folder')
+        return part(count=0, problems=problems, notes=notes, files=[])
+    problems += [f'{file}: missing' for file, _ in files if file.name not in there]
+    if extra := there - {file.name for file, _ in files}:
+        notes.append(f'{len(extra):,} pictures in {folder} are not in {path.name}')
+    files = [entry for entry in files if entry[0].name in there]
+    return part(count=len(files), problems=problems, notes=notes, files=files)
+
+
+def _annotation_problems(path: Path, content: dict) -> tuple[list[str], list[str]]:
+    """What is wrong, and what is unusual, in an annotation file."""
+    from mmdet.datasets import CocoDataset
+
+    images = {image['id']: image for image in content['images']}
+    categories = {category['id']: category['name'] for category in content['categories']}
+    problems, unknown, odd_boxes = [], {}, 0
+    if missing := set(CocoDataset.METAINFO['classes']) - set(categories.values()):
+        problems.append(f'{path}: {len(missing)} of 80 categories missing, as {min(missing)!r}')
+    for annotation in content['annotations']:
+        what = f'{path}: annotation {annotation.get("id")}'
+        image = images.get(annotation['image_id'])
+        if image is None:
+            problems.append(f'{what} is of image {annotation["image_id"]}, which is not listed')
+        elif annotation['category_id'] not in categories:
+            unknown.setdefault(annotation['category_id'], what)
+        else:
+            # with a pixel of tolerance; mmdet leaves out the few boxes of COCO that are empty
+            left, top, width, height = annotation['bbox']
+            fits = left + width <= image['width'] + 1 and top + height <= image['height'] + 1
+            odd_boxes += not (fits and min(width, height) > 0 and min(left, top) >= -1)
+    problems += [f'{what} is of category {c}, not listed' for c, what in unknown.items()]
+    for name in ('image', 'annotation'):
+        ids = [entry['id'] for entry in content[f'{name}s']]
+        if len({*ids}) < len(ids):
+            problems.append(f'{path}: {name} ids are not unique')
+    odd = f'{odd_boxes:,} boxes in {path.name} are empty or outside of the picture'
+    return problems, [odd] if odd_boxes else []
+
+
+def check_coco_picture(task: tuple[Path, tuple[int, int]]) -> list[str]:
+    """What is wrong with a picture that the annotations say to be of a size."""
+    path, size = task
+    picture, problem = _open(path)
+    if picture and picture.size != size:
+        problem = f'{path} is {_size(picture.size)}, but {_size(size)} in the annotations'
+    return [problem] if problem else []
+
+
+def _open(path: Path) -> tuple[Image.Image | None, str | None]:
+    """A picture, decoded to its last byte, or what is wrong with it."""
+    try:
+        if path.stat().st_size == 0:
+            return None, f'{path}: an empty file'
+        with Image.open(path) as picture:
+            picture.load()
+            return picture, None
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        return None, f'{path}: broken ({error})'
+
+
+def _size(size: tuple[int, int]) -> str:
+    return f'{size[0]} x {size[1]} pixels'
 
 
 def parse_args() -> argparse.Namespace:

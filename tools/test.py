@@ -109,15 +109,15 @@ def evaluate_boundaries(cfg: Config, args: argparse.Namespace) -> None:
     there = [(name, e) for e in evaluators for _, name, _ in metrics_of(e)]
     ours = [e for name, e in there if name in ('BoundaryIoUMetric', 'BoundaryCocoMetric')]
     if cfg.default_scope == 'mmdet' and not ours:
-        of_masks = [
+        mask_metrics = [
             e for name, e in there if name == 'CocoMetric' and 'segm' in e.get('metric', 'bbox')
         ]
-        if not of_masks:
+        if not mask_metrics:
             raise SystemExit(
                 f"--boundary: {args.config} evaluates no masks (CocoMetric, metric='segm'), and "
                 'boxes have no boundaries to speak of.'
             )
-        for evaluator in of_masks:
+        for evaluator in mask_metrics:
             evaluator.type = 'mmbixt.BoundaryCocoMetric'
     elif cfg.default_scope != 'mmdet':
         if not ours:  # a second one would have scores of the same names

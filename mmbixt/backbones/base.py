@@ -1,4 +1,4 @@
-"""What every backbone promises beyond its network."""
+"""The base class of the backbones: freezing, norms in eval mode, loading of checkpoints."""
 
 import logging
 import re
@@ -56,7 +56,7 @@ class DenseBackbone(BaseModule):
             they are.
 
     Attributes:
-        out_channels: width of each returned map.
+        out_channels: width of each returned feature map.
         out_strides: stride of each; a feature map has ``ceil(H/stride) x ceil(W/stride)`` cells
             (rounded down in BiFormer's 'stl' and 'stl-nchw').
     """
@@ -141,7 +141,7 @@ class DenseBackbone(BaseModule):
         return self
 
     def run_layer(self, layer: nn.Module, *inputs: Any) -> Any:
-        """A layer's outputs, checkpointed if so asked."""
+        """A layer's outputs, checkpointed if ``with_cp`` is set."""
         if not (self.with_cp and torch.is_grad_enabled()):
             return layer(*inputs)
         contexts = {}

@@ -51,8 +51,7 @@ FULL_HEADS = 8  # of full attention, whatever its width
 class Block(nn.Module):
     """Attention and MLP, each with a norm before and a residual around.
 
-    With ``position`` a depthwise convolution is added first, which tells tokens apart by where they
-    are.
+    With ``position`` a depthwise convolution is added first, which encodes positions.
     """
 
     def __init__(
@@ -226,15 +225,15 @@ class BiFormer(DenseBackbone):
         """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
         self._check_size(x)
         x = channels_last(x)
-        maps = []
+        feature_maps = []
         for i, (downsample, stage) in enumerate(
             zip(self.downsample_layers, self.stages, strict=True)
         ):
             x = stage(downsample(x).permute(0, 2, 3, 1), self.run_layer)
             if i in self.out_indices:
-                maps.append(self.extra_norms[str(i)](x).permute(0, 3, 1, 2))
+                feature_maps.append(self.extra_norms[str(i)](x).permute(0, 3, 1, 2))
             x = x.permute(0, 3, 1, 2)
-        return tuple(maps)
+        return tuple(feature_maps)
 
     def _check_size(self, x: Tensor) -> None:
         height, width = x.shape[-2:]

@@ -147,7 +147,7 @@ def pad_to_multiple(x: Tensor, size: int) -> Tensor:
 
 
 def shift_mask(x: Tensor, size: int, shift: int) -> Tensor:
-    """Keeps apart, in shifted windows, what the shift has joined from opposite ends of the map.
+    """Keeps apart, in shifted windows, what the shift has joined from opposite ends.
 
     Of tokens (B,H,W,C) before they are padded to whole windows, (windows,1,N,N): 0 for two tokens
     from the same part of the feature map and -100 otherwise.
@@ -173,7 +173,7 @@ class BiSASwin(DenseBackbone):
     Checkpoints of OpenMMLab's Swin Transformer, Microsoft's and timm's load as they are. As no
     weights with inverse attention are public, the way to fine-tune is to continue from one of
     those with ``lam='learned', lam_init=0.99``: the model starts as the Swin Transformer that it
-    was, to within 1 %, and the fresh inverse branches get as much weight as they earn. (Exempt
+    was, to within 1 %, and training sets the weight of the new inverse branches. (Exempt
     ``lam_logit`` from weight decay, which would pull ``lam`` to 0.5.)
 
     Args:
@@ -274,12 +274,12 @@ class BiSASwin(DenseBackbone):
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
         x = self.patch_embed(channels_last(x))
-        maps = []
+        feature_maps = []
         for i, stage in enumerate(self.stages):
             x, out = stage(x, self.run_layer)
             if i in self.out_indices:
-                maps.append(getattr(self, f'norm{i}')(out).permute(0, 3, 1, 2))
-        return tuple(maps)
+                feature_maps.append(getattr(self, f'norm{i}')(out).permute(0, 3, 1, 2))
+        return tuple(feature_maps)
 
     def freezable_stages(self) -> list[Parts]:
         stages = [[stage] for stage in self.stages]

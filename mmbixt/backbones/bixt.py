@@ -314,12 +314,12 @@ class BiXT(DenseBackbone):
         """
         tokens, grid = self.tokenize(x)
         latents = self.latents
-        maps = []
+        feature_maps = []
         for i, layer in enumerate(self.blocks):
             latents, tokens = self.run_layer(layer, latents, tokens, grid)
             if i in self.out_indices:
-                maps.append(tokens_to_map(tokens, grid))
-        return (tuple(maps), latents) if self.with_latents else tuple(maps)
+                feature_maps.append(tokens_to_map(tokens, grid))
+        return (tuple(feature_maps), latents) if self.with_latents else tuple(feature_maps)
 
     def tokenize(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """An image (B,3,H,W) to tokens with their position encoding (B,N,C), and their grid."""

@@ -1,7 +1,7 @@
 """XCiT: Cross-Covariance Image Transformers (2021).
 
 Attention between channels, by their correlation over all tokens, so that the cost is linear in the
-tokens; local patch interaction lets neighbours talk. The names of the weights are the authors'.
+tokens; local patch interaction mixes neighbours. The names of the weights are the authors'.
 """
 
 from collections.abc import Mapping, Sequence
@@ -141,12 +141,12 @@ class XCiT(DenseBackbone):
         grid = tuple(feature_map.shape[-2:])
         position = self.pos_embeder(*grid, feature_map.device, feature_map.dtype)
         tokens = map_to_tokens(feature_map + position)
-        maps = []
+        feature_maps = []
         for i, layer in enumerate(self.blocks):
             tokens = self.run_layer(layer, tokens, grid)
             if i in self.out_indices:
-                maps.append(tokens_to_map(tokens, grid))
-        return tuple(maps)
+                feature_maps.append(tokens_to_map(tokens, grid))
+        return tuple(feature_maps)
 
     def freezable_stages(self) -> list[Parts]:
         return [[self.patch_embed, self.pos_embeder], *([layer] for layer in self.blocks)]

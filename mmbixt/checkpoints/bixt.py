@@ -1,4 +1,4 @@
-"""BiXT: the authors' layout to ours. The names are theirs; what a dense model lacks is dropped."""
+"""BiXT: the authors' layout to ours. The names are theirs; the classifier's part is dropped."""
 
 import re
 from collections.abc import Collection, Mapping

@@ -30,7 +30,7 @@ def cache_folder() -> Path:
 
 
 def fetch(url: str, path: Path, is_zip: bool = False, note: str = '') -> Path:
-    """A file at its path, downloaded unless it is there; any number of processes may ask.
+    """A file at its path, downloaded unless it is there; any number of processes may call it.
 
     Of a zip archive (``is_zip``) the checkpoint in it is kept. Errors have the ``note``.
     """
@@ -57,7 +57,7 @@ def fetch(url: str, path: Path, is_zip: bool = False, note: str = '') -> Path:
     return path
 
 
-def forget_download(path: Path) -> bool:
+def remove_download(path: Path) -> bool:
     """Remove a file that cannot be read, if it is a download and not somebody's own."""
     record = _record(path)
     if is_download := record.is_file():

@@ -59,7 +59,7 @@ _NEW = (
 
 
 class _Whole:
-    """A file that gives all that is asked for, and reserves no memory for what is not there."""
+    """A file whose reads are complete or fail, and reserve no memory for what is not there."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self.file, self.size = file, size

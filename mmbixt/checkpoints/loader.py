@@ -12,7 +12,7 @@ import torch
 from mmengine.logging import print_log
 from torch import Tensor
 
-from mmbixt.checkpoints.download import cache_folder, fetch, forget_download
+from mmbixt.checkpoints.download import cache_folder, fetch, remove_download
 from mmbixt.checkpoints.errors import (
     BrokenCheckpointError,
     CheckpointFileError,
@@ -97,7 +97,7 @@ def read_source(name: str, map_location: Any = None) -> Any:
     try:
         return read_file(str(path), map_location)
     except BrokenCheckpointError as error:
-        if path == Path(os.path.expanduser(name)) or not forget_download(path):
+        if path == Path(os.path.expanduser(name)) or not remove_download(path):
             raise
         text = 'It had been downloaded and is removed; run again to download it anew.'
         raise CheckpointFileError(f'{error}\n  {text}') from error

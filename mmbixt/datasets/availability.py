@@ -1,4 +1,4 @@
-"""Is the dataset of a config where the config says? Asked before anything is built."""
+"""Check that the dataset of a config is where the config says, before anything is built."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -16,12 +16,12 @@ class LinearTokenHead(BaseDecodeHead):
     """Classify each token with one linear layer; mmseg upsamples the logits bilinearly.
 
     Args:
-        in_channels: width of the tokens; a sequence concatenates several maps, those that
+        in_channels: width of the tokens; a sequence concatenates the feature maps that
             ``in_index`` names.
         num_classes: classes.
         channels: what mmseg's other heads need; here it can only be the width of the tokens.
-        in_index: which of the backbone's maps, by default the last; a sequence with a sequence of
-            ``in_channels`` (by default the last ones).
+        in_index: which of the backbone's feature maps, by default the last; a sequence with a
+            sequence of ``in_channels`` (by default the last ones).
         norm_cfg: a norm of the tokens before the linear layer, for example
             ``dict(type='LN', eps=1e-6)`` or ``dict(type='SyncBN')``; None for none.
         dropout_ratio: dropout of whole channels before the linear layer.

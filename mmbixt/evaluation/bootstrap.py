@@ -96,6 +96,6 @@ def _in_order(run: ImageSums) -> tuple[list[str], ImageSums]:
     end = len(commonprefix([name[::-1] for name in names]))  # noqa: RUF071 (letters, not folders)
     names = [name[: len(name) - end] for name in names]
     order = sorted(range(len(names)), key=lambda i: (names[i], run.images[i]))
-    counts = {name: of_images[order] for name, of_images in run.counts.items()}
+    counts = {name: values[order] for name, values in run.counts.items()}
     images = [run.images[i] for i in order]
     return [names[i] for i in order], ImageSums(images, run.classes, counts)

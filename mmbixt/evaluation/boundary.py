@@ -202,12 +202,12 @@ def boundary_f_sums(
     true, predicted = (np.bincount(edge[edge >= 0], minlength=num_classes) for edge in edges)
     matched_true, matched_predicted = np.zeros((2, len(tolerances), num_classes), np.int64)
     for k in np.flatnonzero((true > 0) & (predicted > 0)):
-        of_truth, of_prediction = (edge == k for edge in edges)
-        left, top, width, height = cv2.boundingRect((of_truth | of_prediction).view(np.uint8))
+        true_edge, predicted_edge = (edge == k for edge in edges)
+        left, top, width, height = cv2.boundingRect((true_edge | predicted_edge).view(np.uint8))
         window = slice(top, top + height), slice(left, left + width)
-        of_truth, of_prediction = of_truth[window], of_prediction[window]
-        matched_true[:, k] = _matched(of_truth, of_prediction, tolerances)
-        matched_predicted[:, k] = _matched(of_prediction, of_truth, tolerances)
+        true_edge, predicted_edge = true_edge[window], predicted_edge[window]
+        matched_true[:, k] = _matched(true_edge, predicted_edge, tolerances)
+        matched_predicted[:, k] = _matched(predicted_edge, true_edge, tolerances)
     sums = {}
     for i, tolerance in enumerate(tolerances):
         where = f'boundaryF{tolerance:g}px'
@@ -228,7 +228,7 @@ def class_scores(sums: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             precision = np.nan_to_num(_percent(n['matched_predicted'], n['predicted']))
             recall = np.nan_to_num(_percent(n['matched_true'], n['true']))
             score = 2 * precision * recall / np.maximum(precision + recall, np.finfo(float).tiny)
-            # 0 where only one of the two maps has a boundary, NaN where neither has
+            # 0 where only one of the label maps has a boundary, NaN where neither has
             found[f'{where}/F'] = np.where(n['predicted'] + n['true'] > 0, score, np.nan)
         elif 'union' in n:
             found[f'{where}/IoU'] = _percent(n['intersect'], n['union'])
@@ -242,9 +242,9 @@ def class_scores(sums: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def scores(sums: Mapping[str, np.ndarray]) -> dict[str, float]:
     """Percentages over all classes, NaN where there is nothing to score, from summed counts."""
     found = {}
-    for name, of_classes in class_scores(sums).items():
+    for name, values in class_scores(sums).items():
         where, _, what = name.rpartition('/')
-        found[f'{where}/m{what}'] = float(class_mean(of_classes))
+        found[f'{where}/m{what}'] = float(class_mean(values))
         if what == 'Acc':
             right, true = sums[f'{where}/intersect'].sum(), sums[f'{where}/true'].sum()
             found[f'{where}/aAcc'] = float(_percent(right, true))

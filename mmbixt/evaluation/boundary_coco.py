@@ -51,14 +51,14 @@ class BoundaryCOCOeval(COCOeval):
         detections = [d for c in categories for d in self._dts[image, c]]
         detections.sort(key=lambda detection: -detection['score'])
         truths = [truth for c in categories for truth in self._gts[image, c]]
-        # where masks do not meet, boundaries do not either: most of them are never needed
-        meets = (overlaps > 0) & [not truth['iscrowd'] for truth in truths]
-        rows, columns = np.flatnonzero(meets.any(1)), np.flatnonzero(meets.any(0))
+        # where masks do not overlap, boundaries do not either: most of them are never needed
+        overlapping = (overlaps > 0) & [not truth['iscrowd'] for truth in truths]
+        rows, columns = np.flatnonzero(overlapping.any(1)), np.flatnonzero(overlapping.any(0))
         detected = [self._boundary(detections[row]) for row in rows]
         true = [self._boundary(truths[column]) for column in columns]
         pairs = np.ix_(rows, columns)
-        of_boundaries = coder.iou(detected, true, [0] * len(true))
-        overlaps[pairs] = np.minimum(overlaps[pairs], of_boundaries)
+        boundary_iou = coder.iou(detected, true, [0] * len(true))
+        overlaps[pairs] = np.minimum(overlaps[pairs], boundary_iou)
         return overlaps
 
     def _boundary(self, annotation: dict) -> dict:

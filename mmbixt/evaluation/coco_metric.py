@@ -70,7 +70,7 @@ class BoundaryCocoMetric(CocoMetric):
             value = float(evaluation.stats[ITEMS.index(item)])
             metrics[f'boundary_{item}'] = round(value, 3)
         if self.classwise:
-            metrics.update(self._of_classes(evaluation))
+            metrics.update(self._class_precision(evaluation))
         return metrics
 
     def _detections(self, results: list) -> list[dict]:
@@ -84,7 +84,7 @@ class BoundaryCocoMetric(CocoMetric):
                 found.append(about | dict(score=float(score), segmentation=mask))
         return found
 
-    def _of_classes(self, evaluation: BoundaryCOCOeval) -> dict[str, float]:
+    def _class_precision(self, evaluation: BoundaryCOCOeval) -> dict[str, float]:
         """AP of each class, NaN for a class that is not in the truth."""
         precisions = evaluation.eval['precision'][:, :, :, 0, -1]  # (thresholds,recalls,classes)
         categories = self._coco_api.load_cats(evaluation.params.catIds)  # sorted by COCOeval

@@ -1,4 +1,4 @@
-"""Do the metrics of a config fit what its model predicts? Asked before anything is built."""
+"""Check that the metrics of a config fit what its model predicts, before anything is built."""
 
 import re
 from collections.abc import Iterator, Mapping

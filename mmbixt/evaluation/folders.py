@@ -212,7 +212,7 @@ def folder_sums(
 ) -> ImageSums:
     """Counts of all images, with options of `image_sums`, by several processes."""
     count = partial(pair_sums, num_classes=len(classes), reading=reading, options=options)
-    of_images = []
+    done = []
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)  # before the processes are forked: OpenCV's threads do not survive a fork
     # not a Pool: after an error it kills processes that may hold locks, and can hang
@@ -225,17 +225,17 @@ def folder_sums(
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         for sums in found:
-            of_images.append(sums)
+            done.append(sums)
             on_image()
     except BrokenProcessPool as error:
         raise WorkerKilledError(
-            f'A process that counts pixels was killed, after {len(of_images):,} of {len(pairs):,} '
+            f'A process that counts pixels was killed, after {len(done):,} of {len(pairs):,} '
             f'images. Out of memory? Try fewer --jobs (now {jobs}).'
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
         cv2.setNumThreads(threads)
-    counted = ImageSums.stack([pair.name for pair in pairs], classes, of_images)
+    counted = ImageSums.stack([pair.name for pair in pairs], classes, done)
     if not counted.counts['all/true'].any():
         zero = ' and 0' if reading.reduce_truth else ''
         raise LabelFilesError(

@@ -29,7 +29,7 @@ class ImageSums:
         cls, images: Sequence[str], classes: Sequence[str], sums: Sequence[Mapping[str, np.ndarray]]
     ) -> 'ImageSums':
         """From the counts (K,) of each image by name."""
-        counts = {name: np.stack([of_image[name] for of_image in sums]) for name in sums[0]}
+        counts = {name: np.stack([one[name] for one in sums]) for name in sums[0]}
         return cls(list(images), list(classes), counts)
 
     def total(self) -> dict[str, np.ndarray]:
@@ -54,11 +54,11 @@ def write_sums(
     path: str | Path,
     images: Sequence[str],
     classes: Sequence[str],
-    of_images: Mapping[str, np.ndarray],
+    counts: Mapping[str, np.ndarray],
 ) -> None:
     """Write the counts (N,K) of N images and K classes to an .npz file, all or nothing."""
     with written_whole(path) as part:
-        np.savez_compressed(part, images=np.array(images), classes=np.array(classes), **of_images)
+        np.savez_compressed(part, images=np.array(images), classes=np.array(classes), **counts)
 
 
 def read_sums(path: str | Path) -> ImageSums:

@@ -1,10 +1,9 @@
 """Modules that hold weights, on top of :mod:`mmbixt.ops`; torch and timm only."""
 
-from mmbixt.layers.bidirectional_attention import BidirectionalAttention
+from mmbixt.layers.bidirectional_attention import BidirectionalAttention, LatentAttention
 from mmbixt.layers.bidirectional_self_attention import BidirectionalSelfAttention, WindowAttention
 from mmbixt.layers.cross_covariance_attention import CrossCovarianceAttention
 from mmbixt.layers.feed_forward import FeedForward, Mlp, SequentialMlp, add_feed_forward
-from mmbixt.layers.latent_attention import LatentAttention
 from mmbixt.layers.lpi import LocalPatchInteraction
 from mmbixt.layers.maps import channels_last, map_to_tokens, tokens_to_map
 from mmbixt.layers.patch_embed import ConvPatchEmbed, LinearPatchEmbed

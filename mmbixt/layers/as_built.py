@@ -15,8 +15,8 @@ def is_as_built(module: nn.Module, cls: type[nn.Module]) -> bool:
 
     True if it is exactly of the class (not of a subclass, as LoRA layers and parametrized,
     quantised and FSDP modules are), if its own weights are parameters (not computed, not
-    distributed), and if no hook of any kind looks at it: its own, or one for all modules. The class
-    is what was built; the module may be what a user has put in its place.
+    distributed), and if there are no hooks of any kind, its own or for all modules. The class is
+    what was built; the module may be what a user has put in its place.
     """
     return (
         type(module) is cls

@@ -4,6 +4,7 @@ from mmbixt.layers.as_built import is_as_built
 from mmbixt.layers.linear import apply_linear
 from mmbixt.ops.bidirectional_attention import bidirectional_attention, bidirectional_attention_maps
 from mmbixt.ops.heads import head_width, join_heads, split_heads
+from mmbixt.ops.inverse_attention import self_attention
 from mmbixt.ops.linear import linear
 
 
@@ -64,3 +65,27 @@ class BidirectionalAttention(nn.Module):
             return split_heads(rv(x), 2, self.num_heads)[0]
         weight, bias = rv.weight.chunk(2)[0], None if rv.bias is None else rv.bias.chunk(2)[0]
         return split_heads(linear(x, weight, bias), 1, self.num_heads)[0]
+
+
+class LatentAttention(nn.Module):
+    """BiXT's one-sided cross-attention: the latents attend to the tokens, which stay as they are.
+
+    Args:
+        channels: width C of latents and tokens.
+        num_heads: heads h; d = C / h.
+    """
+
+    def __init__(self, channels: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.scale = head_width(channels, num_heads) ** -0.5
+        self.r_latents = nn.Linear(channels, channels)
+        self.rv_patches = nn.Linear(channels, 2 * channels)
+        self.proj_lat = nn.Linear(channels, channels)
+
+    def forward(self, latents: Tensor, tokens: Tensor) -> Tensor:
+        """Latents (B,M,C) and tokens (B,N,C) to the update of the latents (B,M,C)."""
+        (r_latents,) = split_heads(apply_linear(self.r_latents, latents), 1, self.num_heads)
+        r_tokens, v_tokens = split_heads(apply_linear(self.rv_patches, tokens), 2, self.num_heads)
+        out = self_attention(r_latents, r_tokens, v_tokens, self.scale)
+        return apply_linear(self.proj_lat, join_heads(out))

@@ -6,7 +6,7 @@ from mmbixt.ops.precision import is_half
 
 
 class LocalPatchInteraction(nn.Module):
-    """XCiT's LPI: two depthwise 3x3 convolutions that let neighbouring tokens talk."""
+    """XCiT's LPI: two depthwise 3x3 convolutions that mix neighbouring tokens."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

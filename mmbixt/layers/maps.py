@@ -33,7 +33,7 @@ def as_image(feature_map: Tensor) -> Tensor:
 
     Inductor (of torch 2.11) loses the stride of a side of one, such as a batch of one, where a view
     of a copy goes into a convolution. It then takes the feature map for one of another format, in
-    which depthwise convolutions take twice the time. So it is told.
+    which depthwise convolutions take twice the time. So the strides are given explicitly.
     """
     if torch.compiler.is_dynamo_compiling():
         return StridedImage.apply(feature_map)
@@ -41,7 +41,7 @@ def as_image(feature_map: Tensor) -> Tensor:
 
 
 class StridedImage(torch.autograd.Function):
-    """:func:`as_image` in numbers."""
+    """:func:`as_image` with explicit strides."""
 
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:

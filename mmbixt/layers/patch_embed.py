@@ -15,7 +15,7 @@ class LinearPatchEmbed(nn.Module):
     """Patches of 16 x 16 pixels, ``stride`` apart (overlapping where that is less).
 
     An image whose sides are no multiples of the stride is padded with zeros at the right and at
-    the bottom; the authors' code, of fixed image size, never meets one.
+    the bottom; the authors' code has images of one size and needs no padding.
 
     Args:
         channels: width C of the tokens.

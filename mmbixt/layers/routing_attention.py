@@ -140,7 +140,7 @@ class RoutingAttention(nn.Module):
 
     @torch.no_grad()
     def routes(self, x: Tensor) -> tuple[Tensor, Regions]:
-        """For pictures: the regions (B,R,k) that each region of maps (B,H,W,C) attends to."""
+        """For pictures: the regions (B,R,k) that each region of (B,H,W,C) attends to."""
         regions, *_, routes, _ = self._route(x)
         return routes, regions
 

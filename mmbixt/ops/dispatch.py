@@ -228,9 +228,9 @@ def _layer_norm(x: Tensor) -> Decision:
 
 def _feed_forward(x: Tensor, hidden: int) -> Decision:
     """For tokens (...,C), and the number of hidden channels."""
-    if is_eager() and x[..., 0].numel() * hidden < MIN_HIDDEN:
-        return 'reference', 'the MLP is small'
     path, why = _on_processors(x, 'hidden values stay in the cache')
+    if path == 'cpu' and is_eager() and x[..., 0].numel() * hidden < MIN_HIDDEN:
+        return 'reference', 'the MLP is small'
     if path == 'cpu' and not x.is_contiguous():
         return 'portable', 'the tokens are not contiguous in memory'
     return path, why

@@ -1,4 +1,4 @@
-"""Counting the products of a network as it runs when nothing looks at its modules."""
+"""A counter of multiply-adds that does not change which paths a network takes."""
 
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -6,8 +6,8 @@ from torch.utils.flop_counter import FlopCounterMode
 class FlopCounter(FlopCounterMode):
     """torch's ``FlopCounterMode``, without hooks on modules.
 
-    torch's own looks at every module to say which one a product is of. Fast paths make way for
-    that, so it counts what the network does module by module, which can be a little more.
+    torch's own counts by module, with hooks. Fast paths are not taken where modules have hooks, so
+    it counts what the network does module by module, which can be a little more.
     """
 
     def __init__(self) -> None:

@@ -69,6 +69,6 @@ def choose_images(counts: ImageSums, band: str, number: int) -> tuple[np.ndarray
     the most extreme first. None is in both; images without a score (NaN) are in neither."""
     names = [name for name in counts.counts if name.rpartition('/')[0] in ('all', band)]
     images = ({key: counts.counts[key][i] for key in names} for i in range(len(counts.images)))
-    found = np.array([scores(of_image)[f'{band}/mIoU'] for of_image in images])
+    found = np.array([scores(one)[f'{band}/mIoU'] for one in images])
     order = np.argsort(found, kind='stable')[: np.count_nonzero(~np.isnan(found))].tolist()
     return found, order[:number], order[number:][::-1][:number]

@@ -43,16 +43,16 @@ def _is_complete(root: Path, settings: dict[str, int]) -> bool:
     """Whether these sample data are there; an error if anything else is."""
     found = [path.relative_to(root) for path in root.rglob('*') if not path.is_dir()]
     ours = ('ade', 'coco', 'imagenet', MANIFEST) if Path(MANIFEST) in found else ()
-    foreign = [str(path) for path in found if path.parts[0] not in ours]
-    if foreign or root.is_file():
-        raise FileExistsError(f"move '{min(foreign, default=root)}' away first")
+    others = [str(path) for path in found if path.parts[0] not in ours]
+    if others or root.is_file():
+        raise FileExistsError(f"move '{min(others, default=root)}' away first")
     manifest = json.dumps({**settings, 'files': len(found)})
     return bool(found) and (root / MANIFEST).read_text() == manifest
 
 
 def _replace(root: Path, settings: dict[str, int]) -> None:
     with tempfile.TemporaryDirectory(dir=root.parent, prefix=f'.{root.name}-') as scratch:
-        fresh = Path(scratch, 'new')
+        new = Path(scratch, 'new')
         for split in ('train', 'val'):
             print(f'making {settings[split]} sample scenes for {split}', flush=True)
             seeds = range(FIRST_SEED[split], FIRST_SEED[split] + settings[split])
@@ -60,14 +60,14 @@ def _replace(root: Path, settings: dict[str, int]) -> None:
             with ThreadPool() as pool:
                 scenes = pool.map(lambda seed, size=size: make_scene(seed, *size), seeds)
             # their folders are named in _is_complete, too
-            _write_ade20k(fresh / 'ade/ADEChallengeData2016', split, scenes)
-            _write_coco(fresh / 'coco', split, scenes)
-            _write_imagenet(fresh / 'imagenet', split, scenes)
-        files = sum(not path.is_dir() for path in fresh.rglob('*'))
-        (fresh / MANIFEST).write_text(json.dumps({**settings, 'files': files + 1}))
+            _write_ade20k(new / 'ade/ADEChallengeData2016', split, scenes)
+            _write_coco(new / 'coco', split, scenes)
+            _write_imagenet(new / 'imagenet', split, scenes)
+        files = sum(not path.is_dir() for path in new.rglob('*'))
+        (new / MANIFEST).write_text(json.dumps({**settings, 'files': files + 1}))
         if root.exists():
             root.rename(Path(scratch, 'old'))
-        fresh.rename(root)
+        new.rename(root)
 
 
 def _write_ade20k(root: Path, split: str, scenes: list[Scene]) -> None:

@@ -14,10 +14,6 @@ class Golden:
             self.data = {k: f[k] for k in f.files if k != 'note'}
             self.note = json.loads(str(f['note']))
 
-    @property
-    def keys(self):
-        return list(self.note['tensors'])
-
     def shape(self, key):
         return tuple(self.note['tensors'][key]['shape'])
 

@@ -68,7 +68,7 @@ def misa_naive(m, q_hat, v_hat, g):
     weights = softmax(m, axis=1)  # over queries
     out = np.zeros((h, n, g.shape[2]))
     for head, j in np.ndindex(h, n):
-        w_qv = sum(value * of_value for value, of_value in zip(v_hat[head, j], g, strict=True))
+        w_qv = sum(value * matrix for value, matrix in zip(v_hat[head, j], g, strict=True))
         for i in range(n):
             out[head, i] += weights[head, i, j] * (q_hat[head, i] @ w_qv)
     return out.transpose(1, 0, 2).reshape(n, -1)

@@ -1,10 +1,10 @@
-"""The arguments of all backbones, and errors that list what is valid."""
+"""The arguments of all backbones, errors that list what is valid, and what the log says."""
 
 import pytest
 import torch
 from timm.layers import DropPath
 
-from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
+from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT, base
 from mmbixt.backbones.arch import resolve_out_indices
 
 
@@ -89,3 +89,35 @@ def test_stochastic_depth_grows_over_all_layers_built_or_not(cls, rate):
     step = 0.01 if cls is not BiFormer else 0.21 / 29
     assert len(rates) == {BiXT: 2, BiFormer: 8, BiSASwin: 4}[cls]
     torch.testing.assert_close(rates, step * torch.arange(len(rates)))
+
+
+SMALL = dict(embed_dims=32, num_heads=2, depth=2)
+
+
+@pytest.fixture
+def logged(monkeypatch):
+    lines = []
+    monkeypatch.setattr(base, 'print_log', lambda text, *_: lines.append(text))
+    return lines
+
+
+def test_how_many_weights_were_loaded_from_where(logged, tmp_path):
+    file, state = str(tmp_path / 'plain.pth'), BiXT(SMALL).state_dict()
+    torch.save(state, file)
+    start = dict(type='Pretrained', checkpoint=file)
+    BiXT(SMALL, init_cfg=start).init_weights()
+    assert logged == [f'BiXT: {len(state)} of {len(state)} weights loaded from {file}']
+    logged.clear()
+    backbone = BiXT(SMALL, token_refiner='lpi', init_cfg=start)
+    backbone.init_weights()
+    assert logged[0].startswith(f'BiXT: {len(state)} of {len(backbone.state_dict())} weights')
+    assert logged[1].startswith('BiXT: not in the file, so initialised afresh: ')
+
+
+def test_random_weights_and_statistics_that_nobody_has_made(logged):
+    backbone = BiXT(SMALL, norm_eval=True)
+    backbone.init_weights()
+    assert [line.partition(',')[0] for line in logged] == [
+        'BiXT: random weights',
+        'BiXT: norm_eval=True keeps batch statistics that no training has made',
+    ]

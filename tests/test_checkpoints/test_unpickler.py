@@ -158,8 +158,8 @@ def damaging():
     yield 'a call of what is no function', as_zip(constructor)
     yield 'a function or class among the data', as_zip(b'ctorch\nFloatStorage\n')
     # states
-    of_class = b'ccollections\nOrderedDict\n}' + text('x') + b'K\x01sb'
-    yield 'a state for what has none', as_zip(of_class)
+    on_class = b'ccollections\nOrderedDict\n}' + text('x') + b'K\x01sb'
+    yield 'a state for what has none', as_zip(on_class)
     yield 'a second state of argparse.Namespace', as_zip(NAMESPACE + b'}b}b')
     shared = b'(' + MANY_NAMES + b'q\x01' + (NAMESPACE + b'h\x01b') * 3000 + b't'
     yield 'the same data over and over', as_zip(shared)

@@ -10,6 +10,7 @@ from helpers import CONFIGS, official_state, python, unused_parameters
 from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import METRICS, MODELS, init_default_scope
+from running import fresh_mmengine
 
 from mmbixt.checkpoints.sources import find
 
@@ -138,13 +139,16 @@ print('LOADER', type(detect.pipeline.transforms[0]).__module__)
 """
 
 
-def test_detection(project):
+def test_detection(project, monkeypatch, capsys):
     """The heads are missing and stay random, as mmengine says; backbone and neck come in."""
+    monkeypatch.chdir(project)
     snippet = blocks(PROJECTS, 'from mmdet.apis')[0]
     snippet = snippet.replace("'maskrcnn_xcit_small_12_p16.pth'", f"'{WHOLE_MODEL}.pth'")
     snippet = snippet.replace('maskrcnn_xcit_s12', 'maskrcnn_xcit_t12')
     code = f'{snippet}\nprint("BOXES", type(boxes))\n{BY_NAME}'
-    output = python('-c', code, cwd=project)
+    with fresh_mmengine():
+        exec(code, {})
+    output = capsys.readouterr().out
     assert "BOXES <class 'list'>" in output
     assert 'LOADER mmdet' in output
     assert 'unexpected key in source state_dict: backbone' not in output

@@ -43,7 +43,9 @@ TRAINED = [
     'retinanet_biformer_t_1x_coco',
     'upernet_bisa_swin_t_ade20k',
 ]
+STEPS = 1  # of training, and images to evaluate
 if os.environ.get('ZOO') == 'all':
+    STEPS = 2
     BUILT = COUNTED = list(PATHS)
     dense = [name for name in PATHS if not name.endswith(('_in1k', '_cifar100'))]
     TRAINED = [*dense, 'xcit_n12_p8_in1k', 'bixt_ti_cnv_lpi_l64_d13_p16_in1k', 'swin_t_in1k']
@@ -97,8 +99,8 @@ def test_schedule_is_the_listed_one_and_published_weights_fit(name):
         return
     model, _, arguments = SOURCES[backbone.init_cfg.checkpoint].fills.partition(': ')
     assert model == backbone.type
-    of_weights = {'arch', 'patch_size', 'patch_stride', 'patch_embed'}
-    given = {key: value for key, value in backbone.items() if key in of_weights}
+    in_files = {'arch', 'patch_size', 'patch_stride', 'patch_embed'}
+    given = {key: value for key, value in backbone.items() if key in in_files}
     expected = eval(f'dict({arguments})')
     expected.pop('bisa_stages', None)  # inverse attention is in no file
     defaults = dict(patch_size=16, patch_stride=16, patch_embed='linear')
@@ -171,12 +173,12 @@ def scenes(tmp_path_factory):
 
 
 def shorten(cfg, folder):
-    """Two steps and a few images to evaluate; no checkpoint, which takes a gigabyte here."""
-    cfg.train_cfg.update(max_iters=2, val_interval=2)
+    """A few steps and images to evaluate; no checkpoint, which takes a gigabyte here."""
+    cfg.train_cfg.update(max_iters=STEPS, val_interval=STEPS)
     cfg.train_dataloader.batch_size = 2
     for split in ('train', 'val', 'test'):
         cfg[f'{split}_dataloader'].update(num_workers=0, persistent_workers=False)
-    cfg.val_dataloader.dataset.indices = 2
+    cfg.val_dataloader.dataset.indices = STEPS
     cfg.default_hooks.checkpoint = None
     if cfg.default_scope == 'mmdet':
         cfg.train_dataloader.batch_size = 1
@@ -227,7 +229,7 @@ def test_trains_on_cifar100(cifar100):
     check_datasets(cfg, ('train', 'val'))  # it would be downloaded
     for split in ('train', 'val', 'test'):
         cfg[f'{split}_dataloader'].dataset.data_root = str(cifar100)
-    cfg.train_cfg = dict(type='IterBasedTrainLoop', max_iters=2, val_interval=2)
+    cfg.train_cfg = dict(type='IterBasedTrainLoop')
     cfg.model.backbone.arch = dict(embed_dims=32, depths=(2, 2, 2, 2), num_heads=(1, 2, 4, 8))
     cfg.model.head.in_channels = 256
     cfg.pop('sync_bn')

@@ -61,14 +61,14 @@ def test_two_processes_count_what_one_does(tmp_path):
 def test_scores_are_of_the_summed_counts(tmp_path):
     path = tmp_path / 'new' / 'counts.npz'
     found = evaluate(make_samples(), tolerances=(3,), sums_file=str(path))
-    of_images = stacked_sums(label_maps(SIZES), tolerances=(3,))
-    total = {name: counts.sum(0) for name, counts in of_images.items()}
+    image_counts = stacked_sums(label_maps(SIZES), tolerances=(3,))
+    total = {name: counts.sum(0) for name, counts in image_counts.items()}
     assert found == pytest.approx(scores(total))
     assert {'all/mIoU', 'band3px/gap', 'boundary0.005/mIoU', 'boundaryF3px/mF'} <= found.keys()
     written = read_sums(path)
     assert written.images == [f'image_{i}.jpg' for i in range(3)]
     assert written.classes == list(CLASSES)
-    np.testing.assert_equal(written.counts, of_images)
+    np.testing.assert_equal(written.counts, image_counts)
 
 
 def test_bad_input_is_explained():

@@ -2,12 +2,13 @@
 
 import pytest
 import torch
-from op_checks import FIRST, assert_same, learned, with_gradients
+from op_checks import FIRST, assert_same, learned, mlp, norm, with_gradients
 from torch import Tensor
+from torch._dynamo.testing import CompileCounter
 from torch.library import opcheck
 
 from mmbixt import ops
-from mmbixt.ops import FeedForwardWeights
+from mmbixt.ops import FeedForwardWeights, dispatch
 from mmbixt.ops.cpu.feed_forward import feed_forward
 from mmbixt.ops.cpu.layer_norm import layer_norm
 from mmbixt.ops.cpu.linear import linear, outer
@@ -125,3 +126,28 @@ def test_autocast_stays_within_its_rounding(name):
 
     assert_same(with_gradients(in_half, inputs), exact, 5e-2)
     assert all(x.grad is None or x.grad.dtype == x.dtype for x in inputs)
+
+
+def test_compilers_are_given_the_operator_of_layer_norms(fresh_compiler):
+    graphs = []
+
+    def keep(graph, inputs):
+        graphs.append(str(graph.graph))
+        return graph
+
+    layer_norm, inputs = norm(2, 37, 12)
+    for given in (inputs, [x.detach().bfloat16() for x in inputs]):
+        torch.compile(layer_norm, fullgraph=True, backend=keep)(*given)
+    assert ['mmbixt.layer_norm' in graph for graph in graphs] == [True, False]
+
+
+def test_the_number_of_tokens_is_no_constant_to_a_compiler(fresh_compiler, monkeypatch):
+    monkeypatch.setattr(dispatch, 'SCORES', 2**8)  # several pieces of tokens
+    compute, (_, *weights) = mlp((2, 9), 8, 12)
+    counter = CompileCounter()
+    compiled = torch.compile(compute, fullgraph=True, backend=counter, dynamic=True)
+    for tokens in (9, 40, 77):
+        (x,) = learned((2, tokens, 8))
+        found, expected = (with_gradients(f, [x, *weights]) for f in (compiled, compute))
+        assert_same(found, expected, 1e-6)
+    assert counter.frame_count == 1

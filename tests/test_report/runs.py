@@ -76,8 +76,8 @@ def write_work_dir(folder, config='', records=(), results=None, name='mine'):
 
 def sums(classes, *pairs, **options):
     """Counts of images of which true and predicted labels are given."""
-    of_images = [image_sums(truth, other, len(classes), **options) for truth, other in pairs]
-    return ImageSums.stack([f'image {i}.jpg' for i in range(len(pairs))], classes, of_images)
+    image_counts = [image_sums(truth, other, len(classes), **options) for truth, other in pairs]
+    return ImageSums.stack([f'image {i}.jpg' for i in range(len(pairs))], classes, image_counts)
 
 
 class Reader(HTMLParser):

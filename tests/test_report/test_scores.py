@@ -53,8 +53,8 @@ def test_regions_have_the_scores_of_the_evaluation(counts):
 
 
 def test_worst_and_best_images(counts, pairs):
-    of_images, worst, best = choose_images(counts, 'band3px', 2)
-    for value, pair in zip(of_images, pairs, strict=True):
+    image_scores, worst, best = choose_images(counts, 'band3px', 2)
+    for value, pair in zip(image_scores, pairs, strict=True):
         assert value == pytest.approx(scores(sums(CLASSES, pair).total())['band3px/mIoU'])
     assert (worst, best) == ([2, 3], [0, 1])
     flat = np.zeros_like(pairs[0][0])

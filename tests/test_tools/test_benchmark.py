@@ -1,6 +1,7 @@
 import json
 import os
 from functools import partial
+from multiprocessing import get_context
 
 import pytest
 import torch
@@ -58,8 +59,9 @@ def test_a_row_may_be_compiled_and_sizes_compared(benchmark, external, tmp_path)
     assert plot.exists()
 
 
-def test_networks_that_fail_are_named_in_a_few_lines(benchmark, tmp_path):
-    """Whether they raise an error or their process dies."""
+def test_networks_that_fail_are_named_in_a_few_lines(benchmark, tmp_path, monkeypatch):
+    """Whether they raise an error or their process dies. It is forked, which spares imports."""
+    monkeypatch.setattr('benchmarking.turns.get_context', lambda _: get_context('fork'))
     for code, message in (
         ('def build(): 1 / 0', 'ZeroDivisionError: division by zero'),
         ('import os\ndef build(): os.abort()', 'its process ended (-6) without an answer'),

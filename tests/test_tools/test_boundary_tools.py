@@ -12,9 +12,11 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from helpers import CONFIGS
 from label_maps import label_maps, stacked_sums
 
-from mmbixt.evaluation import class_scores, scores
+from mmbixt.evaluation import BoundaryIoUMetric, class_scores, scores
+from mmbixt.evaluation.config_check import WrongMetricError, check_metrics
 from mmbixt.evaluation.sums import read_sums, write_sums
 
 CLASSES = ['sky', 'sea', 'a name that is much longer than others', 'sand']
@@ -44,8 +46,8 @@ def bad_sums():
     return stacked_sums(label_maps(SIZES, 0.3))
 
 
-def total(of_images):
-    return {name: counts.sum(0) for name, counts in of_images.items()}
+def total(image_counts):
+    return {name: counts.sum(0) for name, counts in image_counts.items()}
 
 
 @pytest.fixture
@@ -64,16 +66,16 @@ def test_scores_of_folders_are_those_of_the_label_maps(folders, evaluate):
         '--json', folders / 'new/scores.json', '--sums', folders / 'new/boundary.npz',
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    of_images = good_sums(widths=(2, 0.1), ratios=(0.1,), tolerances=(1,))
+    image_counts = good_sums(widths=(2, 0.1), ratios=(0.1,), tolerances=(1,))
     counted = read_sums(folders / 'new/boundary.npz')
     assert counted.images == [f'{i:02}' for i in range(12)]
     assert counted.classes == CLASSES
-    np.testing.assert_equal(counted.counts, of_images)
-    found, of_classes = scores(total(of_images)), class_scores(total(of_images))
+    np.testing.assert_equal(counted.counts, image_counts)
+    found, by_class = scores(total(image_counts)), class_scores(total(image_counts))
     written = json.loads((folders / 'new/scores.json').read_text())
     assert written['scores'] == pytest.approx(found)
-    assert written['class_scores'].keys() == of_classes.keys()
-    assert written['class_scores']['all/IoU'] == [*of_classes['all/IoU'][:3], None]
+    assert written['class_scores'].keys() == by_class.keys()
+    assert written['class_scores']['all/IoU'] == [*by_class['all/IoU'][:3], None]
     lines = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line}
     for where in ('all', 'band2px', 'band0.1'):
         texts = [f'{found[f"{where}/{name}"]:.2f}' for name in ('mIoU', 'mAcc', 'aAcc')]
@@ -81,8 +83,8 @@ def test_scores_of_folders_are_those_of_the_label_maps(folders, evaluate):
     text = f'{found["boundary0.1/mIoU"]:.2f} 0.1: 8 px at 45 x 60'  # 75 pixels across
     assert ' '.join(lines['boundary0.1']) == text
     assert lines['boundaryF1px'] == [f'{found["boundaryF1px/mF"]:.2f}']
-    columns = [name for name in of_classes if not name.endswith('Acc')]
-    assert lines['sky'] == [f'{of_classes[name][0]:.2f}' for name in columns]
+    columns = [name for name in by_class if not name.endswith('Acc')]
+    assert lines['sky'] == [f'{by_class[name][0]:.2f}' for name in columns]
 
 
 def test_shifted_labels_are_pointed_out(folders, evaluate):
@@ -217,15 +219,15 @@ def test_better_run_is_surely_better(runs, tmp_path, within):
     done = within('analysis/compare.py', *runs, '--per-class', '--plot', plot)
     assert done.returncode == 0, done.stderr
     found = rows(done.stdout)
-    of_runs = total(bad_sums()), total(good_sums())
-    a, b = map(scores, of_runs)
+    totals = total(bad_sums()), total(good_sums())
+    a, b = map(scores, totals)
     for name in a:
         if name.endswith('/mIoU'):
             expected = [f'{a[name]:.2f}', f'{b[name]:.2f}', f'{b[name] - a[name]:+.2f}']
             assert found[name][:3] == expected
             low, high = map(float, found[name][3:5])
             assert 0 < low < b[name] - a[name] < high
-    before, after = (class_scores(sums)['band3px/IoU'] for sums in of_runs)
+    before, after = (class_scores(sums)['band3px/IoU'] for sums in totals)
     shown = [name for name in found if name in ('sky', 'sea', 'a')]
     assert shown == [CLASSES[k].split()[0] for k in np.argsort(before - after)[:3]]
     assert plot.stat().st_size > 10_000
@@ -265,3 +267,56 @@ def test_runs_that_cannot_be_compared(runs, tmp_path, within):
     assert '12 and 12 images' in says(runs[0], tmp_path / 'other.npz')
     assert 'the runs have all, band1px, band3px' in says(*runs, '--per-class', 'band7px')
     assert 'two different ones' in says(*runs, '--names', 'x', 'x')
+
+
+@pytest.mark.usefixtures('in_project')
+def test_predictions_and_counts_with_the_boundary_metric_alone(within):
+    """In place of mmseg's metric, asked for a second time on the command line; the config says
+    where the counts go."""
+    options = ['--boundary', '--out', 'maps', '--work-dir', 'run']
+    done = within('test.py', 'mine.py', 'mine.pth', *options)
+    assert done.returncode == 0, done.stderr
+    assert 'Boundary (band3px)' in done.stdout + done.stderr
+    counted = read_sums('counts.npz')
+    assert counted.images == [f'scene_{i}.jpg' for i in range(5)]
+    # numbered from 1, as mmseg's own metric writes them
+    labels = [cv2.imread(f'maps/scene_{i}.png', cv2.IMREAD_UNCHANGED) - 1 for i in range(5)]
+    predicted = [np.bincount(one.ravel(), minlength=3) for one in labels]
+    np.testing.assert_array_equal(counted.counts['all/predicted'], predicted)
+
+
+@pytest.mark.parametrize('tool', ['train.py', 'test.py'])
+def test_metric_of_the_wrong_task_is_refused_before_anything_is_built(tool, tmp_path, within):
+    (tmp_path / 'mine.py').write_text(
+        f"_base_ = '{CONFIGS}/bixt/semfpn_bixt_ti_ade20k.py'\n"
+        "val_evaluator = test_evaluator = [dict(type='mmbixt.BoundaryCocoMetric')]\n"
+    )
+    done = within(tool, tmp_path / 'mine.py', *['nowhere.pth'] * (tool == 'test.py'))
+    assert done.returncode == 1
+    assert done.stderr.startswith('WrongMetricError: ')
+    assert 'Take mmbixt.BoundaryIoUMetric' in done.stderr
+
+
+@pytest.mark.parametrize(
+    ('scope', 'metric', 'right'),
+    [
+        ('mmdet', 'mmbixt.BoundaryIoUMetric', 'mmbixt.BoundaryCocoMetric'),
+        ('mmdet', BoundaryIoUMetric, 'mmbixt.BoundaryCocoMetric'),
+        ('mmdet', 'mmseg.IoUMetric', 'CocoMetric'),
+        ('mmdet', 'IoUMetric', 'CocoMetric'),
+        ('mmdet', 'mmdet.IoUMetric', None),
+        ('mmseg', 'mmdet.CocoMetric', 'IoUMetric'),
+        ('mmseg', 'mmbixt.BoundaryIoUMetric', None),
+        ('mine', 'mmbixt.BoundaryIoUMetric', None),
+        (None, 'IoUMetric', None),
+    ],
+)
+def test_right_metric_is_named(scope, metric, right):
+    for evaluator in (dict(type=metric), [dict(type=metric)], dict(metrics=[dict(type=metric)])):
+        cfg = dict(default_scope=scope, val_evaluator=evaluator, test_evaluator=dict(type='Other'))
+        check_metrics(cfg, ('test',))
+        if right is None:
+            check_metrics(cfg, ('train', 'val', 'test'))
+            continue
+        with pytest.raises(WrongMetricError, match=rf'val_evaluator has .*Metric, .* Take {right}'):
+            check_metrics(cfg, ('val',))

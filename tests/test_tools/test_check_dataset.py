@@ -8,8 +8,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from check_dataset import WrongFolderError, find_parts
 
-from mmbixt.datasets.inspection import WrongFolderError, find_parts
 from mmbixt.sample.sample_data import write_sample_data
 
 FOLDERS = dict(ade='ade/ADEChallengeData2016', coco='coco')

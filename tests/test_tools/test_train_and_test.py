@@ -1,6 +1,6 @@
 """Train, stop, go on, evaluate; what the tools say if they cannot.
 
-The first training and mmseg's own tool run in processes of their own, the rest in this one.
+All but the training on two processes runs in this one.
 """
 
 import json
@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 from filelock import FileLock
-from helpers import CONFIGS, official_state, python
+from helpers import CONFIGS, official_state
 from mmengine.config import Config
 from mmengine.registry import MODELS
 from running import fresh_mmengine, write_few_scenes
@@ -42,16 +42,16 @@ NO_WORKERS = [f'{split}.{key}' for split in SPLITS for key in OFF]
 
 
 @pytest.fixture(scope='session')
-def folder(shared):
+def folder(shared, within):
     """A user's folder with the scenes and a training of two iterations, of which no test changes
     anything: all workers of pytest-xdist use them at the same time."""
     folder = shared / 'trained'
     with FileLock(shared / 'trained.lock'):
         if not (folder / 'said.txt').exists():
             write_few_scenes(folder / 'data/sample')
-            tool = CONFIGS.parent / 'tools/train.py'
-            said = python(tool, CONFIG, '--sample', '--cfg-options', *SHORT, cwd=folder)
-            (folder / 'said.txt').write_text(said)
+            done = within('train.py', CONFIG, '--sample', '--cfg-options', *SHORT, cwd=folder)
+            assert done.returncode == 0, done.stderr[-3000:]
+            (folder / 'said.txt').write_text(done.stdout + done.stderr)
     return folder
 
 
@@ -139,12 +139,14 @@ def test_two_processes_without_gpus(folder, run, tmp_path):
     assert score.search(alone)[0] == score.search(done.stdout + done.stderr)[0]
 
 
-def test_stock_tools_of_mmseg_read_the_checkpoint_too(folder, tmp_path):
+def test_stock_tools_of_mmseg_read_the_checkpoint_too(folder, within, tmp_path):
     """From the config that mmengine left in the work dir, as on anyone's machine."""
     tool = Path(mmseg.__file__).parent / '.mim/tools/train.py'
-    options = [*SHORT, f'load_from={RUN}/iter_2.pth', 'train_cfg.max_iters=3']
+    options = [*SHORT, *NO_WORKERS, f'load_from={RUN}/iter_2.pth', 'train_cfg.max_iters=3']
     arguments = RUN / CONFIG.name, '--work-dir', tmp_path, '--resume', '--cfg-options', *options
-    output = python(tool, *arguments, cwd=folder)
+    done = within(tool, *arguments, cwd=folder)
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output[-3000:]
     assert 'resumed epoch: 0, iter: 2' in output
     assert 'mIoU: ' in output
 
@@ -194,7 +196,8 @@ def test_whole_model_of_the_authors_by_its_name(run, tmp_path, monkeypatch):
     torch.save(dict(meta={}, state_dict=state), path)
     config = CONFIGS / 'xcit/semfpn_xcit_t12_p16_ade20k.py'
     options = '--tta', '--work-dir', tmp_path / 'run'
-    output = run('test.py', config, 'xcit://ade-semfpn-tiny12-p16', *options)
+    one = ['test_dataloader.dataset.indices=1']
+    output = run('test.py', config, 'xcit://ade-semfpn-tiny12-p16', *options, options=one)
     assert 'The file is a whole model of the XCiT authors' in output
     assert 'do not match' not in output
     assert 'mIoU' in output
@@ -240,8 +243,9 @@ def test_boundary_ap_of_a_detector_with_masks(run, tmp_path):
     with fresh_mmengine():
         model = MODELS.build({**Config.fromfile(config).model, '_scope_': 'mmdet'})
     torch.save(dict(state_dict=model.state_dict()), weights)
-    keep_all = ['model.test_cfg.rcnn.score_thr=0']  # untrained, it is sure of nothing
+    # untrained, it is sure of nothing
+    options = ['model.test_cfg.rcnn.score_thr=0', 'test_dataloader.dataset.indices=1']
     arguments = config, weights, '--boundary', '--work-dir', tmp_path
-    output = run('test.py', *arguments, options=keep_all)
+    output = run('test.py', *arguments, options=options)
     assert 'coco/segm_mAP: ' in output
     assert 'coco/boundary_mAP: ' in output

@@ -184,7 +184,7 @@ def _pixels(where: str, prefix: str, size: tuple[int, int]) -> str:
     return f'   {share}: {ratio_pixels(float(share), size)} px at {size_text(size)}'
 
 
-def as_json(counted: ImageSums, found: dict[str, float], of_classes: dict[str, np.ndarray]) -> str:
+def as_json(counted: ImageSums, found: dict[str, float], by_class: dict[str, np.ndarray]) -> str:
     """All scores; what cannot be scored is null."""
 
     def number(value: float) -> float | None:
@@ -194,7 +194,7 @@ def as_json(counted: ImageSums, found: dict[str, float], of_classes: dict[str, n
         images=len(counted.images),
         classes=counted.classes,
         scores={name: number(value) for name, value in found.items()},
-        class_scores={name: list(map(number, values)) for name, values in of_classes.items()},
+        class_scores={name: list(map(number, values)) for name, values in by_class.items()},
     )
     return json.dumps(content, indent=1)
 
@@ -203,18 +203,18 @@ def evaluate(args: argparse.Namespace, written: list[Path]) -> None:
     """Print and write all scores; what is written is appended to a list."""
     counted, size, hints = count(args)
     total = counted.total()
-    found, of_classes = scores(total), class_scores(total)
+    found, by_class = scores(total), class_scores(total)
     print(f'{len(counted.images):,} images, {len(counted.classes)} classes; percentages\n')
     print(f'{headline({"": found})}\n\n{make_tables(found, size)}')
     if args.per_class:
-        shown = [name for name in of_classes if not name.endswith('/Acc')]
-        columns = {name.rpartition('/')[0]: of_classes[name] for name in shown}
+        shown = [name for name in by_class if not name.endswith('/Acc')]
+        columns = {name.rpartition('/')[0]: by_class[name] for name in shown}
         print(f'\nIoU (boundaryF: F)\n{class_table(counted.classes, columns)}')
     if args.json or args.sums:
         print()
     if args.json:
         with written_whole(args.json) as part:
-            part.write_text(as_json(counted, found, of_classes))
+            part.write_text(as_json(counted, found, by_class))
         written.append(args.json)
         print(f'scores: {args.json}')
     if args.sums:

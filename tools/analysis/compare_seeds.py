@@ -51,8 +51,8 @@ def scores_of_pairs(first: Sequence[Path], second: Sequence[Path]) -> tuple[list
     found = [], []
     for paths in zip(first, second, strict=True):
         pair = paired(*(read_sums(find_sums(path)) for path in paths))
-        for of_model, counted in zip(found, pair, strict=True):
-            of_model.append(scores(counted.total()))
+        for model_scores, counted in zip(found, pair, strict=True):
+            model_scores.append(scores(counted.total()))
     return found
 
 

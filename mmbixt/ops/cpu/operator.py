@@ -75,7 +75,7 @@ class Operator:
             flat,
             Results,
         )
-        of_backward = register(
+        backward_op = register(
             f'{name}_backward',
             lambda grads, kept, *flat: backward(grads, kept, *self._pack(flat)),
             lambda grads, kept, *flat: like(
@@ -88,7 +88,7 @@ class Operator:
             lambda ctx, grads, kept: self._gradients(ctx, grads),
             setup_context=lambda ctx, inputs, output: self._save(ctx, inputs, output[1]),
         )
-        of_backward.register_autograd(partial(_refuse, name))
+        backward_op.register_autograd(partial(_refuse, name))
         packets = (getattr(torch.ops.mmbixt, part) for part in (name, f'{name}_backward'))
         self.op, self.backward_op = (packet.default for packet in packets)
         register_flop_formula(self.op.overloadpacket)(lambda *flat, **_: flops(*self._pack(flat)))

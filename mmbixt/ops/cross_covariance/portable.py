@@ -45,7 +45,7 @@ class CentredGram(torch.autograd.Function):
 
 
 def centred_gram(x: Tensor, mean: Tensor) -> Tensor:
-    """:class:`CentredGram`, or plain operations for who cannot look into it."""
+    """:class:`CentredGram`, or plain operations where it cannot be called."""
     if operator_refusal():
         centred = x - mean
         return centred.transpose(1, 2) @ centred

@@ -9,7 +9,7 @@ from mmbixt.ops.precision import without_autocast
 
 
 class Routing(NamedTuple):
-    """Who attends to whom, and how; see :func:`mmbixt.ops.routing_attention`."""
+    """Which regions attend to which, and how; see :func:`mmbixt.ops.routing_attention`."""
 
     routes: Tensor
     scale: float

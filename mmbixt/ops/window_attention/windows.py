@@ -29,7 +29,7 @@ class Windows(NamedTuple):
 
     @classmethod
     def of(cls, x: Tensor, size: int, shift: int) -> 'Windows':
-        """Of maps (B,H,W,C); the shift moves windows to the right and down, around the edges."""
+        """Of feature maps (B,H,W,C); the shift moves windows right and down, around the edges."""
         batch, height, width = x.shape[:3]
         count = batch * height * width
         token = torch.arange(count, device=x.device).view(batch, height, width)

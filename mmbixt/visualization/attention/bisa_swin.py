@@ -3,8 +3,8 @@
 In inverse self-attention each value of a window chooses among the window's queries, by a softmax
 over the queries, and projects those that it has chosen. A query's emphasis in a head is the sum of
 what all N values of its window give it, ``e_i = sum_j softmax_i(S)_ij`` with the scores S that
-self-attention has, too. Every value gives away 1, so the mean of e over a window is 1: a query with
-e = 2 is chosen twice as much as it would be without any preference.
+self-attention has, too. The weights of a value sum to 1, so the mean of e over a window is 1: a
+query with e = 2 is chosen twice as much as it would be without any preference.
 
 Where a window reaches beyond the feature map, the zeros that fill it up choose and are chosen, as
 in the network, and are not drawn.
