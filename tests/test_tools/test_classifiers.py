@@ -78,7 +78,9 @@ def test_training_goes_on(run, checkpoint, folder):
 
 def test_evaluation_and_predictions(run, checkpoint, folder):
     arguments = '--out', 'predictions.pkl', '--show-dir', 'pictures'
-    assert 'accuracy/top1: ' in run('test.py', checkpoint, *arguments)
+    output = run('test.py', checkpoint, *arguments)
+    assert 'accuracy/top1: ' in output
+    assert output.count('weights loaded') == 1
     assert 'accuracy/top1: ' in run('test.py', checkpoint, '--tta')
     predictions = mmengine.load(folder / 'predictions.pkl')
     assert [p['pred_score'].shape for p in predictions] == [(1000,)] * 3
