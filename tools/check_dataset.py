@@ -1,7 +1,7 @@
 """Check a data set before hours are spent on it.
 
-Looks for every file of ADE20K or COCO, opens each picture to its last byte, compares sizes, labels
-and annotations, and names what is missing or broken. Nothing is changed.
+Looks for every file of ADE20K, COCO or ImageNet, opens each picture to its last byte, compares
+sizes, labels and annotations, and names what is missing or broken. Nothing is changed.
 """
 
 import argparse
