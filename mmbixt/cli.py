@@ -128,7 +128,7 @@ def _join_without_gpus(cfg: Config) -> None:
 def check_framework(cfg: Config, path: str) -> None:
     """Stop, and say what to install, where the framework of a config cannot be imported."""
     framework = cfg.get('default_scope')
-    problem = import_problem(framework) if framework in INSTALL else None
+    problem = import_problem(f'{framework}.models') if framework in INSTALL else None
     if problem is not None:
         sys.exit(str(missing_framework(path, framework, problem)))
 
@@ -189,12 +189,15 @@ class LoopStartHook(Hook):
 def run_loop(runner: Runner, loop: Callable[[], Any]) -> None:
     """Call ``runner.train`` or ``runner.test``, and log the traceback of what stops it.
 
-    An error before the first step is raised: it may be a mistake that :func:`run` can explain.
+    An error before the first step is raised: it may be a mistake that :func:`run` can explain. So
+    is a checkpoint of another model, which may show when the model is first used.
     """
     hook = LoopStartHook()
     runner.register_hook(hook)
     try:
         loop()
+    except CheckpointMismatchError:
+        raise
     except Exception:
         if not hook.started:
             raise

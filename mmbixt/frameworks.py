@@ -18,16 +18,20 @@ INSTALL = {
 }
 
 # what importing an absent, incomplete or mismatched framework raises: they assert the versions of
-# mmcv and mmengine
-UNUSABLE = (ImportError, AssertionError)
+# mmcv and mmengine; mmpretrain derives classes from None if transformers is too new; and what was
+# registered before such an error is there already when it is imported once more
+UNUSABLE = (ImportError, AssertionError, TypeError, KeyError)
 
 
 def missing_framework(what: str, framework: str, problem: Exception) -> ImportError:
     """The error that says what needs a framework, why it cannot be imported and how to get it."""
-    return ImportError(
-        f'{what} needs {framework}, which cannot be imported ({problem}). '
-        f'To install it: {INSTALL[framework]}.'
-    )
+    advice = f'To install it: {INSTALL[framework]}.'
+    if isinstance(problem, TypeError):
+        advice = (
+            'mmpretrain 1.2.0, which mmseg and mmdet import where it is installed, cannot be '
+            'imported beside transformers 5: remove one of the two.'
+        )
+    return ImportError(f'{what} needs {framework}, which cannot be imported ({problem}). {advice}')
 
 
 def import_problem(module: str) -> Exception | None:

@@ -9,7 +9,8 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 from running import FirstClass, training
 
-from mmbixt.cli import doubtful_options, run, run_loop
+from mmbixt.checkpoints.state_dict import CheckpointMismatchError
+from mmbixt.cli import check_framework, doubtful_options, run, run_loop
 
 ROOT = Path(__file__).parents[1]
 
@@ -73,6 +74,23 @@ def test_errors_before_the_first_step_are_said_in_a_line(make_runner, tmp_path):
     runner = make_runner(load_from=str(tmp_path / 'nowhere.pth'))
     with pytest.raises(SystemExit, match=r'^FileNotFoundError: .*nowhere\.pth'):
         run(lambda: run_loop(runner, runner.train))
+
+
+def test_another_models_checkpoint_is_said_in_a_line_when_it_shows(make_runner):
+    runner = make_runner()
+    runner.model.train = Mock(side_effect=CheckpointMismatchError('no such neck'))
+    with pytest.raises(SystemExit, match=r'^CheckpointMismatchError: no such neck$'):
+        run(lambda: run_loop(runner, runner.train))
+
+
+def test_a_framework_that_cannot_be_imported_is_said_in_a_line(monkeypatch):
+    """As mmpretrain beside transformers 5; once more, it says that its components are there."""
+    for error in (TypeError('NoneType takes no arguments'), KeyError('already registered')):
+        monkeypatch.setattr('mmbixt.frameworks.import_module', Mock(side_effect=error))
+        with pytest.raises(
+            SystemExit, match=r'mine\.py needs mmpretrain, .*(transformers 5|already)'
+        ):
+            check_framework(Config(dict(default_scope='mmpretrain')), 'mine.py')
 
 
 def test_resume_is_advised_where_there_is_a_checkpoint(make_runner, tmp_path, capsys):

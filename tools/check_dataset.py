@@ -1,7 +1,7 @@
 """Check a data set before hours are spent on it.
 
-Looks for every file of ADE20K or COCO, opens each picture to its last byte, compares sizes, labels
-and annotations, and names what is missing or broken. Nothing is changed.
+Looks for every file of ADE20K, COCO or ImageNet, opens each picture to its last byte, compares
+sizes, labels and annotations, and names what is missing or broken. Nothing is changed.
 """
 
 import argparse
@@ -25,6 +25,7 @@ SHOWN = 20  # problems of a part
 ADE_COUNTS = {'training': 20210, 'validation': 2000}
 ADE_CLASSES = 150
 COCO_COUNTS = {'train2017': 118287, 'val2017': 5000}
+IMAGENET_COUNTS = {'train': 1281167, 'val': 50000}
 
 
 class WrongFolderError(ValueError):
@@ -51,12 +52,15 @@ def find_parts(root: Path) -> tuple[str, list[Part]]:
         return 'ADE20K', [_ade20k_part(root, split) for split in ADE_COUNTS]
     if list(root.glob('annotations/instances_*.json')):
         return 'COCO', [_coco_part(root, split) for split in COCO_COUNTS]
+    if (root / 'train').is_dir() and (root / 'val').is_dir():
+        return 'ImageNet', [_imagenet_part(root, split) for split in IMAGENET_COUNTS]
     if below := [*root.glob('*/annotations'), *root.glob('*/*/annotations')]:
         maybe = ' or '.join(sorted(str(path.parent) for path in below))
         raise WrongFolderError(f'{root} is not the root of a data set, but {maybe} may be.')
     raise WrongFolderError(
         f'{root.absolute()} is neither ADE20K (with images/training and annotations/training) nor '
-        'COCO (with annotations/instances_train2017.json). docs/datasets.md shows both.'
+        'COCO (with annotations/instances_train2017.json) nor ImageNet (with train and val). '
+        'docs/datasets.md shows all three.'
     )
 
 
@@ -155,6 +159,31 @@ def check_coco_picture(task: tuple[Path, tuple[int, int]]) -> list[str]:
     picture, problem = _open(path)
     if picture and picture.size != size:
         problem = f'{path} is {_size(picture.size)}, but {_size(size)} in the annotations'
+    return [problem] if problem else []
+
+
+def _imagenet_part(root: Path, split: str) -> Part:
+    """With a folder for each class or a list of labels, as mmpretrain finds them."""
+    from mmpretrain.datasets import ImageNet
+
+    dataset = ImageNet(data_root=str(root), split=split, pipeline=(), lazy_init=True)
+    try:
+        samples = dataset.load_data_list()
+        problems = []
+    except (OSError, ValueError, AssertionError, RuntimeError) as error:  # no folders, not 1000
+        samples, problems = [], [f'{root / split}: {error}']
+    paths = [Path(sample['img_path']) for sample in samples]
+    files = [path for path in paths if path.exists()]
+    problems += [f'{path}: missing' for path in sorted({*paths} - {*files})]
+    absent = len({*range(1000)} - {int(sample['gt_label']) for sample in samples})
+    notes = [f'{absent} of 1000 classes have no picture'] if absent else []
+    expected = IMAGENET_COUNTS[split]
+    return Part(split, len(files), expected, problems, notes, files, check_picture)
+
+
+def check_picture(path: Path) -> list[str]:
+    """What is wrong with a picture."""
+    _, problem = _open(path)
     return [problem] if problem else []
 
 

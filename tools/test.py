@@ -1,6 +1,7 @@
 """Evaluate a checkpoint: mmengine's runner, for configs of mmseg, mmdet and mmpretrain."""
 
 import argparse
+import logging
 import os
 
 from mmengine.config import Config, ConfigDict
@@ -155,7 +156,12 @@ class WholeModelHook(Hook):
         model = runner.model
         while is_model_wrapper(model) or isinstance(model, BaseTTAModel):
             model = model.module
-        load_whole_state(model, unwrap(checkpoint))
+        level = runner.logger.level
+        runner.logger.setLevel(logging.ERROR)  # what mmengine loads next, it logs
+        try:
+            load_whole_state(model, unwrap(checkpoint))
+        finally:
+            runner.logger.setLevel(level)
 
 
 def main() -> None:

@@ -17,7 +17,13 @@ from torch.utils.checkpoint import checkpoint
 
 from mmbixt.checkpoints.classifier import split_classifier
 from mmbixt.checkpoints.describe import describe
-from mmbixt.checkpoints.state_dict import CheckpointMismatchError, Conversion, check_fit, unwrap
+from mmbixt.checkpoints.state_dict import (
+    CheckpointMismatchError,
+    Conversion,
+    check_fit,
+    refuse_lost_neck,
+    unwrap,
+)
 from mmbixt.ops import ops_path, use_ops
 
 State = Mapping[str, Tensor]  # weights by name
@@ -79,6 +85,7 @@ class DenseBackbone(BaseModule):
         self.with_cp = with_cp
         self._file: str | None = None  # that is being loaded, if it is known
         self._is_classifiers = False  # whether that is the authors' classifier, whole
+        self._unexpected: list[str] = []  # of it, by the whole model
         self.not_in_file: list[str] = []  # of the latest file, and not initialised from it
         self.not_in_model: list[str] = []  # of the latest file, and learned
         self.register_load_state_dict_pre_hook(DenseBackbone._fit_checkpoint)
@@ -130,6 +137,7 @@ class DenseBackbone(BaseModule):
             part.requires_grad_(False)
 
     def train(self, mode: bool = True) -> 'DenseBackbone':
+        refuse_lost_neck(self._unexpected)
         super().train(mode)
         for part in self._frozen_parts():
             if isinstance(part, nn.Module):
@@ -181,8 +189,13 @@ class DenseBackbone(BaseModule):
         stages = self.freezable_stages()[: self.frozen_stages + 1]
         return [part for stage in stages for part in stage]
 
-    def _checkpoint_filter(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-        """For mmpretrain's ImageClassifier, which calls it before its weights are loaded."""
+    def _checkpoint_filter(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        """For mmpretrain's ImageClassifier, which calls it before its weights are loaded.
+
+        What has no place there is known once all parts are loaded, to none of them: the list is
+        looked at when the model is set to training or evaluation, as before any use.
+        """
+        self._unexpected = others[-2]
         self._is_classifiers = split_classifier(state_dict, prefix, self.in_classifier)
 
     def _fit_checkpoint(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:

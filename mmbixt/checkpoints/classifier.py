@@ -68,7 +68,8 @@ def fit_part(part: nn.Module, state_dict: dict[str, Any], prefix: str) -> None:
         parts = {key.partition('.')[0] for key in shapes}
         weights = {key: value for key, value in source.items() if key.partition('.')[0] in parts}
     advice = PREFIX if any(key.startswith('neck.') for key in source) else None
-    fresh = check_fit(weights, shapes, name, describe(source), r'num_batches_tracked$', advice)
+    seems = 'of another model' if prefix else describe(source)
+    fresh = check_fit(weights, shapes, name, seems, r'num_batches_tracked$', advice)
     print_log(f'{name}: {len(weights)} of {len(shapes)} weights loaded', 'current')
     for key in own:
         del state_dict[key]

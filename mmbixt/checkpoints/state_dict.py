@@ -9,6 +9,12 @@ from torch import Tensor, nn
 
 from mmbixt.checkpoints.describe import describe
 
+# of the authors' classifiers, by what they alone have
+_NECKS = {
+    'neck.cls_token': 'mmbixt.ClassAttentionNeck',
+    'neck.fc_norm.': 'mmbixt.LatentMeanNeck',
+    'neck.norm.': 'mmbixt.BatchNormMeanNeck',
+}
 CONTAINERS = ('state_dict', 'model', 'state_dict_ema', 'model_ema')
 # left by DistributedDataParallel and torch.compile
 _WRAPPERS = re.compile(r'^((module|_orig_mod)\.)+')
@@ -132,10 +138,17 @@ def load_whole_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
                 name = type(module).__name__
                 text = f'The checkpoint {text} the weights of this {name}: {shorten(names)}.'
                 raise CheckpointMismatchError(text)
-    if neck := [key for key in unexpected if key.startswith('neck.')]:
-        raise CheckpointMismatchError(
-            f'The model has no such neck as the checkpoint: {shorten(neck)} are not in it.'
-        )
+    refuse_lost_neck(unexpected)
+
+
+def refuse_lost_neck(unexpected: Iterable[str]) -> None:
+    """Raise if weights of a neck have no place: what follows was trained on its output."""
+    lost = [key for key in unexpected if key.startswith('neck.')]
+    if lost:
+        wanted = (name for part, name in _NECKS.items() if any(k.startswith(part) for k in lost))
+        advice = ''.join(f' Take neck=dict(type={name!r}, ...).' for name in list(wanted)[:1])
+        text = f'The model has no such neck as the checkpoint: {shorten(lost)} are not in it.'
+        raise CheckpointMismatchError(text + advice)
 
 
 def shorten(names: Iterable[str], most: int | None = 5) -> str:

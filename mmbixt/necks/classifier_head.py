@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
 
 from mmbixt.checkpoints.classifier import fit_part
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
@@ -14,7 +15,8 @@ def ClassifierHead(**options: Any) -> nn.Module:  # noqa: N802 (a type in config
     """``mmpretrain.LinearClsHead``, which refuses weights of another number of classes.
 
     mmengine warns of them and trains, or tests, with a random head. (The stock head works as well
-    with our backbones and necks.) A function, so that only who builds one imports mmpretrain.
+    with our backbones and necks.) Binary cross-entropy takes class numbers, too, where no Mixup or
+    CutMix makes scores of them. A function, so that only who builds one imports mmpretrain.
 
     Args:
         options: of ``LinearClsHead``: ``num_classes``, ``in_channels``, ``loss``, ...
@@ -27,7 +29,26 @@ def ClassifierHead(**options: Any) -> nn.Module:  # noqa: N802 (a type in config
         ) from error
     head = LinearClsHead(**options)
     head.register_load_state_dict_pre_hook(_fit_checkpoint)
+    head.register_forward_pre_hook(_check_vectors)
+    if getattr(head.loss_module, 'use_sigmoid', False):
+        head.loss_module.register_forward_pre_hook(_make_scores)
     return head
+
+
+def _check_vectors(head: nn.Module, inputs: tuple[tuple[Tensor, ...]]) -> None:
+    shape = tuple(inputs[0][-1].shape)
+    if len(shape) != 2 or shape[1] != head.in_channels:
+        raise ValueError(
+            f'ClassifierHead with in_channels={head.in_channels} reads one vector for each image, '
+            f'(B,{head.in_channels}), but the neck, or the backbone if there is none, returns '
+            f'{shape} last. docs/checkpoints.md says which neck goes with which backbone.'
+        )
+
+
+def _make_scores(loss: nn.Module, inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Logits (B,K), and class numbers (B) as scores (B,K)."""
+    logits, target = inputs
+    return logits, one_hot(target, logits.shape[1]) if target.ndim == 1 else target
 
 
 def _fit_checkpoint(head: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:

@@ -12,6 +12,7 @@ _ROOTS = {
     'ADE20KDataset': 'ade/ADEChallengeData2016',
     'CocoDataset': 'coco/',
     'ImageNet': 'imagenet',
+    'CIFAR100': 'imagenet',  # see _read_as_imagenet
 }
 _SIZE_KEYS = ('scale', 'scales', 'crop_size', 'size', 'img_scale', 'stride', 'random_size_range')
 # 512-pixel crops become 128-pixel ones, a classifier's 224 pixels 112; random resizing
@@ -27,7 +28,7 @@ class NoSampleError(ValueError):
 
 
 def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
-    """Change a config of ADE20K, COCO or ImageNet in place, no more than it must be.
+    """Change a config of ADE20K, COCO, ImageNet or CIFAR-100 in place, no more than it must be.
 
     The scenes are written to ``root`` unless they are there. Returns a line for each change.
     """
@@ -38,7 +39,7 @@ def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
     if others := ', '.join(sorted(kinds - set(_ROOTS))):
         raise NoSampleError(f'--sample has scenes for {", ".join(_ROOTS)}, none for {others}.')
     changes = [_redirect_data(cfg, write_sample_data(root)), _shrink_images(cfg), _shorten(cfg)]
-    changes += _forget_weights(cfg) + _average_less(cfg)
+    changes += _read_as_imagenet(cfg) + _forget_weights(cfg) + _average_less(cfg)
     cfg.pop('sync_bn', None)
     if synchronised := [node for node in _dicts(cfg.model) if node.get('type') == 'SyncBN']:
         changes.append('norms: BN instead of SyncBN, which needs several GPUs')
@@ -67,6 +68,19 @@ def _redirect_data(cfg: Config, root: Path) -> str:
         if str(node.get('ann_file', '')).startswith('data/coco/'):  # a metric's
             node.ann_file = str(root / Path(node.ann_file).relative_to('data'))
     return f'data: generated scenes in {root}'
+
+
+def _read_as_imagenet(cfg: Config) -> list[str]:
+    """CIFAR-100, which has cattle, but no car or dog, and files whose checksums are known."""
+    datasets = [node for node in _dicts(cfg) if node.get('type') == 'CIFAR100']
+    for dataset in datasets:
+        dataset.update(type='ImageNet', split=dict(train='train', test='val')[dataset.split])
+        dataset.pipeline = [dict(type='LoadImageFromFile'), *dataset.pipeline]
+    if not datasets:
+        return []
+    cfg.data_preprocessor.update(num_classes=1000, to_rgb=True)
+    cfg.model.head.num_classes = 1000
+    return ['classes: the 1000 of ImageNet, as CIFAR-100 has few of what the scenes show']
 
 
 def _classifies(cfg: Config) -> bool:

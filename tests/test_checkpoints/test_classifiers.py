@@ -19,6 +19,7 @@ from helpers import (
 )
 from mmengine.registry import MODELS
 from mmengine.runner import load_checkpoint
+from mmpretrain.structures import DataSample
 from test_checkpoints.layouts import meta_state
 from torch import nn
 from variants import FAMILIES, VARIANTS
@@ -145,11 +146,62 @@ def test_other_files_are_refused(file, name, error):
         build_meta(published(name)).load_state_dict(meta_state(file), strict=False)
 
 
-def test_a_classifier_without_the_neck_is_refused():
-    config = published('xcit_tiny_12_p16')
+@pytest.mark.parametrize(
+    ('name', 'neck'),
+    [
+        ('xcit_tiny_12_p16', 'ClassAttentionNeck'),
+        ('bixt_ti_l64_p16', 'LatentMeanNeck'),
+        ('biformer_tiny', 'BatchNormMeanNeck'),
+    ],
+)
+def test_a_classifier_without_the_neck_is_refused(name, neck):
+    """By what evaluates it as a whole, and, loaded by anything else, before its first use."""
+    config = published(name)
     config['neck'] = dict(type='GlobalAveragePooling')
-    with pytest.raises(CheckpointMismatchError, match=r'no such neck .*neck\.cls_token'):
-        load_whole_state(build_meta(config), meta_state('xcit_tiny_12_p16'))
+    config['head']['type'] = 'LinearClsHead'
+    model, state = build_meta(config), meta_state(name)
+    error = rf"no such neck .*neck\..*Take neck=dict\(type='mmbixt\.{neck}'"
+    with pytest.raises(CheckpointMismatchError, match=error):
+        load_whole_state(model, state)
+    model = build_meta(config)
+    model.load_state_dict(state, strict=False)
+    for use in (model.eval, model.train):
+        with pytest.raises(CheckpointMismatchError, match=error):
+            use()
+
+
+@pytest.mark.parametrize(
+    ('family', 'changes', 'message'),
+    [
+        ('bixt', dict(neck=None), r'in_channels=16 reads .*returns \(1, \d+, 16\)'),
+        ('xcit', dict(head=dict(in_channels=7)), r'\(B,7\), but .*returns \(1, 16\)'),
+    ],
+)
+def test_head_says_what_it_reads(family, changes, message):
+    config = classifier_config(VARIANTS[family], num_classes=5)
+    head = {**config['head'], **changes.pop('head', {})}
+    with pytest.raises(ValueError, match=message):
+        build({**config, **changes, 'head': head})(image(1, 32, 32))
+
+
+def test_head_without_all_weights_is_refused():
+    state = meta_state('xcit_nano_12_p16')
+    del state['head.bias']
+    error = r'does not fit LinearClsHead; it seems to be of another model\.\n.*: fc\.bias'
+    with pytest.raises(CheckpointMismatchError, match=error):
+        build_meta(published('xcit_nano_12_p16')).load_state_dict(state, strict=False)
+
+
+def test_binary_cross_entropy_takes_class_numbers():
+    """As of a recipe without its Mixup and CutMix."""
+    loss = dict(type='CrossEntropyLoss', use_sigmoid=True)
+    head = dict(type='mmbixt.ClassifierHead', num_classes=3, in_channels=4, loss=loss)
+    head, vectors = build(head), (torch.randn(2, 4),)
+    samples = [DataSample().set_gt_label(label) for label in (2, 0)]
+    plain = head.loss(vectors, samples)['loss']
+    for sample, scores in zip(samples, ([0.0, 0, 1], [1.0, 0, 0]), strict=True):
+        sample.set_gt_score(torch.tensor(scores))
+    assert torch.equal(plain, head.loss(vectors, samples)['loss'])
 
 
 @pytest.mark.parametrize(

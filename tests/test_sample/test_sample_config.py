@@ -76,6 +76,19 @@ def test_classifier(written, cfg):
     assert cfg.log_processor == dict(by_epoch=False)
 
 
+def test_cifar100(written):
+    """Which shows hardly anything that the scenes show."""
+    cfg = Config.fromfile(CONFIGS / 'bisa_swin/bisa_swin_t_cifar100.py')
+    assert use_sample_data(cfg)[-1].startswith('classes: the 1000 of ImageNet')
+    for split in ('train', 'val'):
+        dataset = cfg[f'{split}_dataloader'].dataset
+        assert (dataset.type, dataset.split) == ('ImageNet', split)
+        assert dataset.data_root == str(written / 'imagenet')
+        assert [step.type for step in dataset.pipeline].count('LoadImageFromFile') == 1
+    assert cfg.test_dataloader == cfg.val_dataloader
+    assert (cfg.model.head.num_classes, cfg.data_preprocessor.num_classes) == (1000, 1000)
+
+
 def test_other_datasets_and_parts_of_configs_are_refused(written, cfg):
     cfg.train_dataloader.dataset.type = 'CityscapesDataset'
     with pytest.raises(NoSampleError, match='none for CityscapesDataset'):

@@ -12,7 +12,7 @@ from check_dataset import WrongFolderError, find_parts
 
 from mmbixt.sample.sample_data import write_sample_data
 
-FOLDERS = dict(ade='ade/ADEChallengeData2016', coco='coco')
+FOLDERS = dict(ade='ade/ADEChallengeData2016', coco='coco', imagenet='imagenet')
 
 
 @pytest.fixture(scope='module')
@@ -118,6 +118,21 @@ def test_damage_is_named(root, kind, name, damage, message):
     assert len(found) == 1 or damage is move
 
 
+def test_damage_of_imagenet_is_named(root):
+    imagenet = root / 'imagenet'
+    first, second = imagenet / 'train/train_00000001.jpg', imagenet / 'train/train_00000002.jpg'
+    first.unlink()
+    truncate(second)
+    missing, broken = problems(imagenet)
+    assert missing == f'{first}: missing'
+    assert broken.startswith(f'{second}: broken (')
+    _, (train, _) = find_parts(imagenet)
+    assert re.fullmatch(r'99\d of 1000 classes have no picture', *train.notes)
+    (imagenet / 'meta/val.txt').unlink()
+    (imagenet / 'val/n01440764').mkdir()
+    assert re.search(r'/val: The number of subfolders \(1\)', problems(imagenet)[-1])
+
+
 def test_what_does_no_harm_is_noted(root, check):
     coco = root / 'coco'
     edit('annotations', bbox=[0, 0, 0, 5])(coco / INSTANCES)
@@ -132,7 +147,7 @@ def test_folders_that_are_no_root(root, tmp_path, check):
     for folder, message in (
         (root / 'ade', 'ADEChallengeData2016 may be'),
         (root, r'sample/ade/ADE.* or .*sample/coco may be'),
-        (root / 'coco/train2017', r'neither ADE20K .* nor COCO'),
+        (root / 'coco/train2017', r'neither ADE20K .* nor COCO .* nor ImageNet'),
     ):
         with pytest.raises(WrongFolderError, match=message):
             find_parts(folder)

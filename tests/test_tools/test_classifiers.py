@@ -6,7 +6,7 @@ import cv2
 import mmengine
 import pytest
 import torch
-from helpers import CONFIGS
+from helpers import CONFIGS, official_state
 from mmpretrain import ImageClassificationInferencer
 from mmpretrain.datasets.categories import IMAGENET_CATEGORIES
 from running import fresh_mmengine, write_few_scenes
@@ -79,7 +79,9 @@ def test_training_goes_on(run, checkpoint, folder):
 def test_evaluation_and_predictions(run, checkpoint, folder):
     arguments = '--out', 'predictions.pkl', '--show-dir', 'pictures'
     assert 'accuracy/top1: ' in run('test.py', checkpoint, *arguments)
-    assert 'accuracy/top1: ' in run('test.py', checkpoint, '--tta')
+    output = run('test.py', checkpoint, '--tta')
+    assert 'accuracy/top1: ' in output
+    assert output.count('weights loaded') == 1  # looked at first, and loaded then
     predictions = mmengine.load(folder / 'predictions.pkl')
     assert [p['pred_score'].shape for p in predictions] == [(1000,)] * 3
     pictures = sorted((folder / 'pictures').iterdir())
@@ -111,9 +113,18 @@ def test_attention_is_drawn(folder, within, checkpoint):
 
 
 def test_inferencer(checkpoint, folder):
+    """With a config of ours, too, by its name: the document's."""
+    weights = folder / 'nano.pth'
+    torch.save({'model': official_state('xcit_nano_12_p16')}, weights)
+    image = str(folder / 'data/sample/imagenet/val/val_00000001.jpg')
+    text = (CONFIGS.parent / 'docs/projects.md').read_text()
+    (code,) = re.findall(r'<!-- tested: classify -->\n```python\n(.*?)```', text, re.DOTALL)
+    code, found = code.replace('xcit://nano12-p16', str(weights)).replace('photo.jpg', image), {}
     with fresh_mmengine():
+        exec(code, found)
+        assert found['name'] in IMAGENET_CATEGORIES
         infer = ImageClassificationInferencer(str(folder / 'mine.py'), pretrained=str(checkpoint))
-        (result,) = infer(str(folder / 'data/sample/imagenet/val/val_00000001.jpg'))
+        (result,) = infer(image)
     assert result['pred_class'] == IMAGENET_CATEGORIES[result['pred_label']]
     assert result['pred_scores'].shape == (1000,)
 
