@@ -11,7 +11,7 @@ from unittest import mock
 
 import torch
 from mmengine.config import Config, DictAction
-from mmengine.dist import init_dist
+from mmengine.dist import init_dist, is_distributed
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
@@ -118,10 +118,11 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
 def _join_without_gpus(cfg: Config) -> None:
     """Several processes on processors: mmengine's launchers would take a GPU for each.
 
-    Its runner leaves a group of processes alone that is there already.
+    It leaves a group of processes alone that is there already.
     """
-    with mock.patch.object(torch.cuda, 'set_device'):
-        init_dist(cfg.launcher, 'gloo')
+    if not is_distributed():
+        with mock.patch.object(torch.cuda, 'set_device'):
+            init_dist(cfg.launcher, 'gloo')
     cfg.model_wrapper_cfg = dict(type='MMDistributedDataParallel', device_ids=None)
     if cfg.pop('sync_bn', None) and torch.distributed.get_rank() == 0:
         print('Batch norms are not synchronised over the processes, which needs GPUs.', flush=True)

@@ -24,7 +24,7 @@ class FSDPStrategy(StockFSDPStrategy):
     Args:
         model_wrapper: options of mmengine's ``MMFullyShardedDataParallel``, such as
             ``cpu_offload=True`` or another ``auto_wrap_policy``.
-        kwargs: of mmengine's strategy.
+        kwargs: of mmengine's strategy, such as ``sync_bn='torch'``.
 
     Example:
         >>> runner_type = 'FlexibleRunner'
@@ -48,6 +48,8 @@ class FSDPStrategy(StockFSDPStrategy):
         blocks = {layer[0] for backbone in backbones for layer in backbone.layers()}
         policy = partial(lambda_auto_wrap_policy, lambda_fn=blocks.__contains__)
         self.model_wrapper.setdefault('auto_wrap_policy', policy)
+        if torch.cuda.is_available():
+            model = self.convert_model(model)  # which mmengine's leaves out: ``sync_bn``
         return super()._wrap_model(model)
 
     def build_optim_wrapper(self, optim_wrapper: Any, model: nn.Module) -> OptimWrapper:
