@@ -56,7 +56,9 @@ pipeline = [
 {COMMON}
 model = dict(
     data_preprocessor=dict(size=(64, 64)),
-    backbone=dict(arch=dict(_delete_=True, **small), out_indices=(3,), drop_path_rate=0.0, init_cfg=None),
+    backbone=dict(
+        arch=dict(_delete_=True, **small), out_indices=(3,), drop_path_rate=0.0, init_cfg=None
+    ),
     decode_head=dict(in_channels=16, dropout_ratio=0.0),
 )
 """
