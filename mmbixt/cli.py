@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from mmengine.config import Config, DictAction
+from mmengine.dist import init_dist, is_distributed
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
@@ -114,12 +116,13 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
 
 
 def _join_without_gpus(cfg: Config) -> None:
-    """Several processes on processors: mmengine's launcher would look for a GPU for each.
+    """Several processes on processors: mmengine's launchers would take a GPU for each.
 
-    It leaves a group of processes alone that is there already. SLURM and MPI, too, have to say by
-    the variables of torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT) who the others are.
+    It leaves a group of processes alone that is there already.
     """
-    torch.distributed.init_process_group('gloo')
+    if not is_distributed():
+        with mock.patch.object(torch.cuda, 'set_device'):
+            init_dist(cfg.launcher, 'gloo')
     cfg.model_wrapper_cfg = dict(type='MMDistributedDataParallel', device_ids=None)
     if cfg.pop('sync_bn', None) and torch.distributed.get_rank() == 0:
         print('Batch norms are not synchronised over the processes, which needs GPUs.', flush=True)

@@ -9,6 +9,7 @@ from mmengine.hooks import Hook
 from mmengine.model import BaseTTAModel, is_model_wrapper
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
+from torch.distributed.fsdp import FullyShardedDataParallel
 
 from mmbixt.checkpoints.state_dict import load_whole_state, unwrap
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
@@ -155,6 +156,8 @@ class WholeModelHook(Hook):
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         model = runner.model
         while is_model_wrapper(model) or isinstance(model, BaseTTAModel):
+            if isinstance(model, FullyShardedDataParallel):  # which alone has the weights
+                break
             model = model.module
         level = runner.logger.level
         runner.logger.setLevel(logging.ERROR)  # what mmengine loads next, it logs

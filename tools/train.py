@@ -88,7 +88,7 @@ def refuse_sync_bn_without_gpu(cfg: Config, args: argparse.Namespace) -> None:
 
 
 def say_how_to_resume(runner: Runner) -> None:
-    """Of an interrupted run; before its first checkpoint there is nothing to resume."""
+    """Of a run that was stopped; before its first checkpoint there is nothing to resume."""
     note = Path(runner.work_dir, 'last_checkpoint')  # where mmengine looks
     if is_main_process() and note.is_file() and Path(note.read_text().strip()).exists():
         print(f'The same command with --resume goes on from {note.read_text().strip()}.')
@@ -102,7 +102,7 @@ def main() -> None:
     runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
     try:
         run_loop(runner, runner.train)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         say_how_to_resume(runner)
         raise
 

@@ -1,12 +1,14 @@
-"""Components for mmengine's training: a hook and an optimizer constructor."""
+"""Components for mmengine's training: hooks, an optimizer constructor, a strategy."""
 
 from mmbixt.engine.boundary_vis_hook import BoundaryVisHook
 from mmbixt.engine.exact_resume import ExactResumeHook, NumberedBatches
+from mmbixt.engine.fsdp import FSDPStrategy
 from mmbixt.engine.layer_decay import LayerDecayOptimWrapperConstructor
 
 __all__ = [
     'BoundaryVisHook',
     'ExactResumeHook',
+    'FSDPStrategy',
     'LayerDecayOptimWrapperConstructor',
     'NumberedBatches',
 ]

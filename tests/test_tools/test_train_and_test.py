@@ -5,10 +5,6 @@ All but the training on two processes runs in this one.
 
 import json
 import os
-import re
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import cv2
@@ -108,35 +104,6 @@ def test_evaluation_and_predictions(folder, run, tmp_path):
     with np.load(tmp_path / 'boundary.npz') as sums:
         assert sums['images'].shape == (2,)
         assert sums['all/true'].shape == (2, 150)
-
-
-def test_two_processes_without_gpus(folder, run, tmp_path):
-    """Trained and evaluated by both, with an odd number of images, as one evaluates it.
-
-    A model without batch norms, of which each process would have statistics of its own.
-    """
-    config = CONFIGS / 'bixt/linear_bixt_ti_ade20k.py'
-    options = [*SHORT, *NO_WORKERS, 'val_dataloader.dataset.indices=3', 'train_cfg.max_iters=3']
-    tool = CONFIGS.parent / 'tools/dist_train.sh'
-    with socket.create_server(('127.0.0.1', 0)) as server:
-        port = server.getsockname()[1]  # free
-    path = f'{Path(sys.executable).parent}:{os.environ["PATH"]}'
-    done = subprocess.run(
-        ['bash', tool, config, '2', '--sample', '--work-dir', tmp_path, '--cfg-options', *options],
-        cwd=folder,
-        env={**os.environ, 'PORT': str(port), 'PATH': path},
-        timeout=300,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    saved = torch.load(tmp_path / 'iter_2.pth', weights_only=False)
-    assert saved['meta']['mmbixt_exact_resume']['processes'] == 2
-    arguments = config, tmp_path / 'iter_2.pth', '--work-dir', tmp_path / 'one'
-    alone = run('test.py', *arguments, options=['test_dataloader.dataset.indices=3'])
-    score = re.compile(r'aAcc: \S+  mIoU: \S+')
-    assert score.search(alone)[0] == score.search(done.stdout + done.stderr)[0]
 
 
 def test_stock_tools_of_mmseg_read_the_checkpoint_too(folder, within, tmp_path):

@@ -1,0 +1,72 @@
+"""Weights, gradients and the optimizer's state shared out over processes (FSDP)."""
+
+from functools import partial
+from typing import Any
+
+import torch
+from mmengine._strategy import FSDPStrategy as StockFSDPStrategy
+from mmengine.optim import OptimWrapper
+from torch import Tensor, nn
+from torch.distributed.fsdp import FullOptimStateDictConfig, FullStateDictConfig
+from torch.distributed.fsdp.wrap import lambda_auto_wrap_policy
+
+from mmbixt.backbones.base import DenseBackbone
+from mmbixt.registry import STRATEGIES
+
+
+@STRATEGIES.register_module()
+class FSDPStrategy(StockFSDPStrategy):
+    """mmengine's FSDP, for our backbones and safe checkpoints; on processors, too.
+
+    Each block of a backbone is a unit, whose weights are whole only while it runs. A checkpoint is
+    one file like those of other runs, which any number of processes, and runs without FSDP, read.
+
+    Args:
+        model_wrapper: options of mmengine's ``MMFullyShardedDataParallel``, such as
+            ``cpu_offload=True`` or another ``auto_wrap_policy``.
+        kwargs: of mmengine's strategy, such as ``sync_bn='torch'``.
+
+    Example:
+        >>> runner_type = 'FlexibleRunner'
+        >>> strategy = dict(type='mmbixt.FSDPStrategy')
+    """
+
+    def __init__(self, *, model_wrapper: dict | None = None, **kwargs: Any) -> None:
+        model_wrapper = {'type': 'MMFullyShardedDataParallel', **(model_wrapper or {})}
+        has_gpu = torch.cuda.is_available()
+        if not has_gpu:
+            model_wrapper['device_id'] = 'cpu'
+        super().__init__(model_wrapper=model_wrapper, state_dict_cfg='full', **kwargs)
+        # All ranks have the whole weights, which our backbones compare with those of a file. Those
+        # of a processor are there already: torch would not copy them, and free what was saved.
+        options = dict(rank0_only=False, offload_to_cpu=has_gpu)
+        self.state_dict_config = FullStateDictConfig(**options)
+        self.optim_state_dict_config = FullOptimStateDictConfig(**options)
+
+    def _wrap_model(self, model: nn.Module) -> nn.Module:
+        backbones = [part for part in model.modules() if isinstance(part, DenseBackbone)]
+        blocks = {layer[0] for backbone in backbones for layer in backbone.layers()}
+        policy = partial(lambda_auto_wrap_policy, lambda_fn=blocks.__contains__)
+        self.model_wrapper.setdefault('auto_wrap_policy', policy)
+        if torch.cuda.is_available():
+            model = self.convert_model(model)  # which mmengine's leaves out: ``sync_bn``
+        return super()._wrap_model(model)
+
+    def build_optim_wrapper(self, optim_wrapper: Any, model: nn.Module) -> OptimWrapper:
+        built = super().build_optim_wrapper(optim_wrapper, model)
+        if getattr(built, 'clip_func', None) is nn.utils.clip_grad_norm_:
+            # of all gradients: torch's function sees those of this process
+            built.clip_func = lambda _, **options: model.clip_grad_norm_(**options)
+        return built
+
+    def model_state_dict(self) -> dict[str, Tensor]:
+        """Without the attributes that torch gives these tensors, which readers of data refuse."""
+        return {name: weight.detach() for name, weight in super().model_state_dict().items()}
+
+    def load_optim_state_dict(self, state_dict: dict) -> None:
+        """As mmengine does, which has the order of arguments of torch 2.0."""
+        optimizer = self.optim_wrapper.optimizer
+        state = self.model.optim_state_dict_to_load(
+            model=self.model, optim=optimizer, optim_state_dict=state_dict
+        )
+        self.optim_wrapper.load_state_dict(state)

@@ -1,0 +1,235 @@
+"""Two processes without GPUs, as a user's two GPUs: DDP, FSDP, torchrun and Slurm.
+
+All that needs more than one start of the processes comes with ZOO=all (`make test-zoo`).
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import CONFIGS
+from running import write_few_scenes
+
+from mmbixt.checkpoints.loader import load
+
+TOOLS, TESTS = CONFIGS.parent / 'tools', CONFIGS.parent / 'tests'
+# Nothing is random, no norm is of a batch, and a rate at which rounding does not grow.
+COMMON = """
+train_cfg = dict(
+    _delete_=True, type='IterBasedTrainLoop', max_iters=3, val_interval=3
+)
+optim_wrapper = dict(
+    _delete_=True, optimizer=dict(type='SGD', lr=0.1, momentum=0.9), clip_grad=dict(max_norm=0.5)
+)
+param_scheduler = None
+custom_hooks = None
+randomness = dict(seed=1)
+in_this_process = dict(num_workers=0, persistent_workers=False)
+train_dataloader = dict(
+    batch_size=1, dataset=dict(pipeline=pipeline), sampler=dict(shuffle=True), **in_this_process
+)
+val_dataloader = dict(in_this_process, batch_size=1)
+test_dataloader = dict(in_this_process, batch_size=1)
+default_hooks = dict(checkpoint=dict(interval=1, by_epoch=False, save_best=None, max_keep_ckpts=9))
+log_processor = dict(by_epoch=False)
+small = dict(embed_dims=16, num_heads=2, depth=4)
+adapter = dict(
+    type='mmbixt.FeaturePyramidAdapter', in_channels=16, in_strides=16,
+    norm_cfg=dict(type='GN', num_groups=4),
+)
+"""
+SEGMENTOR = f"""
+_base_ = '{CONFIGS}/bixt/linear_bixt_ti_ade20k.py'
+pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='LoadAnnotations', reduce_zero_label=True),
+    dict(type='Resize', scale=(64, 64), keep_ratio=False),
+    dict(type='PackSegInputs'),
+]
+{COMMON}
+model = dict(
+    data_preprocessor=dict(size=(64, 64)),
+    backbone=dict(
+        arch=dict(_delete_=True, **small), out_indices=(3,), drop_path_rate=0.0, init_cfg=None
+    ),
+    decode_head=dict(in_channels=16, dropout_ratio=0.0),
+)
+"""
+DETECTOR = f"""
+_base_ = '{CONFIGS}/biformer/retinanet_biformer_t_1x_coco.py'
+pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='LoadAnnotations', with_bbox=True),
+    dict(type='Resize', scale=(64, 64), keep_ratio=False),
+    dict(type='PackDetInputs'),
+]
+{COMMON}
+train_dataloader['dataset']['ann_file'] = 'annotations/alike.json'
+model = dict(
+    backbone=dict(_delete_=True, type='mmbixt.BiXT', arch=small, out_indices=(0, 1, 2, 3)),
+    neck=[adapter, dict(type='FPN', in_channels=[16] * 4, out_channels=16, num_outs=5)],
+    bbox_head=dict(in_channels=16, feat_channels=16, stacked_convs=1),
+)
+"""
+CLASSIFIER = f"""
+_base_ = '{CONFIGS}/bixt/bixt_ti_l64_p16_in1k.py'
+pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='Resize', scale=(64, 64)),
+    dict(type='PackInputs'),
+]
+{COMMON}
+model = dict(
+    backbone=dict(arch=dict(_delete_=True, **small), depth=4, drop_path_rate=0.0),
+    neck=dict(in_channels=16),
+    head=dict(in_channels=16),
+    train_cfg=dict(augments=None),
+)
+"""
+SHARED_OUT = """
+_base_ = './segmentor.py'
+runner_type = 'FlexibleRunner'
+strategy = dict(type='mmbixt.FSDPStrategy')
+load_from = 'work_dirs/segmentor/iter_1.pth'
+"""
+KILLED = """
+_base_ = './segmentor.py'
+custom_imports = dict(imports=['mmbixt.registry', 'many_processes'], allow_failed_imports=False)
+custom_hooks = [dict(type='mmengine.KillHook')]
+"""
+SOURCES = dict(
+    segmentor=SEGMENTOR, detector=DETECTOR, classifier=CLASSIFIER, fsdp=SHARED_OUT, killed=KILLED
+)
+SRUN = """#!/usr/bin/env bash
+while [[ $1 == --* ]]; do
+    [[ $1 == --ntasks=* ]] && export SLURM_NTASKS=${1#*=} SLURM_NODELIST=localhost
+    shift
+done
+for ((i = 1; i < SLURM_NTASKS; i++)); do
+    SLURM_PROCID=$i SLURM_LOCALID=$i "$@" &
+done
+SLURM_PROCID=0 SLURM_LOCALID=0 "$@" && wait
+"""
+
+
+def start(folder, *command, succeeds=True):
+    """Everything that a command printed, started in the folder."""
+    with socket.create_server(('127.0.0.1', 0)) as server:
+        port = str(server.getsockname()[1])  # free
+    path = f'{folder / "bin"}:{Path(sys.executable).parent}:{os.environ["PATH"]}'
+    python = f'{TESTS}:{os.environ.get("PYTHONPATH", "")}'
+    variables = dict(PORT=port, MASTER_PORT=port, GPUS='2', PATH=path, PYTHONPATH=python)
+    done = subprocess.run(
+        list(map(str, command)),
+        cwd=folder,
+        env={**os.environ, **variables, 'CUDA_VISIBLE_DEVICES': ''},
+        timeout=300,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    output = done.stdout + done.stderr
+    assert (done.returncode == 0) == succeeds, output[-4000:]
+    return output
+
+
+TRAIN, TEST = str(TOOLS / 'train.py'), str(TOOLS / 'test.py')
+RESUMED = ['--resume', 'work_dirs/fsdp/iter_2.pth', '--work-dir', 'work_dirs/resumed']
+LAST = 'work_dirs/fsdp/iter_3.pth'
+COMMANDS = [
+    *([TRAIN, f'{name}.py'] for name in ('segmentor', 'detector', 'classifier', 'fsdp')),
+    [TRAIN, 'fsdp.py', *RESUMED],
+    [TEST, 'fsdp.py', LAST],
+]
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    """A user's folder, with all configs, four images for training, three for evaluation."""
+    folder = tmp_path_factory.mktemp('many')
+    for name, source in SOURCES.items():
+        (folder / f'{name}.py').write_text(source)
+    annotations = write_few_scenes(folder / 'data') / 'coco/annotations'
+    # RetinaNet divides by the positive anchors of a process: let all images have as many
+    content = json.loads((annotations / 'instances_train2017.json').read_text())
+    first = content['images'][0]['id']
+    objects = [x for x in content['annotations'] if x['image_id'] == first]
+    content['annotations'] = [
+        {**x, 'image_id': image['id'], 'id': 1000 * i + x['id']}
+        for i, image in enumerate(content['images'])
+        for x in objects
+    ]
+    (annotations / 'alike.json').write_text(json.dumps(content))
+    (folder / 'bin').mkdir()
+    for name, content in (('srun', SRUN), ('scontrol', '#!/bin/sh\necho localhost\n')):
+        (folder / 'bin' / name).write_text(content)
+        (folder / 'bin' / name).chmod(0o755)
+    return folder
+
+
+@pytest.fixture(scope='module')
+def said(folder):
+    """What two processes print that run all commands."""
+    commands = [[*command, '--launcher', 'pytorch'] for command in COMMANDS]
+    (folder / 'commands.json').write_text(json.dumps(commands))
+    (folder / 'tools').mkdir()
+    shutil.copy(TOOLS / 'dist_train.sh', folder / 'tools')
+    shutil.copy(TESTS / 'many_processes.py', folder / 'tools/train.py')
+    return start(folder, 'tools/dist_train.sh', 'commands.json', '2')
+
+
+def state(path):
+    checkpoint = load(str(path))
+    return checkpoint['state_dict'], checkpoint['optimizer']['state']
+
+
+@pytest.mark.parametrize('name', ['segmentor', 'detector', 'classifier', 'fsdp'])
+def test_two_processes_learn_what_one_learns(folder, said, within, name):
+    """With the same images in a step."""
+    options = ['train_dataloader.batch_size=2', 'runner_type=Runner']
+    arguments = f'{name}.py', '--work-dir', 'work_dirs/alone', '--cfg-options', *options
+    done = within('train.py', *arguments, cwd=folder)
+    assert done.returncode == 0, done.stderr[-3000:]
+    runs = folder / 'work_dirs'
+    two, alone, start = (
+        load(str(runs / x))['state_dict']
+        for x in (f'{name}/iter_3.pth', 'alone/iter_3.pth', 'alone/iter_1.pth')
+    )
+    assert two.keys() == alone.keys()
+    for key, expected in alone.items():
+        step = (expected - start[key]).abs().max()
+        scale = torch.maximum(step, 1e-2 * expected.abs().max())
+        assert (two[key] - expected).abs().max() <= 1e-3 * scale, key
+    assert any(not torch.equal(alone[key], start[key]) for key in alone)
+
+
+def test_weights_that_are_shared_out_are_resumed_and_evaluated(folder, said, within):
+    """With an odd number of images; by one process, without FSDP, too."""
+    first, second = (state(folder / f'work_dirs/{x}/iter_3.pth') for x in ('fsdp', 'resumed'))
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+    arguments = 'fsdp.py', LAST, '--cfg-options', 'runner_type=Runner'
+    alone = within('test.py', *arguments, cwd=folder)
+    assert alone.returncode == 0, alone.stderr[-3000:]
+    score = re.compile(r'Iter\(test\).*(aAcc: \S+  mIoU: \S+  mAcc: \S+)')
+    assert score.search(said)[1] == score.search(alone.stdout + alone.stderr)[1]
+
+
+@pytest.mark.skipif(os.environ.get('ZOO') != 'all', reason='part of make test-zoo')
+def test_a_killed_process_ends_the_others_and_slurm_resumes(folder, said):
+    """As if no process had been killed."""
+    output = start(folder, TOOLS / 'dist_train.sh', 'killed.py', '2', succeeds=False)
+    assert 'Signal 9 (SIGKILL)' in output
+    saved = folder / 'work_dirs/killed'
+    assert not (saved / 'iter_3.pth').exists()
+    options = 'segmentor.py', '--resume', '--work-dir', saved
+    output = start(folder, TOOLS / 'slurm_train.sh', 'partition', 'job', *options)
+    assert 'resumed epoch: 0, iter: ' in output
+    whole = state(folder / 'work_dirs/segmentor/iter_3.pth')
+    torch.testing.assert_close(state(saved / 'iter_3.pth'), whole, rtol=0, atol=0)
