@@ -1,12 +1,16 @@
-"""Components for mmengine's training: a hook and an optimizer constructor."""
+"""Components for mmengine's training: hooks and an optimizer constructor."""
 
 from mmbixt.engine.boundary_vis_hook import BoundaryVisHook
 from mmbixt.engine.exact_resume import ExactResumeHook, NumberedBatches
+from mmbixt.engine.finite_loss import FiniteLossHook
 from mmbixt.engine.layer_decay import LayerDecayOptimWrapperConstructor
+from mmbixt.engine.sample_check import SampleCheckHook
 
 __all__ = [
     'BoundaryVisHook',
     'ExactResumeHook',
+    'FiniteLossHook',
     'LayerDecayOptimWrapperConstructor',
     'NumberedBatches',
+    'SampleCheckHook',
 ]
