@@ -67,10 +67,12 @@ class SampleCheckHook(Hook):
                     if loop is not runner._test_loop:  # tests may have no annotations
                         check_annotations(dataset)
                     watch(dataset, runner.model, self.skipped if loop is training else None)
-        # its workers have copies of the data set; ExactResumeHook makes others anyway
-        exact = any(isinstance(hook, ExactResumeHook) for hook in runner.hooks)
-        if hasattr(training, 'dataloader_iterator') and not exact:
-            training.dataloader_iterator = type(training.dataloader_iterator)(training.dataloader)
+        has_workers = hasattr(training, 'dataloader_iterator') and training.dataloader.num_workers
+        if has_workers and not any(isinstance(hook, ExactResumeHook) for hook in runner.hooks):
+            raise TypeError(
+                'SampleCheckHook: the processes that load data were started with copies of an '
+                'unchecked data set; add ExactResumeHook, which starts them anew.'
+            )
 
     def after_train(self, runner: Runner) -> None:
         if self.skipped is not None and is_main_process() and (lines := self.skipped.read()):
