@@ -1,6 +1,5 @@
 """A loss that is not finite stops a run before the weights are."""
 
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import torch
 from mmengine.dist import all_reduce
 from mmengine.hooks import Hook
-from mmengine.logging import print_log
 from mmengine.optim import OptimWrapper
 from mmengine.runner import Runner
 from torch import Tensor
@@ -79,7 +77,7 @@ class FiniteLossHook(Hook):
         self.skipped += 1
         if self.on_bad == 'skip' and self.skipped <= self.max_skipped:
             count = f'Batch passed over ({self.skipped} of at most {self.max_skipped}).'
-            print_log(f'{text}\n{count}', 'current', logging.WARNING)
+            runner.logger.warning(f'{text}\n{count}')
             return
         if self.on_bad == 'skip':
             text += f'\n{self.max_skipped} batches were passed over before, which is max_skipped.'

@@ -79,7 +79,7 @@ class SampleCheckHook(Hook):
             text = [f'{len(lines):,} images were left out:', *lines[:_SHOWN]]
             if len(lines) > _SHOWN:
                 text.append(f'... and {len(lines) - _SHOWN:,} more in {self.skipped.file}')
-            print_log('\n  '.join(text), 'current', logging.WARNING)
+            runner.logger.warning('\n  '.join(text))
 
 
 class SkippedImages:

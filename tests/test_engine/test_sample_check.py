@@ -45,11 +45,12 @@ def root(tmp_path):
     return tmp_path
 
 
-def segmentation(root, load=LOAD, **options):
+def segmentation(root, load=LOAD, serialize=False, **options):
     return BaseSegDataset(
         ann_file=f'{root}/names.txt',
         data_prefix=dict(img_path=f'{root}/images', seg_map_path=f'{root}/labels'),
         metainfo=dict(classes=CLASSES),
+        serialize_data=serialize,
         # labels after resizing, as in tests
         pipeline=[
             load,
@@ -61,11 +62,12 @@ def segmentation(root, load=LOAD, **options):
     )
 
 
-def detection(root, load=LOAD, **options):
+def detection(root, load=LOAD, serialize=False, **options):
     return CocoDataset(
         ann_file=f'{root}/coco.json',
         data_prefix=dict(img=f'{root}/images'),
         metainfo=dict(classes=CLASSES),
+        serialize_data=serialize,
         pipeline=[load, dict(type='mmdet.LoadAnnotations'), dict(type='mmdet.PackDetInputs')],
         **options,
     )
@@ -242,11 +244,10 @@ def test_classes_of_the_head_and_reduced_labels(root):
 )
 def test_coco_files_without_annotations_or_classes(root, damage, message):
     damage(root)
-    options = dict(serialize_data=False)
     with pytest.raises(BadSampleError, match=f'coco.json .*{message}'):
-        check_annotations(detection(root, **options))
+        check_annotations(detection(root))
     with pytest.raises(BadSampleError, match=f'coco.json .*{message}'):
-        check_annotations(detection(root, filter_cfg=dict(filter_empty_gt=True), **options))
+        check_annotations(detection(root, filter_cfg=dict(filter_empty_gt=True)))
 
 
 def make_runner(root, dataset, check=None, exact=True, **options):
