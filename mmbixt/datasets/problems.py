@@ -115,8 +115,8 @@ class LabelProblem:
             return problem
         if os.path.isfile(path):
             with Image.open(path) as image:
-                if image.mode[0] in 'IF':
-                    return f'{path} has more than 8 bits per pixel; mmseg would cut off the others'
+                if image.mode[0] in 'IF' and np.max(image) > 255:
+                    return f'{path} has ids up to {np.max(image)}; mmseg keeps 8 bits of them'
         if not cv2.LUT(label, self.is_wrong).any():
             return None
         counts = np.bincount(label.ravel(), minlength=256)

@@ -133,7 +133,7 @@ class Checked:
             raise BadSampleError(
                 f'{problem}. Mend the file or take the image out of the data '
                 '(tools/check_dataset.py looks at all files of ADE20K and COCO). To train without '
-                "such images: default_hooks.sample_check.on_bad='skip'."
+                "such images (validation needs all): default_hooks.sample_check.on_bad='skip'."
             ) from cause
         self.skipped.add(problem)
         return None  # the data set takes another image

@@ -161,7 +161,7 @@ LABELS = [
     ),
     (change(label, edit_label(lambda x: x[:20])), '{path} is for 32 x 20 pixels, but .*1.jpg has'),
     (change(label, edit_label(lambda x: np.dstack([x] * 3))), '{path} is of shape 24 x 32 x 3'),
-    (change(label, edit_label(lambda x: x.astype(np.uint16))), '{path} has more than 8 bits'),
+    (change(label, edit_label(lambda x: x + np.uint16(300))), '{path} has ids up to 555'),
     (change(label, edit_label(lambda x: x + 2)), r'{path} has the ids 3 \(.*, 4 .*, where 0 to 2'),
     (change(image, orient(6)), '{path} is turned .* labels are not turned.*color_ignore'),
     (change(image, orient(3)), '{path} is turned .* labels may be for'),
@@ -175,7 +175,7 @@ ANNOTATIONS = [
 CASES = [
     *((segmentation, *case) for case in [*IMAGES, *LABELS]),
     *((detection, *case) for case in [*IMAGES, *ANNOTATIONS]),
-    *((classification, *case) for case in IMAGES[1:]),  # it lists the files that are there
+    *((classification, *case) for case in IMAGES[2:3]),
 ]
 
 
@@ -202,6 +202,7 @@ def test_images_that_are_in_order(root):
     with pytest.raises(BadSampleError, match=r'2\.jpg is turned'):
         read(segmentation(root))
     orient(1)(root / 'images/2.jpg')
+    edit_label(np.uint16)(label(root))
     read(segmentation(root))
     coco(lambda c: c['images'][1].update(width=24, height=32))(root)
     coco(lambda c: c['annotations'][0].update(bbox=[-1, 4, 34, 20]))(root)
