@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mmcv.transforms import LoadAnnotations, LoadImageFromFile
 from mmengine.dataset import BaseDataset
 from mmengine.dist import is_main_process
 from mmengine.hooks import Hook
@@ -111,19 +110,20 @@ class Checked:
 
     def __init__(
         self,
-        load: LoadImageFromFile | LoadAnnotations,
+        load: Callable[[dict], dict | None],
+        path_key: str,
         find_problem: Callable[[dict], str | None],
         skipped: SkippedImages | None,
     ) -> None:
-        self.load, self.find_problem, self.skipped = load, find_problem, skipped
+        self.load, self.path_key = load, path_key
+        self.find_problem, self.skipped = find_problem, skipped
 
     def __call__(self, results: dict) -> dict | None:
         cause = None
         try:
             loaded = self.load(results)
         except Exception as error:  # whatever a decoder says of a damaged file
-            is_label = isinstance(self.load, LoadAnnotations) and results.get('seg_map_path')
-            path = results['seg_map_path' if is_label else 'img_path']
+            path = results.get(self.path_key) or results['img_path']
             cause, problem = error, reading_problem(path, error)
         else:
             problem = None if loaded is None else self.find_problem(loaded)
@@ -141,6 +141,8 @@ class Checked:
 
 def watch(dataset: BaseDataset, model: nn.Module, skipped: SkippedImages | None) -> None:
     """Check what a data set loads."""
+    from mmcv.transforms import LoadAnnotations, LoadImageFromFile
+
     transforms, turns = dataset.pipeline.transforms, False
     find_problem = box_problem
     if hasattr(dataset, 'reduce_zero_label'):  # of mmseg
@@ -152,9 +154,11 @@ def watch(dataset: BaseDataset, model: nn.Module, skipped: SkippedImages | None)
         if isinstance(load, LoadImageFromFile):
             turns = load.color_type in ('color', 'grayscale')
             turns = turns and load.imdecode_backend in ('cv2', 'pillow')
-            transforms[i] = Checked(load, partial(image_problem, turns=turns), skipped)
+            transforms[i] = Checked(load, 'img_path', partial(image_problem, turns=turns), skipped)
         elif isinstance(load, LoadAnnotations):
-            transforms[i] = Checked(load, partial(find_problem, turns=turns), skipped)
+            transforms[i] = Checked(
+                load, 'seg_map_path', partial(find_problem, turns=turns), skipped
+            )
 
 
 def explain_empty(runner: Runner) -> None:
