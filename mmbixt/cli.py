@@ -20,6 +20,7 @@ from mmbixt.checkpoints.loader import TRUST, CheckpointFileError
 from mmbixt.checkpoints.sources import near_matches
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.datasets.availability import check_datasets
+from mmbixt.datasets.problems import BadSampleError
 from mmbixt.evaluation.config_check import WrongMetricError, check_metrics
 from mmbixt.frameworks import INSTALL, import_problem, missing_framework
 from mmbixt.sample.sample_config import NoSampleError, use_sample_data
@@ -201,13 +202,22 @@ def run_loop(runner: Runner, loop: Callable[[], Any]) -> None:
         loop()
     except CheckpointMismatchError:
         raise
-    except Exception:
+    except Exception as error:
         if not hook.started:
+            if 'need at least one array' in str(error):
+                from mmbixt.engine.sample_check import explain_empty
+
+                explain_empty(runner)
             raise
-        runner.logger.exception('The run was stopped by an error.')  # on the screen as well
+        if isinstance(error, DATA_ERRORS):
+            runner.logger.error(f'The run was stopped: {error}')
+        else:
+            runner.logger.exception('The run was stopped by an error.')  # on the screen as well
         sys.exit(1)
 
 
+# of SampleCheckHook and FiniteLossHook
+DATA_ERRORS = (BadSampleError, FloatingPointError)
 # what the user can mend, if the message says which file it is about
 PATH_ERRORS = (
     FileNotFoundError,
@@ -218,6 +228,7 @@ PATH_ERRORS = (
 )
 USER_ERRORS = (
     *PATH_ERRORS,
+    BadSampleError,
     NoSampleError,
     CheckpointFileError,
     CheckpointMismatchError,

@@ -11,6 +11,7 @@ from running import FirstClass, training
 
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.cli import check_framework, doubtful_options, run, run_loop
+from mmbixt.datasets.problems import BadSampleError
 
 ROOT = Path(__file__).parents[1]
 
@@ -68,6 +69,18 @@ def test_errors_in_the_middle_of_a_run_are_logged_with_their_traceback(make_runn
     (log,) = tmp_path.glob('*/*.log')
     assert 'Traceback (most recent call last)' in log.read_text()
     assert 'IsADirectoryError' in log.read_text().splitlines()[-1]
+
+
+def test_bad_data_are_logged_without_traceback(make_runner, tmp_path):
+    """That of a loader's worker is in the message, as torch makes it."""
+    runner = make_runner()
+    error = BadSampleError('Original Traceback\n  File ...\nBadSampleError: x.png: an empty file')
+    runner.model.train_step = Mock(side_effect=error)
+    with pytest.raises(SystemExit):
+        run(lambda: run_loop(runner, runner.train))
+    (log,) = tmp_path.glob('*/*.log')
+    assert 'The run was stopped: x.png: an empty file' in log.read_text().splitlines()[-1]
+    assert 'Traceback' not in log.read_text()
 
 
 def test_errors_before_the_first_step_are_said_in_a_line(make_runner, tmp_path):

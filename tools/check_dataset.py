@@ -20,6 +20,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from mmbixt.cli import run
+from mmbixt.datasets.problems import orientation_of, orientation_problem, turned
 
 SHOWN = 20  # problems of a part
 ADE_COUNTS = {'training': 20210, 'validation': 2000}
@@ -88,9 +89,11 @@ def check_ade20k_pair(paths: tuple[Path, Path]) -> list[str]:
     (picture, broken), (label, broken_label) = map(_open, paths)
     if broken or broken_label:
         return [problem for problem in (broken, broken_label) if problem]
-    path = paths[1]
-    if label.size != picture.size:
-        return [f'{path} is {_size(label.size)}, but its picture {_size(picture.size)}']
+    path, shown, orientation = paths[1], *_shown(picture)
+    if problem := orientation_problem(paths[0], shown, orientation, label.size):
+        return [problem]
+    if label.size != shown:
+        return [f'{path} is {_size(label.size)}, but its picture {_size(shown)}']
     if label.mode not in ('L', 'P'):
         return [f'{path} is a {label.mode} picture; labels have one channel of 8 bits']
     highest = int(np.asarray(label).max())
@@ -157,8 +160,11 @@ def check_coco_picture(task: tuple[Path, tuple[int, int]]) -> list[str]:
     """What is wrong with a picture that the annotations say to be of a size."""
     path, size = task
     picture, problem = _open(path)
-    if picture and picture.size != size:
-        problem = f'{path} is {_size(picture.size)}, but {_size(size)} in the annotations'
+    if picture:
+        shown, orientation = _shown(picture)
+        problem = orientation_problem(path, shown, orientation, size)
+        if shown != size and not problem:
+            problem = f'{path} is {_size(shown)}, but {_size(size)} in the annotations'
     return [problem] if problem else []
 
 
@@ -194,9 +200,16 @@ def _open(path: Path) -> tuple[Image.Image | None, str | None]:
             return None, f'{path}: an empty file'
         with Image.open(path) as picture:
             picture.load()
+            picture.getexif()  # while the file is open
             return picture, None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         return None, f'{path}: broken ({error})'
+
+
+def _shown(picture: Image.Image) -> tuple[tuple[int, int], int]:
+    """The size of a picture when it is read, and its orientation."""
+    orientation = orientation_of(picture)
+    return turned(picture.size, orientation), orientation
 
 
 def _size(size: tuple[int, int]) -> str:

@@ -10,6 +10,8 @@ default_hooks = dict(
     checkpoint=dict(type='CheckpointHook', interval=1, max_keep_ckpts=3, save_best='accuracy/top1'),
     sampler_seed=dict(type='DistSamplerSeedHook'),
     exact_resume=dict(type='mmbixt.ExactResumeHook'),
+    sample_check=dict(type='mmbixt.SampleCheckHook'),
+    finite_loss=dict(type='mmbixt.FiniteLossHook'),
     visualization=dict(type='VisualizationHook', enable=False),
 )
 env_cfg = dict(

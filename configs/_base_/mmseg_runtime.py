@@ -12,6 +12,8 @@ default_hooks = dict(
     ),
     sampler_seed=dict(type='DistSamplerSeedHook'),
     exact_resume=dict(type='mmbixt.ExactResumeHook'),
+    sample_check=dict(type='mmbixt.SampleCheckHook'),
+    finite_loss=dict(type='mmbixt.FiniteLossHook'),
     visualization=dict(type='SegVisualizationHook'),
 )
 env_cfg = dict(

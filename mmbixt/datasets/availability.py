@@ -29,7 +29,7 @@ def check_datasets(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
     """Raise one error that says where a dataset was looked for and how to get it; splits are those
     of 'train', 'val' and 'test' about to be used."""
     loaders = [cfg[f'{split}_dataloader'] for split in splits if cfg.get(f'{split}_dataloader')]
-    for dataset in (d for loader in loaders for d in _leaves(loader['dataset'])):
+    for dataset in (d for loader in loaders for d in leaves(loader['dataset'])):
         missing = [f'  {path.absolute()}' for path in _paths(dataset) if not path.exists()]
         if not missing:
             continue
@@ -45,14 +45,14 @@ def check_datasets(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
         raise MissingDatasetError('\n'.join(lines))
 
 
-def _leaves(dataset: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def leaves(dataset: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The datasets inside wrappers (RepeatDataset, ConcatDataset ...)."""
     inner = dataset.get('datasets') or [dataset.get('dataset')]
     if inner[0] is None:
         yield dataset
     else:
         for part in inner:
-            yield from _leaves(part)
+            yield from leaves(part)
 
 
 def _paths(dataset: Mapping[str, Any]) -> list[Path]:

@@ -1,8 +1,10 @@
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.functional import gelu
 
 from mmbixt.layers.as_built import is_as_built
@@ -13,6 +15,7 @@ from mmbixt.ops.inverse_attention import (
     bidirectional_self_attention_maps,
     self_attention,
 )
+from mmbixt.ops.precision import is_half, without_autocast
 from mmbixt.ops.window_attention import (
     Scores,
     Windows,
@@ -106,13 +109,29 @@ class BidirectionalSelfAttention(nn.Module):
 
         def attend(q_hat: Tensor, v_hat: Tensor, G: Tensor | nn.Module) -> tuple[Tensor, Tensor]:
             hats = [split_heads(hat, 1, self.num_heads)[0] for hat in (q_hat, v_hat)]
-            if isinstance(G, Tensor):
-                return bidirectional_self_attention(q, k, v, *hats, G, self.scale, bias)
-            over_keys, over_queries = bidirectional_self_attention_maps(q, k, self.scale, bias)
-            return over_keys @ v, G(torch.cat((over_queries @ hats[1], hats[0]), dim=-1))
+            if self.branch_norm is None:
+                return self._attend_by_heads((q, k, v, *hats), G, bias)
+            # Among tokens that are alike (an even area), the norm would enlarge the rounding of
+            # attention weights in half precision up to 300 times.
+            with without_autocast(q):
+                single = [x.float() if is_half(x) else x for x in (q, k, v, *hats)]
+                if not isinstance(G, Tensor):
+                    weights = {name: x.to(single[0].dtype) for name, x in G.named_parameters()}
+                    G = partial(functional_call, G, weights)
+                return self._attend_by_heads(single, G, bias)
 
         plain, inverse = (join_heads(self._norm(branch)) for branch in self.isa(x, attend))
-        return plain, inverse
+        return plain.to(q.dtype), inverse.to(q.dtype)
+
+    def _attend_by_heads(
+        self, tensors: Sequence[Tensor], G: Tensor | Callable, bias: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Queries, keys, values and both hats (...,h,N,d) to the branches, in their precision."""
+        q, k, v, q_hat, v_hat = tensors
+        if isinstance(G, Tensor):
+            return bidirectional_self_attention(*tensors, G.to(q.dtype), self.scale, bias)
+        over_keys, over_queries = bidirectional_self_attention_maps(q, k, self.scale, bias)
+        return over_keys @ v, G(torch.cat((over_queries @ v_hat, q_hat), dim=-1))
 
     def mix(self, plain: Tensor, inverse: Tensor) -> Tensor:
         """The two branches in their shares, in the precision of the branches."""

@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 from helpers import assert_close, golden
@@ -84,6 +86,24 @@ def test_instance_norm_is_over_the_tokens():
     out = attention(torch.randn(3, 50, 24) + 5)
     assert_close(out.mean(1) + 1, torch.ones(3, 24), 1e-4)
     assert out.var(1).min() > 0.5
+
+
+@pytest.mark.parametrize('projection', ['hypernetwork', 'mlp'])
+@pytest.mark.parametrize('autocast', [False, True])
+def test_instance_norm_of_an_even_area_in_half_precision(projection, autocast):
+    """All that tokens differ by is a small bias, and not how half precision rounds."""
+    attention = WindowAttention(24, 2, 4, branch_norm='instance', projection=projection)
+    torch.nn.init.normal_(attention.relative_position_bias_table, std=0.02)
+    attention.proj = torch.nn.Identity()
+    half = attention.bfloat16()
+    attention = copy.deepcopy(half).float()
+    x = torch.randn(24).bfloat16().expand(1, 16, 24)
+    with torch.autocast('cpu', torch.bfloat16, enabled=autocast):
+        output = attention(x.float()) if autocast else half(x)
+    output.sum().backward()
+    truth = attention.double()(x.double())
+    assert output.dtype == torch.bfloat16
+    assert (output - truth).norm() < 0.02 * truth.norm()
 
 
 @pytest.mark.parametrize('projection', ['hypernetwork', 'mlp'])

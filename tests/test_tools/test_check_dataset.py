@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 import pytest
 from check_dataset import WrongFolderError, find_parts
+from PIL import Image
 
 from mmbixt.sample.sample_data import write_sample_data
 
@@ -68,6 +69,16 @@ def draw(*shape):
     return lambda path: cv2.imwrite(str(path), np.ones(shape, np.uint8))
 
 
+def orient(tag):
+    def change(path):
+        with Image.open(path) as image:
+            exif = image.getexif()
+            exif[0x0112] = tag
+            image.save(path, exif=exif)
+
+    return change
+
+
 def move(path):
     path.rename(path.with_name('elsewhere'))
 
@@ -99,6 +110,9 @@ INSTANCES = 'annotations/instances_val2017.json'
         ('ade', LABEL, set_label(255), '{path}: .*reduced'),
         ('ade', LABEL, draw(64, 64), '{path} is 64 x 64 pixels, but its picture 96 x 64 pixels'),
         ('ade', LABEL, draw(64, 96, 3), '{path}.* is a RGB picture; labels have one channel'),
+        ('ade', PICTURE, orient(6), '{path} is turned .* labels are not turned'),
+        ('ade', PICTURE, orient(3), '{path} is turned .* labels may be for the image as it is st'),
+        ('coco', 'train2017/000000000002.jpg', orient(8), '{path} is turned .* are not turned'),
         ('coco', 'train2017/000000000002.jpg', Path.unlink, '{path}: missing'),
         ('coco', INSTANCES, Path.unlink, '{path}: missing'),
         ('coco', INSTANCES, truncate, '{path}: no COCO annotations (JSONDecodeError'),

@@ -1,0 +1,186 @@
+"""What can be wrong with images and their labels, as mmseg and mmdet load them."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from PIL import Image
+
+Size = tuple[int, int]  # width, height
+
+_SHOWN = 20  # entries of a list
+_OUTSIDE = 0.05  # of an image's side: annotators overshoot by a pixel or two
+_ORIENTATION = 0x0112  # the EXIF tag
+_SIDEWAYS = (5, 6, 7, 8)  # width and height change places
+
+
+class BadSampleError(ValueError):
+    """An image, its labels or annotations cannot be used."""
+
+    def __str__(self) -> str:
+        # torch puts the traceback of a loader's worker before the message
+        return super().__str__().rpartition(f'{type(self).__name__}: ')[2]
+
+
+def orientation_of(image: Image.Image) -> int:
+    """1 where an image is to be shown as it is stored, otherwise 2 to 8."""
+    tag = image.getexif().get(_ORIENTATION, 1)
+    return tag if tag in range(1, 9) else 1
+
+
+def turned(size: Size, orientation: int) -> Size:
+    """From the size as stored to that as shown, or back."""
+    return size[::-1] if orientation in _SIDEWAYS else size
+
+
+def orientation_problem(
+    path: str | Path, shown: Size, orientation: int, labelled: Size
+) -> str | None:
+    """Why labels may be misaligned with an image that is turned when it is read.
+
+    None if the size of the labels shows that they were made for the image as it is shown.
+
+    Args:
+        path: of the image.
+        shown: its size after turning.
+        orientation: of :func:`orientation_of`.
+        labelled: the size that the labels are for.
+    """
+    stored = turned(shown, orientation)
+    if orientation == 1 or labelled != stored:
+        return None
+    doubt = 'may be for the image as it is stored' if shown == stored else 'are not turned'
+    return (
+        f'{path} is turned or mirrored when it is read (EXIF orientation {orientation}), and its '
+        f'labels {doubt}. If they fit the image as stored, set '
+        "color_type='color_ignore_orientation' in LoadImageFromFile; if they fit it as shown, save "
+        'it anew by PIL.ImageOps.exif_transpose'
+    )
+
+
+def size_problem(results: dict, labelled: Size, turns: bool, labels: str) -> str | None:
+    """Whether labels are for another size or orientation than an image has that was loaded."""
+    path, shown = results['img_path'], tuple(results['ori_shape'][::-1])
+    if turns and os.path.isfile(path):
+        with Image.open(path) as image:
+            orientation = orientation_of(image)
+        if problem := orientation_problem(path, shown, orientation, labelled):
+            return problem
+    if labelled == shown:
+        return None
+    width, height = labelled
+    return f'{labels} is for {width} x {height} pixels, but {path} has {shown[0]} x {shown[1]}'
+
+
+def image_problem(results: dict, turns: bool) -> str | None:
+    """What is wrong with an image that was loaded, or with its size in a COCO file.
+
+    Args:
+        results: of mmcv's ``LoadImageFromFile``.
+        turns: whether it turns images as their EXIF data ask for.
+    """
+    path, image = results['img_path'], results['img']
+    if image.dtype.kind == 'f' and not (finite := np.isfinite(image)).all():
+        return f'{path} has {np.sum(~finite):,} values that are NaN or infinite'
+    if 'instances' not in results or 'width' not in results:
+        return None
+    annotated = results['width'], results['height']
+    return size_problem(results, annotated, turns, f'the annotation of {path}')
+
+
+class LabelProblem:
+    """What is wrong with a label map of mmseg.
+
+    Args:
+        classes: how many ids there are.
+        ignored: the id that is no class.
+        reduced: whether ids were reduced by one when they were loaded.
+    """
+
+    def __init__(self, classes: int, ignored: int, reduced: bool) -> None:
+        self.is_wrong = (np.arange(256) >= classes).astype(np.uint8)  # of each id
+        self.is_wrong[ignored] = 0
+        self.expected = f'0 to {classes - 1} are classes and {ignored} is ignored'
+        self.note = ', after reduce_zero_label' if reduced else ''
+
+    def __call__(self, results: dict, turns: bool) -> str | None:
+        path, label = results['seg_map_path'], results['gt_seg_map']
+        if label.ndim != 2:
+            shape = ' x '.join(map(str, label.shape))
+            return f'{path} is of shape {shape}; labels have one channel, with the ids of classes'
+        if problem := size_problem(results, label.shape[::-1], turns, path):
+            return problem
+        if os.path.isfile(path):
+            with Image.open(path) as image:
+                if image.mode[0] in 'IF' and np.max(image) > 255:
+                    return f'{path} has ids up to {np.max(image)}; mmseg keeps 8 bits of them'
+        if not cv2.LUT(label, self.is_wrong).any():
+            return None
+        counts = np.bincount(label.ravel(), minlength=256)
+        wrong = np.flatnonzero(counts * self.is_wrong)
+        found = [f'{i} ({counts[i]:,} pixels)' for i in wrong]
+        return f'{path} has the ids {", ".join(found[:_SHOWN])}{self.note}, where {self.expected}'
+
+
+def box_problem(results: dict, turns: bool) -> str | None:
+    """What is wrong with the boxes of an image, at its original size."""
+    height, width = results['ori_shape']
+    for instance in results.get('instances', ()):
+        left, top, right, bottom = box = instance.get('bbox', (0, 0, 0, 0))
+        over = max(-left, right - width) / width, max(-top, bottom - height) / height
+        if not np.isfinite(box).all() or max(over) > _OUTSIDE:
+            corners = ', '.join(f'{x:g}' for x in box)
+            return (
+                f'{results["img_path"]} is {width} x {height} pixels, and a box of its annotations '
+                f'(left, top, right, bottom) is {corners}'
+            )
+    return None
+
+
+def reading_problem(path: str, error: Exception) -> str:
+    """Why a file could not be read."""
+    if isinstance(error, FileNotFoundError):
+        return f'{path}: missing'
+    if os.path.isfile(path) and os.path.getsize(path) == 0:
+        return f'{path}: an empty file'
+    return f'{path}: damaged, or no image ({type(error).__name__}: {" ".join(str(error).split())})'
+
+
+def check_annotations(dataset: Any) -> None:
+    """Raise an error for a data set that is empty, or a COCO file without its classes."""
+    ids = getattr(dataset, 'cat_ids', None)  # of mmdet: categories that are classes
+    if ids is None:
+        if len(dataset) == 0:
+            raise BadSampleError(f'{_images(dataset)}: no images there.')
+        return
+    classes = dataset.metainfo.get('classes') or ()
+    if len(ids) < len(classes):
+        content = json.loads(Path(dataset.ann_file).read_text())
+        names = [category['name'] for category in content['categories']]
+        absent = [name for name in classes if name not in names]
+        raise BadSampleError(
+            f'{dataset.ann_file} has no categories {_listing(absent)}; it has {_listing(names)}. '
+            "Set metainfo=dict(classes=(...)) of the data sets to the file's names, and "
+            'num_classes of the model to their number.'
+        )
+    if not any(dataset.get_data_info(i)['instances'] for i in range(len(dataset))):
+        content = json.loads(Path(dataset.ann_file).read_text())
+        images, annotations = (len(content.get(key, ())) for key in ('images', 'annotations'))
+        raise BadSampleError(
+            f'{dataset.ann_file} has {images:,} images and {annotations:,} annotations, of which '
+            'none can be used: they need an area, a box within their image and a class.'
+        )
+
+
+def _images(dataset: Any) -> str:
+    """Where a data set of mmseg looks for images, or another for its list of them."""
+    if not hasattr(dataset, 'img_suffix'):
+        return dataset.ann_file
+    return f'{dataset.ann_file or dataset.data_prefix.get("img_path")}, NAME{dataset.img_suffix}'
+
+
+def _listing(names: list[str]) -> str:
+    return ', '.join(names[:_SHOWN]) + (' ...' if len(names) > _SHOWN else '')

@@ -1,0 +1,178 @@
+"""Images and labels that cannot be right stop a run, by the file's name, or are left out."""
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mmengine.dataset import BaseDataset
+from mmengine.dist import is_main_process
+from mmengine.hooks import Hook
+from mmengine.logging import print_log
+from mmengine.registry import DATASETS
+from mmengine.runner import BaseLoop, Runner
+from torch import nn
+
+from mmbixt.datasets.availability import leaves
+from mmbixt.datasets.problems import (
+    BadSampleError,
+    LabelProblem,
+    box_problem,
+    check_annotations,
+    image_problem,
+    reading_problem,
+)
+from mmbixt.engine.exact_resume import ExactResumeHook
+from mmbixt.registry import HOOKS
+
+_SHOWN = 20  # files of a list
+
+
+@HOOKS.register_module()
+class SampleCheckHook(Hook):
+    """Check each image and its labels when they are read, before anything is made of them.
+
+    - Images: missing, empty, damaged, with pixels that are not finite.
+    - Label maps of mmseg: missing, damaged, of several channels or 16 bits, for another size than
+      the image's or an image that is turned by its EXIF data, with ids that are no class.
+    - Annotations of mmdet: for another size or orientation, boxes far outside of the image; before
+      training, classes that the file does not name, and a file without annotations.
+
+    The data set replaces an image by another, drawn by the generator that draws augmentations; with
+    :class:`ExactResumeHook` it is the same one after ``--resume``. Validation and tests leave
+    nothing out, because their results would be of other images than they say.
+
+    Args:
+        on_bad: 'raise' an error, or 'skip' images of the training. Those that were left out are
+            in ``skipped_images.txt`` beside the log, and named when training ends.
+        max_skipped: with 'skip', how many images of a run are too many.
+    """
+
+    def __init__(self, on_bad: str = 'raise', max_skipped: int = 100) -> None:
+        if on_bad not in ('raise', 'skip'):
+            raise ValueError(f"SampleCheckHook: on_bad={on_bad!r} is not one of 'raise', 'skip'.")
+        self.on_bad, self.max_skipped = on_bad, max_skipped
+        self.skipped: SkippedImages | None = None
+
+    def before_run(self, runner: Runner) -> None:
+        if self.on_bad == 'skip':
+            file = Path(runner.log_dir, 'skipped_images.txt').absolute()
+            self.skipped = SkippedImages(file, self.max_skipped)
+        training = runner._train_loop
+        for loop in (training, runner._val_loop, runner._test_loop):
+            if isinstance(loop, BaseLoop):
+                for dataset in _built_leaves(loop.dataloader.dataset):
+                    if loop is not runner._test_loop:  # tests may have no annotations
+                        check_annotations(dataset)
+                    watch(dataset, runner.model, self.skipped if loop is training else None)
+        has_workers = hasattr(training, 'dataloader_iterator') and training.dataloader.num_workers
+        if has_workers and not any(isinstance(hook, ExactResumeHook) for hook in runner.hooks):
+            raise TypeError(
+                'SampleCheckHook: the processes that load data were started with copies of an '
+                'unchecked data set; add ExactResumeHook, which starts them anew.'
+            )
+
+    def after_train(self, runner: Runner) -> None:
+        if self.skipped is not None and is_main_process() and (lines := self.skipped.read()):
+            text = [f'{len(lines):,} images were left out:', *lines[:_SHOWN]]
+            if len(lines) > _SHOWN:
+                text.append(f'... and {len(lines) - _SHOWN:,} more in {self.skipped.file}')
+            runner.logger.warning('\n  '.join(text))
+
+
+class SkippedImages:
+    """A file with a line for each: the processes that load data share nothing else."""
+
+    def __init__(self, file: Path, limit: int) -> None:
+        self.file, self.limit = file, limit
+
+    def read(self) -> list[str]:
+        return sorted({*self.file.read_text().splitlines()}) if self.file.exists() else []
+
+    def add(self, problem: str) -> None:
+        before = self.read()
+        if problem in before:
+            return
+        if len(before) >= self.limit:
+            raise BadSampleError(
+                f'{problem}. {len(before):,} images were left out before, which is max_skipped of '
+                f'SampleCheckHook; {self.file} lists them.'
+            )
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        with self.file.open('a') as file:
+            file.write(f'{problem}\n')
+        print_log(f'Left out: {problem}', 'current', logging.WARNING)
+
+
+class Checked:
+    """A transform that loads images or labels, and a look at what it has loaded."""
+
+    def __init__(
+        self,
+        load: Callable[[dict], dict | None],
+        path_key: str,
+        find_problem: Callable[[dict], str | None],
+        skipped: SkippedImages | None,
+    ) -> None:
+        self.load, self.path_key = load, path_key
+        self.find_problem, self.skipped = find_problem, skipped
+
+    def __call__(self, results: dict) -> dict | None:
+        cause = None
+        try:
+            loaded = self.load(results)
+        except Exception as error:  # whatever a decoder says of a damaged file
+            path = results.get(self.path_key) or results['img_path']
+            cause, problem = error, reading_problem(path, error)
+        else:
+            problem = None if loaded is None else self.find_problem(loaded)
+        if problem is None:
+            return loaded
+        if self.skipped is None:
+            raise BadSampleError(
+                f'{problem}. Mend the file or take the image out of the data '
+                '(tools/check_dataset.py looks at all files of ADE20K and COCO). To train without '
+                "such images (validation needs all): default_hooks.sample_check.on_bad='skip'."
+            ) from cause
+        self.skipped.add(problem)
+        return None  # the data set takes another image
+
+
+def watch(dataset: BaseDataset, model: nn.Module, skipped: SkippedImages | None) -> None:
+    """Check what a data set loads."""
+    from mmcv.transforms import LoadAnnotations, LoadImageFromFile
+
+    transforms, turns = dataset.pipeline.transforms, False
+    find_problem = box_problem
+    if hasattr(dataset, 'reduce_zero_label'):  # of mmseg
+        heads = [head for head in model.modules() if hasattr(head, 'num_classes')]
+        counts = [head.num_classes for head in heads if hasattr(head, 'ignore_index')]
+        classes = min([len(dataset.metainfo.get('classes') or ()) or 256, *counts])
+        find_problem = LabelProblem(classes, dataset.ignore_index, dataset.reduce_zero_label)
+    for i, load in enumerate(transforms):
+        if isinstance(load, LoadImageFromFile):
+            turns = load.color_type in ('color', 'grayscale')
+            turns = turns and load.imdecode_backend in ('cv2', 'pillow')
+            transforms[i] = Checked(load, 'img_path', partial(image_problem, turns=turns), skipped)
+        elif isinstance(load, LoadAnnotations):
+            transforms[i] = Checked(
+                load, 'seg_map_path', partial(find_problem, turns=turns), skipped
+            )
+
+
+def explain_empty(runner: Runner) -> None:
+    """Of a data set that is empty, mmengine says ``need at least one array to concatenate``."""
+    for config in (runner._train_dataloader, runner._val_dataloader, runner._test_dataloader):
+        if isinstance(config, dict):
+            for dataset in leaves(config['dataset']):
+                check_annotations(DATASETS.build({**dataset, 'serialize_data': False}))
+
+
+def _built_leaves(dataset: Any) -> Iterator[BaseDataset]:
+    """The data sets inside wrappers (RepeatDataset, ConcatDataset ...)."""
+    if isinstance(dataset, BaseDataset):
+        yield dataset
+    for part in getattr(dataset, 'datasets', None) or [getattr(dataset, 'dataset', None)]:
+        if part is not None:
+            yield from _built_leaves(part)

@@ -1,0 +1,352 @@
+"""Bad images and labels are named, or left out, in data sets of each framework."""
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from mmdet.datasets import CocoDataset
+from mmengine.dataset import ConcatDataset
+from mmengine.runner import Runner
+from mmpretrain.datasets import CustomDataset
+from mmseg.datasets import BaseSegDataset
+from PIL import Image
+from running import FirstClass, fresh_mmengine, training
+
+from mmbixt.datasets.problems import BadSampleError, check_annotations
+from mmbixt.engine.sample_check import SampleCheckHook, SkippedImages, explain_empty, watch
+
+LOAD = dict(type='LoadImageFromFile')
+NAMES = [f'{i}.jpg' for i in range(4)]
+CLASSES = ('sky', 'road', 'car')
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Four images of 32 x 24 pixels with label maps, and their COCO file."""
+    random = np.random.default_rng(0)
+    (tmp_path / 'images').mkdir()
+    (tmp_path / 'labels').mkdir()
+    for i, name in enumerate(NAMES):
+        cv2.imwrite(str(tmp_path / 'images' / name), random.integers(0, 255, (24, 32, 3), np.uint8))
+        label = random.integers(0, 3, (24, 32), np.uint8)
+        label[0] = 255
+        cv2.imwrite(str(tmp_path / f'labels/{i}.png'), label)
+    (tmp_path / 'names.txt').write_text('\n'.join(name[0] for name in NAMES))
+    images = [dict(id=i, file_name=name, width=32, height=24) for i, name in enumerate(NAMES)]
+    annotations = [
+        dict(id=i, image_id=i, category_id=1, bbox=[2, 2, 20, 20], area=400, iscrowd=0)
+        for i in range(4)
+    ]
+    categories = [dict(id=i, name=name) for i, name in enumerate(CLASSES)]
+    content = dict(images=images, annotations=annotations, categories=categories)
+    (tmp_path / 'coco.json').write_text(json.dumps(content))
+    return tmp_path
+
+
+def segmentation(root, load=LOAD, serialize=False, **options):
+    return BaseSegDataset(
+        ann_file=f'{root}/names.txt',
+        data_prefix=dict(img_path=f'{root}/images', seg_map_path=f'{root}/labels'),
+        metainfo=dict(classes=CLASSES),
+        serialize_data=serialize,
+        # labels after resizing, as in tests
+        pipeline=[
+            load,
+            dict(type='mmseg.Resize', scale=(16, 12)),
+            dict(type='mmseg.LoadAnnotations'),
+            dict(type='mmseg.PackSegInputs'),
+        ],
+        **options,
+    )
+
+
+def detection(root, load=LOAD, serialize=False, **options):
+    return CocoDataset(
+        ann_file=f'{root}/coco.json',
+        data_prefix=dict(img=f'{root}/images'),
+        metainfo=dict(classes=CLASSES),
+        serialize_data=serialize,
+        pipeline=[load, dict(type='mmdet.LoadAnnotations'), dict(type='mmdet.PackDetInputs')],
+        **options,
+    )
+
+
+def classification(root, load=LOAD):
+    return CustomDataset(
+        data_prefix=f'{root}/images',
+        with_label=False,
+        pipeline=[load, dict(type='mmpretrain.PackInputs')],
+    )
+
+
+def read(dataset, model=None, skipped=None):
+    watch(dataset, model or FirstClass(), skipped)
+    return [dataset[i] for i in range(len(dataset))]
+
+
+def image(root):
+    return root / 'images/1.jpg'
+
+
+def label(root):
+    return root / 'labels/1.png'
+
+
+def change(which, function):
+    def damage(root):
+        path = which(root)
+        function(path)
+        return path
+
+    return damage
+
+
+def dangle(path):
+    path.unlink()
+    path.symlink_to('nowhere')
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-60])
+
+
+def orient(tag):
+    def turn(path):
+        with Image.open(path) as picture:
+            exif = picture.getexif()
+            exif[0x0112] = tag
+            picture.save(path, exif=exif)
+
+    return turn
+
+
+def edit_label(function):
+    """Of a label map (24,32) another one."""
+
+    def edit(path):
+        cv2.imwrite(str(path), function(cv2.imread(str(path), cv2.IMREAD_UNCHANGED)))
+
+    return edit
+
+
+def edit_json(function):
+    def edit(path):
+        content = json.loads(path.read_text())
+        function(content)
+        path.write_text(json.dumps(content))
+
+    return edit
+
+
+def coco(function):
+    return change(lambda root: root / 'coco.json', edit_json(function))
+
+
+EMPTY = lambda path: path.write_bytes(b'')  # noqa: E731
+IMAGES = [
+    (change(image, dangle), '{path}: missing'),
+    (change(image, EMPTY), '{path}: an empty file'),
+    (change(image, truncate), '{path}: damaged'),
+    (change(image, lambda path: path.write_text('<html>')), '{path}: damaged'),
+]
+LABELS = [
+    (change(label, Path.unlink), '{path}: missing'),
+    (change(label, EMPTY), '{path}: an empty file'),
+    (change(label, truncate), '{path}: damaged'),
+    (
+        change(label, edit_label(lambda x: np.repeat(np.repeat(x, 2, 0), 2, 1))),
+        '{path} is for 64 x',
+    ),
+    (change(label, edit_label(lambda x: x[:20])), '{path} is for 32 x 20 pixels, but .*1.jpg has'),
+    (change(label, edit_label(lambda x: np.dstack([x] * 3))), '{path} is of shape 24 x 32 x 3'),
+    (change(label, edit_label(lambda x: x + np.uint16(300))), '{path} has ids up to 555'),
+    (change(label, edit_label(lambda x: x + 2)), r'{path} has the ids 3 \(.*, 4 .*, where 0 to 2'),
+    (change(image, orient(6)), '{path} is turned .* labels are not turned.*color_ignore'),
+    (change(image, orient(3)), '{path} is turned .* labels may be for'),
+]
+FIRST = dict(images=0)
+ANNOTATIONS = [
+    (change(image, lambda path: Image.new('RGB', (30, 24)).save(path)), 'is for 32 x 24.*{path} h'),
+    (change(image, orient(8)), '{path} is turned .* labels are not turned'),
+    (coco(lambda c: c['annotations'][1].update(bbox=[4, 4, 60, 20])), '1.jpg .* is 4, 4, 64, 24'),
+]
+CASES = [
+    *((segmentation, *case) for case in [*IMAGES, *LABELS]),
+    *((detection, *case) for case in [*IMAGES, *ANNOTATIONS]),
+    *((classification, *case) for case in IMAGES[2:3]),
+]
+
+
+@pytest.mark.parametrize(('make', 'damage', 'message'), CASES)
+def test_damage_is_named_and_can_be_left_out(root, make, damage, message):
+    assert len(read(make(root))) == 4
+    path = damage(root)
+    pattern = message.format(path=path)
+    with pytest.raises(BadSampleError, match=pattern):
+        read(make(root))
+    skipped = SkippedImages(root / 'skipped.txt', 1)
+    assert len(read(make(root), skipped=skipped)) == 4
+    (line,) = skipped.read()
+    assert str(root) in line
+    with pytest.raises(BadSampleError, match='0 images were left out before, which is max_sk'):
+        read(make(root), skipped=SkippedImages(root / 'none.txt', 0))
+
+
+def test_images_that_are_in_order(root):
+    """Shown as their labels are, or not turned when they are read; with boxes a pixel outside."""
+    orient(6)(image(root))
+    edit_label(lambda x: np.rot90(x).copy())(label(root))
+    orient(3)(root / 'images/2.jpg')
+    with pytest.raises(BadSampleError, match=r'2\.jpg is turned'):
+        read(segmentation(root))
+    orient(1)(root / 'images/2.jpg')
+    edit_label(np.uint16)(label(root))
+    read(segmentation(root))
+    coco(lambda c: c['images'][1].update(width=24, height=32))(root)
+    coco(lambda c: c['annotations'][0].update(bbox=[-1, 4, 34, 20]))(root)
+    read(detection(root))
+    as_stored = dict(LOAD, color_type='color_ignore_orientation')
+    orient(3)(image(root))
+    edit_label(lambda x: np.rot90(x).copy())(label(root))
+    coco(lambda c: c['images'][1].update(width=32, height=24))(root)
+    read(segmentation(root, as_stored))
+    read(detection(root, as_stored))
+
+
+def test_pixels_that_are_not_finite(root):
+    for path in (root / 'images').iterdir():
+        pixels = cv2.imread(str(path)).astype(np.float32)
+        pixels[3, 4] = np.nan if path == image(root) else 1
+        cv2.imwrite(str(path.with_suffix('.tiff')), pixels)
+    load = dict(LOAD, color_type='unchanged')
+    with pytest.raises(BadSampleError, match=r'1\.tiff has 3 values that are NaN'):
+        read(segmentation(root, load, img_suffix='.tiff'))
+
+
+def test_classes_of_the_head_and_reduced_labels(root):
+    model = FirstClass()
+    model.num_classes, model.ignore_index = 2, 255
+    with pytest.raises(BadSampleError, match=r'has the ids 2 .*where 0 to 1 are'):
+        read(segmentation(root), model)
+    edit_label(lambda x: x + 2)(label(root))
+    with pytest.raises(BadSampleError, match=r'has the ids 3 .*, after reduce_zero_label'):
+        read(segmentation(root, reduce_zero_label=True))
+
+
+@pytest.mark.parametrize(
+    ('damage', 'message'),
+    [
+        (coco(lambda c: c.update(annotations=[])), '4 images and 0 annotations, of which none'),
+        (coco(lambda c: c['categories'][2].update(name='auto')), 'no categories car; it has sky,'),
+        (coco(lambda c: c.update(images=[])), '0 images and 4 annotations'),
+    ],
+)
+def test_coco_files_without_annotations_or_classes(root, damage, message):
+    damage(root)
+    with pytest.raises(BadSampleError, match=f'coco.json .*{message}'):
+        check_annotations(detection(root))
+    with pytest.raises(BadSampleError, match=f'coco.json .*{message}'):
+        check_annotations(detection(root, filter_cfg=dict(filter_empty_gt=True)))
+
+
+def make_runner(root, dataset, check=None, exact=True, **options):
+    loader = dict(
+        batch_size=2,
+        num_workers=1,
+        sampler=dict(type='InfiniteSampler', seed=0),
+        collate_fn=dict(type='pseudo_collate'),
+        dataset=dataset,
+    )
+    hooks = dict(sample_check=dict(type='mmbixt.SampleCheckHook', **(check or {})))
+    if exact:
+        hooks['exact_resume'] = dict(type='mmbixt.ExactResumeHook')
+    return Runner(
+        Recorder(),
+        str(root / 'work'),
+        **{**training(None), 'train_dataloader': loader},
+        default_hooks=hooks,
+        experiment_name=f'{root.name}_{len(list(root.glob("work/*")))}',
+        randomness=dict(seed=0),
+        **options,
+    )
+
+
+class Recorder(FirstClass):
+    """Notes what it is trained on."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def forward(self, inputs, data_samples=None, mode='predict'):
+        self.seen += [Path(sample.img_path).name for sample in data_samples]
+        return super().forward(inputs, data_samples, mode)
+
+
+def train(root, dataset, **options):
+    with fresh_mmengine():
+        runner = make_runner(root, dataset, **options)
+        try:
+            runner.train()
+        finally:
+            runner.train_loop.dataloader_iterator = None  # ends its workers
+    return runner.model.seen, Path(runner.log_dir)
+
+
+def test_a_run_stops_at_a_bad_image_or_leaves_it_out(root):
+    """With a worker, which has a copy of the data set; in a wrapper."""
+    EMPTY(image(root))
+
+    def dataset():
+        return dict(type=lambda: ConcatDataset([segmentation(root)]))
+
+    with pytest.raises(BadSampleError) as info:
+        train(root, dataset())
+    assert str(info.value).startswith(f'{image(root)}: an empty file. Mend')
+    seen, logs = train(root, dataset(), check=dict(on_bad='skip'))
+    assert len(seen) == 8
+    assert {*seen} == {*NAMES} - {'1.jpg'}
+    line = f'{image(root)}: an empty file'
+    assert (logs / 'skipped_images.txt').read_text() == f'{line}\n'
+    (log,) = logs.glob('*.log')
+    assert f'1 images were left out:\n  {line}' in log.read_text()
+    assert train(root, dataset(), check=dict(on_bad='skip'))[0] == seen
+
+
+def test_workers_have_to_be_started_anew(root):
+    with pytest.raises(TypeError, match='add ExactResumeHook'):
+        train(root, segmentation(root), exact=False)
+
+
+def test_validation_leaves_nothing_out(root):
+    EMPTY(image(root))
+    validation = dict(batch_size=1, num_workers=0, dataset=segmentation(root))
+    validation |= dict(sampler=dict(type='DefaultSampler'), collate_fn=dict(type='pseudo_collate'))
+    with fresh_mmengine():
+        runner = make_runner(
+            root,
+            segmentation(root),
+            dict(on_bad='skip'),
+            val_dataloader=validation,
+            val_cfg=dict(),
+            val_evaluator=dict(type='DumpResults', out_file_path=f'{root}/results.pkl'),
+        )
+        with pytest.raises(BadSampleError, match='an empty file'):
+            runner.val()
+
+
+def test_empty_data_sets_are_explained(root):
+    config = dict(type=BaseSegDataset, data_prefix=dict(img_path=f'{root}/images'), img_suffix='.x')
+    with fresh_mmengine():
+        runner = make_runner(root, config)
+    with pytest.raises(ValueError, match='need at least one array'):
+        runner.train()
+    with pytest.raises(BadSampleError, match=r'images, NAME\.x: no images there'):
+        explain_empty(runner)
+
+
+def test_options_are_checked():
+    with pytest.raises(ValueError, match="on_bad='ignore' is not one of"):
+        SampleCheckHook(on_bad='ignore')
