@@ -13,16 +13,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from mmengine.dist import get_rank, get_world_size
+from mmengine.dist import broadcast_object_list, get_rank, get_world_size
 from mmengine.hooks import Hook
 from mmengine.logging import print_log
 from mmengine.runner import BaseLoop, Runner
 from mmengine.runner.loops import IterBasedTrainLoop, _InfiniteDataloaderIterator
 from torch.utils.data import BatchSampler, Dataset, Sampler
 
+from mmbixt.ops import dispatch
 from mmbixt.registry import DATA_SAMPLERS, HOOKS
 
-_META = 'mmbixt_exact_resume'  # in a checkpoint's meta
+_META, _CONVOLVES = 'mmbixt_exact_resume', 'mmbixt_convolves'  # in a checkpoint's meta
 _OF_A_STEP, _OF_AN_IMAGE = 0, 1  # so that the two draw different numbers
 
 
@@ -111,7 +112,8 @@ class ExactResumeHook(Hook):
     last one of them.
 
     The run that is resumed must have had the hook, too, and the same processes and batches;
-    otherwise it says what cannot be the same.
+    otherwise it says what cannot be the same. All processes multiply matrices by the library that
+    the first one has found to be faster, or that the run to be resumed had: their bits differ.
 
     Example:
         >>> default_hooks = dict(exact_resume=dict(type='mmbixt.ExactResumeHook'))
@@ -121,13 +123,16 @@ class ExactResumeHook(Hook):
 
     def __init__(self) -> None:
         self.goes_on = True  # with the same batches as the run that is resumed
+        self.convolves: bool | None = None  # whether the run did that is resumed
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         checkpoint['meta'][_META] = self._shares(runner)
+        checkpoint['meta'][_CONVOLVES] = dispatch.ONEDNN_IS_FASTER
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         if not runner._resume:
             return
+        self.convolves = checkpoint.get('meta', {}).get(_CONVOLVES)
         before, now = checkpoint.get('meta', {}).get(_META), self._shares(runner)
         self.goes_on = before == now
         if self.goes_on:
@@ -157,6 +162,9 @@ class ExactResumeHook(Hook):
                 'ExactResumeHook builds the loader of the training data anew, and needs '
                 f'train_dataloader as a dict, not a {type(config).__name__}.'
             )
+        choice = [dispatch.ONEDNN_IS_FASTER if self.convolves is None else self.convolves]
+        broadcast_object_list(choice)
+        dispatch.ONEDNN_IS_FASTER = choice[0]
         dataset, seed = loop.dataloader.dataset, runner.seed
         loop.dataloader = loop.dataloader_iterator = None  # ends its workers
         batches = dict(type='mmbixt.NumberedBatches', batches=config.get('batch_sampler'))

@@ -12,6 +12,7 @@ from torch.utils.data import Dataset
 
 import mmbixt.registry  # noqa: F401
 from mmbixt.checkpoints.loader import load
+from mmbixt.ops import dispatch
 
 IMAGES = 10
 COLLATE = dict(collate_fn=dict(type='default_collate'))
@@ -134,3 +135,15 @@ def test_another_batch_is_said_and_keeps_the_epochs(tmp_path):
     (log,) = (tmp_path / 'second').glob('*/*.log')
     assert 'a run with 1 processes x 4 images' in log.read_text()
     assert Noise.read == 3 * IMAGES  # the checkpoint says one whole epoch, before its second ended
+
+
+def test_products_are_made_as_before(tmp_path, monkeypatch):
+    """By the library that the first run took, even where the other one was found faster since."""
+    monkeypatch.setattr(dispatch, 'ONEDNN_IS_FASTER', True)
+    train(tmp_path / 'first', **ITERATIONS)
+    monkeypatch.setattr(dispatch, 'ONEDNN_IS_FASTER', False)
+    train(tmp_path / 'second', **ITERATIONS)
+    assert not dispatch.ONEDNN_IS_FASTER
+    resume = dict(resume=True, load_from=str(tmp_path / 'first/iter_6.pth'))
+    train(tmp_path / 'third', **ITERATIONS, **resume)
+    assert dispatch.ONEDNN_IS_FASTER

@@ -1,7 +1,8 @@
 """Products of matrices as 1x1 convolutions, for processors on which those are faster.
 
 On CPUs torch multiplies float32 matrices with MKL, which uses AVX-512 on Intel's processors only,
-and convolves with oneDNN, which uses it on all that have it: up to twice the speed on AMD's. Tokens
+and convolves with oneDNN, which uses it on all that have it: that is twice the speed on some of
+AMD's and nothing on others, so both are measured. Tokens
 (N,C) are an image of one row, (1,C,1,N) in channels-last format, by view alone. Compilers get
 operators: left to themselves, they choose other formats for convolutions, and copy.
 
@@ -10,6 +11,7 @@ gradient of the input) and ``outer_sum`` (the gradient of the weight, a Gram mat
 """
 
 from math import prod
+from time import thread_time
 
 import torch
 from torch import Tensor
@@ -21,6 +23,7 @@ from mmbixt.ops.cpu.operator import Operator, Results
 
 # A kernel of one pixel has nothing to dilate, but with one thread torch would leave it to MKL.
 DILATION = (1, 2)
+MIN_GAIN = 1.05  # times as fast as MKL that oneDNN has to be; whole networks gain a bit more
 
 
 def multiply(
@@ -121,3 +124,41 @@ outer = Operator(
     differentiable=('a', 'b'),
     flops=lambda a, b: 2 * prod(a) * b[1],
 )
+
+
+@torch.no_grad()
+def measured_gain(tokens: int = 512, channels: int = 192, rounds: int = 5) -> float:
+    """How many times as fast as MKL oneDNN is at the products of a linear layer, in 50 ms.
+
+    The least times of one thread are compared, which other work on the machine disturbs least.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    options = dict(device='cpu', dtype=torch.float32)
+    x, hidden = (torch.ones(tokens, n * channels, **options) for n in (1, 4))
+    weight = torch.ones(4 * channels, channels, **options)
+
+    def mkl() -> None:
+        torch.mm(x, weight.t())
+        torch.mm(hidden.t(), x)
+
+    def onednn() -> None:
+        _convolve(x, weight)
+        _gradient_of_weight(hidden, x)
+
+    seconds: dict = {mkl: [], onednn: []}
+    for _ in range(rounds):
+        for multiply_both, found in seconds.items():
+            start = thread_time()
+            multiply_both()
+            found.append(thread_time() - start)
+    torch.set_num_threads(threads)
+    return min(seconds[mkl]) / min(seconds[onednn])
+
+
+if (
+    torch.backends.mkl.is_available()
+    and torch.backends.mkldnn.is_available()
+    and torch.backends.cpu.get_cpu_capability() == 'AVX512'  # both use AVX2 otherwise
+):
+    dispatch.ONEDNN_IS_FASTER = measured_gain() > MIN_GAIN
