@@ -123,6 +123,14 @@ def choose(op: str, paths: Mapping[str, Callable], x: Tensor, *others: object) -
 # --- What is at hand ------------------------------------------------------------------------------
 
 
+_PROCESSOR = 'cpu'  # tests change it, to run on a processor what a GPU would
+
+
+def on_processor(x: Tensor) -> bool:
+    """Whether a tensor is where caches are what counts; on a GPU it is what moves, and kernels."""
+    return x.device.type == _PROCESSOR
+
+
 def is_exporting() -> bool:
     """Whether a program is made that is to run where our operators are not."""
     return _exports() or torch.jit.is_tracing()
@@ -168,7 +176,7 @@ def operator_refusal() -> str | None:
 
 def cpu_refusal(x: Tensor) -> str | None:
     """Why the operators for processors cannot compute with a tensor; None if they can."""
-    if x.device.type != 'cpu':
+    if not on_processor(x):
         return f'the tensors are on {x.device.type}'
     if is_autocast(x):
         return 'autocast is on, and the operators know float32 and float64 only'
@@ -230,7 +238,7 @@ def _cross_covariance(x: Tensor) -> Decision:
 
 
 def _self_attention(q: Tensor, bias: Tensor | None) -> Decision:
-    if q.device.type == 'cpu' and needs_gradients(bias):
+    if on_processor(q) and needs_gradients(bias):
         return 'reference', 'the fused kernel for processors has no gradient for the bias'
     return 'portable', 'fused attention stores no matrix'
 
