@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from mmbixt.ops.precision import is_autocast, is_half, is_reduced_float32
+from mmbixt.ops.precision import half_dtype, is_autocast, is_half, is_reduced_float32
 
 PATHS = ('auto', 'reference', 'portable', 'cpu')
 SCORES = 2**19  # of attention, that one thread keeps in its cache: 2 MB in float32
@@ -230,8 +230,10 @@ def _cross_covariance(x: Tensor) -> Decision:
     """For tokens (B,N,C)."""
     if x.shape[1] < 2 * x.shape[2] or x.shape[0] == 0:
         return 'reference', 'with fewer than 2C tokens, Gram matrices cost more than they save'
+    if half_dtype(x) == torch.bfloat16 and not on_processor(x):
+        return 'portable', 'no copy of queries or keys, and no values'
     if is_half(x):
-        return 'reference', 'sums of Gram matrices need float32'
+        return 'reference', 'sums over all tokens need more than float16'
     if is_reduced_float32(x):
         return 'reference', 'float32 products are rounded to TF32 or bfloat16'
     return 'portable', 'two products over the tokens in place of four'

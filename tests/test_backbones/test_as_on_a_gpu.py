@@ -1,4 +1,4 @@
-"""What a GPU computes, computed on a processor: the same network, in another order of operations."""
+"""What a GPU computes, on a processor: the same networks in another order of operations."""
 
 import pytest
 import torch

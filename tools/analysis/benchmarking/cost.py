@@ -157,6 +157,8 @@ class _Counter(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None):
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
+        if func is aten.convolution.default and _is_channels_last(args[0]):  # as on a GPU
+            out = torch.empty_like(out, memory_format=torch.channels_last)
         results = _tensors(out)
         if func.is_view or func.namespace == 'prim':
             return out
@@ -183,6 +185,10 @@ class _Counter(TorchDispatchMode):
 
     def _release(self, storage: int) -> None:
         self.live -= self.storages.pop(storage)
+
+
+def _is_channels_last(x: Tensor) -> bool:
+    return x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
 
 
 def _macs(packet: Any, args: tuple, kwargs: dict, out: Any) -> int:
