@@ -24,7 +24,7 @@ test-zoo: setup ## what takes minutes: all configs and models, users' own throug
 	@OMP_NUM_THREADS=1 ZOO=all $(python) -m pytest -n 2 --dist worksteal tests/test_configs tests/test_mim.py \
 		tests/test_backbones/test_compiled.py tests/test_backbones/test_contract.py \
 		tests/test_checkpoints/test_classifiers.py \
-		tests/test_tools/test_benchmark.py \
+		tests/test_tools/test_benchmark.py tests/test_tools/test_gpu_cost.py \
 		tests/test_tools/test_convert_checkpoint.py tests/test_tools/test_get_flops.py
 
 test-browser: setup ## look at a report in Chromium, on a desk and on a phone (CHROME=path: in that one)

@@ -1,5 +1,8 @@
 """What a GPU would have to do: against counts by hand, in float32 unless it says otherwise."""
 
+import os
+import re
+
 import pytest
 import torch
 from benchmarking.cost import count
@@ -140,3 +143,21 @@ def test_the_tool_says_that_it_has_measured_nothing(within):
     assert (refused.returncode, 'compiler' in refused.stderr) == (1, True)
     refused = within('analysis/gpu_cost.py', 'xcit_nano')
     assert (refused.returncode, 'stands for no network' in refused.stderr) == (1, True)
+
+
+GOALS = {  # GB and kernels, at most, that a training step in bfloat16 with 16 images of 512 takes
+    'xcit_small_12_p16': (28.3, 1130),
+    'biformer_small': (60.7, 1540),
+    'bixt_ti_l64_d13_p16': (9.9, 1055),
+    'swin_tiny': (36.3, 665),
+    'bisa_swin_tiny': (72.3, 780),
+}
+
+
+@pytest.mark.skipif(os.environ.get('ZOO') != 'all', reason='part of make test-zoo')
+@pytest.mark.parametrize('name', GOALS)
+def test_published_models_move_no_more_than_the_docs_say(name, within):
+    done = within('analysis/gpu_cost.py', name, '--batch', 16, '--train')
+    moved, kernels = re.search(r': ([0-9.]+) GB moved, (\d+) kernels', done.stdout).groups()
+    assert float(moved) <= GOALS[name][0]
+    assert int(kernels) <= GOALS[name][1]
