@@ -7,7 +7,7 @@ from torch.nn.functional import gelu
 
 from mmbixt.layers.as_built import is_as_built
 from mmbixt.layers.linear import apply_linear
-from mmbixt.ops.dispatch import on_processor
+from mmbixt.ops.dispatch import on_processor, ops_path
 from mmbixt.ops.heads import head_width, join_heads, split_heads
 from mmbixt.ops.inverse_attention import (
     bidirectional_self_attention,
@@ -212,9 +212,9 @@ class WindowAttention(BidirectionalSelfAttention):
         scores = self._scores(mask)
         if windows is None:
             out = self._attend(x, scores.bias())
-        elif on_processor(x) and self._is_fused:
+        elif self._is_fused and (on_processor(x) or ops_path() == 'reference'):
             out = self._attend_in_windows(x, windows, scores)
-        else:  # of C channels, not of the 3 C that come of them: on a GPU moving is what costs
+        else:  # C channels are cut, not the 3 C that come of them: on a GPU moving is what costs
             out = windows.join(self._attend(windows.cut(x), scores.bias()))
         return apply_linear(self.proj, out)
 
