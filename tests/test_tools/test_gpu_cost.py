@@ -131,7 +131,7 @@ def test_tensors_without_data_take_the_path_that_those_on_a_gpu_take(family, dty
     assert choices('meta') == on_gpu
 
 
-def test_the_tool_says_that_it_has_measured_nothing(within):
+def test_the_tool_says_that_it_has_measured_nothing(within, tmp_path):
     row = 'xcit_nano_12_p16'
     done = within('analysis/gpu_cost.py', row, '--size', 64, '--train', '--top', 3)
     assert done.returncode == 0, done.stderr
@@ -139,10 +139,20 @@ def test_the_tool_says_that_it_has_measured_nothing(within):
     assert f'{row}: ' in done.stdout
     assert 'blocks.*.attn ' in done.stdout
     assert '  H100 SXM ' in done.stdout
-    refused = within('analysis/gpu_cost.py', f'{row}@compiled')
-    assert (refused.returncode, 'compiler' in refused.stderr) == (1, True)
-    refused = within('analysis/gpu_cost.py', 'xcit_nano')
-    assert (refused.returncode, 'stands for no network' in refused.stderr) == (1, True)
+    peeks = tmp_path / 'peeks.py'
+    peeks.write_text(
+        'import torch\nclass Net(torch.nn.Module):\n'
+        '    def forward(self, x):\n        return x * float(x.mean())\nbuild = Net\n'
+    )
+    for name, why in {
+        f'{row}@compiled': 'what a compiler makes of it is not counted',
+        f'{row}@cpu': 'cannot run on this path',
+        'xcit_nano': 'stands for no network',
+        f'{peeks}:build': 'looks at values',
+    }.items():
+        refused = within('analysis/gpu_cost.py', name)
+        assert refused.returncode == 1
+        assert why in refused.stderr
 
 
 GOALS = {  # GB and kernels, at most, that a training step in bfloat16 with 16 images of 512 takes

@@ -16,6 +16,7 @@ from benchmarking.networks import NAMES, UnknownRowError, build
 
 from mmbixt.cli import run
 from mmbixt.ops import use_ops
+from mmbixt.ops.dispatch import PathError
 
 DTYPES = dict(fp32=torch.float32, bf16=torch.bfloat16, fp16=torch.float16)
 LAUNCH = 4e-6  # seconds from one operator of eager torch to the next: the processor's, not a card's
@@ -134,8 +135,14 @@ def main() -> None:
     for name in args.names:
         try:
             cost = count_network(name, args.size, args.batch, dtype, args.train)
-        except (UnknownRowError, NotImplementedError) as error:
+        except (UnknownRowError, PathError) as error:
             raise SystemExit(f'error: {name}: {error}') from error
+        except RuntimeError as error:  # NotImplementedError is one
+            if 'meta' not in str(error):
+                raise
+            raise SystemExit(
+                f'error: {name} looks at values, of which none are here: {error}'
+            ) from error
         print(f'\n{report(name, cost, dtype, args.top)}')
 
 
