@@ -17,7 +17,7 @@ class AddScaled(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x: Tensor, update: Tensor, factor: Tensor) -> Tensor:
-        ctx.save_for_backward(update, factor)
+        ctx.save_for_backward(update if ctx.needs_input_grad[2] else None, factor)
         return torch.addcmul(x, update, factor)
 
     @staticmethod

@@ -2,6 +2,7 @@ import copy
 
 import pytest
 import torch
+from helpers import kept_bytes
 from op_checks import assert_same, learned, with_gradients
 from timm.layers import DropPath
 
@@ -16,6 +17,12 @@ def test_derivatives(factor):
     assert torch.autograd.gradgradcheck(add_scaled, inputs)
     doubled = torch.func.vmap(add_scaled)(*(x[None] for x in inputs))[0]
     assert torch.equal(doubled, add_scaled(*inputs))
+
+
+def test_keeps_the_update_only_for_a_learned_factor():
+    x, update, factor = learned((2, 3, 4), (2, 3, 4), (2, 1, 1))
+    assert kept_bytes(lambda: add_scaled(x, update, factor)) == update.nbytes + factor.nbytes
+    assert kept_bytes(lambda: add_scaled(x, update, factor.detach())) == factor.nbytes
 
 
 @pytest.mark.parametrize('training', [False, True])
