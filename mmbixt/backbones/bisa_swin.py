@@ -81,17 +81,14 @@ class ShiftedWindows(nn.Module):
     weights.
     """
 
-    def __init__(self, attention: WindowAttention, window_size: int, shift: int) -> None:
+    def __init__(self, attention: WindowAttention, shift: int) -> None:
         super().__init__()
-        self.window_size = window_size
         self.shift = shift
         self.w_msa = attention
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """(B,H,W,C) to (B,H,W,C); the mask is :func:`shift_mask`'s. Without one nothing shifts."""
-        shift = 0 if mask is None else self.shift
-        windows = Windows.of(x, self.window_size, shift)
-        return self.w_msa(x, mask if shift else None, windows)
+    def forward(self, x: Tensor, windows: Windows, mask: Tensor | None) -> Tensor:
+        """(B,H,W,C) to (B,H,W,C); the mask is :func:`shift_mask`'s if the windows are shifted."""
+        return self.w_msa(x, mask, windows)
 
 
 class SwinBlock(nn.Module):
@@ -107,9 +104,9 @@ class SwinBlock(nn.Module):
         self.ffn = FeedForward(channels, hidden)
         self.drop_path = DropPath(drop_path)
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, windows: Windows, mask: Tensor | None) -> Tensor:
         """(B,H,W,C) to (B,H,W,C)."""
-        x = x + self.drop_path(self.attn(self.norm1(x), mask))
+        x = x + self.drop_path(self.attn(self.norm1(x), windows, mask))
         return add_feed_forward(x, self.norm2, self.ffn, self.drop_path)
 
 
@@ -131,12 +128,14 @@ class SwinStage(nn.Module):
 
     def forward(self, x: Tensor, run_layer: Callable) -> tuple[Tensor, Tensor]:
         """Tokens (B,H,W,C) to the next stage's input and, of this stage, (B,H,W,C)."""
-        mask, shift = None, self.window_size // 2
         is_shifted = self.shift_single_window or max(x.shape[1:3]) > self.window_size
-        if len(self.blocks) > 1 and shift and is_shifted:
-            mask = shift_mask(x, self.window_size, shift)
+        ways: dict[int, tuple[Windows, Tensor | None]] = {}  # once for all blocks
         for block in self.blocks:
-            x = run_layer(block, x, mask)
+            shift = block.attn.shift if is_shifted else 0
+            if shift not in ways:
+                mask = shift_mask(x, self.window_size, shift) if shift else None
+                ways[shift] = Windows.of(x, self.window_size, shift), mask
+            x = run_layer(block, x, *ways[shift])
         return (x if self.downsample is None else self.downsample(x)), x
 
 
@@ -252,7 +251,7 @@ class BiSASwin(DenseBackbone):
             blocks = []
             for j in range(depths[i]):
                 attention = WindowAttention(widths[i], num_heads[i], size, **options)
-                shifted = ShiftedWindows(attention, size, shift=size // 2 if j % 2 else 0)
+                shifted = ShiftedWindows(attention, shift=size // 2 if j % 2 else 0)
                 blocks.append(SwinBlock(widths[i], shifted, hidden, next(rates)))
             merging = PatchMerging(widths[i]) if i < last else None
             self.stages.append(SwinStage(blocks, size, merging, shift_single_window))

@@ -21,12 +21,14 @@ from mmbixt.layers import (
     LocalPatchInteraction,
     Mlp,
     add_feed_forward,
+    add_update,
     channels_last,
     map_to_tokens,
     tokens_to_map,
 )
 from mmbixt.layers.linear import init_linear
 from mmbixt.layers.norm import LayerNorm
+from mmbixt.ops.precision import is_half
 from mmbixt.registry import MODELS
 
 # Layer scale starts at 1 in 12 layers and near 0 in 24; stochastic depth is the paper's Table B.1.
@@ -65,8 +67,11 @@ class Layer(nn.Module):
 
     def forward(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
         """(B,N,C) to (B,N,C)."""
-        tokens = tokens + self.drop_path(self.attn(self.norm1(tokens), self.gamma1))
-        tokens = tokens + self.drop_path(self.local_mp(self.norm3(tokens), grid, self.gamma3))
+        tokens = add_update(tokens, self.attn(self.norm1(tokens), self.gamma1), self.drop_path)
+        # little would be left of scaled weights in float16
+        early, late = (None, self.gamma3) if is_half(tokens) else (self.gamma3, None)
+        update = self.local_mp(self.norm3(tokens), grid, early)
+        tokens = add_update(tokens, update, self.drop_path, late)
         return add_feed_forward(tokens, self.norm2, self.mlp, self.drop_path, self.gamma2)
 
 

@@ -3,7 +3,7 @@
 from mmbixt.layers.bidirectional_attention import BidirectionalAttention, LatentAttention
 from mmbixt.layers.bidirectional_self_attention import BidirectionalSelfAttention, WindowAttention
 from mmbixt.layers.cross_covariance_attention import CrossCovarianceAttention
-from mmbixt.layers.feed_forward import FeedForward, Mlp, SequentialMlp, add_feed_forward
+from mmbixt.layers.feed_forward import FeedForward, Mlp, SequentialMlp, add_feed_forward, add_update
 from mmbixt.layers.lpi import LocalPatchInteraction
 from mmbixt.layers.maps import channels_last, map_to_tokens, tokens_to_map
 from mmbixt.layers.patch_embed import ConvPatchEmbed, LinearPatchEmbed
@@ -29,6 +29,7 @@ __all__ = [
     'SequentialMlp',
     'WindowAttention',
     'add_feed_forward',
+    'add_update',
     'channels_last',
     'fourier_features',
     'map_to_tokens',

@@ -9,6 +9,7 @@ from torch.nn.functional import gelu
 
 from mmbixt.layers.as_built import is_as_built
 from mmbixt.layers.linear import apply_linear
+from mmbixt.ops.dispatch import on_processor, ops_path
 from mmbixt.ops.heads import head_width, join_heads, split_heads
 from mmbixt.ops.inverse_attention import (
     bidirectional_self_attention,
@@ -99,12 +100,12 @@ class BidirectionalSelfAttention(nn.Module):
             q, k, v = split_heads(apply_linear(self.qkv, x), 3, self.num_heads)
             return join_heads(self_attention(q, k, v, self.scale, bias))
         if self.bisa_order == 'parallel':
-            return self.mix(*self._branches(x, bias))
+            return join_heads(self.mix(*self._branches(x, bias)))
         first, second = (1, 0) if self.bisa_order == 'misa_msa' else (0, 1)
-        return self._branches(self._branches(x, bias)[first], bias)[second]
+        return join_heads(self._branches(join_heads(self._branches(x, bias)[first]), bias)[second])
 
     def _branches(self, x: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Self-attention and inverse self-attention, (...,N,C) each."""
+        """Self-attention and inverse self-attention, (...,h,N,d) each."""
         q, k, v = split_heads(apply_linear(self.qkv, x), 3, self.num_heads)
 
         def attend(q_hat: Tensor, v_hat: Tensor, G: Tensor | nn.Module) -> tuple[Tensor, Tensor]:
@@ -120,7 +121,7 @@ class BidirectionalSelfAttention(nn.Module):
                     G = partial(functional_call, G, weights)
                 return self._attend_by_heads(single, G, bias)
 
-        plain, inverse = (join_heads(self._norm(branch)) for branch in self.isa(x, attend))
+        plain, inverse = (self._norm(branch) for branch in self.isa(x, attend))
         return plain.to(q.dtype), inverse.to(q.dtype)
 
     def _attend_by_heads(
@@ -135,10 +136,10 @@ class BidirectionalSelfAttention(nn.Module):
 
     def mix(self, plain: Tensor, inverse: Tensor) -> Tensor:
         """The two branches in their shares, in the precision of the branches."""
-        own, others = self.lam, 1 - self.lam
+        own = self.lam
         if self.fixed_lam is None:  # of one dimension, float32 would win under autocast
-            own, others = own.to(plain.dtype), others.to(plain.dtype)
-        return own * plain + others * inverse
+            own = own.to(plain.dtype)
+        return torch.lerp(inverse, plain, own)
 
     def _norm(self, branch: Tensor) -> Tensor:
         """(...,h,N,d): an instance norm over N, if so asked."""
@@ -230,11 +231,10 @@ class WindowAttention(BidirectionalSelfAttention):
         scores = self._scores(mask)
         if windows is None:
             out = self._attend(x, scores.bias())
-        elif self._is_fused:
+        elif self._is_fused and (on_processor(x) or ops_path() == 'reference'):
             out = self._attend_in_windows(x, windows, scores)
-        else:
-            zeros = x.new_zeros(x.shape[-1])
-            out = windows.join(self._attend(windows.cut(x, zeros), scores.bias()))
+        else:  # C channels are cut, not the 3 C that come of them: on a GPU moving is what costs
+            out = windows.join(self._attend(windows.cut(x), scores.bias()))
         return apply_linear(self.proj, out)
 
     def attention_maps(
@@ -244,7 +244,7 @@ class WindowAttention(BidirectionalSelfAttention):
 
         The first sums to one over the keys, the second over the queries.
         """
-        qkv = self.qkv(windows.cut(x, x.new_zeros(x.shape[-1])))
+        qkv = self.qkv(windows.cut(x))
         q, k, _ = split_heads(qkv, 3, self.num_heads)
         return bidirectional_self_attention_maps(q, k, self.scale, self._scores(mask).bias())
 

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from mmbixt.layers.as_built import is_as_built
 from mmbixt.layers.norm import LayerNorm
 from mmbixt.ops.feed_forward import FeedForwardWeights, feed_forward
+from mmbixt.ops.residual import add_scaled
 
 
 class Mlp(nn.Module):
@@ -43,6 +44,22 @@ class FeedForward(nn.Module):
         return self.layers(x)
 
 
+def add_update(
+    tokens: Tensor, update: Tensor, drop_path: nn.Module, scale: Tensor | None = None
+) -> Tensor:
+    """``tokens + drop_path(scale * update)``, in one pass where stochastic depth is plain.
+
+    Tokens and their update are (B,...,C), a layer scale is (C,).
+    """
+    if not is_as_built(drop_path, DropPath):
+        return tokens + drop_path(update if scale is None else scale * update)
+    factor = scale
+    if drop_path.training and drop_path.drop_prob > 0:  # a factor for each image
+        kept = drop_path(update.new_ones(len(update), *[1] * (update.dim() - 1)))
+        factor = kept if scale is None else kept * scale
+    return tokens + update if factor is None else add_scaled(tokens, update, factor)
+
+
 def add_feed_forward(
     tokens: Tensor,
     norm: nn.Module,
@@ -58,12 +75,12 @@ def add_feed_forward(
     weights = _weights_as_built(norm, mlp, scale)
     if weights is None or not is_as_built(drop_path, DropPath):
         out = mlp(norm(tokens))
-        if scale is not None:
-            out = scale * out if isinstance(scale, Tensor) else scale(out)
-        return tokens + drop_path(out)
+        if isinstance(scale, nn.Module):
+            out, scale = scale(out), None
+        return add_update(tokens, out, drop_path, scale)
     drops = drop_path.training and drop_path.drop_prob > 0
     out = feed_forward(tokens, weights, residual=not drops)
-    return tokens + drop_path(out) if drops else out
+    return add_update(tokens, out, drop_path) if drops else out
 
 
 def _weights_as_built(

@@ -2,7 +2,6 @@ from torch import Tensor, nn
 
 from mmbixt.layers.as_built import is_as_built
 from mmbixt.layers.maps import map_to_tokens, tokens_to_map
-from mmbixt.ops.precision import is_half
 
 
 class LocalPatchInteraction(nn.Module):
@@ -19,8 +18,7 @@ class LocalPatchInteraction(nn.Module):
     def forward(self, tokens: Tensor, grid: tuple[int, int], scale: Tensor | None = None) -> Tensor:
         """Tokens (B,N,C) of a grid (H,W), row by row, to (B,N,C), times a scale (C,) if given."""
         x = self.bn(self.act(self.conv1(tokens_to_map(tokens, grid))))
-        # the scale goes into the few weights; but little would be left of them in float16
-        if scale is not None and not is_half(tokens) and is_as_built(self.conv2, nn.Conv2d):
+        if scale is not None and is_as_built(self.conv2, nn.Conv2d):  # into the few weights
             weight, bias = scale[:, None, None, None] * self.conv2.weight, self.conv2.bias
             bias = None if bias is None else scale * bias
             return map_to_tokens(self.conv2._conv_forward(x, weight, bias))  # with its options

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from mmbixt.ops.precision import is_autocast, is_half, is_reduced_float32
+from mmbixt.ops.precision import half_dtype, is_autocast, is_half, is_reduced_float32
 
 PATHS = ('auto', 'reference', 'portable', 'cpu')
 SCORES = 2**19  # of attention, that one thread keeps in its cache: 2 MB in float32
@@ -124,6 +124,14 @@ def choose(op: str, paths: Mapping[str, Callable], x: Tensor, *others: object) -
 # --- What is at hand ------------------------------------------------------------------------------
 
 
+_PROCESSOR = 'cpu'  # tests change it, to run on a processor what a GPU would
+
+
+def on_processor(x: Tensor) -> bool:
+    """Whether a tensor is where caches are what counts; on a GPU it is what moves, and kernels."""
+    return x.device.type == _PROCESSOR
+
+
 def is_exporting() -> bool:
     """Whether a program is made that is to run where our operators are not."""
     return _exports() or torch.jit.is_tracing()
@@ -183,7 +191,7 @@ def operator_refusal() -> str | None:
 
 def cpu_refusal(x: Tensor) -> str | None:
     """Why the operators for processors cannot compute with a tensor; None if they can."""
-    if x.device.type != 'cpu':
+    if not on_processor(x):
         return f'the tensors are on {x.device.type}'
     if is_autocast(x):
         return 'autocast is on, and the operators know float32 and float64 only'
@@ -240,8 +248,10 @@ def _cross_covariance(x: Tensor) -> Decision:
     """For tokens (B,N,C)."""
     if x.shape[1] < 2 * x.shape[2] or x.shape[0] == 0:
         return 'reference', 'with fewer than 2C tokens, Gram matrices cost more than they save'
+    if half_dtype(x) == torch.bfloat16 and not on_processor(x):
+        return 'portable', 'no copy of queries or keys, and no values'
     if is_half(x):
-        return 'reference', 'sums of Gram matrices need float32'
+        return 'reference', 'sums over all tokens need more than float16'
     if is_reduced_float32(x):
         return 'reference', 'float32 products are rounded to TF32 or bfloat16'
     return 'portable', 'two products over the tokens in place of four'
@@ -249,7 +259,8 @@ def _cross_covariance(x: Tensor) -> Decision:
 
 def _self_attention(q: Tensor, bias: Tensor | None) -> Decision:
     # a bias within `vmap` does not tell whether gradients are wanted of it
-    if q.device.type == 'cpu' and bias is not None and (needs_gradients(bias) or is_transformed()):
+    has_bias = bias is not None and (needs_gradients(bias) or is_transformed())
+    if on_processor(q) and has_bias:
         return 'reference', 'the fused kernel for processors has no gradient for the bias'
     return 'portable', 'fused attention stores no matrix'
 

@@ -5,7 +5,10 @@ from torch import Tensor
 
 def split_heads(x: Tensor, parts: int, heads: int) -> tuple[Tensor, ...]:
     """(...,N,parts*h*d) to as many (...,h,N,d)."""
-    return x.unflatten(-1, (parts, heads, -1)).transpose(-4, -2).unbind(-3)
+    if parts == 1:
+        return (x.unflatten(-1, (heads, -1)).transpose(-3, -2),)
+    # taken apart before they are transposed, so that their gradients are put together in one copy
+    return tuple(part.transpose(-3, -2) for part in x.unflatten(-1, (parts, heads, -1)).unbind(-3))
 
 
 def join_heads(x: Tensor) -> Tensor:

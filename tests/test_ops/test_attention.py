@@ -103,5 +103,7 @@ def test_cuts_as_swin_does_and_joins_again(batch, height, width, size, shift):
     )
     for actual, wanted in zip(ours, by_hand, strict=True):
         torch.testing.assert_close(actual, wanted)
+    assert torch.equal(layout.cut(x), cut_by_hand(x, torch.zeros(3), size, shift))
+    assert torch.autograd.gradcheck(layout.cut, x)
     assert torch.equal(layout.join(cut), x)
     assert torch.autograd.gradcheck(layout.join, cut.detach().requires_grad_())

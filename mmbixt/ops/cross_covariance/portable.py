@@ -18,8 +18,8 @@ from torch import Tensor
 
 from mmbixt.ops.cross_covariance.reference import CrossCovarianceWeights
 from mmbixt.ops.dispatch import operator_refusal
-from mmbixt.ops.linear import linear_per_image, outer_sum_per_image
-from mmbixt.ops.precision import half_dtype, without_autocast
+from mmbixt.ops.linear import linear, linear_per_image, outer_sum_per_image
+from mmbixt.ops.precision import is_half
 
 
 class CentredGram(torch.autograd.Function):
@@ -53,10 +53,8 @@ def centred_gram(x: Tensor, mean: Tensor) -> Tensor:
 
 
 def cross_covariance_attention_portable(x: Tensor, weights: CrossCovarianceWeights) -> Tensor:
-    if half := half_dtype(x):  # sums over all tokens need float32
-        x, *parts = (None if t is None else t.float() for t in (x, *weights))
-        with without_autocast(x):
-            return cross_covariance_attention_portable(x, CrossCovarianceWeights(*parts)).to(half)
+    if is_half(x):  # sums of Gram matrices need float32
+        return _with_tokens(x, weights)
     qkv_weight, qkv_bias, temperature, proj_weight, proj_bias, scale = weights
     if scale is not None:
         proj_weight, proj_bias = scale[:, None] * proj_weight, scale * proj_bias
@@ -75,6 +73,88 @@ def cross_covariance_attention_portable(x: Tensor, weights: CrossCovarianceWeigh
         mixed_bias = (attention @ value_bias.view(heads, -1, 1)).flatten(1)
         constant = constant + mixed_bias @ proj_weight.t()
     return linear_per_image(x, mixed, constant)
+
+
+def _with_tokens(x: Tensor, weights: CrossCovarianceWeights) -> Tensor:
+    """The plain order, without a copy of queries, keys, values or outputs.
+
+    Norms divide the products, not the queries and keys; attention and output projection become one
+    matrix per image (C,C) for the values.
+    """
+    qkv_weight, qkv_bias, temperature, proj_weight, proj_bias, scale = weights
+    heads = len(temperature)
+    may_apply = not operator_refusal()
+    if scale is not None:
+        scaled = ScaledWeights.apply if may_apply else _scaled_weights
+        proj_weight, proj_bias = scaled(scale, proj_weight, proj_bias)
+    queries_keys, values = linear(x, qkv_weight, qkv_bias).split((2 * x.shape[2], x.shape[2]), -1)
+    lengths, products = (Moments.apply if may_apply else _moments)(queries_keys, heads)
+    of_queries, of_keys = lengths.unflatten(1, (2, heads, -1)).unbind(1)
+    scores = products * (temperature * of_queries[..., None]) * of_keys[:, :, None]
+    attention = scores.softmax(dim=-1).to(values.dtype).permute(1, 2, 0, 3).flatten(2)  # (h,d,Bd)
+    mixed = proj_weight.unflatten(1, (heads, -1)).transpose(0, 1) @ attention
+    mixed = mixed.unflatten(2, (len(x), -1)).permute(2, 1, 0, 3).flatten(2)  # (B,C,C)
+    return linear_per_image(values, mixed, proj_bias.expand(len(x), -1))
+
+
+class Moments(torch.autograd.Function):
+    """Queries and keys (B,N,2C) to one over their norms (B,2C) and the products of a head's.
+
+    The products (B,h,d,d) are the blocks on the diagonal of those of all channels (B,C,C): for each
+    head apart, the tokens would be copied. The backward pass is one product, too: the gradients of
+    a token's queries and keys are sums over its queries and keys.
+    """
+
+    @staticmethod
+    def forward(ctx, queries_keys: Tensor, heads: int) -> tuple[Tensor, Tensor]:
+        lengths, products = _moments(queries_keys, heads)
+        ctx.save_for_backward(queries_keys, lengths)
+        ctx.heads = heads
+        return lengths, products
+
+    @staticmethod
+    def backward(ctx, grad_lengths: Tensor, grad_products: Tensor) -> tuple[Tensor, None]:
+        queries_keys, lengths = ctx.saved_tensors
+        batch, width = lengths.shape
+        matrix = queries_keys.new_zeros(batch, width, width)
+        matrix.diagonal(dim1=1, dim2=2).addcmul_(grad_lengths, lengths**3, value=-1)
+        half = width // 2
+        _blocks(matrix[:, :half, half:], ctx.heads).copy_(grad_products)
+        _blocks(matrix[:, half:, :half], ctx.heads).copy_(grad_products.transpose(2, 3))
+        return queries_keys @ matrix, None
+
+
+def _moments(queries_keys: Tensor, heads: int) -> tuple[Tensor, Tensor]:
+    wide = torch.promote_types(queries_keys.dtype, torch.float32)
+    norms = torch.linalg.vector_norm(queries_keys, dim=1, dtype=wide)
+    queries, keys = queries_keys.chunk(2, -1)
+    return norms.clamp_min(1e-12).reciprocal(), _blocks(queries.transpose(1, 2) @ keys, heads)
+
+
+def _blocks(x: Tensor, heads: int) -> Tensor:
+    """Of matrices (B,C,C) the blocks on the diagonal, (B,h,d,d)."""
+    x = x.unflatten(2, (heads, -1)).unflatten(1, (heads, -1))
+    return x.diagonal(dim1=1, dim2=3).permute(0, 3, 1, 2)
+
+
+class ScaledWeights(torch.autograd.Function):
+    """A layer scale (out,) times the weight (out,C) and the bias (out,) of a linear layer."""
+
+    @staticmethod
+    def forward(ctx, scale: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(scale, weight, bias)
+        return _scaled_weights(scale, weight, bias)
+
+    @staticmethod
+    def backward(ctx, grad_weight: Tensor, grad_bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        scale, weight, bias = ctx.saved_tensors
+        of_weight = (grad_weight[:, None] @ weight[:, :, None]).flatten()
+        grad_scale = torch.addcmul(of_weight, grad_bias, bias)
+        return grad_scale, *_scaled_weights(scale, grad_weight, grad_bias)
+
+
+def _scaled_weights(scale: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    return scale[:, None] * weight, scale * bias
 
 
 def _second_moments(

@@ -4,11 +4,12 @@ from torch import Tensor
 
 from mmbixt.ops.cpu.feed_forward import feed_forward_cpu
 from mmbixt.ops.dispatch import choose, implementations
+from mmbixt.ops.feed_forward.portable import feed_forward_portable
 from mmbixt.ops.feed_forward.reference import FeedForwardWeights, feed_forward_reference
 
 __all__ = ['FeedForwardWeights', 'feed_forward']
 
-_PATHS = implementations(feed_forward_reference, cpu=feed_forward_cpu)
+_PATHS = implementations(feed_forward_reference, feed_forward_portable, feed_forward_cpu)
 
 
 def feed_forward(x: Tensor, weights: FeedForwardWeights, residual: bool = True) -> Tensor:

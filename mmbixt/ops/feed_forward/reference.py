@@ -28,10 +28,15 @@ class FeedForwardWeights(NamedTuple):
 
 
 def feed_forward_reference(x: Tensor, weights: FeedForwardWeights, residual: bool) -> Tensor:
+    out = mlp(x, weights)
+    if weights.scale is not None:
+        out = weights.scale * out
+    return x + out if residual else out
+
+
+def mlp(x: Tensor, weights: FeedForwardWeights) -> Tensor:
+    """Without scale and residual."""
     w = weights
     normed = layer_norm(x, x.shape[-1:], w.norm_weight, w.norm_bias, w.eps)
     hidden = linear(normed, w.fc1_weight, w.fc1_bias)
-    out = linear(gelu(hidden), w.fc2_weight, w.fc2_bias)
-    if w.scale is not None:
-        out = w.scale * out
-    return x + out if residual else out
+    return linear(gelu(hidden), w.fc2_weight, w.fc2_bias)

@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 
 from mmbixt.ops.cpu.operator import Operator, Results, like
-from mmbixt.ops.dispatch import operator_refusal
+from mmbixt.ops.dispatch import on_processor, operator_refusal
 
-# Values in the buffer: about what a core's cache holds; elsewhere, enough to keep a GPU busy.
+# Values in the buffer: about what a core's cache holds; elsewhere few pieces, so few kernels.
 _CPU_BUFFER = 2**19
-_GPU_BUFFER = 2**26
+_GPU_BUFFER = 2**29
 
 
 def bilinear(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
     """(...,a), (...,b) and a weight (a,b,c) to (...,c): ``sum_ab left[a] right[b] weight[a,b]``."""
     right, weight = right.to(left.dtype), weight.to(left.dtype)
-    if operator_refusal() or left.device.type == 'meta':
+    if operator_refusal():
         outer = left.unsqueeze(-1) * right.unsqueeze(-2)
         return outer.flatten(-2) @ weight.flatten(0, 1)
     (out,) = bilinear_of_rows(left.flatten(0, -2), right.flatten(0, -2), weight)
@@ -40,6 +40,8 @@ def _forward(left: Tensor, right: Tensor, weight: Tensor) -> Results:
 
 def _backward(grads, kept, left, right, weight) -> list[Tensor]:
     """The gradients of left, right and weight."""
+    if not on_processor(left):
+        return _backward_by_products(grads[0], left, right, weight)
     (grad,), matrix = grads, weight.flatten(0, 1)
     grad_left, grad_right = like(left, right)
     # summed over the pieces, so not in half precision
@@ -54,10 +56,23 @@ def _backward(grads, kept, left, right, weight) -> list[Tensor]:
     return [grad_left, grad_right, total.view(weight.shape).to(weight.dtype)]
 
 
+def _backward_by_products(grad: Tensor, left: Tensor, right: Tensor, weight: Tensor):
+    """The same in large products of matrices alone: five passes over outer products, not seven."""
+    grad_left, grad_right = like(left, right)
+    by_left, by_right = weight.flatten(1), weight.transpose(0, 1).flatten(1)  # (a,bc) and (b,ac)
+    total = weight.new_zeros(by_left.shape, dtype=torch.promote_types(weight.dtype, torch.float32))
+    for rows, outer in _outer_products(right, grad):
+        torch.mm(outer.flatten(1), by_left.t(), out=grad_left[rows])
+        total += left[rows].t() @ outer.flatten(1)
+    for rows, outer in _outer_products(left, grad):
+        torch.mm(outer.flatten(1), by_right.t(), out=grad_right[rows])
+    return [grad_left, grad_right, total.view(weight.shape).to(weight.dtype)]
+
+
 def _outer_products(left: Tensor, right: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """The outer products (n,a,b) of n rows after n rows, all in one buffer."""
     per_row = left.shape[-1] * right.shape[-1]
-    step = max(1, (_CPU_BUFFER if left.device.type == 'cpu' else _GPU_BUFFER) // per_row)
+    step = max(1, (_CPU_BUFFER if on_processor(left) else _GPU_BUFFER) // per_row)
     buffer = left.new_empty(min(step, len(left)), left.shape[-1], right.shape[-1])
     for start in range(0, len(left), step):
         rows = slice(start, start + step)

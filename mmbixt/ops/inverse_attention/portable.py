@@ -5,8 +5,11 @@ The hypernetwork is linear in the values, so they can be averaged before it rath
 bilinear product per token, whose cost does not depend on the number of tokens that attend.
 """
 
+import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
+from mmbixt.ops.dispatch import on_processor, operator_refusal
 from mmbixt.ops.fused_attention import fused_attention
 from mmbixt.ops.inverse_attention.bilinear import bilinear
 from mmbixt.ops.inverse_attention.reference import Inverse, attention_scores
@@ -18,11 +21,36 @@ def self_attention_portable(
     if bias is None:
         return fused_attention(q, k, v, scale)
     batch = q.shape[:-3]
-    bias = bias.to(q.dtype).expand(*batch, *q.shape[-3:-1], k.shape[-2])
-    if q.device.type == 'cpu':  # where the fused kernel takes no broadcast one
-        bias = bias.contiguous()
-    q, k, v, bias = (x.flatten(0, -4) for x in (q, k, v, bias))
+    if on_processor(q) or operator_refusal():
+        bias = bias.to(q.dtype).expand(*batch, *q.shape[-3:-1], k.shape[-2])
+        if on_processor(q):  # where the fused kernel takes no broadcast one
+            bias = bias.contiguous()
+        bias = bias.flatten(0, -4)
+    else:
+        bias = AlignedBias.apply(bias.to(q.dtype), batch)
+    q, k, v = (x.flatten(0, -4) for x in (q, k, v))
     return fused_attention(q, k, v, scale, bias).unflatten(0, batch)
+
+
+class AlignedBias(torch.autograd.Function):
+    """A bias (...,h,N,N) for all groups of a batch, (groups,h,N,N), as fused kernels want it.
+
+    Its rows are 8 numbers or a multiple apart; torch would else copy it once more, padded, for all
+    groups. The gradient of all groups is summed as it comes, with nothing cut off in a copy.
+    """
+
+    @staticmethod
+    def forward(ctx, bias: Tensor, batch: tuple[int, ...]) -> Tensor:
+        ctx.shapes = bias.shape, batch
+        tokens = bias.shape[-1]
+        rows = pad(bias, (0, -tokens % 8))
+        rows = rows.expand(*batch, *rows.shape[-3:]).flatten(0, -4)
+        return rows[..., :tokens]
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
+        shape, batch = ctx.shapes
+        return grad.unflatten(0, batch).sum_to_size(shape), None
 
 
 def bidirectional_self_attention_portable(

@@ -52,9 +52,10 @@ def route(queries: Tensor, keys: Tensor, topk: int, valid: Tensor | None = None)
 def _means(x: Tensor, valid: Tensor | None) -> Tensor:
     """Over the tokens of each region, (B,R,L,h,d) to (B,R,C)."""
     x = x.flatten(3)
-    x = x if x.dtype == torch.float64 else x.float()
+    dtype = torch.promote_types(x.dtype, torch.float32)
     if valid is None:
-        return x.mean(2)
+        return x.mean(2, dtype=dtype)
+    x = x.to(dtype)
     weight = valid.to(x.dtype) / valid.sum(1, keepdim=True).clamp_min(1)
     return (x * weight[:, :, None]).sum(2)
 

@@ -51,9 +51,10 @@ class Windows(NamedTuple):
         )
         return rows * columns
 
-    def cut(self, x: Tensor, fill: Tensor) -> Tensor:
-        """(B,H,W,C) to (B,windows,size*size,C), with ``fill`` (C,) at the padding."""
-        fill = fill.to(x.dtype)  # autocast: what is projected is half
+    def cut(self, x: Tensor, fill: Tensor | None = None) -> Tensor:
+        """(B,H,W,C) to (B,windows,size*size,C), with ``fill`` (C,) or zeros at the padding."""
+        if fill is not None:
+            fill = fill.to(x.dtype)  # autocast: what is projected is half
         x = _reorder(x.flatten(0, 2), self.token, self.place, fill)
         return x.unflatten(0, (self.shape[0], self.per_map, self.size**2))
 
@@ -63,15 +64,24 @@ class Windows(NamedTuple):
 
 
 def _reorder(x: Tensor, index: Tensor, inverse: Tensor, fill: Tensor | None = None) -> Tensor:
-    return _select(x, index, fill) if operator_refusal() else Reorder.apply(x, index, inverse, fill)
+    if operator_refusal():
+        return _select(x, index, 0.0 if fill is None else fill)
+    return Reorder.apply(x, index, inverse, fill)
 
 
-def _select(x: Tensor, index: Tensor, fill: Tensor | float | None) -> Tensor:
+def _select(x: Tensor, index: Tensor, fill: Tensor | float) -> Tensor:
     """Rows of x (T,C) in a new order (P,); if those are more, ``fill`` where the index is T."""
     if len(index) <= len(x):
         return x.index_select(0, index)
     out = x.index_select(0, index.clamp_max(len(x) - 1))
     return torch.where(index[:, None] == len(x), fill, out)
+
+
+def _move(x: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
+    """The same with zeros, written once; row i goes to ``inverse[i]``."""
+    if len(index) <= len(x):
+        return x.index_select(0, index)
+    return x.new_zeros(len(index), x.shape[1]).index_copy_(0, inverse, x)
 
 
 class Reorder(torch.autograd.Function):
@@ -80,7 +90,7 @@ class Reorder(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, index: Tensor, inverse: Tensor, fill: Tensor | None) -> Tensor:
         ctx.save_for_backward(index, inverse)
-        return _select(x, index, fill)
+        return _move(x, index, inverse) if fill is None else _select(x, index, fill)
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -88,7 +98,7 @@ class Reorder(torch.autograd.Function):
         grad_fill = None
         if ctx.needs_input_grad[3]:
             grad_fill = (grad * (index == len(inverse))[:, None]).sum(0)
-        return _select(grad, inverse, 0.0), None, None, grad_fill
+        return _move(grad, inverse, index), None, None, grad_fill
 
 
 class Scores(NamedTuple):

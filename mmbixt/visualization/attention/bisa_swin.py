@@ -34,10 +34,8 @@ def window_maps(layer: Layer) -> tuple[Tensor, Tensor, Windows]:
     Rows of the first (windows,h,N,N) are queries and sum to one: self-attention. Columns of the
     second (windows,h,N,N) are values and sum to one: inverse self-attention.
     """
-    shifted, (x, mask) = layer.module, layer.inputs
-    windows = Windows.of(x, shifted.window_size, shifted.shift)
-    mask = mask if shifted.shift else None
-    over_keys, over_queries = shifted.w_msa.attention_maps(x, mask, windows)
+    x, windows, mask = layer.inputs
+    over_keys, over_queries = layer.module.w_msa.attention_maps(x, mask, windows)
     return over_keys[0], over_queries[0], windows
 
 
@@ -55,8 +53,9 @@ def window_point(layer: Layer, cell: tuple[int, int]) -> PointMaps:
     if layer.module.w_msa.isa is not None:
         shares['inverse attention'] = over_queries[window, :, :, index]
     seen = torch.ones_like(over_keys[0, 0, 0], dtype=torch.bool)
-    if layer.module.shift:  # tokens of a window from opposite ends do not see each other
-        seen = layer.inputs[1][window, 0, index] == 0
+    mask = layer.inputs[2]
+    if mask is not None:  # tokens of a window from opposite ends do not see each other
+        seen = mask[window, 0, index] == 0
     found = {}
     for kind, one in shares.items():
         everywhere = torch.full_like(over_keys[..., 0], torch.nan)

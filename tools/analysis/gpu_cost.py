@@ -1,0 +1,150 @@
+"""What networks would ask of a GPU: kernels, bytes, multiply-adds, memory. Counted, not measured.
+
+Operators are counted on tensors that have a shape but no data, so no GPU is needed. The lower bound
+of the time is the largest of three: all bytes at a card's bandwidth, all multiply-adds at its peak,
+all kernels at the time in which a program can launch one. No card reaches it, so that says where to
+look, and never how long something takes. The rules are in benchmarking/cost.py.
+"""
+
+import argparse
+import re
+from typing import NamedTuple
+
+import torch
+from benchmarking.cost import Cost, count
+from benchmarking.networks import NAMES, UnknownRowError, build
+
+from mmbixt.cli import run
+from mmbixt.ops import use_ops
+from mmbixt.ops.dispatch import PathError
+
+DTYPES = dict(fp32=torch.float32, bf16=torch.bfloat16, fp16=torch.float16)
+LAUNCH = 4e-6  # seconds from one operator of eager torch to the next: the processor's, not a card's
+
+
+class Card(NamedTuple):
+    """As its maker says: bytes a second, and multiply-adds a second, in half and in float32."""
+
+    name: str
+    bandwidth: float
+    half: float
+    single: float
+
+
+CARDS = (
+    Card('A100 80GB', 2.04e12, 156e12, 9.7e12),
+    Card('H100 SXM', 3.35e12, 495e12, 33e12),
+    Card('RTX 4090', 1.01e12, 83e12, 41e12),
+    Card('L4', 0.30e12, 60e12, 15e12),
+)
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f'A NAME is one of\n{NAMES}\n\nExample: python tools/analysis/gpu_cost.py '
+        'xcit_small_12_p16 timm/xcit_small_12_p16_224 --batch 16 --train --top 10',
+    )
+    parser.add_argument('names', nargs='+', metavar='NAME', help='what to count, see below')
+    parser.add_argument('--size', type=int, default=512, metavar='PIXELS')
+    parser.add_argument('--batch', type=int, default=1, help='images at a time (default: 1)')
+    text = 'of weights and images (default: bf16)'
+    parser.add_argument('--dtype', choices=list(DTYPES), default='bf16', help=text)
+    parser.add_argument(
+        '--train', action='store_true', help='a forward and backward pass in training mode'
+    )
+    text = 'also the N operators and modules that move most bytes'
+    parser.add_argument('--top', type=int, default=0, metavar='N', help=text)
+    args = parser.parse_args()
+    if min(args.batch, args.size) < 1 or args.top < 0:
+        parser.error('--size and --batch are at least 1, --top at least 0.')
+    return args
+
+
+def count_network(name: str, size: int, batch: int, dtype: torch.dtype, train: bool) -> Cost:
+    """A network by its name, on square images, its weights and the images in one dtype."""
+    model, way = build(name, size)
+    if way == 'compiled':
+        raise UnknownRowError(f'{name}: what a compiler makes of it is not counted.')
+    model = model.to('meta', dtype)
+    model.train(train)  # not all of mmseg's return themselves
+    image = torch.empty(batch, 3, size, size, dtype=dtype, device='meta')
+    with use_ops(way):
+        return count(model, image, train=train)
+
+
+def bounds(cost: Cost, card: Card, dtype: torch.dtype) -> dict[str, float]:
+    """Seconds that a card needs at least, by what it needs them for."""
+    peak = card.single if dtype == torch.float32 else card.half
+    return {
+        'memory': cost.bytes / card.bandwidth,
+        'products': cost.macs / peak,
+        'launches': len(cost.kernels) * LAUNCH,
+    }
+
+
+def table(rows: list[list[str]]) -> str:
+    """The first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for first, *cells in rows:
+        cells = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+        lines.append('  ' + '  '.join([first.ljust(widths[0]), *cells]))
+    return '\n'.join(lines)
+
+
+def table_of_cards(cost: Cost, dtype: torch.dtype) -> str:
+    rows = [['card', 'memory', 'products', 'launches', 'at least', 'bound by']]
+    for card in CARDS:
+        times = bounds(cost, card, dtype)
+        largest = max(times, key=times.__getitem__)
+        cells = [f'{time * 1e3:.1f} ms' for time in (*times.values(), times[largest])]
+        rows.append([card.name, *cells, largest])
+    return table(rows)
+
+
+def table_of_groups(title: str, groups: dict[str, tuple[int, int, int]], top: int) -> str:
+    rows = [[title, 'kernels', 'GB', 'G multiply-adds']]
+    for name, (kernels, moved, macs) in list(groups.items())[:top]:
+        rows.append([name or '(itself)', str(kernels), f'{moved / 1e9:.3f}', f'{macs / 1e9:.1f}'])
+    return table(rows)
+
+
+def report(name: str, cost: Cost, dtype: torch.dtype, top: int) -> str:
+    parts = [
+        f'{name}: {cost.bytes / 1e9:.1f} GB moved, {len(cost.kernels)} kernels, '
+        f'{cost.macs / 1e9:.1f} G multiply-adds, {cost.peak / 1e9:.2f} GB live at most',
+        table_of_cards(cost, dtype),
+    ]
+    if top:
+        by_module = cost.by(lambda kernel: re.sub(r'\d+', '*', kernel.module))
+        parts.append(table_of_groups('operator', cost.by(lambda kernel: kernel.kind), top))
+        parts.append(table_of_groups('module', by_module, top))
+    return '\n\n'.join(parts)
+
+
+def main() -> None:
+    args = parse_args()
+    dtype = DTYPES[args.dtype]
+    print(
+        'Arithmetic on shapes, no measurement: nothing has run on a GPU.\n'
+        f'{args.batch} x {args.size} x {args.size} pixels, {args.dtype}, '
+        f'{"forward and backward" if args.train else "forward"}, eager'
+    )
+    for name in args.names:
+        try:
+            cost = count_network(name, args.size, args.batch, dtype, args.train)
+        except (UnknownRowError, PathError) as error:
+            raise SystemExit(f'error: {name}: {error}') from error
+        except RuntimeError as error:  # NotImplementedError is one
+            if 'meta' not in str(error):
+                raise
+            raise SystemExit(
+                f'error: {name} looks at values, of which none are here: {error}'
+            ) from error
+        print(f'\n{report(name, cost, dtype, args.top)}')
+
+
+if __name__ == '__main__':
+    run(main)
