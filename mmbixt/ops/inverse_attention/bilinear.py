@@ -48,11 +48,11 @@ def _backward(grads, kept, left, right, weight) -> list[Tensor]:
     total = torch.zeros_like(matrix, dtype=torch.promote_types(matrix.dtype, torch.float32))
     for rows, outer in _outer_products(left, right):
         total += outer.flatten(1).t() @ grad[rows]
-        grad_outer = (grad[rows] @ matrix.t()).view_as(outer)
-        torch.mul(grad_outer, right[rows].unsqueeze(-2), out=outer)
-        torch.sum(outer, -1, out=grad_left[rows])
-        torch.mul(grad_outer, left[rows].unsqueeze(-1), out=outer)
-        torch.sum(outer, -2, out=grad_right[rows])
+        torch.mm(
+            grad[rows], matrix.t(), out=outer.flatten(1)
+        )  # the gradients of the outer products
+        torch.bmm(outer, right[rows].unsqueeze(-1), out=grad_left[rows].unsqueeze(-1))
+        torch.bmm(left[rows].unsqueeze(1), outer, out=grad_right[rows].unsqueeze(1))
     return [grad_left, grad_right, total.view(weight.shape).to(weight.dtype)]
 
 
