@@ -16,7 +16,7 @@ from mmbixt.ops.dispatch import on_processor, operator_refusal
 
 # Values in the buffer: about what a core's cache holds; elsewhere few pieces, so few kernels.
 _CPU_BUFFER = 2**19
-_GPU_BUFFER = 2**29
+_GPU_BUFFER = 2**27
 
 
 def bilinear(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
