@@ -134,6 +134,7 @@ MODELS = child('MODELS', ('mmbixt.backbones', 'mmbixt.necks', 'mmbixt.decode_hea
 METRICS = child('METRICS', ('mmbixt.evaluation.registered',))
 HOOKS = child('HOOKS', ('mmbixt.engine',))
 OPTIM_WRAPPER_CONSTRUCTORS = child('OPTIM_WRAPPER_CONSTRUCTORS', ('mmbixt.engine',))
+FUNCTIONS = child('FUNCTIONS', ('mmbixt.engine',))
 STRATEGIES = child('STRATEGIES', ('mmbixt.engine',))
 
 # Nothing of mmbixt lives in these; a config inherited from it is looked up in them all the same.

@@ -10,6 +10,7 @@ from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
 from mmbixt.checkpoints.layout import inspect_file
+from mmbixt.checkpoints.loader import load
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
 
 
@@ -58,6 +59,11 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> None:
     if args.resume:
         cfg.resume = True
         cfg.load_from = latest_whole(Path(cfg.work_dir)) if args.resume == 'auto' else args.resume
+        if args.resume != 'auto' and 'meta' not in load(args.resume):
+            raise SystemExit(
+                f'--resume: {args.resume} has weights, but no run to go on with. To start from '
+                f'them: --cfg-options load_from={args.resume}'
+            )
 
 
 def latest_whole(work_dir: Path) -> str | None:

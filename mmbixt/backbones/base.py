@@ -4,8 +4,8 @@ import logging
 import re
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -155,7 +155,7 @@ class DenseBackbone(BaseModule):
         contexts = {}
         if not torch.compiler.is_compiling():  # compilers take none, and update statistics once
             path = ops_path()
-            contexts = dict(context_fn=lambda: (nullcontext(), _same_again(layer, path)))
+            contexts = dict(context_fn=lambda: (nullcontext(), _SameAgain(layer, path)))
         return checkpoint(layer, *inputs, use_reentrant=False, **contexts)
 
     @torch.no_grad()
@@ -242,18 +242,26 @@ class DenseBackbone(BaseModule):
         state_dict.update((prefix + key, value) for key, value in weights.items())
 
 
-@contextmanager
-def _same_again(layer: nn.Module, path: str) -> Iterator[None]:
-    """Compute a layer once more: on the same path, and its batch norms do not count again."""
-    norms = [m for m in layer.modules() if isinstance(m, _BatchNorm) and m.training]
-    before = [(norm.momentum, norm.num_batches_tracked.clone()) for norm in norms]
-    for norm in norms:
-        norm.momentum = 0.0
-    try:
-        with use_ops(path):
-            yield
-    finally:
-        for norm, (momentum, count) in zip(norms, before, strict=True):
+class _SameAgain:
+    """Compute a layer once more: on the same path, and its batch norms do not count again.
+
+    Entered once for each backward pass through the layer.
+    """
+
+    def __init__(self, layer: nn.Module, path: str) -> None:
+        self.layer, self.path = layer, path
+
+    def __enter__(self) -> None:
+        norms = [m for m in self.layer.modules() if isinstance(m, _BatchNorm) and m.training]
+        self.before = [(norm, norm.momentum, norm.num_batches_tracked.clone()) for norm in norms]
+        for norm in norms:
+            norm.momentum = 0.0
+        self.context = use_ops(self.path)
+        self.context.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self.context.__exit__(*error)
+        for norm, momentum, count in self.before:
             norm.momentum = momentum
             norm.num_batches_tracked.copy_(count)
 

@@ -5,6 +5,7 @@ tokens; local patch interaction mixes neighbours. The names of the weights are t
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from timm.layers import DropPath
@@ -158,6 +159,11 @@ class XCiT(DenseBackbone):
 
     def convert_checkpoint(self, state: State, expected: Shapes) -> Conversion:
         return authors.convert_xcit(state, expected, self.arch['depth'])
+
+    def _checkpoint_filter(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        super()._checkpoint_filter(state_dict, prefix, *others)
+        if self._is_classifiers:  # the neck's heads leave no trace in its weights
+            state_dict[f'{prefix}neck.num_heads'] = torch.tensor(self.arch['num_heads'])
 
     def check_origin(self, state: State, prefix: str) -> None:
         if prefix and any(authors.PYRAMID.match(key) for key in state):

@@ -1,6 +1,7 @@
 """Components for mmengine's training: hooks, an optimizer constructor, a strategy."""
 
 from mmbixt.engine.boundary_vis_hook import BoundaryVisHook
+from mmbixt.engine.collate import default_collate
 from mmbixt.engine.exact_resume import ExactResumeHook, NumberedBatches
 from mmbixt.engine.finite_loss import FiniteLossHook
 from mmbixt.engine.fsdp import FSDPStrategy
@@ -15,4 +16,5 @@ __all__ = [
     'LayerDecayOptimWrapperConstructor',
     'NumberedBatches',
     'SampleCheckHook',
+    'default_collate',
 ]

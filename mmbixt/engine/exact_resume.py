@@ -124,8 +124,17 @@ class ExactResumeHook(Hook):
     def __init__(self) -> None:
         self.goes_on = True  # with the same batches as the run that is resumed
         self.convolves: bool | None = None  # whether the run did that is resumed
+        self.is_validating = False
+
+    def before_val(self, runner: Runner) -> None:
+        self.is_validating = True
+
+    def after_val(self, runner: Runner) -> None:
+        self.is_validating = False
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        if self.is_validating:  # of the best model; FlexibleRunner would count one iteration more
+            checkpoint['meta'].update(epoch=runner.epoch, iter=runner.iter)
         checkpoint['meta'][_META] = self._shares(runner)
         checkpoint['meta'][_CONVOLVES] = dispatch.ONEDNN_IS_FASTER
 

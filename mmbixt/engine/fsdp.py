@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from mmengine._strategy import FSDPStrategy as StockFSDPStrategy
+from mmengine.dist import is_distributed
 from mmengine.optim import OptimWrapper
 from torch import Tensor, nn
 from torch.distributed.fsdp import FullOptimStateDictConfig, FullStateDictConfig
@@ -42,6 +43,14 @@ class FSDPStrategy(StockFSDPStrategy):
         options = dict(rank0_only=False, offload_to_cpu=has_gpu)
         self.state_dict_config = FullStateDictConfig(**options)
         self.optim_state_dict_config = FullOptimStateDictConfig(**options)
+
+    def _setup_env(self, *, launcher: str | None = None, **options: Any) -> None:
+        if launcher == 'none' and not is_distributed():
+            raise ValueError(
+                'FSDP shares weights out over processes, but this one was started alone: use '
+                'tools/dist_train.sh CONFIG N (tools/dist_test.sh to evaluate); N may be 1.'
+            )
+        super()._setup_env(launcher=launcher, **options)
 
     def _wrap_model(self, model: nn.Module) -> nn.Module:
         backbones = [part for part in model.modules() if isinstance(part, DenseBackbone)]

@@ -14,6 +14,7 @@ from timm.layers import trunc_normal_
 from torch import Tensor, nn
 
 from mmbixt.checkpoints.classifier import fit_part
+from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.checkpoints.xcit import fuse_class_attention
 from mmbixt.layers.feed_forward import Mlp
 from mmbixt.layers.linear import init_linear
@@ -104,6 +105,7 @@ class ClassAttentionNeck(ClassifierNeck):
     ) -> None:
         super().__init__(init_cfg)
         sizes = (in_channels, num_heads, int(in_channels * mlp_ratio), layer_scale, tokens_norm)
+        self.num_heads = num_heads
         self.cls_token = nn.Parameter(torch.empty(1, 1, in_channels))
         self.cls_attn_blocks = nn.Sequential(*(ClassAttentionLayer(*sizes) for _ in range(depth)))
         self.norm = LayerNorm(in_channels, eps=1e-6)
@@ -118,6 +120,11 @@ class ClassAttentionNeck(ClassifierNeck):
         return (self.norm(tokens[:, 0]),)
 
     def convert_checkpoint(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        if (heads := int(state.pop('num_heads', self.num_heads))) != self.num_heads:
+            raise CheckpointMismatchError(
+                f'ClassAttentionNeck has num_heads={self.num_heads}, and the file is of a model '
+                f'with {heads}: set it so. Nothing was loaded.'
+            )
         return fuse_class_attention(state)
 
 

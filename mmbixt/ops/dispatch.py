@@ -174,9 +174,9 @@ def needs_gradients(*arguments: object) -> bool:
     )
 
 
-NO_DERIVATIVES = (
-    '{} has no derivatives. For second derivatives set MMBIXT_OPS=reference, or run the model '
-    "within mmbixt.ops.use_ops('reference')."
+ADVICE = (
+    'For derivatives beyond plain first ones set MMBIXT_OPS=reference, or run the model within '
+    "mmbixt.ops.use_ops('reference')."
 )
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from mmbixt.ops.dispatch import NO_DERIVATIVES, is_eager, is_transformed
+from mmbixt.ops.dispatch import ADVICE, is_eager, is_transformed
 
 
 def fused_attention(
@@ -32,4 +32,4 @@ class _Last(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> Tensor:
-        raise RuntimeError(NO_DERIVATIVES.format('The backward pass of fused attention'))
+        raise RuntimeError(f'The backward pass of fused attention has no derivatives. {ADVICE}')

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from helpers import image
+from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jvp, stack_module_state, vmap
 from variants import FAMILIES, build
 
@@ -35,6 +36,8 @@ def test_reference_path(variant):
     vector, found = [torch.randn_like(p) for p in backbone.parameters()], []
     with use_ops('reference'):
         second = product(backbone, x, vector)
+        backbone.with_cp = True
+        torch.testing.assert_close(product(backbone, x, vector), second)
         for step in (STEP, -2 * STEP):
             with torch.no_grad():
                 for parameter, direction in zip(backbone.parameters(), vector, strict=True):
@@ -55,6 +58,23 @@ def test_fast_paths_refuse(path, variant):
     vector = list(backbone.parameters())
     with use_ops(path), pytest.raises(RuntimeError, match='set MMBIXT_OPS=reference'):
         product(backbone, x, vector)
+
+
+@pytest.mark.parametrize('variant', FAMILIES)
+def test_batches_of_gradients_and_tangents_are_refused(variant):
+    """In the backward pass of operators, to which they come without notice."""
+    backbone, x = build(FAMILIES[variant]).eval(), image(1, 48, 32)
+    weights = list(backbone.parameters())
+    with use_ops('cpu'):
+        out = backbone(x)[-1]
+    ones = torch.ones_like(out)
+    options = dict(retain_graph=True, allow_unused=True)
+    with pytest.raises(RuntimeError, match='set MMBIXT_OPS=reference'):
+        torch.autograd.grad(out, weights, ones[None], is_grads_batched=True, **options)
+    with pytest.raises(RuntimeError, match='set MMBIXT_OPS=reference'):
+        vmap(lambda v: torch.autograd.grad(out, weights, v, **options))(ones[None])
+    with forward_ad.dual_level(), pytest.raises(RuntimeError, match='set MMBIXT_OPS=reference'):
+        torch.autograd.grad(out, weights, forward_ad.make_dual(ones, ones), **options)
 
 
 @pytest.mark.parametrize('variant', FAMILIES)

@@ -133,6 +133,14 @@ def test_parts_before_the_head_start_from_a_whole_file(save):
         assert torch.equal(value, state[key])
 
 
+def test_heads_of_the_neck_are_those_of_the_file(save):
+    config = published('xcit_nano_12_p16')
+    config['neck']['num_heads'] = 8
+    file = save({'model': official_state('xcit_nano_12_p16')})
+    with pytest.raises(CheckpointMismatchError, match='a model with 4'):
+        load_checkpoint(build(config), file, map_location='cpu')
+
+
 @pytest.mark.parametrize(
     ('file', 'name', 'error'),
     [

@@ -11,8 +11,8 @@ from mmpretrain import ImageClassificationInferencer
 from mmpretrain.datasets.categories import IMAGENET_CATEGORIES
 from running import fresh_mmengine, write_few_scenes
 
-CLASSIFIER = f"""
-_base_ = ['{CONFIGS}/_base_/mmpretrain_runtime.py', '{CONFIGS}/_base_/datasets/imagenet.py']
+CLASSIFIER = """
+_base_ = ['mmbixt::_base_/mmpretrain_runtime.py', 'mmbixt::_base_/datasets/imagenet.py']
 model = dict(
     type='ImageClassifier',
     backbone=dict(type='mmbixt.XCiT', arch='nano12', out_indices=(-1,)),

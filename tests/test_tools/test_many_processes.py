@@ -98,6 +98,8 @@ _base_ = './segmentor.py'
 runner_type = 'FlexibleRunner'
 strategy = dict(type='mmbixt.FSDPStrategy')
 load_from = 'work_dirs/segmentor/iter_1.pth'
+train_cfg = dict(val_interval=2)
+default_hooks = dict(checkpoint=dict(save_best='mIoU'))  # which writes iter_2.pth anew
 """
 KILLED = """
 _base_ = './segmentor.py'

@@ -41,7 +41,7 @@ train_dataloader = dict(
     num_workers=8,
     persistent_workers=True,
     pin_memory=True,
-    collate_fn=dict(type='default_collate'),
+    collate_fn=dict(type='mmbixt.default_collate'),
     sampler=dict(type='DefaultSampler', shuffle=True),
     dataset=dict(type=dataset_type, data_root=data_root, split='train', pipeline=train_pipeline),
 )
@@ -50,7 +50,7 @@ val_dataloader = dict(
     num_workers=8,
     persistent_workers=True,
     pin_memory=True,
-    collate_fn=dict(type='default_collate'),
+    collate_fn=dict(type='mmbixt.default_collate'),
     sampler=dict(type='DefaultSampler', shuffle=False),
     dataset=dict(type=dataset_type, data_root=data_root, split='test', pipeline=test_pipeline),
 )

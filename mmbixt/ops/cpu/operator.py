@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import register_flop_formula
 
-from mmbixt.ops.dispatch import NO_DERIVATIVES, is_eager, needs_gradients
+from mmbixt.ops.dispatch import ADVICE, is_eager, is_transformed, needs_gradients
 
 Results = tuple[list[Tensor], list[Tensor]]  # and what is kept for the backward pass
 _PLAIN = {Tensor, nn.Parameter, float, int, bool, type(None)}  # not: fake or distributed tensors
@@ -55,7 +55,7 @@ class Operator:
         backward_cost: float = 2,
         device_types: str | None = 'cpu',
     ) -> None:
-        self.forward, self.backward = forward, backward
+        self.name, self.forward, self.backward = name, forward, backward
         self.kinds = [p.annotation for p in signature(forward).parameters.values()]
         flat = list(_flat_parameters(forward))
         self.differentiable = [i for i, p in enumerate(flat) if p.name in differentiable]
@@ -119,6 +119,11 @@ class Operator:
 
     def _gradients(self, ctx, grads: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
         """One for each flat argument."""
+        if is_transformed() or any(map(_is_batched, grads)):
+            raise RuntimeError(
+                f'The backward pass of mmbixt::{self.name} takes no batch of gradients and no '
+                f'tangents. {ADVICE}'
+            )
         saved, count = ctx.saved_tensors, len(ctx.others)
         kept, tensors = saved[:-count], saved[-count:]
         flat = [x if x is not None else y for x, y in zip(tensors, ctx.others, strict=True)]
@@ -134,7 +139,12 @@ class Operator:
 
 
 def _refuse(name: str, *_: object) -> None:
-    raise RuntimeError(NO_DERIVATIVES.format(f'mmbixt::{name}_backward'))
+    raise RuntimeError(f'mmbixt::{name}_backward has no derivatives. {ADVICE}')
+
+
+def _is_batched(x: Tensor) -> bool:
+    """Whether it is several, of ``torch.autograd.grad(..., is_grads_batched=True)``."""
+    return isinstance(x, Tensor) and torch._C._functorch.is_legacy_batchedtensor(x)
 
 
 class _Function(torch.autograd.Function):
