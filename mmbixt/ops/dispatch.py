@@ -257,6 +257,15 @@ def _cross_covariance(x: Tensor) -> Decision:
     return 'portable', 'two products over the tokens in place of four'
 
 
+def _bidirectional_attention(tokens: Tensor, latents: int) -> Decision:
+    """For tokens (B,h,N,d) and a number of latents."""
+    _, heads, count, _ = tokens.shape
+    is_small = heads * count * latents <= 4 * SCORES
+    if is_small and is_eager() and torch.is_grad_enabled() and not cpu_refusal(tokens):
+        return 'cpu', 'both matrices are small, and the backward pass need not compute them again'
+    return 'portable', 'fused attention stores no matrix'
+
+
 def _self_attention(q: Tensor, bias: Tensor | None) -> Decision:
     # a bias within `vmap` does not tell whether gradients are wanted of it
     has_bias = bias is not None and (needs_gradients(bias) or is_transformed())
@@ -283,7 +292,7 @@ RULES: dict[str, Callable[..., Decision]] = {
     'layer_norm': _layer_norm,
     'feed_forward': _feed_forward,
     'cross_covariance_attention': _cross_covariance,
-    'bidirectional_attention': lambda _: ('portable', 'fused attention stores no matrix'),
+    'bidirectional_attention': _bidirectional_attention,
     'self_attention': _self_attention,
     'bidirectional_self_attention': lambda _: ('portable', 'no matrix for each pair of tokens'),
     'window_attention': _window_attention,
