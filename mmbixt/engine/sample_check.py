@@ -86,8 +86,9 @@ class SampleCheckHook(Hook):
 
     def before_train_epoch(self, runner: Runner) -> None:
         """Check a pipeline, too, that has taken the place of the one before."""
-        for dataset in _built_leaves(runner.train_loop.dataloader.dataset):
-            watch(dataset, runner.model, self.skipped)
+        if isinstance(runner.train_loop, BaseLoop):
+            for dataset in _built_leaves(runner.train_loop.dataloader.dataset):
+                watch(dataset, runner.model, self.skipped)
 
     def after_train(self, runner: Runner) -> None:
         if self.skipped is not None and is_main_process() and (lines := self.skipped.read()):
