@@ -127,12 +127,11 @@ def _files(batch: Any) -> Iterator[str]:
 
 def _state(runner: Runner) -> str:
     """Where a run can go on from."""
+    text = 'All weights are finite: the images, or a learning rate that is too large, did it.'
     if not _is_finite(dict(runner.model.named_parameters())):
         text = 'Weights are not finite: a gradient before was not.'
     elif not _is_finite(dict(runner.model.named_buffers())):
-        text = 'All weights are finite, but running statistics are not: of these images, or before.'
-    else:
-        text = 'All weights are finite: the images, or a learning rate that is too large, did it.'
+        text += ' Buffers (as running means) are not finite any more.'
     saved = [*Path(runner.work_dir).glob('iter_*.pth'), *Path(runner.work_dir).glob('epoch_*.pth')]
     for path in sorted(saved, key=lambda path: path.stat().st_mtime, reverse=True):
         try:

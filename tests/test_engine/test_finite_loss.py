@@ -58,7 +58,8 @@ def test_stops_before_the_step(tmp_path, bad):
         runner.train()
     path = tmp_path / 'iter_2.pth'
     assert f'The loss is {bad} in iteration 3, for the images\n  2.jpg\n' in str(info.value)
-    assert 'All weights are finite, but running statistics are not' in str(info.value)
+    assert 'All weights are finite: the images,' in str(info.value)
+    assert 'Buffers (as running means) are not finite any more.' in str(info.value)
     assert f'The last good checkpoint is {path}; --resume {path} goes on' in str(info.value)
     assert runner.model.weight.item() == pytest.approx(1 - 0.1 - 0.2)
     assert load(str(path))['state_dict']['weight'] == runner.model.weight
