@@ -26,10 +26,10 @@ class FiniteLossHook(Hook):
 
     Args:
         on_bad: 'raise' an error, or 'skip' the batch: nothing of it is added to the gradients or
-            running statistics, and the log repeats the losses of the batch before. If it is the
-            last one of a step of several batches (``accumulative_counts``), one process makes the
-            step of the others; several processes leave it out, because they have not averaged
-            their gradients yet.
+            running statistics, and the log repeats the losses of the batch before (0 at first). If
+            it is the last one of a step of several batches (``accumulative_counts``), one process
+            makes the step of the others; several processes leave it out, because they have not
+            averaged their gradients yet.
         max_skipped: with 'skip', how many batches of a run are too many.
     """
 
