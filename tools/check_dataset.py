@@ -6,6 +6,7 @@ sizes, labels and annotations, and names what is missing or broken. Nothing is c
 
 import argparse
 import json
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from mmbixt.cli import run
-from mmbixt.datasets.problems import orientation_of, orientation_problem, turned
+from mmbixt.datasets.problems import is_possible, orientation_of, orientation_problem, turned
 
 SHOWN = 20  # problems of a part
 ADE_COUNTS = {'training': 20210, 'validation': 2000}
@@ -132,7 +133,7 @@ def _annotation_problems(path: Path, content: dict) -> tuple[list[str], list[str
 
     images = {image['id']: image for image in content['images']}
     categories = {category['id']: category['name'] for category in content['categories']}
-    problems, unknown, odd_boxes = [], {}, 0
+    problems, unknown, odd_boxes, usable = [], {}, 0, 0
     if missing := set(CocoDataset.METAINFO['classes']) - set(categories.values()):
         problems.append(f'{path}: {len(missing)} of 80 categories missing, as {min(missing)!r}')
     for annotation in content['annotations']:
@@ -142,11 +143,21 @@ def _annotation_problems(path: Path, content: dict) -> tuple[list[str], list[str
             problems.append(f'{what} is of image {annotation["image_id"]}, which is not listed')
         elif annotation['category_id'] not in categories:
             unknown.setdefault(annotation['category_id'], what)
+        elif not has_box(annotation):
+            box = annotation.get('bbox')
+            problems.append(f'{what} has the bbox {box}, not four finite numbers and an area')
         else:
             # with a pixel of tolerance; mmdet leaves out the few boxes of COCO that are empty
             left, top, width, height = annotation['bbox']
             fits = left + width <= image['width'] + 1 and top + height <= image['height'] + 1
             odd_boxes += not (fits and min(width, height) > 0 and min(left, top) >= -1)
+            corners, size = (
+                (left, top, left + width, top + height),
+                (image['width'], image['height']),
+            )
+            usable += min(width, height) >= 1 and is_possible(corners, size)
+    if not (problems or usable):
+        problems.append(f'{path}: no annotation with a box in its picture')
     problems += [f'{what} is of category {c}, not listed' for c, what in unknown.items()]
     for name in ('image', 'annotation'):
         ids = [entry['id'] for entry in content[f'{name}s']]
@@ -154,6 +165,12 @@ def _annotation_problems(path: Path, content: dict) -> tuple[list[str], list[str
             problems.append(f'{path}: {name} ids are not unique')
     odd = f'{odd_boxes:,} boxes in {path.name} are empty or outside of the picture'
     return problems, [odd] if odd_boxes else []
+
+
+def has_box(annotation: dict) -> bool:
+    """Whether mmdet can read the box of an annotation, and train with it."""
+    box = annotation.get('bbox') or ()
+    return len(box) == 4 and all(map(math.isfinite, box)) and 'area' in annotation
 
 
 def check_coco_picture(task: tuple[Path, tuple[int, int]]) -> list[str]:

@@ -1,18 +1,25 @@
 """What can be wrong with images and their labels, as mmseg and mmdet load them."""
 
 import json
+import logging
+import math
 import os
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
-from PIL import Image
+import torch
+from mmengine.logging import print_log
+from PIL import Image, UnidentifiedImageError
 
 Size = tuple[int, int]  # width, height
 
 _SHOWN = 20  # entries of a list
 _OUTSIDE = 0.05  # of an image's side: annotators overshoot by a pixel or two
+_UNKNOWN = (UnidentifiedImageError, Image.DecompressionBombError)  # to PIL, but not to OpenCV
 _ORIENTATION = 0x0112  # the EXIF tag
 _SIDEWAYS = (5, 6, 7, 8)  # width and height change places
 
@@ -63,9 +70,12 @@ def orientation_problem(
 
 def size_problem(results: dict, labelled: Size, turns: bool, labels: str) -> str | None:
     """Whether labels are for another size or orientation than an image has that was loaded."""
+    if 'ori_shape' not in results:  # labels that are loaded before the image
+        return None
     path, shown = results['img_path'], tuple(results['ori_shape'][::-1])
     if turns and os.path.isfile(path):
-        with Image.open(path) as image:
+        orientation = 1
+        with suppress(*_UNKNOWN), Image.open(path) as image:
             orientation = orientation_of(image)
         if problem := orientation_problem(path, shown, orientation, labelled):
             return problem
@@ -88,6 +98,8 @@ def image_problem(results: dict, turns: bool) -> str | None:
     if 'instances' not in results or 'width' not in results:
         return None
     annotated = results['width'], results['height']
+    if min(annotated) <= 0:  # not known, in files of VOC
+        return None
     return size_problem(results, annotated, turns, f'the annotation of {path}')
 
 
@@ -96,14 +108,15 @@ class LabelProblem:
 
     Args:
         classes: how many ids there are.
-        ignored: the id that is no class.
+        ignored: ids that are no class; those beyond 8 bits cannot occur.
         reduced: whether ids were reduced by one when they were loaded.
     """
 
-    def __init__(self, classes: int, ignored: int, reduced: bool) -> None:
+    def __init__(self, classes: int, ignored: Collection[int], reduced: bool) -> None:
         self.is_wrong = (np.arange(256) >= classes).astype(np.uint8)  # of each id
+        ignored = sorted({i for i in ignored if 0 <= i < 256})
         self.is_wrong[ignored] = 0
-        self.expected = f'0 to {classes - 1} are classes and {ignored} is ignored'
+        self.expected = f'0 to {classes - 1} are classes; ignored: {ignored}'
         self.note = ', after reduce_zero_label' if reduced else ''
 
     def __call__(self, results: dict, turns: bool) -> str | None:
@@ -114,7 +127,7 @@ class LabelProblem:
         if problem := size_problem(results, label.shape[::-1], turns, path):
             return problem
         if os.path.isfile(path):
-            with Image.open(path) as image:
+            with suppress(*_UNKNOWN), Image.open(path) as image:
                 if image.mode[0] in 'IF' and np.max(image) > 255:
                     return f'{path} has ids up to {np.max(image)}; mmseg keeps 8 bits of them'
         if not cv2.LUT(label, self.is_wrong).any():
@@ -125,19 +138,42 @@ class LabelProblem:
         return f'{path} has the ids {", ".join(found[:_SHOWN])}{self.note}, where {self.expected}'
 
 
-def box_problem(results: dict, turns: bool) -> str | None:
-    """What is wrong with the boxes of an image, at its original size."""
-    height, width = results['ori_shape']
-    for instance in results.get('instances', ()):
-        left, top, right, bottom = box = instance.get('bbox', (0, 0, 0, 0))
-        over = max(-left, right - width) / width, max(-top, bottom - height) / height
-        if not np.isfinite(box).all() or max(over) > _OUTSIDE:
-            corners = ', '.join(f'{x:g}' for x in box)
-            return (
+def is_possible(box: Sequence[float], size: Size) -> bool:
+    """Whether a box (left, top, right, bottom) is finite and meets the image."""
+    left, top, right, bottom = box
+    meets = left <= size[0] and top <= size[1] and right >= 0 and bottom >= 0
+    return meets and all(map(math.isfinite, box))
+
+
+class BoxProblem:
+    """What is wrong with the boxes of an image, at its original size.
+
+    Boxes of whole objects (as CrowdHuman's) may reach far outside of it: the first is logged.
+    """
+
+    def __init__(self) -> None:
+        self.is_logged = torch.zeros(1, dtype=torch.bool).share_memory_()  # by any worker
+
+    def __call__(self, results: dict, turns: bool) -> str | None:
+        if 'ori_shape' not in results:  # annotations that are loaded before the image
+            return None
+        height, width = results['ori_shape']
+        for instance in results.get('instances', ()):
+            left, top, right, bottom = box = instance.get('bbox', (0, 0, 0, 0))
+            over = max(-left, right - width) / width, max(-top, bottom - height) / height
+            possible = is_possible(box, (width, height))
+            if possible and (max(over) <= _OUTSIDE or self.is_logged):
+                continue
+            text = (
                 f'{results["img_path"]} is {width} x {height} pixels, and a box of its annotations '
-                f'(left, top, right, bottom) is {corners}'
+                f'(left, top, right, bottom) is {", ".join(f"{x:g}" for x in box)}'
             )
-    return None
+            if not possible:
+                return text
+            self.is_logged.fill_(True)
+            text += '. Is it meant to reach that far? (No other box of the data is named.)'
+            print_log(text, 'current', logging.WARNING)
+        return None
 
 
 def reading_problem(path: str, error: Exception) -> str:
@@ -151,6 +187,8 @@ def reading_problem(path: str, error: Exception) -> str:
 
 def check_annotations(dataset: Any) -> None:
     """Raise an error for a data set that is empty, or a COCO file without its classes."""
+    from mmcv.transforms import LoadAnnotations
+
     ids = getattr(dataset, 'cat_ids', None)  # of mmdet: categories that are classes
     if ids is None:
         if len(dataset) == 0:
@@ -166,7 +204,11 @@ def check_annotations(dataset: Any) -> None:
             "Set metainfo=dict(classes=(...)) of the data sets to the file's names, and "
             'num_classes of the model to their number.'
         )
-    if not any(dataset.get_data_info(i)['instances'] for i in range(len(dataset))):
+    loads = any(isinstance(x, LoadAnnotations) for x in dataset.pipeline.transforms)
+    infos = map(dataset.get_data_info, range(len(dataset)))
+    # unlabelled images are read without; those of videos are in 'images'
+    is_bare = loads and not any(info.get('instances', True) for info in infos)
+    if is_bare or len(dataset) == 0:
         content = json.loads(Path(dataset.ann_file).read_text())
         images, annotations = (len(content.get(key, ())) for key in ('images', 'annotations'))
         raise BadSampleError(

@@ -1,5 +1,6 @@
 """Images and labels that cannot be right stop a run, by the file's name, or are left out."""
 
+import errno
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,8 +18,8 @@ from torch import nn
 from mmbixt.datasets.availability import leaves
 from mmbixt.datasets.problems import (
     BadSampleError,
+    BoxProblem,
     LabelProblem,
-    box_problem,
     check_annotations,
     image_problem,
     reading_problem,
@@ -27,6 +28,11 @@ from mmbixt.engine.exact_resume import ExactResumeHook
 from mmbixt.registry import HOOKS
 
 _SHOWN = 20  # files of a list
+# that are the file's fault, not the machine's; decoders give none, or EINVAL
+_OF_FILES = (
+    *(None, errno.EINVAL, errno.ENOENT, errno.EISDIR, errno.ENOTDIR),
+    *(errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG),
+)
 
 
 @HOOKS.register_module()
@@ -36,8 +42,11 @@ class SampleCheckHook(Hook):
     - Images: missing, empty, damaged, with pixels that are not finite.
     - Label maps of mmseg: missing, damaged, of several channels or 16 bits, for another size than
       the image's or an image that is turned by its EXIF data, with ids that are no class.
-    - Annotations of mmdet: for another size or orientation, boxes far outside of the image; before
-      training, classes that the file does not name, and a file without annotations.
+    - Annotations of mmdet: for another size or orientation, boxes that are not finite or outside
+      of the image; before training, classes that the file does not name, and a file without
+      annotations.
+
+    Errors of the machine (no memory, too many open files) or the config stop a run in any case.
 
     The data set replaces an image by another, drawn by the generator that draws augmentations; with
     :class:`ExactResumeHook` it is the same one after ``--resume``. Validation and tests leave
@@ -48,6 +57,8 @@ class SampleCheckHook(Hook):
             in ``skipped_images.txt`` beside the log, and named when training ends.
         max_skipped: with 'skip', how many images of a run are too many.
     """
+
+    priority = 'LOW'  # after hooks that switch the pipeline
 
     def __init__(self, on_bad: str = 'raise', max_skipped: int = 100) -> None:
         if on_bad not in ('raise', 'skip'):
@@ -72,6 +83,12 @@ class SampleCheckHook(Hook):
                 'SampleCheckHook: the processes that load data were started with copies of an '
                 'unchecked data set; add ExactResumeHook, which starts them anew.'
             )
+
+    def before_train_epoch(self, runner: Runner) -> None:
+        """Check a pipeline, too, that has taken the place of the one before."""
+        if isinstance(runner.train_loop, BaseLoop):
+            for dataset in _built_leaves(runner.train_loop.dataloader.dataset):
+                watch(dataset, runner.model, self.skipped)
 
     def after_train(self, runner: Runner) -> None:
         if self.skipped is not None and is_main_process() and (lines := self.skipped.read()):
@@ -123,7 +140,14 @@ class Checked:
         try:
             loaded = self.load(results)
         except Exception as error:  # whatever a decoder says of a damaged file
-            path = results.get(self.path_key) or results['img_path']
+            path = results.get(self.path_key) or results.get('img_path')
+            if isinstance(error, KeyError):
+                raise BadSampleError(
+                    f'{type(self.load).__name__} asks for {error}, which the data set does not '
+                    f'give for {path}: see its data_prefix and pipeline in the config.'
+                ) from error
+            if is_of_machine(error):
+                raise
             cause, problem = error, reading_problem(path, error)
         else:
             problem = None if loaded is None else self.find_problem(loaded)
@@ -139,17 +163,30 @@ class Checked:
         return None  # the data set takes another image
 
 
+def is_of_machine(error: Exception) -> bool:
+    """Whether reading the same file may succeed another time."""
+    if isinstance(error, (MemoryError, ConnectionError, TimeoutError)):
+        return True
+    return isinstance(error, OSError) and error.errno not in _OF_FILES
+
+
 def watch(dataset: BaseDataset, model: nn.Module, skipped: SkippedImages | None) -> None:
-    """Check what a data set loads."""
+    """Check what a data set loads; a second time changes nothing."""
     from mmcv.transforms import LoadAnnotations, LoadImageFromFile
 
     transforms, turns = dataset.pipeline.transforms, False
-    find_problem = box_problem
+    find_problem = BoxProblem()
     if hasattr(dataset, 'reduce_zero_label'):  # of mmseg
-        heads = [head for head in model.modules() if hasattr(head, 'num_classes')]
-        counts = [head.num_classes for head in heads if hasattr(head, 'ignore_index')]
-        classes = min([len(dataset.metainfo.get('classes') or ()) or 256, *counts])
-        find_problem = LabelProblem(classes, dataset.ignore_index, dataset.reduce_zero_label)
+        heads = [x for x in model.modules() if hasattr(x, 'num_classes')]
+        heads = [head for head in heads if hasattr(head, 'ignore_index')]
+        classes = len(dataset.metainfo.get('classes') or ()) or 256
+        if heads:  # others than the main one may have fewer, as of boundaries
+            head = max(heads, key=lambda head: head.num_classes)
+            classes = min(classes, head.num_classes)
+            if 1 in (head.num_classes, getattr(head, 'out_channels', None)):
+                classes = max(classes, 2)  # one logit: foreground or not
+        ignored = {dataset.ignore_index, *(head.ignore_index for head in heads)}
+        find_problem = LabelProblem(classes, ignored, dataset.reduce_zero_label)
     for i, load in enumerate(transforms):
         if isinstance(load, LoadImageFromFile):
             turns = load.color_type in ('color', 'grayscale')

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from mmengine.model import BaseModel
+from mmengine.model import BaseModel, MMDistributedDataParallel
+from mmengine.optim import OptimWrapper, OptimWrapperDict
 from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 from running import fresh_mmengine, make_loader
@@ -11,13 +12,15 @@ from mmbixt.checkpoints.loader import load
 
 
 class Model(BaseModel):
-    """Its loss is what the images say, times the weight."""
+    """Its loss is what the images say, times the weight; the mean of images is a buffer."""
 
     def __init__(self):
         super().__init__()
         self.weight = torch.nn.Parameter(torch.ones(1))
+        self.register_buffer('mean', torch.zeros(()))
 
     def forward(self, inputs, data_samples, mode):
+        self.mean.lerp_(torch.stack(inputs).mean(), 0.5)
         return dict(loss=self.weight.sum() * torch.stack(inputs).sum())
 
 
@@ -29,7 +32,7 @@ def dataset(values):
     ]
 
 
-def make_runner(folder, values, accumulative_counts=1, **options):
+def make_runner(folder, values, accumulative_counts=1, interval=1, **options):
     loader = make_loader(dataset(values), 'DefaultSampler', 1)
     wrapper = dict(accumulative_counts=accumulative_counts, optimizer=dict(type='SGD', lr=0.1))
     with fresh_mmengine():
@@ -40,10 +43,11 @@ def make_runner(folder, values, accumulative_counts=1, **options):
             train_cfg=dict(type='EpochBasedTrainLoop', max_epochs=1),
             optim_wrapper=wrapper,
             default_hooks=dict(
-                checkpoint=dict(type='CheckpointHook', interval=1, by_epoch=False),
+                checkpoint=dict(type='CheckpointHook', interval=interval, by_epoch=False),
                 logger=dict(type='LoggerHook', interval=1),
                 finite_loss=dict(type='mmbixt.FiniteLossHook', **options),
             ),
+            custom_hooks=[dict(type='mmdet.CheckInvalidLossHook', interval=1)],
         )
 
 
@@ -54,21 +58,34 @@ def test_stops_before_the_step(tmp_path, bad):
         runner.train()
     path = tmp_path / 'iter_2.pth'
     assert f'The loss is {bad} in iteration 3, for the images\n  2.jpg\n' in str(info.value)
-    assert 'All weights are finite' in str(info.value)
+    assert 'All weights are finite: the images,' in str(info.value)
+    assert 'Buffers (as running means) are not finite any more.' in str(info.value)
     assert f'The last good checkpoint is {path}; --resume {path} goes on' in str(info.value)
     assert runner.model.weight.item() == pytest.approx(1 - 0.1 - 0.2)
     assert load(str(path))['state_dict']['weight'] == runner.model.weight
 
 
-def test_a_gradient_that_was_not_finite_is_told_from_images(tmp_path):
-    """The checkpoint after it is not a good one."""
-    runner = make_runner(tmp_path, [1.0, 2.0, 1.0, 1.0])
+@pytest.mark.parametrize(
+    ('interval', 'bad', 'message'),
+    [
+        (1, 1, 'No checkpoint is written now. Weights are'),
+        (1, 3, 'No checkpoint is written now. Weights are'),  # after the last iteration
+        (3, 3, 'No checkpoint is written now. Weights are'),
+        (2, 2, 'iteration 4'),
+    ],
+)
+@pytest.mark.parametrize('on_bad', ['raise', 'skip'])
+def test_weights_that_are_not_finite_are_not_saved(tmp_path, interval, bad, message, on_bad):
+    """Whose gradients were not, with a loss that was; no batch is passed over then."""
+    runner = make_runner(tmp_path, [1.0] * 4, interval=interval, on_bad=on_bad)
     weight = runner.model.weight
-    weight.register_hook(lambda grad: grad * float('nan') if runner.iter == 1 else grad)
-    with pytest.raises(FloatingPointError, match='iteration 3') as info:
+    weight.register_hook(lambda grad: grad * float('nan') if runner.iter == bad else grad)
+    with pytest.raises(FloatingPointError, match=message) as info:
         runner.train()
+    good = max(x for x in range(interval, bad + 1, interval))
     assert 'Weights are not finite: a gradient before was not.' in str(info.value)
-    assert f'The last good checkpoint is {tmp_path}/iter_1.pth' in str(info.value)
+    assert f'The last good checkpoint is {tmp_path}/iter_{good}.pth' in str(info.value)
+    assert not (tmp_path / f'iter_{bad + 1}.pth').exists()
 
 
 @pytest.mark.parametrize(('accumulative_counts', 'expected'), [(1, 1 - 0.1 - 0.4), (2, 1 - 0.25)])
@@ -78,6 +95,7 @@ def test_batches_are_passed_over(tmp_path, accumulative_counts, expected):
     runner = make_runner(tmp_path, values, accumulative_counts, on_bad='skip', max_skipped=2)
     runner.train()
     assert runner.model.weight.item() == pytest.approx(expected)
+    assert runner.model.mean.item() == pytest.approx(2.25)  # of 0, 1 and 4
     (log,) = tmp_path.glob('*/*.log')
     text = log.read_text()
     assert 'The loss is inf in iteration 3, for the images\n  2.jpg\nBatch passed over (2' in text
@@ -89,3 +107,41 @@ def test_too_many_are_an_error(tmp_path):
     with pytest.raises(FloatingPointError, match='2 batches were passed over before') as info:
         runner.train()
     assert 'The last good checkpoint' in str(info.value)
+
+
+def test_files_that_are_no_checkpoints_are_passed_over(tmp_path):
+    (tmp_path / 'iter_8.pth').write_bytes(b'PK')
+    torch.save(dict(a=1), tmp_path / 'iter_9.pth')
+    runner = make_runner(tmp_path, [float('nan')])
+    with pytest.raises(FloatingPointError, match=r'for the images\n  0.jpg\n.*no checkpoint yet'):
+        runner.train()
+
+
+def test_several_optimizers_are_refused(tmp_path):
+    runner = make_runner(tmp_path, [1.0])
+    optimizer = torch.optim.SGD(runner.model.parameters(), 0.1)
+    runner.optim_wrapper = OptimWrapperDict(a=OptimWrapper(optimizer))
+    with pytest.raises(TypeError, match='needs one optimizer, not OptimWrapperDict'):
+        runner.train()
+
+
+def train_one_of_two(rank, folder):
+    """The last batch of the first step is bad for one process; weights go to a file."""
+    store = torch.distributed.FileStore(f'{folder}/store', 2)
+    torch.distributed.init_process_group('gloo', store=store, rank=rank, world_size=2)
+    nan = float('nan')
+    values = [[1.0, nan, 1.0, 1.0], [2.0, 3.0, 1.0, 1.0]][rank]
+    runner = make_runner(folder / str(rank), values, 2, on_bad='skip')
+    runner.model = MMDistributedDataParallel(runner.model)
+    # each process has images of its own
+    runner._train_dataloader['sampler'] = torch.utils.data.SequentialSampler(values)
+    runner.train()
+    torch.save(runner.model.module.weight.item(), folder / f'{rank}.pth')
+    torch.distributed.destroy_process_group()
+
+
+def test_processes_do_not_diverge(tmp_path):
+    """They make no step of gradients that are their own."""
+    start = torch.multiprocessing.start_processes
+    start(train_one_of_two, (tmp_path,), nprocs=2, start_method='fork')
+    assert [torch.load(tmp_path / f'{rank}.pth') for rank in (0, 1)] == pytest.approx([0.9, 0.9])

@@ -1,7 +1,9 @@
 """Bad images and labels are named, or left out, in data sets of each framework."""
 
+import errno
 import json
 from pathlib import Path
+from unittest import mock
 
 import cv2
 import numpy as np
@@ -14,7 +16,7 @@ from mmseg.datasets import BaseSegDataset
 from PIL import Image
 from running import FirstClass, fresh_mmengine, training
 
-from mmbixt.datasets.problems import BadSampleError, check_annotations
+from mmbixt.datasets.problems import BadSampleError, BoxProblem, check_annotations
 from mmbixt.engine.sample_check import SampleCheckHook, SkippedImages, explain_empty, watch
 
 LOAD = dict(type='LoadImageFromFile')
@@ -170,7 +172,10 @@ FIRST = dict(images=0)
 ANNOTATIONS = [
     (change(image, lambda path: Image.new('RGB', (30, 24)).save(path)), 'is for 32 x 24.*{path} h'),
     (change(image, orient(8)), '{path} is turned .* labels are not turned'),
-    (coco(lambda c: c['annotations'][1].update(bbox=[4, 4, 60, 20])), '1.jpg .* is 4, 4, 64, 24'),
+    (
+        coco(lambda c: c['annotations'][1].update(bbox=[4, 4, float('inf'), 20])),
+        '1.jpg .* is 4, 4, inf, 24',
+    ),
 ]
 CASES = [
     *((segmentation, *case) for case in [*IMAGES, *LABELS]),
@@ -225,14 +230,115 @@ def test_pixels_that_are_not_finite(root):
         read(segmentation(root, load, img_suffix='.tiff'))
 
 
-def test_classes_of_the_head_and_reduced_labels(root):
+def head(**attributes):
     model = FirstClass()
-    model.num_classes, model.ignore_index = 2, 255
+    for name, value in dict(ignore_index=255, **attributes).items():
+        setattr(model, name, value)
+    return model
+
+
+def test_classes_of_the_head_and_reduced_labels(root):
+    model = head(num_classes=2)
     with pytest.raises(BadSampleError, match=r'has the ids 2 .*where 0 to 1 are'):
         read(segmentation(root), model)
     edit_label(lambda x: x + 2)(label(root))
     with pytest.raises(BadSampleError, match=r'has the ids 3 .*, after reduce_zero_label'):
         read(segmentation(root, reduce_zero_label=True))
+
+
+def test_several_heads_and_one_logit(root):
+    """A head of boundaries has fewer classes; one of a single logit tells two apart."""
+    model = head(num_classes=3)
+    model.boundary = head(num_classes=2, out_channels=1)
+    read(segmentation(root), model)
+    edit_label(lambda x: np.where(x == 2, 77, x))(label(root))
+    with pytest.raises(BadSampleError, match=r'ids 77 .*ignored: \[255\]'):
+        read(segmentation(root, ignore_index=300), model)
+    model.boundary.ignore_index = 77
+    read(segmentation(root, ignore_index=300), model)
+    for i in range(4):
+        edit_label(lambda x: (x == 1).astype(np.uint8))(root / f'labels/{i}.png')
+    for options in (dict(num_classes=1), dict(num_classes=2, out_channels=1)):
+        read(segmentation(root), head(**options))
+        edit_label(lambda x: x * 2)(label(root))
+        with pytest.raises(BadSampleError, match=r'has the ids 2 .*0 to 1 are'):
+            read(segmentation(root), head(**options))
+        edit_label(lambda x: x // 2)(label(root))
+
+
+def test_labels_before_images(root):
+    for make in (segmentation, detection):
+        dataset = make(root)
+        transforms = dataset.pipeline.transforms
+        load = next(x for x in transforms if 'LoadAnnotations' in type(x).__name__)
+        transforms.remove(load)
+        transforms.insert(0, load)
+        watch(dataset, FirstClass(), None)
+        info = dataset.get_data_info(0)
+        info = transforms[1](transforms[0](dict(info, seg_fields=[])))
+        assert info['img'].shape == (24, 32, 3)
+
+
+def test_boxes_of_whole_objects_are_logged_once(root):
+    for i in (0, 1):
+        coco(lambda c, i=i: c['annotations'][i].update(bbox=[4, 4, 60, 20]))(root)
+    with mock.patch('mmbixt.datasets.problems.print_log') as log:
+        read(detection(root))
+    ((text, *_),) = [call.args for call in log.call_args_list]
+    assert '0.jpg is 32 x 24 pixels, and a box of its annotations' in text
+    assert 'is 4, 4, 64, 24. Is it meant' in text
+
+
+@pytest.mark.parametrize('box', [(40, 2, 50, 9), (-9, 2, -4, 9), (0, float('nan'), 5, 9)])
+def test_boxes_that_no_image_has(box):
+    results = dict(img_path='a.jpg', ori_shape=(24, 32), instances=[dict(bbox=box)])
+    assert 'a.jpg is 32 x 24' in BoxProblem()(results, turns=True)
+
+
+def test_sizes_that_are_not_known(root):
+    """0 x 0 in a VOC file; files that OpenCV reads and PIL does not."""
+    coco(lambda c: [image.update(width=0, height=0) for image in c['images'][:1]])(root)
+    dataset = detection(root)
+    watch(dataset, FirstClass(), None)
+    load = dataset.pipeline.transforms[0]
+    assert load(dataset.get_data_info(0))['img'].shape == (24, 32, 3)
+    path = root / 'images/a.hdr'
+    cv2.imwrite(str(path), np.ones((24, 32, 3), np.float32))
+    info = dict(dataset.get_data_info(1), img_path=str(path))
+    assert load(info)['img'].shape == (24, 32, 3)
+
+
+@pytest.mark.parametrize(
+    'error', [MemoryError(), OSError(errno.EMFILE, 'Too many open files'), OSError(errno.EIO, 'x')]
+)
+def test_errors_of_the_machine_are_no_damage(root, error):
+    skipped = SkippedImages(root / 'skipped.txt', 9)
+    load = mock.patch('mmcv.transforms.LoadImageFromFile.transform', side_effect=error)
+    with load, pytest.raises(type(error)) as info:
+        read(segmentation(root), skipped=skipped)
+    assert info.value is error
+    assert not skipped.read()
+
+
+def test_mistakes_in_the_config_are_no_damage(root):
+    dataset = segmentation(root)
+    dataset.pipeline.transforms.insert(2, lambda results: results.pop('seg_map_path') and results)
+    with pytest.raises(
+        BadSampleError, match=r"LoadAnnotations asks for 'seg_map_path', which .*0.jp"
+    ):
+        read(dataset, skipped=SkippedImages(root / 'skipped.txt', 9))
+
+
+def test_data_without_labels_and_videos(root):
+    """Training with unlabelled images reads no annotations; videos have theirs elsewhere."""
+    coco(lambda c: c.update(annotations=[]))(root)
+    unlabelled = detection(root)
+    del unlabelled.pipeline.transforms[1]
+    check_annotations(unlabelled)
+    videos = detection(root)
+    infos = [dict(images=[dict(instances=[])])]
+    with mock.patch.object(videos, 'get_data_info', side_effect=infos * 4):
+        check_annotations(videos)
 
 
 @pytest.mark.parametrize(
@@ -265,11 +371,10 @@ def make_runner(root, dataset, check=None, exact=True, **options):
     return Runner(
         Recorder(),
         str(root / 'work'),
-        **{**training(None), 'train_dataloader': loader},
+        **{**training(None), 'train_dataloader': loader, **options},
         default_hooks=hooks,
         experiment_name=f'{root.name}_{len(list(root.glob("work/*")))}',
         randomness=dict(seed=0),
-        **options,
     )
 
 
@@ -313,6 +418,17 @@ def test_a_run_stops_at_a_bad_image_or_leaves_it_out(root):
     (log,) = logs.glob('*.log')
     assert f'1 images were left out:\n  {line}' in log.read_text()
     assert train(root, dataset(), check=dict(on_bad='skip'))[0] == seen
+
+
+def test_a_pipeline_that_was_switched_is_checked(root):
+    """Images are damaged that come after the switch."""
+    EMPTY(image(root))
+    dataset = segmentation(root)
+    switched = [LOAD, dict(type='mmseg.LoadAnnotations'), dict(type='mmseg.PackSegInputs')]
+    switch = dict(type='mmdet.PipelineSwitchHook', switch_epoch=0, switch_pipeline=switched)
+    options = dict(train_cfg=dict(by_epoch=True, max_epochs=1))
+    with pytest.raises(BadSampleError, match='an empty file'):
+        train(root, dataset, custom_hooks=[switch], **options)
 
 
 def test_workers_have_to_be_started_anew(root):

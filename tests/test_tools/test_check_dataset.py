@@ -1,6 +1,7 @@
 """tools/check_dataset.py on the generated data sets, whole and damaged."""
 
 import json
+import math
 import re
 import shutil
 from pathlib import Path
@@ -94,6 +95,10 @@ def edit(part, **values):
     return change
 
 
+def remove_annotations(path):
+    path.write_text(json.dumps({**json.loads(path.read_text()), 'annotations': []}))
+
+
 PICTURE = 'images/training/ADE_train_00000003.jpg'
 LABEL = 'annotations/training/ADE_train_00000002.png'
 INSTANCES = 'annotations/instances_val2017.json'
@@ -120,6 +125,14 @@ INSTANCES = 'annotations/instances_val2017.json'
         ('coco', INSTANCES, edit('annotations', image_id=99), '{path}: .*image 99, which is not'),
         ('coco', INSTANCES, edit('annotations', category_id=99), '{path}: .*category 99, not'),
         ('coco', INSTANCES, edit('annotations', id=2), '{path}: .* ids are not unique'),
+        (
+            'coco',
+            INSTANCES,
+            edit('annotations', bbox=[0, 0, math.inf, 9]),
+            '{path}: .*bbox .*inf, 9',
+        ),
+        ('coco', INSTANCES, edit('annotations', bbox=None), '{path}: .* has the bbox None, not'),
+        ('coco', INSTANCES, remove_annotations, '{path}: no annotation with a box in its picture'),
         ('coco', INSTANCES, edit('categories'), '{path}: .*1 of 80 categories missing, as '),
     ],
 )
