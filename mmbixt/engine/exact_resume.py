@@ -143,7 +143,7 @@ class ExactResumeHook(Hook):
             return
         self.convolves = checkpoint.get('meta', {}).get(_CONVOLVES)
         before, now = checkpoint.get('meta', {}).get(_META), self._shares(runner)
-        self.goes_on = before == now
+        self.goes_on = before is not None and all(now[key] == before[key] for key in before)
         if self.goes_on:
             return
         if before is None:
@@ -152,6 +152,8 @@ class ExactResumeHook(Hook):
             was, are = (
                 f'{x["processes"]} processes x {x["batch_size"]} images' for x in (before, now)
             )
+            if 'images' in before:
+                was, are = (f'{x} of {y["images"]}' for x, y in ((was, before), (are, now)))
             text = f'is of a run with {was} (processes x batch), and this one has {are}: it gets '
             text += 'other images and random numbers than that would have'
         text = f'The checkpoint {text}. Weights, optimizer and schedules are restored.'
@@ -160,8 +162,11 @@ class ExactResumeHook(Hook):
     @staticmethod
     def _shares(runner: Runner) -> dict[str, int]:
         """What the images of a step, and the random numbers, depend on beside the seed."""
+        loader = runner.train_dataloader
         return dict(
-            processes=get_world_size(), batch_size=runner.train_dataloader.batch_sampler.batch_size
+            processes=get_world_size(),
+            batch_size=loader.batch_sampler.batch_size,
+            images=len(loader.dataset),
         )
 
     def before_train(self, runner: Runner) -> None:
