@@ -130,7 +130,7 @@ def _state(runner: Runner) -> str:
     text = 'All weights are finite: the images, or a learning rate that is too large, did it.'
     if not _is_finite(dict(runner.model.named_parameters())):
         text = 'Weights are not finite: a gradient before was not.'
-    elif not _is_finite(dict(runner.model.named_buffers())):
+    elif not _is_finite(dict(runner.model.named_buffers()), lowest=-torch.inf):
         text += ' Buffers (as running means) are not finite any more.'
     saved = [*Path(runner.work_dir).glob('iter_*.pth'), *Path(runner.work_dir).glob('epoch_*.pth')]
     for path in sorted(saved, key=lambda path: path.stat().st_mtime, reverse=True):
@@ -139,12 +139,12 @@ def _state(runner: Runner) -> str:
         except Exception as error:  # it must not hide what is wrong with the loss
             runner.logger.warning(f'{path} was left out: {error}')
             continue
-        if 'state_dict' in checkpoint and _is_finite(checkpoint['state_dict']):
+        if 'state_dict' in checkpoint and _is_finite(checkpoint['state_dict'], lowest=-torch.inf):
             return f'{text} The last good checkpoint is {path}; --resume {path} goes on from it.'
     return f'{text} There is no checkpoint yet whose weights are finite.'
 
 
-def _is_finite(weights: dict) -> bool:
-    """Neither NaN nor infinite; masks among the buffers may be -inf."""
+def _is_finite(weights: dict, lowest: float | None = None) -> bool:
+    """Neither NaN nor infinite; but masks among the buffers may have a lowest value of -inf."""
     tensors = (x for x in weights.values() if isinstance(x, Tensor) and x.is_floating_point())
-    return all((x < torch.inf).all() for x in tensors)
+    return all((x.isfinite() | (x == lowest) if lowest else x.isfinite()).all() for x in tensors)
