@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
 
+import pytest
 import torch
 from mmengine.model import revert_sync_batchnorm
 from reference import fill
@@ -18,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 REFERENCE = Path(__file__).parent / 'reference'
 CONFIGS = Path(__file__).parents[1] / 'configs'
+only_in_zoo = pytest.mark.skipif(os.environ.get('ZOO') != 'all', reason='part of make test-zoo')
 
 
 @cache

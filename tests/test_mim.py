@@ -3,7 +3,6 @@
 All but one take minutes together: with the variable ZOO=all (`make test-zoo`).
 """
 
-import os
 import re
 import shutil
 import sys
@@ -12,13 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import official_state, python
+from helpers import official_state, only_in_zoo, python
 from mmseg.apis import init_model
 
 from mmbixt.sample.sample_data import write_sample_data
 
 ROOT = Path(__file__).parents[1]
-slow = pytest.mark.skipif(os.environ.get('ZOO') != 'all', reason='part of make test-zoo')
 
 # what a user's config needs besides, to run two steps on the scenes without a GPU
 SMALL = {
@@ -96,7 +94,7 @@ def user_configs():
     return [*shown, ('mmseg', INHERITED)]
 
 
-@slow
+@only_in_zoo
 def test_search_by_data_set_and_run_any_tool(mim):
     output = mim('search', 'mmbixt', '--dataset', 'ade20k', '--field', 'parameters', 'weight')
     assert 'config id: semfpn_xcit_s12_p16_ade20k\n' in output
@@ -130,7 +128,7 @@ mim.download('mmbixt', ['semfpn_xcit_t12_p16_ade20k'], dest_root='got')
     assert torch.equal(model.state_dict()[key], state[key])
 
 
-@slow
+@only_in_zoo
 def test_train_and_test_a_config_of_ours_by_name(mim, project):
     name = 'semfpn_bixt_ti_ade20k'
     options = ['--gpus', 0, '--sample', '--cfg-options', *FEW]
@@ -141,7 +139,7 @@ def test_train_and_test_a_config_of_ours_by_name(mim, project):
     assert re.search(r'Iter\(test\).*mIoU', output)
 
 
-@slow
+@only_in_zoo
 @pytest.mark.parametrize(
     ('scope', 'text'), user_configs(), ids=['semfpn', 'cascade', 'detr', 'classifier', 'inherited']
 )

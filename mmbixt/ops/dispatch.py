@@ -107,7 +107,7 @@ def choose(op: str, paths: Mapping[str, Callable], x: Tensor, *others: object) -
     its rule looks at, see :data:`RULES`.
     """
     asked = ops_path()
-    if asked == 'auto' and (has_tangents() or is_nested_gradient()):
+    if asked == 'auto' and (has_tangents() or is_nested_gradient(x)):
         path, why = 'reference', 'fused attention has first derivatives only, in reverse mode'
     elif asked == 'auto':
         path, why = RULES[op](x, *others)
@@ -159,12 +159,17 @@ def has_tangents() -> bool:
     return not torch.compiler.is_dynamo_compiling() and forward_ad._current_level >= 0
 
 
-def is_nested_gradient() -> bool:
-    """Whether ``torch.func`` takes the gradient of a gradient."""
+def is_nested_gradient(x: Tensor) -> bool:
+    """Whether ``torch.func`` takes the gradient of a gradient, or a backward pass may follow."""
     if torch.compiler.is_dynamo_compiling() or not torch._C._are_functorch_transforms_active():
         return False
     levels = torch._C._functorch.get_interpreter_stack()
-    return sum(level.key() == torch._C._functorch.TransformType.Grad for level in levels) > 1
+    count = sum(level.key() == torch._C._functorch.TransformType.Grad for level in levels)
+    if count != 1:
+        return count > 1
+    while torch._C._functorch.is_functorch_wrapped_tensor(x):
+        x = torch._C._functorch.get_unwrapped(x)
+    return x.requires_grad  # outside of torch.func
 
 
 def needs_gradients(*arguments: object) -> bool:

@@ -5,15 +5,14 @@ breaks is tested in seconds, in test_contract.py.
 """
 
 import copy
-import os
 
 import pytest
 import torch
-from helpers import assert_close, image
+from helpers import assert_close, image, only_in_zoo
 from mmengine.registry import MODELS
 
 pytestmark = [
-    pytest.mark.skipif(os.environ.get('ZOO') != 'all', reason='part of make test-zoo'),
+    only_in_zoo,
     pytest.mark.usefixtures('fresh_compiler'),
 ]
 

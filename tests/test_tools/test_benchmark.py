@@ -1,5 +1,4 @@
 import json
-import os
 from functools import partial
 from multiprocessing import get_context
 
@@ -8,6 +7,7 @@ import torch
 from benchmarking.networks import UnknownRowError, build
 from benchmarking.plots import fit_exponent, plot_growth
 from benchmarking.turns import Measured
+from helpers import only_in_zoo
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_growth(tmp_path):
     assert (tmp_path / 'plots/growth.png').stat().st_size > 10_000
 
 
-@pytest.mark.skipif(os.environ.get('ZOO') != 'all', reason='part of make test-zoo')
+@only_in_zoo
 def test_a_row_may_be_compiled_and_sizes_compared(benchmark, external, tmp_path):
     plot = tmp_path / 'growth.png'
     done = benchmark(f'{external}@compiled', '--sizes', 32, 64, '--plot', plot)

@@ -1,11 +1,11 @@
 """What a GPU would have to do: against counts by hand, in float32 unless it says otherwise."""
 
-import os
 import re
 
 import pytest
 import torch
 from benchmarking.cost import count
+from helpers import only_in_zoo
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.functional import scaled_dot_product_attention
@@ -164,7 +164,7 @@ GOALS = {  # GB and kernels, at most, that a training step in bfloat16 with 16 i
 }
 
 
-@pytest.mark.skipif(os.environ.get('ZOO') != 'all', reason='part of make test-zoo')
+@only_in_zoo
 @pytest.mark.parametrize('name', GOALS)
 def test_published_models_move_no_more_than_the_docs_say(name, within):
     done = within('analysis/gpu_cost.py', name, '--batch', 16, '--train')

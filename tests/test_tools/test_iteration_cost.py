@@ -1,9 +1,9 @@
 import json
-import os
 import sys
 from pathlib import Path
 
 import pytest
+from helpers import only_in_zoo
 
 TOOL = 'analysis/iteration_cost.py'
 LINEAR = 'configs/bixt/linear_bixt_ti_ade20k.py'
@@ -51,7 +51,7 @@ def test_compares_configs_in_turns(tmp_path, within):
     assert found[FINER] == [dict(seconds=3.0, bytes=500)] * 2
 
 
-@pytest.mark.skipif(os.environ.get('ZOO') != 'all', reason='part of make test-zoo')
+@only_in_zoo
 def test_compares_training_steps(tmp_path, within):
     """Each in a process of its own."""
     found = compare(within, tmp_path, '--rounds', 1, '--steps', 1, '--shape', 96, 128)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import CONFIGS
+from helpers import CONFIGS, only_in_zoo
 from running import write_few_scenes
 
 from mmbixt.checkpoints.loader import load
@@ -223,7 +223,7 @@ def test_weights_that_are_shared_out_are_resumed_and_evaluated(folder, said, wit
     assert score.search(said)[1] == score.search(alone.stdout + alone.stderr)[1]
 
 
-@pytest.mark.skipif(os.environ.get('ZOO') != 'all', reason='part of make test-zoo')
+@only_in_zoo
 def test_a_killed_process_ends_the_others_and_slurm_resumes(folder, said):
     """As if no process had been killed."""
     output = start(folder, TOOLS / 'dist_train.sh', 'killed.py', '2', succeeds=False)
