@@ -2,6 +2,7 @@
 
 from torch import Tensor
 
+from mmbixt.ops.cpu.bidirectional_attention import bidirectional_attention_cpu
 from mmbixt.ops.dispatch import choose, implementations
 from mmbixt.ops.fused_attention import fused_attention
 
@@ -41,19 +42,6 @@ def bidirectional_attention_portable(
     return update, fused_attention(r_tokens, r, v, scale)
 
 
-def bidirectional_attention_cpu(
-    r_latents: Tensor, r_tokens: Tensor, v_latents: Tensor, v_tokens: Tensor | None, scale: float
-) -> tuple[Tensor | None, Tensor]:
-    """The similarities of either direction as rows: a softmax over columns reads far apart values.
-
-    Both matrices are kept for the backward pass, where fused attention would compute them again.
-    """
-    r_latents, update = scale * r_latents, None
-    if v_tokens is not None:
-        update = (r_latents @ r_tokens.transpose(-2, -1)).softmax(dim=-1) @ v_tokens
-    return update, (r_tokens @ r_latents.transpose(-2, -1)).softmax(dim=-1) @ v_latents
-
-
 _PATHS = implementations(
     bidirectional_attention_reference,
     bidirectional_attention_portable,
@@ -76,5 +64,5 @@ def bidirectional_attention(
     Returns:
         The latents' update (B,h,M,d), or None without ``v_tokens``, and the tokens' (B,h,N,d).
     """
-    attend = choose('bidirectional_attention', _PATHS, r_tokens, r_latents.shape[-2])
+    attend = choose('bidirectional_attention', _PATHS, r_tokens)
     return attend(r_latents, r_tokens, v_latents, v_tokens, scale)

@@ -262,13 +262,8 @@ def _cross_covariance(x: Tensor) -> Decision:
     return 'portable', 'two products over the tokens in place of four'
 
 
-def _bidirectional_attention(tokens: Tensor, latents: int) -> Decision:
-    """For tokens (B,h,N,d) and a number of latents."""
-    _, heads, count, _ = tokens.shape
-    is_small = heads * count * latents <= 4 * SCORES
-    if is_small and is_eager() and torch.is_grad_enabled() and not cpu_refusal(tokens):
-        return 'cpu', 'both matrices are small, and the backward pass need not compute them again'
-    return 'portable', 'fused attention stores no matrix'
+def _bidirectional_attention(tokens: Tensor) -> Decision:
+    return _on_processors(tokens, 'one exponential serves both directions')
 
 
 def _self_attention(q: Tensor, bias: Tensor | None) -> Decision:

@@ -9,6 +9,7 @@ from torch.library import opcheck
 
 from mmbixt import ops
 from mmbixt.ops import FeedForwardWeights, dispatch
+from mmbixt.ops.cpu.bidirectional_attention import attend_both_ways
 from mmbixt.ops.cpu.feed_forward import feed_forward
 from mmbixt.ops.cpu.layer_norm import layer_norm
 from mmbixt.ops.cpu.linear import linear, outer
@@ -56,6 +57,10 @@ OPERATORS = {
     'outer': lambda: (outer, learned((9, 4), (9, 6))),
     'layer_norm': lambda: (layer_norm, [*learned((2, 9, 4), (4,), (4,)), 1e-6]),
     'bilinear_of_rows': lambda: (bilinear_of_rows, learned((9, 3), (9, 4), (3, 4, 5))),
+    'attend_both_ways': lambda: (
+        attend_both_ways,
+        [*learned(*[(2, 3, 4, 8), (2, 5, 4, 8)] * 2), 0.3],
+    ),
     'routed_attention': lambda: routed(False),
     'routed_attention, some hidden': lambda: routed(True),
     'attend_in_windows': lambda: windows(False),
@@ -70,6 +75,7 @@ def test_compilers_can_trust_the_operators(make):
     opcheck(operator.op, given)
     given = [x.detach() if isinstance(x, Tensor) else x for x in given]
     results, kept = operator.op(*given)
+    kept = operator.kept(results, kept)
     opcheck(operator.backward_op, ([torch.randn_like(x) for x in results], kept, *given))
 
 

@@ -8,6 +8,7 @@ from op_checks import (
     FIRST,
     alone,
     assert_same,
+    bixt,
     inverse,
     learned,
     mlp,
@@ -56,6 +57,19 @@ def test_what_a_gpu_takes_equals_the_reference(case, tile, monkeypatch):
     monkeypatch.setattr(portable, 'TILE', tile)
     with sdpa_kernel(SDPBackend.MATH):
         assert_same(on('auto', *given), expected, 1e-11)
+
+
+@pytest.mark.parametrize('spread', [30, 1e4])
+@pytest.mark.parametrize('side', [0, 1])
+@pytest.mark.parametrize(('dtype', 'tolerance'), [(torch.float64, 1e-11), (torch.float32, 2e-5)])
+def test_bixts_similarities_may_be_far_apart(spread, side, dtype, tolerance):
+    """Those of one latent, or token, of the second of two images are far below all others."""
+    attend, inputs = bixt(2, 2, 3, 4, 5, 8, dtype=dtype)
+    with torch.no_grad():
+        inputs[1 - side][1] = 1
+        inputs[side][1, :, 0] = -spread
+    given = attend, inputs
+    assert_same(on('cpu', *given), on('reference', *given), tolerance)
 
 
 def test_a_learned_bias_gets_its_gradient():
@@ -117,6 +131,7 @@ def test_there_may_be_nothing_to_compute(make):
 
 KEPT = {  # values that may be kept for the backward pass, beside the inputs and the results
     'hidden values, once': (mlp, ((1, 2048), 32, 128, True), 2048 * 128),
+    'one matrix of both directions': (bixt, (2, 2, 4, 8, 64, 4), 2 * 4 * (8 * 64 + 8 + 64)),
     'no copies of routed regions': (routing, (1, 64, 4, 2, 32, 16), 64 * 4 * 64 * 2),
     'the attention of windows': (windows, ((1, 56, 56), 3, 32, 7, 3), 64 * 49**2 * 6 + 56**2 * 4),
 }
@@ -125,7 +140,7 @@ KEPT = {  # values that may be kept for the backward pass, beside the inputs and
 @pytest.mark.parametrize(('make', 'shape', 'values'), KEPT.values(), ids=KEPT)
 def test_what_is_kept_for_the_backward_pass(make, shape, values):
     function, inputs = make(*shape)
-    size = 4 * values + sum(x.nbytes for x in [*inputs, function(*inputs)])
+    size = 4 * values + sum(x.nbytes for x in [*inputs, *function(*inputs)])
     assert kept_bytes(lambda: function(*inputs)) <= size
     assert kept_bytes(lambda: function(*(x.detach() for x in inputs))) == 0
 

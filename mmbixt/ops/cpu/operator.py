@@ -41,6 +41,8 @@ class Operator:
             does, products of matrices are counted, two for each multiply-add, and nothing else.
         backward_cost: of ``backward``, as a multiple of that.
         device_types: where it can run; None for anywhere.
+        keeps_results: whether the results are kept, too, behind what else is. (``forward`` cannot
+            say so: no two results of an operator may share memory.)
     """
 
     def __init__(
@@ -54,8 +56,10 @@ class Operator:
         flops: Callable[..., int],
         backward_cost: float = 2,
         device_types: str | None = 'cpu',
+        keeps_results: bool = False,
     ) -> None:
         self.name, self.forward, self.backward = name, forward, backward
+        self.keeps_results = keeps_results
         self.kinds = [p.annotation for p in signature(forward).parameters.values()]
         flat = list(_flat_parameters(forward))
         self.differentiable = [i for i, p in enumerate(flat) if p.name in differentiable]
@@ -86,7 +90,7 @@ class Operator:
         )
         op.register_autograd(
             lambda ctx, grads, kept: self._gradients(ctx, grads),
-            setup_context=lambda ctx, inputs, output: self._save(ctx, inputs, output[1]),
+            setup_context=lambda ctx, inputs, output: self._save(ctx, inputs, self.kept(*output)),
         )
         backward_op.register_autograd(partial(_refuse, name))
         packets = (getattr(torch.ops.mmbixt, part) for part in (name, f'{name}_backward'))
@@ -112,6 +116,10 @@ class Operator:
             kind(*islice(parts, len(kind._fields))) if hasattr(kind, '_fields') else next(parts)
             for kind in self.kinds
         ]
+
+    def kept(self, results: list[Tensor], kept: list[Tensor]) -> list[Tensor]:
+        """What the backward pass gets, from what ``forward`` returned."""
+        return [*kept, *results] if self.keeps_results else kept
 
     def _save(self, ctx, flat: Sequence, kept: list[Tensor]) -> None:
         ctx.others = [None if isinstance(x, Tensor) else x for x in flat]
@@ -153,7 +161,7 @@ class _Function(torch.autograd.Function):
     @staticmethod
     def forward(ctx, operator: Operator, *flat: object) -> tuple[Tensor, ...]:
         results, kept = operator.forward(*operator._pack(flat))
-        operator._save(ctx, flat, kept)
+        operator._save(ctx, flat, operator.kept(results, kept))
         ctx.operator = operator
         return tuple(results)
 
