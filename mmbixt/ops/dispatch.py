@@ -242,8 +242,15 @@ def _layer_norm(x: Tensor) -> Decision:
 def _feed_forward(x: Tensor, hidden: int) -> Decision:
     """For tokens (...,C), and the number of hidden channels."""
     path, why = _on_processors(x, 'hidden values stay in the cache')
-    if path == 'cpu' and is_eager() and x[..., 0].numel() * hidden < MIN_HIDDEN:
-        return 'reference', 'the MLP is small'
+    if path == 'cpu' and is_eager():
+        values = x[..., 0].numel() * hidden
+        if values < MIN_HIDDEN:
+            return 'portable', 'the MLP is small'
+        if values <= 2 * SCORES and torch.is_grad_enabled() and not ONEDNN_IS_FASTER:
+            return (
+                'portable',
+                'it takes longer to compute few hidden values again than to keep them',
+            )
     if path == 'cpu' and not x.is_contiguous():
         return 'portable', 'the tokens are not contiguous in memory'
     return path, why

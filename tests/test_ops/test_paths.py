@@ -130,7 +130,7 @@ def test_there_may_be_nothing_to_compute(make):
 
 
 KEPT = {  # values that may be kept for the backward pass, beside the inputs and the results
-    'hidden values, once': (mlp, ((1, 2048), 32, 128, True), 2048 * 128),
+    'hidden values, once': (mlp, ((1, 16384), 32, 128, True), 16384 * 128),
     'one matrix of both directions': (bixt, (2, 2, 4, 8, 64, 4), 2 * 4 * (8 * 64 + 8 + 64)),
     'no copies of routed regions': (routing, (1, 64, 4, 2, 32, 16), 64 * 4 * 64 * 2),
     'the attention of windows': (windows, ((1, 56, 56), 3, 32, 7, 3), 64 * 49**2 * 6 + 56**2 * 4),

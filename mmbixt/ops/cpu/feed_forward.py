@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mmbixt.ops import dispatch
-from mmbixt.ops.cpu.linear import multiply, outer_sum
+from mmbixt.ops.cpu.linear import multiply, multiply_add, outer_sum
 from mmbixt.ops.cpu.operator import Operator, Results, like
 from mmbixt.ops.feed_forward.reference import FeedForwardWeights
 
@@ -59,7 +59,8 @@ def _forward(
         hidden = multiply(_norm(tokens, w)[0], w.fc1_weight, w.fc1_bias, out=room)
         aten.gelu.out(hidden, out=activated)
         if residual:
-            torch.add(multiply(activated, w.fc2_weight, w.fc2_bias), tokens, out=out[chunk])
+            torch.add(tokens, w.fc2_bias, out=out[chunk])
+            multiply_add(activated, w.fc2_weight, out[chunk])
         else:
             multiply(activated, w.fc2_weight, w.fc2_bias, out=out[chunk])
         if keep and in_pieces:

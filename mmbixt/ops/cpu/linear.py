@@ -33,9 +33,17 @@ def multiply(
     if not dispatch.convolution_refusal(x, weight.dtype, weight.shape[0]):
         result = _convolve(x, weight, bias)
         return result if out is None else out.copy_(result)
-    if bias is None:
-        return torch.mm(x, weight.t(), out=out)
-    return torch.addmm(bias, x, weight.t(), out=out)
+    result = torch.mm(x, weight.t(), out=out)
+    # `addmm` would copy the bias to all rows, and MKL read and write them
+    return result if bias is None else result.add_(bias)
+
+
+def multiply_add(x: Tensor, weight: Tensor, out: Tensor) -> None:
+    """Add the product of tokens (N,C) and a weight (out,C) to ``out`` (N,out)."""
+    if dispatch.convolution_refusal(x, weight.dtype, weight.shape[0]):
+        out.addmm_(x, weight.t())
+    else:
+        out.add_(_convolve(x, weight))
 
 
 def outer_sum(a: Tensor, b: Tensor) -> Tensor:
