@@ -33,9 +33,9 @@ def feed_forward_cpu(x: Tensor, weights: FeedForwardWeights, residual: bool) -> 
 
 
 def _rows_at_once(hidden: int) -> int:
-    """Tokens whose hidden values fit into 4 MB; but as many as make it worth reading the weights.
+    """Tokens of all threads: as many for each as have 4 MB of hidden values, or hidden channels.
 
-    Each for each thread.
+    With fewer rows, a product would spend its time on reading the weights.
     """
     return max(2 * dispatch.SCORES // hidden, hidden) * dispatch.threads()
 
@@ -55,8 +55,8 @@ def _forward(
     for chunk in _chunks(x, rows):
         tokens = x[chunk]
         activated = buffer[: len(tokens)]
-        room = whole[chunk] if whole is not None else None if keep else activated
-        hidden = multiply(_norm(tokens, w)[0], w.fc1_weight, w.fc1_bias, out=room)
+        place = whole[chunk] if whole is not None else None if keep else activated
+        hidden = multiply(_norm(tokens, w)[0], w.fc1_weight, w.fc1_bias, out=place)
         aten.gelu.out(hidden, out=activated)
         if residual:
             torch.add(tokens, w.fc2_bias, out=out[chunk])

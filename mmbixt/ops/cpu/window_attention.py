@@ -1,9 +1,9 @@
 """Attention within windows, some windows at a time, from tokens to tokens.
 
-The queries, keys, values and scores of those few windows are fetched, used and dropped while they
-are in the cache of the processor; feature maps are never cut as a whole. What inverse attention has
-to do within windows, averaging the values that it makes projections from, is done on the way, with
-the same scores. The backward pass keeps the tokens and the attention.
+The queries, keys, values and scores of a few windows stay in the cache of the processor until they
+are used; feature maps are never cut into windows as a whole. Inverse attention averages its values
+within windows with the same scores, in the same loop. The backward pass keeps the tokens and the
+attention matrices.
 """
 
 import torch
@@ -16,7 +16,7 @@ from mmbixt.ops.inverse_attention.bilinear import bilinear
 from mmbixt.ops.inverse_attention.reference import Inverse
 from mmbixt.ops.window_attention.windows import Scores, Windows
 
-AXES = (-1, -2)  # what weights sum to one over: keys for values, queries for v_hat
+AXES = (-1, -2)  # the softmax of values is over the keys, that of v_hat over the queries
 
 
 def window_attention_cpu(qkv: Tensor, fill: Tensor, windows: Windows, scores: Scores) -> Tensor:
@@ -60,12 +60,12 @@ def _forward(
         keep: whether the attention is kept for the backward pass.
 
     Returns:
-        What becomes of the values and, if it is given, of ``v_hat``, (T,C) each; and the attention
-        of both, (windows*h,N,N) each.
+        The weighted sums of the values and, if it is given, of ``v_hat``, (T,C) each; and the
+        attention matrices of both, (windows*h,N,N) each.
     """
     index, mask = scores.index, scores.mask
     bias = scores.table.t().index_select(1, index.flatten()).view(-1, *index.shape)
-    outputs = [slots.room(1, x)[0] for x in (qkv, v_hat) if x is not None]
+    outputs = [slots.buffer(1, x)[0] for x in (qkv, v_hat) if x is not None]
     kept = [qkv.new_empty(len(out), *index.shape) for out in outputs if keep]
     period = len(slots.token) if mask is None else len(mask)
     for chunk, rows in slots.chunks(period):
@@ -77,15 +77,16 @@ def _forward(
             products += mask[first : first + len(products)]
         products = products.flatten(0, 1)
         for i, value in enumerate(values):
-            room = kept[i][rows] if keep else None
-            torch.bmm(torch.softmax(products, AXES[i], out=room), value, out=outputs[i][rows])
+            attention = kept[i][rows] if keep else None
+            attention = torch.softmax(products, AXES[i], out=attention)
+            torch.bmm(attention, value, out=outputs[i][rows])
     return [slots.join(out[None]) for out in outputs], kept
 
 
 def _backward(grads, kept, qkv, v_hat, fill, slots, scores, keep) -> list[Tensor]:
     """The gradients of ``qkv``, ``v_hat`` (if it is given), ``fill`` and the table."""
     grads = [grad.contiguous() for grad in grads]
-    grad_qkv, grad_v_hat = slots.room(3, qkv), slots.room(len(grads) - 1, qkv)
+    grad_qkv, grad_v_hat = slots.buffer(3, qkv), slots.buffer(len(grads) - 1, qkv)
     grad_values = [grad_qkv[2], *grad_v_hat]
     table, index = scores.table, scores.index
     grad_bias = table.new_zeros(slots.heads, *index.shape)

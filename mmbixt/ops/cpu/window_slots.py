@@ -1,4 +1,4 @@
-"""Some windows of feature maps at a time, head by head: which numbers of which token are where."""
+"""Where the heads of each token are in feature maps and in windows: some windows at a time."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from mmbixt.ops.window_attention.windows import Windows
 
 
 class Slots(NamedTuple):
-    """Where the heads of tokens are, in feature maps and in windows.
+    """The places of tokens in windows, and the windows of tokens.
 
     Attributes:
         token: (windows,N), the token at each place of a window; T for padding.
@@ -36,9 +36,9 @@ class Slots(NamedTuple):
         return self.token.numel() > self.place.numel()
 
     def chunks(self, period: int) -> Iterator[tuple[slice, slice]]:
-        """As many windows as have few enough scores together, and their heads among all heads.
+        """Slices of the windows, whose scores stay in the cache, and of the heads in all windows.
 
-        None goes beyond a period.
+        No slice crosses a multiple of ``period``, the number of windows that share a mask.
         """
         windows, places = self.token.shape
         step = max(1, scores_at_once() // (self.heads * places**2))
@@ -84,7 +84,7 @@ class Slots(NamedTuple):
         x = x.unflatten(1, (-1, self.heads)).permute(1, 3, 0, 2, 4)
         return x[padding].sum(0).flatten()
 
-    def room(self, parts: int, like: Tensor) -> Tensor:
-        """For results in all windows, (parts,windows*h,N,d)."""
+    def buffer(self, parts: int, like: Tensor) -> Tensor:
+        """Empty, for results in all windows, (parts,windows*h,N,d)."""
         windows, places = self.token.shape
         return like.new_empty(parts, windows * self.heads, places, self.d)
