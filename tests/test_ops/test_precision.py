@@ -17,7 +17,7 @@ from mmbixt.ops import dispatch
 from mmbixt.ops.residual import add_scaled
 
 DRAWS = 3  # of random numbers, whose errors are added up
-IS_LUCK = 50  # values, or fewer
+IS_LUCK = 500  # values, or fewer, whose errors may be one error
 
 
 def residual(*shape, **options):
@@ -78,7 +78,11 @@ PATHS = {  # and the device whose tensors are taken for a processor's
 def sizes_of(dtype, make):
     """Those that make sense: float16 has no normal numbers below 6e-5; keys are no residuals."""
     left_out = {'tiny' if dtype == torch.float16 else 'small'}
-    left_out |= set() if make in (xca, mlp, linear, norm) else {'a large mean'}
+    left_out |= (
+        set()
+        if make in (xca, mlp, linear, norm)
+        else {'a large mean', 'near the largest of float16'}
+    )
     return [label for label in SIZES if label not in left_out]
 
 
