@@ -103,7 +103,8 @@ def windows(maps, heads, d, size, shift, both=False, **options):
 
     def attend(qkv, fill, table, *others):
         op = ops.bidirectional_window_attention if others else ops.window_attention
-        return op(qkv, fill, *others, cut, Scores(c**-0.5, table, index, mask))
+        alike = None if mask is None else mask.to(qkv.dtype)
+        return op(qkv, fill, *others, cut, Scores(c**-0.5, table, index, alike))
 
     return attend, inputs if both else inputs[:3]
 

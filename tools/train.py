@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+import torch
 from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.dist import is_main_process
@@ -31,8 +32,8 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         '--amp',
         action='store_true',
-        help='automatic mixed precision on a GPU, in float16 (bfloat16: --cfg-options '
-        'optim_wrapper.dtype=bfloat16)',
+        help='automatic mixed precision: on a GPU in float16 (bfloat16: --cfg-options '
+        'optim_wrapper.dtype=bfloat16), without one in bfloat16',
     )
     parser.add_argument(
         '--auto-scale-lr',
@@ -40,15 +41,15 @@ def parse_args() -> argparse.Namespace:
         help='scale the learning rate from the batch that the config is meant for to the actual '
         'one (all GPUs together)',
     )
-    args = parser.parse_args()
-    if args.amp and get_device() == 'cpu':
-        parser.error("--amp needs a GPU: mmengine's mixed precision does not train on a CPU.")
-    return args
+    return parser.parse_args()
 
 
 def apply_options(cfg: Config, args: argparse.Namespace) -> None:
     if args.amp:
         cfg.optim_wrapper.update(type='AmpOptimWrapper', loss_scale='dynamic')
+    kind = cfg.optim_wrapper.get('type')
+    if getattr(kind, '__name__', kind) == 'AmpOptimWrapper' and get_device() == 'cpu':
+        use_bfloat16(cfg)
     if args.auto_scale_lr:
         if 'base_batch_size' not in cfg.get('auto_scale_lr', {}):
             raise SystemExit(
@@ -64,6 +65,23 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> None:
                 f'--resume: {args.resume} has weights, but no run to go on with. To start from '
                 f'them: --cfg-options load_from={args.resume}'
             )
+
+
+def use_bfloat16(cfg: Config) -> None:
+    """What mixed precision is on a processor: mmengine's wrapper needs a GPU."""
+    if "'RoIAlign'" in str(cfg.model):
+        raise SystemExit(
+            "--amp: without a GPU, mixed precision is in bfloat16, which mmcv's NMS and RoIAlign "
+            'of detectors with two stages do not know.'
+        )
+    if cfg.optim_wrapper.pop('dtype', None) not in (None, 'bfloat16', torch.bfloat16):
+        raise SystemExit(
+            '--amp: without a GPU, mixed precision is in bfloat16; leave the dtype out.'
+        )
+    cfg.optim_wrapper.pop('loss_scale', None)
+    cfg.optim_wrapper.type = 'mmbixt.BFloat16OptimWrapper'
+    if is_main_process():
+        print('Mixed precision without a GPU: in bfloat16, without a loss scale.', flush=True)
 
 
 def latest_whole(work_dir: Path) -> str | None:

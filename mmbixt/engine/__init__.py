@@ -1,5 +1,6 @@
-"""Components for mmengine's training: hooks, an optimizer constructor, a strategy."""
+"""Components for mmengine's training: hooks, an optimizer wrapper, a strategy ..."""
 
+from mmbixt.engine.bfloat16 import BFloat16OptimWrapper
 from mmbixt.engine.boundary_vis_hook import BoundaryVisHook
 from mmbixt.engine.collate import default_collate
 from mmbixt.engine.exact_resume import ExactResumeHook, NumberedBatches
@@ -9,6 +10,7 @@ from mmbixt.engine.layer_decay import LayerDecayOptimWrapperConstructor
 from mmbixt.engine.sample_check import SampleCheckHook
 
 __all__ = [
+    'BFloat16OptimWrapper',
     'BoundaryVisHook',
     'ExactResumeHook',
     'FSDPStrategy',

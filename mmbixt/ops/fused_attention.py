@@ -4,13 +4,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from mmbixt.ops.dispatch import ADVICE, is_eager, is_transformed
+from mmbixt.ops.dispatch import ADVICE, is_eager, is_transformed, needs_gradients, on_processor
+from mmbixt.ops.precision import is_half
 
 
 def fused_attention(
     q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Tensor | None = None
 ) -> Tensor:
     """Queries (B,h,N,d), keys and values (B,h,M,d), and a mask or bias (B,h,N,M), to (B,h,N,d)."""
+    if on_processor(k) and is_half(k) and needs_gradients(q, k, v):
+        # The softmax stays the same. But the gradient of a query is a sum over the keys whose
+        # weights add up to zero but for rounding: that the keys have in common would enlarge it.
+        k = k - k.mean(-2, keepdim=True)
     out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
     # Kernels of torch are named so; what it composes of plain operations has all derivatives.
     if is_eager() and not is_transformed() and 'ScaledDotProduct' in type(out.grad_fn).__name__:

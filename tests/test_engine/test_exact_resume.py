@@ -40,7 +40,9 @@ class Model(BaseModel):
         self.dropout = torch.nn.Dropout(0.5)
 
     def forward(self, x, mode):
-        return {'loss': self.dropout(self.layer(x) + torch.randn(3)).square().mean()}
+        y = self.layer(x)
+        Model.computed_in = y.dtype
+        return {'loss': self.dropout(y + torch.randn(3)).square().mean()}
 
 
 ITERATIONS = dict(
@@ -60,6 +62,7 @@ SETTINGS = {
     ),
     'workers': ITERATIONS | dict(num_workers=2),
     'accumulation': ITERATIONS | dict(accumulative_counts=3),
+    'bfloat16': ITERATIONS | dict(wrapper='mmbixt.BFloat16OptimWrapper'),
 }
 
 
@@ -69,7 +72,9 @@ READ['from the middle of an epoch, of a few batches each'] = 28
 LOADER = ('num_workers', 'num_batch_per_epoch', 'batch_size')
 
 
-def train(folder, train_cfg, sampler, accumulative_counts=1, half=6, **options):
+def train(
+    folder, train_cfg, sampler, accumulative_counts=1, half=6, wrapper='OptimWrapper', **options
+):
     torch.manual_seed(0)
     dataset = Noise()
     loader = dict(batch_size=4, num_workers=0, dataset=dict(type=lambda: dataset), sampler=sampler)
@@ -80,7 +85,9 @@ def train(folder, train_cfg, sampler, accumulative_counts=1, half=6, **options):
         loader | COLLATE,
         train_cfg=train_cfg,
         optim_wrapper=dict(
-            optimizer=dict(type='AdamW', lr=0.1), accumulative_counts=accumulative_counts
+            type=wrapper,
+            optimizer=dict(type='AdamW', lr=0.1),
+            accumulative_counts=accumulative_counts,
         ),
         param_scheduler=dict(type='LinearLR', start_factor=0.1, end=9, by_epoch=False),
         default_hooks=dict(
@@ -119,6 +126,7 @@ def test_two_halves_are_the_whole(tmp_path, monkeypatch, settings):
     resume = dict(resume=True, load_from=str(tmp_path / 'halves' / middle))
     train(tmp_path / 'halves', **settings, **resume)
     assert Noise.read == READ.get(name, 24)
+    assert Model.computed_in == (torch.bfloat16 if name == 'bfloat16' else torch.float32)
     *first, one = state(tmp_path / 'whole', end)
     *second, other = state(tmp_path / 'halves', end)
     assert first == second

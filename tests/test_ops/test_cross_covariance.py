@@ -96,33 +96,12 @@ def test_second_derivatives_of_products_and_norms():
     assert torch.autograd.gradgradcheck(order_of_tokens, inputs, fast_mode=True)
 
 
-@pytest.mark.parametrize(('size', 'mean'), [(1, 0), (1, 3), (30, 0), (1e-3, 0), (1e4, 0)])
-def test_in_bfloat16_no_less_exact_than_the_plain_order(size, mean):
-    function, inputs = xca(2, 256, 64, 2, True, True, factor=0.1)
-    inputs[0] = (size * torch.randn(2, 256, 64) + mean * torch.randn(64)).requires_grad_()
-    half = [x.detach().bfloat16().requires_grad_() for x in inputs]
-    exact = on('reference', function, [x.detach().double().requires_grad_() for x in half])
-    plain, ours = on('reference', function, half), on('auto', order_of_tokens, half)
-    for right, theirs, found in zip(chain(*exact), chain(*plain), chain(*ours), strict=True):
-        is_luck = right.numel() < 10  # of two temperatures
-        assert is_luck or (found - right).norm() <= 1.5 * (theirs - right).norm()
-
-
 @pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize('autocast', [False, True])
-def test_portable_path_in_half_precision(dtype, autocast):
-    function, inputs = xca(2, 300, 64, 2, factor=0.3)
-    inputs = [x.detach() for x in inputs]
-    exact = on('reference', function, [x.double().requires_grad_() for x in inputs])
-    if not autocast:
-        inputs = [x.to(dtype) for x in inputs]
-    inputs = [x.requires_grad_() for x in inputs]
+def test_half_precision_takes_the_order_of_the_reference(dtype, autocast):
+    x = torch.randn(2, 300, 64).to(torch.float32 if autocast else dtype)
     with torch.autocast('cpu', dtype, enabled=autocast):
-        half = on('portable', function, inputs)
-        assert chosen(inputs[0]) == 'reference'
-    assert half[0][0].dtype == dtype
-    for actual, expected in ((half[0][0], exact[0][0]), (half[1][0], exact[1][0])):
-        assert_close(actual.double(), expected, 0.05)
+        assert chosen(x) == 'reference'
 
 
 def test_rounded_products_take_the_order_of_the_reference():

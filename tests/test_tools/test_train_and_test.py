@@ -18,8 +18,12 @@ from mmengine.config import Config
 from mmengine.registry import MODELS
 from running import fresh_mmengine, write_few_scenes
 
+from mmbixt.checkpoints.loader import load
+
 CONFIG = CONFIGS / 'bixt/semfpn_bixt_ti_ade20k.py'
 BOXES = 'mmdet::retinanet/retinanet_r50_fpn_1x_coco.py'
+MASKS = CONFIGS / 'bixt/maskrcnn_bixt_ti_3x_coco.py'
+FLOAT16 = ('--cfg-options', 'optim_wrapper.dtype=float16')
 RUN = Path('work_dirs/semfpn_bixt_ti_ade20k_sample')
 # a few iterations of small crops, a few scenes to evaluate
 SHORT = [
@@ -92,6 +96,20 @@ def test_resume_goes_on_with_optimizer_and_history(folder, run, tmp_path):
     assert len(losses.data[0]) == 3
 
 
+def test_mixed_precision_without_a_gpu(run, tmp_path, monkeypatch):
+    """Resumed after the first of two iterations, it ends with the same bits; it is evaluated."""
+    monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '')
+    once = ['default_hooks.checkpoint.interval=1']
+    for name, resume in (('whole', []), ('second', ['--resume', tmp_path / 'whole/iter_1.pth'])):
+        arguments = CONFIG, '--amp', '--work-dir', tmp_path / name, *resume
+        output = run('train.py', *arguments, options=once)
+        assert 'Mixed precision without a GPU: in bfloat16' in output
+        assert 'mIoU: ' in output
+    whole, second = (load(str(tmp_path / name / 'iter_2.pth')) for name in ('whole', 'second'))
+    for key in ('state_dict', 'optimizer'):
+        torch.testing.assert_close(whole[key], second[key], rtol=0, atol=0)
+
+
 def test_evaluation_and_predictions(folder, run, tmp_path):
     options = ['--out', tmp_path / 'maps', '--show-dir', tmp_path / 'pictures', '--boundary']
     output = run('test.py', CONFIG, folder / RUN / 'iter_2.pth', *options, '--work-dir', tmp_path)
@@ -147,7 +165,8 @@ def test_mistakes_end_in_one_line(refused, tmp_path):
     write_few_scenes(tmp_path / 'data/sample', 1, 1)
     for arguments, message in (
         (['train.py', 'nowhere.py'], 'nowhere.py'),
-        (['train.py', '--amp', CONFIG, '--sample'], '--amp needs a GPU'),
+        (['train.py', '--amp', MASKS, '--sample'], "which mmcv's NMS and RoIAlign"),
+        (['train.py', '--amp', CONFIG, '--sample', *FLOAT16], 'in bfloat16; leave the dtype out'),
         (['test.py', CONFIG, 'nowhere.pth', '--sample'], 'FileNotFoundError: There is no check'),
         (['test.py', BOXES, 'x.pth', '--sample', '--boundary'], 'evaluates no masks'),
     ):
@@ -206,7 +225,7 @@ def test_detector_trains_and_is_evaluated(run, tmp_path):
 
 
 def test_boundary_ap_of_a_detector_with_masks(run, tmp_path):
-    config, weights = CONFIGS / 'bixt/maskrcnn_bixt_ti_3x_coco.py', tmp_path / 'masks.pth'
+    config, weights = MASKS, tmp_path / 'masks.pth'
     with fresh_mmengine():
         model = MODELS.build({**Config.fromfile(config).model, '_scope_': 'mmdet'})
     torch.save(dict(state_dict=model.state_dict()), weights)

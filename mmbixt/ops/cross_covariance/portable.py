@@ -16,10 +16,13 @@ So two products go over the tokens instead of four, and the backward pass needs 
 import torch
 from torch import Tensor
 
-from mmbixt.ops.cross_covariance.reference import CrossCovarianceWeights
+from mmbixt.ops.cross_covariance.reference import (
+    CrossCovarianceWeights,
+    cross_covariance_attention_reference,
+)
 from mmbixt.ops.dispatch import operator_refusal
 from mmbixt.ops.linear import linear, linear_per_image, outer_sum_per_image
-from mmbixt.ops.precision import is_half
+from mmbixt.ops.precision import half_dtype, is_half
 
 
 class CentredGram(torch.autograd.Function):
@@ -53,6 +56,8 @@ def centred_gram(x: Tensor, mean: Tensor) -> Tensor:
 
 
 def cross_covariance_attention_portable(x: Tensor, weights: CrossCovarianceWeights) -> Tensor:
+    if half_dtype(x) == torch.float16:  # sums over all tokens need more
+        return cross_covariance_attention_reference(x, weights)
     if is_half(x):  # sums of Gram matrices need float32
         return _with_tokens(x, weights)
     qkv_weight, qkv_bias, temperature, proj_weight, proj_bias, scale = weights
@@ -94,7 +99,7 @@ def _with_tokens(x: Tensor, weights: CrossCovarianceWeights) -> Tensor:
     attention = scores.softmax(dim=-1).to(values.dtype).permute(1, 2, 0, 3).flatten(2)  # (h,d,Bd)
     mixed = proj_weight.unflatten(1, (heads, -1)).transpose(0, 1) @ attention
     mixed = mixed.unflatten(2, (len(x), -1)).permute(2, 1, 0, 3).flatten(2)  # (B,C,C)
-    return linear_per_image(values, mixed, proj_bias.expand(len(x), -1))
+    return linear_per_image(values, mixed, proj_bias[None])  # its gradient is rounded once
 
 
 class Moments(torch.autograd.Function):
