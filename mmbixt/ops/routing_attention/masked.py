@@ -1,8 +1,7 @@
 """Routed attention as attention among all tokens of a feature map, with a mask for the routes.
 
-Where regions are small, a GPU loses nothing by it: a fused kernel computes for a tile of queries
-whether or not a region fills it. No keys and values are fetched k times, and as tokens stay in the
-order of the feature map, nothing is cut into regions and joined again.
+No keys and values are fetched k times, and as tokens stay in the order of the feature map, nothing
+is cut into regions and joined again. What it costs is products with keys that are hidden.
 """
 
 import torch
@@ -12,18 +11,16 @@ from mmbixt.ops.dispatch import choose, implementations, on_processor, operator_
 from mmbixt.ops.fused_attention import fused_attention
 from mmbixt.ops.routing_attention.reference import Routing
 
-TILE = 64  # queries that a fused kernel takes at a time
+# Tokens of a feature map for each route, at most: by bandwidth and half of its peak, an A100 takes
+# as long for the products with hidden keys as for fetching (docs/performance.md has the counts).
+MASKED = 128
 
 
 def hides_regions(x: Tensor, tokens: int, topk: int) -> bool:
-    """Whether a mask is the better way, for feature maps of so many tokens and k routes.
-
-    Fetching moves k times the keys and values, a mask multiplies N/L times (see
-    docs/performance.md, where both are counted).
-    """
+    """Whether a mask is the better way, for feature maps of so many tokens and k routes."""
     if on_processor(x) or operator_refusal() or ops_path() not in ('auto', 'portable'):
         return False
-    return tokens <= TILE * topk
+    return tokens <= MASKED * topk
 
 
 def _attend(
