@@ -18,7 +18,6 @@ from mmbixt.ops.inverse_attention import (
 )
 from mmbixt.ops.linear import linear
 from mmbixt.ops.precision import is_half, without_autocast
-from mmbixt.ops.residual import add_scaled
 from mmbixt.ops.window_attention import (
     Scores,
     Windows,
@@ -288,19 +287,20 @@ class WindowAttention(BidirectionalSelfAttention):
         return self.mix(*self.isa(x, attend))
 
     def _attend_around_windows(self, x: Tensor, windows: Windows, scores: Scores) -> Tensor:
-        """Only what needs windows is computed in windows, where padding is computed, too."""
+        """Only what needs windows is computed in windows, where padding is computed, too.
+
+        The shares of the branches are multiplied into the weights, so that they cost no pass.
+        """
         isa, own = self.isa, self._share(x)
-        weight = torch.cat((self.qkv.weight, isa.v.weight))
-        fill = torch.cat((self.qkv.bias, self.qkv.bias.new_zeros(isa.v.out_features)))
+        channels = x.shape[-1]
+        keys, values = self.qkv.weight.split((2 * channels, channels))
+        weight = torch.cat((keys, own * values, isa.v.weight))
+        keys, values = self.qkv.bias.split((2 * channels, channels))
+        fill = torch.cat((keys, own * values, values.new_zeros(channels)))
         q, k, v, v_hat = split_heads(linear(windows.cut(x), weight, fill), 4, self.num_heads)
-        q_hat = gelu(apply_linear(isa.q, x))
-        G = ((1 - own) * isa.G).to(q.dtype)
-        plain, inverse = bidirectional_attention_of_windows(
-            q, k, v, gelu(v_hat), q_hat, G, windows, scores
-        )
-        if isinstance(own, Tensor):
-            return add_scaled(inverse, plain, own)
-        return torch.add(inverse, plain, alpha=own)
+        hats, G = (gelu(v_hat), gelu(apply_linear(isa.q, x))), ((1 - own) * isa.G).to(q.dtype)
+        plain, inverse = bidirectional_attention_of_windows(q, k, v, *hats, G, windows, scores)
+        return plain + inverse
 
 
 def relative_position_index(window_size: int) -> Tensor:

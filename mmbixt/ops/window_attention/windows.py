@@ -42,10 +42,13 @@ class Windows(NamedTuple):
         )
         token = token.roll((-shift, -shift), dims=(1, 2))
         token = token.unflatten(2, (-1, size)).unflatten(1, (-1, size)).transpose(2, 3).flatten()
-        place = torch.zeros(count + 1, dtype=torch.long, device=x.device)
-        place.scatter_(0, token, torch.arange(len(token), device=x.device))
-        padding = None if on_processor(x) else token.argsort()[count:]
-        return cls(token, place[:-1], (batch, height, width), size, padding)
+        if on_processor(x):
+            place = torch.zeros(count + 1, dtype=torch.long, device=x.device)
+            place.scatter_(0, token, torch.arange(len(token), device=x.device))
+            place, padding = place[:-1], None
+        else:
+            place, padding = token.argsort().tensor_split((count,))
+        return cls(token, place, (batch, height, width), size, padding)
 
     @property
     def per_map(self) -> int:
