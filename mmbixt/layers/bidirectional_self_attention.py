@@ -9,13 +9,14 @@ from torch.nn.functional import gelu
 
 from mmbixt.layers.as_built import is_as_built
 from mmbixt.layers.linear import apply_linear
-from mmbixt.ops.dispatch import on_processor, ops_path
+from mmbixt.ops.dispatch import on_processor, operator_refusal, ops_path
 from mmbixt.ops.heads import head_width, join_heads, split_heads
 from mmbixt.ops.inverse_attention import (
     bidirectional_self_attention,
     bidirectional_self_attention_maps,
     self_attention,
 )
+from mmbixt.ops.linear import linear
 from mmbixt.ops.precision import is_half, without_autocast
 from mmbixt.ops.window_attention import (
     Scores,
@@ -23,6 +24,7 @@ from mmbixt.ops.window_attention import (
     bidirectional_window_attention,
     window_attention,
 )
+from mmbixt.ops.window_attention.portable import bidirectional_attention_of_windows
 
 
 class BidirectionalSelfAttention(nn.Module):
@@ -136,10 +138,11 @@ class BidirectionalSelfAttention(nn.Module):
 
     def mix(self, plain: Tensor, inverse: Tensor) -> Tensor:
         """The two branches in their shares, in the precision of the branches."""
-        own = self.lam
-        if self.fixed_lam is None:  # of one dimension, float32 would win under autocast
-            own = own.to(plain.dtype)
-        return torch.lerp(inverse, plain, own)
+        return torch.lerp(inverse, plain, self._share(plain))
+
+    def _share(self, branch: Tensor) -> float | Tensor:
+        """``lam``; of one dimension, float32 would win against half precision under autocast."""
+        return self.lam.to(branch.dtype) if self.fixed_lam is None else self.fixed_lam
 
     def _norm(self, branch: Tensor) -> Tensor:
         """(...,h,N,d): an instance norm over N, if so asked."""
@@ -233,8 +236,11 @@ class WindowAttention(BidirectionalSelfAttention):
             out = self._attend(x, scores.bias())
         elif self._is_fused and (on_processor(x) or ops_path() == 'reference'):
             out = self._attend_in_windows(x, windows, scores)
-        else:  # C channels are cut, not the 3 C that come of them: on a GPU moving is what costs
+        # C channels are cut, not the 3 C that come of them: on a GPU moving is what costs
+        elif self.isa is None or not self._is_fused or operator_refusal() or ops_path() == 'cpu':
             out = windows.join(self._attend(windows.cut(x), scores.bias()))
+        else:
+            out = self._attend_around_windows(x, windows, scores)
         return apply_linear(self.proj, out)
 
     def attention_maps(
@@ -279,6 +285,22 @@ class WindowAttention(BidirectionalSelfAttention):
             return bidirectional_window_attention(qkv, fill, q_hat, v_hat, G, windows, scores)
 
         return self.mix(*self.isa(x, attend))
+
+    def _attend_around_windows(self, x: Tensor, windows: Windows, scores: Scores) -> Tensor:
+        """Only what needs windows is computed in windows, where padding is computed, too.
+
+        The shares of the branches are multiplied into the weights, so that they cost no pass.
+        """
+        isa, own = self.isa, self._share(x)
+        channels = x.shape[-1]
+        keys, values = self.qkv.weight.split((2 * channels, channels))
+        weight = torch.cat((keys, own * values, isa.v.weight))
+        keys, values = self.qkv.bias.split((2 * channels, channels))
+        fill = torch.cat((keys, own * values, values.new_zeros(channels)))
+        q, k, v, v_hat = split_heads(linear(windows.cut(x), weight, fill), 4, self.num_heads)
+        hats, G = (gelu(v_hat), gelu(apply_linear(isa.q, x))), ((1 - own) * isa.G).to(q.dtype)
+        plain, inverse = bidirectional_attention_of_windows(q, k, v, *hats, G, windows, scores)
+        return plain + inverse
 
 
 def relative_position_index(window_size: int) -> Tensor:

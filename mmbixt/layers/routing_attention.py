@@ -8,7 +8,9 @@ from mmbixt.layers.linear import apply_linear
 from mmbixt.layers.maps import as_image
 from mmbixt.ops.heads import head_width, join_heads, split_heads
 from mmbixt.ops.inverse_attention import bidirectional_self_attention_maps, self_attention
-from mmbixt.ops.routing_attention import route, routing_attention, routing_attention_maps
+from mmbixt.ops.routing_attention import routing_attention, routing_attention_maps
+from mmbixt.ops.routing_attention.masked import hides_regions, masked_routing_attention
+from mmbixt.ops.routing_attention.reference import Routing, best_routes
 
 
 class Regions(NamedTuple):
@@ -24,14 +26,19 @@ class Regions(NamedTuple):
     height: int
     width: int
 
-    def cut(self, x: Tensor) -> Tensor:
-        """(B,H,W,C), padded with zeros at the right and the bottom, to (B,R,L,C)."""
+    def pad(self, x: Tensor) -> Tensor:
+        """(B,H,W,C) with zeros at the right and the bottom, up to whole regions."""
         bottom = self.rows * self.height - x.shape[1]
         right = self.columns * self.width - x.shape[2]
-        if bottom or right:
-            x = pad(x, (0, 0, 0, right, 0, bottom))
-        x = x.unflatten(2, (self.columns, self.width)).unflatten(1, (self.rows, self.height))
-        return x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
+        return pad(x, (0, 0, 0, right, 0, bottom)) if bottom or right else x
+
+    def unfold(self, x: Tensor) -> Tensor:
+        """The padded feature map (B,H,W,...) to (B,rows,height,columns,width,...), a view."""
+        return x.unflatten(2, (self.columns, self.width)).unflatten(1, (self.rows, self.height))
+
+    def cut(self, x: Tensor) -> Tensor:
+        """(B,H,W,C), padded, to (B,R,L,C)."""
+        return self.unfold(self.pad(x)).transpose(2, 3).flatten(3, 4).flatten(1, 2)
 
     def join(self, x: Tensor) -> Tensor:
         """(B,R,L,...) to the padded feature map (B,rows*height,columns*width,C), in one copy."""
@@ -40,13 +47,18 @@ class Regions(NamedTuple):
         x = x.unflatten(2, (self.height, self.width)).unflatten(1, (self.rows, self.columns))
         return x.transpose(2, 3).reshape(len(x), *size, channels)
 
-    def inside(self, height: int, width: int, device: torch.device) -> Tensor | None:
-        """(R,L), True for the cells of the feature map; None if nothing was padded."""
+    def inside_map(self, height: int, width: int, device: torch.device) -> Tensor | None:
+        """Of the padded feature map (H,W), True for its own cells; None if nothing was padded."""
         if (self.rows * self.height, self.columns * self.width) == (height, width):
             return None
         row = torch.arange(self.rows * self.height, device=device) < height
         column = torch.arange(self.columns * self.width, device=device) < width
-        return self.cut((row[:, None] & column[None, :])[None, :, :, None])[0, :, :, 0]
+        return row[:, None] & column
+
+    def inside(self, height: int, width: int, device: torch.device) -> Tensor | None:
+        """The same cut into regions, (R,L)."""
+        inside = self.inside_map(height, width, device)
+        return None if inside is None else self.cut(inside[None, :, :, None])[0, :, :, 0]
 
 
 class NestedQKV(nn.Module):
@@ -118,13 +130,35 @@ class RoutingAttention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B,H,W,C) to (B,H,W,C)."""
         height, width = x.shape[1:3]
-        regions, queries, keys, values, routes, valid = self._route(x)
-        out = routing_attention(queries, keys, values, routes, self.scale, valid)
-        out, values = (regions.join(part) for part in (out, values))
+        regions = self.regions(height, width)
+        tokens = regions.rows * regions.height * regions.columns * regions.width
+        attend = self._attend_cut
+        if hides_regions(x, tokens, self.topk):
+            attend = self._attend_uncut
+        out, values = attend(x, regions)
         if not self._is_padded_before:
             out, values = (part[:, :height, :width] for part in (out, values))
         out = out + self.lepe(as_image(values)).permute(0, 2, 3, 1)
         return apply_linear(self.wo, out[:, :height, :width])
+
+    def _attend_cut(self, x: Tensor, regions: Regions) -> tuple[Tensor, Tensor]:
+        """Feature maps (B,H,W,C) to what their tokens gather and to their values, padded."""
+        queries, keys, values, routing = self._route(x, regions)
+        out = routing_attention(queries, keys, values, *routing)
+        return regions.join(out), regions.join(values)
+
+    def _attend_uncut(self, x: Tensor, regions: Regions) -> tuple[Tensor, Tensor]:
+        """The same with tokens that stay in the order of the feature map."""
+        inside = regions.inside_map(*x.shape[1:3], x.device)
+        qkv, counted, valid = self._project(regions.pad(x), inside)
+        if counted is not None:
+            counted = regions.unfold(counted[None])[0]
+        queries_keys = regions.unfold(qkv)[..., : 2 * x.shape[3]]
+        routes = best_routes(queries_keys, (2, 4), self.topk, counted)
+        queries, keys, values = qkv.unflatten(-1, (3, self.num_heads, -1)).unbind(-3)
+        sides, routing = (regions.rows, regions.columns), Routing(routes, self.scale, valid)
+        out = masked_routing_attention(queries, keys, values, routing, sides)
+        return out.flatten(3), values.flatten(3).contiguous()
 
     @torch.no_grad()
     def attention_maps(self, x: Tensor, region: int) -> Tensor:
@@ -133,39 +167,49 @@ class RoutingAttention(nn.Module):
         Returns:
             (B,h,L,k,L), over the tokens of the regions that the region is routed to.
         """
-        _, queries, keys, _, routes, valid = self._route(x)
+        queries, keys, _, routing = self._route(x, self.regions(*x.shape[1:3]))
         own = slice(region, region + 1)
-        maps = routing_attention_maps(queries[:, own], keys, routes[:, own], self.scale, valid)
-        return maps[:, 0].unflatten(-1, (routes.shape[2], -1))
+        routing = routing._replace(routes=routing.routes[:, own])
+        maps = routing_attention_maps(queries[:, own], keys, *routing)
+        return maps[:, 0].unflatten(-1, (routing.routes.shape[2], -1))
 
     @torch.no_grad()
     def routes(self, x: Tensor) -> tuple[Tensor, Regions]:
         """For pictures: the regions (B,R,k) that each region of (B,H,W,C) attends to."""
-        regions, *_, routes, _ = self._route(x)
-        return routes, regions
+        regions = self.regions(*x.shape[1:3])
+        return self._route(x, regions)[-1].routes, regions
 
     @property
     def _is_padded_before(self) -> bool:
         """Whether padding goes through the projection and is a token from then on."""
         return self.padding == 'legacy' and not self.floor_regions
 
-    def _route(self, x: Tensor) -> tuple[Regions, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+    def _route(self, x: Tensor, regions: Regions) -> tuple[Tensor, Tensor, Tensor, Routing]:
         """Cut feature maps (B,H,W,C) into regions, project their tokens, and choose the routes.
 
         Returns:
-            The regions; queries, keys and values (B,R,L,h,d); the routes (B,R,k); the tokens (R,L)
+            Queries, keys and values (B,R,L,h,d), and what they are routed to.
+        """
+        inside = regions.inside(*x.shape[1:3], x.device)
+        qkv, counted, valid = self._project(regions.cut(x), inside)
+        routes = best_routes(qkv[..., : 2 * x.shape[3]], (2,), self.topk, counted)
+        queries, keys, values = qkv.unflatten(-1, (3, self.num_heads, -1)).unbind(-3)
+        return queries, keys, values, Routing(routes, self.scale, valid)
+
+    def _project(
+        self, x: Tensor, inside: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Tokens (B,...,C), padded; ``inside`` (...) is False for padding, None without any.
+
+        Returns:
+            Queries, keys and values (B,...,3C); the tokens (...) that count in means, and those
             that may be attended to, or None for all.
         """
-        regions = self.regions(*x.shape[1:3])
-        inside = regions.inside(*x.shape[1:3], x.device)
-        qkv = self.qkv(regions.cut(x))
+        qkv = self.qkv(x)
         counted = None if self._is_padded_before else inside
         if counted is not None:  # zero behind the projection, not before it
-            qkv = qkv * counted[:, :, None].to(qkv.dtype)
-        queries, keys, values = qkv.unflatten(-1, (3, self.num_heads, -1)).unbind(-3)
-        routes = route(queries, keys, self.topk, counted)
-        valid = inside if self.padding == 'masked' else None
-        return regions, queries, keys, values, routes, valid
+            qkv = qkv * counted[..., None].to(qkv.dtype)
+        return qkv, counted, inside if self.padding == 'masked' else None
 
 
 class FullAttention(nn.Module):

@@ -3,12 +3,16 @@ import copy
 import pytest
 import torch
 from helpers import assert_close, golden
+from op_checks import assert_same, with_gradients
 from reference import fill, misa_naive
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import gelu
 
+from mmbixt.backbones.bisa_swin import shift_mask
 from mmbixt.layers import BidirectionalSelfAttention, WindowAttention
-from mmbixt.ops import use_ops
+from mmbixt.ops import dispatch, use_ops
 from mmbixt.ops.heads import split_heads
+from mmbixt.ops.window_attention import Windows
 
 CASES = ('plain_bisa', 'in_bisa', 'rpb_bisa', 'rpbmask_bisa')
 
@@ -34,6 +38,32 @@ def test_golden(case, path):
     with torch.no_grad(), use_ops(path):
         output = attention(window(), mask)
     assert golden('bisa__n49_c96_h3').check(case, output[0].numpy()) < 2e-5
+
+
+@pytest.mark.parametrize('hooked', [False, True])
+@pytest.mark.parametrize('lam', [0.3, 'learned'])
+@pytest.mark.parametrize(('size', 'shift'), [((8, 4), 0), ((5, 7), 2), ((3, 1), 0)])
+def test_on_a_gpu_it_is_the_same(size, shift, lam, hooked, monkeypatch):
+    """With weights that are read where nothing looks at their modules, else with modules called."""
+    attention = WindowAttention(12, 3, 4, lam=lam, lam_init=0.9).double()
+    torch.nn.init.normal_(attention.relative_position_bias_table)
+    x = torch.randn(2, *size, 12, dtype=torch.float64, requires_grad=True)
+    seen = []
+    if hooked:
+        attention.isa.v.register_forward_hook(lambda *_: seen.append(True))
+
+    def run(path):
+        windows = Windows.of(x, 4, shift)
+        mask = shift_mask(x.detach(), 4, shift) if shift else None
+        with use_ops(path), sdpa_kernel(SDPBackend.MATH):
+            return with_gradients(
+                lambda *_: attention(x, mask, windows), [x, *attention.parameters()]
+            )
+
+    expected = run('reference')
+    monkeypatch.setattr(dispatch, '_PROCESSOR', 'none')
+    assert_same(run('auto'), expected, 1e-11)
+    assert len(seen) == (2 if hooked else 0)
 
 
 @pytest.mark.parametrize(('side', 'shift', 'h'), [(4, 2, 2), (5, 2, 1), (7, 3, 6)])

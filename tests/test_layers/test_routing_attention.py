@@ -1,10 +1,13 @@
 import pytest
 import torch
 from helpers import assert_close, golden
+from op_checks import assert_same, with_gradients
 from reference import fill
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mmbixt.layers import FullAttention, RoutingAttention
-from mmbixt.ops import use_ops
+from mmbixt.ops import dispatch, use_ops
+from mmbixt.ops.dispatch import recorded_choices
 
 GOLDENS = {
     'biformer_bra__nwin7__28x28': (7, (28, 28), 5),
@@ -68,6 +71,29 @@ def by_hand(attention, x):
                 out[p][part] = scores.softmax(0) @ torch.stack([v[s][part] for s in seen])
     lepe = attention.lepe(v.permute(2, 0, 1)[None])[0].permute(1, 2, 0)
     return attention.wo(out + lepe)
+
+
+@pytest.mark.parametrize('floor_regions', [False, True])
+@pytest.mark.parametrize('padding', ['masked', 'legacy'])
+@pytest.mark.parametrize('size', [(5, 7), (1, 1), (8, 12)])
+def test_on_a_gpu_a_mask_hides_regions(size, padding, floor_regions, monkeypatch):
+    """Tokens stay in the order of the feature map, and no keys are fetched."""
+    attention = RoutingAttention(12, 2, 3, 4, floor_regions, padding).double()
+    x = torch.randn(2, *size, 12, dtype=torch.float64, requires_grad=True)
+
+    def run(path):
+        math = sdpa_kernel(SDPBackend.MATH)
+        with use_ops(path), recorded_choices() as choices, math:
+            return with_gradients(lambda *_: attention(x), [x, *attention.parameters()]), choices
+
+    expected, _ = run('reference')
+    monkeypatch.setattr(dispatch, '_PROCESSOR', 'none')
+    found, choices = run('auto')
+    assert_same(found, expected, 1e-11)
+    ((batch, height, width, *heads),) = (c.shape for c in choices if c.op == 'routing_attention')
+    regions = attention.regions(*size)
+    assert (batch, *heads) == (2, 2, 6)
+    assert (height, width) == (regions.rows * regions.height, regions.columns * regions.width)
 
 
 @pytest.mark.parametrize('floor_regions', [False, True])

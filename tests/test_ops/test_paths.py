@@ -21,7 +21,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mmbixt.ops import dispatch
 from mmbixt.ops.inverse_attention import bilinear
-from mmbixt.ops.routing_attention import portable
 
 ALL = {
     f'{make.__name__}: {label}': (make, *shape)
@@ -47,14 +46,13 @@ def test_fast_paths_equal_the_reference(case, dtype, tolerance, monkeypatch):
 
 
 @pytest.mark.parametrize('case', ALL.values(), ids=ALL)
-@pytest.mark.parametrize('tile', [1, 64])
-def test_what_a_gpu_takes_equals_the_reference(case, tile, monkeypatch):
+@pytest.mark.parametrize('buffer', [1, 2**27])
+def test_what_a_gpu_takes_equals_the_reference(case, buffer, monkeypatch):
     make, *shape = case
     given = make(*shape, dtype=torch.float64)
     expected = on('reference', *given)
     monkeypatch.setattr(dispatch, '_PROCESSOR', 'none')
-    monkeypatch.setattr(bilinear, '_GPU_BUFFER', 2**tile)  # one row at a time, or all
-    monkeypatch.setattr(portable, 'TILE', tile)
+    monkeypatch.setattr(bilinear, '_GPU_BUFFER', buffer)  # one row at a time, or all
     with sdpa_kernel(SDPBackend.MATH):
         assert_same(on('auto', *given), expected, 1e-11)
 

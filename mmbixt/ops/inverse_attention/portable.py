@@ -56,6 +56,41 @@ class AlignedBias(torch.autograd.Function):
 def bidirectional_self_attention_portable(
     q: Tensor, k: Tensor, v: Tensor, inverse: Inverse, scale: float, bias: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    scores = attention_scores(q, k, scale, bias)
+    scores = shared_scores(q, k, scale, bias)
     pooled = scores.softmax(dim=-2) @ inverse.v_hat
     return scores.softmax(dim=-1) @ v, bilinear(pooled, inverse.q_hat, inverse.G)
+
+
+def shared_scores(q: Tensor, k: Tensor, scale: float, bias: Tensor | None) -> Tensor:
+    """:func:`attention_scores`, on a GPU with a product that scales and adds the bias."""
+    is_plain = on_processor(q) or operator_refusal() or bias is None or bias.dtype != q.dtype
+    return (attention_scores if is_plain else BiasedScores.apply)(q, k, scale, bias)
+
+
+class BiasedScores(torch.autograd.Function):
+    """``scale q k^T + bias``, rounded once; nor is a gradient scaled in a pass of its own."""
+
+    @staticmethod
+    def forward(ctx, q: Tensor, k: Tensor, scale: float, bias: Tensor) -> Tensor:
+        scores = bias.expand(*q.shape[:-1], k.shape[-2]).clone(
+            memory_format=torch.contiguous_format
+        )
+        q, k = (x.flatten(0, -3) for x in (q, k))
+        ctx.save_for_backward(q, k)
+        ctx.scale, ctx.bias = scale, bias.shape
+        scores.flatten(0, -3).baddbmm_(q, k.transpose(1, 2), alpha=scale)
+        return scores
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
+        q, k = ctx.saved_tensors
+        products = grad.flatten(0, -3)
+        grad_q = _scaled_product(products, k, ctx.scale)
+        grad_k = _scaled_product(products.transpose(1, 2), q, ctx.scale)
+        grad_bias = grad.sum_to_size(ctx.bias) if ctx.needs_input_grad[3] else None
+        grads = (x.unflatten(0, grad.shape[:-2]) for x in (grad_q, grad_k))
+        return *grads, None, grad_bias
+
+
+def _scaled_product(a: Tensor, b: Tensor, scale: float) -> Tensor:
+    return torch.baddbmm(a.new_empty(1, 1, 1), a, b, beta=0, alpha=scale)

@@ -25,7 +25,6 @@ class Routing(NamedTuple):
         return self.valid[self.routes].flatten(2)
 
 
-@torch.no_grad()
 def route(queries: Tensor, keys: Tensor, topk: int, valid: Tensor | None = None) -> Tensor:
     """The regions whose mean key agrees most with a region's mean query; without a gradient.
 
@@ -41,23 +40,35 @@ def route(queries: Tensor, keys: Tensor, topk: int, valid: Tensor | None = None)
     Returns:
         (B,R,k), the best region first.
     """
-    with without_autocast(queries):
-        query_means, key_means = (_means(x, valid) for x in (queries, keys))
+    return best_routes(torch.cat((queries, keys), -2).flatten(3), (2,), topk, valid)
+
+
+@torch.no_grad()
+def best_routes(
+    queries_keys: Tensor, within: tuple[int, ...], topk: int, valid: Tensor | None
+) -> Tensor:
+    """:func:`route` of queries and keys side by side, whatever the order of the tokens.
+
+    Of (B,...,2C), whose dimensions ``within`` are within a region; ``valid`` has those between.
+    """
+    with without_autocast(queries_keys):
+        means = _means(queries_keys, within, valid).flatten(1, -2)
+        query_means, key_means = means.chunk(2, -1)
         agreement = query_means @ key_means.transpose(1, 2)
     if valid is not None:
-        agreement = agreement.masked_fill(~valid.any(1), -torch.inf)
+        counted = valid.sum([dim - 1 for dim in within]).flatten() > 0
+        agreement = agreement.masked_fill(~counted, -torch.inf)
     return agreement.topk(min(topk, agreement.shape[-1]), dim=-1).indices
 
 
-def _means(x: Tensor, valid: Tensor | None) -> Tensor:
-    """Over the tokens of each region, (B,R,L,h,d) to (B,R,C)."""
-    x = x.flatten(3)
+def _means(x: Tensor, within: tuple[int, ...], valid: Tensor | None) -> Tensor:
+    """(B,...,C) to the means of regions, in float32 at least."""
     dtype = torch.promote_types(x.dtype, torch.float32)
     if valid is None:
-        return x.mean(2, dtype=dtype)
+        return x.mean(within, dtype=dtype)
     x = x.to(dtype)
-    weight = valid.to(x.dtype) / valid.sum(1, keepdim=True).clamp_min(1)
-    return (x * weight[:, :, None]).sum(2)
+    count = valid.sum([dim - 1 for dim in within], keepdim=True).clamp_min(1)
+    return (x * (valid.to(x.dtype) / count)[..., None]).sum(within)
 
 
 def routing_attention_maps(

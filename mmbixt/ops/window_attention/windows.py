@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mmbixt.ops.dispatch import operator_refusal
+from mmbixt.ops.dispatch import on_processor, operator_refusal
 from mmbixt.ops.padding import padding_to_multiple
 
 
@@ -20,12 +20,14 @@ class Windows(NamedTuple):
         place: (T,) the place of each token.
         shape: (B,H,W) of the feature maps.
         size: side of a window.
+        padding: (P-T,) the places of the padding; None on a processor, where nobody asks for them.
     """
 
     token: Tensor
     place: Tensor
     shape: tuple[int, int, int]
     size: int
+    padding: Tensor | None
 
     @classmethod
     def of(cls, x: Tensor, size: int, shift: int) -> 'Windows':
@@ -40,9 +42,13 @@ class Windows(NamedTuple):
         )
         token = token.roll((-shift, -shift), dims=(1, 2))
         token = token.unflatten(2, (-1, size)).unflatten(1, (-1, size)).transpose(2, 3).flatten()
-        place = torch.zeros(count + 1, dtype=torch.long, device=x.device)
-        place.scatter_(0, token, torch.arange(len(token), device=x.device))
-        return cls(token, place[:-1], (batch, height, width), size)
+        if on_processor(x):
+            place = torch.zeros(count + 1, dtype=torch.long, device=x.device)
+            place.scatter_(0, token, torch.arange(len(token), device=x.device))
+            place, padding = place[:-1], None
+        else:
+            place, padding = token.argsort().tensor_split((count,))
+        return cls(token, place, (batch, height, width), size, padding)
 
     @property
     def per_map(self) -> int:
@@ -55,18 +61,34 @@ class Windows(NamedTuple):
         """(B,H,W,C) to (B,windows,size*size,C), with ``fill`` (C,) or zeros at the padding."""
         if fill is not None:
             fill = fill.to(x.dtype)  # autocast: what is projected is half
-        x = _reorder(x.flatten(0, 2), self.token, self.place, fill)
+        x = _reorder(x.flatten(0, 2), self.token, self.place, self.padding, fill)
         return x.unflatten(0, (self.shape[0], self.per_map, self.size**2))
 
     def join(self, x: Tensor) -> Tensor:
         """Back again, (B,windows,size*size,C) to (B,H,W,C); what is at the padding is dropped."""
-        return _reorder(x.flatten(0, 2), self.place, self.token).unflatten(0, self.shape)
+        out = _reorder(x.flatten(0, 2), self.place, self.token, self.padding)
+        return out.unflatten(0, self.shape)
+
+    def join_heads(self, x: Tensor) -> Tensor:
+        """(B,windows,h,size*size,d) to (B,H,W,h,d), in one copy; not for processors."""
+        heads, tokens = x.shape[2:4]
+        head = torch.arange(heads, device=x.device)
+
+        def rows(place: Tensor) -> Tensor:
+            first = place + place.div(tokens, rounding_mode='floor') * (tokens * (heads - 1))
+            return (first[:, None] + tokens * head).flatten()
+
+        token = self.token.view(-1, 1, tokens) * heads + head[:, None]
+        index = rows(self.place), token.flatten(), rows(self.padding)
+        return _reorder(x.flatten(0, 3), *index).unflatten(0, (*self.shape, heads))
 
 
-def _reorder(x: Tensor, index: Tensor, inverse: Tensor, fill: Tensor | None = None) -> Tensor:
+def _reorder(
+    x: Tensor, index: Tensor, inverse: Tensor, padding: Tensor | None, fill: Tensor | None = None
+) -> Tensor:
     if operator_refusal():
         return _select(x, index, 0.0 if fill is None else fill)
-    return Reorder.apply(x, index, inverse, fill)
+    return Reorder.apply(x, index, inverse, padding, fill)
 
 
 def _select(x: Tensor, index: Tensor, fill: Tensor | float) -> Tensor:
@@ -77,28 +99,35 @@ def _select(x: Tensor, index: Tensor, fill: Tensor | float) -> Tensor:
     return torch.where(index[:, None] == len(x), fill, out)
 
 
-def _move(x: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
-    """The same with zeros, written once; row i goes to ``inverse[i]``."""
+def _move(x: Tensor, index: Tensor, inverse: Tensor, padding: Tensor | None) -> Tensor:
+    """The same with zeros, written once; row i goes to ``inverse[i]``, zeros to ``padding``."""
     if len(index) <= len(x):
         return x.index_select(0, index)
-    return x.new_zeros(len(index), x.shape[1]).index_copy_(0, inverse, x)
+    shape = len(index), x.shape[1]
+    if padding is None:
+        return x.new_zeros(shape).index_copy_(0, inverse, x)
+    return x.new_empty(shape).index_copy_(0, inverse, x).index_fill_(0, padding, 0)
 
 
 class Reorder(torch.autograd.Function):
     """Each row goes to one place, so its gradient comes from there: nothing is to be added up."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, index: Tensor, inverse: Tensor, fill: Tensor | None) -> Tensor:
-        ctx.save_for_backward(index, inverse)
-        return _move(x, index, inverse) if fill is None else _select(x, index, fill)
+    def forward(
+        ctx, x: Tensor, index: Tensor, inverse: Tensor, padding: Tensor | None, fill: Tensor | None
+    ) -> Tensor:
+        ctx.save_for_backward(index, inverse, padding)
+        if fill is None:
+            return _move(x, index, inverse, padding)
+        return _select(x, index, fill)
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
-        index, inverse = ctx.saved_tensors
+        index, inverse, padding = ctx.saved_tensors
         grad_fill = None
-        if ctx.needs_input_grad[3]:
+        if ctx.needs_input_grad[4]:
             grad_fill = (grad * (index == len(inverse))[:, None]).sum(0)
-        return _move(grad, inverse, index), None, None, grad_fill
+        return _move(grad, inverse, index, padding), None, None, None, grad_fill
 
 
 class Scores(NamedTuple):

@@ -204,6 +204,9 @@ def _bytes_moved(func: Any, args: tuple, kwargs: dict, results: list[Tensor]) ->
     packet = func.overloadpacket
     inputs = _tensors([args, {k: v for k, v in kwargs.items() if k != 'out'}])
     written = sum(map(_bytes, {id(x): x for x in results}.values()))
+    if packet is aten.index_fill_:
+        x, dim, index = args[:3]
+        return _bytes(index) + len(index) * _bytes(x) // x.shape[dim]
     if packet in FETCHES:
         return written + min(written, _bytes(inputs[0])) + sum(map(_bytes, inputs[1:]))
     if packet in TOUCHES:
