@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
-from mmbixt.gpu_check.parity import Precision, on_fake_gpu, settings_for
+from mmbixt.gpu_check.parity import Precision, default_dtype, on_fake_gpu, settings_for
 from mmbixt.ops import use_ops
 
 STOCK_SWIN = 'mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py'
@@ -173,8 +173,9 @@ def measure(names: tuple[str, str], device: str, batch: int, size: int = 512) ->
     def ask(name: str, *wanted: str) -> None:
         try:
             networks[name] = networks.get(name) or Network(name, size, setting)
-            for what in wanted:
-                figures[name][what].append(networks[name].answer(what))
+            with default_dtype(torch.bfloat16):  # of the mask that mmseg's Swin makes
+                for what in wanted:
+                    figures[name][what].append(networks[name].answer(what))
         except Exception as error:
             problems[name] = f'{type(error).__name__}: {error}'[:300]
             networks.pop(name, None)  # and its memory

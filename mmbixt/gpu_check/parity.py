@@ -195,10 +195,16 @@ def check_on_fake_tensors(make: Callable[[], tuple], precision: Precision) -> di
 
 @contextmanager
 def on_fake_gpu(precision: Precision) -> Iterator[None]:
+    amp = autocast('cuda', precision.autocast)
+    with default_dtype(precision.dtype), FakeTensorMode(), torch.device('cuda'), amp:
+        yield
+
+
+@contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
     before = torch.get_default_dtype()
-    torch.set_default_dtype(precision.dtype)
+    torch.set_default_dtype(dtype)
     try:
-        with FakeTensorMode(), torch.device('cuda'), autocast('cuda', precision.autocast):
-            yield
+        yield
     finally:
         torch.set_default_dtype(before)

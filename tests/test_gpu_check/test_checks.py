@@ -17,7 +17,7 @@ from mmbixt.gpu_check import __main__ as command
 from mmbixt.gpu_check import lines, parity, process
 from mmbixt.gpu_check.cases import LAYERS, OPS
 from mmbixt.gpu_check.lines import FIRST, Line, all_lines, not_run, result_of
-from mmbixt.gpu_check.models import measure
+from mmbixt.gpu_check.models import NETWORKS, measure
 from mmbixt.ops import dispatch, ops_path
 
 ZOO = os.environ.get('ZOO') == 'all'
@@ -232,6 +232,12 @@ for line in all_lines(None, 1):
         done.add(line.part)
         print('FOUND', line.part, result_of(line))
 """
+
+
+@only_in_zoo
+def test_what_ours_are_timed_against_runs_in_bfloat16():
+    for theirs in {theirs for theirs, _ in NETWORKS.values() if '@' not in theirs}:
+        assert measure((theirs,), 'cpu', 1, 64)['status'] == 'ok'
 
 
 @only_in_zoo
