@@ -42,7 +42,7 @@ def test_parity(name, precision):
 
 
 @pytest.mark.usefixtures('as_on_a_gpu', 'fresh_compiler')
-@pytest.mark.parametrize('name', CASES if ZOO else ['WindowAttention'])
+@pytest.mark.parametrize('name', CASES if ZOO else ['WindowAttention, shifted'])
 def test_parity_compiled(name, monkeypatch):
     monkeypatch.setattr(parity, 'BACKEND', 'aot_eager')
     found = parity.check(CASES[name], 'cpu', 'compiled', parity.PRECISIONS[1])

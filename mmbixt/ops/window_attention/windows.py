@@ -81,7 +81,10 @@ def _move(x: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
     """The same with zeros, written once; row i goes to ``inverse[i]``."""
     if len(index) <= len(x):
         return x.index_select(0, index)
-    return x.new_zeros(len(index), x.shape[1]).index_copy_(0, inverse, x)
+    zeros = x.new_zeros(len(index), x.shape[1])
+    if torch.compiler.is_dynamo_compiling():  # which (of torch 2.11) loses the gradient in place
+        return zeros.index_copy(0, inverse, x)
+    return zeros.index_copy_(0, inverse, x)
 
 
 class Reorder(torch.autograd.Function):
