@@ -27,7 +27,8 @@ test-zoo: setup ## what takes minutes: all configs and models, users' own throug
 		tests/test_checkpoints/test_classifiers.py \
 		tests/test_tools/test_benchmark.py tests/test_tools/test_iteration_cost.py \
 		tests/test_tools/test_gpu_cost.py tests/test_tools/test_convert_checkpoint.py \
-		tests/test_tools/test_get_flops.py tests/test_tools/test_many_processes.py
+		tests/test_tools/test_get_flops.py tests/test_tools/test_many_processes.py \
+		tests/test_gpu_check
 
 test-browser: setup ## look at a report in Chromium, on a desk and on a phone (CHROME=path: in that one)
 	@OMP_NUM_THREADS=1 $(python) -m pytest tests/browser

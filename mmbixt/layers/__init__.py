@@ -1,4 +1,4 @@
-"""Modules that hold weights, on top of :mod:`mmbixt.ops`; torch and timm only."""
+"""Modules that hold weights, on top of :mod:`mmbixt.ops`; torch only, timm's where it is there."""
 
 from mmbixt.layers.bidirectional_attention import BidirectionalAttention, LatentAttention
 from mmbixt.layers.bidirectional_self_attention import BidirectionalSelfAttention, WindowAttention

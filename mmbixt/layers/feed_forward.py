@@ -1,12 +1,16 @@
 """MLPs of transformer blocks, in the layouts of three papers, and the half block around them."""
 
-from timm.layers import DropPath, LayerScale
 from torch import Tensor, nn
 
 from mmbixt.layers.as_built import is_as_built
 from mmbixt.layers.norm import LayerNorm
 from mmbixt.ops.feed_forward import FeedForwardWeights, feed_forward
 from mmbixt.ops.residual import add_scaled
+
+try:
+    from timm.layers import DropPath, LayerScale
+except ImportError:  # layers need torch alone, backbones timm; no module is then of these classes
+    DropPath = LayerScale = None
 
 
 class Mlp(nn.Module):

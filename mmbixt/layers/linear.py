@@ -1,4 +1,3 @@
-from timm.layers import trunc_normal_
 from torch import Tensor, nn
 
 from mmbixt.layers.as_built import is_as_built
@@ -17,6 +16,8 @@ def apply_linear(layer: nn.Module, x: Tensor) -> Tensor:
 
 def init_linear(module: nn.Module) -> None:
     """The initialisation of XCiT, BiFormer and Swin, for ``network.apply``: linear layers only."""
+    from timm.layers import trunc_normal_
+
     if isinstance(module, nn.Linear):
         trunc_normal_(module.weight, std=0.02)
         if module.bias is not None:

@@ -4,10 +4,11 @@ from multiprocessing import get_context
 
 import pytest
 import torch
-from benchmarking.networks import UnknownRowError, build
 from benchmarking.plots import fit_exponent, plot_growth
 from benchmarking.turns import Measured
 from helpers import only_in_zoo
+
+from mmbixt.benchmarking.networks import UnknownRowError, build
 
 
 @pytest.fixture

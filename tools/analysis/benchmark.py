@@ -14,11 +14,12 @@ from pathlib import Path
 from statistics import median
 
 import torch
-from benchmarking.networks import NAMES
 from benchmarking.plots import fit_exponent, plot_growth
 from benchmarking.turns import Measured, WorkerError, measure, ratio, spread
-from benchmarking.worker import DTYPES, Setting
 from tqdm import tqdm
+
+from mmbixt.benchmarking.networks import NAMES
+from mmbixt.benchmarking.worker import DTYPES, Setting
 
 
 def parse_args() -> argparse.Namespace:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import torch
 from benchmarking.cost import Cost, count
-from benchmarking.networks import NAMES, UnknownRowError, build
 
+from mmbixt.benchmarking.networks import NAMES, UnknownRowError, build
 from mmbixt.cli import run
 from mmbixt.ops import use_ops
 from mmbixt.ops.dispatch import PathError

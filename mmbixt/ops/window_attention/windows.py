@@ -104,6 +104,8 @@ def _move(x: Tensor, index: Tensor, inverse: Tensor, padding: Tensor | None) -> 
     if len(index) <= len(x):
         return x.index_select(0, index)
     shape = len(index), x.shape[1]
+    if torch.compiler.is_dynamo_compiling():  # which (of torch 2.11) loses the gradient in place
+        return x.new_zeros(shape).index_copy(0, inverse, x)
     if padding is None:
         return x.new_zeros(shape).index_copy_(0, inverse, x)
     return x.new_empty(shape).index_copy_(0, inverse, x).index_fill_(0, padding, 0)

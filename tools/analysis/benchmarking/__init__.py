@@ -1,1 +1,1 @@
-"""What ``benchmark.py`` is made of: networks by name, a process for each, turns, plots."""
+"""What ``benchmark.py`` is made of: a process for each, turns, plots."""

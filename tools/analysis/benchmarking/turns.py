@@ -7,7 +7,7 @@ from statistics import median
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from benchmarking.worker import Setting, serve
+from mmbixt.benchmarking.worker import Setting, serve
 
 
 @dataclass

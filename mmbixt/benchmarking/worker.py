@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from benchmarking.networks import build
+from mmbixt.benchmarking.networks import build
 from mmbixt.ops import linear, use_ops
 from mmbixt.ops.flop_counter import FlopCounter
 
@@ -45,7 +45,7 @@ class Network:
     """A network on an image, ready to be measured.
 
     Args:
-        name: see :mod:`benchmarking.networks`.
+        name: see :mod:`mmbixt.benchmarking.networks`.
         size: height and width of the image.
         setting: of the measurement.
     """

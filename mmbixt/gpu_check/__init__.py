@@ -1,0 +1,1 @@
+"""``python -m mmbixt.gpu_check``: whether all is right on a GPU, and how fast."""

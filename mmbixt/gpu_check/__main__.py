@@ -1,0 +1,120 @@
+"""Check ops, layers, backbones and models on a GPU, and measure them: one table, one JSON file.
+
+Each cell is one check: the error against float64 of the fast path, over that of the plain order in
+the same precision with one rounding, of which 1.5 is the most that is allowed. Ops and layers need
+torch alone, the others mmengine, timm and a framework each. Without a GPU all forward passes run on
+CUDA tensors that have no data.
+"""
+
+import argparse
+import json
+import platform
+import sys
+from collections import Counter
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+from mmbixt.gpu_check.lines import Line, all_lines
+from mmbixt.gpu_check.parity import PRECISIONS
+from mmbixt.gpu_check.process import run_lines
+
+PACKAGES = 'torch', 'triton', 'timm', 'mmengine', 'mmcv', 'mmsegmentation', 'mmdet', 'mmpretrain'
+COLUMNS = [precision.name for precision in PRECISIONS]
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog='python -m mmbixt.gpu_check', description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument('--minutes', type=float, default=8, help='at most (default: 8)')
+    text = 'images at a time where times are taken (default: 16)'
+    parser.add_argument('--batch', type=int, default=16, help=text)
+    text = 'all results (default: gpu_check.json)'
+    parser.add_argument('--json', type=Path, default='gpu_check.json', metavar='FILE', help=text)
+    args = parser.parse_args()
+    if args.minutes <= 0 or args.batch < 1:
+        parser.error('--minutes is above 0, --batch at least 1.')
+    if not args.json.absolute().parent.is_dir():
+        parser.error(f'--json {args.json}: there is no such folder.')
+    return args
+
+
+def machine() -> dict[str, str]:
+    """What the results depend on."""
+    found = dict(python=platform.python_version())
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = 'not installed'
+    if torch.cuda.is_available():
+        gpu = torch.cuda.get_device_properties(0)
+        found.update(gpu=gpu.name, capability=f'{gpu.major}.{gpu.minor}', cuda=torch.version.cuda)
+        found['memory'] = f'{gpu.total_memory / 1e9:.0f} GB'
+    return found
+
+
+class Table:
+    """Prints a row as soon as all its cells are there."""
+
+    def __init__(self, lines: list[Line]) -> None:
+        self.lines = lines
+        self.results: list[dict] = []
+        self.row: dict[str, dict] = {}  # by precision
+
+    def add(self, number: int, result: dict) -> None:
+        line, following = self.lines[number], self.lines[number + 1 : number + 2]
+        self.results.append(result)
+        self.row[line.precision] = result
+        if following and following[0][:3] == line[:3]:
+            return
+        if any(found['status'] != 'not run' for found in self.row.values()):
+            head = f'{line.part:9}{line.name:48}{line.way:14}'
+            print(head + self._cells(line.part in ('time', 'model')), flush=True)
+        self.row = {}
+
+    def _cells(self, in_words: bool) -> str:
+        if in_words:
+            return '; '.join(f'{key}: {found["text"]}' for key, found in self.row.items())
+        cells = {'ok': lambda r: r['text'], 'failed': lambda _: 'FAILED', 'not run': lambda _: '-'}
+        found = ((self.row.get(name) or dict(status='not run')) for name in COLUMNS)
+        return ''.join(cells[result['status']](result).rjust(10) for result in found)
+
+    def summary(self) -> str:
+        """What failed, what has not run and why, and how many of each there are."""
+        pairs = list(zip(self.lines, self.results, strict=True))
+        failures = [(line, r) for line, r in pairs if r['status'] == 'failed']
+        parts = [f'FAILED {", ".join(line[:4])}: {result["text"]}' for line, result in failures]
+        left = Counter((x.part, x.way, r['text']) for x, r in pairs if r['status'] == 'not run')
+        for (part, way, why), count in left.items():
+            parts.append(f'not run: {count} of {part}, {way}: {why}')
+        counts = Counter(result['status'] for result in self.results)
+        return '\n'.join([*parts, ', '.join(f'{n} {status}' for status, n in counts.items())])
+
+
+def main() -> None:
+    args = parse_args()
+    device = 'cuda' if torch.cuda.is_available() else None
+    found = machine()
+    print(', '.join(f'{key} {value}' for key, value in found.items()))
+    if device is None:
+        print('No GPU that torch can use: forward passes on CUDA tensors without data.')
+    lines = all_lines(device, args.batch)
+    table = Table(lines)
+    print(f'{"":71}' + ''.join(name.rjust(10) for name in COLUMNS), flush=True)
+    try:
+        run_lines(device, args.batch, args.minutes, table.add)
+    finally:
+        keys = ('part', 'name', 'way', 'precision')
+        entries = [
+            dict(zip(keys, line, strict=False)) | result
+            for line, result in zip(lines, table.results, strict=False)
+        ]
+        args.json.write_text(json.dumps(dict(machine=found, lines=entries), indent=1))
+    print(f'{table.summary()}\nall results: {args.json}')
+    sys.exit(any(result['status'] == 'failed' for result in table.results))
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,115 @@
+"""All that is checked, one line each."""
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
+from importlib import import_module
+from typing import NamedTuple
+from unittest import mock
+
+import torch
+
+from mmbixt.gpu_check import models
+from mmbixt.gpu_check.cases import CASES, LAYERS, OPS
+from mmbixt.gpu_check.parity import PRECISIONS, Precision, check, check_on_fake_tensors
+
+FEW = PRECISIONS[:3]  # those that most people train in
+FIRST = {f'{make.__name__}: {next(iter(labels))}' for make, labels in CASES.items()}
+FAKE = 'fake CUDA'
+BACKBONES = {name: partial(models.backbone, name) for name in models.NETWORKS}
+PARTS = dict(op=OPS, layer=LAYERS, backbone=BACKBONES)
+
+
+class Line(NamedTuple):
+    """One check: of what, how, and in which precision; ``needs`` is what has to be importable."""
+
+    part: str
+    name: str
+    way: str
+    precision: str
+    needs: tuple[str, ...]
+    run: Callable[[], dict]
+
+
+def all_lines(device: str | None, batch: int) -> list[Line]:
+    """What matters most first; compilers, which take seconds for a line, last.
+
+    ``device`` is None where there is no GPU; ``batch`` is that of images where times are taken.
+    """
+    parity = partial(_parity, device)
+    lines = [*parity(FAKE), *_models(device)] if device is None else []
+    lines += [*parity('eager'), *_times(device, batch, 'eager')]
+    lines += [*parity('no sync'), *parity('CUDA graph')]
+    lines += _models(device) if device else []
+    # an op's first case stands for it
+    compiled = [*parity('compiled')]
+    names = {precision.name for precision in FEW}
+    early, late = [], []
+    for line in compiled:
+        stands = line.part == 'layer' or line.name in FIRST
+        (early if stands and line.precision in names else late).append(line)
+    return [*lines, *early, *_times(device, batch, 'compiled'), *late]
+
+
+def _parity(device: str | None, way: str) -> Iterator[Line]:
+    for part, cases in PARTS.items():
+        needs = ('mmengine', 'timm') if part == 'backbone' else ()
+        precisions = FEW if part == 'backbone' and way not in ('eager', FAKE) else PRECISIONS
+        for name, make in cases.items():
+            for precision in precisions:
+                run = partial(_check, part, make, device, way, precision)
+                yield Line(part, name, way, precision.name, needs, run)
+
+
+def _check(part: str, make: Callable, device: str | None, way: str, precision: Precision) -> dict:
+    if way == FAKE:
+        return check_on_fake_tensors(make, precision)
+    if device is None:
+        return not_run('needs a GPU')
+    routes = mock.patch('mmbixt.layers.routing_attention.route', models.next_regions)
+    with routes if part == 'backbone' else nullcontext():
+        return check(make, device, way, precision)
+
+
+def _models(device: str | None) -> Iterator[Line]:
+    for name, needs in models.MODELS.items():
+        for precision in FEW:
+            run = partial(models.check_model, name, device, precision)
+            if device is None:
+                run = partial(models.check_model_on_fake_tensors, name, precision)
+            elif 'mmdet' in needs and precision.autocast == torch.bfloat16:
+                run = partial(not_run, "mmcv's operators for GPUs know no bfloat16")
+            way = FAKE if device is None else 'training step'
+            yield Line('model', name, way, precision.name, needs, run)
+
+
+def _times(device: str | None, batch: int, way: str) -> Iterator[Line]:
+    for ours, (theirs, needs) in models.NETWORKS.items():
+        names = (ours, theirs)
+        if way == 'compiled':  # the plain order stays as it is
+            names = tuple(name if '@' in name else f'{name}@compiled' for name in names)
+        run = partial(models.measure, names, device, batch)
+        if device is None:
+            run = partial(not_run, 'needs a GPU')
+        yield Line('time', ours, way, 'bf16', ('mmengine', 'timm', *needs), run)
+
+
+def not_run(why: str) -> dict:
+    return dict(status='not run', text=why)
+
+
+def failed(text: str) -> dict:
+    return dict(status='failed', text=' '.join(text.split())[:400])
+
+
+def result_of(line: Line) -> dict:
+    """What there is to say of a line; whatever goes wrong in it stays its own."""
+    for module in line.needs:
+        try:
+            import_module(module)
+        except Exception as error:  # of any kind: frameworks assert the versions of one another
+            return not_run(f'{module} cannot be imported: {error}')
+    try:
+        return line.run()
+    except Exception as error:
+        return failed(f'{type(error).__name__}: {error}')

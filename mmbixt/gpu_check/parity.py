@@ -1,0 +1,210 @@
+"""Whether fast paths are as exact as the plain order, in every precision and way of running."""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_leaves
+
+from mmbixt.gpu_check.cases import Call
+from mmbixt.ops import use_ops
+from mmbixt.ops.explain import autocast
+
+BACKEND = 'inductor'
+
+
+class Precision(NamedTuple):
+    """``dtype`` is that of weights and inputs; ``unit`` an error that is no matter, relatively.
+
+    In half precision about one rounding; in float32 some, as fused kernels multiply in parts.
+    """
+
+    name: str
+    dtype: torch.dtype
+    autocast: torch.dtype | None
+    unit: float
+
+
+PRECISIONS = (
+    Precision('fp32', torch.float32, None, 2**-21),
+    Precision('amp bf16', torch.float32, torch.bfloat16, 2**-9),
+    Precision('amp fp16', torch.float32, torch.float16, 2**-12),
+    Precision('bf16', torch.bfloat16, None, 2**-9),
+    Precision('fp16', torch.float16, None, 2**-12),
+    Precision('TF32', torch.float32, None, 2**-12),
+)
+
+
+@contextmanager
+def settings_for(precision: Precision) -> Iterator[None]:
+    """TF32 or full float32, and the settings of before afterwards.
+
+    Through the older names of the settings: where only the newer ones are set, inductor's reading
+    of the older ones fails (torch 2.11).
+    """
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    matmul.allow_tf32 = cudnn.allow_tf32 = precision.name == 'TF32'
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before
+
+
+# --- Ways of running: of a call, its results and the gradients of its parameters ------------------
+
+Outcome = tuple[list[Tensor], list[Tensor | None]]
+
+
+def eager(call: Call, precision: Precision, function: Callable | None = None) -> Outcome:
+    """Autocast ends before the backward pass, as in training, and forgets its copies of weights."""
+    wanted = [p for p in call.parameters() if p.requires_grad]
+    kind = wanted[0].device.type
+    with torch.autocast(kind, precision.autocast, enabled=precision.autocast is not None):
+        results = _tensors((call.function if function is None else function)(*call.inputs))
+    # no sum of them is ever made, which half precision could not hold
+    weights = [torch.cos(torch.arange(x.numel(), device=kind)).view_as(x).to(x) for x in results]
+    return results, list(torch.autograd.grad(results, wanted, weights, allow_unused=True))
+
+
+def without_synchronisation(call: Call, precision: Precision) -> Outcome:
+    """Where the host waits for the GPU, torch raises an error. Libraries start up before."""
+    eager(call, precision)
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode('error')
+    try:
+        return eager(call, precision)
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
+
+
+def in_graph(call: Call, precision: Precision) -> Outcome:
+    """A forward and backward pass in one CUDA graph, captured on other values than it runs with."""
+    values = [p.detach().clone() for p in call.parameters()]
+    _set(call, [value / 2 for value in values])
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(3):
+            eager(call, precision)
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        outcome = eager(call, precision)
+    _set(call, values)
+    graph.replay()
+    results, gradients = outcome  # their memory is the graph's
+    return [x.clone() for x in results], [None if x is None else x.clone() for x in gradients]
+
+
+def compiled(call: Call, precision: Precision) -> Outcome:
+    torch._dynamo.reset()
+    function = torch.compile(call.function, fullgraph=True, dynamic=False, backend=BACKEND)
+    return eager(call, precision, function)
+
+
+WAYS = {
+    'eager': eager,
+    'no sync': without_synchronisation,
+    'CUDA graph': in_graph,
+    'compiled': compiled,
+}
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    return [x for x in tree_leaves(tree) if isinstance(x, Tensor)]
+
+
+@torch.no_grad()
+def _set(call: Call, values: list[Tensor]) -> None:
+    for parameter, value in zip(call.parameters(), values, strict=True):
+        parameter.copy_(value)
+
+
+# --- Parity ---------------------------------------------------------------------------------------
+
+
+def check(make: Callable[[], tuple], device: str, way: str, precision: Precision) -> dict:
+    """Compare a case in some way of running with its reference in float64.
+
+    The reference in the same precision sets the bound: 1.5 times its error with one ``unit``.
+
+    Returns:
+        What there is to say of it: 'status', 'text', and the errors.
+    """
+    torch.manual_seed(0)
+    with torch.device(device):
+        call = Call(*make()).to(device, precision.dtype)
+    exact = copy.deepcopy(call).double()
+    with use_ops('reference'):
+        truth = eager(exact, PRECISIONS[0])
+        with settings_for(precision):
+            plain = eager(copy.deepcopy(call), precision)
+    with settings_for(precision):
+        ours = WAYS[way](call, precision)
+    figures = {}
+    for part, *sides in zip(('results', 'gradients'), ours, plain, truth, strict=True):
+        figures[part] = [error(side, sides[2]) for side in sides[:2]]
+    ratio = max(far / (near + precision.unit) for far, near in figures.values())
+    is_dtype = {x.dtype for x in ours[0]} <= {precision.dtype, precision.autocast}
+    if not (ratio <= 1.5 and is_dtype):  # also where an error is no number
+        parts = (
+            f'{part} off by {a:.1e}, {b:.1e} in the plain order' for part, (a, b) in figures.items()
+        )
+        text = f'{", ".join(parts)}; results are {ours[0][0].dtype}'
+        return dict(status='failed', text=text, **figures)
+    return dict(status='ok', text=f'{ratio:.2f}', **figures)
+
+
+@torch.no_grad()
+def error(found: list[Tensor | None], truth: list[Tensor | None]) -> float:
+    """Root mean square over the tensors of their relative errors, each in its own size.
+
+    Those that are zero but for rounding are measured in a thousandth of the largest one's size.
+    """
+    pairs = [(f, t) for f, t in zip(found, truth, strict=True) if t is not None and t.numel()]
+    largest = max(float(t.square().mean().sqrt()) for _, t in pairs)
+    total = 0.0
+    for f, t in pairs:
+        if f is None or f.shape != t.shape:
+            raise AssertionError(f'a result or gradient of shape {tuple(t.shape)} is missing')
+        size = max(float(t.square().mean().sqrt()), 1e-3 * largest, 1e-30)
+        total += float((f.double() - t).square().mean()) / size**2
+    return (total / len(pairs)) ** 0.5
+
+
+# --- Without a GPU --------------------------------------------------------------------------------
+
+
+def check_on_fake_tensors(make: Callable[[], tuple], precision: Precision) -> dict:
+    """A forward pass on CUDA tensors that have no data: an operator that asks for some fails."""
+    with on_fake_gpu(precision):
+        function, inputs = make()
+        call = Call(function, inputs)
+        results = _tensors(call.function(*call.inputs))
+    kinds = {(x.device.type, x.dtype) for x in results}
+    dtypes = {precision.dtype, precision.autocast}
+    if not results or any(kind != 'cuda' or dtype not in dtypes for kind, dtype in kinds):
+        return dict(status='failed', text=f'results are {kinds}')
+    return dict(status='ok', text='ok')
+
+
+@contextmanager
+def on_fake_gpu(precision: Precision) -> Iterator[None]:
+    amp = autocast('cuda', precision.autocast)
+    with default_dtype(precision.dtype), FakeTensorMode(), torch.device('cuda'), amp:
+        yield
+
+
+@contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
