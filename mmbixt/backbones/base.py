@@ -21,7 +21,7 @@ from mmbixt.checkpoints.state_dict import (
     CheckpointMismatchError,
     Conversion,
     check_fit,
-    refuse_lost_neck,
+    refuse_unused_neck,
     unwrap,
 )
 from mmbixt.ops import ops_path, use_ops
@@ -137,7 +137,7 @@ class DenseBackbone(BaseModule):
             part.requires_grad_(False)
 
     def train(self, mode: bool = True) -> 'DenseBackbone':
-        refuse_lost_neck(self._unexpected)
+        refuse_unused_neck(self._unexpected)
         super().train(mode)
         for part in self._frozen_parts():
             if isinstance(part, nn.Module):
