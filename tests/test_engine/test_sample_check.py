@@ -456,7 +456,7 @@ def test_empty_data_sets_are_explained(root):
         runner = make_runner(root, config)
     with pytest.raises(ValueError, match='need at least one array'):
         runner.train()
-    with pytest.raises(BadSampleError, match=r'images, NAME\.x: no images there'):
+    with pytest.raises(BadSampleError, match=r'images, NAME\.x: no images found'):
         explain_empty(runner)
 
 

@@ -105,7 +105,7 @@ def test_broken_counts_and_images_that_are_elsewhere(work_dir, report):
     assert 'is not a file of counts of images' in report(work_dir)
     elsewhere = '--cfg-options', 'test_dataloader.dataset.data_root=nowhere'
     said = report(work_dir, '--evaluate', *elsewhere)
-    assert 'The dataset of this config (ADE20KDataset) is not here' in said
+    assert 'The dataset of this config (ADE20KDataset) was not found' in said
     assert 'nowhere/images/validation' in said
 
 

@@ -1,1 +1,1 @@
-"""What ``benchmark.py`` is made of: networks by name, a process for each, turns, plots."""
+"""Parts of ``benchmark.py``: networks by name, worker processes, alternation, plots."""
