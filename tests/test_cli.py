@@ -114,7 +114,7 @@ def test_resume_is_advised_where_there_is_a_checkpoint(make_runner, tmp_path, ca
     runner.train()
     capsys.readouterr()
     advise(runner)
-    message = f'The same command with --resume goes on from {tmp_path}/iter_4.pth.\n'
+    message = f'To resume from {tmp_path}/iter_4.pth: the same command with --resume.\n'
     assert capsys.readouterr().out == message
     (tmp_path / 'iter_4.pth').unlink()
     advise(runner)
