@@ -1,4 +1,4 @@
-"""The ops on inputs of many shapes, and how a fast path is compared with the reference."""
+"""The ops on inputs of many shapes, and the comparison of a fast path with the reference."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,7 +17,7 @@ def learned(*sizes: tuple[int, ...], dtype: torch.dtype = torch.float32, factor:
 
 
 def with_gradients(function: Callable, inputs: Sequence) -> tuple[list[Tensor], list]:
-    """The results, and a gradient for each input that needs one; None where it has no part."""
+    """The results, and a gradient for each input that needs one; None where it is not used."""
     results = function(*inputs)
     results = [results] if isinstance(results, Tensor) else [x for x in results if x is not None]
     loss = sum((x * torch.cos(torch.arange(x.numel())).to(x).view_as(x)).sum() for x in results)
@@ -31,7 +31,7 @@ def on(path: str, function: Callable, inputs: Sequence) -> tuple[list[Tensor], l
 
 
 def assert_same(actual: tuple[list, list], expected: tuple[list, list], tolerance: float) -> None:
-    """Gradients may be zero but for rounding, so all share a scale."""
+    """Gradients are compared on one scale, because some are zero within rounding."""
     for ours, theirs in zip(actual[0], expected[0], strict=True):
         assert_close(ours, theirs, tolerance)
     scale = max((float(x.abs().max()) for x in expected[1] if x is not None), default=1.0)
@@ -40,7 +40,7 @@ def assert_same(actual: tuple[list, list], expected: tuple[list, list], toleranc
         assert ours is None or (ours - theirs).abs().max() <= tolerance * scale
 
 
-# Each of these makes an op and its inputs, of a shape, and with options of `learned`.
+# Each of these functions returns an op and inputs of a shape; options are those of `learned`.
 
 
 def bixt(batch, shared, heads, latents, tokens, d, **options):
@@ -117,7 +117,7 @@ def norm(*shape, **options):
     return lambda *x: ops.layer_norm(*x, 1e-6), learned(shape, shape[-1:], shape[-1:], **options)
 
 
-CASES = {  # of each op the first one stands for it where shapes do not matter
+CASES = {  # the first case of each op is used where shapes do not matter
     bixt: {
         'latents shared by the batch': (3, 1, 6, 64, 50, 32),
         'one token': (2, 2, 2, 8, 1, 16),

@@ -1,4 +1,4 @@
-"""What a GPU computes, on a processor: the same networks in another order of operations."""
+"""The code for GPUs, run on a processor: the same networks with another order of operations."""
 
 import pytest
 import torch
@@ -24,19 +24,19 @@ def run(family, dtype, path, monkeypatch):
 
 
 @pytest.mark.parametrize('family', FAMILIES)
-def test_is_the_plain_order_but_for_rounding(family, monkeypatch):
+def test_equals_the_reference_within_rounding(family, monkeypatch):
     expected = run(family, torch.float64, 'reference', monkeypatch)
     assert_same(run(family, torch.float64, 'auto', monkeypatch), expected, 1e-11)
 
 
-@pytest.mark.parametrize('family', [name for name in FAMILIES if name != 'biformer'])  # it routes
+@pytest.mark.parametrize('family', [name for name in FAMILIES if name != 'biformer'])  # routes jump
 @pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16])
-def test_half_precision_is_as_exact_as_in_the_plain_order(family, dtype, monkeypatch):
+def test_half_precision_is_as_exact_as_on_the_reference_path(family, dtype, monkeypatch):
     exact = run(family, torch.float64, 'reference', monkeypatch)
     plain, ours = (run(family, dtype, path, monkeypatch) for path in ('reference', 'auto'))
-    for right, theirs, found in zip(exact, plain, ours, strict=True):
-        far, near = (
+    for right, reference, found in zip(exact, plain, ours, strict=True):
+        error, reference_error = (
             torch.cat([(a - b).flatten() for a, b in zip(x, right, strict=True)]).norm()
-            for x in (found, theirs)
+            for x in (found, reference)
         )
-        assert far <= 1.5 * near
+        assert error <= 1.5 * reference_error

@@ -68,10 +68,10 @@ def test_same_weights_in_both_codes_of_biformer_give_the_same_outputs():
     ('layout', 'model', 'options', 'message'),
     [
         ('bixt_ti_l64_d13_p16', BiXT, dict(out_indices=(3, 5)), r'no use .* blocks\.10 \('),
-        ('bixt_ti_l64_d13_p16', BiXT, dict(token_refiner='lpi'), r'afresh: blocks\.0 \('),
+        ('bixt_ti_l64_d13_p16', BiXT, dict(token_refiner='lpi'), r'anew: blocks\.0 \('),
         ('xcit_tiny_12_p16', XCiT, dict(arch='tiny12', out_indices=(3, 5)), r'blocks\.6 \('),
         ('swin_tiny_mmseg', BiSASwin, dict(out_indices=(0, 2)), r'no use .* norm1 \(2\), norm3'),
-        ('swin_tiny_timm', BiSASwin, dict(lam='learned'), r'afresh: norm0.*, stages\.0 \(8\)'),
+        ('swin_tiny_timm', BiSASwin, dict(lam='learned'), r'anew: norm0.*, stages\.0 \(8\)'),
     ],
 )
 def test_dropped_and_new_weights_are_logged(caplog, monkeypatch, layout, model, options, message):

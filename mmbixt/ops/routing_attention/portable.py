@@ -1,11 +1,12 @@
-"""Whole regions are fetched as rows of a table, for fused attention; or hidden by a mask.
+"""Routing attention by fused attention: routed regions are copied, or the others masked.
 
-The backward pass of such a fetch adds rows to rows. That of ``torch.gather`` scatters single
-numbers, which is the slowest part of BiFormer's own code in training.
+Whole regions are copied, as rows of a table. The backward pass adds rows to rows; that of
+``torch.gather``, which the authors use, adds single numbers, and is the slowest part of their code
+in training.
 
-Each region's keys and values are fetched k times. On a GPU small regions are not: a fused kernel
-computes for a tile of queries whether or not a region fills it, so that attention among all tokens,
-with a mask, computes no more there, and moves and keeps k times less.
+The keys and values of each region are copied k times on average. For small regions on a GPU,
+attention among all tokens with a mask is used instead: a fused kernel computes whole tiles of
+queries, also where a region is smaller than a tile, so that this computes no more, without copies.
 """
 
 import torch
@@ -15,7 +16,7 @@ from mmbixt.ops.dispatch import on_processor
 from mmbixt.ops.fused_attention import fused_attention
 from mmbixt.ops.routing_attention.reference import Routing
 
-TILE = 64  # queries that a fused kernel takes at a time
+TILE = 64  # queries that a fused kernel computes at a time
 
 
 def routing_attention_portable(
@@ -26,7 +27,7 @@ def routing_attention_portable(
         return _attend_among_all(queries, keys, values, routing)
     rows = routing.rows(regions).flatten()
     length = routing.routes.shape[2] * tokens
-    # (B R k, L, h, d), rows of a region's tokens; then the k regions of one become one sequence
+    # (B R k, L, h, d), one row for each routed region; then the k of a region are one sequence
     keys, values = (
         x.flatten(0, 1).index_select(0, rows).view(batch * regions, length, heads, d)
         for x in (keys, values)
@@ -41,7 +42,7 @@ def routing_attention_portable(
 
 
 def _attend_among_all(queries: Tensor, keys: Tensor, values: Tensor, routing: Routing) -> Tensor:
-    """Queries of each region to all regions; those it is not routed to are hidden."""
+    """Attention to all regions, with a mask that hides those that a region is not routed to."""
     batch, regions, tokens = queries.shape[:3]
     hidden = queries.new_full((batch, regions, regions), -torch.inf)
     hidden = hidden.scatter_(2, routing.routes, 0.0)[..., None].expand(-1, -1, -1, tokens)
