@@ -126,7 +126,7 @@ class DenseBackbone(BaseModule):
         name = type(self).__name__
         print_log(f'{name}: random weights, because init_cfg names no checkpoint', 'current')
         if self.norm_eval:
-            text = f'{name}: norm_eval=True keeps the batch statistics, which are not trained'
+            text = f'{name}: norm_eval=True keeps batch statistics that are not trained'
             print_log(text, 'current', logging.WARNING)
 
     def freeze(self) -> None:

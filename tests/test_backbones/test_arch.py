@@ -123,5 +123,5 @@ def test_the_log_warns_of_untrained_statistics(logged):
     backbone.init_weights()
     assert [line.partition(',')[0] for line in logged] == [
         'BiXT: random weights',
-        'BiXT: norm_eval=True keeps the batch statistics, which are not trained',
+        'BiXT: norm_eval=True keeps batch statistics that are not trained',
     ]
