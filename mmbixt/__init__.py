@@ -6,10 +6,10 @@ __all__ = ['__version__']
 
 try:
     from mmengine.config.utils import MODULE2PACKAGE
-except ImportError:  # mmbixt.ops works without it; everything else says that it is missing
+except ImportError:  # mmbixt.ops works without mmengine; other parts raise an error
     MODULE2PACKAGE = {}
 
-# Lets mmengine resolve `_base_ = 'mmbixt::bixt/...'`. It looks for an installed distribution of
-# this name and, finding none, for the folder of the module of this name. That folder is right
-# however mmbixt was installed; the location of a distribution is not, if it is editable.
+# Lets mmengine resolve `_base_ = 'mmbixt::bixt/...'`. It looks for a distribution 'mmbixt.version',
+# finds none, and takes the folder of this module, which is correct for editable installs, too; the
+# location of their distribution is not.
 MODULE2PACKAGE['mmbixt'] = 'mmbixt.version'

@@ -1,4 +1,4 @@
-"""What the tools share."""
+"""Functions that all tools use."""
 
 import argparse
 import os
@@ -63,14 +63,14 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--trust-checkpoint',
         action='store_true',
-        help='read checkpoints that hold more than data; whatever they ask for is executed',
+        help='also read checkpoints that contain more than data; their code is executed',
     )
     # torchrun sets the variable, torch.distributed.launch passes one of these
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0, help=argparse.SUPPRESS)
 
 
 def read_config(path: str) -> Config:
-    """A config: of a file, of an installed package (``mmseg::swin/...py``), or ours by its name."""
+    """A config from a file, from a package (``mmseg::swin/...py``), or one of ours by its name."""
     if '::' in path:
         return Config.fromstring(f'_base_ = {path!r}', '.py')
     if not Path(path).exists():
@@ -79,34 +79,36 @@ def read_config(path: str) -> Config:
         if name not in ours:
             near = near_matches(name, ours)
             raise FileNotFoundError(
-                f'There is no file {path}, and no config of ours of this name.{near}'
+                f'There is no file {path}, and no config of ours with this name.{near}'
             )
         if Path(path).name != path:
-            raise FileNotFoundError(f'There is no file {path}. Ours is called {name}, anywhere.')
+            raise FileNotFoundError(
+                f'There is no file {path}. For our config give its name alone: {name}'
+            )
         path = str(ours[name])
     return Config.fromfile(path)
 
 
 def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
-    """The config as the command line wants it, its dataset checked to be there."""
+    """The config with the options of the command line; checks that its data exist."""
     os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
     if args.trust_checkpoint:
         os.environ[TRUST] = '1'
     cfg = read_config(args.config)
     check_framework(cfg, args.config)
-    name, said = Path(args.config).stem, []
+    name, messages = Path(args.config).stem, []
     if args.sample:
         name += '_sample'
         try:
             changes = use_sample_data(cfg)
-        except OSError as error:  # a full disk, a folder that cannot be written
+        except OSError as error:  # a full disk, no permission
             sys.exit(f'--sample: {error}')
-        said += ['\n  '.join(['--sample changes the config:', *changes])]
+        messages += ['\n  '.join(['--sample changes the config:', *changes])]
     if args.cfg_options:
-        said += doubtful_options(cfg, args.cfg_options)
-        cfg.merge_from_dict({**args.cfg_options, **_weights_again(cfg, args.cfg_options)})
-    if said and os.environ.get('RANK', '0') == '0':
-        print(*said, sep='\n', flush=True)
+        messages += doubtful_options(cfg, args.cfg_options)
+        cfg.merge_from_dict({**args.cfg_options, **_restore_pretrained(cfg, args.cfg_options)})
+    if messages and os.environ.get('RANK', '0') == '0':
+        print(*messages, sep='\n', flush=True)
     cfg.launcher = args.launcher
     cfg.work_dir = args.work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
     check_metrics(cfg, splits)
@@ -117,9 +119,9 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
 
 
 def _join_without_gpus(cfg: Config) -> None:
-    """Several processes on processors: mmengine's launchers would take a GPU for each.
+    """Join a process group on CPUs: mmengine's launchers would set a GPU for each process.
 
-    It leaves a group of processes alone that is there already.
+    mmengine keeps a process group that exists.
     """
     if not is_distributed():
         with mock.patch.object(torch.cuda, 'set_device'):
@@ -130,7 +132,7 @@ def _join_without_gpus(cfg: Config) -> None:
 
 
 def check_framework(cfg: Config, path: str) -> None:
-    """Stop, and say what to install, where the framework of a config cannot be imported."""
+    """Exit with installation advice if the framework of a config cannot be imported."""
     framework = cfg.get('default_scope')
     problem = import_problem(f'{framework}.models') if framework in INSTALL else None
     if problem is not None:
@@ -138,9 +140,9 @@ def check_framework(cfg: Config, path: str) -> None:
 
 
 def doubtful_options(cfg: Config, options: Mapping[str, Any]) -> list[str]:
-    """Of ``--cfg-options`` what is new to the config, and spelt almost like something in it.
+    """Messages about keys in ``--cfg-options`` that are new, but similar to one of the config.
 
-    New settings are allowed: many have a default that configs need not name.
+    New keys are allowed: many settings have defaults, which configs do not name.
     """
     notes = []
     for option in options:
@@ -156,15 +158,15 @@ def doubtful_options(cfg: Config, options: Mapping[str, Any]) -> list[str]:
                 if near:
                     notes.append(
                         f'--cfg-options {option}: {key} is new to the config, which has '
-                        f'{", ".join(near)}. It is set as you say.'
+                        f'{", ".join(near)}. The new key is set.'
                     )
                 break
             there = there[key]
     return notes
 
 
-def _weights_again(cfg: Config, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What has to be set, too, for options of an ``init_cfg`` that is None, as after --sample."""
+def _restore_pretrained(cfg: Config, options: Mapping[str, Any]) -> dict[str, Any]:
+    """More options for options of an ``init_cfg`` that is None, for example after --sample."""
     more = {}
     for option in options:
         place, found, _ = option.partition('.init_cfg.')
@@ -177,9 +179,9 @@ def _weights_again(cfg: Config, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class LoopStartHook(Hook):
-    """Notes that a run has got as far as its loop: data, model and checkpoint are there."""
+    """Records that the loop of a run has started: data, model and checkpoint are loaded."""
 
-    priority = 'LOWEST'  # after the preparations of all other hooks
+    priority = 'LOWEST'  # after all other hooks
 
     def __init__(self) -> None:
         self.started = False
@@ -191,10 +193,10 @@ class LoopStartHook(Hook):
 
 
 def run_loop(runner: Runner, loop: Callable[[], Any]) -> None:
-    """Call ``runner.train`` or ``runner.test``, and log the traceback of what stops it.
+    """Call ``runner.train`` or ``runner.test``, and log the traceback of an error.
 
-    An error before the first step is raised: it may be a mistake that :func:`run` can explain. So
-    is a checkpoint of another model, which may show when the model is first used.
+    Errors before the first step are raised, because :func:`run` may explain them; so are errors
+    about a checkpoint of another model, which may occur when the model is first used.
     """
     hook = LoopStartHook()
     runner.register_hook(hook)
@@ -212,13 +214,13 @@ def run_loop(runner: Runner, loop: Callable[[], Any]) -> None:
         if isinstance(error, DATA_ERRORS):
             runner.logger.error(f'The run was stopped: {error}')
         else:
-            runner.logger.exception('The run was stopped by an error.')  # on the screen as well
+            runner.logger.exception('The run was stopped by an error.')  # also on the screen
         sys.exit(1)
 
 
-# of SampleCheckHook and FiniteLossHook
+# errors of SampleCheckHook and FiniteLossHook
 DATA_ERRORS = (BadSampleError, FloatingPointError)
-# what the user can mend, if the message says which file it is about
+# errors that users can solve, given the file
 PATH_ERRORS = (
     FileNotFoundError,
     FileExistsError,
@@ -238,9 +240,9 @@ USER_ERRORS = (
 
 
 def run(main: Callable[[], None]) -> None:
-    """Run a tool; where the user can mend what is wrong, say it without a traceback.
+    """Run a tool; errors that users can solve are shown without a traceback.
 
-    What happens once the loop of a runner has started is up to :func:`run_loop`.
+    :func:`run_loop` handles errors after the loop of a runner has started.
     """
     try:
         main()

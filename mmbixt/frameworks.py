@@ -1,7 +1,7 @@
-"""Errors about a framework that is missing.
+"""Errors about missing frameworks.
 
-mmbixt does not *require* mmengine, mmcv, mmsegmentation, mmdet or mmpretrain in the sense of pip:
-two distributions of each exist that ship the same modules, and both at once break each other.
+mmengine, mmcv, mmsegmentation, mmdet and mmpretrain are not requirements of mmbixt's distribution:
+there are two distributions of each with the same modules, and installing both breaks them.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,28 +17,28 @@ INSTALL = {
     '(or onedl-mmpretrain)',
 }
 
-# what importing an absent, incomplete or mismatched framework raises: they assert the versions of
-# mmcv and mmengine; mmpretrain derives classes from None if transformers is too new; and what was
-# registered before such an error is there already when it is imported once more
+# errors of importing a missing, incomplete or incompatible framework: AssertionError for versions
+# of mmcv and mmengine; TypeError in mmpretrain if transformers is too new; KeyError in a second
+# import after such an error, because some components are registered already
 UNUSABLE = (ImportError, AssertionError, TypeError, KeyError)
 
 
 def missing_framework(what: str, framework: str, problem: Exception) -> ImportError:
-    """The error that says what needs a framework, why it cannot be imported and how to get it."""
+    """The error for ``what`` that needs a framework: the reason, and how to install it."""
     advice = f'To install it: {INSTALL[framework]}.'
     if isinstance(problem, TypeError):
         advice = (
-            'mmpretrain 1.2.0, which mmseg and mmdet import where it is installed, cannot be '
-            'imported beside transformers 5: remove one of the two.'
+            'mmpretrain 1.2.0, which mmseg and mmdet import if it is installed, cannot be imported '
+            'with transformers 5: remove one of the two.'
         )
     return ImportError(f'{what} needs {framework}, which cannot be imported ({problem}). {advice}')
 
 
 def import_problem(module: str) -> Exception | None:
-    """Why a module of a framework cannot be imported, or None if it can.
+    """The error of importing a module of a framework, or None.
 
-    Call it before a part of mmbixt that builds on the module is imported: what goes wrong in
-    that import is then a fault of mmbixt, and is raised as it is.
+    It is called before parts of mmbixt are imported that need the module, so that errors in mmbixt
+    itself are not hidden.
     """
     try:
         import_module(module)
@@ -50,16 +50,16 @@ def import_problem(module: str) -> Exception | None:
 def register_missing(
     registry: Registry, names: Iterable[str], framework: str, problem: Exception
 ) -> Callable[[str], object]:
-    """Register components whose framework is missing: building one raises what to install.
+    """Register components whose framework is missing: building one raises an error with advice.
 
-    The other components of mmbixt keep working: mmengine imports all locations of a registry to
-    find one type, so importing a location must not raise.
+    mmengine imports all locations of a registry to find one type, so importing a location must not
+    raise an error: other components of mmbixt keep working.
 
     Args:
-        registry: where the components would be registered.
-        names: of the components.
-        framework: that they need, a key of ``INSTALL``.
-        problem: why it cannot be imported.
+        registry: registry of the components.
+        names: names of the components.
+        framework: the missing framework, a key of ``INSTALL``.
+        problem: the error of importing it.
 
     Returns:
         A module-level ``__getattr__`` that raises the same error when a name is imported.

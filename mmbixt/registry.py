@@ -1,7 +1,7 @@
-"""Scope ``mmbixt`` and where its components live: the only place that says so.
+"""Registries of the scope ``mmbixt``, with the modules of its components.
 
-mmengine imports ``<scope>.registry`` when it meets a type with that prefix, so ``mmbixt.BiXT``
-resolves in any config, without ``custom_imports`` and whatever the default scope.
+mmengine imports ``<scope>.registry`` for a type with this prefix, so ``mmbixt.BiXT`` works in any
+config, without ``custom_imports`` and with any default scope.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from mmbixt.frameworks import UNUSABLE, missing_framework
 try:
     from mmbixt.checkpoints.loader import register_checkpoint_readers
 except ImportError as error:
-    # mmengine ignores an ImportError of `<scope>.registry` and then finds none of its types
+    # mmengine ignores an ImportError of `<scope>.registry`, and then does not find its types
     raise RuntimeError(f'mmbixt.registry cannot be imported: {error}') from error
 
 SCOPE = 'mmbixt'
@@ -30,14 +30,14 @@ FRAMEWORKS = ('mmseg', 'mmdet', 'mmpretrain')
 
 
 class Registry(root.Registry):
-    """A child registry that leaves to the framework in use what is not mmbixt's.
+    """A child registry that looks up other names in the framework in use.
 
-    mmengine builds a config that was inherited as ``_base_ = 'mmbixt::...'`` in the scope mmbixt.
-    Names in it like ``EncoderDecoder`` or ``LoadAnnotations`` are not ours: they belong to the
-    default scope of the runner: mmseg, mmdet or mmpretrain.
+    mmengine builds configs that are inherited as ``_base_ = 'mmbixt::...'`` in the scope mmbixt.
+    Names such as ``EncoderDecoder`` or ``LoadAnnotations`` belong to the default scope of the
+    runner instead: mmseg, mmdet or mmpretrain.
     """
 
-    latest_framework: str | None = None  # of the latest model that was built without that scope
+    latest_framework: str | None = None  # of the latest component found without a default scope
 
     def get(self, key: str) -> type | Callable | None:
         scope, name = self.split_scope_key(key)
@@ -53,17 +53,17 @@ class Registry(root.Registry):
         return found or self._get_without_scope(name)
 
     def _get_without_scope(self, name: str) -> Callable | None:
-        """What a name means where no default scope says in which framework to look.
+        """Look up a name in all frameworks, where there is no default scope.
 
-        So mmengine's hub builds ``mmbixt::...``, and an inferencer with ``scope='mmbixt'``. They
-        begin with a whole model, which only one framework has; its parts, such as ``FPN``, are
-        looked up in that one's scope. What an inferencer builds next, such as ``InferencerLoader``,
-        is of the same framework as the model.
+        This happens in mmengine's hub with ``mmbixt::...``, and in inferencers with
+        ``scope='mmbixt'``. They build a whole model first, whose name only one framework has; its
+        parts, such as ``FPN``, are then looked up in the scope of this framework, and so are the
+        other components of an inferencer, such as ``InferencerLoader``.
 
         Raises:
             LookupError: the frameworks have different components of this name, and no model of
                 one of them was built before.
-            ImportError: this is the model of all classifiers, without mmpretrain.
+            ImportError: the name is that of mmpretrain's classifiers, and mmpretrain is missing.
         """
         found, problem = {}, None
         for framework in FRAMEWORKS:
@@ -71,7 +71,7 @@ class Registry(root.Registry):
                 import_module(f'{framework}.registry')
                 component = self.parent.get(f'{framework}.{name}')
             except UNUSABLE as error:
-                if getattr(error, 'name', None) != framework:  # it is installed, but broken
+                if getattr(error, 'name', None) != framework:  # installed, but not importable
                     problem = error
                 elif name == 'ImageClassifier' and framework == 'mmpretrain':
                     problem = missing_framework(name, framework, error)
@@ -80,14 +80,13 @@ class Registry(root.Registry):
                 found[framework] = component
         if len(set(found.values())) > 1 and Registry.latest_framework in found:
             framework = Registry.latest_framework
-            print_log(f'{name} is taken from {framework}, as the model was.', 'current')
+            print_log(f'{name} is that of {framework}, like the model.', 'current')
             return self._within_scope(framework, found[framework])
         if len(set(found.values())) > 1:
             raise LookupError(
-                f'{name} is a {self.name} of {", ".join(found)}, and there is no default scope '
-                'that says which one is meant. Before building it call mmengine.registry.'
-                'init_default_scope(cfg.default_scope), or write the scope in front of the type, '
-                f'such as {next(iter(found))}.{name}.'
+                f'{name} is a {self.name} of {", ".join(found)}, and there is no default scope to '
+                'choose one. Call mmengine.registry.init_default_scope(cfg.default_scope) before, '
+                f'or write the scope in front of the type, such as {next(iter(found))}.{name}.'
             )
         shared = super().get(name)  # of mmengine or mmcv
         if not found and shared is None and problem is not None:
@@ -99,7 +98,7 @@ class Registry(root.Registry):
 
     @staticmethod
     def _within_scope(scope: str, build: Callable) -> Callable:
-        """``build`` with what it builds in turn looked up in ``scope``."""
+        """``build``, with its own parts looked up in ``scope``."""
 
         @wraps(build, updated=())
         def build_within_scope(*args, **kwargs):
@@ -112,7 +111,7 @@ class Registry(root.Registry):
 
 
 def default_scope() -> str | None:
-    """The latest default scope that is not mmbixt's own."""
+    """The latest default scope other than mmbixt."""
     scopes = [instance.scope_name for instance in root.DefaultScope._instance_dict.values()]
     return next((scope for scope in reversed(scopes) if scope != SCOPE), None)
 
@@ -124,7 +123,7 @@ def child(name: str, locations: tuple[str, ...] = (SCOPE,)) -> Registry:
 
 @cache
 def join_batch_augments() -> None:
-    """For Mixup and such in an inherited config: mmpretrain has them in a registry of no parent."""
+    """Find Mixup and CutMix in inherited configs: mmpretrain's registry of them has no parent."""
     from mmpretrain.registry import BATCH_AUGMENTS
 
     Registry(BATCH_AUGMENTS.name, parent=BATCH_AUGMENTS, scope=SCOPE)
@@ -138,7 +137,7 @@ OPTIM_WRAPPER_CONSTRUCTORS = child('OPTIM_WRAPPER_CONSTRUCTORS', ('mmbixt.engine
 FUNCTIONS = child('FUNCTIONS', ('mmbixt.engine',))
 STRATEGIES = child('STRATEGIES', ('mmbixt.engine',))
 
-# Nothing of mmbixt lives in these; a config inherited from it is looked up in them all the same.
+# mmbixt has no components of these kinds, but names of inherited configs are looked up in them.
 DATASETS = child('DATASETS')
 DATA_SAMPLERS = child('DATA_SAMPLERS', ('mmbixt.engine',))
 EVALUATOR = child('EVALUATOR')
@@ -153,5 +152,5 @@ VISBACKENDS = child('VISBACKENDS')
 VISUALIZERS = child('VISUALIZERS')
 WEIGHT_INITIALIZERS = child('WEIGHT_INITIALIZERS')
 
-# Stock runners read checkpoints safely as soon as a config uses anything of mmbixt.
+# Stock runners read checkpoints safely when a config uses any component of mmbixt.
 register_checkpoint_readers()

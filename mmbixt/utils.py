@@ -1,11 +1,11 @@
-"""What mmengine's hub functions (``get_model``) look for in every package."""
+"""A function that mmengine's hub (``get_model``) calls in each package."""
 
 
 def register_all_modules(init_default_scope: bool = False) -> None:
-    """Make the components of mmbixt known, as naming one of them in a config does.
+    """Register the components of mmbixt.
 
     Args:
-        init_default_scope: as other packages have it, without effect: mmbixt extends the scopes of
-            mmseg, mmdet and mmpretrain and is no default scope itself.
+        init_default_scope: for compatibility with other packages, without effect: the default scope
+            is that of mmseg, mmdet or mmpretrain.
     """
     import mmbixt.registry  # noqa: F401

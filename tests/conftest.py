@@ -19,20 +19,20 @@ def _fixed_seed():
 
 @pytest.fixture
 def fresh_compiler():
-    """The compiler counts how often it has compiled a function, and gives up."""
+    """Without earlier compilations, whose number the compiler limits."""
     torch._dynamo.reset()
 
 
 @pytest.fixture(scope='session')
 def shared(tmp_path_factory):
-    """A folder that all workers of pytest-xdist have in common."""
+    """A folder shared by all workers of pytest-xdist."""
     folder = tmp_path_factory.getbasetemp()
     return folder.parent if 'PYTEST_XDIST_WORKER' in os.environ else folder
 
 
 @pytest.fixture(scope='session')
 def tree(shared):
-    """A copy of what a build reads, so that nothing is left behind in the repository."""
+    """A copy of the files that a build needs, so that it writes nothing into the repository."""
     tree = shared / 'tree'
     with FileLock(shared / 'tree.lock'):
         if not tree.exists():
@@ -47,7 +47,7 @@ def copy_tree(tree):
             shutil.copy(path, tree)
     for folder in ('mmbixt', 'configs', 'tools'):
         shutil.copytree(ROOT / folder, tree / folder, symlinks=True)
-    # what a used checkout contains besides
+    # files that running the tools leaves in a checkout
     (tree / 'tools/__pycache__').mkdir(exist_ok=True)
     (tree / 'tools/__pycache__/train.cpython-311.pyc').touch()
 

@@ -1,4 +1,4 @@
-"""What the processes of the distributed tests run; a module that they can import by its name."""
+"""The code of the processes of test_distributed.py, which import it by name."""
 
 from itertools import product
 from pathlib import Path
@@ -12,17 +12,17 @@ from variants import FAMILIES, build
 
 WRAPPERS = ('DDP', 'FSDP of blocks', 'FSDP of linear layers')
 STEPS, IMAGES = 2, 4  # DDP finds parameters without gradient in the second step
-FREE = {'bisa': dict(lam='learned')}  # options that have parameters of their own
+FREE = {'bisa': dict(lam='learned')}  # options with additional parameters
 BLOCKS = ('Layer', 'Block', 'SwinBlock')
 
 
 def make_backbone(family):
-    """Without what depends on the batch of a process: batch statistics, stochastic depth."""
+    """Without batch statistics and stochastic depth, which depend on the batch of a process."""
     return build(FAMILIES[family], norm_eval=True, **FREE.get(family, {})).train()
 
 
 def units(backbone, wrap):
-    """What FSDP is to shard by itself: blocks, or each linear layer (and the module around G)."""
+    """The modules that are FSDP units: blocks, or linear layers and the module that has G."""
     if wrap == 'FSDP of blocks':
         return [m for m in backbone.modules() if type(m).__name__ in BLOCKS]
     inside = [m for m in backbone.modules() if getattr(m, 'G', None) is not None]
@@ -36,13 +36,13 @@ def fit(network, rank=0, processes=1):
     for _ in range(STEPS):
         images = torch.randn(IMAGES, 3, 48, 32).chunk(processes)[rank]
         optimizer.zero_grad()
-        # not the square: behind a norm its mean is constant
+        # not the square: after a norm its mean is constant
         sum((m + 0.3).sin().mean() for m in network(images)).backward()
         optimizer.step()
 
 
 def train(rank, folder, processes):
-    """All families in all wrappers, one after another; saves the weights that they end with."""
+    """Train all families in all wrappers, one after another, and save their weights."""
     meeting = f'file://{folder}/rendezvous'
     dist.init_process_group('gloo', meeting, rank=rank, world_size=processes)
     torch.set_num_threads(1)

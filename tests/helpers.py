@@ -1,4 +1,4 @@
-"""What the tests share: official weights and goldens, and where the configs are."""
+"""Code shared by the tests: official weights, goldens, the folder of the configs."""
 
 import json
 import lzma
@@ -60,7 +60,7 @@ def assert_close(actual: torch.Tensor, expected: torch.Tensor, tolerance: float 
 
 
 def kept_bytes(run: Callable[[], object]) -> int:
-    """Memory of what autograd keeps of a call for the backward pass, each storage once."""
+    """Bytes of the storages that autograd keeps for the backward pass of a call."""
     kept = {}
 
     def pack(x: torch.Tensor) -> torch.Tensor:
@@ -74,11 +74,11 @@ def kept_bytes(run: Callable[[], object]) -> int:
 
 
 def unused_parameters(model: nn.Module, heads: Collection[str]) -> list[str]:
-    """Those of a detector or segmentor that get no gradient, with which DDP does not train.
+    """Parameters of a detector or segmentor without gradients, for which DDP raises an error.
 
     Args:
         model: on the meta device.
-        heads: that turn feature maps into outputs, without a look at values.
+        heads: names of the parts that compute outputs from feature maps.
     """
     model = revert_sync_batchnorm(model).train()
     feature_maps = model.extract_feat(torch.empty(2, 3, 80, 56, device='meta'))
@@ -89,7 +89,7 @@ def unused_parameters(model: nn.Module, heads: Collection[str]) -> list[str]:
 
 
 def python(*arguments: object, cwd: Path | None = None, **variables: str) -> str:
-    """What Python prints, in a process of its own, which must succeed."""
+    """The output of Python in a new process, which must succeed."""
     done = subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=cwd,

@@ -1,4 +1,4 @@
-"""Adapt a backbone of each family with LoRA, by peft; run by test_peft.py where peft is."""
+"""Adapt a backbone of each family with LoRA, by peft; run by test_peft.py."""
 
 import copy
 

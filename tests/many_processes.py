@@ -1,4 +1,4 @@
-"""What the processes of tests/test_tools/test_many_processes.py run, and import by its name."""
+"""The code of the processes of tests/test_tools/test_many_processes.py, imported by name."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from running import fresh_mmengine
 
 @HOOKS.register_module(force=True)
 class KillHook(Hook):
-    """Ends the second process as the system does when memory runs out."""
+    """Kills the second process, as the system does when memory is full."""
 
     def after_train_iter(self, runner, **_) -> None:
         if runner.rank == 1 and runner.iter == 1:
@@ -23,7 +23,7 @@ class KillHook(Hook):
 
 
 def main(commands: Path) -> None:
-    """Run tools one after another, which spares imports: a JSON list of [tool, arguments ...]."""
+    """Run the tools of a JSON list of [tool, arguments ...] in one process, to import once."""
     dist.init_process_group('gloo')
     for command in json.loads(commands.read_text()):
         sys.argv = command

@@ -42,7 +42,7 @@ FIRST = {make.__name__: (make, *next(iter(shapes.values()))) for make, shapes in
 
 
 def with_gradients(function: Callable, inputs: Sequence) -> tuple[list[Tensor], list]:
-    """The results, and a gradient for each input that needs one; None where it has no part."""
+    """The results, and a gradient for each input that needs one; None where it is not used."""
     results = function(*inputs)
     results = [results] if isinstance(results, Tensor) else [x for x in results if x is not None]
     loss = sum((x * torch.cos(torch.arange(x.numel())).to(x).view_as(x)).sum() for x in results)
@@ -56,7 +56,7 @@ def on(path: str, function: Callable, inputs: Sequence) -> tuple[list[Tensor], l
 
 
 def assert_same(actual: tuple[list, list], expected: tuple[list, list], tolerance: float) -> None:
-    """Gradients may be zero but for rounding, so all share a scale."""
+    """Gradients are compared on one scale, because some are zero within rounding."""
     for ours, theirs in zip(actual[0], expected[0], strict=True):
         assert_close(ours, theirs, tolerance)
     scale = max((float(x.abs().max()) for x in expected[1] if x is not None), default=1.0)

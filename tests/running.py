@@ -1,4 +1,4 @@
-"""What tests of whole runs share: scenes to run on, and mmengine as it is in a new process."""
+"""Code shared by tests of whole runs: sample data, and mmengine as in a new process."""
 
 import json
 from collections.abc import Iterator
@@ -21,10 +21,10 @@ from mmbixt.sample.sample_data import MANIFEST, write_sample_data
 def fresh_mmengine() -> Iterator[None]:
     """Without the loggers, visualizers, default scopes ... of earlier runs in this process.
 
-    Configs are written without yapf, which would format each some times, for seconds of a run.
+    Configs are written without yapf, which takes seconds of each run.
     """
     kinds = [ManagerMixin]
-    for kind in kinds:  # the list grows meanwhile
+    for kind in kinds:  # the list grows while the loop runs
         kinds += kind.__subclasses__()
     with ExitStack() as stack:
         for kind in kinds:
@@ -73,7 +73,7 @@ def training(dataset, **train_cfg) -> dict:
 
 
 def write_few_scenes(root: Path, train: int = 4, val: int = 3) -> Path:
-    """Sample data that ``--sample`` takes for complete; to make all of the scenes takes long."""
+    """Sample data with few scenes, which ``--sample`` accepts as complete; for speed."""
     manifest = write_sample_data(root, train, val) / MANIFEST
     written = json.loads(manifest.read_text())
     manifest.write_text(json.dumps({**written, 'train': 256, 'val': 32}))

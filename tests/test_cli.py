@@ -28,7 +28,7 @@ ALMOST_THERE = {
 OTHERS = ['train_cfg.max_iters', 'hooks.0.type', 'hooks.1.typ', 'model.backbone.drop', 'a.b.c']
 
 
-def test_options_that_are_almost_there_are_pointed_out():
+def test_misspelt_options_are_reported():
     assert doubtful_options(CONFIG, dict.fromkeys(OTHERS, 1)) == []
     notes = doubtful_options(CONFIG, dict.fromkeys(ALMOST_THERE, 1))
     for note, (option, similar) in zip(notes, ALMOST_THERE.items(), strict=True):
@@ -49,12 +49,12 @@ def make_runner(tmp_path, request):
     )
 
 
-def test_errors_that_name_no_file_keep_their_traceback():
+def test_errors_without_a_file_keep_their_traceback():
     with pytest.raises(OSError, match='No space left'):
         run(Mock(side_effect=OSError(28, 'No space left on device')))
 
 
-def test_interruption_is_no_error(capsys):
+def test_interruption_is_not_an_error(capsys):
     with pytest.raises(SystemExit, match='130'):
         run(Mock(side_effect=KeyboardInterrupt))
     assert capsys.readouterr().err == 'Interrupted.\n'
@@ -83,20 +83,20 @@ def test_bad_data_are_logged_without_traceback(make_runner, tmp_path):
     assert 'Traceback' not in log.read_text()
 
 
-def test_errors_before_the_first_step_are_said_in_a_line(make_runner, tmp_path):
+def test_errors_before_the_first_step_are_one_line(make_runner, tmp_path):
     runner = make_runner(load_from=str(tmp_path / 'nowhere.pth'))
     with pytest.raises(SystemExit, match=r'^FileNotFoundError: .*nowhere\.pth'):
         run(lambda: run_loop(runner, runner.train))
 
 
-def test_another_models_checkpoint_is_said_in_a_line_when_it_shows(make_runner):
+def test_a_checkpoint_of_another_model_is_an_error_of_one_line(make_runner):
     runner = make_runner()
     runner.model.train = Mock(side_effect=CheckpointMismatchError('no such neck'))
     with pytest.raises(SystemExit, match=r'^CheckpointMismatchError: no such neck$'):
         run(lambda: run_loop(runner, runner.train))
 
 
-def test_a_framework_that_cannot_be_imported_is_said_in_a_line(monkeypatch):
+def test_a_framework_that_cannot_be_imported_is_an_error_of_one_line(monkeypatch):
     """As mmpretrain beside transformers 5; once more, it says that its components are there."""
     for error in (TypeError('NoneType takes no arguments'), KeyError('already registered')):
         monkeypatch.setattr('mmbixt.frameworks.import_module', Mock(side_effect=error))
@@ -107,14 +107,14 @@ def test_a_framework_that_cannot_be_imported_is_said_in_a_line(monkeypatch):
 
 
 def test_resume_is_advised_where_there_is_a_checkpoint(make_runner, tmp_path, capsys):
-    advise = runpy.run_path(str(ROOT / 'tools/train.py'))['say_how_to_resume']
+    advise = runpy.run_path(str(ROOT / 'tools/train.py'))['print_resume_advice']
     runner = make_runner()
     advise(runner)
     assert '--resume' not in capsys.readouterr().out
     runner.train()
     capsys.readouterr()
     advise(runner)
-    message = f'The same command with --resume goes on from {tmp_path}/iter_4.pth.\n'
+    message = f'To resume from {tmp_path}/iter_4.pth: the same command with --resume.\n'
     assert capsys.readouterr().out == message
     (tmp_path / 'iter_4.pth').unlink()
     advise(runner)

@@ -1,7 +1,7 @@
-"""Check a data set before hours are spent on it.
+"""Check the files of ADE20K, COCO or ImageNet before training.
 
-Looks for every file of ADE20K, COCO or ImageNet, opens each picture to its last byte, compares
-sizes, labels and annotations, and names what is missing or broken. Nothing is changed.
+All files are looked for, all images are decoded, and sizes, labels and annotations are compared.
+Missing and damaged files are listed; nothing is changed.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from tqdm import tqdm
 from mmbixt.cli import run
 from mmbixt.datasets.problems import is_possible, orientation_of, orientation_problem, turned
 
-SHOWN = 20  # problems of a part
+SHOWN = 20  # most problems of a part that are printed
 ADE_COUNTS = {'training': 20210, 'validation': 2000}
 ADE_CLASSES = 150
 COCO_COUNTS = {'train2017': 118287, 'val2017': 5000}
@@ -31,7 +31,7 @@ IMAGENET_COUNTS = {'train': 1281167, 'val': 50000}
 
 
 class WrongFolderError(ValueError):
-    """A folder is not the root of a data set that is known here."""
+    """A folder is not the root of a supported data set."""
 
 
 class Part(NamedTuple):
@@ -40,14 +40,14 @@ class Part(NamedTuple):
     name: str
     count: int  # pictures found
     expected: int  # pictures of the published data set
-    problems: list[str]  # what shows without opening any picture
-    notes: list[str]  # what is unusual, but works
+    problems: list[str]  # found without opening any picture
+    notes: list[str]  # unusual, but not wrong
     files: list[Any]  # arguments of `check`, one for each picture
-    check: Callable[[Any], list[str]]  # opens a picture (and its label): what is wrong with it
+    check: Callable[[Any], list[str]]  # opens a picture (and its label); returns its problems
 
 
 def find_parts(root: Path) -> tuple[str, list[Part]]:
-    """Name and parts of the data set in a folder, which a config calls ``data_root``."""
+    """Name and parts of the data set in a folder, the ``data_root`` of a config."""
     if not root.is_dir():
         raise WrongFolderError(f'There is no folder {root.absolute()}.')
     if (root / 'annotations/training').is_dir() or (root / 'images/training').is_dir():
@@ -67,8 +67,8 @@ def find_parts(root: Path) -> tuple[str, list[Part]]:
 
 
 def _listing(folder: Path, suffix: str) -> set[str]:
-    """Names without suffix, of visible files; of a missing folder none."""
-    paths = folder.iterdir() if folder.is_dir() else []  # which raises where it may not look
+    """Names, without suffix, of files that are not hidden; empty for a missing folder."""
+    paths = folder.iterdir() if folder.is_dir() else []  # raises an error without permission
     return {p.stem for p in paths if p.suffix == suffix and not p.name.startswith('.')}
 
 
@@ -86,7 +86,7 @@ def _ade20k_part(root: Path, split: str) -> Part:
 
 
 def check_ade20k_pair(paths: tuple[Path, Path]) -> list[str]:
-    """What is wrong with a picture and its label."""
+    """The problems of a picture and its label map."""
     (picture, broken), (label, broken_label) = map(_open, paths)
     if broken or broken_label:
         return [problem for problem in (broken, broken_label) if problem]
@@ -100,7 +100,7 @@ def check_ade20k_pair(paths: tuple[Path, Path]) -> list[str]:
     highest = int(np.asarray(label).max())
     if highest <= ADE_CLASSES:
         return []
-    reduced = '; it seems to be reduced already (0 to 149 and 255), which the config does again'
+    reduced = '; labels seem to be reduced already (0 to 149 and 255): the config would do it again'
     hint = reduced if highest == 255 else ''
     return [f'{path}: label {highest}, where 0 to {ADE_CLASSES} are expected{hint}']
 
@@ -128,7 +128,7 @@ def _coco_part(root: Path, split: str) -> Part:
 
 
 def _annotation_problems(path: Path, content: dict) -> tuple[list[str], list[str]]:
-    """What is wrong, and what is unusual, in an annotation file."""
+    """The problems of an annotation file, and notes."""
     from mmdet.datasets import CocoDataset
 
     images = {image['id']: image for image in content['images']}
@@ -147,7 +147,7 @@ def _annotation_problems(path: Path, content: dict) -> tuple[list[str], list[str
             box = annotation.get('bbox')
             problems.append(f'{what} has the bbox {box}, not four finite numbers and an area')
         else:
-            # with a pixel of tolerance; mmdet leaves out the few boxes of COCO that are empty
+            # with a tolerance of one pixel; mmdet ignores the few empty boxes of COCO
             left, top, width, height = annotation['bbox']
             fits = left + width <= image['width'] + 1 and top + height <= image['height'] + 1
             odd_boxes += not (fits and min(width, height) > 0 and min(left, top) >= -1)
@@ -168,13 +168,13 @@ def _annotation_problems(path: Path, content: dict) -> tuple[list[str], list[str
 
 
 def has_box(annotation: dict) -> bool:
-    """Whether mmdet can read the box of an annotation, and train with it."""
+    """Whether mmdet can read the box of an annotation and train with it."""
     box = annotation.get('bbox') or ()
     return len(box) == 4 and all(map(math.isfinite, box)) and 'area' in annotation
 
 
 def check_coco_picture(task: tuple[Path, tuple[int, int]]) -> list[str]:
-    """What is wrong with a picture that the annotations say to be of a size."""
+    """The problem of a picture, given its size in the annotations."""
     path, size = task
     picture, problem = _open(path)
     if picture:
@@ -186,7 +186,7 @@ def check_coco_picture(task: tuple[Path, tuple[int, int]]) -> list[str]:
 
 
 def _imagenet_part(root: Path, split: str) -> Part:
-    """With a folder for each class or a list of labels, as mmpretrain finds them."""
+    """A part with class folders or with a list of labels, as read by mmpretrain."""
     from mmpretrain.datasets import ImageNet
 
     dataset = ImageNet(data_root=str(root), split=split, pipeline=(), lazy_init=True)
@@ -205,13 +205,13 @@ def _imagenet_part(root: Path, split: str) -> Part:
 
 
 def check_picture(path: Path) -> list[str]:
-    """What is wrong with a picture."""
+    """The problem of a picture."""
     _, problem = _open(path)
     return [problem] if problem else []
 
 
 def _open(path: Path) -> tuple[Image.Image | None, str | None]:
-    """A picture, decoded to its last byte, or what is wrong with it."""
+    """A decoded picture, or its problem."""
     try:
         if path.stat().st_size == 0:
             return None, f'{path}: an empty file'
@@ -220,11 +220,11 @@ def _open(path: Path) -> tuple[Image.Image | None, str | None]:
             picture.getexif()  # while the file is open
             return picture, None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        return None, f'{path}: broken ({error})'
+        return None, f'{path}: damaged ({error})'
 
 
 def _shown(picture: Image.Image) -> tuple[tuple[int, int], int]:
-    """The size of a picture when it is read, and its orientation."""
+    """The displayed size of a picture, and its orientation."""
     orientation = orientation_of(picture)
     return turned(picture.size, orientation), orientation
 
@@ -239,12 +239,12 @@ def parse_args() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog='Example: python tools/check_dataset.py data/ade/ADEChallengeData2016',
     )
-    parser.add_argument('root', type=Path, help='the folder that a config calls data_root')
+    parser.add_argument('root', type=Path, help='the data_root of a config')
     parser.add_argument(
-        '--subset', action='store_true', help='a part of the pictures is meant to be there'
+        '--subset', action='store_true', help='do not compare the numbers of pictures'
     )
     parser.add_argument(
-        '--quick', action='store_true', help='look at names and annotations, open no picture'
+        '--quick', action='store_true', help='check names and annotations, open no picture'
     )
     parser.add_argument(
         '--workers', type=int, default=os.cpu_count(), help='processes (default: all cores)'
@@ -252,15 +252,15 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument('--out', type=Path, metavar='FILE', help='write all problems to this file')
     args = parser.parse_args()
     if args.workers < 1:
-        parser.error(f'--workers {args.workers}: at least 1')
+        parser.error(f'--workers {args.workers}: must be at least 1')
     return args
 
 
 def inspect(part: Part, args: argparse.Namespace) -> list[str]:
-    """All problems of a part; says what it does."""
+    """Check a part, print notes and problems; returns all problems."""
     problems = list(part.problems)
     if part.count != part.expected and not args.subset:
-        hint = ' (--subset if that is meant)' if part.count else ''
+        hint = ' (if this is intended: --subset)' if part.count else ''
         problems.insert(0, f'{part.count:,} pictures, not {part.expected:,}{hint}')
     print(f'{part.name}: {part.count:,} pictures')
     if part.files and not args.quick:
@@ -289,9 +289,9 @@ def main() -> None:
     if problems:
         word = 'problem' if len(problems) == 1 else 'problems'
         sys.exit(
-            f'{len(problems):,} {word}. Download again what is missing or broken; correct the rest.'
+            f'{len(problems):,} {word}. Download missing and damaged files again; correct the rest.'
         )
-    print('All is there' + ('.' if args.quick else ' and can be read.'))
+    print('All files exist' + ('.' if args.quick else ' and can be read.'))
 
 
 if __name__ == '__main__':

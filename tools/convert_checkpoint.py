@@ -1,7 +1,7 @@
-"""Rewrite a checkpoint of the authors, of timm or of Microsoft in mmbixt's layout.
+"""Convert a checkpoint of the authors, of timm or of Microsoft to mmbixt's layout.
 
-Nobody has to: mmbixt reads all of them as they are. It is for other programs, and to see what a
-file holds. Files are recognised by their weights; an unknown one is refused.
+This is optional: mmbixt also reads the original files. The tool is for other programs, and shows
+the content of a file. Files are recognised by their weights; unknown files are an error.
 """
 
 import argparse
@@ -42,28 +42,28 @@ def parse_args() -> argparse.Namespace:
         '--arch',
         metavar='NAME',
         choices=[model.name for model in PUBLISHED],
-        help='the model that the file should fit, for example xcit_tiny_12_p16; by default it is '
-        'found out',
+        help='the model of the file, for example xcit_tiny_12_p16 (default: recognised by its '
+        'weights)',
     )
-    parser.add_argument('--overwrite', action='store_true', help='replace OUT if it is there')
+    parser.add_argument('--overwrite', action='store_true', help='replace OUT if it exists')
     parser.add_argument(
         '--trust-checkpoint',
         action='store_true',
-        help='read files that hold more than data; whatever they ask for is executed',
+        help='also read files that contain more than data; their code is executed',
     )
-    parser.add_argument('--verbose', action='store_true', help='name every weight')
+    parser.add_argument('--verbose', action='store_true', help='list all weights')
     args = parser.parse_args()
     if args.trust_checkpoint:
         os.environ[TRUST] = '1'
     if args.target.is_dir():
-        parser.error(f'{args.target} is a folder; OUT is to be a file.')
+        parser.error(f'{args.target} is a folder; OUT must be a file.')
     if args.target.exists() and not args.overwrite:
-        parser.error(f'{args.target} is there already; --overwrite replaces it.')
+        parser.error(f'{args.target} exists; --overwrite replaces it.')
     return args
 
 
 def read(source: str) -> dict[str, Tensor]:
-    """The weights under the names that the file has for them."""
+    """The weights by their names in the file."""
     if source.startswith('timm://'):
         loaded = load_from_timm(source, 'cpu')
     else:
@@ -73,21 +73,21 @@ def read(source: str) -> dict[str, Tensor]:
         what = f'a {type(loaded).__name__}'
         if isinstance(loaded, Mapping):
             what = f'a dict of {shorten(map(repr, loaded)) or "nothing"}'
-        raise CheckpointFileError(f'{source} holds {what}, but no weights by their names.')
+        raise CheckpointFileError(f'{source} contains {what}, but no weights by their names.')
     return state
 
 
 def convert(state: dict, arch: str | None) -> tuple[str, Conversion, list[str]]:
-    """What the weights are, the weights converted, and those that a model has beside them."""
+    """Description of the model, converted weights, and weights of the model that are missing."""
     converted = convert_whole_xcit(state)
     if converted is None:
         return convert_backbone(state, arch)
-    # the whole of it is as right as its backbone and its pyramid
+    # of a whole model, backbone and pyramid are checked
     prefix = 'backbone.'
     backbone = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
     model = convert_backbone(backbone, arch)[0]
     pyramid = {key: v for key, v in backbone.items() if key.startswith('fpn')}
-    stride = 16 if 'fpn2.0.weight' in pyramid else 8  # the finer one is not upsampled twice
+    stride = 16 if 'fpn2.0.weight' in pyramid else 8  # patch size 8 has fewer upsamplings
     adapter = FeaturePyramidAdapter(len(pyramid['fpn1.0.bias']), stride)
     shapes = {key: tuple(value.shape) for key, value in adapter.state_dict().items()}
     check_fit(pyramid, shapes, 'the pyramid', describe(state), r'num_batches_tracked$')
@@ -95,7 +95,7 @@ def convert(state: dict, arch: str | None) -> tuple[str, Conversion, list[str]]:
 
 
 def convert_backbone(state: dict, arch: str | None) -> tuple[str, Conversion, list[str]]:
-    """The same of a backbone or a classifier."""
+    """As :func:`convert`, for a backbone or a classifier."""
     candidates = [model for model in PUBLISHED if arch in (None, model.name)]
     fitting, reasons = [], []
     for model in candidates:
@@ -116,13 +116,13 @@ def convert_backbone(state: dict, arch: str | None) -> tuple[str, Conversion, li
     if not fitting:
         raise CheckpointMismatchError(
             f'None of the {len(candidates)} published models has these weights; they seem to be '
-            f'{describe(state)}. --arch NAME says what keeps them from fitting that model. Of '
-            "whole models the XCiT authors' are converted. Others need not be: a backbone takes "
-            "its part of them with init_cfg=dict(type='Pretrained', checkpoint=..., "
-            "prefix='backbone.'). Nothing was written."
+            f'{describe(state)}. --arch NAME shows the differences to a model. Of whole models '
+            "only the XCiT authors' are converted. Others need no conversion: load the backbone "
+            "with init_cfg=dict(type='Pretrained', checkpoint=..., prefix='backbone.'). Nothing "
+            'was written.'
         )
-    # A deeper file fills a shallower model too, and a plain Swin a BiSA-Swin: the closest counts.
-    # Some models have the same weights, such as BiXT's strides.
+    # A deeper file also fits a shallower model, and a plain Swin fits a BiSA-Swin: take the model
+    # with the fewest differences. Some models have the same weights, such as BiXT's strides.
     misfit = min(map(_misfit, fitting))
     closest = [fit for fit in fitting if _misfit(fit) == misfit]
     what = ' or '.join(f'{m.name} ({describe_config(m.backbone)})' for m, _, _ in closest)
@@ -144,7 +144,7 @@ def report(converted: Conversion, missing: list[str], verbose: bool) -> None:
     same = [ours for ours, theirs in converted.origins.items() if ours == theirs]
     renamed = [f'{old} -> {new}' for new, old in converted.origins.items() if new != old]
     missing = [key for key in missing if not key.endswith('num_batches_tracked')]
-    print(f'mapped    {len(same)} under their own names: {shorten(same, most)}')
+    print(f'unchanged {len(same)}: {shorten(same, most)}')
     for title, names in (
         ('renamed', renamed),
         ('dropped', converted.dropped),
@@ -152,11 +152,11 @@ def report(converted: Conversion, missing: list[str], verbose: bool) -> None:
     ):
         print(f'{title:<10}{len(names)}{": " + shorten(names, most) if names else ""}')
     if missing:
-        print('          (a model initialises what is missing)')
+        print('          (a model initialises missing weights)')
 
 
 def save(converted: Conversion, source: str, what: str, target: Path) -> None:
-    """All or nothing: an interrupted write leaves no file of that name."""
+    """Write a file; an interrupted write leaves no file of this name."""
     meta = dict(mmbixt_version=__version__, source=source, model=what)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f'{target.name}.{os.getpid()}.part')

@@ -1,7 +1,6 @@
-"""The main job on generated scenes: train, evaluate, look. What `make demo` runs.
+"""Train and evaluate on generated scenes, and draw the results (`make demo`).
 
-Commands that could be typed by hand (they are printed), then pictures and tables of what came out
-of them.
+All steps are commands of other tools, which are printed.
 """
 
 import argparse
@@ -27,44 +26,44 @@ from mmbixt.visualization.palette import sample_palette
 IGNORED = 255
 TOOLS = Path(__file__).resolve().parent
 CONFIG = TOOLS.parent / 'configs/bixt/semfpn_bixt_ti_ade20k.py'
-SCENES = 6  # shown side by side with their truth
-# of a tool's output: what the sample changes, each step with its ETA, where things are saved
+SCENES = 6  # number of scenes in the picture
+# lines of the tools' output to show: changes by --sample, each step, written files
 PROGRESS = re.compile(r'^--sample|^  \w+: |Iter\(|saved to|^predicting|^drawing|^report: ')
-# of boundary_eval.py's, all behind its progress bar
+# output of boundary_eval.py after its progress bar
 TABLE = re.compile(r'^ +mIoU .*', re.MULTILINE | re.DOTALL)
 
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--out', type=Path, default=Path('work_dirs/demo'), help='folder of it all')
+    parser.add_argument('--out', type=Path, default=Path('work_dirs/demo'), help='output folder')
     return parser.parse_args()
 
 
 def run(*command: str | Path) -> str:
-    """Run a tool; show its progress, and the last that it said if it fails. All that it said."""
+    """Run a tool and show its progress, or its last lines if it fails; returns its output."""
     command = [str(part) for part in command]
     print(f'\n$ python {shlex.join(command)}', flush=True)
-    said = []
+    output = []
     process = subprocess.Popen(
         [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     for line in process.stdout:
-        said.append(line)
+        output.append(line)
         if PROGRESS.search(line):
             print(line, end='', flush=True)
     if process.wait():
-        sys.exit(''.join(said[-30:]) + 'demo: the command above failed; these are its last lines')
-    return ''.join(said)
+        sys.exit(''.join(output[-30:]) + 'demo: the command above failed; these are its last lines')
+    return ''.join(output)
 
 
 def load_scenes(
     dataset: BaseSegDataset, predictions: Path
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Image (H,W,3), truth and prediction (H,W) of every held-out scene, labels from 0."""
+    """Image (H,W,3), truth and prediction (H,W) of each validation scene, labels from 0."""
     scenes = []
     for sample in dataset.load_data_list():
         image = cv2.imread(sample['img_path'])[..., ::-1]
-        # ADE20K's files count from 1 and have 0 for unlabelled: 255 after this
+        # ADE20K's files number classes from 1, and 0 is unlabelled: 255 after the subtraction
         truth = cv2.imread(sample['seg_map_path'], cv2.IMREAD_GRAYSCALE) - np.uint8(1)
         name = Path(sample['img_path']).with_suffix('.png').name
         prediction = cv2.imread(str(predictions / name), cv2.IMREAD_GRAYSCALE) - np.uint8(1)
@@ -73,7 +72,7 @@ def load_scenes(
 
 
 def make_table(scenes: list[tuple[np.ndarray, ...]], classes: tuple[str, ...]) -> str:
-    """IoU of each class that occurs, beside a predictor that knows only the commonest class."""
+    """IoU of each class, of the model and of a constant prediction of the most common class."""
     truths = np.stack([truth for _, truth, _ in scenes])
     pixels = np.bincount(truths[truths != IGNORED], minlength=len(classes))
     majority = np.full_like(truths[0], pixels.argmax())
@@ -98,7 +97,7 @@ def make_table(scenes: list[tuple[np.ndarray, ...]], classes: tuple[str, ...]) -
 def draw_predictions(
     scenes: list[tuple[np.ndarray, ...]], classes: tuple[str, ...], palette: list, title: str
 ) -> Figure:
-    """A row for each scene: image (H,W,3), truth and prediction (H,W), where they differ."""
+    """A row for each scene: image (H,W,3), truth (H,W), prediction (H,W) and errors."""
     colours = np.full((256, 3), 255, np.uint8)
     colours[: len(palette)] = palette
     figure = Figure(figsize=(12, 2.35 * len(scenes) + 1.3), layout='constrained', dpi=110)
@@ -139,7 +138,7 @@ def main() -> None:
     meta = dataset.metainfo
     truths = dataset.data_prefix['seg_map_path']
     evaluate = TOOLS / 'analysis/boundary_eval.py', out / 'predictions', truths
-    # ADE20K's own files count classes from 1
+    # ADE20K's own files number classes from 1
     labels = ['--classes', 'ade20k', '--reduce-zero-label', '--pred-reduce-zero-label']
     near_boundaries = TABLE.search(run(*evaluate, *labels)).group().rstrip()
 

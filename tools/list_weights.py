@@ -1,7 +1,7 @@
-"""List the weights that configs can name, and which of them are here already.
+"""List the published weights, and which of them are downloaded.
 
 The names are for init_cfg=dict(type='Pretrained', checkpoint=NAME), those of whole models for
-tools/test.py and load_from. Besides, timm://NAME takes the weights of timm.list_pretrained().
+tools/test.py and load_from. In addition, timm://NAME loads weights of timm.list_pretrained().
 """
 
 import argparse
@@ -13,8 +13,8 @@ from mmbixt.checkpoints.download import cache_folder
 from mmbixt.checkpoints.sources import SOURCES, Source, hash_in, near_matches
 
 LICENCES = (
-    'The files are under the licences that their authors give them; docs/checkpoints.md has what '
-    'is known. mmbixt grants none.'
+    'The files have the licences of their authors; docs/checkpoints.md lists what is known. mmbixt '
+    'grants no licence.'
 )
 
 
@@ -28,7 +28,7 @@ def parse_args() -> argparse.Namespace:
         default='',
         metavar='FAMILY|PATTERN',
         help="a part of the names, such as xcit or d13, or a pattern, such as 'xcit://*-p8-dist'; "
-        'of a single match, everything that is known is shown (default: all)',
+        'a single match is shown with all details (default: all)',
     )
     return parser.parse_args()
 
@@ -44,7 +44,7 @@ def matching(pattern: str) -> list[Source]:
 
 
 def size_here(source: Source) -> str:
-    """How much of it is in the cache; empty if nothing is."""
+    """The size of the file in the cache; empty if it is not downloaded."""
     path = cache_folder() / source.file
     return f'{path.stat().st_size / 1e6:.1f} MB' if path.is_file() else ''
 
@@ -70,9 +70,9 @@ def details(source: Source) -> str:
 
 
 def hint(pattern: str) -> str:
-    """What somebody may have meant whose pattern matches nothing."""
+    """A suggestion for a pattern that matches nothing."""
     if pattern.startswith('timm://'):
-        return " timm's names work too, but are listed by timm: timm.list_pretrained('xcit*')."
+        return " For timm's names use timm.list_pretrained('xcit*')."
     return near_matches(pattern, SOURCES)
 
 
@@ -88,8 +88,8 @@ def main() -> None:
     else:
         notes = [*dict.fromkeys(source.note for source in sources if source.note), LICENCES]
         notes.append(
-            f'The cache is {cache_folder()}; the variable TORCH_HOME moves it. Give one full name '
-            'to see what it fills and where it comes from.'
+            f'The cache is {cache_folder()}; to change it, set the variable TORCH_HOME. Give a '
+            'full name to see its model and its URL.'
         )
     print('', *(textwrap.fill(note, 100) for note in notes), sep='\n')
 

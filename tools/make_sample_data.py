@@ -1,7 +1,7 @@
-"""Make sample data: generated street, country and coast scenes with their annotations.
+"""Write sample data: generated street, country and coast scenes with their annotations.
 
-They come in the layouts of ADE20K (semantic segmentation), COCO (detection, instance segmentation)
-and ImageNet (classification), so that everything can be tried without downloading any of them.
+They have the layouts of ADE20K (semantic segmentation), COCO (detection, instance segmentation) and
+ImageNet (classification), so that all configs can be tried without downloads.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from mmbixt.sample.scenes import ADE_LABELS, Scene, imagenet_class, make_scene
 from mmbixt.visualization.palette import sample_palette
 
 IMAGENET = MobileNet_V2_Weights.IMAGENET1K_V1.meta['categories']
-MASKS = ['cyan', 'orange', 'lime', 'red', 'blue', 'yellow', 'magenta'] * 9  # of a preview
+MASKS = ['cyan', 'orange', 'lime', 'red', 'blue', 'yellow', 'magenta'] * 9  # colours
 
 
 def parse_args() -> argparse.Namespace:
@@ -46,7 +46,7 @@ def parse_args() -> argparse.Namespace:
         help='height and width of the pictures (default: 192 256)',
     )
     parser.add_argument(
-        '--preview', metavar='PNG', help='also draw some of the scenes with their labels here'
+        '--preview', metavar='PNG', help='also draw some of the scenes with their labels'
     )
     args = parser.parse_args()
     if min(args.train, args.val) < 1 or min(args.size) < 32:
@@ -55,7 +55,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def preview(scenes: list[Scene]) -> Figure:
-    """Two scenes in a row: class of the picture, label map with a legend below, and instances."""
+    """Two scenes per row: image with its ImageNet class, label map, instances; a legend below."""
     names = sorted(ADE_LABELS, key=ADE_LABELS.get)
     colours = np.zeros((256, 3), np.uint8)
     colours[[ADE_LABELS[name] for name in names]] = sample_palette(names, [(0, 0, 0)] * len(names))

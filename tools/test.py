@@ -42,7 +42,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         '--tta',
         action='store_true',
-        help='test-time augmentation: flipped, and of segmentors several scales',
+        help='test-time augmentation: flipped images, and several scales for segmentors',
     )
     parser.add_argument(
         '--boundary',
@@ -55,10 +55,10 @@ def parse_args() -> argparse.Namespace:
 
 def draw_predictions(cfg: Config, args: argparse.Namespace) -> None:
     if args.tta and cfg.default_scope == 'mmpretrain':
-        raise SystemExit('--show, --show-dir: mmpretrain draws no predictions of --tta.')
+        raise SystemExit('--show, --show-dir: mmpretrain cannot draw predictions of --tta.')
     hook = cfg.default_hooks.visualization
     hook['enable' if cfg.default_scope == 'mmpretrain' else 'draw'] = True
-    # of mmseg's pictures the default leaves out 49 of 50
+    # mmseg's default is one of 50 images
     hook.update(interval=1, show=args.show, wait_time=args.wait_time)
     if args.show_dir:
         if cfg.default_scope == 'mmpretrain':
@@ -78,13 +78,13 @@ def augment_tests(cfg: Config, args: argparse.Namespace) -> None:
         raise SystemExit(f'--tta: {args.config} has no tta_model and tta_pipeline.')
     cfg.test_dataloader.dataset.pipeline = cfg.tta_pipeline
     cfg.model = ConfigDict(**cfg.tta_model, module=cfg.model)
-    # The weights of a checkpoint are the averaged ones already, and EMAHook would look for them
-    # under the names of the wrapped model.
+    # The weights of a checkpoint are averaged already, and EMAHook would expect the names of the
+    # wrapped model.
     hooks = cfg.get('custom_hooks') or []
     cfg.custom_hooks = [hook for hook in hooks if not str(hook['type']).endswith('EMAHook')]
 
 
-# what the frameworks' own tools take where a config says nothing
+# defaults of the frameworks' own tools
 TTA_MODELS = {
     'mmdet': dict(
         type='DetTTAModel',
@@ -95,7 +95,7 @@ TTA_MODELS = {
 
 
 def flip_pipeline(pipeline: list[dict], framework: str) -> list[dict]:
-    """A test pipeline, as it is and flipped; its last step packs the results."""
+    """A test pipeline for an image and its mirror image; its last step packs the results."""
     *steps, pack = pipeline
     if framework == 'mmdet':
         meta_keys = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor')
@@ -106,18 +106,18 @@ def flip_pipeline(pipeline: list[dict], framework: str) -> list[dict]:
 
 def evaluate_boundaries(cfg: Config, args: argparse.Namespace) -> None:
     if cfg.default_scope == 'mmpretrain':
-        raise SystemExit(f'--boundary: {args.config} is of a classifier, which predicts no areas.')
+        raise SystemExit(f'--boundary: {args.config} is of a classifier, which has no boundaries.')
     evaluators = list_evaluators(cfg)
-    there = [(name, e) for e in evaluators for _, name, _ in metrics_of(e)]
-    ours = [e for name, e in there if name in ('BoundaryIoUMetric', 'BoundaryCocoMetric')]
+    named = [(name, e) for e in evaluators for _, name, _ in metrics_of(e)]
+    ours = [e for name, e in named if name in ('BoundaryIoUMetric', 'BoundaryCocoMetric')]
     if cfg.default_scope == 'mmdet' and not ours:
         mask_metrics = [
-            e for name, e in there if name == 'CocoMetric' and 'segm' in e.get('metric', 'bbox')
+            e for name, e in named if name == 'CocoMetric' and 'segm' in e.get('metric', 'bbox')
         ]
         if not mask_metrics:
             raise SystemExit(
-                f"--boundary: {args.config} evaluates no masks (CocoMetric, metric='segm'), and "
-                'boxes have no boundaries to speak of.'
+                f'--boundary needs masks, and {args.config} evaluates none (CocoMetric with '
+                "metric='segm')."
             )
         for evaluator in mask_metrics:
             evaluator.type = 'mmbixt.BoundaryCocoMetric'
@@ -142,25 +142,25 @@ def save_predictions(cfg: Config, args: argparse.Namespace) -> None:
     elif cfg.default_scope == 'mmpretrain':
         evaluators.append(dict(type='DumpResults', out_file_path=args.out))
     else:
-        # one more, since the config may have other metrics only; it logs the folder of this path
+        # the slash, because IoUMetric logs the parent folder of this path
         folder = os.path.join(args.out, '')
         evaluators.append(dict(type='IoUMetric', output_dir=folder, format_only=True))
     cfg.test_evaluator = evaluators
 
 
 class WholeModelHook(Hook):
-    """Refuse a checkpoint that leaves weights of the model as they were initialised."""
+    """Refuse a checkpoint that does not have all weights of the model."""
 
     priority = 'LOWEST'  # after hooks that choose weights, such as averaged ones
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         model = runner.model
         while is_model_wrapper(model) or isinstance(model, BaseTTAModel):
-            if isinstance(model, FullyShardedDataParallel):  # which alone has the weights
+            if isinstance(model, FullyShardedDataParallel):  # its module has only shards
                 break
             model = model.module
         level = runner.logger.level
-        runner.logger.setLevel(logging.ERROR)  # what mmengine loads next, it logs
+        runner.logger.setLevel(logging.ERROR)  # mmengine logs this when it loads the weights again
         try:
             load_whole_state(model, unwrap(checkpoint))
         finally:

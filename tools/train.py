@@ -27,7 +27,7 @@ def parse_args() -> argparse.Namespace:
         nargs='?',
         const='auto',
         metavar='CHECKPOINT',
-        help='go on from a checkpoint, by default from the latest in the work dir',
+        help='resume from a checkpoint, by default from the latest in the work dir',
     )
     parser.add_argument(
         '--amp',
@@ -38,8 +38,8 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         '--auto-scale-lr',
         action='store_true',
-        help='scale the learning rate from the batch that the config is meant for to the actual '
-        'one (all GPUs together)',
+        help='scale the learning rate from the batch size of the config to the actual one (of all '
+        'GPUs together)',
     )
     return parser.parse_args()
 
@@ -53,8 +53,8 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> None:
     if args.auto_scale_lr:
         if 'base_batch_size' not in cfg.get('auto_scale_lr', {}):
             raise SystemExit(
-                f'--auto-scale-lr: {args.config} does not say which batch its learning rate is '
-                'meant for; set auto_scale_lr=dict(base_batch_size=...).'
+                f'--auto-scale-lr: {args.config} does not name the batch size of its learning '
+                'rate; set auto_scale_lr=dict(base_batch_size=...).'
             )
         cfg.auto_scale_lr.enable = True
     if args.resume:
@@ -62,8 +62,8 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> None:
         cfg.load_from = latest_whole(Path(cfg.work_dir)) if args.resume == 'auto' else args.resume
         if args.resume != 'auto' and 'meta' not in load(args.resume):
             raise SystemExit(
-                f'--resume: {args.resume} has weights, but no run to go on with. To start from '
-                f'them: --cfg-options load_from={args.resume}'
+                f'--resume: {args.resume} has weights, but no training state. To start from the '
+                f'weights: --cfg-options load_from={args.resume}'
             )
 
 
@@ -85,8 +85,8 @@ def use_bfloat16(cfg: Config) -> None:
 
 
 def latest_whole(work_dir: Path) -> str | None:
-    """The latest checkpoint of a work dir; if it is damaged (after a power cut), one before it."""
-    note = work_dir / 'last_checkpoint'  # where mmengine looks
+    """The latest checkpoint of a work dir that is not damaged."""
+    note = work_dir / 'last_checkpoint'  # written by mmengine
     named = [Path(note.read_text().strip())] if note.is_file() else []
     saved = [*work_dir.glob('iter_*.pth'), *work_dir.glob('epoch_*.pth')]
     saved.sort(key=lambda path: path.stat().st_mtime, reverse=True)
@@ -95,9 +95,9 @@ def latest_whole(work_dir: Path) -> str | None:
             with path.open('rb') as file:
                 inspect_file(file)
             if [path] != named:
-                print(f'--resume goes on from {path}.')
+                print(f'Resuming from {path}.')
             return str(path)
-        except Exception as error:  # of a damaged file, any
+        except Exception as error:  # a damaged file can raise any error
             what = note if path == Path() else path
             print(f'--resume: {what} is empty or damaged ({type(error).__name__}: {error}).')
     return None
@@ -106,16 +106,16 @@ def latest_whole(work_dir: Path) -> str | None:
 def refuse_sync_bn_without_gpu(cfg: Config, args: argparse.Namespace) -> None:
     if get_device() == 'cpu' and "'SyncBN'" in str(cfg.model):
         raise SystemExit(
-            f'{args.config} has SyncBN, which trains on GPUs only, and there is none here. To try '
+            f'{args.config} has SyncBN, which trains on GPUs only, and torch finds no GPU. To try '
             'the config on a CPU add --sample.'
         )
 
 
-def say_how_to_resume(runner: Runner) -> None:
-    """Of a run that was stopped; before its first checkpoint there is nothing to resume."""
-    note = Path(runner.work_dir, 'last_checkpoint')  # where mmengine looks
+def print_resume_advice(runner: Runner) -> None:
+    """After a stopped run, if it has written a checkpoint."""
+    note = Path(runner.work_dir, 'last_checkpoint')  # written by mmengine
     if is_main_process() and note.is_file() and Path(note.read_text().strip()).exists():
-        print(f'The same command with --resume goes on from {note.read_text().strip()}.')
+        print(f'To resume from {note.read_text().strip()}: the same command with --resume.')
 
 
 def main() -> None:
@@ -127,7 +127,7 @@ def main() -> None:
     try:
         run_loop(runner, runner.train)
     except (KeyboardInterrupt, SystemExit):
-        say_how_to_resume(runner)
+        print_resume_advice(runner)
         raise
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def check_choice(name: str, value: Any, choices: Collection) -> None:
-    # the type too: 16.0 equals 16, but is no stride
+    # the type too: 16.0 equals 16, but is not a stride
     if not any(value == choice and type(value) is type(choice) for choice in choices):
         valid = ', '.join(repr(choice) for choice in choices)
         raise ValueError(f'{name}={value!r} is not one of {valid}.')
@@ -13,7 +13,7 @@ def check_choice(name: str, value: Any, choices: Collection) -> None:
 
 def check_positive(name: str, value: int) -> None:
     if not isinstance(value, int) or value < 1:
-        raise ValueError(f'{name}={value!r} must be a whole number from 1.')
+        raise ValueError(f'{name}={value!r} must be an integer, at least 1.')
 
 
 def check_rate(name: str, value: float) -> None:
@@ -22,7 +22,7 @@ def check_rate(name: str, value: float) -> None:
 
 
 def check_stages(**given: Sequence[int]) -> None:
-    """Check what is given for each stage, ``depths`` among it: one number each."""
+    """Check arguments that need one number for each stage; ``depths`` is one of them."""
     lengths = {len(x) if isinstance(x, Sequence) else 0 for x in given.values()}
     if len(lengths) > 1 or 0 in lengths:
         *others, last = (f'{name}={value!r}' for name, value in given.items())
@@ -79,5 +79,5 @@ def resolve_out_indices(out_indices: int | Sequence[int] | None, depth: int) -> 
             '-1 from the end.'
         )
     if list(indices) != sorted(set(indices)):
-        raise ValueError(f'out_indices={tuple(out_indices)}: to be ascending, without repetition.')
+        raise ValueError(f'out_indices={tuple(out_indices)} must be ascending, without repetition.')
     return indices

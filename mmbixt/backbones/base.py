@@ -21,7 +21,7 @@ from mmbixt.checkpoints.state_dict import (
     CheckpointMismatchError,
     Conversion,
     check_fit,
-    refuse_lost_neck,
+    refuse_unused_neck,
     unwrap,
 )
 from mmbixt.ops import ops_path, use_ops
@@ -30,13 +30,13 @@ State = Mapping[str, Tensor]  # weights by name
 Shapes = Mapping[str, tuple[int, ...]]  # of weights, by name
 Parts = list[nn.Module | nn.Parameter]
 
-# in files, but follows from sizes
+# stored in files, but computed from sizes
 _COMPUTED = re.compile(r'(relative_position_index|attn_mask|fourier_pos_encode\.pos\S*|_tracked)$')
 FILE_OF_A_BACKBONE = (
     'No weight in the file begins with {!r}. A file of the backbone alone, such as a '
     'classification checkpoint, is not for load_from; give it to the backbone: '
     "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...)). In a file of a whole model "
-    'that was saved inside a wrapper, take _orig_mod. off the names first.'
+    'that was saved inside a wrapper, remove _orig_mod. from the names first.'
 )
 FILE_OF_A_MODEL = (
     'For the backbone of a whole model add its prefix: '
@@ -45,17 +45,17 @@ FILE_OF_A_MODEL = (
 
 
 class DenseBackbone(BaseModule):
-    """Frozen stages, norms in eval mode, and checkpoints that load whole or not at all.
+    """Frozen stages, norms in eval mode, and checkpoints that load completely or raise an error.
 
-    A subclass sets ``out_channels``, ``out_strides`` and says what can be frozen
-    (:meth:`freezable_stages`) and how the authors' weights become its own
+    A subclass sets ``out_channels`` and ``out_strides``, and defines what can be frozen
+    (:meth:`freezable_stages`) and how the authors' weights are renamed
     (:meth:`convert_checkpoint`).
 
     Args:
         frozen_stages: -1 freezes nothing, k the first k + 1 of :meth:`freezable_stages`:
             no gradients, and eval mode.
-        norm_eval: keep batch norms in eval mode while training (their weights still learn).
-        with_cp: gradient checkpointing: what goes through :meth:`run_layer` is computed again in
+        norm_eval: keep batch norms in eval mode while training (their weights are still trained).
+        with_cp: gradient checkpointing: layers that :meth:`run_layer` runs are computed again in
             the backward pass, which saves memory and costs time.
         init_cfg: mmengine's initialisation, for example
             ``dict(type='Pretrained', checkpoint='bixt.pth')``; the authors' checkpoints load as
@@ -83,19 +83,22 @@ class DenseBackbone(BaseModule):
         self.frozen_stages = frozen_stages
         self.norm_eval = norm_eval
         self.with_cp = with_cp
-        self._file: str | None = None  # that is being loaded, if it is known
-        self._is_classifiers = False  # whether that is the authors' classifier, whole
-        self._unexpected: list[str] = []  # of it, by the whole model
-        self.not_in_file: list[str] = []  # of the latest file, and not initialised from it
-        self.not_in_model: list[str] = []  # of the latest file, and learned
+        self._file: str | None = None  # name of the file that is being loaded, if known
+        self._is_classifiers = False  # whether the file is a whole classifier of the authors
+        self._unexpected: list[str] = []  # weights of the file that the whole model does not have
+        self.not_in_file: list[str] = []  # weights that the latest file does not have
+        self.not_in_model: list[str] = []  # learned weights of the latest file without use here
         self.register_load_state_dict_pre_hook(DenseBackbone._fit_checkpoint)
 
     @abstractmethod
     def freezable_stages(self) -> list[Parts]:
-        """What can be frozen, from the image on."""
+        """What can be frozen, in the order of the forward pass."""
 
     def layers(self) -> list[Parts]:
-        """For layer-wise learning rates: all parts, from the image on, a list for each layer."""
+        """For layer-wise learning rates: one list for each layer, in the order of the forward pass.
+
+        Together the lists contain all parts.
+        """
         return self.freezable_stages()
 
     @abstractmethod
@@ -103,16 +106,16 @@ class DenseBackbone(BaseModule):
         """The weights in an official state dict (without wrappers) under our names."""
 
     def advise(self, state: State, expected: Shapes) -> str | None:
-        """What to do about a file that does not fit, if a family knows it."""
+        """What a user can do about a file that does not fit; None if nothing is known."""
 
     def check_origin(self, state: State, prefix: str) -> None:
-        """Raise if weights were read in a way that has lost some, before they are converted.
+        """Raise an error if the reader of the file has lost weights; called before conversion.
 
-        They have the file's names without the prefix, the name of the backbone in a whole model.
+        The names are the file's, without the prefix of the backbone in a whole model.
         """
 
     def init_weights(self) -> None:
-        """mmengine's, and a line in the log about where training starts from."""
+        """As in mmengine, and log whether training starts from a checkpoint."""
         given = [self.init_cfg] if isinstance(self.init_cfg, dict) else self.init_cfg or []
         files = [cfg['checkpoint'] for cfg in given if 'checkpoint' in cfg]
         self._file = files[-1] if files else None
@@ -123,11 +126,11 @@ class DenseBackbone(BaseModule):
         name = type(self).__name__
         print_log(f'{name}: random weights, because init_cfg names no checkpoint', 'current')
         if self.norm_eval:
-            text = f'{name}: norm_eval=True keeps batch statistics that no training has made'
+            text = f'{name}: norm_eval=True keeps batch statistics that are not trained'
             print_log(text, 'current', logging.WARNING)
 
     def freeze(self) -> None:
-        """Take the gradients from the frozen stages; to be called once the network is built."""
+        """Switch gradients off in the frozen stages; called at the end of ``__init__``."""
         if not -1 <= self.frozen_stages < len(self.freezable_stages()):
             raise ValueError(
                 f'frozen_stages={self.frozen_stages}: {type(self).__name__} has stages '
@@ -137,7 +140,7 @@ class DenseBackbone(BaseModule):
             part.requires_grad_(False)
 
     def train(self, mode: bool = True) -> 'DenseBackbone':
-        refuse_lost_neck(self._unexpected)
+        refuse_unused_neck(self._unexpected)
         super().train(mode)
         for part in self._frozen_parts():
             if isinstance(part, nn.Module):
@@ -153,9 +156,9 @@ class DenseBackbone(BaseModule):
         if not (self.with_cp and torch.is_grad_enabled()):
             return layer(*inputs)
         contexts = {}
-        if not torch.compiler.is_compiling():  # compilers take none, and update statistics once
+        if not torch.compiler.is_compiling():  # compilers accept none, and update statistics once
             path = ops_path()
-            contexts = dict(context_fn=lambda: (nullcontext(), _SameAgain(layer, path)))
+            contexts = dict(context_fn=lambda: (nullcontext(), _Recomputation(layer, path)))
         return checkpoint(layer, *inputs, use_reentrant=False, **contexts)
 
     @torch.no_grad()
@@ -165,10 +168,15 @@ class DenseBackbone(BaseModule):
         modules: Mapping[Hashable, nn.Module],
         read: Callable[[Hashable, nn.Module, tuple], Any],
     ) -> dict[Hashable, Any]:
-        """For pictures: look into a forward pass on images (B,3,H,W), in eval mode.
+        """For pictures: values from within a forward pass on images (B,3,H,W), in eval mode.
 
-        Of parts of the backbone, by a name of any kind, what ``read`` returns for such a name, its
-        module and the module's inputs.
+        Args:
+            x: the images.
+            modules: parts of the backbone, under keys of any kind.
+            read: called before each of the modules runs, with its key, itself and its inputs.
+
+        Returns:
+            What ``read`` returned, under the same keys.
         """
         found = {}
 
@@ -178,7 +186,7 @@ class DenseBackbone(BaseModule):
         handles = [m.register_forward_pre_hook(keep(name)) for name, m in modules.items()]
         was_training = self.training
         try:
-            self.eval()(x)  # or batch norms would take the pictures into their statistics
+            self.eval()(x)  # in training, batch norms would update their statistics
         finally:
             self.train(was_training)
             for handle in handles:
@@ -190,19 +198,19 @@ class DenseBackbone(BaseModule):
         return [part for stage in stages for part in stage]
 
     def _checkpoint_filter(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
-        """For mmpretrain's ImageClassifier, which calls it before its weights are loaded.
+        """Called by mmpretrain's ImageClassifier before its weights are loaded.
 
-        What has no place there is known once all parts are loaded, to none of them: the list is
-        looked at when the model is set to training or evaluation, as before any use.
+        Which weights of the file the classifier does not have is known only after all its parts
+        are loaded. :meth:`train`, which is called before any use, therefore checks the list.
         """
         self._unexpected = others[-2]
         self._is_classifiers = split_classifier(state_dict, prefix, self.in_classifier)
 
     def _fit_checkpoint(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-        """Before weights are loaded, by whatever loads them: convert them and check that they fit.
+        """Convert the weights of a file and check that they fit, before they are loaded.
 
-        Runs as a load-state-dict pre-hook, so ``init_cfg``, ``load_from``, ``resume`` and plain
-        ``load_state_dict`` all pass through it; ``strict=False`` does not exempt.
+        A pre-hook of ``load_state_dict``, so that it runs for ``init_cfg``, ``load_from``,
+        ``resume`` and ``load_state_dict`` alike, also with ``strict=False``.
         """
         own = {key: value for key, value in state_dict.items() if key.startswith(prefix)}
         source = unwrap({key.removeprefix(prefix): value for key, value in own.items()})
@@ -228,13 +236,14 @@ class DenseBackbone(BaseModule):
         is_cut, self._is_classifiers = self._is_classifiers and self.not_in_model, False
         if is_cut:
             raise CheckpointMismatchError(
-                f'The file is a whole classifier, whose head reads what {name} has no use for: '
-                f'{unused}. Build the backbone as the file has it. Nothing was loaded.'
+                f'The file is a whole classifier, whose head needs weights that {name} has no use '
+                f'for: {unused}. Build the backbone with the options of the file. Nothing was '
+                'loaded.'
             )
         trainable = dict(self.named_parameters())
-        self.not_in_file = [key for key in fresh if key in trainable]  # not computed buffers
+        self.not_in_file = [key for key in fresh if key in trainable]  # without computed buffers
         if self.not_in_file:
-            text = f'{name}: not in the file, so initialised afresh: {_by_part(self.not_in_file)}'
+            text = f'{name}: not in the file, so initialised anew: {_by_part(self.not_in_file)}'
             print_log(text, 'current', logging.WARNING)
         weights.update((key, current[key]) for key in fresh)
         for key in own:
@@ -242,10 +251,10 @@ class DenseBackbone(BaseModule):
         state_dict.update((prefix + key, value) for key, value in weights.items())
 
 
-class _SameAgain:
-    """Compute a layer once more: on the same path, and its batch norms do not count again.
+class _Recomputation:
+    """The context in which a checkpointed layer is computed again in the backward pass.
 
-    Entered once for each backward pass through the layer.
+    The ops take the path of the forward pass, and batch norms do not update their statistics.
     """
 
     def __init__(self, layer: nn.Module, path: str) -> None:

@@ -49,9 +49,9 @@ FULL_HEADS = 8  # of full attention, whatever its width
 
 
 class Block(nn.Module):
-    """Attention and MLP, each with a norm before and a residual around.
+    """``x + conv(x)``, then ``x + attention(norm(x))``, then ``x + mlp(norm(x))``.
 
-    With ``position`` a depthwise convolution is added first, which encodes positions.
+    The depthwise convolution, which encodes positions, is there only with ``position``.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Block(nn.Module):
 
 
 class Stage(nn.Sequential):
-    """Blocks of one width, each run by ``run_layer``, which may checkpoint it."""
+    """Blocks of one width, each called by ``run_layer``, which may apply gradient checkpointing."""
 
     def forward(self, x: Tensor, run_layer: Callable) -> Tensor:
         """(B,H,W,C) to (B,H,W,C)."""
@@ -116,7 +116,7 @@ def overlapping_downsampling(widths: Sequence[int]) -> nn.ModuleList:
 
 
 def patchwise_downsampling(widths: Sequence[int]) -> nn.ModuleList:
-    """Convolutions of patches, as in a Swin Transformer; what does not fill a patch is cut off."""
+    """Convolutions of patches without overlap, as in a Swin Transformer; sides are rounded down."""
     stem = [nn.Conv2d(3, widths[0], 4, stride=4), nn.BatchNorm2d(widths[0])]
     rest = [
         [nn.BatchNorm2d(c_in), nn.Conv2d(c_in, c_out, 2, stride=2)]
@@ -132,22 +132,22 @@ class BiFormer(DenseBackbone):
     Args:
         arch: 'tiny', 'small', 'base'; 'stl' or 'stl-nchw', the Swin-T-like model of the authors'
             ablation in their two code bases (feature maps of ``floor(H/stride) x floor(W/stride)``
-            cells, halved stage by stage; what does not fill a patch is cut off); or a dict with
+            cells, since each stage drops the pixels that do not fill a patch); or a dict with
             ``embed_dims`` and ``depths`` (per stage) and optionally ``mlp_ratio`` (3), ``topks``
             and ``code`` ('biformer', 'stl' or 'stl-nchw').
         num_regions: regions per side of a feature map, for all stages or one number for each. The
-            authors take 7 to classify 224 pixels, 8 to segment 512, 16 to detect.
-        topks: regions that a region attends to, one number for each stage, if not as ``arch``
-            says. -2 stands for attention among all tokens with LePE; -1 for the same without
-            LePE, but with it in 'stl-nchw', as in its code.
-        padding: what the zeros do that pad a feature map to whole regions. 'masked': nothing.
-            'legacy': they take part in routing and attention as in the authors' code, with which
-            their published results were made. Where ``num_regions`` divides all feature maps there
-            are none.
+            authors use 7 for classification at 224 pixels, 8 for segmentation at 512 and 16 for
+            detection.
+        topks: regions that a region attends to, one number for each stage; default: those of
+            ``arch``. -2 means attention among all tokens with LePE, -1 without LePE; in 'stl-nchw'
+            both have LePE, as in its code.
+        padding: how attention treats the zeros that pad a feature map to whole regions.
+            'masked': it leaves them out. 'legacy': they take part in routing and attention as in
+            the authors' code, with which the published results were made. Without padding, that
+            is, where ``num_regions`` divides the sides of all feature maps, the two are equal.
         out_indices: stages (from 0; negative ones from the end) whose feature maps are returned,
-            each through a norm of its own; default: all. Stages after the last of them are not
-            built.
-        output_norms: False returns the feature maps without norms, as a classifier reads them.
+            each through its own norm; default: all. Stages after the last of them are not built.
+        output_norms: False returns the feature maps without norms, as classifiers need them.
         drop_path_rate: stochastic depth, growing linearly from 0 at the first block to this rate
             at the last one of all stages.
         frozen_stages: -1 freezes nothing, k the first k + 1 stages, each with the convolutions
@@ -240,8 +240,8 @@ class BiFormer(DenseBackbone):
         needed = 4 * 2 ** (len(self.stages) - 1)
         if self.is_patchwise and min(height, width) < needed:
             raise ValueError(
-                f'An image of {height} x {width} pixels has less than a patch of {needed}, which '
-                'is one cell of the last stage.'
+                f'An image of {height} x {width} pixels is too small: one cell of the last stage '
+                f'needs {needed} x {needed} pixels.'
             )
 
     def routed_regions(
@@ -249,7 +249,9 @@ class BiFormer(DenseBackbone):
     ) -> dict[tuple[int, int], RoutedRegions]:
         """For pictures: which regions of images (B,3,H,W) attend to which, by (stage, block).
 
-        Of some stages (from 0; negative ones from the end); by default of all that route.
+        Args:
+            x: the images.
+            stages: from 0, negative ones from the end; default: all that have routing attention.
         """
         indices = range(len(self.stages))
         if stages is not None:
@@ -273,7 +275,10 @@ class BiFormer(DenseBackbone):
         return stages
 
     def layers(self) -> list[Parts]:
-        """The stem, then the blocks; a stage's downsampling goes with its first, its norm last."""
+        """The stem, then one layer for each block.
+
+        The downsampling before a stage belongs to its first block, its output's norm to its last.
+        """
         layers = [[self.downsample_layers[0]]]
         for i, stage in enumerate(self.stages):
             blocks = [[block] for block in stage]
@@ -292,7 +297,7 @@ class BiFormer(DenseBackbone):
 
 
 def check_regions(topks: Sequence[int], num_regions: Sequence[int]) -> None:
-    """Check, for each stage, that there are as many regions as are to be attended to."""
+    """Check that no stage attends to more regions than it has."""
     for topk, regions in zip(topks, num_regions, strict=True):
         check_positive('num_regions', regions)
         if topk not in (-1, -2) and not (isinstance(topk, int) and 1 <= topk <= regions**2):

@@ -46,7 +46,7 @@ ARCH_DEFAULTS = dict(window_size=7, mlp_ratio=4)
 
 
 class PatchEmbed(nn.Module):
-    """Patches of 4 x 4 pixels, each a token; zeros fill an image up at the right and the bottom."""
+    """One token for each 4 x 4 pixels; images are padded with zeros at the right and the bottom."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -77,8 +77,7 @@ class ShiftedWindows(nn.Module):
     """Attention within windows, which may be shifted cyclically by half a window.
 
     The feature map is padded with zeros at the right and the bottom to whole windows. The zeros
-    take part in the attention as tokens: the Swin Transformer's own behaviour, kept for its
-    weights.
+    take part in the attention as tokens, as they do in the Swin Transformer's code.
     """
 
     def __init__(self, attention: WindowAttention, shift: int) -> None:
@@ -92,7 +91,7 @@ class ShiftedWindows(nn.Module):
 
 
 class SwinBlock(nn.Module):
-    """Window attention and MLP, each with a norm before and a residual around."""
+    """``x + attention(norm(x))``, then ``x + mlp(norm(x))``."""
 
     def __init__(
         self, channels: int, attention: ShiftedWindows, hidden: int, drop_path: float
@@ -111,7 +110,7 @@ class SwinBlock(nn.Module):
 
 
 class SwinStage(nn.Module):
-    """Blocks of one width, every second one with shifted windows, and the merging after them."""
+    """Blocks of one width, every second one with shifted windows, then patch merging, if any."""
 
     def __init__(
         self,
@@ -127,29 +126,29 @@ class SwinStage(nn.Module):
         self.downsample = downsample
 
     def forward(self, x: Tensor, run_layer: Callable) -> tuple[Tensor, Tensor]:
-        """Tokens (B,H,W,C) to the next stage's input and, of this stage, (B,H,W,C)."""
+        """Tokens (B,H,W,C) to the input of the next stage and this stage's tokens (B,H,W,C)."""
         is_shifted = self.shift_single_window or max(x.shape[1:3]) > self.window_size
-        ways: dict[int, tuple[Windows, Tensor | None]] = {}  # once for all blocks
+        by_shift: dict[int, tuple[Windows, Tensor | None]] = {}  # shared by the blocks
         for block in self.blocks:
             shift = block.attn.shift if is_shifted else 0
-            if shift not in ways:
+            if shift not in by_shift:
                 mask = shift_mask(x, self.window_size, shift) if shift else None
-                ways[shift] = Windows.of(x, self.window_size, shift), mask
-            x = run_layer(block, x, *ways[shift])
+                by_shift[shift] = Windows.of(x, self.window_size, shift), mask
+            x = run_layer(block, x, *by_shift[shift])
         return (x if self.downsample is None else self.downsample(x)), x
 
 
 def pad_to_multiple(x: Tensor, size: int) -> Tensor:
     """(B,H,W,C) with zeros at the right and the bottom, so that ``size`` divides H and W."""
     bottom, right = (padding_to_multiple(side, size) for side in x.shape[1:3])
-    return pad(x, (0, 0, 0, right, 0, bottom)) if bottom or right else x  # else it would copy
+    return pad(x, (0, 0, 0, right, 0, bottom)) if bottom or right else x  # pad always copies
 
 
 def shift_mask(x: Tensor, size: int, shift: int) -> Tensor:
-    """Keeps apart, in shifted windows, what the shift has joined from opposite ends.
+    """The attention mask of windows that are shifted cyclically, (windows,1,N,N).
 
-    Of tokens (B,H,W,C) before they are padded to whole windows, (windows,1,N,N): 0 for two tokens
-    from the same part of the feature map and -100 otherwise.
+    0 for two tokens of a window that are neighbours in the feature map, -100 where the shift has
+    brought them together from opposite sides. The tokens (B,H,W,C) are not padded yet.
     """
 
     def part(length: int) -> Tensor:
@@ -169,11 +168,11 @@ def shift_mask(x: Tensor, size: int, shift: int) -> Tensor:
 class BiSASwin(DenseBackbone):
     """Swin Transformer with bi-directional self-attention, for dense prediction.
 
-    Checkpoints of OpenMMLab's Swin Transformer, Microsoft's and timm's load as they are. As no
-    weights with inverse attention are public, the way to fine-tune is to continue from one of
-    those with ``lam='learned', lam_init=0.99``: the model starts as the Swin Transformer that it
-    was, to within 1 %, and training sets the weight of the new inverse branches. (Exempt
-    ``lam_logit`` from weight decay, which would pull ``lam`` to 0.5.)
+    Checkpoints of OpenMMLab's, Microsoft's and timm's Swin Transformers load without conversion. No
+    weights with inverse attention are public. To fine-tune, start from one of these checkpoints
+    with ``lam='learned', lam_init=0.99``: the model then differs from the Swin Transformer by the
+    new branches' share of 1 %, which training changes. (Exempt ``lam_logit`` from weight decay,
+    which would move ``lam`` towards 0.5.)
 
     Args:
         arch: 'tiny', 'small' or 'base', or a dict with ``embed_dims`` (the first stage's width,
@@ -181,21 +180,20 @@ class BiSASwin(DenseBackbone):
             ``window_size`` (7) and ``mlp_ratio`` (4).
         bisa_stages: stages (from 0; negative ones from the end) that have inverse self-attention
             in every block; ``()`` for a plain Swin Transformer.
-        lam: share of self-attention: a number from 0 to 1, or 'learned', for each block of its
-            own. 1 is plain self-attention, without weights of inverse attention.
-        lam_init: where a learned ``lam`` starts, above 0 and below 1.
+        lam: share of self-attention: a number from 0 to 1, or 'learned' in each block. 1 is plain
+            self-attention, without weights of inverse attention.
+        lam_init: initial value of a learned ``lam``, above 0 and below 1.
         branch_norm: None, or 'instance' to normalise both branches before they are combined.
         bisa_order: 'parallel', or one attention on the output of the other: 'misa_msa' (inverse
             self-attention first) or 'msa_misa', without ``lam``.
-        projection: what inverse self-attention projects queries with: 'hypernetwork', or 'mlp', the
-            paper's comparison, with as many weights.
-        window_size: side of a window in tokens, if not as ``arch`` says.
-        shift_single_window: whether windows are shifted where one holds the whole feature map
+        projection: what inverse self-attention projects queries with: 'hypernetwork', or 'mlp', an
+            MLP with as many weights, which the paper compares it with.
+        window_size: side of a window in tokens; default: that of ``arch``.
+        shift_single_window: whether windows are shifted where one covers the whole feature map
             (stage 4 at 224 pixels). mmseg's and mmdet's Swin do so; mmpretrain's, Microsoft's and
             timm's do not, and their classifiers are exact only with False.
         out_indices: stages (from 0; negative ones from the end) whose feature maps are returned,
-            each through a norm of its own; default: all. Stages after the last of them are not
-            built.
+            each through its own norm; default: all. Stages after the last of them are not built.
         drop_path_rate: stochastic depth, growing linearly from 0 at the first block to this rate
             at the last one of all stages. 0.1 is OpenMMLab's default.
         frozen_stages: -1 freezes nothing, 0 the patch embedding, k the first k stages too, each
@@ -287,7 +285,10 @@ class BiSASwin(DenseBackbone):
         return [[self.patch_embed], *stages]
 
     def layers(self) -> list[Parts]:
-        """The patch embedding, then the blocks; what follows a stage goes with its last one."""
+        """The patch embedding, then one layer for each block.
+
+        Patch merging and the output's norm belong to the last block of their stage.
+        """
         layers = [[self.patch_embed]]
         for i, stage in enumerate(self.stages):
             layers += [[block] for block in stage.blocks]
@@ -299,7 +300,7 @@ class BiSASwin(DenseBackbone):
 
     def convert_checkpoint(self, state: State, expected: Shapes) -> Conversion:
         done = swin.convert_swin(state, expected)
-        # follows from the size of the windows: whatever a file has, the model has its own
+        # computed from the size of the windows, so the file's is not needed
         index = relative_position_index(self.arch['window_size'])
         done.weights.update((k, index) for k in expected if k.endswith('relative_position_index'))
         return done

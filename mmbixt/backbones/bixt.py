@@ -40,7 +40,7 @@ from mmbixt.registry import MODELS
 ARCHS = {
     'tiny': dict(embed_dims=192, num_heads=6, depth=12),
     'small': dict(embed_dims=384, num_heads=12, depth=12),
-    # Only 12-layer files are published of these, and a published file's last layer gives no tokens.
+    # Published with 12 layers only, of which the last one does not update the tokens.
     'd256': dict(embed_dims=256, num_heads=8, depth=11),
     'd256-ls': dict(embed_dims=256, num_heads=8, depth=11, layer_scale=1e-5),
 }
@@ -50,7 +50,7 @@ PATCH_EMBEDS = {'linear': LinearPatchEmbed, 'conv': ConvPatchEmbed}
 
 
 class SelfAttentionBlock(nn.Module):
-    """Self-attention and MLP among the latents, each with a norm before and a residual around.
+    """Of the latents: ``x + attention(norm(x))``, then ``x + mlp(norm(x))``.
 
     ``hidden`` is the width of the MLP between its two layers, ``scale`` the initial value of the
     layer scales, None for no layer scale.
@@ -77,8 +77,9 @@ class SelfAttentionBlock(nn.Module):
 class CrossAttentionBlock(nn.Module):
     """Bidirectional cross-attention, then an MLP on either side; norms before, residuals around.
 
-    The tokens read the latents as they were before the block, not the updated ones. The arguments
-    are those of :class:`SelfAttentionBlock`; without ``update_latents`` only tokens are updated.
+    The tokens attend to the latents as they were before the block, not to the updated ones. The
+    arguments are those of :class:`SelfAttentionBlock`; without ``update_latents`` only tokens are
+    updated.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class CrossAttentionBlock(nn.Module):
 
 
 class Layer(nn.Module):
-    """Cross-attention of both sides, self-attention of the latents, LPI on the tokens if any."""
+    """Bidirectional cross-attention, self-attention of the latents, LPI of the tokens if set."""
 
     def __init__(
         self,
@@ -145,6 +146,7 @@ class Layer(nn.Module):
     def forward(
         self, latents: Tensor, tokens: Tensor, grid: tuple[int, int]
     ) -> tuple[Tensor, Tensor]:
+        """Latents (B,M,C) or (1,M,C) and tokens (B,N,C) of a grid (H,W) to both, updated."""
         latents, tokens = self.cross_attention_latents_token(latents, tokens)
         if self.self_attention_latents is not None:
             latents = self.self_attention_latents(latents)
@@ -154,7 +156,7 @@ class Layer(nn.Module):
 
 
 class LatentCrossAttentionBlock(nn.Module):
-    """:class:`CrossAttentionBlock` for the latents alone: nothing updates the tokens."""
+    """:class:`CrossAttentionBlock` without the tokens' update."""
 
     def __init__(
         self, channels: int, num_heads: int, hidden: int, scale: float | None, drop_path: float
@@ -177,7 +179,7 @@ class LatentCrossAttentionBlock(nn.Module):
 
 
 class LatentLayer(nn.Module):
-    """The last layer of a classifier, which reads only the latents: it updates nothing else."""
+    """The last layer of a classifier: it updates only the latents, whose mean is classified."""
 
     def __init__(
         self, channels: int, num_heads: int, hidden: int, scale: float | None, drop_path: float
@@ -190,6 +192,7 @@ class LatentLayer(nn.Module):
     def forward(
         self, latents: Tensor, tokens: Tensor, grid: tuple[int, int]
     ) -> tuple[Tensor, Tensor]:
+        """Latents (B,M,C) and tokens (B,N,C) to updated latents and the same tokens."""
         latents = self.cross_attention_latents_token(latents, tokens)
         return self.self_attention_latents(latents), tokens
 
@@ -205,6 +208,7 @@ class ResidualLPI(nn.Module):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
+        """Tokens (B,N,C) of a grid (H,W) to (B,N,C)."""
         return tokens + self.drop_path(self.ls(self.lpi(self.norm(tokens), grid)))
 
 
@@ -216,16 +220,16 @@ def make_layer_scale(channels: int, init: float | None) -> nn.Module:
 class BiXT(DenseBackbone):
     """Bi-directional cross-attention transformer for dense prediction.
 
-    Only layers that update tokens *and* latents are built, as many as the asked-for outputs need;
-    what updates the latents in the last of them is left out, since nobody reads it.
+    Only layers that update tokens *and* latents are built, up to the last of ``out_indices``. The
+    last one has no update of the latents, because nothing uses it.
 
     Args:
         arch: 'tiny' (width 192), 'small' (384), 'd256' or 'd256-ls' (256, the latter with layer
             scale), or a dict with ``embed_dims``, ``num_heads``, ``depth`` and optionally
             ``mlp_ratio`` (4) and ``layer_scale`` (None, or its initial value).
-        depth: layers, if not as ``arch`` says. Published files of n layers fill n - 1, because
-            their last one updates only the latents.
-        num_latents: latents M.
+        depth: number of layers; default: that of ``arch``. A published checkpoint of n layers
+            loads into ``depth = n - 1``, because its last layer updates only the latents.
+        num_latents: number of latents M.
         patch_stride: 16, 8 or 4 pixels from token to token.
         patch_embed: 'linear' (patches of 16 x 16 pixels, overlapping for strides below 16) or
             'conv' (the convolutional tokeniser).
@@ -234,10 +238,10 @@ class BiXT(DenseBackbone):
         out_indices: layers (from 0; negative ones from the end) whose tokens are returned.
             Default: after a third, a half, two thirds and all of them, (3, 5, 7, 11) of 12.
         with_latents: also build the last layer's latent update and return the latents.
-        latent_layer: also build the authors' last layer, which updates only the latents, behind
-            ``depth`` others, and return the latents: what a classifier reads.
+        latent_layer: also build the authors' last layer, which updates only the latents, after
+            ``depth`` others, and return the latents, as classifiers need them.
         drop_path_rate: stochastic depth, growing linearly from 0 at the first layer to this rate
-            at the authors' last one, which dense use drops.
+            at layer ``depth``, the authors' last one, which only classifiers have.
         frozen_stages: -1 freezes nothing, 0 the tokeniser, position encoding and latents, k the
             first k layers too.
         norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
@@ -295,7 +299,7 @@ class BiXT(DenseBackbone):
         self.freeze()
 
     def reset_parameters(self) -> None:
-        """The authors' initialisation ('jax' in timm's words)."""
+        """The authors' initialisation, which timm calls 'jax'."""
         trunc_normal_(self.latents, std=0.02)
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear):
@@ -325,7 +329,9 @@ class BiXT(DenseBackbone):
         """An image (B,3,H,W) to tokens with their position encoding (B,N,C), and their grid."""
         height, width = x.shape[-2:]
         if min(height, width) < 16:
-            raise ValueError(f'An image of {height} x {width} pixels has less than a patch of 16.')
+            raise ValueError(
+                f'An image of {height} x {width} pixels is too small: a patch has 16 x 16.'
+            )
         feature_map = self.patch_embed(channels_last(x))
         grid = tuple(feature_map.shape[-2:])
         position = self.fourier_pos_encode(*grid, feature_map.device, feature_map.dtype)
@@ -336,7 +342,7 @@ class BiXT(DenseBackbone):
     ) -> dict[int, tuple[Tensor, Tensor]]:
         """For pictures: the attention of some layers (default: all) on images (B,3,H,W).
 
-        A ``latent_layer``, whose attention has one side, is none of them.
+        The ``latent_layer`` is not one of them: in it only the latents attend.
 
         Returns:
             For each layer two tensors (B,h,M,H',W') on the grid of the tokens: each latent's

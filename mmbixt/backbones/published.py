@@ -1,4 +1,4 @@
-"""The models that the authors publish: their names, our configs, the papers' figures."""
+"""The models that the authors publish: their names, our configs, and the papers' numbers."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,14 +9,14 @@ from mmengine.registry import MODELS
 
 @dataclass(frozen=True)
 class Published:
-    """A classification model of the authors, and the dense backbone that is made of it.
+    """A classification model of the authors, and the dense backbone with its weights.
 
     Attributes:
-        name: the authors'.
-        backbone: config of its dense part.
-        params: of the classifier, in millions, as the paper prints it; empty if it does not.
-        gmacs: multiply-adds of the classifier at 224 x 224, in billions, as the paper prints them.
-        at_512: what the config has otherwise at 512 x 512.
+        name: the name that the authors use.
+        backbone: config of the dense backbone.
+        params: parameters of the classifier in millions, as printed in the paper; empty if not.
+        gmacs: multiply-adds of the classifier at 224 x 224, in billions, as printed in the paper.
+        at_512: entries of the config that differ at 512 x 512.
     """
 
     name: str
@@ -50,7 +50,7 @@ def _swin(name: str, arch: str, params: str, gmacs: str, stages: tuple[int, ...]
     return Published(name, backbone, params, gmacs)
 
 
-# A published BiXT of n layers fills n - 1, hence depth=11 where the name has no d13.
+# A published BiXT of 12 layers (13 where the name has d13) loads into one layer less.
 PUBLISHED = (
     _bixt('ti_l64_p16', '15.11', '1.68', depth=11),
     _bixt('ti_l64_p16s8', '15.12', '4.71', depth=11, patch_stride=8),
@@ -92,8 +92,8 @@ PUBLISHED = (
     _swin('bisa_swin_tiny', 'tiny', '28.4', '5.3', (0,)),
 )
 
-# what reads a backbone for a class, and what the backbone needs for it
-_READ = {
+# of each backbone as part of a classifier: its options, and the neck after it
+_OPTIONS = {
     'mmbixt.XCiT': dict(),
     'mmbixt.BiXT': dict(latent_layer=True),
     'mmbixt.BiFormer': dict(output_norms=False, out_indices=(-1,)),
@@ -110,7 +110,7 @@ _NECKS = {
 def classifier_config(backbone: dict[str, Any], num_classes: int = 1000) -> dict[str, Any]:
     """The authors' classifier on a dense backbone, as an ``ImageClassifier`` of mmpretrain."""
     kind = backbone['type']
-    backbone = {**backbone, **_READ[kind]}
+    backbone = {**backbone, **_OPTIONS[kind]}
     with torch.device('meta'):
         built = MODELS.build({**backbone, 'init_cfg': None})
     width, neck = built.out_channels[-1], _NECKS[kind]

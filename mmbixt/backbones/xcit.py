@@ -1,7 +1,7 @@
 """XCiT: Cross-Covariance Image Transformers (2021).
 
-Attention between channels, by their correlation over all tokens, so that the cost is linear in the
-tokens; local patch interaction mixes neighbours. The names of the weights are the authors'.
+Channels attend to each other by their correlation over all tokens, so that the cost is linear in
+the tokens; local patch interaction combines neighbours. The names of the weights are the authors'.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from mmbixt.layers.norm import LayerNorm
 from mmbixt.ops.precision import is_half
 from mmbixt.registry import MODELS
 
-# Layer scale starts at 1 in 12 layers and near 0 in 24; stochastic depth is the paper's Table B.1.
+# Layer scales start at 1 in 12 layers and at 1e-5 in 24; for stochastic depth see Table B.1.
 ARCHS = {
     'nano12': dict(embed_dims=128, num_heads=4, depth=12),
     'tiny12': dict(embed_dims=192, num_heads=4, depth=12),
@@ -48,8 +48,8 @@ ARCH_DEFAULTS = dict(mlp_ratio=4, layer_scale=1.0, drop_path_rate=0.0)
 class Layer(nn.Module):
     """Cross-covariance attention, local patch interaction, MLP, in this order.
 
-    Each has a norm before, a layer scale behind, and a residual around. Norms and scales are
-    numbered in the order in which the authors wrote them down: 1, 3, 2.
+    For each part: ``x + gamma * part(norm(x))``. Norms and scales have the authors' numbers, which
+    do not follow this order: 1, 3, 2.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class Layer(nn.Module):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
-        """(B,N,C) to (B,N,C)."""
+        """Tokens (B,N,C) of a grid (H,W) to (B,N,C)."""
         tokens = add_update(tokens, self.attn(self.norm1(tokens), self.gamma1), self.drop_path)
-        # little would be left of scaled weights in float16
+        # in float16, convolution weights times small layer scales would lose digits
         early, late = (None, self.gamma3) if is_half(tokens) else (self.gamma3, None)
         update = self.local_mp(self.norm3(tokens), grid, early)
         tokens = add_update(tokens, update, self.drop_path, late)
@@ -80,8 +80,8 @@ class Layer(nn.Module):
 class XCiT(DenseBackbone):
     """Cross-covariance image transformer for dense prediction.
 
-    Columnar: all feature maps have one stride; ``mmbixt.FeaturePyramidAdapter`` makes a pyramid.
-    The class-attention layers, which only a classifier reads, are not built, nor are layers behind
+    All feature maps have the same stride; ``mmbixt.FeaturePyramidAdapter`` makes a pyramid of them.
+    The class-attention layers, which only a classifier needs, are not built, nor are layers after
     the last of ``out_indices``.
 
     Args:
@@ -91,8 +91,8 @@ class XCiT(DenseBackbone):
         patch_size: 16 or 8, pixels from token to token.
         out_indices: layers (from 0; negative ones from the end) whose tokens are returned.
             Default: after a third, a half, two thirds and all of them, (3, 5, 7, 11) of 12.
-        layer_scale: initial value of the layer scales, if not the published one of ``arch``.
-        drop_path_rate: stochastic depth, the same in all layers, if not the published rate.
+        layer_scale: initial value of the layer scales; default: the published one of ``arch``.
+        drop_path_rate: stochastic depth, the same in all layers; default: the published rate.
         frozen_stages: -1 freezes nothing, 0 the patch embedding and position encoding, k the first
             k layers too.
         norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
@@ -162,7 +162,7 @@ class XCiT(DenseBackbone):
 
     def _checkpoint_filter(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
         super()._checkpoint_filter(state_dict, prefix, *others)
-        if self._is_classifiers:  # the neck's heads leave no trace in its weights
+        if self._is_classifiers:  # the neck's weights do not show how many heads it has
             state_dict[f'{prefix}neck.num_heads'] = torch.tensor(self.arch['num_heads'])
 
     def check_origin(self, state: State, prefix: str) -> None:

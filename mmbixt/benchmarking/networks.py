@@ -1,4 +1,4 @@
-"""What can be measured, by name: a network that turns an image into a list of feature maps."""
+"""Networks by name: each computes a list of feature maps from an image."""
 
 import runpy
 from collections.abc import Callable, Sequence
@@ -15,35 +15,35 @@ from mmbixt.ops.dispatch import PATHS
 
 NAMES = """\
   xcit_tiny_12_p16               a published variant of ours (those of the README)
-  biformer_tiny@reference        one with all its ops on one path (those of MMBIXT_OPS)
-  swin_tiny@compiled             any row through torch.compile
-  timm/xcit_tiny_12_p16_224      any model of timm that gives feature maps
-  configs/..., mmseg::...        the backbone of a config, a file or one of an installed package
-  my_code.py:build               what a function of other code (which is executed) builds"""
+  biformer_tiny@reference        with a path for all ops (a value of MMBIXT_OPS)
+  swin_tiny@compiled             any network with torch.compile
+  timm/xcit_tiny_12_p16_224      any model of timm that returns feature maps
+  configs/..., mmseg::...        the backbone of a config: a file or one of an installed package
+  my_code.py:build               the result of a function in another file (which is executed)"""
 
 
-WAYS = (*PATHS, 'compiled')
+MODES = (*PATHS, 'compiled')
 
 
 class UnknownRowError(ValueError):
-    """A name that stands for no network."""
+    """No network has this name."""
 
 
 def build(name: str, size: int) -> tuple[nn.Module, str]:
-    """A network by its name (see :data:`NAMES`), and how it is to run: one of :data:`WAYS`.
+    """A network by its name (see :data:`NAMES`), and its mode, one of :data:`MODES`.
 
-    Stochastic depth is off: how much work it saves is random.
+    Stochastic depth is off, because it skips a random amount of work.
 
     Args:
-        name: of the network.
+        name: name of the network.
         size: height and width of the images.
     """
-    name, _, way = name.partition('@')
-    if way and way not in WAYS:
-        raise UnknownRowError(f'{name}@{way}: there are {", ".join(WAYS)}.')
+    name, _, mode = name.partition('@')
+    if mode and mode not in MODES:
+        raise UnknownRowError(f'{name}@{mode}: the modes are {", ".join(MODES)}.')
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return _build(name, size), way or 'auto'
+        return _build(name, size), mode or 'auto'
 
 
 def _build(name: str, size: int) -> nn.Module:
@@ -59,7 +59,7 @@ def _build(name: str, size: int) -> nn.Module:
             options = dict(model.at_512) if size >= 512 else {}
             return MODELS.build({**model.backbone, **options, 'drop_path_rate': 0.0})
     near = near_matches(name, [model.name for model in PUBLISHED])
-    raise UnknownRowError(f'{name!r} stands for no network.{near} Names are\n{NAMES}')
+    raise UnknownRowError(f'There is no network {name!r}.{near} Names are\n{NAMES}')
 
 
 def _build_of_timm(name: str, size: int) -> nn.Module:

@@ -1,4 +1,4 @@
-"""One network in a process of its own, which measures what it is asked for."""
+"""One network in its own process, measured on request."""
 
 import copy
 import ctypes
@@ -21,18 +21,18 @@ from mmbixt.ops import linear, use_ops
 from mmbixt.ops.flop_counter import FlopCounter
 
 DTYPES = {'fp32': torch.float32, 'bf16': torch.bfloat16}
-SIDE = 2048  # of the matrices whose product is the machine's peak
+SIDE = 2048  # of the matrices whose product measures the peak of the machine
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Under what all networks are measured.
+    """The setting of all measurements.
 
     Attributes:
         batch: images at a time.
         device: 'cpu' or 'cuda'.
         dtype: a key of :data:`DTYPES`.
-        threads: of the CPU.
+        threads: number of CPU threads.
     """
 
     batch: int = 1
@@ -42,20 +42,20 @@ class Setting:
 
 
 class Network:
-    """A network on an image, ready to be measured.
+    """A network and an image, ready for measurements.
 
     Args:
         name: see :mod:`mmbixt.benchmarking.networks`.
         size: height and width of the image.
-        setting: of the measurement.
+        setting: the setting of the measurements.
     """
 
     def __init__(self, name: str, size: int, setting: Setting) -> None:
         torch.set_num_threads(setting.threads)
         self.device = torch.device(setting.device)
-        model, way = build(name, size)
-        self.compiled = way == 'compiled'
-        self.path = 'auto' if self.compiled else way
+        model, mode = build(name, size)
+        self.compiled = mode == 'compiled'
+        self.path = 'auto' if self.compiled else mode
         self.parameters = sum(p.numel() for p in model.parameters())
         dtype = DTYPES[setting.dtype]
         self.model = model.to(self.device, dtype)
@@ -80,10 +80,9 @@ class Network:
         total.backward()
 
     def memory(self) -> int:
-        """Bytes that a forward and backward pass takes on top of the model, at its peak.
+        """Peak bytes of a forward and backward pass, without the model.
 
-        To be asked for first: then nothing is left over from an earlier pass, except what a
-        compiler has done.
+        It must be the first measurement: earlier passes leave allocated memory.
         """
         self.model.train()
         if self.compiled:
@@ -96,26 +95,26 @@ class Network:
             self._forward_and_backward()
             return torch.cuda.max_memory_allocated() - before
         before = _resident('VmRSS')
-        with open('/proc/self/clear_refs', 'w') as file:  # sets the peak back to what is resident
+        with open('/proc/self/clear_refs', 'w') as file:  # resets the peak to the current value
             file.write('5')
         self._forward_and_backward()
         return _resident('VmHWM') - before
 
     def macs(self) -> int:
-        """Multiply-adds of a forward pass as torch counts them, on the plain paths of the ops.
+        """Multiply-adds of a forward pass, counted by torch on the reference paths of the ops.
 
-        Shapes are enough for that. Of the fused attentions torch counts only those of GPUs.
+        On the meta device. torch counts fused attention only on GPUs.
         """
         counter = FlopCounter()
         model = copy.deepcopy(self.model).to('meta')
-        model.eval()  # not all of mmseg's return themselves
+        model.eval()  # a separate statement: eval() of some mmseg models returns None
         plain = sdpa_kernel(SDPBackend.MATH)
         with counter, plain, torch.no_grad(), use_ops('reference'):
             model(self.image.to('meta'))
         return counter.get_total_flops() // 2
 
     def peak(self) -> float:
-        """Multiply-adds a second of a large matrix product, by the faster of torch's libraries."""
+        """Multiply-adds per second of a large matrix product, by the faster library of torch."""
         a = torch.randn(SIDE, SIDE).to(self.image)
         with use_ops('auto'):
             products = (lambda: a @ a, lambda: linear(a, a))
@@ -132,34 +131,34 @@ class Network:
         if self.device.type == 'cuda':
             torch.cuda.synchronize()
 
-    def answer(self, what: str) -> Any:
+    def get(self, what: str) -> Any:
         with use_ops(self.path) if self.path != 'auto' else nullcontext():
             found = getattr(self, what)
             return found() if callable(found) else found
 
 
 def _return_freed_memory() -> None:
-    """Of what is freed, the C library keeps some, which would hide what is taken next."""
+    """Return freed memory, which the C library keeps, to the system, to measure later use."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
 
 
 def _resident(field: str) -> int:
-    """Bytes of memory that the process has ('VmRSS'), or had at most ('VmHWM')."""
+    """Resident memory of the process in bytes: current ('VmRSS') or peak ('VmHWM')."""
     with open('/proc/self/status') as file:
         line = next(line for line in file if line.startswith(field))
     return int(line.split()[1]) * 1024
 
 
 def serve(connection: Connection, output: str, name: str, size: int, setting: Setting) -> None:
-    """Build a network and answer what is asked about it, until the connection is closed.
+    """Build a network, and send measurements until the connection is closed.
 
     Args:
-        connection: where questions come from, names of methods or attributes of :class:`Network`.
-        output: a file for whatever libraries print.
-        name: of the network.
+        connection: receives names of methods or attributes of :class:`Network`, sends values.
+        output: a file for stdout and stderr.
+        name: name of the network.
         size: height and width of the image.
-        setting: of the measurement.
+        setting: the setting of the measurements.
     """
     with open(output, 'w') as file:
         for stream in (1, 2):
@@ -169,9 +168,9 @@ def serve(connection: Connection, output: str, name: str, size: int, setting: Se
         what = connection.recv()
         network = Network(name, size, setting)
         while True:
-            connection.send(network.answer(what))
+            connection.send(network.get(what))
             what = connection.recv()
-    except EOFError:  # the other side is closed
+    except EOFError:  # closed by the parent
         return
     except Exception as error:
         connection.send(RuntimeError(f'{type(error).__name__}: {error}'))

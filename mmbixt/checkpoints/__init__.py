@@ -1,1 +1,1 @@
-"""Reading checkpoint files safely, and the authors' layouts as ours."""
+"""Safe reading of checkpoint files, and conversion of the authors' layouts to ours."""

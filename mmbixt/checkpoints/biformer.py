@@ -1,4 +1,4 @@
-"""BiFormer: the authors' layouts to ours, which is that of their main model."""
+"""BiFormer: from the authors' layouts to ours, which is the layout of their main model."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -17,18 +17,18 @@ _RENAMES = (  # of the Swin-like models
 _PART = re.compile(r'^(?:downsample_layers|stages|extra_norms)\.(\d+)\.')
 
 IN_CLASSIFIER = (r'^norm\.', 'neck.norm.')  # see split_classifier
-# A classifier has no norms of its stages' outputs.
+# Files of classifiers have no norms of the outputs of stages.
 OPTIONAL = r'^extra_norms\.\d+\.|num_batches_tracked$'
 
 
 def convert_biformer(
     state: Mapping[str, Tensor], expected: Collection[str], code: str
 ) -> Conversion:
-    """The weights that a dense BiFormer takes from a classification or a dense state dict.
+    """The weights of a dense BiFormer from the state dict of a classifier or of a dense model.
 
-    Dropped knowingly: the classifier, and stages and output norms that the model does not have.
-    Weights of another code base than the model's ``code`` have their shapes but not their meaning,
-    and so keep their names, which fit nothing.
+    The classifier is dropped, and so are stages and output norms that the model does not have.
+    Weights of another code base than the model's ``code`` have the same shapes but another meaning:
+    they keep their names, which do not match, so that loading them is an error.
     """
     last = last_number(_PART, expected)
     renames = _RENAMES if _code_of(state) in (None, code) else ()
@@ -43,7 +43,7 @@ def convert_biformer(
         return None if no_norm or (part and int(part[1]) > last) else key
 
     def adapt(name: str, value: Tensor) -> Tensor:
-        # the channels-first code has linear layers as convolutions of one cell
+        # in the channels-first code linear layers are 1 x 1 convolutions
         is_linear = re.search(r'\.(qkv|wo|proj|mlp\.\d)\.weight$', name) is not None
         return value.flatten(1) if is_linear else value
 
@@ -51,7 +51,7 @@ def convert_biformer(
 
 
 def advise_biformer(state: Mapping[str, Tensor], code: str) -> str | None:
-    """What to do about a file of another of the authors' code bases."""
+    """The ``arch`` of a file of another code base; None if the code base is the model's."""
     theirs = _code_of(state)
     if theirs not in (None, code):
         return f'The file is of arch={theirs!r}.'
@@ -61,7 +61,7 @@ def advise_biformer(state: Mapping[str, Tensor], code: str) -> str | None:
 
 
 def _code_of(state: Mapping[str, Tensor]) -> str | None:
-    """The code base that a file of a Swin-like model comes from; None for the main one and ours."""
+    """The code base of a file of a Swin-like model; None for the main code base and for ours."""
     if any('.attn.qkv_linear.' in key for key in state):
         return 'stl-nchw'
     is_stl = any(re.match(r'stages\.\d+\.blocks\.\d+\.attn\.lepe', key) for key in state)

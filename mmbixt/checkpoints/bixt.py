@@ -1,4 +1,4 @@
-"""BiXT: the authors' layout to ours. The names are theirs; the classifier's part is dropped."""
+"""BiXT: from the authors' layout to ours. Names are the same; the classifier is dropped."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mmbixt.checkpoints.state_dict import Conversion, last_number, translate
 
-# the classifier, and the position grid, which the encoding computes for each image size
+# the classifier, and the grid of positions, which our encoding computes for each image size
 _CLASSIFIER = re.compile(r'^(fc_norm|head)\.|^fourier_pos_encode\.pos$')
 _LATENT_UPDATE = re.compile(r'\.(self_attention_latents|attn\.proj_lat|\w+_lat)\.')
 _LAYER = re.compile(r'^blocks\.(\d+)\.')
@@ -18,11 +18,11 @@ OPTIONAL = r'^blocks\.\d+\.local_patch_interaction\.|num_batches_tracked$'
 
 
 def convert_bixt(state: Mapping[str, Tensor], expected: Collection[str]) -> Conversion:
-    """The weights that a dense BiXT takes from a state dict in the authors' layout.
+    """The weights of a dense BiXT from a state dict in the authors' layout.
 
-    Dropped knowingly: the classifier; a stored position grid; layers after the last one that the
-    model has, among them the file's own last, which updates only the latents; the latents' update
-    in the model's last layer if the model goes without.
+    Dropped are the classifier, a stored grid of positions, layers beyond the depth of the model
+    (among them the last layer of the file, which updates only the latents), and the update of the
+    latents in the last layer of a model that has none.
     """
     depth = 1 + last_number(_LAYER, expected)
 
@@ -40,11 +40,11 @@ def convert_bixt(state: Mapping[str, Tensor], expected: Collection[str]) -> Conv
 
 
 def advise_bixt(state: Mapping[str, Tensor], expected: Collection[str]) -> str | None:
-    """What to do about the commonest misfit: a file with too few layers for dense use."""
+    """Advice for a file with fewer layers than the model; None if it has enough."""
     one_sided = [int(_LAYER.match(key)[1]) for key in state if key.endswith('r_latents.weight')]
     if not one_sided or min(one_sided) > last_number(_LAYER, expected):
         return None
     return (
-        f'Layer {one_sided[0] + 1} of the file updates only the latents, so it fills a dense model '
-        f'of {one_sided[0]} layers: build the backbone with depth={one_sided[0]}.'
+        f'Layer {one_sided[0] + 1} of the file updates only the latents, so the file has the '
+        f'weights of {one_sided[0]} layers of a dense model: set depth={one_sided[0]}.'
     )

@@ -1,7 +1,8 @@
-"""Whole classifiers: the authors' files as mmpretrain's ``ImageClassifier``, part by part.
+"""Whole classifiers: the authors' files loaded into mmpretrain's ``ImageClassifier``.
 
-A module sees only its own weights when a state dict is loaded. So the backbone, which mmpretrain
-asks, gives the weights of a file the names of the parts; then each part checks its own.
+When a state dict is loaded, each module gets only the weights with its own prefix. mmpretrain lets
+the backbone convert the state dict first: :func:`split_classifier` renames its weights to
+``backbone.*``, ``neck.*`` and ``head.*``. Then :func:`fit_part` checks those of each part.
 """
 
 import re
@@ -13,17 +14,21 @@ from torch import nn
 from mmbixt.checkpoints.describe import describe
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError, check_fit, translate, unwrap
 
-# of timm's Swin Transformer it has a second name
+# ``head.fc`` in timm's Swin Transformer
 _LINEAR = re.compile(r'^head\.(fc\.)?(?=(weight|bias)$)')
-PREFIX = "Take the neck's part of it: init_cfg=dict(type='Pretrained', ..., prefix='neck.')."
+PREFIX = "Load the neck of this file: init_cfg=dict(type='Pretrained', ..., prefix='neck.')."
 
 
 def split_classifier(state_dict: dict[str, Any], prefix: str, moves: tuple[str, str]) -> bool:
-    """Rename, in place, the weights of an official file to those of an ``ImageClassifier``.
+    """Rename, in place, the weights of the authors' file to those of an ``ImageClassifier``.
 
-    They stay as they are if they already are of such a classifier. ``prefix`` is that of its names,
-    ``moves`` the pattern and replacement for names of neither the backbone nor the linear layer.
-    Returns whether the file is the authors'.
+    Args:
+        state_dict: weights of the authors', or of an ``ImageClassifier``, which do not change.
+        prefix: prefix of all names of the classifier.
+        moves: pattern and replacement for names of weights of the neck.
+
+    Returns:
+        Whether the file is the authors'.
     """
     own = [key for key in state_dict if key.startswith(prefix)]
     source = unwrap({key.removeprefix(prefix): state_dict[key] for key in own})
@@ -39,11 +44,11 @@ def split_classifier(state_dict: dict[str, Any], prefix: str, moves: tuple[str, 
 
     if not is_ours and not any(_LINEAR.match(key) for key in source):
         raise CheckpointMismatchError(
-            f'The file has no head; it seems to be {describe(source)}. Give it to the backbone: '
+            f'The file has no head; it seems to be {describe(source)}. Load it into the backbone: '
             "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...)). Nothing was loaded."
         )
     if not is_ours:
-        print_log('The file is a classifier of the authors; its weights take our names.', 'current')
+        print_log('The file is a classifier of the authors; its weights are renamed.', 'current')
         source = translate(source, rename).weights
     for key in own:
         del state_dict[key]
@@ -52,10 +57,10 @@ def split_classifier(state_dict: dict[str, Any], prefix: str, moves: tuple[str, 
 
 
 def fit_part(part: nn.Module, state_dict: dict[str, Any], prefix: str) -> None:
-    """Before a neck or head gets its weights: take them, in place, and check that all are there.
+    """Check, before a neck or head is loaded, that a state dict has all of its weights.
 
-    If the part has ``convert_checkpoint``, that renames the file's weights. Without a prefix, the
-    file may be that of the whole classifier.
+    In place: names of the file become those of ``part`` (by its ``convert_checkpoint``, if it has
+    one), and other weights are removed. With an empty prefix, the file may be a whole classifier.
     """
     own = [key for key in state_dict if key.startswith(prefix)]
     source = unwrap({key.removeprefix(prefix): state_dict[key] for key in own})
@@ -64,7 +69,7 @@ def fit_part(part: nn.Module, state_dict: dict[str, Any], prefix: str) -> None:
     current = part.state_dict()
     shapes = {key: tuple(value.shape) for key, value in current.items()}
     name, weights = type(part).__name__, source
-    if not prefix:  # the rest of the file is for others
+    if not prefix:  # the file may hold weights of other parts
         parts = {key.partition('.')[0] for key in shapes}
         weights = {key: value for key, value in source.items() if key.partition('.')[0] in parts}
     advice = PREFIX if any(key.startswith('neck.') for key in source) else None

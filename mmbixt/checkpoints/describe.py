@@ -1,11 +1,11 @@
-"""What a set of weights seems to be, in words, for error messages."""
+"""Recognise the model of a set of weights by their names, for error messages."""
 
 import re
 from collections.abc import Mapping
 
 from torch import Tensor
 
-# first match wins: (a key that only this family has, its name)
+# (pattern of names that only this family has, the family); the first match counts
 _FAMILIES = (
     (r'cross_attention_latents_token', 'BiXT'),
     (r'cls_attn_blocks|pos_embeder\.|blocks\.\d+\.local_mp\.', 'XCiT'),

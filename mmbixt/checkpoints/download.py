@@ -1,8 +1,7 @@
-"""Downloading files so that only a whole and right one gets its name in the cache.
+"""Download files; a file gets its name in the cache only when it is complete and its hash matches.
 
-Beside ``model.pth`` there are ``model.pth.json``, with its address and size, and
-``.model.pth.lock``, which the system releases when the process that downloads ends, however it
-ends, so that none waits for one that has failed.
+Beside ``model.pth`` there are ``model.pth.json``, with its URL and size, and ``.model.pth.lock``.
+The operating system releases the lock when the downloading process ends, even after a crash.
 """
 
 import json
@@ -21,44 +20,45 @@ from mmbixt.checkpoints.sources import hash_in
 from mmbixt.checkpoints.transfer import transfer
 from mmbixt.checkpoints.unzip import unpack
 
-LARGEST = 4 << 30  # bytes of a download, and of what is unpacked from it
+LARGEST = 4 << 30  # bytes of a download, and of the file unpacked from it
 
 
 def cache_folder() -> Path:
-    """Torch hub's cache, so that what is there already is used."""
+    """Torch hub's cache, which may hold the file already."""
     return Path(hub.get_dir()) / 'checkpoints'
 
 
 def fetch(url: str, path: Path, is_zip: bool = False, note: str = '') -> Path:
-    """A file at its path, downloaded unless it is there; any number of processes may call it.
+    """Download a file to ``path`` unless it exists; several processes may call this at once.
 
-    Of a zip archive (``is_zip``) the checkpoint in it is kept. Errors have the ``note``.
+    With ``is_zip`` the checkpoint is unpacked from a zip archive. ``note`` is added to errors.
     """
     sha256 = hash_in(url)
-    known = '' if is_zip else sha256  # of the file that is kept
+    known = '' if is_zip else sha256  # hash of the file at ``path``
     try:
         if not _is_ready(url, path, known):
             path.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(path.with_name(f'.{path.name}.lock')):
-                if not _is_ready(url, path, known):  # no other process has been quicker
+                if not _is_ready(url, path, known):  # another process may have downloaded it
                     _download(url, path, sha256, is_zip)
     except DownloadError as error:
         unpacked = ' (unpacked)' if is_zip else ''
         advice = (
-            "With a copy of the file, set init_cfg's checkpoint='/path/to/file.pth', or put it"
-            f'{unpacked} at {path}. To train a backbone from random weights, set init_cfg=None.'
+            "If you have a copy of the file, set init_cfg's checkpoint='/path/to/file.pth', or "
+            f'copy it{unpacked} to {path}. To train a backbone from random weights, set '
+            'init_cfg=None.'
         )
         what = f'{url} was not downloaded: {error}.'
         raise DownloadError('\n  '.join(filter(None, [what, note, advice]))) from error
     except (OSError, NotImplementedError) as error:  # a full disk, or one without locks
-        text = f'{path} cannot be written: {getattr(error, "strerror", None) or error}. Make room '
-        text += 'and run again, or let the variable TORCH_HOME name a folder elsewhere'
+        text = f'{path} cannot be written: {getattr(error, "strerror", None) or error}. Free some '
+        text += 'space and run again, or set the variable TORCH_HOME to another folder'
         raise OSError(getattr(error, 'errno', None), text) from error
     return path
 
 
 def remove_download(path: Path) -> bool:
-    """Remove a file that cannot be read, if it is a download and not somebody's own."""
+    """Remove a file that cannot be read, if it was downloaded, and is not a file of the user."""
     record = _record(path)
     if is_download := record.is_file():
         path.unlink(missing_ok=True)
@@ -71,21 +71,20 @@ def _record(path: Path) -> Path:
 
 
 def _is_ready(url: str, path: Path, sha256: str) -> bool:
-    """Whether the file is there, as long as it was when its hash was compared.
+    """Whether the file exists, with the size that it had when its hash was compared.
 
-    A file without a record was put there by torch hub or by the user, and gets one if it is the
-    published one.
+    A file without a record is from torch hub or the user. If its hash matches, it gets a record.
     """
     if not path.is_file():
         return False
     size = path.stat().st_size
-    with suppress(OSError, ValueError, TypeError):  # none, or none of ours
+    with suppress(OSError, ValueError, TypeError):  # no record, or not written by mmbixt
         if record := dict(json.loads(_record(path).read_text())):
             return size == record.get('size')
     if sha256 and not pooch.file_hash(path).startswith(sha256):
-        text = f'{path} is another file, whose sha256 does not begin with {sha256}. mmbixt did not '
-        raise DownloadError(text + 'write it and leaves it alone: move it away and run again')
-    if sha256 and os.access(path.parent, os.W_OK):  # else its hash is computed each time
+        text = f'{path} is another file: its sha256 does not begin with {sha256}. mmbixt did not '
+        raise DownloadError(text + 'write it and does not replace it: move it and run again')
+    if sha256 and os.access(path.parent, os.W_OK):  # else the hash is computed each time
         _record(path).write_text(json.dumps(dict(url=url, size=size)))
     return True
 
@@ -100,8 +99,7 @@ def _download(url: str, path: Path, sha256: str, is_zip: bool) -> None:
         transfer(url, part, LARGEST)
         digest = pooch.file_hash(part)
         if not digest.startswith(sha256):
-            text = f'it is altered, or another file: the sha256 {digest} should begin with '
-            raise DownloadError(text + sha256)
+            raise DownloadError(f'its sha256 is {digest} and should begin with {sha256}')
         ready = unpacked if is_zip and unpack(part, unpacked, LARGEST) else part
         record = dict(url=url, size=ready.stat().st_size)
         _record(path).write_text(json.dumps(record))

@@ -1,21 +1,21 @@
-"""What can be wrong with a checkpoint."""
+"""Errors of reading checkpoints."""
 
 
 class CheckpointFileError(RuntimeError):
-    """The file is no checkpoint, or cannot be loaded here."""
+    """The file is not a checkpoint, or cannot be loaded on this machine."""
 
 
 class BrokenCheckpointError(CheckpointFileError):
-    """The file is not what ``torch.save`` wrote."""
+    """The file is damaged, or was not written by ``torch.save``."""
 
 
 class UnsupportedContentError(CheckpointFileError):
-    """The file is whole, but holds what mmbixt does not read."""
+    """The file is complete, but has content that mmbixt does not read."""
 
 
 class DownloadError(CheckpointFileError):
-    """The file cannot be had."""
+    """The file cannot be downloaded."""
 
 
 class UnsafeCheckpointError(RuntimeError):
-    """The file asks for something that is not data."""
+    """The file contains more than data: loading it could execute code."""

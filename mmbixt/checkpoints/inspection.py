@@ -1,12 +1,12 @@
-"""Whether the pickle of a checkpoint describes data and nothing else, found out beforehand.
+"""Check that the pickle of a checkpoint describes only data, before torch reads it.
 
-torch's reader of pickles (``weights_only=True``) calls only functions that it knows, but with
-whatever arguments the file has, and it knows more than checkpoints need. So a small file can fill
-the memory (``bytearray(10**12)``), never end (the hash of nested tuples), give tensors of memory
-that nobody has written, or use memory that is freed (a legacy file with a view of a storage; torch
-2.11). So the pickle is first followed step by step, as Python's own unpickler does, from which
-torch's was made, but the stack holds only descriptions of what would be there. What passes is what
-``torch.save`` writes, and torch's reader then reads it.
+torch's safe unpickler (``weights_only=True``) calls only functions of a list, but with any
+arguments, and its list is longer than checkpoints need. A small file can fill the memory
+(``bytearray(10**12)``), run forever (the hash of nested tuples), create tensors from uninitialised
+memory, or use freed memory (a legacy file with a view of a storage; torch 2.11). Therefore
+:class:`Inspection` first executes the opcodes of the pickle, like Python's unpickler, on which
+torch's is based, but its stack holds only descriptions of objects. It accepts what ``torch.save``
+writes; torch's unpickler then reads the file.
 """
 
 import pickle
@@ -20,9 +20,9 @@ from mmbixt.checkpoints.calls import (
     CALLS,
     CLASSES,
     ONE_CYCLE,
+    Description,
     Global,
     Limits,
-    Made,
     check_keys,
     check_state,
     is_device,
@@ -51,15 +51,15 @@ _DTYPES = {str(value) for value in vars(torch).values() if isinstance(value, tor
 _DTYPES = {name for name in _DTYPES if not name.startswith('torch.q')}  # quantized
 KNOWN = {*CALLS, *CLASSES, *STORAGES, *_DTYPES, ONE_CYCLE, 'numpy.ndarray'}
 _DICTS = ('dict', 'collections.OrderedDict', 'collections.Counter')
-# opcodes that can fill the stack with objects of 64 bytes, each written as one or a few bytes
+# opcodes of a few bytes that put a new object of 64 bytes on the stack
 _NEW = (
     *(pickle.MARK, pickle.EMPTY_LIST, pickle.EMPTY_DICT, pickle.REDUCE, pickle.NEWOBJ),
     *(pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3),
 )
 
 
-class _Whole:
-    """A file whose reads are complete or fail, and reserve no memory for what is not there."""
+class _ExactFile:
+    """A file whose reads return all bytes or fail, and allocate no more than the file has."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self.file, self.size = file, size
@@ -76,17 +76,19 @@ class _Whole:
 
 
 class Inspection(pickle._Unpickler):
-    """Follows one pickle; :meth:`load` returns a description of what it would give.
+    """Executes the opcodes of one pickle; :meth:`load` returns a description of its content.
 
-    ``size`` is that of the whole checkpoint; ``sizes`` are those of the storages in a zip archive,
-    None where they follow the pickles.
+    Args:
+        file: open at the beginning of the pickle.
+        size: bytes of the whole checkpoint.
+        sizes: bytes of the storages by name in a zip archive; None for a legacy file.
     """
 
     def __init__(self, file: BinaryIO, size: int, sizes: dict[str, int] | None = None) -> None:
-        super().__init__(_Whole(file, size), encoding='utf-8')
+        super().__init__(_ExactFile(file, size), encoding='utf-8')
         self.limits = Limits(size)
         self.storage_sizes = sizes
-        self.storages: dict[str, Made] = {}
+        self.storages: dict[str, Description] = {}
 
     def unknown(self) -> None:
         require(False, 'an opcode that checkpoints do not use')
@@ -94,18 +96,18 @@ class Inspection(pickle._Unpickler):
     def protocol(self) -> None:
         number = self.read(1)[0]
         if number != 2:
-            raise UnsafeCheckpointError(f'the pickle protocol {number} (torch.save uses 2)')
+            raise UnsafeCheckpointError(f'a pickle of protocol {number} (torch.save uses 2)')
 
     def find_class(self, module: str, name: str) -> Global:
-        """What a name stands for: itself."""
-        module, name = NAME_MAPPING.get((module, name), (module, name))  # of Python 2
+        """A global stays a name."""
+        module, name = NAME_MAPPING.get((module, name), (module, name))  # names of Python 2
         module = IMPORT_MAPPING.get(module, module)
         if f'{module}.{name}' not in KNOWN:
             raise UnsafeCheckpointError(repr(f'{module}.{name}'[:80]))
         return Global(f'{module}.{name}')
 
     def dictionary(self) -> None:
-        self.append(Made('dict'))
+        self.append(Description('dict'))
 
     def set_item(self) -> None:
         item = self.stack[-2:]
@@ -115,7 +117,7 @@ class Inspection(pickle._Unpickler):
     def set_items(self, items: list[Any]) -> None:
         target = self.stack[-1]
         is_dict = kind_of(target) in _DICTS and not target.is_final
-        require(is_dict and len(items) % 2 == 0, 'items for what is no dict')
+        require(is_dict and len(items) % 2 == 0, 'items for an object that is not a dict')
         if not target.items:
             self.limits.use(128)
             target.items = []
@@ -125,21 +127,21 @@ class Inspection(pickle._Unpickler):
     def call(self) -> None:
         arguments, function = self.stack.pop(), self.stack.pop()
         known = isinstance(function, Global) and function.name in CALLS
-        require(known and type(arguments) is tuple, 'a call of what is no function')
+        require(known and type(arguments) is tuple, 'a call of an object that is not a function')
         self.append(CALLS[function.name](self.limits, *arguments))
 
     def new_object(self) -> None:
         arguments, cls = self.stack.pop(), self.stack.pop()
         known = isinstance(cls, Global) and cls.name in CLASSES
         require(known and arguments == (), 'an object of an unexpected class')
-        self.append(Made(cls.name))
+        self.append(Description(cls.name))
 
     def set_state(self) -> None:
         state = self.stack.pop()
         check_state(self.limits, self.stack[-1], state)
 
-    def persistent_load(self, identity: Any) -> Made:
-        """A storage, as torch.save refers to it."""
+    def persistent_load(self, identity: Any) -> Description:
+        """A storage, which torch.save refers to by a tuple."""
         require(type(identity) is tuple and len(identity) in (5, 6), 'an unknown reference')
         self.limits.use(256)
         word, cls, key, location, count = identity[:5]
@@ -149,25 +151,24 @@ class Inspection(pickle._Unpickler):
             and cls.name in STORAGES
             and type(key) is str
             and is_device(location)
-            and key.isascii()  # another name may be the same one to torch's reader of archives
+            and key.isascii()  # torch's zip reader may take two other names for the same
             and type(count) is int
             and count >= 0
-            # views of storages are of torch before 0.4: they keep memory that torch has freed,
-            # if their storage is made larger
+            # views of storages (torch before 0.4) use freed memory if their storage is enlarged
             and identity[5:] == (() if self.storage_sizes is not None else (None,)),
-            'a storage that is not described as torch.save does',
+            'a storage that torch.save would describe differently',
         )
         require(location != 'meta', 'a storage without content')
         dtype = STORAGES[cls.name]
         size = count * dtype.itemsize
         require(size <= self.limits.size, 'a storage larger than the file')
-        made = self.storages.setdefault(key, Made('storage', size, dtype, location))
+        made = self.storages.setdefault(key, Description('storage', size, dtype, location))
         is_same = (made.size, made.dtype, made.location) == (size, dtype, location)
         require(is_same, f'two descriptions of storage {key[:20]!r}')
         if self.storage_sizes is not None:
             there = self.storage_sizes.get(key)
             require(there is not None, f'no storage {key[:20]!r}')
-            require(there == size, f'{there} bytes in a storage that should have {size}')
+            require(there == size, f'a storage of {there} bytes that should have {size}')
         return made
 
 
@@ -188,7 +189,7 @@ _COMMON = (
     *(pickle.BININT, pickle.BININT1, pickle.BININT2, pickle.LONG1),
     *(pickle.BINUNICODE, pickle.SHORT_BINSTRING),
 )
-# what torch's reader knows; none of Python's calls anything
+# the opcodes of torch's unpickler; those of Python's unpickler in _COMMON call nothing
 _STEPS = {
     **dict.fromkeys(range(256), Inspection.unknown),
     **{code[0]: pickle._Unpickler.dispatch[code[0]] for code in _COMMON},

@@ -1,4 +1,4 @@
-"""How checkpoints get from files and names into mmengine, without executing what is in them."""
+"""Read checkpoints from files, URLs and names for mmengine, without executing their content."""
 
 import logging
 import os
@@ -28,33 +28,33 @@ from mmbixt.checkpoints.xcit import convert_whole_xcit
 
 TRUST = 'MMBIXT_TRUST_CHECKPOINTS'
 _ADVICE = (
-    f'If you wrote the file yourself, or trust whoever did, set {TRUST}=1 (our tools have '
-    '--trust-checkpoint).'
+    f'If you wrote the file yourself, or trust its author, set {TRUST}=1 (or --trust-checkpoint '
+    'of our tools).'
 )
 
 
 def load(name: str, map_location: Any = None) -> Any:
-    """A checkpoint by path, address or name; a whole model of the XCiT authors in our layout."""
+    """A checkpoint by path, URL or name; whole models of the XCiT authors in our layout."""
     return convert_whole_model(read_source(name, map_location))
 
 
 def convert_whole_model(checkpoint: Any) -> Any:
-    """A checkpoint with its state dict in today's layout, if it is a whole model of other code.
+    """A checkpoint with its state dict in our layout, if it is a whole model of the XCiT authors.
 
-    A module sees only its own weights when they are loaded: what moves to another, moves here.
+    When a state dict is loaded, each module gets only the weights with its own prefix. Weights that
+    belong to another module in our layout are renamed here.
     """
     converted = convert_whole_xcit(unwrap(checkpoint)) if isinstance(checkpoint, Mapping) else None
     if converted is None:
         return checkpoint
-    text = 'The file is a whole model of the XCiT authors; its weights take the names of today.'
-    print_log(text, 'current')
+    print_log('The file is a whole model of the XCiT authors; its weights are renamed.', 'current')
     weights = {*CONTAINERS, *(key for key in checkpoint if isinstance(checkpoint[key], Tensor))}
     rest = {key: value for key, value in checkpoint.items() if key not in weights}
     return {**rest, 'state_dict': converted.weights}
 
 
 def read_file(filename: str, map_location: Any = None) -> Any:
-    """What is in a checkpoint file, read safely unless the user trusts it explicitly."""
+    """The content of a checkpoint file, read safely unless the user trusts it explicitly."""
     path = Path(os.path.expanduser(filename))
     if not path.is_file():
         raise FileNotFoundError(f'There is no checkpoint file at {path}.')
@@ -69,29 +69,29 @@ def read_file(filename: str, map_location: Any = None) -> Any:
             return read(file, map_location)
     except UnsafeCheckpointError as error:
         raise UnsafeCheckpointError(
-            f'{path} was not loaded: besides data it asks for {error}, and whatever a checkpoint '
-            f'asks for is executed. {_ADVICE}'
+            f'{path} was not loaded: besides data it contains {error}, and loading that could '
+            f'execute code. {_ADVICE}'
         ) from None
     except (UnsupportedContentError, RecursionError) as error:
-        holds = 'too many objects in one another' if isinstance(error, RecursionError) else error
-        text = f'{path} was not loaded: it holds {holds}, which mmbixt does not read. {_ADVICE}'
+        what = 'too many nested objects' if isinstance(error, RecursionError) else error
+        text = f'{path} was not loaded: it contains {what}, which mmbixt does not read. {_ADVICE}'
         raise UnsupportedContentError(text) from None
     except OSError as error:
         raise OSError(error.errno, f'{what} cannot be read: {error.strerror or error}') from error
-    except Exception as error:  # a damaged file can end in any
+    except Exception as error:  # a damaged file can raise any error
         reason = f'{type(error).__name__}: {str(error)[:300]}'
-        # such as a device that is not there; and the code of a trusted file can do anything
-        is_here = is_trusted or isinstance(error, MemoryError)
-        if is_here or (is_whole and isinstance(error, RuntimeError)):
+        # too little memory, a missing device (RuntimeError), or any error of a trusted file's code
+        is_local = is_trusted or isinstance(error, MemoryError)
+        if is_local or (is_whole and isinstance(error, RuntimeError)):
             raise CheckpointFileError(f'{what} cannot be loaded here: {reason}') from error
-        text = f'{what} cannot be read as a checkpoint; it may be incomplete or something else: '
+        text = f'{what} cannot be read: it may be incomplete, or may not be a checkpoint: '
         raise BrokenCheckpointError(text + reason) from error
 
 
 def read_source(name: str, map_location: Any = None) -> Any:
-    """What is in the file behind a path, an address or a name of published weights.
+    """The content of a checkpoint by path, URL or name of published weights.
 
-    A download that turns out to be no checkpoint does not stay in the cache.
+    A download that cannot be read is removed from the cache.
     """
     path = find_file(name)
     try:
@@ -99,24 +99,24 @@ def read_source(name: str, map_location: Any = None) -> Any:
     except BrokenCheckpointError as error:
         if path == Path(os.path.expanduser(name)) or not remove_download(path):
             raise
-        text = 'It had been downloaded and is removed; run again to download it anew.'
+        text = 'It was a download and has been removed; run again to download it again.'
         raise CheckpointFileError(f'{error}\n  {text}') from error
 
 
 def find_file(name: str) -> Path:
-    """The file behind a path, an address or a name of ``mmbixt.checkpoints.sources``, fetched."""
+    """The file of a path, a URL or a name of ``mmbixt.checkpoints.sources``, downloaded."""
     source = find(name) if name.startswith(SCHEMES) else BY_ADDRESS.get(name)
     if source is not None:
         return fetch(source.url, cache_folder() / source.file, source.is_zip, source.note)
     if name.startswith(('http://', 'https://')):
-        unique = sha256(name.encode()).hexdigest()[:12]  # other addresses have files of this name
+        unique = sha256(name.encode()).hexdigest()[:12]  # other URLs may have files of this name
         file = PurePosixPath(name.partition('?')[0]).name[-50:]
         return fetch(name, cache_folder() / f'{unique}-{file}')
     return Path(os.path.expanduser(name))
 
 
 def load_from_timm(filename: str, map_location: Any = None) -> Any:
-    """Read timm's weights by its own download code, which executes nothing either, to the CPU."""
+    """Read timm's weights to the CPU by timm's download code, which executes no content either."""
     import timm
     from timm.models import load_state_dict_from_hf
 
@@ -127,30 +127,30 @@ def load_from_timm(filename: str, map_location: Any = None) -> Any:
         raise UnknownSourceError(f'{text} `timm.list_pretrained()` lists all.')
     config = timm.get_pretrained_cfg(name)
     if config.custom_load:
-        raise CheckpointFileError(f'{filename} is no file of torch, but in a format of its own.')
+        raise CheckpointFileError(f'{filename} has its own format and cannot be read by torch.')
     if not config.hf_hub_id:
         return load(config.url, map_location)
     location = filter(None, (config.hf_hub_id, config.hf_hub_filename))
     try:
         return load_state_dict_from_hf(*location, weights_only=True)
-    except Exception as error:  # what the hub's client raises differs from version to version
+    except Exception as error:  # errors of the hub's client differ between versions
         raise DownloadError(
-            f'timm could not get {filename} ({config.hf_hub_id} on the Hugging Face hub): '
-            f'{type(error).__name__}: {error}\n  With a copy of the file, set '
+            f'timm could not download {filename} ({config.hf_hub_id} on the Hugging Face hub): '
+            f'{type(error).__name__}: {error}\n  If you have a copy of the file, set '
             "init_cfg's checkpoint='/path/to/file.pth'."
         ) from error
 
 
 def register_checkpoint_readers() -> None:
-    """Make mmengine read files from disk, and published weights, through this module.
+    """Make mmengine read files, and published weights by name or URL, through this module.
 
-    mmengine's own reader of files cannot read mmengine's checkpoints with torch >= 2.6; its other
-    schemes stay. Published weights are known by their names and addresses, which metafiles have.
+    mmengine's own file reader cannot read mmengine's checkpoints with torch >= 2.6. Its readers of
+    other schemes are kept.
     """
     from mmengine.runner.checkpoint import CheckpointLoader, load_from_local
 
     folders = {re.escape(url.rpartition('/')[0] + '/') for url in BY_ADDRESS}
-    for prefix in ('', 'timm://', *SCHEMES, *folders):  # as mmengine has it, a regular expression
+    for prefix in ('', 'timm://', *SCHEMES, *folders):  # regular expressions
         reader = load_from_timm if prefix == 'timm://' else load
         registered = CheckpointLoader._schemes.get(prefix)
         if registered in (None, load_from_local):

@@ -1,7 +1,7 @@
-"""Where the authors publish weights: the names that ``init_cfg`` and ``load_from`` understand.
+"""Weights published by the authors: the names for ``init_cfg`` and ``load_from``, and their URLs.
 
-Every address is from the authors' own pages. Files without a known hash are trusted as they come
-over https the first time; from then on their size is compared with that.
+All URLs are from the authors' own pages. A file without a known hash is accepted when it is first
+downloaded (over https); later its size is compared with the size of that download.
 """
 
 import re
@@ -14,37 +14,37 @@ from urllib.parse import urlparse
 
 from mmbixt.checkpoints.errors import CheckpointFileError
 
-# `name-1cdeb081.pth`, as torch and OpenMMLab name files after their content; digits alone may be a
-# date or a count of iterations, and the end of a UUID is no hash
+# `name-1cdeb081.pth`: torch and OpenMMLab end names with the first digits of the sha256. Decimal
+# digits alone may be a date or a number of iterations, and the end of a UUID is not a hash.
 _HASH = re.compile(
     r'(?<!-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4})-(?=\d*[a-f])([0-9a-f]{8,64})(\.[a-z]+)+$'
 )
 
 
 def hash_in(url: str) -> str:
-    """How the sha256 of a file begins, as its published name says; empty if it does not."""
+    """The first digits of the sha256 of a file, from its published name; empty if unknown."""
     name = _HASH.search(url.partition('?')[0])
     return name[1] if name else ''
 
 
 class UnknownSourceError(CheckpointFileError):
-    """There are no weights of this name."""
+    """No published weights have this name."""
 
 
 class Source(NamedTuple):
-    """A file of weights that its authors publish."""
+    """A published file of weights."""
 
     name: str  # in a config, such as 'xcit://tiny12-p16'
     url: str
-    what: str  # it was trained on, and how
-    fills: str  # the model that it fits
-    figure: str = ''  # the result that the authors state for it, if known
-    is_zip: bool = False  # whether the download is a zip archive around the checkpoint
-    note: str = ''  # what else a user must know
+    what: str  # data and recipe of its training
+    fills: str  # the model with these weights
+    figure: str = ''  # the authors' result, if known
+    is_zip: bool = False  # the download is a zip archive that contains the checkpoint
+    note: str = ''  # advice for users, shown with errors
 
     @property
     def file(self) -> str:
-        """Its name in the cache: as it is published, or where that says nothing, after ours."""
+        """Its name in the cache: the published name if it has a suffix, else made from ``name``."""
         published = PurePosixPath(urlparse(self.url).path)
         return published.name if published.suffix else self.name.replace('://', '-') + '.pth'
 
@@ -58,14 +58,14 @@ def find(name: str) -> Source:
 
 
 def near_matches(name: str, names: Iterable[str]) -> str:
-    """The next sentence of an error about an unknown name; empty if nothing is near."""
+    """A sentence of similar names for an error about an unknown name; empty if there are none."""
     near = get_close_matches(name, list(names), n=5, cutoff=0.5)
     return f' Similar names: {", ".join(near)}.' if near else ''
 
 
 _FIGSHARE = 'https://figshare.unimelb.edu.au/ndownloader/files'
-# name: the arguments of mmbixt.BiXT; file and top-1 at 224 pixels, and at 384. A file's last layer
-# updates only the latents, which a dense model does not read: one of 12 layers fills depth=11.
+# name: arguments of mmbixt.BiXT; file and top-1 at 224 pixels; the same at 384. The last layer of a
+# file updates only the latents, which a dense model does not read: 12 layers are depth=11.
 _BIXT = {
     'tiny-16': ("arch='tiny', depth=11", (52882961, 80.10), (52882964, 81.85)),
     'tiny-16-conv': ("arch='tiny', depth=11, patch_embed='conv'", (52882946, 81.00)),
@@ -81,7 +81,7 @@ _BIXT = {
 }
 
 _XCIT_URL = 'https://dl.fbaipublicfiles.com/xcit'
-_XCIT_RECIPES = {  # in our name: (before and after the patch size in theirs, what it is)
+_XCIT_RECIPES = {  # our suffix: (text before and after the patch size in the authors', recipe)
     '': ('p', '224', 'ImageNet-1k, 224 px'),
     '-dist': ('p', '224_dist', 'ImageNet-1k, 224 px, distilled'),
     '-384-dist': ('p', '384_dist', 'ImageNet-1k, 384 px, distilled'),
@@ -97,7 +97,7 @@ _XCIT_TOP1 = {  # at 224 pixels with patches of 16: (trained, distilled)
     'large24': (82.9, 84.9),
 }
 _AP = 'box AP {2}, mask AP {3}'
-_XCIT_WHOLE = {  # in our name: (in their address, what it is, the decoder, which figures)
+_XCIT_WHOLE = {  # our name: (part of the URL, what it is, decoder, format of the figures)
     'ade-semfpn': ('ade/sem_fpn', 'ADE20K, whole segmentor', 'SemanticFPN', 'mIoU {0}'),
     'ade-upernet': ('ade/upernet', 'ADE20K, whole segmentor', 'UPerNet', 'mIoU {1}'),
     'coco-maskrcnn': ('coco/maskrcnn', 'COCO, whole detector', 'Mask R-CNN', _AP),
@@ -124,7 +124,7 @@ _BIFORMER = {
 }
 _BIFORMER_NOTE = (
     "The BiFormer authors' links are reported broken since March 2026, and no other source is "
-    'known: a file from somewhere else has to be given by its path.'
+    'known: if you have the file, give its path.'
 )
 
 _SWIN_URL = 'https://github.com/SwinTransformer/storage/releases/download/v1.0.0'
@@ -136,7 +136,7 @@ _SWIN = {
     'mm-small': f'{_SWIN_MM_URL}/swin_small_patch4_window7_224_20220317-7ba6d6dd.pth',
     'mm-base': f'{_SWIN_MM_URL}/swin_base_patch4_window7_224_20220317-e9b98025.pth',
 }
-_SWIN['base'] = _SWIN['mm-base']  # of this size only the file in mm's layout is known
+_SWIN['base'] = _SWIN['mm-base']  # this size is published in mm's layout only
 
 
 def _bixt() -> Iterator[Source]:
@@ -170,7 +170,7 @@ def _xcit_whole() -> Iterator[Source]:
 
 
 def _xcit_names(arch: str, patch: int) -> tuple[str, str]:
-    """An architecture in the authors' names of files, and ours."""
+    """The authors' name of an architecture in file names, and our model."""
     return f'xcit_{arch[:-2]}_{arch[-2:]}', f"mmbixt.XCiT: arch='{arch}', patch_size={patch}"
 
 

@@ -1,4 +1,4 @@
-"""What is the same for every family: wrappings, prefixes, and the check that weights fit."""
+"""State dicts of all families: remove containers and wrappers, rename, check that weights fit."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -9,24 +9,24 @@ from torch import Tensor, nn
 
 from mmbixt.checkpoints.describe import describe
 
-# of the authors' classifiers, by what they alone have
+# necks of the authors' classifiers, by names that only they have
 _NECKS = {
     'neck.cls_token': 'mmbixt.ClassAttentionNeck',
     'neck.fc_norm.': 'mmbixt.LatentMeanNeck',
     'neck.norm.': 'mmbixt.BatchNormMeanNeck',
 }
 CONTAINERS = ('state_dict', 'model', 'state_dict_ema', 'model_ema')
-# left by DistributedDataParallel and torch.compile
+# prefixes of DistributedDataParallel and torch.compile
 _WRAPPERS = re.compile(r'^((module|_orig_mod)\.)+')
 
 
 class CheckpointMismatchError(RuntimeError):
-    """The weights in the file are not those of the model."""
+    """The weights of the file do not fit the model."""
 
 
 def unwrap(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The weights of a checkpoint under their plain names: out of containers and wrappers."""
-    for _ in range(4):  # one may contain itself
+    """The weights of a checkpoint, without containers and without prefixes of wrappers."""
+    for _ in range(4):  # a container may contain itself
         parts = (checkpoint.get(name) for name in CONTAINERS)
         checkpoint = next((part for part in parts if isinstance(part, Mapping)), checkpoint)
     return {
@@ -37,17 +37,17 @@ def unwrap(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def last_number(pattern: re.Pattern[str], keys: Iterable[str]) -> int:
-    """The largest number that a pattern finds at the beginning of names, -1 if none."""
+    """The largest number that a pattern matches at the beginning of names; -1 if none."""
     return max((int(match[1]) for key in keys if (match := pattern.match(key))), default=-1)
 
 
 @dataclass
 class Conversion:
-    """Weights under our names, which names of the file they had, and what was left out."""
+    """A renamed state dict."""
 
-    weights: dict[str, Tensor] = field(default_factory=dict)
-    origins: dict[str, str] = field(default_factory=dict)
-    dropped: list[str] = field(default_factory=list)
+    weights: dict[str, Tensor] = field(default_factory=dict)  # by our names
+    origins: dict[str, str] = field(default_factory=dict)  # our name -> name in the file
+    dropped: list[str] = field(default_factory=list)  # names in the file
 
 
 def translate(
@@ -55,11 +55,13 @@ def translate(
     rename: Callable[[str], str | None],
     adapt: Callable[[str, Tensor], Tensor] = lambda name, value: value,
 ) -> Conversion:
-    """Go through a state dict under the file's names, without wrappers.
+    """Rename and convert the weights of an unwrapped state dict.
 
-    ``rename`` takes the file's name to ours, or to None for what we knowingly leave out; what it
-    does not know it returns as it is, so that nothing disappears unseen. ``adapt`` takes our name
-    and the file's tensor to our tensor.
+    Args:
+        state: weights by their names in the file.
+        rename: returns our name for a name in the file, or None for a weight to drop. It must
+            return unknown names unchanged, so that they are reported as an error.
+        adapt: returns our tensor for our name and the tensor of the file.
     """
     done = Conversion()
     for key, value in state.items():
@@ -81,17 +83,26 @@ def check_fit(
     advice: str | None = None,
     origins: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Raise unless the state dict holds every weight of the model in its shape, and no other.
+    """Raise an error unless a state dict has all weights of a model in their shapes, and no others.
 
-    mmengine loads checkpoints with ``strict=False``: without this check a model whose weights are
-    all missing trains from random numbers after one line in the log.
+    mmengine loads checkpoints with ``strict=False``: without this check, a model without any
+    matching weight trains from random weights after one line in the log.
 
-    Returns the missing weights that may be missing, and then stay initialised: whose names begin as
-    the regular expression ``optional`` says, and no other weight of the file begins alike. The
-    error says what the file ``seems`` to be, and names weights by their ``origins`` in the file.
+    Args:
+        state: weights by our names.
+        shapes: shapes of the weights of the model.
+        model: name of the model, for the error.
+        seems: description of the file, for the error.
+        optional: regular expression for names of weights that may be missing, if the file has no
+            weight with the same matched prefix.
+        advice: a line of the error.
+        origins: names in the file by our names, for the error.
+
+    Returns:
+        The optional weights that are missing.
     """
     absent = [key for key in shapes if key not in state]
-    fresh = [key for key in absent if optional and _is_dispensable(key, state, optional)]
+    fresh = [key for key in absent if optional and _is_optional(key, state, optional)]
     missing = [key for key in absent if key not in fresh]
     wrong = [key for key in shapes if key in state and tuple(state[key].shape) != shapes[key]]
     unknown = [(origins or {}).get(key, key) for key in state if key not in shapes]
@@ -105,22 +116,22 @@ def check_fit(
         wrong and f'Of another shape: {len(wrong)}: {shorten(differences)}',
         unknown and f'Not in the model: {len(unknown)} weights of the file: {shorten(unknown)}',
         advice,
-        'Nothing was loaded into it.',
+        'Nothing was loaded.',
     ]
     raise CheckpointMismatchError('\n  '.join(filter(None, lines)))
 
 
-def _is_dispensable(key: str, state: Mapping[str, Tensor], optional: str) -> bool:
+def _is_optional(key: str, state: Mapping[str, Tensor], optional: str) -> bool:
     part = re.search(optional, key)
     return part is not None and not any(other.startswith(key[: part.end()]) for other in state)
 
 
 def load_whole_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Load weights into a model that is to be used as it is: all that it has, or an error.
+    """Load all weights of a model that is used without further training, or raise an error.
 
-    mmengine notes in the log which it has not, and a model that is half random gets figures too.
-    What the model has no use for is left alone, as mmengine does, unless it is of a neck: what
-    follows was trained on another one's output.
+    mmengine only logs missing weights, and would test a model with random ones. Weights that the
+    model does not have are ignored, as in mmengine, except those of a neck: the layers after it
+    were trained with its output.
     """
     try:
         missing, unexpected = model.load_state_dict(state, strict=False)
@@ -132,22 +143,22 @@ def load_whole_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     if missing:
         text = f'The checkpoint lacks {len(missing)} weights of the model: {shorten(missing)}.'
         raise CheckpointMismatchError(f'{text} It seems to be {describe(state)}.')
-    for module in model.modules():  # our backbones, which take a part, too, to be trained further
+    for module in model.modules():  # our backbones also load parts, for further training
         for attribute, text in (('not_in_file', 'lacks'), ('not_in_model', 'has more than')):
             if names := getattr(module, attribute, ()):
                 name = type(module).__name__
                 text = f'The checkpoint {text} the weights of this {name}: {shorten(names)}.'
                 raise CheckpointMismatchError(text)
-    refuse_lost_neck(unexpected)
+    refuse_unused_neck(unexpected)
 
 
-def refuse_lost_neck(unexpected: Iterable[str]) -> None:
-    """Raise if weights of a neck have no place: what follows was trained on its output."""
-    lost = [key for key in unexpected if key.startswith('neck.')]
-    if lost:
-        wanted = (name for part, name in _NECKS.items() if any(k.startswith(part) for k in lost))
-        advice = ''.join(f' Take neck=dict(type={name!r}, ...).' for name in list(wanted)[:1])
-        text = f'The model has no such neck as the checkpoint: {shorten(lost)} are not in it.'
+def refuse_unused_neck(unexpected: Iterable[str]) -> None:
+    """Raise an error if weights of a neck are not used: later layers were trained with it."""
+    unused = [key for key in unexpected if key.startswith('neck.')]
+    if unused:
+        necks = (name for part, name in _NECKS.items() if any(k.startswith(part) for k in unused))
+        advice = ''.join(f' Use neck=dict(type={name!r}, ...).' for name in list(necks)[:1])
+        text = f'The model does not have the neck of the checkpoint: {shorten(unused)}.'
         raise CheckpointMismatchError(text + advice)
 
 

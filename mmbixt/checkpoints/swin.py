@@ -1,4 +1,4 @@
-"""Swin Transformer: OpenMMLab's layout, which is ours, and Microsoft's and timm's to it."""
+"""Swin Transformer: from Microsoft's and timm's layouts to OpenMMLab's, which is ours."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -18,24 +18,24 @@ _RENAMES = (
     (re.compile(r'\.mlp\.fc2\.'), '.ffn.layers.1.'),
 )
 
-# see split_classifier; all published ones have four stages
+# see split_classifier; all published models have four stages
 IN_CLASSIFIER = (r'^norm\.', 'backbone.norm3.')
-# A Swin Transformer knows no inverse attention, and a classifier has no norms of outputs.
+# Swin Transformers have no inverse attention, and classifiers have no norms of outputs.
 OPTIONAL = r'^norm\d+\.|\.w_msa\.(isa\.|lam_logit$)'
 
 
 def convert_swin(state: Mapping[str, Tensor], expected: Collection[str]) -> Conversion:
-    """The weights that a dense Swin Transformer takes from a state dict in any of the layouts.
+    """The weights of a dense Swin Transformer from a state dict in any of the layouts.
 
-    Dropped knowingly: the classifier, masks, stages and output norms that the model does not have.
+    Dropped are the classifier, masks, and stages and output norms that the model does not have.
     """
     is_ours = 'patch_embed.projection.weight' in state
-    # timm counts the merging of patches to the stage after it, the others to the one before
+    # in timm's layout patch merging belongs to the stage after it, in the others to the one before
     is_timm = not is_ours and not any(key.startswith('layers.0.downsample.') for key in state)
     last = last_number(_STAGE, expected)
 
     def rename(key: str) -> str | None:
-        if key.endswith('.attn_mask'):  # follows from the size of the image
+        if key.endswith('.attn_mask'):  # computed from the image size
             return None
         name = key
         if not is_ours:
@@ -60,21 +60,21 @@ def convert_swin(state: Mapping[str, Tensor], expected: Collection[str]) -> Conv
 
 
 def advise_swin(state: Mapping[str, Tensor], window_size: int) -> str | None:
-    """What to do about a file that was trained with windows of another size."""
+    """Advice for a file that was trained with windows of another size."""
     tables = [value for key, value in state.items() if key.endswith('position_bias_table')]
     in_file = (int(tables[0].shape[0] ** 0.5) + 1) // 2 if tables and tables[0].ndim else None
     if in_file in (None, window_size):
         return None
-    return f'The file is of windows of {in_file}: build the backbone with window_size={in_file}.'
+    return f'The file has windows of {in_file}: build the backbone with window_size={in_file}.'
 
 
 def _pixels_last(value: Tensor) -> Tensor:
-    """Of the weights that merge patches: from pixels of channels to channels of pixels.
+    """Reorder the inputs of patch merging, (...,4C) to (...,4C).
 
-    Microsoft (and timm) line up the channels of the four pixels, column by column; OpenMMLab the
-    four pixels of each channel, row by row.
+    Microsoft (and timm) concatenate the channels of four pixels, column by column: (...,4,C).
+    OpenMMLab has the four pixels of each channel, row by row: (...,C,4).
     """
     if value.ndim == 0 or value.shape[-1] % 4:
-        return value  # of something else, which will be refused
+        return value  # not such a weight; check_fit will refuse it
     pixels = value.unflatten(-1, (4, -1))[..., [0, 2, 1, 3], :]
     return pixels.transpose(-2, -1).flatten(-2)

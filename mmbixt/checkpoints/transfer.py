@@ -1,4 +1,4 @@
-"""One file over http or https."""
+"""Download one file over http or https."""
 
 import io
 import sys
@@ -10,12 +10,12 @@ import requests
 
 from mmbixt.checkpoints.errors import DownloadError
 
-PAUSES = (1, 4)  # seconds before a broken connection is tried again
-TIMEOUT = 30  # seconds without a byte
+PAUSES = (1, 4)  # seconds before each retry after a connection error
+TIMEOUT = 30  # seconds without data
 
 
 class _LimitedFile(io.BufferedWriter):
-    """Refuses to grow beyond the limit, whatever the server says of its size."""
+    """A file with a maximal size, because servers may state a wrong one."""
 
     def __init__(self, path: Path, largest: int) -> None:
         super().__init__(io.FileIO(path, 'wb'))
@@ -28,9 +28,9 @@ class _LimitedFile(io.BufferedWriter):
 
 
 def transfer(url: str, part: Path, largest: int) -> None:
-    """Write what an address gives to a file, of so many bytes at most."""
+    """Download ``url`` to the file ``part``, at most ``largest`` bytes."""
     if not url.lower().startswith(('http://', 'https://')):
-        raise DownloadError('this is no address of http or https')
+        raise DownloadError('the URL does not begin with http:// or https://')
     get = pooch.HTTPDownloader(
         progressbar=sys.stderr.isatty(),
         chunk_size=1 << 18,
@@ -47,14 +47,14 @@ def transfer(url: str, part: Path, largest: int) -> None:
             if pause is None or (status < 500 and status not in (408, 429)):
                 raise DownloadError(str(error)) from error
             time.sleep(pause)
-        except ValueError as error:  # of an address or a header that is malformed
+        except ValueError as error:  # a malformed URL or header
             raise DownloadError(str(error)) from error
 
 
 def _check_response(url: str, response: requests.Response) -> None:
-    """Refuse pages: of signing in, or checks for robots, which come with the status of success."""
+    """Refuse HTML pages (sign-in forms, captchas), which servers send with status 200."""
     kind = response.headers.get('Content-Type', '')
     if url.startswith('https:') and not response.url.startswith('https:'):
-        raise DownloadError(f'it leads to {response.url}, which is not protected by https')
+        raise DownloadError(f'it redirects to {response.url}, which is not protected by https')
     if response.ok and not response.is_redirect and (response.status_code != 200 or 'html' in kind):
-        raise DownloadError(f'this is no file: the answer is {response.status_code} with {kind}')
+        raise DownloadError(f'the server sent no file: status {response.status_code} with {kind}')

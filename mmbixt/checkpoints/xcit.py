@@ -1,4 +1,4 @@
-"""XCiT: the authors' layouts, and timm's, to ours. The names are the authors'."""
+"""XCiT: from the authors' layouts and timm's to ours. Names are the authors'."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -9,7 +9,7 @@ from torch import Tensor
 from mmbixt.checkpoints.state_dict import Conversion, last_number, translate
 
 _CLASSIFIER = re.compile(r'^(cls_token$|cls_attn_blocks\.|norm\.|head\.)')
-# in the authors' dense code the backbone's, here the FeaturePyramidAdapter's
+# part of the backbone in the authors' dense code, of FeaturePyramidAdapter here
 PYRAMID = re.compile(r'^fpn\d\.')
 _LAYER = re.compile(r'^blocks\.(\d+)\.')
 IN_CLASSIFIER = (r'^(cls_token$|cls_attn_blocks\.|norm\.)', r'neck.\1')  # see split_classifier
@@ -17,10 +17,10 @@ OPTIONAL = r'num_batches_tracked$'
 
 
 def convert_xcit(state: Mapping[str, Tensor], expected: Collection[str], depth: int) -> Conversion:
-    """The weights that a dense XCiT takes from a classification or a dense state dict.
+    """The weights of a dense XCiT from the state dict of a classifier or of a dense model.
 
-    Dropped knowingly: the classifier (class token, class attention, final norm, head), the pyramid
-    operations, and layers of the architecture's ``depth`` that no output of the model needs.
+    Dropped are the classifier (class token, class attention, final norm, head), the pyramid
+    operations, and layers below ``depth`` that no output of the model needs.
     """
 
     def rename(key: str) -> str | None:
@@ -36,7 +36,7 @@ def convert_xcit(state: Mapping[str, Tensor], expected: Collection[str], depth: 
 
 
 def fuse_class_attention(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Queries, keys and values of class attention in one layer: the authors' from timm's."""
+    """Concatenate timm's linear layers q, k and v of class attention to the authors' qkv."""
     fused = dict(state)
     for key in state:
         first = re.fullmatch(r'(cls_attn_blocks\.\d+\.attn\.)q(\.weight|\.bias)', key)
@@ -47,22 +47,22 @@ def fuse_class_attention(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def advise_xcit(state: Mapping[str, Tensor], depth: int, patch_size: int) -> str | None:
-    """What to do about a file of another depth or patch size."""
+    """Advice for a file of another depth or patch size."""
     layers = 1 + last_number(_LAYER, state)
     halvings = len([key for key in state if re.fullmatch(r'patch_embed\.proj\.\d\.0\.weight', key)])
     if not (layers and halvings) or (layers, 2**halvings) == (depth, patch_size):
         return None
     return (
-        f'The file has {layers} layers and patch_size={2**halvings}, the model {depth} and '
-        f'{patch_size}: choose them accordingly.'
+        f'The file has depth={layers} and patch_size={2**halvings}, the model {depth} and '
+        f'{patch_size}: build it with those of the file.'
     )
 
 
 def convert_whole_xcit(state: Mapping[str, Tensor]) -> Conversion | None:
-    """A whole model of the authors' dense code (mmcv 1.x) as one of today's, or None for others.
+    """Convert a whole model of the authors' dense code (mmcv 1.x); None for other models.
 
-    Their backbone holds the pyramid operations. Here these are the neck's, or its first part where
-    an FPN follows: ``neck=[FeaturePyramidAdapter, FPN]``. Heads are the stock ones, then and now.
+    The pyramid operations move from the authors' backbone to the first part of the neck,
+    ``neck=[FeaturePyramidAdapter, FPN]``. Heads are the stock ones in both.
     """
     pyramid = re.compile(r'^backbone\.(?=fpn\d\.)')
     is_theirs = any(key.startswith('backbone.pos_embeder.') for key in state)

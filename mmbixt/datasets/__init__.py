@@ -1,1 +1,1 @@
-"""Are the data sets of a config there, and are they whole?"""
+"""Checks that the data sets of a config exist, and that their files are valid."""

@@ -1,4 +1,4 @@
-"""Check that the dataset of a config is where the config says, before anything is built."""
+"""Check that the files of a config's data sets exist, before anything is built."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -7,16 +7,16 @@ from typing import Any
 _HOW_TO_GET = {
     'ADE20KDataset': (
         'ADE20K (SceneParse150) is one file, '
-        'http://data.csail.mit.edu/places/ADEchallenge/ADEChallengeData2016.zip; unpacked into '
-        'data/ade it is found.'
+        'http://data.csail.mit.edu/places/ADEchallenge/ADEChallengeData2016.zip; unpack it into '
+        'data/ade.'
     ),
     'CocoDataset': (
         'COCO 2017 is http://images.cocodataset.org/zips/train2017.zip, .../zips/val2017.zip and '
-        '.../annotations/annotations_trainval2017.zip; unpacked into data/coco they are found.'
+        '.../annotations/annotations_trainval2017.zip; unpack them into data/coco.'
     ),
     'ImageNet': (
-        'ImageNet-1k (ILSVRC2012) is to be had at https://image-net.org/download-images; its '
-        'pictures are looked for in data/imagenet/train/CLASS and data/imagenet/val/CLASS.'
+        'ImageNet-1k (ILSVRC2012) is at https://image-net.org/download-images; put its images '
+        'into data/imagenet/train/CLASS and data/imagenet/val/CLASS.'
     ),
 }
 
@@ -26,8 +26,12 @@ class MissingDatasetError(FileNotFoundError):
 
 
 def check_datasets(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
-    """Raise one error that says where a dataset was looked for and how to get it; splits are those
-    of 'train', 'val' and 'test' about to be used."""
+    """Raise an error that names missing files of a data set, and says how to get it.
+
+    Args:
+        cfg: a config.
+        splits: the splits to check: 'train', 'val', 'test'.
+    """
     loaders = [cfg[f'{split}_dataloader'] for split in splits if cfg.get(f'{split}_dataloader')]
     for dataset in (d for loader in loaders for d in leaves(loader['dataset'])):
         missing = [f'  {path.absolute()}' for path in _paths(dataset) if not path.exists()]
@@ -35,12 +39,12 @@ def check_datasets(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
             continue
         kind = dataset['type']
         lines = [
-            f'The dataset of this config ({kind}) is not here. Looked for',
+            f'The dataset of this config ({kind}) was not found. Missing:',
             *missing,
-            'If it is elsewhere, make a link, or set data_root of the datasets in the config.',
+            'If it is in another place, make a link, or set data_root of the datasets.',
         ]
         if kind in _HOW_TO_GET:
-            try_it = 'To try the config without it, on generated scenes, add --sample.'
+            try_it = 'To try the config on generated images instead, add --sample.'
             lines += [_HOW_TO_GET[kind], try_it]
         raise MissingDatasetError('\n'.join(lines))
 
@@ -56,13 +60,13 @@ def leaves(dataset: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _paths(dataset: Mapping[str, Any]) -> list[Path]:
-    """The local paths that a dataset needs; none of a remote one."""
+    """The local paths of a dataset; none for a remote one."""
     root = dataset.get('data_root') or ''
     if '://' in root or dataset.get('backend_args'):
         return []
     if str(dataset.get('type')).startswith('CIFAR') and dataset.get('download', True):
         return []  # it downloads itself
-    # mmpretrain's ImageNet has a split, the name of a folder; its prefix may be a string
+    # for mmpretrain's ImageNet the split is the name of a folder, and the prefix may be a string
     prefix = dataset.get('data_prefix') or dataset.get('split') or {}
     prefixes = prefix.values() if isinstance(prefix, Mapping) else [prefix]
     parts = [*prefixes, dataset.get('ann_file') or '']

@@ -1,4 +1,4 @@
-"""What can be wrong with images and their labels, as mmseg and mmdet load them."""
+"""Problems of images and their labels, as mmseg and mmdet load them."""
 
 import json
 import logging
@@ -17,44 +17,44 @@ from PIL import Image, UnidentifiedImageError
 
 Size = tuple[int, int]  # width, height
 
-_SHOWN = 20  # entries of a list
-_OUTSIDE = 0.05  # of an image's side: annotators overshoot by a pixel or two
-_UNKNOWN = (UnidentifiedImageError, Image.DecompressionBombError)  # to PIL, but not to OpenCV
+_SHOWN = 20  # most entries of a list in a message
+_OUTSIDE = 0.05  # fraction of an image's side: boxes often exceed the image by a pixel or two
+_UNKNOWN = (UnidentifiedImageError, Image.DecompressionBombError)  # PIL fails, OpenCV may not
 _ORIENTATION = 0x0112  # the EXIF tag
-_SIDEWAYS = (5, 6, 7, 8)  # width and height change places
+_SIDEWAYS = (5, 6, 7, 8)  # orientations that exchange width and height
 
 
 class BadSampleError(ValueError):
     """An image, its labels or annotations cannot be used."""
 
     def __str__(self) -> str:
-        # torch puts the traceback of a loader's worker before the message
+        # workers of torch's data loader put their traceback before the message
         return super().__str__().rpartition(f'{type(self).__name__}: ')[2]
 
 
 def orientation_of(image: Image.Image) -> int:
-    """1 where an image is to be shown as it is stored, otherwise 2 to 8."""
+    """The EXIF orientation, 1 to 8; 1 is the orientation in which an image is stored."""
     tag = image.getexif().get(_ORIENTATION, 1)
     return tag if tag in range(1, 9) else 1
 
 
 def turned(size: Size, orientation: int) -> Size:
-    """From the size as stored to that as shown, or back."""
+    """The size as displayed from the size as stored, or the reverse."""
     return size[::-1] if orientation in _SIDEWAYS else size
 
 
 def orientation_problem(
     path: str | Path, shown: Size, orientation: int, labelled: Size
 ) -> str | None:
-    """Why labels may be misaligned with an image that is turned when it is read.
+    """Why labels may be misaligned with an image that is rotated when it is read.
 
-    None if the size of the labels shows that they were made for the image as it is shown.
+    None if the size of the labels shows that they fit the rotated image.
 
     Args:
-        path: of the image.
-        shown: its size after turning.
-        orientation: of :func:`orientation_of`.
-        labelled: the size that the labels are for.
+        path: path of the image.
+        shown: its size after rotation.
+        orientation: from :func:`orientation_of`.
+        labelled: image size according to the labels.
     """
     stored = turned(shown, orientation)
     if orientation == 1 or labelled != stored:
@@ -63,14 +63,14 @@ def orientation_problem(
     return (
         f'{path} is turned or mirrored when it is read (EXIF orientation {orientation}), and its '
         f'labels {doubt}. If they fit the image as stored, set '
-        "color_type='color_ignore_orientation' in LoadImageFromFile; if they fit it as shown, save "
-        'it anew by PIL.ImageOps.exif_transpose'
+        "color_type='color_ignore_orientation' in LoadImageFromFile; if they fit it as shown, "
+        'rewrite it with PIL.ImageOps.exif_transpose'
     )
 
 
 def size_problem(results: dict, labelled: Size, turns: bool, labels: str) -> str | None:
-    """Whether labels are for another size or orientation than an image has that was loaded."""
-    if 'ori_shape' not in results:  # labels that are loaded before the image
+    """Why labels do not fit the size or orientation of a loaded image; None if they do."""
+    if 'ori_shape' not in results:  # labels are loaded before the image
         return None
     path, shown = results['img_path'], tuple(results['ori_shape'][::-1])
     if turns and os.path.isfile(path):
@@ -86,11 +86,11 @@ def size_problem(results: dict, labelled: Size, turns: bool, labels: str) -> str
 
 
 def image_problem(results: dict, turns: bool) -> str | None:
-    """What is wrong with an image that was loaded, or with its size in a COCO file.
+    """The problem of a loaded image, or of its size in a COCO file; None if there is none.
 
     Args:
-        results: of mmcv's ``LoadImageFromFile``.
-        turns: whether it turns images as their EXIF data ask for.
+        results: results of mmcv's ``LoadImageFromFile``.
+        turns: whether it rotates images according to their EXIF data.
     """
     path, image = results['img_path'], results['img']
     if image.dtype.kind == 'f' and not (finite := np.isfinite(image)).all():
@@ -98,17 +98,17 @@ def image_problem(results: dict, turns: bool) -> str | None:
     if 'instances' not in results or 'width' not in results:
         return None
     annotated = results['width'], results['height']
-    if min(annotated) <= 0:  # not known, in files of VOC
+    if min(annotated) <= 0:  # unknown, in files of VOC
         return None
     return size_problem(results, annotated, turns, f'the annotation of {path}')
 
 
 class LabelProblem:
-    """What is wrong with a label map of mmseg.
+    """The problem of a label map of mmseg; None if there is none.
 
     Args:
-        classes: how many ids there are.
-        ignored: ids that are no class; those beyond 8 bits cannot occur.
+        classes: number of classes.
+        ignored: ids that are not classes; ids above 255 cannot occur.
         reduced: whether ids were reduced by one when they were loaded.
     """
 
@@ -139,23 +139,23 @@ class LabelProblem:
 
 
 def is_possible(box: Sequence[float], size: Size) -> bool:
-    """Whether a box (left, top, right, bottom) is finite and meets the image."""
+    """Whether a box (left, top, right, bottom) is finite and overlaps the image."""
     left, top, right, bottom = box
-    meets = left <= size[0] and top <= size[1] and right >= 0 and bottom >= 0
-    return meets and all(map(math.isfinite, box))
+    overlaps = left <= size[0] and top <= size[1] and right >= 0 and bottom >= 0
+    return overlaps and all(map(math.isfinite, box))
 
 
 class BoxProblem:
-    """What is wrong with the boxes of an image, at its original size.
+    """The problem of the boxes of an image, at its original size; None if there is none.
 
-    Boxes of whole objects (as CrowdHuman's) may reach far outside of it: the first is logged.
+    Boxes of partly visible objects (as in CrowdHuman) may reach far outside: the first is logged.
     """
 
     def __init__(self) -> None:
-        self.is_logged = torch.zeros(1, dtype=torch.bool).share_memory_()  # by any worker
+        self.is_logged = torch.zeros(1, dtype=torch.bool).share_memory_()  # of all workers
 
     def __call__(self, results: dict, turns: bool) -> str | None:
-        if 'ori_shape' not in results:  # annotations that are loaded before the image
+        if 'ori_shape' not in results:  # annotations are loaded before the image
             return None
         height, width = results['ori_shape']
         for instance in results.get('instances', ()):
@@ -171,28 +171,29 @@ class BoxProblem:
             if not possible:
                 return text
             self.is_logged.fill_(True)
-            text += '. Is it meant to reach that far? (No other box of the data is named.)'
+            text += '. Is it meant to reach that far? (Other such boxes are not reported.)'
             print_log(text, 'current', logging.WARNING)
         return None
 
 
 def reading_problem(path: str, error: Exception) -> str:
-    """Why a file could not be read."""
+    """The problem of a file that could not be read."""
     if isinstance(error, FileNotFoundError):
         return f'{path}: missing'
     if os.path.isfile(path) and os.path.getsize(path) == 0:
         return f'{path}: an empty file'
-    return f'{path}: damaged, or no image ({type(error).__name__}: {" ".join(str(error).split())})'
+    text = ' '.join(str(error).split())
+    return f'{path}: damaged, or not an image ({type(error).__name__}: {text})'
 
 
 def check_annotations(dataset: Any) -> None:
     """Raise an error for a data set that is empty, or a COCO file without its classes."""
     from mmcv.transforms import LoadAnnotations
 
-    ids = getattr(dataset, 'cat_ids', None)  # of mmdet: categories that are classes
+    ids = getattr(dataset, 'cat_ids', None)  # of mmdet: the categories of the classes
     if ids is None:
         if len(dataset) == 0:
-            raise BadSampleError(f'{_images(dataset)}: no images there.')
+            raise BadSampleError(f'{_images(dataset)}: no images found.')
         return
     classes = dataset.metainfo.get('classes') or ()
     if len(ids) < len(classes):
@@ -206,7 +207,7 @@ def check_annotations(dataset: Any) -> None:
         )
     loads = any(isinstance(x, LoadAnnotations) for x in dataset.pipeline.transforms)
     infos = map(dataset.get_data_info, range(len(dataset)))
-    # unlabelled images are read without; those of videos are in 'images'
+    # unlabelled data sets load no annotations; video data sets keep theirs in 'images'
     is_bare = loads and not any(info.get('instances', True) for info in infos)
     if is_bare or len(dataset) == 0:
         content = json.loads(Path(dataset.ann_file).read_text())
@@ -218,7 +219,7 @@ def check_annotations(dataset: Any) -> None:
 
 
 def _images(dataset: Any) -> str:
-    """Where a data set of mmseg looks for images, or another for its list of them."""
+    """The location of the images of a data set of mmseg, or of the list of them in others."""
     if not hasattr(dataset, 'img_suffix'):
         return dataset.ann_file
     return f'{dataset.ann_file or dataset.data_prefix.get("img_path")}, NAME{dataset.img_suffix}'

@@ -1,4 +1,4 @@
-"""The least a decoder can be: one linear layer on tokens."""
+"""A decode head of a single linear layer on tokens."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,16 +16,16 @@ class LinearTokenHead(BaseDecodeHead):
     """Classify each token with one linear layer; mmseg upsamples the logits bilinearly.
 
     Args:
-        in_channels: width of the tokens; a sequence concatenates the feature maps that
-            ``in_index`` names.
-        num_classes: classes.
-        channels: what mmseg's other heads need; here it can only be the width of the tokens.
-        in_index: which of the backbone's feature maps, by default the last; a sequence with a
-            sequence of ``in_channels`` (by default the last ones).
+        in_channels: channels C of a feature map; with a sequence, several feature maps are resized
+            to the first one and concatenated.
+        num_classes: number of classes.
+        channels: for compatibility with mmseg's other heads; must be the sum of ``in_channels``.
+        in_index: index of the feature map, by default the last; a sequence if ``in_channels`` is
+            one (by default the last ones).
         norm_cfg: a norm of the tokens before the linear layer, for example
-            ``dict(type='LN', eps=1e-6)`` or ``dict(type='SyncBN')``; None for none.
+            ``dict(type='LN', eps=1e-6)`` or ``dict(type='SyncBN')``; None for no norm.
         dropout_ratio: dropout of whole channels before the linear layer.
-        kwargs: mmseg's ``BaseDecodeHead``: ``loss_decode``, ``ignore_index``, ``sampler`` ...
+        kwargs: arguments of mmseg's ``BaseDecodeHead``: ``loss_decode``, ``ignore_index`` ...
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class LinearTokenHead(BaseDecodeHead):
             in_index = range(-len(in_channels), 0) if in_index is None else in_index
         if _count(in_channels) != _count(in_index):
             raise ValueError(
-                f'in_channels={in_channels} and in_index={in_index} must name the same maps: an '
-                'int each for one map, or sequences of the same length.'
+                f'in_channels={in_channels} and in_index={in_index} must be of the same feature '
+                'maps: two ints for one feature map, or sequences of the same length.'
             )
         if select:
             in_channels, in_index = list(in_channels), list(in_index)
         if channels not in (None, width):
             raise ValueError(
-                f'LinearTokenHead has no hidden layer: channels={channels} must be left out, or be '
+                f'LinearTokenHead has no hidden layer: channels={channels} must be omitted, or be '
                 f'the {width} of in_channels.'
             )
         super().__init__(
@@ -69,7 +69,7 @@ class LinearTokenHead(BaseDecodeHead):
         self.norm = build_norm_layer(norm_cfg, width)[1] if norm_cfg else nn.Identity()
 
     def forward(self, inputs: Sequence[Tensor]) -> Tensor:
-        """Maps of the backbone to logits (B,classes,H,W) at their resolution."""
+        """Feature maps (B,C_i,H_i,W_i) to logits (B,num_classes,H,W), at the first resolution."""
         x = self._transform_inputs(inputs)
         if isinstance(self.norm, nn.LayerNorm):  # over the channels of each token
             x = tokens_to_map(self.norm(map_to_tokens(x)), x.shape[-2:])

@@ -1,4 +1,4 @@
-"""Pictures of errors near boundaries, drawn while a runner evaluates."""
+"""Pictures of errors near boundaries, drawn during validation and testing."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ from mmbixt.visualization.boundary_errors import error_figure, render
 
 MISSING = {
     'gt_sem_seg': 'the dataset has no true labels, or its pipeline does not load them '
-    '(LoadAnnotations), and without them there are no errors to draw',
+    '(LoadAnnotations); errors cannot be drawn without them',
     'pred_sem_seg': 'the model does not predict a label map; pictures of errors near boundaries '
     'are for segmentors of mmseg',
 }
@@ -36,17 +36,17 @@ class BoundaryVisHook(Hook):
     The pictures of :func:`mmbixt.visualization.boundary_errors.error_figure` go to all
     ``vis_backends`` of the config's visualizer: files in ``TIMESTAMP/vis_data/vis_image``,
     TensorBoard, W&B ... They are called ``val_boundary_IMAGE`` or ``test_boundary_IMAGE``; their
-    step is the iteration of the training, 0 without one. Of several processes only the first one
-    draws, from the images that it evaluates.
+    step is the training iteration, or 0 when a model is only evaluated. With several processes,
+    rank 0 draws, from the images that it evaluates.
 
     Args:
         draw: False turns the hook off.
-        interval: of how many images one is drawn, beginning with the first.
-        max_images: the most that are drawn in an evaluation.
-        width: of the band around true boundaries, in pixels (int) or as a share of the image's
-            diagonal (float below 1).
+        interval: draw every ``interval``-th image of an evaluation, starting with the first.
+        max_images: largest number of pictures of one evaluation.
+        width: width of the band around true boundaries, in pixels (int) or as a fraction of the
+            image's diagonal (float below 1).
         ignore_index: true label of pixels that do not count.
-        backend_args: by which image files are read, as in ``LoadImageFromFile``.
+        backend_args: file backend for reading images, as in ``LoadImageFromFile``.
 
     Example:
         >>> custom_hooks = [dict(type='mmbixt.BoundaryVisHook', interval=100)]
@@ -66,12 +66,12 @@ class BoundaryVisHook(Hook):
                 f'BoundaryVisHook: interval={interval} and max_images={max_images} must be at '
                 'least 1; draw=False turns it off'
             )
-        band_pixels(width, (1, 1))  # raises if it is wrong, before hours of training
+        band_pixels(width, (1, 1))  # raises for a wrong width now, not after the first epoch
         self.draw = draw
         self.interval = interval
         self.max_images = max_images
         self.options = dict(width=width, ignore_index=ignore_index, backend_args=backend_args)
-        self.seen = 0
+        self.seen = 0  # images of this evaluation
 
     def _before_epoch(self, runner: Runner, mode: str = 'train') -> None:
         self.seen = 0
@@ -84,26 +84,18 @@ class BoundaryVisHook(Hook):
         outputs: Sequence[BaseDataElement] | dict | None = None,
         mode: str = 'train',
     ) -> None:
-        """Draw every ``interval``-th image of the evaluation; batches may be of any size.
-
-        Args:
-            runner: gives the visualizer and the iteration.
-            batch_idx: not used.
-            data_batch: not used.
-            outputs: samples with predictions and truths (1,H,W).
-            mode: 'train', 'val' or 'test'.
-        """
+        """Draw every ``interval``-th of the samples ``outputs``, whatever the batch size."""
         if mode == 'train' or not self.draw or not is_main_process():
             return
         for sample in outputs:
-            turn, rest = divmod(self.seen, self.interval)
-            if rest == 0 and turn < self.max_images:
-                self._show(runner, sample, mode)
+            count, rest = divmod(self.seen, self.interval)
+            if rest == 0 and count < self.max_images:
+                self._add_picture(runner, sample, mode)
             self.seen += 1
 
-    def _show(self, runner: Runner, sample: BaseDataElement, mode: str) -> None:
+    def _add_picture(self, runner: Runner, sample: BaseDataElement, mode: str) -> None:
         visualizer, name = runner.visualizer, Path(sample.img_path).stem
-        # asked for its iteration, a runner that only evaluates would build all that training needs
+        # without this test `runner.iter` would build the training of a run that only evaluates
         training = isinstance(runner._train_loop, BaseLoop)
         step = runner.iter if training else 0
         when = f' at iteration {step:,}' if training else ''
@@ -120,16 +112,12 @@ def sample_figure(
     ignore_index: int = 255,
     backend_args: dict[str, Any] | None = None,
 ) -> Figure:
-    """`error_figure` of what a model of mmseg returned for an image.
+    """`error_figure` of one image; ``width`` and the rest as for :class:`BoundaryVisHook`.
 
     Args:
         sample: with ``img_path``, ``pred_sem_seg`` and ``gt_sem_seg`` (1,H,W), of the size of the
             image file.
-        dataset_meta: with ``classes`` and, if the dataset has any, ``palette``.
-        title: what is shown.
-        width: of the band around true boundaries.
-        ignore_index: true label of pixels that do not count.
-        backend_args: by which the image file is read.
+        dataset_meta: with ``classes`` and, if the dataset has one, ``palette``.
     """
     truth, prediction = (label_map(sample, key) for key in ('gt_sem_seg', 'pred_sem_seg'))
     return error_figure(
@@ -156,5 +144,5 @@ def read_image(path: str, backend_args: dict[str, Any] | None = None) -> np.ndar
 def label_map(sample: BaseDataElement, key: str) -> np.ndarray:
     """A label map (H,W) of a sample."""
     if key not in sample:
-        raise NoLabelsError(f'There is no {key} of image {sample.img_path}: {MISSING[key]}.')
+        raise NoLabelsError(f'{sample.img_path} has no {key}: {MISSING[key]}.')
     return sample.get(key).data.cpu().numpy()[0]

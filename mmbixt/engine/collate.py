@@ -8,8 +8,9 @@ from mmbixt.registry import FUNCTIONS
 
 @FUNCTIONS.register_module()
 def default_collate(batch: Sequence[Any], _scope_: str | None = None) -> Any:
-    """mmengine's, which fails in a config that was inherited as ``_base_ = 'mmbixt::...'``.
+    """mmengine's ``default_collate`` for configs that are inherited as ``_base_ = 'mmbixt::...'``.
 
-    All dicts of such a config get a ``_scope_``, and the loader takes it for an argument.
+    mmengine adds a key ``_scope_`` to each dict of such a config, and the data loader passes it on
+    as an argument, which the stock function does not accept.
     """
     return stock_default_collate(batch)

@@ -1,9 +1,9 @@
-"""A run that is resumed goes on as if it had not stopped.
+"""A resumed run continues with the images and random numbers of a run without interruption.
 
-mmengine restores weights, optimizer and schedules, but no generator of random numbers. It reads all
-earlier batches again, in the order of another seed unless the config has one. Here nothing has to
-be restored, because all that is random follows from numbers that a resumed run knows: the seed,
-the process, the iteration, and the position of an image in its batch.
+mmengine restores weights, optimizer and schedules, but not the random generators. It reads all
+earlier batches again, in the order of another seed unless the config sets one. Here no generator
+state is saved: the generators are seeded in each iteration and for each image from the seed, the
+rank, the iteration, and the position of the image in its batch.
 """
 
 import logging
@@ -23,12 +23,12 @@ from torch.utils.data import BatchSampler, Dataset, Sampler
 from mmbixt.ops import dispatch
 from mmbixt.registry import DATA_SAMPLERS, HOOKS
 
-_META, _CONVOLVES = 'mmbixt_exact_resume', 'mmbixt_convolves'  # in a checkpoint's meta
-_OF_A_STEP, _OF_AN_IMAGE = 0, 1  # so that the two draw different numbers
+_META, _USES_ONEDNN = 'mmbixt_exact_resume', 'mmbixt_convolves'  # keys in a checkpoint's meta
+_STEP, _IMAGE = 0, 1  # first number of the seeds, so that steps and images draw different numbers
 
 
 def _set_generators(*numbers: int) -> None:
-    """Python's, NumPy's and torch's, on all devices."""
+    """Seed the generators of Python, NumPy and torch (all devices) with a tuple of numbers."""
     seeds = np.random.SeedSequence(numbers).generate_state(3)
     random.seed(int(seeds[0]))
     np.random.seed(seeds[1])
@@ -36,19 +36,20 @@ def _set_generators(*numbers: int) -> None:
 
 
 class _NumberedBatch(list):
-    """Indices of the images of a batch, which is the ``number``-th of the run."""
+    """Image indices of the ``number``-th batch of a run."""
 
     number: int
 
 
 @DATA_SAMPLERS.register_module()
 class NumberedBatches:
-    """Batches that know how many came before them; those of earlier runs are passed over.
+    """A batch sampler that numbers its batches, and can skip those of earlier runs.
 
     Args:
-        sampler: of indices.
-        batch_size: of the batches.
-        batches: config of another batch sampler than torch's.
+        sampler: sampler of image indices.
+        batch_size: images of a batch.
+        batches: config of a batch sampler to use instead of torch's.
+        options: ``drop_last``, for torch's batch sampler.
     """
 
     def __init__(self, sampler: Sampler, batch_size: int, batches: dict | None, **options) -> None:
@@ -60,10 +61,10 @@ class NumberedBatches:
         self.sampler, self.batch_size = sampler, batch_size
         self.drop_last = options.get('drop_last', False)
         self.number = 0
-        self._begun: Iterator | None = None
+        self._rest: Iterator | None = None  # batches after the skipped ones
 
-    def pass_over(self, count: int) -> int:
-        """Go on behind ``count`` batches; returns how often the data ended within them."""
+    def skip(self, count: int) -> int:
+        """Skip ``count`` batches; returns the number of whole epochs among them."""
         epoch, batches = 0, iter(self.batches)
         for _ in range(count):
             if next(batches, None) is None:
@@ -72,11 +73,11 @@ class NumberedBatches:
                     self.sampler.set_epoch(epoch)
                 batches = iter(self.batches)
                 next(batches)
-        self._begun, self.number = batches, count
+        self._rest, self.number = batches, count
         return epoch
 
     def __iter__(self) -> Iterator[_NumberedBatch]:
-        batches, self._begun = self._begun or iter(self.batches), None
+        batches, self._rest = self._rest or iter(self.batches), None
         for indices in batches:
             batch = _NumberedBatch(indices)
             batch.number = self.number
@@ -88,10 +89,10 @@ class NumberedBatches:
 
 
 class _SeededItems:
-    """What torch's loader calls, in whichever process, for the images of a batch."""
+    """``dataset.__getitems__``: seeds the generators anew for each image of a batch."""
 
     def __init__(self, dataset: Dataset, seed: int) -> None:
-        self.dataset, self.numbers = dataset, (seed, _OF_AN_IMAGE, get_rank())
+        self.dataset, self.numbers = dataset, (seed, _IMAGE, get_rank())
 
     def __call__(self, batch: _NumberedBatch) -> list[Any]:
         return [self.item(index, batch.number, i) for i, index in enumerate(batch)]
@@ -103,17 +104,17 @@ class _SeededItems:
 
 @HOOKS.register_module()
 class ExactResumeHook(Hook):
-    """Make training repeatable from any checkpoint, bit by bit where the kernels are.
+    """Make resuming exact: bit for bit where the kernels are deterministic.
 
-    The data of a run come in the order of its seed, and its random numbers (stochastic depth,
-    dropout, augmentation) depend on seed, process, iteration and image alone. So N iterations, and
-    N/2 and N/2 more with ``resume``, end with the same weights. Earlier batches are not read again.
-    With gradients that are accumulated over several iterations, checkpoints have to fall on the
-    last one of them.
+    The seed determines the order of the images. Random numbers (stochastic depth, dropout,
+    augmentation) depend on the seed, rank, iteration and image alone. So a run of n iterations, and
+    a run of n/2 iterations that is resumed for n/2 more, end with the same weights. Earlier batches
+    are not read again. Where gradients are accumulated over several iterations, checkpoints must
+    be written after the last one of them.
 
-    The run that is resumed must have had the hook, too, and the same processes and batches;
-    otherwise it says what cannot be the same. All processes multiply matrices by the library that
-    the first one has found to be faster, or that the run to be resumed had: their bits differ.
+    The run to be resumed must have used this hook, the same number of processes and the same batch
+    size; otherwise a warning says what differs. oneDNN and MKL round matrix products differently,
+    so all processes use the library that rank 0 found to be faster, or that the checkpoint names.
 
     Example:
         >>> default_hooks = dict(exact_resume=dict(type='mmbixt.ExactResumeHook'))
@@ -122,8 +123,8 @@ class ExactResumeHook(Hook):
     priority = 'VERY_HIGH'
 
     def __init__(self) -> None:
-        self.goes_on = True  # with the same batches as the run that is resumed
-        self.convolves: bool | None = None  # whether the run did that is resumed
+        self.same_batches = True  # as in the run that is resumed
+        self.uses_onednn: bool | None = None  # of the run that is resumed
         self.is_validating = False
 
     def before_val(self, runner: Runner) -> None:
@@ -133,35 +134,33 @@ class ExactResumeHook(Hook):
         self.is_validating = False
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        if self.is_validating:  # of the best model; FlexibleRunner would count one iteration more
+        if self.is_validating:  # the best checkpoint; FlexibleRunner writes one iteration too many
             checkpoint['meta'].update(epoch=runner.epoch, iter=runner.iter)
-        checkpoint['meta'][_META] = self._shares(runner)
-        checkpoint['meta'][_CONVOLVES] = dispatch.ONEDNN_IS_FASTER
+        checkpoint['meta'][_META] = self._batching(runner)
+        checkpoint['meta'][_USES_ONEDNN] = dispatch.ONEDNN_IS_FASTER
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         if not runner._resume:
             return
-        self.convolves = checkpoint.get('meta', {}).get(_CONVOLVES)
-        before, now = checkpoint.get('meta', {}).get(_META), self._shares(runner)
-        self.goes_on = before is not None and all(now[key] == before[key] for key in before)
-        if self.goes_on:
+        self.uses_onednn = checkpoint.get('meta', {}).get(_USES_ONEDNN)
+        before, now = checkpoint.get('meta', {}).get(_META), self._batching(runner)
+        self.same_batches = before is not None and all(now[key] == before[key] for key in before)
+        if self.same_batches:
             return
         if before is None:
-            text = 'was written without ExactResumeHook: images come in another order than they did'
+            text = 'was written without ExactResumeHook: the order of the images will differ'
         else:
-            was, are = (
-                f'{x["processes"]} processes x {x["batch_size"]} images' for x in (before, now)
+            old, new = (
+                ', '.join(f'{key.replace("_", " ")} {x[key]}' for key in before)
+                for x in (before, now)
             )
-            if 'images' in before:
-                was, are = (f'{x} of {y["images"]}' for x, y in ((was, before), (are, now)))
-            text = f'is of a run with {was} (processes x batch), and this one has {are}: it gets '
-            text += 'other images and random numbers than that would have'
+            text = f'is of a run with {old}; this run has {new}: batches and random numbers differ'
         text = f'The checkpoint {text}. Weights, optimizer and schedules are restored.'
         print_log(text, 'current', logging.WARNING)
 
     @staticmethod
-    def _shares(runner: Runner) -> dict[str, int]:
-        """What the images of a step, and the random numbers, depend on beside the seed."""
+    def _batching(runner: Runner) -> dict[str, int]:
+        """What the images of a step depend on beside the seed."""
         loader = runner.train_dataloader
         return dict(
             processes=get_world_size(),
@@ -173,46 +172,46 @@ class ExactResumeHook(Hook):
         loop, config = runner.train_loop, runner._train_dataloader
         if not isinstance(config, dict):
             raise TypeError(
-                'ExactResumeHook builds the loader of the training data anew, and needs '
+                'ExactResumeHook builds the data loader for training again, and needs '
                 f'train_dataloader as a dict, not a {type(config).__name__}.'
             )
-        choice = [dispatch.ONEDNN_IS_FASTER if self.convolves is None else self.convolves]
+        choice = [dispatch.ONEDNN_IS_FASTER if self.uses_onednn is None else self.uses_onednn]
         broadcast_object_list(choice)
         dispatch.ONEDNN_IS_FASTER = choice[0]
         dataset, seed = loop.dataloader.dataset, runner.seed
         loop.dataloader = loop.dataloader_iterator = None  # ends its workers
         batches = dict(type='mmbixt.NumberedBatches', batches=config.get('batch_sampler'))
-        # a function, because the config is copied, and the data set is not to be
+        # a function, because the config is copied, and a data set may be too large for a copy
         config = {**config, 'dataset': dict(type=lambda: dataset), 'batch_sampler': batches}
-        config.pop('num_batch_per_epoch', None)  # which has cut the data set already
+        config.pop('num_batch_per_epoch', None)  # the data set is cut already
         if 'drop_last' in config:
             batches['drop_last'] = config.pop('drop_last')
         is_different = runner._randomness_cfg.get('diff_rank_seed', False)
         dataset.__getitems__ = _SeededItems(dataset, seed)
         loop.dataloader = runner.build_dataloader(config, seed=seed, diff_rank_seed=is_different)
-        self._pass_over(loop, runner.iter)
+        self._skip(loop, runner.iter)
 
-    def _pass_over(self, loop: BaseLoop, count: int) -> None:
-        """Leave out the batches of ``count`` iterations."""
+    def _skip(self, loop: BaseLoop, count: int) -> None:
+        """Skip the batches of ``count`` iterations."""
         sampler = loop.dataloader.batch_sampler
         sampler.number = count
         if isinstance(loop, IterBasedTrainLoop):
-            epoch = sampler.pass_over(count)
-            loop.dataloader_iterator = _PassedOver(loop.dataloader, epoch, count)
+            epoch = sampler.skip(count)
+            loop.dataloader_iterator = _SkippingIterator(loop.dataloader, epoch, count)
             return
-        if self.goes_on:  # from a checkpoint in the middle of an epoch, too
+        if self.same_batches:  # the checkpoint may be of the middle of an epoch
             loop._epoch, rest = divmod(count, len(sampler))
             if hasattr(sampler.sampler, 'set_epoch'):
                 sampler.sampler.set_epoch(loop._epoch)
-            sampler.pass_over(rest)
+            sampler.skip(rest)
             sampler.number = count
 
     def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Sequence) -> None:
-        _set_generators(runner.seed, _OF_A_STEP, get_rank(), runner.iter)
+        _set_generators(runner.seed, _STEP, get_rank(), runner.iter)
 
 
-class _PassedOver(_InfiniteDataloaderIterator):
-    """mmengine's iterator, which has nothing to give for the batches that were passed over."""
+class _SkippingIterator(_InfiniteDataloaderIterator):
+    """mmengine's iterator; returns None for the first ``count`` batches, which were skipped."""
 
     def __init__(self, dataloader: Any, epoch: int, count: int) -> None:
         super().__init__(dataloader)

@@ -1,4 +1,4 @@
-"""A loss that is not finite stops a run before the weights are."""
+"""Stop training, or skip the batch, when the loss is not finite."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,20 +17,20 @@ from mmbixt.registry import HOOKS
 
 @HOOKS.register_module()
 class FiniteLossHook(Hook):
-    """Look at each loss before its gradients are computed.
+    """Check each loss before its gradients are computed.
 
-    If the loss of any process is NaN or infinite, all of them stop, with the iteration, the images
-    of the batch and the latest checkpoint whose weights are finite; or all pass over the batch.
-    (Infinite *gradients* are usual in float16; the loss scaler passes over those by itself.)
-    Weights that are not finite stop a run in any case, and no checkpoint is written of them.
+    If the loss of any process is NaN or infinite, all processes stop with an error, which names the
+    iteration, the images of the batch and the latest checkpoint with finite weights; or all skip
+    the batch. (Infinite *gradients* are usual in float16: the loss scaler skips such steps.)
+    Weights that are not finite always stop a run, and are never saved in a checkpoint.
 
     Args:
-        on_bad: 'raise' an error, or 'skip' the batch: nothing of it is added to the gradients or
-            running statistics, and the log repeats the losses of the batch before (0 at first). If
-            it is the last one of a step of several batches (``accumulative_counts``), one process
-            makes the step of the others; several processes leave it out, because they have not
-            averaged their gradients yet.
-        max_skipped: with 'skip', how many batches of a run are too many.
+        on_bad: 'raise' an error, or 'skip' the batch: it changes no gradients and no running
+            statistics, and the log repeats the losses of the previous batch (0 at first). If the
+            skipped batch is the last one of a step of several (``accumulative_counts``), a single
+            process makes the step with the other batches; several processes skip the step, because
+            their gradients are not averaged yet.
+        max_skipped: with 'skip', the largest number of batches to skip in a run.
     """
 
     priority = 'HIGHEST'  # before hooks that log the loss
@@ -41,7 +41,7 @@ class FiniteLossHook(Hook):
         self.on_bad, self.max_skipped = on_bad, max_skipped
         self.skipped = 0
         self.is_skipped, self.batch = False, None  # of this iteration
-        self.buffers, self.outputs = {}, {}  # from before it
+        self.buffers, self.outputs = {}, {}  # buffers before it, losses of the previous batch
 
     def before_train(self, runner: Runner) -> None:
         wrapper = runner.optim_wrapper
@@ -58,7 +58,7 @@ class FiniteLossHook(Hook):
                 for name, buffer in runner.model.named_buffers():
                     if name in self.buffers:
                         buffer.copy_(self.buffers[name])
-                _pass_over(wrapper)
+                _skip_batch(wrapper)
             else:
                 update(loss, *args, **options)
 
@@ -66,7 +66,7 @@ class FiniteLossHook(Hook):
 
     def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None) -> None:
         self.is_skipped, self.batch = False, data_batch
-        if self.on_bad == 'skip':  # the forward pass changes running means, also by NaN
+        if self.on_bad == 'skip':  # the forward pass may write NaN into running means
             self.buffers = {name: x.clone() for name, x in runner.model.named_buffers()}
 
     def after_train_iter(
@@ -75,7 +75,7 @@ class FiniteLossHook(Hook):
         self.batch = None
         if self.on_bad == 'raise' or not outputs:
             return
-        if self.is_skipped:  # other hooks expect these keys, and average the values
+        if self.is_skipped:  # other hooks need all keys, and average the values
             outputs.update({key: self.outputs.get(key, torch.zeros(())) for key in outputs})
         self.outputs = {
             key: x.detach() if isinstance(x, Tensor) else x for key, x in outputs.items()
@@ -83,10 +83,10 @@ class FiniteLossHook(Hook):
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         if not _is_finite(dict(runner.model.named_parameters())):
-            raise FloatingPointError(f'No checkpoint is written now. {_state(runner)}')
+            raise FloatingPointError(f'No checkpoint is written. {_advice(runner)}')
 
     def _report(self, runner: Runner, loss: Tensor) -> None:
-        """Raise an error, or log what is passed over."""
+        """Raise an error, or log which batch is skipped."""
         where = f'iteration {runner.iter + 1}'
         if loss.isfinite().all():
             text = f'The loss of another process is not finite in {where}'
@@ -98,18 +98,18 @@ class FiniteLossHook(Hook):
         is_broken = torch.tensor(float(not _is_finite(dict(runner.model.named_parameters()))))
         is_broken = is_broken.to(loss.device)
         all_reduce(is_broken, 'max')
-        goes_on = self.on_bad == 'skip' and not is_broken.item()
-        if goes_on and self.skipped <= self.max_skipped:
-            count = f'Batch passed over ({self.skipped} of at most {self.max_skipped}).'
+        may_skip = self.on_bad == 'skip' and not is_broken.item()
+        if may_skip and self.skipped <= self.max_skipped:
+            count = f'Batch skipped ({self.skipped} of at most {self.max_skipped}).'
             runner.logger.warning(f'{text}\n{count}')
             return
-        if goes_on:
-            text += f'\n{self.max_skipped} batches were passed over before, which is max_skipped.'
-        raise FloatingPointError(f'{text}\n{_state(runner)}')
+        if may_skip:
+            text += f'\nmax_skipped={self.max_skipped} batches were skipped before.'
+        raise FloatingPointError(f'{text}\n{_advice(runner)}')
 
 
-def _pass_over(wrapper: OptimWrapper) -> None:
-    """End an iteration without gradients; other iterations may have accumulated some."""
+def _skip_batch(wrapper: OptimWrapper) -> None:
+    """End an iteration that adds no gradients to those of the iterations before."""
     wrapper._inner_count += 1
     if wrapper.should_update():
         parameters = (p for group in wrapper.param_groups for p in group['params'])
@@ -125,26 +125,26 @@ def _files(batch: Any) -> Iterator[str]:
         yield getattr(sample, 'img_path', '?')
 
 
-def _state(runner: Runner) -> str:
-    """Where a run can go on from."""
-    text = 'All weights are finite: the images, or a learning rate that is too large, did it.'
+def _advice(runner: Runner) -> str:
+    """The probable cause, and the checkpoint to resume from."""
+    text = 'All weights are finite: the cause is in the images, or the learning rate is too large.'
     if not _is_finite(dict(runner.model.named_parameters())):
-        text = 'Weights are not finite: a gradient before was not.'
+        text = 'Weights are not finite: an earlier gradient was not.'
     elif not _is_finite(dict(runner.model.named_buffers()), lowest=-torch.inf):
-        text += ' Buffers (as running means) are not finite any more.'
+        text += ' Buffers (such as running means) are not finite.'
     saved = [*Path(runner.work_dir).glob('iter_*.pth'), *Path(runner.work_dir).glob('epoch_*.pth')]
     for path in sorted(saved, key=lambda path: path.stat().st_mtime, reverse=True):
         try:
             checkpoint = load(str(path), 'cpu')
-        except Exception as error:  # it must not hide what is wrong with the loss
-            runner.logger.warning(f'{path} was left out: {error}')
+        except Exception as error:  # a damaged checkpoint must not hide the error of the loss
+            runner.logger.warning(f'{path} cannot be read: {error}')
             continue
         if 'state_dict' in checkpoint and _is_finite(checkpoint['state_dict'], lowest=-torch.inf):
-            return f'{text} The last good checkpoint is {path}; --resume {path} goes on from it.'
-    return f'{text} There is no checkpoint yet whose weights are finite.'
+            return f'{text} To resume from the last good checkpoint: --resume {path}.'
+    return f'{text} No checkpoint with finite weights has been written yet.'
 
 
 def _is_finite(weights: dict, lowest: float | None = None) -> bool:
-    """Neither NaN nor infinite; but masks among the buffers may have a lowest value of -inf."""
+    """No NaN and no infinity, except ``lowest`` (masks among the buffers hold -inf)."""
     tensors = (x for x in weights.values() if isinstance(x, Tensor) and x.is_floating_point())
     return all((x.isfinite() | (x == lowest) if lowest else x.isfinite()).all() for x in tensors)

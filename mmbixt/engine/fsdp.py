@@ -1,4 +1,4 @@
-"""Weights, gradients and the optimizer's state shared out over processes (FSDP)."""
+"""Weights, gradients and optimizer state distributed over processes (FSDP)."""
 
 from functools import partial
 from typing import Any
@@ -17,15 +17,16 @@ from mmbixt.registry import STRATEGIES
 
 @STRATEGIES.register_module()
 class FSDPStrategy(StockFSDPStrategy):
-    """mmengine's FSDP, for our backbones and safe checkpoints; on processors, too.
+    """mmengine's FSDP for our backbones and safe checkpoints, on GPUs and on CPUs.
 
-    Each block of a backbone is a unit, whose weights are whole only while it runs. A checkpoint is
-    one file like those of other runs, which any number of processes, and runs without FSDP, read.
+    Each block of a backbone is one FSDP unit: its weights are gathered only while it runs. A
+    checkpoint is one file with whole weights, which any number of processes can load, with FSDP or
+    without.
 
     Args:
         model_wrapper: options of mmengine's ``MMFullyShardedDataParallel``, such as
             ``cpu_offload=True`` or another ``auto_wrap_policy``.
-        kwargs: of mmengine's strategy, such as ``sync_bn='torch'``.
+        kwargs: options of mmengine's strategy, such as ``sync_bn='torch'``.
 
     Example:
         >>> runner_type = 'FlexibleRunner'
@@ -38,8 +39,8 @@ class FSDPStrategy(StockFSDPStrategy):
         if not has_gpu:
             model_wrapper['device_id'] = 'cpu'
         super().__init__(model_wrapper=model_wrapper, state_dict_cfg='full', **kwargs)
-        # All ranks have the whole weights, which our backbones compare with those of a file. Those
-        # of a processor are there already: torch would not copy them, and free what was saved.
+        # Our backbones compare the weights of a file with their own, so each rank gathers all of
+        # them. No offload on a CPU: torch would return the weights without a copy, then free them.
         options = dict(rank0_only=False, offload_to_cpu=has_gpu)
         self.state_dict_config = FullStateDictConfig(**options)
         self.optim_state_dict_config = FullOptimStateDictConfig(**options)
@@ -47,8 +48,9 @@ class FSDPStrategy(StockFSDPStrategy):
     def _setup_env(self, *, launcher: str | None = None, **options: Any) -> None:
         if launcher == 'none' and not is_distributed():
             raise ValueError(
-                'FSDP shares weights out over processes, but this one was started alone: use '
-                'tools/dist_train.sh CONFIG N (tools/dist_test.sh to evaluate); N may be 1.'
+                'FSDP distributes weights over processes, but this process was started without a '
+                'launcher: use tools/dist_train.sh CONFIG N (tools/dist_test.sh to evaluate); N '
+                'may be 1.'
             )
         super()._setup_env(launcher=launcher, **options)
 
@@ -58,22 +60,22 @@ class FSDPStrategy(StockFSDPStrategy):
         policy = partial(lambda_auto_wrap_policy, lambda_fn=blocks.__contains__)
         self.model_wrapper.setdefault('auto_wrap_policy', policy)
         if torch.cuda.is_available():
-            model = self.convert_model(model)  # which mmengine's leaves out: ``sync_bn``
+            model = self.convert_model(model)  # applies ``sync_bn``, which mmengine leaves out
         return super()._wrap_model(model)
 
     def build_optim_wrapper(self, optim_wrapper: Any, model: nn.Module) -> OptimWrapper:
         built = super().build_optim_wrapper(optim_wrapper, model)
         if getattr(built, 'clip_func', None) is nn.utils.clip_grad_norm_:
-            # of all gradients: torch's function sees those of this process
+            # FSDP's method uses the norm of all gradients; torch's function, of this rank's only
             built.clip_func = lambda _, **options: model.clip_grad_norm_(**options)
         return built
 
     def model_state_dict(self) -> dict[str, Tensor]:
-        """Without the attributes that torch gives these tensors, which readers of data refuse."""
+        """Plain tensors: torch adds attributes to them, which safe readers refuse."""
         return {name: weight.detach() for name, weight in super().model_state_dict().items()}
 
     def load_optim_state_dict(self, state_dict: dict) -> None:
-        """As mmengine does, which has the order of arguments of torch 2.0."""
+        """As mmengine's, whose positional arguments have the order of torch 2.0."""
         optimizer = self.optim_wrapper.optimizer
         state = self.model.optim_state_dict_to_load(
             model=self.model, optim=optimizer, optim_state_dict=state_dict

@@ -17,15 +17,15 @@ DECAY_TYPES = ('layer_wise', 'stage_wise')
 class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
     """Layer-wise learning-rate decay for all backbones of mmbixt.
 
-    The layer before the head learns at ``decay_rate`` times the learning rate, the one before it at
-    its square, and so on; what is not in the backbone learns at the full rate. The backbone defines
-    its layers (``DenseBackbone.layers``). In ``paramwise_cfg``, beside all settings of mmengine's
-    constructor (``custom_keys``, ``norm_decay_mult`` ...):
+    Layer ``i`` of the ``n`` layers of a backbone (``DenseBackbone.layers``) has the learning rate
+    ``lr * decay_rate ** (n - i)`` for ``i = 0 ... n - 1``; parameters outside of the backbone have
+    ``lr``. In ``paramwise_cfg``, beside all settings of mmengine's constructor (``custom_keys``,
+    ``norm_decay_mult`` ...):
 
     - ``decay_rate``: factor from one layer to the one before, above 0 and at most 1.
-    - ``decay_type``: 'layer_wise' (the default), or 'stage_wise' for all layers of a stage
-      (BiFormer, BiSA-Swin) to learn alike.
-    - ``num_layers``: not needed; given, it must be the backbone's.
+    - ``decay_type``: 'layer_wise' (the default), or 'stage_wise' for one learning rate per stage
+      (BiFormer, BiSA-Swin).
+    - ``num_layers``: optional; must equal the number of layers of the backbone.
 
     As in mm's constructors of this kind, norms and biases have no weight decay unless
     ``paramwise_cfg`` says otherwise.
@@ -47,8 +47,10 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
                 'and at most 1, such as 0.9.'
             )
         if cfg.setdefault('decay_type', 'layer_wise') not in DECAY_TYPES:
-            kinds = ' and '.join(DECAY_TYPES)
-            raise ValueError(f'paramwise_cfg.decay_type={cfg["decay_type"]!r}: there are {kinds}.')
+            kinds = ', '.join(DECAY_TYPES)
+            raise ValueError(
+                f'paramwise_cfg.decay_type={cfg["decay_type"]!r} is not one of {kinds}.'
+            )
         if self.base_wd is not None:
             for kind in ('norm_decay_mult', 'bias_decay_mult', 'flat_decay_mult'):
                 cfg.setdefault(kind, 0.0)
@@ -56,9 +58,9 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
     def add_params(
         self, params: list[dict], module: nn.Module, prefix: str = '', **kwargs: Any
     ) -> None:
-        """Append the parameters of a module and of all in it, each with its settings."""
+        """Append one group for each parameter of a module and of its children to ``params``."""
         super().add_params(params, module, prefix, **kwargs)
-        if not prefix:  # all of the model is there
+        if not prefix:  # the recursion is back at the whole model
             scales = self._scales(module)
             for group in params:
                 group['lr_scale'] = scales.get(id(group['params'][0]), 1.0)
@@ -66,7 +68,7 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
             params[:] = join_groups(params)
 
     def _scales(self, model: nn.Module) -> dict[int, float]:
-        """Factor of the learning rate by the identity of a parameter of a backbone."""
+        """Factors of the learning rate, by the ``id`` of each parameter of a backbone."""
         backbones = [part for part in model.modules() if isinstance(part, DenseBackbone)]
         if not backbones:
             raise ValueError(
@@ -88,8 +90,8 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
             for i, layer in enumerate(layers):
                 scales.update((id(p), rate ** (count - i)) for p in parameters_of(layer))
             print_log(
-                f'Layer-wise decay: {name} has {count} layers, which learn at {rate**count:.3g} '
-                f'(the first) to {rate:.3g} (the last) of the learning rate.',
+                f'Layer-wise decay: the learning rates of the {count} layers of {name} are '
+                f'{rate**count:.3g} (the first) to {rate:.3g} (the last) of the full one.',
                 'current',
             )
         return scales
@@ -101,7 +103,7 @@ def parameters_of(parts: Iterable[nn.Module | nn.Parameter]) -> Iterable[nn.Para
 
 
 def join_groups(groups: Iterable[dict]) -> list[dict]:
-    """One group for all parameters with the same settings: optimizers work group by group."""
+    """One group for all parameters with the same settings: optimizers are faster with few."""
     joined: dict[tuple, dict] = {}
     for group in groups:
         settings = tuple(sorted((key, value) for key, value in group.items() if key != 'params'))

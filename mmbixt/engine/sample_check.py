@@ -1,4 +1,4 @@
-"""Images and labels that cannot be right stop a run, by the file's name, or are left out."""
+"""Bad images and labels stop a run with an error that names the file, or are skipped."""
 
 import errno
 import logging
@@ -28,8 +28,8 @@ from mmbixt.engine.exact_resume import ExactResumeHook
 from mmbixt.registry import HOOKS
 
 _SHOWN = 20  # files of a list
-# that are the file's fault, not the machine's; decoders give none, or EINVAL
-_OF_FILES = (
+# error numbers that are caused by the file, not by the machine; decoders set None or EINVAL
+_FILE_ERRORS = (
     *(None, errno.EINVAL, errno.ENOENT, errno.EISDIR, errno.ENOTDIR),
     *(errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG),
 )
@@ -37,7 +37,7 @@ _OF_FILES = (
 
 @HOOKS.register_module()
 class SampleCheckHook(Hook):
-    """Check each image and its labels when they are read, before anything is made of them.
+    """Check each image and its labels when they are read, before they are transformed.
 
     - Images: missing, empty, damaged, with pixels that are not finite.
     - Label maps of mmseg: missing, damaged, of several channels or 16 bits, for another size than
@@ -46,16 +46,16 @@ class SampleCheckHook(Hook):
       of the image; before training, classes that the file does not name, and a file without
       annotations.
 
-    Errors of the machine (no memory, too many open files) or the config stop a run in any case.
+    Errors of the machine (no memory, too many open files) or the config always stop a run.
 
-    The data set replaces an image by another, drawn by the generator that draws augmentations; with
-    :class:`ExactResumeHook` it is the same one after ``--resume``. Validation and tests leave
-    nothing out, because their results would be of other images than they say.
+    The data set replaces a skipped image by another one, which it draws with the generator of the
+    augmentations; with :class:`ExactResumeHook` it is the same one after ``--resume``. Validation
+    and tests skip no image, because their results would not be of the whole data set.
 
     Args:
-        on_bad: 'raise' an error, or 'skip' images of the training. Those that were left out are
-            in ``skipped_images.txt`` beside the log, and named when training ends.
-        max_skipped: with 'skip', how many images of a run are too many.
+        on_bad: 'raise' an error, or 'skip' bad images of the training. ``skipped_images.txt``
+            beside the log lists them, and the log does when training ends.
+        max_skipped: with 'skip', the largest number of images to skip in a run.
     """
 
     priority = 'LOW'  # after hooks that switch the pipeline
@@ -80,26 +80,26 @@ class SampleCheckHook(Hook):
         has_workers = hasattr(training, 'dataloader_iterator') and training.dataloader.num_workers
         if has_workers and not any(isinstance(hook, ExactResumeHook) for hook in runner.hooks):
             raise TypeError(
-                'SampleCheckHook: the processes that load data were started with copies of an '
-                'unchecked data set; add ExactResumeHook, which starts them anew.'
+                'SampleCheckHook: the workers of the data loader were started before the checks '
+                'were added to the data set; add ExactResumeHook, which starts them again.'
             )
 
     def before_train_epoch(self, runner: Runner) -> None:
-        """Check a pipeline, too, that has taken the place of the one before."""
+        """Add the checks to a pipeline that a hook has switched to."""
         if isinstance(runner.train_loop, BaseLoop):
             for dataset in _built_leaves(runner.train_loop.dataloader.dataset):
                 watch(dataset, runner.model, self.skipped)
 
     def after_train(self, runner: Runner) -> None:
         if self.skipped is not None and is_main_process() and (lines := self.skipped.read()):
-            text = [f'{len(lines):,} images were left out:', *lines[:_SHOWN]]
+            text = [f'{len(lines):,} images were skipped:', *lines[:_SHOWN]]
             if len(lines) > _SHOWN:
                 text.append(f'... and {len(lines) - _SHOWN:,} more in {self.skipped.file}')
             runner.logger.warning('\n  '.join(text))
 
 
 class SkippedImages:
-    """A file with a line for each: the processes that load data share nothing else."""
+    """The list of skipped images, in a file: workers of the data loader share no memory."""
 
     def __init__(self, file: Path, limit: int) -> None:
         self.file, self.limit = file, limit
@@ -113,17 +113,17 @@ class SkippedImages:
             return
         if len(before) >= self.limit:
             raise BadSampleError(
-                f'{problem}. {len(before):,} images were left out before, which is max_skipped of '
+                f'{problem}. {len(before):,} images were skipped before, which is max_skipped of '
                 f'SampleCheckHook; {self.file} lists them.'
             )
         self.file.parent.mkdir(parents=True, exist_ok=True)
         with self.file.open('a') as file:
             file.write(f'{problem}\n')
-        print_log(f'Left out: {problem}', 'current', logging.WARNING)
+        print_log(f'Skipped: {problem}', 'current', logging.WARNING)
 
 
 class Checked:
-    """A transform that loads images or labels, and a look at what it has loaded."""
+    """A transform that loads images or labels, followed by a check of what it has loaded."""
 
     def __init__(
         self,
@@ -139,14 +139,14 @@ class Checked:
         cause = None
         try:
             loaded = self.load(results)
-        except Exception as error:  # whatever a decoder says of a damaged file
+        except Exception as error:  # decoders raise many types of errors for damaged files
             path = results.get(self.path_key) or results.get('img_path')
             if isinstance(error, KeyError):
                 raise BadSampleError(
-                    f'{type(self.load).__name__} asks for {error}, which the data set does not '
-                    f'give for {path}: see its data_prefix and pipeline in the config.'
+                    f'{type(self.load).__name__} needs {error}, which the data set does not '
+                    f'provide for {path}: see its data_prefix and pipeline in the config.'
                 ) from error
-            if is_of_machine(error):
+            if is_machine_error(error):
                 raise
             cause, problem = error, reading_problem(path, error)
         else:
@@ -155,23 +155,23 @@ class Checked:
             return loaded
         if self.skipped is None:
             raise BadSampleError(
-                f'{problem}. Mend the file or take the image out of the data '
-                '(tools/check_dataset.py looks at all files of ADE20K and COCO). To train without '
+                f'{problem}. Repair the file or remove the image from the data '
+                '(tools/check_dataset.py checks all files of ADE20K and COCO). To train without '
                 "such images (validation needs all): default_hooks.sample_check.on_bad='skip'."
             ) from cause
         self.skipped.add(problem)
         return None  # the data set takes another image
 
 
-def is_of_machine(error: Exception) -> bool:
-    """Whether reading the same file may succeed another time."""
+def is_machine_error(error: Exception) -> bool:
+    """Whether reading the same file again may succeed."""
     if isinstance(error, (MemoryError, ConnectionError, TimeoutError)):
         return True
-    return isinstance(error, OSError) and error.errno not in _OF_FILES
+    return isinstance(error, OSError) and error.errno not in _FILE_ERRORS
 
 
 def watch(dataset: BaseDataset, model: nn.Module, skipped: SkippedImages | None) -> None:
-    """Check what a data set loads; a second time changes nothing."""
+    """Wrap the loading transforms of a data set in checks; calling it twice wraps them once."""
     from mmcv.transforms import LoadAnnotations, LoadImageFromFile
 
     transforms, turns = dataset.pipeline.transforms, False
@@ -180,7 +180,7 @@ def watch(dataset: BaseDataset, model: nn.Module, skipped: SkippedImages | None)
         heads = [x for x in model.modules() if hasattr(x, 'num_classes')]
         heads = [head for head in heads if hasattr(head, 'ignore_index')]
         classes = len(dataset.metainfo.get('classes') or ()) or 256
-        if heads:  # others than the main one may have fewer, as of boundaries
+        if heads:  # auxiliary heads may have fewer classes, such as a head for boundaries
             head = max(heads, key=lambda head: head.num_classes)
             classes = min(classes, head.num_classes)
             if 1 in (head.num_classes, getattr(head, 'out_channels', None)):
@@ -199,7 +199,10 @@ def watch(dataset: BaseDataset, model: nn.Module, skipped: SkippedImages | None)
 
 
 def explain_empty(runner: Runner) -> None:
-    """Of a data set that is empty, mmengine says ``need at least one array to concatenate``."""
+    """Raise a clear error for an empty data set.
+
+    mmengine's is ``need at least one array to concatenate``.
+    """
     for config in (runner._train_dataloader, runner._val_dataloader, runner._test_dataloader):
         if isinstance(config, dict):
             for dataset in leaves(config['dataset']):

@@ -1,7 +1,7 @@
-"""Metrics: pure functions on label maps, and metric classes of them for mm configs.
+"""Metrics: pure functions on label maps, and metric classes for mm configs that call them.
 
-The functions need numpy and OpenCV only. The classes are imported when they are asked for, since
-torch, mmengine and mmdet take seconds.
+The functions need numpy and OpenCV only. The classes are imported on first access, because
+importing torch, mmengine and mmdet takes seconds.
 """
 
 from mmbixt.evaluation.boundary import class_scores, image_sums, scores

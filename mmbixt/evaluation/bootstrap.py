@@ -1,8 +1,8 @@
-"""How certain a difference of two runs is: a paired bootstrap over the images of both.
+"""Confidence intervals for the difference of two runs: a paired bootstrap over their images.
 
 Images are drawn from the test set with replacement, and their counts are summed and scored like
-those of the set itself. Both runs are scored on the same draws, so that images which are hard for
-both do not widen the interval of the difference.
+those of the set itself. Both runs are scored on the same draws, so that images that are difficult
+for both do not widen the interval of the difference.
 """
 
 import warnings
@@ -16,7 +16,7 @@ import numpy as np
 from mmbixt.evaluation.boundary import class_mean, class_scores
 from mmbixt.evaluation.sums import ImageSums
 
-LEVEL = 95  # per cent of the draws lie within an interval
+LEVEL = 95  # per cent of the draws within an interval
 
 
 class NotPairedError(ValueError):
@@ -25,7 +25,7 @@ class NotPairedError(ValueError):
 
 @dataclass(frozen=True)
 class Estimate:
-    """Scores or differences of scores in per cent, and what they are in each of S draws."""
+    """Scores, or differences of scores, in per cent: of the test set, and of each of S draws."""
 
     value: np.ndarray  # (...)
     samples: np.ndarray  # (S,...)
@@ -34,7 +34,7 @@ class Estimate:
         return Estimate(self.value - other.value, self.samples - other.samples)
 
     def over_classes(self) -> 'Estimate':
-        """Means over the last axis, of the classes that occur: not the same ones in every draw."""
+        """Means over the last axis, of the classes that occur in a draw."""
         return Estimate(class_mean(self.value), class_mean(self.samples))
 
     def interval(self) -> np.ndarray:
@@ -46,10 +46,10 @@ class Estimate:
 
 
 def paired(first: ImageSums, second: ImageSums) -> tuple[ImageSums, ImageSums]:
-    """Both with the images in the same order; an error if they are of different data.
+    """Both runs with their images in the same order; an error if their data differ.
 
-    Folders of images and a common end of all names are ignored: one run may have been evaluated
-    from files with other names.
+    Folders and a common suffix of all names are ignored, because the runs may have been evaluated
+    from files with different names.
     """
     if first.classes != second.classes:
         names = zip_longest(first.classes, second.classes, fillvalue='nothing')
@@ -69,15 +69,15 @@ def paired(first: ImageSums, second: ImageSums) -> tuple[ImageSums, ImageSums]:
     same = (first.counts['all/true'] == second.counts['all/true']).all(1)
     if not same.all():
         raise NotPairedError(
-            f'The true labels of {(~same).sum():,} of {len(names):,} images are not the same in '
-            f'both runs, of {first.images[np.argmin(same)]} for one. Evaluate both against the '
-            'same files, read in the same way.'
+            f'The true labels of {(~same).sum():,} of {len(names):,} images differ between the '
+            f'runs, for example of {first.images[np.argmin(same)]}. Evaluate both with the same '
+            'label files and the same options.'
         )
     return first, second
 
 
 def draw_weights(images: int, samples: int, seed: int) -> np.ndarray:
-    """How often each of N images is in each of S draws of N images, (S,N)."""
+    """Counts (S,N) of each of N images in each of S draws of N images."""
     random = np.random.default_rng(seed)
     return random.multinomial(images, np.full(images, 1 / images), samples).astype(float)
 
@@ -85,16 +85,16 @@ def draw_weights(images: int, samples: int, seed: int) -> np.ndarray:
 def estimate(run: ImageSums, weights: np.ndarray) -> dict[str, Estimate]:
     """Scores of each class (K,), by name as in `class_scores`, with the draws ``weights`` (S,N)."""
     values = class_scores(run.total())
-    # products of matrices of integers below 2^53 are exact
+    # exact: the counts are integers, and their sums stay below 2^53
     samples = class_scores({name: weights @ counts for name, counts in run.counts.items()})
     return {name: Estimate(value, samples[name]) for name, value in values.items()}
 
 
 def _in_order(run: ImageSums) -> tuple[list[str], ImageSums]:
-    """Names without folders and without the end that they share, sorted; the images likewise."""
+    """Names without folders and without their common suffix, sorted; the images in this order."""
     names = [PurePosixPath(name).name for name in run.images]
-    end = len(commonprefix([name[::-1] for name in names]))  # noqa: RUF071 (letters, not folders)
-    names = [name[: len(name) - end] for name in names]
+    common = len(commonprefix([name[::-1] for name in names]))  # noqa: RUF071 (not folders)
+    names = [name[: len(name) - common] for name in names]
     order = sorted(range(len(names)), key=lambda i: (names[i], run.images[i]))
     counts = {name: values[order] for name, values in run.counts.items()}
     images = [run.images[i] for i in order]

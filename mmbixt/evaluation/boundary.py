@@ -1,30 +1,33 @@
-"""How well label maps agree near boundaries: counts of pixels per class, and scores of their sums.
+"""Agreement of label maps near boundaries: counts of pixels per class, and scores of their sums.
 
 Counts are summed over a data set before anything is divided, and are named ``where/what``:
 
 ===============  ===============================================================  ==================
 where            which pixels                                                     what
 ===============  ===============================================================  ==================
-``all``          all that count                                                   intersect,
-``band3px``      within 3 pixels of another label of the truth, on both sides:    predicted, true
-                 a trimap; the border of the image is no boundary
-``band0.02``     the same, the width being a share of the image's diagonal
-``boundary0.02`` of each class in the truth, and of each in the prediction, those  intersect, union
-                 within a share of the diagonal of what is not of the class or
-                 not in the image: Boundary IoU (Cheng et al., CVPR 2021)
-``boundaryF3px`` of each class, those that touch another label, matched within    predicted, true,
-                 3 pixels (Euclidean); only if asked for                          matched_predicted,
+``all``          all valid pixels                                                 intersect,
+``band3px``      at most 3 pixels from another label of the truth, on both sides  predicted, true
+                 of its boundaries (a trimap); the image border is no boundary
+``band0.02``     the same; the width is a fraction of the image's diagonal
+``boundary0.02`` inner band of each class, in truth and in prediction: pixels of   intersect, union
+                 the class near another class or the image border, within a
+                 fraction of the diagonal: Boundary IoU (Cheng et al., CVPR 2021)
+``boundaryF3px`` pixels of each class that touch another label, matched within    predicted, true,
+                 3 pixels (Euclidean distance); only on request                   matched_predicted,
                                                                                   matched_true
 ===============  ===============================================================  ==================
 
-Scores are percentages with the same names: ``IoU`` and ``Acc``, or ``F``, of each class; ``mIoU``
-and ``mAcc``, or ``mF``, their means; ``aAcc``, the share of correct pixels; and
-``gap`` = (all - band) / all of mIoU.
+Scores are percentages with the same names. Of each class, from the summed counts::
 
-They are defined as in mmseg's ``IoUMetric``, of the counts of the whole data set: what is 0 / 0 is
-NaN, and NaN is left out of the mean. So a class in neither truth nor prediction does not count, and
-a class that is only predicted has an IoU of 0 and no Acc. Over ``all`` pixels the numbers are those
-of ``IoUMetric``; over a band, too, if it is given a truth that is ignored outside of the band.
+    IoU = intersect / union              union = predicted + true - intersect
+    Acc = intersect / true
+    F   = 2 P R / (P + R)                P = matched_predicted / predicted, R = matched_true / true
+
+``mIoU``, ``mAcc`` and ``mF`` are means over classes, ``aAcc`` is the fraction of correct pixels,
+and ``gap`` = (all - band) / all of mIoU. As in mmseg's ``IoUMetric``, 0 / 0 is NaN and means ignore
+NaN: a class in neither truth nor prediction does not count, and a class that is only predicted has
+an IoU of 0 and no Acc. Over ``all`` pixels the scores equal those of ``IoUMetric``; over a band
+they equal those of ``IoUMetric`` with the truth ignored outside of the band.
 
 Pixels that the truth ignores do not count and make no boundary, in truth and prediction alike.
 """
@@ -39,8 +42,8 @@ import numpy as np
 
 WIDTHS = (1, 3, 5, 0.02)
 RATIOS = (0.02, 0.005)
-# of "the" boundary mIoU, if it was counted: annotations of photographs are hardly more exact than
-# a pixel, and much wider bands hold most of the pixels of small and thin objects
+# default band for a single boundary mIoU: annotations are accurate to about a pixel, and much wider
+# bands contain most of the pixels of small and thin objects
 MAIN_BAND = 'band3px'
 
 
@@ -59,10 +62,10 @@ def image_sums(
         truth: label map (H,W).
         prediction: label map (H,W).
         num_classes: classes K; labels are 0 to K - 1.
-        widths: of bands, in pixels (int) or as a share of the diagonal (float below 1).
-        ratios: of Boundary IoU, shares of the diagonal.
-        tolerances: of the F score, in pixels. Takes longer than all the rest.
-        ignore_index: label in the truth of pixels that do not count.
+        widths: widths of bands, in pixels (int) or as fractions of the diagonal (float below 1).
+        ratios: widths for Boundary IoU, as fractions of the diagonal.
+        tolerances: for the F score, in pixels; slower than all other scores together.
+        ignore_index: true label of pixels that do not count.
     """
     check_shapes(truth, prediction)
     valid = truth != ignore_index
@@ -103,23 +106,23 @@ def compact_labels(
 
 
 def ratio_pixels(ratio: float, shape: tuple[int, int]) -> int:
-    """A share of the diagonal of an image (H,W), in whole pixels, at least one."""
+    """A fraction of the diagonal of an image (H,W), in whole pixels, at least one."""
     return max(1, round(ratio * float(np.hypot(*shape))))
 
 
 def band_pixels(width: int | float, shape: tuple[int, int]) -> int:
-    """A width in pixels, or as a share of the diagonal (float), in pixels."""
+    """A width of a band in pixels; a float is a fraction of the diagonal of an image (H,W)."""
     if isinstance(width, int) and width >= 1:
         return width
     if 0 < width < 1:
         return ratio_pixels(width, shape)
     raise ValueError(
-        f'widths are pixels (int) or a share of the diagonal (float below 1), got {width}'
+        f'widths are pixels (int) or a fraction of the diagonal (float below 1), got {width}'
     )
 
 
 def band_width(text: str) -> int | float:
-    """The width of a band on a command line: '3' is in pixels, '0.02' a share of the diagonal."""
+    """The width of a band on a command line: '3' pixels, '0.02' of the diagonal."""
     number = int(text) if text.isdecimal() else float(text)
     try:
         band_pixels(number, (1, 1))
@@ -131,18 +134,18 @@ def band_width(text: str) -> int | float:
 def near_other_labels(
     labels: np.ndarray, valid: np.ndarray, distances: Iterable[int]
 ) -> dict[int, np.ndarray]:
-    """Masks (H,W), by distance, of the valid pixels within which another label lies.
+    """Masks (H,W), by distance, of the valid pixels with another label within this distance.
 
-    There is another label in a window if its lowest and its highest label differ: two filters for
-    all classes at once. The windows of each distance are filtered from those of the one before.
-    Labels (H,W) are 0 where not valid (H,W); a diagonal step counts as one.
+    A window holds another label if its minimum and its maximum differ: two filters serve all
+    classes. Those of each distance continue from the distance before. Labels (H,W) are 0 where not
+    valid (H,W); distances are Chebyshev distances (a diagonal step counts as one).
     """
     masks = {}
     lowest = np.where(valid, labels, np.iinfo(labels.dtype).max)
     highest, reached = labels, 0
     for distance in sorted({*distances}):
         kernel = np.ones((2 * (distance - reached) + 1,) * 2, np.uint8)
-        # at the border OpenCV takes the window's part within the image
+        # at the image border OpenCV uses the part of the window inside of the image
         lowest, highest = cv2.erode(lowest, kernel), cv2.dilate(highest, kernel)
         masks[distance] = valid & (lowest != highest)
         reached = distance
@@ -159,8 +162,8 @@ def region_sums(
 ) -> dict[str, np.ndarray]:
     """Counts (K,) by name, over all pixels, over bands and for Boundary IoU.
 
-    Truth and prediction (H,W) are 0 where not valid (H,W). Of bands, and of the inner bands of
-    Boundary IoU (contours), the widths are given in pixels by name.
+    Truth and prediction (H,W) are 0 where not valid (H,W). ``bands``, and ``contours`` for the
+    inner bands of Boundary IoU, are widths in pixels by name.
     """
 
     def count(labels: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -173,7 +176,7 @@ def region_sums(
     for where, width in {'all': None, **bands}.items():
         mask = valid if width is None else near_true[width]
         intersect = sums[f'{where}/intersect'] = count(truth, mask & right)
-        # wrong pixels are few: faster than to count all pixels three times
+        # wrong pixels are few: faster than counting all pixels three times
         sums[f'{where}/predicted'] = intersect + count(prediction, mask & wrong)
         sums[f'{where}/true'] = intersect + count(truth, mask & wrong)
     for where, width in contours.items():
@@ -193,8 +196,8 @@ def boundary_f_sums(
     num_classes: int,
     tolerances: Sequence[float],
 ) -> dict[str, np.ndarray]:
-    """Counts (K,) by name, of the boundary pixels of each class, and of those near one of the same
-    class in the other label map; arguments as of `region_sums`."""
+    """Counts (K,) by name: boundary pixels of each class, and those of them that have a boundary
+    pixel of the same class near in the other label map; arguments as for `region_sums`."""
     edges = [
         np.where(near_other_labels(labels, valid, [1])[1], labels, np.int32(-1))
         for labels in (truth, prediction)
@@ -255,7 +258,7 @@ def scores(sums: Mapping[str, np.ndarray]) -> dict[str, float]:
 
 
 def main_band(names: Iterable[str]) -> str | None:
-    """Of names ``where/what`` the band of "the" boundary scores; None if no band was counted."""
+    """The band for a single boundary score, from names ``where/what``; None if there is no band."""
     bands = [name.partition('/')[0] for name in names if name.startswith('band')]
     return MAIN_BAND if MAIN_BAND in bands else next(iter(bands), None)
 
@@ -268,7 +271,7 @@ def class_mean(values: np.ndarray) -> np.ndarray:
 
 
 def _matched(pixels: np.ndarray, targets: np.ndarray, tolerances: Sequence[float]) -> list[int]:
-    """How many of the pixels of a mask (H,W) have a target within each tolerance."""
+    """Numbers of pixels of a mask (H,W) with a pixel of ``targets`` (H,W) within each tolerance."""
     others = (~targets).view(np.uint8)
     distance = cv2.distanceTransform(others, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)[pixels]
     return [np.count_nonzero(distance <= tolerance) for tolerance in tolerances]

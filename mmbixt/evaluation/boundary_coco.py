@@ -1,7 +1,9 @@
 """Boundary AP of instance segmentation: COCO's mask AP with another overlap of two masks.
 
-It is the smaller one of their IoU and of the IoU of their boundaries: the inner bands, as wide as a
-share of the diagonal of the image (Cheng et al., Boundary IoU, CVPR 2021).
+    overlap(A, B) = min(IoU(A, B), IoU(band(A), band(B)))
+
+``band`` is the inner band of a mask along its boundary, whose width is a fraction of the diagonal
+of the image (Cheng et al., Boundary IoU, CVPR 2021).
 """
 
 import cv2
@@ -16,7 +18,7 @@ from mmbixt.evaluation.boundary import ratio_pixels
 def encoded_boundary(mask: dict, ratio: float = 0.02) -> dict:
     """The inner band of a mask; both are run-length encoded by pycocotools.
 
-    Distances are those of a chessboard; what lies beyond the image is outside of the mask.
+    Distances are Chebyshev distances; pixels beyond the image border are outside of the mask.
     """
     distance = ratio_pixels(ratio, mask['size'])
     x, y, width, height = coder.toBbox(mask).astype(int)
@@ -30,11 +32,14 @@ def encoded_boundary(mask: dict, ratio: float = 0.02) -> dict:
 
 
 class BoundaryCOCOeval(COCOeval):
-    """``COCOeval`` with the smaller one of mask IoU and Boundary IoU as overlap.
+    """``COCOeval`` with the minimum of mask IoU and Boundary IoU as overlap.
 
-    With a crowd, which has no contour of its own, the overlap is COCO's, that of the masks.
-    Detections are ``truths.loadRes(...)`` of results with masks; ``ratio`` is the width of the
-    boundaries, as a share of the diagonal of the image.
+    For crowds, whose objects have no contours, the overlap is COCO's, that of the masks.
+
+    Args:
+        truths: annotations with masks.
+        detections: ``truths.loadRes(...)`` of results with masks.
+        ratio: width of the inner bands, as a fraction of the diagonal of the image.
     """
 
     def __init__(self, truths: COCO, detections: COCO, ratio: float = 0.02) -> None:
@@ -42,16 +47,16 @@ class BoundaryCOCOeval(COCOeval):
         self.ratio = ratio
 
     def computeIoU(self, image: int, category: int) -> np.ndarray | list:  # noqa: N802
-        """Overlaps (D,G) of the best detections and the truths; [] if there are none of either."""
+        """Overlaps (D,G) of D detections and G truths; [] if there are neither."""
         overlaps = super().computeIoU(image, category)
         if len(overlaps) == 0:
             return overlaps
-        # in the order in which COCOeval compares them: the best detections first
+        # in the order of COCOeval: the highest scores first
         categories = [category] if self.params.useCats else self.params.catIds
         detections = [d for c in categories for d in self._dts[image, c]]
         detections.sort(key=lambda detection: -detection['score'])
         truths = [truth for c in categories for truth in self._gts[image, c]]
-        # where masks do not overlap, boundaries do not either: most of them are never needed
+        # without overlap of the masks their bands do not overlap: most bands are not needed
         overlapping = (overlaps > 0) & [not truth['iscrowd'] for truth in truths]
         rows, columns = np.flatnonzero(overlapping.any(1)), np.flatnonzero(overlapping.any(0))
         detected = [self._boundary(detections[row]) for row in rows]
@@ -62,7 +67,7 @@ class BoundaryCOCOeval(COCOeval):
         return overlaps
 
     def _boundary(self, annotation: dict) -> dict:
-        """Cached in the annotation, since the truths are the same in every validation."""
+        """The inner band; cached in the annotation, because each validation has the same truths."""
         key = f'boundary_{self.ratio}'
         if key not in annotation:
             annotation[key] = encoded_boundary(annotation['segmentation'], self.ratio)

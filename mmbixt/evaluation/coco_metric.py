@@ -18,18 +18,17 @@ ITEMS += ('AR@100', 'AR@300', 'AR@1000', 'AR_s@1000', 'AR_m@1000', 'AR_l@1000')
 
 @METRICS.register_module()
 class BoundaryCocoMetric(CocoMetric):
-    """mmdet's ``CocoMetric``, and boundary AP (Cheng et al., CVPR 2021) of the masks.
+    """mmdet's ``CocoMetric`` with boundary AP (Cheng et al., CVPR 2021) of the masks.
 
     Adds ``boundary_mAP``, ``boundary_mAP_50``, ``boundary_mAP_75``, ``boundary_mAP_s``,
-    ``boundary_mAP_m`` and ``boundary_mAP_l``, or those that ``metric_items`` names; with
-    ``classwise`` also ``boundary_<class>_precision``. Without a single detection it adds nothing,
-    as mmdet's own does.
+    ``boundary_mAP_m`` and ``boundary_mAP_l``, or those in ``metric_items``; with ``classwise`` also
+    ``boundary_<class>_precision``. Without any detection it adds nothing, as mmdet's metric.
 
     Args:
-        args: of mmdet's ``CocoMetric``.
-        ratio: width of the boundaries, as a fraction of the diagonal of the image.
-        kwargs: of mmdet's ``CocoMetric``: ``metric``, what to evaluate besides (``[]``: nothing),
-            and others; ``use_mp_eval`` is only for what mmdet evaluates.
+        args: arguments of mmdet's ``CocoMetric``.
+        ratio: width of the inner bands, as a fraction of the diagonal of the image.
+        kwargs: arguments of mmdet's ``CocoMetric``, such as ``metric``, its other metrics (``[]``
+            for none); ``use_mp_eval`` applies to those only.
     """
 
     def __init__(self, *args: Any, ratio: float = 0.02, **kwargs: Any) -> None:
@@ -40,7 +39,7 @@ class BoundaryCocoMetric(CocoMetric):
         if any('pred_instances' not in sample for sample in data_samples):
             raise ValueError(
                 'mmbixt.BoundaryCocoMetric needs objects, which this model does not predict. For '
-                'the label maps of segmentors there is mmbixt.BoundaryIoUMetric.'
+                'the label maps of segmentors use mmbixt.BoundaryIoUMetric.'
             )
         has_masks = all('masks' in sample['pred_instances'] for sample in data_samples)
         if not (has_masks or self.format_only):
@@ -55,7 +54,7 @@ class BoundaryCocoMetric(CocoMetric):
         logger.info('Evaluating boundaries...')
         detections = self._detections(results)
         if not detections:
-            logger.error('There is no detection in the whole dataset, and so no boundary AP.')
+            logger.error('Boundary AP is not computed: there are no detections in any image.')
             return metrics
         truths = self._coco_api
         evaluation = BoundaryCOCOeval(truths, truths.loadRes(detections), self.ratio)
@@ -74,7 +73,7 @@ class BoundaryCocoMetric(CocoMetric):
         return metrics
 
     def _detections(self, results: list) -> list[dict]:
-        """In COCO's format, without boxes: COCO would use their areas in place of the masks'."""
+        """Detections in COCO's format, without boxes: COCO would use the areas of the boxes."""
         found = []
         for _, prediction in results:
             scores = prediction.get('mask_scores', prediction['scores'])
@@ -85,7 +84,7 @@ class BoundaryCocoMetric(CocoMetric):
         return found
 
     def _class_precision(self, evaluation: BoundaryCOCOeval) -> dict[str, float]:
-        """AP of each class, NaN for a class that is not in the truth."""
+        """AP of each class, NaN for a class without truths."""
         precisions = evaluation.eval['precision'][:, :, :, 0, -1]  # (thresholds,recalls,classes)
         categories = self._coco_api.load_cats(evaluation.params.catIds)  # sorted by COCOeval
         precisions = np.where(precisions > -1, precisions, np.nan).mean((0, 1))

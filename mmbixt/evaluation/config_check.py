@@ -1,4 +1,4 @@
-"""Check that the metrics of a config fit what its model predicts, before anything is built."""
+"""Check that the metrics of a config fit the predictions of its model, before it is built."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ INSTEAD = {
 }
 WHAT = {'mmdet': 'objects', 'mmseg': 'label maps', 'mmpretrain': 'classes of whole images'}
 BOXES_ONLY = (
-    'predicts boxes only, and BoundaryCocoMetric needs masks. Take '
+    'predicts boxes only, and BoundaryCocoMetric needs masks. Use '
     "dict(type='CocoMetric', metric='bbox', ...), or a model that predicts masks (Mask R-CNN)."
 )
 
@@ -31,38 +31,42 @@ class WrongMetricError(ValueError):
 
 
 def check_metrics(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
-    """Raise an error that names a metric for other predictions than the model's, and the right one;
-    splits are those of 'train', 'val' and 'test' about to be used."""
+    """Raise an error for a metric that does not fit the predictions of the model.
+
+    Args:
+        cfg: a config.
+        splits: the splits to check: 'train', 'val', 'test'.
+    """
     framework = cfg.get('default_scope')
     boxes_only = framework == 'mmdet' and predicts_boxes_only(cfg.get('model') or {})
     for split in splits:
         evaluator = f'{split}_evaluator'
         for scope, name, metric in metrics_of(cfg.get(evaluator)):
-            # what the framework or a project has under this name is not what is meant here
+            # a metric of this name in the framework itself or in a project is another one
             if scope not in {None, 'mmbixt', *INSTEAD} - {framework}:
                 continue
             shown = f'{scope}.{name}' if scope else name
             if right := INSTEAD.get(framework, {}).get(name):
                 raise WrongMetricError(
                     f'{evaluator} has {shown}, but this is a config of {framework}, whose '
-                    f'models predict {WHAT[framework]}. Take {right}.'
+                    f'models predict {WHAT[framework]}. Use {right}.'
                 )
             if name == 'BoundaryCocoMetric' and boxes_only and not metric.get('format_only'):
                 raise WrongMetricError(f'{evaluator} has {shown}, but this model {BOXES_ONLY}')
 
 
 def predicts_boxes_only(model: Mapping[str, Any]) -> bool:
-    """Whether the config of a detector shows that it has no masks; False where that is not sure."""
+    """Whether a detector predicts no masks, from its config; False if that is not certain."""
     if model.get('roi_head'):
         return not model['roi_head'].get('mask_head')
     heads = [key for key, part in model.items() if part and key.endswith('_head')]
-    # one-stage detectors of masks have a head beside that of the boxes, or one that makes both
+    # one-stage detectors with masks have a second head, or one head for boxes and masks
     kind = (model.get('bbox_head') or {}).get('type', 'Mask')
     return {*heads} <= {'bbox_head', 'rpn_head'} and not re.search('Ins|Mask|Seg', str(kind))
 
 
 def metrics_of(evaluator: Any) -> Iterator[tuple[str | None, str, Mapping[str, Any]]]:
-    """Scope (if there is one), name and config of each metric in the evaluator of a config."""
+    """Scope (or None), name and config of each metric of an evaluator config."""
     if isinstance(evaluator, Mapping) and evaluator.get('metrics') is not None:
         evaluator = evaluator['metrics']  # mmengine's Evaluator, and mmdet's of several data sets
     for metric in evaluator if isinstance(evaluator, list | tuple) else [evaluator]:

@@ -1,4 +1,4 @@
-"""Folders of label maps: which files belong together, and counts of their pixels.
+"""Folders of label maps: pairs of files of the same image, and counts of their pixels.
 
 The files have one channel of 1 to 16 bits, whose values (or indices into a palette) are labels.
 """
@@ -26,16 +26,16 @@ from mmbixt.evaluation.boundary import image_sums
 from mmbixt.evaluation.sums import ImageSums
 from mmbixt.frameworks import INSTALL
 
-SHOWN = 5  # files that an error names
-LOOKED_AT = 8  # pairs, to find out whether labels are shifted
+SHOWN = 5  # most files that an error names
+SHIFT_PAIRS = 8  # pairs that are read to detect labels that start at 1 instead of 0
 MODES = ('1', 'L', 'P', 'I;16', 'I')  # of PIL: grey, palette, 16 bits (in old versions 'I')
-SPREAD = {'L;2': 85, 'L;4': 17}  # factor by which PIL multiplies grey values of few bits
-# what PIL raises for a file that is not a picture, is truncated or far too large
+GREY_SCALES = {'L;2': 85, 'L;4': 17}  # factors by which PIL multiplies grey values of 2 or 4 bits
+# errors of PIL for a file that is not an image, is truncated or far too large
 BROKEN = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 
 
 class LabelFilesError(ValueError):
-    """Label files are missing, cannot be read or do not fit one another."""
+    """Label files are missing, cannot be read or do not belong together."""
 
 
 class WorkerKilledError(RuntimeError):
@@ -52,16 +52,16 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """What the values in label files mean."""
+    """Meaning of the values in label files."""
 
-    ignore_index: int = 255  # in the truth, of pixels that do not count
-    # as in ADE20K's own files, 0 does not count either, and classes are 1 to K, not 0 to K - 1
+    ignore_index: int = 255  # true label of pixels that do not count
+    # true classes are 1 to K instead of 0 to K - 1, and 0 does not count, as in ADE20K's own files
     reduce_truth: bool = False
-    reduce_prediction: bool = False  # the classes of predictions are 1 to K
+    reduce_prediction: bool = False  # predicted classes are 1 to K
 
 
 def read_classes(source: str) -> list[str]:
-    """Names of classes: a line each in a file, or those that mmseg knows of a data set."""
+    """Names of classes: the lines of a file, or those of mmseg for 'ade20k' or 'cityscapes'."""
     if source in ('ade20k', 'cityscapes'):
         mmseg = find_spec('mmseg')
         if mmseg is None:
@@ -69,17 +69,16 @@ def read_classes(source: str) -> list[str]:
                 f'The classes of {source} are those of mmseg, which is not installed: '
                 f'{INSTALL["mmseg"]}. Or give a file with a name per line.'
             )
-        # this file alone: all of mmseg, with torch and mmcv, takes seconds
+        # only this file: importing mmseg, with torch and mmcv, takes seconds
         file = Path(mmseg.origin).parent / 'utils/class_names.py'
         return run_path(str(file))['get_classes'](source)
     if not Path(source).is_file():
         raise LabelFilesError(
-            f'Classes are a file with a name per line, or ade20k or cityscapes; there is no file '
-            f'{source}.'
+            f'There is no file {source} with a class name per line; or use ade20k or cityscapes.'
         )
     names = [line.strip() for line in Path(source).read_text().rstrip().splitlines()]
     if not names or not all(names):
-        raise LabelFilesError(f'{source} has no name in some line; the first line is of label 0.')
+        raise LabelFilesError(f'{source} has an empty line; the first line names label 0.')
     return names
 
 
@@ -90,8 +89,11 @@ def pair_files(
     gt_suffix: str = '.png',
     pred_prefix: str = '',
 ) -> list[Pair]:
-    """Files of two folders, and of folders in them, with the same name without prefix and suffixes;
-    others are ignored. If one of the two has no folders in it, those in the other are ignored."""
+    """Pair the files of two folders, and of their subfolders, by their paths.
+
+    Prefix and suffixes are removed before paths are compared; files without them are ignored. If
+    one of the folders has no subfolders, only the names of the files in the other are compared.
+    """
     predicted = _listing(predictions, pred_suffix, '--pred-suffix', pred_prefix)
     true = _listing(truths, gt_suffix, '--gt-suffix')
     if not all(any('/' in name for name in names) for names in (predicted, true)):
@@ -107,11 +109,11 @@ def pair_files(
             f'{predictions} there should be{_shown(missing)}\n'
         )
     if extra:
-        share = f'{len(extra):,} of {len(predicted):,} predictions'
-        problems += f'{share} have no truth in {truths}:{_shown(extra)}\n'
+        count = f'{len(extra):,} of {len(predicted):,} predictions'
+        problems += f'{count} have no truth in {truths}:{_shown(extra)}\n'
     if problems:
         raise LabelFilesError(
-            f'{problems}Both folders must be of the same images. If the names differ, say how: '
+            f'{problems}Both folders must have the same images. If the names differ, set '
             f'--pred-prefix (now {pred_prefix or "none"}), --pred-suffix (now {pred_suffix}), '
             f'--gt-suffix (now {gt_suffix}).'
         )
@@ -119,7 +121,7 @@ def pair_files(
 
 
 def check_pairs(pairs: Sequence[Pair]) -> tuple[int, int]:
-    """Check the header of every file, which is fast; the most common size (H,W)."""
+    """Check the header of each file; returns the most common size (H,W)."""
     sizes, problems = Counter(), []
     for _, prediction, truth in pairs:
         try:
@@ -140,15 +142,15 @@ def check_pairs(pairs: Sequence[Pair]) -> tuple[int, int]:
 
 
 def read_labels(path: Path) -> np.ndarray:
-    """The labels (H,W) in a file."""
+    """The labels (H,W) of a file."""
     picture = _open(path, decode=True)
-    return np.asarray(picture, np.int32) // picture.info['spread']
+    return np.asarray(picture, np.int32) // picture.info['scale']
 
 
 def shift_hint(pairs: Sequence[Pair], reading: Reading) -> str | None:
-    """A warning if, in a few files, predictions would agree much better with 1 more or less."""
+    """A warning if predictions agree much better after adding or subtracting 1, in a few files."""
     right, pixels = np.zeros(3, np.int64), 0
-    for pair in pairs[:: -(-len(pairs) // LOOKED_AT)]:
+    for pair in pairs[:: -(-len(pairs) // SHIFT_PAIRS)]:
         truth, prediction = _labels(pair, reading)
         valid = truth != reading.ignore_index
         pixels += valid.sum()
@@ -177,7 +179,7 @@ def _labels(pair: Pair, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
 def pair_sums(
     pair: Pair, num_classes: int, reading: Reading, options: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
-    """Counts (K,) of an image by name, with options of `image_sums`."""
+    """Counts (K,) of one image by name; ``options`` are those of `image_sums`."""
     try:
         truth, prediction = _labels(pair, reading)
         sums = image_sums(
@@ -194,10 +196,10 @@ def pair_sums(
     except ValueError as error:
         raise LabelFilesError(
             f'{error}.\n  truth: {pair.truth}\n  prediction: {pair.prediction}\n'
-            'If classes start at 1 and 0 is none: --reduce-zero-label for the truth, '
+            'If classes start at 1, and 0 is not a class: --reduce-zero-label for the truth, '
             '--pred-reduce-zero-label for predictions; they subtract 1 before labels are checked. '
-            'If a value of the truth means that pixels do not count: --ignore-index. Predictions '
-            'need a class wherever the truth has one.'
+            'If a value of the truth marks pixels to ignore: --ignore-index. Predictions need a '
+            'class wherever the truth has one.'
         ) from error
     return {name: counts.astype(np.uint32) for name, counts in sums.items()}
 
@@ -208,17 +210,18 @@ def folder_sums(
     reading: Reading,
     options: Mapping[str, Any],
     jobs: int = 1,
-    on_image: Callable[[], object] = lambda: None,  # called after each
+    on_image: Callable[[], object] = lambda: None,  # called after each image
 ) -> ImageSums:
-    """Counts of all images, with options of `image_sums`, by several processes."""
+    """Counts of all images, by ``jobs`` processes; ``options`` are those of `image_sums`."""
     count = partial(pair_sums, num_classes=len(classes), reading=reading, options=options)
     done = []
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)  # before the processes are forked: OpenCV's threads do not survive a fork
-    # not a Pool: after an error it kills processes that may hold locks, and can hang
+    # not multiprocessing.Pool: after an error it kills processes that may hold locks, and can hang;
+    # not threads: most of the work holds Python's lock
     pool = ProcessPoolExecutor(min(jobs, len(pairs)), initializer=_start_worker)
     try:
-        # Ctrl-C reaches all processes of a terminal: this one alone answers, and ends the others
+        # Ctrl-C is sent to all processes of a terminal: only this one handles it, and ends the rest
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             found = pool.map(count, pairs)
@@ -246,8 +249,8 @@ def folder_sums(
 
 
 def _start_worker() -> None:
-    """Make this process end by itself when the one that forked it ends, however that happens."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # that one may have set another
+    """End this worker process when its parent ends, however that happens."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the parent may have set another handler
     Thread(target=lambda: (parent_process().join(), os._exit(1)), daemon=True).start()
 
 
@@ -256,7 +259,7 @@ def size_text(size: tuple[int, int]) -> str:
 
 
 def _listing(folder: Path, suffix: str, option: str, prefix: str = '') -> dict[str, Path]:
-    """Visible files of a prefix and suffix, by their path in the folder without these."""
+    """Files with a prefix and suffix that are not hidden, by their path without these."""
     if not folder.is_dir():
         raise LabelFilesError(f'There is no folder {folder}.')
     inside = [path.relative_to(folder) for path in sorted(folder.rglob('*')) if path.is_file()]
@@ -267,36 +270,36 @@ def _listing(folder: Path, suffix: str, option: str, prefix: str = '') -> dict[s
         if path.endswith(suffix) and name.startswith(prefix):
             found[parent + slash + name.removeprefix(prefix)] = folder / path
     if not found:
-        other = f'; there is {visible[0]}, for example. Say with {option}' if visible else ''
+        other = f'; one of its files is {visible[0]}. Set {option}' if visible else ''
         ends = f'begins with {prefix} and ends with {suffix}' if prefix else f'ends with {suffix}'
-        raise LabelFilesError(f'No file in {folder} has a name that {ends}{other}.')
+        raise LabelFilesError(f'No file in {folder} {ends}{other}.')
     return found
 
 
 def _flat(files: Mapping[str, Path]) -> dict[str, Path]:
-    """The files by their names alone."""
+    """The files by their names, without folders."""
     found = {}
     for name, path in files.items():
         other = found.setdefault(PurePosixPath(name).name, path)
         if other != path:
             raise LabelFilesError(
-                f'{other} and {path} have the same name, and the other folder has no folders to '
-                'tell them apart. Arrange both in the same way.'
+                f'{other} and {path} have the same name, and the other folder has no subfolders. '
+                'Give both folders the same structure.'
             )
     return found
 
 
 def _shown(lines: Sequence[str]) -> str:
-    """The first of the lines, indented, and how many there are more."""
+    """The first lines, indented, and the number of the others."""
     more = [f'... and {len(lines) - SHOWN:,} more'] if len(lines) > SHOWN else []
     return ''.join(f'\n  {line}' for line in [*lines[:SHOWN], *more])
 
 
 def _open(path: Path, decode: bool) -> Image.Image:
-    """A picture of labels; only its header is read if it is not to be decoded."""
+    """A label file; ``decode=False`` reads its header only."""
     try:
         with Image.open(path) as picture:
-            picture.info['spread'] = SPREAD.get(picture.tile[0][3], 1) if picture.tile else 1
+            picture.info['scale'] = GREY_SCALES.get(picture.tile[0][3], 1) if picture.tile else 1
             if decode:
                 picture.load()
     except BROKEN as error:
@@ -304,8 +307,8 @@ def _open(path: Path, decode: bool) -> Image.Image:
     if picture.mode not in MODES:
         raise LabelFilesError(
             f'{path} is an image in mode {picture.mode}, but labels have one channel of up to 16 '
-            'bits: save the labels themselves, not the colours of their classes'
+            'bits: save the labels themselves, not the colours of the classes'
         )
     if picture.format == 'JPEG':
-        raise LabelFilesError(f'{path} is a JPEG file, which changes labels: save PNG files')
+        raise LabelFilesError(f'{path} is a JPEG file; JPEG changes labels: save PNG files')
     return picture

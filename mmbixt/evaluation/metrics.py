@@ -16,20 +16,21 @@ from mmbixt.registry import METRICS
 
 @METRICS.register_module()
 class BoundaryIoUMetric(BaseMetric):
-    """How good a segmentation is near boundaries, beside or instead of mmseg's ``IoUMetric``.
+    """Scores near boundaries and over all pixels, beside or instead of mmseg's ``IoUMetric``.
 
-    :mod:`mmbixt.evaluation.boundary` describes the scores and their names, and its ``image_sums``
-    the first four arguments. The ``mIoU`` of ``IoUMetric`` is ``all/mIoU`` here, also for
-    ``save_best``.
+    :mod:`mmbixt.evaluation.boundary` describes the scores and their names. The ``mIoU`` of
+    ``IoUMetric`` is ``all/mIoU`` here, also for ``save_best``.
 
     Args:
-        widths: of bands around the true boundaries.
-        ratios: of Boundary IoU.
-        tolerances: of the boundary F score.
+        widths: widths of bands around the true boundaries, in pixels (int) or as fractions of the
+            diagonal (float below 1).
+        ratios: widths for Boundary IoU, as fractions of the diagonal.
+        tolerances: for the boundary F score, in pixels.
         ignore_index: true label of pixels that do not count.
-        sums_file: .npz file for the counts of every image (N,K) by name, with the names of the N
-            ``images`` and K ``classes``. Scores of any part of the data set follow from them.
-        kwargs: of mmengine's ``BaseMetric``: ``prefix``, ``collect_device`` and ``collect_dir``.
+        sums_file: .npz file for the counts (N,K) of each image by name, with the names of the N
+            ``images`` and K ``classes``; scores of any part of the data set follow from them.
+        kwargs: arguments of mmengine's ``BaseMetric``: ``prefix``, ``collect_device`` and
+            ``collect_dir``.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class BoundaryIoUMetric(BaseMetric):
             if 'pred_sem_seg' not in sample:
                 raise ValueError(
                     f'mmbixt.{type(self).__name__} needs label maps, which this model does not '
-                    'predict. For the masks of detectors there is mmbixt.BoundaryCocoMetric.'
+                    'predict. For the masks of detectors use mmbixt.BoundaryCocoMetric.'
                 )
             if 'gt_sem_seg' not in sample:
                 raise ValueError(
@@ -69,7 +70,7 @@ class BoundaryIoUMetric(BaseMetric):
             self.results.append((name, {key: n.astype(np.uint32) for key, n in sums.items()}))
 
     def compute_metrics(self, results: list[tuple[str, dict[str, np.ndarray]]]) -> dict[str, float]:
-        """Scores of the data set; of each class in the log."""
+        """Scores of the data set; scores of each class are logged."""
         names, sums = zip(*results, strict=True)
         counted = ImageSums.stack(names, self.dataset_meta['classes'], sums)
         if self.sums_file is not None:

@@ -1,4 +1,4 @@
-"""The metric classes, registered for mm configs; the one for mmdet only where mmdet is."""
+"""The metric classes, registered for mm configs; BoundaryCocoMetric needs mmdet."""
 
 from mmbixt.evaluation.metrics import BoundaryIoUMetric
 from mmbixt.frameworks import import_problem, register_missing

@@ -1,4 +1,4 @@
-"""Files with the counts of every image, from which the scores of any part of a data set follow."""
+"""Files with the counts of each image; scores of any part of a data set follow from them."""
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ FILE_NAME = 'boundary.npz'
 
 
 class SumsFileError(ValueError):
-    """A file does not hold the counts of images, or there is none."""
+    """A file is missing, or does not hold the counts of images."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class ImageSums:
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[Path]:
-    """A file to write, which becomes ``path`` at the end, or is deleted if that is not reached."""
+    """A temporary file, renamed to ``path`` at the end, or deleted after an error."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f'.{path.stem}.part{path.suffix}')
@@ -56,7 +56,7 @@ def write_sums(
     classes: Sequence[str],
     counts: Mapping[str, np.ndarray],
 ) -> None:
-    """Write the counts (N,K) of N images and K classes to an .npz file, all or nothing."""
+    """Write the counts (N,K) of N images and K classes to an .npz file."""
     with written_whole(path) as part:
         np.savez_compressed(part, images=np.array(images), classes=np.array(classes), **counts)
 
@@ -73,15 +73,15 @@ def read_sums(path: str | Path) -> ImageSums:
     # not an archive, a single array, a truncated archive, an archive of something else
     except (ValueError, TypeError, AttributeError, EOFError, BadZipFile, zlib.error, KeyError) as e:
         raise SumsFileError(
-            f'{path} is not a file of counts of images ({type(e).__name__}: {e}). Such files are '
-            'written by tools/test.py --boundary, as WORK_DIR/boundary.npz, and by '
+            f'{path} is not a file of counts of images ({type(e).__name__}: {e}). '
+            'tools/test.py --boundary writes such files, as WORK_DIR/boundary.npz, and so does '
             'tools/analysis/boundary_eval.py --sums.'
         ) from e
     return ImageSums(images, classes, counts)
 
 
 def find_sums(path: str | Path) -> Path:
-    """The path itself if it is a file, the file in a folder, or the newest one in its folders."""
+    """``path`` if it is a file; the file in a folder ``path``, or the newest in its subfolders."""
     path = Path(path)
     if not path.is_dir():
         if path.exists():
@@ -92,7 +92,7 @@ def find_sums(path: str | Path) -> Path:
     if below := list(path.rglob(FILE_NAME)):
         return max(below, key=lambda file: file.stat().st_mtime)
     raise SumsFileError(
-        f'There is no {FILE_NAME} in {path} or below. Make it: tools/test.py CONFIG CHECKPOINT '
-        f'--boundary --work-dir {path}, or, from existing label maps, '
+        f'There is no {FILE_NAME} in {path} or its subfolders. To write it: tools/test.py CONFIG '
+        f'CHECKPOINT --boundary --work-dir {path}, or, from existing label maps, '
         f'tools/analysis/boundary_eval.py PREDICTIONS TRUTHS --sums {path / FILE_NAME}'
     )

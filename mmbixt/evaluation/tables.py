@@ -1,4 +1,4 @@
-"""Scores as text."""
+"""Tables of scores, as text."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,8 +10,8 @@ SIDE_BY_SIDE = ('mIoU', 'mAcc', 'aAcc')
 
 
 def headline(runs: Mapping[str, Mapping[str, float]]) -> str:
-    """All pixels and "the" boundary side by side, as in Table 2 of the BiSA paper; of two runs also
-    how much larger, in per cent of themselves, the scores of the first are in the second."""
+    """Scores over all pixels and over one band side by side, as in Table 2 of the BiSA paper; for
+    two runs also the relative gain of the second, 100 (second - first) / first."""
     first, *others = runs.values()
     places = dict(all='All')
     if band := main_band(first):
@@ -32,7 +32,7 @@ def headline(runs: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def class_table(classes: Sequence[str], columns: dict[str, np.ndarray]) -> str:
-    """Text: a line for each class that occurs, a column for each score."""
+    """A line for each class that occurs, a column for each score."""
     width = max(len(name) for name in ('class', *classes))
     lines = ['  '.join(('class'.ljust(width), *columns))]
     scored = ~np.isnan(list(columns.values())).all(0)
@@ -44,7 +44,7 @@ def class_table(classes: Sequence[str], columns: dict[str, np.ndarray]) -> str:
 
 
 def absent_classes(scored: np.ndarray) -> list[str]:
-    """The last line of a table, if classes are missing in it; `scored` (K,): which are there."""
+    """The last line of a table if classes are missing in it; `scored` (K,) is False for those."""
     if scored.all():
         return []
     return [f'({(~scored).sum()} of {len(scored)} classes are in neither truth nor prediction.)']

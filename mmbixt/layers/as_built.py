@@ -1,8 +1,8 @@
-"""Whether a fast path may read the weights of modules, in place of calling them.
+"""Whether a fast path may use the weights of modules directly, without calling the modules.
 
-A module that holds weights is called, like any ``nn.Module``, so that hooks, LoRA, weight norm,
-pruning, quantised layers, FSDP units and the capture of activations work. Only where nothing of the
-kind is there, a module may read the weights of its children and compute several of them in one op.
+Modules are normally called, so that hooks, LoRA, weight norm, pruning, quantised layers, FSDP units
+and the capture of activations work. Only where none of these is present, a module may take the
+weights of its children and compute several of them in one op.
 """
 
 from torch import nn
@@ -11,12 +11,11 @@ from torch.nn.modules import module as every_module
 
 
 def is_as_built(module: nn.Module, cls: type[nn.Module]) -> bool:
-    """Whether a module computes what its class says with the weights that it holds, and no more.
+    """Whether a module is an unchanged instance of the class that the backbone was built with.
 
     True if it is exactly of the class (not of a subclass, as LoRA layers and parametrized,
     quantised and FSDP modules are), if its own weights are parameters (not computed, not
-    distributed), and if there are no hooks of any kind, its own or for all modules. The class is
-    what was built; the module may be what a user has put in its place.
+    distributed), and if there are no hooks of any kind, neither its own nor global ones.
     """
     return (
         type(module) is cls

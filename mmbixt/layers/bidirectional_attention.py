@@ -11,9 +11,9 @@ from mmbixt.ops.linear import linear
 class BidirectionalAttention(nn.Module):
     """BiXT's cross-attention: latents and tokens attend to each other through one matrix.
 
-    Each side has one projection ``rv``: its first half are the *reference* vectors r, whose
-    products are the similarities of latents and tokens, its second half the values v for the other
-    side. For each head::
+    Each side has one projection ``rv``. Its first half gives the *reference* vectors r, whose
+    products are the similarities of latents and tokens; its second half gives the values v for the
+    other side. For each head::
 
         S = r_latents r_tokens^T / sqrt(d)                      (M,N)
         latents' update = softmax(S, over tokens) v_tokens      (M,d)
@@ -22,8 +22,8 @@ class BidirectionalAttention(nn.Module):
     Args:
         channels: width C of latents and tokens.
         num_heads: heads h; d = C / h.
-        update_latents: False leaves out what only the latents' update needs (its output
-            projection), for a layer whose latents nobody reads.
+        update_latents: False leaves out the latents' update and its output projection, for a layer
+            whose latents are not used.
     """
 
     def __init__(self, channels: int, num_heads: int, update_latents: bool = True) -> None:
@@ -68,7 +68,9 @@ class BidirectionalAttention(nn.Module):
 
 
 class LatentAttention(nn.Module):
-    """BiXT's one-sided cross-attention: the latents attend to the tokens, which stay as they are.
+    """BiXT's one-sided cross-attention: the latents attend to the tokens, which do not change.
+
+    For each head: ``latents' update = softmax(r_latents r_tokens^T / sqrt(d)) v_tokens``.
 
     Args:
         channels: width C of latents and tokens.

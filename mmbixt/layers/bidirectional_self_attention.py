@@ -28,11 +28,11 @@ from mmbixt.ops.window_attention.portable import bidirectional_attention_of_wind
 
 
 class BidirectionalSelfAttention(nn.Module):
-    """BiSA: self-attention and inverse self-attention side by side, on the same scores.
+    """BiSA: self-attention and inverse self-attention in parallel, with the same scores.
 
-    In self-attention each query chooses among the values; in inverse self-attention each value
-    chooses among the queries and projects those it has chosen, with a matrix made from the value.
-    For each head, with ``q_hat = gelu(isa.q(x))`` and ``v_hat = gelu(isa.v(x))``::
+    In self-attention each query attends to the values. In inverse self-attention each value attends
+    to the queries: it projects them with a matrix that a hypernetwork makes from the value. For
+    each head, with ``q_hat = gelu(isa.q(x))`` and ``v_hat = gelu(isa.v(x))``::
 
         S = q k^T / sqrt(d) + bias                                              (N,N)
         plain = softmax(S, over keys) v                                         (N,d)
@@ -46,13 +46,13 @@ class BidirectionalSelfAttention(nn.Module):
         lam: the share of self-attention: a number from 0 to 1, or 'learned'. With 1 this is plain
             self-attention, without norms of branches: the inverse branch, which would never get a
             gradient, is not built.
-        lam_init: where a learned ``lam`` starts, between 0 and 1. Near 1 (say 0.99) the weights of
-            a plain self-attention continue without a jump.
+        lam_init: initial value of a learned ``lam``, between 0 and 1. Near 1 (for example 0.99) the
+            output is close to that of plain self-attention with the same weights.
         branch_norm: None, or 'instance' to normalise each channel of each branch over the tokens
             (no weights, eps 1e-5) before they are combined.
         bisa_order: 'parallel' as above; or one attention on the output of the other, with the same
             weights of queries and keys: 'misa_msa' (inverse self-attention first) or 'msa_misa'.
-            These take no ``lam``.
+            These two have no ``lam``.
         projection: 'hypernetwork' as above, or 'mlp', see :class:`InverseWeights`.
     """
 
@@ -78,7 +78,7 @@ class BidirectionalSelfAttention(nn.Module):
         self.isa = None if lam == 1 else InverseWeights(channels, num_heads, projection)
         self.fixed_lam = None if lam == 'learned' else lam
         if lam == 'learned':
-            # a logit, so that no step of the optimiser leaves [0, 1]; of shape (1,) for FSDP
+            # a logit, so that lam stays between 0 and 1 in training; of shape (1,) for FSDP
             self.lam_logit = nn.Parameter(torch.full((1,), math.log(lam_init / (1 - lam_init))))
 
     @property
@@ -91,13 +91,13 @@ class BidirectionalSelfAttention(nn.Module):
 
         Args:
             x: the tokens, with at least one dimension of groups (images, windows).
-            bias: what is added to the scores, such as relative positions and (finite) masks; of a
-                shape that broadcasts to (...,h,N,N).
+            bias: is added to the scores: relative positions, masks (finite); of a shape that
+                broadcasts to (...,h,N,N).
         """
         return apply_linear(self.proj, self._attend(x, bias))
 
     def _attend(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        """What comes before the output projection, (...,N,C) to (...,N,C)."""
+        """The module without its output projection, (...,N,C) to (...,N,C)."""
         if self.isa is None:
             q, k, v = split_heads(apply_linear(self.qkv, x), 3, self.num_heads)
             return join_heads(self_attention(q, k, v, self.scale, bias))
@@ -114,8 +114,8 @@ class BidirectionalSelfAttention(nn.Module):
             hats = [split_heads(hat, 1, self.num_heads)[0] for hat in (q_hat, v_hat)]
             if self.branch_norm is None:
                 return self._attend_by_heads((q, k, v, *hats), G, bias)
-            # Among tokens that are alike (an even area), the norm would enlarge the rounding of
-            # attention weights in half precision up to 300 times.
+            # Where tokens are almost equal (an area of one colour), the norm would enlarge the
+            # rounding errors of attention weights in half precision up to 300 times.
             with without_autocast(q):
                 single = [x.float() if is_half(x) else x for x in (q, k, v, *hats)]
                 if not isinstance(G, Tensor):
@@ -137,15 +137,15 @@ class BidirectionalSelfAttention(nn.Module):
         return over_keys @ v, G(torch.cat((over_queries @ v_hat, q_hat), dim=-1))
 
     def mix(self, plain: Tensor, inverse: Tensor) -> Tensor:
-        """The two branches in their shares, in the precision of the branches."""
+        """``lam * plain + (1 - lam) * inverse``, (...,h,N,d), in the precision of the branches."""
         return torch.lerp(inverse, plain, self._share(plain))
 
     def _share(self, branch: Tensor) -> float | Tensor:
-        """``lam``; of one dimension, float32 would win against half precision under autocast."""
+        """``lam`` in the precision of a branch: a float32 tensor would make the result float32."""
         return self.lam.to(branch.dtype) if self.fixed_lam is None else self.fixed_lam
 
     def _norm(self, branch: Tensor) -> Tensor:
-        """(...,h,N,d): an instance norm over N, if so asked."""
+        """An instance norm of (...,h,N,d) over N with ``branch_norm``; the input without."""
         if self.branch_norm is None:
             return branch
         var, mean = torch.var_mean(branch, dim=-2, correction=0, keepdim=True)
@@ -153,14 +153,14 @@ class BidirectionalSelfAttention(nn.Module):
 
 
 class InverseWeights(nn.Module):
-    """What inverse self-attention has beside self-attention: two projections and a hypernetwork.
+    """The weights of inverse self-attention: two projections and a hypernetwork.
 
-    The reading of the paper that fits its numbers: projections of full width without biases, one G
-    for all heads, scores shared with self-attention, and no output projection of its own.
+    The paper leaves details open. These give its numbers of parameters: projections of full width
+    without biases, one G for all heads, scores shared with self-attention, and no separate output
+    projection.
 
-    The paper also compares the hypernetwork with an MLP, and says no more of it. Here the MLP is of
-    the size of G and projects a query with the values that have chosen it, averaged:
-    ``inverse[i] = mlp([sum_j L[i,j] v_hat[j], q_hat[i]])``.
+    The paper also compares the hypernetwork with an MLP, without a definition. Here the MLP has as
+    many weights as G, and computes ``inverse[i] = mlp([sum_j L[i,j] v_hat[j], q_hat[i]])``.
     """
 
     def __init__(self, channels: int, num_heads: int, projection: str = 'hypernetwork') -> None:
@@ -177,10 +177,10 @@ class InverseWeights(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Small values, as Swin's are; queries of order one and a G that keeps that scale.
+        """Small values, as in Swin; queries of order one, and a G that keeps their scale.
 
-        A fresh inverse branch then has about the size of a fresh self-attention. (The paper does
-        not say how it initialises G.)
+        Both branches then have about the same scale at the start. (The paper does not say how it
+        initialises G.)
         """
         nn.init.trunc_normal_(self.v.weight, std=0.02)
         nn.init.normal_(self.q.weight, std=self.q.in_features**-0.5)
@@ -197,17 +197,17 @@ class InverseWeights(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """The branches of self-attention and inverse self-attention.
 
-        G is used here and nowhere else, because FSDP has it whole only while its module runs.
+        G is passed from here, because under FSDP it is complete only while its own module runs.
 
         Args:
             x: tokens (...,C).
-            attend: makes the branches from ``q_hat`` and ``v_hat``, (...,C) each, and ``G``.
+            attend: computes the branches from ``q_hat`` and ``v_hat``, (...,C) each, and ``G``.
         """
         return attend(gelu(apply_linear(self.q, x)), gelu(apply_linear(self.v, x)), self.G)
 
 
 class WindowAttention(BidirectionalSelfAttention):
-    """The same within square windows, with a learned bias for each relative position.
+    """BiSA within square windows, with a learned bias for each relative position.
 
     A window of side ``window_size`` has N = window_size ** 2 tokens.
     """
@@ -227,8 +227,8 @@ class WindowAttention(BidirectionalSelfAttention):
 
         Args:
             x: the tokens.
-            mask: what is added to the scores beside the learned bias; finite, and of a shape that
-                broadcasts to (...,h,N,N). For feature maps (windows of one,1,N,N).
+            mask: is added to the scores, as the learned bias is; finite, and of a shape that
+                broadcasts to (...,h,N,N). For feature maps (windows of one feature map,1,N,N).
             windows: how feature maps are cut into windows; None if the tokens are in windows.
         """
         scores = self._scores(mask)
@@ -236,7 +236,7 @@ class WindowAttention(BidirectionalSelfAttention):
             out = self._attend(x, scores.bias())
         elif self._is_fused and (on_processor(x) or ops_path() == 'reference'):
             out = self._attend_in_windows(x, windows, scores)
-        # C channels are cut, not the 3 C that come of them: on a GPU moving is what costs
+        # on a GPU copies take the time: C channels are copied here, not 3 C
         elif self.isa is None or not self._is_fused or operator_refusal() or ops_path() == 'cpu':
             out = windows.join(self._attend(windows.cut(x), scores.bias()))
         else:
@@ -260,7 +260,7 @@ class WindowAttention(BidirectionalSelfAttention):
 
     @property
     def _is_fused(self) -> bool:
-        """Whether it is known what the linear layers make of padding, without calling them."""
+        """Whether the linear layers are unchanged, so that their output for padding is known."""
         if not is_as_built(self.qkv, nn.Linear) or self.qkv.bias is None:
             return False
         if self.isa is None:
@@ -273,9 +273,9 @@ class WindowAttention(BidirectionalSelfAttention):
         return all(is_as_built(layer, nn.Linear) and layer.bias is None for layer in hats)
 
     def _attend_in_windows(self, x: Tensor, windows: Windows, scores: Scores) -> Tensor:
-        """Linear layers see the tokens before they are cut into windows, and never the padding.
+        """The linear layers are applied before the feature maps (B,H,W,C) are cut into windows.
 
-        What queries, keys and values of the padding (zeros) would be is their bias.
+        The padding is zero, so that its queries, keys and values are the layer's bias.
         """
         qkv, fill = apply_linear(self.qkv, x), self.qkv.bias
         if self.isa is None:
@@ -304,7 +304,7 @@ class WindowAttention(BidirectionalSelfAttention):
 
 
 def relative_position_index(window_size: int) -> Tensor:
-    """For each pair of a window's tokens the row of the bias table, (N,N)."""
+    """The row of the bias table for each pair of tokens of a window, (N,N)."""
     side = torch.arange(window_size)
     cells = torch.cartesian_prod(side, side)  # (N,2), row by row
     down, right = (cells[:, None] - cells[None, :] + window_size - 1).unbind(-1)
@@ -320,7 +320,7 @@ def check_branches(lam: float | str, lam_init: float, branch_norm: str | None) -
     if lam == 'learned' and not 0 < lam_init < 1:
         raise ValueError(
             f'lam_init={lam_init!r} must be above 0 and below 1: at the ends one branch would '
-            'never get a gradient. Take 0.99 to start close to plain self-attention.'
+            'never get a gradient. Use 0.99 to start close to plain self-attention.'
         )
 
 
@@ -332,5 +332,5 @@ def check_design(bisa_order: str, projection: str, lam: float | str) -> None:
         raise ValueError(f'projection={projection!r} is not one of {projections}.')
     if bisa_order != 'parallel' and lam != 0.5:
         raise ValueError(
-            f"lam={lam!r}: only bisa_order='parallel' weighs the attentions; leave lam out."
+            f"lam={lam!r} has an effect with bisa_order='parallel' only; leave lam out."
         )

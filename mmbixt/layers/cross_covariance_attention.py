@@ -8,10 +8,11 @@ from mmbixt.ops.heads import head_width
 
 
 class CrossCovarianceAttention(nn.Module):
-    """XCiT's attention: between the channels of a head, by their correlation over the tokens.
+    """XCiT's attention: the channels of a head attend to each other by their correlation.
 
-    With queries, keys and values (d,N) of a head, those with a hat of length one over the tokens::
+    For queries, keys and values q, k and v (d,N) of a head::
 
+        q_hat = q / |q|, k_hat = k / |k|            each row has length one over the tokens
         softmax(temperature * q_hat k_hat^T) v      (d,d) times (d,N)
 
     The cost is linear in the tokens, and no weight depends on their number.
@@ -37,7 +38,7 @@ class CrossCovarianceAttention(nn.Module):
         return cross_covariance_attention(tokens, *qkv, self.temperature, *proj, scale)
 
     def _is_fused(self, channels: int) -> bool:
-        """Whether the weights may be read, and are of the shapes that were built."""
+        """Whether the weights may be used directly, and have the shapes that were built."""
         if not (is_as_built(self.qkv, nn.Linear) and is_as_built(self.proj, nn.Linear)):
             return False
         shapes = (tuple(self.qkv.weight.shape), tuple(self.proj.weight.shape))
@@ -45,6 +46,6 @@ class CrossCovarianceAttention(nn.Module):
         return is_whole and self.proj.bias is not None
 
     def normalised_queries_and_keys(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """For pictures: what is correlated, (B,h,d,N) each, of length one over the tokens."""
+        """For pictures: queries and keys of length one over the tokens, (B,h,d,N) each."""
         queries, keys, _ = split_channels(self.qkv(tokens), len(self.temperature))
         return normalize(queries, dim=-1), normalize(keys, dim=-1)

@@ -1,4 +1,4 @@
-"""MLPs of transformer blocks, in the layouts of three papers, and the half block around them."""
+"""MLPs of transformer blocks with the names of weights of three papers, and their residuals."""
 
 from torch import Tensor, nn
 
@@ -51,7 +51,7 @@ class FeedForward(nn.Module):
 def add_update(
     tokens: Tensor, update: Tensor, drop_path: nn.Module, scale: Tensor | None = None
 ) -> Tensor:
-    """``tokens + drop_path(scale * update)``, in one pass where stochastic depth is plain.
+    """``tokens + drop_path(scale * update)``, in one pass where stochastic depth is timm's.
 
     Tokens and their update are (B,...,C), a layer scale is (C,).
     """
@@ -73,8 +73,8 @@ def add_feed_forward(
 ) -> Tensor:
     """The second half of a transformer block: ``tokens + drop_path(scale * mlp(norm(tokens)))``.
 
-    (...,C) to (...,C). The MLP is one of the above, or what a user has put in its place; the layer
-    scale is a module or a tensor (C,), None or an identity for none.
+    (...,C) to (...,C). The MLP is one of the above, or any module that has replaced it; the layer
+    scale is a module or a tensor (C,); None or an identity means no scale.
     """
     weights = _weights_as_built(norm, mlp, scale)
     if weights is None or not is_as_built(drop_path, DropPath):
@@ -90,8 +90,8 @@ def add_feed_forward(
 def _weights_as_built(
     norm: nn.Module, mlp: nn.Module, scale: nn.Module | Tensor | None
 ) -> FeedForwardWeights | None:
-    """What one op needs to compute all of it; None if the modules have to be called."""
-    called = _called_by(mlp)
+    """The weights, for one op to compute norm, MLP and scale; None if modules must be called."""
+    called = _called_modules(mlp)
     if [type(module) for module in called] != [nn.Linear, nn.GELU, nn.Linear]:
         return None
     fc1, act, fc2 = called
@@ -111,13 +111,13 @@ def _weights_as_built(
     return FeedForwardWeights(*norm_weights, fc1.weight, fc1.bias, fc2.weight, fc2.bias, scale)
 
 
-def _called_by(mlp: nn.Module) -> list[nn.Module]:
-    """What an MLP calls, in this order; nothing if it is not as it was built."""
+def _called_modules(mlp: nn.Module) -> list[nn.Module]:
+    """The modules that an MLP calls, in order; an empty list if it is not as it was built."""
     if is_as_built(mlp, Mlp):
         return [mlp.fc1, mlp.act, mlp.fc2]
     if is_as_built(mlp, FeedForward):
-        return _called_by(mlp.layers)
+        return _called_modules(mlp.layers)
     if is_as_built(mlp, SequentialMlp) or is_as_built(mlp, nn.Sequential):
-        # of a Sequential within a Sequential, what that calls
-        return [m for part in mlp for m in (_called_by(part) or [part])]
+        # a Sequential within the Sequential is replaced by its modules
+        return [m for part in mlp for m in (_called_modules(part) or [part])]
     return []

@@ -5,9 +5,10 @@ from mmbixt.ops.linear import linear
 
 
 def apply_linear(layer: nn.Module, x: Tensor) -> Tensor:
-    """``layer(x)``, (...,C) to (...,out), by :func:`mmbixt.ops.linear` where the layer is plain.
+    """``layer(x)``, (...,C) to (...,out), by :func:`mmbixt.ops.linear` if the layer is unchanged.
 
-    Layers are exactly ``nn.Linear``, which is what tools look for that quantise or adapt them.
+    A function, and not a subclass of ``nn.Linear``, because tools that quantise or adapt layers
+    look for ``nn.Linear``.
     """
     if is_as_built(layer, nn.Linear):
         return linear(x, layer.weight, layer.bias)

@@ -5,11 +5,14 @@ from mmbixt.layers.maps import map_to_tokens, tokens_to_map
 
 
 class LocalPatchInteraction(nn.Module):
-    """XCiT's LPI: two depthwise 3x3 convolutions that mix neighbouring tokens."""
+    """XCiT's LPI, which combines neighbouring tokens: ``conv2(bn(gelu(conv1(x))))``.
+
+    Both convolutions are depthwise, of 3 x 3 tokens.
+    """
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        # first, or mmcv.cnn.fuse_conv_bn takes it for conv1's, past the GELU
+        # before conv1, because mmcv.cnn.fuse_conv_bn would otherwise fuse the two across the GELU
         self.bn = nn.BatchNorm2d(channels)
         self.conv1 = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
         self.act = nn.GELU()
@@ -18,7 +21,7 @@ class LocalPatchInteraction(nn.Module):
     def forward(self, tokens: Tensor, grid: tuple[int, int], scale: Tensor | None = None) -> Tensor:
         """Tokens (B,N,C) of a grid (H,W), row by row, to (B,N,C), times a scale (C,) if given."""
         x = self.bn(self.act(self.conv1(tokens_to_map(tokens, grid))))
-        if scale is not None and is_as_built(self.conv2, nn.Conv2d):  # into the few weights
+        if scale is not None and is_as_built(self.conv2, nn.Conv2d):  # scales the few weights
             weight, bias = scale[:, None, None, None] * self.conv2.weight, self.conv2.bias
             bias = None if bias is None else scale * bias
             return map_to_tokens(self.conv2._conv_forward(x, weight, bias))  # with its options

@@ -1,4 +1,4 @@
-"""Tokens and feature maps are the same memory: (B,N,C) is a channels-last (B,C,H,W)."""
+"""Views of tokens (B,N,C) as feature maps (B,C,H,W) in channels-last memory format, and back."""
 
 import torch
 from torch import Tensor
@@ -9,11 +9,10 @@ from mmbixt.ops.dispatch import is_transformed
 def channels_last(image: Tensor) -> Tensor:
     """An image (B,C,H,W) in the memory format of tokens.
 
-    Convolutions keep the format, and so does every sum that starts with their output: tokens of an
-    image in the usual format would be transposed in memory, through all layers, and copied by each
-    of them.
+    Convolutions keep the memory format of their input. From an image in the default format, the
+    tokens would be transposed in memory, and each layer would copy them.
     """
-    if is_transformed():  # vmap knows no formats
+    if is_transformed():  # vmap does not support memory formats
         return image
     return image.contiguous(memory_format=torch.channels_last)
 
@@ -29,11 +28,11 @@ def map_to_tokens(feature_map: Tensor) -> Tensor:
 
 
 def as_image(feature_map: Tensor) -> Tensor:
-    """(B,H,W,C) to (B,C,H,W) in channels-last memory format: a view if the memory is plain.
+    """(B,H,W,C) to (B,C,H,W) in channels-last memory format: a view of contiguous memory.
 
-    Inductor (of torch 2.11) loses the stride of a side of one, such as a batch of one, where a view
-    of a copy goes into a convolution. It then takes the feature map for one of another format, in
-    which depthwise convolutions take twice the time. So the strides are given explicitly.
+    Where a view of a copy is the input of a convolution, inductor (of torch 2.11) loses the strides
+    of dimensions of size one, such as a batch of one, and assumes another memory format, in which
+    depthwise convolutions take twice the time. So the strides are given explicitly.
     """
     if torch.compiler.is_dynamo_compiling():
         return StridedImage.apply(feature_map)

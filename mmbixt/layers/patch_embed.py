@@ -1,4 +1,4 @@
-"""From an image to tokens: one linear layer of each patch, or a few small convolutions.
+"""From an image to tokens: a linear layer of each patch, or a few small convolutions.
 
 Both give ``ceil(H/stride) x ceil(W/stride)`` tokens, whatever the size of the image.
 """
@@ -15,8 +15,8 @@ from mmbixt.ops.padding import padding_to_multiple
 class LinearPatchEmbed(nn.Module):
     """Patches of 16 x 16 pixels, ``stride`` apart (overlapping where that is less).
 
-    An image whose sides are no multiples of the stride is padded with zeros at the right and at
-    the bottom; the authors' code has images of one size and needs no padding.
+    Images are padded with zeros at the right and the bottom to multiples of the stride. The
+    authors' code uses images of one size, which need no padding.
 
     Args:
         channels: width C of the tokens.
@@ -26,7 +26,7 @@ class LinearPatchEmbed(nn.Module):
     def __init__(self, channels: int, stride: int = 16) -> None:
         super().__init__()
         self.stride = stride
-        # centres a patch on its cell, so that the grid is exactly H/stride x W/stride
+        # each patch is centred on its cell, so that the grid has H/stride x W/stride cells
         self.proj = nn.Conv2d(3, channels, 16, stride, padding=(16 - stride) // 2)
 
     def forward(self, image: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class ConvPatchEmbed(nn.Module):
     """A 3x3 convolution of stride 2, batch norm and GELU for each halving of the resolution.
 
     Args:
-        channels: width C of the tokens; each convolution before the last has half the next's.
+        channels: width C of the tokens. Each convolution has twice the channels of the one before.
         stride: pixels from one token to the next, a power of two.
     """
 
@@ -53,7 +53,7 @@ class ConvPatchEmbed(nn.Module):
         for c_in, c_out in pairwise(widths):
             conv = nn.Conv2d(c_in, c_out, 3, stride=2, padding=1, bias=False)
             layers += [nn.Sequential(conv, nn.BatchNorm2d(c_out)), nn.GELU()]
-        self.proj = nn.Sequential(*layers[:-1])  # the tokens themselves are linear
+        self.proj = nn.Sequential(*layers[:-1])  # no GELU after the last batch norm
 
     def forward(self, image: Tensor) -> Tensor:
         """(B,3,H,W) to (B,C,ceil(H/stride),ceil(W/stride))."""

@@ -9,9 +9,13 @@ FEATURES_PER_AXIS = 32
 def fourier_features(height: int, width: int, device: torch.device | str = 'cpu') -> Tensor:
     """Sines and cosines of the relative position in a grid, (64,H,W) in float32.
 
-    Along an axis of n cells the positions are 1..n, scaled to (0, 2 pi] whatever n is: the encoding
-    follows the grid and needs no interpolation. Channels 0-31 are rows, 32-63 columns; sines and
-    cosines alternate, with frequencies from 1 to 1/10000.
+    Along an axis of n cells the positions p = 1, ..., n are scaled to (0, 2 pi], so that a grid of
+    any size has an encoding, without interpolation::
+
+        angle[i] = 2 pi p / (n 10000^(2 floor(i / 2) / 32)),   i = 0, ..., 31
+
+    Even channels i are the sine of the angle, odd ones the cosine; channels 0 to 31 encode the row,
+    32 to 63 the column.
     """
     channel = torch.arange(FEATURES_PER_AXIS, dtype=torch.float32, device=device)
     divisor = 10000 ** (2 * torch.div(channel, 2, rounding_mode='floor') / FEATURES_PER_AXIS)
@@ -27,7 +31,7 @@ def fourier_features(height: int, width: int, device: torch.device | str = 'cpu'
 
 
 class FourierPositionEncoding(nn.Module):
-    """Fourier features of the actual grid and a learned projection; shared by BiXT and XCiT."""
+    """Fourier features of a grid and a learned projection; in BiXT and XCiT."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -35,5 +39,5 @@ class FourierPositionEncoding(nn.Module):
 
     def forward(self, height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
         """The encoding of a grid, (1,C,H,W), on the device and in the dtype of the tokens."""
-        # takes no feature map: no gradient would reach it, and hooks for gradients never run
+        # A feature map as an argument would get no gradient, so that its gradient hooks never ran.
         return self.token_projection(fourier_features(height, width, device).to(dtype)[None])

@@ -62,7 +62,7 @@ class Regions(NamedTuple):
 
 
 class NestedQKV(nn.Module):
-    """Queries, keys and values of each token; the authors' name of the weight is ``qkv.qkv``."""
+    """Queries, keys and values of each token; nested as the authors' weight, ``qkv.qkv``."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -76,9 +76,10 @@ class NestedQKV(nn.Module):
 class RoutingAttention(nn.Module):
     """BiFormer's bi-level routing attention.
 
-    A feature map is cut into regions; each region is routed to the k regions whose mean keys agree
-    most with its mean query; its tokens attend to all tokens of those. A depthwise convolution of
-    the values is added (LePE: local enhancement)::
+    A feature map is cut into regions. Each region is routed to the k regions whose mean keys have
+    the largest products with its mean query. The tokens of a region attend to all tokens of the
+    regions it is routed to. A depthwise convolution of the values is added (LePE: local
+    enhancement)::
 
         routes = top k of mean(q) mean(k)^T                                     (R,k)
         out = wo(softmax(q k[routes]^T / sqrt(C)) v[routes] + lepe(v))          (R,L,C)
@@ -86,14 +87,14 @@ class RoutingAttention(nn.Module):
     Args:
         channels: width C of the tokens.
         num_heads: heads h. The scores are scaled by ``C ** -0.5``, not by a head's width.
-        topk: regions k that a region attends to.
+        topk: number k of regions that a region attends to.
         num_regions: regions per side of the feature map.
-        floor_regions: what becomes of a side that ``num_regions`` does not divide. False: regions
-            get larger until they cover it. True: they get smaller, and there are more of them.
-        padding: what the zeros do that pad a feature map to whole regions. 'masked': nothing,
-            nobody attends to them, and they count in no mean. 'legacy': what they do in the
-            authors' code. With ``floor_regions`` they are keys and values of zero; otherwise they
-            are tokens of zero before the projection, with its biases, and do all that tokens do.
+        floor_regions: how a side is cut that ``num_regions`` does not divide. False: the size of
+            the regions is rounded up. True: it is rounded down, and there are more regions.
+        padding: how the zeros are treated that pad a feature map to whole regions. 'masked': no
+            token attends to them, and means leave them out. 'legacy': as in the authors' code.
+            With ``floor_regions`` they are keys and values of zero; without, they are tokens of
+            zero before the projection, get its biases, and are treated like other tokens.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class RoutingAttention(nn.Module):
         padding: str = 'masked',
     ) -> None:
         super().__init__()
-        head_width(channels, num_heads)  # or an error
+        head_width(channels, num_heads)  # raises an error if the heads cannot share the channels
         self.num_heads = num_heads
         self.scale = channels**-0.5
         self.topk = topk
@@ -162,10 +163,10 @@ class RoutingAttention(nn.Module):
 
     @torch.no_grad()
     def attention_maps(self, x: Tensor, region: int) -> Tensor:
-        """For pictures: what the L tokens of one region attend to, of feature maps (B,H,W,C).
+        """For pictures: the attention of the L tokens of one region of feature maps (B,H,W,C).
 
         Returns:
-            (B,h,L,k,L), over the tokens of the regions that the region is routed to.
+            (B,h,L,k,L): for each token, its attention over the tokens of the k regions.
         """
         queries, keys, _, routing = self._route(x, self.regions(*x.shape[1:3]))
         own = slice(region, region + 1)
@@ -181,7 +182,7 @@ class RoutingAttention(nn.Module):
 
     @property
     def _is_padded_before(self) -> bool:
-        """Whether padding goes through the projection and is a token from then on."""
+        """Whether the padding is projected like tokens, and treated like tokens afterwards."""
         return self.padding == 'legacy' and not self.floor_regions
 
     def _route(self, x: Tensor, regions: Regions) -> tuple[Tensor, Tensor, Tensor, Routing]:
@@ -207,19 +208,19 @@ class RoutingAttention(nn.Module):
         """
         qkv = self.qkv(x)
         counted = None if self._is_padded_before else inside
-        if counted is not None:  # zero behind the projection, not before it
+        if counted is not None:  # the biases of the projection are set to zero again
             qkv = qkv * counted[..., None].to(qkv.dtype)
         return qkv, counted, inside if self.padding == 'masked' else None
 
 
 class FullAttention(nn.Module):
-    """BiFormer's last stage: attention among all tokens, with LePE or without.
+    """BiFormer's last stage: ``out = proj(softmax(q k^T / sqrt(d)) v + lepe(x or v))``.
 
     Args:
         channels: width C of the tokens.
         num_heads: heads h; the scores are scaled by a head's width ``d ** -0.5``.
-        lepe_of: what the depthwise convolution sees: 'input' or 'values', which the authors' two
-            code bases differ in; None for no convolution.
+        lepe_of: the input of the depthwise convolution: 'input' (x) in one code base of the
+            authors, 'values' (v) in the other; None for no convolution.
     """
 
     def __init__(self, channels: int, num_heads: int = 8, lepe_of: str | None = 'input') -> None:
@@ -237,16 +238,17 @@ class FullAttention(nn.Module):
         q, k, v = split_heads(qkv.flatten(1, 2), 3, self.num_heads)
         out = join_heads(self_attention(q, k, v, self.scale)).unflatten(1, x.shape[1:3])
         if self.lepe is not None:
-            seen = x if self.lepe_of == 'input' else qkv.chunk(3, dim=-1)[2]
-            out = out + self.lepe(as_image(seen)).permute(0, 2, 3, 1)
+            local = x if self.lepe_of == 'input' else qkv.chunk(3, dim=-1)[2]
+            out = out + self.lepe(as_image(local)).permute(0, 2, 3, 1)
         return apply_linear(self.proj, out)
 
     @torch.no_grad()
     def attention_maps(self, x: Tensor) -> Tensor:
-        """For pictures: what each token of feature maps (B,H,W,C) attends to, (B,h,N,N)."""
+        """For pictures: the attention of each token of (B,H,W,C) over all tokens, (B,h,N,N)."""
         q, k, _ = split_heads(self.qkv(x).flatten(1, 2), 3, self.num_heads)
         return bidirectional_self_attention_maps(q, k, self.scale)[0]
 
 
 def local_enhancement(channels: int) -> nn.Conv2d:
+    """LePE: a depthwise convolution of 5 x 5."""
     return nn.Conv2d(channels, channels, 5, padding=2, groups=channels)

@@ -6,7 +6,7 @@ from mmbixt.ops.inverse_attention import self_attention
 
 
 class SelfAttention(nn.Module):
-    """Attention of all tokens over all tokens; of its own, so that it follows ``MMBIXT_OPS``.
+    """Attention of all tokens over all tokens, by :func:`mmbixt.ops.self_attention`.
 
     Args:
         channels: width C of the tokens.
@@ -25,14 +25,14 @@ class SelfAttention(nn.Module):
         return self._attend(tokens, tokens.shape[1])
 
     def _attend(self, tokens: Tensor, queries: int) -> Tensor:
-        """(B,N,C) to (B,queries,C): what the first tokens gather from all."""
+        """The first tokens attend to all: (B,N,C) to (B,queries,C)."""
         q, k, v = split_heads(apply_linear(self.qkv, tokens), 3, self.num_heads)
         out = self_attention(q[:, :, :queries], k, v, self.scale)
         return apply_linear(self.proj, join_heads(out))
 
 
 class ClassAttention(SelfAttention):
-    """Attention of the class token alone, over itself and all tokens (CaiT, XCiT)."""
+    """Attention of only the class token, over itself and all tokens (CaiT, XCiT)."""
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(B,1+N,C), the class token first, to the class token's update (B,1,C)."""

@@ -1,4 +1,4 @@
-"""mmpretrain's linear head, which loads published weights whole or not at all."""
+"""mmpretrain's linear head with checks of its weights and inputs."""
 
 from typing import Any
 
@@ -12,14 +12,15 @@ from mmbixt.registry import MODELS
 
 @MODELS.register_module()
 def ClassifierHead(**options: Any) -> nn.Module:  # noqa: N802 (a type in configs)
-    """``mmpretrain.LinearClsHead``, which refuses weights of another number of classes.
+    """``mmpretrain.LinearClsHead`` that refuses weights of another number of classes.
 
-    mmengine warns of them and trains, or tests, with a random head. (The stock head works as well
-    with our backbones and necks.) Binary cross-entropy takes class numbers, too, where no Mixup or
-    CutMix makes scores of them. A function, so that only who builds one imports mmpretrain.
+    With such weights mmengine only warns, and then trains or tests a random head. (The stock head
+    also works with our backbones and necks.) Binary cross-entropy accepts class indices (B), where
+    no Mixup or CutMix makes scores (B,K) from them. This is a function, so that mmpretrain is
+    imported only when a head is built.
 
     Args:
-        options: of ``LinearClsHead``: ``num_classes``, ``in_channels``, ``loss``, ...
+        options: arguments of ``LinearClsHead``: ``num_classes``, ``in_channels``, ``loss``, ...
     """
     try:
         from mmpretrain.models.heads import LinearClsHead
@@ -39,14 +40,14 @@ def _check_vectors(head: nn.Module, inputs: tuple[tuple[Tensor, ...]]) -> None:
     shape = tuple(inputs[0][-1].shape)
     if len(shape) != 2 or shape[1] != head.in_channels:
         raise ValueError(
-            f'ClassifierHead with in_channels={head.in_channels} reads one vector for each image, '
-            f'(B,{head.in_channels}), but the neck, or the backbone if there is none, returns '
-            f'{shape} last. docs/checkpoints.md says which neck goes with which backbone.'
+            f'ClassifierHead with in_channels={head.in_channels} needs one vector for each image, '
+            f'(B,{head.in_channels}), but the last output of the neck, or of the backbone without '
+            f'a neck, is {shape}. docs/checkpoints.md lists the neck of each backbone.'
         )
 
 
 def _make_scores(loss: nn.Module, inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Logits (B,K), and class numbers (B) as scores (B,K)."""
+    """Logits (B,K), and scores (B,K) from class indices (B) or scores."""
     logits, target = inputs
     return logits, one_hot(target, logits.shape[1]) if target.ndim == 1 else target
 
@@ -56,8 +57,8 @@ def _fit_checkpoint(head: nn.Module, state_dict: dict[str, Any], prefix: str, *_
     if weight is not None and len(weight) != head.num_classes:
         raise CheckpointMismatchError(
             f'The file is a classifier of {len(weight)} classes, the head has num_classes='
-            f'{head.num_classes}. To train other classes, start what is before the head from the '
-            "file: backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...)), and the neck "
-            'alike.'
+            f'{head.num_classes}. To train other classes, load only the backbone and the neck: '
+            "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...)), and the same for "
+            'the neck.'
         )
     fit_part(head, state_dict, prefix)

@@ -1,7 +1,7 @@
-"""What the authors' classifiers read their backbones with, as necks of ``ImageClassifier``.
+"""The layers between backbone and head of the authors' classifiers, as necks.
 
-Each returns one vector for each image; a linear head follows. The names of the weights are the
-authors', so that each neck also takes its own from a whole file:
+Each neck returns one vector for each image; a linear head follows. The names of the weights are the
+authors', so that a neck can load its weights from a whole file:
 ``neck=dict(type=..., init_cfg=dict(type='Pretrained', checkpoint=...))``.
 """
 
@@ -25,7 +25,7 @@ from mmbixt.registry import MODELS
 
 
 class ClassifierNeck(BaseModule):
-    """Weights load whole or not at all."""
+    """A neck that loads all of its weights, or raises an error."""
 
     def __init__(self, init_cfg: dict | None = None) -> None:
         super().__init__(init_cfg)
@@ -35,20 +35,21 @@ class ClassifierNeck(BaseModule):
         fit_part(self, state_dict, prefix)
 
 
-def _last_map(inputs: Sequence[Tensor], neck: nn.Module) -> Tensor:
+def _last_feature_map(inputs: Sequence[Tensor], neck: nn.Module) -> Tensor:
     if inputs[-1].ndim != 4:
         raise ValueError(
-            f'{type(neck).__name__} reads the last feature map (B,C,H,W), but the backbone returns '
-            f'{tuple(inputs[-1].shape)} last. For the latents of BiXT take LatentMeanNeck.'
+            f'{type(neck).__name__} needs a feature map (B,C,H,W), but the last output of the '
+            f'backbone is {tuple(inputs[-1].shape)}. For the latents of BiXT use LatentMeanNeck.'
         )
     return inputs[-1]
 
 
 class ClassAttentionLayer(nn.Module):
-    """Class attention and an MLP of the class token, as in XCiT's code.
+    """Class attention and an MLP of the class token c, as in XCiT's code, for tokens x = [c, p]::
 
-    The other tokens change, too: their norms are added to them, scaled; then, with
-    ``tokens_norm``, they pass through the second norm and are doubled.
+    x' = x + gamma1 * [attn(norm1(x)), norm1(p)]
+    x' = norm2(x')                   with tokens_norm; else only c' = norm2(c')
+    x'' = [c' + gamma2 * mlp(c'), 2 p']
     """
 
     def __init__(
@@ -79,17 +80,17 @@ class ClassAttentionLayer(nn.Module):
 
 @MODELS.register_module()
 class ClassAttentionNeck(ClassifierNeck):
-    """XCiT's: a class token gathers from the tokens of the last feature map, in a few layers.
+    """XCiT's: a class token attends to the tokens of the last feature map, in a few layers.
 
     Args:
-        in_channels: width C of the feature map.
+        in_channels: channels C of the feature map.
         num_heads: heads of the attention, as many as the backbone's.
-        depth: layers.
-        mlp_ratio: hidden width of the MLPs, in C.
-        layer_scale: initial value of the layer scales; the authors take 1 for backbones of 12
+        depth: number of layers.
+        mlp_ratio: hidden width of the MLPs, divided by C.
+        layer_scale: initial value of the layer scales; the authors use 1 for backbones of 12
             layers and 1e-5 for 24.
-        tokens_norm: whether all tokens pass through a layer's second norm, or the class token
-            alone, as in the nano models.
+        tokens_norm: whether the second norm of a layer is applied to all tokens, or to the class
+            token alone, as in the nano models.
         init_cfg: mmengine's initialisation; the authors' and timm's checkpoints load as they are.
     """
 
@@ -113,8 +114,8 @@ class ClassAttentionNeck(ClassifierNeck):
         self.apply(init_linear)
 
     def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor]:
-        """Feature maps, of which it reads the last (B,C,H,W), to the class token (B,C)."""
-        tokens = map_to_tokens(_last_map(inputs, self))
+        """The last feature map (B,C,H,W) to the class token (B,C)."""
+        tokens = map_to_tokens(_last_feature_map(inputs, self))
         class_token = self.cls_token.expand(len(tokens), -1, -1)
         tokens = self.cls_attn_blocks(torch.cat((class_token, tokens), dim=1))
         return (self.norm(tokens[:, 0]),)
@@ -122,8 +123,8 @@ class ClassAttentionNeck(ClassifierNeck):
     def convert_checkpoint(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
         if (heads := int(state.pop('num_heads', self.num_heads))) != self.num_heads:
             raise CheckpointMismatchError(
-                f'ClassAttentionNeck has num_heads={self.num_heads}, and the file is of a model '
-                f'with {heads}: set it so. Nothing was loaded.'
+                f'ClassAttentionNeck has num_heads={self.num_heads}, the file is of a model with '
+                f'num_heads={heads}. Nothing was loaded.'
             )
         return fuse_class_attention(state)
 
@@ -133,7 +134,7 @@ class LatentMeanNeck(ClassifierNeck):
     """BiXT's: the mean of the latents, and a norm.
 
     Args:
-        in_channels: width C of the latents.
+        in_channels: channels C of the latents.
         init_cfg: mmengine's initialisation; the authors' checkpoints load as they are.
     """
 
@@ -146,7 +147,7 @@ class LatentMeanNeck(ClassifierNeck):
         latents = inputs[-1]
         if latents.ndim != 3:
             raise ValueError(
-                'LatentMeanNeck reads the latents, but the backbone returns feature maps alone: '
+                'LatentMeanNeck needs the latents, but the backbone returns only feature maps: '
                 "build it as backbone=dict(type='mmbixt.BiXT', latent_layer=True, ...)."
             )
         return (self.fc_norm(latents.mean(dim=1)),)
@@ -156,10 +157,10 @@ class LatentMeanNeck(ClassifierNeck):
 class BatchNormMeanNeck(ClassifierNeck):
     """BiFormer's: a batch norm of the last feature map, and its mean over all positions.
 
-    The backbone is to be built with ``output_norms=False``.
+    The backbone must have ``output_norms=False``.
 
     Args:
-        in_channels: width C of the feature map.
+        in_channels: channels C of the feature map.
         init_cfg: mmengine's initialisation; the authors' checkpoints load as they are.
     """
 
@@ -168,5 +169,5 @@ class BatchNormMeanNeck(ClassifierNeck):
         self.norm = nn.BatchNorm2d(in_channels)
 
     def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor]:
-        """Feature maps, of which it reads the last (B,C,H,W), to (B,C)."""
-        return (self.norm(_last_map(inputs, self)).mean(dim=(2, 3)),)
+        """The last feature map (B,C,H,W) to (B,C)."""
+        return (self.norm(_last_feature_map(inputs, self)).mean(dim=(2, 3)),)

@@ -1,4 +1,4 @@
-"""From the feature maps of a columnar backbone to a pyramid, as in XCiT's dense code."""
+"""A feature pyramid from the feature maps of a columnar backbone, as in XCiT's dense code."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from mmbixt.registry import MODELS
 
 
 class MaxPool(nn.Module):
-    """Max pooling whose window is its stride; a side shorter than the window becomes one cell."""
+    """Max pooling without overlap; a side shorter than the window becomes one cell."""
 
     def __init__(self, factor: int) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class MaxPool(nn.Module):
 
 
 def make_resampler(channels: int, in_stride: int, out_stride: int, norm_cfg: dict) -> nn.Module:
-    """Transposed convolutions up, with norm and GELU between two of them, or one pooling down."""
+    """Upsampling by transposed convolutions, with norm and GELU between them, or max pooling."""
     if out_stride > in_stride:
         return MaxPool(out_stride // in_stride)
     layers: list[nn.Module] = []
@@ -43,18 +43,18 @@ def make_resampler(channels: int, in_stride: int, out_stride: int, norm_cfg: dic
 class FeaturePyramidAdapter(BaseModule):
     """Resample feature map ``i`` of a columnar backbone to level ``i`` of a pyramid.
 
-    To be followed by a stock neck: ``neck=[dict(type='mmbixt.FeaturePyramidAdapter', ...),
-    dict(type='FPN', ...)]``, in mmseg and mmdet alike.
+    A stock neck follows: ``neck=[dict(type='mmbixt.FeaturePyramidAdapter', ...),
+    dict(type='FPN', ...)]``, in mmseg and in mmdet.
 
     Args:
-        in_channels: width of each feature map; an int is meant for all.
-        in_strides: stride of each feature map, a power of two; an int is meant for all.
-        out_strides: stride of each level, a power of two; as many as there are feature maps.
-        norm_cfg: norm between two upsamplings; SyncBN where several GPUs share a batch.
+        in_channels: channels of each feature map, or an int for all.
+        in_strides: stride of each feature map, a power of two, or an int for all.
+        out_strides: stride of each level, a power of two; one for each feature map.
+        norm_cfg: norm between two upsamplings; SyncBN for training on several GPUs.
         init_cfg: mmengine's initialisation.
 
     Attributes:
-        out_channels: width of each level.
+        out_channels: channels of each level.
         out_strides: stride of each level.
     """
 
@@ -77,7 +77,7 @@ class FeaturePyramidAdapter(BaseModule):
             if not isinstance(stride, int) or stride < 1 or stride & (stride - 1):
                 raise ValueError(
                     f'in_strides={in_strides} and out_strides={self.out_strides} must be powers of '
-                    f'two, to halve and double resolutions; {stride} is none.'
+                    f'two; {stride} is not.'
                 )
         for i, (channels, in_stride) in enumerate(zip(self.out_channels, in_strides, strict=True)):
             resampler = make_resampler(channels, in_stride, out_strides[i], norm_cfg)
@@ -85,13 +85,13 @@ class FeaturePyramidAdapter(BaseModule):
         self.register_load_state_dict_pre_hook(_accept_first_of_several)
 
     def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Maps (B,C_i,H_i,W_i), one per level, to the levels of the pyramid."""
+        """Feature maps (B,C_i,H_i,W_i) to levels (B,C_i,H'_i,W'_i) of the pyramid."""
         widths = tuple(x.shape[1] for x in inputs)
         if widths != self.out_channels:
             raise ValueError(
-                f'FeaturePyramidAdapter was built for maps of width {self.out_channels}, but gets '
-                f'{widths}: set in_channels to the out_channels of the backbone, and out_strides '
-                'to one stride for each of its out_indices.'
+                f'FeaturePyramidAdapter has in_channels={self.out_channels}, but the feature maps '
+                f'have {widths} channels: set in_channels to the out_channels of the backbone, and '
+                'out_strides to one stride for each of its out_indices.'
             )
         return tuple(getattr(self, f'fpn{i + 1}')(x) for i, x in enumerate(inputs))
 
@@ -99,7 +99,7 @@ class FeaturePyramidAdapter(BaseModule):
 def _accept_first_of_several(
     adapter: FeaturePyramidAdapter, state_dict: dict[str, Tensor], prefix: str, *_: Any
 ) -> None:
-    """Take weights from ``neck=[adapter, ...]`` where the adapter is the whole neck."""
+    """Rename weights of ``neck=[adapter, ...]`` if the adapter is the whole neck."""
     for key in [key for key in state_dict if key.startswith(f'{prefix}0.fpn')]:
         state_dict[prefix + key.removeprefix(f'{prefix}0.')] = state_dict.pop(key)
 

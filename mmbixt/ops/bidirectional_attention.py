@@ -12,8 +12,8 @@ def bidirectional_attention_maps(
 ) -> tuple[Tensor, Tensor]:
     """The two attention matrices, both (B,h,M,N).
 
-    The first sums to one over the tokens (how a latent reads the image), the second over the
-    latents (how a token reads the latents).
+    The first sums to one over the tokens (attention of each latent), the second over the latents
+    (attention of each token).
     """
     similarity = scale * r_latents @ r_tokens.transpose(-2, -1)
     return similarity.softmax(dim=-1), similarity.softmax(dim=-2)
@@ -32,7 +32,7 @@ def bidirectional_attention_portable(
 ) -> tuple[Tensor | None, Tensor]:
     """Two fused attentions: the similarities are computed twice, but never stored.
 
-    The product of the two ``r`` is cheap (d channels a head) beside writing an (M,N) matrix to
+    Computing them again (d multiply-adds each) takes less time than writing an (M,N) matrix to
     memory, reading it for two softmaxes and keeping it for the backward pass.
     """
     r, v = (x.expand(len(r_tokens), -1, -1, -1) for x in (r_latents, v_latents))

@@ -1,13 +1,13 @@
-"""The one place that chooses how an op is computed, and that can say why.
+"""Chooses the code path of each op, with a reason.
 
 - ``reference``: the definition, in a few lines.
 - ``portable``: plain torch operations, for any device, dtype, compiler and exporter.
-- ``cpu``: operators of our own, which pay on processors (:mod:`mmbixt.ops.cpu`).
+- ``cpu``: our own operators, which are faster on processors (:mod:`mmbixt.ops.cpu`).
 
 Every op has all three, of which two may be the same code.
 ``MMBIXT_OPS=auto|reference|portable|cpu`` chooses for a process, :func:`use_ops` for a block of
-code. ``auto`` follows the rules below; a path that is asked for by name runs, or raises an error
-that names the op and says why not. ``python -m mmbixt.ops.explain CONFIG`` prints the choices.
+code. ``auto`` follows the rules below. Any other path runs, or raises an error with the op and the
+reason. ``python -m mmbixt.ops.explain CONFIG`` prints the choices.
 """
 
 import os
@@ -23,14 +23,14 @@ from torch.autograd import forward_ad
 from mmbixt.ops.precision import half_dtype, is_autocast, is_half, is_reduced_float32
 
 PATHS = ('auto', 'reference', 'portable', 'cpu')
-SCORES = 2**19  # of attention, that one thread keeps in its cache: 2 MB in float32
+SCORES = 2**19  # attention scores that fit into the cache of one thread: 2 MB in float32
 MIN_MACS = 2**23  # multiply-adds; below, calls of a convolution cost more than they save
-MIN_HIDDEN = 2**18  # values of an MLP; below, calls of an operator cost more than they save
-MIN_VALUES = 20481  # of the tokens; below, torch computes convolutions with MKL, too
+MIN_HIDDEN = 2**18  # hidden values of an MLP; below, an operator costs more than it saves
+MIN_VALUES = 20481  # values of the tokens; below, torch computes convolutions with MKL, too
 
 
 class PathError(ValueError):
-    """A path was asked for that does not exist or cannot run."""
+    """The requested path does not exist or cannot run."""
 
 
 class Choice(NamedTuple):
@@ -42,7 +42,7 @@ class Choice(NamedTuple):
     shape: tuple[int, ...]
 
 
-# --- What was asked for ---------------------------------------------------------------------------
+# --- The requested path ---------------------------------------------------------------------------
 
 
 def _checked(path: str) -> str:
@@ -51,34 +51,35 @@ def _checked(path: str) -> str:
     return path
 
 
-_OF_THE_PROCESS = _checked(os.getenv('MMBIXT_OPS', 'auto'))
-# For each thread, and each asynchronous task, of its own. New threads start with the process's.
-_asked: ContextVar[str] = ContextVar('MMBIXT_OPS', default=_OF_THE_PROCESS)
-# Dynamo (of torch 2.11) cannot trace context variables, but guards globals: a compiled program is
-# compiled anew when this one changes, in whatever thread.
-_asked_last = _asked.get()
+_PROCESS_PATH = _checked(os.getenv('MMBIXT_OPS', 'auto'))
+# One value for each thread and asynchronous task; new threads start with that of the process.
+_requested: ContextVar[str] = ContextVar('MMBIXT_OPS', default=_PROCESS_PATH)
+# Dynamo (of torch 2.11) cannot trace context variables, but guards globals: programs are compiled
+# again when this one changes, in whichever thread.
+_last_requested = _requested.get()
 _choices: ContextVar[list[Choice] | None] = ContextVar('choices', default=None)
 
 
 def ops_path() -> str:
-    """The path in force in this thread: one of :data:`PATHS`."""
-    return _asked_last if torch.compiler.is_dynamo_compiling() else _asked.get()
+    """The requested path in this thread: one of :data:`PATHS`."""
+    return _last_requested if torch.compiler.is_dynamo_compiling() else _requested.get()
 
 
 @contextmanager
 def use_ops(path: str) -> Iterator[None]:
     """Run a block of code on one path: ``with use_ops('reference'): model(x)``.
 
-    Threads do not see each other's; but what is compiled follows the latest call in any of them.
+    Other threads are not affected, except that compiled code uses the path of the latest call in
+    any thread.
     """
-    global _asked_last
-    token = _asked.set(_checked(path))
-    _asked_last = path
+    global _last_requested
+    token = _requested.set(_checked(path))
+    _last_requested = path
     try:
         yield
     finally:
-        _asked.reset(token)
-        _asked_last = _asked.get()
+        _requested.reset(token)
+        _last_requested = _requested.get()
 
 
 @contextmanager
@@ -95,7 +96,7 @@ def recorded_choices() -> Iterator[list[Choice]]:
 def implementations(
     reference: Callable, portable: Callable | None = None, cpu: Callable | None = None
 ) -> dict[str, Callable]:
-    """Of an op, by path. Without its own, a path is the same as the one before it."""
+    """The code of an op by path; a path that is not given takes the code of the one before it."""
     portable = portable or reference
     return {'reference': reference, 'portable': portable, 'cpu': cpu or portable}
 
@@ -103,16 +104,16 @@ def implementations(
 def choose(op: str, paths: Mapping[str, Callable], x: Tensor, *others: object) -> Callable:
     """The implementation of an op to run, among those of its paths.
 
-    ``x``, which it computes with, decides by its device, dtype and shape; ``others`` is what else
-    its rule looks at, see :data:`RULES`.
+    The choice depends on the device, dtype and shape of the input ``x``, and on ``others``, the
+    further arguments of the op's rule, see :data:`RULES`.
     """
-    asked = ops_path()
-    if asked == 'auto' and (has_tangents() or is_nested_gradient(x)):
+    requested = ops_path()
+    if requested == 'auto' and (has_tangents() or is_nested_gradient(x)):
         path, why = 'reference', 'fused attention has first derivatives only, in reverse mode'
-    elif asked == 'auto':
+    elif requested == 'auto':
         path, why = RULES[op](x, *others)
     else:
-        path, why = asked, 'asked for by name'
+        path, why = requested, 'requested by name'
         is_own = path == 'cpu' and paths['cpu'] is not paths['portable']
         if is_own and (refusal := cpu_refusal(x)):
             raise PathError(f'MMBIXT_OPS=cpu: {op} cannot run on this path, because {refusal}.')
@@ -121,29 +122,29 @@ def choose(op: str, paths: Mapping[str, Callable], x: Tensor, *others: object) -
     return paths[path]
 
 
-# --- What is at hand ------------------------------------------------------------------------------
+# --- The inputs and their context -----------------------------------------------------------------
 
 
-_PROCESSOR = 'cpu'  # tests change it, to run on a processor what a GPU would
+_PROCESSOR = 'cpu'  # tests change it, to run on a processor the code for GPUs
 
 
 def on_processor(x: Tensor) -> bool:
-    """Whether a tensor is where caches are what counts; on a GPU it is what moves, and kernels."""
+    """Whether a tensor is on a processor, where caches decide the speed, and not on a GPU."""
     return x.device.type == _PROCESSOR
 
 
 def is_exporting() -> bool:
-    """Whether a program is made that is to run where our operators are not."""
+    """Whether a program is exported, to run where our operators are not available."""
     return _exports() or torch.jit.is_tracing()
 
 
-@torch.compiler.assume_constant_result  # Dynamo (of torch 2.11) takes it for always true
+@torch.compiler.assume_constant_result  # Dynamo (of torch 2.11) would assume that it is true
 def _exports() -> bool:
     return torch.compiler.is_exporting()
 
 
 def is_eager() -> bool:
-    """Whether operations run as they are called."""
+    """Whether operations run when they are called: neither compiled nor exported."""
     return not (torch.compiler.is_compiling() or is_exporting())
 
 
@@ -155,7 +156,7 @@ def is_transformed() -> bool:
 
 
 def has_tangents() -> bool:
-    """Whether forward-mode derivatives may be wanted."""
+    """Whether forward-mode derivatives may be computed."""
     return not torch.compiler.is_dynamo_compiling() and forward_ad._current_level >= 0
 
 
@@ -173,7 +174,7 @@ def is_nested_gradient(x: Tensor) -> bool:
 
 
 def needs_gradients(*arguments: object) -> bool:
-    """Whether a backward pass to any tensor among them may follow, and is to be prepared for."""
+    """Whether a backward pass to any tensor among the arguments may follow."""
     return torch.is_grad_enabled() and any(
         isinstance(x, Tensor) and x.requires_grad for x in arguments
     )
@@ -186,11 +187,11 @@ ADVICE = (
 
 
 def operator_refusal() -> str | None:
-    """Why no operator or autograd function of ours can be called; None if they can."""
+    """Why our operators and autograd functions cannot be called; None if they can."""
     if is_exporting():
-        return 'an exported program cannot contain operators of ours'
+        return 'an exported program cannot contain our operators'
     if is_transformed():
-        return 'torch.func and forward-mode derivatives cannot look into operators of ours'
+        return 'torch.func and forward-mode derivatives cannot differentiate our operators'
     return None
 
 
@@ -199,13 +200,13 @@ def cpu_refusal(x: Tensor) -> str | None:
     if not on_processor(x):
         return f'the tensors are on {x.device.type}'
     if is_autocast(x):
-        return 'autocast is on, and the operators know float32 and float64 only'
+        return 'autocast is on, and the operators support float32 and float64 only'
     if x.dtype not in (torch.float32, torch.float64):
-        return f'the tensors are {x.dtype}, and the operators know float32 and float64 only'
+        return f'the tensors are {x.dtype}, and the operators support float32 and float64 only'
     return 'there is nothing to compute' if x.numel() == 0 else operator_refusal()
 
 
-# --- What `auto` does: for each op a rule, which gives a path and the reason --------------------
+# --- The rules of `auto`: for each op a function that returns a path and the reason --------------
 
 Decision = tuple[str, str]
 
@@ -235,8 +236,8 @@ def convolution_refusal(x: Tensor, dtype: torch.dtype, out: int, images: int = 1
 
 def _layer_norm(x: Tensor) -> Decision:
     if is_eager():
-        return 'portable', "torch's own, called as it is"
-    return _on_processors(x, 'compilers replace it by something slower')
+        return 'portable', "torch's layer norm"
+    return _on_processors(x, "compilers replace torch's layer norm by slower code")
 
 
 def _feed_forward(x: Tensor, hidden: int) -> Decision:
@@ -261,9 +262,9 @@ def _cross_covariance(x: Tensor) -> Decision:
     if x.shape[1] < 2 * x.shape[2] or x.shape[0] == 0:
         return 'reference', 'with fewer than 2C tokens, Gram matrices cost more than they save'
     if half_dtype(x) == torch.bfloat16 and not on_processor(x):
-        return 'portable', 'no copy of queries or keys, and no values'
+        return 'portable', 'copies neither queries nor keys'
     if is_half(x):
-        return 'reference', 'sums over all tokens need more than float16'
+        return 'reference', 'sums over all tokens need more precision than float16'
     if is_reduced_float32(x):
         return 'reference', 'float32 products are rounded to TF32 or bfloat16'
     return 'portable', 'two products over the tokens in place of four'
@@ -274,7 +275,7 @@ def _bidirectional_attention(tokens: Tensor) -> Decision:
 
 
 def _self_attention(q: Tensor, bias: Tensor | None) -> Decision:
-    # a bias within `vmap` does not tell whether gradients are wanted of it
+    # within `vmap`, requires_grad of a bias does not show whether it needs gradients
     has_bias = bias is not None and (needs_gradients(bias) or is_transformed())
     if on_processor(q) and has_bias:
         return 'reference', 'the fused kernel for processors has no gradient for the bias'
@@ -290,7 +291,7 @@ def _routing_attention(queries: Tensor, routes: Tensor) -> Decision:
     _, _, tokens, heads, _ = queries.shape
     is_large = heads * tokens**2 > scores_at_once()
     if routes.shape[2] == 1 and is_eager() and is_large:
-        return 'portable', 'each region sees one, and is too large for the cache'
+        return 'portable', 'each region attends to one, which is too large for the cache'
     return _on_processors(queries, 'a few regions at a time stay in the cache')
 
 
@@ -311,8 +312,8 @@ RULES: dict[str, Callable[..., Decision]] = {
 # --- The machine ----------------------------------------------------------------------------------
 
 
-# Whether convolutions multiply faster than products of matrices: mmbixt.ops.cpu.linear measures it
-# when it is imported. Processes that train together have to agree on it, for equal bits.
+# Whether a convolution by oneDNN is faster than the matrix product by MKL: mmbixt.ops.cpu.linear
+# measures it when it is imported. Processes that train together need the same value for equal bits.
 ONEDNN_IS_FASTER = False
 
 

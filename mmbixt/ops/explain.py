@@ -2,7 +2,7 @@
 
     python -m mmbixt.ops.explain CONFIG [--size 512x512] [--device cuda] [--amp bfloat16]
 
-Nothing is computed: tensors have shapes, dtypes and a device that need not be there.
+Nothing is computed: tensors have only a shape, a dtype and a device, which need not exist.
 """
 
 import argparse
@@ -22,13 +22,13 @@ SIZE = (512, 512)
 def image_size(text: str) -> tuple[int, int]:
     match = re.fullmatch(r'([1-9][0-9]{0,4})(?:x([1-9][0-9]{0,4}))?', text)
     if match is None:
-        raise argparse.ArgumentTypeError(f'{text!r} is no size like 512 or 480x640')
+        raise argparse.ArgumentTypeError(f'{text!r} is not a size such as 512 or 480x640')
     return int(match[1]), int(match[2] or match[1])
 
 
 @contextmanager
 def autocast(device: str, dtype: torch.dtype | None) -> Iterator[None]:
-    """As ``torch.autocast``, which is refused for devices that are not there."""
+    """``torch.autocast``, also for devices that the machine does not have."""
     if dtype is None:
         yield
         return
@@ -51,7 +51,7 @@ def choices_of(
 ) -> list[Choice]:
     """The choices in one forward pass of a backbone on one image (H,W), in order.
 
-    The device need not be there. ``amp`` is the dtype of autocast, or None without it.
+    The machine need not have the device. ``amp`` is the dtype of autocast, or None without it.
     """
     from mmengine.registry import MODELS
 
@@ -65,7 +65,7 @@ def choices_of(
 
 
 def table(choices: list[Choice]) -> str:
-    """One line for each op, path and reason, with how often, and the shape of the first."""
+    """One line for each op, path and reason, with the number of calls and the first shape."""
     times = Counter(choice[:3] for choice in choices)
     shapes = {choice[:3]: 'x'.join(map(str, choice.shape)) for choice in reversed(choices)}
     rows = [('op', 'path', 'times', 'first shape', 'because')]
@@ -77,33 +77,33 @@ def table(choices: list[Choice]) -> str:
 
 
 def backbone_of(config: str) -> dict:
-    """The config of the backbone in a file, or in a config of ours by its name."""
+    """The config of the backbone in a config file, or in one of our configs by its name."""
     from mmbixt.cli import read_config
 
     backbone = (read_config(config).get('model') or {}).get('backbone') or {}
     kind = backbone.get('type') if isinstance(backbone, dict) else None
     name = f'{kind.__module__}.{kind.__name__}' if isinstance(kind, type) else str(kind)
     if not name.startswith('mmbixt.'):
-        raise ValueError(f'it has no backbone of mmbixt, but {name}')
+        raise ValueError(f'its backbone is not one of mmbixt, but {name}')
     return {**backbone, 'type': f'mmbixt.{name.rpartition(".")[2]}'}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog='python -m mmbixt.ops.explain', description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument('config', help='a config with a backbone of ours: a file, or a name')
-    text = 'of the image, H or HxW (default: 512)'
+    parser.add_argument('config', help='file or name of a config with a backbone of mmbixt')
+    text = 'size of the image, H or HxW (default: 512)'
     parser.add_argument('--size', type=image_size, default=SIZE, help=text)
     parser.add_argument('--device', default='cpu', choices=['cpu', 'cuda'])
     parser.add_argument('--amp', choices=['bfloat16', 'float16'], help='mixed precision')
-    parser.add_argument('--inference', action='store_true', help='not a training step')
+    parser.add_argument('--inference', action='store_true', help='inference, not training')
     args = parser.parse_args()
     size, device, amp = args.size, args.device, args.amp
     dtype = amp and getattr(torch, amp)
     try:
         backbone = backbone_of(args.config)
         choices = choices_of(backbone, size, device, dtype, args.inference)
-    except Exception as error:  # of the config, whatever is wrong in it
+    except Exception as error:  # configs can raise any error
         parser.error(f'{args.config}: {error or type(error).__name__}')
     print(
         f'{backbone["type"]}, one image of {size[0]} x {size[1]} pixels on {device}, '

@@ -6,8 +6,8 @@ from torch.utils.flop_counter import FlopCounterMode
 class FlopCounter(FlopCounterMode):
     """torch's ``FlopCounterMode``, without hooks on modules.
 
-    torch's own counts by module, with hooks. Fast paths are not taken where modules have hooks, so
-    it counts what the network does module by module, which can be a little more.
+    torch's counter puts hooks on modules, to count for each module. Modules with hooks take no fast
+    paths, so that it counts a network that differs from the one that runs.
     """
 
     def __init__(self) -> None:
@@ -16,7 +16,7 @@ class FlopCounter(FlopCounterMode):
 
 
 class _NoModules:
-    """In place of torch's tracker: everything is counted for the whole."""
+    """In place of torch's tracker of modules: all operations count for the whole network."""
 
     parents = frozenset({'Global'})
 

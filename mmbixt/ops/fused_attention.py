@@ -1,4 +1,4 @@
-"""Torch's fused attention, with a clear error where second derivatives are asked of it."""
+"""Torch's fused attention, with a clear error for second derivatives, which it does not have."""
 
 import torch
 from torch import Tensor
@@ -17,14 +17,14 @@ def fused_attention(
         # weights add up to zero but for rounding: that the keys have in common would enlarge it.
         k = k - k.mean(-2, keepdim=True)
     out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
-    # Kernels of torch are named so; what it composes of plain operations has all derivatives.
+    # Fused kernels have such names; where torch composes plain operations, all derivatives exist.
     if is_eager() and not is_transformed() and 'ScaledDotProduct' in type(out.grad_fn).__name__:
         out.grad_fn.register_hook(_end_of_derivatives)
     return out
 
 
 def _end_of_derivatives(grads: tuple[Tensor | None, ...], _: object):
-    """The gradients that a fused kernel returns; they refuse to be differentiated themselves."""
+    """The gradients that a fused kernel returns; differentiating these raises an error."""
     if not torch.is_grad_enabled():  # the usual backward pass, without create_graph
         return None
     return tuple(x if x is None else _Last.apply(x) for x in grads)

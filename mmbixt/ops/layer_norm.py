@@ -1,4 +1,4 @@
-"""A norm of each token over its channels."""
+"""Layer norm: each token is normalised over its channels."""
 
 from torch import Tensor
 from torch.nn import functional
@@ -15,8 +15,8 @@ _PATHS = implementations(layer_norm_reference, cpu=layer_norm_cpu)
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """Each token of (...,C) to a mean of 0 and a variance of 1, then a weight and a bias (C,).
+    """``(x - mean) / sqrt(variance + eps) * weight + bias`` over the channels of (...,C).
 
-    ``eps`` is added to the variance.
+    Weight and bias are (C,).
     """
     return choose('layer_norm', _PATHS, x)(x, weight, bias, eps)

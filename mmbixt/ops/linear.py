@@ -1,4 +1,4 @@
-"""Linear layers of tokens, by whatever multiplies matrices fastest on the machine at hand."""
+"""Linear layers of tokens, by the fastest matrix product on the machine."""
 
 import torch
 from torch import Tensor
@@ -23,16 +23,16 @@ _OUTER_SUM = implementations(outer_sum_per_image_reference, cpu=outer_sum_per_im
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Tokens (...,C) times a weight (out,C), plus a bias (out,) if any, to (...,out)."""
+    """``x weight^T + bias``: tokens (...,C), a weight (out,C) and a bias (out,) to (...,out)."""
     return choose('linear', _LINEAR, x, weight.dtype, weight.shape[0])(x, weight, bias)
 
 
 def linear_per_image(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The same with a weight (B,out,C) and a bias (B,out) for each image: (B,N,C) to (B,N,out)."""
+    """:func:`linear` with a weight (B,out,C) and a bias (B,out) per image: (B,N,C) to (B,N,out)."""
     rule = (x, weight.dtype, weight.shape[1], x.shape[0])
     return choose('linear', _PER_IMAGE, *rule)(x, weight, bias)
 
 
 def outer_sum_per_image(a: Tensor, b: Tensor) -> Tensor:
-    """Tokens (B,N,A) and (B,N,C) to the sums of their outer products, (B,A,C); no gradients."""
+    """``a^T b`` of each image: tokens (B,N,A) and (B,N,C) to (B,A,C), without gradients."""
     return choose('linear', _OUTER_SUM, b, a.dtype, a.shape[2], b.shape[0])(a, b)

@@ -2,9 +2,9 @@
 
 
 def padding_to_multiple(length: int, size: int) -> int:
-    """How many cells make a side a multiple of a size: ``-length % size``.
+    """How many cells to add to a side to make it a multiple of a size: ``-length % size``.
 
-    Written with a quotient, because inductor (of torch 2.11) fails at remainders of symbolic sizes,
-    which sides are as soon as it has seen images of two sizes.
+    Computed with a quotient, because inductor (of torch 2.11) fails for remainders of symbolic
+    sizes, which it introduces after images of two sizes.
     """
     return (length + size - 1) // size * size - length

@@ -1,4 +1,4 @@
-"""What mixed precision is at work."""
+"""In which precision products of tensors are computed."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def is_autocast(x: Tensor) -> bool:
-    """Whether autocast is on where a tensor lives; on the meta device there is none."""
+    """Whether autocast is on for the device of a tensor; the meta device has none."""
     return x.device.type != 'meta' and torch.is_autocast_enabled(x.device.type)
 
 
@@ -17,19 +17,19 @@ def is_half(x: Tensor) -> bool:
 
 
 def half_dtype(x: Tensor) -> torch.dtype | None:
-    """The half precision in which products of a tensor are computed; None if in none."""
+    """The half precision in which products of a tensor are computed, or None."""
     if is_autocast(x):
         return torch.get_autocast_dtype(x.device.type)
     return x.dtype if is_half(x) else None
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager:
-    """Where a tensor lives, compute in the precision that the tensors have."""
+    """A context without autocast on the device of a tensor."""
     return torch.autocast(x.device.type, enabled=False) if is_autocast(x) else nullcontext()
 
 
 def is_reduced_float32(x: Tensor) -> bool:
-    """Whether products of float32 tensors are rounded to TF32 or bfloat16 where a tensor lives."""
+    """Whether products of a float32 tensor are rounded to TF32 or bfloat16 on its device."""
     return x.dtype == torch.float32 and _rounds_float32(x.device.type)
 
 

@@ -13,7 +13,7 @@ def add_scaled(x: Tensor, update: Tensor, factor: Tensor) -> Tensor:
 
 
 class AddScaled(torch.autograd.Function):
-    """torch's own backward pass multiplies the update by one first, in a pass of its own."""
+    """``addcmul``; the backward pass of torch's would first multiply the update by one."""
 
     @staticmethod
     def forward(ctx, x: Tensor, update: Tensor, factor: Tensor) -> Tensor:

@@ -1,1 +1,1 @@
-"""A report of a run: one HTML file with its curves, scores, pictures and configuration."""
+"""A report of a run: one HTML file with its curves, scores, pictures and config."""

@@ -1,4 +1,4 @@
-"""What a page shows: read from a work dir, and computed where it is missing."""
+"""The data of a report: read from a work dir, or computed."""
 
 from argparse import Namespace
 from copy import deepcopy
@@ -20,27 +20,27 @@ CHECKPOINT_ERRORS = CheckpointFileError, CheckpointMismatchError, UnsafeCheckpoi
 
 
 class BandError(ValueError):
-    """The band that was asked for was not counted."""
+    """The requested band was not counted."""
 
 
 @dataclass
 class ReportData:
-    """What a page shows."""
+    """The data of a report."""
 
     run: Run
-    parameters: int | None = None  # of the model; None if it was not built
-    weights: str = ''  # name of the checkpoint that was run
+    parameters: int | None = None  # number of parameters; None if the model was not built
+    weights: str = ''  # name of the checkpoint that was evaluated
     counts: ImageSums | None = None
-    band: str | None = None  # that the page is about; None if no band was counted
+    band: str | None = None  # the band that is shown; None if no band was counted
     examples: dict[str, list[Example]] | None = None  # by 'Worst' and 'Best'
-    differ: int = 0  # how many examples have another score than was counted
+    differ: int = 0  # number of examples whose scores differ from the counts
     problem: str = ''  # why there are no counts or no examples
 
 
 def collect(run: Run, options: Namespace, track: Track) -> ReportData:
-    """Everything that the page of a run shows; options are those of tools/analysis/report.py."""
+    """The data of the report of a run; options are those of tools/analysis/report.py."""
     data, config, model = ReportData(run), deepcopy(run.config), None
-    if 'module' in config.model:  # wrapped by a test with --tta
+    if 'module' in config.model:  # a config dumped by a test with --tta
         config.model, config.test_dataloader = config.model.module, config.val_dataloader
     if not options.no_model:
         init_default_scope(config.get('default_scope', 'mmengine'))
@@ -65,11 +65,11 @@ def collect(run: Run, options: Namespace, track: Track) -> ReportData:
             data.counts = predictor.count(track)
             data.band = choose_band(data.counts, options.band)
             if not options.checkpoint:
-                keep(data.counts, file)
+                save(data.counts, file)
         if not options.images:
-            data.problem = 'No pictures were asked for (--images 0).'
+            data.problem = 'Pictures are turned off (--images 0).'
         elif not data.band:
-            data.problem = 'No band was counted by which to choose images.'
+            data.problem = 'Images are chosen by their scores in a band, and no band was counted.'
         else:
             print('drawing pictures', flush=True)
             found = predictor.worst_and_best(data.counts, data.band, options.images, track)
@@ -82,17 +82,17 @@ def collect(run: Run, options: Namespace, track: Track) -> ReportData:
 
 
 def choose_band(counts: ImageSums, wanted: str | None) -> str | None:
-    """The band that was asked for, or 3 pixels, or the first that was counted."""
+    """The band ``wanted``; without one the band of 3 pixels, or the first that was counted."""
     bands = list(dict.fromkeys(k.split('/')[0] for k in counts.counts if k.startswith('band')))
     if wanted and wanted not in bands:
-        raise BandError(f'--band {wanted}: the bands that were counted are {", ".join(bands)}')
+        raise BandError(f'--band {wanted}: the counted bands are {", ".join(bands)}')
     return wanted or main_band(counts.counts)
 
 
-def keep(counts: ImageSums, file: Path) -> None:
-    """Write counts for the next time, where that is possible."""
+def save(counts: ImageSums, file: Path) -> None:
+    """Write counts for the next report, if possible."""
     try:
         write_sums(file, counts.images, counts.classes, counts.counts)
         print(f'counts of every image: {file}')
-    except OSError as error:  # a work dir of somebody else, a full disk
-        print(f'The counts of every image are not kept for the next time: {error}')
+    except OSError as error:  # no permission, a full disk
+        print(f'The counts of every image were not saved: {error}')

@@ -1,4 +1,4 @@
-"""Curves of a training as SVG pictures, in the colors of the page around them."""
+"""Training curves as SVG pictures, in the colors of the page."""
 
 from io import BytesIO
 from xml.etree import ElementTree
@@ -13,9 +13,9 @@ from mmbixt.report.scores import describe
 from mmbixt.report.work_dir import DETECTION, Run
 
 SIZE = 400, 250  # CSS pixels, about the width of a phone
-INK = '#010203'  # replaced by the color that the style sheet gives to the class
+INK = '#010203'  # replaced by currentColor, the color of the style sheet
 STYLE = dict.fromkeys(('text.color', 'axes.labelcolor', 'xtick.color', 'ytick.color'), INK) | {
-    'font.family': 'DejaVu Sans',  # by which widths are estimated; the page has its own
+    'font.family': 'DejaVu Sans',  # to estimate widths; the page sets another font
     'font.size': 12,
     'svg.fonttype': 'none',
     'axes.autolimit_mode': 'round_numbers',
@@ -24,11 +24,11 @@ STYLE = dict.fromkeys(('text.color', 'axes.labelcolor', 'xtick.color', 'ytick.co
 SVG = '{http://www.w3.org/2000/svg}'
 ElementTree.register_namespace('', SVG[1:-1])
 ElementTree.register_namespace('xlink', 'http://www.w3.org/1999/xlink')
-Line = tuple[str, str, list]  # label, class of the style sheet, steps and values (P,2) in order
+Line = tuple[str, str, list]  # label, CSS class, steps and values (P,2)
 
 
 def training_charts(run: Run, band: str) -> dict[str, list[Line]]:
-    """Lines of loss, learning rate and validation scores, as far as they were logged."""
+    """Lines of loss, learning rate and validation scores, if they were logged."""
     loss = run.curve('loss')
     width = len(loss) // 20
     losses = [('as recorded', 'faint' if width > 1 else 'one', thin(loss))]
@@ -49,21 +49,21 @@ def training_charts(run: Run, band: str) -> dict[str, list[Line]]:
 
 
 def thin(points: np.ndarray) -> list:
-    """At most as many points (P,2) as a picture can show, each the mean of its neighbours."""
+    """At most 400 points (P,2), each the mean of neighbouring ones."""
     parts = np.array_split(points, min(len(points), 400) or 1)
     return [part.mean(0).tolist() for part in parts if len(part)]
 
 
 def draw(lines: list[Line], unit: str, last_step: float) -> Markup:
-    """A picture of lines from iteration 0 to the last, to be a part of a page."""
-    with rc_context(STYLE | {'svg.hashsalt': unit}):  # for ids that no other picture has
+    """An SVG picture of lines from iteration 0 to the last, for inclusion in a page."""
+    with rc_context(STYLE | {'svg.hashsalt': unit}):  # ids that differ from other pictures'
         figure = Figure(figsize=np.divide(SIZE, 72), layout='constrained')
         axes = figure.subplots()
         axes.axvline(0, color=INK, linewidth=1, linestyle=':', clip_on=False, gid='cursor')
         for _, kind, points in lines:
             about = dict(marker='o' * ('dots' in kind), gid=kind, clip_on=False)
             axes.plot(*np.transpose(points), color=INK, linewidth=1 + (kind != 'faint'), **about)
-        top = not any(value for line in lines for _, value in line[2])  # from 0; to 1 if all is 0
+        top = not any(value for line in lines for _, value in line[2])  # 1 if all values are 0
         axes.axhline(top, linewidth=0, clip_on=False)
         axes.locator_params(nbins=5)
         axes.set(xlabel='iteration', ylabel=unit, xlim=(0, last_step))
@@ -74,7 +74,7 @@ def draw(lines: list[Line], unit: str, last_step: float) -> Markup:
         axes.spines[:].set_visible(False)
         figure.savefig(file := BytesIO(), format='svg', transparent=True)
     root = ElementTree.fromstring(file.getvalue().decode().replace(INK, 'currentColor'))
-    root[:] = root.findall(f'{SVG}g')  # without metadata, and styles for the whole page
+    root[:] = root.findall(f'{SVG}g')  # without metadata, and styles that affect the whole page
     del root.attrib['width'], root.attrib['height']
     for group in root.iter(f'{SVG}g'):
         group.set('class', group.attrib.pop('id', ''))  # other pictures have the same ids

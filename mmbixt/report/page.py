@@ -1,4 +1,4 @@
-"""The page of a report: templates, filled with what was collected of a run."""
+"""The HTML page of a report, from templates."""
 
 from math import isnan
 
@@ -17,7 +17,7 @@ from mmbixt.report.work_dir import DETECTION
 
 
 def make_page(data: ReportData) -> str:
-    """The whole HTML file."""
+    """The HTML page."""
     strict = dict(autoescape=True, undefined=StrictUndefined)
     loader = PackageLoader('mmbixt.report')
     pages = Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, **strict)
@@ -39,7 +39,7 @@ def make_page(data: ReportData) -> str:
 
 
 def facts(data: ReportData) -> list[str | None]:
-    """What was run, in some words each; nothing of what is unknown."""
+    """Short descriptions of the run; None for unknown ones."""
     run, model = data.run, data.run.config.model
     head = model.get('decode_head') or model.get('roi_head') or model.get('bbox_head', {})
     parts = [model, model.get('backbone', {}), head[-1] if isinstance(head, list) else head]
@@ -56,13 +56,13 @@ def facts(data: ReportData) -> list[str | None]:
 
 
 def cell(score: float | Estimate | None, digits: int = 1) -> tuple[str, float | str, str]:
-    """A score as text, the value by which it is sorted (empty without one), and its interval."""
+    """A score as text, the value by which it is sorted (or ''), and its interval (or '')."""
     value, interval = score, ''
     if isinstance(score, Estimate):
         value = float(score.value)
         if len(score.samples) > 1:
             interval = '{:.1f} to {:.1f}'.format(*score.interval())
-    if value in (None, -1) or isnan(value):  # mmdet has -1 where there are no objects
+    if value in (None, -1) or isnan(value):  # -1 is mmdet's score without objects
         return '–', '', ''
     text = f'{value:,}' if isinstance(value, int) else f'{value:.{digits}f}'.replace('-', '−')
     return '< 0.1' if 0 < value < 0.05 and digits == 1 else text, round(value, 4), interval

@@ -1,4 +1,4 @@
-"""A trained segmentor on the images of its test set: counts, and pictures of some images."""
+"""Predictions of a trained segmentor for its test set: counts, and pictures of some images."""
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable
@@ -25,7 +25,7 @@ from mmbixt.report.scores import choose_images
 from mmbixt.visualization.attention import summary_figure
 from mmbixt.visualization.palette import sample_palette
 
-Track = Callable[[Iterable], Iterable]  # shows progress over an iterable with a length
+Track = Callable[[Iterable], Iterable]  # a progress bar, such as tqdm
 
 
 class Example(NamedTuple):
@@ -39,7 +39,7 @@ class Example(NamedTuple):
 
 
 class Predictor:
-    """A model of mmseg with the weights of a file, and the test set of its config."""
+    """A model of mmseg with the weights of a checkpoint, and the test set of its config."""
 
     def __init__(self, config: Config, model: nn.Module, checkpoint: Path, generated: bool) -> None:
         check_datasets(config, ('test',))
@@ -49,7 +49,7 @@ class Predictor:
         self.dataset = self.loader.dataset
         self.meta = dict(self.dataset.metainfo)
         self.classes = list(self.meta['classes'])
-        if generated:  # ADE20K's palette has four greens among their classes
+        if generated:  # ADE20K's palette has four similar greens for classes of the scenes
             self.meta['palette'] = sample_palette(self.classes, self.meta['palette'])
 
     @torch.no_grad()
@@ -75,8 +75,8 @@ class Predictor:
     def worst_and_best(
         self, counts: ImageSums, band: str, number: int, track: Track
     ) -> tuple[dict[str, list[Example]], int]:
-        """At most so many images with the lowest and with the highest mIoU in a band, and of how
-        many of them the mIoU is another than was counted."""
+        """Images with the lowest and the highest mIoU in a band, at most ``number`` of each; and
+        the number of these images whose mIoU differs from the counts."""
         counted, worst, best = choose_images(counts, band, number)
         infos = (self.dataset.get_data_info(index) for index in range(len(self.dataset)))
         indices = {Path(info['img_path']).stem: index for index, info in enumerate(infos)}
@@ -85,11 +85,11 @@ class Predictor:
             name = Path(counts.images[i]).stem
             if name not in indices:
                 raise FileNotFoundError(
-                    'The counts are of other images than those of the test set in the config: '
-                    f'{name}, for example, is not among its {len(indices):,}.'
+                    f'The counts are of another test set than that of the config: {name}, for '
+                    f'example, is not one of its {len(indices):,} images.'
                 )
             examples.append(self.draw(indices[name], band))
-            # one model may differ by a point between devices
+            # the scores of one model may differ by a point between devices
             differ += bool(abs(examples[-1].score - counted[i]) > 1)
         return {'Worst': examples[: len(worst)], 'Best': examples[len(worst) :]}, differ
 
@@ -100,7 +100,7 @@ class Predictor:
         width = int(width.removesuffix('px')) if width.endswith('px') else float(width)
         found = scores(self.sums(sample, widths=[width]))
         errors = sample_figure(sample, self.meta, name, width)
-        # what is beyond `img_shape` is padding
+        # the inputs beyond `img_shape` are padding
         image = read_image(sample.img_path)
         attention = summary_figure(self.model, inputs, image, content=sample.img_shape)
         pictures = embed(errors), attention and embed(attention)
@@ -108,7 +108,7 @@ class Predictor:
 
 
 def embed(figure: Figure) -> str:
-    """A figure as a WebP picture in a data URL, of 1400 x 2400 pixels at most."""
+    """A figure as a data URL of a WebP picture, at most 1400 x 2400 pixels."""
     dpi = min(figure.dpi, *np.divide((1400, 2400), figure.get_size_inches()))
     figure.savefig(file := BytesIO(), format='webp', dpi=dpi, pil_kwargs=dict(quality=80))
     return f'data:image/webp;base64,{b64encode(file.getvalue()).decode()}'

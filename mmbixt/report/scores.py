@@ -15,9 +15,9 @@ class RegionScores(NamedTuple):
 
     classes: np.ndarray  # IoU, for 'boundaryF...' F, of each class (K,); NaN without pixels
     mean: Estimate  # over the classes
-    share: float | None  # of all pixels; None for 'boundary...'
-    accuracy: float | None  # share of correct pixels; None for 'boundary...'
-    gap: Estimate | None  # share of the mIoU over all pixels that is lost; for bands
+    share: float | None  # of all pixels, per cent; None for 'boundary...'
+    accuracy: float | None  # aAcc; None for 'boundary...'
+    gap: Estimate | None  # relative loss of mIoU against all pixels, for bands
 
 
 def describe(region: str) -> str:
@@ -29,7 +29,7 @@ def describe(region: str) -> str:
 
 
 def score_regions(counts: ImageSums) -> dict[str, RegionScores]:
-    """Scores of every region by name, with 1000 draws of the images if there are several."""
+    """Scores of each region by name, with 1000 bootstrap draws if there are several images."""
     total, number = counts.total(), len(counts.images)
     overall, regions = scores(total), {}
     found = estimate(counts, draw_weights(number, 1000 if number > 1 else 1, seed=0))
@@ -40,24 +40,24 @@ def score_regions(counts: ImageSums) -> dict[str, RegionScores]:
             share = 100 * total[f'{name}/true'].sum() / total['all/true'].sum()
         if name.startswith('band'):
             whole = regions['all'].mean
-            gap = Estimate(lost(whole.value, mean.value), lost(whole.samples, mean.samples))
+            gap = Estimate(loss(whole.value, mean.value), loss(whole.samples, mean.samples))
         accuracy = overall.get(f'{name}/aAcc')
         regions[name] = RegionScores(classes.value, mean, share, accuracy, gap)
     return regions
 
 
-def lost(whole: np.ndarray, near: np.ndarray) -> np.ndarray:
-    """Share of a score over all pixels that is lost near boundaries, per cent; NaN of 0."""
-    nothing = np.full(np.shape(whole), np.nan)
-    return 100 * (1 - np.divide(near, whole, out=nothing, where=np.not_equal(whole, 0)))
+def loss(whole: np.ndarray, near: np.ndarray) -> np.ndarray:
+    """100 (whole - near) / whole, of scores over all pixels and near boundaries; NaN for 0."""
+    ratio = np.full(np.shape(whole), np.nan)
+    return 100 * (1 - np.divide(near, whole, out=ratio, where=np.not_equal(whole, 0)))
 
 
 def class_rows(counts: ImageSums, regions: dict[str, RegionScores], band: str | None) -> list[list]:
-    """Name, images, share of pixels, IoU, gap if there is a band, and scores in other regions, of
-    each class in the truth or in a prediction, the class with most pixels first."""
+    """Rows of a table, one for each class in the truth or in a prediction, most pixels first: name,
+    number of images, share of pixels, IoU, gap (if there is a band), scores of other regions."""
     true = counts.counts['all/true'].astype(np.int64)
     whole, *others = (region.classes for region in regions.values())
-    gaps = [lost(whole, regions[band].classes)] if band else []
+    gaps = [loss(whole, regions[band].classes)] if band else []
     columns = [counts.classes, (true > 0).sum(0).tolist(), 100 * true.sum(0) / true.sum()]
     columns += [whole, *gaps, *others]
     order = np.argsort(-true.sum(0), kind='stable')
@@ -65,8 +65,9 @@ def class_rows(counts: ImageSums, regions: dict[str, RegionScores], band: str | 
 
 
 def choose_images(counts: ImageSums, band: str, number: int) -> tuple[np.ndarray, list, list]:
-    """mIoU of each image in a band, (N,), and indices of the worst and best, at most so many each,
-    the most extreme first. None is in both; images without a score (NaN) are in neither."""
+    """mIoU (N,) of each image in a band, and the indices of the worst and of the best images, at
+    most ``number`` of each, the worst and the best first. No image is in both lists, and images
+    without a score (NaN) are in neither."""
     names = [name for name in counts.counts if name.rpartition('/')[0] in ('all', band)]
     images = ({key: counts.counts[key][i] for key in names} for i in range(len(counts.images)))
     found = np.array([scores(one)[f'{band}/mIoU'] for one in images])

@@ -1,4 +1,4 @@
-"""What a run left in its work dir: its configuration, logs and checkpoint."""
+"""The files in the work dir of a run: config, logs and checkpoint."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from mmengine.config import Config
 
 from mmbixt.sample.sample_data import MANIFEST
 
-# scores of mmdet, and what they are of
+# scores of mmdet, and what they measure
 DETECTION = {'coco/bbox_mAP': 'boxes', 'coco/segm_mAP': 'masks', 'coco/boundary_mAP': 'mask edges'}
 
 
@@ -20,7 +20,7 @@ class WorkDirError(ValueError):
 
 
 class Run:
-    """What is in the work dir of a run; options change its config, as ``--cfg-options`` do."""
+    """The content of the work dir of a run; options change its config, like ``--cfg-options``."""
 
     def __init__(self, folder: Path, options: Mapping | None = None) -> None:
         configs = sorted(folder.glob('*.py'), key=lambda path: path.stat().st_mtime)
@@ -39,7 +39,8 @@ class Run:
         self.config.merge_from_dict(dict(options or {}))
         if self.config.get('default_scope') == 'mmpretrain':
             raise WorkDirError(
-                f'{folder} is of a classifier; reports are of segmentors and detectors.'
+                f'{folder} is the work dir of a classifier; reports are for segmentors and '
+                'detectors.'
             )
         self.detects = self.config.get('default_scope') == 'mmdet'
         self.test_set = (self.config.get('test_dataloader') or {}).get('dataset', {})
@@ -48,7 +49,7 @@ class Run:
         self.date = start_time((trained or starts)[-1]) if starts else None
         self.records = merge(records for records, _ in logs.values())
         self.iterations = max((r['step'] for r in self.records if 'loss' in r), default=0)
-        # the scores of a test are in a file of their own
+        # mmengine writes the scores of a test to a separate file
         tests = [test for start in starts for test in read_records(start / f'{start.name}.json')[0]]
         means = {'mIoU', 'all/mIoU', *DETECTION}
         scored = [record for record in (*self.records, *tests[-1:]) if means & record.keys()]
@@ -56,17 +57,17 @@ class Run:
         self.scores = {k: v for k, v in scored[-1].items() if k not in hidden} if scored else {}
         self.notes = [
             f'{broken} of the lines of {start.name}/vis_data/scalars.json cannot be read (was the '
-            'disk full, or the run killed while it wrote?) and are left out.'
+            'disk full, or the run killed while writing?) and are ignored.'
             for start, (_, broken) in logs.items()
             if broken
         ]
 
     @property
     def checkpoint(self) -> Path | None:
-        """The last weights of the run, or those that were tested here."""
+        """The last checkpoint of the run, or the tested one if the folder is of a test."""
         pointer = self.folder / 'last_checkpoint'
         written = Path(pointer.read_text().strip() if pointer.exists() else 'none')
-        # the path is absolute: the folder may have been moved or copied since
+        # the path is absolute, but the folder may have been moved or copied
         for path in (self.folder / written.name, written):
             if path.is_file():
                 return path
@@ -74,13 +75,13 @@ class Run:
         return Path(tested) if tested and not self.iterations else None
 
     def curve(self, name: str) -> np.ndarray:
-        """Steps and values (P,2) of what was logged under a name."""
+        """Logged steps and values (P,2) of a name."""
         pairs = [(record['step'], record[name]) for record in self.records if name in record]
         return np.array(pairs, float).reshape(-1, 2)
 
 
 def start_time(folder: Path) -> datetime | None:
-    """The time in the name of a log folder of mmengine; None of other folders."""
+    """The time in the name of a log folder of mmengine; None for other folders."""
     try:
         return datetime.strptime(folder.name, '%Y%m%d_%H%M%S')
     except ValueError:
@@ -88,7 +89,7 @@ def start_time(folder: Path) -> datetime | None:
 
 
 def read_records(file: Path) -> tuple[list[dict[str, float]], int]:
-    """The records (numbers by name) in a log of mmengine, and the number of its broken lines."""
+    """The records (numbers by name) of a log of mmengine, and the number of broken lines."""
     records, broken = [], 0
     for line in file.read_text(errors='replace').splitlines() if file.exists() else []:
         try:
@@ -100,18 +101,18 @@ def read_records(file: Path) -> tuple[list[dict[str, float]], int]:
 
 
 def merge(starts: Iterable[Sequence[Mapping[str, float]]]) -> list[dict[str, float]]:
-    """One history, in iterations, from the records of each start of a run, in order.
+    """Merge the records of each start of a run, in order, to one history by iteration.
 
-    What a resumed run did again replaces what was done before. Validations that are logged by
+    Iterations that a resumed run repeated replace the earlier ones. Validations that are logged by
     epoch (mmengine's default), or at step 0, get the iteration of the training record before them.
     """
     history = []
     for records in starts:
-        fresh, reached = [], 0
+        new, iteration = [], 0
         for record in records:
             if 'step' in record:
-                reached = record['step'] if 'loss' in record else reached
-                fresh.append({**record, 'step': max(record['step'], reached)})
-        first = min((record['step'] for record in fresh), default=inf)
-        history = [record for record in history if record['step'] < first] + fresh
+                iteration = record['step'] if 'loss' in record else iteration
+                new.append({**record, 'step': max(record['step'], iteration)})
+        first = min((record['step'] for record in new), default=inf)
+        history = [record for record in history if record['step'] < first] + new
     return sorted(history, key=lambda record: record['step'])

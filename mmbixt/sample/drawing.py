@@ -1,11 +1,11 @@
-"""Colours, noise, and a canvas with a camera and light."""
+"""Colours, noise, and a canvas with a camera and a light source."""
 
 from functools import cache
 
 import cv2
 import numpy as np
 
-FINE = 2  # the canvas has this many times the rows and columns of the picture, for smooth edges
+FINE = 2  # supersampling: the canvas has this many times the rows and columns of the picture
 _TILE = 256
 _HOURS = (  # colour of the light, of the sky at the top and at the horizon; strength of shadows
     ((1.02, 1.00, 0.96), (0.20, 0.44, 0.80), (0.68, 0.83, 0.94), 0.50),  # noon
@@ -25,7 +25,11 @@ def _noise_tile(roughness: float) -> np.ndarray:
 
 
 def noise(roughness: float, u, v) -> np.ndarray:
-    """Noise (h,w) of mean 0 and deviation 1 at coordinates: 0 is grain, 1 leaves, 2 clouds."""
+    """Noise (h,w) with mean 0 and standard deviation 1 at coordinates (h,w).
+
+    Roughness is the exponent of its spectrum, 1 / frequency ** roughness: 0 is like grain, 1 like
+    leaves, 2 like clouds.
+    """
     u, v = (np.float32(c - _TILE * np.floor(c / _TILE)) for c in np.broadcast_arrays(u, v))
     return cv2.remap(_noise_tile(roughness), u, v, cv2.INTER_LINEAR, borderMode=cv2.BORDER_WRAP)
 
@@ -37,17 +41,23 @@ def mix(first, second, amount) -> np.ndarray:
 
 
 def vary(rng: np.random.RandomState, *colours, amount: float = 0.05) -> np.ndarray:
-    """A colour (3,) near one of those given."""
+    """A random colour (3,) near one of those given."""
     colour = np.array(colours[rng.randint(len(colours))]) * (1 + rng.uniform(-2, 2) * amount)
     return np.clip(colour + rng.uniform(-amount, amount, 3), 0.02, 1)
 
 
 class Canvas:
-    """A picture under construction, (h,w), of which n rows are below the horizon.
+    """A picture (h,w) that is being drawn; n of its rows are below the horizon.
 
-    ``owner`` (h,w) is the index into ``names`` of what a pixel shows, ``grid`` (2,h,w) its row and
-    column; ``depth`` (n,1) goes from 0 at the horizon to 1, ``scale`` (n,1) is pixels in a metre,
-    ``across`` and ``away`` (n,w) are metres from the camera, ``uneven`` (1,w) an offset in depth.
+    Attributes:
+        pixels: colours (h,w,3).
+        owner: index (h,w) into ``names`` of the object or region that a pixel shows.
+        grid: row and column (2,h,w) of each pixel.
+        depth: (n,1), from 0 at the horizon to 1 at the lower border.
+        scale: pixels per metre (n,1).
+        across: metres (n,w) to the right of the camera.
+        away: metres (n,w) in front of the camera.
+        uneven: random offset (1,w) of depths.
     """
 
     def __init__(self, rng: np.random.RandomState, height: int, width: int):
@@ -71,7 +81,7 @@ class Canvas:
         self.uneven = 0.03 * noise(1.8, self.x * 0.4 + rng.uniform(0, _TILE), 0)
 
     def paint(self, name: str, mask, colour, haze=0.0, top: int = 0) -> None:
-        """Paint under a mask (h,w), from row ``top`` on; the air hides as much as ``haze``."""
+        """Paint a region with a mask (rows,w), from row ``top`` on; ``haze`` is 0 to 1."""
         self.names.append(name)
         rows = slice(top, top + mask.shape[0])
         colour = mix(colour * self.tint, self.air, haze)

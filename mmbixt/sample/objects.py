@@ -1,4 +1,4 @@
-"""How objects are drawn: measures in metres from where they stand, fronts to the right."""
+"""Drawing of objects: coordinates in metres from their feet, fronts to the right."""
 
 import cv2
 import numpy as np
@@ -10,8 +10,8 @@ _WALLS = [(0.62, 0.36, 0.28), (0.78, 0.72, 0.60), (0.55, 0.57, 0.60), (0.42, 0.5
 _LEAVES = [(0.20, 0.36, 0.14), (0.28, 0.42, 0.16), (0.36, 0.44, 0.18), (0.62, 0.40, 0.14)]
 _BROWNS = [(0.24, 0.17, 0.13), (0.40, 0.27, 0.17), (0.62, 0.44, 0.28), (0.86, 0.70, 0.57)]
 _BLACK, _WHITE = np.array((0.07, 0.07, 0.08)), np.array((0.88, 0.86, 0.82))
-# length of the legs and of the back, thickness of the body, steps from the chest to the head and
-# to the muzzle, and from the back to the end of the tail
+# length of the legs and of the back, thickness of the body, vectors from the chest to the head,
+# from the head to the muzzle, and from the back to the end of the tail
 _ANIMALS = {
     'dog': (0.40, 0.60, 0.32, (0.20, 0.26), (0.20, -0.05), (-0.26, 0.28)),
     'sheep': (0.38, 0.66, 0.62, (0.36, 0.18), (0.18, -0.16), (-0.20, -0.20)),
@@ -20,8 +20,8 @@ _ANIMALS = {
 }
 
 
-class Pen:
-    """Draws an object that stands at ``x`` and ``depth``, both 0 to 1; far parts first."""
+class ObjectPainter:
+    """Draws an object at ``x`` and ``depth``, both 0 to 1."""
 
     def __init__(self, canvas: Canvas, name: str, x: float, depth: float):
         row = int(depth * (len(canvas.y) - 1))
@@ -43,14 +43,14 @@ class Pen:
         self.polygon(colour, (left, bottom), (right, bottom), (right, top), (left, top))
 
     def limb(self, colour, start, end, *widths) -> None:
-        """Fill a bar with round ends, of the widths at its start and its end."""
+        """Fill a bar with round ends; ``widths`` are those of its start and its end."""
         start, end = np.array(start), np.array(end)
         turn = np.arctan2(*(end - start)[::-1]) + np.linspace(-0.5, 0.5, 9) * np.pi
         tip = np.stack([np.cos(turn), np.sin(turn)], -1) / 2
         self.polygon(colour, *(end + widths[-1] * tip), *(start - widths[0] * tip))
 
     def finish(self, grain: float) -> None:
-        """Lighten what was drawn towards the sun, roughen it, and darken the ground around it."""
+        """Add light and noise to the object, and a shadow to the ground around it."""
         canvas, drawn = self.canvas, self.canvas.owner == len(self.canvas.names) - 1
         left, top, width, height = cv2.boundingRect(drawn.view(np.uint8))
         rows = slice(top, top + height + width // 4)
@@ -127,7 +127,7 @@ class Pen:
         height, leaves = self.rng.uniform(5, 9), vary(self.rng, *_LEAVES)
         trunk, conifer = vary(self.rng, *_BROWNS[:3]), self.rng.rand() < 0.3
         self.limb(trunk, (0, 0), (0, height / 2), height * 0.06, height * 0.03)
-        for level in self.rng.permutation(40) / 40:  # of a clump of leaves in the crown
+        for level in self.rng.permutation(40) / 40:  # height of a clump of leaves in the crown
             reach = 0.8 * (1 - level) if conifer else np.sin(np.pi * (0.1 + 0.8 * level))
             side, size = self.rng.uniform(-reach, reach), self.rng.uniform(0.1, 0.2)
             light = self.rng.uniform(0.85, 1.05) + 0.3 * self.canvas.sun @ (side, level - 0.5)

@@ -1,4 +1,4 @@
-"""``--sample``: a config on generated scenes, small and short enough for a laptop."""
+"""``--sample``: change a config to a short run on generated scenes, for a laptop."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ from mmengine.config import Config, ConfigDict
 
 from mmbixt.sample.sample_data import write_sample_data
 
-# where write_sample_data puts what the stock dataset classes read
+# folders of write_sample_data for the stock dataset classes
 _ROOTS = {
     'ADE20KDataset': 'ade/ADEChallengeData2016',
     'CocoDataset': 'coco/',
@@ -15,31 +15,31 @@ _ROOTS = {
     'CIFAR100': 'imagenet',  # see _read_as_imagenet
 }
 _SIZE_KEYS = ('scale', 'scales', 'crop_size', 'size', 'img_scale', 'stride', 'random_size_range')
-# 512-pixel crops become 128-pixel ones, a classifier's 224 pixels 112; random resizing
+# crops of 512 pixels become 128, a classifier's 224 become 112; SCALES is for random resizing
 SHRINK, SHRINK_CLASSIFIER, SCALES = 4, 2, (1.0, 1.25)
 ITERATIONS, WARM_UP = 700, 50
-LEARNING_RATE, LEARNING_RATE_LAMB = 1e-3, 1e-2  # LAMB's are relative to the weights
+LEARNING_RATE, LEARNING_RATE_LAMB = 1e-3, 1e-2  # LAMB's steps are relative to the weights
 BATCH_SIZE, BATCH_SIZE_CLASSIFIER = 4, 8
-AVERAGED = 100  # iterations over which averaged weights (EMA) go back, of the many in a long run
+AVERAGED = 100  # iterations that averaged weights (EMA) cover
 
 
 class NoSampleError(ValueError):
-    """There are no generated scenes for this kind of dataset."""
+    """``--sample`` does not support a config."""
 
 
 def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
-    """Change a config of ADE20K, COCO, ImageNet or CIFAR-100 in place, no more than it must be.
+    """Change a config of ADE20K, COCO, ImageNet or CIFAR-100 in place, as little as possible.
 
-    The scenes are written to ``root`` unless they are there. Returns a line for each change.
+    The scenes are written to ``root`` unless they exist. Returns a line for each change.
     """
     needed = {'model', 'train_dataloader', 'optim_wrapper'}
     if missing := ', '.join(sorted(needed - set(cfg))):
-        raise NoSampleError(f'--sample is for whole configs; this one has no {missing}.')
+        raise NoSampleError(f'--sample needs a complete config; this one has no {missing}.')
     kinds = {str(node.get('type')) for node in _dicts(cfg) if 'data_root' in node}
     if others := ', '.join(sorted(kinds - set(_ROOTS))):
         raise NoSampleError(f'--sample has scenes for {", ".join(_ROOTS)}, none for {others}.')
     changes = [_redirect_data(cfg, write_sample_data(root)), _shrink_images(cfg), _shorten(cfg)]
-    changes += _read_as_imagenet(cfg) + _forget_weights(cfg) + _average_less(cfg)
+    changes += _read_as_imagenet(cfg) + _remove_weights(cfg) + _shorten_average(cfg)
     cfg.pop('sync_bn', None)
     if synchronised := [node for node in _dicts(cfg.model) if node.get('type') == 'SyncBN']:
         changes.append('norms: BN instead of SyncBN, which needs several GPUs')
@@ -65,13 +65,13 @@ def _redirect_data(cfg: Config, root: Path) -> str:
     for node in _dicts(cfg):
         if 'data_root' in node:
             node.data_root = str(root / _ROOTS[node.type])
-        if str(node.get('ann_file', '')).startswith('data/coco/'):  # a metric's
+        if str(node.get('ann_file', '')).startswith('data/coco/'):  # of a metric
             node.ann_file = str(root / Path(node.ann_file).relative_to('data'))
     return f'data: generated scenes in {root}'
 
 
 def _read_as_imagenet(cfg: Config) -> list[str]:
-    """CIFAR-100, which has cattle, but no car or dog, and files whose checksums are known."""
+    """Replace CIFAR-100, whose class refuses other files, and which has no car and no dog."""
     datasets = [node for node in _dicts(cfg) if node.get('type') == 'CIFAR100']
     for dataset in datasets:
         dataset.update(type='ImageNet', split=dict(train='train', test='val')[dataset.split])
@@ -80,7 +80,7 @@ def _read_as_imagenet(cfg: Config) -> list[str]:
         return []
     cfg.data_preprocessor.update(num_classes=1000, to_rgb=True)
     cfg.model.head.num_classes = 1000
-    return ['classes: the 1000 of ImageNet, as CIFAR-100 has few of what the scenes show']
+    return ['classes: the 1000 of ImageNet, because CIFAR-100 lacks classes of the scenes']
 
 
 def _classifies(cfg: Config) -> bool:
@@ -95,7 +95,7 @@ def _shrink_images(cfg: Config) -> str:
             return type(value)(map(shrink, value))
         return max(32, value // factor) if isinstance(value, int) else value
 
-    # in a model a size may be something else than an image's, such as an anchor's
+    # in a model, other things have sizes, such as anchors
     outside = [cfg[key] for key in cfg if key != 'model']
     for node in _dicts(*outside, cfg.model.get('data_preprocessor'), cfg.model.get('test_cfg')):
         for key in _SIZE_KEYS:
@@ -120,7 +120,7 @@ def _shorten(cfg: Config) -> str:
     optimizer = cfg.optim_wrapper.optimizer
     if optimizer.type != 'SGD':
         optimizer.lr = LEARNING_RATE_LAMB if optimizer.type == 'Lamb' else LEARNING_RATE
-    else:  # it goes with the batch
+    else:  # in proportion to the batch size
         optimizer.lr *= batch_size / cfg.get('auto_scale_lr', {}).get('base_batch_size', 16)
     cfg.param_scheduler = [
         dict(type='LinearLR', start_factor=1e-3, by_epoch=False, begin=0, end=WARM_UP),
@@ -130,24 +130,24 @@ def _shorten(cfg: Config) -> str:
     return f'schedule: {run}, learning rate {optimizer.lr} after {WARM_UP} iterations of warm-up'
 
 
-def _forget_weights(cfg: Config) -> list[str]:
-    forgotten = [cfg.load_from] if cfg.get('load_from') else []
+def _remove_weights(cfg: Config) -> list[str]:
+    removed = [cfg.load_from] if cfg.get('load_from') else []
     cfg.load_from = None
     for node in _dicts(cfg.model):
         for key in ('init_cfg', 'pretrained'):
             value = node.get(key)
             if isinstance(value, str) or (value and value.get('type') == 'Pretrained'):
-                forgotten.append(value if isinstance(value, str) else value.checkpoint)
+                removed.append(value if isinstance(value, str) else value.checkpoint)
                 node[key] = None
-    if not forgotten:
+    if not removed:
         return []
-    for node in _dicts(cfg.model):  # what was kept as it was has to learn now
+    for node in _dicts(cfg.model):  # random weights must not be frozen
         node.update({k: v for k, v in dict(frozen_stages=-1, norm_eval=False).items() if k in node})
-    return [f'weights: random instead of {", ".join(forgotten)}, and nothing frozen']
+    return [f'weights: random instead of {", ".join(removed)}, and nothing frozen']
 
 
-def _average_less(cfg: Config) -> list[str]:
-    """Averaged weights are those that are evaluated, and would be the initial ones for long."""
+def _shorten_average(cfg: Config) -> list[str]:
+    """Averaged weights are evaluated; in a short run they would stay near the initial ones."""
     hooks = [hook for hook in _dicts(cfg.get('custom_hooks')) if hook.type.endswith('EMAHook')]
     for hook in hooks:
         hook.momentum = 1 / AVERAGED

@@ -1,4 +1,4 @@
-"""Writes generated scenes to disk in the layouts of ADE20K, COCO and ImageNet."""
+"""Write generated scenes to disk in the layouts of ADE20K, COCO and ImageNet."""
 
 import json
 import tempfile
@@ -12,22 +12,22 @@ from filelock import FileLock
 from mmbixt.sample.scenes import VERSION, Scene, imagenet_class, make_scene
 
 MANIFEST = 'sample_data.json'
-FIRST_SEED = {'train': 1, 'val': 1_000_000_001}  # of the scene that counts as number 1
+FIRST_SEED = {'train': 1, 'val': 1_000_000_001}  # seed of the scene with number 1
 
 
 def write_sample_data(
     root, num_train: int = 256, num_val: int = 32, height: int = 192, width: int = 256
 ) -> Path:
-    """Write the sample data unless they are there. Of several processes one does, others wait.
+    """Write the sample data unless they exist; returns the absolute path of the folder.
 
-    The folder, of which the absolute path is returned, gets a sub-folder for each layout
-    (``ade``, ``coco``, ``imagenet``), and appears all at once. An older or incomplete one is
-    replaced; one with anything else in it is left alone.
+    The folder has a subfolder for each layout (``ade``, ``coco``, ``imagenet``). It is renamed to
+    ``root`` when it is complete; of several processes one writes it, and the others wait. An older
+    or incomplete folder is replaced. A folder with other files in it is an error.
     """
     root = Path(root).expanduser().resolve()
     settings = dict(version=VERSION, train=num_train, val=num_val, height=height, width=width)
     try:
-        if _is_complete(root, settings):  # then it may be where nobody can write
+        if _is_complete(root, settings):  # before the lock, which needs write permission
             return root
         root.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(root.with_name(f'.{root.name}.lock')):
@@ -40,7 +40,7 @@ def write_sample_data(
 
 
 def _is_complete(root: Path, settings: dict[str, int]) -> bool:
-    """Whether these sample data are there; an error if anything else is."""
+    """Whether these sample data exist; an error if the folder has other files."""
     found = [path.relative_to(root) for path in root.rglob('*') if not path.is_dir()]
     ours = ('ade', 'coco', 'imagenet', MANIFEST) if Path(MANIFEST) in found else ()
     others = [str(path) for path in found if path.parts[0] not in ours]
@@ -59,7 +59,7 @@ def _replace(root: Path, settings: dict[str, int]) -> None:
             size = settings['height'], settings['width']
             with ThreadPool() as pool:
                 scenes = pool.map(lambda seed, size=size: make_scene(seed, *size), seeds)
-            # their folders are named in _is_complete, too
+            # _is_complete has the names of these folders, too
             _write_ade20k(new / 'ade/ADEChallengeData2016', split, scenes)
             _write_coco(new / 'coco', split, scenes)
             _write_imagenet(new / 'imagenet', split, scenes)
@@ -95,7 +95,7 @@ def _write_coco(root: Path, split: str, scenes: list[Scene]) -> None:
 
 
 def _write_imagenet(root: Path, split: str, scenes: list[Scene]) -> None:
-    """With a list of names and labels, which mmpretrain prefers to a folder for each class."""
+    """Images and a list of names and labels, which mmpretrain reads instead of class folders."""
     lines = []
     for number, scene in enumerate(scenes, 1):
         name = f'{split}_{number:08d}.jpg'
@@ -106,7 +106,7 @@ def _write_imagenet(root: Path, split: str, scenes: list[Scene]) -> None:
 
 
 def _outline(mask: np.ndarray) -> dict:
-    """COCO's description of a mask (H,W): lengths of runs outside and inside, by columns."""
+    """COCO's run-length encoding of a mask (H,W), column by column; its area and box."""
     changes = np.flatnonzero(np.diff(mask.ravel(order='F'), prepend=False))
     counts = np.diff(changes, prepend=0, append=mask.size).tolist()
     runs, box = dict(size=mask.shape, counts=counts), cv2.boundingRect(mask.astype(np.uint8))

@@ -1,4 +1,4 @@
-"""Generated pictures of places and objects, the label of each pixel and a mask for each object."""
+"""Generated pictures of places and objects, with a label map and a mask of each object."""
 
 from typing import NamedTuple
 
@@ -6,23 +6,25 @@ import cv2
 import numpy as np
 
 from mmbixt.sample.drawing import FINE, Canvas, mix, noise, vary
-from mmbixt.sample.objects import Pen
+from mmbixt.sample.objects import ObjectPainter
 
-# the classes of the scenes, with their values in ADE20K's annotation files; 0 is for none
+# the classes of the scenes, with their values in ADE20K's annotation files; 0 is no class
 _STUFF = dict(building=2, sky=3, tree=5, road=7, grass=10, sidewalk=12, earth=14, mountain=17)
 ADE_LABELS = dict(**_STUFF, water=22, sand=47, person=13, car=21, boat=77, animal=127)
 # COCO's category of an object -> its class
 COCO_TO_ADE = dict(person='person', car='car', boat='boat')
 COCO_TO_ADE |= dict.fromkeys(('dog', 'horse', 'sheep', 'cow'), 'animal')
-# COCO's category of an object -> the class of ImageNet that is most like it: sports car, yawl,
-# Labrador, sorrel, ram, ox and, of the few kinds of people that ImageNet has, a groom
+# COCO's category of an object -> the most similar class of ImageNet: sports car, yawl, Labrador,
+# sorrel, ram, ox, groom (ImageNet has few classes of people)
 COCO_TO_IMAGENET = dict(car=817, boat=914, dog=208, horse=339, sheep=348, cow=345, person=982)
-VALLEY = 979  # ImageNet's class of a scene without objects
+VALLEY = 979  # class of ImageNet for a scene without objects
 
-VERSION = 3  # of the files: goes up when a seed gives another picture, or there are other files
-MIN_VISIBLE = 0.0012  # what is left to see of a hidden object counts from this share of the picture
+VERSION = 3  # of the files; to be raised when a seed gives another picture, or other files
+MIN_VISIBLE = (
+    0.0012  # smallest visible part of an object with a label, as a fraction of the picture
+)
 
-_GROUNDS = {  # colours; strength and roughness of noise, metres of its pixels, how flat it lies
+_GROUNDS = {  # colours; strength and roughness of noise, metres per noise pixel, flatness
     'grass': ([(0.30, 0.46, 0.16), (0.46, 0.50, 0.22), (0.22, 0.40, 0.18)], 0.17, 0.5, 0.03, 0.6),
     'earth': ([(0.46, 0.34, 0.22), (0.38, 0.28, 0.20), (0.55, 0.40, 0.27)], 0.22, 0.9, 0.05, 2.0),
     'sand': ([(0.84, 0.74, 0.54), (0.78, 0.70, 0.56), (0.74, 0.62, 0.44)], 0.06, 0.3, 0.02, 2.0),
@@ -30,7 +32,7 @@ _GROUNDS = {  # colours; strength and roughness of noise, metres of its pixels, 
     'sidewalk': ([(0.62, 0.60, 0.57), (0.70, 0.66, 0.60), (0.62, 0.52, 0.46)], 0.06, 0.6, 0.04, 2),
     'water': ([(0.10, 0.32, 0.46), (0.12, 0.38, 0.40), (0.20, 0.34, 0.36)], 0.12, 0.8, 0.25, 8.0),
 }
-_OBJECTS = {  # what may stand on a ground, '' for nothing
+_OBJECTS = {  # objects that may stand on a ground; '' for none
     'grass': ['cow', 'sheep', 'horse', 'dog', 'person', 'person'],
     'earth': ['cow', 'sheep', 'horse', 'person'],
     'sand': ['person', 'person', 'dog'],
@@ -38,28 +40,28 @@ _OBJECTS = {  # what may stand on a ground, '' for nothing
     'sidewalk': ['person', 'person', 'dog'],
     'water': ['boat', ''],
 }
-Rows = list[tuple[str, float, int]]  # rows of objects: what, at which depth, how many
+Rows = list[tuple[str, float, int]]  # rows of objects: name, depth, number
 _HEIGHTS = dict(person=1.75, car=1.5, boat=5, dog=0.9, horse=2, sheep=1.1, cow=1.6)
 
 
 class Scene(NamedTuple):
-    """RGB image (H,W,3), ADE20K's labels (H,W), COCO categories with disjoint masks (H,W)."""
+    """A scene: RGB image, ADE20K's label map, COCO categories of objects with disjoint masks."""
 
-    image: np.ndarray
-    semantic: np.ndarray
-    instances: list[tuple[str, np.ndarray]]
+    image: np.ndarray  # (H,W,3)
+    semantic: np.ndarray  # (H,W)
+    instances: list[tuple[str, np.ndarray]]  # masks (H,W)
 
 
 def make_scene(seed: int, height: int = 192, width: int = 256) -> Scene:
-    """Make a scene, the same for the same arguments; seeds in a row show all kinds of places."""
-    # the streams of RandomState are frozen for good, those of default_rng may change with numpy
+    """Generate a scene from a seed; three successive seeds show the three kinds of places."""
+    # RandomState gives the same numbers in all versions of numpy; default_rng may not
     rng = np.random.RandomState(seed)
     place = _Place(rng, height, width)
     place.paint_sky()
     rows = (place.street, place.country, place.shore)[seed % 3]()
-    spots = [(depth, (k + rng.rand()) / n, name) for name, depth, n in rows for k in range(n)]
-    for depth, x, name in sorted(spots + place.free_spots()):
-        Pen(place, name, x, depth)
+    objects = [(depth, (k + rng.rand()) / n, name) for name, depth, n in rows for k in range(n)]
+    for depth, x, name in sorted(objects + place.free_objects()):  # the far ones first
+        ObjectPainter(place, name, x, depth)
     place.reflect()
 
     owner = place.owner[FINE // 2 :: FINE, FINE // 2 :: FINE]
@@ -69,7 +71,7 @@ def make_scene(seed: int, height: int = 192, width: int = 256) -> Scene:
     labels[is_object & ~large] = 0
     instances = [(place.names[k], owner == k) for k in np.flatnonzero(is_object & large)]
 
-    # what a camera adds: exposure and noise
+    # exposure and noise of a camera
     picture = cv2.resize(place.pixels, (width, height), interpolation=cv2.INTER_AREA)
     picture *= rng.uniform(0.85, 1.15) * np.float32(rng.uniform(0.95, 1.05, 3))
     picture += rng.standard_normal(picture.shape) * rng.uniform(0.004, 0.022)
@@ -77,7 +79,7 @@ def make_scene(seed: int, height: int = 192, width: int = 256) -> Scene:
 
 
 def imagenet_class(scene: Scene) -> int:
-    """What a whole scene is labelled as: its largest object."""
+    """The class of ImageNet of a scene: that of its largest object."""
     if not scene.instances:
         return VALLEY
     category, _ = max(scene.instances, key=lambda instance: instance[1].sum())
@@ -107,8 +109,8 @@ class _Place(Canvas):
             colour = rock * (1 + 0.24 * spurs[..., None])
             self.paint('mountain', below >= 0, colour, self.haze * (1.4 - 0.8 * near))
 
-    def lay(self, name: str, where=True, pattern=1.0) -> None:
-        """Cover the ground, or the part of it under a mask (n,w), times a pattern (n,w)."""
+    def paint_ground(self, name: str, where=True, pattern=1.0) -> None:
+        """Paint the ground, or the part in a mask (n,w); a pattern (n,w) scales the light."""
         colours, strength, roughness, metres, flatness = _GROUNDS[name]
         u, v = self.across / metres + self.rng.uniform(0, 256), np.log(self.scale) * 2.7 / metres
         light = np.clip(1 + strength * noise(roughness, u, v * flatness), 0.4, 1.7) * pattern
@@ -118,7 +120,7 @@ class _Place(Canvas):
         self.paint(name, where & (light > 0), colour, haze, top=self.horizon)
 
     def reflect(self) -> None:
-        """Show what is above a shore upside down in the water below it."""
+        """Add reflections to the water."""
         water = np.array([*self.names])[self.owner] == 'water'
         shore = int(water.any(1).argmax())
         below = slice(shore, min(2 * shore, self.height))
@@ -126,8 +128,8 @@ class _Place(Canvas):
         mirrored = self.pixels[2 * shore - below.stop : shore][::-1]
         self.pixels[below] = mix(self.pixels[below], mirrored, amount)
 
-    def free_spots(self) -> list[tuple[float, float, str]]:
-        """Depth, x and name of objects that fit the ground, each in a column of its own."""
+    def free_objects(self) -> list[tuple[float, float, str]]:
+        """Depth, x and name of random objects that fit the ground, at most one in a column."""
         chosen = {}
         for column, depth in zip([*range(6)] * 2, self.rng.uniform(0.06, 1, 12), strict=True):
             x, row = (column + self.rng.rand()) / 6, int(depth * (len(self.y) - 1))
@@ -138,38 +140,44 @@ class _Place(Canvas):
         return list(chosen.values())
 
     def street(self) -> Rows:
-        """A sidewalk, a road from left to right and the near sidewalk or a lawn."""
+        """Two sidewalks, or a sidewalk and grass, with a road between them."""
         self.town, middle = True, self.rng.uniform(0.24, 0.29)
         joints = (self.across % 0.7 < 0.06) | (self.away * 0.5 % 0.7 < 0.06)
-        self.lay('sidewalk', pattern=1 - 0.3 * joints * np.clip(self.scale / 30 - 0.3, 0, 1))
-        self.lay('grass', self.depth > self.rng.uniform(0.7, 1.2))
+        self.paint_ground(
+            'sidewalk', pattern=1 - 0.3 * joints * np.clip(self.scale / 30 - 0.3, 0, 1)
+        )
+        self.paint_ground('grass', self.depth > self.rng.uniform(0.7, 1.2))
         across = np.abs(middle / self.depth - 1)
         dashes = (self.across % 3 < 1.5) & (across < 0.02)
-        self.lay('road', across < 0.5, 1 + 1.3 * dashes)
+        self.paint_ground('road', across < 0.5, 1 + 1.3 * dashes)
         houses, trees = self.rng.randint((5, 1), (10, 6))
         return [('building', middle * 0.35, houses), ('tree', middle * 0.5, trees)]
 
     def country(self) -> Rows:
-        """Grass below mountains with a path or a ploughed field of earth."""
+        """Grass below mountains, with a path or a field of earth."""
         self.paint_mountains()
-        self.lay('grass')
+        self.paint_ground('grass')
         if self.rng.rand() < 0.5:
             furrows = 0.24 * np.sin(7 * self.across) * np.clip(self.scale / 9, 0, 1)
-            self.lay('earth', self.depth + self.uneven > self.rng.uniform(0.1, 0.4), 1 + furrows)
+            self.paint_ground(
+                'earth', self.depth + self.uneven > self.rng.uniform(0.1, 0.4), 1 + furrows
+            )
         else:
             width, left, bend, pace = self.rng.uniform((0.7, -2, 0.5, 4), (1.4, 2, 2, 9))
-            self.lay('earth', np.abs(self.across - left - bend * np.sin(self.away / pace)) < width)
+            self.paint_ground(
+                'earth', np.abs(self.across - left - bend * np.sin(self.away / pace)) < width
+            )
         houses, trees = self.rng.randint((0, 2), (5, 9))
         return [('building', 0.07, houses), ('tree', 0.12, trees)]
 
     def shore(self) -> Rows:
-        """Water between a far shore below mountains and a beach or a bank."""
+        """Water between mountains and a near shore of sand, grass or earth."""
         self.paint_mountains()
-        self.lay('grass')
+        self.paint_ground('grass')
         far, near = self.rng.uniform((0.04, 0.4), (0.09, 0.7))
-        self.lay('water', self.depth > far)
+        self.paint_ground('water', self.depth > far)
         inland = self.depth + self.uneven - near
         wet = 0.4 / (1 + (inland * 60) ** 4)
-        self.lay(self.rng.choice(['sand', 'sand', 'grass', 'earth']), inland > 0, 1 + wet)
+        self.paint_ground(self.rng.choice(['sand', 'sand', 'grass', 'earth']), inland > 0, 1 + wet)
         houses, trees = self.rng.randint((0, 0), (4, 12))
         return [('building', far * 0.7, houses), ('tree', far * 0.9, trees)]

@@ -1,1 +1,1 @@
-"""Pictures."""
+"""Pictures of attention and of errors near boundaries."""

@@ -1,4 +1,4 @@
-"""Mean IoU of two runs over the width of the band around boundaries."""
+"""mIoU of two runs as a function of the width of the band around boundaries."""
 
 from collections.abc import Mapping
 
@@ -9,15 +9,18 @@ from matplotlib.figure import Figure
 def band_figure(
     shares: Mapping[str, float], curves: Mapping[str, np.ndarray], title: str, note: str
 ) -> Figure:
-    """A picture of it; shares are what of all pixels is in each of P bands, from few to many.
+    """A figure of the mIoU of runs in P bands.
 
-    Curves (3,P) are, for each run by its name, the lower bound of the interval of the score, the
-    score, and the upper bound. The note says what intervals these are.
+    Args:
+        shares: fraction of all pixels in each band, by name, increasing.
+        curves: by the name of a run (3,P): lower bound, score and upper bound.
+        title: title of the figure.
+        note: text below, such as the kind of intervals.
     """
     figure = Figure(figsize=(8, 4.8), layout='constrained', dpi=110)
     figure.suptitle(title)
     ax = figure.subplots()
-    # evenly spaced: all pixels are at no width, and a share of the diagonal is at many
+    # equidistant: 'all' has no width, and a fraction of the diagonal has many widths in pixels
     steps = np.arange(len(shares))
     for name, (low, scores, high) in curves.items():
         ax.fill_between(steps, low, high, alpha=0.18, linewidth=0)

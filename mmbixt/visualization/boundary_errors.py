@@ -1,7 +1,7 @@
-"""Where a segmentation is wrong near boundaries, and in what way.
+"""Errors of a segmentation near boundaries.
 
-There are two kinds of wrong pixels in the band around the true boundaries: the predicted class is
-near in the truth, so its boundary was missed or moved; or it is not near at all.
+There are two kinds of wrong pixels in the band around true boundaries: the truth has the predicted
+class near, so its boundary was missed or moved; or it does not.
 """
 
 from collections.abc import Sequence
@@ -29,16 +29,16 @@ LINE = 0.19  # inches, of a legend
 
 
 class Pixel(IntEnum):
-    """What a pixel is to `error_map`."""
+    """Kinds of pixels in `error_map`."""
 
     OUTSIDE = 0  # not in the band, right or wrong
     IGNORED = 1  # without a true label
-    RIGHT = 2  # in the band, as all that follow; the true class is predicted
-    MISSED = 3  # the truth has the predicted class within the width of the band from here
-    WRONG = 4  # it does not
+    RIGHT = 2  # in the band, correct
+    MISSED = 3  # in the band, wrong; the truth has the predicted class within the band's width
+    WRONG = 4  # in the band, wrong; the truth has not
 
 
-# Blue and orange differ to all eyes, and from greys. What does not count is white in all panels.
+# Colour-blind readers can distinguish blue, orange and grey. Ignored pixels are white everywhere.
 COLOURS = {
     Pixel.IGNORED: WHITE,
     Pixel.RIGHT: (200, 200, 200),
@@ -50,10 +50,10 @@ COLOURS = {
 def error_map(
     truth: np.ndarray, prediction: np.ndarray, width: int | float, ignore_index: int = 255
 ) -> np.ndarray:
-    """What each pixel is: see `Pixel`.
+    """The kind of each pixel; arguments are those of `error_figure`.
 
-    Distances are those of a chessboard, as in :mod:`mmbixt.evaluation.boundary`; pixels without a
-    true label make no boundary and lie near nothing. Arguments are those of `error_figure`.
+    Distances are Chebyshev distances, as in :mod:`mmbixt.evaluation.boundary`; pixels without a
+    true label make no boundary.
 
     Returns:
         Values of `Pixel` (H,W), uint8.
@@ -85,16 +85,16 @@ def error_figure(
     title: str,
     ignore_index: int = 255,
 ) -> Figure:
-    """An image, its truth, a prediction, and what is wrong in the band around true boundaries.
+    """An image, its truth, a prediction, and the errors in the band around true boundaries.
 
     Args:
         image: (H,W,3), RGB.
         truth: label map (H,W).
         prediction: label map (H,W).
         classes: K names, by label.
-        palette: K colours, by label; None for ones that are told apart easily.
-        width: of the band, in pixels (int) or as a share of the diagonal (float below 1).
-        title: what is shown.
+        palette: K colours, by label; None for generated ones.
+        width: width of the band, in pixels (int) or as a fraction of the diagonal (float below 1).
+        title: title of the figure.
         ignore_index: true label of pixels that do not count.
     """
     if image.shape != (*truth.shape, 3):
@@ -103,7 +103,7 @@ def error_figure(
         )
     errors = error_map(truth, prediction, width, ignore_index)
     found = scores(image_sums(truth, prediction, len(classes), (width,), (), (), ignore_index))
-    if palette is None:  # neighbours in the list, a golden section apart, differ
+    if palette is None:  # steps of the golden ratio, so that neighbours in the list differ
         places = np.arange(len(classes)) * 0.618034 % 1
         palette = (255 * colormaps['nipy_spectral'](0.05 + 0.9 * places)[:, :3]).astype(np.uint8)
     truth = np.where(truth == ignore_index, -1, truth.astype(np.int64))
@@ -132,12 +132,12 @@ def _draw_panels(
     """Four panels (H,W,3) by their titles, two by two, and a legend below each column."""
     shape = panels['image'].shape[:2]
     height, width = (PANEL * side / max(shape) for side in shape)
-    width = max(width, PANEL - 0.4)  # of a column: a legend needs as much
+    width = max(width, PANEL - 0.4)  # of a column; the legend needs this width
     longest = max((len(patch.get_label()) for patch in class_legend), default=0)
     columns = max(1, 60 // (longest + 6))
     lines = max(6, -(-len(class_legend) // columns))  # the other legend has 6
     size = (2 * width + 0.3, 2 * height + LINE * lines + 1.3)
-    dpi = np.clip(max(shape) / PANEL, 110, 200)  # as fine as the image, within limits
+    dpi = np.clip(max(shape) / PANEL, 110, 200)  # the image's own resolution, within limits
     figure = Figure(figsize=size, layout='constrained', dpi=dpi)
     axes = figure.subplots(2, 2)
     for ax, (name, panel) in zip(axes.flat, panels.items(), strict=True):
@@ -157,13 +157,13 @@ def render(figure: Figure) -> np.ndarray:
 
 
 def _paint(labels: np.ndarray, palette: Sequence[Sequence[int]]) -> np.ndarray:
-    """A label map (H,W) in the colours of its classes, (H,W,3); what is no class is white."""
+    """A label map (H,W) in the colours of its classes (H,W,3); other labels are white."""
     known = (labels >= 0) & (labels < len(palette))
     return np.array([*palette, WHITE], np.uint8)[np.where(known, labels, len(palette))]
 
 
 def _caption(found: dict[str, float], errors: np.ndarray, distance: int) -> str:
-    """The scores of this image."""
+    """The scores of the image, as text."""
     band = next(name.removesuffix('/mIoU') for name in found if name.startswith('band'))
     if np.isnan(found[f'{band}/aAcc']):
         return 'The truth of this image has no boundary.'
@@ -176,7 +176,7 @@ def _caption(found: dict[str, float], errors: np.ndarray, distance: int) -> str:
 
 
 def _error_legend(errors: np.ndarray, distance: int) -> list[Patch]:
-    """What the colours of errors mean, and how much of the band they are."""
+    """Legend of the kinds of pixels, with their shares of the band."""
     count = np.bincount(errors.ravel(), minlength=len(Pixel))
     share = count / max(count[Pixel.RIGHT :].sum(), 1)
     near = f'the predicted class within {distance} px of here'

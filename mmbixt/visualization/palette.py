@@ -1,4 +1,4 @@
-"""Colours for label maps, easier to tell apart than those of ADE20K, many of which are green."""
+"""Colours for label maps of generated scenes; ADE20K has many similar greens."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Chromium without a window, controlled by its DevTools protocol over a socket."""
+"""Headless Chromium, controlled by the DevTools protocol over a socket."""
 
 import json
 import os
@@ -11,10 +11,10 @@ from typing import Any
 
 NAMES = ('chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable', 'chrome')
 HOW_TO_GET = (
-    'There is no Chromium here. Install one (Debian, Ubuntu: sudo apt-get install chromium), or '
-    'name a Chrome or Chromium that is elsewhere: make test-browser CHROME=/path/to/chrome'
+    'Chromium was not found. Install it (Debian, Ubuntu: sudo apt-get install chromium), or give '
+    'the path of Chrome or Chromium: make test-browser CHROME=/path/to/chrome'
 )
-PATIENCE = 120  # seconds for an answer
+TIMEOUT = 120  # seconds for a response
 
 
 class NoBrowserError(RuntimeError):
@@ -22,25 +22,24 @@ class NoBrowserError(RuntimeError):
 
 
 def find_browser() -> str:
-    """The one in the variable CHROME, or a usual one."""
+    """The program in the variable CHROME, or one of NAMES."""
     wanted = os.environ.get('CHROME')
     found = shutil.which(wanted) if wanted else next(filter(None, map(shutil.which, NAMES)), None)
     if not found:
-        raise NoBrowserError(f'CHROME={wanted} is no program.' if wanted else HOW_TO_GET)
+        raise NoBrowserError(f'CHROME={wanted} is not a program.' if wanted else HOW_TO_GET)
     return found
 
 
 class Page:
-    """A tab, with its errors and its network requests; the profile is an empty folder for what the
-    browser writes."""
+    """A tab, with its errors and its network requests; ``profile`` is an empty folder."""
 
     def __init__(self, profile: Path) -> None:
         self.errors, self.requests = [], []
         self._printed, self._events, self._session = profile / 'stderr.txt', [], {}
         self._count, self._rest = 0, b''
-        # the browser reads commands from its descriptor 3 and answers on 4: one socket's end
+        # the browser reads commands from file descriptor 3 and writes responses to 4
         self._socket, end = socket.socketpair()
-        self._socket.settimeout(PATIENCE)
+        self._socket.settimeout(TIMEOUT)
         options = [
             *('--headless=new', '--disable-gpu', '--no-first-run', '--remote-debugging-pipe'),
             *('--hide-scrollbars', '--disable-dev-shm-usage', '--disable-background-networking'),
@@ -63,28 +62,28 @@ class Page:
             self.call(f'{domain}.enable')
 
     def call(self, method: str, **parameters: Any) -> dict:
-        """A command of the protocol, and its answer."""
+        """Send a command of the protocol; returns the result."""
         self._count += 1
         number = self._count
         message = dict(id=number, method=method, params=parameters, **self._session)
         self._socket.sendall(json.dumps(message).encode() + b'\0')
-        while (answer := self._receive()).get('id') != number:
-            self._note(answer)
-        if 'error' in answer:
-            raise RuntimeError(f'{method}: {answer["error"]["message"]}')
-        return answer['result']
+        while (response := self._receive()).get('id') != number:
+            self._record(response)
+        if 'error' in response:
+            raise RuntimeError(f'{method}: {response["error"]["message"]}')
+        return response['result']
 
     def _receive(self) -> dict:
         while b'\0' not in self._rest:
             part = self._socket.recv(1 << 20)
             if not part:
-                said = self._printed.read_text(errors='replace')[-1000:]
-                raise NoBrowserError(f'{find_browser()} ended: {said}')
+                text = self._printed.read_text(errors='replace')[-1000:]
+                raise NoBrowserError(f'{find_browser()} ended: {text}')
             self._rest += part
         message, _, self._rest = self._rest.partition(b'\0')
         return json.loads(message)
 
-    def _note(self, event: dict) -> None:
+    def _record(self, event: dict) -> None:
         self._events.append(event)
         name, about = event['method'], event['params']
         if name == 'Runtime.exceptionThrown':
@@ -97,27 +96,27 @@ class Page:
             self.requests.append(about['request']['url'])
 
     def open(self, file: Path) -> None:
-        """Load a file and wait until it is all there."""
+        """Load a file and wait until it is complete."""
         self._events.clear()
         self.call('Page.navigate', url=file.absolute().as_uri())
         while not any(event['method'] == 'Page.loadEventFired' for event in self._events):
-            self._note(self._receive())
+            self._record(self._receive())
 
     def resize(self, width: int, height: int, phone: bool = False) -> None:
         size = dict(width=width, height=height, deviceScaleFactor=1 + phone, mobile=phone)
         self.call('Emulation.setDeviceMetricsOverride', **size)
 
     def run(self, expression: str) -> Any:
-        """The value of an expression in JavaScript, or of the promise that it is."""
-        answer = self.call(
+        """The value of a JavaScript expression; promises are awaited."""
+        result = self.call(
             'Runtime.evaluate', expression=expression, returnByValue=True, awaitPromise=True
         )
-        if 'exceptionDetails' in answer:
-            raise RuntimeError(f'{expression}: {answer["exceptionDetails"]}')
-        return answer['result'].get('value')
+        if 'exceptionDetails' in result:
+            raise RuntimeError(f'{expression}: {result["exceptionDetails"]}')
+        return result['result'].get('value')
 
     def click(self, selector: str) -> None:
-        """Press the mouse in the middle of an element, wherever it is, as a person would."""
+        """Scroll to an element and click on its centre."""
         place = self.run(
             f'(() => {{ const found = document.querySelector({json.dumps(selector)});'
             'found.scrollIntoView({block: "center", inline: "center"});'
@@ -128,13 +127,13 @@ class Page:
             self.call('Input.dispatchMouseEvent', type=kind, button='left', clickCount=1, **place)
 
     def press(self, key: str, code: int, text: str = '') -> None:
-        """A key, such as ``press('Enter', 13, '\\r')``."""
+        """Press a key, such as ``press('Enter', 13, '\\r')``."""
         about = dict(key=key, code=key, windowsVirtualKeyCode=code)
         self.call('Input.dispatchKeyEvent', type='keyDown', text=text, **about)
         self.call('Input.dispatchKeyEvent', type='keyUp', **about)
 
     def close(self) -> None:
-        self._process.kill()  # nothing of it is kept
+        self._process.kill()
         self._process.wait()
         self._socket.close()
 

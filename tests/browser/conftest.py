@@ -1,4 +1,4 @@
-"""These tests need a browser, so they run only where they are asked for: `make test-browser`."""
+"""These tests need a browser, so they run only on request: `make test-browser`."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from browser.chromium import NoBrowserError, Page
 
 
 def pytest_ignore_collect(config):
-    """All of this folder, unless it was named."""
+    """Ignore this folder, unless the command line names it."""
     here = Path(__file__).parent
     named = [Path(config.invocation_params.dir, argument).resolve() for argument in config.args]
     return None if any(here in (path, *path.parents) for path in named) else True
@@ -15,7 +15,7 @@ def pytest_ignore_collect(config):
 
 @pytest.fixture(scope='session')
 def browser(tmp_path_factory):
-    """One for all tests; nothing else is done where there is none."""
+    """One browser for all tests; without one pytest exits."""
     try:
         page = Page(tmp_path_factory.mktemp('profile'))
     except NoBrowserError as error:

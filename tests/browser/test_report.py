@@ -1,4 +1,4 @@
-"""The report of a run as a reader sees it: in Chromium, on a desk and on a phone."""
+"""The report of a run in Chromium, with the screens of a desktop and of a phone."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ DESK, PHONE = (1280, 900), (390, 844)
 
 @pytest.fixture(scope='module')
 def report(browser, tmp_path_factory):
-    """Made by the tool from a work dir, as a user makes it."""
+    """Written by the tool from a work dir."""
     work_dir = make_run(tmp_path_factory.mktemp('user'))
     subprocess.run([sys.executable, TOOL, work_dir, '--images', '2'], check=True)
     return work_dir / 'report.html'
@@ -26,7 +26,7 @@ def report(browser, tmp_path_factory):
 
 @pytest.fixture
 def page(browser, report):
-    """The report, on a desk. Nothing may go wrong in a test, or be asked of the network."""
+    """The report on a desktop; tests must cause no errors and no network requests."""
     browser.errors.clear()
     browser.requests.clear()
     browser.resize(*DESK)
@@ -41,7 +41,7 @@ def count(page, selector):
 
 
 def column(page, number):
-    """Values by which the table of classes is sorted, from the top."""
+    """The values of a column of the table of classes, from top to bottom."""
     cells = f'#classes tbody tr > :nth-child({number})'
     return page.run(f'[...document.querySelectorAll({cells!r})].map((cell) => cell.dataset.value)')
 
@@ -50,7 +50,7 @@ def order(page, number):
     return page.run(f'document.querySelector("#classes th:nth-child({number})").ariaSort')
 
 
-def test_every_part_is_there_and_all_pictures_can_be_seen(page):
+def test_all_parts_exist_and_all_pictures_load(page):
     counted = [count(page, part) for part in ('section > h2', '.missing', 'figcaption')]
     assert counted == [5, 0, 4]
     pictures = '[...document.querySelectorAll(".picture img")]'
@@ -68,7 +68,7 @@ def test_clicks_and_keys_on_a_heading_sort(page):
         assert (order(page, 1), order(page, 3)) == (wanted, 'none')
     page.press('Enter', 13, '\r')
     assert order(page, 1) == 'ascending'
-    share = 3  # above and below 10 %: as numbers, by which the rows were sorted at first
+    share = 3  # some above and some below 10 %, so that the order of numbers and of text differ
     values = column(page, share)
     page.click(f'#classes th:nth-child({share}) button')
     assert order(page, share) == 'descending'
@@ -85,26 +85,26 @@ def test_click_enlarges_a_picture(page):
     assert not page.run(is_open)
 
 
-def test_chart_says_its_values(page):
+def test_chart_shows_values(page):
     page.click('.chart svg')
-    said = page.run('document.querySelector(".readout").textContent')
-    # the middle of the picture is a bit left of that of the plot, which is right of the numbers
-    assert said == 'iteration 50: 0.2 (as recorded)'
+    text = page.run('document.querySelector(".readout").textContent')
+    # the centre of the picture is left of the centre of the axes
+    assert text == 'iteration 50: 0.2 (as recorded)'
 
 
 @pytest.mark.parametrize('size', [DESK, PHONE], ids=str)
-def test_nothing_is_wider_than_the_screen(page, size):
+def test_page_fits_the_screen(page, size):
     page.resize(*size, phone=size == PHONE)
     page.run('document.querySelectorAll("details").forEach((part) => { part.open = true })')
     assert page.run('document.documentElement.scrollWidth') <= size[0]
-    assert page.run('innerWidth') == size[0]  # phones widen the view for what sticks out
+    assert page.run('innerWidth') == size[0]  # phones enlarge the view for elements that overflow
 
 
-def test_names_are_text_and_what_is_no_number_is_last(browser, tmp_path):
+def test_names_are_escaped_and_missing_values_are_last(browser, tmp_path):
     run = Run(write_work_dir(tmp_path, f'note = {QUOTED + HOSTILE!r}', [train_record(10)]))
     run.name, run.notes = HOSTILE, [QUOTED]
     truth = np.arange(4, dtype=np.uint8).repeat(8)[None].repeat(20, 0)
-    prediction = np.roll(np.where(truth == 1, 2, truth), 2, axis=1)  # 1 is nowhere found
+    prediction = np.roll(np.where(truth == 1, 2, truth), 2, axis=1)  # class 1 is not predicted
     counted = sums([HOSTILE, QUOTED, 'c', 'd'], (truth, prediction))
     file = tmp_path / 'report.html'
     file.write_text(make_page(ReportData(run, counts=counted, band='band3px', problem=QUOTED)))

@@ -1,4 +1,4 @@
-"""The arguments of all backbones, errors that list what is valid, and what the log says."""
+"""The arguments of all backbones, errors that list valid values, and lines in the log."""
 
 import pytest
 import torch
@@ -42,7 +42,7 @@ def test_wrong_out_indices(wrong):
         (dict(frozen_stages=99, out_indices=(0,)), 'frozen_stages=99: {} has stages 0 to'),
     ],
 )
-def test_wrong_arguments_that_all_have(cls, options, message):
+def test_wrong_arguments_of_all_backbones(cls, options, message):
     with pytest.raises(ValueError, match=message.format(cls.__name__)):
         cls(**options)
 
@@ -59,8 +59,8 @@ SWIN = dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))
         (BiXT, dict(patch_stride=16.0), 'patch_stride=16.0 is not one of 16, 8, 4'),
         (BiXT, dict(patch_embed=['linear']), "is not one of 'linear', 'conv'"),
         (BiXT, dict(token_refiner='conv'), "token_refiner='conv' is not one of None, 'lpi'"),
-        (BiXT, dict(depth=0), 'BiXT: depth=0 must be a whole number from 1'),
-        (BiXT, dict(num_latents=0), 'num_latents=0 must be a whole number from 1'),
+        (BiXT, dict(depth=0), 'BiXT: depth=0 must be an integer, at least 1'),
+        (BiXT, dict(num_latents=0), 'num_latents=0 must be an integer, at least 1'),
         (XCiT, dict(patch_size=4), 'patch_size=4 is not one of 16, 8'),
         (BiFormer, dict(padding='zeros'), "padding='zeros' is not one of 'masked', 'legacy'"),
         (BiFormer, dict(topks=(1, 4, 16)), r'topks=\(1, 4, 16\).* one number for each stage'),
@@ -68,7 +68,11 @@ SWIN = dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))
         (BiFormer, dict(num_regions=3), '16 is neither a number of regions, 1 to 9 of 3 x 3'),
         (BiFormer, dict(num_regions=(8, 8)), r'num_regions=\(8, 8\) need one number for each'),
         (BiSASwin, dict(arch={**SWIN, 'num_heads': (1,)}), 'depths=.*num_heads=.*for each stage'),
-        (BiSASwin, dict(arch={**SWIN, 'depths': (2, 0)}), 'depths=0 must be a whole number from 1'),
+        (
+            BiSASwin,
+            dict(arch={**SWIN, 'depths': (2, 0)}),
+            'depths=0 must be an integer, at least 1',
+        ),
         (BiSASwin, dict(bisa_stages=(4,)), r'bisa_stages=\(4,\): .* 0 to 3, or -4 to -1 from'),
         (BiSASwin, dict(bisa_stages=(), lam='fixed'), "lam='fixed' must be"),
         (BiSASwin, dict(lam=True), "lam=True must be a number from 0 to 1, or 'learned'"),
@@ -76,13 +80,13 @@ SWIN = dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))
         (BiSASwin, dict(branch_norm='layer'), "branch_norm='layer' is not one of None, 'inst"),
     ],
 )
-def test_wrong_arguments_list_the_valid_ones(cls, options, message):
+def test_wrong_arguments_of_one_backbone(cls, options, message):
     with pytest.raises(ValueError, match=message):
         cls(**options)
 
 
 @pytest.mark.parametrize(('cls', 'rate'), [(BiXT, 0.12), (BiFormer, 0.21), (BiSASwin, 0.11)])
-def test_stochastic_depth_grows_over_all_layers_built_or_not(cls, rate):
+def test_stochastic_depth_grows_over_all_layers_also_those_not_built(cls, rate):
     backbone = cls(drop_path_rate=rate, out_indices=(0, 1))
     parts = (m for m in backbone.modules() if isinstance(m, DropPath))
     rates = torch.tensor(list(dict.fromkeys(part.drop_prob for part in parts)))
@@ -101,7 +105,7 @@ def logged(monkeypatch):
     return lines
 
 
-def test_how_many_weights_were_loaded_from_where(logged, tmp_path):
+def test_the_log_tells_how_many_weights_were_loaded(logged, tmp_path):
     file, state = str(tmp_path / 'plain.pth'), BiXT(SMALL).state_dict()
     torch.save(state, file)
     start = dict(type='Pretrained', checkpoint=file)
@@ -111,13 +115,13 @@ def test_how_many_weights_were_loaded_from_where(logged, tmp_path):
     backbone = BiXT(SMALL, token_refiner='lpi', init_cfg=start)
     backbone.init_weights()
     assert logged[0].startswith(f'BiXT: {len(state)} of {len(backbone.state_dict())} weights')
-    assert logged[1].startswith('BiXT: not in the file, so initialised afresh: ')
+    assert logged[1].startswith('BiXT: not in the file, so initialised anew: ')
 
 
-def test_random_weights_and_statistics_that_nobody_has_made(logged):
+def test_the_log_warns_of_untrained_statistics(logged):
     backbone = BiXT(SMALL, norm_eval=True)
     backbone.init_weights()
     assert [line.partition(',')[0] for line in logged] == [
         'BiXT: random weights',
-        'BiXT: norm_eval=True keeps batch statistics that no training has made',
+        'BiXT: norm_eval=True keeps batch statistics that are not trained',
     ]

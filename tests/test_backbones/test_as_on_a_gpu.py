@@ -1,4 +1,4 @@
-"""What a GPU computes, on a processor: the same networks in another order of operations."""
+"""The code for GPUs, run on a processor: the same networks with another order of operations."""
 
 import pytest
 import torch
@@ -23,6 +23,6 @@ def run(family, path, monkeypatch):
 
 
 @pytest.mark.parametrize('family', FAMILIES)
-def test_is_the_plain_order_but_for_rounding(family, monkeypatch):
+def test_equals_the_reference_within_rounding(family, monkeypatch):
     expected = run(family, 'reference', monkeypatch)
     assert_same(run(family, 'auto', monkeypatch), expected, 1e-11)

@@ -53,7 +53,7 @@ def test_attention_of_the_stages(arch, lepe_of):
 SMALL = dict(embed_dims=(32, 32, 64, 64), depths=(2, 1, 3, 1), topks=(1, 2, 3, -2))
 
 
-def test_routes_for_pictures_leave_the_forward_as_it_is():
+def test_routes_for_pictures_do_not_change_the_network():
     backbone = BiFormer(SMALL, 4)
     x = image(2, 72, 64)
     before, statistics = backbone.eval()(x), copy.deepcopy(dict(backbone.named_buffers()))

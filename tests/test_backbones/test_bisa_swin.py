@@ -14,7 +14,7 @@ def count(backbone):
 
 
 def randomized(backbone):
-    """With weights large enough for every part to matter."""
+    """With weights so large that every part changes the output."""
     for p in backbone.parameters():
         torch.nn.init.normal_(p, mean=float(p.ndim == 1), std=p.shape[-1] ** -0.5)
     return backbone
@@ -80,7 +80,7 @@ def test_parameters():
 @pytest.mark.parametrize(
     ('stages', 'expected'), [((1, 3), {1, 3}), (3, {3}), (-1, {3}), ([-1], {3}), ((), set())]
 )
-def test_inverse_attention_in_every_block_of_the_stages_asked_for(stages, expected):
+def test_inverse_attention_is_in_every_block_of_bisa_stages(stages, expected):
     backbone = BiSASwin(SMALL, bisa_stages=stages, lam='learned')
     found = {name.rsplit('.', 1)[0] for name, _ in backbone.named_parameters() if '.lam' in name}
     assert found == {f'stages.{i}.blocks.{j}.attn.w_msa' for i in expected for j in (0, 1)}
@@ -89,12 +89,12 @@ def test_inverse_attention_in_every_block_of_the_stages_asked_for(stages, expect
 def test_learned_share_near_1_starts_as_swin():
     swin = randomized(BiSASwin(SMALL, bisa_stages=())).eval()
     x = image(1, 64, 64)
-    jumps = []
+    changes = []
     for options in (dict(lam='learned', lam_init=0.999), dict(lam='learned', lam_init=0.99), {}):
-        continued = BiSASwin(SMALL, **options).eval()
-        continued.load_state_dict(swin.state_dict())
-        jumps.append((continued(x)[0] - swin(x)[0]).abs().max() / swin(x)[0].abs().max())
-    assert jumps[0] < jumps[1] < 0.05 < jumps[2]
+        bisa = BiSASwin(SMALL, **options).eval()
+        bisa.load_state_dict(swin.state_dict())
+        changes.append((bisa(x)[0] - swin(x)[0]).abs().max() / swin(x)[0].abs().max())
+    assert changes[0] < changes[1] < 0.05 < changes[2]
 
 
 @pytest.mark.parametrize('projection', ['hypernetwork', 'mlp'])
@@ -105,4 +105,4 @@ def test_other_designs_of_the_paper_train(bisa_order, projection):
     sum(feature_map.sin().sum() for feature_map in backbone(image(1, 71, 93))).backward()
     assert not [name for name, p in backbone.named_parameters() if not p.grad.abs().sum() > 0]
     plain = BiSASwin(SMALL, bisa_stages=()).state_dict()
-    backbone.load_state_dict(plain)  # what a Swin Transformer lacks stays initialised
+    backbone.load_state_dict(plain)  # without the weights of inverse attention

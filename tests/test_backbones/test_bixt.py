@@ -32,7 +32,7 @@ def test_golden(layout):
 
 @torch.no_grad()
 def test_golden_of_fewer_layers_with_and_without_latents():
-    """The last layer that is built is another one, with or without its update of the latents."""
+    """The last built layer is an earlier one, with or without its update of the latents."""
     state = official_state('bixt_ti_l64_d13_p16')
     reference = golden('bixt_ti_l64_d13_p16__dense__64x64')
     for layer, with_latents in ((3, True), (6, True), (9, True), (3, False)):
@@ -45,7 +45,7 @@ def test_golden_of_fewer_layers_with_and_without_latents():
             assert reference.check(f'lat{layer}', latents.numpy()) < 2e-5
 
 
-def test_attention_maps_leave_the_forward_as_it_is():
+def test_attention_maps_do_not_change_the_network():
     backbone = BiXT(arch=dict(embed_dims=32, num_heads=2, depth=3), num_latents=5).eval()
     x = image(2, 48, 64)
     before = backbone(x)

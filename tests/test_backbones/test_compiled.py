@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.usefixtures('fresh_compiler'),
 ]
 
-# two layers or blocks are enough to have all that a whole network has; full widths, real shapes
+# two layers or blocks have all parts of a network; with full widths, for real shapes
 NETWORKS = {
     'bixt': dict(type='mmbixt.BiXT', out_indices=(0, 1)),
     'bixt with LPI': dict(
@@ -35,7 +35,7 @@ NETWORKS = {
 
 
 def gradients(backbone, call, x):
-    """Of a mean of each feature map: in a sum, rounding of the largest hides the small ones."""
+    """Of a mean of each feature map: in a sum, rounding errors of the largest hide the others."""
     maps = call(x)
     weights = [torch.cos(torch.arange(m.numel()).float()).view_as(m) for m in maps]
     loss = sum((m * w).mean() for m, w in zip(maps, weights, strict=True))
@@ -44,7 +44,7 @@ def gradients(backbone, call, x):
 
 @pytest.mark.parametrize('size', [(512, 512), (225, 290)], ids=['512 px', 'odd sides'])
 @pytest.mark.parametrize('config', NETWORKS.values(), ids=NETWORKS)
-def test_compiled_network_is_the_network(config, size):
+def test_compiled_networks_equal_eager_ones(config, size):
     torch.manual_seed(0)
     eager = MODELS.build({**config, 'drop_path_rate': 0.0})
     backbone = copy.deepcopy(eager)
@@ -56,7 +56,7 @@ def test_compiled_network_is_the_network(config, size):
     compiled.train()
     expected = gradients(eager.train(), eager, x)
     largest = max(float(g.abs().max()) for g in expected)
-    for _ in range(3):  # what writes past its end shows only later
+    for _ in range(3):  # writing past the end of a tensor shows only in later steps
         for actual, wanted in zip(gradients(backbone, compiled, x), expected, strict=True):
             scale = wanted.abs().max().clamp_min(1e-3 * largest)
             assert (actual - wanted).abs().max() <= 1e-3 * scale

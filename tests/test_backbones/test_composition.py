@@ -1,7 +1,7 @@
-"""What users do to modules from outside: hooks, replaced layers, parametrizations, quantisation.
+"""Changes that users make to modules: hooks, replaced layers, parametrizations, quantisation.
 
-Fast paths read weights without calling the modules that hold them, so each of these must switch
-them off where it is at work.
+Fast paths use weights without calling the modules that hold them, so each of these changes must
+switch them off where it is made.
 """
 
 import copy
@@ -31,7 +31,7 @@ CONTAINERS = (nn.ModuleList, nn.ModuleDict)
 
 
 def make(config):
-    """With weights for which everything matters, and without batch statistics."""
+    """With weights so large that every part changes the output, and without batch statistics."""
     backbone = build(config).eval()
     for name, p in backbone.named_parameters():
         nn.init.normal_(p, 1.0 if name.endswith('norm.weight') else 0.0, 0.2)
@@ -49,7 +49,7 @@ def family(request):
 
 
 def holders(backbone):
-    """The modules that hold weights, by themselves or in their children, by name."""
+    """The modules that hold weights, themselves or in their children, by name."""
     return {
         name: module
         for name, module in backbone.named_modules()
@@ -62,7 +62,7 @@ def linears(backbone):
 
 
 def results(backbone):
-    """Feature maps, then the gradients of the image; those of the weights are left in them."""
+    """Feature maps, then the gradient of the image; weights keep theirs in ``grad``."""
     x = image(2, 48, 33).requires_grad_()
     maps = backbone(x)
     sum(m.sin().sum() for m in maps).backward()
@@ -90,7 +90,7 @@ HOOKS = ('forward', 'forward_pre', 'full_backward', 'global')
 
 @pytest.mark.parametrize('path', ['auto', 'reference'])
 def test_each_module_with_weights_is_called_once(backbone, path):
-    """Each kind of hook by itself, since one alone must switch fast paths off."""
+    """For each kind of hook separately, since a single one must switch fast paths off."""
     expected = results(backbone)
     names = {module: name for name, module in holders(backbone).items()}
     for kind in HOOKS:
@@ -117,7 +117,7 @@ def test_each_module_with_weights_is_called_once(backbone, path):
 
 
 class Delegating(nn.Module):
-    """A wrapper that lends the attributes of what it wraps, as many do."""
+    """A wrapper that also has the attributes of the wrapped module, as many wrappers do."""
 
     def __init__(self, wrapped):
         super().__init__()
@@ -134,12 +134,12 @@ class Delegating(nn.Module):
 
 
 @torch.no_grad()
-def test_one_hooked_or_wrapped_module_is_called_wherever_it_is(backbone):
-    """One module alone: nothing else switches its fast path off."""
+def test_a_single_hooked_or_wrapped_module_is_called(backbone):
+    """One module at a time: nothing else switches its fast path off."""
     for name, module in list(holders(backbone).items())[1:]:  # the first is the backbone
         is_leaf = isinstance(module, nn.Linear | nn.LayerNorm | nn.Conv2d)
-        seen = module if is_leaf else Delegating(module)
-        with replaced(backbone, name, seen), calls_of(seen) as called:
+        changed = module if is_leaf else Delegating(module)
+        with replaced(backbone, name, changed), calls_of(changed) as called:
             backbone(image(1, 33, 48))
         assert called == [1], name
 
@@ -150,8 +150,7 @@ class Zero(nn.Module):
 
 
 @torch.no_grad()
-def test_replaced_parts_count(backbone):
-    """An activation, a stochastic depth, a norm of another kind: nobody's fast path ignores it."""
+def test_replaced_activations_norms_and_stochastic_depth_are_called(backbone):
     found = Counter()
     for name, module in list(backbone.named_modules()):
         kinds = (isinstance(module, nn.GELU), isinstance(module, nn.LayerNorm))
@@ -176,7 +175,7 @@ class Adapted(nn.Linear):
         return super().forward(x) + x @ self.delta.t()
 
 
-def test_replaced_layers_change_what_they_change_in_a_plain_network(backbone):
+def test_adapted_layers_equal_layers_with_merged_weights(backbone):
     adapted, merged = copy.deepcopy(backbone), copy.deepcopy(backbone)
     for name in linears(backbone):
         layer = Adapted(backbone.get_submodule(name))
@@ -201,7 +200,7 @@ def pruned(layer):
 
 
 @pytest.mark.parametrize('change', [weight_norm, pruned])
-def test_computed_weights_are_those_that_count(family, change):
+def test_computed_weights_are_used(family, change):
     changed, plain = copy.deepcopy(family), copy.deepcopy(family)
     for name, module in family.named_modules():
         if type(module) in (nn.Linear, nn.Conv2d):
@@ -224,8 +223,8 @@ def circular(layer):
 
 
 @torch.no_grad()
-def test_plain_layers_with_other_options_are_computed_as_they_are(backbone):
-    """As where the same layers are called, because hooks look at them."""
+def test_layers_with_other_options_are_computed_with_these(backbone):
+    """The result is the same as with hooks, with which each layer is called."""
     x = image(1, 96, 100)  # enough tokens for XCiT's Gram matrix
     changes = {nn.Linear: without_bias, nn.Conv2d: circular}
     for name, module in list(backbone.named_modules()):
@@ -236,11 +235,11 @@ def test_plain_layers_with_other_options_are_computed_as_they_are(backbone):
                     assert_same(maps, backbone(x))
 
 
-def test_dynamic_quantisation_takes_every_linear_layer(family):
+def test_dynamic_quantisation_changes_every_linear_layer(family):
     assert {type(m) for m in family.modules() if isinstance(m, nn.Linear)} == {nn.Linear}
     expected = family(image(1, 64, 48))
     with warnings.catch_warnings():
-        warnings.simplefilter('ignore')  # torch.ao is to move to a package of its own
+        warnings.simplefilter('ignore')  # torch.ao will become a separate package
         quantised = torch.ao.quantization.quantize_dynamic(family, {nn.Linear})
     names = [
         name
@@ -262,8 +261,8 @@ def test_checkpointing_computes_again_on_the_path_of_the_forward_pass(backbone):
         sum(m.sin().sum() for m in maps).backward()
 
 
-def test_tangents_are_not_lost(family):
-    """Of networks without attention of timm's, whose fused kernel refuses them."""
+def test_forward_mode_derivatives(family):
+    """Without timm's fused attention, which does not support them."""
     for module in family.modules():
         if isinstance(module, timm.layers.Attention):
             module.fused_attn = False

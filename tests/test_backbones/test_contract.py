@@ -1,4 +1,4 @@
-"""What every backbone promises, over all variants that are registered."""
+"""Requirements on every backbone, tested for all variants."""
 
 import copy
 import os
@@ -20,10 +20,10 @@ def assert_same(actual, expected, tolerance):
         assert_close(a, b, tolerance)
 
 
-def test_metadata_is_what_comes_out(config):
+def test_channels_and_strides_of_the_feature_maps(config):
     backbone = build(config)
     norms = [m for m in backbone.modules() if isinstance(m, nn.LayerNorm)]
-    # the authors', whose effect is too small for a golden
+    # as the authors'; the goldens are too coarse to test it
     assert {norm.eps for norm in norms} == {1e-5 if 'BiSA' in config['type'] else 1e-6}
     is_stl = config['arch'].get('code', '').startswith('stl')
     for size in ((16, 16), (17, 16), (31, 33), (48, 80), (64, 47)):
@@ -33,7 +33,7 @@ def test_metadata_is_what_comes_out(config):
             for feature_map, channels, stride in zip(
                 maps, backbone.out_channels, backbone.out_strides, strict=True
             ):
-                # rounded down as the authors' code has it, up elsewhere
+                # rounded down as in the authors' code; rounded up in all others
                 height, width = (side // stride if is_stl else -(-side // stride) for side in size)
                 assert feature_map.shape == (2, channels, height, width)
 
@@ -52,16 +52,16 @@ def check_checkpointing(config, compiler=None):
     assert_same(*results, 1e-4)
 
 
-def test_every_parameter_gets_a_gradient_with_checkpointing_or_not(config):
+def test_every_parameter_gets_a_gradient_with_and_without_checkpointing(config):
     check_checkpointing(config)
 
 
-def test_checkpointing_may_be_compiled(fresh_compiler):
-    """Of a family whose checkpointed layers have batch norms: what differs is the same in all."""
+def test_checkpointing_compiled(fresh_compiler):
+    """With batch norms in the checkpointed layers, the part that is special when compiled."""
     check_checkpointing(FAMILIES['bixt conv, LPI'], 'aot_eager')
 
 
-def test_channels_last_gives_the_same_and_bfloat16_autocast_stays_close(config):
+def test_channels_last_and_bfloat16_autocast(config):
     backbone = build(config).eval()
     x = image(1, 64, 48)
     with torch.no_grad():
@@ -73,11 +73,11 @@ def test_channels_last_gives_the_same_and_bfloat16_autocast_stays_close(config):
     assert_same([feature_map.float() for feature_map in half], exact, 5e-2)
 
 
-def test_frozen_stages_and_norms_in_eval_mode_stay_as_they_are(config):
+def test_frozen_stages_and_norms_in_eval_mode_do_not_change(config):
     backbone = build(config, frozen_stages=1).train()
     optimizer = torch.optim.SGD([p for p in backbone.parameters() if p.requires_grad], lr=1.0)
     before = copy.deepcopy(backbone.state_dict())
-    # not the square: behind a norm its mean is constant
+    # not the square: after a norm its mean is constant
     sum(feature_map.sin().sum() for feature_map in backbone(image(2, 48, 48))).backward()
     optimizer.step()
     frozen = {
@@ -102,12 +102,12 @@ def test_state_dict_and_copies(config):
     for p in source.parameters():
         nn.init.normal_(p, std=0.1)
     target.load_state_dict(source.state_dict())
-    with torch.device('meta'):  # as large models are before FSDP shares them out
+    with torch.device('meta'):  # as large models are built for FSDP
         empty = build(config).eval()
     empty.to_empty(device='cpu').load_state_dict(source.state_dict())
     x = image(1, 32, 48)
-    for twin in (target, empty, copy.deepcopy(source)):  # a copy is what model averaging makes
-        for actual, expected in zip(twin(x), source(x), strict=True):
+    for network in (target, empty, copy.deepcopy(source)):  # model averaging makes a copy
+        for actual, expected in zip(network(x), source(x), strict=True):
             assert torch.equal(actual, expected)
 
 
@@ -120,7 +120,7 @@ def test_drop_path_drops_in_training_only(config):
 
 @pytest.mark.parametrize('name', VARIANTS if os.environ.get('ZOO') == 'all' else FAMILIES)
 @torch.no_grad()
-def test_compilers_and_exporters_take_it_whole(name, fresh_compiler, tmp_path):
+def test_compilers_and_exporters_accept_the_whole_network(name, fresh_compiler, tmp_path):
     backbone, x = build(VARIANTS[name]).eval(), image(1, 64, 48)
     expected = backbone(x)
     compiled = torch.compile(backbone, fullgraph=True, backend='eager')
@@ -130,12 +130,12 @@ def test_compilers_and_exporters_take_it_whole(name, fresh_compiler, tmp_path):
     assert_same(torch.jit.load(tmp_path / 'traced.pt')(x), expected, 1e-5)
 
 
-def test_batch_norms_behind_convolutions_fold_into_them(config):
-    """With mmcv's function. Those elsewhere (behind a GELU, before padding) are left alone."""
+def test_batch_norms_after_convolutions_can_be_fused(config):
+    """With mmcv's function. Others (after a GELU, before padding) must not be fused."""
     fuse_conv_bn = pytest.importorskip('mmcv.cnn').fuse_conv_bn
     backbone = build(config)
     x = image(2, 48, 32)
-    for _ in range(3):  # statistics and weights that are not the initial ones
+    for _ in range(3):  # changes the statistics from their initial values
         backbone(x)
     norms = [m for m in backbone.modules() if isinstance(m, nn.BatchNorm2d)]
     for norm in norms:
@@ -151,10 +151,10 @@ def test_batch_norms_behind_convolutions_fold_into_them(config):
 
 
 @pytest.mark.parametrize('size', [(1, 1), (15, 40)])
-def test_small_image_is_an_error_that_names_its_size_or_none_at_all(config, size):
+def test_small_images_give_feature_maps_or_an_error(config, size):
     backbone = build(config).eval()
     if 'BiXT' in config['type'] or 'stl' in config['arch'].get('code', ''):  # a patch of 16
-        with pytest.raises(ValueError, match=f'{size[0]} x {size[1]} pixels has less than'):
+        with pytest.raises(ValueError, match=f'{size[0]} x {size[1]} pixels is too small'):
             backbone(image(1, *size))
     else:
         maps = backbone(image(1, *size))

@@ -1,4 +1,4 @@
-"""Two processes on a CPU, as a user's two GPUs, learn what one process learns."""
+"""Training in two processes on a CPU, as on two GPUs, gives the weights of one process."""
 
 import pytest
 import torch
@@ -9,14 +9,14 @@ from variants import FAMILIES
 
 @pytest.fixture(scope='module')
 def trained(tmp_path_factory):
-    """The folder with what two processes have learned, all families in all wrappers."""
+    """The folder with the weights of two processes, for all families in all wrappers."""
     folder = tmp_path_factory.mktemp('trained')
     spawn(train, (folder, 2), nprocs=2)
     return folder
 
 
 @pytest.mark.parametrize(('number', 'family'), enumerate(FAMILIES))
-def test_two_processes_learn_what_one_learns(trained, number, family):
+def test_two_processes_give_the_weights_of_one(trained, number, family):
     alone, start = make_backbone(family), dict(make_backbone(family).named_parameters())
     fit(alone)
     for wrap in WRAPPERS:
@@ -25,6 +25,6 @@ def test_two_processes_learn_what_one_learns(trained, number, family):
             assert torch.equal(first[name], second[name])
             step = (expected - start[name]).abs().max()
             assert step > 0, name
-            # of float32: what is hardly moved is compared with its own size
+            # float32: a weight that moves little is compared with its own size
             scale = torch.maximum(step, 1e-2 * expected.abs().max())
             assert (first[name] - expected).abs().max() <= 1e-3 * scale, (wrap, name)

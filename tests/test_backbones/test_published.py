@@ -1,4 +1,4 @@
-"""Every published model: its official layout fills ours, and its size is the paper's."""
+"""Every published model: its weights fit our backbone, and its size is that of the paper."""
 
 import re
 from functools import cache
@@ -17,7 +17,7 @@ from mmbixt.checkpoints.state_dict import check_fit
 README = Path(__file__).parents[2] / 'README.md'
 BY_NAME = {model.name: model for model in PUBLISHED}
 
-# layout of an official file: the model that it fills
+# layout of an official file: the model whose weights it has
 FILES = {layout: layout.split('__')[0] for layout in official_layouts()}
 FILES = {layout: name for layout, name in FILES.items() if name in BY_NAME}
 FILES.update(
@@ -43,7 +43,7 @@ def fit(backbone, layout):
     return converted, missing
 
 
-# what a classification file need not hold: new layers of dense prediction, and computed tables
+# new layers of dense prediction, which a classification file need not have
 NEW = {
     'BiXT': (),
     'XCiT': (),
@@ -53,7 +53,7 @@ NEW = {
 
 
 @pytest.mark.parametrize('layout', FILES)
-def test_official_layout_fills_the_model_and_nothing_is_left_over(layout):
+def test_all_weights_are_loaded_except_those_of_the_classifier(layout):
     family, backbone = BY_NAME[FILES[layout]].family, build(FILES[layout])
     converted, missing = fit(backbone, layout)
     missing = [key for key in missing if not key.endswith('relative_position_index')]
@@ -69,7 +69,7 @@ def test_official_layout_fills_the_model_and_nothing_is_left_over(layout):
 
 
 def is_classifiers(key, family, depth):
-    """By hand and by eye: what of each official model serves its classifier alone."""
+    """Whether only the classifier of an official model needs a weight; a list made by hand."""
     if family == 'BiXT':
         in_last = key.startswith(f'blocks.{depth}.')
         updates = r'self_attention_latents|(norm2|ls1|mlp|ls2|proj)_lat'
@@ -95,19 +95,19 @@ COUNTED = {
 
 
 @pytest.mark.parametrize('name', COUNTED)
-def test_operations_are_those_counted_in_the_authors_code(name):
+def test_multiply_adds_are_those_of_the_authors_code(name):
     total = flops.measure_classifier(BY_NAME[name])[1] / 1e9
     assert total == pytest.approx(COUNTED[name], rel=1e-3)
 
 
-# Where a paper's figure is not ours to the digits that it prints. Norms are charged in the counter
-# of the papers and free in ours (up to 0.8 %); XCiT cuts digits off instead of rounding; BiXT's
-# paper counts tiny models without the biases of queries and keys that the released ones have.
+# Relative differences of a paper's numbers from ours. The papers' counter counts norms, ours does
+# not (up to 0.8 %); XCiT's paper truncates digits; BiXT's paper counts tiny models without the
+# biases of queries and keys that the released models have.
 PAPER_DIFFERS = 0.012
 
 
-def test_figures_are_the_papers():
-    """In the README's table, of which test_get_flops.py says that it is what the tool makes."""
+def test_the_readme_has_the_numbers_of_the_papers():
+    """That its table is the output of the tool is tested in test_get_flops.py."""
     table = README.read_text().partition(flops.START)[2].partition(flops.END)[0]
     rows = {cells[1].strip(' `'): cells for cells in map(cells_of, table.splitlines())}
     for model in PUBLISHED:

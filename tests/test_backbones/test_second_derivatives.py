@@ -1,4 +1,4 @@
-"""Second derivatives: right on the reference path, or an error that names it; torch.func."""
+"""Second derivatives: on the reference path, errors on the others; torch.func."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from variants import FAMILIES, build
 
 from mmbixt.ops import use_ops
 
-VARIANTS = [name for name in FAMILIES if name != 'biformer']  # where it routes is not smooth
+VARIANTS = [name for name in FAMILIES if name != 'biformer']  # whose routes are not smooth
 STEP = 1e-5
 
 
@@ -25,7 +25,7 @@ def flat(tensors):
 def product(backbone, x, vector):
     first = gradients(backbone, x, create_graph=True)
     along = sum((g * v).sum() for g, v in zip(first, vector, strict=True))
-    # with the inputs named, autograd passes over once_differentiable
+    # with named inputs, autograd ignores once_differentiable
     parameters = list(backbone.parameters())
     return flat(torch.autograd.grad(along, parameters, allow_unused=True, materialize_grads=True))
 
@@ -50,10 +50,10 @@ def test_reference_path(variant):
 @pytest.mark.parametrize(
     ('path', 'variant'),
     [('cpu', name) for name in FAMILIES]
-    # else XCiT is made of plain operations here, which have all derivatives
+    # on the other paths, XCiT has only plain operations here, which have all derivatives
     + [(path, name) for path in ('auto', 'portable') for name in FAMILIES if name[:4] != 'xcit'],
 )
-def test_fast_paths_refuse(path, variant):
+def test_fast_paths_raise_an_error(path, variant):
     backbone, x = build(FAMILIES[variant]).eval(), image(1, 48, 32)
     vector = list(backbone.parameters())
     with use_ops(path), pytest.raises(RuntimeError, match='set MMBIXT_OPS=reference'):
@@ -61,8 +61,8 @@ def test_fast_paths_refuse(path, variant):
 
 
 @pytest.mark.parametrize('variant', FAMILIES)
-def test_batches_of_gradients_and_tangents_are_refused(variant):
-    """In the backward pass of operators, to which they come without notice."""
+def test_batches_of_gradients_and_tangents_raise_an_error(variant):
+    """In the backward pass of operators, after a forward pass without them."""
     backbone, x = build(FAMILIES[variant]).eval(), image(1, 48, 32)
     weights = list(backbone.parameters())
     with use_ops('cpu'):

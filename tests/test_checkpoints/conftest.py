@@ -1,4 +1,4 @@
-"""Files for one test: saved ones, and a server on this machine with a cache of its downloads."""
+"""Fixtures: saved files, a local HTTP server, and an empty cache for its downloads."""
 
 import http.server
 import threading
@@ -8,7 +8,7 @@ import torch
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """What it serves and how it behaves; how often it was asked."""
+    """Serves ``files`` with ``headers`` and ``status``, and counts requests."""
 
     def __init__(self):
         super().__init__(('127.0.0.1', 0), Handler)

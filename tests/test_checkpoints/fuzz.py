@@ -1,11 +1,11 @@
-"""Checkpoints damaged in every way that we could think of, read in a process that may die of it.
+"""Fuzz the reader of checkpoints with damaged files, in a process that may crash.
 
     make fuzz SECONDS=600
 
-Each file starts as one that ``torch.save`` wrote. Then its bytes, the opcodes of its pickles, its
-storages or the records of its archive are changed. It may be loaded or refused with a declared
-error that names it; a signal, another error, a loop, or much memory is a finding, whose file is
-kept. The same seed gives the same files.
+Each file is first written by ``torch.save``. Then its bytes, the opcodes of its pickles, its
+storages or the records of its archive are changed at random. Loading it, or a declared error that
+names the file, is correct; a signal, another error, an endless loop, or too much memory is a
+finding, whose file is kept. The same seed gives the same files.
 """
 
 import collections
@@ -36,13 +36,13 @@ from mmbixt.checkpoints.errors import CheckpointFileError, UnsafeCheckpointError
 from mmbixt.checkpoints.loader import read_file
 
 SECONDS_PER_FILE = 10
-MEMORY = 1 << 30  # bytes that a worker may take beyond what it has after its imports
-PAUSE = 0.5  # seconds of the processor; a file of these sizes takes milliseconds
+MEMORY = 1 << 30  # bytes that a worker may allocate after its imports
+LONGEST = 2  # seconds of CPU time for a file; usual are milliseconds
 DIED = 'FINDING: the process ended'
 
 
 def data():
-    """What checkpoints hold, but for training states; it comes back with the same ``repr``."""
+    """Content of checkpoints except training states; its ``repr`` is the same after loading."""
     return {
         'numbers': [1, 2.5, True, None, 3 + 4j, 'text', b'bytes', 2**80],
         'containers': [(1, 2), {3, 4}, frozenset({5}), {2: 1, 0.5: 2, None: 3, b'x': 5}],
@@ -135,16 +135,16 @@ def argument(rng):
 
 
 def attack(rng):
-    """What somebody who knows pickles would put in."""
+    """Opcodes of known attacks."""
     deep = rng.choice([10, 30, 100, 2000])
     number = integer(rng.choice(INTEGERS))
     dtype_state = b'(K\x03' + text('|') + b'NNN' + number + number + b'K\x00tb'
     return rng.choice(
         [
-            b')' + b'q\xc8h\xc8\x86' * deep,  # pairs of themselves
+            b')' + b'q\xc8h\xc8\x86' * deep,  # nested pairs
             b'}(' + b')' + b'q\xc8h\xc8\x86' * deep + b'K\x01u',
-            b']q\xc8' + b']q\xc9(h\xc8h\xc8eh\xc9q\xc8' * deep,  # lists of themselves
-            b'h' + bytes([rng.randrange(40)]) + dtype_state,  # of numpy's dtypes in use
+            b']q\xc8' + b']q\xc9(h\xc8h\xc8eh\xc9q\xc8' * deep,  # nested lists
+            b'h' + bytes([rng.randrange(40)]) + dtype_state,  # changes dtypes in use
             b'h' + bytes([rng.randrange(40)]) + b'}b',
             b'cbuiltins\nset\ncbuiltins\nrange\n' + number + b'\x85R\x85R',
             b'c_codecs\nencode\n' * deep + text('aa') + (text('hex') + b'\x86R') * deep,
@@ -170,7 +170,7 @@ def change_pickle(rng, content):
             parts[rng.choice(places)] = new
         elif way == 1:
             parts.insert(at, attack(rng))
-        elif way == 2:  # put in, replaced or left out
+        elif way == 2:  # insert, replace or remove opcodes
             count = rng.choice([0, 1, 4, 19])
             parts[at : at + rng.choice([0, 1])] = parts[start : start + count] or [b'N']
         elif code == b'X':
@@ -183,7 +183,7 @@ def change_pickle(rng, content):
 
 
 def change_bytes(rng, content):
-    """A part of any length is replaced, put in, or left out."""
+    """Replace, insert or remove bytes."""
     for _ in range(rng.choice([1, 1, 3, 10])):
         at, start = (rng.randrange(len(content) + 1) for _ in range(2))
         piece = rng.choice([b'', bytes([rng.randrange(256)]), content[start : start + 40]])
@@ -203,7 +203,7 @@ def make(rng, saved):
     if way in (5, 6):
         part = rng.choice(parts)
         part[1] = change_bytes(rng, part[1])
-    if way in (5, 7):  # leave a record out, or have it under another name, which may be there
+    if way in (5, 7):  # remove or rename a record, perhaps to an existing name
         part = parts.pop(rng.randrange(len(parts)))
         other = rng.choice([*(name for name, _ in parts), 'x', 'archive/constants.pkl'])
         parts += [[other, part[1]]] * rng.choice([0, 1])
@@ -212,7 +212,7 @@ def make(rng, saved):
 
 
 def check(path):
-    """Load a file; what happened, in a word, or the finding."""
+    """Load a file; returns 'loaded', the name of the error, or a finding."""
     start = time.process_time()
     outcome = 'loaded'
     try:
@@ -225,10 +225,10 @@ def check(path):
             return f'FINDING: a bad message: {str(error)[:200]}'
     except BaseException as error:
         return f'FINDING: {type(error).__name__}'
-    if time.process_time() - start > PAUSE:
+    if time.process_time() - start > LONGEST:
         return 'FINDING: slow'
     if outcome == 'loaded':
-        try:  # to read all of it and write it again, as a training run would
+        try:  # read all of it, as a training run that saves it again
             torch.save(value, io.BytesIO())
             torch.save(value, io.BytesIO(), _use_new_zipfile_serialization=False)
         except Exception as error:
@@ -237,16 +237,16 @@ def check(path):
 
 
 def work(report, seed, numbers, end, folder):
-    """Make and check files; report which one is next, and how it ended."""
+    """Make and check files; report the number of each before, and its outcome after."""
     warnings.simplefilter('ignore')
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    ctypes.CDLL(None).mallopt(-6, 165)  # M_PERTURB: memory that is freed changes
-    torch.set_num_threads(1)  # a process that was forked has no others
+    ctypes.CDLL(None).mallopt(-6, 165)  # M_PERTURB: overwrite freed memory, to reveal its use
+    torch.set_num_threads(1)  # torch's threads do not survive a fork
     torch.manual_seed(0)
     values = [*training_states(), *data().values()]
     saved = [(value, legacy) for value in values for legacy in (False, True)]
     path = folder / 'right.pth'
-    for value, legacy in saved:  # so that all is imported, and works
+    for value, legacy in saved:  # undamaged files load; imports happen before the memory limit
         path.write_bytes(put_together(take_apart(value, legacy), legacy))
         assert check(path) == 'loaded', check(path)
     used = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()
@@ -254,10 +254,10 @@ def work(report, seed, numbers, end, folder):
     for number in numbers:
         if time.monotonic() > end:
             break
-        path = folder / f'finding-{seed}-{number}.pth'  # unless it is none
+        path = folder / f'finding-{seed}-{number}.pth'  # removed if there is no finding
         path.write_bytes(make(random.Random(f'{seed}-{number}'), saved))
         report((number, DIED))
-        signal.alarm(SECONDS_PER_FILE)  # which ends the process
+        signal.alarm(SECONDS_PER_FILE)  # ends the process
         outcome = check(path)
         signal.alarm(0)
         if not outcome.startswith('FINDING'):
@@ -266,7 +266,7 @@ def work(report, seed, numbers, end, folder):
 
 
 def run(folder, seconds=1e9, count=10**12, seed=0):
-    """Fuzz for a time or a number of files: how many ended how; findings stay in the folder."""
+    """Fuzz for a time or a number of files; returns counts of outcomes. Findings are kept."""
     ended, number, end = {}, 0, time.monotonic() + seconds
     while number < count and time.monotonic() < end:
         receiver, sender = multiprocessing.Pipe(duplex=False)

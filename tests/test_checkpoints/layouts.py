@@ -1,4 +1,4 @@
-"""Official state dicts: with values that differ, or on the meta device where only names matter."""
+"""Official state dicts with random values, or on the meta device where only names matter."""
 
 import io
 import zipfile
@@ -9,13 +9,13 @@ from reference import fill
 
 
 def random_state(layout):
-    """Without buffers that are computed, as in ``official_state``, which takes longer."""
+    """Random weights without computed buffers; faster than ``official_state``."""
     shapes = official_shapes(layout).items()
     return {key: torch.randn(shape) for key, shape in shapes if key.split('.')[-1] not in fill.KEEP}
 
 
 def meta_state(layout):
-    """Takes no time; what does not fit is refused before values are read."""
+    """Weights without values: misfits are refused before values are read."""
     return {k: torch.empty(shape, device='meta') for k, shape in official_shapes(layout).items()}
 
 

@@ -1,6 +1,6 @@
-"""The authors' classifiers in mmpretrain's ImageClassifier: their whole files, their logits.
+"""The authors' classifiers in mmpretrain's ImageClassifier: whole files load, logits agree.
 
-All published models come with the variable ZOO=all (`make test-zoo`).
+With the variable ZOO=all (`make test-zoo`) all published models are tested.
 """
 
 import os
@@ -28,7 +28,7 @@ from mmbixt.backbones.published import classifier_config
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError, load_whole_state
 from mmbixt.ops import use_ops
 
-GOLDENS = {  # name, golden, batch and side of the image, how the weights lie in the file
+GOLDENS = {  # name, golden, batch and side of the image, container of the weights in the file
     'xcit': ('xcit_tiny_12_p16', 'logits__64x64', 2, 64, 'model'),
     'bixt': ('bixt_ti_l64_p16', 'logits__64x64', 2, 64, 'state_dict'),
     'bixt conv': ('bixt_ti_cnv_l64_p16', 'logits__64x64', 2, 64, None),
@@ -58,9 +58,9 @@ TIMM = {'xcit_tiny_12_p16': 'xcit_tiny_12_p16_224', 'swin_tiny': 'swin_tiny_patc
 @torch.no_grad()
 @pytest.mark.parametrize('name', TIMM)
 def test_equals_timm(name, save):
-    """At 224 pixels stage 4 of Swin is one window; timm's class attention has q, k, v apart."""
+    """Includes Swin's last stage of a single window, and class attention with separate q, k, v."""
     theirs = timm.create_model(TIMM[name], num_classes=10).eval()
-    for p in theirs.parameters():  # large enough for every part to matter
+    for p in theirs.parameters():  # large, so that each affects the output
         nn.init.normal_(p, mean=float(p.ndim == 1), std=0.5 * p.shape[-1] ** -0.5)
     init_cfg = dict(type='Pretrained', checkpoint=save({'state_dict': theirs.state_dict()}))
     ours = build(dict(published(name, 10), init_cfg=init_cfg))
@@ -87,7 +87,7 @@ if os.environ.get('ZOO') == 'all':
 
 
 @pytest.mark.parametrize('layout', LAYOUTS)
-def test_every_weight_of_a_file_has_its_place(layout):
+def test_all_weights_of_a_file_are_used(layout):
     model = build_meta(published('swin_tiny' if layout.startswith('swin') else layout))
     for file in (layout, f'{layout}__timm'):
         if file in official_layouts():
@@ -98,7 +98,7 @@ def test_every_weight_of_a_file_has_its_place(layout):
 
 
 @pytest.mark.parametrize('family', FAMILIES)
-def test_what_training_writes_is_read_by_classifier_and_dense_backbone(family, save):
+def test_trained_classifier_loads_into_classifier_and_dense_backbone(family, save):
     config = classifier_config(VARIANTS[family], num_classes=5)
     trained = build(config)
     trained.train()(image(2, 64, 64)).square().sum().backward()
@@ -113,12 +113,12 @@ def test_what_training_writes_is_read_by_classifier_and_dense_backbone(family, s
     dense = MODELS.build({**VARIANTS[family], 'init_cfg': pretrained})
     dense.init_weights()
     weights = trained.backbone.state_dict()
-    for key, value in dense.state_dict().items():  # new are norms of outputs
+    for key, value in dense.state_dict().items():  # norms of outputs are new
         assert torch.equal(value, weights[key]) if key in weights else 'norm' in key
 
 
-def test_parts_before_the_head_start_from_a_whole_file(save):
-    """To train other classes, as the error advises that the whole classifier ends with."""
+def test_backbone_and_neck_load_from_a_whole_file_for_other_classes(save):
+    """The error of loading the whole classifier advises this."""
     state = official_state('xcit_nano_12_p8')
     file = save({'model': state})
     config = published('xcit_nano_12_p8', num_classes=10)
@@ -133,7 +133,7 @@ def test_parts_before_the_head_start_from_a_whole_file(save):
         assert torch.equal(value, state[key])
 
 
-def test_heads_of_the_neck_are_those_of_the_file(save):
+def test_another_number_of_heads_in_the_neck_is_refused(save):
     config = published('xcit_nano_12_p16')
     config['neck']['num_heads'] = 8
     file = save({'model': official_state('xcit_nano_12_p16')})
@@ -144,7 +144,7 @@ def test_heads_of_the_neck_are_those_of_the_file(save):
 @pytest.mark.parametrize(
     ('file', 'name', 'error'),
     [
-        ('xcit_tiny_24_p16', 'xcit_tiny_12_p16', 'The file has 24 layers'),
+        ('xcit_tiny_24_p16', 'xcit_tiny_12_p16', 'The file has depth=24'),
         ('swin_tiny_timm', 'xcit_tiny_12_p16', 'seems to be Swin Transformer'),
         ('bixt_ti_l64_d13_p16__dense', 'bixt_ti_l64_d13_p16', 'no head'),
     ],
@@ -163,12 +163,12 @@ def test_other_files_are_refused(file, name, error):
     ],
 )
 def test_a_classifier_without_the_neck_is_refused(name, neck):
-    """By what evaluates it as a whole, and, loaded by anything else, before its first use."""
+    """When a whole model is loaded for evaluation; else before its first use."""
     config = published(name)
     config['neck'] = dict(type='GlobalAveragePooling')
     config['head']['type'] = 'LinearClsHead'
     model, state = build_meta(config), meta_state(name)
-    error = rf"no such neck .*neck\..*Take neck=dict\(type='mmbixt\.{neck}'"
+    error = rf"not have the neck .*neck\..*Use neck=dict\(type='mmbixt\.{neck}'"
     with pytest.raises(CheckpointMismatchError, match=error):
         load_whole_state(model, state)
     model = build_meta(config)
@@ -185,7 +185,7 @@ def test_a_classifier_without_the_neck_is_refused(name, neck):
         ('xcit', dict(head=dict(in_channels=7)), r'\(B,7\), but .*returns \(1, 16\)'),
     ],
 )
-def test_head_says_what_it_reads(family, changes, message):
+def test_head_refuses_other_inputs(family, changes, message):
     config = classifier_config(VARIANTS[family], num_classes=5)
     head = {**config['head'], **changes.pop('head', {})}
     with pytest.raises(ValueError, match=message):
@@ -200,8 +200,8 @@ def test_head_without_all_weights_is_refused():
         build_meta(published('xcit_nano_12_p16')).load_state_dict(state, strict=False)
 
 
-def test_binary_cross_entropy_takes_class_numbers():
-    """As of a recipe without its Mixup and CutMix."""
+def test_binary_cross_entropy_accepts_class_indices():
+    """As in a recipe without Mixup and CutMix."""
     loss = dict(type='CrossEntropyLoss', use_sigmoid=True)
     head = dict(type='mmbixt.ClassifierHead', num_classes=3, in_channels=4, loss=loss)
     head, vectors = build(head), (torch.randn(2, 4),)
@@ -216,16 +216,16 @@ def test_binary_cross_entropy_takes_class_numbers():
     ('neck', 'latent_layer'),
     [('LatentMeanNeck', False), ('ClassAttentionNeck', True), ('BatchNormMeanNeck', True)],
 )
-def test_necks_say_which_backbone_they_read(neck, latent_layer):
+def test_necks_refuse_other_backbones(neck, latent_layer):
     config = classifier_config(VARIANTS['bixt'], num_classes=5)
     config['backbone']['latent_layer'] = latent_layer
     heads = dict(num_heads=2) if neck == 'ClassAttentionNeck' else {}
     config['neck'] = dict(type=f'mmbixt.{neck}', in_channels=16, **heads)
-    with pytest.raises(ValueError, match=r'latent_layer=True|take LatentMeanNeck'):
+    with pytest.raises(ValueError, match=r'latent_layer=True|use LatentMeanNeck'):
         build(config)(image(1, 32, 32))
 
 
-def test_a_neck_takes_no_part_of_a_larger_one(save):
+def test_weights_of_a_deeper_neck_are_refused(save):
     file = save({'model': official_state('xcit_tiny_12_p16')})
     init = dict(type='Pretrained', checkpoint=str(file))
     neck = dict(type='mmbixt.ClassAttentionNeck', in_channels=192, num_heads=4, init_cfg=init)
@@ -236,8 +236,8 @@ def test_a_neck_takes_no_part_of_a_larger_one(save):
 
 @torch.no_grad()
 @pytest.mark.parametrize('family', ['bixt', 'xcit'])
-def test_modules_of_the_readers_are_called(family):
-    """So that hooks, and what users put in their places, work."""
+def test_modules_of_necks_are_called(family):
+    """Forward hooks, and modules that users replace, work."""
     calls, model = set(), build(classifier_config(VARIANTS[family], num_classes=5))
     plain = model(image(1, 48, 64))
     parts = dict(model.neck.named_modules(prefix='neck'))
@@ -258,8 +258,8 @@ def test_modules_of_the_readers_are_called(family):
         ('xcit_nano_12_p16', dict(out_indices=(7,)), r'no use for: blocks\.10'),
     ],
 )
-def test_nothing_is_evaluated_that_is_half_the_files(name, options, message):
-    """Neither with new weights in it, nor where the head follows on other layers."""
+def test_models_that_load_only_in_part_are_not_evaluated(name, options, message):
+    """Neither with new weights, nor with fewer layers before the head."""
     config = published(name)
     config['backbone'].update(options)
     layout = 'swin_tiny_timm' if name == 'swin_tiny' else name

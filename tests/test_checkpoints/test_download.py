@@ -1,4 +1,4 @@
-"""Downloads against a server on this machine that behaves as badly as servers do."""
+"""Downloads from a local server that breaks connections, sends pages, or is slow."""
 
 import hashlib
 import multiprocessing
@@ -34,7 +34,7 @@ READY = {'model.pth', 'model.pth.json'}
 
 
 def left(path):
-    """What lies in the cache, locks apart."""
+    """Names of the files in the cache, without locks."""
     return {other.name for other in path.parent.iterdir() if not other.name.endswith('.lock')}
 
 
@@ -44,11 +44,11 @@ def test_file_is_downloaded_once_and_recorded(server, url, path, size):
     for _ in range(2):
         assert fetch(url, path).read_bytes() == CONTENT
     assert (server.requests, left(path)) == (1, READY)
-    path.write_bytes(CONTENT[:-1])  # such a file is replaced
+    path.write_bytes(CONTENT[:-1])  # a file of another size is replaced
     assert fetch(url, path).read_bytes() == CONTENT
 
 
-def test_broken_connections_are_made_again(server, url, path):
+def test_broken_connections_are_retried(server, url, path):
     server.breaks = [100, 50]
     assert fetch(url, path).read_bytes() == CONTENT
     server.breaks, server.requests = [100, 50, 25], 0
@@ -66,15 +66,15 @@ DAMAGED[50] ^= 0xFF
 @pytest.mark.parametrize(
     ('behaviour', 'message', 'requests'),
     [
-        (dict(status=503), '503', 3),  # it is busy
+        (dict(status=503), '503', 3),  # busy
         (dict(status=403), '403', 1),
-        # a page of signing in, or one that is made while we wait
-        (dict(headers={'Content-Type': 'text/html; charset=utf-8'}), 'this is no file', 1),
-        (dict(status=202), 'this is no file: the answer is 202', 1),
+        # a sign-in page, or a file that is not ready
+        (dict(headers={'Content-Type': 'text/html; charset=utf-8'}), 'server sent no file', 1),
+        (dict(status=202), 'the server sent no file: status 202', 1),
         (dict(headers={'Content-Length': 'abc'}), r'model\.pth', 1),
-        # whatever it says of its size
+        # without a stated size
         (dict(content=bytes(1 << 23), headers={'Content-Length': None}), 'larger than 4 MiB', 1),
-        # an archive without one whole checkpoint
+        # archives without a single, intact checkpoint
         (dict(archive=b'no zip'), 'not a zip', 1),
         (dict(archive=zipped({'a.txt': b'', 'b/c.py': b''})), r'0 .* a\.txt, b/c\.py', 1),
         (dict(archive=zipped({'a.pth': b'', 'b.pth': b''})), r'2 .* a\.pth, b\.pth', 1),
@@ -82,7 +82,7 @@ DAMAGED[50] ^= 0xFF
         (dict(archive=zipped({'a.pth': bytes(1 << 23)})), 'larger than 4 MiB', 1),
     ],
 )
-def test_refused_answers(server, url, path, monkeypatch, behaviour, message, requests):
+def test_refused_responses(server, url, path, monkeypatch, behaviour, message, requests):
     server.files['model.pth'] = behaviour.get('archive') or behaviour.get('content', CONTENT)
     for name in behaviour.keys() & {'status', 'headers'}:
         setattr(server, name, behaviour[name])
@@ -97,7 +97,7 @@ JUNK = {'__MACOSX/._a.pth': b'', '.DS_Store': b'', 'README.txt': b'read me'}
 
 
 @pytest.mark.parametrize('content', [zipped({'../../a.pth': CHECKPOINT, **JUNK}), CHECKPOINT])
-def test_checkpoint_in_a_zip_is_unpacked_and_one_that_is_a_zip_is_not(server, url, path, content):
+def test_zip_around_a_checkpoint_is_unpacked_and_a_checkpoint_is_not(server, url, path, content):
     server.files['model.pth'] = content
     for _ in range(2):
         assert fetch(url, path, is_zip=True).read_bytes() == CHECKPOINT
@@ -111,16 +111,16 @@ def test_file_of_another_hash_is_refused_and_removed(server, cache):
     assert not left(cache / 'm.pth')
 
 
-def test_date_or_uuid_in_a_name_is_no_hash():
+def test_date_or_uuid_in_a_name_is_not_a_hash():
     assert not hash_in('https://host/m-20260801.pth')
     assert not hash_in('https://host/m-f47ac10b-58cc-4372-a567-0e02b2c3d479.pth')
 
 
-def test_file_of_unknown_origin_is_used_unless_it_is_known_to_be_wrong(server, url, path):
+def test_file_without_record_is_used_unless_its_hash_is_wrong(server, url, path):
     path.parent.mkdir(parents=True)
     path.write_bytes(b'by hand')
     assert fetch(url, path).read_bytes() == b'by hand'
-    with pytest.raises(DownloadError, match='whose sha256 does not begin with 0000000f'):
+    with pytest.raises(DownloadError, match='its sha256 does not begin with 0000000f'):
         fetch(server.url('m-0000000f.pth'), path)
     with pytest.raises(CheckpointFileError):
         read_source(str(path))
@@ -129,15 +129,15 @@ def test_file_of_unknown_origin_is_used_unless_it_is_known_to_be_wrong(server, u
 
 
 def test_hash_is_computed_once(server, path, monkeypatch):
-    """Not at each use by each process: it takes a second for each GB or two."""
+    """Not at each use by each process: a GB takes about a second."""
     path.parent.mkdir(parents=True)
-    path.write_bytes(CONTENT)  # as torch hub leaves it
+    path.write_bytes(CONTENT)  # without a record, as from torch hub
     fetch(server.url(f'm-{DIGEST}.pth'), path)
     monkeypatch.setattr('pooch.file_hash', None)
     fetch(server.url(f'm-{DIGEST}.pth'), path)
 
 
-def test_files_of_one_name_from_two_addresses_are_kept_apart(server, url, cache):
+def test_files_of_the_same_name_from_two_urls_do_not_collide(server, url, cache):
     server.files['other/model.pth'] = b'another'
     for _ in range(2):
         assert find_file(server.url('other/model.pth')).read_bytes() == b'another'
@@ -145,7 +145,7 @@ def test_files_of_one_name_from_two_addresses_are_kept_apart(server, url, cache)
 
 
 def start(server, url, path, count):
-    """Processes, of which one waits for the server, and the others for that one."""
+    """Start processes; one waits for the server, the others wait for its lock."""
     server.released.clear()
     context = multiprocessing.get_context('fork')
     processes = [context.Process(target=fetch, args=(url, path)) for _ in range(count)]
@@ -153,11 +153,11 @@ def start(server, url, path, count):
         process.start()
     while not server.requests:
         time.sleep(0.01)
-    time.sleep(0.5)  # all have asked by now
+    time.sleep(0.5)  # until all wait
     return processes
 
 
-def test_processes_that_start_at_once_download_once(server, url, path):
+def test_simultaneous_processes_download_once(server, url, path):
     processes = start(server, url, path, 3)
     server.released.set()
     for process in processes:
@@ -167,7 +167,7 @@ def test_processes_that_start_at_once_download_once(server, url, path):
     assert server.requests == 1
 
 
-def test_process_that_is_killed_lets_the_next_one_go_on(server, url, path):
+def test_killed_process_releases_the_lock(server, url, path):
     (process,) = start(server, url, path, 1)
     process.kill()
     process.join(60)
@@ -179,14 +179,14 @@ def test_process_that_is_killed_lets_the_next_one_go_on(server, url, path):
 def test_full_disk(url, path):
     path.parent.mkdir(parents=True)
     path.with_name('model.pth.part').symlink_to('/dev/full')
-    with pytest.raises(OSError, match=r'No space left on device. Make room.*TORCH_HOME'):
+    with pytest.raises(OSError, match=r'No space left on device. Free some.*TORCH_HOME'):
         fetch(url, path)
     assert not left(path)
 
 
 @pytest.mark.parametrize('address', ['http://[::1/m.pth', 'http://127.0.0.1:1/m.pth'])
 @pytest.mark.parametrize('place', ['address', 'redirect'])
-def test_address_without_a_server(server, url, cache, address, place):
+def test_url_without_a_server(server, url, cache, address, place):
     if place == 'redirect':
         server.headers['Location'], server.status = address, 302
     with pytest.raises(DownloadError, match=r'm(odel)?\.pth was not downloaded'):
@@ -195,10 +195,10 @@ def test_address_without_a_server(server, url, cache, address, place):
 
 
 @pytest.mark.parametrize('cut', [0, 600])
-def test_what_turns_out_to_be_no_checkpoint_does_not_stay(server, url, cache, cut):
-    """Such as a page, or half a file from a server that does not say how long it is."""
+def test_downloads_that_cannot_be_read_are_removed(server, url, cache, cut):
+    """A web page, or a truncated file from a server that does not state the size."""
     server.files['model.pth'] = CHECKPOINT[:cut] if cut else b'<html>sign in</html>'
-    with pytest.raises(CheckpointFileError, match='removed; run again to download it anew'):
+    with pytest.raises(CheckpointFileError, match='removed; run again to download it again'):
         read_source(url)
     assert not left(cache / 'm.pth')
     server.files['model.pth'] = CHECKPOINT

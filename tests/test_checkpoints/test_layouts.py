@@ -1,6 +1,6 @@
-"""Published files of all families, and whole models: each fills its model, and no other model.
+"""Files of all families, and whole models, load into their model and into no other.
 
-``test_backbones/test_published.py`` has the names of all.
+``test_backbones/test_published.py`` compares the names of all published files.
 """
 
 import re
@@ -30,9 +30,9 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize('layout', LAYOUTS)
-def test_layout_fills_its_model_through_init_cfg(save, layout):
+def test_layout_loads_through_init_cfg(save, layout):
     state = random_state(layout)
-    if layout.startswith('swin'):  # has no use: both follow from sizes
+    if layout.startswith('swin'):  # computed from sizes: to be ignored
         state['layers.0.blocks.0.attn.relative_position_index'] = torch.zeros(49, 49).long()
         state['layers.0.blocks.1.attn_mask'] = torch.zeros(64, 49, 49)
     init_cfg = dict(type='Pretrained', checkpoint=save({'model': state, 'epoch': 300}))
@@ -47,9 +47,9 @@ def test_layout_fills_its_model_through_init_cfg(save, layout):
 
 
 def test_same_weights_in_both_codes_of_biformer_give_the_same_outputs():
-    """Where no region is padded, but for what LePE sees in the last stage."""
+    """If no region is padded. The last stage differs: its LePE covers padding in one code only."""
     rows, columns = random_state('biformer_stl'), {}
-    rows = {key: value.abs() * 0.02 for key, value in rows.items()}  # also variances
+    rows = {key: value.abs() * 0.02 for key, value in rows.items()}  # variances must be positive
     linear = r'(qkv_linear|output_linear|mlp\.[02]|attn\.qkv|attn\.proj)\.weight$'
     for key, value in rows.items():
         name = key.replace('.qkv.qkv.', '.qkv_linear.').replace('.wo.', '.output_linear.')
@@ -68,13 +68,13 @@ def test_same_weights_in_both_codes_of_biformer_give_the_same_outputs():
     ('layout', 'model', 'options', 'message'),
     [
         ('bixt_ti_l64_d13_p16', BiXT, dict(out_indices=(3, 5)), r'no use .* blocks\.10 \('),
-        ('bixt_ti_l64_d13_p16', BiXT, dict(token_refiner='lpi'), r'afresh: blocks\.0 \('),
+        ('bixt_ti_l64_d13_p16', BiXT, dict(token_refiner='lpi'), r'anew: blocks\.0 \('),
         ('xcit_tiny_12_p16', XCiT, dict(arch='tiny12', out_indices=(3, 5)), r'blocks\.6 \('),
         ('swin_tiny_mmseg', BiSASwin, dict(out_indices=(0, 2)), r'no use .* norm1 \(2\), norm3'),
-        ('swin_tiny_timm', BiSASwin, dict(lam='learned'), r'afresh: norm0.*, stages\.0 \(8\)'),
+        ('swin_tiny_timm', BiSASwin, dict(lam='learned'), r'anew: norm0.*, stages\.0 \(8\)'),
     ],
 )
-def test_what_is_dropped_or_fresh_is_logged(caplog, monkeypatch, layout, model, options, message):
+def test_dropped_and_new_weights_are_logged(caplog, monkeypatch, layout, model, options, message):
     monkeypatch.setattr(MMLogger.get_current_instance(), 'handlers', [caplog.handler])
     build_meta(model, **options).load_state_dict(meta_state(layout))
     assert re.search(message, caplog.text)
@@ -90,7 +90,7 @@ def bisa_swin(**options):
     return build_meta(BiSASwin, **options).state_dict()
 
 
-# its names too have a 'downsample' in them
+# its names also contain 'downsample'
 RESNET = dict.fromkeys(('layer1.0.conv1.weight', 'layer2.0.downsample.0.weight'), torch.zeros(8))
 PLAIN = dict(bisa_stages=())
 
@@ -98,7 +98,7 @@ PLAIN = dict(bisa_stages=())
 @pytest.mark.parametrize(
     ('state', 'model', 'options', 'message'),
     [
-        ('bixt_ti_l64_p16', BiXT, {}, '(?s)seems to be BiXT.*the backbone with depth=11'),
+        ('bixt_ti_l64_p16', BiXT, {}, '(?s)seems to be BiXT.*model: set depth=11'),
         ('bixt_ti_l64_d13_p16', BiXT, dict(num_latents=128), r'latents: \(1, 64, 192\) in the fi'),
         ('biformer_stl', BiFormer, dict(arch='stl-nchw'), "The file is of arch='stl'"),
         ('biformer_tiny', BiFormer, dict(arch='stl'), "arch='tiny', 'small' or 'base'"),
@@ -111,7 +111,7 @@ PLAIN = dict(bisa_stages=())
         (lambda: RESNET, BiSASwin, PLAIN, 'seems to be ResNet'),
     ],
 )
-def test_another_model_is_named(state, model, options, message):
+def test_files_of_other_models_are_refused_and_named(state, model, options, message):
     state = state() if callable(state) else meta_state(state)
     with pytest.raises(CheckpointMismatchError, match=message):
         build_meta(model, **options).load_state_dict(state, strict=False)
@@ -137,8 +137,8 @@ def test_unwrap():
         assert unwrap(checkpoint) == plain
 
 
-def test_whole_state_leaves_no_weight_as_it_was():
-    """But batches, which old files do not count; what is left over is a classifier's."""
+def test_load_whole_state_needs_all_weights():
+    """Except counts of batches, which old files lack; surplus weights are ignored."""
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
     state = {k: torch.full_like(x, 3) for k, x in model.state_dict().items() if 'tracked' not in k}
     load_whole_state(model, {**state, 'head': torch.zeros(2)})
@@ -150,7 +150,7 @@ def test_whole_state_leaves_no_weight_as_it_was():
         load_whole_state(model, state)
 
 
-# of the XCiT authors' dense code, in files of mmcv 1.x
+# files of the XCiT authors' dense code, written with mmcv 1.x
 WHOLE = {
     'whole__sem_fpn_xcit_tiny_12_p16': 'semfpn_xcit_t12_p16_ade20k',
     'whole__upernet_xcit_tiny_12_p8': 'upernet_xcit_t12_p8_ade20k',
@@ -165,7 +165,7 @@ def build(name):
 
 
 @pytest.mark.parametrize('layout', WHOLE)
-def test_every_weight_of_a_whole_model_has_its_place(layout):
+def test_all_weights_of_a_whole_model_are_used(layout):
     state = meta_state(layout)
     model = build_meta(build, name=WHOLE[layout])
     converted = convert_whole_model({'state_dict': state})['state_dict']
@@ -188,8 +188,8 @@ def test_golden_of_a_whole_segmentor(save):
     assert reference.check('logits', logits.numpy()) < 2e-5
 
 
-def test_detectors_are_converted_alike(save):
-    """No layout of one is at hand, but mmdet's heads have kept their names since 2.x."""
+def test_whole_detectors_are_converted(save):
+    """A file is made from our model: mmdet's heads have the same names since 2.x."""
     model = build('maskrcnn_xcit_t12_p16_3x_coco')
     theirs = {
         key.replace('neck.0.fpn', 'backbone.fpn').replace('neck.1.', 'neck.'): value + 1
@@ -202,8 +202,8 @@ def test_detectors_are_converted_alike(save):
     assert all(torch.equal(value, before[key] + 1) for key, value in model.state_dict().items())
 
 
-def test_a_file_that_another_reader_has_read_is_refused():
-    """Or the pyramid would stay random in silence: a model sees its backbone's keys dropped."""
+def test_whole_file_is_refused_without_our_reader():
+    """The backbone would drop the weights of the pyramid, which would stay random."""
     model = build_meta(build, name='semfpn_xcit_t12_p16_ade20k')
     with pytest.raises(CheckpointMismatchError, match=r"custom_imports = .*'mmbixt.registry'"):
         load_state_dict(model, meta_state('whole__sem_fpn_xcit_tiny_12_p16'), strict=False)
@@ -214,5 +214,5 @@ OURS = dict(state_dict={'backbone.pos_embeder.a': ZERO, 'neck.0.fpn1.a': ZERO})
 
 
 @pytest.mark.parametrize('checkpoint', [OURS, dict(model={'blocks.0.norm1.weight': ZERO}), ZERO])
-def test_our_own_and_other_files_stay_as_they_are(checkpoint):
+def test_other_files_are_not_converted(checkpoint):
     assert convert_whole_model(checkpoint) is checkpoint

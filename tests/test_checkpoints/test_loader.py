@@ -1,4 +1,4 @@
-"""Through mmengine: its stock functions read files safely, and published weights by their names."""
+"""mmengine's stock functions read files safely, and published weights by their names."""
 
 import zipfile
 from collections import Counter
@@ -21,12 +21,12 @@ from mmbixt.checkpoints.sources import SCHEMES, SOURCES, UnknownSourceError, fin
 from mmbixt.cli import run
 
 
-def test_only_files_and_our_names_are_read_by_us():
+def test_readers_of_files_names_and_urls():
     readers = {
         'a/file.pth': load,
         **dict.fromkeys(SCHEMES, load),  # xcit:// and so on
         'timm://name': load_from_timm,
-        find('xcit://ade-upernet-tiny12-p8').url: load,  # as metafiles name them
+        find('xcit://ade-upernet-tiny12-p8').url: load,  # as in metafiles
         'https://host/file.pth': checkpoint.load_from_http,
         'https://download.openmmlab.com/mmdetection/x.pth': checkpoint.load_from_http,
     }
@@ -35,7 +35,7 @@ def test_only_files_and_our_names_are_read_by_us():
 
 
 @pytest.mark.parametrize('scheme', ['', 'xcit://'])
-def test_readers_of_others_are_left_alone(monkeypatch, scheme):
+def test_readers_of_other_packages_are_kept(monkeypatch, scheme):
     monkeypatch.setitem(CheckpointLoader._schemes, scheme, checkpoint.load_from_http)
     log = Mock()
     monkeypatch.setattr('mmbixt.checkpoints.loader.print_log', log)
@@ -78,7 +78,7 @@ def runner(folder, iterations, **options):
     )
 
 
-def test_stock_runner_resumes_as_if_it_had_not_stopped(tmp_path):
+def test_stock_runner_resumes_exactly(tmp_path):
     whole = runner(tmp_path / 'whole', 6)
     whole.train()
     runner(tmp_path / 'parts', 4).train()
@@ -89,12 +89,12 @@ def test_stock_runner_resumes_as_if_it_had_not_stopped(tmp_path):
         assert torch.equal(first, second)
     loss = load(str(tmp_path / 'parts/iter_6.pth'))['message_hub']['log_scalars']['train/loss']
     assert (type(loss), len(loss.data[0])) == (HistoryBuffer, 6)
-    assert loss.mean() > 0  # by its own name
+    assert loss.mean() > 0  # its functions are restored
 
 
 @pytest.fixture
 def publish(server, cache, monkeypatch):
-    """Let a name lead to the server of the test, with this state dict behind it."""
+    """Serve a state dict from the local server under the name of published weights."""
 
     def publish(name, state):
         source = find(name)
@@ -109,7 +109,7 @@ def publish(server, cache, monkeypatch):
 
 
 def arguments(source):
-    """What the source says that it fills."""
+    """The model of a source as a config."""
     component, arguments = source.fills.split(' on ')[-1].split(': ')
     return dict(type=component, **eval(f'dict({arguments})'))
 
@@ -122,7 +122,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize('name', LAYOUTS)
-def test_bixt_file_fills_what_its_source_says(name):
+def test_bixt_file_fits_the_model_of_its_source(name):
     model = arguments(SOURCES[f'bixt://{name}'])
     build_meta(MODELS.get(model.pop('type')), **model).load_state_dict(meta_state(LAYOUTS[name]))
 
@@ -140,7 +140,7 @@ def test_published_file_through_init_cfg(publish, server):
 
 
 XCIT = 'https://dl.fbaipublicfiles.com/xcit/'
-SOME = {  # the names of the files as the authors write them, the results that they state
+SOME = {  # our name: (the authors' file, their result)
     'tiny12-p16': ('xcit_tiny_12_p16_224.pth', 'top-1 77.1'),
     'large24-p8-384-dist': ('xcit_large_24_p8_384_dist.pth', ''),
     'small12-p16-dino': ('xcit_small_12_cp16_dino.pth', ''),
@@ -169,7 +169,7 @@ def test_unknown_name_lists_similar_ones():
         CheckpointLoader.load_checkpoint('xcit://tiny_12_p16')
 
 
-def test_broken_links_are_said_to_be_broken_without_a_traceback(publish, server, cache):
+def test_broken_links_are_explained_without_a_traceback(publish, server, cache):
     publish('biformer://small', {})
     server.files.clear()
     with pytest.raises(SystemExit) as caught:
@@ -179,15 +179,15 @@ def test_broken_links_are_said_to_be_broken_without_a_traceback(publish, server,
         assert part in str(caught.value)
 
 
-TIMM = {  # name: what happens without a connection
+TIMM = {  # name: error without a connection
     'xcit_tiny_12_p16': (UnknownSourceError, r'timm\.list_pretrained'),
-    'flexivit_base.300ep_in1k': (CheckpointFileError, 'format of its own'),
+    'flexivit_base.300ep_in1k': (CheckpointFileError, 'has its own format'),
     'xcit_tiny_12_p16_224': (DownloadError, r'no route\n.*/path/to/file\.pth'),
 }
 
 
 @pytest.mark.parametrize('name', TIMM)
-def test_timm_downloads_its_own(monkeypatch, name):
+def test_timm_weights(monkeypatch, name):
     error, message = TIMM[name]
     hub = Mock(side_effect=[ConnectionError('no route'), {'w': torch.ones(2)}])
     monkeypatch.setattr('timm.models.load_state_dict_from_hf', hub)

@@ -1,4 +1,4 @@
-"""What is read and what is refused: data, code, and files that are made to do damage."""
+"""Data are read; code, damaged files and malicious files are refused."""
 
 import collections
 import io
@@ -42,13 +42,13 @@ def read(tmp_path):
 
 @both_formats
 @pytest.mark.parametrize('kind', fuzz.data())
-def test_data_are_read_as_they_were(read, kind, options):
+def test_data_are_read(read, kind, options):
     value = fuzz.data()[kind]
     assert repr(read(saved(value, **options))) == repr(value)
 
 
 class Calls:
-    """Pickles as the call of a function."""
+    """Pickled as a call of a function."""
 
     def __init__(self, function, *arguments):
         self.call = (function, arguments)
@@ -65,7 +65,7 @@ ATTACKS = {
     'getattr of a class': (Calls(getattr, np.ndarray, 'tofile'), "attribute 'tofile'"),
     'torch.load again': (Calls(torch.storage._load_from_bytes, b'x'), '_load_from_bytes'),
     'an unknown class': (collections.deque([1]), 'collections.deque'),
-    'text in arrays': (np.array(['a']), "type 'U1'"),
+    'text in arrays': (np.array(['a']), "type 'U1', which"),
     'objects in arrays': (np.array([{'a': 1}], dtype=object), "type 'O8'"),
     'fields in arrays': (np.zeros(2, 'i4,f4'), "type 'V8'"),
     'a sparse tensor': (torch.eye(2).to_sparse(), '_rebuild_sparse_tensor'),
@@ -83,13 +83,13 @@ def test_code_is_refused_by_name_and_not_run(read, tmp_path, monkeypatch, attack
     assert not (tmp_path / 'MARK').exists()
 
 
-def test_every_truncation_is_called_so(read):
-    """Also those that end within a number, a pickle or a storage; none advises to trust it."""
+def test_truncated_files_are_reported_as_incomplete(read):
+    """The error never advises to trust the file."""
     value = {'w': torch.randn(9), 'a': np.ones(3), 's': {1}}
     whole, parts = saved(value), saved(value, **LEGACY)
     cut = [*(whole[:n] for n in range(0, len(whole), 9)), *(parts[:n] for n in range(len(parts)))]
     for content in (*cut, b'not a checkpoint', b'\x80\x02garbage', b'PK\x03\x04broken'):
-        message = rf'x\.pth \({len(content)} bytes\) cannot be read as a checkpoint'
+        message = rf'x\.pth \({len(content)} bytes\) cannot be read: it may be incomplete'
         with pytest.raises(BrokenCheckpointError, match=message):
             read(content)
 
@@ -133,7 +133,7 @@ def array_state(dtype, content, count=1):
     return b'(K\x01' + integer(count) + b'\x85' + dtype + b'\x89' + content + b'tb'
 
 
-TWO_LETTERS, ONE_LETTER = text('\xc3\xa9'), b'U\x02\xc3\xa9'  # the same two bytes
+TWO_LETTERS, ONE_LETTER = text('\xc3\xa9'), b'U\x02\xc3\xa9'  # both are names of the same bytes
 ENCODE = b'c_codecs\nencode\n'
 NAMESPACE = b'cargparse\nNamespace\n)\x81'
 DOUBLING = b'q\xc8h\xc8\x86' * 100
@@ -148,91 +148,90 @@ NAMED = b'(' + text('storage') + b'ctorch\nFloatStorage\n'
 
 
 def damaging():
-    """Files by what the error says of them."""
-    # of numpy: a dtype is changed after an array has used it (heap corruption)
+    """(part of the error, content of the file)."""
+    # heap corruption in numpy: a dtype is changed after an array has used it
     used = ARRAY + array_state(FLOAT8 + dtype_state(-1, '<', -1), 'a' * 8)
     yield 'a second state of dtype', as_zip(b'(' + used + b'h\x08' + dtype_state(4096) + b't')
     beyond = ARRAY + array_state(FLOAT8 + dtype_state(4096), 'a' * 8, 1 << 20)
     yield 'an array of another size', as_zip(beyond)
     constructor = b'cnumpy\nndarray\nK\x01\x85' + text('O8') + text('AAAAAAAA') + b'\x87R'
-    yield 'a call of what is no function', as_zip(constructor)
+    yield 'a call of an object that is not a function', as_zip(constructor)
     yield 'a function or class among the data', as_zip(b'ctorch\nFloatStorage\n')
     # states
     on_class = b'ccollections\nOrderedDict\n}' + text('x') + b'K\x01sb'
-    yield 'a state for what has none', as_zip(on_class)
+    yield 'a state for an object without one', as_zip(on_class)
     yield 'a second state of argparse.Namespace', as_zip(NAMESPACE + b'}b}b')
     shared = b'(' + MANY_NAMES + b'q\x01' + (NAMESPACE + b'h\x01b') * 3000 + b't'
-    yield 'the same data over and over', as_zip(shared)
+    yield 'the same data many times', as_zip(shared)
     yield 'an unexpected state of array', as_zip(ARRAY + TEXT_SHAPE)
     yield 'an unexpected state of array', as_zip(ARRAY + b'(' + b'N' * 99 + b'tb')
     yield 'an unexpected state of dtype', as_zip(FLOAT8 + tensor(storage(1), 1) + b'b')
-    # what is called in a backward pass, at once or later
+    # hooks, which a backward pass calls; also added later
     yield 'a tensor with hooks', as_zip(tensor(storage(1), 1, ORDERED_DICT + b'K\x01K\x02s'))
     later = b'(' + tensor(storage(1), 1, ORDERED_DICT + b'q\x05') + b'h\x05K\x01K\x02st'
-    yield 'items for what is no dict', as_zip(later)
+    yield 'items for an object that is not a dict', as_zip(later)
     shared = tensor(storage(1), 1, ORDERED_DICT + b'q\x05') + tensor(storage(1), 1, b'h\x05')
     yield 'a tensor with hooks', as_zip(b'(' + shared + b't')
     yield 'an unknown device', as_zip(b'ctorch\ndevice\n' + text('cuda') + b'M\x00\x01\x86R')
     yield 'an unknown device', as_zip(b'ctorch\ndevice\n' + text('cuda:300') + b'\x85R')
     whole = storage(1).replace(b'Float', b'Int')
     yield 'two descriptions', as_zip(tensor(storage(1), 1) + tensor(whole, 1) + b'\x86')
-    # of torch: what was in the memory before, or is freed already (heap corruption)
-    yield 'looks beyond its storage', as_legacy(tensor(storage(1, b'N'), 9), 'a', ZERO)
+    # uninitialised or freed memory in torch (heap corruption)
+    yield 'exceeds its storage', as_legacy(tensor(storage(1, b'N'), 9), 'a', ZERO)
     yield 'storages without content', as_legacy(tensor(storage(1, b'N'), 1))
     alike = as_legacy(b'(' + NAMES_ALIKE + b't', ['\xc3\xa9'], ZERO)
-    yield 'not described as torch.save does', alike
+    yield 'torch.save would describe differently', alike
     yield 'a record with an unusual name', as_zip(b'N', **{'\xe9': b''})
-    yield '4 bytes in a storage that should have 36', as_zip(tensor(storage(9), 9))
+    yield 'a storage of 4 bytes that should have 36', as_zip(tensor(storage(9), 9))
     moves = as_legacy(b'(' + VIEW + b't', 'v', struct.pack('<q', 9) + bytes(36))
-    yield 'not described as torch.save does', moves
-    # without end, or too large
+    yield 'torch.save would describe differently', moves
+    # endless loops, or too much memory
     for opcode in (b'}', b'(', b']', b')' + b'\x85' * 9, b'}NNs'):
         yield 'too many objects', as_zip(b'(' + opcode * 100_000 + b't')
     again = b'(ccollections\nOrderedDict\nq\x01' + b'h\x01)RNNs' * 100_000 + b't'
     yield 'too many objects', as_zip(again)
     doubled = NAMED + b')' + DOUBLING + text('cpu') + b'K\x01tQ'
-    yield 'not described as torch.save does', as_zip(doubled)
-    yield 'a call of what is no function', as_zip(LISTS + b')R')
+    yield 'torch.save would describe differently', as_zip(doubled)
+    yield 'a call of an object that is not a function', as_zip(LISTS + b')R')
     yield 'an object of an unexpected class', as_zip(LISTS + b')\x81')
     hexed = ENCODE * 60 + text('aa') + (text('hex') + b'\x86R') * 60
     yield 'an unknown encoding', as_zip(hexed)
     once = b'(' + ENCODE + b'q\x01' + text('a' * 100_000) + text('latin1') + b'\x86q\x02R'
-    yield 'the same data over and over', as_zip(once + b'h\x01h\x02R' * 10_000 + b't')
+    yield 'the same data many times', as_zip(once + b'h\x01h\x02R' * 10_000 + b't')
     numbers = b'(' + b''.join(b'J' + struct.pack('<i', n) for n in range(50_000)) + b'e'
     sets = b'(cbuiltins\nset\nq\x01]q\x02' + numbers + b'\x85R' + b'h\x01h\x02\x85R' * 9 + b't'
-    yield 'the same data over and over', as_zip(sets)
-    # archives that programs read differently
+    yield 'the same data many times', as_zip(sets)
+    # archives that two programs read differently
     yield 'compressed records', as_zip(text('a' * 10), zipfile.ZIP_DEFLATED)
     yield 'records larger than the file', as_zip(text('a' * 1_000_000), zipfile.ZIP_DEFLATED)
     yield 'a record twice', as_zip(b'N', A=bytes(4))
-    # torch reads no folder, and leaves what was in the memory before
+    # torch reads nothing from folders, and returns uninitialised memory
     yield 'a folder among the records', as_zip(tensor(storage(1, b'0/'), 1), **{'0/': bytes(4)})
     file = as_zip(tensor(storage(1), 1))
     attributes = file.rindex(b'PK\x01\x02') + 38  # of the last record
     yield 'a folder among the records', file[:attributes] + b'\x10' + file[attributes + 1 :]
     yield 'the archive has no end', as_zip(b'N') + bytes(9)
-    yield 'the archive has another end than it says', as_zip(b'N') + as_zip(text('other'))
+    yield 'ends at another place than it states', as_zip(b'N') + as_zip(text('other'))
 
 
-# not called broken, because a broken file is removed if it is a download
+# not reported as broken, because broken downloads are removed
 UNREAD = [
-    # methods of a dict
+    # replaces methods of a dict
     ('OrderedDict with attributes', as_zip(ORDERED_DICT + b'}' + text('keys') + b'K\x01sb')),
-    # whose hashes never end, or can be made equal
+    # hashes that take forever, or collide
     ('a key that is neither', as_zip(b'})' + DOUBLING + b'K\x01s')),
     ('a key that is neither', as_zip(b'cbuiltins\nset\n])' + DOUBLING + b'a\x85R')),
     ('a key that is neither', saved({(1, 2): 3, 6j: 4})),
-    ('numbers as keys that', saved([{2**n + i: 0 for i in range(999)} for n in range(30, 41)])),
-    ('numbers as keys that', saved({n: 0 for i in range(20_000) for n in (i, i << 4)})),
-    # called in a backward pass
+    ('unordered numbers as', saved([{2**n + i: 0 for i in range(999)} for n in range(30, 41)])),
+    ('unordered numbers as keys', saved({n: 0 for i in range(20_000) for n in (i, i << 4)})),
     ('negated view', as_zip(tensor(storage(1), 1, FLAGS))),
-    ('too many objects in one another', as_zip(b']' * 20_000 + b'a' * 19_999)),
+    ('too many nested objects', as_zip(b']' * 20_000 + b'a' * 19_999)),
     ('beyond 1 GiB', saved(torch.ones(1).expand(1 << 15, 1 << 15))),
 ]
 
 
-def test_files_made_by_hand_are_read_if_they_are_right(read):
-    """So that those below are refused for what is wrong with them, and nothing else."""
+def test_valid_handmade_files_are_read(read):
+    """So the files below are refused for their faults, not for the way in which they are made."""
     array = ARRAY + array_state(FLOAT8 + dtype_state(-1, '<', -1), 'a' * 8)
     body = b'(' + tensor(storage(1), 1) + array + b't'
     legacy = as_legacy(body.replace(b'tQ', b'NtQ'), 'a', ZERO)
@@ -247,14 +246,14 @@ TORCHSCRIPT = {'archive/data.pkl': b'', 'archive/constants.pkl': b'', 'archive/v
 REFUSED = [
     *((BrokenCheckpointError, *case) for case in damaging()),
     *((UnsupportedContentError, f'{message}.*{TRUST}', content) for message, content in UNREAD),
-    (UnsafeCheckpointError, r"asks for 'x\\x1ba", LONG_NAME),
+    (UnsafeCheckpointError, r"contains 'x\\x1ba", LONG_NAME),
     (UnsafeCheckpointError, 'TorchScript', zipped(TORCHSCRIPT, zipfile.ZIP_STORED)),
     (UnsafeCheckpointError, 'tar archive', tarfile.TarInfo('storages').tobuf()),
 ]
 
 
 @pytest.mark.parametrize(('error', 'message', 'content'), REFUSED)
-def test_what_would_do_damage_is_refused(read, error, message, content):
+def test_malicious_files_are_refused(read, error, message, content):
     with pytest.raises(error, match=rf'(?s)x\.pth.*{message}') as caught:
         read(content)
     assert type(caught.value) is error
@@ -262,7 +261,7 @@ def test_what_would_do_damage_is_refused(read, error, message, content):
 
 
 @pytest.mark.parametrize('one', [b'M\x10\x20', text('abc')], ids=['integers', 'text'])
-def test_memory_of_what_is_two_bytes_long(read, one):
+def test_memory_of_many_small_objects(read, one):
     content = as_zip(b'](' + one * 10_000 + b'e')
     tracemalloc.start()
     try:
@@ -272,7 +271,7 @@ def test_memory_of_what_is_two_bytes_long(read, one):
         tracemalloc.stop()
 
 
-def test_numpys_own_dtype_is_never_used_even_where_somebody_allowed_it(read):
+def test_allowed_names_of_torch_are_not_used_and_are_restored(read):
     with torch.serialization.safe_globals([np.dtype, collections.deque]):
         assert read(saved(np.ones(3))).sum() == 3
         assert {np.dtype, collections.deque} <= set(torch.serialization.get_safe_globals())
@@ -286,7 +285,7 @@ def test_checkpoint_of_numpy_1(read):
 
 
 def test_fuzzed_files_are_loaded_or_refused(tmp_path):
-    """With FUZZ_SECONDS (`make fuzz`) other files at each run, for so many seconds."""
+    """With FUZZ_SECONDS (`make fuzz`) for that time, with new files in each run."""
     limits = dict(count=400, seed=7)
     if seconds := os.environ.get('FUZZ_SECONDS'):
         limits = dict(seconds=float(seconds), seed=int(time.time()))

@@ -1,4 +1,4 @@
-"""What README.md, docs/projects.md and docs/boundary.md show works as it stands there."""
+"""The examples in README.md, docs/projects.md and docs/boundary.md work."""
 
 import re
 
@@ -22,14 +22,14 @@ WHOLE_MODEL = 'sem_fpn_xcit_tiny_12_p16'  # in place of the small one of the doc
 
 
 def blocks(text, start, comment=''):
-    """The Python blocks that begin like this, behind a comment."""
+    """The Python blocks that begin with ``start``, after a comment."""
     found = re.findall(rf'{comment}```python\n({start}.*?)```', text, re.DOTALL)
     assert found
     return found
 
 
 def shown(kind):
-    """Those of docs/projects.md behind a comment that says of which kind they are."""
+    """The Python blocks of docs/projects.md after a comment with their kind."""
     return blocks(PROJECTS, '', f'<!-- tested: {kind} -->\n')
 
 
@@ -108,15 +108,15 @@ def project(tmp_path_factory):
     return folder
 
 
-def test_inherits_without_an_import_before(tmp_path):
-    """Read by mmengine alone, as the stock tools do."""
+def test_inherits_without_an_import(tmp_path):
+    """Read by mmengine alone, as in the stock tools."""
     (tmp_path / 'mine.py').write_text(shown('inherit')[0])
     code = 'from mmengine import Config; print(Config.fromfile("mine.py").model.backbone.type)'
     assert python('-W', 'ignore', '-c', code, cwd=tmp_path) == 'mmbixt.XCiT\n'
 
 
 def test_predictions(project):
-    """By smaller models than there; first the one that imports nothing of mmbixt."""
+    """With smaller models than in the docs; the first example imports nothing of mmbixt."""
     snippets = shown('predict') + blocks(README, 'from mmseg.apis') + shown('predict by name')
     code = ''
     for number, snippet in enumerate(snippets):
@@ -140,7 +140,7 @@ print('LOADER', type(detect.pipeline.transforms[0]).__module__)
 
 
 def test_detection(project, monkeypatch, capsys):
-    """The heads are missing and stay random, as mmengine says; backbone and neck come in."""
+    """The file has only backbone and neck; mmengine warns that the heads are random."""
     monkeypatch.chdir(project)
     snippet = blocks(PROJECTS, 'from mmdet.apis')[0]
     snippet = snippet.replace("'maskrcnn_xcit_small_12_p16.pth'", f"'{WHOLE_MODEL}.pth'")
@@ -162,5 +162,5 @@ def test_evaluators_build(scope, snippet):
     init_default_scope(scope)
     evaluators = Config.fromstring(snippet, '.py').val_evaluator
     for evaluator in evaluators if isinstance(evaluators, list) else [evaluators]:
-        evaluator.pop('ann_file', None)  # not there
+        evaluator.pop('ann_file', None)  # does not exist
         assert METRICS.build(evaluator) is not None

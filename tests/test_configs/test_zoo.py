@@ -1,7 +1,7 @@
-"""All configs are checked from several sides, built without memory, trained and evaluated.
+"""Configs agree with their metafiles, READMEs and sources; models build, train and evaluate.
 
-With the variable ZOO=all (`make test-zoo`), that is: without it, the smallest model of each family
-is built with each decoder, multiply-adds are counted of a few, and a few are trained.
+With the variable ZOO=all (`make test-zoo`) all models are built, counted and trained; without it,
+only some of the smallest ones.
 """
 
 import hashlib
@@ -50,14 +50,14 @@ if os.environ.get('ZOO') == 'all':
     dense = [name for name in PATHS if not name.endswith(('_in1k', '_cifar100'))]
     TRAINED = [*dense, 'xcit_n12_p8_in1k', 'bixt_ti_cnv_lpi_l64_d13_p16_in1k', 'swin_t_in1k']
     TRAINED += ['biformer_t_in1k', 'biformer_stl_nchw_in1k', 'bisa_swin_t_in1k']
-# of XCiT, with the authors' stochastic depth
+# sizes of XCiT: architecture, the authors' stochastic depth
 SIZES = dict(
     t12=('tiny12', 0.0), s12=('small12', 0.05), s24=('small24', 0.1), m24=('medium24', 0.15)
 )
 
 
 def test_names_are_unique_and_the_index_lists_every_family():
-    """mim finds a config by its name alone."""
+    """mim finds configs by their names."""
     assert len(PATHS) == len([*CONFIGS.glob('[!_]*/*.py')])
     index = yaml.safe_load((ROOT / 'model-index.yml').read_text())
     assert index['Import'] == [f'configs/{family}/metafile.yml' for family in FAMILIES]
@@ -93,7 +93,7 @@ def test_schedule_is_the_listed_one_and_published_weights_fit(name):
     assert meta.get('Iterations', meta.get('Epochs')) == length
     assert {'tta_model', 'tta_pipeline'} <= cfg.keys() or cfg.default_scope != 'mmseg'
     backbone = cfg.model.backbone
-    if cfg.default_scope == 'mmpretrain':  # of which such weights come
+    if cfg.default_scope == 'mmpretrain':  # trained from random weights
         assert 'init_cfg' not in backbone
         assert [part.end for part in cfg.param_scheduler][-1] == length
         return
@@ -110,7 +110,7 @@ def test_schedule_is_the_listed_one_and_published_weights_fit(name):
 
 @pytest.mark.parametrize('name', BUILT)
 def test_model(name):
-    """It builds, its parts fit, and it is what its folder's tables and its family's recipe say."""
+    """It builds and runs, and agrees with the tables of its folder and the recipe of its family."""
     cfg = Config.fromfile(PATHS[name])
     init_default_scope(cfg.default_scope)
     with torch.device('meta'):
@@ -127,11 +127,11 @@ def test_model(name):
     check_tables(name, model, cfg.default_scope)
     heads = ['decode_head', 'auxiliary_head', 'bbox_head', 'rpn_head', 'head']
     unused = unused_parameters(model, heads)
-    assert [key for key in unused if not key.startswith('roi_head.')] == []  # looks at values
+    assert [key for key in unused if not key.startswith('roi_head.')] == []  # needs real values
 
 
 def check_tables(name, model, scope):
-    """Of the metafile and of the README."""
+    """Compare parameters and multiply-adds with the metafile and the README."""
     meta = LISTED[name]['Metadata']
     side, digits = (224, 2) if scope == 'mmpretrain' else (512, 1)
     macs = meta.get(f'Multiply-adds at {side}x{side} (G)', '–')
@@ -147,7 +147,7 @@ def check_tables(name, model, scope):
 
 
 def check_weight_decay_of_bixt(cfg, model):
-    """Norms, latents and position encodings have none, everything else has."""
+    """Norms, latents and position encodings have no weight decay, all other parameters have."""
     optimizer = build_optim_wrapper(model, cfg.optim_wrapper).optimizer
     decay = {id(p): g['weight_decay'] for g in optimizer.param_groups for p in g['params']}
     for name, parameter in model.named_parameters():
@@ -173,7 +173,7 @@ def scenes(tmp_path_factory):
 
 
 def shorten(cfg, folder):
-    """A few steps and images to evaluate; no checkpoint, which takes a gigabyte here."""
+    """A few steps, a few images to evaluate, no checkpoint (up to a GB)."""
     cfg.train_cfg.update(max_iters=STEPS, val_interval=STEPS)
     cfg.train_dataloader.batch_size = 2
     for split in ('train', 'val', 'test'):
@@ -207,7 +207,7 @@ def test_trains_and_evaluates(name, scenes, tmp_path):
 
 @pytest.fixture
 def cifar100(tmp_path, monkeypatch):
-    """Noise under the names of its files."""
+    """The files of CIFAR-100, with random images."""
     images = np.random.default_rng(0).integers(256, size=(8, 3072), dtype=np.uint8)
     data = dict(data=images, fine_labels=list(range(8)))
     contents = dict(train=data, test=data)

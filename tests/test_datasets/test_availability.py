@@ -24,7 +24,7 @@ COCO = dict(
         (dict(type='ConcatDataset', datasets=[ADE, COCO]), 'annotations/training', 'ADEChall'),
     ],
 )
-def test_absent_part_is_named_with_the_way_to_get_it(dataset, missing, help, tmp_path, monkeypatch):
+def test_missing_files_are_named_with_advice(dataset, missing, help, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / 'images/training').mkdir(parents=True)
     cfg = Config(dict(train_dataloader=dict(dataset=dataset), val_dataloader=None))
@@ -34,7 +34,7 @@ def test_absent_part_is_named_with_the_way_to_get_it(dataset, missing, help, tmp
     assert f'\n  {tmp_path}/{missing}\n' in message
     assert 'images/training' not in message
     assert help in message
-    assert ('--sample' in message) == bool(help)  # only where there are scenes
+    assert ('--sample' in message) == bool(help)  # only for data sets with generated scenes
     check_datasets(cfg, ('val', 'test'))
     (tmp_path / 'annotations/training').mkdir(parents=True)
     (tmp_path / COCO['ann_file']).touch()
@@ -50,6 +50,6 @@ def test_imagenet_has_a_split_or_a_prefix(tmp_path, prefix):
     check_datasets(dict(train_dataloader=cfg), ('train',))
 
 
-def test_remote_data_are_not_looked_for():
+def test_remote_data_are_not_checked():
     remote = ADE | dict(data_root='s3://bucket/ade')
     check_datasets(Config(dict(train_dataloader=dict(dataset=remote))), ('train',))

@@ -6,7 +6,7 @@ from mmseg.structures import SegDataSample
 from mmbixt.decode_heads import LinearTokenHead
 
 
-def test_is_one_linear_layer_on_the_last_map():
+def test_is_one_linear_layer_on_the_last_feature_map():
     head = LinearTokenHead(in_channels=8, num_classes=5).eval()
     maps = [torch.randn(2, 8, 6, 4) for _ in range(3)]
     logits = head(maps)
@@ -51,11 +51,11 @@ def test_loss_and_prediction_are_mmsegs():
 
 def test_channels_can_only_be_the_width():
     assert LinearTokenHead(8, num_classes=5, channels=8).channels == 8
-    with pytest.raises(ValueError, match='channels=128 must be left out, or be the 8'):
+    with pytest.raises(ValueError, match='channels=128 must be omitted, or be the 8'):
         LinearTokenHead(8, num_classes=5, channels=128)
 
 
 @pytest.mark.parametrize(('channels', 'index'), [(8, (0, 1)), ([8, 8], [1]), ([8, 8], 3)])
 def test_channels_and_indices_must_name_the_same_maps(channels, index):
-    with pytest.raises(ValueError, match='must name the same maps'):
+    with pytest.raises(ValueError, match='must be of the same feature maps'):
         LinearTokenHead(channels, num_classes=5, in_index=index)

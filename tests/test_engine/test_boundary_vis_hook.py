@@ -1,4 +1,4 @@
-"""Pictures of errors near boundaries, from the runs of a runner."""
+"""Pictures of errors near boundaries, drawn by a hook of a runner."""
 
 import cv2
 import numpy as np
@@ -12,7 +12,7 @@ import mmbixt.engine.boundary_vis_hook as module
 
 
 class Images(list):
-    """Samples with files and true labels, of which no two are alike."""
+    """A data set of image files with label maps, all different."""
 
     metainfo = dict(classes=('sky', 'tree', 'car'), palette=[(0, 0, 255), (0, 99, 0), (99, 0, 0)])
 
@@ -58,19 +58,19 @@ def pictures(folder):
         (dict(interval=1, max_images=2), [0, 1]),
     ],
 )
-def test_which_are_drawn(tmp_path, options, drawn):
+def test_interval_and_max_images(tmp_path, options, drawn):
     runner = make_runner(tmp_path, Images(tmp_path), options)
     runner.test()
     names = [f'test_boundary_image_{i}_0.png' for i in drawn]
     assert pictures(tmp_path) == names
-    runner.val()  # anew, from the first
+    runner.val()  # counts from the first image again
     assert pictures(tmp_path) == names + [name.replace('test', 'val') for name in names]
 
 
 def test_evaluation_alone_does_not_build_the_training(tmp_path, monkeypatch):
     nowhere = training(dict(type='Nowhere'), val_interval=2)
     runner = make_runner(tmp_path, Images(tmp_path), **nowhere)
-    with monkeypatch.context() as patch:  # of several processes, one draws
+    with monkeypatch.context() as patch:  # on other ranks than 0
         patch.setattr(module, 'is_main_process', lambda: False)
         runner.test()
     assert pictures(tmp_path) == []
@@ -98,8 +98,8 @@ def test_picture_is_of_the_file_and_its_labels(tmp_path):
 
 def test_bad_input_is_explained(tmp_path):
     for labelled, message in (
-        (False, r'no gt_sem_seg of .*image_2\.png: the dataset has'),
-        (True, r'no pred_sem_seg of image .*are for segmentors'),
+        (False, r'image_2\.png has no gt_sem_seg: the dataset has'),
+        (True, r'image_2\.png has no pred_sem_seg: .*are for segmentors'),
     ):
         sample = Images(tmp_path, labelled=labelled)[2]['data_samples']
         with pytest.raises(ValueError, match=message):

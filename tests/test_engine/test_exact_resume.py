@@ -1,4 +1,4 @@
-"""N iterations in one run, and in two, end with the same bits."""
+"""A run and a resumed run of the same iterations end with the same bits."""
 
 import random
 import shutil
@@ -19,7 +19,7 @@ COLLATE = dict(collate_fn=dict(type='default_collate'))
 
 
 class Noise(Dataset):
-    """Uses all generators of random numbers; counts what is read in this process."""
+    """Uses all random generators; counts the images that are read in this process."""
 
     metainfo = dict(classes=('a',))
     read = 0
@@ -54,7 +54,7 @@ SETTINGS = {
     'epochs': dict(
         train_cfg=dict(by_epoch=True, max_epochs=4), sampler=dict(type='DefaultSampler'), half=3
     ),
-    'from the middle of an epoch, of a few batches each': dict(
+    'from the middle of a short epoch': dict(
         train_cfg=dict(by_epoch=True, max_epochs=6),
         sampler=dict(type='DefaultSampler'),
         num_batch_per_epoch=2,
@@ -66,9 +66,9 @@ SETTINGS = {
 }
 
 
-# images that are read for the rest: six batches and nine, of which each third is smaller; seven
+# images read by the resumed run: 6, 9 or 7 batches of 4, or of 2 at the end of an epoch of data
 READ = {'iterations, epochs of data': 20, 'epochs': 30, 'workers': 0}
-READ['from the middle of an epoch, of a few batches each'] = 28
+READ['from the middle of a short epoch'] = 28
 LOADER = ('num_workers', 'num_batch_per_epoch', 'batch_size')
 
 
@@ -101,12 +101,12 @@ def train(
     )
     runner.train()
     used = runner.train_dataloader.dataset
-    assert getattr(used, '_dataset', used) is dataset  # which may be large, and is not copied
+    assert getattr(used, '_dataset', used) is dataset  # not a copy: it may be large
     runner.train_loop.dataloader_iterator = None  # else the garbage collector waits for workers
 
 
 def state(folder, name):
-    """All that a checkpoint has of the training, and the losses that were logged."""
+    """Schedules, logged losses and all tensors of a checkpoint."""
     saved = load(str(folder / name))
     logged = saved['message_hub']['log_scalars']['train/loss'].data[0].tolist()
     tensors = [saved[key] for key in ('state_dict', 'ema_state_dict', 'optimizer')]
@@ -114,8 +114,8 @@ def state(folder, name):
 
 
 @pytest.mark.parametrize('settings', SETTINGS)
-def test_two_halves_are_the_whole(tmp_path, monkeypatch, settings):
-    # else mmengine waits for two seconds after each epoch of the data
+def test_resumed_run_equals_uninterrupted_run(tmp_path, monkeypatch, settings):
+    # mmengine sleeps for two seconds after each epoch of the data
     monkeypatch.setattr('mmengine.runner.loops.time.sleep', lambda _: None)
     name, settings = settings, SETTINGS[settings]
     middle, end = f'iter_{settings.get("half", 6)}.pth', 'iter_12.pth'
@@ -133,20 +133,20 @@ def test_two_halves_are_the_whole(tmp_path, monkeypatch, settings):
     torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
-def test_another_batch_is_said_and_keeps_the_epochs(tmp_path):
-    """From the second of four epochs, in batches of 4; here in batches of 8."""
+def test_another_batch_size_is_warned_of_and_keeps_the_epochs(tmp_path):
+    """The checkpoint is of the second of four epochs; the batch size changes from 4 to 8."""
     settings = SETTINGS['epochs']
     train(tmp_path / 'first', **settings)
     resume = dict(resume=True, load_from=str(tmp_path / 'first/iter_6.pth'), batch_size=8)
     Noise.read = 0
     train(tmp_path / 'second', **settings, **resume)
     (log,) = (tmp_path / 'second').glob('*/*.log')
-    assert 'a run with 1 processes x 4 images' in log.read_text()
-    assert Noise.read == 3 * IMAGES  # the checkpoint says one whole epoch, before its second ended
+    assert 'of a run with processes 1, batch size 4, images 10; this run has' in log.read_text()
+    assert Noise.read == 3 * IMAGES  # one whole epoch was recorded in the checkpoint
 
 
-def test_products_are_made_as_before(tmp_path, monkeypatch):
-    """By the library that the first run took, even where the other one was found faster since."""
+def test_resumed_run_uses_the_same_matrix_library(tmp_path, monkeypatch):
+    """The library of the first run is used, even where the other one is faster now."""
     monkeypatch.setattr(dispatch, 'ONEDNN_IS_FASTER', True)
     train(tmp_path / 'first', **ITERATIONS)
     monkeypatch.setattr(dispatch, 'ONEDNN_IS_FASTER', False)

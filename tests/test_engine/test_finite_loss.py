@@ -1,4 +1,4 @@
-"""A loss that is not finite never gets into the weights."""
+"""A loss that is not finite never changes the weights."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from mmbixt.checkpoints.loader import load
 
 
 class Model(BaseModel):
-    """Its loss is what the images say, times the weight; the mean of images is a buffer."""
+    """The loss is weight * sum of the images; their running mean is a buffer."""
 
     def __init__(self):
         super().__init__()
@@ -58,9 +58,9 @@ def test_stops_before_the_step(tmp_path, bad):
         runner.train()
     path = tmp_path / 'iter_2.pth'
     assert f'The loss is {bad} in iteration 3, for the images\n  2.jpg\n' in str(info.value)
-    assert 'All weights are finite: the images,' in str(info.value)
-    assert 'Buffers (as running means) are not finite any more.' in str(info.value)
-    assert f'The last good checkpoint is {path}; --resume {path} goes on' in str(info.value)
+    assert 'All weights are finite: the cause' in str(info.value)
+    assert 'Buffers (such as running means) are not finite.' in str(info.value)
+    assert f'resume from the last good checkpoint: --resume {path}.' in str(info.value)
     assert runner.model.weight.item() == pytest.approx(1 - 0.1 - 0.2)
     assert load(str(path))['state_dict']['weight'] == runner.model.weight
 
@@ -68,29 +68,29 @@ def test_stops_before_the_step(tmp_path, bad):
 @pytest.mark.parametrize(
     ('interval', 'bad', 'message'),
     [
-        (1, 1, 'No checkpoint is written now. Weights are'),
-        (1, 3, 'No checkpoint is written now. Weights are'),  # after the last iteration
-        (3, 3, 'No checkpoint is written now. Weights are'),
+        (1, 1, 'No checkpoint is written. Weights are'),
+        (1, 3, 'No checkpoint is written. Weights are'),  # after the last iteration
+        (3, 3, 'No checkpoint is written. Weights are'),
         (2, 2, 'iteration 4'),
     ],
 )
 @pytest.mark.parametrize('on_bad', ['raise', 'skip'])
 def test_weights_that_are_not_finite_are_not_saved(tmp_path, interval, bad, message, on_bad):
-    """Whose gradients were not, with a loss that was; no batch is passed over then."""
+    """The loss was finite, its gradients were not: with on_bad='skip', too, the run stops."""
     runner = make_runner(tmp_path, [1.0] * 4, interval=interval, on_bad=on_bad)
     weight = runner.model.weight
     weight.register_hook(lambda grad: grad * float('nan') if runner.iter == bad else grad)
     with pytest.raises(FloatingPointError, match=message) as info:
         runner.train()
     good = max(x for x in range(interval, bad + 1, interval))
-    assert 'Weights are not finite: a gradient before was not.' in str(info.value)
-    assert f'The last good checkpoint is {tmp_path}/iter_{good}.pth' in str(info.value)
+    assert 'Weights are not finite: an earlier gradient was not.' in str(info.value)
+    assert f'last good checkpoint: --resume {tmp_path}/iter_{good}.pth' in str(info.value)
     assert not (tmp_path / f'iter_{bad + 1}.pth').exists()
 
 
 @pytest.mark.parametrize(('accumulative_counts', 'expected'), [(1, 1 - 0.1 - 0.4), (2, 1 - 0.25)])
-def test_batches_are_passed_over(tmp_path, accumulative_counts, expected):
-    """Of two that are accumulated the other one counts."""
+def test_batches_are_skipped(tmp_path, accumulative_counts, expected):
+    """With accumulation the other batch of a step still counts."""
     values = [1.0, float('nan'), float('inf'), 4.0]
     runner = make_runner(tmp_path, values, accumulative_counts, on_bad='skip', max_skipped=2)
     runner.train()
@@ -98,22 +98,21 @@ def test_batches_are_passed_over(tmp_path, accumulative_counts, expected):
     assert runner.model.mean.item() == pytest.approx(2.25)  # of 0, 1 and 4
     (log,) = tmp_path.glob('*/*.log')
     text = log.read_text()
-    assert 'The loss is inf in iteration 3, for the images\n  2.jpg\nBatch passed over (2' in text
+    assert 'The loss is inf in iteration 3, for the images\n  2.jpg\nBatch skipped (2' in text
     assert 'loss: nan' not in text
 
 
-def test_too_many_are_an_error(tmp_path):
+def test_too_many_skipped_batches_are_an_error(tmp_path):
     runner = make_runner(tmp_path, [float('nan')] * 3, on_bad='skip', max_skipped=2)
-    with pytest.raises(FloatingPointError, match='2 batches were passed over before') as info:
+    with pytest.raises(FloatingPointError, match='max_skipped=2 batches were skipped before'):
         runner.train()
-    assert 'The last good checkpoint' in str(info.value)
 
 
-def test_files_that_are_no_checkpoints_are_passed_over(tmp_path):
+def test_files_that_are_no_checkpoints_are_ignored(tmp_path):
     (tmp_path / 'iter_8.pth').write_bytes(b'PK')
     torch.save(dict(a=1), tmp_path / 'iter_9.pth')
     runner = make_runner(tmp_path, [float('nan')])
-    with pytest.raises(FloatingPointError, match=r'for the images\n  0.jpg\n.*no checkpoint yet'):
+    with pytest.raises(FloatingPointError, match=r'for the images\n  0.jpg\n.*No checkpoint with'):
         runner.train()
 
 
@@ -126,14 +125,14 @@ def test_several_optimizers_are_refused(tmp_path):
 
 
 def train_one_of_two(rank, folder):
-    """The last batch of the first step is bad for one process; weights go to a file."""
+    """Train with a bad last batch of the first step on rank 0; write the weight to a file."""
     store = torch.distributed.FileStore(f'{folder}/store', 2)
     torch.distributed.init_process_group('gloo', store=store, rank=rank, world_size=2)
     nan = float('nan')
     values = [[1.0, nan, 1.0, 1.0], [2.0, 3.0, 1.0, 1.0]][rank]
     runner = make_runner(folder / str(rank), values, 2, on_bad='skip')
     runner.model = MMDistributedDataParallel(runner.model)
-    # each process has images of its own
+    # each process has its own images
     runner._train_dataloader['sampler'] = torch.utils.data.SequentialSampler(values)
     runner.train()
     torch.save(runner.model.module.weight.item(), folder / f'{rank}.pth')
@@ -141,7 +140,7 @@ def train_one_of_two(rank, folder):
 
 
 def test_processes_do_not_diverge(tmp_path):
-    """They make no step of gradients that are their own."""
+    """No process makes a step with gradients that are not averaged."""
     start = torch.multiprocessing.start_processes
     start(train_one_of_two, (tmp_path,), nprocs=2, start_method='fork')
     assert [torch.load(tmp_path / f'{rank}.pth') for rank in (0, 1)] == pytest.approx([0.9, 0.9])

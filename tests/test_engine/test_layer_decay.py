@@ -10,7 +10,7 @@ from variants import build as build_backbone
 from mmbixt.backbones import XCiT
 from mmbixt.engine.layer_decay import parameters_of
 
-# the layers and the stages of small backbones
+# number of layers and of stages of small backbones
 LAYERS = {'bixt': (3, 3), 'xcit': (3, 3), 'biformer': (5, 3), 'bisa': (5, 3)}
 XCIT = dict(embed_dims=32, num_heads=2, depth=4)
 
@@ -32,7 +32,7 @@ def build(model, lr=0.1, **paramwise_cfg):
 
 
 def settings(model, optimizer):
-    """Group of each parameter, by its name."""
+    """Parameter groups by the names of their parameters."""
     by_id = {id(p): group for group in optimizer.param_groups for p in group['params']}
     return {name: by_id[id(p)] for name, p in model.named_parameters() if id(p) in by_id}
 
@@ -58,7 +58,7 @@ def test_each_parameter_has_the_rate_of_its_layer(family, kind):
 
 @pytest.mark.parametrize('family', LAYERS)
 def test_layers_are_in_the_order_of_the_network(family):
-    """Each feature map is computed by the first layers, more for each than the last."""
+    """Each feature map has gradients in the first layers only, and the next one in more."""
     model = build_backbone(VARIANTS[family])
     used = []
     for output in model(torch.randn(2, 3, 64, 64)):
@@ -88,7 +88,7 @@ def test_stock_options_and_frozen_parts():
 def test_bad_settings_are_explained():
     for cfg, message in (
         (dict(decay_rate=1.5), 'decay_rate is 1.5'),
-        (dict(decay_rate=0.9, decay_type='block'), "decay_type='block': there are layer_wise"),
+        (dict(decay_rate=0.9, decay_type='block'), "decay_type='block' is not one of layer_wise"),
         (dict(decay_rate=0.9, num_layers=12), 'XCiT has 5 layers .* leave num_layers out'),
     ):
         with pytest.raises(ValueError, match=message):

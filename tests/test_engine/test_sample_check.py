@@ -1,4 +1,4 @@
-"""Bad images and labels are named, or left out, in data sets of each framework."""
+"""Bad images and labels stop a run or are skipped, in data sets of each framework."""
 
 import errno
 import json
@@ -125,7 +125,7 @@ def orient(tag):
 
 
 def edit_label(function):
-    """Of a label map (24,32) another one."""
+    """Replace the label map (24,32) of a file by a function of it."""
 
     def edit(path):
         cv2.imwrite(str(path), function(cv2.imread(str(path), cv2.IMREAD_UNCHANGED)))
@@ -185,7 +185,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(('make', 'damage', 'message'), CASES)
-def test_damage_is_named_and_can_be_left_out(root, make, damage, message):
+def test_damaged_files_are_named_or_skipped(root, make, damage, message):
     assert len(read(make(root))) == 4
     path = damage(root)
     pattern = message.format(path=path)
@@ -195,12 +195,12 @@ def test_damage_is_named_and_can_be_left_out(root, make, damage, message):
     assert len(read(make(root), skipped=skipped)) == 4
     (line,) = skipped.read()
     assert str(root) in line
-    with pytest.raises(BadSampleError, match='0 images were left out before, which is max_sk'):
+    with pytest.raises(BadSampleError, match='0 images were skipped before, which is max_sk'):
         read(make(root), skipped=SkippedImages(root / 'none.txt', 0))
 
 
-def test_images_that_are_in_order(root):
-    """Shown as their labels are, or not turned when they are read; with boxes a pixel outside."""
+def test_images_without_problems(root):
+    """Labels of the orientation in which images are read; boxes that reach a pixel outside."""
     orient(6)(image(root))
     edit_label(lambda x: np.rot90(x).copy())(label(root))
     orient(3)(root / 'images/2.jpg')
@@ -247,7 +247,7 @@ def test_classes_of_the_head_and_reduced_labels(root):
 
 
 def test_several_heads_and_one_logit(root):
-    """A head of boundaries has fewer classes; one of a single logit tells two apart."""
+    """A head for boundaries has fewer classes; a head with one logit has two."""
     model = head(num_classes=3)
     model.boundary = head(num_classes=2, out_channels=1)
     read(segmentation(root), model)
@@ -279,7 +279,7 @@ def test_labels_before_images(root):
         assert info['img'].shape == (24, 32, 3)
 
 
-def test_boxes_of_whole_objects_are_logged_once(root):
+def test_boxes_beyond_the_image_are_logged_once(root):
     for i in (0, 1):
         coco(lambda c, i=i: c['annotations'][i].update(bbox=[4, 4, 60, 20]))(root)
     with mock.patch('mmbixt.datasets.problems.print_log') as log:
@@ -290,13 +290,13 @@ def test_boxes_of_whole_objects_are_logged_once(root):
 
 
 @pytest.mark.parametrize('box', [(40, 2, 50, 9), (-9, 2, -4, 9), (0, float('nan'), 5, 9)])
-def test_boxes_that_no_image_has(box):
+def test_boxes_outside_of_the_image_or_not_finite(box):
     results = dict(img_path='a.jpg', ori_shape=(24, 32), instances=[dict(bbox=box)])
     assert 'a.jpg is 32 x 24' in BoxProblem()(results, turns=True)
 
 
-def test_sizes_that_are_not_known(root):
-    """0 x 0 in a VOC file; files that OpenCV reads and PIL does not."""
+def test_unknown_sizes(root):
+    """0 x 0 in the annotations; formats that OpenCV reads and PIL does not."""
     coco(lambda c: [image.update(width=0, height=0) for image in c['images'][:1]])(root)
     dataset = detection(root)
     watch(dataset, FirstClass(), None)
@@ -311,7 +311,7 @@ def test_sizes_that_are_not_known(root):
 @pytest.mark.parametrize(
     'error', [MemoryError(), OSError(errno.EMFILE, 'Too many open files'), OSError(errno.EIO, 'x')]
 )
-def test_errors_of_the_machine_are_no_damage(root, error):
+def test_errors_of_the_machine_are_not_skipped(root, error):
     skipped = SkippedImages(root / 'skipped.txt', 9)
     load = mock.patch('mmcv.transforms.LoadImageFromFile.transform', side_effect=error)
     with load, pytest.raises(type(error)) as info:
@@ -320,17 +320,15 @@ def test_errors_of_the_machine_are_no_damage(root, error):
     assert not skipped.read()
 
 
-def test_mistakes_in_the_config_are_no_damage(root):
+def test_mistakes_in_the_config_are_not_skipped(root):
     dataset = segmentation(root)
     dataset.pipeline.transforms.insert(2, lambda results: results.pop('seg_map_path') and results)
-    with pytest.raises(
-        BadSampleError, match=r"LoadAnnotations asks for 'seg_map_path', which .*0.jp"
-    ):
+    with pytest.raises(BadSampleError, match=r"LoadAnnotations needs 'seg_map_path', which .*0.jp"):
         read(dataset, skipped=SkippedImages(root / 'skipped.txt', 9))
 
 
 def test_data_without_labels_and_videos(root):
-    """Training with unlabelled images reads no annotations; videos have theirs elsewhere."""
+    """No error where no annotations are read, or where videos keep them at another key."""
     coco(lambda c: c.update(annotations=[]))(root)
     unlabelled = detection(root)
     del unlabelled.pipeline.transforms[1]
@@ -379,7 +377,7 @@ def make_runner(root, dataset, check=None, exact=True, **options):
 
 
 class Recorder(FirstClass):
-    """Notes what it is trained on."""
+    """Records the names of its training images."""
 
     def __init__(self):
         super().__init__()
@@ -400,8 +398,8 @@ def train(root, dataset, **options):
     return runner.model.seen, Path(runner.log_dir)
 
 
-def test_a_run_stops_at_a_bad_image_or_leaves_it_out(root):
-    """With a worker, which has a copy of the data set; in a wrapper."""
+def test_a_run_stops_at_a_bad_image_or_skips_it(root):
+    """With a worker process, and a data set in a wrapper."""
     EMPTY(image(root))
 
     def dataset():
@@ -409,19 +407,18 @@ def test_a_run_stops_at_a_bad_image_or_leaves_it_out(root):
 
     with pytest.raises(BadSampleError) as info:
         train(root, dataset())
-    assert str(info.value).startswith(f'{image(root)}: an empty file. Mend')
+    assert str(info.value).startswith(f'{image(root)}: an empty file. Repair')
     seen, logs = train(root, dataset(), check=dict(on_bad='skip'))
     assert len(seen) == 8
     assert {*seen} == {*NAMES} - {'1.jpg'}
     line = f'{image(root)}: an empty file'
     assert (logs / 'skipped_images.txt').read_text() == f'{line}\n'
     (log,) = logs.glob('*.log')
-    assert f'1 images were left out:\n  {line}' in log.read_text()
+    assert f'1 images were skipped:\n  {line}' in log.read_text()
     assert train(root, dataset(), check=dict(on_bad='skip'))[0] == seen
 
 
-def test_a_pipeline_that_was_switched_is_checked(root):
-    """Images are damaged that come after the switch."""
+def test_a_switched_pipeline_is_checked(root):
     EMPTY(image(root))
     dataset = segmentation(root)
     switched = [LOAD, dict(type='mmseg.LoadAnnotations'), dict(type='mmseg.PackSegInputs')]
@@ -431,12 +428,12 @@ def test_a_pipeline_that_was_switched_is_checked(root):
         train(root, dataset, custom_hooks=[switch], **options)
 
 
-def test_workers_have_to_be_started_anew(root):
+def test_workers_must_be_restarted(root):
     with pytest.raises(TypeError, match='add ExactResumeHook'):
         train(root, segmentation(root), exact=False)
 
 
-def test_validation_leaves_nothing_out(root):
+def test_validation_skips_no_image(root):
     EMPTY(image(root))
     validation = dict(batch_size=1, num_workers=0, dataset=segmentation(root))
     validation |= dict(sampler=dict(type='DefaultSampler'), collate_fn=dict(type='pseudo_collate'))
@@ -459,7 +456,7 @@ def test_empty_data_sets_are_explained(root):
         runner = make_runner(root, config)
     with pytest.raises(ValueError, match='need at least one array'):
         runner.train()
-    with pytest.raises(BadSampleError, match=r'images, NAME\.x: no images there'):
+    with pytest.raises(BadSampleError, match=r'images, NAME\.x: no images found'):
         explain_empty(runner)
 
 

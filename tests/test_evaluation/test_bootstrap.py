@@ -9,8 +9,8 @@ from mmbixt.evaluation.sums import ImageSums
 
 
 def make_run(quality, images=40, classes=4, seed=0):
-    """Counts over all pixels and in a band, as if predictions were right that often; class 3 is
-    rarely there and the last one never."""
+    """Counts over all pixels and in a band, with a fraction ``quality`` of correct predictions;
+    class 3 is rare and the last class never occurs."""
     rng = np.random.default_rng(seed)
     true = rng.integers(0, 1000, (images, classes + 1))
     true[2:, 3] = 0
@@ -44,11 +44,11 @@ def test_draws_are_scored_as_a_set_of_their_images():
             mean = found[f'{where}/IoU'].over_classes()
             assert mean.samples[s] == pytest.approx(scores(total)[f'{where}/mIoU'])
             assert mean.value == pytest.approx(scores(run.total())[f'{where}/mIoU'])
-    assert np.isnan(found['all/IoU'].samples[:, 3]).any()  # else the test shows less than it should
+    assert np.isnan(found['all/IoU'].samples[:, 3]).any()  # class 3 is missing in some draws
 
 
 def test_interval_of_the_mean_of_independent_images():
-    """Accuracy of images of equal size is a mean, the error of which is known."""
+    """The accuracy of images of equal size is a mean, and the error of a mean is known."""
     rng = np.random.default_rng(0)
     right = rng.integers(0, 1001, (400, 1))
     true = np.full_like(right, 1000)
@@ -58,7 +58,7 @@ def test_interval_of_the_mean_of_independent_images():
     error = right.std() / 10 / np.sqrt(400)
     np.testing.assert_allclose((high - low) / 2, 1.96 * error, rtol=0.05)
     np.testing.assert_allclose((high + low) / 2, right.mean() / 10, atol=0.1 * error)
-    # without a class, or in none of the draws
+    # a class that is missing in one draw, or in all of them
     nan = np.nan
     one = Estimate(np.array([1.0, nan]), np.array([[0.0, nan], [2.0, nan], [nan, nan]]))
     np.testing.assert_allclose(one.interval(), [[0.05, nan], [1.95, nan]])
@@ -82,7 +82,7 @@ def test_other_images_classes_and_truths_are_named():
     for other, message in (
         (part(run, [*range(33), *range(34, 40)]), r'1 \(image_33\); .* second: 0 \(none\)'),
         (replace(run, classes=['class 0', 'tree', *run.classes[2:]]), "'class 1' .* 'tree'"),
-        (replace(run, counts=run.counts | {'all/true': true}), 'of 1 of 40 images .* image_7 '),
+        (replace(run, counts=run.counts | {'all/true': true}), r'of 1 of 40 images .* image_7\.'),
     ):
         with pytest.raises(NotPairedError, match=message):
             paired(run, other)

@@ -7,13 +7,13 @@ from scipy.ndimage import binary_erosion
 
 from mmbixt.evaluation import class_scores, image_sums, scores
 
-WIDTHS = (5, 1, 2, 0.1)  # in any order
+WIDTHS = (5, 1, 2, 0.1)  # not sorted
 RATIOS = (0.2, 0.05)
 TOLERANCES = (0.5, 1, 3, 5)
 
 
 def sums_by_definition(truth, prediction, num_classes, ignore_index=255):
-    """The same counts, class by class, from the distances between all pairs of pixels."""
+    """Reference: the same counts, for each class, from distances between all pairs of pixels."""
     height, width = truth.shape
     rows, columns = (axis.ravel() for axis in np.mgrid[:height, :width])
     apart = np.stack((rows[:, None] - rows, columns[:, None] - columns))
@@ -66,13 +66,13 @@ def blobs(rng, height, width, num_classes):
 
 @pytest.mark.parametrize('size', [(1, 1), (1, 9), (8, 1), (3, 3), (17, 22), (20, 15)])
 @pytest.mark.parametrize('ignored', [0, 0.02, 0.4, 1])
-def test_random_maps_against_the_definition(size, ignored):
+def test_random_label_maps_against_the_definition(size, ignored):
     for seed, label_at_ignored in enumerate((2, 255, -3)):
         rng = np.random.default_rng(seed)
         truth, prediction = (blobs(rng, *size, 4) for _ in range(2))
         prediction = np.where(rng.random(size) < 0.5, truth, prediction)
         truth[rng.random(size) < ignored] = 255
-        prediction[truth == 255] = label_at_ignored  # does not matter
+        prediction[truth == 255] = label_at_ignored  # must have no effect
         found = image_sums(truth, prediction, 5, WIDTHS, RATIOS, TOLERANCES)
         found = {name: counts.tolist() for name, counts in found.items()}
         assert found == sums_by_definition(truth, prediction, 5)
@@ -94,7 +94,7 @@ def test_labels_of_eight_bits_and_of_more(num_classes, dtype, ignored):
 
 
 @pytest.mark.parametrize(('size', 'ratio'), [((51, 37), 0.1), ((40, 50), 0.6)])
-def test_boundary_iou_is_the_published_one(size, ratio):
+def test_boundary_iou_against_the_published_definition(size, ratio):
     def inner_band(mask):
         distance = max(1, round(ratio * np.sqrt(size[0] ** 2 + size[1] ** 2)))
         return mask - binary_erosion(mask, np.ones((3, 3)), distance)
@@ -111,7 +111,7 @@ def test_shifted_square_by_hand():
     truth[2:6, 2:6] = 1
     prediction[2:6, 3:7] = 1
     sums = image_sums(truth, prediction, 2, (1,), (0.02,), (0.5, 1))
-    # of a frame of 6 x 6 pixels, two wide, 24 are right
+    # the band of 1 px is a frame of 32 pixels (6 x 6 without 2 x 2), of which 24 are correct
     everywhere, band = (44 / 52 + 12 / 20) / 2, (16 / 24 + 8 / 16) / 2
     assert scores(sums) == pytest.approx(
         {
@@ -129,7 +129,7 @@ def test_shifted_square_by_hand():
     )
 
 
-def test_class_in_one_map_only_is_wrong_and_in_neither_is_not_scored():
+def test_class_in_one_label_map_only_scores_0_and_in_neither_nan():
     truth, prediction = np.zeros((2, 9, 9), int)
     truth[3:6, 3:6] = 1
     for maps in ((truth, prediction), (prediction, truth)):
@@ -166,7 +166,7 @@ def test_all_and_bands_are_scored_as_mmseg_does():
 
 @pytest.mark.parametrize(('size', 'label'), [((3, 4), 255), ((1, 1), 1)])
 def test_nothing_to_score_is_nan(size, label):
-    """Without pixels that count everything, without a boundary only what looks for one."""
+    """All scores without valid pixels; scores of bands and F without a boundary."""
     labels = np.full(size, label)
     sums = image_sums(labels, labels, 3, tolerances=(3,))
     found = scores(sums)

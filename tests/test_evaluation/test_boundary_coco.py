@@ -13,7 +13,7 @@ HEIGHT, WIDTH = 60, 80  # a diagonal of 100 pixels: the ratio is the width in pe
 
 
 def inner_band(mask, distance):
-    """By definition: without what is left after steps with a square of 3 x 3."""
+    """Reference: the mask without its erosion by ``distance`` steps of a 3 x 3 square."""
     return mask - binary_erosion(mask, np.ones((3, 3)), distance)
 
 
@@ -51,7 +51,7 @@ def shapes(rng):
     ring = ellipse(30, 40, 20, 28) - ellipse(30, 40, 9, 12)
     line, whole = box(20, 5, 1, 70), box(0, 0, HEIGHT, WIDTH)
     edges = [box(0, 10, 20, 30), box(45, 60, 15, 20), box(10, 0, 40, 12)]
-    squares = [box(7, 9, side, side) for side in (0, 1, 4, 5, 6)]  # 5: the narrowest with an inside
+    squares = [box(7, 9, side, side) for side in (0, 1, 4, 5, 6)]  # 5: smallest with an interior
     corners = [box(0, 0, 1, 1), box(59, 79, 1, 1)]
     return [shifted, ring, line, whole, *edges, *squares, *corners, *(blobs(rng) for _ in range(4))]
 
@@ -61,7 +61,7 @@ def encode(mask):
 
 
 def annotations(truths, crowd=()):
-    """A COCO data set of one category: the truths (masks) of one image after another."""
+    """A COCO data set of one category from lists of true masks, one list for each image."""
     coco = COCO()
     images = [dict(id=i, height=HEIGHT, width=WIDTH) for i in range(len(truths))]
     instances = [
@@ -77,7 +77,7 @@ def annotations(truths, crowd=()):
 
 
 def load(coco, detections):
-    """Detections (masks) of one image after another, the first the best."""
+    """Detections from lists of masks, one list for each image, sorted by falling score."""
     return coco.loadRes(
         [
             dict(image_id=i, category_id=1, segmentation=encode(mask), score=1 / (j + 1))

@@ -1,4 +1,4 @@
-"""Boundary AP by mmdet's evaluator, on a small data set written to disk."""
+"""Boundary AP of mmengine's evaluator on a small data set."""
 
 import json
 
@@ -20,7 +20,7 @@ from mmbixt.evaluation.config_check import WrongMetricError, check_metrics
 
 HEIGHT, WIDTH = 120, 160
 CLASSES = ('dog', 'cat', 'bird')
-CATEGORY_IDS = (7, 3, 5)  # neither sorted nor without gaps
+CATEGORY_IDS = (7, 3, 5)  # not sorted, with gaps
 KEYS = [f'coco/boundary_mAP{suffix}' for suffix in ('', '_50', '_75', '_s', '_m', '_l')]
 
 
@@ -29,7 +29,7 @@ def ellipse(y, x, height, width):
     return cv2.ellipse(mask, (x, y), (width, height), 0, 0, 360, 1, -1)
 
 
-# images of (label, mask); one without objects, and no bird anywhere
+# (label, mask) of the objects of each image; one image has none, and no object is a bird
 TRUTHS = {
     11: [(0, ellipse(50, 60, 30, 40)), (1, ellipse(100, 140, 15, 30))],
     12: [],
@@ -62,7 +62,7 @@ def shifted(objects, pixels):
 
 
 def sample(image, objects, masks=True):
-    """What mmdet's models give for an image."""
+    """The output of mmdet's models for one image."""
     boxes = [cv2.boundingRect(mask) for _, mask in objects]
     found = InstanceData(
         bboxes=torch.tensor([(x, y, x + w, y + h) for x, y, w, h in boxes]).view(-1, 4).float(),
@@ -84,7 +84,7 @@ def evaluate(metric, detections, **kwargs):
     return evaluator.evaluate(len(detections))
 
 
-def test_rest_is_mmdets_own(ann_file):
+def test_other_metrics_equal_those_of_mmdet(ann_file):
     detections = {i: shifted(objects, 2) + shifted(objects, 9) for i, objects in TRUTHS.items()}
     options = dict(ann_file=ann_file, metric=['bbox', 'segm'], classwise=True)
     expected = evaluate(CocoMetric(**options), detections)
@@ -95,8 +95,8 @@ def test_rest_is_mmdets_own(ann_file):
     assert set(found) - set(expected) == {*KEYS, *by_class}
 
 
-def test_options_are_those_of_mask_ap(ann_file):
-    """With boundaries as wide as the objects, boundary AP is mask AP."""
+def test_options_have_the_same_effect_as_for_mask_ap(ann_file):
+    """With inner bands as wide as the objects, boundary AP is mask AP."""
     detections = {i: shifted(objects, 4)[::-1] + objects for i, objects in TRUTHS.items()}
     items = [key.removeprefix('coco/boundary_') for key in KEYS] + ['AR@100', 'AR@300']
     options = dict(iou_thrs=np.array([0.5, 0.75, 0.8]), proposal_nums=(2, 3, 100))
@@ -107,7 +107,7 @@ def test_options_are_those_of_mask_ap(ann_file):
     assert 0 < min(expected) < max(expected)
 
 
-def test_classes_are_told_apart_and_only_chosen_ones_and_images_count(ann_file):
+def test_classes_are_distinguished_and_only_selected_classes_and_images_count(ann_file):
     dogs = {i: [o for o in objects if o[0] == 0] for i, objects in TRUTHS.items()}
     found = evaluate(BoundaryCocoMetric(ann_file, metric=[], classwise=True), dogs)
     by_class = [found[f'coco/boundary_{name}_precision'] for name in CLASSES]
@@ -119,7 +119,7 @@ def test_classes_are_told_apart_and_only_chosen_ones_and_images_count(ann_file):
     assert metric.evaluate(1)['coco/boundary_mAP'] == 1
 
 
-def test_scores_of_masks_come_before_scores_of_boxes(ann_file):
+def test_mask_scores_replace_box_scores(ann_file):
     metric = BoundaryCocoMetric(ann_file, metric=[])
     metric.dataset_meta = dict(classes=CLASSES)
     right, wrong = TRUTHS[11][0], (0, ellipse(20, 140, 9, 9))
@@ -136,12 +136,12 @@ def test_models_without_masks_and_without_detections(ann_file):
     with pytest.raises(ValueError, match='This model predicts boxes only'):
         evaluate(BoundaryCocoMetric(ann_file), TRUTHS, masks=False)
     label_map = DetDataSample(metainfo=dict(img_id=11)).to_dict()  # as of a segmentor
-    with pytest.raises(ValueError, match=r'needs objects.*there is mmbixt\.BoundaryIoUMetric'):
+    with pytest.raises(ValueError, match=r'needs objects.*use mmbixt\.BoundaryIoUMetric'):
         BoundaryCocoMetric(ann_file).process({}, [label_map])
     assert evaluate(BoundaryCocoMetric(ann_file), {image: [] for image in TRUTHS}) == {}
 
 
-def test_detectors_without_masks_are_refused_before_anything_is_built():
+def test_detectors_without_masks_are_refused_before_the_model_is_built():
     cfg = dict(default_scope='mmdet', val_evaluator=[dict(type='mmbixt.BoundaryCocoMetric')])
     for model in (
         dict(roi_head=dict(mask_head=[dict()]), rpn_head=dict()),

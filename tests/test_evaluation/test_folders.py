@@ -41,7 +41,7 @@ def make_pair(tmp_path):
 
 @pytest.fixture
 def both(tmp_path):
-    """Folders of predictions and of truths, with files of these names."""
+    """Creates folders of predictions and of truths with files of these names."""
 
     def both(predictions, truths):
         for folder, names in (('p', predictions), ('g', truths)):
@@ -78,14 +78,14 @@ def test_errors_in_one_process_do_not_block_the_others(tmp_path, make_pair, monk
     paths = [bad if i % 20 == 13 else good for i in range(60)]
     with raises('has label 9'):
         folder_sums([Pair('', path, path) for path in paths], ['a', 'b'], Reading(), {}, 4)
-    # in the processes, which are forked, too
+    # in forked processes, which inherit the patch, as well
     monkeypatch.setattr(folders, 'image_sums', lambda *_, **__: np.empty(2**60, np.uint8))
     with raises(r'^Out of memory .*p\.png.* --jobs\.$'):
         folder_sums([make_pair([[0]], [[0]])] * 3, ['a'], Reading(), {}, 2)
 
 
 @pytest.mark.parametrize(('reduce_truth', 'ignored'), [(True, 255), (False, 9)])
-def test_labels_that_start_at_one_and_another_ignored_label(reduce_truth, ignored, make_pair):
+def test_labels_from_1_and_another_ignore_index(reduce_truth, ignored, make_pair):
     truth, prediction = next(label_maps())
     reduce_prediction = not reduce_truth
     written = np.where(truth == 255, ignored, truth + reduce_truth)
@@ -96,7 +96,7 @@ def test_labels_that_start_at_one_and_another_ignored_label(reduce_truth, ignore
     np.testing.assert_equal(found, image_sums(truth, prediction, 4, **OPTIONS))
 
 
-def test_folders_inside_one_of_the_two_are_ignored(both, tmp_path):
+def test_subfolders_in_only_one_folder_are_ignored(both, tmp_path):
     where = both(['x.png', 'y.png'], ['a/x.png', 'b/y.png'])
     pairs = pair_files(*where)
     assert [pair.name for pair in pairs] == ['x', 'y']
@@ -106,7 +106,7 @@ def test_folders_inside_one_of_the_two_are_ignored(both, tmp_path):
         pair_files(*where)
 
 
-def test_names_with_prefix_and_suffix_and_files_that_are_none_of_these(both):
+def test_names_with_prefix_and_suffix_and_files_without_them(both):
     names = ['a/x_1_p.png', 'b/x_1_p.png', 'a/overlay_1_p.png', 'a/x_1.png', '.cache/x_2_p.png']
     where = both(names, ['a/1.png', 'b/1.png', 'a/.1.png', '.cache/1.png', 'a/1.txt'])
     options = dict(pred_suffix='_p.png', pred_prefix='x_')
@@ -133,17 +133,17 @@ def test_missing_and_extra_files_are_named(both, tmp_path):
     ('spoil', 'message'),
     [
         (lambda path, _: Image.new('RGB', (40, 40)).save(path), 'is an image in mode RGB, but'),
-        (lambda path, _: Image.new('L', (40, 40)).save(path, 'JPEG'), 'is a JPEG file, which'),
+        (lambda path, _: Image.new('L', (40, 40)).save(path, 'JPEG'), 'is a JPEG file; JPEG'),
         (lambda path, whole: path.write_bytes(whole[:-200]), 'cannot be read'),
         (lambda path, whole: path.write_bytes(whole[:80] + b'0' * 40 + whole[120:]), 'cannot be r'),
     ],
 )
-def test_files_that_are_not_labels_or_broken_are_named(spoil, message, make_pair):
+def test_files_that_are_not_labels_or_are_damaged_are_named(spoil, message, make_pair):
     labels = np.random.default_rng(0).integers(0, 4, (40, 40))
     pair = make_pair(labels, labels)
     whole = pair.prediction.read_bytes()
     spoil(pair.prediction, whole)
-    if b'PNG' not in pair.prediction.read_bytes()[:4]:  # which shows before any work is done
+    if b'PNG' not in pair.prediction.read_bytes()[:4]:  # visible in the header
         with raises(rf'1 of 1 pairs .*\n.*p\.png {message}'):
             check_pairs([pair])
     with raises(rf'p\.png {message}'):
@@ -185,7 +185,7 @@ def test_names_of_classes(tmp_path, monkeypatch):
     path.write_text('sky\nsea of trees \nsand\n\n')
     assert read_classes(str(path)) == ['sky', 'sea of trees', 'sand']
     assert read_classes('ade20k')[:2] == ['wall', 'building']
-    with raises('there is no file ade200k'):
+    with raises('There is no file ade200k with a class name'):
         read_classes('ade200k')
     monkeypatch.setitem(sys.modules, 'mmseg', None)
     with raises('which is not installed: `pip install mmsegmentation'):

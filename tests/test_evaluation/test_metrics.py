@@ -14,7 +14,7 @@ from mmbixt.evaluation import BoundaryIoUMetric, scores
 from mmbixt.evaluation.sums import read_sums
 
 CLASSES = ('sky', 'sea', 'a very long name', 'sand')
-SIZES = ((20, 30), (7, 11), (300, 320))  # the last one has more pixels than 16 bits count
+SIZES = ((20, 30), (7, 11), (300, 320))  # the last one has more than 2^16 pixels
 
 
 def make_samples():
@@ -35,20 +35,20 @@ def evaluate(samples, size=None, **options):
 
 
 def evaluate_share(rank, folder, samples):
-    """What each of two processes does."""
+    """Evaluate, in one of two processes, its share of the samples."""
     meeting = f'file://{folder}/rendezvous'
     dist.init_process_group('gloo', meeting, rank=rank, world_size=2, timeout=timedelta(minutes=1))
-    # as mmengine's sampler: in turns, and from the start again where they do not come out even
+    # as mmengine's sampler: every second sample, padded from the beginning to an equal number
     share = (samples + samples)[rank::2][: -(-len(samples) // 2)]
     files = dict(sums_file=f'{folder}/sums.npz', collect_dir=f'{folder}/exchange')
     (folder / f'{rank}.pkl').write_bytes(pickle.dumps(evaluate(share, len(samples), **files)))
     dist.destroy_process_group()
 
 
-def test_two_processes_count_what_one_does(tmp_path):
+def test_two_processes_give_the_scores_of_one(tmp_path):
     samples = make_samples()
     threads = cv2.getNumThreads()
-    cv2.setNumThreads(1)  # OpenCV's threads do not survive a fork, which spares two imports
+    cv2.setNumThreads(1)  # OpenCV's threads do not survive a fork; a fork saves two slow imports
     try:
         start_processes(evaluate_share, (tmp_path, samples), nprocs=2, start_method='fork')
     finally:
@@ -77,5 +77,5 @@ def test_bad_input_is_explained():
     with pytest.raises(ValueError, match=r"'image_0\.jpg'.*no annotation"):
         evaluate([sample])
     del sample.pred_sem_seg  # as of a detector
-    with pytest.raises(ValueError, match=r'needs label maps.*there is mmbixt\.BoundaryCocoMetric'):
+    with pytest.raises(ValueError, match=r'needs label maps.*use mmbixt\.BoundaryCocoMetric'):
         evaluate([sample])

@@ -21,12 +21,12 @@ class Harm:
 
 @pytest.fixture
 def path(tmp_path, monkeypatch):
-    """A file to write, in the current folder."""
+    """A file in a new folder of the current folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path / 'new/boundary.npz'
 
 
-def test_what_is_written_is_read_and_summed(path):
+def test_written_counts_are_read_and_summed(path):
     write_sums(path, IMAGES, CLASSES, COUNTS)
     np.testing.assert_equal(
         vars(read_sums(path)), dict(images=IMAGES, classes=CLASSES, counts=COUNTS)
@@ -54,7 +54,7 @@ def test_other_files_are_named_and_nothing_in_them_is_executed(spoil, path):
     assert os.listdir() == ['new']
 
 
-def test_where_a_file_is_found(tmp_path):
+def test_find_sums(tmp_path):
     for folder, time in (('run/old', 1), ('run/new', 3), ('run/middle', 2), ('other', 4)):
         path = tmp_path / folder / 'boundary.npz'
         write_sums(path, IMAGES, CLASSES, COUNTS)

@@ -7,7 +7,7 @@ from mmbixt.necks import FeaturePyramidAdapter
 
 @pytest.mark.parametrize('in_stride', [4, 8, 16, 32])
 @pytest.mark.parametrize('out_strides', [(4, 8, 16, 32), (2, 4), (64,), (8, 8, 16)])
-def test_levels_have_the_strides_asked_for(in_stride, out_strides):
+def test_levels_have_the_out_strides(in_stride, out_strides):
     neck = FeaturePyramidAdapter(8, in_stride, out_strides)
     maps = [torch.randn(2, 8, 128 // in_stride, 192 // in_stride) for _ in out_strides]
     for level, stride in zip(neck(maps), out_strides, strict=True):
@@ -16,7 +16,7 @@ def test_levels_have_the_strides_asked_for(in_stride, out_strides):
     assert neck.out_channels == (8,) * len(out_strides)
 
 
-def test_each_map_may_have_its_own_width_and_stride():
+def test_each_feature_map_may_have_its_own_channels_and_stride():
     neck = FeaturePyramidAdapter([4, 8], [16, 8], (4, 16), dict(type='GN', num_groups=2))
     levels = neck([torch.randn(1, 4, 4, 4), torch.randn(1, 8, 1, 3)])
     assert [tuple(level.shape) for level in levels] == [(1, 4, 16, 16), (1, 8, 1, 1)]
@@ -39,20 +39,20 @@ def test_two_necks_in_a_row():
 @pytest.mark.parametrize(
     ('arguments', 'message'),
     [
-        (dict(in_channels=8, in_strides=14), 'powers of two.* 14 is none'),
-        (dict(in_channels=8, in_strides=16, out_strides=(4, 12)), '12 is none'),
+        (dict(in_channels=8, in_strides=14), 'powers of two.* 14 is not'),
+        (dict(in_channels=8, in_strides=16, out_strides=(4, 12)), '12 is not'),
         (dict(in_channels=[8, 8], in_strides=16), 'in_channels.* 2 entries for 4 levels'),
         (dict(in_channels=8, in_strides=[16]), 'in_strides.* 1 entries for 4 levels'),
         (dict(in_channels=8, in_strides=16, out_strides=8), 'out_strides=8 must name one stride'),
         (dict(in_channels=8, in_strides=16, out_strides=()), 'must name one stride per level'),
     ],
 )
-def test_what_cannot_fit_is_refused(arguments, message):
+def test_wrong_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         FeaturePyramidAdapter(**arguments)
 
 
 @pytest.mark.parametrize(('width', 'count'), [(8, 3), (4, 4)])
-def test_other_maps_are_refused(width, count):
-    with pytest.raises(ValueError, match=r'width \(8, 8, 8, 8\), but gets \(.*out_indices'):
+def test_other_feature_maps_are_refused(width, count):
+    with pytest.raises(ValueError, match=r'\(8, 8, 8, 8\), but the feature maps .*out_indices'):
         FeaturePyramidAdapter(8, 16)([torch.randn(1, width, 4, 4)] * count)

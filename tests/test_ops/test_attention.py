@@ -1,4 +1,4 @@
-"""What the attentions of BiXT, BiFormer and BiSA compute, beside their definitions by hand."""
+"""The attentions of BiXT, BiFormer and BiSA, compared with simple code for their definitions."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from mmbixt.ops.inverse_attention import bidirectional_self_attention_maps
 from mmbixt.ops.window_attention import Windows
 
 
-def test_it_is_the_formula_and_the_maps_are_what_it_attends_with():
+def test_bidirectional_attention_equals_its_formula():
     sizes = [(1, 1, 3, 4), (1, 1, 5, 4)] * 2
     r_latents, r_tokens, v_latents, v_tokens = (torch.randn(s, dtype=torch.float64) for s in sizes)
     similarity = torch.exp(0.5 * r_latents[0, 0] @ r_tokens[0, 0].T)
@@ -39,7 +39,7 @@ def test_it_is_the_formula_and_the_maps_are_what_it_attends_with():
 
 @pytest.mark.parametrize('path', ['portable', 'reference'])
 @pytest.mark.parametrize('shape', CASES[inverse].values(), ids=CASES[inverse])
-def test_is_algorithm_1_with_a_tensor_per_pair(shape, path):
+def test_inverse_attention_equals_algorithm_1(shape, path):
     attend, inputs = inverse(*shape, dtype=torch.float64)
     q, k, v, q_hat, v_hat, G, *bias = inputs = [x.detach() for x in inputs]
     scale = shape[2] ** -0.5
@@ -65,7 +65,7 @@ def test_routes_go_to_the_regions_of_the_most_similar_means():
     keys[0, :, 0, 0] = 2 * torch.tensor([[0.0, 3, 1], [2.0, 1, 0], [1.0, 2, 3]])
     assert route(queries, keys, 2).tolist() == [[[1, 2], [0, 2], [2, 0]]]
     valid = torch.tensor([[True, True], [False, False], [True, False]])
-    # the second region has nothing to offer; of the third only the first token counts
+    # the second region has no valid token, the third only one
     assert route(queries, keys, 2, valid)[0, [0, 2]].tolist() == [[2, 0], [2, 0]]
     assert route(queries, keys, 9, valid).shape == (1, 3, 3)
 
@@ -81,7 +81,7 @@ SIZES = [(1, 14, 14, 7, 0), (1, 14, 14, 7, 3), (2, 10, 17, 7, 3), (3, 5, 2, 7, 3
 
 
 def cut_by_hand(x, fill, size, shift):
-    """As Swin Transformers do it: fill up, roll, partition."""
+    """As in Swin Transformers: pad, roll, partition."""
     height, width = x.shape[1:3]
     inside = pad(torch.ones(x.shape[:3]), (0, -width % size, 0, -height % size))[..., None]
     x = pad(x, (0, 0, 0, -width % size, 0, -height % size))
@@ -91,7 +91,7 @@ def cut_by_hand(x, fill, size, shift):
 
 
 @pytest.mark.parametrize(('batch', 'height', 'width', 'size', 'shift'), SIZES)
-def test_cuts_as_swin_does_and_joins_again(batch, height, width, size, shift):
+def test_windows_are_cut_as_in_swin_and_joined(batch, height, width, size, shift):
     x = torch.randn(batch, height, width, 3, dtype=torch.float64, requires_grad=True)
     fill = torch.randn(3, dtype=torch.float64, requires_grad=True)
     layout = Windows.of(x, size, shift)

@@ -16,7 +16,7 @@ def chosen(x):
 
 TOKENS = {  # where the Gram matrix could lose digits
     'a mean of 10': lambda x: x + 10 * torch.randn(x.shape[-1], dtype=x.dtype),
-    'a mean of 100, hardly a spread': lambda x: 0.01 * x + 100,
+    'a mean of 100, small variance': lambda x: 0.01 * x + 100,
     'a channel 50 times the others': lambda x: (
         x * torch.where(torch.arange(x.shape[-1]) == 3, 50, 1)
     ),
@@ -28,7 +28,7 @@ TOKENS = {  # where the Gram matrix could lose digits
 @pytest.mark.parametrize('cancelled', [False, True], ids=['', 'bias against the mean'])
 @pytest.mark.parametrize('kind', TOKENS)
 def test_no_digits_are_lost(kind, cancelled):
-    """In float32 the fast path is not much further from float64 than the reference."""
+    """In float32 the error of the fast path is not much larger than that of the reference."""
     inputs = [x.detach() for x in xca(1, 400, 64, 4, dtype=torch.float64)[1]]
     inputs[0] = TOKENS[kind](inputs[0])
     for i in (1, 2, 4):
@@ -49,12 +49,12 @@ def test_no_digits_are_lost(kind, cancelled):
     }
     assert chosen(single[0]) == 'portable'
     assert errors['portable'][0] <= max(20 * errors['reference'][0], 2e-5)
-    # of the tokens, the weights, the projection
+    # the gradients of the tokens, the weights, the projection
     for i in (1, 2, 5):
         assert errors['portable'][i] <= max(20 * errors['reference'][i], 1e-4)
 
 
-def test_reference_is_the_formula():
+def test_reference_equals_its_formula():
     x, weight, bias, temperature, proj, proj_bias = xca(1, 6, 4, 2, dtype=torch.float64)[1]
     with use_ops('reference'):
         out = cross_covariance_attention(x, weight, bias, temperature, proj, proj_bias)
@@ -79,7 +79,7 @@ def test_second_derivatives():
 
 
 def order_of_tokens(*inputs):
-    """What a GPU takes in bfloat16."""
+    """The code for GPUs in bfloat16."""
     x, *weights = (*inputs, None)[:7]
     return _with_tokens(x, CrossCovarianceWeights(*weights))
 

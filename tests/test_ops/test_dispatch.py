@@ -17,7 +17,7 @@ from mmbixt.ops import (
 from mmbixt.ops.dispatch import PathError, recorded_choices
 
 
-def test_a_path_is_asked_for_within_a_block_only():
+def test_use_ops_ends_with_its_block():
     x, weight = torch.randn(3, 4), torch.randn(5, 4)
     with recorded_choices() as choices:
         linear(x, weight)
@@ -34,7 +34,7 @@ def test_a_path_is_asked_for_within_a_block_only():
 
 
 def test_environment_variable_sets_the_path(monkeypatch):
-    """In a second copy of the module, which reads it again."""
+    """In a second copy of the module, which reads the variable when it is imported."""
     monkeypatch.setenv('MMBIXT_OPS', 'reference')
     spec = spec_from_file_location('second_dispatch', dispatch.__file__)
     second = module_from_spec(spec)
@@ -43,7 +43,7 @@ def test_environment_variable_sets_the_path(monkeypatch):
     assert ops_path() == 'auto'
 
 
-def test_threads_have_paths_of_their_own():
+def test_each_thread_has_its_own_path():
     inside, paths = threading.Barrier(2), ['reference', 'portable']
 
     def run(path):
@@ -85,7 +85,7 @@ ROUTES = torch.zeros(1, 4, 2, dtype=torch.long)
         ([x[:0] for x in REGIONS], 'there is nothing to compute'),
     ],
 )
-def test_a_path_that_cannot_run_is_refused_by_name_and_avoided_by_auto(inputs, why):
+def test_a_path_that_cannot_run_raises_an_error_and_auto_avoids_it(inputs, why):
     routes = ROUTES[: len(inputs[0])].to(inputs[0].device)
     with use_ops('cpu'), pytest.raises(PathError, match=rf'=cpu: routing_attention.*{why}'):
         routing_attention(*inputs, routes, 0.3)
@@ -95,7 +95,7 @@ def test_a_path_that_cannot_run_is_refused_by_name_and_avoided_by_auto(inputs, w
     assert why in choices[0].why
 
 
-def test_autocast_and_exporters_and_transforms_take_plain_operations():
+def test_autocast_exporters_and_transforms_use_plain_operations():
     def paths(function):
         with recorded_choices() as choices:
             function()
@@ -107,5 +107,8 @@ def test_autocast_and_exporters_and_transforms_take_plain_operations():
     assert paths(lambda: attend(*REGIONS)) == {'cpu'}
     with torch.autocast('cpu', torch.bfloat16):
         assert paths(lambda: attend(*REGIONS)) == {'portable'}
-    assert paths(lambda: torch.jit.trace(attend, REGIONS)) == {'portable', 'cpu'}  # then it checks
+    assert paths(lambda: torch.jit.trace(attend, REGIONS)) == {
+        'portable',
+        'cpu',
+    }  # the check runs eagerly
     assert paths(lambda: torch.func.vmap(attend)(*(x[None] for x in REGIONS))) == {'portable'}

@@ -10,7 +10,7 @@ from mmbixt.ops.explain import choices_of, main
 
 
 @pytest.mark.parametrize('config', VARIANTS.values(), ids=VARIANTS)
-def test_choices_without_computing_are_those_of_a_real_step(config):
+def test_choices_on_fake_tensors_are_those_of_a_real_step(config):
     network = build(config).train()
     with recorded_choices() as choices:
         network(image(1, 64, 48))
@@ -19,7 +19,7 @@ def test_choices_without_computing_are_those_of_a_real_step(config):
 
 @pytest.mark.parametrize('config', FAMILIES.values(), ids=FAMILIES)
 @pytest.mark.parametrize('amp', [None, torch.bfloat16])
-def test_a_gpu_that_is_not_there_takes_no_operators_for_processors(config, amp):
+def test_on_a_missing_gpu_no_op_takes_operators_for_processors(config, amp):
     choices = choices_of(config, (64, 48), 'cuda', amp)
     assert {choice.path for choice in choices} <= {'portable', 'reference'}
     assert any('on cuda' in choice.why for choice in choices)
@@ -49,12 +49,12 @@ def test_command(explain, capsys):
     ('arguments', 'message'),
     [
         (['no_such_config'], 'There is no file no_such_config'),
-        (['semfpn_bixt_ti_ade20k', '--size', '8'], 'less than a patch of 16'),
-        (['semfpn_bixt_ti_ade20k', '--size', '0x5'], "'0x5' is no size"),
-        (['mmseg::fcn/fcn_r50-d8_4xb4-80k_ade20k-512x512.py'], 'has no backbone of mmbixt'),
+        (['semfpn_bixt_ti_ade20k', '--size', '8'], 'a patch has 16 x 16'),
+        (['semfpn_bixt_ti_ade20k', '--size', '0x5'], "'0x5' is not a size"),
+        (['mmseg::fcn/fcn_r50-d8_4xb4-80k_ade20k-512x512.py'], 'backbone is not one of mmbixt'),
     ],
 )
-def test_what_cannot_be_explained_is_said_in_a_line(explain, capsys, arguments, message):
+def test_errors_are_printed_in_one_line(explain, capsys, arguments, message):
     with pytest.raises(SystemExit, match='2'):
         explain(*arguments)
     assert message in capsys.readouterr().err.splitlines()[-1]

@@ -9,7 +9,7 @@ from mmbixt.ops import use_ops
 from mmbixt.ops.dispatch import recorded_choices
 from mmbixt.ops.flop_counter import FlopCounter
 
-# where no window or region is padded, both paths do the same products
+# without padded windows or regions, both paths compute the same products
 NETWORKS = {
     'swin': lambda: BiSASwin(
         dict(embed_dims=24, depths=(2, 2), num_heads=(3, 6), window_size=4), bisa_stages=()
@@ -30,17 +30,17 @@ def count(network, path, with_gradients):
     return counter.get_total_flops()
 
 
-@pytest.mark.parametrize(('name', 'again'), [('swin', 0), ('bisa', 0), ('biformer', 0.02)])
-def test_what_torch_counts_is_what_the_plain_paths_do(name, again):
-    """``again``: what the backward pass may compute twice."""
+@pytest.mark.parametrize(('name', 'twice'), [('swin', 0), ('bisa', 0), ('biformer', 0.02)])
+def test_the_count_is_that_of_the_reference_path(name, twice):
+    """``twice``: the share of operations that the backward pass may compute again."""
     network = NETWORKS[name]().eval()
     ours, plain = (count(network, path, False) for path in ('auto', 'reference'))
     assert ours == plain
     ours, plain = (count(network.train(), path, True) for path in ('auto', 'reference'))
-    assert plain <= ours <= (1 + again) * plain
+    assert plain <= ours <= (1 + twice) * plain
 
 
-def test_what_is_counted_is_what_runs_and_what_torchs_own_counter_sees():
+def test_counting_does_not_change_the_paths_and_agrees_with_torchs_counter():
     network = NETWORKS['swin']().eval()
     with recorded_choices() as seen:
         total = count(network, 'auto', False)

@@ -9,11 +9,11 @@ from mmbixt.ops.cpu import linear as operators
 from mmbixt.ops.linear import outer_sum_per_image
 
 
-@pytest.fixture(params=['where it pays', 'convolved always'])
+@pytest.fixture(params=['convolved if large', 'always convolved'])
 def policy(request, monkeypatch):
-    """On any machine, whatever its processor."""
+    """Convolutions are used, also on processors where they are not faster."""
     monkeypatch.setattr(dispatch, 'ONEDNN_IS_FASTER', True)
-    if request.param == 'convolved always':
+    if request.param == 'always convolved':
         monkeypatch.setattr(dispatch, 'MIN_VALUES', 0)
         monkeypatch.setattr(dispatch, 'MIN_MACS', 0)
 
@@ -40,7 +40,7 @@ def test_a_matrix_for_each_image(policy, batch):
     assert_close(outer_sum_per_image(a, b), torch.einsum('bnp,bnq->bpq', a, b))
 
 
-def test_small_products_and_other_precisions_are_left_to_the_plain_way(monkeypatch):
+def test_small_products_and_other_precisions_take_the_portable_path(monkeypatch):
     monkeypatch.setattr(dispatch, 'ONEDNN_IS_FASTER', True)
 
     def chosen(tokens, channels, out, dtype=torch.float32):
@@ -53,7 +53,7 @@ def test_small_products_and_other_precisions_are_left_to_the_plain_way(monkeypat
     assert dispatch.RULES['linear'](torch.ones(8, 64, 192), torch.float32, 192, 8)[0] == 'portable'
 
 
-def test_the_operator_gives_the_strides_that_compilers_expect():
+def test_the_operator_returns_the_strides_that_compilers_expect():
     x, weight = torch.randn(1, 32).expand(74, 32), torch.randn(64, 32)
     (out,), _ = torch.ops.mmbixt.linear(x, weight, None)
     assert out.is_contiguous()

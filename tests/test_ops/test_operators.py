@@ -1,4 +1,4 @@
-"""What all operators of ours promise: to autograd, to compilers and to modes that count."""
+"""Requirements of autograd, compilers and counters on all our operators."""
 
 import pytest
 import torch
@@ -46,7 +46,7 @@ def routed(hidden):
     return routed_attention, [*learned(*[(2, 6, 4, 8)] * 3), rows, hidden, 0.3]
 
 
-# With flat arguments, as compilers call them.
+# with flat arguments, as compilers call them
 OPERATORS = {
     'feed_forward': lambda: (
         feed_forward,
@@ -70,7 +70,7 @@ parametrized = pytest.mark.parametrize('make', OPERATORS.values(), ids=OPERATORS
 
 
 @parametrized
-def test_compilers_can_trust_the_operators(make):
+def test_opcheck(make):
     operator, given = make()
     opcheck(operator.op, given)
     given = [x.detach() if isinstance(x, Tensor) else x for x in given]
@@ -80,15 +80,15 @@ def test_compilers_can_trust_the_operators(make):
 
 
 @parametrized
-def test_the_functions_are_the_operators(make):
-    """What runs as it is called is, to the bit, what compilers and modes get."""
+def test_eager_and_registered_operators_are_equal(make):
+    """The eager function gives the same bits as the operator that compilers and modes call."""
     operator, given = make()
     as_called = with_gradients(lambda *x: operator(*operator._pack(x)), given)
     assert_same(as_called, with_gradients(lambda *x: operator.op(*x)[0], given), 0)
 
 
 @parametrized
-def test_second_derivatives_are_refused(make):
+def test_second_derivatives_raise_an_error(make):
     operator, given = make()
     results = operator(*operator._pack(given))
     grads = torch.autograd.grad(sum(x.square().sum() for x in results), given[0], create_graph=True)
@@ -97,7 +97,7 @@ def test_second_derivatives_are_refused(make):
 
 
 @pytest.mark.parametrize('name', FIRST)
-def test_compiled_without_graph_breaks_it_is_the_same(fresh_compiler, name):
+def test_compiled_without_graph_breaks(fresh_compiler, name):
     make, *shape = FIRST[name]
     function, inputs = make(*shape)
     compiled = torch.compile(function, fullgraph=True, backend='aot_eager')
@@ -106,7 +106,7 @@ def test_compiled_without_graph_breaks_it_is_the_same(fresh_compiler, name):
 
 
 @pytest.mark.parametrize('name', FIRST)
-def test_exported_it_has_no_operators_of_ours(name):
+def test_exported_programs_have_none_of_our_operators(name):
     make, *shape = FIRST[name]
     function, inputs = make(*shape)
 
@@ -120,7 +120,7 @@ def test_exported_it_has_no_operators_of_ours(name):
 
 
 @pytest.mark.parametrize('name', FIRST)
-def test_autocast_stays_within_its_rounding(name):
+def test_autocast_gives_the_same_within_rounding(name):
     make, *shape = FIRST[name]
     function, inputs = make(*shape)
     exact = with_gradients(function, inputs)
@@ -134,7 +134,7 @@ def test_autocast_stays_within_its_rounding(name):
     assert all(x.grad is None or x.grad.dtype == x.dtype for x in inputs)
 
 
-def test_compilers_are_given_the_operator_of_layer_norms(fresh_compiler):
+def test_compiled_layer_norms_use_the_operator(fresh_compiler):
     graphs = []
 
     def keep(graph, inputs):
@@ -147,8 +147,8 @@ def test_compilers_are_given_the_operator_of_layer_norms(fresh_compiler):
     assert ['mmbixt.layer_norm' in graph for graph in graphs] == [True, False]
 
 
-def test_the_number_of_tokens_is_no_constant_to_a_compiler(fresh_compiler, monkeypatch):
-    monkeypatch.setattr(dispatch, 'SCORES', 2**8)  # several pieces of tokens
+def test_one_compiled_program_for_any_number_of_tokens(fresh_compiler, monkeypatch):
+    monkeypatch.setattr(dispatch, 'SCORES', 2**8)  # several blocks of tokens
     compute, (_, *weights) = mlp((2, 9), 8, 12)
     counter = CompileCounter()
     compiled = torch.compile(compute, fullgraph=True, backend=counter, dynamic=True)

@@ -37,7 +37,7 @@ def test_fast_paths_equal_the_reference(case, dtype, tolerance, monkeypatch):
     make, *shape = case
     given = make(*shape, dtype=dtype)
     expected = on('reference', *given)
-    # whatever the size of the pieces in which it is computed
+    # for several sizes of the blocks in which it is computed
     for scores in (dispatch.SCORES, *SMALLER.get(make, ())):
         monkeypatch.setattr(dispatch, 'SCORES', scores)
         monkeypatch.setattr(bilinear, '_CPU_BUFFER', max(scores, 2**13))
@@ -47,7 +47,7 @@ def test_fast_paths_equal_the_reference(case, dtype, tolerance, monkeypatch):
 
 @pytest.mark.parametrize('case', ALL.values(), ids=ALL)
 @pytest.mark.parametrize('buffer', [1, 2**27])
-def test_what_a_gpu_takes_equals_the_reference(case, buffer, monkeypatch):
+def test_paths_for_gpus_equal_the_reference(case, buffer, monkeypatch):
     make, *shape = case
     given = make(*shape, dtype=torch.float64)
     expected = on('reference', *given)
@@ -86,7 +86,7 @@ def test_large_and_small_values_stay_finite(name, factor):
 
 
 @pytest.mark.parametrize('name', FIRST)
-def test_frozen_inputs_get_no_gradient_and_the_others_the_same(name):
+def test_frozen_inputs_do_not_change_the_other_gradients(name):
     make, *shape = FIRST[name]
     function, inputs = make(*shape)
     trained = [x for x in inputs if x is not None and x.requires_grad]
@@ -121,7 +121,7 @@ EMPTY = {
 
 
 @pytest.mark.parametrize('make', EMPTY.values(), ids=EMPTY)
-def test_there_may_be_nothing_to_compute(make):
+def test_empty_inputs(make):
     results, gradients = on('auto', *make())
     assert all(x.numel() == 0 for x in results)
     assert all((x == 0).all() for x in gradients if x is not None)
@@ -136,7 +136,7 @@ KEPT = {  # values that may be kept for the backward pass, beside the inputs and
 
 
 @pytest.mark.parametrize(('make', 'shape', 'values'), KEPT.values(), ids=KEPT)
-def test_what_is_kept_for_the_backward_pass(make, shape, values):
+def test_memory_kept_for_the_backward_pass(make, shape, values):
     function, inputs = make(*shape)
     size = 4 * values + sum(x.nbytes for x in [*inputs, *function(*inputs)])
     assert kept_bytes(lambda: function(*inputs)) <= size

@@ -27,11 +27,11 @@ def test_keeps_the_update_only_for_a_learned_factor():
 
 @pytest.mark.parametrize('training', [False, True])
 @pytest.mark.parametrize('scaled', [False, True])
-def test_drops_what_the_module_drops(training, scaled):
+def test_drops_the_same_images_as_the_module(training, scaled):
     inputs = learned((8, 3, 4), (8, 3, 4), *[(4,)] * scaled, dtype=torch.float64)
     drop_path = DropPath(0.5).train(training)
     hooked = copy.deepcopy(drop_path)
-    hooked.register_forward_hook(lambda *_: None)  # so it is called with the update itself
+    hooked.register_forward_hook(lambda *_: None)  # so that add_update calls the module
 
     def run(module):
         torch.manual_seed(0)

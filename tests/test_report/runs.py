@@ -1,4 +1,4 @@
-"""Small runs to report on, and a reader of pages."""
+"""Small runs for reports, and a parser of pages."""
 
 import json
 from html.parser import HTMLParser
@@ -28,7 +28,7 @@ def val_record(step, score):
 
 
 def write_log(folder, start, records, end=''):
-    """The log of a start, as mmengine writes it; returns its folder."""
+    """Write a log in the format of mmengine; returns its folder."""
     logs = folder / start / 'vis_data'
     logs.mkdir(parents=True)
     (logs / 'scalars.json').write_text('\n'.join(map(json.dumps, records)) + f'\n{end}')
@@ -36,7 +36,7 @@ def write_log(folder, start, records, end=''):
 
 
 def write_resumed_logs(folder):
-    """The logs of a run that was killed while it wrote iteration 80, and resumed from 50."""
+    """Write the logs of a run that was killed while logging iteration 80, and resumed from 50."""
     records = [train_record(step) for step in STEPS]
     first = [*records[:5], val_record(50, 20.0), *records[5:7]]
     write_log(folder, '20250101_100000', first, end='{"lr": 0.001, "lo')
@@ -44,7 +44,7 @@ def write_resumed_logs(folder):
 
 
 def make_run(folder, images=4):
-    """The work dir of a segmentor that has learned nothing, as if it had been trained."""
+    """Write the work dir of an untrained segmentor, with the files of a training."""
     root = write_sample_data(folder / 'data', num_train=1, num_val=images, height=48, width=64)
     config = Config.fromfile(CONFIGS / 'bixt/semfpn_bixt_ti_ade20k.py')
     config.test_dataloader.dataset.data_root = str(root / 'ade/ADEChallengeData2016')
@@ -57,14 +57,14 @@ def make_run(folder, images=4):
     init_default_scope('mmseg')
     model = MODELS.build(config.model)
     torch.save(dict(meta={}, state_dict=model.state_dict()), work_dir / 'iter_100.pth')
-    # elsewhere when it was written: work dirs are moved
+    # a wrong absolute path, because the work dir was moved
     (work_dir / 'last_checkpoint').write_text('/nowhere/run/iter_100.pth')
     write_resumed_logs(work_dir)
     return work_dir
 
 
 def write_work_dir(folder, config='', records=(), results=None, name='mine'):
-    """The work dir of a run with this log, and with the results of a test."""
+    """Write the work dir of a run with a log, and with the results of a test."""
     folder.mkdir(exist_ok=True)
     text = "model = dict(type='EncoderDecoder', backbone=dict(type='mmbixt.BiXT'))\n" + config
     (folder / f'{name}.py').write_text(text)
@@ -75,14 +75,14 @@ def write_work_dir(folder, config='', records=(), results=None, name='mine'):
 
 
 def sums(classes, *pairs, **options):
-    """Counts of images of which true and predicted labels are given."""
+    """Counts of images from pairs of true and predicted label maps."""
     image_counts = [image_sums(truth, other, len(classes), **options) for truth, other in pairs]
     return ImageSums.stack([f'image {i}.jpg' for i in range(len(pairs))], classes, image_counts)
 
 
 class Reader(HTMLParser):
-    """What is in a page, provided that each element is closed in turn: names and attributes of the
-    elements, and the text without scripts and style."""
+    """Elements (name, attributes) of a page, and its text without scripts and style; checks that
+    all elements are closed."""
 
     def __init__(self, page):
         super().__init__()
@@ -112,7 +112,7 @@ class Reader(HTMLParser):
 
     @property
     def addresses(self):
-        """All that a browser would load."""
+        """All URLs that a browser would load."""
         keys = ('src', 'href', 'srcset', 'action', 'data', 'poster')
         return [about[key] for _, about in self.elements for key in keys if key in about]
 

@@ -10,7 +10,7 @@ from mmbixt.report.work_dir import Run
 
 
 def svg(*lines, last_step=3):
-    """Pictures are well-formed XML."""
+    """Parse a picture, which must be well-formed XML."""
     return ElementTree.fromstring(draw(lines, 'loss', last_step))
 
 
@@ -19,17 +19,17 @@ def line(values, kind='one'):
 
 
 def places(picture, kind):
-    """Points (P,2) of the line of a kind."""
+    """Points (P,2) of a line."""
     path = picture.find(f'.//{SVG}g[@class="{kind}"]/{SVG}path').get('d')
     return np.array([pair.split() for pair in re.findall(r'[ML] (\S+ \S+)', path)], float)
 
 
-def test_lines_are_where_their_values_are_and_inside_the_picture():
+def test_lines_have_their_values_and_are_inside_the_picture():
     picture = svg(line([10.0, 0.0, 5.0], 'one dots'))
     (x1, top), (x2, bottom), (x3, middle) = places(picture, 'one dots')
     assert x3 - x2 == pytest.approx(x2 - x1)
     assert middle == pytest.approx((top + bottom) / 2)
-    assert top < bottom  # SVG counts downwards
+    assert top < bottom  # the y axis of SVG points down
     assert len(picture.findall(f'.//{SVG}use')) == 3
     for values in ([1e-5, 123456.0, -5.0], [0.0, 0.0], [3.0]):
         picture = svg(line(values))
@@ -38,21 +38,21 @@ def test_lines_are_where_their_values_are_and_inside_the_picture():
         assert (points <= np.array(size, float)).all()
 
 
-def test_pictures_of_one_page_have_no_ids_in_common():
+def test_pictures_of_one_page_have_different_ids():
     texts = [draw([line([1.0, 2.0], 'one dots')], unit, 2) for unit in ('loss', 'mAP')]
     first, second = (set(re.findall(r'id="(.+?)"', text)) for text in texts)
     assert first
     assert not first & second
 
 
-def test_long_runs_are_thinned_to_means():
+def test_many_points_are_averaged():
     points = np.column_stack([np.arange(10_000), np.tile([0.0, 2.0], 5000)]).astype(float)
     thinned = np.array(thin(points))
     assert thinned.shape == (400, 2)
     np.testing.assert_allclose(thinned[:, 1], 1, atol=0.05)
 
 
-def test_long_trainings_are_smoothed_beside_their_validations(tmp_path):
+def test_long_trainings_also_have_a_smoothed_curve(tmp_path):
     records = [{'loss': float(step % 3), 'step': step} for step in range(1, 61)]
     run = Run(write_work_dir(tmp_path, records=[*records, val_record(10, 20.0)]))
     charts = training_charts(run, 'band3px')

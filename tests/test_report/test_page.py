@@ -25,7 +25,7 @@ def make_run(tmp_path):
 
 @pytest.fixture
 def full(make_run):
-    """Everything that a page can show, with names that must be escaped."""
+    """Data for all parts of a page, with names that must be escaped."""
     rng = np.random.default_rng(0)
     truths = rng.integers(0, 2, (6, 4, 5)).repeat(6, 1).repeat(6, 2)
     counts = sums(CLASSES, *[(t, np.where(rng.random(t.shape) < 0.2, 2, t)) for t in truths])
@@ -37,16 +37,16 @@ def full(make_run):
     return ReportData(run, 5_000_000, 'iter_20.pth', counts, 'band3px', examples, differ=1)
 
 
-def test_page_of_everything(full):
+def test_page_with_all_parts(full):
     source = make_page(full)
     page = Reader(source)
     assert [found['id'] for found in page.all('section')] == SECTIONS
     counted = {tag: len(page.all(tag)) for tag in ('svg', 'table', 'figcaption', 'img')}
-    assert counted == dict(svg=3, table=2, figcaption=3, img=6 + 1)  # and the enlarged one
+    assert counted == dict(svg=3, table=2, figcaption=3, img=6 + 1)  # and an empty one to enlarge
     shown = ('EncoderDecoder · BiXT', '5.0 million parameters', 'weights of iter_20.pth')
     for text in (*CLASSES[:3], full.run.name, *shown):
         assert text in page.text
-    # nothing is loaded from elsewhere
+    # nothing is loaded from a network
     assert all(url.startswith(('data:', '#')) for url in page.addresses)
     assert not re.search(r'@import|url\(', source)
     [policy] = page.all('meta', **{'http-equiv': 'Content-Security-Policy'})
@@ -54,7 +54,7 @@ def test_page_of_everything(full):
 
 
 def test_everything_is_escaped(full):
-    """Text that is escaped once is found as text, and never as an element."""
+    """Names appear as text, never as elements, and are escaped only once."""
     full.weights = full.run.config.model.type = HOSTILE
     full.run.test_set = {'type': QUOTED}
     page = Reader(make_page(full))
@@ -64,7 +64,7 @@ def test_everything_is_escaped(full):
     assert 'window.broken' not in ' '.join(map(str, page.addresses))
 
 
-def test_config_is_whole_and_missing_parts_are_explained(make_run):
+def test_config_is_complete_and_missing_parts_are_explained(make_run):
     run = make_run("note = '<&\\''\nnumber = -1.5e-3\nnothing = None", records=[])
     source = make_page(ReportData(run, problem=HOSTILE))
     code = source[source.index('<pre>') : source.index('</pre>')]

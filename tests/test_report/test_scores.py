@@ -12,7 +12,7 @@ CLASSES = ['sky', 'sea', 'never', 'only predicted']
 
 @pytest.fixture
 def pairs():
-    """Images of two halves whose boundary is predicted some columns further right."""
+    """Images of two halves, with the predicted boundary shifted to the right."""
     truth = np.zeros((20, 40), np.uint8)
     truth[:, 20:] = 1
     found = []
@@ -65,8 +65,8 @@ def test_worst_and_best_images(counts, pairs):
 def test_band(counts):
     assert choose_band(counts, None) == 'band3px'
     assert choose_band(counts, 'band1px') == 'band1px'
-    for left_out, found in (('band3px', 'band1px'), ('band', None)):
-        some = {key: value for key, value in counts.counts.items() if left_out not in key}
+    for removed, found in (('band3px', 'band1px'), ('band', None)):
+        some = {key: value for key, value in counts.counts.items() if removed not in key}
         assert choose_band(ImageSums(counts.images, CLASSES, some), None) == found
     with pytest.raises(BandError, match=r'band7px: .* band1px, band3px$'):
         choose_band(counts, 'band7px')

@@ -28,7 +28,7 @@ def test_resumed_run_is_one_history(folder):
     assert run.curve('mIoU').tolist() == [[50, 20], [100, 40]]
     assert (run.name, run.iterations, run.date) == ('mine', 100, datetime(2025, 1, 2, 10))
     assert '20250101_100000/vis_data/scalars.json' in run.notes[0]
-    # repeated steps replace the first ones, and what came after them
+    # repeated steps replace the earlier ones, and all later records of the first start
     first = [train_record(10), train_record(20, loss=1.0), train_record(30)]
     found = merge([first, [], [train_record(20, loss=2.0)]])
     assert [(record['step'], record['loss']) for record in found] == [(10, 1.0), (20, 2.0)]
@@ -36,7 +36,7 @@ def test_resumed_run_is_one_history(folder):
 
 @pytest.mark.parametrize('steps', [(1, 2), (0, 0), (50, 100)])
 def test_validations_get_their_iteration(steps):
-    """Whether they are logged by epoch, without a step or by iteration."""
+    """Logged by epoch, at step 0, or by iteration."""
     records = [train_record(step) for step in STEPS]
     first, second = ({'coco/bbox_mAP': step / 10, 'step': step} for step in steps)
     found = merge([[*records[:5], first, *records[5:], second]])
@@ -51,7 +51,7 @@ def test_broken_lines_are_counted(tmp_path):
 
 
 def test_config_is_that_of_the_training(folder):
-    """A test in the same work dir overwrites that of the training."""
+    """A later test in the same work dir overwrites the config there."""
     for day, records in ((1, [train_record(10)]), (2, [])):
         start = write_log(folder, f'2025010{day}_100000', records)
         (start / 'vis_data/config.py').write_text(f"model = dict(type='Of day {day}')")
@@ -66,12 +66,12 @@ def test_checkpoint_and_scores(folder):
     assert Run(folder).checkpoint is None
     (folder / 'last_checkpoint').write_text('/nowhere/iter_1.pth')
     assert Run(folder).checkpoint is None
-    tested = {'load_from': 'there.pth'}  # as a test has it in its config
+    tested = {'load_from': 'there.pth'}  # in the config of a test
     assert Run(folder, tested).checkpoint == Path('there.pth')
     (folder / 'iter_1.pth').touch()
     assert Run(folder).checkpoint == folder / 'iter_1.pth'
     (folder / 'iter_1.pth').unlink()
-    # the weights that a training starts from are not its result
+    # the initial weights of a training are not its result
     write_log(folder, '20250101_100000', [train_record(10), val_record(10, 20.0)])
     assert Run(folder, tested).checkpoint is None
     # scores are those of the last test or validation

@@ -7,14 +7,14 @@ from mmbixt.sample.sample_config import NoSampleError, use_sample_data
 
 @pytest.fixture
 def written(monkeypatch, tmp_path):
-    """As if the scenes were written; returns their folder."""
+    """Replaces the writing of scenes; returns their folder."""
     monkeypatch.setattr('mmbixt.sample.sample_config.write_sample_data', lambda root: tmp_path)
     return tmp_path
 
 
 @pytest.fixture
 def cfg():
-    """A config of the package, with all that sample data cannot do with."""
+    """A config with all settings that --sample must change."""
     cfg = Config.fromfile(CONFIGS / 'bixt/semfpn_bixt_ti_ade20k.py')
     pretrained = dict(type='Pretrained', checkpoint='weights.pth')
     changed = {
@@ -30,7 +30,7 @@ def cfg():
     return cfg
 
 
-def test_changes_what_it_must_and_nothing_else(written, cfg):
+def test_changes_only_what_is_necessary(written, cfg):
     changes = use_sample_data(cfg)
     assert 'model.pth, open-mmlab://resnet50_v1c, weights.pth' in changes[3]
     dataset = cfg.val_dataloader.dataset
@@ -57,7 +57,7 @@ def test_annotations_of_coco_and_learning_rate_of_sgd(written, cfg):
     cfg.optim_wrapper.optimizer = dict(type='SGD', lr=0.02)
     use_sample_data(cfg)
     assert cfg.val_evaluator.ann_file == str(written / 'coco/annotations/instances_val2017.json')
-    assert cfg.optim_wrapper.optimizer.lr == 0.02 * 4 / 32  # as the batch
+    assert cfg.optim_wrapper.optimizer.lr == 0.02 * 4 / 32  # in proportion to the batch size
 
 
 def test_classifier(written, cfg):
@@ -77,7 +77,7 @@ def test_classifier(written, cfg):
 
 
 def test_cifar100(written):
-    """Which shows hardly anything that the scenes show."""
+    """It is replaced by ImageNet, which has the classes of the scenes."""
     cfg = Config.fromfile(CONFIGS / 'bisa_swin/bisa_swin_t_cifar100.py')
     assert use_sample_data(cfg)[-1].startswith('classes: the 1000 of ImageNet')
     for split in ('train', 'val'):

@@ -1,5 +1,5 @@
-"""The files are what the stock dataset classes read, and are written all at once or not at all.
-Scenes are reproducible, their annotations agree, and they cannot be solved by colour alone."""
+"""The stock dataset classes read the files, which are written completely or not at all. Scenes are
+reproducible, their annotations agree, and colours alone do not predict their labels."""
 
 import json
 import shutil
@@ -44,7 +44,7 @@ def stale(root, tmp_path):
 
 @pytest.fixture(scope='module')
 def scene():
-    """The last one of validation."""
+    """The last scene of the validation set."""
     return make_scene(FIRST_SEED['val'] + VAL - 1, *SIZE)
 
 
@@ -54,7 +54,7 @@ def contents(root: Path) -> dict[str, bytes]:
 
 
 def assert_alone_and_equal(folder, expected):
-    """With these files, and with nothing beside it but the lock."""
+    """The folder has these files, and its parent has nothing else but the lock."""
     assert contents(folder) == expected
     assert {path.name for path in folder.parent.iterdir()} <= {'sample', '.sample.lock'}
 
@@ -108,8 +108,8 @@ def test_mmpretrain_reads_it_as_imagenet(root, scene):
     assert dataset.CLASSES[imagenet_class(scene._replace(instances=[]))] == 'valley, vale'
 
 
-def test_nothing_is_made_or_locked_if_it_is_there(root, monkeypatch):
-    """Such as where nobody can write."""
+def test_existing_data_need_no_lock(root, monkeypatch):
+    """So the folder may be read-only."""
     monkeypatch.setattr(sample_data, 'make_scene', None)
     monkeypatch.setattr(sample_data, 'FileLock', None)
     assert write(root) == root
@@ -129,9 +129,9 @@ def write_and_list(rank, root, listed):
     (listed / f'{rank}.txt').write_text(repr(sorted(contents(write(root)))))
 
 
-def test_of_several_processes_one_writes_and_the_others_wait(root, tmp_path):
+def test_one_of_several_processes_writes_and_the_others_wait(root, tmp_path):
     threads = cv2.getNumThreads()
-    cv2.setNumThreads(1)  # OpenCV's threads do not survive a fork, which spares imports
+    cv2.setNumThreads(1)  # OpenCV's threads do not survive a fork; a fork saves slow imports
     try:
         new = tmp_path / 'data/sample'
         start_processes(write_and_list, (new, tmp_path), nprocs=3, start_method='fork')
@@ -143,7 +143,7 @@ def test_of_several_processes_one_writes_and_the_others_wait(root, tmp_path):
 
 
 @pytest.mark.parametrize('with_manifest', [False, True])
-def test_a_foreign_folder_or_file_is_left_alone(stale, tmp_path, with_manifest):
+def test_other_files_are_never_deleted(stale, tmp_path, with_manifest):
     folder = stale if with_manifest else tmp_path / 'mine'
     folder.mkdir(exist_ok=True)
     (folder / 'thesis.txt').write_text('years of work')
@@ -153,7 +153,7 @@ def test_a_foreign_folder_or_file_is_left_alone(stale, tmp_path, with_manifest):
     assert contents(folder) == before
 
 
-def test_a_full_disk_gives_one_error_and_leaves_nothing(stale, monkeypatch):
+def test_full_disk(stale, monkeypatch):
     before = contents(stale)
     write_bytes, written = Path.write_bytes, []
 
@@ -169,7 +169,7 @@ def test_a_full_disk_gives_one_error_and_leaves_nothing(stale, monkeypatch):
     assert_alone_and_equal(stale, before)
 
 
-def test_a_seed_gives_the_same_bytes_whatever_else_is_done_and_in_another_process():
+def test_a_seed_gives_the_same_bytes_in_any_process():
     np.random.seed(1)
     one, other, again = (make_scene(seed, 48, 64).image.tobytes() for seed in (5, 6, 5))
     assert other != one == again
@@ -178,13 +178,13 @@ def test_a_seed_gives_the_same_bytes_whatever_else_is_done_and_in_another_proces
         'print(zlib.crc32(scene.semantic.tobytes())); '
         'assert not {"torch", "mmcv", "mmseg", "mmdet"} & set(sys.modules)'
     )
-    # another value means other sample data: then raise scenes.VERSION, so that old ones are renewed
+    # if this value changes, raise scenes.VERSION, so that old sample data are replaced
     assert int(python('-c', code)) == zlib.crc32(make_scene(5).semantic.tobytes()) == 135892738
 
 
 @pytest.mark.parametrize('size', [(33, 64), (97, 131), (300, 40)])
 @pytest.mark.parametrize('seed', [70, 73])
-def test_types_and_shapes_and_masks_that_are_part_of_the_label_map(seed, size):
+def test_types_and_shapes_and_masks_that_agree_with_the_label_map(seed, size):
     scene = make_scene(seed, *size)
     assert scene.image.shape == (*size, 3)
     assert scene.image.dtype == scene.semantic.dtype == np.uint8
@@ -196,12 +196,12 @@ def test_types_and_shapes_and_masks_that_are_part_of_the_label_map(seed, size):
 
 
 def mean_iou(predicted, truth) -> float:
-    """Of label maps of ADE20K's files, in per cent."""
+    """mIoU of label maps with ADE20K's file values, in per cent."""
     predicted, truth = (np.uint8(labels - 1).reshape(-1, 128) for labels in (predicted, truth))
     return scores(image_sums(truth, predicted, 150, (), ()))['all/mIoU']
 
 
-def test_validation_scenes_show_everything_and_are_not_solved_by_row_or_colour():
+def test_validation_scenes_have_all_classes_and_rows_or_colours_do_not_predict_them():
     train = [make_scene(FIRST_SEED['train'] + k, 96, 128) for k in range(16)]
     val = [make_scene(FIRST_SEED['val'] + k, 96, 128) for k in range(24)]
     objects = [category for scene in val for category, _ in scene.instances]
@@ -218,7 +218,7 @@ def test_validation_scenes_show_everything_and_are_not_solved_by_row_or_colour()
     votes = np.zeros((16**3, 151), int)
     np.add.at(votes, (bins, labels), 1)
     votes[:, 0] = 0
-    votes[:, ADE_LABELS['sky']] += 1  # of colours never seen
+    votes[:, ADE_LABELS['sky']] += 1  # for colours that do not occur in training
     assert mean_iou(np.uint8(votes.argmax(axis=1)[known]), truth) < 25
 
 

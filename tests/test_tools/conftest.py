@@ -1,4 +1,4 @@
-"""Tools as a user calls them, but in this process, which spares imports."""
+"""Run the tools in this process, which saves imports."""
 
 import os
 import runpy
@@ -22,7 +22,7 @@ TOOLS = CONFIGS.parent / 'tools'
 
 @dataclass
 class Done:
-    """What a tool printed, and with which code it ended."""
+    """Exit code and output of a tool."""
 
     returncode: int
     stdout: str
@@ -42,7 +42,7 @@ def within():
                     runpy.run_path(path, run_name='__main__')
             except SystemExit as end:
                 code = end.code
-        if isinstance(code, str):  # as Python does at its end
+        if isinstance(code, str):  # Python prints it and exits with 1
             return Done(1, out.getvalue(), f'{err.getvalue()}{code}\n')
         return Done(code or 0, out.getvalue(), err.getvalue())
 
@@ -82,9 +82,9 @@ model = dict(
 
 @pytest.fixture(scope='session')
 def project(tmp_path_factory):
-    """A folder with a config, five images and the weights of a segmentor that has learnt nothing.
+    """A folder with a config, five images and the weights of an untrained segmentor.
 
-    As in ADE20K, the classes are 1 to 3 in the files.
+    The classes are 1 to 3 in the label files, as in ADE20K.
     """
     folder = tmp_path_factory.mktemp('user')
     (folder / 'mine.py').write_text(SMALL_SEGMENTOR)

@@ -13,7 +13,7 @@ from mmbixt.benchmarking.networks import UnknownRowError, build
 
 @pytest.fixture
 def benchmark(within):
-    """Runs the tool; the networks are measured in processes of their own."""
+    """Runs the tool, which measures networks in other processes."""
     return partial(within, 'analysis/benchmark.py', '--threads', '1', '--rounds', '1')
 
 
@@ -24,7 +24,7 @@ def external(tmp_path):
     return f'{path}:build'
 
 
-def test_rows_in_turns(benchmark, external, tmp_path):
+def test_two_networks(benchmark, external, tmp_path):
     row, file = 'xcit_nano_12_p16@reference', tmp_path / 'all.json'
     done = benchmark(row, '--against', external, '--json', file, '--sizes', 64)
     assert done.returncode == 0, done.stderr
@@ -51,7 +51,7 @@ def test_growth(tmp_path):
 
 
 @only_in_zoo
-def test_a_row_may_be_compiled_and_sizes_compared(benchmark, external, tmp_path):
+def test_compiled_network_with_two_sizes(benchmark, external, tmp_path):
     plot = tmp_path / 'growth.png'
     done = benchmark(f'{external}@compiled', '--sizes', 32, 64, '--plot', plot)
     assert done.returncode == 0, done.stderr
@@ -61,11 +61,11 @@ def test_a_row_may_be_compiled_and_sizes_compared(benchmark, external, tmp_path)
 
 
 def test_networks_that_fail_are_named_in_a_few_lines(benchmark, tmp_path, monkeypatch):
-    """Whether they raise an error or their process dies. It is forked, which spares imports."""
+    """Both after an error and after a crash of the process, which is forked to save imports."""
     monkeypatch.setattr('benchmarking.turns.get_context', lambda _: get_context('fork'))
     for code, message in (
         ('def build(): 1 / 0', 'ZeroDivisionError: division by zero'),
-        ('import os\ndef build(): os.abort()', 'its process ended (-6) without an answer'),
+        ('import os\ndef build(): os.abort()', 'its process ended (-6) without a result'),
     ):
         (tmp_path / 'broken.py').write_text(code)
         done = benchmark(f'{tmp_path}/broken.py:build', '--sizes', 64)
@@ -76,7 +76,7 @@ def test_networks_that_fail_are_named_in_a_few_lines(benchmark, tmp_path, monkey
 
 def test_wrong_arguments(benchmark):
     assert 'give two --sizes or more' in benchmark('biformer_tiny', '--plot', 'x.png').stderr
-    assert 'are at least 1' in benchmark('biformer_tiny', '--batch', '0').stderr
+    assert 'must be at least 1' in benchmark('biformer_tiny', '--batch', '0').stderr
 
 
 STOCK_SWIN = 'mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py'
@@ -92,17 +92,17 @@ STOCK_SWIN = 'mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ad
         ('configs/bixt/linear_bixt_ti_ade20k.py', [(1, 192, 4, 4)]),
     ],
 )
-def test_names_stand_for_networks_that_give_maps(name, shapes):
-    model, path = build(name, 64)
-    assert path == 'auto'
+def test_networks_by_name_return_feature_maps(name, shapes):
+    model, mode = build(name, 64)
+    assert mode == 'auto'
     with torch.no_grad():
-        maps = model(torch.randn(1, 3, 64, 64))
-    assert [tuple(x.shape) for x in maps][: len(shapes)] == shapes
+        feature_maps = model(torch.randn(1, 3, 64, 64))
+    assert [tuple(x.shape) for x in feature_maps][: len(shapes)] == shapes
 
 
 def test_networks_are_built_for_their_size_and_without_stochastic_depth():
-    model, path = build('biformer_tiny@reference', 512)
-    assert path == 'reference'
+    model, mode = build('biformer_tiny@reference', 512)
+    assert mode == 'reference'
     assert model.stages[0][0].attn.num_regions == 8
     assert {block.drop_path.drop_prob for stage in model.stages for block in stage} == {0.0}
 
@@ -110,7 +110,7 @@ def test_networks_are_built_for_their_size_and_without_stochastic_depth():
 def test_mistakes_are_explained():
     for name, message in (
         ('xcit_tiny_13_p16', 'Similar names: xcit_tiny_12_p16'),
-        ('biformer_tiny@quick', 'there are auto, .*compiled'),
+        ('biformer_tiny@quick', 'the modes are auto, .*compiled'),
         ('nowhere.py:build', 'There is no file'),
         (f'{__file__}:nothing', 'has no nothing'),
     ):

@@ -26,7 +26,7 @@ SIZES = [(30, 30)] + 11 * [(45, 60)]
 
 @pytest.fixture
 def folders(tmp_path):
-    """Files as ADE20K has them: 0 is ignored, and classes start at 1."""
+    """Files in the format of ADE20K: 0 is ignored, and classes start at 1."""
     for name in ('truth', 'good'):
         (tmp_path / name).mkdir()
     for i, (truth, good) in enumerate(label_maps(SIZES, 0.1)):
@@ -87,7 +87,7 @@ def test_scores_of_folders_are_those_of_the_label_maps(folders, evaluate):
     assert lines['sky'] == [f'{by_class[name][0]:.2f}' for name in columns]
 
 
-def test_shifted_labels_are_pointed_out(folders, evaluate):
+def test_shifted_labels_are_warned_of(folders, evaluate):
     for path in (folders / 'good').glob('*.png'):
         cv2.imwrite(str(path), 1 + cv2.imread(str(path), cv2.IMREAD_UNCHANGED))
     done = evaluate('--num-classes', 6, '--reduce-zero-label')
@@ -99,9 +99,9 @@ def test_shifted_labels_are_pointed_out(folders, evaluate):
 @pytest.mark.parametrize(
     ('arguments', 'message'),
     [
-        (['--num-classes', 4, '--jobs', 0], 'are at least 1'),
+        (['--num-classes', 4, '--jobs', 0], 'must be at least 1'),
         (['--num-classes', 4, '--sums', 'x.npy'], 'must end with .npz'),
-        (['--num-classes', 4, '--ratios', 3], '3 is not a share of the diagonal'),
+        (['--num-classes', 4, '--ratios', 3], '3 is not a fraction of the diagonal'),
         (['--num-classes', 4, '--sums', f'{__file__}/new/x.npz'], 'is a file'),
         (['--num-classes', 3], 'the truth has label 3, but with 3 classes'),
     ],
@@ -114,7 +114,7 @@ def test_wrong_arguments(arguments, message, evaluate):
 
 @pytest.fixture
 def long_evaluation(folders):
-    """boundary_eval.py in a process of its own, with two more that count for a while."""
+    """boundary_eval.py in its own process, with two worker processes."""
     labels = np.random.default_rng(0).integers(0, 4, (100, 125), np.uint8).repeat(8, 0).repeat(8, 1)
     for folder in ('long/p', 'long/g'):
         (folders / folder).mkdir(parents=True)
@@ -129,14 +129,14 @@ def long_evaluation(folders):
             list(map(str, command)),
             stderr=printed,
             start_new_session=True,
-            # a shell makes its background processes ignore it, and all that they start
+            # background processes of a shell ignore SIGINT, and so do their children
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
     children = Path(f'/proc/{started.pid}/task/{started.pid}/children')
     while len(workers := children.read_text().split()) < 2:
         assert started.poll() is None
         time.sleep(0.05)
-    time.sleep(0.5)  # until they count
+    time.sleep(0.5)  # until they work
     yield started, [int(worker) for worker in workers]
     with suppress(ProcessLookupError):
         os.killpg(started.pid, signal.SIGKILL)
@@ -144,7 +144,7 @@ def long_evaluation(folders):
 
 
 def running(process):
-    """Not ended; what has ended may still be listed, as a zombie."""
+    """Whether a process has not ended; zombies have."""
     try:
         state = Path(f'/proc/{process}/stat').read_text().rpartition(')')[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -167,7 +167,7 @@ on_linux = pytest.mark.skipif(sys.platform != 'linux', reason='looks for process
         (signal.SIGTERM, 'worker', 1, 'Out of memory? Try fewer --jobs (now 2).\n'),
     ],
 )
-def test_no_process_is_left_behind(number, whom, code, message, long_evaluation, folders):
+def test_no_process_remains(number, whom, code, message, long_evaluation, folders):
     started, workers = long_evaluation
     if whom == 'all':
         os.killpg(started.pid, number)
@@ -185,8 +185,8 @@ def test_no_process_is_left_behind(number, whom, code, message, long_evaluation,
 
 
 @on_linux
-def test_workers_leave_ctrl_c_to_the_first_process(long_evaluation):
-    """It reaches all processes of a terminal; one that waits for work would print a traceback."""
+def test_workers_ignore_ctrl_c(long_evaluation):
+    """A terminal sends it to all processes, and a waiting worker would print a traceback."""
     for process in long_evaluation[1]:
         blocked = re.search(r'SigBlk:\s*(\w+)', Path(f'/proc/{process}/status').read_text())[1]
         assert int(blocked, 16) & 1 << signal.SIGINT - 1
@@ -200,7 +200,7 @@ def test_counting_imports_no_framework():
 
 @pytest.fixture
 def runs(tmp_path):
-    """Counts of a bad and of a good run, written as the tool and as the metric name images."""
+    """Counts of a bad and of a good run, with the names of images of the tool and of the metric."""
     names = [f'image_{i}' for i in range(12)]
     write_sums(tmp_path / 'bad/boundary.npz', names, CLASSES, bad_sums())
     files = [f'{name}.jpg' for name in names]
@@ -209,12 +209,12 @@ def runs(tmp_path):
 
 
 def rows(text):
-    """Cells of each line by the first one."""
+    """Cells of each line, by the first cell."""
     cells = [re.split(r'[\s\[\],]+', line.strip(' ]')) for line in text.splitlines()]
     return {first: rest for first, *rest in cells}
 
 
-def test_better_run_is_surely_better(runs, tmp_path, within):
+def test_interval_of_a_better_run_is_above_0(runs, tmp_path, within):
     plot = tmp_path / 'new/plot.png'
     done = within('analysis/compare.py', *runs, '--per-class', '--plot', plot)
     assert done.returncode == 0, done.stderr
@@ -234,7 +234,7 @@ def test_better_run_is_surely_better(runs, tmp_path, within):
 
 
 def test_means_spreads_and_differences_by_seed(tmp_path, within):
-    """Of two models, trained with three seeds each."""
+    """Two models with three seeds each."""
     runs, found = {'a': [], 'b': []}, {'a': [], 'b': []}
     for model, wrong in zip('ababab', (0.6, 0.3, 0.5, 0.2, 0.4, 0.3), strict=True):
         counts = stacked_sums(label_maps(wrong=wrong))
@@ -256,37 +256,37 @@ def test_means_spreads_and_differences_by_seed(tmp_path, within):
 
 
 def test_runs_that_cannot_be_compared(runs, tmp_path, within):
-    def says(*arguments):
+    def error(*arguments):
         done = within('analysis/compare.py', *arguments)
         assert done.stdout == ''
         return done.stderr
 
     (tmp_path / 'empty').mkdir()
-    assert 'no boundary.npz in' in says(runs[0], tmp_path / 'empty')
+    assert 'no boundary.npz in' in error(runs[0], tmp_path / 'empty')
     write_sums(tmp_path / 'other.npz', [f'{i}' for i in range(12)], CLASSES, good_sums())
-    assert '12 and 12 images' in says(runs[0], tmp_path / 'other.npz')
-    assert 'the runs have all, band1px, band3px' in says(*runs, '--per-class', 'band7px')
-    assert 'two different ones' in says(*runs, '--names', 'x', 'x')
+    assert '12 and 12 images' in error(runs[0], tmp_path / 'other.npz')
+    assert 'the runs have all, band1px, band3px' in error(*runs, '--per-class', 'band7px')
+    assert '--names must differ' in error(*runs, '--names', 'x', 'x')
 
 
 @pytest.mark.usefixtures('in_project')
 def test_predictions_and_counts_with_the_boundary_metric_alone(within):
-    """In place of mmseg's metric, asked for a second time on the command line; the config says
-    where the counts go."""
+    """The config has it instead of mmseg's metric, with a file for the counts; --boundary adds no
+    second one."""
     options = ['--boundary', '--out', 'maps', '--work-dir', 'run']
     done = within('test.py', 'mine.py', 'mine.pth', *options)
     assert done.returncode == 0, done.stderr
     assert 'Boundary (band3px)' in done.stdout + done.stderr
     counted = read_sums('counts.npz')
     assert counted.images == [f'scene_{i}.jpg' for i in range(5)]
-    # numbered from 1, as mmseg's own metric writes them
+    # numbered from 1, as in the files of mmseg's metric
     labels = [cv2.imread(f'maps/scene_{i}.png', cv2.IMREAD_UNCHANGED) - 1 for i in range(5)]
     predicted = [np.bincount(one.ravel(), minlength=3) for one in labels]
     np.testing.assert_array_equal(counted.counts['all/predicted'], predicted)
 
 
 @pytest.mark.parametrize('tool', ['train.py', 'test.py'])
-def test_metric_of_the_wrong_task_is_refused_before_anything_is_built(tool, tmp_path, within):
+def test_metric_of_the_wrong_task_is_refused_before_the_model_is_built(tool, tmp_path, within):
     (tmp_path / 'mine.py').write_text(
         f"_base_ = '{CONFIGS}/bixt/semfpn_bixt_ti_ade20k.py'\n"
         "val_evaluator = test_evaluator = [dict(type='mmbixt.BoundaryCocoMetric')]\n"
@@ -294,7 +294,7 @@ def test_metric_of_the_wrong_task_is_refused_before_anything_is_built(tool, tmp_
     done = within(tool, tmp_path / 'mine.py', *['nowhere.pth'] * (tool == 'test.py'))
     assert done.returncode == 1
     assert done.stderr.startswith('WrongMetricError: ')
-    assert 'Take mmbixt.BoundaryIoUMetric' in done.stderr
+    assert 'Use mmbixt.BoundaryIoUMetric' in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -318,5 +318,5 @@ def test_right_metric_is_named(scope, metric, right):
         if right is None:
             check_metrics(cfg, ('train', 'val', 'test'))
             continue
-        with pytest.raises(WrongMetricError, match=rf'val_evaluator has .*Metric, .* Take {right}'):
+        with pytest.raises(WrongMetricError, match=rf'val_evaluator has .*Metric, .* Use {right}'):
             check_metrics(cfg, ('val',))

@@ -1,4 +1,4 @@
-"""tools/check_dataset.py on the generated data sets, whole and damaged."""
+"""tools/check_dataset.py on intact and damaged copies of the generated data sets."""
 
 import json
 import math
@@ -28,7 +28,7 @@ def root(made, tmp_path):
 
 
 def problems(folder):
-    """Of all parts, opened pictures included, without counts."""
+    """Problems of all parts and their pictures, except wrong counts."""
     _, parts = find_parts(folder)
     return [
         problem
@@ -50,7 +50,7 @@ def test_finds_nothing_wrong_with_generated_data(tmp_path, check, within):
     assert cv2.imread(str(preview)).shape[1] == 1400
     for folder in FOLDERS.values():
         assert f'data_root={tmp_path / folder}\n' in done.stdout
-        assert 'All is there and can be read.' in check(tmp_path / folder, '--subset').stdout
+        assert 'All files exist and can be read.' in check(tmp_path / folder, '--subset').stdout
 
 
 def truncate(path):
@@ -85,7 +85,7 @@ def move(path):
 
 
 def edit(part, **values):
-    """Changes the first image or annotation, or removes the last category."""
+    """Change the first image or annotation, or remove the last category."""
 
     def change(path):
         content = json.loads(path.read_text())
@@ -108,7 +108,7 @@ INSTANCES = 'annotations/instances_val2017.json'
     ('kind', 'name', 'damage', 'message'),
     [
         ('ade', PICTURE, Path.unlink, '{path}: missing'),
-        ('ade', PICTURE, truncate, '{path}: broken ('),
+        ('ade', PICTURE, truncate, '{path}: damaged ('),
         ('ade', 'annotations/validation', move, '{path}: no such folder'),
         ('ade', LABEL, lambda path: path.write_bytes(b''), '{path}: an empty file'),
         ('ade', LABEL, set_label(151), '{path}: .*label 151, where'),
@@ -152,7 +152,7 @@ def test_damage_of_imagenet_is_named(root):
     truncate(second)
     missing, broken = problems(imagenet)
     assert missing == f'{first}: missing'
-    assert broken.startswith(f'{second}: broken (')
+    assert broken.startswith(f'{second}: damaged (')
     _, (train, _) = find_parts(imagenet)
     assert re.fullmatch(r'99\d of 1000 classes have no picture', *train.notes)
     (imagenet / 'meta/val.txt').unlink()
@@ -160,7 +160,7 @@ def test_damage_of_imagenet_is_named(root):
     assert re.search(r'/val: The number of subfolders \(1\)', problems(imagenet)[-1])
 
 
-def test_what_does_no_harm_is_noted(root, check):
+def test_unusual_content_is_noted(root, check):
     coco = root / 'coco'
     edit('annotations', bbox=[0, 0, 0, 5])(coco / INSTANCES)
     (coco / 'val2017/more.jpg').touch()
@@ -170,7 +170,7 @@ def test_what_does_no_harm_is_noted(root, check):
     assert f'1 pictures in {coco}/val2017 are not in instances_val2017.json' in output
 
 
-def test_folders_that_are_no_root(root, tmp_path, check):
+def test_folders_that_are_not_a_root(root, tmp_path, check):
     for folder, message in (
         (root / 'ade', 'ADEChallengeData2016 may be'),
         (root, r'sample/ade/ADE.* or .*sample/coco may be'),
@@ -182,7 +182,7 @@ def test_folders_that_are_no_root(root, tmp_path, check):
 
 
 def test_shows_a_few_problems_and_writes_all(root, tmp_path, check):
-    """Among them that there are not as many pictures as were published."""
+    """One of them is the number of pictures, which differs from the published one."""
     ade = root / FOLDERS['ade']
     for number in range(100, 125):
         (ade / f'images/training/ADE_train_{number:08}.jpg').touch()

@@ -1,4 +1,4 @@
-"""The tools with a config of mmpretrain: train, go on, evaluate, predict."""
+"""The tools with a config of mmpretrain: train, resume, evaluate, predict."""
 
 import re
 
@@ -49,7 +49,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def run(folder, within):
-    """Runs a tool on the sample data: all that it printed."""
+    """Runs a tool on the sample data; returns its output."""
 
     def run(tool, *arguments, options=()):
         options = '--sample', '--cfg-options', *SHORT, *options
@@ -62,14 +62,14 @@ def run(folder, within):
 
 @pytest.fixture(scope='module')
 def checkpoint(folder, run):
-    """Of two iterations."""
+    """A checkpoint after two iterations."""
     output = run('train.py')
     assert 'accuracy/top5: ' in output
     assert 'average: of the weights' in output
     return folder / 'work_dirs/mine_sample/iter_2.pth'
 
 
-def test_training_goes_on(run, checkpoint, folder):
+def test_training_is_resumed(run, checkpoint, folder):
     output = run('train.py', '--resume', checkpoint, options=['train_cfg.max_iters=4'])
     assert 'iter: 2' in output
     state = torch.load(folder / 'work_dirs/mine_sample/iter_4.pth', weights_only=False)
@@ -81,7 +81,7 @@ def test_evaluation_and_predictions(run, checkpoint, folder):
     assert 'accuracy/top1: ' in run('test.py', checkpoint, *arguments)
     output = run('test.py', checkpoint, '--tta')
     assert 'accuracy/top1: ' in output
-    assert output.count('weights loaded') == 1  # looked at first, and loaded then
+    assert output.count('weights loaded') == 1  # the check before loading logs nothing
     predictions = mmengine.load(folder / 'predictions.pkl')
     assert [p['pred_score'].shape for p in predictions] == [(1000,)] * 3
     pictures = sorted((folder / 'pictures').iterdir())
@@ -89,14 +89,14 @@ def test_evaluation_and_predictions(run, checkpoint, folder):
     assert cv2.imread(str(pictures[0])) is not None
 
 
-def test_what_classifiers_do_not_have_is_refused(folder, within, checkpoint):
+def test_options_for_dense_models_are_refused(folder, within, checkpoint):
     evaluate = 'test.py', 'mine.py', checkpoint, '--sample'
     for arguments, message in (
-        ([*evaluate, '--tta', '--show'], 'draws no predictions of --tta'),
+        ([*evaluate, '--tta', '--show'], 'cannot draw predictions of --tta'),
         ([*evaluate, '--boundary'], 'mine.py is of a classifier'),
-        ([*evaluate, '--cfg-options', 'test_evaluator.type=IoUMetric'], 'Take Accuracy'),
-        (['analysis/visualize.py', *evaluate[1:]], 'draws label maps, of configs of mmseg'),
-        (['analysis/report.py', checkpoint.parent], 'mine_sample is of a classifier'),
+        ([*evaluate, '--cfg-options', 'test_evaluator.type=IoUMetric'], 'Use Accuracy'),
+        (['analysis/visualize.py', *evaluate[1:]], 'draws label maps of mmseg configs'),
+        (['analysis/report.py', checkpoint.parent], 'mine_sample is the work dir of a classifier'),
     ):
         done = within(*arguments, cwd=folder)
         assert done.returncode == 1
@@ -108,12 +108,12 @@ def test_attention_is_drawn(folder, within, checkpoint):
     arguments = 'mine.py', checkpoint, image, '--sample', '--layers', 11, '--out', 'attention'
     done = within('analysis/visualize_attention.py', *arguments, cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert 'seen at 112 x 112' in done.stdout
+    assert 'resized to 112 x 112' in done.stdout
     assert list((folder / 'attention').glob('*.png'))
 
 
 def test_inferencer(checkpoint, folder):
-    """With a config of ours, too, by its name: the document's."""
+    """The example of docs/projects.md, and a config of a user."""
     weights = folder / 'nano.pth'
     torch.save({'model': official_state('xcit_nano_12_p16')}, weights)
     image = str(folder / 'data/sample/imagenet/val/val_00000001.jpg')
@@ -130,7 +130,7 @@ def test_inferencer(checkpoint, folder):
 
 
 def test_dense_model_starts_from_the_classifier(folder, within, checkpoint):
-    """On sample data, for which a config forgets the weights that it names."""
+    """With --sample, which removes the weights of the config, but not those of --cfg-options."""
     path = CONFIGS / 'xcit/semfpn_xcit_t12_p16_ade20k.py'
     weights = f'model.backbone.init_cfg.checkpoint={checkpoint}'
     small = (

@@ -9,7 +9,7 @@ from helpers import official_state
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT, published
 
 ALL = os.environ.get('ZOO') == 'all'  # `make test-zoo`
-CASES = {  # layout: what the tool says it is, the model that the result fills
+CASES = {  # layout: the description by the tool, the model of the result
     'bixt_ti_l64_d13_p16': ('bixt_ti_l64_d13_p16 (mmbixt.BiXT) or bixt_ti_l64_d13_p16s8', BiXT),
     'xcit_nano_12_p16__timm': (
         "xcit_nano_12_p16 (mmbixt.XCiT, arch='nano12', patch_size=16)\n",
@@ -18,7 +18,7 @@ CASES = {  # layout: what the tool says it is, the model that the result fills
     'biformer_stl_nchw': ('biformer_stl_nchw (mmbixt.BiFormer', lambda: BiFormer('stl-nchw')),
     'swin_tiny_microsoft': ('swin_tiny (mmbixt.BiSASwin', lambda: BiSASwin(bisa_stages=())),
 }
-# to build all published models takes seconds; these are some of those above, and similar ones
+# some of the models above and similar ones; building all published models takes seconds
 SOME = [
     *('bixt_ti_l64_p16', 'bixt_ti_l64_d13_p16', 'bixt_ti_l64_d13_p16s8', 'bixt_ti_cnv_l64_p16'),
     *('xcit_nano_12_p16', 'xcit_nano_12_p8', 'xcit_tiny_12_p16', 'xcit_tiny_24_p16'),
@@ -44,7 +44,7 @@ def without(part):
 
 @pytest.fixture
 def convert(within, tmp_path):
-    """Runs the tool: its code, its output and its errors."""
+    """Runs the tool; returns its code, its output and its errors."""
 
     def convert(*options, target='out.pth'):
         done = within('convert_checkpoint.py', tmp_path / 'in.pth', tmp_path / target, *options)
@@ -62,14 +62,14 @@ def test_layouts_are_recognised_and_the_result_loads(convert, tmp_path, layout):
     code, output, errors = convert()
     assert code == 0, errors
     assert f'in.pth is {what}' in output
-    kinds = ['mapped', 'renamed', 'dropped', 'missing']
+    kinds = ['unchanged', 'renamed', 'dropped', 'missing']
     assert [line.split()[0] for line in output.splitlines()[1:5]] == kinds
     done = torch.load(tmp_path / 'out.pth')
     assert done['meta']['source'].endswith('in.pth')
     direct, converted = make(), make()
     direct.load_state_dict(state)
     converted.load_state_dict(done['state_dict'])
-    fresh = ('norm', 'extra_norms.')  # in their initial state in both
+    fresh = ('norm', 'extra_norms.')  # initial values in both
     for key, value in direct.state_dict().items():
         assert torch.equal(value, converted.state_dict()[key]) or key.startswith(fresh)
 
@@ -83,7 +83,7 @@ def test_whole_model(convert, tmp_path):
     assert 'neck.0.fpn2.0.bias' in torch.load(tmp_path / 'new/out.pth')['state_dict']
 
 
-REFUSED = [  # what is in the file, options, message
+REFUSED = [  # content of the file, options, message
     (lambda: {'conv.weight': torch.zeros(3)}, [], 'published models has these weights'),
     (
         lambda: dict(state_dict=whole()),
@@ -92,7 +92,7 @@ REFUSED = [  # what is in the file, options, message
     ),
     (lambda: without('backbone.blocks.11.'), [], 'CheckpointMismatchError'),
     (lambda: without('backbone.fpn1.3.'), [], 'CheckpointMismatchError'),
-    (lambda: torch.zeros(3), [], 'holds a Tensor, but no weights'),
+    (lambda: torch.zeros(3), [], 'contains a Tensor, but no weights'),
     (lambda: dict(teacher={}, student={}), [], "'teacher'; 'student', but no weights"),
 ]
 
@@ -106,7 +106,7 @@ def test_unknown_files_are_refused(convert, tmp_path, content, options, message)
     assert [path.name for path in tmp_path.iterdir()] == ['in.pth']
 
 
-def test_nothing_is_overwritten_unasked(convert, tmp_path):
+def test_nothing_is_overwritten_by_default(convert, tmp_path):
     (tmp_path / 'out.pth').write_text('precious')
     code, _, errors = convert()
     assert code == 2

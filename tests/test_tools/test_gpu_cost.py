@@ -1,4 +1,4 @@
-"""What a GPU would have to do: against counts by hand, in float32 unless it says otherwise."""
+"""Counts of the work of a GPU, compared with counts by hand (in float32 by default)."""
 
 import re
 
@@ -98,10 +98,10 @@ def test_depthwise_convolution():
     assert backward == ('convolution_backward', moved, 2 * cells * 9)
 
 
-def test_memory_of_what_lives_at_one_time():
+def test_peak_memory():
     x = meta(100)
     assert count(Call(lambda _, x: x.exp().exp().exp().exp()), x, train=False).peak == 2 * 400
-    x.requires_grad_()  # then each result is kept, until it has been read
+    x.requires_grad_()  # each result is kept for the backward pass
     assert count(Call(lambda _, x: x.exp().exp().exp().exp()), x, train=True).peak >= 4 * 400
 
 
@@ -121,7 +121,7 @@ def test_modules_are_known_forward_and_backward_without_hooks():
 
 @pytest.mark.parametrize('family', FAMILIES)
 @pytest.mark.parametrize('dtype', [torch.float32, torch.bfloat16])
-def test_tensors_without_data_take_the_path_that_those_on_a_gpu_take(family, dtype, request):
+def test_tensors_without_data_use_the_paths_of_gpus(family, dtype, request):
     def choices(device):
         with torch.device(device), recorded_choices() as found:
             build(FAMILIES[family])(torch.empty(1, 3, 64, 64))
@@ -135,11 +135,11 @@ def test_tensors_without_data_take_the_path_that_those_on_a_gpu_take(family, dty
     assert choices('meta') == on_gpu
 
 
-def test_the_tool_says_that_it_has_measured_nothing(within, tmp_path):
+def test_the_tool_states_that_nothing_was_measured(within, tmp_path):
     row = 'xcit_nano_12_p16'
     done = within('analysis/gpu_cost.py', row, '--size', 64, '--train', '--top', 3)
     assert done.returncode == 0, done.stderr
-    assert 'no measurement' in done.stdout
+    assert 'not measured' in done.stdout
     assert f'{row}: ' in done.stdout
     assert 'blocks.*.attn ' in done.stdout
     assert '  H100 SXM ' in done.stdout
@@ -149,10 +149,10 @@ def test_the_tool_says_that_it_has_measured_nothing(within, tmp_path):
         '    def forward(self, x):\n        return x * float(x.mean())\nbuild = Net\n'
     )
     for name, why in {
-        f'{row}@compiled': 'what a compiler makes of it is not counted',
+        f'{row}@compiled': 'compiled networks cannot be counted',
         f'{row}@cpu': 'cannot run on this path',
-        'xcit_nano': 'stands for no network',
-        f'{peeks}:build': 'looks at values',
+        'xcit_nano': "There is no network 'xcit_nano'",
+        f'{peeks}:build': 'reads values of tensors',
     }.items():
         refused = within('analysis/gpu_cost.py', name)
         assert refused.returncode == 1

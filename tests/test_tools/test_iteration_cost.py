@@ -9,7 +9,7 @@ TOOL = 'analysis/iteration_cost.py'
 LINEAR = 'configs/bixt/linear_bixt_ti_ade20k.py'
 FINER = 'configs/bixt/linear_bixt_ti_s8_ade20k.py'
 MASKS = 'configs/bixt/maskrcnn_bixt_ti_3x_coco.py'
-# in place of Python in the processes that measure
+# replaces Python in the measuring processes
 PYTHON = """#!/bin/sh
 case "$*" in
     *broken*) echo 'KeyError: Nothing is not in the registry' >&2; exit 1;;
@@ -46,14 +46,14 @@ def compare(within, folder, *options):
 
 
 @pytest.mark.usefixtures('measured')
-def test_compares_configs_in_turns(tmp_path, within):
+def test_compares_configs(tmp_path, within):
     found = compare(within, tmp_path, '--rounds', 2)
     assert found[FINER] == [dict(seconds=3.0, bytes=500)] * 2
 
 
 @only_in_zoo
 def test_compares_training_steps(tmp_path, within):
-    """Each in a process of its own."""
+    """Each in its own process."""
     found = compare(within, tmp_path, '--rounds', 1, '--steps', 1, '--shape', 96, 128)
     assert found[FINER][0]['bytes'] > 16 * 14_549_334  # weights, gradients, two moments of each
 

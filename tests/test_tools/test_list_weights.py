@@ -1,4 +1,4 @@
-"""What can be named, and what is here already."""
+"""The list of published weights and of downloaded files."""
 
 import pytest
 

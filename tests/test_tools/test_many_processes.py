@@ -1,6 +1,6 @@
-"""Two processes without GPUs, as a user's two GPUs: DDP, FSDP, torchrun and Slurm.
+"""Two processes on a CPU in place of two GPUs: DDP, FSDP, torchrun and Slurm.
 
-All that needs more than one start of the processes comes with ZOO=all (`make test-zoo`).
+Tests that start processes a second time run with ZOO=all (`make test-zoo`).
 """
 
 import json
@@ -20,7 +20,7 @@ from running import write_few_scenes
 from mmbixt.checkpoints.loader import load
 
 TOOLS, TESTS = CONFIGS.parent / 'tools', CONFIGS.parent / 'tests'
-# Nothing is random, no norm is of a batch, and a rate at which rounding does not grow.
+# Without randomness and batch norms, and with a learning rate at which rounding errors do not grow.
 COMMON = """
 train_cfg = dict(
     _delete_=True, type='IterBasedTrainLoop', max_iters=3, val_interval=3
@@ -99,7 +99,7 @@ runner_type = 'FlexibleRunner'
 strategy = dict(type='mmbixt.FSDPStrategy')
 load_from = 'work_dirs/segmentor/iter_1.pth'
 train_cfg = dict(val_interval=2)
-default_hooks = dict(checkpoint=dict(save_best='mIoU'))  # which writes iter_2.pth anew
+default_hooks = dict(checkpoint=dict(save_best='mIoU'))  # writes iter_2.pth again
 """
 KILLED = """
 _base_ = './segmentor.py'
@@ -122,9 +122,9 @@ SLURM_PROCID=0 SLURM_LOCALID=0 "$@" && wait
 
 
 def start(folder, *command, succeeds=True):
-    """Everything that a command printed, started in the folder."""
+    """Run a command in a folder; returns its output."""
     with socket.create_server(('127.0.0.1', 0)) as server:
-        port = str(server.getsockname()[1])  # free
+        port = str(server.getsockname()[1])  # a free one
     path = f'{folder / "bin"}:{Path(sys.executable).parent}:{os.environ["PATH"]}'
     python = f'{TESTS}:{os.environ.get("PYTHONPATH", "")}'
     variables = dict(PORT=port, MASTER_PORT=port, GPUS='2', PATH=path, PYTHONPATH=python)
@@ -154,12 +154,12 @@ COMMANDS = [
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-    """A user's folder, with all configs, four images for training, three for evaluation."""
+    """A folder with all configs, four training images and three validation images."""
     folder = tmp_path_factory.mktemp('many')
     for name, source in SOURCES.items():
         (folder / f'{name}.py').write_text(source)
     annotations = write_few_scenes(folder / 'data') / 'coco/annotations'
-    # RetinaNet divides by the positive anchors of a process: let all images have as many
+    # RetinaNet divides by the number of positive anchors of a process: give all images the same
     content = json.loads((annotations / 'instances_train2017.json').read_text())
     first = content['images'][0]['id']
     objects = [x for x in content['annotations'] if x['image_id'] == first]
@@ -178,7 +178,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def said(folder):
-    """What two processes print that run all commands."""
+    """The output of two processes that run all commands."""
     commands = [[*command, '--launcher', 'pytorch'] for command in COMMANDS]
     (folder / 'commands.json').write_text(json.dumps(commands))
     (folder / 'tools').mkdir()
@@ -193,8 +193,8 @@ def state(path):
 
 
 @pytest.mark.parametrize('name', ['segmentor', 'detector', 'classifier', 'fsdp'])
-def test_two_processes_learn_what_one_learns(folder, said, within, name):
-    """With the same images in a step."""
+def test_two_processes_train_as_one(folder, said, within, name):
+    """Each step has the same images."""
     options = ['train_dataloader.batch_size=2', 'runner_type=Runner']
     arguments = f'{name}.py', '--work-dir', 'work_dirs/alone', '--cfg-options', *options
     done = within('train.py', *arguments, cwd=folder)
@@ -212,8 +212,8 @@ def test_two_processes_learn_what_one_learns(folder, said, within, name):
     assert any(not torch.equal(alone[key], start[key]) for key in alone)
 
 
-def test_weights_that_are_shared_out_are_resumed_and_evaluated(folder, said, within):
-    """With an odd number of images; by one process, without FSDP, too."""
+def test_fsdp_is_resumed_and_evaluated(folder, said, within):
+    """With an odd number of images; also evaluated by one process without FSDP."""
     first, second = (state(folder / f'work_dirs/{x}/iter_3.pth') for x in ('fsdp', 'resumed'))
     torch.testing.assert_close(first, second, rtol=0, atol=0)
     arguments = 'fsdp.py', LAST, '--cfg-options', 'runner_type=Runner'
@@ -225,7 +225,7 @@ def test_weights_that_are_shared_out_are_resumed_and_evaluated(folder, said, wit
 
 @only_in_zoo
 def test_a_killed_process_ends_the_others_and_slurm_resumes(folder, said):
-    """As if no process had been killed."""
+    """The weights are those of a run without interruption."""
     output = start(folder, TOOLS / 'dist_train.sh', 'killed.py', '2', succeeds=False)
     assert 'Signal 9 (SIGKILL)' in output
     saved = folder / 'work_dirs/killed'

@@ -1,4 +1,4 @@
-"""The report tool as a user calls it, on the work dir of a small run."""
+"""The report tool on the work dir of a small run."""
 
 import shutil
 from copy import deepcopy
@@ -15,7 +15,7 @@ TOOL = 'analysis/report.py'
 
 @pytest.fixture(scope='session')
 def reported(shared, within):
-    """A run of which nothing was counted, and what the tool said about it; for all workers."""
+    """A run without counts, and the output of the tool for it; for all workers."""
     folder = shared / 'reported'
     with FileLock(shared / 'reported.lock'):
         if not (folder / 'said.txt').exists():
@@ -34,7 +34,7 @@ def work_dir(reported, tmp_path):
 
 @pytest.fixture
 def report(within):
-    """Runs the tool: all that it said."""
+    """Runs the tool; returns its output."""
 
     def report(*arguments):
         done = within(TOOL, *arguments)
@@ -44,7 +44,7 @@ def report(within):
     return report
 
 
-def test_one_command_makes_everything(reported):
+def test_one_command_writes_counts_and_report(reported):
     work_dir, said = reported
     assert f'report: {work_dir / "report.html"}' in said
     assert '/4 [' in said
@@ -57,7 +57,7 @@ def test_one_command_makes_everything(reported):
     assert (work_dir / 'report.html').stat().st_size < 2e6
 
 
-def test_counts_that_are_there_are_taken(work_dir, report):
+def test_existing_counts_are_used(work_dir, report):
     before = (work_dir / 'boundary.npz').stat().st_mtime_ns
     out = work_dir / 'elsewhere/mine.html'
     said = report(work_dir, '--images', 0, '--out', out, '--band', 'band1px')
@@ -69,7 +69,7 @@ def test_counts_that_are_there_are_taken(work_dir, report):
     assert 'band1px, band3px, band5px' in report(work_dir, '--band', 'band7px')
 
 
-def test_other_weights_are_counted_anew(work_dir, report):
+def test_other_weights_are_counted_again(work_dir, report):
     before = (work_dir / 'boundary.npz').stat().st_mtime_ns
     (work_dir / 'iter_100.pth').rename(work_dir / 'other.pth')
     said = report(work_dir, '--images', 0, '--checkpoint', work_dir / 'other.pth')
@@ -85,7 +85,7 @@ def test_no_checkpoint(work_dir, report):
     page = read_page(work_dir / 'report.html')
     assert page.text.count('There is no checkpoint') == 3
     assert len(page.all('svg')) == 3
-    # but where an evaluation was asked for, it is an error
+    # but with --evaluate it is an error
     said = report(work_dir, '--evaluate', '--out', work_dir / 'no.html')
     assert said.startswith('error: --evaluate: There is no checkpoint')
     assert not [*work_dir.glob('*no.html*')]
@@ -93,9 +93,9 @@ def test_no_checkpoint(work_dir, report):
 
 def test_broken_checkpoint(work_dir, report):
     (work_dir / 'iter_100.pth').write_bytes(b'half')
-    assert 'cannot be read as a checkpoint' in report(work_dir)
+    assert 'cannot be read: it may be incomplete' in report(work_dir)
     assert len(read_page(work_dir / 'report.html').all('table')) == 2
-    # but with one that was asked for, it is an error
+    # but with --checkpoint it is an error
     said = report(work_dir, '--checkpoint', work_dir / 'iter_100.pth')
     assert 'BrokenCheckpointError: ' in said
 
@@ -105,7 +105,7 @@ def test_broken_counts_and_images_that_are_elsewhere(work_dir, report):
     assert 'is not a file of counts of images' in report(work_dir)
     elsewhere = '--cfg-options', 'test_dataloader.dataset.data_root=nowhere'
     said = report(work_dir, '--evaluate', *elsewhere)
-    assert 'The dataset of this config (ADE20KDataset) is not here' in said
+    assert 'The dataset of this config (ADE20KDataset) was not found' in said
     assert 'nowhere/images/validation' in said
 
 
@@ -120,7 +120,7 @@ def test_places_that_cannot_be_written(work_dir, report, monkeypatch):
 
     (work_dir / 'boundary.npz').unlink()
     monkeypatch.setattr('mmbixt.report.collect.write_sums', write_sums)
-    assert 'not kept for the next time: [Errno 28] No space' in report(work_dir, '--images', 0)
+    assert 'were not saved: [Errno 28] No space' in report(work_dir, '--images', 0)
     assert len(read_page(work_dir / 'report.html').all('table')) == 2
     assert not (work_dir / 'boundary.npz').exists()
 
@@ -137,14 +137,14 @@ def test_after_test_time_augmentation_the_plain_model_is_run(work_dir, report):
 
 def test_counts_of_other_images_and_of_other_weights(work_dir, report):
     counted = read_sums(work_dir / 'boundary.npz')
-    # as if all pixels had been right
+    # the counts of a perfect prediction
     changed = {
         name: counted.counts.get(f'{name.partition("/")[0]}/true', values)
         for name, values in counted.counts.items()
     }
     for images, message in (
-        (counted.images, 'the model predicts something else'),
-        (['a.jpg', 'b', 'c', 'd'], 'are of other images'),
+        (counted.images, 'the predictions differ from the counts'),
+        (['a.jpg', 'b', 'c', 'd'], 'are of another test set'),
     ):
         write_sums(work_dir / 'boundary.npz', images, counted.classes, changed)
         report(work_dir, '--images', 1)

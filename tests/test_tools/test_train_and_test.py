@@ -1,7 +1,4 @@
-"""Train, stop, go on, evaluate; what the tools say if they cannot.
-
-All but the training on two processes runs in this one.
-"""
+"""Train, resume, evaluate; and the errors of the tools."""
 
 import json
 import os
@@ -43,8 +40,8 @@ NO_WORKERS = [f'{split}.{key}' for split in SPLITS for key in OFF]
 
 @pytest.fixture(scope='session')
 def folder(shared, within):
-    """A user's folder with the scenes and a training of two iterations, of which no test changes
-    anything: all workers of pytest-xdist use them at the same time."""
+    """A folder with scenes and a training of two iterations. No test may change it: all workers of
+    pytest-xdist use it at the same time."""
     folder = shared / 'trained'
     with FileLock(shared / 'trained.lock'):
         if not (folder / 'said.txt').exists():
@@ -57,7 +54,7 @@ def folder(shared, within):
 
 @pytest.fixture
 def run(folder, within):
-    """Runs a tool in the folder, and expects it to succeed: all that it printed."""
+    """Runs a tool in the folder without errors; returns its output."""
 
     def run(tool, *arguments, options=()):
         options = '--cfg-options', *SHORT, *NO_WORKERS, *options
@@ -68,7 +65,7 @@ def run(folder, within):
     return run
 
 
-def test_run_says_what_it_changes_and_leaves_logs_and_checkpoints(folder):
+def test_run_prints_changes_and_writes_logs_and_checkpoints(folder):
     said, work_dir = (folder / 'said.txt').read_text(), folder / RUN
     assert all(f'\n  {subject}: ' in said for subject in ('data', 'sizes', 'schedule', 'norms'))
     assert f'Checkpoints will be saved to {work_dir}' in said
@@ -78,8 +75,8 @@ def test_run_says_what_it_changes_and_leaves_logs_and_checkpoints(folder):
     assert any('mIoU' in r for r in records)
 
 
-def test_resume_goes_on_with_optimizer_and_history(folder, run, tmp_path):
-    """After a power cut: the note of the latest checkpoint is empty, and the latest is half."""
+def test_resume_restores_optimizer_and_history(folder, run, tmp_path):
+    """Even if last_checkpoint is empty and the latest checkpoint is truncated (a power cut)."""
     os.link(folder / RUN / 'iter_2.pth', tmp_path / 'iter_2.pth')
     content = (folder / RUN / 'iter_2.pth').read_bytes()
     (tmp_path / 'iter_4.pth').write_bytes(content[: len(content) // 2])
@@ -125,7 +122,7 @@ def test_evaluation_and_predictions(folder, run, tmp_path):
 
 
 def test_stock_tools_of_mmseg_read_the_checkpoint_too(folder, within, tmp_path):
-    """From the config that mmengine left in the work dir, as on anyone's machine."""
+    """With the config that mmengine has written to the work dir."""
     tool = Path(mmseg.__file__).parent / '.mim/tools/train.py'
     options = [*SHORT, *NO_WORKERS, f'load_from={RUN}/iter_2.pth', 'train_cfg.max_iters=3']
     arguments = RUN / CONFIG.name, '--work-dir', tmp_path, '--resume', '--cfg-options', *options
@@ -138,7 +135,7 @@ def test_stock_tools_of_mmseg_read_the_checkpoint_too(folder, within, tmp_path):
 
 @pytest.fixture
 def refused(within, tmp_path, monkeypatch):
-    """Runs a tool that gives up before it begins, in an empty folder without a GPU."""
+    """Runs a tool in an empty folder without a GPU, which must fail; returns its errors."""
     monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '')
 
     def refused(*arguments):
@@ -168,13 +165,13 @@ def test_mistakes_end_in_one_line(refused, tmp_path):
         (['train.py', '--amp', MASKS, '--sample'], "which mmcv's NMS and RoIAlign"),
         (['train.py', '--amp', CONFIG, '--sample', *FLOAT16], 'in bfloat16; leave the dtype out'),
         (['test.py', CONFIG, 'nowhere.pth', '--sample'], 'FileNotFoundError: There is no check'),
-        (['test.py', BOXES, 'x.pth', '--sample', '--boundary'], 'evaluates no masks'),
+        (['test.py', BOXES, 'x.pth', '--sample', '--boundary'], '--boundary needs masks'),
     ):
         assert message in last_line(refused(*arguments))
 
 
 def test_whole_model_of_the_authors_by_its_name(run, tmp_path, monkeypatch):
-    """A file of their layout, as if it had been downloaded; with test-time augmentation."""
+    """A file of their layout in the cache; with test-time augmentation."""
     monkeypatch.setenv('TORCH_HOME', str(tmp_path))
     path = tmp_path / 'hub/checkpoints/sem_fpn_xcit_tiny_12_p16.pth'
     path.parent.mkdir(parents=True)
@@ -189,7 +186,7 @@ def test_whole_model_of_the_authors_by_its_name(run, tmp_path, monkeypatch):
     assert 'mIoU' in output
 
 
-def test_half_a_model_is_not_evaluated(folder, within, tmp_path):
+def test_incomplete_weights_are_not_evaluated(folder, within, tmp_path):
     whole = torch.load(folder / RUN / 'iter_2.pth', weights_only=False)['state_dict']
     half = {key: value for key, value in whole.items() if key.startswith('backbone.')}
     torch.save(half, tmp_path / 'half.pth')
@@ -214,7 +211,7 @@ model = dict(
 
 
 def test_detector_trains_and_is_evaluated(run, tmp_path):
-    """The same tools, a stock config of mmdet, with a backbone and a neck of ours."""
+    """A stock config of mmdet with a backbone and a neck of ours."""
     config, boxes = tmp_path / 'detector.py', tmp_path / 'boxes.pkl'
     config.write_text(DETECTOR)
     once = ['train_cfg.max_iters=1', 'test_dataloader.dataset.indices=1']
@@ -229,7 +226,7 @@ def test_boundary_ap_of_a_detector_with_masks(run, tmp_path):
     with fresh_mmengine():
         model = MODELS.build({**Config.fromfile(config).model, '_scope_': 'mmdet'})
     torch.save(dict(state_dict=model.state_dict()), weights)
-    # untrained, it is sure of nothing
+    # an untrained model has low scores
     options = ['model.test_cfg.rcnn.score_thr=0', 'test_dataloader.dataset.indices=1']
     arguments = config, weights, '--boundary', '--work-dir', tmp_path
     output = run('test.py', *arguments, options=options)

@@ -1,5 +1,6 @@
-"""Pictures of a model's errors near boundaries, as a user asks for them."""
+"""The tool that draws errors of a model near boundaries."""
 
+import re
 from pathlib import Path
 
 import cv2
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.usefixtures('in_project')
 
 @pytest.fixture
 def visualize(within):
-    """Runs the tool in the project: what it printed."""
+    """Runs the tool in the project; returns its output and its error."""
 
     def visualize(*arguments, config='mine.py', checkpoint='mine.pth'):
         done = within('analysis/visualize.py', config, checkpoint, *arguments)
@@ -29,7 +30,7 @@ def pictures(folder):
     return sorted(path.name for path in Path(folder).iterdir())
 
 
-def test_pictures_are_where_it_says(visualize):
+def test_pictures_are_written(visualize):
     said, error = visualize('--images', 'scene_0', 'scene_3')
     assert error == ''
     assert said.endswith('2 pictures of 5 images: work_dirs/mine/boundary_errors\n')
@@ -45,7 +46,7 @@ def test_images_by_number_and_by_name():
 
 
 def graded():
-    """Counts of images, of which each is worse than the one before; the third has no boundary."""
+    """Counts of images, each worse than the one before; the third has no boundary."""
     truth = np.zeros((10, 20), int)
     truth[:, 10:] = 1
     for i in range(5):
@@ -62,15 +63,15 @@ def test_worst_images(visualize, tmp_path):
     _, error = visualize('--worst', 2, *options)
     assert error == ''
     assert pictures(tmp_path / 'out') == ['scene_3.png', 'scene_4.png']
-    # and not those that have no score
+    # without the image that has no score
     assert tool.worst_images(counted, 'band3px', 9) == [names[i] for i in (4, 3, 1, 0)]
     _, error = visualize('--worst', 2, '--width', 5, *options)
-    assert '--sums has no counts of band5px; it has band3px. Say with --width.' in error
+    assert '--sums has no counts of band5px; it has band3px. Set --width.' in error
 
 
 def test_wrong_arguments(visualize):
     for arguments, message in (
-        (['--worst', 2], '--worst N and --sums RUN go together'),
+        (['--worst', 2], '--worst N needs --sums RUN'),
         (['--worst', 2, '--sums', 'x.npz'], 'There is no file and no folder x.npz'),
         (['--images', 'scene_7'], 'no image scene_7. It has 5 images: scene_0; scene_1'),
     ):
@@ -86,4 +87,4 @@ def test_configs_that_do_not_fit(visualize):
     labels = "    dict(type='LoadAnnotations'),\n"
     Path('unlabelled.py').write_text(Path('mine.py').read_text().replace(labels, ''))
     _, error = visualize('--images', 1, config='unlabelled.py')
-    assert error.startswith('error: There is no gt_sem_seg of image')
+    assert re.match(r'error: \S+ has no gt_sem_seg: ', error)

@@ -24,9 +24,9 @@ def test_pictures_of_a_point(within, tmp_path, monkeypatch):
     names = [f'layer_{i}_point_attention.png' for i in ('0.1', '3.0', '3.1')]
     files = [f'work_dirs/attention/dog/{name}' for name in names]
     assert done.stdout.splitlines()[-3:] == files
-    assert 'dog.jpg: 40 x 30 pixels, seen at' in done.stdout
+    assert 'dog.jpg: 40 x 30 pixels, resized to' in done.stdout
     assert all(cv2.imread(file).shape[1] > 800 for file in files)
-    # of the file's pixels, not of the resized image's
+    # in pixels of the file, not of the resized image
     done = within(*arguments, 40, 29)
     assert done.returncode == 1
     assert 'error: The point 40 29 is outside the image, which has x from 0 to 39' in done.stderr
@@ -36,4 +36,4 @@ def test_wrong_arguments(within):
     done = within(TOOL, CONFIG, 'x.pth', 'nope.jpg')
     assert done.stderr == 'FileNotFoundError: There is no image at nope.jpg.\n'
     done = within(TOOL, CONFIG, 'x.pth', 'dog.jpg', '--heads', 'all')
-    assert "'all' is none of 'mean', 'each', a number from 0" in done.stderr
+    assert "'all' is not 'mean', 'each' or a number from 0" in done.stderr

@@ -1,4 +1,4 @@
-"""Kinds of errors against their definition, pixel by pixel, and the picture of them."""
+"""Kinds of errors against their definition for each pixel, and their figure."""
 
 import re
 from pathlib import Path
@@ -29,7 +29,7 @@ def kind_by_hand(truth, prediction, width, y, x):
 
 @pytest.mark.parametrize('shape', [(20, 31), (1, 40)])
 @pytest.mark.parametrize('width', [1, 5, 0.05])
-def test_kinds_are_those_of_the_definition(shape, width):
+def test_kinds_against_the_definition(shape, width):
     pixels = width if isinstance(width, int) else max(1, round(width * np.hypot(*shape)))
     truth, prediction = next(label_maps([shape], 0.4))
     by_hand = [kind_by_hand(truth, prediction, pixels, *at) for at in np.ndindex(shape)]
@@ -38,7 +38,7 @@ def test_kinds_are_those_of_the_definition(shape, width):
     np.testing.assert_array_equal(error_map(shifted, prediction + 1, width, 0).ravel(), by_hand)
 
 
-def test_figure_shows_and_says_all():
+def test_figure():
     truth, prediction = next(label_maps([(40, 50)], 0.4))
     image = np.full((*truth.shape, 3), 100, np.uint8)
     figure = error_figure(image, truth, prediction, CLASSES, PALETTE, 2, 'title')
@@ -47,7 +47,7 @@ def test_figure_shows_and_says_all():
     np.testing.assert_array_equal(panels[1], painted)
     errors = error_map(truth, prediction, 2)
     for kind in Pixel:
-        colour = COLOURS.get(kind, (60, 60, 60))  # outside, a grey that is darker than the image
+        colour = COLOURS.get(kind, (60, 60, 60))  # outside: the image in darker grey
         np.testing.assert_array_equal(panels[3][errors == kind], [colour] * (errors == kind).sum())
     count = np.bincount(errors.ravel())[Pixel.RIGHT :]
     shares = [text.get_text() for text in figure.axes[3].get_legend().get_texts()]
@@ -61,7 +61,7 @@ def test_figure_shows_and_says_all():
         error_figure(image, truth, prediction[:, 1:], CLASSES, PALETTE, 2, 'title')
 
 
-def test_folders_as_in_the_docs(tmp_path, monkeypatch):
+def test_example_of_the_docs(tmp_path, monkeypatch):
     text = (Path(__file__).parents[2] / 'docs/boundary.md').read_text()
     monkeypatch.chdir(tmp_path)
     truth, prediction = (labels.astype(np.uint8) for labels in next(label_maps([(30, 40)])))

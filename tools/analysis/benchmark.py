@@ -1,7 +1,8 @@
 """Time and memory of networks: forward, forward and backward, at one or more image sizes.
 
-Each network has a process of its own, and all take turns: A B A B. With --against, the last columns
-say how many times the time and the memory of each are those of the baseline's.
+Each network runs in its own process, and the processes alternate: A B A B. With --against, the last
+columns are ratios: time of the baseline / time of the network, memory of the network / memory of
+the baseline.
 """
 
 import argparse
@@ -29,27 +30,27 @@ def parse_args() -> argparse.Namespace:
         epilog=f'A ROW is one of\n{NAMES}\n\nExample: python tools/analysis/benchmark.py '
         'xcit_tiny_12_p16 --against timm/xcit_tiny_12_p16_224 --sizes 512 1024',
     )
-    parser.add_argument('rows', nargs='+', metavar='ROW', help='what to measure, see below')
-    parser.add_argument('--against', metavar='ROW', help='what to compare with')
+    parser.add_argument('rows', nargs='+', metavar='ROW', help='networks to measure, see below')
+    parser.add_argument('--against', metavar='ROW', help='the baseline')
     parser.add_argument('--sizes', nargs='+', type=int, default=[512], metavar='PIXELS')
     parser.add_argument('--batch', type=int, default=1, help='images at a time (default: 1)')
-    parser.add_argument('--rounds', type=int, default=5, help='turns of each row (default: 5)')
+    parser.add_argument('--rounds', type=int, default=5, help='measurements of each (default: 5)')
     parser.add_argument('--device', choices=['cpu', 'cuda'], default='cpu')
     parser.add_argument('--dtype', choices=list(DTYPES), default='fp32')
     parser.add_argument(
         '--threads', type=int, default=os.cpu_count(), help='of the CPU (default: all cores)'
     )
-    parser.add_argument('--json', type=Path, metavar='FILE', help='write everything measured')
+    parser.add_argument('--json', type=Path, metavar='FILE', help='write all measurements')
     parser.add_argument(
-        '--plot', type=Path, metavar='PNG', help='draw time and memory over the pixels (two sizes)'
+        '--plot', type=Path, metavar='PNG', help='plot time and memory over the number of pixels'
     )
     args = parser.parse_args()
     if args.plot and len(set(args.sizes)) < 2:
         parser.error('--plot shows growth: give two --sizes or more.')
     if args.device == 'cuda' and not torch.cuda.is_available():
-        parser.error('--device cuda: there is no GPU that torch can use.')
+        parser.error('--device cuda: torch finds no GPU.')
     if min(args.rounds, args.batch, args.threads, *args.sizes) < 1:
-        parser.error('--rounds, --batch, --threads and --sizes are at least 1.')
+        parser.error('--rounds, --batch, --threads and --sizes must be at least 1.')
     return args
 
 
@@ -71,7 +72,7 @@ def make_row(one: Measured, baseline: Measured | None, batch: int) -> list[str]:
 
 
 def make_table(found: Sequence[Measured], against: str | None, batch: int) -> str:
-    """All rows, right-aligned columns; ratios above 1 are in favour of the row, but for memory."""
+    """A table of all networks and sizes."""
     baselines = {one.size: one for one in found if one.name == against}
     rows = [HEADER + (RATIOS if against else [])]
     rows += [make_row(one, baselines.get(one.size), batch) for one in found]
@@ -94,7 +95,7 @@ def main() -> None:
         for size in args.sizes:
             bar.set_description(f'{size} pixels')
             found += measure(names, size, setting, args.rounds, bar.update)
-            if args.json:  # what is there so far is not lost
+            if args.json:  # after each size, so that an error loses less
                 measured = [asdict(one) for one in found]
                 content = dict(setting=vars(setting), torch=torch.__version__, measured=measured)
                 args.json.write_text(json.dumps(content, indent=1))
@@ -103,9 +104,11 @@ def main() -> None:
         sys.exit(f'error: {error}')
     bar.close()
     print(f'{args.device}, {args.threads} threads, {args.dtype}, batch {args.batch};', end=' ')
-    print(f'medians of {args.rounds} rounds in turns, ± half the distance of the quartiles')
+    print(f'medians of {args.rounds} alternating rounds, ± half the interquartile range')
     if args.against:
-        print(f'ratios: time of {args.against} over that of the row; memory of the row over its')
+        print(
+            f'ratios to {args.against}: its time / time of the row; memory of the row / its memory'
+        )
     print(make_table(found, args.against, args.batch))
     if len(set(args.sizes)) > 1:
         for name in names:

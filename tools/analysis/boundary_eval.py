@@ -1,8 +1,8 @@
-"""Score folders of label maps, of any project, near boundaries and everywhere.
+"""Score folders of label maps of any project, near boundaries and over all pixels.
 
-Predictions and truths are PNG files of one channel (grey or palette, 8 or 16 bits) whose values
-are labels. Two files belong together if their paths in the two folders are the same, up to
---pred-prefix, --pred-suffix and --gt-suffix.
+Predictions and truths are PNG files with one channel (grey or palette, up to 16 bits) whose values
+are labels. Files are paired if their paths in the two folders are the same after --pred-prefix,
+--pred-suffix and --gt-suffix are removed.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from typing import NoReturn
 import numpy as np
 from tqdm import tqdm
 
-# nothing that imports torch, which takes seconds: numpy and OpenCV do the work
+# no imports of torch, which take seconds: NumPy and OpenCV are sufficient
 from mmbixt.evaluation.boundary import (
     RATIOS,
     WIDTHS,
@@ -48,7 +48,7 @@ validation --classes ade20k --reduce-zero-label --sums runs/mine/boundary.npz
 
 def ratio(text: str) -> float:
     if not 0 < float(text) < 1:
-        raise argparse.ArgumentTypeError(f'{text} is not a share of the diagonal, between 0 and 1')
+        raise argparse.ArgumentTypeError(f'{text} is not a fraction of the diagonal, from 0 to 1')
     return float(text)
 
 
@@ -65,10 +65,14 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument('predictions', type=Path, metavar='PRED_DIR')
     parser.add_argument('truths', type=Path, metavar='GT_DIR')
     parser.add_argument(
-        '--pred-prefix', default='', help='beginning of their names (default: none)'
+        '--pred-prefix', default='', help='prefix of names of predictions (default: none)'
     )
-    parser.add_argument('--pred-suffix', default='.png', help='end of their names (default: .png)')
-    parser.add_argument('--gt-suffix', default='.png', help='end of their names (default: .png)')
+    parser.add_argument(
+        '--pred-suffix', default='.png', help='suffix of names of predictions (default: .png)'
+    )
+    parser.add_argument(
+        '--gt-suffix', default='.png', help='suffix of names of truths (default: .png)'
+    )
     classes = parser.add_mutually_exclusive_group(required=True)
     classes.add_argument('--num-classes', type=int, metavar='N')
     classes.add_argument(
@@ -80,31 +84,32 @@ def parse_args() -> argparse.Namespace:
         help="in the truth 0 does not count and classes start at 1, as in ADE20K's own files",
     )
     parser.add_argument(
-        '--pred-reduce-zero-label', action='store_true', help='predictions start at 1, too'
+        '--pred-reduce-zero-label', action='store_true', help='predicted classes start at 1, too'
     )
     parser.add_argument(
-        '--ignore-index', type=int, default=255, help='true label that does not count (255)'
+        '--ignore-index', type=int, default=255, help='true label of pixels to ignore (255)'
     )
     parser.add_argument(
         '--widths',
         nargs='*',
         type=band_width,
         default=WIDTHS,
-        help='of bands, in pixels (3) or as a share of the diagonal (0.02); default: 1 3 5 0.02',
+        help='widths of bands, in pixels (3) or as fractions of the diagonal (0.02); default: '
+        '1 3 5 0.02',
     )
     parser.add_argument(
         '--ratios',
         nargs='*',
         type=ratio,
         default=RATIOS,
-        help='of Boundary IoU, shares of the diagonal (default: 0.02 0.005)',
+        help='widths for Boundary IoU, as fractions of the diagonal (default: 0.02 0.005)',
     )
     parser.add_argument(
         '--tolerances',
         nargs='*',
         type=tolerance,
         default=(),
-        help='of the boundary F score, in pixels (default: none, since it takes long)',
+        help='for the boundary F score, in pixels (default: none, because it is slow)',
     )
     parser.add_argument('--per-class', action='store_true', help='print the scores of each class')
     parser.add_argument('--json', type=Path, metavar='FILE', help='write all scores')
@@ -114,7 +119,7 @@ def parse_args() -> argparse.Namespace:
     )
     args = parser.parse_args()
     if args.jobs < 1 or (args.num_classes is not None and args.num_classes < 1):
-        parser.error('--jobs and --num-classes are at least 1')
+        parser.error('--jobs and --num-classes must be at least 1')
     if args.sums and args.sums.suffix != '.npz':
         parser.error(f'--sums {args.sums}: the name must end with .npz')
     for option in ('json', 'sums'):
@@ -124,7 +129,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def write_problem(path: Path | None) -> str | None:
-    """Why a file cannot be written, found out before the work is done for it."""
+    """Why a file cannot be written, or None; checked before the computation."""
     if path is None:
         return None
     if path.is_dir():
@@ -132,11 +137,11 @@ def write_problem(path: Path | None) -> str | None:
     folder = next(folder for folder in path.absolute().parents if folder.exists())
     if not folder.is_dir():
         return f'{folder} is a file'
-    return None if os.access(folder, os.W_OK) else f'nothing can be written into {folder}'
+    return None if os.access(folder, os.W_OK) else f'no permission to write into {folder}'
 
 
 def count(args: argparse.Namespace) -> tuple[ImageSums, tuple[int, int], list[str]]:
-    """Counts of all images, the commonest size (H,W) of an image, and what looks wrong."""
+    """Counts of all images, the most common image size (H,W), and warnings."""
     names = read_classes(args.classes) if args.classes else map(str, range(args.num_classes))
     pairs = pair_files(
         args.predictions, args.truths, args.pred_suffix, args.gt_suffix, args.pred_prefix
@@ -148,12 +153,12 @@ def count(args: argparse.Namespace) -> tuple[ImageSums, tuple[int, int], list[st
         counted = folder_sums(pairs, list(names), reading, options, args.jobs, bar.update)
     hints = [shift_hint(pairs, reading)]
     if args.classes == 'ade20k' and not args.reduce_zero_label:
-        hints.append("ADE20K's own files count classes from 1: if yours do, --reduce-zero-label.")
+        hints.append("ADE20K's own files number classes from 1: if yours do, --reduce-zero-label.")
     return counted, size, [hint for hint in hints if hint]
 
 
 def make_tables(found: dict[str, float], size: tuple[int, int]) -> str:
-    """All pixels against each band; Boundary IoU and F, where they are asked for."""
+    """Tables of scores: all pixels and bands, Boundary IoU, F."""
     lines = [f'{"":14}{"mIoU":>8}{"mAcc":>8}{"aAcc":>8}{"gap":>8}']
     for where in _places(found, 'aAcc'):
         cells = [found.get(f'{where}/{what}') for what in ('mIoU', 'mAcc', 'aAcc', 'gap')]
@@ -177,7 +182,7 @@ def _places(found: dict[str, float], what: str) -> list[str]:
 
 
 def _pixels(where: str, prefix: str, size: tuple[int, int]) -> str:
-    """How many pixels a share of the diagonal is; nothing for a width in pixels."""
+    """A note of the width in pixels of a fraction of the diagonal; '' for widths in pixels."""
     share = where.removeprefix(prefix)
     if where == 'all' or share.endswith('px'):
         return ''
@@ -185,7 +190,7 @@ def _pixels(where: str, prefix: str, size: tuple[int, int]) -> str:
 
 
 def as_json(counted: ImageSums, found: dict[str, float], by_class: dict[str, np.ndarray]) -> str:
-    """All scores; what cannot be scored is null."""
+    """All scores as JSON, with null for NaN."""
 
     def number(value: float) -> float | None:
         return None if np.isnan(value) else float(value)
@@ -200,7 +205,7 @@ def as_json(counted: ImageSums, found: dict[str, float], by_class: dict[str, np.
 
 
 def evaluate(args: argparse.Namespace, written: list[Path]) -> None:
-    """Print and write all scores; what is written is appended to a list."""
+    """Print and write all scores; appends the written files to ``written``."""
     counted, size, hints = count(args)
     total = counted.total()
     found, by_class = scores(total), class_scores(total)
@@ -231,7 +236,7 @@ def stop(number: int, frame: object) -> NoReturn:
 
 def main() -> None:
     args, written = parse_args(), []
-    # in place of dying at once, which would leave no time to end other processes
+    # raise an error instead of ending at once, so that worker processes are ended, too
     signal.signal(signal.SIGTERM, stop)
     try:
         evaluate(args, written)

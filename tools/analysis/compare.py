@@ -1,9 +1,9 @@
-"""Compare two runs, everywhere and near boundaries: how large is a difference, and how sure?
+"""Compare two runs over all pixels and near boundaries, with confidence intervals.
 
 A run is a file of counts by image, boundary.npz, written by boundary_eval.py --sums or by
-BoundaryIoUMetric(sums_file=...); or a folder with one in it, or below. Intervals of 95 % are those
-of a paired bootstrap over the images: one that leaves out 0 is a difference that other images of
-the kind would most likely show, too. Which weights training ends in varies beside that.
+BoundaryIoUMetric(sums_file=...); or a folder that contains one. The 95 % intervals are those of a
+paired bootstrap over the images: if an interval does not contain 0, the difference is likely to
+hold for other images of the same kind. Training with another seed is another source of variation.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-# nothing that imports torch: this is work for numpy
+# no imports of torch, which take seconds
 from mmbixt.evaluation.bootstrap import (
     LEVEL,
     Estimate,
@@ -34,7 +34,7 @@ def parse_args() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument('runs', nargs=2, type=Path, metavar='RUN', help='A and B')
-    parser.add_argument('--names', nargs=2, metavar=('A', 'B'), help='what to call them')
+    parser.add_argument('--names', nargs=2, metavar=('A', 'B'), help='names of the runs')
     parser.add_argument(
         '--per-class',
         nargs='?',
@@ -42,14 +42,14 @@ def parse_args() -> argparse.Namespace:
         metavar='BAND',
         help='print IoU of each class, over all pixels and in a band (default: %(const)s)',
     )
-    parser.add_argument('--plot', type=Path, metavar='FILE.png', help='draw mIoU over the widths')
-    parser.add_argument('--samples', type=int, default=1000, help='draws (default: 1000)')
-    parser.add_argument('--seed', type=int, default=0, help='of the draws (default: 0)')
+    parser.add_argument('--plot', type=Path, metavar='FILE.png', help='plot mIoU over the widths')
+    parser.add_argument('--samples', type=int, default=1000, help='bootstrap draws (default: 1000)')
+    parser.add_argument('--seed', type=int, default=0, help='seed of the draws (default: 0)')
     args = parser.parse_args()
     if args.samples < 1 or args.seed < 0:
-        parser.error('--samples is at least 1, --seed at least 0')
+        parser.error('--samples must be at least 1, --seed at least 0')
     if args.names and args.names[0] == args.names[1]:
-        parser.error('--names: two different ones')
+        parser.error('--names must differ')
     return args
 
 
@@ -59,13 +59,13 @@ def bounds(one: Estimate, digits: int) -> str:
 
 
 def relative_gap(found: dict[str, Estimate], where: str) -> float:
-    """By what share of itself mIoU over all pixels drops in a band, in per cent."""
+    """100 (all - band) / all of mIoU."""
     everywhere = found['all/mIoU'].value
     return float(100 * (everywhere - found[f'{where}/mIoU'].value) / everywhere)
 
 
 def make_table(first: dict[str, Estimate], second: dict[str, Estimate]) -> str:
-    """All pixels against each band, Boundary IoU and F."""
+    """A table of the means over classes: all pixels, bands, Boundary IoU and F."""
     lines = [
         f'{"":20}{"A":>8}{"B":>8}{"B - A":>9}   {f"{LEVEL} % interval":17}{"gap A":>8}{"gap B":>8}'
     ]
@@ -83,7 +83,7 @@ def make_table(first: dict[str, Estimate], second: dict[str, Estimate]) -> str:
 def make_class_table(
     classes: list[str], first: dict[str, Estimate], second: dict[str, Estimate], band: str
 ) -> str:
-    """IoU of each class, over all pixels and in a band, in which B gains most on top."""
+    """IoU of each class, over all pixels and in a band; the largest gain of B in the band first."""
     places = ('all', band)
     gains = {where: second[f'{where}/IoU'] - first[f'{where}/IoU'] for where in places}
     intervals = {where: gain.interval() for where, gain in gains.items()}
@@ -94,7 +94,7 @@ def make_class_table(
         f'{"class":{CLASS_WIDTH}}{titles}'.rstrip(),
     ]
     scored = ~np.isnan([found['all/IoU'].value for found in (first, second)]).all(0)
-    for k in np.argsort(-gains[band].value):  # NaN, where there is nothing to score, is last
+    for k in np.argsort(-gains[band].value):  # NaN is last
         if not scored[k]:
             continue
         name = classes[k] if len(classes[k]) < CLASS_WIDTH else f'{classes[k][: CLASS_WIDTH - 2]}…'
@@ -108,7 +108,7 @@ def make_class_table(
 
 
 def pixel_shares(counted: ImageSums, scores: Iterable[str]) -> dict[str, float]:
-    """What share of all pixels is in each band that has a score, from few to many; 1 for all."""
+    """Fraction of all pixels in each band with a score, increasing; 'all' (1) is last."""
     total = counted.total()
     places = [name.removesuffix('/mIoU') for name in scores if not name.startswith('boundary')]
     pixels = {where: total[f'{where}/true'].sum() for where in places}
@@ -131,17 +131,17 @@ def draw(
         curves[name] = np.stack((low, [score.value for score in scores], high))
     title = f'{names[0]} and {names[1]}: mIoU near true boundaries and over all pixels'
     note = f'shaded: {LEVEL} % of {args.samples:,} resamplings of {len(counted.images):,} images, '
-    figure = band_figure(shares, curves, title, f'{note}for each run by itself')
+    figure = band_figure(shares, curves, title, f'{note}separately for each run')
     try:
         args.plot.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(args.plot)
-    except (OSError, ValueError) as error:  # a folder, a kind of picture that there is not
+    except (OSError, ValueError) as error:  # a folder, an unknown image format
         sys.exit(f'error: --plot {args.plot}: {error}')
     print(f'\nplot: {args.plot}')
 
 
 def load(args: argparse.Namespace) -> tuple[tuple[ImageSums, ImageSums], list[str]]:
-    """Counts of both runs, of the same images in the same order; lines that say what they are."""
+    """Counts of both runs with the same order of images; and a line for each run."""
     paths = [find_sums(path) for path in args.runs]
     runs = paired(*map(read_sums, paths))
     names = [f'{name}, ' for name in args.names] if args.names else ['', '']

@@ -1,8 +1,8 @@
-"""Compare two models, trained several times each: do they differ by more than their seeds do?
+"""Compare two models that were trained several times each, with different seeds.
 
-A run is what compare.py takes, a folder or file with the counts of tools/test.py --boundary. Runs
-of A and B in the same place of their lists belong together (the same seed), so give as many of
-each. Spreads are standard deviations over the runs of a model.
+A run is a folder or file with the counts of tools/test.py --boundary, as for compare.py. Runs of A
+and B at the same position of their lists are pairs (the same seed), so both lists need the same
+length. Values after ± are standard deviations over the runs of a model.
 """
 
 import argparse
@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-# nothing that imports torch: this is work for numpy
+# no imports of torch, which take seconds
 from mmbixt.evaluation.bootstrap import NotPairedError, paired
 from mmbixt.evaluation.boundary import scores
 from mmbixt.evaluation.sums import SumsFileError, find_sums, read_sums
 from mmbixt.evaluation.tables import headline
 
-SHOWN = ('mIoU', 'gap')  # of each place; per cent
+SHOWN = ('mIoU', 'gap')  # scores in the table, per cent
 
 
 def parse_args() -> argparse.Namespace:
@@ -40,14 +40,14 @@ def parse_args() -> argparse.Namespace:
     args = parser.parse_args()
     if len(args.a) != len(args.b):
         parser.error(
-            f'there are {len(args.a)} runs of A and {len(args.b)} of B: they go in pairs, one for '
-            'each seed'
+            f'there are {len(args.a)} runs of A and {len(args.b)} of B: the lists must be pairs, '
+            'one for each seed'
         )
     return args
 
 
 def scores_of_pairs(first: Sequence[Path], second: Sequence[Path]) -> tuple[list[dict], list[dict]]:
-    """Scores of each run of A and of B, checked to be about the same images and truth."""
+    """Scores of each run of A and of B; an error if the images or truths of a pair differ."""
     found = [], []
     for paths in zip(first, second, strict=True):
         pair = paired(*(read_sums(find_sums(path)) for path in paths))
@@ -57,7 +57,7 @@ def scores_of_pairs(first: Sequence[Path], second: Sequence[Path]) -> tuple[list
 
 
 def make_table(first: list[dict], second: list[dict]) -> str:
-    """For each score the mean and spread of A and of B, and of their differences by seed."""
+    """Mean and standard deviation of each score, for A, for B and for B - A."""
     lines = [f'{"":20}{"A":>16}{"B":>16}{"B - A":>16}   B - A by seed']
     for name in first[0]:
         if name.rpartition('/')[2] in SHOWN:

@@ -1,7 +1,7 @@
-"""Parameters and operations: of a config, or of all published variants beside the papers' figures.
+"""Parameters and operations of a config, or of all published variants with the papers' figures.
 
 Operations are multiply-adds of matrix products and convolutions, attention included, for one
-image. Norms, activations, softmax and additions count nothing.
+image. Norms, activations, softmax and additions are not counted.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from mmbixt.cli import read_config, run
 from mmbixt.ops import use_ops
 from mmbixt.ops.flop_counter import FlopCounter
 
-# around the table in the README
+# comments around the table in the README
 START, END = '<!-- table: get_flops.py --table -->', '<!-- end of table -->'
 
 
@@ -37,7 +37,7 @@ def parse_args() -> argparse.Namespace:
         '--table', action='store_true', help='all published variants, as in the README'
     )
     parser.add_argument(
-        '--update', type=Path, metavar='README', help='with --table: put it into this file'
+        '--update', type=Path, metavar='README', help='with --table: replace the table in this file'
     )
     args = parser.parse_args()
     if bool(args.config) == args.table:
@@ -50,7 +50,7 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def count_macs(forward: Callable[[], object]) -> int:
-    """Multiply-adds of a call on the plain paths: torch does not count those of fused attention."""
+    """Multiply-adds of a call on the reference paths: torch does not count fused attention."""
     counter = FlopCounter()
     with counter, torch.no_grad(), use_ops('reference'), sdpa_kernel(SDPBackend.MATH):
         forward()
@@ -58,7 +58,7 @@ def count_macs(forward: Callable[[], object]) -> int:
 
 
 def build_without_memory(config: dict) -> nn.Module:
-    with torch.device('meta'):  # shapes suffice
+    with torch.device('meta'):
         return MODELS.build(config).eval()
 
 
@@ -70,7 +70,7 @@ def measure_backbone(config: dict, side: int) -> tuple[int, int]:
 
 
 def measure_classifier(model: Published) -> tuple[int, int]:
-    """The same of a published classifier at 224 x 224."""
+    """Parameters and multiply-adds of a published classifier at 224 x 224."""
     init_default_scope('mmpretrain')
     whole = build_without_memory(classifier_config(model.backbone))
     image = torch.empty(1, 3, 224, 224, device='meta')
@@ -78,7 +78,7 @@ def measure_classifier(model: Published) -> tuple[int, int]:
 
 
 def make_row(model: Published) -> list[str]:
-    """Name, figures of the backbone, and those of the classifier beside the paper's."""
+    """Name, figures of the backbone, figures of the classifier and of the paper."""
     params, macs = measure_backbone(model.backbone, 224)
     macs_512 = measure_backbone({**model.backbone, **dict(model.at_512)}, 512)[1]
     whole_params, whole_macs = measure_classifier(model)
@@ -99,35 +99,35 @@ HEADER += ['with classifier: M params', 'paper', 'G at 224', 'paper']
 
 
 def make_table() -> str:
-    """Markdown."""
+    """A Markdown table of all published variants."""
     rows = [HEADER, ['---'] + ['---:'] * (len(HEADER) - 1), *(make_row(m) for m in PUBLISHED)]
     return '\n'.join(f'| {" | ".join(row)} |' for row in rows)
 
 
 def update(path: Path) -> None:
-    """Replace the table in a file, between its two comments."""
+    """Replace the table in a file, between START and END."""
     before, after = path.read_text().split(START)[0], path.read_text().split(END)[-1]
     path.write_text(f'{before}{START}\n{make_table()}\n{END}{after}')
 
 
 def measure_config(cfg: Config, height: int, width: int) -> list[tuple[str, int, int]]:
-    """(part, parameters, multiply-adds) of a model's parts and of all of it."""
+    """(part, parameters, multiply-adds) of the parts of a model and of the whole model."""
     init_default_scope(cfg.default_scope)
     try:
         return measure_model(build_without_memory(cfg.model), height, width)
-    except (NotImplementedError, RuntimeError):  # a model that reads values needs more
+    except (NotImplementedError, RuntimeError):  # models that read values need real tensors
         return measure_model(MODELS.build(cfg.model).eval(), height, width)
 
 
 def measure_model(model: nn.Module, height: int, width: int) -> list[tuple[str, int, int]]:
-    """The same of a model in eval mode; on the meta device it costs no memory."""
+    """As :func:`measure_config`, of a model in eval mode, on any device."""
     image = torch.zeros(1, 3, height, width, device=next(model.parameters()).device)
     with torch.no_grad():
         feature_maps = model.backbone(image)
     calls = {'backbone': (model.backbone, lambda: model.backbone(image))}
     if model.with_neck:
         calls['neck'] = (model.neck, lambda: model.neck(feature_maps))
-    if not hasattr(model, 'roi_head'):  # its work depends on the boxes that the weights find
+    if not hasattr(model, 'roi_head'):  # its operations depend on the detected boxes
         calls['model'] = (model, lambda: model(image, mode='tensor'))
     return [(name, count_parameters(part), count_macs(run)) for name, (part, run) in calls.items()]
 
@@ -146,7 +146,7 @@ def main() -> None:
     for name, params, macs in measure_config(cfg, *args.shape):
         print(f'{name:<10}{params / 1e6:10.2f} M parameters{macs / 1e9:10.2f} G multiply-adds')
     if name != 'model':
-        print('(What two-stage heads compute depends on the boxes found, and is not counted.)')
+        print('(The head is not counted: its operations depend on the detected boxes.)')
 
 
 if __name__ == '__main__':

@@ -1,9 +1,9 @@
-"""What networks would ask of a GPU: kernels, bytes, multiply-adds, memory. Counted, not measured.
+"""Work of networks on a GPU: kernels, bytes, multiply-adds, memory. Counted, not measured.
 
 Operators are counted on tensors that have a shape but no data, so no GPU is needed. The lower bound
-of the time is the largest of three: all bytes at a card's bandwidth, all multiply-adds at its peak,
-all kernels at the time in which a program can launch one. No card reaches it, so that says where to
-look, and never how long something takes. The rules are in benchmarking/cost.py.
+of the time is the maximum of three: bytes / bandwidth of the GPU, multiply-adds / its peak, and
+kernels x time of a launch. No GPU reaches it: it shows the bottleneck, not the real time. The rules
+of counting are in benchmarking/cost.py.
 """
 
 import argparse
@@ -19,11 +19,11 @@ from mmbixt.ops import use_ops
 from mmbixt.ops.dispatch import PathError
 
 DTYPES = dict(fp32=torch.float32, bf16=torch.bfloat16, fp16=torch.float16)
-LAUNCH = 4e-6  # seconds from one operator of eager torch to the next: the processor's, not a card's
+LAUNCH = 4e-6  # seconds of CPU time per operator of eager torch
 
 
 class Card(NamedTuple):
-    """As its maker says: bytes a second, and multiply-adds a second, in half and in float32."""
+    """A GPU: bytes per second, and multiply-adds per second in half precision and in float32."""
 
     name: str
     bandwidth: float
@@ -46,36 +46,36 @@ def parse_args() -> argparse.Namespace:
         epilog=f'A NAME is one of\n{NAMES}\n\nExample: python tools/analysis/gpu_cost.py '
         'xcit_small_12_p16 timm/xcit_small_12_p16_224 --batch 16 --train --top 10',
     )
-    parser.add_argument('names', nargs='+', metavar='NAME', help='what to count, see below')
+    parser.add_argument('names', nargs='+', metavar='NAME', help='networks, see below')
     parser.add_argument('--size', type=int, default=512, metavar='PIXELS')
     parser.add_argument('--batch', type=int, default=1, help='images at a time (default: 1)')
-    text = 'of weights and images (default: bf16)'
+    text = 'type of weights and images (default: bf16)'
     parser.add_argument('--dtype', choices=list(DTYPES), default='bf16', help=text)
     parser.add_argument(
         '--train', action='store_true', help='a forward and backward pass in training mode'
     )
-    text = 'also the N operators and modules that move most bytes'
+    text = 'also list the N operators and modules that move most bytes'
     parser.add_argument('--top', type=int, default=0, metavar='N', help=text)
     args = parser.parse_args()
     if min(args.batch, args.size) < 1 or args.top < 0:
-        parser.error('--size and --batch are at least 1, --top at least 0.')
+        parser.error('--size and --batch must be at least 1, --top at least 0.')
     return args
 
 
 def count_network(name: str, size: int, batch: int, dtype: torch.dtype, train: bool) -> Cost:
-    """A network by its name, on square images, its weights and the images in one dtype."""
-    model, way = build(name, size)
-    if way == 'compiled':
-        raise UnknownRowError(f'{name}: what a compiler makes of it is not counted.')
+    """The cost of a network on square images, with weights and images of one dtype."""
+    model, mode = build(name, size)
+    if mode == 'compiled':
+        raise UnknownRowError(f'{name}: compiled networks cannot be counted.')
     model = model.to('meta', dtype)
-    model.train(train)  # not all of mmseg's return themselves
+    model.train(train)  # a separate statement: train() of some mmseg models returns None
     image = torch.empty(batch, 3, size, size, dtype=dtype, device='meta')
-    with use_ops(way):
+    with use_ops(mode):
         return count(model, image, train=train)
 
 
 def bounds(cost: Cost, card: Card, dtype: torch.dtype) -> dict[str, float]:
-    """Seconds that a card needs at least, by what it needs them for."""
+    """Lower bounds of the time in seconds, by resource."""
     peak = card.single if dtype == torch.float32 else card.half
     return {
         'memory': cost.bytes / card.bandwidth,
@@ -85,7 +85,7 @@ def bounds(cost: Cost, card: Card, dtype: torch.dtype) -> dict[str, float]:
 
 
 def table(rows: list[list[str]]) -> str:
-    """The first column to the left, the others to the right."""
+    """A table; the first column is aligned left, the others right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for first, *cells in rows:
@@ -128,7 +128,7 @@ def main() -> None:
     args = parse_args()
     dtype = DTYPES[args.dtype]
     print(
-        'Arithmetic on shapes, no measurement: nothing has run on a GPU.\n'
+        'Computed from shapes, not measured: nothing has run on a GPU.\n'
         f'{args.batch} x {args.size} x {args.size} pixels, {args.dtype}, '
         f'{"forward and backward" if args.train else "forward"}, eager'
     )
@@ -141,7 +141,7 @@ def main() -> None:
             if 'meta' not in str(error):
                 raise
             raise SystemExit(
-                f'error: {name} looks at values, of which none are here: {error}'
+                f'error: {name} reads values of tensors, which do not exist here: {error}'
             ) from error
         print(f'\n{report(name, cost, dtype, args.top)}')
 

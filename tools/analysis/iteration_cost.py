@@ -1,7 +1,7 @@
-"""What a training step of whole configs costs, relative to the stock Swin-T config.
+"""Time and memory of a training step of whole configs, relative to the stock Swin-T config.
 
-Each model is measured in processes of its own: forward, loss, backward and optimizer on random
-images. All take turns, round after round, so that what else the machine does affects them alike.
+A step is forward, loss, backward and optimizer on random images. Each measurement is a new process,
+and the configs alternate, so that other load on the machine affects all of them equally.
 """
 
 import argparse
@@ -35,19 +35,19 @@ def parse_args() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog='Example: python tools/analysis/iteration_cost.py configs/xcit/semfpn_*_p16_*.py',
     )
-    parser.add_argument('configs', nargs='+', metavar='CONFIG', help='all of mmseg or all of mmdet')
+    parser.add_argument('configs', nargs='+', metavar='CONFIG', help='all mmseg or all mmdet')
     parser.add_argument('--against', help="config to compare with (default: the stock Swin-T's)")
     parser.add_argument('--shape', nargs=2, type=int, default=(512, 512), metavar=('H', 'W'))
     parser.add_argument('--batch', type=int, default=2, help='images of a step (default: 2)')
-    parser.add_argument('--rounds', type=int, default=3, help='turns of each config (default: 3)')
-    parser.add_argument('--steps', type=int, default=2, help='timed steps of a turn (default: 2)')
-    parser.add_argument('--json', type=Path, help='also write all that was measured to this file')
+    parser.add_argument('--rounds', type=int, default=3, help='processes per config (default: 3)')
+    parser.add_argument('--steps', type=int, default=2, help='timed steps per process (default: 2)')
+    parser.add_argument('--json', type=Path, help='also write all measurements to this file')
     parser.add_argument('--one', action='store_true', help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def random_batch(scope: str, batch: int, height: int, width: int, classes: int) -> dict:
-    """What a dataloader of mmseg or mmdet would give."""
+    """A batch like those of the data loaders of mmseg or mmdet."""
     if scope == 'mmdet':
         from mmdet.testing import demo_mm_inputs
 
@@ -71,15 +71,15 @@ def random_batch(scope: str, batch: int, height: int, width: int, classes: int) 
 
 
 def peak_memory(device: torch.device) -> int:
-    """Bytes at most in use so far: of the device, or of the process."""
+    """Peak memory in bytes, of the device or of the process."""
     if device.type == 'cuda':
         return torch.cuda.max_memory_allocated()
-    status = Path('/proc/self/status').read_text()  # ru_maxrss would begin with the parent's
+    status = Path('/proc/self/status').read_text()  # ru_maxrss includes that of the parent
     return int(re.search(r'VmHWM:\s+(\d+) kB', status)[1]) * 1024
 
 
 def measure(args: argparse.Namespace) -> dict[str, float]:
-    """Seconds of a step and bytes that model, gradients, optimizer and activations take."""
+    """Seconds of a step, and bytes of model, gradients, optimizer state and activations."""
     cfg = read_config(args.configs[0])
     init_default_scope(cfg.default_scope)
     if 'size' in cfg.model.get('data_preprocessor', {}):  # crops are padded to it
@@ -103,7 +103,7 @@ def measure(args: argparse.Namespace) -> dict[str, float]:
 
 
 def measure_apart(config: str, args: argparse.Namespace) -> dict[str, float]:
-    """:func:`measure` of a config in a fresh process."""
+    """:func:`measure` of a config in a new process."""
     command = [sys.executable, '-W', 'ignore', __file__, config, '--one']
     command += ['--shape', *map(str, args.shape), '--batch', str(args.batch)]
     done = subprocess.run(
@@ -115,7 +115,7 @@ def measure_apart(config: str, args: argparse.Namespace) -> dict[str, float]:
 
 
 def make_table(found: dict[str, list[dict]], against: str) -> str:
-    """Markdown: medians of the ratios that each round gave."""
+    """A Markdown table of the medians, over the rounds, of the ratios."""
     lines = ['| config | time | memory |', '|---|---:|---:|']
     for config in found:
         rounds = list(zip(found[config], found[against], strict=True))

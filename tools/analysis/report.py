@@ -1,8 +1,8 @@
-"""Write one HTML file about a run: how it learned, its scores everywhere and near boundaries, the
-images that it does worst and best, its configuration. The file needs nothing else: it can be sent.
+"""Write one HTML file about a run: training curves, scores over all pixels and near boundaries, the
+worst and the best images, the config. The file is self-contained.
 
-What is not there yet is made: the counts of each image (WORK_DIR/boundary.npz), by testing the last
-checkpoint of the run on its test set.
+If the counts of each image (WORK_DIR/boundary.npz) are missing, the last checkpoint of the run is
+evaluated on its test set.
 """
 
 import argparse
@@ -33,21 +33,19 @@ def parse_args() -> argparse.Namespace:
         '--out', type=Path, metavar='FILE.html', help='the file (default: WORK_DIR/report.html)'
     )
     parser.add_argument(
-        '--checkpoint', type=Path, help='weights (default: the last ones of the run)'
+        '--checkpoint', type=Path, help='weights (default: the last checkpoint of the run)'
     )
     parser.add_argument(
-        '--images', type=int, default=6, help='of the worst and of the best, at most (default: 6)'
+        '--images', type=int, default=6, help='most worst and most best images (default: 6)'
     )
+    parser.add_argument('--band', help='the band to show (default: band3px, if it was counted)')
     parser.add_argument(
-        '--band', help='the band that it is about (default: band3px, if it was counted)'
-    )
-    parser.add_argument(
-        '--evaluate', action='store_true', help='count anew, even if there is a boundary.npz'
+        '--evaluate', action='store_true', help='count again, even if boundary.npz exists'
     )
     parser.add_argument(
         '--no-model',
         action='store_true',
-        help='show what is there without running the model: nothing is counted, no pictures',
+        help='do not run the model: show existing data, without pictures',
     )
     parser.add_argument(
         '--cfg-options',
@@ -55,19 +53,19 @@ def parse_args() -> argparse.Namespace:
         action=DictAction,
         default={},
         metavar='KEY=VALUE',
-        help='change settings of the config, for example where the data is now: '
+        help='change settings of the config, for example the folder of the data: '
         'test_dataloader.dataset.data_root=data/elsewhere',
     )
     parser.add_argument(
         '--trust-checkpoint',
         action='store_true',
-        help='read checkpoints that hold more than data; whatever they ask for is executed',
+        help='also read checkpoints that contain more than data; their code is executed',
     )
     args = parser.parse_args()
     if args.images < 0:
-        parser.error('--images is at least 0')
+        parser.error('--images must be at least 0')
     if args.no_model and (args.evaluate or args.checkpoint):
-        parser.error('--evaluate and --checkpoint need the model: leave out --no-model')
+        parser.error('--evaluate and --checkpoint need the model: remove --no-model')
     return args
 
 
@@ -80,7 +78,7 @@ def main() -> None:
     try:
         found = Run(args.work_dir, args.cfg_options)
         out.parent.mkdir(parents=True, exist_ok=True)
-        part.touch()  # a folder that cannot be written is found before the work
+        part.touch()  # raises an error before the computation if the folder is not writable
         data = collect(found, args, partial(tqdm, leave=False))
         if args.evaluate and data.problem and not data.counts:
             sys.exit(f'error: --evaluate: {data.problem}')

@@ -1,7 +1,7 @@
-"""Draw where near boundaries the predictions of a segmentor are wrong: a picture for each image.
+"""Draw the errors of a segmentor near boundaries, one picture for each image.
 
-Image, truth, prediction, and the errors in a band around the true boundaries: where the boundary
-was missed or moved, and where a class is predicted that is not near at all. For configs of mmseg.
+A picture shows image, truth, prediction, and the errors in a band around the true boundaries:
+missed or moved boundaries, and predicted classes that are not near in the truth. For mmseg configs.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from mmbixt.evaluation.boundary import band_width, class_scores
 from mmbixt.evaluation.sums import ImageSums, SumsFileError, find_sums, read_sums
 from mmbixt.visualization.palette import sample_palette
 
-SHOWN = 5  # names that an error lists
+SHOWN = 5  # most names in an error
 
 EPILOG = """Examples:
   python tools/analysis/visualize.py CONFIG CHECKPOINT --images 20
@@ -37,7 +37,7 @@ EPILOG = """Examples:
 
 
 class ChoiceError(ValueError):
-    """Images that were asked for are not there."""
+    """The requested images do not exist."""
 
 
 def parse_args() -> argparse.Namespace:
@@ -52,8 +52,8 @@ def parse_args() -> argparse.Namespace:
         nargs='+',
         default=['10'],
         metavar='IMAGE',
-        help='their names, with or without a suffix; or how many, spread evenly over the data set '
-        '(default: 10)',
+        help='names of images, with or without a suffix; or a number of images, evenly spaced in '
+        'the data set (default: 10)',
     )
     chosen.add_argument(
         '--worst',
@@ -72,33 +72,33 @@ def parse_args() -> argparse.Namespace:
         '--width',
         type=band_width,
         default=3,
-        help='of the band, in pixels (3) or as a share of the diagonal (0.02); default: 3',
+        help='width of the band, in pixels (3) or as a fraction of the diagonal (0.02); default: 3',
     )
     parser.add_argument(
-        '--split', choices=['val', 'test'], default='val', help='of the config (default: val)'
+        '--split', choices=['val', 'test'], default='val', help='data set (default: val)'
     )
     parser.add_argument(
         '--out-dir', type=Path, help='folder of the pictures (default: WORK_DIR/boundary_errors)'
     )
     args = parser.parse_args()
     if (args.worst is None) != (args.sums is None):
-        parser.error('--worst N and --sums RUN go together')
+        parser.error('--worst N needs --sums RUN, and --sums RUN needs --worst N')
     if args.worst is not None and args.worst < 1:
-        parser.error('--worst is at least 1')
+        parser.error('--worst must be at least 1')
     return args
 
 
 def image_names(dataset: BaseDataset) -> list[str]:
-    """What the image files are called, without their suffixes."""
+    """Names of the image files, without suffixes."""
     return [Path(dataset.get_data_info(i)['img_path']).stem for i in range(len(dataset))]
 
 
 def choose(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """Indices of images by their names, or of as many as a number says, evenly spread."""
+    """Indices of images by their names; or of a number of images, evenly spaced."""
     if len(wanted) == 1 and wanted[0].isdecimal() and wanted[0] not in names:
         count = min(int(wanted[0]), len(names))
         if not count:
-            raise ChoiceError('--images 0: how many, at least 1, or their names')
+            raise ChoiceError('--images 0: give a number, at least 1, or names')
         return [i * len(names) // count for i in range(count)]
     return [find(names, name) for name in wanted]
 
@@ -114,12 +114,12 @@ def find(names: Sequence[str], name: str) -> int:
 
 
 def worst_images(counted: ImageSums, band: str, count: int) -> list[str]:
-    """Names of the images with the lowest mIoU in a band; those without a boundary have none."""
+    """Names of the images with the lowest mIoU in a band; images without a boundary have none."""
     counts = {name: c for name, c in counted.counts.items() if name.startswith(f'{band}/')}
     if not counts:
         places = dict.fromkeys(name.rpartition('/')[0] for name in counted.counts)
-        there = ', '.join(place for place in places if place.startswith('band'))
-        raise ChoiceError(f'--sums has no counts of {band}; it has {there}. Say with --width.')
+        found = ', '.join(place for place in places if place.startswith('band'))
+        raise ChoiceError(f'--sums has no counts of {band}; it has {found}. Set --width.')
     iou = class_scores(counts)[f'{band}/IoU']
     scored = np.flatnonzero((~np.isnan(iou)).any(1))
     means = np.nanmean(iou[scored], axis=1)
@@ -134,7 +134,7 @@ def chosen_images(dataset: BaseDataset, args: argparse.Namespace) -> list[int]:
     counted = read_sums(find_sums(args.sums))
     if len(counted.images) != len(names):
         raise ChoiceError(
-            f'--sums is about {len(counted.images):,} images, but the data set has {len(names):,}. '
+            f'--sums has {len(counted.images):,} images, but the data set has {len(names):,}. '
             'Count them with the same config: tools/test.py CONFIG CHECKPOINT --boundary'
         )
     return choose(names, worst_images(counted, band, args.worst))
@@ -173,8 +173,8 @@ def main() -> None:
     scope = cfg.get('default_scope', 'mmseg')
     if scope in ('mmdet', 'mmpretrain'):
         sys.exit(
-            f'error: {args.config} is a config of {scope}. This tool draws label maps, of configs '
-            'of mmseg; tools/test.py --show-dir draws what other models predict.'
+            f'error: {args.config} is a config of {scope}. This tool draws label maps of mmseg '
+            'configs; for predictions of other models use tools/test.py --show-dir.'
         )
     args.out_dir = args.out_dir or Path(cfg.work_dir, 'boundary_errors')
     init_default_scope(scope)

@@ -1,14 +1,13 @@
-"""Pictures of what a model's attention does on an image.
+"""Pictures of the attention of a model for an image.
 
-BiXT         where in the image each latent looks, which parts of the image look at each latent,
-             and the strongest latent of each token
+BiXT         attention of each latent over the tokens, attention of the tokens to each latent, and
+             the strongest latent of each token
 XCiT         magnitude of each token in queries and keys, by head
-BiFormer     for a point: the regions that its region is routed to, and what it attends to there
-BiSA-Swin    which queries the inverse branch emphasises, by head and window; for a point: its
-             window's attention of both branches
+BiFormer     for a point: the routed regions of its region, and its attention in them
+BiSA-Swin    emphasis of each query by inverse attention, by head; for a point: both kinds of
+             attention in its window
 
-The image goes through the test pipeline of the config. docs/attention.md says how to read the
-pictures.
+The image is loaded by the test pipeline of the config. docs/attention.md explains the pictures.
 """
 
 import argparse
@@ -35,7 +34,7 @@ def heads(text: str) -> str | int:
     if text in ('mean', 'each'):
         return text
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is none of 'mean', 'each', a number from 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not 'mean', 'each' or a number from 0")
     return int(text)
 
 
@@ -44,23 +43,21 @@ def parse_args() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EPILOG
     )
     add_common_arguments(parser)
-    parser.add_argument(
-        'checkpoint', help="of the whole model, or the authors' weights of its backbone"
-    )
-    parser.add_argument('image', help='a picture file')
+    parser.add_argument('checkpoint', help="file of the whole model, or of the authors' backbone")
+    parser.add_argument('image', help='an image file')
     parser.add_argument(
         '--layers',
         nargs='+',
         metavar='LAYER',
-        help='from 0: 7 for BiXT and XCiT; 2.5 for block 5 of stage 2, or 2 for the whole stage, '
-        'for BiFormer and BiSA-Swin; or all (default: those that the model reads)',
+        help='counted from 0: 7 for BiXT and XCiT; 2.5 for block 5 of stage 2, or 2 for the whole '
+        'stage, for BiFormer and BiSA-Swin; or all (default: a few)',
     )
     parser.add_argument(
         '--heads',
         type=heads,
         metavar='mean|each|INDEX',
-        help='average over the heads of a layer, each of them, or one, from 0 (default: each for '
-        'XCiT and the inverse branch of BiSA-Swin, mean for the others)',
+        help='mean over the heads of a layer, each head, or one head, counted from 0 (default: '
+        'each for XCiT and for inverse attention of BiSA-Swin, mean for the others)',
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
@@ -78,9 +75,9 @@ def parse_args() -> argparse.Namespace:
 
 
 def click_point(image: np.ndarray) -> tuple[float, float]:
-    """(x, y) in pixels of an image (H,W,3), which is shown in a window until it is clicked."""
+    """Show an image (H,W,3) in a window; returns (x, y) of a click in pixels."""
     figure, ax = pyplot.subplots(layout='constrained')
-    if pyplot.get_backend().lower() == 'agg':  # what matplotlib takes where there is no display
+    if pyplot.get_backend().lower() == 'agg':  # matplotlib's choice without a display
         pyplot.close(figure)
         raise AttentionPictureError(
             '--click needs a display, and there is none. Give the point: --point X Y.'
@@ -97,7 +94,7 @@ def click_point(image: np.ndarray) -> tuple[float, float]:
 def choose_point(
     args: argparse.Namespace, image: np.ndarray, original: tuple[int, int]
 ) -> tuple[float, float] | None:
-    """In pixels of the resized image (h,w,3), of an original (width, height)."""
+    """The chosen point in pixels of the resized image (h,w,3); ``original`` is (width, height)."""
     if args.click:
         return click_point(image)
     if args.point is None:
@@ -113,12 +110,12 @@ def draw(args: argparse.Namespace) -> None:
     inputs, image, original = prepare_image(cfg, args.image)
     backbone = load_backbone(cfg, args.checkpoint)
     if cfg.model.get('test_cfg', {}).get('mode') == 'slide':
-        print('In tests this config cuts images into crops; the attention is that of all of it.')
+        print('This config evaluates crops of images; the attention is that of the whole image.')
     point = choose_point(args, image, original)
     if point is not None and isinstance(backbone, BiXT | XCiT):
-        print(f'The pictures of {type(backbone).__name__} are of the whole image, not of a point.')
+        print(f'The pictures of {type(backbone).__name__} show the whole image, not a point.')
     rows, columns = content = image.shape[:2]
-    print(f'{args.image}: {original[0]} x {original[1]} pixels, seen at {columns} x {rows}')
+    print(f'{args.image}: {original[0]} x {original[1]} pixels, resized to {columns} x {rows}')
     folder = args.out_dir or Path('work_dirs/attention', Path(args.image).stem)
     figures = draw_figures(backbone, inputs, image, args.layers, args.heads, point, content)
     for name, figure in figures:

@@ -33,7 +33,8 @@ def cross_covariance_attention(
 ) -> Tensor:
     """Channels of a head attend to each other by their correlation over all tokens.
 
-    The projections belong to the op, because its fast path never computes them for a token.
+    The equation is in :class:`mmbixt.layers.CrossCovarianceAttention`. The projections are part of
+    the op, because the fast path does not compute queries, keys and values.
 
     Args:
         x: tokens (B,N,C).

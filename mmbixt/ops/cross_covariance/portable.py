@@ -1,16 +1,16 @@
-"""Cross-covariance attention without queries, keys or values of any token.
+"""Cross-covariance attention without computing queries, keys or values.
 
 For tokens ``X`` (N,C) of an image with mean ``m``, and projections with weights ``W`` and biases
-``b``, all that attention needs of queries and keys are sums over the tokens,
+``b``, attention needs only sums over the tokens of products of queries and keys,
 
     Q^T K = Wq S Wk^T + N (Wq m + bq)(Wk m + bk)^T,   S = (X - m)^T (X - m),
 
-and likewise the squares of their norms. With the attention ``A`` of all heads (block diagonal) and
-the output projection ``Wo``, the output is the tokens times one matrix per image:
+and in the same way the squares of their norms. With the attention ``A`` of all heads (block
+diagonal) and the output projection ``Wo``, the output is the tokens times one matrix per image:
 
     X (Wo A Wv)^T + Wo A bv + bo.
 
-So two products go over the tokens instead of four, and the backward pass needs the tokens alone.
+There are two products with all tokens instead of four, and the backward pass needs only the tokens.
 """
 
 import torch
@@ -26,10 +26,10 @@ from mmbixt.ops.precision import half_dtype, is_half
 
 
 class CentredGram(torch.autograd.Function):
-    """(B,N,C) to the Gram matrix of the tokens less their mean, (B,C,C).
+    """``(x - mean)^T (x - mean)``: tokens (B,N,C) and their mean (B,1,C) to (B,C,C).
 
-    It is symmetric, so its backward pass is one product, not two; and the mean needs no gradient
-    of its own, because the centred tokens add up to zero.
+    The result is symmetric, so that the backward pass is one product, not two. The gradient of the
+    mean is zero, because the centred tokens add up to zero.
     """
 
     @staticmethod
@@ -70,7 +70,7 @@ def cross_covariance_attention_portable(x: Tensor, weights: CrossCovarianceWeigh
         query_key_bias, value_bias = qkv_bias.split((2 * x.shape[2], x.shape[2]))
     attention = _attention(*_second_moments(x, query_key, query_key_bias, heads), temperature)
     attention = attention.unflatten(0, (x.shape[0], heads))
-    # what attention and output projection make of the value weights: one matrix per image
+    # (Wo A Wv)^T, one matrix per image
     mixed = (attention @ values.unflatten(0, (heads, -1))).flatten(1, 2)
     mixed = linear_per_image(proj_weight.expand(x.shape[0], -1, -1), mixed.transpose(1, 2))
     constant = proj_bias.expand(x.shape[0], -1)
@@ -81,10 +81,10 @@ def cross_covariance_attention_portable(x: Tensor, weights: CrossCovarianceWeigh
 
 
 def _with_tokens(x: Tensor, weights: CrossCovarianceWeights) -> Tensor:
-    """The plain order, without a copy of queries, keys, values or outputs.
+    """Computes queries, keys and values, but copies none of them.
 
-    Norms divide the products, not the queries and keys; attention and output projection become one
-    matrix per image (C,C) for the values.
+    The products are divided by the norms, not the queries and keys; attention and output projection
+    are multiplied to one matrix (C,C) per image, which the values are multiplied by.
     """
     qkv_weight, qkv_bias, temperature, proj_weight, proj_bias, scale = weights
     heads = len(temperature)
@@ -93,9 +93,9 @@ def _with_tokens(x: Tensor, weights: CrossCovarianceWeights) -> Tensor:
         scaled = ScaledWeights.apply if may_apply else _scaled_weights
         proj_weight, proj_bias = scaled(scale, proj_weight, proj_bias)
     queries_keys, values = linear(x, qkv_weight, qkv_bias).split((2 * x.shape[2], x.shape[2]), -1)
-    lengths, products = (Moments.apply if may_apply else _moments)(queries_keys, heads)
-    of_queries, of_keys = lengths.unflatten(1, (2, heads, -1)).unbind(1)
-    scores = products * (temperature * of_queries[..., None]) * of_keys[:, :, None]
+    factors, products = (Moments.apply if may_apply else _moments)(queries_keys, heads)
+    query_factors, key_factors = factors.unflatten(1, (2, heads, -1)).unbind(1)
+    scores = products * (temperature * query_factors[..., None]) * key_factors[:, :, None]
     attention = scores.softmax(dim=-1).to(values.dtype).permute(1, 2, 0, 3).flatten(2)  # (h,d,Bd)
     mixed = proj_weight.unflatten(1, (heads, -1)).transpose(0, 1) @ attention
     mixed = mixed.unflatten(2, (len(x), -1)).permute(2, 1, 0, 3).flatten(2)  # (B,C,C)
@@ -103,26 +103,26 @@ def _with_tokens(x: Tensor, weights: CrossCovarianceWeights) -> Tensor:
 
 
 class Moments(torch.autograd.Function):
-    """Queries and keys (B,N,2C) to one over their norms (B,2C) and the products of a head's.
+    """Queries and keys (B,N,2C) to ``1 / norm`` (B,2C) and their products for each head (B,h,d,d).
 
-    The products (B,h,d,d) are the blocks on the diagonal of those of all channels (B,C,C): for each
-    head apart, the tokens would be copied. The backward pass is one product, too: the gradients of
-    a token's queries and keys are sums over its queries and keys.
+    Norms and products are over the tokens. The products are the diagonal blocks of the product of
+    all channels (B,C,C), since one product for each head would copy the tokens. The backward pass
+    is one product, too: queries and keys (B,N,2C) times a matrix (B,2C,2C).
     """
 
     @staticmethod
     def forward(ctx, queries_keys: Tensor, heads: int) -> tuple[Tensor, Tensor]:
-        lengths, products = _moments(queries_keys, heads)
-        ctx.save_for_backward(queries_keys, lengths)
+        factors, products = _moments(queries_keys, heads)
+        ctx.save_for_backward(queries_keys, factors)
         ctx.heads = heads
-        return lengths, products
+        return factors, products
 
     @staticmethod
-    def backward(ctx, grad_lengths: Tensor, grad_products: Tensor) -> tuple[Tensor, None]:
-        queries_keys, lengths = ctx.saved_tensors
-        batch, width = lengths.shape
+    def backward(ctx, grad_factors: Tensor, grad_products: Tensor) -> tuple[Tensor, None]:
+        queries_keys, factors = ctx.saved_tensors
+        batch, width = factors.shape
         matrix = queries_keys.new_zeros(batch, width, width)
-        matrix.diagonal(dim1=1, dim2=2).addcmul_(grad_lengths, lengths**3, value=-1)
+        matrix.diagonal(dim1=1, dim2=2).addcmul_(grad_factors, factors**3, value=-1)
         half = width // 2
         _blocks(matrix[:, :half, half:], ctx.heads).copy_(grad_products)
         _blocks(matrix[:, half:, :half], ctx.heads).copy_(grad_products.transpose(2, 3))
@@ -137,7 +137,7 @@ def _moments(queries_keys: Tensor, heads: int) -> tuple[Tensor, Tensor]:
 
 
 def _blocks(x: Tensor, heads: int) -> Tensor:
-    """Of matrices (B,C,C) the blocks on the diagonal, (B,h,d,d)."""
+    """The diagonal blocks (B,h,d,d) of matrices (B,C,C)."""
     x = x.unflatten(2, (heads, -1)).unflatten(1, (heads, -1))
     return x.diagonal(dim1=1, dim2=3).permute(0, 3, 1, 2)
 
@@ -153,8 +153,8 @@ class ScaledWeights(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_weight: Tensor, grad_bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         scale, weight, bias = ctx.saved_tensors
-        of_weight = (grad_weight[:, None] @ weight[:, :, None]).flatten()
-        grad_scale = torch.addcmul(of_weight, grad_bias, bias)
+        row_products = (grad_weight[:, None] @ weight[:, :, None]).flatten()  # (out,)
+        grad_scale = torch.addcmul(row_products, grad_bias, bias)
         return grad_scale, *_scaled_weights(scale, grad_weight, grad_bias)
 
 
@@ -165,13 +165,13 @@ def _scaled_weights(scale: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor
 def _second_moments(
     x: Tensor, weight: Tensor, bias: Tensor | None, heads: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Sums over the tokens of what the queries and keys would be.
+    """Squares and products of queries and keys, summed over the tokens.
 
-    The spread (``Wq S Wk^T``) and the mean's part are computed apart: both parts of a square are
-    positive, so no digits cancel where a mean, or a bias against it, is large beside the spread.
+    The covariance part (``Wq S Wk^T``) and the part of the mean are computed separately and added.
+    In the squares both are positive, so that no digits cancel, also where the mean is large.
 
-    Images and heads are one dimension: inductor (of torch 2.11) takes tensors (B,h,d,d) for feature
-    maps, stores them channels-last beside convolutions, and then writes past their ends.
+    Images and heads are one dimension: inductor (of torch 2.11) treats tensors (B,h,d,d) as feature
+    maps, stores them channels-last next to convolutions, and then writes past their ends.
 
     Args:
         x: tokens (B,N,C).
@@ -180,8 +180,7 @@ def _second_moments(
         heads: h.
 
     Returns:
-        The squares of all queries and of all keys, (Bh,d) each, and the products of those of a
-        head, (Bh,d,d).
+        The squares of queries and of keys, (Bh,d) each, and their products for each head, (Bh,d,d).
     """
     mean = x.mean(1, keepdim=True)
     gram = centred_gram(x, mean)  # symmetric, its own transpose
@@ -202,10 +201,10 @@ def _second_moments(
 def _attention(
     query_squares: Tensor, key_squares: Tensor, products: Tensor, temperature: Tensor
 ) -> Tensor:
-    """(Bh,d,d), each row summing to one."""
-    # at least 1e-12, as in torch.nn.functional.normalize
+    """The attention of channels to channels (B*h,d,d); each row sums to one."""
+    # norms are at least 1e-12, as in torch.nn.functional.normalize
     query_norms, key_norms = (x.clamp_min(1e-24).sqrt() for x in (query_squares, key_squares))
     correlation = products / (query_norms[:, :, None] * key_norms[:, None, :])
-    correlation = correlation.clamp(-1, 1)  # as it is but for rounding
+    correlation = correlation.clamp(-1, 1)  # exceeds 1 only by rounding errors
     temperature = temperature.repeat(products.shape[0] // temperature.shape[0], 1, 1)
     return (correlation * temperature).softmax(dim=-1)

@@ -7,7 +7,7 @@ from torch.nn.functional import linear, normalize
 
 
 class CrossCovarianceWeights(NamedTuple):
-    """The arguments of :func:`mmbixt.ops.cross_covariance_attention` beside the tokens."""
+    """The arguments of :func:`mmbixt.ops.cross_covariance_attention` except the tokens."""
 
     qkv_weight: Tensor
     qkv_bias: Tensor | None
@@ -23,16 +23,16 @@ def split_channels(qkv: Tensor, heads: int) -> tuple[Tensor, ...]:
 
 
 def cross_covariance_maps(queries: Tensor, keys: Tensor, temperature: Tensor) -> Tensor:
-    """How the channels of a head attend to each other, (B,h,d,d), each row summing to one.
+    """The attention of channels to channels of a head, (B,h,d,d); each row sums to one.
 
-    Of queries and keys (B,h,d,N), and a temperature (h,1,1).
+    Queries and keys are (B,h,d,N), the temperature is (h,1,1).
     """
     correlation = normalize(queries, dim=-1) @ normalize(keys, dim=-1).transpose(-2, -1)
     return (correlation * temperature).softmax(dim=-1)
 
 
 def cross_covariance(qkv: Tensor, temperature: Tensor) -> Tensor:
-    """What is between the projections: queries, keys and values (B,N,3C) to (B,N,C)."""
+    """Attention without projections: queries, keys and values (B,N,3C) to (B,N,C)."""
     queries, keys, values = split_channels(qkv, temperature.shape[0])
     attention = cross_covariance_maps(queries, keys, temperature)
     return (attention @ values).permute(0, 3, 1, 2).flatten(2)

@@ -1,4 +1,4 @@
-"""The MLP of a transformer block with all that is around it."""
+"""The MLP of a transformer block, with its norm, layer scale and residual."""
 
 from torch import Tensor
 

@@ -7,7 +7,7 @@ from torch.nn.functional import gelu, layer_norm, linear
 
 
 class FeedForwardWeights(NamedTuple):
-    """The weights of an MLP, of the layer norm before it and of the layer scale behind it.
+    """The weights of an MLP, of the layer norm before it and of the layer scale after it.
 
     Attributes:
         norm_weight, norm_bias: (C,).
@@ -35,7 +35,7 @@ def feed_forward_reference(x: Tensor, weights: FeedForwardWeights, residual: boo
 
 
 def mlp(x: Tensor, weights: FeedForwardWeights) -> Tensor:
-    """Without scale and residual."""
+    """``fc2(gelu(fc1(norm(x))))``, (...,C) to (...,C)."""
     w = weights
     normed = layer_norm(x, x.shape[-1:], w.norm_weight, w.norm_bias, w.eps)
     hidden = linear(normed, w.fc1_weight, w.fc1_bias)

@@ -1,4 +1,4 @@
-"""Self-attention, alone or with inverse self-attention on the same scores beside it (BiSA)."""
+"""Self-attention, and self-attention with inverse self-attention on the same scores (BiSA)."""
 
 from torch import Tensor
 
@@ -25,13 +25,13 @@ _BOTH = implementations(
 def self_attention(
     q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None = None
 ) -> Tensor:
-    """Each query gathers the values of the keys; its weights sum to one over the keys.
+    """``softmax(scale * q k^T + bias, over keys) v``.
 
     Args:
-        q: (...,h,N,d), and ``k`` and ``v`` alike.
+        q, k, v: (...,h,N,d) each.
         scale: factor of the products of queries and keys.
-        bias: what is added to the scores, such as relative positions and masks; of a shape that
-            broadcasts to (...,h,N,N). Keep a mask finite: BiSA also normalises over the queries.
+        bias: is added to the scores: relative positions, masks; of a shape that broadcasts to
+            (...,h,N,N). Masks must be finite, because BiSA also normalises over the queries.
 
     Returns:
         (...,h,N,d).
@@ -51,17 +51,21 @@ def bidirectional_self_attention(
 ) -> tuple[Tensor, Tensor]:
     """Self-attention, and inverse self-attention with the same scores.
 
-    Inverse self-attention turns the roles around: a value chooses among the queries (its weights
-    ``L`` sum to one over the *queries*), and it projects the query it has chosen:
-    ``inverse[i] = sum_j L[i,j] W_j(q_hat[i])``, where the matrix ``W_j = sum_a v_hat[j,a] G[a]``
-    is made from the value by a hypernetwork G.
+    In inverse self-attention each value attends to the queries (its weights ``L`` sum to one over
+    the *queries*) and projects them with a matrix that the hypernetwork G makes from the value::
+
+        S = scale * q k^T + bias
+        plain = softmax(S, over keys) v
+        inverse[i] = sum_j L[i,j] q_hat[i] W_j,   L = softmax(S, over queries)
+        W_j = sum_a v_hat[j,a] G[a]
 
     Args:
-        q: (...,h,N,d), and ``k`` and ``v`` alike.
-        q_hat, v_hat: (...,h,N,s), what the values project, and what projections are made from.
+        q, k, v: (...,h,N,d) each.
+        q_hat: (...,h,N,s), the queries that are projected.
+        v_hat: (...,h,N,s), the values that the projections are made from.
         G: (s,s,d), shared by the heads; its axes belong to ``v_hat``, ``q_hat`` and the output.
         scale: factor of the products of queries and keys.
-        bias: as in :func:`self_attention`; both branches see it.
+        bias: as in :func:`self_attention`; added for both branches.
 
     Returns:
         The two branches, (...,h,N,d) each.

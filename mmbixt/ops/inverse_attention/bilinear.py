@@ -1,8 +1,9 @@
-"""A bilinear product of many pairs of vectors, in pieces that stay in the cache.
+"""A bilinear product of many pairs of vectors, in blocks that stay in the cache.
 
-As one expression it writes the outer product of each pair to memory, d times the inputs, reads it
-back for a matrix product, and keeps it for the backward pass. Here a piece of the outer products
-is computed in a small buffer, used, and overwritten by the next; the backward pass does so again.
+One expression for all pairs would write their outer products to memory, which are d times as large
+as the inputs, read them for a matrix product, and keep them for the backward pass. Here a block of
+outer products is computed in a small buffer, used, and overwritten by the next block. The backward
+pass computes the blocks again.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from torch import Tensor
 from mmbixt.ops.cpu.operator import Operator, Results, like
 from mmbixt.ops.dispatch import on_processor, operator_refusal
 
-# Values in the buffer: about what a core's cache holds; elsewhere few pieces, so few kernels.
+# Values in the buffer: on processors about a core's cache; on GPUs large, for few kernel calls.
 _CPU_BUFFER = 2**19
 _GPU_BUFFER = 2**27
 
@@ -44,7 +45,7 @@ def _backward(grads, kept, left, right, weight) -> list[Tensor]:
         return _backward_by_products(grads[0], left, right, weight)
     (grad,), matrix = grads, weight.flatten(0, 1)
     grad_left, grad_right = like(left, right)
-    # summed over the pieces, so not in half precision
+    # summed over the blocks, so not in half precision
     total = torch.zeros_like(matrix, dtype=torch.promote_types(matrix.dtype, torch.float32))
     for rows, outer in _outer_products(left, right):
         total += outer.flatten(1).t() @ grad[rows]
@@ -57,7 +58,7 @@ def _backward(grads, kept, left, right, weight) -> list[Tensor]:
 
 
 def _backward_by_products(grad: Tensor, left: Tensor, right: Tensor, weight: Tensor):
-    """The same in large products of matrices alone: five passes over outer products, not seven."""
+    """:func:`_backward` in large matrix products: five passes over outer products, not seven."""
     grad_left, grad_right = like(left, right)
     by_left, by_right = weight.flatten(1), weight.transpose(0, 1).flatten(1)  # (a,bc) and (b,ac)
     total = weight.new_zeros(by_left.shape, dtype=torch.promote_types(weight.dtype, torch.float32))
@@ -70,7 +71,7 @@ def _backward_by_products(grad: Tensor, left: Tensor, right: Tensor, weight: Ten
 
 
 def _outer_products(left: Tensor, right: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """The outer products (n,a,b) of n rows after n rows, all in one buffer."""
+    """The outer products (n,a,b) for n rows at a time, with these rows, all in one buffer."""
     per_row = left.shape[-1] * right.shape[-1]
     step = max(1, (_CPU_BUFFER if on_processor(left) else _GPU_BUFFER) // per_row)
     buffer = left.new_empty(min(step, len(left)), left.shape[-1], right.shape[-1])

@@ -1,8 +1,8 @@
-"""Inverse attention without a tensor per pair of query and value.
+"""Inverse attention without a tensor for each pair of query and value.
 
-The hypernetwork is linear in the values, so they can be averaged before it rather than after:
-``sum_j L[i,j] (v_hat[j] G) q_hat[i] = (sum_j L[i,j] v_hat[j]) G q_hat[i]``. What is left is one
-bilinear product per token, whose cost does not depend on the number of tokens that attend.
+The hypernetwork is linear in the values, so that these can be averaged before it, not after it:
+``sum_j L[i,j] (v_hat[j] G) q_hat[i] = (sum_j L[i,j] v_hat[j]) G q_hat[i]``. This leaves one
+bilinear product for each token, whose cost does not depend on the number of tokens that attend.
 """
 
 import torch
@@ -23,7 +23,7 @@ def self_attention_portable(
     batch = q.shape[:-3]
     if on_processor(q) or operator_refusal():
         bias = bias.to(q.dtype).expand(*batch, *q.shape[-3:-1], k.shape[-2])
-        if on_processor(q):  # where the fused kernel takes no broadcast one
+        if on_processor(q):  # where the fused kernel accepts no broadcast bias
             bias = bias.contiguous()
         bias = bias.flatten(0, -4)
     else:
@@ -33,10 +33,10 @@ def self_attention_portable(
 
 
 class AlignedBias(torch.autograd.Function):
-    """A bias (...,h,N,N) for all groups of a batch, (groups,h,N,N), as fused kernels want it.
+    """A bias (...,h,N,N) for all groups of a batch, (groups,h,N,N), aligned for fused kernels.
 
-    Its rows are 8 numbers or a multiple apart; torch would else copy it once more, padded, for all
-    groups. The gradient of all groups is summed as it comes, with nothing cut off in a copy.
+    The distance of its rows in memory is a multiple of 8 numbers; otherwise torch would make a
+    padded copy for all groups. The backward pass sums the gradient over the groups without a copy.
     """
 
     @staticmethod

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class Inverse(NamedTuple):
-    """Arguments of :func:`mmbixt.ops.bidirectional_self_attention` beside queries and keys."""
+    """The arguments of :func:`mmbixt.ops.bidirectional_self_attention` for the inverse branch."""
 
     q_hat: Tensor
     v_hat: Tensor
@@ -15,7 +15,7 @@ class Inverse(NamedTuple):
 
 
 def attention_scores(q: Tensor, k: Tensor, scale: float, bias: Tensor | None) -> Tensor:
-    """What both branches share, (...,h,N,N): rows are queries, columns keys."""
+    """The scores of both branches, (...,h,N,N): rows are queries, columns are keys."""
     scores = scale * q @ k.transpose(-2, -1)
     return scores if bias is None else scores + bias
 
@@ -25,8 +25,8 @@ def bidirectional_self_attention_maps(
 ) -> tuple[Tensor, Tensor]:
     """The two attention matrices, both (...,h,N,N).
 
-    The first sums to one over the keys (how a query reads the values), the second over the queries
-    (how a value chooses the queries that it projects).
+    The first sums to one over the keys (attention of each query), the second over the queries
+    (inverse attention of each value).
     """
     scores = attention_scores(q, k, scale, bias)
     return scores.softmax(dim=-1), scores.softmax(dim=-2)

@@ -1,4 +1,4 @@
-"""Attention of each region to the few regions that matter most to it (BiFormer)."""
+"""Attention of each region to the few regions that it is routed to (BiFormer)."""
 
 from torch import Tensor
 
@@ -33,8 +33,8 @@ def routing_attention(
         queries, keys, values: (B,R,L,h,d): L tokens in each of R regions.
         routes: (B,R,k): the regions that each region attends to, from :func:`route`.
         scale: factor of the products of queries and keys.
-        valid: (R,L), False for tokens that nobody attends to, such as padding; each region needs
-            a valid token among those it is routed to.
+        valid: (R,L), False for tokens that no token attends to, such as padding. Each region needs
+            a valid token among those of the regions it is routed to.
 
     Returns:
         (B,R,L,h,d).

@@ -1,7 +1,8 @@
-"""Whole regions are fetched as rows of a table, for fused attention.
+"""Routing attention by fused attention, on copies of the routed regions.
 
-The backward pass of such a fetch adds rows to rows. That of ``torch.gather`` scatters single
-numbers, which is the slowest part of BiFormer's own code in training.
+Whole regions are copied, as rows of a table. The backward pass adds rows to rows; that of
+``torch.gather``, which the authors use, adds single numbers, and is the slowest part of their code
+in training.
 """
 
 from torch import Tensor
@@ -16,7 +17,7 @@ def routing_attention_portable(
     batch, regions, tokens, heads, d = queries.shape
     rows = routing.rows(regions).flatten()
     length = routing.routes.shape[2] * tokens
-    # (B R k, L, h, d), rows of a region's tokens; then the k regions of one become one sequence
+    # (B R k, L, h, d), one row for each routed region; then the k of a region are one sequence
     keys, values = (
         x.flatten(0, 1).index_select(0, rows).view(batch * regions, length, heads, d)
         for x in (keys, values)

@@ -9,33 +9,33 @@ from mmbixt.ops.precision import without_autocast
 
 
 class Routing(NamedTuple):
-    """Which regions attend to which, and how; see :func:`mmbixt.ops.routing_attention`."""
+    """The arguments of :func:`mmbixt.ops.routing_attention` except queries, keys and values."""
 
     routes: Tensor
     scale: float
     valid: Tensor | None
 
     def rows(self, regions: int) -> Tensor:
-        """The routes (B*R,k) among the regions of all images, one image after another."""
+        """The routes (B*R,k) as indices into the regions of all images, one image after another."""
         first = torch.arange(self.routes.shape[0], device=self.routes.device) * regions
         return (self.routes + first[:, None, None]).flatten(0, 1)
 
     def valid_of_routes(self) -> Tensor:
-        """Which of the tokens that a region is routed to are valid, (B,R,kL)."""
+        """``valid`` for the tokens that each region is routed to, (B,R,kL)."""
         return self.valid[self.routes].flatten(2)
 
 
 def route(queries: Tensor, keys: Tensor, topk: int, valid: Tensor | None = None) -> Tensor:
-    """The regions whose mean key agrees most with a region's mean query; without a gradient.
+    """The top k regions by ``mean(q) mean(k)^T``, for each region; without a gradient.
 
-    In float32 also where the rest is in half precision: a route is right or wrong, not nearly so.
+    Always at least in float32, because rounding errors could change the order of the regions.
 
     Args:
         queries: (B,R,L,h,d).
         keys: (B,R,L,h,d).
-        topk: k, regions to choose; as many as there are if there are fewer.
-        valid: (R,L), False for tokens that do not count in the means. Regions without any that
-            count are chosen last.
+        topk: number k of regions to choose, at most R.
+        valid: (R,L), False for tokens that the means leave out. Regions without valid tokens are
+            chosen last.
 
     Returns:
         (B,R,k), the best region first.
@@ -62,7 +62,7 @@ def best_routes(
 
 
 def _means(x: Tensor, within: tuple[int, ...], valid: Tensor | None) -> Tensor:
-    """(B,...,C) to the means of regions, in float32 at least."""
+    """Means over the tokens of each region, of (B,...,C), at least in float32."""
     dtype = torch.promote_types(x.dtype, torch.float32)
     if valid is None:
         return x.mean(within, dtype=dtype)
@@ -74,10 +74,10 @@ def _means(x: Tensor, within: tuple[int, ...], valid: Tensor | None) -> Tensor:
 def routing_attention_maps(
     queries: Tensor, keys: Tensor, routes: Tensor, scale: float, valid: Tensor | None = None
 ) -> Tensor:
-    """What each token gives to the tokens of the regions that its own is routed to, (B,r,h,L,kL).
+    """The attention of each token over the tokens of the k regions it is routed to, (B,r,h,L,kL).
 
-    Each row sums to one. As :func:`mmbixt.ops.routing_attention`, with the queries (B,r,L,h,d) and
-    the routes (B,r,k) of r of the R regions.
+    Each row sums to one. The arguments are those of :func:`mmbixt.ops.routing_attention`, where
+    queries (B,r,L,h,d) and routes (B,r,k) may be of r of the R regions.
     """
     scores = scale * queries.transpose(2, 3) @ _gather(keys, routes).transpose(-2, -1)
     if valid is not None:
@@ -94,7 +94,7 @@ def routing_attention_reference(
 
 
 def _gather(x: Tensor, routes: Tensor) -> Tensor:
-    """(B,R,L,h,d) of all regions to (B,r,h,kL,d), those that each of r regions is routed to."""
+    """(B,R,L,h,d) of all regions to those that each of r regions is routed to, (B,r,h,kL,d)."""
     _, _, tokens, heads, d = x.shape
     x = x[:, None].expand(-1, routes.shape[1], -1, -1, -1, -1)
     index = routes[..., None, None, None].expand(-1, -1, -1, tokens, heads, d)

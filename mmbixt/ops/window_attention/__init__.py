@@ -1,4 +1,4 @@
-"""Attention within square windows, alone or with inverse attention beside it (BiSA)."""
+"""Attention within square windows, and the same with inverse attention (BiSA)."""
 
 from torch import Tensor
 
@@ -15,7 +15,7 @@ from mmbixt.ops.window_attention.windows import Scores, Windows
 __all__ = ['Scores', 'Windows', 'bidirectional_window_attention', 'window_attention']
 
 
-# The definition: cut feature maps into windows, let each attend, put them together again.
+# The definition: cut feature maps into windows, compute attention in each, join the windows.
 def window_attention_reference(
     qkv: Tensor, fill: Tensor, windows: Windows, scores: Scores
 ) -> Tensor:
@@ -35,7 +35,7 @@ def bidirectional_window_attention_reference(
     return plain, projected
 
 
-# Cutting into windows is the same everywhere: what attends within them follows the path, too.
+# No portable code here: the attention within the windows is an op and chooses its own path.
 _ALONE = implementations(window_attention_reference, cpu=window_attention_cpu)
 _BOTH = implementations(
     bidirectional_window_attention_reference, cpu=bidirectional_window_attention_cpu
@@ -47,9 +47,9 @@ def window_attention(qkv: Tensor, fill: Tensor, windows: Windows, scores: Scores
 
     Args:
         qkv: queries, keys and values (B,H,W,3C) of feature maps.
-        fill: those (3C,) of the padding, where there are no whole windows.
+        fill: queries, keys and values (3C,) of the padding that completes the windows.
         windows: how the feature maps are cut.
-        scores: how queries and keys become scores.
+        scores: how scores are computed from queries and keys.
 
     Returns:
         (B,H,W,C).
@@ -70,7 +70,7 @@ def bidirectional_window_attention(
 
     Args:
         qkv, fill, windows, scores: as in :func:`window_attention`.
-        q_hat, v_hat: (B,H,W,C), which are zeros at the padding, and G (d,d,d): see
+        q_hat, v_hat: (B,H,W,C), with zeros as padding; and G (d,d,d): see
             :func:`mmbixt.ops.bidirectional_self_attention`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Square windows of a feature map, shifted or not: which token is where, how they are scored."""
+"""Square windows of a feature map, shifted or not: their tokens and the scores of these."""
 
 from typing import NamedTuple
 
@@ -11,9 +11,9 @@ from mmbixt.ops.padding import padding_to_multiple
 
 
 class Windows(NamedTuple):
-    """How feature maps of T tokens in all are cut into windows of P places in all.
+    """How feature maps, of T tokens in total, are cut into windows, of P places in total.
 
-    Where no whole window fits, windows have places without a token: padding.
+    Places without a token are padding.
 
     Attributes:
         token: (P,) the token at each place, in the order of the feature maps; T for padding.
@@ -31,7 +31,7 @@ class Windows(NamedTuple):
 
     @classmethod
     def of(cls, x: Tensor, size: int, shift: int) -> 'Windows':
-        """Of feature maps (B,H,W,C); the shift moves windows right and down, around the edges."""
+        """The windows of (B,H,W,C), shifted cyclically to the right and down by ``shift`` cells."""
         batch, height, width = x.shape[:3]
         count = batch * height * width
         token = torch.arange(count, device=x.device).view(batch, height, width)
@@ -60,12 +60,12 @@ class Windows(NamedTuple):
     def cut(self, x: Tensor, fill: Tensor | None = None) -> Tensor:
         """(B,H,W,C) to (B,windows,size*size,C), with ``fill`` (C,) or zeros at the padding."""
         if fill is not None:
-            fill = fill.to(x.dtype)  # autocast: what is projected is half
+            fill = fill.to(x.dtype)  # under autocast x is in half precision
         x = _reorder(x.flatten(0, 2), self.token, self.place, self.padding, fill)
         return x.unflatten(0, (self.shape[0], self.per_map, self.size**2))
 
     def join(self, x: Tensor) -> Tensor:
-        """Back again, (B,windows,size*size,C) to (B,H,W,C); what is at the padding is dropped."""
+        """The inverse of :meth:`cut`, (B,windows,size*size,C) to (B,H,W,C), without the padding."""
         out = _reorder(x.flatten(0, 2), self.place, self.token, self.padding)
         return out.unflatten(0, self.shape)
 
@@ -92,7 +92,7 @@ def _reorder(
 
 
 def _select(x: Tensor, index: Tensor, fill: Tensor | float) -> Tensor:
-    """Rows of x (T,C) in a new order (P,); if those are more, ``fill`` where the index is T."""
+    """The rows of x (T,C) at an index (P,); if P > T, ``fill`` where the index is T."""
     if len(index) <= len(x):
         return x.index_select(0, index)
     out = x.index_select(0, index.clamp_max(len(x) - 1))
@@ -100,7 +100,7 @@ def _select(x: Tensor, index: Tensor, fill: Tensor | float) -> Tensor:
 
 
 def _move(x: Tensor, index: Tensor, inverse: Tensor, padding: Tensor | None) -> Tensor:
-    """The same with zeros, written once; row i goes to ``inverse[i]``, zeros to ``padding``."""
+    """:func:`_select` with ``fill`` 0, in one write: row i goes to ``inverse[i]``."""
     if len(index) <= len(x):
         return x.index_select(0, index)
     shape = len(index), x.shape[1]
@@ -112,7 +112,7 @@ def _move(x: Tensor, index: Tensor, inverse: Tensor, padding: Tensor | None) -> 
 
 
 class Reorder(torch.autograd.Function):
-    """Each row goes to one place, so its gradient comes from there: nothing is to be added up."""
+    """A permutation of rows, with padding; its gradient is the inverse one, without sums."""
 
     @staticmethod
     def forward(
@@ -137,8 +137,8 @@ class Scores(NamedTuple):
 
     Attributes:
         scale: of the products of queries and keys.
-        table: (positions,h), learned, of the relative positions that two tokens can have.
-        index: (N,N), of each pair of a window's tokens the row of the table.
+        table: (positions,h), learned, one row for each relative position of two tokens.
+        index: (N,N), the row of the table for each pair of tokens of a window.
         mask: (windows of a feature map,1,N,N), finite and without a gradient, or None.
     """
 
@@ -152,9 +152,9 @@ class Scores(NamedTuple):
         return self.table.shape[1]
 
     def positions(self) -> Tensor:
-        """What is added for relative positions, (h,N,N)."""
+        """The bias of relative positions, (h,N,N)."""
         return self.table[self.index].permute(2, 0, 1)
 
     def bias(self) -> Tensor:
-        """All that is added, (h,N,N) or (windows of a feature map,h,N,N)."""
+        """Relative positions plus the mask, (h,N,N) or (windows of a feature map,h,N,N)."""
         return self.positions() if self.mask is None else self.positions() + self.mask

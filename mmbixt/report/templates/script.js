@@ -1,6 +1,6 @@
 'use strict';
 
-// Light or dark: as the system has it, until the button is pressed.
+// Light or dark: the system's setting until the button is pressed.
 const { style } = document.documentElement;
 const themeButton = document.getElementById('theme');
 themeButton.hidden = false;
@@ -9,7 +9,7 @@ themeButton.addEventListener('click', () => {
   style.colorScheme = (style.colorScheme || system) === 'dark' ? 'light' : 'dark';
 });
 
-// Tables: a click on a heading sorts, numbers from the top, names from A; another one reverses.
+// Tables: a click on a heading sorts, numbers descending, names from A to Z; a second one reverses.
 for (const head of document.querySelectorAll('thead th')) {
   head.firstElementChild.addEventListener('click', () => {
     const isNumber = head.classList.contains('number');
@@ -18,7 +18,7 @@ for (const head of document.querySelectorAll('thead th')) {
     const body = head.closest('table').tBodies[0];
     body.append(...[...body.rows].sort((one, other) => {
       const [a, b] = [value(one), value(other)];
-      if (a === '' || b === '') return (a === '') - (b === ''); // without a value: always last
+      if (a === '' || b === '') return (a === '') - (b === ''); // no value: always last
       const order = isNumber ? a - b : a.localeCompare(b, undefined, { numeric: true });
       return ascending ? order : -order;
     }));
@@ -48,7 +48,7 @@ for (const chart of document.querySelectorAll('.chart')) {
   };
 }
 
-// Pictures: a click shows one in its own size, until the next one.
+// Pictures: a click shows one in full size, the next click closes it.
 const dialog = document.getElementById('enlarged');
 for (const button of document.querySelectorAll('.picture')) {
   button.addEventListener('click', () => {

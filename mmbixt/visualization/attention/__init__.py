@@ -1,7 +1,7 @@
-"""Pictures of what the attention of the four families does on an image.
+"""Pictures of the attention of the four families for an image.
 
-The attention is computed again from the inputs of the attention layers, recorded in one forward
-pass, and from their weights: the fast paths of the network hold no attention matrices.
+The attention is computed again by the layers from their inputs, which one forward pass records: the
+fast paths of the network do not compute attention matrices.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,20 +39,19 @@ def draw_figures(
     point: tuple[float, float] | None = None,
     content: tuple[int, int] | None = None,
 ) -> Iterator[tuple[str, Figure]]:
-    """The pictures of a model's attention with their file names, one after the other.
+    """Generate (file name, picture) of the attention of a model.
 
     Args:
         model: a model of mmseg or mmdet with a backbone of ours, or such a backbone.
-        inputs: the image as the backbone gets it, preprocessed, (1,3,H,W).
-        image: the same image as it is drawn, (h,w,3) in uint8, RGB, of any size.
-        layers: names of layers, as strings from 0: '7', or '2.5' for block 5 of stage 2 in
-            backbones with stages, or '2' for all of that stage; 'all'. Default: a few of each
-            family's.
-        heads: 'mean', 'each' or the number of one (from 0). Default: what suits each picture.
-        point: (x, y) in pixels of ``image``, for the pictures that are of one (BiFormer,
-            BiSA-Swin); default: its centre.
-        content: (rows, columns) of the inputs that the image fills, from the top left; what is
-            beyond is padding. Default: all.
+        inputs: the preprocessed image, (1,3,H,W).
+        image: the image to draw on, (h,w,3) in uint8, RGB, of any size.
+        layers: names of layers, counted from 0: '7', or '2.5' for block 5 of stage 2 in backbones
+            with stages, or '2' for all layers of that stage; 'all'. Default: a few layers.
+        heads: 'mean', 'each' or the number of a head (from 0). Default: depends on the picture.
+        point: (x, y) in pixels of ``image``, for the attention of one point (BiFormer, BiSA-Swin);
+            default: the centre.
+        content: (rows, columns) of the inputs that the image fills, from the top left; the rest is
+            padding. Default: all.
     """
     backbone = getattr(model, 'backbone', model)
     rows, columns = image.shape[:2]
@@ -64,7 +63,7 @@ def draw_figures(
 
 
 def attention_figures(*args, **options) -> dict[str, Figure]:
-    """The same pictures by their names; arguments are those of :func:`draw_figures`."""
+    """The pictures of :func:`draw_figures`, by file name."""
     return dict(draw_figures(*args, **options))
 
 
@@ -72,9 +71,9 @@ def attention_figures(*args, **options) -> dict[str, Figure]:
 def summary_figure(
     model: nn.Module, inputs: Tensor, image: np.ndarray, content: tuple[int, int] | None = None
 ) -> Figure | None:
-    """One picture for the whole network; of the centre, if it is of a point.
+    """One picture of the whole network; pictures of a point show the centre.
 
-    Arguments are those of :func:`draw_figures`. None if the backbone is none of ours.
+    Arguments are those of :func:`draw_figures`. None for backbones of other packages.
     """
     backbone = getattr(model, 'backbone', model)
     if not isinstance(backbone, tuple(FAMILIES)):
@@ -90,5 +89,6 @@ def family_of(backbone: nn.Module) -> type[Pictures]:
             return family
     names = ', '.join(kind.__name__ for kind in FAMILIES)
     raise AttentionPictureError(
-        f'There are pictures of {names}; the backbone of this model is a {type(backbone).__name__}.'
+        f'There are pictures for {names}; the backbone of this model is a '
+        f'{type(backbone).__name__}.'
     )

@@ -1,6 +1,6 @@
-"""BiFormer: which regions the region of a point is routed to, and what the point attends to there.
+"""BiFormer: the attention of a point, and the regions that its region is routed to.
 
-In stages of full attention, where nothing is routed, a point attends to all of the image.
+In stages with full attention there is no routing: a point attends to the whole image.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from mmbixt.visualization.attention.stages import Box, PointMaps, StagePictures
 
 
 def point_attention(layer: Layer, cell: tuple[int, int]) -> PointMaps:
-    """Of the token in a cell (row, column) of a layer's input (1,H',W',C)."""
+    """Attention of the token in a cell (row, column) of a layer's input (1,H',W',C)."""
     attention, x = layer.module, layer.inputs[0]
     if isinstance(attention, RoutingAttention):
         return routed_attention(attention, x, cell)
@@ -27,7 +27,7 @@ def point_attention(layer: Layer, cell: tuple[int, int]) -> PointMaps:
 
 
 def routed_attention(attention: RoutingAttention, x: Tensor, cell: tuple[int, int]) -> PointMaps:
-    """Of the token in a cell over the tokens of the regions that its region is routed to."""
+    """Attention of the token in a cell over the tokens of its k routed regions."""
     height, width = x.shape[1:3]
     routes, regions = attention.routes(x)
     row, column = cell[0] // regions.height, cell[1] // regions.width

@@ -1,13 +1,12 @@
-"""BiSA-Swin: which queries inverse self-attention emphasises, and what a point attends to.
+"""BiSA-Swin: the emphasis of queries by inverse self-attention, and the attention of a point.
 
-In inverse self-attention each value of a window chooses among the window's queries, by a softmax
-over the queries, and projects those that it has chosen. A query's emphasis in a head is the sum of
-what all N values of its window give it, ``e_i = sum_j softmax_i(S)_ij`` with the scores S that
-self-attention has, too. The weights of a value sum to 1, so the mean of e over a window is 1: a
-query with e = 2 is chosen twice as much as it would be without any preference.
+Inverse self-attention normalises the scores S (N,N) of a window over the queries i, for each value
+j. The emphasis of a query in a head is the sum of its weights over all values::
 
-Where a window reaches beyond the feature map, the zeros that fill it up choose and are chosen, as
-in the network, and are not drawn.
+    e_i = sum_j softmax_i(S)_ij
+
+The weights of each value sum to 1, so the mean of e over a window is 1, and e_i = 1 for all i where
+attention is uniform. Padding of windows takes part, as in the network, but is not drawn.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,10 +28,10 @@ NOTE = (
 
 
 def window_maps(layer: Layer) -> tuple[Tensor, Tensor, Windows]:
-    """The attention matrices of all windows of a layer, and which token is where.
+    """The attention matrices of all windows of a layer, and the positions of their tokens.
 
-    Rows of the first (windows,h,N,N) are queries and sum to one: self-attention. Columns of the
-    second (windows,h,N,N) are values and sum to one: inverse self-attention.
+    In the first, of self-attention (windows,h,N,N), each row (a query) sums to 1. In the second, of
+    inverse self-attention (windows,h,N,N), each column (a value) sums to 1.
     """
     x, windows, mask = layer.inputs
     over_keys, over_queries = layer.module.w_msa.attention_maps(x, mask, windows)
@@ -45,7 +44,7 @@ def _join(x: Tensor, windows: Windows) -> Tensor:
 
 
 def window_point(layer: Layer, cell: tuple[int, int]) -> PointMaps:
-    """Of the token in a cell (row, column), in the part of its window that it sees."""
+    """Attention of the token in a cell (row, column), within the unmasked part of its window."""
     over_keys, over_queries, windows = window_maps(layer)
     place = windows.place[cell[0] * windows.shape[2] + cell[1]]
     window, index = divmod(int(place), windows.size**2)
@@ -54,7 +53,7 @@ def window_point(layer: Layer, cell: tuple[int, int]) -> PointMaps:
         shares['inverse attention'] = over_queries[window, :, :, index]
     seen = torch.ones_like(over_keys[0, 0, 0], dtype=torch.bool)
     mask = layer.inputs[2]
-    if mask is not None:  # tokens of a window from opposite ends do not see each other
+    if mask is not None:  # a shifted window joins opposite borders of the image; -inf between them
         seen = mask[window, 0, index] == 0
     found = {}
     for kind, one in shares.items():
@@ -75,7 +74,7 @@ class BiSASwinPictures(StagePictures):
     point_maps = staticmethod(window_point)
 
     def _inverse_layers(self) -> list[str]:
-        """Those with an inverse branch; a plain Swin Transformer has none."""
+        """Layers with inverse attention; a plain Swin Transformer has none."""
         layers = self.attention_layers(self.backbone)
         return [name for name, layer in layers.items() if layer.w_msa.isa is not None]
 
@@ -88,12 +87,12 @@ class BiSASwinPictures(StagePictures):
         yield 'point_attention', self.point_figure([layer])
 
     def summary(self) -> Figure:
-        """The emphasis in two layers, three heads each; what a point attends to without any."""
+        """The emphasis in two layers, three heads each; without any the attention of a point."""
         inverse = self._inverse_layers()
         return self._emphasis(self.record(inverse[:2]), most=3) if inverse else super().summary()
 
     def _emphasis(self, layers: Sequence[Layer], most: int | None = None) -> Figure:
-        """The emphasis of all queries, in each head of some layers or in the first few."""
+        """The emphasis of all queries, in all heads of some layers or in the first ``most``."""
         panels = []
         for layer in layers:
             share = 1 - float(layer.module.w_msa.lam)

@@ -1,4 +1,4 @@
-"""BiXT: what its latents attend to in the image, and which latents the tokens attend to."""
+"""BiXT: the attention of latents over the tokens, and of tokens over the latents."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,20 +13,20 @@ from mmbixt.layers import BidirectionalAttention
 from mmbixt.visualization.attention.drawing import IMAGE, RED_AND_BLUE, Panel, sheet
 from mmbixt.visualization.attention.pictures import Layer, Pictures
 
-OTHERS = 0.6  # grey, of latents without a colour of their own
-# of the latents that most tokens look at; they are told apart on an image
+OTHERS = 0.6  # grey, for latents without their own colour
+# for the latents that most tokens attend to
 PALETTE = colormaps['Set1'].colors[:8]  # without its grey
 
-# kinds of contact sheets: what a panel shows, and over what attention adds up to one
-SHEETS = {
+# kinds of figures with one panel for each latent: title, and what attention is normalised over
+LATENT_FIGURES = {
     'latents_over_image': ('where in the image each latent looks', 'tokens'),
     'image_over_latents': ('which parts of the image look at each latent', 'latents'),
 }
 
 
 def attention_maps(layer: Layer) -> tuple[Tensor, Tensor]:
-    """Both attentions (h,M,H',W') on the grid of the tokens, as multiples of an even spread: of
-    each latent over the tokens, and of each token over the latents."""
+    """Attention (h,M,H',W') of each latent over the tokens, times N, and of each token over the
+    latents, times M: uniform attention is 1."""
     both = layer.module.attention_maps(*layer.inputs)  # (1,h,M,N) each
     latents, tokens = both[0].shape[2:]
     over_tokens, over_latents = (maps[0].unflatten(-1, layer.grid) for maps in both)
@@ -48,7 +48,7 @@ class BiXTPictures(Pictures):
             suffix = '' if heads == slice(None) else f'_head_{heads.start:02d}'
             name = f'BiXT, layer {layer.name}, {caption}'
             maps = [side[heads].mean(0) for side in both]
-            for (kind, (title, others)), side in zip(SHEETS.items(), maps, strict=True):
+            for (kind, (title, others)), side in zip(LATENT_FIGURES.items(), maps, strict=True):
                 panels = [Panel(str(i), one, layer.stride) for i, one in enumerate(side)]
                 note = (
                     f'a panel for each latent, with its number · {RED_AND_BLUE} over all {others}'
@@ -57,8 +57,8 @@ class BiXTPictures(Pictures):
             yield f'strongest_latents{suffix}', self._strongest(layer, maps, name)
 
     def summary(self) -> Figure:
-        """The strongest latents in the layer where the latents differ most: in some layers all look
-        at the same, above all after a short training."""
+        """The strongest latents in the layer where the latents differ most: in some layers they all
+        attend to the same tokens, in particular after a short training."""
         layers = self.record(list(self.attention_layers(self.backbone)))
         maps = [[side.mean(0) for side in attention_maps(layer)] for layer in layers]
         spread = [float(over_latents.std(0, correction=0).mean()) for _, over_latents in maps]
@@ -67,7 +67,7 @@ class BiXTPictures(Pictures):
         return self._strongest(layers[most], maps[most], name)
 
     def _strongest(self, layer: Layer, maps: Sequence[Tensor], name: str) -> Figure:
-        """The latent that each token attends to most, and what two of them look at."""
+        """The latent that each token attends to most, and the attention of two latents."""
         over_tokens, over_latents = maps  # (M,H',W') each
         strongest, handles, named = strongest_latents(over_latents, layer.stride)
         panels = [IMAGE, strongest, Panel('its attention', over_latents.amax(0), layer.stride)]
@@ -79,7 +79,7 @@ class BiXTPictures(Pictures):
             'below: what the two strongest latents look at, over all tokens'
         )
         figure, _ = sheet(self.scene, panels, title, note, columns=3)
-        # in the last place, which has no panel; that of a panorama may be lower than the legend
+        # in the last axes, which have no panel; for wide images these are lower than the legend
         figure.axes[5].set_title('share of the tokens', fontsize=8)
         options = dict(fontsize=8, frameon=False, loc='upper left', ncols=2, labelspacing=0.2)
         figure.axes[5].legend(handles=handles, **options).set_in_layout(False)
@@ -87,8 +87,12 @@ class BiXTPictures(Pictures):
 
 
 def strongest_latents(maps: Tensor, stride: int) -> tuple[Panel, list[Patch], list[int]]:
-    """Each token in the colour of the latent (of maps (M,H',W')) that it attends to most; the
-    entries of a legend, and the latents that it names, the strongest first."""
+    """The strongest latent of each token, from attention maps (M,H',W').
+
+    Returns:
+        A panel with each token in the colour of its strongest latent; the entries of a legend; the
+        latents that it names, those of most tokens first.
+    """
     strongest = maps.argmax(0).cpu()
     counts = torch.bincount(strongest.flatten(), minlength=len(maps))
     order = counts.argsort(descending=True)

@@ -1,4 +1,4 @@
-"""Heat maps on an image: what the pictures of all families are made of."""
+"""Panels with heat maps on an image, for the pictures of all families."""
 
 import textwrap
 from collections.abc import Sequence
@@ -14,28 +14,28 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from torch import Tensor
 
-COLOURS = 'RdYlBu_r'  # pale where attention is as without any preference
+COLOURS = 'RdYlBu_r'  # pale where attention is uniform
 OPACITY = 0.6  # of a heat map on the image
-WIDTH = 11  # of a picture in inches, of 110 pixels each
-# one unit for all families: 1 is what is without any preference
+WIDTH = 11  # of a picture in inches of 110 pixels
+# the unit of all families: 1 is uniform attention
 TIMES_EVEN = 'attention (1 × = evenly spread)'
 RED_AND_BLUE = 'red: more, blue: less than if it were spread evenly'
 
 
 class Scene(NamedTuple):
-    """The image in the coordinates of the network's inputs, in which everything is drawn."""
+    """An image, in the coordinates of the network's inputs."""
 
-    image: np.ndarray  # (H,W,3) in uint8, of any size
-    height: int  # of the part of the inputs that it fills, from the top left corner, in pixels;
+    image: np.ndarray  # (h,w,3) in uint8, of any size
+    height: int  # pixels of the inputs that it fills, from the top left;
     width: int  # the rest is padding, and is not drawn
     point: tuple[float, float]  # (x, y) in pixels of the inputs
 
 
 class Panel(NamedTuple):
-    """An image with something on it."""
+    """The image, with a heat map or colours on it."""
 
     caption: str
-    # a heat map (H',W'), NaN for cells that stay uncoloured; or colours (H',W',3)
+    # a heat map (H',W'), NaN for cells without colour; or colours (H',W',3)
     values: Tensor | None = None
     stride: int = 1  # pixels from one cell to the next
 
@@ -51,7 +51,7 @@ def sheet(
     columns: int,
     label: str = TIMES_EVEN,
 ) -> tuple[Figure, list[Axes]]:
-    """Panels row by row, and their axes; with a note on how to read them."""
+    """A figure of panels, row by row, with a note below; and the axes of the panels."""
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     note = '\n'.join(textwrap.wrap(note, 14 * WIDTH))
@@ -81,20 +81,20 @@ def sheet(
 
 
 def common_norm(panels: Sequence[Panel]) -> LogNorm:
-    """One scale, with 1 in the middle, up to what all but one in 200 cells stay below.
+    """One scale for all panels: logarithmic, from 1 / x to x, where x is the 99.5 % quantile.
 
-    Logarithmic, since attention may be almost even or a single peak. Differences below a tenth do
-    not get full colours.
+    Logarithmic, because attention may be almost uniform or a single peak. x is at least 1.1, so
+    that small differences do not get full colours.
     """
     heat_maps = [p.values for p in panels if p.values is not None and p.values.ndim == 2]
     values = torch.cat([heat_map.flatten() for heat_map in heat_maps]).float().cpu()
-    values = values[values.isfinite()]  # none, if all that a point attends to is padding
+    values = values[values.isfinite()]  # none if a point attends only to padding
     highest = max(float(np.quantile(values, 0.995)), 1.1) if len(values) else 1.1
     return LogNorm(1 / highest, highest)
 
 
 def _show(ax: Axes, scene: Scene, panel: Panel, norm: LogNorm) -> None:
-    """The image, or the image in grey under the colours of a heat map."""
+    """Draw the image, or the image in grey below a heat map."""
     box = (0, scene.width, scene.height, 0)
     shown = scene.image if panel.values is None else scene.image.mean(-1)
     ax.imshow(shown, extent=box, cmap='gray', vmin=0, vmax=255)
@@ -116,7 +116,7 @@ def mark_point(ax: Axes, scene: Scene) -> None:
 def outline(
     ax: Axes, box: tuple[int, int, int, int], stride: int, colour: str, text: str = ''
 ) -> None:
-    """A box (row, column, height, width) in cells, with a word in it."""
+    """Draw a box (row, column, height, width) in cells, with a text."""
     top, left, height, width = (side * stride for side in box)
     stroke = [withStroke(linewidth=3.5, foreground='black')]
     options = dict(fill=False, edgecolor=colour, linewidth=1.8, path_effects=stroke)

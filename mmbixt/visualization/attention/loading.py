@@ -1,4 +1,4 @@
-"""A backbone with the weights of a checkpoint, and an image after a config's test pipeline."""
+"""Load the backbone of a checkpoint, and an image by the test pipeline of a config."""
 
 from pathlib import Path
 
@@ -17,12 +17,12 @@ from mmbixt.visualization.attention.pictures import AttentionPictureError
 
 
 def load_backbone(cfg: Config, checkpoint: str) -> DenseBackbone:
-    """The backbone of a config's model, with the weights of a file of the model or of it alone."""
+    """The backbone of a config, with weights from a file of the whole model or of the backbone."""
     init_default_scope(cfg.default_scope)
     if 'backbone' not in cfg.model:
-        raise AttentionPictureError(f'A model of type {cfg.model.type} has no backbone of its own.')
+        raise AttentionPictureError(f'A model of type {cfg.model.type} has no backbone.')
     backbone = MODELS.build(cfg.model.backbone)
-    family_of(backbone)  # or an error: there are no pictures of others
+    family_of(backbone)  # raises an error for other backbones
     state = unwrap(CheckpointLoader.load_checkpoint(checkpoint, map_location='cpu'))
     own = {key[9:]: x for key, x in state.items() if key.startswith('backbone.')}
     backbone.load_state_dict(own or state)
@@ -30,10 +30,10 @@ def load_backbone(cfg: Config, checkpoint: str) -> DenseBackbone:
 
 
 def prepare_image(cfg: Config, path: str) -> tuple[Tensor, np.ndarray, tuple[int, int]]:
-    """An image file through the test pipeline and the preprocessor of a config.
+    """Load an image file by the test pipeline and the preprocessor of a config.
 
     Returns:
-        What the backbone gets, (1,3,H,W): resized, normalised, padded; the image as it is drawn,
+        The inputs of the backbone, (1,3,H,W): resized, normalised, padded; the image to draw on,
         (h,w,3), RGB, in uint8: resized, without padding; (width, height) of the file.
     """
     if not Path(path).is_file():
@@ -47,10 +47,10 @@ def prepare_image(cfg: Config, path: str) -> tuple[Tensor, np.ndarray, tuple[int
     steps = [step for step in dataset.pipeline if 'Annotations' not in str(step.type)]
     init_default_scope(cfg.default_scope)
     packed = Compose(steps)(dict(img_path=path, img_id=0))
-    # a classifier's stands beside the model, without its type
+    # configs of classifiers have it beside the model, and without a type
     settings = cfg.model.get('data_preprocessor') or cfg.data_preprocessor
     preprocessor = MODELS.build(settings, default_args=dict(type='ClsDataPreprocessor')).eval()
     inputs = preprocessor(pseudo_collate([packed]), training=False)['inputs']
-    # as loaded and resized, BGR: the preprocessor normalises and pads
+    # loaded and resized, BGR; normalisation and padding are left to the preprocessor
     image = packed['inputs'].permute(1, 2, 0).numpy()[..., ::-1]
     return inputs, np.ascontiguousarray(image), original.shape[1::-1]

@@ -1,4 +1,4 @@
-"""What the pictures of all families share: the choice of layers and heads, a forward pass."""
+"""Base class of the pictures of all families: choice of layers and heads, a forward pass."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ class Layer(NamedTuple):
 
     name: str  # '7', or '2.5' in backbones with stages
     module: nn.Module
-    inputs: tuple  # what went into it
+    inputs: tuple  # arguments of its forward
     stride: int  # pixels of the image from one cell of its feature map to the next
     grid: tuple[int, int]  # (H',W') of its feature map
 
@@ -33,12 +33,12 @@ class Pictures(ABC):
     backbone: DenseBackbone
     inputs: Tensor  # the preprocessed image (1,3,H,W)
     scene: Scene
-    heads: str | int | None = None  # 'mean', 'each' or a number; None for what suits each picture
+    heads: str | int | None = None  # 'mean', 'each' or a number; None: depends on the picture
 
     @staticmethod
     @abstractmethod
     def attention_layers(backbone: DenseBackbone) -> dict[str, nn.Module]:
-        """By name, in the order of the network."""
+        """Attention layers by name, in the order of the network."""
 
     @abstractmethod
     def stride(self, layer: str) -> int:
@@ -46,48 +46,48 @@ class Pictures(ABC):
 
     @abstractmethod
     def draw(self, layer: Layer) -> Iterator[tuple[str, Figure]]:
-        """The pictures of a layer, each with its file name less the layer."""
+        """The pictures of a layer, each with the last part of its file name."""
 
     @abstractmethod
     def summary(self) -> Figure:
-        """One picture for the whole network."""
+        """One picture of the whole network."""
 
     def default_layers(self) -> list[str]:
         return [str(i) for i in self.backbone.out_indices]
 
     def figures(self, layers: Sequence[str] | None) -> Iterator[tuple[str, Figure]]:
-        """The pictures of the layers asked for, with their file names."""
+        """File names and pictures of the chosen layers."""
         for layer in self.record(self.choose_layers(layers)):
             for kind, figure in self.draw(layer):
                 yield f'layer_{layer.name:0>2}_{kind}', figure
 
     def choose_layers(self, wanted: Sequence[str] | None) -> list[str]:
-        """Names of the layers asked for. A stage alone ('2') means all of its layers."""
-        there = list(self.attention_layers(self.backbone))
+        """Full names of the wanted layers; a stage ('2') stands for all of its layers."""
+        existing = list(self.attention_layers(self.backbone))
         wanted = self.default_layers() if wanted is None else wanted
-        names = {layer: {layer, layer.split('.')[0], 'all'} for layer in there}
+        names = {layer: {layer, layer.split('.')[0], 'all'} for layer in existing}
         if unknown := {*wanted}.difference(*names.values()):
             raise AttentionPictureError(
                 f'There is no layer {min(unknown)}. This {type(self.backbone).__name__} has '
-                f'{", ".join(there)}.'
+                f'{", ".join(existing)}.'
             )
-        return [layer for layer in there if names[layer] & {*wanted}]
+        return [layer for layer in existing if names[layer] & {*wanted}]
 
     def choose_heads(self, layer: Layer, count: int, default: str) -> dict[str, slice]:
-        """Slices of a layer's heads by caption; the mean of the maps in a slice is drawn."""
+        """Slices of a layer's heads by caption; the mean over a slice is drawn."""
         wanted = default if self.heads is None else self.heads
         if wanted == 'mean':
             return {'mean of heads': slice(None)}
         if wanted != 'each' and wanted not in range(count):
             raise AttentionPictureError(
                 f'There is no head {wanted} in layer {layer.name}, which has heads 0 to '
-                f"{count - 1}. 'mean' and 'each' are there in all layers."
+                f"{count - 1}. 'mean' and 'each' work for all layers."
             )
         chosen = range(count) if wanted == 'each' else [wanted]
         return {f'head {i}': slice(i, i + 1) for i in chosen}
 
     def panels(self, layer: Layer, maps: Mapping[str, Tensor], default: str) -> list[Panel]:
-        """A panel for each kind of a layer's maps (h,H',W') and each choice of heads."""
+        """A panel for each kind of heat maps (h,H',W') of a layer and each slice of heads."""
         return [
             Panel(f'layer {layer.name}, {kind}, {caption}', one[heads].mean(0), layer.stride)
             for kind, one in maps.items()
@@ -95,7 +95,7 @@ class Pictures(ABC):
         ]
 
     def record(self, names: Sequence[str]) -> list[Layer]:
-        """Layers with their inputs in a forward pass of the backbone."""
+        """Layers with their inputs, recorded in a forward pass of the backbone."""
 
         def read(name: str, module: nn.Module, inputs: tuple) -> Layer:
             stride = self.stride(name)

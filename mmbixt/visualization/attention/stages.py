@@ -1,4 +1,4 @@
-"""Backbones with stages, BiFormer and BiSA-Swin: what the token at a point attends to."""
+"""Backbones with stages, BiFormer and BiSA-Swin: the attention of the token at a point."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ Box = tuple[int, int, int, int]  # row, column, height, width in cells
 
 
 class PointMaps(NamedTuple):
-    """What the token at a point attends to."""
+    """The attention of the token at a point."""
 
-    # by kind of attention (h,H',W'): a multiple of an even spread over the tokens that the point
-    # may attend to; NaN elsewhere
+    # by kind of attention (h,H',W'): attention times the number of tokens that the point may attend
+    # to, so that uniform attention is 1; NaN for other tokens
     maps: dict[str, Tensor]
-    own: Box | None  # the region or window of the point; None where the image is not divided
-    # the regions that the point's region is routed to, the best first; without any, the point
-    # attends to its own window, or to all of the image
+    own: Box | None  # the region or window of the point; None for full attention
+    # the k routed regions of the point's region, the best first; empty for windows and for full
+    # attention
     routed: Sequence[Box] = ()
 
 
@@ -32,11 +32,11 @@ class StagePictures(Pictures):
     @staticmethod
     @abstractmethod
     def point_maps(layer: Layer, cell: tuple[int, int]) -> PointMaps:
-        """Maps of the token in a cell (row, column) of the feature map."""
+        """Attention of the token in a cell (row, column) of the feature map."""
 
     @staticmethod
     def attention_layers(backbone: BiFormer | BiSASwin) -> dict[str, nn.Module]:
-        """By stage and block, such as '2.7'."""
+        """Attention layers by stage and block, such as '2.7'."""
         return {
             f'{i}.{j}': block.attn
             for i, stage in enumerate(backbone.stages)
@@ -74,5 +74,5 @@ class StagePictures(Pictures):
         return figure
 
     def summary(self) -> Figure:
-        """What a point attends to in the last layer of each stage, the mean over the heads."""
+        """The attention of a point in the last layer of each stage, mean over the heads."""
         return self.point_figure(self.record(self.default_layers()))

@@ -1,9 +1,8 @@
-"""XCiT: which tokens weigh most where its channels attend to one another.
+"""XCiT: the weights of tokens in the attention between channels.
 
-A head's attention is between channels: the correlation of a query channel with a key channel over
-all tokens. Queries and keys are normalised for it along the tokens, so that each channel has length
-one over the image; a token takes part in all of a head's correlations by the magnitude that its
-normalised query (and key) has over the head's channels. The XCiT authors show these magnitudes.
+The scores of a head (d,d) are products of queries and keys (d,N) over the N tokens, after each
+channel is normalised over the tokens. So the contribution of a token to the scores depends on the
+norm of its normalised query (key) over the d channels. The XCiT authors show these magnitudes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,11 +23,11 @@ NOTE = (
 
 
 def magnitude_maps(layer: Layer) -> dict[str, Tensor]:
-    """How much each token weighs in a layer's queries and keys.
+    """Magnitudes (h,H',W') of the queries and keys of each token.
 
-    Maps (h,H',W') of the norm of a token's normalised query (key) over the d channels of a head. As
-    the squares of each channel add up to 1 over all N tokens, ``sqrt(d / N)`` is the norm of tokens
-    that are all alike; the maps are multiples of it, so that the mean of their squares is 1.
+    ``sqrt(N / d)`` times the norm of the normalised query (key) of a token over the d channels of a
+    head. The squares of each channel sum to 1 over the N tokens, so the mean of the squared
+    magnitudes is 1.
     """
     both = layer.module.normalised_queries_and_keys(layer.inputs[0])  # (1,h,d,N) each
     return {
@@ -49,7 +48,7 @@ class XCiTPictures(Pictures):
         yield 'query_key_magnitude', self._magnitudes([layer], 'each')
 
     def summary(self) -> Figure:
-        """Magnitudes in four layers, the mean over their heads."""
+        """Magnitudes in four layers, mean over the heads."""
         last = len(self.backbone.blocks) - 1
         return self._magnitudes(self.record([str(round(last * i / 3)) for i in range(4)]), 'mean')
 

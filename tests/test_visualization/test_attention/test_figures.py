@@ -1,4 +1,4 @@
-"""The pictures as a whole: what goes into them, which there are, where things are in them."""
+"""Figures of attention: their inputs, their names, and the positions of points and boxes."""
 
 import cv2
 import helpers
@@ -41,7 +41,7 @@ def draw(name, image=IMAGE, **options):
         ('bisa_swin', ['0'], '0.0 0.1', 'inverse_emphasis point_attention'),
     ],
 )
-def test_which_pictures_there_are(name, layers, found, kinds):
+def test_names_of_pictures(name, layers, found, kinds):
     expected = [f'layer_{layer}_{kind}' for layer in found.split() for kind in kinds.split()]
     assert list(draw(name, layers=layers)) == expected
 
@@ -89,7 +89,7 @@ def small(config='semfpn_bixt_ti_ade20k'):
     return cfg
 
 
-def test_image_is_what_tests_see_and_padding_is_not_in_it(tmp_path):
+def test_image_is_resized_by_the_test_pipeline_without_padding(tmp_path):
     path = str(tmp_path / 'photo.png')
     pixels = np.zeros((30, 40, 3), np.uint8)
     pixels[:, :20, 2] = 200  # red at the left
@@ -112,7 +112,7 @@ def test_weights_of_a_whole_model_or_of_its_backbone(tmp_path, prefix, head):
     assert not loaded.training
 
 
-def test_what_is_refused(tmp_path):
+def test_errors(tmp_path):
     path = str(tmp_path / 'x.pth')
     torch.save({'backbone.x': torch.zeros(1)}, path)
     with pytest.raises(ValueError, match=r'no layer 2\. This BiXT has 0, 1'):

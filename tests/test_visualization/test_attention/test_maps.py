@@ -1,4 +1,4 @@
-"""What the pictures of each family show is what the layers compute."""
+"""The attention in the pictures of each family agrees with the outputs of the layers."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -26,9 +26,9 @@ WINDOWS = dict(embed_dims=24, depths=(2, 2), num_heads=(3, 6), window_size=4)
 
 
 @torch.no_grad()
-def look(backbone: nn.Module, x: torch.Tensor) -> Iterator[tuple]:
-    """Layers as the pictures record them, what they put out, and the heat maps in pictures."""
-    for parameter in backbone.parameters():  # uneven attention, where fresh weights are even
+def layers_of(backbone: nn.Module, x: torch.Tensor) -> Iterator[tuple]:
+    """Recorded layers, their outputs, and a function that returns their heat maps in a picture."""
+    for parameter in backbone.parameters():  # attention is almost uniform with initial weights
         parameter.add_(torch.randn_like(parameter), alpha=0.2)
     scene = Scene(np.zeros((8, 8, 3)), *x.shape[2:], (0, 0))
     pictures = FAMILIES[type(backbone)](backbone.eval(), x, scene)
@@ -44,9 +44,9 @@ def look(backbone: nn.Module, x: torch.Tensor) -> Iterator[tuple]:
 
 @pytest.mark.parametrize('stride', [16, 8])
 @torch.no_grad()
-def test_bixt_maps_times_values_are_what_the_layer_computes(stride):
+def test_bixt_attention_times_values_is_the_output(stride):
     backbone = BiXT(COLUMNAR, num_latents=5, patch_stride=stride)
-    for layer, (for_latents, for_tokens), heat_maps in look(backbone, image(1, 40, 55)):
+    for layer, (for_latents, for_tokens), heat_maps in layers_of(backbone, image(1, 40, 55)):
         over_tokens, over_latents = bixt.attention_maps(layer)
         assert_close(heat_maps('latents_over_image'), over_tokens.mean(0))
         assert_close(heat_maps('image_over_latents'), over_latents.mean(0))
@@ -62,8 +62,8 @@ def test_bixt_maps_times_values_are_what_the_layer_computes(stride):
 
 
 @torch.no_grad()
-def test_xcit_magnitudes_are_of_the_queries_and_keys_that_the_layer_attends_by():
-    for layer, output, heat_maps in look(XCiT(COLUMNAR), image(1, 70, 100)):  # 5 x 7 tokens
+def test_xcit_queries_and_keys_give_the_output_and_the_magnitudes():
+    for layer, output, heat_maps in layers_of(XCiT(COLUMNAR), image(1, 70, 100)):  # 5 x 7 tokens
         attention, (tokens, scale) = layer.module, layer.inputs
         queries, keys = attention.normalised_queries_and_keys(tokens)
         shares = (queries @ keys.transpose(-2, -1) * attention.temperature).softmax(-1)
@@ -75,7 +75,7 @@ def test_xcit_magnitudes_are_of_the_queries_and_keys_that_the_layer_attends_by()
 
 
 def biformer_output(attention, x, shares, cell):
-    """What a layer puts into a cell, of the shares (h,H,W) of what the cell attends to."""
+    """The output (C,) of a layer in a cell, from its attention ``shares`` (h,H,W)."""
     values = attention.qkv(x[0]).chunk(3, -1)[2]
     heads = values.unflatten(-1, (attention.num_heads, -1))
     out = torch.einsum('hyx,yxhd->hd', shares, heads).flatten()
@@ -90,13 +90,13 @@ def biformer_output(attention, x, shares, cell):
     'options', [dict(), LEGACY, NCHW, NCHW | LEGACY, dict(topks=(1, 2, 4, -1))]
 )
 @torch.no_grad()
-def test_biformer_maps_times_values_are_what_the_layer_computes(options):
+def test_biformer_attention_times_values_is_the_output(options):
     # feature maps of 21 x 25 cells and less, which 4 x 4 regions do not divide
     backbone = BiFormer(**dict(arch=STAGES, num_regions=4) | options)
-    for layer, _, heat_maps in look(backbone, image(1, 84, 100)):
+    for layer, _, heat_maps in layers_of(backbone, image(1, 84, 100)):
         attention, x = layer.module, layer.inputs[0]
         legacy = getattr(attention, 'padding', '') == 'legacy'
-        if legacy:  # what is attended to at the authors' padding is not in a picture: make it zero
+        if legacy:  # attention to the authors' padding is not in the pictures: make its values 0
             attention.qkv.qkv.bias[-attention.wo.in_features :] = 0
         output = attention(x)
         height, width = x.shape[1:3]
@@ -119,8 +119,8 @@ def test_biformer_maps_times_values_are_what_the_layer_computes(options):
 
 @pytest.mark.parametrize('size', [(64, 64), (44, 60)])  # without and with padding
 @torch.no_grad()
-def test_bisa_swin_maps_times_values_are_what_the_layer_computes(size):
-    for layer, output, _ in look(BiSASwin(WINDOWS), image(1, *size)):
+def test_bisa_swin_attention_times_values_is_the_output(size):
+    for layer, output, _ in layers_of(BiSASwin(WINDOWS), image(1, *size)):
         attention, x = layer.module.w_msa, layer.inputs[0]
         over_keys, over_queries, windows = bisa_swin.window_maps(layer)
         qkv = windows.cut(attention.qkv(x), attention.qkv.bias)[0]
@@ -141,7 +141,7 @@ def test_bisa_swin_maps_times_values_are_what_the_layer_computes(size):
 @torch.no_grad()
 def test_bisa_swin_emphasis_and_point_are_in_the_right_cells():
     # 16 x 16 cells in windows of 4 x 4
-    (layer, _, heat_maps), (shifted, *_), *_ = look(BiSASwin(WINDOWS), image(1, 64, 64))
+    (layer, _, heat_maps), (shifted, *_), *_ = layers_of(BiSASwin(WINDOWS), image(1, 64, 64))
     over_keys, over_queries, _ = bisa_swin.window_maps(layer)
     # window 7 is in rows 4 to 7, columns 12 to 15; its token 6 is in row 5, column 14
     shown = heat_maps('inverse_emphasis')
@@ -149,7 +149,7 @@ def test_bisa_swin_emphasis_and_point_are_in_the_right_cells():
     reads, chooses = bisa_swin.window_point(layer, (5, 14)).maps.values()
     assert_close(reads[:, 4:8, 12:].flatten(1), 16 * over_keys[7, :, 6])
     assert_close(chooses[:, 4:8, 12:].flatten(1), 16 * over_queries[7, :, :, 6])
-    # of the last shifted window, which joins the corners, the part that the point sees
+    # the last shifted window joins corners of the image: the part that the mask leaves to the point
     point = bisa_swin.window_point(shifted, (15, 7))
     assert point.own == (14, 6, 2, 4)
     assert_close(point.maps['self-attention'].nanmean((1, 2)), torch.ones(3))

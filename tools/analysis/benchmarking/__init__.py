@@ -1,1 +1,1 @@
-"""What ``benchmark.py`` is made of: a process for each, turns, plots."""
+"""Parts of ``benchmark.py``: worker processes, alternation, plots."""

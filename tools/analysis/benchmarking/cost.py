@@ -1,10 +1,9 @@
-"""What a GPU would have to do for a network, counted operator by operator on tensors without data.
+"""The work of a GPU for a network: operators are counted on tensors without data.
 
-The rules: every operator is one kernel, which reads each of its inputs and writes each of its
-results once. Views and empty tensors are free. Of an expanded tensor only what is in memory is
-read, of a table only the rows that are fetched. Fused attention reads queries, keys, values and
-mask, and writes its result and a number for each query and head; its backward pass is one kernel
-too.
+Rules: each operator is one kernel that reads each input and writes each result once. Views and
+empty tensors are free. An expanded dimension is read once; of a table only the gathered rows are
+read. Fused attention reads queries, keys, values and mask, and writes its result and one number for
+each query and head; its backward pass is one kernel, too.
 """
 
 import weakref
@@ -33,7 +32,7 @@ FREE = {
     aten.new_empty,
     aten.new_empty_strided,
 }
-# that do not read their first argument
+# operators that do not read their first argument
 OVERWRITES = {
     aten.bernoulli_,
     aten.copy_,
@@ -47,13 +46,13 @@ OVERWRITES = {
     aten.zeros_like,
 }
 FETCHES = {aten.embedding, aten.gather, aten.index, aten.index_select}
-# that touch rows of their first argument, as many as the last one has
+# operators that change as many rows of their first argument as the last one has
 TOUCHES = {aten.index_add_, aten.index_copy_, aten.index_put_, aten.scatter_, aten.scatter_add_}
 GRADIENTS = '(gradients of weights)'
 
 
 class Kernel(NamedTuple):
-    """What one operator does, and in which module; ``kind`` is its name."""
+    """One operator: its name, its module, bytes and multiply-adds."""
 
     kind: str
     module: str
@@ -62,7 +61,7 @@ class Kernel(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """All kernels of a pass, and the bytes that live at most at one time beside the weights."""
+    """All kernels of a pass, and the peak memory in bytes without the weights."""
 
     kernels: list[Kernel]
     peak: int
@@ -76,7 +75,7 @@ class Cost(NamedTuple):
         return sum(kernel.macs for kernel in self.kernels)
 
     def by(self, key: Callable[[Kernel], str]) -> dict[str, tuple[int, int, int]]:
-        """Kernels, bytes and multiply-adds of each group, those that move most first."""
+        """Number of kernels, bytes and multiply-adds of each group; most bytes first."""
         groups: dict[str, list[Kernel]] = {}
         for kernel in self.kernels:
             groups.setdefault(key(kernel), []).append(kernel)
@@ -88,9 +87,9 @@ class Cost(NamedTuple):
 
 
 def count(model: nn.Module, *inputs: Tensor, train: bool) -> Cost:
-    """Count a forward pass, and with ``train`` a backward pass, in the model's own mode.
+    """Count a forward pass, and with ``train`` a backward pass, in the current mode of the model.
 
-    All is on the meta device. The gradients that arrive from behind the model are there already.
+    Model and inputs are on the meta device. Creating the gradients of the outputs is not counted.
     """
     modules, counter = _Modules(model), _Counter()
     counter.modules = modules
@@ -104,11 +103,10 @@ def count(model: nn.Module, *inputs: Tensor, train: bool) -> Cost:
 
 
 class _Modules:
-    """Which module an operator belongs to, in the backward pass by what it is the gradient of.
+    """The module of each operator; in the backward pass, the module of its forward operator.
 
-    Nothing is hooked to a module, because fast paths make way for hooks. Nodes of autograd are
-    numbered in the order in which they are made, so the numbers at which modules begin and end say
-    which one has made a node.
+    Without hooks, because modules with hooks do not use fast paths. Autograd numbers its nodes in
+    the order of creation, so the numbers at the start and end of modules give the module of a node.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -122,17 +120,17 @@ class _Modules:
 
         def follow(module: nn.Module, *args: Any, **options: Any) -> Any:
             self.stack.append(self.names.get(module, self.stack[-1]))
-            self._note()
+            self._record()
             try:
                 return call(module, *args, **options)
             finally:
                 self.stack.pop()
-                self._note()
+                self._record()
 
         with mock.patch.object(nn.Module, '__call__', follow):
             yield
 
-    def _note(self) -> None:
+    def _record(self) -> None:
         self.numbers.append(torch.autograd._get_sequence_nr())
         self.owners.append(self.stack[-1])
 
@@ -163,7 +161,7 @@ class _Counter(TorchDispatchMode):
         if func.is_view or func.namespace == 'prim':
             return out
         for result in results:
-            self._keep_track(result)
+            self._track(result)
         packet = func.overloadpacket
         if packet not in FREE and any(x.numel() for x in results):
             macs, moved = (
@@ -173,8 +171,8 @@ class _Counter(TorchDispatchMode):
             self.kernels.append(Kernel(packet.__name__, self.modules.current(), moved, macs))
         return out
 
-    def _keep_track(self, x: Tensor) -> None:
-        """Memory lives as long as torch has use for it, as in a program with data."""
+    def _track(self, x: Tensor) -> None:
+        """Count the memory of a tensor until torch releases it."""
         storage = x.untyped_storage()
         if id(storage) in self.storages:
             return
@@ -192,7 +190,7 @@ def _is_channels_last(x: Tensor) -> bool:
 
 
 def _macs(packet: Any, args: tuple, kwargs: dict, out: Any) -> int:
-    if packet is aten.convolution_backward:  # torch (2.11) forgets the groups
+    if packet is aten.convolution_backward:  # torch's formula (2.11) ignores the groups
         grad, x, weight, *_, is_transposed, _, _, wanted = args
         cells = x if is_transposed else grad
         return len(grad) * prod(cells.shape[2:]) * weight.numel() * sum(wanted[:2])
@@ -223,13 +221,13 @@ def _tensors(tree: Any) -> list[Tensor]:
 
 
 def _bytes(x: Tensor) -> int:
-    """In memory: an expanded dimension is there once."""
+    """Bytes in memory; an expanded dimension counts once."""
     sizes = zip(x.shape, x.stride(), strict=True)
     return x.element_size() * prod(size for size, stride in sizes if stride or not size)
 
 
 class _FusedAttention(TorchFunctionMode):
-    """The fused kernel that a GPU takes; on tensors without data torch would take none."""
+    """Use the fused attention kernel of GPUs; for tensors without data torch uses none."""
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None):
         kwargs = kwargs or {}

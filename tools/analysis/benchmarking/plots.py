@@ -1,4 +1,4 @@
-"""How time and memory grow with the pixels, on logarithmic axes, where a power is a line."""
+"""Plots of time and memory over the number of pixels, with logarithmic axes."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ PANELS = {
 def fit_exponent(
     rows: Sequence[Measured], value: Callable[[Measured], float] = lambda one: median(one.both)
 ) -> float:
-    """The power of the pixels with which a value grows."""
+    """Least-squares exponent p of value ~ pixels^p."""
     pixels, values = [one.size**2 for one in rows], [value(one) for one in rows]
     return float(np.polyfit(np.log(pixels), np.log(values), 1)[0])
 
