@@ -85,14 +85,6 @@ def latest_whole(work_dir: Path) -> str | None:
     return None
 
 
-def refuse_sync_bn_without_gpu(cfg: Config, args: argparse.Namespace) -> None:
-    if get_device() == 'cpu' and "'SyncBN'" in str(cfg.model):
-        raise SystemExit(
-            f'{args.config} has SyncBN, which trains on GPUs only, and there is none here. To try '
-            'the config on a CPU add --sample.'
-        )
-
-
 def say_how_to_resume(runner: Runner) -> None:
     """Of a run that was stopped; before its first checkpoint there is nothing to resume."""
     note = Path(runner.work_dir, 'last_checkpoint')  # where mmengine looks
@@ -103,7 +95,6 @@ def say_how_to_resume(runner: Runner) -> None:
 def main() -> None:
     args = parse_args()
     cfg = load_config(args, splits=('train', 'val'))
-    refuse_sync_bn_without_gpu(cfg, args)
     apply_options(cfg, args)
     runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
     try:

@@ -4,7 +4,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import cv2
 import numpy as np
 import torch
+from mmengine.dataset import BaseDataset
 from mmengine.logging import print_log
 from PIL import Image, UnidentifiedImageError
 
@@ -183,6 +184,15 @@ def reading_problem(path: str, error: Exception) -> str:
     if os.path.isfile(path) and os.path.getsize(path) == 0:
         return f'{path}: an empty file'
     return f'{path}: damaged, or no image ({type(error).__name__}: {" ".join(str(error).split())})'
+
+
+def built_leaves(dataset: Any) -> Iterator[BaseDataset]:
+    """The data sets inside wrappers (RepeatDataset, ConcatDataset ...)."""
+    if isinstance(dataset, BaseDataset):
+        yield dataset
+    for part in getattr(dataset, 'datasets', None) or [getattr(dataset, 'dataset', None)]:
+        if part is not None:
+            yield from built_leaves(part)
 
 
 def check_annotations(dataset: Any) -> None:

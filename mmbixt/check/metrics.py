@@ -26,12 +26,8 @@ BOXES_ONLY = (
 )
 
 
-class WrongMetricError(ValueError):
-    """A config has a metric for predictions that its model does not make."""
-
-
-def check_metrics(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
-    """Raise an error that names a metric for other predictions than the model's, and the right one;
+def metric_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[str]:
+    """Of metrics for other predictions than the model's: their names, and the right ones;
     splits are those of 'train', 'val' and 'test' about to be used."""
     framework = cfg.get('default_scope')
     boxes_only = framework == 'mmdet' and predicts_boxes_only(cfg.get('model') or {})
@@ -43,12 +39,12 @@ def check_metrics(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
                 continue
             shown = f'{scope}.{name}' if scope else name
             if right := INSTEAD.get(framework, {}).get(name):
-                raise WrongMetricError(
+                yield (
                     f'{evaluator} has {shown}, but this is a config of {framework}, whose '
                     f'models predict {WHAT[framework]}. Take {right}.'
                 )
-            if name == 'BoundaryCocoMetric' and boxes_only and not metric.get('format_only'):
-                raise WrongMetricError(f'{evaluator} has {shown}, but this model {BOXES_ONLY}')
+            elif name == 'BoundaryCocoMetric' and boxes_only and not metric.get('format_only'):
+                yield f'{evaluator} has {shown}, but this model {BOXES_ONLY}'
 
 
 def predicts_boxes_only(model: Mapping[str, Any]) -> bool:

@@ -1,0 +1,93 @@
+"""All that is wrong with a config, at once, by the names of its settings.
+
+``tools/train.py`` and ``tools/test.py`` look here before they begin; ``tools/check_config.py`` does
+nothing else. Only what was tried and failed, or what cannot be meant, is a mistake.
+"""
+
+import copy
+import random
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
+
+import numpy as np
+import torch
+from mmengine.config import Config
+from mmengine.registry import DefaultScope
+
+from mmbixt.check.data import Split, image_of, look_at
+from mmbixt.check.metrics import metric_problems
+from mmbixt.check.model import build_model, class_problems, misfits
+from mmbixt.check.names import correct_types
+from mmbixt.check.schedule import schedule_notes
+
+SECTIONS = ('model', 'data_preprocessor', 'visualizer', 'default_hooks', 'custom_hooks')
+TRAINING = ('optim_wrapper', 'param_scheduler')
+SPLITS = ('train', 'val', 'test')
+
+
+class ConfigError(ValueError):
+    """Mistakes in a config, one a line."""
+
+
+def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """What has to be mended before the config can be used, and what is only odd.
+
+    Args:
+        cfg: of mmseg, mmdet or mmpretrain; it stays as it is.
+        splits: those of 'train', 'val' and 'test' about to be used.
+    """
+    cfg = copy.deepcopy(cfg)
+    with _undisturbed(cfg.get('default_scope')):
+        sections = [f'{split}_{part}' for split in splits for part in ('dataloader', 'evaluator')]
+        sections += [*SECTIONS, *(TRAINING if 'train' in splits else ())]
+        problems = [*correct_types(cfg, sections), *metric_problems(cfg, splits)]
+        model, found = build_model(cfg)
+        problems += found
+        data = [look_at(cfg, split, model) for split in splits if cfg.get(f'{split}_dataloader')]
+        for split in data:
+            problems += split.problems
+        if model is not None:
+            problems += class_problems(model, data)
+            image, found = image_of(cfg, data)
+            problems += [*found, *misfits(cfg.model, model, image)]
+        return [*dict.fromkeys(problems)], [*_notes(cfg, splits, data)]
+
+
+def check_config(cfg: Config, splits: tuple[str, ...], path: str) -> list[str]:
+    """Raise one error with all problems; return what is only odd."""
+    problems, notes = find_problems(cfg, splits)
+    if problems:
+        count = 'a mistake' if len(problems) == 1 else f'{len(problems)} mistakes'
+        raise ConfigError('\n- '.join([f'{count} in {path}', *problems]))
+    return notes
+
+
+def _notes(cfg: Config, splits: tuple[str, ...], data: list[Split]) -> Iterator[str]:
+    for split in data:
+        yield from split.notes
+    if 'train' in splits:
+        yield from schedule_notes(cfg, data[0].epoch if data else None)
+
+
+@contextmanager
+def _undisturbed(scope: str | None) -> Iterator[None]:
+    """In the scope of a framework, with random numbers of its own, and without a word."""
+    states = random.getstate(), np.random.get_state()
+    random.seed(0)
+    np.random.seed(0)
+    try:
+        with (
+            DefaultScope.overwrite_default_scope(scope),
+            torch.random.fork_rng(devices=[]),
+            torch.no_grad(),
+            warnings.catch_warnings(),
+            redirect_stdout(StringIO()),  # of COCO's reader
+        ):
+            warnings.simplefilter('ignore')  # the run will give them
+            torch.manual_seed(0)
+            yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
