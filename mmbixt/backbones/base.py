@@ -269,7 +269,7 @@ class DenseBackbone(BaseModule):
             return None
         if weight.shape[1] == 3:
             text += (
-                ' To start from it all the same, with its first convolution summed or repeated over '
+                ' To start from it, with its first convolution summed or repeated over '
                 "the channels: backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=..., "
                 'adapt_stem=True)).'
             )
