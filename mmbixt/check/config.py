@@ -22,7 +22,8 @@ from mmbixt.check.model import build_model, class_problems, misfits
 from mmbixt.check.names import correct_types
 from mmbixt.check.schedule import schedule_notes
 
-SECTIONS = ('model', 'data_preprocessor', 'visualizer', 'default_hooks', 'custom_hooks')
+# of what is not built here
+SECTIONS = ('visualizer', 'default_hooks', 'custom_hooks')
 TRAINING = ('optim_wrapper', 'param_scheduler')
 SPLITS = ('train', 'val', 'test')
 
@@ -40,14 +41,24 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
     """
     cfg = copy.deepcopy(cfg)
     with _undisturbed(cfg.get('default_scope')):
-        sections = [f'{split}_{part}' for split in splits for part in ('dataloader', 'evaluator')]
-        sections += [*SECTIONS, *(TRAINING if 'train' in splits else ())]
+        sections = [*SECTIONS, *(TRAINING if 'train' in splits else ())]
+        sections += [f'{split}_evaluator' for split in splits]
         problems = [*correct_types(cfg, sections), *metric_problems(cfg, splits)]
         model, found = build_model(cfg)
+        if found and (wrong := [*correct_types(cfg, ['model', 'data_preprocessor'])]):
+            problems += wrong
+            model, found = build_model(cfg)
         problems += found
-        data = [look_at(cfg, split, model) for split in splits if cfg.get(f'{split}_dataloader')]
-        for split in data:
+        data = []
+        for name in splits:
+            if not cfg.get(key := f'{name}_dataloader'):
+                continue
+            split = look_at(cfg, name, model)
+            if split.problems and (wrong := [*correct_types(cfg, [key])]):
+                problems += wrong
+                split = look_at(cfg, name, model)
             problems += split.problems
+            data.append(split)
         if model is not None:
             problems += class_problems(model, data)
             image, found = image_of(cfg, data)

@@ -58,11 +58,13 @@ def _nodes(config: Mapping, names: tuple[str, ...], model: nn.Module | None = No
 
 def class_problems(model: nn.Module, splits: list[Split]) -> Iterator[str]:
     """Of heads whose number of classes is another than a data set's."""
+    if hasattr(model, 'semantic_head'):  # some have the classes of things, some those of stuff
+        return
     for name, head in model.named_modules():
         count, last = getattr(head, 'num_classes', None), name.rstrip('.0123456789')
         if not (isinstance(count, int) and last.endswith('head')) or count < 1:
             continue
-        if last.endswith(('rpn_head', 'semantic_head')):  # objects or not; all that is no object
+        if last.endswith('rpn_head'):  # objects or not
             continue
         is_binary = getattr(head, 'out_channels', 0) == 1
         if is_binary or (name.startswith('auxiliary_head') and count <= 2):

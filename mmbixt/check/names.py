@@ -20,7 +20,8 @@ _ARGUMENT = re.compile(r"(\w+)\.__init__\(\) got an unexpected keyword argument 
 def correct_types(cfg: Mapping[str, Any], sections: list[str]) -> Iterator[str]:
     """Put near words, in place, where a type is in no registry, and say so.
 
-    A type that resembles none may be anything; building it will tell.
+    A type that resembles none may be anything, and some parts have types of their own (FPG's
+    'conv'): of what can be built, only what cannot is to be looked at.
     """
     for section in sections:
         yield from _correct(cfg.get(section), section, (cfg.get('default_scope'),))
