@@ -139,7 +139,8 @@ def _join_without_gpus(cfg: Config) -> None:
 
 def _synchronise_no_norms(cfg: Config) -> None:
     """Batch norms without SyncBN, which only several GPUs can use; the weights are the same."""
-    synchronised = [node for node in all_dicts(cfg.get('model')) if node.get('type') == 'SyncBN']
+    nodes = all_dicts(cfg.get('model'))
+    synchronised = [node for node in nodes if node.get('type') in ('SyncBN', 'MMSyncBN')]
     for node in synchronised:
         node['type'] = 'BN'
     if ((cfg.pop('sync_bn', None) and is_distributed()) or synchronised) and is_main_process():

@@ -222,6 +222,12 @@ class DenseBackbone(BaseModule):
             raise CheckpointMismatchError(FILE_OF_A_BACKBONE.format(prefix))
         current = self.state_dict()
         shapes = {key: tuple(value.shape) for key, value in current.items()}
+        adapters = {key: shape for key, shape in shapes.items() if '.lora_' in key}
+        if adapters and adapters.keys() >= source.keys():  # a file of these alone
+            check_fit(source, adapters, f'the adapters of mmbixt.{type(self).__name__}', 'others')
+            text = f'{len(adapters)} weights of adapters loaded, the others stay as they are'
+            print_log(f'{type(self).__name__}: {text}', 'current')
+            return
         converted = self.convert_checkpoint(source, shapes)
         channels_advice = self._fit_stem(converted.weights)
         weights, origins = converted.weights, converted.origins

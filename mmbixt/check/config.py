@@ -10,15 +10,17 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from io import StringIO
+from unittest import mock
 
 import numpy as np
 import torch
 from mmengine.config import Config
+from mmengine.logging import MMLogger
 from mmengine.registry import DefaultScope
 
 from mmbixt.check.data import Split, image_of, look_at
 from mmbixt.check.metrics import metric_problems
-from mmbixt.check.model import build_model, class_problems, misfits
+from mmbixt.check.model import adapter_problems, build_model, class_problems, misfits
 from mmbixt.check.names import correct_types
 from mmbixt.check.schedule import schedule_notes
 
@@ -60,7 +62,7 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
             problems += split.problems
             data.append(split)
         if model is not None:
-            problems += class_problems(model, data)
+            problems += [*class_problems(model, data), *adapter_problems(model)]
             image, found = image_of(cfg, data)
             problems += [*found, *misfits(cfg.model, model, image)]
         return [*dict.fromkeys(problems)], [*_notes(cfg, splits, data)]
@@ -95,6 +97,7 @@ def _undisturbed(scope: str | None) -> Iterator[None]:
             torch.no_grad(),
             warnings.catch_warnings(),
             redirect_stdout(StringIO()),  # of COCO's reader
+            mock.patch.dict(MMLogger._instance_dict),  # or what is begun here writes there for ever
         ):
             warnings.simplefilter('ignore')  # the run will give them
             torch.manual_seed(0)

@@ -8,6 +8,7 @@ import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_leaves
 
 from mmbixt.check.data import Split
@@ -35,6 +36,8 @@ def build_model(cfg: Config) -> tuple[nn.Module | None, list[str]]:
     try:
         return without_weights(config), []
     except Exception as error:
+        if 'process group' in str(error):  # which is not there yet
+            return None, []
         problems = [f'model ({config.get("type")}): {explain(error, scope)}']
     found = []
     for name, _, part in _nodes(config, PARTS):
@@ -64,7 +67,7 @@ def class_problems(model: nn.Module, splits: list[Split]) -> Iterator[str]:
         count, last = getattr(head, 'num_classes', None), name.rstrip('.0123456789')
         if not (isinstance(count, int) and last.endswith('head')) or count < 1:
             continue
-        if last.endswith('rpn_head'):  # objects or not
+        if last.endswith('rpn_head') or 'RPN' in type(head).__name__:  # objects or not
             continue
         is_binary = getattr(head, 'out_channels', 0) == 1
         if is_binary or (name.startswith('auxiliary_head') and count <= 2):
@@ -73,6 +76,24 @@ def class_problems(model: nn.Module, splits: list[Split]) -> Iterator[str]:
             if len(classes) != count:
                 of = ', '.join(f'{x.name}_dataloader' for x in splits if x.classes == classes)
                 yield f'model.{name}.num_classes = {count}, but {of} has {len(classes)} classes.'
+
+
+def adapter_problems(model: nn.Module) -> Iterator[str]:
+    """Of mmpretrain's ``LoRAModel``, whose checkpoints have the adapters alone."""
+    for name, part in model.named_modules():
+        if type(part).__name__ != 'LoRAModel':
+            continue
+        if not getattr(part.module, 'init_cfg', None):
+            yield (
+                f'model.{name}.module.init_cfg: the weights that the adapters belong to are in no '
+                "checkpoint of the run. Name their file: dict(type='Pretrained', checkpoint=...)."
+            )
+        has_norms = any(isinstance(module, _BatchNorm) for module in part.modules())
+        if has_norms and not getattr(part.module, 'norm_eval', True):
+            yield (
+                f'model.{name}.module.norm_eval = False: training changes the statistics of batch '
+                'norms, which are in no checkpoint of adapters. Set it to True.'
+            )
 
 
 def misfits(config: Mapping[str, Any], model: nn.Module, image: Tensor) -> Iterator[str]:
