@@ -16,7 +16,7 @@ from mmbixt.check.names import explain
 from mmbixt.layers.routing_attention import RoutingAttention
 
 PARTS = ('backbone', 'neck', 'rpn_head', 'roi_head', 'bbox_head', 'mask_head', 'decode_head')
-PARTS += ('auxiliary_head', 'head', 'data_preprocessor')
+PARTS += ('auxiliary_head', 'head')
 
 
 def without_weights(config: Mapping[str, Any]) -> nn.Module:
