@@ -1,5 +1,6 @@
 """The data sets of a config: built, their classes, the first images with their labels."""
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,7 +87,7 @@ def _published_classes(dataset: Mapping[str, Any], framework: str | None) -> tup
 
 def _build(config: Mapping[str, Any], is_test: bool) -> Any:
     try:
-        dataset = DATASETS.build(config)
+        dataset = DATASETS.build(copy.deepcopy(config))
     except ValueError as error:
         if 'need at least one array' not in str(error):
             raise
@@ -135,13 +136,14 @@ def image_of(cfg: Config, splits: list[Split]) -> tuple[Tensor, list[str]]:
             if isinstance(batch['inputs'], Tensor):
                 return torch.empty_like(batch['inputs'], device='meta'), []
         except Exception as error:
-            shape = ' x '.join(map(str, getattr(first.first.get('inputs'), 'shape', ('?',))))
-            return torch.empty(1, 3, SIDE, SIDE, device='meta'), [
-                f'model.data_preprocessor cannot prepare the first image ({shape}): '
-                f'{explain(error, cfg.get("default_scope"))}'
-            ]
+            text = explain(error, cfg.get('default_scope'))
+            shape = tuple(getattr(first.first.get('inputs'), 'shape', (3, SIDE, SIDE)))
+            size = ' x '.join(map(str, shape))
+            problem = f'model.data_preprocessor cannot prepare the first image ({size}): {text}'
+            return torch.empty(1, *shape, device='meta'), [problem]
     size = (config or {}).get('size') or _size_after(cfg, splits[0].name if splits else 'train')
-    return torch.empty(1, len((config or {}).get('mean') or 'RGB'), *size, device='meta'), []
+    channels = (cfg.model.get('backbone') or {}).get('in_channels', 3)
+    return torch.empty(1, channels, *size, device='meta'), []
 
 
 def _size_after(cfg: Config, split: str) -> tuple[int, int]:
