@@ -21,7 +21,8 @@ test: lint ## lint, then all tests
 	@OMP_NUM_THREADS=1 $(python) -m pytest -n 2 --dist worksteal tests
 
 test-zoo: setup ## what takes minutes: all configs and models, users' own through mim, inductor
-	@OMP_NUM_THREADS=1 ZOO=all $(python) -m pytest -n 2 --dist worksteal tests/test_configs tests/test_mim.py \
+	@OMP_NUM_THREADS=1 ZOO=all $(python) -m pytest -n 2 --dist worksteal tests/test_configs tests/test_check \
+		tests/test_mim.py \
 		tests/test_backbones/test_compiled.py tests/test_backbones/test_contract.py \
 		tests/test_backbones/test_precision.py \
 		tests/test_checkpoints/test_classifiers.py \

@@ -11,19 +11,18 @@ from unittest import mock
 
 import torch
 from mmengine.config import Config, DictAction
-from mmengine.dist import init_dist, is_distributed
+from mmengine.dist import init_dist, is_distributed, is_main_process
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
+from mmbixt.check.config import ConfigError, check_config
 from mmbixt.checkpoints.errors import UnsafeCheckpointError
 from mmbixt.checkpoints.loader import TRUST, CheckpointFileError
 from mmbixt.checkpoints.sources import near_matches
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
-from mmbixt.datasets.availability import check_datasets
 from mmbixt.datasets.problems import BadSampleError
-from mmbixt.evaluation.config_check import WrongMetricError, check_metrics
 from mmbixt.frameworks import INSTALL, import_problem, missing_framework
-from mmbixt.sample.sample_config import NoSampleError, use_sample_data
+from mmbixt.sample.sample_config import NoSampleError, all_dicts, use_sample_data
 
 # in an installed package the files themselves, in a checkout a link to its configs/
 CONFIGS = Path(__file__).parent / '.mim/configs'
@@ -65,6 +64,11 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
         action='store_true',
         help='also read checkpoints that contain more than data; their code is executed',
     )
+    parser.add_argument(
+        '--unchecked',
+        action='store_true',
+        help='begin without the look at config and data that tools/check_config.py takes',
+    )
     # torchrun sets the variable, torch.distributed.launch passes one of these
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0, help=argparse.SUPPRESS)
 
@@ -90,7 +94,7 @@ def read_config(path: str) -> Config:
 
 
 def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
-    """The config with the options of the command line; checks that its data exist."""
+    """The config with the options of the command line, checked together with its data."""
     os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
     if args.trust_checkpoint:
         os.environ[TRUST] = '1'
@@ -111,10 +115,16 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
         print(*messages, sep='\n', flush=True)
     cfg.launcher = args.launcher
     cfg.work_dir = args.work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
-    check_metrics(cfg, splits)
-    check_datasets(cfg, splits)
-    if args.launcher != 'none' and not torch.cuda.is_available():
+    if not torch.cuda.is_available() and args.launcher != 'none':
         _join_without_gpus(cfg)
+    if not torch.cuda.is_available() or args.launcher == 'none':
+        _synchronise_no_norms(cfg)
+    if not args.unchecked:
+        notes = check_config(cfg, splits, args.config)
+        if is_main_process():
+            print(
+                *[f'Note: {note}' for note in notes], sep='\n', end='\n' * bool(notes), flush=True
+            )
     return cfg
 
 
@@ -127,8 +137,18 @@ def _join_without_gpus(cfg: Config) -> None:
         with mock.patch.object(torch.cuda, 'set_device'):
             init_dist(cfg.launcher, 'gloo')
     cfg.model_wrapper_cfg = dict(type='MMDistributedDataParallel', device_ids=None)
-    if cfg.pop('sync_bn', None) and torch.distributed.get_rank() == 0:
-        print('Batch norms are not synchronised over the processes, which needs GPUs.', flush=True)
+
+
+def _synchronise_no_norms(cfg: Config) -> None:
+    """Batch norms without SyncBN, which only several GPUs can use; the weights are the same."""
+    nodes = all_dicts(cfg.get('model'))
+    synchronised = [node for node in nodes if node.get('type') in ('SyncBN', 'MMSyncBN')]
+    for node in synchronised:
+        node['type'] = 'BN'
+    if ((cfg.pop('sync_bn', None) and is_distributed()) or synchronised) and is_main_process():
+        print(
+            'BN instead of SyncBN: batch norms are synchronised only over several GPUs.', flush=True
+        )
 
 
 def check_framework(cfg: Config, path: str) -> None:
@@ -206,10 +226,6 @@ def run_loop(runner: Runner, loop: Callable[[], Any]) -> None:
         raise
     except Exception as error:
         if not hook.started:
-            if 'need at least one array' in str(error):
-                from mmbixt.engine.sample_check import explain_empty
-
-                explain_empty(runner)
             raise
         if isinstance(error, DATA_ERRORS):
             runner.logger.error(f'The run was stopped: {error}')
@@ -231,11 +247,11 @@ PATH_ERRORS = (
 USER_ERRORS = (
     *PATH_ERRORS,
     BadSampleError,
+    ConfigError,
     NoSampleError,
     CheckpointFileError,
     CheckpointMismatchError,
     UnsafeCheckpointError,
-    WrongMetricError,
 )
 
 

@@ -1,3 +1,4 @@
+import argparse
 import runpy
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,14 @@ from mmengine.runner import Runner
 from running import FirstClass, training
 
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
-from mmbixt.cli import check_framework, doubtful_options, run, run_loop
+from mmbixt.cli import (
+    add_common_arguments,
+    check_framework,
+    doubtful_options,
+    load_config,
+    run,
+    run_loop,
+)
 from mmbixt.datasets.problems import BadSampleError
 
 ROOT = Path(__file__).parents[1]
@@ -52,6 +60,20 @@ def make_runner(tmp_path, request):
 def test_errors_without_a_file_keep_their_traceback():
     with pytest.raises(OSError, match='No space left'):
         run(Mock(side_effect=OSError(28, 'No space left on device')))
+
+
+@pytest.mark.parametrize(
+    ('launcher', 'gpu', 'kind'),
+    [('none', False, 'BN'), ('none', True, 'BN'), ('pytorch', True, 'SyncBN')],
+)
+def test_norms_are_synchronised_only_over_gpus(launcher, gpu, kind, monkeypatch, capsys):
+    monkeypatch.setattr('torch.cuda.is_available', lambda: gpu)
+    parser = argparse.ArgumentParser()
+    add_common_arguments(parser)
+    arguments = ['semfpn_xcit_s12_p16_ade20k', '--unchecked', '--launcher', launcher]
+    model = load_config(parser.parse_args(arguments), ('train',)).model
+    assert {model.neck[0].norm_cfg.type, model.decode_head.norm_cfg.type} == {kind}
+    assert ('BN instead of SyncBN' in capsys.readouterr().out) == (kind == 'BN')
 
 
 def test_interruption_is_not_an_error(capsys):

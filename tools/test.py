@@ -11,9 +11,9 @@ from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 from torch.distributed.fsdp import FullyShardedDataParallel
 
+from mmbixt.check.metrics import metrics_of
 from mmbixt.checkpoints.state_dict import load_whole_state, unwrap
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
-from mmbixt.evaluation.config_check import metrics_of
 
 
 def parse_args() -> argparse.Namespace:

@@ -103,14 +103,6 @@ def latest_whole(work_dir: Path) -> str | None:
     return None
 
 
-def refuse_sync_bn_without_gpu(cfg: Config, args: argparse.Namespace) -> None:
-    if get_device() == 'cpu' and "'SyncBN'" in str(cfg.model):
-        raise SystemExit(
-            f'{args.config} has SyncBN, which trains on GPUs only, and torch finds no GPU. To try '
-            'the config on a CPU add --sample.'
-        )
-
-
 def print_resume_advice(runner: Runner) -> None:
     """After a stopped run, if it has written a checkpoint."""
     note = Path(runner.work_dir, 'last_checkpoint')  # written by mmengine
@@ -121,7 +113,6 @@ def print_resume_advice(runner: Runner) -> None:
 def main() -> None:
     args = parse_args()
     cfg = load_config(args, splits=('train', 'val'))
-    refuse_sync_bn_without_gpu(cfg, args)
     apply_options(cfg, args)
     runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
     try:

@@ -1,5 +1,6 @@
 """The base class of the backbones: freezing, norms in eval mode, loading of checkpoints."""
 
+import copy
 import logging
 import re
 from abc import abstractmethod
@@ -11,10 +12,12 @@ from typing import Any
 import torch
 from mmengine.logging import print_log
 from mmengine.model import BaseModule
+from timm.models import adapt_input_conv
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
+from mmbixt.backbones.arch import check_positive
 from mmbixt.checkpoints.classifier import split_classifier
 from mmbixt.checkpoints.describe import describe
 from mmbixt.checkpoints.state_dict import (
@@ -59,7 +62,10 @@ class DenseBackbone(BaseModule):
             the backward pass, which saves memory and costs time.
         init_cfg: mmengine's initialisation, for example
             ``dict(type='Pretrained', checkpoint='bixt.pth')``; the authors' checkpoints load as
-            they are.
+            they are. With ``adapt_stem=True`` in it a file for images of 3 channels is taken for
+            others, by timm's rule: the weights of its first convolution summed for one channel,
+            repeated and scaled for more.
+        in_channels: of the images.
 
     Attributes:
         out_channels: width of each returned feature map.
@@ -78,8 +84,13 @@ class DenseBackbone(BaseModule):
         norm_eval: bool = False,
         with_cp: bool = False,
         init_cfg: dict | None = None,
+        in_channels: int = 3,
     ) -> None:
+        check_positive('in_channels', in_channels)
+        init_cfg = copy.deepcopy(init_cfg)
+        self._adapts_stem = isinstance(init_cfg, dict) and init_cfg.pop('adapt_stem', False)
         super().__init__(init_cfg)
+        self.in_channels = in_channels
         self.frozen_stages = frozen_stages
         self.norm_eval = norm_eval
         self.with_cp = with_cp
@@ -219,11 +230,19 @@ class DenseBackbone(BaseModule):
             raise CheckpointMismatchError(FILE_OF_A_BACKBONE.format(prefix))
         current = self.state_dict()
         shapes = {key: tuple(value.shape) for key, value in current.items()}
+        adapters = {key: shape for key, shape in shapes.items() if '.lora_' in key}
+        if adapters and adapters.keys() >= source.keys():  # a file of these alone
+            check_fit(source, adapters, f'the adapters of mmbixt.{type(self).__name__}', 'others')
+            text = f'{len(adapters)} weights of adapters loaded, the others stay as they are'
+            print_log(f'{type(self).__name__}: {text}', 'current')
+            return
         converted = self.convert_checkpoint(source, shapes)
+        channels_advice = self._fit_stem(converted.weights)
         weights, origins = converted.weights, converted.origins
         name, seems = type(self).__name__, describe(source)
         is_model = any(key.startswith('backbone.') for key in source)
         advice = FILE_OF_A_MODEL if is_model else self.advise(source, shapes)
+        advice = channels_advice or advice
         fresh = check_fit(
             weights, shapes, f'mmbixt.{name}', seems, self.optional_weights, advice, origins
         )
@@ -249,6 +268,27 @@ class DenseBackbone(BaseModule):
         for key in own:
             del state_dict[key]
         state_dict.update((prefix + key, value) for key, value in weights.items())
+
+    def _fit_stem(self, weights: dict[str, Tensor]) -> str | None:
+        """Take, in place, the first convolution for images of other channels if that is wanted;
+        otherwise what to do."""
+        convolutions = (k for k, m in self.named_modules() if isinstance(m, nn.Conv2d))
+        name, count = f'{next(convolutions)}.weight', self.in_channels
+        weight = weights.get(name)
+        if weight is None or weight.ndim != 4 or weight.shape[1] == count:
+            return None
+        text = f'The file is for images of {weight.shape[1]} channels, the backbone for {count}.'
+        if weight.shape[1] == 3 and self._adapts_stem and self._file:
+            weights[name] = adapt_input_conv(count, weight)
+            print_log(f'{text} Its first convolution was adapted (adapt_stem=True).', 'current')
+            return None
+        if weight.shape[1] == 3:
+            text += (
+                ' To start from it, with its first convolution summed or repeated over '
+                "the channels: backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=..., "
+                'adapt_stem=True)).'
+            )
+        return text
 
 
 class _Recomputation:

@@ -104,20 +104,20 @@ class RoutedRegions(NamedTuple):
     stride: int
 
 
-def overlapping_downsampling(widths: Sequence[int]) -> nn.ModuleList:
+def overlapping_downsampling(in_channels: int, widths: Sequence[int]) -> nn.ModuleList:
     """Convolutions of 3 x 3; sides are rounded up."""
 
     def halve(c_in: int, c_out: int) -> list[nn.Module]:
         return [nn.Conv2d(c_in, c_out, 3, stride=2, padding=1), nn.BatchNorm2d(c_out)]
 
-    stem = [*halve(3, widths[0] // 2), nn.GELU(), *halve(widths[0] // 2, widths[0])]
+    stem = [*halve(in_channels, widths[0] // 2), nn.GELU(), *halve(widths[0] // 2, widths[0])]
     rest = [halve(*pair) for pair in pairwise(widths)]
     return nn.ModuleList(nn.Sequential(*layers) for layers in (stem, *rest))
 
 
-def patchwise_downsampling(widths: Sequence[int]) -> nn.ModuleList:
+def patchwise_downsampling(in_channels: int, widths: Sequence[int]) -> nn.ModuleList:
     """Convolutions of patches without overlap, as in a Swin Transformer; sides are rounded down."""
-    stem = [nn.Conv2d(3, widths[0], 4, stride=4), nn.BatchNorm2d(widths[0])]
+    stem = [nn.Conv2d(in_channels, widths[0], 4, stride=4), nn.BatchNorm2d(widths[0])]
     rest = [
         [nn.BatchNorm2d(c_in), nn.Conv2d(c_in, c_out, 2, stride=2)]
         for c_in, c_out in pairwise(widths)
@@ -152,7 +152,7 @@ class BiFormer(DenseBackbone):
             at the last one of all stages.
         frozen_stages: -1 freezes nothing, k the first k + 1 stages, each with the convolutions
             before it and its output's norm.
-        norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
+        in_channels, norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
     optional_weights = authors.OPTIONAL
@@ -167,19 +167,20 @@ class BiFormer(DenseBackbone):
         out_indices: Sequence[int] | None = None,
         output_norms: bool = True,
         drop_path_rate: float = 0.0,
+        in_channels: int = 3,
         frozen_stages: int = -1,
         norm_eval: bool = False,
         with_cp: bool = False,
         init_cfg: dict | None = None,
     ) -> None:
-        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg)
+        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels)
         self.arch = resolve_arch('BiFormer', arch, ARCHS, ARCH_DEFAULTS, topks=topks)
         widths, depths = self.arch['embed_dims'], self.arch['depths']
         check_choice('padding', padding, ('masked', 'legacy'))
         check_choice('code', self.arch['code'], CODES)
         check_rate('drop_path_rate', drop_path_rate)
         topks = self.arch['topks']
-        if isinstance(num_regions, int):
+        if not isinstance(num_regions, Sequence):
             num_regions = (num_regions,) * len(depths)
         check_stages(embed_dims=widths, depths=depths, topks=topks, num_regions=num_regions)
         check_regions(topks, num_regions)
@@ -191,7 +192,7 @@ class BiFormer(DenseBackbone):
 
         last = max(self.out_indices)
         make = patchwise_downsampling if self.is_patchwise else overlapping_downsampling
-        self.downsample_layers = make(widths[: last + 1])
+        self.downsample_layers = make(in_channels, widths[: last + 1])
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
         self.stages = nn.ModuleList()
         for i in range(last + 1):

@@ -48,9 +48,9 @@ ARCH_DEFAULTS = dict(window_size=7, mlp_ratio=4)
 class PatchEmbed(nn.Module):
     """One token for each 4 x 4 pixels; images are padded with zeros at the right and the bottom."""
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, in_channels: int) -> None:
         super().__init__()
-        self.projection = nn.Conv2d(3, channels, 4, stride=4)
+        self.projection = nn.Conv2d(in_channels, channels, 4, stride=4)
         self.norm = LayerNorm(channels)
 
     def forward(self, image: Tensor) -> Tensor:
@@ -198,7 +198,7 @@ class BiSASwin(DenseBackbone):
             at the last one of all stages. 0.1 is OpenMMLab's default.
         frozen_stages: -1 freezes nothing, 0 the patch embedding, k the first k stages too, each
             with the merging after it and its output's norm.
-        norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
+        in_channels, norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
     optional_weights = swin.OPTIONAL
@@ -217,12 +217,13 @@ class BiSASwin(DenseBackbone):
         shift_single_window: bool = True,
         out_indices: Sequence[int] | None = None,
         drop_path_rate: float = 0.1,
+        in_channels: int = 3,
         frozen_stages: int = -1,
         norm_eval: bool = False,
         with_cp: bool = False,
         init_cfg: dict | None = None,
     ) -> None:
-        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg)
+        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels)
         self.arch = resolve_arch('BiSASwin', arch, ARCHS, ARCH_DEFAULTS, window_size=window_size)
         depths, num_heads = self.arch['depths'], self.arch['num_heads']
         check_stages(depths=depths, num_heads=num_heads)
@@ -241,7 +242,7 @@ class BiSASwin(DenseBackbone):
         inverse = dict(lam=lam, lam_init=lam_init, branch_norm=branch_norm)
         inverse.update(bisa_order=bisa_order, projection=projection)
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
-        self.patch_embed = PatchEmbed(widths[0])
+        self.patch_embed = PatchEmbed(widths[0], in_channels)
         self.stages = nn.ModuleList()
         for i in range(last + 1):
             options = inverse if i in bisa_stages else dict(lam=1)

@@ -244,7 +244,7 @@ class BiXT(DenseBackbone):
             at layer ``depth``, the authors' last one, which only classifiers have.
         frozen_stages: -1 freezes nothing, 0 the tokeniser, position encoding and latents, k the
             first k layers too.
-        norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
+        in_channels, norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
     optional_weights = authors.OPTIONAL
@@ -262,12 +262,13 @@ class BiXT(DenseBackbone):
         with_latents: bool = False,
         latent_layer: bool = False,
         drop_path_rate: float = 0.0,
+        in_channels: int = 3,
         frozen_stages: int = -1,
         norm_eval: bool = False,
         with_cp: bool = False,
         init_cfg: dict | None = None,
     ) -> None:
-        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg)
+        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels)
         self.arch = resolve_arch('BiXT', arch, ARCHS, ARCH_DEFAULTS, depth=depth)
         check_choice('patch_stride', patch_stride, (16, 8, 4))
         check_choice('patch_embed', patch_embed, PATCH_EMBEDS)
@@ -282,7 +283,7 @@ class BiXT(DenseBackbone):
         self.out_strides = (patch_stride,) * len(self.out_indices)
 
         self.latents = nn.Parameter(torch.empty(1, num_latents, channels))
-        self.patch_embed = PATCH_EMBEDS[patch_embed](channels, patch_stride)
+        self.patch_embed = PATCH_EMBEDS[patch_embed](channels, patch_stride, in_channels)
         self.fourier_pos_encode = FourierPositionEncoding(channels)
         hidden = int(channels * self.arch['mlp_ratio'])
         sizes = (channels, self.arch['num_heads'], hidden, self.arch['layer_scale'])

@@ -95,7 +95,7 @@ class XCiT(DenseBackbone):
         drop_path_rate: stochastic depth, the same in all layers; default: the published rate.
         frozen_stages: -1 freezes nothing, 0 the patch embedding and position encoding, k the first
             k layers too.
-        norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
+        in_channels, norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
     optional_weights = authors.OPTIONAL
@@ -108,12 +108,13 @@ class XCiT(DenseBackbone):
         out_indices: Sequence[int] | None = None,
         layer_scale: float | None = None,
         drop_path_rate: float | None = None,
+        in_channels: int = 3,
         frozen_stages: int = -1,
         norm_eval: bool = False,
         with_cp: bool = False,
         init_cfg: dict | None = None,
     ) -> None:
-        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg)
+        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels)
         check_choice('patch_size', patch_size, (16, 8))
         if (arch, patch_size, drop_path_rate) == ('large24', 8, None):
             drop_path_rate = 0.3  # the one rate that differs between patch sizes
@@ -126,7 +127,7 @@ class XCiT(DenseBackbone):
         self.out_channels = (channels,) * len(self.out_indices)
         self.out_strides = (patch_size,) * len(self.out_indices)
 
-        self.patch_embed = ConvPatchEmbed(channels, patch_size)
+        self.patch_embed = ConvPatchEmbed(channels, patch_size, in_channels)
         self.pos_embeder = FourierPositionEncoding(channels)
         hidden = int(channels * self.arch['mlp_ratio'])
         rates = (self.arch['layer_scale'], self.arch['drop_path_rate'])

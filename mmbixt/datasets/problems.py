@@ -4,7 +4,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import cv2
 import numpy as np
 import torch
+from mmengine.dataset import BaseDataset
 from mmengine.logging import print_log
 from PIL import Image, UnidentifiedImageError
 
@@ -184,6 +185,15 @@ def reading_problem(path: str, error: Exception) -> str:
         return f'{path}: an empty file'
     text = ' '.join(str(error).split())
     return f'{path}: damaged, or not an image ({type(error).__name__}: {text})'
+
+
+def built_leaves(dataset: Any) -> Iterator[BaseDataset]:
+    """The data sets inside wrappers (RepeatDataset, ConcatDataset ...)."""
+    if isinstance(dataset, BaseDataset):
+        yield dataset
+    for part in getattr(dataset, 'datasets', None) or [getattr(dataset, 'dataset', None)]:
+        if part is not None:
+            yield from built_leaves(part)
 
 
 def check_annotations(dataset: Any) -> None:

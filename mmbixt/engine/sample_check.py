@@ -2,24 +2,22 @@
 
 import errno
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from mmengine.dataset import BaseDataset
 from mmengine.dist import is_main_process
 from mmengine.hooks import Hook
 from mmengine.logging import print_log
-from mmengine.registry import DATASETS
 from mmengine.runner import BaseLoop, Runner
 from torch import nn
 
-from mmbixt.datasets.availability import leaves
 from mmbixt.datasets.problems import (
     BadSampleError,
     BoxProblem,
     LabelProblem,
+    built_leaves,
     check_annotations,
     image_problem,
     reading_problem,
@@ -73,7 +71,7 @@ class SampleCheckHook(Hook):
         training = runner._train_loop
         for loop in (training, runner._val_loop, runner._test_loop):
             if isinstance(loop, BaseLoop):
-                for dataset in _built_leaves(loop.dataloader.dataset):
+                for dataset in built_leaves(loop.dataloader.dataset):
                     if loop is not runner._test_loop:  # tests may have no annotations
                         check_annotations(dataset)
                     watch(dataset, runner.model, self.skipped if loop is training else None)
@@ -87,7 +85,7 @@ class SampleCheckHook(Hook):
     def before_train_epoch(self, runner: Runner) -> None:
         """Add the checks to a pipeline that a hook has switched to."""
         if isinstance(runner.train_loop, BaseLoop):
-            for dataset in _built_leaves(runner.train_loop.dataloader.dataset):
+            for dataset in built_leaves(runner.train_loop.dataloader.dataset):
                 watch(dataset, runner.model, self.skipped)
 
     def after_train(self, runner: Runner) -> None:
@@ -196,23 +194,3 @@ def watch(dataset: BaseDataset, model: nn.Module, skipped: SkippedImages | None)
             transforms[i] = Checked(
                 load, 'seg_map_path', partial(find_problem, turns=turns), skipped
             )
-
-
-def explain_empty(runner: Runner) -> None:
-    """Raise a clear error for an empty data set.
-
-    mmengine's is ``need at least one array to concatenate``.
-    """
-    for config in (runner._train_dataloader, runner._val_dataloader, runner._test_dataloader):
-        if isinstance(config, dict):
-            for dataset in leaves(config['dataset']):
-                check_annotations(DATASETS.build({**dataset, 'serialize_data': False}))
-
-
-def _built_leaves(dataset: Any) -> Iterator[BaseDataset]:
-    """The data sets inside wrappers (RepeatDataset, ConcatDataset ...)."""
-    if isinstance(dataset, BaseDataset):
-        yield dataset
-    for part in getattr(dataset, 'datasets', None) or [getattr(dataset, 'dataset', None)]:
-        if part is not None:
-            yield from _built_leaves(part)

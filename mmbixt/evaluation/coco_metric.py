@@ -7,8 +7,8 @@ import numpy as np
 from mmdet.evaluation.metrics import CocoMetric
 from mmengine.logging import MMLogger
 
+from mmbixt.check.metrics import BOXES_ONLY
 from mmbixt.evaluation.boundary_coco import BoundaryCOCOeval
-from mmbixt.evaluation.config_check import BOXES_ONLY
 from mmbixt.registry import METRICS
 
 # the order of COCOeval.stats

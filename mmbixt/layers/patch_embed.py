@@ -21,16 +21,17 @@ class LinearPatchEmbed(nn.Module):
     Args:
         channels: width C of the tokens.
         stride: pixels from one token to the next.
+        in_channels: of the image.
     """
 
-    def __init__(self, channels: int, stride: int = 16) -> None:
+    def __init__(self, channels: int, stride: int = 16, in_channels: int = 3) -> None:
         super().__init__()
         self.stride = stride
         # each patch is centred on its cell, so that the grid has H/stride x W/stride cells
-        self.proj = nn.Conv2d(3, channels, 16, stride, padding=(16 - stride) // 2)
+        self.proj = nn.Conv2d(in_channels, channels, 16, stride, padding=(16 - stride) // 2)
 
     def forward(self, image: Tensor) -> Tensor:
-        """(B,3,H,W) to (B,C,ceil(H/stride),ceil(W/stride))."""
+        """(B,in_channels,H,W) to (B,C,ceil(H/stride),ceil(W/stride))."""
         bottom, right = (padding_to_multiple(side, self.stride) for side in image.shape[-2:])
         if is_eager() and not (bottom or right):  # padding by nothing would copy the image
             return self.proj(image)
@@ -43,12 +44,13 @@ class ConvPatchEmbed(nn.Module):
     Args:
         channels: width C of the tokens. Each convolution has twice the channels of the one before.
         stride: pixels from one token to the next, a power of two.
+        in_channels: of the image.
     """
 
-    def __init__(self, channels: int, stride: int = 16) -> None:
+    def __init__(self, channels: int, stride: int = 16, in_channels: int = 3) -> None:
         super().__init__()
         halvings = stride.bit_length() - 1
-        widths = [3, *(channels // 2**i for i in reversed(range(halvings)))]
+        widths = [in_channels, *(channels // 2**i for i in reversed(range(halvings)))]
         layers = []
         for c_in, c_out in pairwise(widths):
             conv = nn.Conv2d(c_in, c_out, 3, stride=2, padding=1, bias=False)
@@ -56,5 +58,5 @@ class ConvPatchEmbed(nn.Module):
         self.proj = nn.Sequential(*layers[:-1])  # no GELU after the last batch norm
 
     def forward(self, image: Tensor) -> Tensor:
-        """(B,3,H,W) to (B,C,ceil(H/stride),ceil(W/stride))."""
+        """(B,in_channels,H,W) to (B,C,ceil(H/stride),ceil(W/stride))."""
         return self.proj(image)

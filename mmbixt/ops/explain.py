@@ -57,7 +57,7 @@ def choices_of(
 
     with FakeTensorMode(), torch.device(device):
         network = MODELS.build({**backbone, 'init_cfg': None}).train(not inference)
-        image = torch.empty(1, 3, *size)
+        image = torch.empty(1, network.in_channels, *size)
         gradients = torch.set_grad_enabled(not inference)
         with autocast(device, amp), gradients, recorded_choices() as choices:
             network(image)

@@ -20,6 +20,7 @@ SHRINK, SHRINK_CLASSIFIER, SCALES = 4, 2, (1.0, 1.25)
 ITERATIONS, WARM_UP = 700, 50
 LEARNING_RATE, LEARNING_RATE_LAMB = 1e-3, 1e-2  # LAMB's steps are relative to the weights
 BATCH_SIZE, BATCH_SIZE_CLASSIFIER = 4, 8
+REGIONS_OF_DETECTORS = 16
 AVERAGED = 100  # iterations that averaged weights (EMA) cover
 
 
@@ -35,20 +36,16 @@ def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
     needed = {'model', 'train_dataloader', 'optim_wrapper'}
     if missing := ', '.join(sorted(needed - set(cfg))):
         raise NoSampleError(f'--sample needs a complete config; this one has no {missing}.')
-    kinds = {str(node.get('type')) for node in _dicts(cfg) if 'data_root' in node}
+    kinds = {str(node.get('type')) for node in all_dicts(cfg) if 'data_root' in node}
     if others := ', '.join(sorted(kinds - set(_ROOTS))):
         raise NoSampleError(f'--sample has scenes for {", ".join(_ROOTS)}, none for {others}.')
     changes = [_redirect_data(cfg, write_sample_data(root)), _shrink_images(cfg), _shorten(cfg)]
     changes += _read_as_imagenet(cfg) + _remove_weights(cfg) + _shorten_average(cfg)
-    cfg.pop('sync_bn', None)
-    if synchronised := [node for node in _dicts(cfg.model) if node.get('type') == 'SyncBN']:
-        changes.append('norms: BN instead of SyncBN, which needs several GPUs')
-    for node in synchronised:
-        node.type = 'BN'
+    changes += _route_among_fewer(cfg)
     return changes
 
 
-def _dicts(*nodes: Any) -> list[ConfigDict]:
+def all_dicts(*nodes: Any) -> list[ConfigDict]:
     """All dicts in parts of a config, each once."""
     found, rest = {}, list(nodes)
     while rest:
@@ -62,7 +59,7 @@ def _dicts(*nodes: Any) -> list[ConfigDict]:
 
 
 def _redirect_data(cfg: Config, root: Path) -> str:
-    for node in _dicts(cfg):
+    for node in all_dicts(cfg):
         if 'data_root' in node:
             node.data_root = str(root / _ROOTS[node.type])
         if str(node.get('ann_file', '')).startswith('data/coco/'):  # of a metric
@@ -72,7 +69,7 @@ def _redirect_data(cfg: Config, root: Path) -> str:
 
 def _read_as_imagenet(cfg: Config) -> list[str]:
     """Replace CIFAR-100, whose class refuses other files, and which has no car and no dog."""
-    datasets = [node for node in _dicts(cfg) if node.get('type') == 'CIFAR100']
+    datasets = [node for node in all_dicts(cfg) if node.get('type') == 'CIFAR100']
     for dataset in datasets:
         dataset.update(type='ImageNet', split=dict(train='train', test='val')[dataset.split])
         dataset.pipeline = [dict(type='LoadImageFromFile'), *dataset.pipeline]
@@ -97,7 +94,7 @@ def _shrink_images(cfg: Config) -> str:
 
     # in a model, other things have sizes, such as anchors
     outside = [cfg[key] for key in cfg if key != 'model']
-    for node in _dicts(*outside, cfg.model.get('data_preprocessor'), cfg.model.get('test_cfg')):
+    for node in all_dicts(*outside, cfg.model.get('data_preprocessor'), cfg.model.get('test_cfg')):
         for key in _SIZE_KEYS:
             if isinstance(node.get(key), (int, list, tuple)):
                 node[key] = shrink(node[key])
@@ -133,7 +130,7 @@ def _shorten(cfg: Config) -> str:
 def _remove_weights(cfg: Config) -> list[str]:
     removed = [cfg.load_from] if cfg.get('load_from') else []
     cfg.load_from = None
-    for node in _dicts(cfg.model):
+    for node in all_dicts(cfg.model):
         for key in ('init_cfg', 'pretrained'):
             value = node.get(key)
             if isinstance(value, str) or (value and value.get('type') == 'Pretrained'):
@@ -141,16 +138,24 @@ def _remove_weights(cfg: Config) -> list[str]:
                 node[key] = None
     if not removed:
         return []
-    for node in _dicts(cfg.model):  # random weights must not be frozen
+    for node in all_dicts(cfg.model):  # random weights must not be frozen
         node.update({k: v for k, v in dict(frozen_stages=-1, norm_eval=False).items() if k in node})
     return [f'weights: random instead of {", ".join(removed)}, and nothing frozen']
 
 
 def _shorten_average(cfg: Config) -> list[str]:
     """Averaged weights are evaluated; in a short run they would stay near the initial ones."""
-    hooks = [hook for hook in _dicts(cfg.get('custom_hooks')) if hook.type.endswith('EMAHook')]
+    hooks = [hook for hook in all_dicts(cfg.get('custom_hooks')) if hook.type.endswith('EMAHook')]
     for hook in hooks:
         hook.momentum = 1 / AVERAGED
         hook.pop('begin_epoch', None)
         hook.pop('begin_iter', None)
     return [f'average: of the weights of about {AVERAGED} iterations'] if hooks else []
+
+
+def _route_among_fewer(cfg: Config) -> list[str]:
+    """BiFormer's regions for detection are more than the cells of a side that is left."""
+    backbones = [x for x in all_dicts(cfg.model) if x.get('num_regions') == REGIONS_OF_DETECTORS]
+    for backbone in backbones:
+        backbone.num_regions //= 2
+    return ['regions: half as many per side of a feature map'] if backbones else []

@@ -12,12 +12,14 @@ from mmengine.optim import build_optim_wrapper
 from mmengine.registry import METRICS, MODELS, init_default_scope
 from running import fresh_mmengine
 
+from mmbixt.check.model import without_weights
 from mmbixt.checkpoints.sources import find
 
 ROOT = CONFIGS.parent
 README = (ROOT / 'README.md').read_text()
 PROJECTS = (ROOT / 'docs/projects.md').read_text()
 BOUNDARY = (ROOT / 'docs/boundary.md').read_text()
+EXTRA = 'channels', 'adapters'
 WHOLE_MODEL = 'sem_fpn_xcit_tiny_12_p16'  # in place of the small one of the documents
 
 
@@ -106,6 +108,20 @@ def project(tmp_path_factory):
         cfg.test_dataloader.dataset.pipeline[1].scale = (192, 128)  # smaller images
         cfg.dump(str(folder / name))  # as mim download does
     return folder
+
+
+def test_other_channels_and_adapters():
+    init_default_scope('mmseg')
+    configs = [shown(kind)[0].replace("'xcit://small12-p16-384-dist'", 'None') for kind in EXTRA]
+    channels, adapters = (Config.fromstring(config, '.py').model for config in configs)
+    assert channels.backbone.init_cfg.pop('adapt_stem')
+    adapters.backbone.module.init_cfg = None
+    channels, adapters = map(without_weights, (channels, adapters))
+    assert channels.backbone.patch_embed.proj[0][0].in_channels == 4
+    assert len(channels.data_preprocessor.mean) == 4
+    learning = [key for key, p in adapters.backbone.named_parameters() if p.requires_grad]
+    assert len(learning) == 2 * 2 * 12  # two matrices, two layers, of twelve blocks
+    assert all('.lora_' in key for key in learning)
 
 
 def test_inherits_without_an_import(tmp_path):

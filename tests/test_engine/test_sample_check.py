@@ -17,7 +17,7 @@ from PIL import Image
 from running import FirstClass, fresh_mmengine, training
 
 from mmbixt.datasets.problems import BadSampleError, BoxProblem, check_annotations
-from mmbixt.engine.sample_check import SampleCheckHook, SkippedImages, explain_empty, watch
+from mmbixt.engine.sample_check import SampleCheckHook, SkippedImages, watch
 
 LOAD = dict(type='LoadImageFromFile')
 NAMES = [f'{i}.jpg' for i in range(4)]
@@ -448,16 +448,6 @@ def test_validation_skips_no_image(root):
         )
         with pytest.raises(BadSampleError, match='an empty file'):
             runner.val()
-
-
-def test_empty_data_sets_are_explained(root):
-    config = dict(type=BaseSegDataset, data_prefix=dict(img_path=f'{root}/images'), img_suffix='.x')
-    with fresh_mmengine():
-        runner = make_runner(root, config)
-    with pytest.raises(ValueError, match='need at least one array'):
-        runner.train()
-    with pytest.raises(BadSampleError, match=r'images, NAME\.x: no images found'):
-        explain_empty(runner)
 
 
 def test_options_are_checked():

@@ -121,7 +121,8 @@ def measure_config(cfg: Config, height: int, width: int) -> list[tuple[str, int,
 
 def measure_model(model: nn.Module, height: int, width: int) -> list[tuple[str, int, int]]:
     """As :func:`measure_config`, of a model in eval mode, on any device."""
-    image = torch.zeros(1, 3, height, width, device=next(model.parameters()).device)
+    channels = getattr(model.backbone, 'in_channels', 3)
+    image = torch.zeros(1, channels, height, width, device=next(model.parameters()).device)
     with torch.no_grad():
         feature_maps = model.backbone(image)
     calls = {'backbone': (model.backbone, lambda: model.backbone(image))}

@@ -26,12 +26,8 @@ BOXES_ONLY = (
 )
 
 
-class WrongMetricError(ValueError):
-    """A config has a metric for predictions that its model does not make."""
-
-
-def check_metrics(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
-    """Raise an error for a metric that does not fit the predictions of the model.
+def metric_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[str]:
+    """One message for each metric that does not fit the predictions of the model.
 
     Args:
         cfg: a config.
@@ -47,12 +43,12 @@ def check_metrics(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
                 continue
             shown = f'{scope}.{name}' if scope else name
             if right := INSTEAD.get(framework, {}).get(name):
-                raise WrongMetricError(
+                yield (
                     f'{evaluator} has {shown}, but this is a config of {framework}, whose '
                     f'models predict {WHAT[framework]}. Use {right}.'
                 )
-            if name == 'BoundaryCocoMetric' and boxes_only and not metric.get('format_only'):
-                raise WrongMetricError(f'{evaluator} has {shown}, but this model {BOXES_ONLY}')
+            elif name == 'BoundaryCocoMetric' and boxes_only and not metric.get('format_only'):
+                yield f'{evaluator} has {shown}, but this model {BOXES_ONLY}'
 
 
 def predicts_boxes_only(model: Mapping[str, Any]) -> bool:

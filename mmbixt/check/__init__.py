@@ -1,0 +1,1 @@
+"""What is wrong with a config, found before anything is trained: see ``config.py``."""

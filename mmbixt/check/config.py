@@ -1,0 +1,107 @@
+"""All that is wrong with a config, at once, by the names of its settings.
+
+``tools/train.py`` and ``tools/test.py`` look here before they begin; ``tools/check_config.py`` does
+nothing else. Only what was tried and failed, or what cannot be meant, is a mistake.
+"""
+
+import copy
+import random
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
+from unittest import mock
+
+import numpy as np
+import torch
+from mmengine.config import Config
+from mmengine.logging import MMLogger
+from mmengine.registry import DefaultScope
+
+from mmbixt.check.data import Split, image_of, look_at
+from mmbixt.check.metrics import metric_problems
+from mmbixt.check.model import adapter_problems, build_model, class_problems, misfits
+from mmbixt.check.names import correct_types
+from mmbixt.check.schedule import schedule_notes
+
+# of what is not built here
+SECTIONS = ('visualizer', 'default_hooks', 'custom_hooks')
+TRAINING = ('optim_wrapper', 'param_scheduler')
+SPLITS = ('train', 'val', 'test')
+
+
+class ConfigError(ValueError):
+    """Mistakes in a config, one a line."""
+
+
+def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """What has to be mended before the config can be used, and what is only odd.
+
+    Args:
+        cfg: of mmseg, mmdet or mmpretrain; it stays as it is.
+        splits: those of 'train', 'val' and 'test' about to be used.
+    """
+    cfg = copy.deepcopy(cfg)
+    with _undisturbed(cfg.get('default_scope')):
+        sections = [*SECTIONS, *(TRAINING if 'train' in splits else ())]
+        sections += [f'{split}_evaluator' for split in splits]
+        problems = [*correct_types(cfg, sections), *metric_problems(cfg, splits)]
+        model, found = build_model(cfg)
+        if found and (wrong := [*correct_types(cfg, ['model', 'data_preprocessor'])]):
+            problems += wrong
+            model, found = build_model(cfg)
+        problems += found
+        data = []
+        for name in splits:
+            if not cfg.get(key := f'{name}_dataloader'):
+                continue
+            split = look_at(cfg, name, model)
+            if split.problems and (wrong := [*correct_types(cfg, [key])]):
+                problems += wrong
+                split = look_at(cfg, name, model)
+            problems += split.problems
+            data.append(split)
+        if model is not None:
+            problems += [*class_problems(model, data), *adapter_problems(model)]
+            image, found = image_of(cfg, data)
+            problems += [*found, *misfits(cfg.model, model, image)]
+        return [*dict.fromkeys(problems)], [*_notes(cfg, splits, data)]
+
+
+def check_config(cfg: Config, splits: tuple[str, ...], path: str) -> list[str]:
+    """Raise one error with all problems; return what is only odd."""
+    problems, notes = find_problems(cfg, splits)
+    if problems:
+        count = 'a mistake' if len(problems) == 1 else f'{len(problems)} mistakes'
+        raise ConfigError('\n- '.join([f'{count} in {path}', *problems]))
+    return notes
+
+
+def _notes(cfg: Config, splits: tuple[str, ...], data: list[Split]) -> Iterator[str]:
+    for split in data:
+        yield from split.notes
+    if 'train' in splits:
+        yield from schedule_notes(cfg, data[0].epoch if data else None)
+
+
+@contextmanager
+def _undisturbed(scope: str | None) -> Iterator[None]:
+    """In the scope of a framework, with random numbers of its own, and without a word."""
+    states = random.getstate(), np.random.get_state()
+    random.seed(0)
+    np.random.seed(0)
+    try:
+        with (
+            DefaultScope.overwrite_default_scope(scope),
+            torch.random.fork_rng(devices=[]),
+            torch.no_grad(),
+            warnings.catch_warnings(),
+            redirect_stdout(StringIO()),  # of COCO's reader
+            mock.patch.dict(MMLogger._instance_dict),  # or what is begun here writes there for ever
+        ):
+            warnings.simplefilter('ignore')  # the run will give them
+            torch.manual_seed(0)
+            yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])

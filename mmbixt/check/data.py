@@ -1,0 +1,158 @@
+"""The data sets of a config: built, their classes, the first images with their labels."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from mmengine.config import Config
+from mmengine.dataset import pseudo_collate
+from mmengine.dist import get_world_size
+from mmengine.registry import DATASETS, MODELS
+from torch import Tensor, nn
+
+from mmbixt.check.names import explain, registered
+from mmbixt.datasets.availability import MissingDatasetError, check_datasets, leaves
+from mmbixt.datasets.problems import built_leaves, check_annotations
+from mmbixt.engine.sample_check import Checked, watch
+
+FIRST = 8  # images that are read
+LARGE = 64 << 20  # bytes of annotations, which take long to read and are read again by the run
+SIDE = 224  # of an image that nothing tells of
+
+
+@dataclass
+class Split:
+    """What was found out about a data set.
+
+    Attributes:
+        name: 'train', 'val' or 'test'.
+        kind: the type of the data set.
+        classes: their names; none if it does not say.
+        epoch: iterations of an epoch; None if not known.
+        first: the first image as the pipeline leaves it; None if it was not read.
+        problems, notes: see :func:`mmbixt.check.config.find_problems`.
+    """
+
+    name: str
+    kind: str
+    classes: tuple[str, ...] = ()
+    epoch: int | None = None
+    first: Any = None
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def look_at(cfg: Config, name: str, model: nn.Module | None) -> Split:
+    """Build a data set and read its first images, with the checks of ``SampleCheckHook``."""
+    loader = cfg[f'{name}_dataloader']
+    parts = [*leaves(loader['dataset'])]
+    split = Split(name, str(parts[0].get('type')))
+    try:
+        split.classes = _published_classes(parts[0], cfg.get('default_scope'))
+        check_datasets(cfg, (name,))
+        if _takes_long(parts, is_listed=bool(split.classes) and cfg.default_scope == 'mmpretrain'):
+            return split
+        dataset = _build(loader['dataset'], is_test=name == 'test')
+        split.classes = tuple(dataset.metainfo.get('classes') or ())
+        split.epoch = -(-len(dataset) // (loader.get('batch_size', 1) * get_world_size()))
+        if bad := _bad_images(dataset, model or nn.Module()):
+            hook = cfg.get('default_hooks', {}).get('sample_check') or {}
+            skips = name == 'train' and hook.get('on_bad') == 'skip'
+            (split.notes if skips else split.problems).append(_summary(bad, len(dataset)))
+        if not split.problems:
+            split.first = dataset[0]
+    except MissingDatasetError as error:
+        split.problems.append(str(error))
+    except Exception as error:  # of whatever the config has built
+        text = explain(error, cfg.get('default_scope'))
+        split.problems.append(f'{name}_dataloader.dataset ({split.kind}): {text}')
+    return split
+
+
+def _takes_long(parts: list[Mapping[str, Any]], is_listed: bool) -> bool:
+    """Whether a data set has a million files or objects, or is to be downloaded."""
+    files = (Path(x.get('data_root') or '', x.get('ann_file') or '') for x in parts)
+    return is_listed or any(path.is_file() and path.stat().st_size > LARGE for path in files)
+
+
+def _published_classes(dataset: Mapping[str, Any], framework: str | None) -> tuple[str, ...]:
+    """The names that a data set has whatever its files are."""
+    kind = registered(framework).get(dataset['type'])
+    metainfo = {**getattr(kind, 'METAINFO', {}), **(dataset.get('metainfo') or {})}
+    return tuple(metainfo.get('classes') or ())
+
+
+def _build(config: Mapping[str, Any], is_test: bool) -> Any:
+    try:
+        dataset = DATASETS.build(copy.deepcopy(config))
+    except ValueError as error:
+        if 'need at least one array' not in str(error):
+            raise
+        for part in leaves(config):  # an empty one, which mmengine cannot serialize
+            check_annotations(DATASETS.build({**part, 'serialize_data': False}))
+        raise
+    for part in [] if is_test else built_leaves(dataset):  # tests may have no annotations
+        check_annotations(part)
+    return dataset
+
+
+def _bad_images(dataset: Any, model: nn.Module) -> list[str]:
+    """What is wrong with the first images."""
+    bad = _Problems()
+    for part in built_leaves(dataset):
+        before = part.pipeline.transforms
+        part.pipeline.transforms = [*before]
+        watch(part, model, bad)
+        loading = [x for x in part.pipeline.transforms if isinstance(x, Checked)]
+        for i in range(min(FIRST, len(part))):
+            results = part.get_data_info(i)
+            for load in loading:
+                results = results and load(results)
+        part.pipeline.transforms = before
+    return bad
+
+
+class _Problems(list):
+    """Takes what ``SampleCheckHook`` would leave out."""
+
+    add = list.append
+
+
+def _summary(bad: list[str], images: int) -> str:
+    return f'{bad[0]} ({len(bad)} of the first {min(FIRST, images)} images are bad)'
+
+
+def image_of(cfg: Config, splits: list[Split]) -> tuple[Tensor, list[str]]:
+    """The shape of what the model gets: a tensor (1,C,H,W) without content, and what is wrong."""
+    config = cfg.model.get('data_preprocessor') or cfg.get('data_preprocessor')
+    first = next((split for split in splits if isinstance(split.first, Mapping)), None)
+    if config and first:
+        try:
+            preprocess = MODELS.build(config)
+            batch = preprocess(pseudo_collate([first.first]), training=first.name == 'train')
+            if isinstance(batch['inputs'], Tensor):
+                return torch.empty_like(batch['inputs'], device='meta'), []
+        except Exception as error:
+            text = explain(error, cfg.get('default_scope'))
+            shape = tuple(getattr(first.first.get('inputs'), 'shape', (3, SIDE, SIDE)))
+            size = ' x '.join(map(str, shape))
+            problem = f'model.data_preprocessor cannot prepare the first image ({size}): {text}'
+            return torch.empty(1, *shape, device='meta'), [problem]
+    size = (config or {}).get('size') or _size_after(cfg, splits[0].name if splits else 'train')
+    channels = (cfg.model.get('backbone') or {}).get('in_channels', 3)
+    return torch.empty(1, channels, *size, device='meta'), []
+
+
+def _size_after(cfg: Config, split: str) -> tuple[int, int]:
+    """The size that the last resizing or cropping of a pipeline gives."""
+    loader = cfg.get(f'{split}_dataloader') or {}
+    for step in reversed(next(leaves(loader.get('dataset') or {})).get('pipeline') or []):
+        size = step.get('crop_size', step.get('scale'))
+        if isinstance(size, int):
+            return size, size
+        if isinstance(size, tuple | list) and all(isinstance(side, int) for side in size):
+            return tuple(size)
+    return SIDE, SIDE

@@ -1,0 +1,201 @@
+"""Whether the parts of a model fit together: they are run on shapes, without weights or images."""
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils._pytree import tree_leaves
+
+from mmbixt.check.data import Split
+from mmbixt.check.names import explain
+from mmbixt.layers.routing_attention import RoutingAttention
+
+PARTS = ('backbone', 'neck', 'rpn_head', 'roi_head', 'bbox_head', 'mask_head', 'decode_head')
+PARTS += ('auxiliary_head', 'head')
+
+
+def without_weights(config: Mapping[str, Any]) -> nn.Module:
+    """A model on the meta device, in eval mode: it computes shapes."""
+    try:
+        with torch.device('meta'):
+            return MODELS.build(copy.deepcopy(config)).eval()  # models change what they are given
+    except (NotImplementedError, RuntimeError):  # it reads values when it is built
+        return MODELS.build(copy.deepcopy(config)).to('meta').eval()
+
+
+def build_model(cfg: Config) -> tuple[nn.Module | None, list[str]]:
+    """The model of a config, or what is wrong with each part that cannot be built."""
+    scope, config = cfg.get('default_scope'), dict(cfg.get('model') or {})
+    if 'data_preprocessor' in cfg:
+        config.setdefault('data_preprocessor', cfg.data_preprocessor)
+    try:
+        return without_weights(config), []
+    except Exception as error:
+        if 'process group' in str(error):  # which is not there yet
+            return None, []
+        problems = [f'model ({config.get("type")}): {explain(error, scope)}']
+    found = []
+    for name, _, part in _nodes(config, PARTS):
+        try:
+            without_weights(part)
+        except Exception as error:
+            found.append(f'model.{name} ({part.get("type")}): {explain(error, scope)}')
+    return None, found or problems
+
+
+def _nodes(config: Mapping, names: tuple[str, ...], model: nn.Module | None = None) -> Iterator:
+    """Name, module and config of the parts that there are; of a list each."""
+    for name in names:
+        part, module = config.get(name), getattr(model, name, None)
+        if isinstance(part, list | tuple):
+            for i, one in enumerate(part):
+                yield f'{name}.{i}', module and module[i], one
+        elif part:
+            yield name, module, part
+
+
+def class_problems(model: nn.Module, splits: list[Split]) -> Iterator[str]:
+    """Of heads whose number of classes is another than a data set's."""
+    if hasattr(model, 'semantic_head'):  # some have the classes of things, some those of stuff
+        return
+    for name, head in model.named_modules():
+        count, last = getattr(head, 'num_classes', None), name.rstrip('.0123456789')
+        if not (isinstance(count, int) and last.endswith('head')) or count < 1:
+            continue
+        if last.endswith('rpn_head') or 'RPN' in type(head).__name__:  # objects or not
+            continue
+        is_binary = getattr(head, 'out_channels', 0) == 1
+        if is_binary or (name.startswith('auxiliary_head') and count <= 2):
+            continue  # one logit for foreground or not; boundaries
+        for classes in {x.classes: None for x in splits if x.classes}:
+            if len(classes) != count:
+                of = ', '.join(f'{x.name}_dataloader' for x in splits if x.classes == classes)
+                yield f'model.{name}.num_classes = {count}, but {of} has {len(classes)} classes.'
+
+
+def adapter_problems(model: nn.Module) -> Iterator[str]:
+    """Of mmpretrain's ``LoRAModel``, whose checkpoints have the adapters alone."""
+    for name, part in model.named_modules():
+        if type(part).__name__ != 'LoRAModel':
+            continue
+        if not getattr(part.module, 'init_cfg', None):
+            yield (
+                f'model.{name}.module.init_cfg: the weights that the adapters belong to are in no '
+                "checkpoint of the run. Name their file: dict(type='Pretrained', checkpoint=...)."
+            )
+        has_norms = any(isinstance(module, _BatchNorm) for module in part.modules())
+        if has_norms and not getattr(part.module, 'norm_eval', True):
+            yield (
+                f'model.{name}.module.norm_eval = False: training changes the statistics of batch '
+                'norms, which are in no checkpoint of adapters. Set it to True.'
+            )
+
+
+def misfits(config: Mapping[str, Any], model: nn.Module, image: Tensor) -> Iterator[str]:
+    """Run backbone, necks and heads, and say what does not fit what feeds it.
+
+    What cannot be run without values is passed over: only what fails by its shapes is a mistake.
+    """
+    maps: Any = image
+    cells = _watch_regions(model)
+    for name, part, node in _nodes(config, ('backbone', 'neck'), model):
+        maps, problem = _run(name, part, node, maps)
+        yield from problem
+        if maps is None:
+            return
+    yield from _too_many_regions(cells, image)
+    for name, part, node in _nodes(config, ('decode_head', 'auxiliary_head', 'head'), model):
+        if not name.startswith('decode_head.') or name == 'decode_head.0':  # others read its output
+            yield from _run(name, part, node, maps)[1]
+    for name, part, node in _nodes(config, ('rpn_head', 'bbox_head'), model):
+        yield from _run(name, part, node, maps, proven=True)[1]
+    if 'shared_head' not in (roi := config.get('roi_head') or {}):
+        yield from _misfits_of_regions(roi, model, maps)
+
+
+def _misfits_of_regions(config: Mapping, model: nn.Module, maps: Any) -> Iterator[str]:
+    """The same of heads that read what an extractor has cut out of the feature maps."""
+    widths = {x.shape[1] for x in tree_leaves(maps)}
+    for kind in ('bbox', 'mask'):
+        extractor = config.get(f'{kind}_roi_extractor') or {}
+        width, layer = extractor.get('out_channels'), extractor.get('roi_layer') or {}
+        if width is None or len(widths) > 1:
+            continue
+        if width not in widths:
+            yield (
+                f'model.roi_head.{kind}_roi_extractor.out_channels = {width}, but the feature maps '
+                f'have {min(widths)} channels: set it to that.'
+            )
+        side = layer.get('output_size')
+        fed = torch.empty(1, min(widths), *(side if isinstance(side, tuple) else (side,) * 2))
+        for name, part, node in _nodes(config, (f'{kind}_head',), model.roi_head):
+            yield from _run(f'roi_head.{name}', part, node, fed.to('meta'), proven=True)[1]
+
+
+def _run(
+    name: str, part: nn.Module, config: Mapping, inputs: Any, proven: bool = False
+) -> tuple[Any, list[str]]:
+    """What a part makes of its inputs (None if that is not known), and what is wrong with it.
+
+    A wrong ``in_channels`` is reported if the part runs with the right one; other errors are if
+    they are those of a check, unless only what is ``proven`` so is wanted.
+    """
+    try:
+        return part(inputs), []
+    except Exception as error:
+        failure = error
+    given = config.get('in_channels', getattr(part, 'in_channels', None))
+    try:
+        right = _channels_of(inputs, given, config.get('in_index', -1))
+        outputs = without_weights({**config, 'in_channels': right})(inputs)
+    except Exception:  # something else is wrong as well, or it needs values
+        if proven or not isinstance(failure, AssertionError | IndexError | ValueError):
+            return None, []
+        fed = ', '.join(' x '.join(map(str, x.shape[1:])) for x in tree_leaves(inputs))
+        return None, [
+            f'model.{name} ({config.get("type")}) cannot use what feeds it, {fed}: '
+            f'{type(failure).__name__}: {failure}'
+        ]
+    if right == given:
+        return outputs, []
+    what = 'an image' if name == 'backbone' else 'what feeds it'
+    return outputs, [f'model.{name}.in_channels = {given}, but {what} has {right}: set it to that.']
+
+
+def _channels_of(inputs: Any, given: Any, index: int | list[int]) -> Any:
+    """The ``in_channels`` that suit feature maps (B,C,H,W), vectors (B,C) or tokens (B,N,C)."""
+    widths = [x.shape[-1 if x.ndim == 3 else 1] for x in tree_leaves(inputs)]
+    if isinstance(given, list | tuple):
+        return [widths[i] for i in index] if isinstance(index, list | tuple) else widths
+    return widths[index] if isinstance(index, int) else widths[-1]
+
+
+def _watch_regions(model: nn.Module) -> dict[int, int]:
+    """For each number of regions per side that is used, the shortest side it is used at."""
+    cells: dict[int, int] = {}
+
+    def note(attention: RoutingAttention, inputs: tuple[Tensor]) -> None:
+        count, side = attention.num_regions, min(inputs[0].shape[1:3])
+        cells[count] = min(side, cells.get(count, side))
+
+    for module in model.modules():
+        if isinstance(module, RoutingAttention):
+            module.register_forward_pre_hook(note)
+    return cells
+
+
+def _too_many_regions(cells: Mapping[int, int], image: Tensor) -> Iterator[str]:
+    size = ' x '.join(map(str, image.shape[2:]))
+    for regions, side in cells.items():
+        if regions > side:
+            yield (
+                f'model.backbone.num_regions = {regions}, but of an image of {size} pixels the '
+                f'smallest feature map that is cut into them has a side of {side} cells, and empty '
+                f'regions cost as much as others. Take {side} or less (the authors: 7 for 224 '
+                'pixels, 8 for 512; one number for each stage is possible), or larger images.'
+            )

@@ -1,0 +1,94 @@
+"""Types and arguments that are spelt almost like one that there is."""
+
+import inspect
+import re
+from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from mmengine.registry import Registry
+
+from mmbixt.frameworks import UNUSABLE
+from mmbixt.registry import SCOPE
+
+_ROOT = 'mmengine'
+_ARGUMENT = re.compile(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'")
+
+
+def correct_types(cfg: Mapping[str, Any], sections: list[str]) -> Iterator[str]:
+    """Put near words, in place, where a type is in no registry, and say so.
+
+    A type that resembles none may be anything, and some parts have types of their own (FPG's
+    'conv'): of what can be built, only what cannot is to be looked at.
+    """
+    for section in sections:
+        yield from _correct(cfg.get(section), section, (cfg.get('default_scope'),))
+
+
+def _correct(node: Any, path: str, scopes: tuple[str | None, ...]) -> Iterator[str]:
+    if isinstance(node, list | tuple):
+        for i, part in enumerate(node):
+            yield from _correct(part, f'{path}.{i}', scopes)
+    if not isinstance(node, dict):
+        return
+    if '_scope_' in node:  # of another package, whose config was inherited
+        scopes = (node['_scope_'], *scopes)
+    kind = node.get('type')
+    if isinstance(kind, str) and (right := _near_type(kind, scopes)):
+        yield f'{path}.type = {kind!r} is in no registry. Is {right!r} meant?'
+        node['type'] = right
+    for key, part in node.items():
+        yield from _correct(part, f'{path}.{key}', scopes)
+
+
+def _near_type(kind: str, scopes: tuple[str | None, ...]) -> str | None:
+    """What is meant by a type that there is not."""
+    given, _, name = kind.rpartition('.')
+    if given:
+        there = {given: registered(given)}
+    else:
+        there = {'': {k: v for scope in (*scopes, _ROOT) for k, v in registered(scope).items()}}
+    if name in there[given] or not there[given]:  # torch.nn.ReLU, say
+        return None
+    there[SCOPE] = registered(SCOPE)
+    for prefix, classes in there.items():
+        if right := near(name, classes):
+            return f'{prefix}.{right}' if prefix else right
+    return None
+
+
+@cache
+def registered(scope: str | None) -> dict[str, Any]:
+    """All that a package has registered, of any kind, by name; nothing if it is no package."""
+    try:
+        module = import_module(f'{scope}.registry')
+    except UNUSABLE:
+        return {}
+    registries = [x for x in vars(module).values() if isinstance(x, Registry) and x.scope == scope]
+    for registry in registries:  # each may fill others
+        registry.import_from_location()
+    return {name: kind for registry in registries for name, kind in registry.module_dict.items()}
+
+
+def near(name: str, names: Collection[str]) -> str | None:
+    """The name that differs in case or by a letter or two."""
+    lower = {other.lower(): other for other in names}
+    found = get_close_matches(name.lower(), lower, n=1, cutoff=0.8)
+    return lower[found[0]] if found else None
+
+
+def explain(error: Exception, scope: str | None) -> str:
+    """The message of an error; where a class does not know an argument, which are near."""
+    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    text = text.partition('. Please check')[0] or type(error).__name__
+    unknown = _ARGUMENT.search(text)
+    for place in (SCOPE, scope, _ROOT) if unknown else ():
+        if kind := registered(place).get(unknown[1]):
+            names = [*inspect.signature(kind).parameters]
+            right = near(unknown[2], names)
+            return f'{text}. ' + (
+                f'Is {right!r} meant?' if right else f'It has {", ".join(names)}.'
+            )
+    return text

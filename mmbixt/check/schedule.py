@@ -1,0 +1,34 @@
+"""Whether the learning rate gets where it is meant to before training ends."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def schedule_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
+    """A line for each warm-up that is longer than the schedule.
+
+    Args:
+        cfg: the config.
+        epoch: iterations of an epoch, None if that is not known.
+    """
+    loop, schedulers = cfg.get('train_cfg') or {}, cfg.get('param_scheduler') or []
+    lengths = {False: loop.get('max_iters'), True: loop.get('max_epochs')}
+    if lengths[True] and epoch:
+        lengths[False] = lengths[True] * epoch
+    for i, part in enumerate(schedulers if isinstance(schedulers, list | tuple) else [schedulers]):
+        by_epoch = part.get('by_epoch', True)
+        end, length = part.get('end'), lengths[by_epoch]
+        is_warm_up = str(part.get('type')) in ('LinearLR', 'ConstantLR', 'QuadraticWarmupLR')
+        if by_epoch and end and epoch and part.get('convert_to_iter_based'):
+            by_epoch, end, length = False, end * epoch, lengths[False]
+        is_warm_up &= part.get('start_factor', part.get('factor', 1 / 3)) < part.get(
+            'end_factor', 1
+        )
+        if is_warm_up and length and (end is None or end > length):
+            what = 'epochs' if by_epoch else 'iterations'
+            until = 'has no end' if end is None else f'lasts {end:,} {what}'
+            yield (
+                f'param_scheduler.{i}: the warm-up {until}, and training {length:,}: the learning '
+                f'rate never gets to its value. Set param_scheduler.{i}.end (and begin of what '
+                'follows) to a tenth of the training or less, or train longer.'
+            )

@@ -1,0 +1,73 @@
+"""LoRA by mmpretrain's ``LoRAModel``, in a config of mmseg: the recipe in docs/projects.md."""
+
+import pytest
+import torch
+from helpers import assert_close, image
+from mmengine.registry import MODELS, init_default_scope
+from mmengine.runner import Runner
+from running import fresh_mmengine, small_segmentor
+from variants import FAMILIES, VARIANTS, build
+
+from mmbixt.check.config import find_problems
+from mmbixt.checkpoints.state_dict import CheckpointMismatchError, load_whole_state
+
+
+def adapted(config, path):
+    """LoRA of all linear layers of attention, around the weights of a file."""
+    torch.save(build(config).state_dict(), path)
+    pretrained = dict(type='Pretrained', checkpoint=str(path))
+    module = {**config, 'norm_eval': True, 'init_cfg': pretrained}
+    targets = [dict(type=r'.*\.(qkv|proj|wo)')]
+    return dict(type='mmpretrain.LoRAModel', module=module, rank=2, alpha=4, targets=targets)
+
+
+@pytest.mark.parametrize('family', [*FAMILIES])
+def test_adapters_alone_are_a_checkpoint_of_any_family(family, tmp_path):
+    init_default_scope('mmseg')
+    config = adapted(FAMILIES[family], tmp_path / 'whole.pth')
+    trained = MODELS.build(config)
+    adapters = [p for p in trained.parameters() if p.requires_grad]
+    for parameter in adapters:
+        torch.nn.init.normal_(parameter)
+    state = trained.state_dict()
+    assert len(state) == len(adapters) > 0
+    loaded = MODELS.build(config)
+    load_whole_state(loaded, dict(state))
+    x = image(1, 48, 33)
+    for actual, expected in zip(loaded.eval()(x), trained.eval()(x), strict=True):
+        assert_close(actual, expected, 1e-6)
+    plain = build(FAMILIES[family]).eval()
+    assert not torch.allclose(plain(x)[-1], loaded(x)[-1])
+    del state[next(iter(state))]
+    with pytest.raises(CheckpointMismatchError, match='does not fit the adapters'):
+        loaded.load_state_dict(state, strict=False)
+
+
+def test_training_and_resuming(tmp_path):
+    cfg = small_segmentor(tmp_path, adapted(VARIANTS['xcit'], tmp_path / 'whole.pth'))
+    cfg.default_hooks.checkpoint = dict(type='CheckpointHook', interval=1, by_epoch=False)
+    with fresh_mmengine():
+        assert find_problems(cfg, ('train',)) == ([], [])
+        Runner.from_cfg(cfg).train()
+    first, second = (
+        torch.load(tmp_path / f'run/iter_{i}.pth', weights_only=False)['state_dict'] for i in (1, 2)
+    )
+    parts = {key for key in second if not key.startswith('decode_head.')}
+    assert {'.lora_' in key for key in parts} == {True}
+    assert {key for key in parts if not torch.equal(first[key], second[key])}
+    cfg.merge_from_dict({'resume': True, 'train_cfg.max_iters': 3})
+    with fresh_mmengine():
+        runner = Runner.from_cfg(cfg)
+        runner.train()
+    assert runner.iter == 3
+
+
+def test_what_would_be_lost_is_refused(tmp_path):
+    cfg = small_segmentor(tmp_path, adapted(VARIANTS['xcit'], tmp_path / 'whole.pth'))
+    cfg.model.backbone.module.update(norm_eval=False, init_cfg=None)
+    with fresh_mmengine():
+        problems, _ = find_problems(cfg, ('train',))
+    assert [x.partition(' ')[0] for x in problems] == [
+        'model.backbone.module.init_cfg:',
+        'model.backbone.module.norm_eval',
+    ]

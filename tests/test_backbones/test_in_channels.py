@@ -1,0 +1,72 @@
+"""Images of other channels than three, and weights for three."""
+
+import math
+
+import pytest
+import torch
+from helpers import assert_close
+from mmengine.runner import Runner
+from running import fresh_mmengine, small_segmentor
+from torch import nn
+from variants import FAMILIES, VARIANTS, build
+
+from mmbixt.check.config import find_problems
+from mmbixt.checkpoints.state_dict import CheckpointMismatchError
+
+
+@pytest.mark.parametrize('family', FAMILIES)
+def test_stem_of_a_file_for_three_channels_is_adapted_only_on_request(family, tmp_path):
+    config, path = FAMILIES[family], str(tmp_path / 'rgb.pth')
+    rgb = build(config).eval()
+    torch.save(rgb.state_dict(), path)
+    pretrained = dict(type='Pretrained', checkpoint=path)
+    for channels in (1, 4):
+        given = {**config, 'in_channels': channels}
+        with pytest.raises(CheckpointMismatchError, match=r'for images of 3 .* adapt_stem=True'):
+            build({**given, 'init_cfg': pretrained}).init_weights()
+        adapted = build({**given, 'init_cfg': {**pretrained, 'adapt_stem': True}}).eval()
+        adapted.init_weights()
+        grey = torch.rand(1, 1, 48, 32, generator=torch.Generator().manual_seed(0))
+        if channels == 1:  # summed: what the file makes of a grey image
+            expected = rgb(grey.expand(-1, 3, -1, -1))
+            for actual, right in zip(adapted(grey), expected, strict=True):
+                assert_close(actual, right)
+        stems = [
+            next(m for m in x.modules() if isinstance(m, nn.Conv2d)).weight for x in (rgb, adapted)
+        ]
+        repeated = stems[0][:, [0, 1, 2, 0]] * 0.75 if channels == 4 else stems[0].sum(1, True)
+        assert_close(stems[1], repeated)
+        again = build(given)  # its own weights load as ever
+        again.load_state_dict(adapted.state_dict())
+
+
+def test_in_channels_are_checked():
+    with pytest.raises(ValueError, match='in_channels=0 must be a whole number from 1'):
+        build({**VARIANTS['xcit'], 'in_channels': 0})
+
+
+@pytest.fixture
+def cfg(tmp_path):
+    return small_segmentor(tmp_path, {**VARIANTS['xcit'], 'in_channels': 4}, channels=4)
+
+
+def test_training_on_four_channels(cfg):
+    with fresh_mmengine():
+        assert find_problems(cfg, ('train',)) == ([], [])
+        runner = Runner.from_cfg(cfg)
+        runner.train()
+    assert math.isfinite(runner.message_hub.log_scalars['train/loss'].current())
+    assert runner.iter == 2
+
+
+def test_other_channels_than_the_images_have(cfg):
+    del cfg.model.backbone['in_channels']
+    with fresh_mmengine():
+        (problem,) = find_problems(cfg, ('train',))[0]
+    assert problem == 'model.backbone.in_channels = 3, but an image has 4: set it to that.'
+    cfg.model.data_preprocessor.mean = [127.5] * 3
+    with fresh_mmengine():
+        problem, *_ = find_problems(cfg, ('train',))[0]
+    assert problem.startswith(
+        'model.data_preprocessor cannot prepare the first image (4 x 64 x 64)'
+    )

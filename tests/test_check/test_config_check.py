@@ -1,0 +1,211 @@
+"""What is said of each mistake in a config, and that nothing is said where there is none."""
+
+import os
+import re
+
+import numpy as np
+import pytest
+import torch
+from helpers import CONFIGS
+from mmengine.config import Config
+from PIL import Image
+from running import fresh_mmengine
+
+from mmbixt.check.config import ConfigError, check_config, find_problems
+from mmbixt.check.schedule import schedule_notes
+
+TRAINING = 'train', 'val'
+CLASSES = ('road', 'tree', 'sky')
+SMALL = dict(_delete_=True, embed_dims=(64, 128, 256, 512), depths=(1, 1, 1, 1))
+STEPS = [
+    dict(type='LoadImageFromFile'),
+    dict(type='LoadAnnotations'),
+    dict(type='RandomCrop', crop_size=(64, 64)),
+    dict(type='PackSegInputs'),
+]
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Three images of 80 x 64 pixels, with labels of three classes."""
+    rng = np.random.default_rng(0)
+    for folder in ('images', 'labels'):
+        (tmp_path / folder).mkdir()
+    for i in range(3):
+        labels = rng.integers(0, 3, (64, 80), np.uint8)
+        labels[0] = 255
+        Image.fromarray(labels).save(tmp_path / f'labels/{i}.png')
+        Image.fromarray(labels).convert('RGB').save(tmp_path / f'images/{i}.jpg')
+    return tmp_path
+
+
+@pytest.fixture
+def cfg(root):
+    """A segmentor with a BiFormer on these images."""
+    cfg = Config.fromfile(CONFIGS / 'biformer/semfpn_biformer_t_ade20k.py')
+    dataset = dict(type='BaseSegDataset', data_root=str(root), metainfo=dict(classes=CLASSES))
+    dataset |= dict(data_prefix=dict(img_path='images', seg_map_path='labels'), pipeline=STEPS)
+    for split in TRAINING:
+        cfg[f'{split}_dataloader'].dataset = dataset
+    cfg.merge_from_dict(
+        {
+            'model.decode_head.num_classes': 3,
+            'model.data_preprocessor.size': (64, 64),
+            'model.backbone': dict(num_regions=4, arch=SMALL, init_cfg=None),
+        }
+    )
+    return cfg
+
+
+def found(cfg, splits=TRAINING):
+    with fresh_mmengine():
+        return find_problems(cfg, splits)
+
+
+def test_nothing_is_wrong_with_a_config_that_trains_and_nothing_is_disturbed(cfg):
+    before = np.random.get_state()[1].copy(), torch.get_rng_state()
+    text = cfg.pretty_text
+    assert found(cfg) == ([], [])
+    np.testing.assert_array_equal(np.random.get_state()[1], before[0])
+    assert torch.equal(torch.get_rng_state(), before[1])
+    assert cfg.pretty_text == text
+
+
+MISTAKES = {
+    'model.backbone.type': ('mmbixt.BiFromer', r"Is 'mmbixt\.BiFormer' meant\?"),
+    'model.decode_head.type': ('FPNhead', r"Is 'FPNHead' meant\?"),
+    'default_hooks.finite_loss.type': ('mmbixt.FinitLossHook', r"Is 'mmbixt\.FiniteLossHook' mean"),
+    'optim_wrapper.optimizer.type': ('AdmaW', "Is 'AdamW' meant"),
+    'val_evaluator.type': ('CocoMetric', 'Take IoUMetric'),
+    'model.neck.in_channels': ([64, 128, 256, 500], r'but .* has \[64, 128, 256, 512\]: set it'),
+    'model.decode_head.in_channels': ([256, 256, 256, 99], r'has \[256, 256, 256, 256\]: set it'),
+    'model.backbone.num_regions': (6, 'num_regions = 6, but of an image of 64 x 64 .* side of 4'),
+    'model.decode_head.num_classes': (
+        150,
+        r'num_classes = 150, but train_dataloader, val_dataloader has 3 classes',
+    ),
+}
+
+
+def test_all_mistakes_are_said_at_once(cfg):
+    cfg.merge_from_dict({key: value for key, (value, _) in MISTAKES.items()})
+    problems, _ = found(cfg)
+    assert len(problems) == len(MISTAKES)
+    for key, (_, expected) in MISTAKES.items():
+        part = key.removesuffix('.type')
+        assert any(x.startswith(part) and re.search(expected, x) for x in problems), problems
+
+
+@pytest.mark.parametrize(
+    ('options', 'expected'),
+    [
+        ({'model.backbone.num_regions': 3.5}, r'num_regions=3\.5 must be a whole number'),
+        ({'model.backbone.num_region': 3}, "keyword argument 'num_region'. Is 'num_regions' meant"),
+        ({'model.backbone.out_indices': (0, 1, 2)}, r'model\.neck\.in_channels = .*has \[64, 128,'),
+        (
+            {'model.decode_head.in_index': [0, 1, 2, 9]},
+            r'decode_head \(FPNHead\) cannot use',
+        ),
+        ({'model.data_preprocessor.mean': [0, 0, 0, 0]}, r'data_preprocessor cannot prepare .*3 x'),
+        ({'train_dataloader.dataset.img_suffix': '.tif'}, r'images, NAME\.tif: no images there'),
+        (
+            {'train_dataloader.dataset.data_prefix.img_path': 'x'},
+            r'not here. Looked for\n.*/x\n',
+        ),
+        ({'train_dataloader.dataset.pipeline.2.crop': 3}, 'RandomCrop.*unexpected keyword'),
+        (
+            {'train_dataloader.dataset.metainfo.classes': ('a', 'b')},
+            'train_dataloader has 2 cl',
+        ),
+        ({'model.backbone.arch': 'gigantic'}, r"'gigantic' is not one of 'tiny', 'small'"),
+    ],
+)
+def test_each_of_these_is_found(cfg, options, expected):
+    cfg.merge_from_dict(options, allow_list_keys=True)
+    with fresh_mmengine(), pytest.raises(ConfigError, match=expected):
+        check_config(cfg, TRAINING, 'mine.py')
+
+
+def test_labels_of_the_first_images(cfg, root):
+    labels = np.full((64, 80), 7, np.uint8)
+    Image.fromarray(labels).save(root / 'labels/2.png')
+    (problem,) = found(cfg)[0]  # once, although both splits have it
+    assert 'labels/2.png has the ids 7 (5,120 pixels), where 0 to 2 are classes' in problem
+    assert problem.endswith('(1 of the first 3 images are bad)')
+    cfg.default_hooks.sample_check.on_bad = 'skip'
+    problems, notes = found(cfg)
+    assert problems == notes == [problem]  # validation leaves nothing out
+
+
+def test_detector(root):
+    """With heads that read what is cut out of feature maps."""
+    cfg = Config.fromfile(CONFIGS / 'xcit/maskrcnn_xcit_t12_p16_3x_coco.py')
+    cfg.merge_from_dict(
+        {
+            'model.neck.0.in_channels': 100,
+            'model.neck.1.in_channels': [100] * 4,
+            'model.rpn_head.in_channels': 7,
+            'model.roi_head.bbox_roi_extractor.out_channels': 7,
+            'model.roi_head.mask_head.in_channels': 7,
+            'model.roi_head.bbox_head.in_channels': 7,
+        }
+    )
+    problems = [x for x in found(cfg, ('train',))[0] if 'not here' not in x]
+    assert [x.partition(' = ')[0].removeprefix('model.') for x in problems] == [
+        'neck.0.in_channels',
+        'neck.1.in_channels',
+        'rpn_head.in_channels',
+        'roi_head.bbox_roi_extractor.out_channels',
+        'roi_head.bbox_head.in_channels',
+        'roi_head.mask_head.in_channels',
+    ]
+
+
+def test_classifier():
+    cfg = Config.fromfile(CONFIGS / 'biformer/biformer_t_in1k.py')
+    cfg.merge_from_dict({'model.neck.in_channels': 99, 'model.head.num_classes': 10})
+    problems = [x for x in found(cfg, ('train',))[0] if 'not here' not in x]
+    assert len(problems) == 2
+    assert problems[0].startswith('model.head.num_classes = 10, but train_dataloader has 1000')
+    assert problems[1].startswith('model.neck.in_channels = 99, but what feeds it has 512')
+
+
+@pytest.mark.parametrize(
+    ('loop', 'part', 'is_long'),
+    [
+        (dict(max_iters=100), dict(by_epoch=False, end=100), False),
+        (dict(max_iters=99), dict(by_epoch=False, end=100), True),
+        (dict(max_iters=99), dict(by_epoch=False), True),
+        (dict(max_epochs=12), dict(by_epoch=False, end=500), True),  # of 40 iterations
+        (dict(max_epochs=13), dict(by_epoch=False, end=500), False),
+        (dict(max_epochs=5), dict(end=20, convert_to_iter_based=True), True),
+        (dict(max_epochs=20), dict(end=20, convert_to_iter_based=True), False),
+        (dict(max_iters=99), dict(by_epoch=False, start_factor=1, end_factor=0, end=100), False),
+    ],
+)
+def test_warm_up_longer_than_the_schedule(loop, part, is_long):
+    cfg = dict(train_cfg=loop, param_scheduler=[dict(type='LinearLR', **part)])
+    assert len([*schedule_notes(cfg, 40)]) == is_long
+
+
+STOCK = [
+    'mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py',
+    'mmdet::cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco.py',
+]
+if os.environ.get('ZOO') == 'all':
+    STOCK += [
+        'mmseg::segformer/segformer_mit-b0_8xb2-160k_ade20k-512x512.py',
+        'mmdet::deformable_detr/deformable-detr_r50_16xb2-50e_coco.py',
+        'mmseg::beit/beit-base_upernet_8xb2-160k_ade20k-640x640_ms.py',
+        'mmdet::panoptic_fpn/panoptic-fpn_r50_fpn_1x_coco.py',
+        'mmdet::fpg/retinanet_r50_fpg_crop640_50e_coco.py',
+        'mmpretrain::swin_transformer/swin-tiny_16xb64_in1k.py',
+    ]
+
+
+@pytest.mark.parametrize('name', STOCK)
+def test_no_false_alarm_about_stock_configs(name):
+    """Whose data are not here."""
+    cfg = Config.fromstring(f'_base_ = {name!r}', '.py')
+    problems, notes = found(cfg, ('train', 'val', 'test'))
+    assert [x for x in problems if 'is not here' not in x] == notes == []
