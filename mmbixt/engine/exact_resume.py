@@ -212,11 +212,19 @@ class ExactResumeHook(Hook):
 
 
 class _PassedOver(_InfiniteDataloaderIterator):
-    """mmengine's iterator, which has nothing to give for the batches that were passed over."""
+    """mmengine's iterator, which has nothing to give for the batches that were passed over.
+
+    mmengine asks for each of them before it goes on. The OneDL fork calls ``skip_iter`` instead, or
+    with ``fast_forward_on_resume`` nothing.
+    """
 
     def __init__(self, dataloader: Any, epoch: int, count: int) -> None:
         super().__init__(dataloader)
-        self._epoch, self._count = epoch, count
+        is_asked = not hasattr(_InfiniteDataloaderIterator, 'skip_iter')
+        self._epoch, self._count = epoch, count if is_asked else 0
+
+    def skip_iter(self, num_iters: int) -> None:
+        """Nothing is left to skip."""
 
     def __next__(self) -> Any:
         if self._count:
