@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from functools import partial
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -149,7 +150,7 @@ def test_train_and_test_a_config_of_a_user(mim, project, scope, text):
         small = re.sub(r'model\[.*\n', '', small)  # it has no norm to change
     text = re.sub(r' *init_cfg=dict\(.*\n', '', text)  # weights are not at hand
     (project / 'my_config.py').write_text(text + small)
-    package = 'mmsegmentation' if scope == 'mmseg' else scope
+    package = packages_distributions()[scope][0]  # mmsegmentation or onedl-mmsegmentation
     work_dir = project / 'work_dirs/mine'
     shutil.rmtree(work_dir, ignore_errors=True)
     output = mim('train', package, 'my_config.py', '--gpus', 0, '--work-dir', work_dir)
