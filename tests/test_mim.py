@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 IS_FORK = packages_distributions()['mim'] == ['onedl-mim']
 finds_mmbixt = pytest.mark.xfail(
     IS_FORK,
-    reason='it takes the first line of RECORD, of mmbixt-*.dist-info, for the folder of the package',
+    reason='takes the first line of RECORD (mmbixt-*.dist-info) for the folder of the package',
     strict=True,
 )
 
