@@ -5,7 +5,7 @@ export VENV PYTHON JOBS MMCV_CUDA CHROME
 python = "$(VENV)/bin/python"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-zoo test-browser fuzz lint format clean
+.PHONY: help setup demo test test-zoo test-onedl test-browser fuzz lint format clean
 
 help: ## this list
 	@echo 'make VENV=.venv PYTHON=python3.11 <target>, where target is one of'
@@ -30,6 +30,10 @@ test-zoo: setup ## what takes minutes: all configs and models, users' own throug
 		tests/test_tools/test_gpu_cost.py tests/test_tools/test_convert_checkpoint.py \
 		tests/test_tools/test_get_flops.py tests/test_tools/test_many_processes.py \
 		tests/test_gpu_check
+
+test-onedl: ## all tests but the zoo's with the OneDL fork, in an environment beside the other one
+	@tools/dev/setup_env.sh onedl
+	@OMP_NUM_THREADS=1 "$${VENV%/}-onedl/bin/python" -m pytest -n 2 --dist worksteal tests
 
 test-browser: setup ## look at a report in Chromium, on a desk and on a phone (CHROME=path: in that one)
 	@OMP_NUM_THREADS=1 $(python) -m pytest tests/browser

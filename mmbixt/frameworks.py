@@ -28,7 +28,7 @@ def missing_framework(what: str, framework: str, problem: Exception) -> ImportEr
     advice = f'To install it: {INSTALL[framework]}.'
     if isinstance(problem, TypeError):
         advice = (
-            'mmpretrain 1.2.0, which mmseg and mmdet import if it is installed, cannot be imported '
+            'mmpretrain, which mmseg and mmdet import if it is installed, cannot be imported '
             'with transformers 5: remove one of the two.'
         )
     return ImportError(f'{what} needs {framework}, which cannot be imported ({problem}). {advice}')

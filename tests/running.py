@@ -33,7 +33,10 @@ def fresh_mmengine() -> Iterator[None]:
         for kind in kinds:
             stack.enter_context(mock.patch.dict(kind._instance_dict, clear=True))
         stack.enter_context(mock.patch.object(Registry, 'latest_framework', None))
-        stack.enter_context(mock.patch('mmengine.config.config.FormatCode', unformatted))
+        for module, create in (('mmengine.config.config', True), ('yapf.yapflib.yapf_api', False)):
+            # mmengine has a name of its own for it, the OneDL fork of it has none
+            patch = mock.patch(f'{module}.FormatCode', unformatted, create=create)
+            stack.enter_context(patch)
         try:
             yield
         finally:

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from functools import partial
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,12 @@ from mmseg.apis import init_model
 from mmbixt.sample.sample_data import write_sample_data
 
 ROOT = Path(__file__).parents[1]
+IS_FORK = packages_distributions()['mim'] == ['onedl-mim']
+finds_mmbixt = pytest.mark.xfail(
+    IS_FORK,
+    reason='takes the first line of RECORD (mmbixt-*.dist-info) for the folder of the package',
+    strict=True,
+)
 
 # what a user's config needs besides, to run two steps on the scenes without a GPU
 SMALL = {
@@ -95,6 +102,7 @@ def user_configs():
 
 
 @only_in_zoo
+@finds_mmbixt
 def test_search_by_data_set_and_run_any_tool(mim):
     output = mim('search', 'mmbixt', '--dataset', 'ade20k', '--field', 'parameters', 'weight')
     assert 'config id: semfpn_xcit_s12_p16_ade20k\n' in output
@@ -105,6 +113,7 @@ def test_search_by_data_set_and_run_any_tool(mim):
     assert 'All is there and can be read.' in output
 
 
+@finds_mmbixt
 def test_download_leaves_config_and_weights_that_fit(project, run):
     """The network is replaced; what is asked of it, and what becomes of it, is mim's."""
     state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
@@ -129,6 +138,7 @@ mim.download('mmbixt', ['semfpn_xcit_t12_p16_ade20k'], dest_root='got')
 
 
 @only_in_zoo
+@finds_mmbixt
 def test_train_and_test_a_config_of_ours_by_name(mim, project):
     name = 'semfpn_bixt_ti_ade20k'
     options = ['--gpus', 0, '--sample', '--cfg-options', *FEW]
@@ -148,8 +158,10 @@ def test_train_and_test_a_config_of_a_user(mim, project, scope, text):
     if text == INHERITED:
         small = re.sub(r'model\[.*\n', '', small)  # it has no norm to change
     text = re.sub(r' *init_cfg=dict\(.*\n', '', text)  # weights are not at hand
+    if IS_FORK:
+        text = text.replace("_base_ = 'mmseg::", "_base_ = __import__('mmbixt') and 'mmseg::")
     (project / 'my_config.py').write_text(text + small)
-    package = 'mmsegmentation' if scope == 'mmseg' else scope
+    package = packages_distributions()[scope][0]  # mmsegmentation or onedl-mmsegmentation
     work_dir = project / 'work_dirs/mine'
     shutil.rmtree(work_dir, ignore_errors=True)
     output = mim('train', package, 'my_config.py', '--gpus', 0, '--work-dir', work_dir)

@@ -55,7 +55,8 @@ class TestWheel:
     not Path(sys.prefix, 'setup.stamp').exists(), reason='not in the environment of `make setup`'
 )
 def test_environment_has_what_is_pinned():
-    text = (ROOT / 'requirements/environment.txt').read_text()
+    stack = 'onedl' if sys.prefix.endswith('-onedl') else 'openmmlab'
+    text = '\n'.join((ROOT / f'requirements/{x}.txt').read_text() for x in ('environment', stack))
     lines = [line for line in text.splitlines() if line and not line.startswith('#')]
     pins = dict(line.split('==') for line in lines)
     assert {name: version(name).partition('+')[0] for name in pins} == pins
@@ -65,10 +66,10 @@ def test_environment_has_what_is_pinned():
 def says(tmp_path):
     """Runs the set-up in a fresh place, with no pip cache and no settings of this machine."""
 
-    def says(words, **settings):
+    def says(words, *arguments, **settings):
         unset = ('PYTHON', 'PIP_FIND_LINKS', 'PIP_EXTRA_INDEX_URL')
         done = subprocess.run(
-            [ROOT / 'tools/dev/setup_env.sh'],
+            [ROOT / 'tools/dev/setup_env.sh', *arguments],
             env={
                 **{key: value for key, value in os.environ.items() if key not in unset},
                 'VENV': mkdtemp(dir=tmp_path),
@@ -119,6 +120,13 @@ def test_setup_says_which_python_it_needs(says, tmp_path):
     for name in ('python3.11', 'python3.12', 'python3'):
         fake(tmp_path / name, 'echo 3.8.10 /usr')
     says('no Python 3.11 or 3.12 found (python3 is 3.8.10)', PATH=before(tmp_path))
+
+
+def test_setup_keeps_the_fork_apart(says, tmp_path):
+    venv = tmp_path / 'venv'
+    says('PYTHON=/nowhere/python does not run', 'onedl', PYTHON='/nowhere/python', VENV=f'{venv}/')
+    assert (tmp_path / 'venv-onedl/setup.lock').exists()
+    assert not venv.exists()
 
 
 def test_setup_leaves_the_folders_of_others_alone(says, tmp_path):

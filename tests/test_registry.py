@@ -235,6 +235,24 @@ def test_names_are_those_of_the_framework_that_the_config_is_for(tmp_path, hidde
         assert found['no classifier'] is found['no config'] is None
 
 
+def test_configs_of_mmseg_are_found_in_the_fork(tmp_path):
+    """Its mmengine knows the name of OpenMMLab's distribution, and not that of its own."""
+    metadata = tmp_path / 'onedl_mmsegmentation-1.4.2.dist-info/METADATA'
+    metadata.parent.mkdir()
+    metadata.write_text('Name: onedl-mmsegmentation\nVersion: 1.4.2\n')
+    (tmp_path / 'stock.py').write_text(
+        "_base_ = 'mmseg::fcn/fcn_r50-d8_4xb4-80k_ade20k-512x512.py'"
+    )
+    code = """
+import mmbixt
+from mmengine.config import Config
+from mmengine.config.utils import MODULE2PACKAGE
+answers['name'] = MODULE2PACKAGE['mmseg']
+answers['type'] = Config.fromfile('stock.py').model.type
+"""
+    assert run(tmp_path, code) == {'name': 'mmseg', 'type': 'EncoderDecoder'}
+
+
 def test_import_errors_of_our_own_are_not_taken_for_a_missing_framework(tmp_path):
     """Of a part that builds on a framework, and of the registry itself."""
     code = """

@@ -211,11 +211,19 @@ class ExactResumeHook(Hook):
 
 
 class _SkippingIterator(_InfiniteDataloaderIterator):
-    """mmengine's iterator; returns None for the first ``count`` batches, which were skipped."""
+    """mmengine's iterator; returns None for the first ``count`` batches, which were skipped.
+
+    mmengine calls ``next`` for each of them. The OneDL fork calls ``skip_iter`` instead, or with
+    ``fast_forward_on_resume`` nothing.
+    """
 
     def __init__(self, dataloader: Any, epoch: int, count: int) -> None:
         super().__init__(dataloader)
-        self._epoch, self._count = epoch, count
+        is_asked = not hasattr(_InfiniteDataloaderIterator, 'skip_iter')
+        self._epoch, self._count = epoch, count if is_asked else 0
+
+    def skip_iter(self, num_iters: int) -> None:
+        """Nothing is left to skip."""
 
     def __next__(self) -> Any:
         if self._count:

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Makes the one virtual environment that every `make` target uses, repairs it, or sees at once that
-# it is up to date. Its versions are in requirements/environment.txt.
+# Makes the virtual environment that the `make` targets use, repairs it, or sees at once that it is up
+# to date. Its versions are in requirements/environment.txt and requirements/openmmlab.txt; with the
+# argument `onedl` in onedl.txt, and the environment is beside the other one, as .venv-onedl: the two
+# stacks ship the same modules, so one environment cannot have both.
 #
 #   VENV=.venv         where it is
 #   PYTHON=python3.12  what it is made from: 3.11 or 3.12 (unset: the first of them that is found)
@@ -18,8 +20,9 @@ fail() {
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 cd "$root"
 pins=requirements/environment.txt
+stack=requirements/${1:-openmmlab}.txt
 peft=requirements/peft.txt
-mmcv=$(sed -n 's/^mmcv==\([^ ]*\).*/\1/p' $pins)
+mmcv=$(grep '^[a-z-]*mmcv==' "$stack")
 disk_gb=8    # the environment (5.5) and, while pip unpacks them, its wheels (1); with some to spare
 
 # Settings of a person's shell that would install elsewhere or import from elsewhere.
@@ -29,6 +32,7 @@ export PYTHONNOUSERSITE=1 PIP_USER=0 PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHEC
 # --- What is there ------------------------------------------------------------------------------
 
 VENV=${VENV:-.venv}
+VENV=${VENV%/}${1:+-$1}
 [ ! -e "$VENV" ] || [ -e "$VENV/setup.lock" ] || [ -z "$(ls -A "$VENV" 2>&1)" ] ||
     fail "$VENV was not made by this script; delete it or name another place: make VENV=..."
 mkdir -p "$VENV" 2>/dev/null || fail "cannot make the folder $VENV; name another: make VENV=..."
@@ -48,7 +52,7 @@ fingerprint() { # of everything the environment was made from
     {
         echo "$root $venv ${MMCV_CUDA:-}"
         python_of "$py"
-        cat $pins $peft requirements.txt setup.py mmbixt/version.py
+        cat $pins "$stack" $peft requirements.txt setup.py mmbixt/version.py
     } | cksum
 }
 
@@ -209,7 +213,7 @@ make_venv() {
 mmcv_works() { # its operators, too: a wheel in pip's cache may be of another torch
     "$py" - >/dev/null 2>&1 <<CODE
 from importlib.metadata import version
-assert version('mmcv') == '$mmcv'
+assert version('${mmcv%==*}') == '${mmcv#*==}'
 import torch
 from mmcv.ops import nms
 nms(torch.rand(2, 4), torch.rand(2), 0.5)
@@ -217,10 +221,10 @@ CODE
 }
 
 mmcv_is_cached() {
-    local tag
+    local tag wheel=${mmcv/==/-}
     [ -z "${MMCV_CUDA:-}" ] &&
         tag=$("$py" -c 'import sys; print("cp%d%d" % sys.version_info[:2])') &&
-        "$py" -m pip cache list "mmcv-$mmcv-$tag" --format=abspath 2>/dev/null | grep -q .
+        "$py" -m pip cache list "${wheel/-mm/_mm}-$tag" --format=abspath 2>/dev/null | grep -q .
 }
 
 need_compiler() {
@@ -243,11 +247,11 @@ compilers() { # one per core, and 2 GB of memory for each
 
 build_mmcv() { # build_mmcv PIP-ARGUMENTS...
     # Without a visible GPU, or mmcv's setup.py builds for CUDA whatever FORCE_CUDA says.
-    local what="mmcv $mmcv" for_gpu=(FORCE_CUDA=0 CUDA_VISIBLE_DEVICES=)
+    local what=${mmcv/==/ } for_gpu=(FORCE_CUDA=0 CUDA_VISIBLE_DEVICES=)
     [ -z "${MMCV_CUDA:-}" ] || for_gpu=(FORCE_CUDA=1)
     step "$what" env MMCV_WITH_OPS=1 "MAX_JOBS=$(compilers)" "${for_gpu[@]}" "$py" -m pip wheel -v \
-        --no-build-isolation --no-deps "$@" -w "$venv/tmp" "mmcv==$mmcv" || give_up "$what"
-    install "$what" --no-deps --force-reinstall "$venv/tmp/mmcv-"*.whl
+        --no-build-isolation --no-deps "$@" -w "$venv/tmp" "$mmcv" || give_up "$what"
+    install "$what" --no-deps --force-reinstall "$venv/tmp/"*mmcv-*.whl
 }
 
 # --- All of it ----------------------------------------------------------------------------------
@@ -266,7 +270,7 @@ fi
 rm -f "$stamp"
 install 'build tools' --retries 2 --timeout 20 -c $pins pip setuptools wheel ninja
 install 'torch and torchvision' -c $pins torch torchvision
-install 'everything else' --no-deps -r <(grep -v '^mmcv==' $pins)
+install 'everything else' --no-deps -r $pins -r <(grep -v "$mmcv" "$stack")
 install 'peft, for a test' --no-deps --upgrade --target "$venv/peft" -r $peft
 imports torch torchvision cv2 timm mmengine
 if ! mmcv_works; then
