@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from mmbixt.ops.dispatch import is_transformed
+from mmbixt.ops.dispatch import is_exporting, is_transformed
 
 
 def channels_last(image: Tensor) -> Tensor:
@@ -13,7 +13,8 @@ def channels_last(image: Tensor) -> Tensor:
     image in the usual format would be transposed in memory, through all layers, and copied by each
     of them.
     """
-    if is_transformed():  # vmap knows no formats
+    # vmap knows no formats; an exported program would be bound to sizes for which both are one
+    if is_transformed() or is_exporting():
         return image
     return image.contiguous(memory_format=torch.channels_last)
 

@@ -6,8 +6,10 @@ from torch.nn.functional import pad
 
 from mmbixt.layers.linear import apply_linear
 from mmbixt.layers.maps import as_image
+from mmbixt.ops.dispatch import holds
 from mmbixt.ops.heads import head_width, join_heads, split_heads
 from mmbixt.ops.inverse_attention import bidirectional_self_attention_maps, self_attention
+from mmbixt.ops.padding import ceil_div, crop
 from mmbixt.ops.routing_attention import route, routing_attention, routing_attention_maps
 
 
@@ -28,7 +30,7 @@ class Regions(NamedTuple):
         """(B,H,W,C), padded with zeros at the right and the bottom, to (B,R,L,C)."""
         bottom = self.rows * self.height - x.shape[1]
         right = self.columns * self.width - x.shape[2]
-        if bottom or right:
+        if not holds(bottom + right == 0):
             x = pad(x, (0, 0, 0, right, 0, bottom))
         x = x.unflatten(2, (self.columns, self.width)).unflatten(1, (self.rows, self.height))
         return x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
@@ -38,11 +40,11 @@ class Regions(NamedTuple):
         size = (self.rows * self.height, self.columns * self.width)
         channels = x.shape[3:].numel()
         x = x.unflatten(2, (self.height, self.width)).unflatten(1, (self.rows, self.columns))
-        return x.transpose(2, 3).reshape(len(x), *size, channels)
+        return x.transpose(2, 3).reshape(x.shape[0], *size, channels)
 
     def inside(self, height: int, width: int, device: torch.device) -> Tensor | None:
         """(R,L), True for the cells of the feature map; None if nothing was padded."""
-        if (self.rows * self.height, self.columns * self.width) == (height, width):
+        if holds(self.rows * self.height == height) and holds(self.columns * self.width == width):
             return None
         row = torch.arange(self.rows * self.height, device=device) < height
         column = torch.arange(self.columns * self.width, device=device) < width
@@ -108,11 +110,11 @@ class RoutingAttention(nn.Module):
     def regions(self, height: int, width: int) -> Regions:
         """The regions of a feature map of this size."""
         if self.floor_regions:
-            sides = [max(1, side // self.num_regions) for side in (height, width)]
-            counts = [-(-side // size) for side, size in zip((height, width), sides, strict=True)]
+            sides = [torch.sym_max(1, side // self.num_regions) for side in (height, width)]
+            counts = [ceil_div(*pair) for pair in zip((height, width), sides, strict=True)]
         else:
             counts = [self.num_regions] * 2
-            sides = [-(-side // self.num_regions) for side in (height, width)]
+            sides = [ceil_div(side, self.num_regions) for side in (height, width)]
         return Regions(*counts, *sides)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -122,9 +124,9 @@ class RoutingAttention(nn.Module):
         out = routing_attention(queries, keys, values, routes, self.scale, valid)
         out, values = (regions.join(part) for part in (out, values))
         if not self._is_padded_before:
-            out, values = (part[:, :height, :width] for part in (out, values))
+            out, values = (crop(part, height, width) for part in (out, values))
         out = out + self.lepe(as_image(values)).permute(0, 2, 3, 1)
-        return apply_linear(self.wo, out[:, :height, :width])
+        return apply_linear(self.wo, crop(out, height, width))
 
     @torch.no_grad()
     def attention_maps(self, x: Tensor, region: int) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mmbixt.ops.dispatch import operator_refusal
+from mmbixt.ops.dispatch import holds, operator_refusal
 from mmbixt.ops.padding import padding_to_multiple
 
 
@@ -32,16 +32,14 @@ class Windows(NamedTuple):
         """Of feature maps (B,H,W,C); the shift moves windows right and down, around the edges."""
         batch, height, width = x.shape[:3]
         count = batch * height * width
-        token = torch.arange(count, device=x.device).view(batch, height, width)
-        token = pad(
-            token,
-            (0, padding_to_multiple(width, size), 0, padding_to_multiple(height, size)),
-            value=count,
-        )
-        token = token.roll((-shift, -shift), dims=(1, 2))
-        token = token.unflatten(2, (-1, size)).unflatten(1, (-1, size)).transpose(2, 3).flatten()
+        token = torch.arange(-count, 0, device=x.device).view(batch, height, width)
+        bottom, right = (padding_to_multiple(side, size) for side in (height, width))
+        token = _roll(pad(token, (0, right, 0, bottom)), shift)
+        rows, columns = ((height + bottom) // size, (width + right) // size)
+        token = token.unflatten(2, (columns, size)).unflatten(1, (rows, size))
+        token = token.transpose(2, 3).flatten() + count  # padded with zeros: of exporters, too
         place = torch.zeros(count + 1, dtype=torch.long, device=x.device)
-        place.scatter_(0, token, torch.arange(len(token), device=x.device))
+        place.scatter_(0, token, torch.arange(token.shape[0], device=x.device))
         return cls(token, place[:-1], (batch, height, width), size)
 
     @property
@@ -63,6 +61,17 @@ class Windows(NamedTuple):
         return _reorder(x.flatten(0, 2), self.place, self.token).unflatten(0, self.shape)
 
 
+def _roll(token: Tensor, shift: int | torch.SymInt) -> Tensor:
+    """(B,H,W) moved left and up, around the edges."""
+    if isinstance(shift, int):
+        return token.roll((-shift, -shift), dims=(1, 2))
+    for dim in (1, 2):  # ONNX rolls by numbers alone
+        index = torch.arange(token.shape[dim], device=token.device) + shift
+        index = torch.where(index >= token.shape[dim], index - token.shape[dim], index)
+        token = token.index_select(dim, index)
+    return token
+
+
 def _reorder(x: Tensor, index: Tensor, inverse: Tensor, fill: Tensor | None = None) -> Tensor:
     if operator_refusal():
         return _select(x, index, 0.0 if fill is None else fill)
@@ -71,17 +80,17 @@ def _reorder(x: Tensor, index: Tensor, inverse: Tensor, fill: Tensor | None = No
 
 def _select(x: Tensor, index: Tensor, fill: Tensor | float) -> Tensor:
     """Rows of x (T,C) in a new order (P,); if those are more, ``fill`` where the index is T."""
-    if len(index) <= len(x):
+    if holds(index.shape[0] <= x.shape[0]):
         return x.index_select(0, index)
-    out = x.index_select(0, index.clamp_max(len(x) - 1))
-    return torch.where(index[:, None] == len(x), fill, out)
+    out = x.index_select(0, index.clamp_max(x.shape[0] - 1))
+    return torch.where(index[:, None] == x.shape[0], fill, out)
 
 
 def _move(x: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
     """The same with zeros, written once; row i goes to ``inverse[i]``."""
-    if len(index) <= len(x):
+    if holds(index.shape[0] <= x.shape[0]):
         return x.index_select(0, index)
-    return x.new_zeros(len(index), x.shape[1]).index_copy_(0, inverse, x)
+    return x.new_zeros(index.shape[0], x.shape[1]).index_copy_(0, inverse, x)
 
 
 class Reorder(torch.autograd.Function):
@@ -97,7 +106,7 @@ class Reorder(torch.autograd.Function):
         index, inverse = ctx.saved_tensors
         grad_fill = None
         if ctx.needs_input_grad[3]:
-            grad_fill = (grad * (index == len(inverse))[:, None]).sum(0)
+            grad_fill = (grad * (index == inverse.shape[0])[:, None]).sum(0)
         return _move(grad, inverse, index), None, None, grad_fill
 
 
