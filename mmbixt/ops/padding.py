@@ -6,7 +6,6 @@ from torch import Tensor
 from mmbixt.ops.dispatch import holds
 
 
-
 def padding_to_multiple(length: int, size: int) -> int:
     """How many cells make a side a multiple of a size: ``-length % size``.
 
