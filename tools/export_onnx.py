@@ -1,4 +1,4 @@
-"""Export a segmentor to ONNX: from the pixels of images to labels or logits, checked in onnxruntime.
+"""Export a segmentor to ONNX, from pixels to labels or logits, and check it in onnxruntime.
 
 The file takes images as OpenCV reads them (B,3,H,W), float32 from 0 to 255, BGR. Normalisation,
 padding, the network and the resizing to the size of the image are in the file. It is compared with

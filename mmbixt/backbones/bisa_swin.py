@@ -34,7 +34,7 @@ from mmbixt.layers.linear import apply_linear, init_linear
 from mmbixt.layers.maps import channels_last
 from mmbixt.layers.norm import LayerNorm
 from mmbixt.ops.dispatch import holds
-from mmbixt.ops.padding import padding_to_multiple
+from mmbixt.ops.padding import larger, padding_to_multiple, smaller
 from mmbixt.ops.window_attention import Windows
 from mmbixt.registry import MODELS
 
@@ -134,7 +134,7 @@ class SwinStage(nn.Module):
         ways: dict[int, tuple[Windows, Tensor | None]] = {}  # once for all blocks
         for block in self.blocks:
             if block.attn.shift not in ways:
-                shift = self._shift(block.attn.shift, torch.sym_max(*x.shape[1:3]))
+                shift = self._shift(block.attn.shift, larger(*x.shape[1:3]))
                 mask = None if holds(shift == 0) else shift_mask(x, self.window_size, shift)
                 ways[block.attn.shift] = Windows.of(x, self.window_size, shift), mask
             x = run_layer(block, x, *ways[block.attn.shift])
@@ -144,7 +144,7 @@ class SwinStage(nn.Module):
         """The same, or 0 where one window holds a feature map whose longer side this is."""
         if self.shift_single_window or holds(side > self.window_size):
             return shift
-        return shift * torch.sym_min(1, (side - 1) // self.window_size)
+        return shift * smaller(1, (side - 1) // self.window_size)
 
 
 def pad_to_multiple(x: Tensor, size: int) -> Tensor:

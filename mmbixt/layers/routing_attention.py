@@ -9,7 +9,7 @@ from mmbixt.layers.maps import as_image
 from mmbixt.ops.dispatch import holds
 from mmbixt.ops.heads import head_width, join_heads, split_heads
 from mmbixt.ops.inverse_attention import bidirectional_self_attention_maps, self_attention
-from mmbixt.ops.padding import ceil_div, crop
+from mmbixt.ops.padding import ceil_div, crop, larger
 from mmbixt.ops.routing_attention import route, routing_attention, routing_attention_maps
 
 
@@ -110,7 +110,7 @@ class RoutingAttention(nn.Module):
     def regions(self, height: int, width: int) -> Regions:
         """The regions of a feature map of this size."""
         if self.floor_regions:
-            sides = [torch.sym_max(1, side // self.num_regions) for side in (height, width)]
+            sides = [larger(1, side // self.num_regions) for side in (height, width)]
             counts = [ceil_div(*pair) for pair in zip((height, width), sides, strict=True)]
         else:
             counts = [self.num_regions] * 2

@@ -28,3 +28,12 @@ def crop(x: Tensor, height: int, width: int) -> Tensor:
     for dim, length in ((1, height), (2, width)):
         x = x.index_select(dim, torch.arange(length, device=x.device))
     return x
+
+
+def smaller(a: int, b: int) -> int:
+    """Of two sizes; ``min`` would bind exporters to the answer, and Dynamo knows it alone."""
+    return min(a, b) if torch.compiler.is_dynamo_compiling() else torch.sym_min(a, b)
+
+
+def larger(a: int, b: int) -> int:
+    return max(a, b) if torch.compiler.is_dynamo_compiling() else torch.sym_max(a, b)

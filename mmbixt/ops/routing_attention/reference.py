@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from mmbixt.ops.padding import smaller
 from mmbixt.ops.precision import without_autocast
 
 
@@ -46,7 +47,7 @@ def route(queries: Tensor, keys: Tensor, topk: int, valid: Tensor | None = None)
         agreement = query_means @ key_means.transpose(1, 2)
     if valid is not None:
         agreement = agreement.masked_fill(~valid.any(1), -torch.inf)
-    return agreement.topk(torch.sym_min(topk, agreement.shape[-1]), dim=-1).indices
+    return agreement.topk(smaller(topk, agreement.shape[-1]), dim=-1).indices
 
 
 def _means(x: Tensor, valid: Tensor | None) -> Tensor:
