@@ -41,7 +41,8 @@ def write_files(folder, parts, **options):
         size=(64, 64),
         test_cfg=dict(size_divisor=32),
     )
-    model = dict(type='EncoderDecoder', data_preprocessor=preprocessor, **parts)
+    whole = dict(test_cfg=dict(mode='whole'))
+    model = dict(type='EncoderDecoder', data_preprocessor=preprocessor, **whole, **parts)
     config = Config(dict(default_scope='mmseg', model={**model, **options}))
     config.dump(folder / 'config.py')
     export_onnx.init_default_scope('mmseg')
@@ -72,7 +73,7 @@ def test_file_agrees_with_the_model(parts, tmp_path, monkeypatch, capsys):
 
 def test_wrong_file_is_not_left(tmp_path, monkeypatch):
     files = write_files(tmp_path, LINEAR)
-    monkeypatch.setattr(export_onnx.Exported, 'forward', lambda self, x: x.argmax(1))
+    monkeypatch.setattr(export_onnx.Exported, 'forward', lambda self, images: images.argmax(1))
     with pytest.raises(SystemExit, match='Nothing was written'):
         run(monkeypatch, *files)
     assert sorted(p.name for p in tmp_path.iterdir()) == ['config.py', 'model.pth']
