@@ -25,6 +25,7 @@ test-zoo: setup ## what takes minutes: all configs and models, users' own throug
 		tests/test_mim.py \
 		tests/test_backbones/test_compiled.py tests/test_backbones/test_contract.py \
 		tests/test_backbones/test_precision.py \
+		tests/test_backbones/test_export.py tests/test_tools/test_export_onnx.py \
 		tests/test_checkpoints/test_classifiers.py \
 		tests/test_tools/test_benchmark.py tests/test_tools/test_iteration_cost.py \
 		tests/test_tools/test_gpu_cost.py tests/test_tools/test_convert_checkpoint.py \

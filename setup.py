@@ -29,6 +29,8 @@ setup(
         'cls': ['mmengine==0.10.7', 'mmpretrain==1.2.0', 'importlib_metadata<8'],
         # for tools/analysis/report.py; torch and mmengine bring them as well
         'report': ['Jinja2>=3.1', 'matplotlib>=3.8', 'Pygments>=2.15'],
+        # for tools/export_onnx.py
+        'export': ['onnx==1.23.2', 'onnxscript==0.7.2', 'onnxruntime==1.32.0'],
     },
     packages=find_packages(include=['mmbixt', 'mmbixt.*']),
     # mim and mmengine look for configs and tools inside the installed package. In the repository

@@ -33,7 +33,8 @@ from mmbixt.layers.feed_forward import FeedForward, add_feed_forward
 from mmbixt.layers.linear import apply_linear, init_linear
 from mmbixt.layers.maps import channels_last
 from mmbixt.layers.norm import LayerNorm
-from mmbixt.ops.padding import padding_to_multiple
+from mmbixt.ops.dispatch import holds
+from mmbixt.ops.padding import larger, padding_to_multiple, smaller
 from mmbixt.ops.window_attention import Windows
 from mmbixt.registry import MODELS
 
@@ -69,7 +70,9 @@ class PatchMerging(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B,H,W,C) to (B,ceil(H/2),ceil(W/2),2C)."""
-        x = pad_to_multiple(x, 2).unflatten(2, (-1, 2)).unflatten(1, (-1, 2))
+        x = pad_to_multiple(x, 2)
+        rows, columns = (side // 2 for side in x.shape[1:3])
+        x = x.unflatten(2, (columns, 2)).unflatten(1, (rows, 2))
         return apply_linear(self.reduction, self.norm(x.permute(0, 1, 3, 5, 2, 4).flatten(3)))
 
 
@@ -127,21 +130,28 @@ class SwinStage(nn.Module):
 
     def forward(self, x: Tensor, run_layer: Callable) -> tuple[Tensor, Tensor]:
         """Tokens (B,H,W,C) to the input of the next stage and this stage's tokens (B,H,W,C)."""
-        is_shifted = self.shift_single_window or max(x.shape[1:3]) > self.window_size
         by_shift: dict[int, tuple[Windows, Tensor | None]] = {}  # shared by the blocks
         for block in self.blocks:
-            shift = block.attn.shift if is_shifted else 0
-            if shift not in by_shift:
-                mask = shift_mask(x, self.window_size, shift) if shift else None
-                by_shift[shift] = Windows.of(x, self.window_size, shift), mask
-            x = run_layer(block, x, *by_shift[shift])
+            if block.attn.shift not in by_shift:
+                shift = self._shift(block.attn.shift, larger(*x.shape[1:3]))
+                mask = None if holds(shift == 0) else shift_mask(x, self.window_size, shift)
+                by_shift[block.attn.shift] = Windows.of(x, self.window_size, shift), mask
+            x = run_layer(block, x, *by_shift[block.attn.shift])
         return (x if self.downsample is None else self.downsample(x)), x
+
+    def _shift(self, shift: int, side: int) -> int:
+        """The same, or 0 where one window holds a feature map whose longer side this is."""
+        if self.shift_single_window or holds(side > self.window_size):
+            return shift
+        return shift * smaller(1, (side - 1) // self.window_size)
 
 
 def pad_to_multiple(x: Tensor, size: int) -> Tensor:
     """(B,H,W,C) with zeros at the right and the bottom, so that ``size`` divides H and W."""
     bottom, right = (padding_to_multiple(side, size) for side in x.shape[1:3])
-    return pad(x, (0, 0, 0, right, 0, bottom)) if bottom or right else x  # pad always copies
+    if holds(bottom + right == 0):  # pad always copies
+        return x
+    return pad(x, (0, 0, 0, right, 0, bottom))
 
 
 def shift_mask(x: Tensor, size: int, shift: int) -> Tensor:
@@ -158,7 +168,8 @@ def shift_mask(x: Tensor, size: int, shift: int) -> Tensor:
 
     parts = 3 * part(x.shape[1])[:, None] + part(x.shape[2])[None, :]
     # (H,W) to (rows,columns,size,size) of windows, and these to (windows,N)
-    parts = parts.unflatten(1, (-1, size)).unflatten(0, (-1, size)).transpose(1, 2)
+    rows, columns = (side // size for side in parts.shape)
+    parts = parts.unflatten(1, (columns, size)).unflatten(0, (rows, size)).transpose(1, 2)
     parts = parts.flatten(2).flatten(0, 1)
     apart = parts[:, None, :, None] != parts[:, None, None, :]
     return torch.zeros_like(apart, dtype=x.dtype).masked_fill(apart, -100.0)

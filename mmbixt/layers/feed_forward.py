@@ -59,7 +59,7 @@ def add_update(
         return tokens + drop_path(update if scale is None else scale * update)
     factor = scale
     if drop_path.training and drop_path.drop_prob > 0:  # a factor for each image
-        kept = drop_path(update.new_ones(len(update), *[1] * (update.dim() - 1)))
+        kept = drop_path(update.new_ones(update.shape[0], *[1] * (update.dim() - 1)))
         factor = kept if scale is None else kept * scale
     return tokens + update if factor is None else add_scaled(tokens, update, factor)
 

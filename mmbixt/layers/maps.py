@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from mmbixt.ops.dispatch import is_transformed
+from mmbixt.ops.dispatch import is_exporting, is_transformed
 
 
 def channels_last(image: Tensor) -> Tensor:
@@ -12,7 +12,9 @@ def channels_last(image: Tensor) -> Tensor:
     Convolutions keep the memory format of their input. From an image in the default format, the
     tokens would be transposed in memory, and each layer would copy them.
     """
-    if is_transformed():  # vmap does not support memory formats
+    # vmap does not support memory formats; an exported program would only be valid for sizes for
+    # which both formats are the same
+    if is_transformed() or is_exporting():
         return image
     return image.contiguous(memory_format=torch.channels_last)
 

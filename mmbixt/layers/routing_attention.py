@@ -6,8 +6,10 @@ from torch.nn.functional import pad
 
 from mmbixt.layers.linear import apply_linear
 from mmbixt.layers.maps import as_image
+from mmbixt.ops.dispatch import holds
 from mmbixt.ops.heads import head_width, join_heads, split_heads
 from mmbixt.ops.inverse_attention import bidirectional_self_attention_maps, self_attention
+from mmbixt.ops.padding import ceil_div, crop, larger
 from mmbixt.ops.routing_attention import routing_attention, routing_attention_maps
 from mmbixt.ops.routing_attention.masked import hides_regions, masked_routing_attention
 from mmbixt.ops.routing_attention.reference import Routing, best_routes
@@ -30,7 +32,9 @@ class Regions(NamedTuple):
         """(B,H,W,C) with zeros at the right and the bottom, up to whole regions."""
         bottom = self.rows * self.height - x.shape[1]
         right = self.columns * self.width - x.shape[2]
-        return pad(x, (0, 0, 0, right, 0, bottom)) if bottom or right else x
+        if holds(bottom + right == 0):
+            return x
+        return pad(x, (0, 0, 0, right, 0, bottom))
 
     def unfold(self, x: Tensor) -> Tensor:
         """The padded feature map (B,H,W,...) to (B,rows,height,columns,width,...), a view."""
@@ -45,11 +49,11 @@ class Regions(NamedTuple):
         size = (self.rows * self.height, self.columns * self.width)
         channels = x.shape[3:].numel()
         x = x.unflatten(2, (self.height, self.width)).unflatten(1, (self.rows, self.columns))
-        return x.transpose(2, 3).reshape(len(x), *size, channels)
+        return x.transpose(2, 3).reshape(x.shape[0], *size, channels)
 
     def inside_map(self, height: int, width: int, device: torch.device) -> Tensor | None:
         """Of the padded feature map (H,W), True for its own cells; None if nothing was padded."""
-        if (self.rows * self.height, self.columns * self.width) == (height, width):
+        if holds(self.rows * self.height == height) and holds(self.columns * self.width == width):
             return None
         row = torch.arange(self.rows * self.height, device=device) < height
         column = torch.arange(self.columns * self.width, device=device) < width
@@ -121,11 +125,11 @@ class RoutingAttention(nn.Module):
     def regions(self, height: int, width: int) -> Regions:
         """The regions of a feature map of this size."""
         if self.floor_regions:
-            sides = [max(1, side // self.num_regions) for side in (height, width)]
-            counts = [-(-side // size) for side, size in zip((height, width), sides, strict=True)]
+            sides = [larger(1, side // self.num_regions) for side in (height, width)]
+            counts = [ceil_div(*pair) for pair in zip((height, width), sides, strict=True)]
         else:
             counts = [self.num_regions] * 2
-            sides = [-(-side // self.num_regions) for side in (height, width)]
+            sides = [ceil_div(side, self.num_regions) for side in (height, width)]
         return Regions(*counts, *sides)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -138,9 +142,9 @@ class RoutingAttention(nn.Module):
             attend = self._attend_uncut
         out, values = attend(x, regions)
         if not self._is_padded_before:
-            out, values = (part[:, :height, :width] for part in (out, values))
+            out, values = (crop(part, height, width) for part in (out, values))
         out = out + self.lepe(as_image(values)).permute(0, 2, 3, 1)
-        return apply_linear(self.wo, out[:, :height, :width])
+        return apply_linear(self.wo, crop(out, height, width))
 
     def _attend_cut(self, x: Tensor, regions: Regions) -> tuple[Tensor, Tensor]:
         """Feature maps (B,H,W,C) to what their tokens gather and to their values, padded."""

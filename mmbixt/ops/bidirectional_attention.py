@@ -35,7 +35,7 @@ def bidirectional_attention_portable(
     Computing them again (d multiply-adds each) takes less time than writing an (M,N) matrix to
     memory, reading it for two softmaxes and keeping it for the backward pass.
     """
-    r, v = (x.expand(len(r_tokens), -1, -1, -1) for x in (r_latents, v_latents))
+    r, v = (x.expand(r_tokens.shape[0], -1, -1, -1) for x in (r_latents, v_latents))
     update = None
     if v_tokens is not None:
         update = fused_attention(r, r_tokens, v_tokens, scale)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from mmbixt.ops.precision import half_dtype, is_autocast, is_half, is_reduced_float32
 
@@ -148,6 +149,15 @@ def is_eager() -> bool:
     return not (torch.compiler.is_compiling() or is_exporting())
 
 
+def holds(condition: bool | torch.SymBool) -> bool:
+    """Whether a condition on sizes holds, for all sizes for which a program is made.
+
+    An ``if`` of sizes that are symbols would bind an exported program to its example's side of the
+    condition, and a compiled one would be compiled again for the other side.
+    """
+    return statically_known_true(condition) if torch.compiler.is_compiling() else condition
+
+
 def is_transformed() -> bool:
     """Whether tensors may be batched by ``vmap`` or carry tangents."""
     if torch.compiler.is_dynamo_compiling():
@@ -203,7 +213,7 @@ def cpu_refusal(x: Tensor) -> str | None:
         return 'autocast is on, and the operators support float32 and float64 only'
     if x.dtype not in (torch.float32, torch.float64):
         return f'the tensors are {x.dtype}, and the operators support float32 and float64 only'
-    return 'there is nothing to compute' if x.numel() == 0 else operator_refusal()
+    return operator_refusal() or ('there is nothing to compute' if x.numel() == 0 else None)
 
 
 # --- The rules of `auto`: for each op a function that returns a path and the reason --------------
@@ -229,7 +239,7 @@ def convolution_refusal(x: Tensor, dtype: torch.dtype, out: int, images: int = 1
     if not ONEDNN_IS_FASTER:
         return 'MKL is as fast as oneDNN here'
     values = x.numel() // images
-    if values < MIN_VALUES or values * out < MIN_MACS:
+    if holds(values < MIN_VALUES) or holds(values * out < MIN_MACS):
         return 'the product is small'
     return None
 
@@ -259,7 +269,7 @@ def _feed_forward(x: Tensor, hidden: int) -> Decision:
 
 def _cross_covariance(x: Tensor) -> Decision:
     """For tokens (B,N,C)."""
-    if x.shape[1] < 2 * x.shape[2] or x.shape[0] == 0:
+    if holds(x.shape[1] < 2 * x.shape[2]) or holds(x.shape[0] == 0):
         return 'reference', 'with fewer than 2C tokens, Gram matrices cost more than they save'
     if half_dtype(x) == torch.bfloat16 and not on_processor(x):
         return 'portable', 'copies neither queries nor keys'
@@ -289,8 +299,7 @@ def _window_attention(qkv: Tensor) -> Decision:
 def _routing_attention(queries: Tensor, routes: Tensor) -> Decision:
     """For queries (B,R,L,h,d) and routes (B,R,k)."""
     _, _, tokens, heads, _ = queries.shape
-    is_large = heads * tokens**2 > scores_at_once()
-    if routes.shape[2] == 1 and is_eager() and is_large:
+    if is_eager() and routes.shape[2] == 1 and heads * tokens**2 > scores_at_once():
         return 'portable', 'each region attends to one, which is too large for the cache'
     return _on_processors(queries, 'a few regions at a time stay in the cache')
 

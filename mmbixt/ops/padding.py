@@ -1,5 +1,10 @@
 """Padding of the sides of feature maps."""
 
+import torch
+from torch import Tensor
+
+from mmbixt.ops.dispatch import holds
+
 
 def padding_to_multiple(length: int, size: int) -> int:
     """How many cells to add to a side to make it a multiple of a size: ``-length % size``.
@@ -7,4 +12,28 @@ def padding_to_multiple(length: int, size: int) -> int:
     Computed with a quotient, because inductor (of torch 2.11) fails for remainders of symbolic
     sizes, which it introduces after images of two sizes.
     """
-    return (length + size - 1) // size * size - length
+    return ceil_div(length, size) * size - length
+
+
+def ceil_div(length: int, size: int) -> int:
+    """``length / size`` rounded up; with a plus, because exporters compare it with sizes."""
+    return (length + size - 1) // size
+
+
+def crop(x: Tensor, height: int, width: int) -> Tensor:
+    """The first rows and columns of feature maps (B,H,W,C)."""
+    if holds(height <= x.shape[1]) and holds(width <= x.shape[2]):
+        return x[:, :height, :width]
+    # of sizes that are symbols, exporters do not know what a slice leaves
+    for dim, length in ((1, height), (2, width)):
+        x = x.index_select(dim, torch.arange(length, device=x.device))
+    return x
+
+
+def smaller(a: int, b: int) -> int:
+    """Of two sizes; ``min`` would bind exporters to the answer, and Dynamo knows it alone."""
+    return min(a, b) if torch.compiler.is_dynamo_compiling() else torch.sym_min(a, b)
+
+
+def larger(a: int, b: int) -> int:
+    return max(a, b) if torch.compiler.is_dynamo_compiling() else torch.sym_max(a, b)

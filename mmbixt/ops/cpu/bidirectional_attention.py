@@ -27,7 +27,7 @@ def bidirectional_attention_cpu(
         # tokens first: a softmax over columns reads values that are far apart
         similarity = r_tokens @ (scale * r_latents).transpose(-2, -1)
         return None, similarity.softmax(dim=-1) @ v_latents
-    r_latents, v_latents = (x.expand(len(r_tokens), -1, -1, -1) for x in (r_latents, v_latents))
+    r_latents, v_latents = (x.expand(r_tokens.shape[0], -1, -1, -1) for x in (r_latents, v_latents))
     # (B,N,h,d) for a view (B,N,C), of the results and the gradients
     inputs = (x.transpose(1, 2) for x in (r_latents, r_tokens, v_latents, v_tokens))
     for_latents, for_tokens = attend_both_ways(*inputs, scale)

@@ -98,7 +98,7 @@ def _with_tokens(x: Tensor, weights: CrossCovarianceWeights) -> Tensor:
     scores = products * (temperature * query_factors[..., None]) * key_factors[:, :, None]
     attention = scores.softmax(dim=-1).to(values.dtype).permute(1, 2, 0, 3).flatten(2)  # (h,d,Bd)
     mixed = proj_weight.unflatten(1, (heads, -1)).transpose(0, 1) @ attention
-    mixed = mixed.unflatten(2, (len(x), -1)).permute(2, 1, 0, 3).flatten(2)  # (B,C,C)
+    mixed = mixed.unflatten(2, (x.shape[0], -1)).permute(2, 1, 0, 3).flatten(2)  # (B,C,C)
     return linear_per_image(values, mixed, proj_bias[None])  # its gradient is rounded once
 
 

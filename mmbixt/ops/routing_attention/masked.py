@@ -7,7 +7,14 @@ is cut into regions and joined again. What it costs is products with keys that a
 import torch
 from torch import Tensor
 
-from mmbixt.ops.dispatch import choose, implementations, on_processor, operator_refusal, ops_path
+from mmbixt.ops.dispatch import (
+    choose,
+    holds,
+    implementations,
+    on_processor,
+    operator_refusal,
+    ops_path,
+)
 from mmbixt.ops.fused_attention import fused_attention
 from mmbixt.ops.routing_attention.reference import Routing
 
@@ -20,7 +27,7 @@ def hides_regions(x: Tensor, tokens: int, topk: int) -> bool:
     """Whether a mask is the better way, for feature maps of so many tokens and k routes."""
     if on_processor(x) or operator_refusal() or ops_path() not in ('auto', 'portable'):
         return False
-    return tokens <= MASKED * topk
+    return holds(tokens <= MASKED * topk)
 
 
 def _attend(

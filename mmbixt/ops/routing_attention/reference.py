@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from mmbixt.ops.padding import smaller
 from mmbixt.ops.precision import without_autocast
 
 
@@ -58,7 +59,7 @@ def best_routes(
     if valid is not None:
         counted = valid.sum([dim - 1 for dim in within]).flatten() > 0
         agreement = agreement.masked_fill(~counted, -torch.inf)
-    return agreement.topk(min(topk, agreement.shape[-1]), dim=-1).indices
+    return agreement.topk(smaller(topk, agreement.shape[-1]), dim=-1).indices
 
 
 def _means(x: Tensor, within: tuple[int, ...], valid: Tensor | None) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mmbixt.ops.dispatch import on_processor, operator_refusal
+from mmbixt.ops.dispatch import holds, on_processor, operator_refusal
 from mmbixt.ops.padding import padding_to_multiple
 
 
@@ -34,17 +34,15 @@ class Windows(NamedTuple):
         """The windows of (B,H,W,C), shifted cyclically to the right and down by ``shift`` cells."""
         batch, height, width = x.shape[:3]
         count = batch * height * width
-        token = torch.arange(count, device=x.device).view(batch, height, width)
-        token = pad(
-            token,
-            (0, padding_to_multiple(width, size), 0, padding_to_multiple(height, size)),
-            value=count,
-        )
-        token = token.roll((-shift, -shift), dims=(1, 2))
-        token = token.unflatten(2, (-1, size)).unflatten(1, (-1, size)).transpose(2, 3).flatten()
+        token = torch.arange(-count, 0, device=x.device).view(batch, height, width)
+        bottom, right = (padding_to_multiple(side, size) for side in (height, width))
+        token = _roll(pad(token, (0, right, 0, bottom)), shift)
+        rows, columns = ((height + bottom) // size, (width + right) // size)
+        token = token.unflatten(2, (columns, size)).unflatten(1, (rows, size))
+        token = token.transpose(2, 3).flatten() + count  # padding is 0 before: exporters pad by 0
         if on_processor(x):
             place = torch.zeros(count + 1, dtype=torch.long, device=x.device)
-            place.scatter_(0, token, torch.arange(len(token), device=x.device))
+            place.scatter_(0, token, torch.arange(token.shape[0], device=x.device))
             place, padding = place[:-1], None
         else:
             place, padding = token.argsort().tensor_split((count,))
@@ -83,6 +81,17 @@ class Windows(NamedTuple):
         return _reorder(x.flatten(0, 3), *index).unflatten(0, (*self.shape, heads))
 
 
+def _roll(token: Tensor, shift: int | torch.SymInt) -> Tensor:
+    """(B,H,W) shifted cyclically to the left and up."""
+    if isinstance(shift, int):
+        return token.roll((-shift, -shift), dims=(1, 2))
+    for dim in (1, 2):  # ONNX has no roll by a size
+        index = torch.arange(token.shape[dim], device=token.device) + shift
+        index = torch.where(index >= token.shape[dim], index - token.shape[dim], index)
+        token = token.index_select(dim, index)
+    return token
+
+
 def _reorder(
     x: Tensor, index: Tensor, inverse: Tensor, padding: Tensor | None, fill: Tensor | None = None
 ) -> Tensor:
@@ -93,17 +102,17 @@ def _reorder(
 
 def _select(x: Tensor, index: Tensor, fill: Tensor | float) -> Tensor:
     """The rows of x (T,C) at an index (P,); if P > T, ``fill`` where the index is T."""
-    if len(index) <= len(x):
+    if holds(index.shape[0] <= x.shape[0]):
         return x.index_select(0, index)
-    out = x.index_select(0, index.clamp_max(len(x) - 1))
-    return torch.where(index[:, None] == len(x), fill, out)
+    out = x.index_select(0, index.clamp_max(x.shape[0] - 1))
+    return torch.where(index[:, None] == x.shape[0], fill, out)
 
 
 def _move(x: Tensor, index: Tensor, inverse: Tensor, padding: Tensor | None) -> Tensor:
     """:func:`_select` with ``fill`` 0, in one write: row i goes to ``inverse[i]``."""
-    if len(index) <= len(x):
+    if holds(index.shape[0] <= x.shape[0]):
         return x.index_select(0, index)
-    shape = len(index), x.shape[1]
+    shape = index.shape[0], x.shape[1]
     if torch.compiler.is_dynamo_compiling():  # which (of torch 2.11) loses the gradient in place
         return x.new_zeros(shape).index_copy(0, inverse, x)
     if padding is None:
@@ -128,7 +137,7 @@ class Reorder(torch.autograd.Function):
         index, inverse, padding = ctx.saved_tensors
         grad_fill = None
         if ctx.needs_input_grad[4]:
-            grad_fill = (grad * (index == len(inverse))[:, None]).sum(0)
+            grad_fill = (grad * (index == inverse.shape[0])[:, None]).sum(0)
         return _move(grad, inverse, index, padding), None, None, None, grad_fill
 
 

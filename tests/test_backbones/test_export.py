@@ -1,0 +1,66 @@
+"""Exported and compiled with symbols for sizes, a backbone is right for images of other sizes."""
+
+import os
+
+import pytest
+import torch
+from helpers import assert_close, image
+from torch.export import Dim
+from variants import FAMILIES, VARIANTS, build
+
+SIZES = ((1, 480, 480), (2, 513, 480), (3, 480, 600), (1, 577, 601))
+EXAMPLE = (2, 480, 544)
+DYNAMIC = ({0: Dim.AUTO, 2: Dim.AUTO, 3: Dim.AUTO},)
+in_zoo = os.environ.get('ZOO') == 'all'
+
+
+def assert_same(run, backbone, sizes):
+    for size in sizes:
+        x = image(*size)
+        for actual, expected in zip(run(x), backbone(x), strict=True):
+            assert_close(actual, expected, 1e-4)
+
+
+@pytest.mark.parametrize('name', VARIANTS if in_zoo else FAMILIES)
+@torch.no_grad()
+def test_exported_once_it_takes_other_batches_and_sizes(name):
+    backbone = build(VARIANTS[name]).eval()
+    program = torch.export.export(backbone, (image(*EXAMPLE),), dynamic_shapes=DYNAMIC)
+    assert 'mmbixt' not in str(program.graph)
+    assert_same(program.module(), backbone, SIZES)
+
+
+@pytest.mark.parametrize('name', VARIANTS if in_zoo else ['biformer', 'bisa'])
+@torch.no_grad()
+def test_onnxruntime_computes_the_same_at_any_size(name, tmp_path):
+    import onnxruntime
+
+    backbone = build(VARIANTS[name]).eval()
+    program = torch.onnx.export(
+        backbone, (image(*EXAMPLE),), dynamo=True, dynamic_shapes=DYNAMIC, verbose=False
+    )
+    program.save(tmp_path / 'backbone.onnx')
+    session = onnxruntime.InferenceSession(tmp_path / 'backbone.onnx')
+    (given,) = session.get_inputs()
+
+    def run(x):
+        return [torch.from_numpy(out) for out in session.run(None, {given.name: x.numpy()})]
+
+    assert_same(run, backbone, (*SIZES, (1, 64, 64), (2, 97, 130), (1, 225, 290)))
+
+
+@pytest.mark.parametrize('name', VARIANTS if in_zoo else FAMILIES)
+@torch.no_grad()
+def test_compiled_for_seven_sizes_it_is_two_graphs(name, fresh_compiler):
+    """One for the first size, one for all others."""
+    graphs = []
+
+    def keep(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    backbone = build(VARIANTS[name]).eval()
+    compiled = torch.compile(backbone, fullgraph=True, backend=keep)
+    sides = ((480, 544), (512, 576), (577, 601), (640, 480), (513, 700), (704, 513), (545, 481))
+    assert_same(compiled, backbone, [(2, *size) for size in sides])
+    assert len(graphs) == 2
