@@ -31,9 +31,15 @@ def crop(x: Tensor, height: int, width: int) -> Tensor:
 
 
 def smaller(a: int, b: int) -> int:
-    """Of two sizes; ``min`` would bind exporters to the answer, and Dynamo knows it alone."""
-    return min(a, b) if torch.compiler.is_dynamo_compiling() else torch.sym_min(a, b)
+    """The minimum of two sizes, which stays a symbol in an exported program."""
+    return torch.sym_min(a, b) if _has_symbols() else min(a, b)
 
 
 def larger(a: int, b: int) -> int:
-    return max(a, b) if torch.compiler.is_dynamo_compiling() else torch.sym_max(a, b)
+    """The maximum of two sizes, which stays a symbol in an exported program."""
+    return torch.sym_max(a, b) if _has_symbols() else max(a, b)
+
+
+def _has_symbols() -> bool:
+    """Not under Dynamo, which traces ``min`` and ``max``, nor ``torch.jit.trace``."""
+    return not (torch.compiler.is_dynamo_compiling() or torch.jit.is_tracing())

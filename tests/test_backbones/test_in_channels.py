@@ -41,7 +41,7 @@ def test_stem_of_a_file_for_three_channels_is_adapted_only_on_request(family, tm
 
 
 def test_in_channels_are_checked():
-    with pytest.raises(ValueError, match='in_channels=0 must be a whole number from 1'):
+    with pytest.raises(ValueError, match='in_channels=0 must be an integer, at least 1'):
         build({**VARIANTS['xcit'], 'in_channels': 0})
 
 

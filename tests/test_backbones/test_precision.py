@@ -45,7 +45,7 @@ PATHS = {  # and the device whose tensors are taken for a processor's
 @pytest.fixture
 def same_routes(monkeypatch):
     """A route is right or wrong, and the rest follows it: all networks take those of the first."""
-    route, routes = routing_attention.route, []
+    route, routes = routing_attention.best_routes, []
 
     def recorded(*arguments):
         routes.append(route(*arguments))
@@ -54,7 +54,7 @@ def same_routes(monkeypatch):
     def start():
         again = iter(routes)
         follow = recorded if not routes else lambda *_: next(again)
-        monkeypatch.setattr(routing_attention, 'route', follow)
+        monkeypatch.setattr(routing_attention, 'best_routes', follow)
 
     return start
 
