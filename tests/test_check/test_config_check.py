@@ -99,7 +99,7 @@ def test_all_mistakes_are_said_at_once(cfg):
 @pytest.mark.parametrize(
     ('options', 'expected'),
     [
-        ({'model.backbone.num_regions': 3.5}, r'num_regions=3\.5 must be a whole number'),
+        ({'model.backbone.num_regions': 3.5}, r'num_regions=3\.5 must be an integer'),
         ({'model.backbone.num_region': 3}, "keyword argument 'num_region'. Is 'num_regions' meant"),
         ({'model.backbone.out_indices': (0, 1, 2)}, r'model\.neck\.in_channels = .*has \[64, 128,'),
         (
@@ -107,10 +107,10 @@ def test_all_mistakes_are_said_at_once(cfg):
             r'decode_head \(FPNHead\) cannot use',
         ),
         ({'model.data_preprocessor.mean': [0, 0, 0, 0]}, r'data_preprocessor cannot prepare .*3 x'),
-        ({'train_dataloader.dataset.img_suffix': '.tif'}, r'images, NAME\.tif: no images there'),
+        ({'train_dataloader.dataset.img_suffix': '.tif'}, r'images, NAME\.tif: no images found'),
         (
             {'train_dataloader.dataset.data_prefix.img_path': 'x'},
-            r'not here. Looked for\n.*/x\n',
+            r'was not found. Missing:\n.*/x\n',
         ),
         ({'train_dataloader.dataset.pipeline.2.crop': 3}, 'RandomCrop.*unexpected keyword'),
         (
@@ -150,7 +150,7 @@ def test_detector(root):
             'model.roi_head.bbox_head.in_channels': 7,
         }
     )
-    problems = [x for x in found(cfg, ('train',))[0] if 'not here' not in x]
+    problems = [x for x in found(cfg, ('train',))[0] if 'was not found' not in x]
     assert [x.partition(' = ')[0].removeprefix('model.') for x in problems] == [
         'neck.0.in_channels',
         'neck.1.in_channels',
@@ -164,7 +164,7 @@ def test_detector(root):
 def test_classifier():
     cfg = Config.fromfile(CONFIGS / 'biformer/biformer_t_in1k.py')
     cfg.merge_from_dict({'model.neck.in_channels': 99, 'model.head.num_classes': 10})
-    problems = [x for x in found(cfg, ('train',))[0] if 'not here' not in x]
+    problems = [x for x in found(cfg, ('train',))[0] if 'was not found' not in x]
     assert len(problems) == 2
     assert problems[0].startswith('model.head.num_classes = 10, but train_dataloader has 1000')
     assert problems[1].startswith('model.neck.in_channels = 99, but what feeds it has 512')
@@ -205,7 +205,7 @@ if os.environ.get('ZOO') == 'all':
 
 @pytest.mark.parametrize('name', STOCK)
 def test_no_false_alarm_about_stock_configs(name):
-    """Whose data are not here."""
+    """Whose data are missing."""
     cfg = Config.fromstring(f'_base_ = {name!r}', '.py')
     problems, notes = found(cfg, ('train', 'val', 'test'))
-    assert [x for x in problems if 'is not here' not in x] == notes == []
+    assert [x for x in problems if 'was not found' not in x] == notes == []
