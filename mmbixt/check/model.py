@@ -196,6 +196,6 @@ def _too_many_regions(cells: Mapping[int, int], image: Tensor) -> Iterator[str]:
             yield (
                 f'model.backbone.num_regions = {regions}, but of an image of {size} pixels the '
                 f'smallest feature map that is cut into them has a side of {side} cells, and empty '
-                f'regions cost as much as others. Take {side} or less (the authors: 7 for 224 '
+                f'regions cost as much as others. Use {side} or less (the authors: 7 for 224 '
                 'pixels, 8 for 512; one number for each stage is possible), or larger images.'
             )

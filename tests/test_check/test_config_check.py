@@ -76,7 +76,7 @@ MISTAKES = {
     'model.decode_head.type': ('FPNhead', r"Is 'FPNHead' meant\?"),
     'default_hooks.finite_loss.type': ('mmbixt.FinitLossHook', r"Is 'mmbixt\.FiniteLossHook' mean"),
     'optim_wrapper.optimizer.type': ('AdmaW', "Is 'AdamW' meant"),
-    'val_evaluator.type': ('CocoMetric', 'Take IoUMetric'),
+    'val_evaluator.type': ('CocoMetric', 'Use IoUMetric'),
     'model.neck.in_channels': ([64, 128, 256, 500], r'but .* has \[64, 128, 256, 512\]: set it'),
     'model.decode_head.in_channels': ([256, 256, 256, 99], r'has \[256, 256, 256, 256\]: set it'),
     'model.backbone.num_regions': (6, 'num_regions = 6, but of an image of 64 x 64 .* side of 4'),
