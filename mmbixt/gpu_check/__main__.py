@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from mmbixt.gpu_check.lines import Line, all_lines
+from mmbixt.gpu_check.lines import Line, all_lines, not_run
 from mmbixt.gpu_check.parity import PRECISIONS
 from mmbixt.gpu_check.process import run_lines
 
@@ -101,10 +101,14 @@ def main() -> None:
     if device is None:
         print('No GPU that torch can use: forward passes on CUDA tensors without data.')
     lines = all_lines(device, args.batch)
-    table = Table(lines)
+    table, status = Table(lines), 0
     print(f'{"":71}' + ''.join(name.rjust(10) for name in COLUMNS), flush=True)
     try:
         run_lines(device, args.batch, args.minutes, table.add)
+    except KeyboardInterrupt:
+        status = 130
+        for number in range(len(table.results), len(lines)):
+            table.add(number, not_run('interrupted'))
     finally:
         keys = ('part', 'name', 'way', 'precision')
         entries = [
@@ -113,7 +117,7 @@ def main() -> None:
         ]
         args.json.write_text(json.dumps(dict(machine=found, lines=entries), indent=1))
     print(f'{table.summary()}\nall results: {args.json}')
-    sys.exit(any(result['status'] == 'failed' for result in table.results))
+    sys.exit(status or any(result['status'] == 'failed' for result in table.results))
 
 
 if __name__ == '__main__':

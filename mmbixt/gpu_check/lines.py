@@ -80,7 +80,7 @@ def _models(device: str | None) -> Iterator[Line]:
             elif 'mmdet' in needs and precision.autocast == torch.bfloat16:
                 run = partial(not_run, "mmcv's operators for GPUs know no bfloat16")
             way = FAKE if device is None else 'training step'
-            yield Line('model', name, way, precision.name, needs, run)
+            yield Line('model', name, way, precision.name, (*needs, 'timm'), run)
 
 
 def _times(device: str | None, batch: int, way: str) -> Iterator[Line]:

@@ -15,7 +15,7 @@ from tempfile import NamedTemporaryFile
 
 import torch
 
-from mmbixt.gpu_check.lines import all_lines, failed, not_run, result_of
+from mmbixt.gpu_check.lines import FAKE, all_lines, failed, not_run, result_of
 
 PATIENCE = 300.0  # seconds for one line
 
@@ -24,13 +24,14 @@ def run_lines(
     device: str | None, batch: int, minutes: float, report: Callable[[int, dict], None]
 ) -> None:
     """Run all lines until the time is up, and report the result of each by its number."""
-    count, end, number = len(all_lines(device, batch)), time.monotonic() + 60 * minutes, 0
-    while number < count and time.monotonic() < end:
+    lines, end, number = all_lines(device, batch), time.monotonic() + 60 * minutes, 0
+    while number < len(lines) and time.monotonic() < end:
         for result in _results_from(number, device, batch, end):
             report(number, result)
             number += 1
-    for i in range(number, count):
-        report(i, not_run('the time was up'))
+    for i in range(number, len(lines)):
+        needs_gpu = device is None and lines[i].way != FAKE  # more time would not help
+        report(i, not_run('needs a GPU' if needs_gpu else 'the time was up'))
 
 
 def _results_from(first: int, device: str | None, batch: int, end: float):

@@ -195,10 +195,27 @@ def test_each_line_stands_for_itself(monkeypatch, tmp_path, capsys):
 @pytest.mark.usefixtures('few_lines')
 def test_what_does_not_fit_into_the_time_is_listed():
     found = {}
-    process.run_lines(None, 1, 1e-9, found.__setitem__)
+    process.run_lines('cuda', 1, 1e-9, found.__setitem__)
     assert [found[i] for i in range(len(LINES))] == [not_run('the time was up')] * len(LINES)
     process.run_lines(None, 1, 3 / 60, found.__setitem__)
-    assert found[4] == found[6] == not_run('the time was up')
+    assert found[4] == not_run('the time was up')
+    assert found[6] == not_run('needs a GPU')
+
+
+@pytest.mark.usefixtures('few_lines')
+def test_what_was_found_before_an_interruption_is_kept(monkeypatch, tmp_path, capsys):
+    def interrupted(device, batch, minutes, report):
+        report(0, dict(status='ok', text='0.50'))
+        raise KeyboardInterrupt
+
+    file = tmp_path / 'found.json'
+    monkeypatch.setattr(command, 'run_lines', interrupted)
+    monkeypatch.setattr(sys, 'argv', ['gpu_check', '--json', str(file)])
+    with pytest.raises(SystemExit, match='130'):
+        command.main()
+    found = json.loads(file.read_text())['lines']
+    assert [x['status'] for x in found] == ['ok', *['not run'] * (len(LINES) - 1)]
+    assert ': interrupted\n' in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures('few_lines')
@@ -214,6 +231,7 @@ def test_a_process_whose_gpu_does_not_answer_is_followed_by_another(monkeypatch)
 def test_all_lines_are_told_apart_and_what_matters_most_comes_first():
     for device in (None, 'cuda'):
         found = all_lines(device, 16)
+        assert all('timm' in x.needs for x in found if x.part not in ('op', 'layer'))
         keys = [line[:4] for line in found]
         assert len(set(keys)) == len(keys)
         expected = {'eager', 'no sync', 'CUDA graph', 'compiled'}
