@@ -1,8 +1,10 @@
 """tools/export_onnx.py on small segmentors: what it writes, and what it refuses."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import export_onnx
 import pytest
@@ -11,6 +13,13 @@ from helpers import only_in_zoo
 from mmengine.config import Config
 from torch import nn
 
+from mmbixt.layers import RoutingAttention
+
+EXAMPLES = re.findall(
+    r'```python\n(.*?)```',
+    (Path(__file__).parents[2] / 'docs/export.md').read_text(),
+    re.DOTALL,
+)
 TOOL = Path(__file__).parents[2] / 'tools/export_onnx.py'
 LOSS = dict(type='CrossEntropyLoss', use_sigmoid=False, loss_weight=1.0, avg_non_ignore=True)
 HEAD = dict(num_classes=5, align_corners=False, loss_decode=LOSS)
@@ -66,9 +75,13 @@ def test_file_agrees_with_the_model(parts, tmp_path, monkeypatch, capsys):
     files = write_files(tmp_path, parts)
     run(monkeypatch, *files, '--dynamic', '--logits')
     said = capsys.readouterr().out
-    assert said.count('largest difference') == len(export_onnx.CHECKED)
+    assert said.count('largest difference') == sum(batch for batch, *_ in export_onnx.CHECKED)
     assert ('rewritten' in said) == (parts is SEMFPN)
     assert Path(files[2]).exists()
+    (tmp_path / 'out.onnx').rename(tmp_path / 'OUT.onnx')
+    monkeypatch.chdir(tmp_path)
+    exec(EXAMPLES[0])
+    assert capsys.readouterr().out.strip().endswith('480, 640)')
 
 
 def test_wrong_file_is_not_left(tmp_path, monkeypatch):
@@ -95,6 +108,34 @@ def test_what_it_cannot_export_is_an_error(tmp_path):
     )
     assert done.returncode == 2
     assert 'there is no such checkpoint' in done.stderr
+
+
+@torch.no_grad()
+def test_other_route_is_told_from_an_error(monkeypatch):
+    """A file that differs for the second of two images, whose routing gap is the smaller one."""
+    layer = RoutingAttention(16, 2, topk=2, num_regions=2)
+    x = torch.randn(2, 8, 8, 16)
+    routes, regions = layer.routes(x)
+    queries, keys = layer.qkv(regions.cut(x))[..., :32].mean(2).chunk(2, -1)
+    scores = (queries @ keys.transpose(1, 2)).sort(-1, descending=True).values
+    gap = (scores[..., 1] - scores[..., 2]).amin(1) / scores.abs().amax((1, 2))
+    torch.testing.assert_close(layer.routing_gap(x), gap)
+
+    expected = torch.rand(2, 3, 8, 8)
+    other = expected.clone()
+    other[1] = 1 - other[1]
+    monkeypatch.setattr(export_onnx, 'predict', lambda model, images: model(x) is None or expected)
+    session = MagicMock(run=lambda *_: [other.numpy()])
+    first, second = export_onnx.compare(session, layer, torch.rand(2, 3, 8, 8), True)
+    assert (first.is_right, second.is_right) == (True, False)
+    assert second.gap == pytest.approx(gap[1].item(), rel=1e-4)
+
+
+@only_in_zoo
+def test_example_of_a_backbone():
+    names = {}
+    exec(EXAMPLES[1], names)
+    assert [tuple(x.shape[2:]) for x in names['maps']] == [(38, 32)]
 
 
 @pytest.mark.parametrize('cells', [1, 2, 3, 6])
