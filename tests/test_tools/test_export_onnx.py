@@ -25,8 +25,9 @@ LOSS = dict(type='CrossEntropyLoss', use_sigmoid=False, loss_weight=1.0, avg_non
 HEAD = dict(num_classes=5, align_corners=False, loss_decode=LOSS)
 XCIT = dict(type='mmbixt.XCiT', arch=dict(embed_dims=16, num_heads=2, depth=4))
 LEVELS = dict(in_channels=[16] * 4, in_index=[0, 1, 2, 3], norm_cfg=dict(type='BN'), channels=16)
+SMALLEST = dict(type='mmbixt.XCiT', arch=dict(embed_dims=16, num_heads=2, depth=1))
 LINEAR = dict(
-    backbone=XCIT, decode_head=dict(type='mmbixt.LinearTokenHead', in_channels=16, **HEAD)
+    backbone=SMALLEST, decode_head=dict(type='mmbixt.LinearTokenHead', in_channels=16, **HEAD)
 )
 SEMFPN = dict(
     backbone=XCIT,
@@ -115,7 +116,7 @@ def test_other_route_is_told_from_an_error(monkeypatch):
     """A file that differs for the second of two images, whose routing gap is the smaller one."""
     layer = RoutingAttention(16, 2, topk=2, num_regions=2)
     x = torch.randn(2, 8, 8, 16)
-    routes, regions = layer.routes(x)
+    _, regions = layer.routes(x)
     queries, keys = layer.qkv(regions.cut(x))[..., :32].mean(2).chunk(2, -1)
     scores = (queries @ keys.transpose(1, 2)).sort(-1, descending=True).values
     gap = (scores[..., 1] - scores[..., 2]).amin(1) / scores.abs().amax((1, 2))
@@ -135,7 +136,7 @@ def test_other_route_is_told_from_an_error(monkeypatch):
 def test_example_of_a_backbone():
     names = {}
     exec(EXAMPLES[1], names)
-    assert [tuple(x.shape[2:]) for x in names['maps']] == [(38, 32)]
+    assert [tuple(x.shape[2:]) for x in names['maps']] == [(38, 32)] * 4
 
 
 @pytest.mark.parametrize('cells', [1, 2, 3, 6])
