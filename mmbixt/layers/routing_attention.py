@@ -189,7 +189,8 @@ class RoutingAttention(nn.Module):
         """How close each image of (B,H,W,C) is to another route, (B,).
 
         The smallest difference between the last score that is chosen and the first that is not, of
-        the largest score; infinite where all regions are chosen.
+        the largest score; infinite where all regions are chosen. Equal scores, which regions of
+        padding alone have, do not count.
         """
         regions = self.regions(*x.shape[1:3])
         inside = regions.inside(*x.shape[1:3], x.device)
@@ -200,7 +201,7 @@ class RoutingAttention(nn.Module):
         ordered = scores.topk(self.topk + 1, dim=-1).values
         gap = ordered[..., -2] - ordered[..., -1]
         largest = scores.masked_fill(scores.isinf(), 0.0).abs().amax((1, 2))
-        return gap.nan_to_num(torch.inf).amin(1) / largest
+        return gap.masked_fill(~(gap > 0), torch.inf).amin(1) / largest
 
     @property
     def _is_padded_before(self) -> bool:

@@ -21,7 +21,11 @@ EXAMPLES = re.findall(
 )
 LOSS = dict(type='CrossEntropyLoss', use_sigmoid=False, loss_weight=1.0, avg_non_ignore=True)
 HEAD = dict(num_classes=5, align_corners=False, loss_decode=LOSS)
-XCIT = dict(type='mmbixt.XCiT', arch=dict(embed_dims=16, num_heads=2, depth=4))
+XCIT = dict(
+    type='mmbixt.XCiT',
+    arch=dict(embed_dims=16, num_heads=2, depth=4),
+    out_indices=(0, 1, 2, 3),
+)
 LEVELS = dict(in_channels=[16] * 4, in_index=[0, 1, 2, 3], norm_cfg=dict(type='BN'), channels=16)
 SMALLEST = dict(type='mmbixt.XCiT', arch=dict(embed_dims=16, num_heads=2, depth=1))
 LINEAR = dict(
