@@ -12,7 +12,7 @@ from mmbixt.ops.inverse_attention import bidirectional_self_attention_maps, self
 from mmbixt.ops.padding import ceil_div, crop, larger
 from mmbixt.ops.routing_attention import routing_attention, routing_attention_maps
 from mmbixt.ops.routing_attention.masked import hides_regions, masked_routing_attention
-from mmbixt.ops.routing_attention.reference import Routing, best_routes
+from mmbixt.ops.routing_attention.reference import Routing, best_routes, routing_scores
 
 
 class Regions(NamedTuple):
@@ -183,6 +183,25 @@ class RoutingAttention(nn.Module):
         """For pictures: the regions (B,R,k) that each region of (B,H,W,C) attends to."""
         regions = self.regions(*x.shape[1:3])
         return self._route(x, regions)[-1].routes, regions
+
+    @torch.no_grad()
+    def routing_gap(self, x: Tensor) -> Tensor:
+        """How close each image of (B,H,W,C) is to another route, (B,).
+
+        The smallest difference between the last score that is chosen and the first that is not, of
+        the largest score; infinite where all regions are chosen. Equal scores, which regions of
+        padding alone have, do not count.
+        """
+        regions = self.regions(*x.shape[1:3])
+        inside = regions.inside(*x.shape[1:3], x.device)
+        qkv, counted, _ = self._project(regions.cut(x), inside)
+        scores = routing_scores(qkv[..., : 2 * x.shape[3]], (2,), counted)
+        if self.topk >= scores.shape[-1]:
+            return x.new_full((len(x),), torch.inf)
+        ordered = scores.topk(self.topk + 1, dim=-1).values
+        gap = ordered[..., -2] - ordered[..., -1]
+        largest = scores.masked_fill(scores.isinf(), 0.0).abs().amax((1, 2))
+        return gap.masked_fill(~(gap > 0), torch.inf).amin(1) / largest
 
     @property
     def _is_padded_before(self) -> bool:

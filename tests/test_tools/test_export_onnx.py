@@ -1,8 +1,9 @@
 """tools/export_onnx.py on small segmentors: what it writes, and what it refuses."""
 
-import subprocess
+import re
 import sys
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import export_onnx
 import pytest
@@ -11,13 +12,24 @@ from helpers import only_in_zoo
 from mmengine.config import Config
 from torch import nn
 
-TOOL = Path(__file__).parents[2] / 'tools/export_onnx.py'
+from mmbixt.layers import RoutingAttention
+
+EXAMPLES = re.findall(
+    r'```python\n(.*?)```',
+    (Path(__file__).parents[2] / 'docs/export.md').read_text(),
+    re.DOTALL,
+)
 LOSS = dict(type='CrossEntropyLoss', use_sigmoid=False, loss_weight=1.0, avg_non_ignore=True)
 HEAD = dict(num_classes=5, align_corners=False, loss_decode=LOSS)
-XCIT = dict(type='mmbixt.XCiT', arch=dict(embed_dims=16, num_heads=2, depth=4))
+XCIT = dict(
+    type='mmbixt.XCiT',
+    arch=dict(embed_dims=16, num_heads=2, depth=4),
+    out_indices=(0, 1, 2, 3),
+)
 LEVELS = dict(in_channels=[16] * 4, in_index=[0, 1, 2, 3], norm_cfg=dict(type='BN'), channels=16)
+SMALLEST = dict(type='mmbixt.XCiT', arch=dict(embed_dims=16, num_heads=2, depth=1))
 LINEAR = dict(
-    backbone=XCIT, decode_head=dict(type='mmbixt.LinearTokenHead', in_channels=16, **HEAD)
+    backbone=SMALLEST, decode_head=dict(type='mmbixt.LinearTokenHead', in_channels=16, **HEAD)
 )
 SEMFPN = dict(
     backbone=XCIT,
@@ -66,9 +78,13 @@ def test_file_agrees_with_the_model(parts, tmp_path, monkeypatch, capsys):
     files = write_files(tmp_path, parts)
     run(monkeypatch, *files, '--dynamic', '--logits')
     said = capsys.readouterr().out
-    assert said.count('largest difference') == len(export_onnx.CHECKED)
+    assert said.count('largest difference') == sum(batch for batch, *_ in export_onnx.CHECKED)
     assert ('rewritten' in said) == (parts is SEMFPN)
     assert Path(files[2]).exists()
+    (tmp_path / 'out.onnx').rename(tmp_path / 'OUT.onnx')
+    monkeypatch.chdir(tmp_path)
+    exec(EXAMPLES[0])
+    assert capsys.readouterr().out.strip().endswith('480, 640)')
 
 
 def test_wrong_file_is_not_left(tmp_path, monkeypatch):
@@ -79,7 +95,7 @@ def test_wrong_file_is_not_left(tmp_path, monkeypatch):
     assert sorted(p.name for p in tmp_path.iterdir()) == ['config.py', 'model.pth']
 
 
-def test_what_it_cannot_export_is_an_error(tmp_path):
+def test_what_it_cannot_export_is_an_error(tmp_path, monkeypatch, capsys):
     cases = [
         ('is a MaskRCNN of mmdet', dict(default_scope='mmdet', model=dict(type='MaskRCNN'))),
         ('whole images', dict(default_scope='mmseg', model=dict(
@@ -88,13 +104,37 @@ def test_what_it_cannot_export_is_an_error(tmp_path):
     for words, config in cases:
         with pytest.raises(SystemExit, match=words):
             export_onnx.check_config(Config(config), 'some.py')
-    done = subprocess.run(
-        [sys.executable, TOOL, 'c.py', tmp_path / 'no.pth', tmp_path / 'a.onnx'],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2
-    assert 'there is no such checkpoint' in done.stderr
+    with pytest.raises(SystemExit, match='2'):
+        run(monkeypatch, 'c.py', str(tmp_path / 'no.pth'), str(tmp_path / 'a.onnx'))
+    assert 'there is no such checkpoint' in capsys.readouterr().err
+
+
+@torch.no_grad()
+def test_other_route_is_told_from_an_error(monkeypatch):
+    """A file that differs for the second of two images, whose routing gap is the smaller one."""
+    layer = RoutingAttention(16, 2, topk=2, num_regions=2)
+    x = torch.randn(2, 8, 8, 16)
+    _, regions = layer.routes(x)
+    queries, keys = layer.qkv(regions.cut(x))[..., :32].mean(2).chunk(2, -1)
+    scores = (queries @ keys.transpose(1, 2)).sort(-1, descending=True).values
+    gap = (scores[..., 1] - scores[..., 2]).amin(1) / scores.abs().amax((1, 2))
+    torch.testing.assert_close(layer.routing_gap(x), gap)
+
+    expected = torch.rand(2, 3, 8, 8)
+    other = expected.clone()
+    other[1] = 1 - other[1]
+    monkeypatch.setattr(export_onnx, 'predict', lambda model, images: model(x) is None or expected)
+    session = MagicMock(run=lambda *_: [other.numpy()])
+    first, second = export_onnx.compare(session, layer, torch.rand(2, 3, 8, 8), True)
+    assert (first.is_right, second.is_right) == (True, False)
+    assert second.gap == pytest.approx(gap[1].item(), rel=1e-4)
+
+
+@only_in_zoo
+def test_example_of_a_backbone():
+    names = {}
+    exec(EXAMPLES[1], names)
+    assert [tuple(x.shape[2:]) for x in names['maps']] == [(38, 32)] * 4
 
 
 @pytest.mark.parametrize('cells', [1, 2, 3, 6])

@@ -52,14 +52,21 @@ def best_routes(
 
     Of (B,...,2C), whose dimensions ``within`` are within a region; ``valid`` has those between.
     """
+    scores = routing_scores(queries_keys, within, valid)
+    return scores.topk(smaller(topk, scores.shape[-1]), dim=-1).indices
+
+
+@torch.no_grad()
+def routing_scores(queries_keys: Tensor, within: tuple[int, ...], valid: Tensor | None) -> Tensor:
+    """``mean(q) mean(k)^T`` (B,R,R), minus infinity for regions without a valid token."""
     with without_autocast(queries_keys):
         means = _means(queries_keys, within, valid).flatten(1, -2)
         query_means, key_means = means.chunk(2, -1)
-        agreement = query_means @ key_means.transpose(1, 2)
+        scores = query_means @ key_means.transpose(1, 2)
     if valid is not None:
         counted = valid.sum([dim - 1 for dim in within]).flatten() > 0
-        agreement = agreement.masked_fill(~counted, -torch.inf)
-    return agreement.topk(smaller(topk, agreement.shape[-1]), dim=-1).indices
+        scores = scores.masked_fill(~counted, -torch.inf)
+    return scores
 
 
 def _means(x: Tensor, within: tuple[int, ...], valid: Tensor | None) -> Tensor:

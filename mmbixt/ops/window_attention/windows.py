@@ -59,12 +59,12 @@ class Windows(NamedTuple):
         """(B,H,W,C) to (B,windows,size*size,C), with ``fill`` (C,) or zeros at the padding."""
         if fill is not None:
             fill = fill.to(x.dtype)  # under autocast x is in half precision
-        x = _reorder(x.flatten(0, 2), self.token, self.place, self.padding, fill)
+        x = _reorder(x.flatten(0, 2), self.token, self.place, self.padding, True, fill)
         return x.unflatten(0, (self.shape[0], self.per_map, self.size**2))
 
     def join(self, x: Tensor) -> Tensor:
         """The inverse of :meth:`cut`, (B,windows,size*size,C) to (B,H,W,C), without the padding."""
-        out = _reorder(x.flatten(0, 2), self.place, self.token, self.padding)
+        out = _reorder(x.flatten(0, 2), self.place, self.token, self.padding, False)
         return out.unflatten(0, self.shape)
 
     def join_heads(self, x: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ class Windows(NamedTuple):
 
         token = self.token.view(-1, 1, tokens) * heads + head[:, None]
         index = rows(self.place), token.flatten(), rows(self.padding)
-        return _reorder(x.flatten(0, 3), *index).unflatten(0, (*self.shape, heads))
+        return _reorder(x.flatten(0, 3), *index, False).unflatten(0, (*self.shape, heads))
 
 
 def _roll(token: Tensor, shift: int | torch.SymInt) -> Tensor:
@@ -93,11 +93,16 @@ def _roll(token: Tensor, shift: int | torch.SymInt) -> Tensor:
 
 
 def _reorder(
-    x: Tensor, index: Tensor, inverse: Tensor, padding: Tensor | None, fill: Tensor | None = None
+    x: Tensor,
+    index: Tensor,
+    inverse: Tensor,
+    padding: Tensor | None,
+    pads: bool,
+    fill: Tensor | None = None,
 ) -> Tensor:
     if operator_refusal():
         return _select(x, index, 0.0 if fill is None else fill)
-    return Reorder.apply(x, index, inverse, padding, fill)
+    return Reorder.apply(x, index, inverse, padding, pads, fill)
 
 
 def _select(x: Tensor, index: Tensor, fill: Tensor | float) -> Tensor:
@@ -108,9 +113,13 @@ def _select(x: Tensor, index: Tensor, fill: Tensor | float) -> Tensor:
     return torch.where(index[:, None] == x.shape[0], fill, out)
 
 
-def _move(x: Tensor, index: Tensor, inverse: Tensor, padding: Tensor | None) -> Tensor:
-    """:func:`_select` with ``fill`` 0, in one write: row i goes to ``inverse[i]``."""
-    if holds(index.shape[0] <= x.shape[0]):
+def _move(x: Tensor, index: Tensor, inverse: Tensor, padding: Tensor | None, pads: bool) -> Tensor:
+    """:func:`_select` with ``fill`` 0, in one write: row i goes to ``inverse[i]``.
+
+    ``pads`` is False where padding is taken away, which the sizes of a compiled program, symbols,
+    do not show.
+    """
+    if not pads or holds(index.shape[0] <= x.shape[0]):
         return x.index_select(0, index)
     shape = index.shape[0], x.shape[1]
     if torch.compiler.is_dynamo_compiling():  # which (of torch 2.11) loses the gradient in place
@@ -125,20 +134,28 @@ class Reorder(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx, x: Tensor, index: Tensor, inverse: Tensor, padding: Tensor | None, fill: Tensor | None
+        ctx,
+        x: Tensor,
+        index: Tensor,
+        inverse: Tensor,
+        padding: Tensor | None,
+        pads: bool,
+        fill: Tensor | None,
     ) -> Tensor:
         ctx.save_for_backward(index, inverse, padding)
+        ctx.pads = pads
         if fill is None:
-            return _move(x, index, inverse, padding)
+            return _move(x, index, inverse, padding, pads)
         return _select(x, index, fill)
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
         index, inverse, padding = ctx.saved_tensors
         grad_fill = None
-        if ctx.needs_input_grad[4]:
+        if ctx.needs_input_grad[5]:
             grad_fill = (grad * (index == inverse.shape[0])[:, None]).sum(0)
-        return _move(grad, inverse, index, padding), None, None, None, grad_fill
+        grad_x = _move(grad, inverse, index, padding, not ctx.pads)
+        return grad_x, None, None, None, None, grad_fill
 
 
 class Scores(NamedTuple):
