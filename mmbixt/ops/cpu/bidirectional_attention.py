@@ -17,7 +17,7 @@ from torch import Tensor
 
 from mmbixt.ops.cpu.operator import Operator, Results, like
 
-MIN_SUM = 1e-12  # of a row or column of E, whose largest value is 1; S then has lost 2e-6 at most
+MIN_SUM = 1e-9  # of a row or column of E, whose largest value is 1; S then has lost 1e-6 at most
 
 
 def bidirectional_attention_cpu(
