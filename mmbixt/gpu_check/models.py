@@ -170,12 +170,12 @@ def measure(names: tuple[str, str], device: str, batch: int, size: int = 512) ->
     networks, problems = {}, {}
     figures = {name: dict(memory=[], forward=[], both=[]) for name in names}
 
-    def ask(name: str, *wanted: str) -> None:
+    def take(name: str, *wanted: str) -> None:
         try:
             networks[name] = networks.get(name) or Network(name, size, setting)
             with default_dtype(torch.bfloat16):  # of the mask that mmseg's Swin makes
                 for what in wanted:
-                    figures[name][what].append(networks[name].answer(what))
+                    figures[name][what].append(networks[name].get(what))
         except Exception as error:
             problems[name] = f'{type(error).__name__}: {error}'[:300]
             networks.pop(name, None)  # and its memory
@@ -184,7 +184,7 @@ def measure(names: tuple[str, str], device: str, batch: int, size: int = 512) ->
     for turn in range(9):
         for name in names:
             if name not in problems:
-                ask(name, *(['memory'] if turn == 1 else ['forward', 'both']))
+                take(name, *(['memory'] if turn == 1 else ['forward', 'both']))
     for name in problems:
         del figures[name]
     text = [f'{name}: {problem}' for name, problem in problems.items()]

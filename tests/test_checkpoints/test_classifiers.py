@@ -137,7 +137,7 @@ def test_another_number_of_heads_in_the_neck_is_refused(save):
     config = published('xcit_nano_12_p16')
     config['neck']['num_heads'] = 8
     file = save({'model': official_state('xcit_nano_12_p16')})
-    with pytest.raises(CheckpointMismatchError, match='a model with 4'):
+    with pytest.raises(CheckpointMismatchError, match='of a model with num_heads=4'):
         load_checkpoint(build(config), file, map_location='cpu')
 
 
@@ -181,8 +181,8 @@ def test_a_classifier_without_the_neck_is_refused(name, neck):
 @pytest.mark.parametrize(
     ('family', 'changes', 'message'),
     [
-        ('bixt', dict(neck=None), r'in_channels=16 reads .*returns \(1, \d+, 16\)'),
-        ('xcit', dict(head=dict(in_channels=7)), r'\(B,7\), but .*returns \(1, 16\)'),
+        ('bixt', dict(neck=None), r'in_channels=16 needs .* is \(1, \d+, 16\)'),
+        ('xcit', dict(head=dict(in_channels=7)), r'\(B,7\), but .* is \(1, 16\)'),
     ],
 )
 def test_head_refuses_other_inputs(family, changes, message):
