@@ -119,7 +119,7 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
         _join_without_gpus(cfg)
     if not torch.cuda.is_available() or args.launcher == 'none':
         _synchronise_no_norms(cfg)
-    if not args.unchecked:
+    if splits and not args.unchecked:  # a tool that only uses a backbone needs no data or heads
         notes = check_config(cfg, splits, args.config)
         if is_main_process():
             print(

@@ -31,6 +31,8 @@ def without_weights(config: Mapping[str, Any]) -> nn.Module:
 def build_model(cfg: Config) -> tuple[nn.Module | None, list[str]]:
     """The model of a config, or what is wrong with each part that cannot be built."""
     scope, config = cfg.get('default_scope'), dict(cfg.get('model') or {})
+    if not config:
+        return None, ['The config has no model.']
     if 'data_preprocessor' in cfg:
         config.setdefault('data_preprocessor', cfg.data_preprocessor)
     try:

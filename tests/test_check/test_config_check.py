@@ -126,6 +126,10 @@ def test_each_of_these_is_found(cfg, options, expected):
         check_config(cfg, TRAINING, 'mine.py')
 
 
+def test_no_model():
+    assert found(Config(dict(default_scope='mmseg')))[0] == ['The config has no model.']
+
+
 def test_labels_of_the_first_images(cfg, root):
     labels = np.full((64, 80), 7, np.uint8)
     Image.fromarray(labels).save(root / 'labels/2.png')

@@ -21,7 +21,7 @@ from mmengine.utils import track_iter_progress
 from torch import nn
 
 from mmbixt.checkpoints.state_dict import load_whole_state, shorten, unwrap
-from mmbixt.cli import add_common_arguments, load_config, run
+from mmbixt.cli import add_common_arguments, load_config, read_config, run
 from mmbixt.engine.boundary_vis_hook import NoLabelsError, sample_figure
 from mmbixt.evaluation.boundary import band_width, class_scores
 from mmbixt.evaluation.sums import ImageSums, SumsFileError, find_sums, read_sums
@@ -169,13 +169,13 @@ def draw(
 
 def main() -> None:
     args = parse_args()
-    cfg = load_config(args, splits=(args.split,))
-    scope = cfg.get('default_scope', 'mmseg')
+    scope = read_config(args.config).get('default_scope', 'mmseg')
     if scope in ('mmdet', 'mmpretrain'):
         sys.exit(
             f'error: {args.config} is a config of {scope}. This tool draws label maps of mmseg '
             'configs; for predictions of other models use tools/test.py --show-dir.'
         )
+    cfg = load_config(args, splits=(args.split,))
     args.out_dir = args.out_dir or Path(cfg.work_dir, 'boundary_errors')
     init_default_scope(scope)
     dataset = DATASETS.build(cfg[f'{args.split}_dataloader'].dataset)
