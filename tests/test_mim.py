@@ -110,7 +110,7 @@ def test_search_by_data_set_and_run_any_tool(mim):
     assert 'https://dl.fbaipublicfiles.com/xcit/ade/sem_fpn_xcit_small_12' in output
     assert 'coco' not in output.replace('semfpn', '')
     output = mim('run', 'mmbixt', 'check_dataset', 'data/scenes/coco', '--subset')
-    assert 'All is there and can be read.' in output
+    assert 'All files exist and can be read.' in output
 
 
 @finds_mmbixt

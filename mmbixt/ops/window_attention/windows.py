@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mmbixt.ops.dispatch import holds, on_processor, operator_refusal
+from mmbixt.ops.dispatch import holds, is_eager, on_processor, operator_refusal
 from mmbixt.ops.padding import padding_to_multiple
 
 
@@ -34,12 +34,15 @@ class Windows(NamedTuple):
         """The windows of (B,H,W,C), shifted cyclically to the right and down by ``shift`` cells."""
         batch, height, width = x.shape[:3]
         count = batch * height * width
-        token = torch.arange(-count, 0, device=x.device).view(batch, height, width)
+        is_known = is_eager()  # exporters cannot pad by a size; by 0, which is added to later
+        first, fill = (0, count) if is_known else (-count, 0)
+        token = torch.arange(first, first + count, device=x.device).view(batch, height, width)
         bottom, right = (padding_to_multiple(side, size) for side in (height, width))
-        token = _roll(pad(token, (0, right, 0, bottom)), shift)
+        token = _roll(pad(token, (0, right, 0, bottom), value=fill), shift)
         rows, columns = ((height + bottom) // size, (width + right) // size)
         token = token.unflatten(2, (columns, size)).unflatten(1, (rows, size))
-        token = token.transpose(2, 3).flatten() + count  # padding is 0 before: exporters pad by 0
+        token = token.transpose(2, 3).flatten()
+        token = token if is_known else token + count
         if on_processor(x):
             place = torch.zeros(count + 1, dtype=torch.long, device=x.device)
             place.scatter_(0, token, torch.arange(token.shape[0], device=x.device))
