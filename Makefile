@@ -5,7 +5,7 @@ export VENV PYTHON JOBS MMCV_CUDA CHROME
 python = "$(VENV)/bin/python"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-zoo test-onedl test-browser fuzz lint format clean
+.PHONY: help setup demo docs test test-zoo test-onedl test-browser fuzz lint format clean
 
 help: ## this list
 	@echo 'make VENV=.venv PYTHON=python3.11 <target>, where target is one of'
@@ -16,6 +16,9 @@ setup: ## the environment: torch, the OpenMMLab packages, mmbixt itself
 
 demo: setup ## train, test and look at a small model on generated images
 	@$(python) tools/demo.py
+
+docs: setup ## the site of the documentation, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build --strict
 
 test: lint ## lint, then all tests
 	@OMP_NUM_THREADS=1 $(python) -m pytest -n 2 --dist worksteal tests

@@ -27,23 +27,23 @@ def parts(done):
     }
 
 
-def test_table_in_the_readme_is_that_of_the_tool(tmp_path, flops, monkeypatch):
+def test_table_of_models_is_that_of_the_tool(tmp_path, flops, monkeypatch):
     """All models with ZOO=all (`make test-zoo`), else the smallest of each family."""
-    before, table, after = re.split(f'{START}\n|{END}', (ROOT / 'README.md').read_text())
+    before, table, after = re.split(f'{START}\n|{END}', (ROOT / 'docs/configs.md').read_text())
     header, line, *rows = table.splitlines()
     names = [row.split('`')[1] for row in rows]
     assert names == [model.name for model in published.PUBLISHED]
     measured = names if ALL else SMALLEST
     models = [model for model in published.PUBLISHED if model.name in measured]
     monkeypatch.setattr(published, 'PUBLISHED', models)
-    outdated = tmp_path / 'README.md'
+    outdated = tmp_path / 'configs.md'
     outdated.write_text(f'{before}{START}\nold\n{END}{after}')
     done = flops('--table', '--update', outdated)
     assert done.returncode == 0, done.stderr
     kept = [row for name, row in zip(names, rows, strict=True) if name in measured]
     assert len(kept) == len(measured)
     made = '\n'.join([header, line, *kept])
-    message = 'python tools/analysis/get_flops.py --table --update README.md'
+    message = 'python tools/analysis/get_flops.py --table --update docs/configs.md'
     assert outdated.read_text() == f'{before}{START}\n{made}\n{END}{after}', message
 
 

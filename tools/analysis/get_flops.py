@@ -19,7 +19,7 @@ from mmbixt.cli import read_config, run
 from mmbixt.ops import use_ops
 from mmbixt.ops.flop_counter import FlopCounter
 
-# comments around the table in the README
+# comments around the table in docs/configs.md
 START, END = '<!-- table: get_flops.py --table -->', '<!-- end of table -->'
 
 
@@ -34,10 +34,10 @@ def parse_args() -> argparse.Namespace:
         '--shape', type=int, nargs=2, default=(512, 512), metavar=('H', 'W'), help='image size'
     )
     parser.add_argument(
-        '--table', action='store_true', help='all published variants, as in the README'
+        '--table', action='store_true', help='all published variants, as in docs/configs.md'
     )
     parser.add_argument(
-        '--update', type=Path, metavar='README', help='with --table: replace the table in this file'
+        '--update', type=Path, metavar='FILE', help='with --table: replace the table in this file'
     )
     args = parser.parse_args()
     if bool(args.config) == args.table:
