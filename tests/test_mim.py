@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from documents import blocks
 from helpers import official_state, only_in_zoo, python
 from mmseg.apis import init_model
 
 from mmbixt.sample.sample_data import write_sample_data
 
-ROOT = Path(__file__).parents[1]
 IS_FORK = packages_distributions()['mim'] == ['onedl-mim']
 finds_mmbixt = pytest.mark.xfail(
     IS_FORK,
@@ -94,10 +94,8 @@ def mim(run):
 
 def user_configs():
     """Those of the documents, and one that inherits."""
-    text = (ROOT / 'docs/projects.md').read_text()
-    shown = re.findall(
-        r'<!-- tested: (mmseg|mmdet|mmpretrain) -->\n```python\n(.*?)```', text, re.DOTALL
-    )
+    pages = [block for block in blocks('python') if block.place.startswith('docs/projects.md')]
+    shown = [(block.kind, block.code) for block in pages if block.kind in SMALL]
     return [*shown, ('mmseg', INHERITED)]
 
 

@@ -25,6 +25,7 @@ from mmbixt.checkpoints.state_dict import (
     Conversion,
     check_fit,
     refuse_unused_neck,
+    translate,
     unwrap,
 )
 from mmbixt.ops import ops_path, use_ops
@@ -51,7 +52,7 @@ class DenseBackbone(BaseModule):
     """Frozen stages, norms in eval mode, and checkpoints that load completely or raise an error.
 
     A subclass sets ``out_channels`` and ``out_strides``, and defines what can be frozen
-    (:meth:`freezable_stages`) and how the authors' weights are renamed
+    (:meth:`freezable_stages`); if the authors' weights have other names, it renames them
     (:meth:`convert_checkpoint`).
 
     Args:
@@ -76,7 +77,7 @@ class DenseBackbone(BaseModule):
     out_channels: tuple[int, ...]
     out_strides: tuple[int, ...]
     optional_weights: str | None = None
-    in_classifier: tuple[str, str]  # see split_classifier
+    in_classifier: tuple[str, str] = (r'(?!)', '')  # see split_classifier; no weight
 
     def __init__(
         self,
@@ -112,9 +113,12 @@ class DenseBackbone(BaseModule):
         """
         return self.freezable_stages()
 
-    @abstractmethod
     def convert_checkpoint(self, state: State, expected: Shapes) -> Conversion:
-        """The weights in an official state dict (without wrappers) under our names."""
+        """The weights in an official state dict (without wrappers) under our names.
+
+        By default they have our names.
+        """
+        return translate(state, lambda name: name)
 
     def advise(self, state: State, expected: Shapes) -> str | None:
         """What a user can do about a file that does not fit; None if nothing is known."""

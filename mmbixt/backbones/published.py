@@ -92,30 +92,31 @@ PUBLISHED = (
     _swin('bisa_swin_tiny', 'tiny', '28.4', '5.3', (0,)),
 )
 
-# of each backbone as part of a classifier: its options, and the neck after it
-_OPTIONS = {
-    'mmbixt.XCiT': dict(),
-    'mmbixt.BiXT': dict(latent_layer=True),
-    'mmbixt.BiFormer': dict(output_norms=False, out_indices=(-1,)),
-    'mmbixt.BiSASwin': dict(shift_single_window=False, out_indices=(-1,)),
-}
-_NECKS = {
-    'mmbixt.XCiT': dict(type='mmbixt.ClassAttentionNeck'),
-    'mmbixt.BiXT': dict(type='mmbixt.LatentMeanNeck'),
-    'mmbixt.BiFormer': dict(type='mmbixt.BatchNormMeanNeck'),
-    'mmbixt.BiSASwin': dict(type='GlobalAveragePooling'),
+# of each backbone as part of a classifier: the neck after it, and its options
+_AS_CLASSIFIER = {
+    'mmbixt.XCiT': ('mmbixt.ClassAttentionNeck', dict()),
+    'mmbixt.BiXT': ('mmbixt.LatentMeanNeck', dict(latent_layer=True)),
+    'mmbixt.BiFormer': (
+        'mmbixt.BatchNormMeanNeck',
+        dict(output_norms=False, out_indices=(-1,)),
+    ),
+    'mmbixt.BiSASwin': (
+        'GlobalAveragePooling',
+        dict(shift_single_window=False, out_indices=(-1,)),
+    ),
 }
 
 
 def classifier_config(backbone: dict[str, Any], num_classes: int = 1000) -> dict[str, Any]:
     """The authors' classifier on a dense backbone, as an ``ImageClassifier`` of mmpretrain."""
     kind = backbone['type']
-    backbone = {**backbone, **_OPTIONS[kind]}
+    neck, options = _AS_CLASSIFIER[kind]
+    backbone, neck = {**backbone, **options}, dict(type=neck)
     with torch.device('meta'):
         built = MODELS.build({**backbone, 'init_cfg': None})
-    width, neck = built.out_channels[-1], _NECKS[kind]
-    if kind != 'mmbixt.BiSASwin':
-        neck = dict(neck, in_channels=width)
+    width = built.out_channels[-1]
+    if neck['type'] != 'GlobalAveragePooling':
+        neck.update(in_channels=width)
     if kind == 'mmbixt.XCiT':
         neck.update(num_heads=built.arch['num_heads'], tokens_norm=backbone['arch'] != 'nano12')
     head = dict(type='mmbixt.ClassifierHead', num_classes=num_classes, in_channels=width)

@@ -7,6 +7,7 @@ Nothing is computed: tensors have only a shape, a dtype and a device, which need
 
 import argparse
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -88,7 +89,7 @@ def backbone_of(config: str) -> dict:
     return {**backbone, 'type': f'mmbixt.{name.rpartition(".")[2]}'}
 
 
-def main() -> None:
+def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog='python -m mmbixt.ops.explain', description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument('config', help='file or name of a config with a backbone of mmbixt')
@@ -97,14 +98,19 @@ def main() -> None:
     parser.add_argument('--device', default='cpu', choices=['cpu', 'cuda'])
     parser.add_argument('--amp', choices=['bfloat16', 'float16'], help='mixed precision')
     parser.add_argument('--inference', action='store_true', help='inference, not training')
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse_args()
     size, device, amp = args.size, args.device, args.amp
     dtype = amp and getattr(torch, amp)
     try:
         backbone = backbone_of(args.config)
         choices = choices_of(backbone, size, device, dtype, args.inference)
     except Exception as error:  # configs can raise any error
-        parser.error(f'{args.config}: {error or type(error).__name__}')
+        print(f'{args.config}: {error or type(error).__name__}', file=sys.stderr)
+        sys.exit(2)
     print(
         f'{backbone["type"]}, one image of {size[0]} x {size[1]} pixels on {device}, '
         f'{"inference" if args.inference else "training"}, '

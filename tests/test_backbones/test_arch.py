@@ -4,6 +4,7 @@ import pytest
 import torch
 from timm.layers import DropPath
 
+from mmbixt import backbones
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT, base
 from mmbixt.backbones.arch import resolve_out_indices
 
@@ -30,11 +31,11 @@ def test_wrong_out_indices(wrong):
         resolve_out_indices(wrong, 12)
 
 
-@pytest.mark.parametrize('cls', [BiXT, XCiT, BiFormer, BiSASwin])
+@pytest.mark.parametrize('cls', [getattr(backbones, name) for name in backbones.__all__])
 @pytest.mark.parametrize(
     ('options', 'message'),
     [
-        (dict(arch='huge'), "{}: arch='huge' is not one of '.*', '"),
+        (dict(arch='huge'), "{}: arch='huge' is not one of '.*'"),
         (dict(arch=None), '{}: arch=None is not one of'),
         (dict(arch=dict(heigth=2)), r"{}: an arch dict .* missing: \['.* unknown: \['heigth'\]"),
         (dict(out_indices=(99,)), r'out_indices=\(99,\): there are layers 0 to'),

@@ -6,6 +6,7 @@ import cv2
 import mmengine
 import pytest
 import torch
+from documents import shown
 from helpers import CONFIGS, official_state
 from mmpretrain import ImageClassificationInferencer
 from mmpretrain.datasets.categories import IMAGENET_CATEGORIES
@@ -117,8 +118,7 @@ def test_inferencer(checkpoint, folder):
     weights = folder / 'nano.pth'
     torch.save({'model': official_state('xcit_nano_12_p16')}, weights)
     image = str(folder / 'data/sample/imagenet/val/val_00000001.jpg')
-    text = (CONFIGS.parent / 'docs/projects.md').read_text()
-    (code,) = re.findall(r'<!-- tested: classify -->\n```python\n(.*?)```', text, re.DOTALL)
+    (code,) = shown('classify')
     code, found = code.replace('xcit://nano12-p16', str(weights)).replace('photo.jpg', image), {}
     with fresh_mmengine():
         exec(code, found)

@@ -1,6 +1,5 @@
 """tools/export_onnx.py on small segmentors: what it writes, and what it refuses."""
 
-import re
 import sys
 from pathlib import Path
 from unittest.mock import MagicMock
@@ -8,17 +7,13 @@ from unittest.mock import MagicMock
 import export_onnx
 import pytest
 import torch
+from documents import shown
 from helpers import only_in_zoo
 from mmengine.config import Config
 from torch import nn
 
 from mmbixt.layers import RoutingAttention
 
-EXAMPLES = re.findall(
-    r'```python\n(.*?)```',
-    (Path(__file__).parents[2] / 'docs/export.md').read_text(),
-    re.DOTALL,
-)
 LOSS = dict(type='CrossEntropyLoss', use_sigmoid=False, loss_weight=1.0, avg_non_ignore=True)
 HEAD = dict(num_classes=5, align_corners=False, loss_decode=LOSS)
 XCIT = dict(
@@ -83,7 +78,7 @@ def test_file_agrees_with_the_model(parts, tmp_path, monkeypatch, capsys):
     assert Path(files[2]).exists()
     (tmp_path / 'out.onnx').rename(tmp_path / 'OUT.onnx')
     monkeypatch.chdir(tmp_path)
-    exec(EXAMPLES[0])
+    exec(shown('onnx')[0])
     assert capsys.readouterr().out.strip().endswith('480, 640)')
 
 
@@ -133,7 +128,7 @@ def test_other_route_is_told_from_an_error(monkeypatch):
 @only_in_zoo
 def test_example_of_a_backbone():
     names = {}
-    exec(EXAMPLES[1], names)
+    exec(shown('export')[0], names)
     assert [tuple(x.shape[2:]) for x in names['maps']] == [(38, 32)] * 4
 
 

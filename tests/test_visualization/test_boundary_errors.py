@@ -1,9 +1,5 @@
 """Kinds of errors against their definition for each pixel, and their figure."""
 
-import re
-from pathlib import Path
-
-import cv2
 import numpy as np
 import pytest
 from label_maps import label_maps
@@ -59,14 +55,3 @@ def test_figure():
         assert line in figure.get_supxlabel()
     with pytest.raises(ValueError, match='one size'):
         error_figure(image, truth, prediction[:, 1:], CLASSES, PALETTE, 2, 'title')
-
-
-def test_example_of_the_docs(tmp_path, monkeypatch):
-    text = (Path(__file__).parents[2] / 'docs/boundary.md').read_text()
-    monkeypatch.chdir(tmp_path)
-    truth, prediction = (labels.astype(np.uint8) for labels in next(label_maps([(30, 40)])))
-    for folder, pixels in dict(images=truth, truths=truth, predictions=prediction).items():
-        Path(folder).mkdir()
-        cv2.imwrite(f'{folder}/x.png', pixels)
-    exec(re.search(r'```python\n([^`]*error_figure.*?)```', text, re.DOTALL)[1], {})
-    assert cv2.imread('x_errors.png').shape[0] > 500

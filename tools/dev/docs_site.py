@@ -5,7 +5,7 @@
   them, which are those of the repository, are rewritten to the site's. [`name`](file.py) leads to
   the line that defines the function or class ``name``.
 - Equations become MathML here: browsers draw it without a script.
-- ``<!-- reference: mmbixt.backbones.XCiT -->`` is replaced by the docstring.
+- In reference.md, a list item that is such a link is replaced by the docstring.
 """
 
 import html
@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 LOG = logging.getLogger('mkdocs.hooks.docs_site')  # its warnings fail a strict build
 # the text of a relative link, its path, and its anchor
 LINK = re.compile(r'\[([^\]]*)\]\((?!\w+:|#)([^)\s#]+)(#[^)\s]*)?\)')
+REFERENCE = re.compile(r'^- \[`(\w+)`\]\(\.\./(mmbixt/\S+)\.py\)$', re.MULTILINE)
 LANGUAGES = {'.py': 'python', '.sh': 'bash', '.txt': 'text', '.yml': 'yaml'}
 
 
@@ -67,7 +68,8 @@ def add(files: Files, config: MkDocsConfig, path: str) -> None:
     if language is None:
         file = File.generated(config, in_site(path), abs_src_path=str(ROOT / path))
     else:
-        code = f'# {path}\n\n````{language}\n{(ROOT / path).read_text()}````\n'
+        head = f'---\nsearch: {{exclude: true}}\n---\n\n# {path}\n\n'
+        code = f'{head}````{language}\n{(ROOT / path).read_text()}````\n'
         file = File.generated(config, in_site(path), content=code)
     files.append(file)
 
@@ -86,9 +88,17 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         site = posixpath.relpath(in_site(target), posixpath.dirname(page.file.src_uri) or '.')
         return f'[{text}]({site}{anchor or ""})'
 
+    if path == 'docs/reference.md':
+        markdown = REFERENCE.sub(docstring, markdown)
     if path.endswith('.md'):  # not code
         markdown = LINK.sub(rewrite, markdown)
-    return re.sub(r'<!-- reference: (\S+) -->', r'::: \1', markdown)
+    return markdown
+
+
+def docstring(found: re.Match) -> str:
+    """The directive of mkdocstrings for a function or class."""
+    name, path = found.groups()
+    return f'::: {path.removesuffix("/__init__").replace("/", ".")}.{name}'
 
 
 def on_page_content(text: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -1,46 +1,83 @@
-"""The examples in README.md, docs/projects.md and docs/boundary.md work."""
+"""The Python in README.md, docs/ and READMEs of configs: programs run, configs are right."""
 
-import re
+import inspect
 
 import cv2
 import numpy as np
 import pytest
 import torch
+from documents import ROOT, blocks, shown
 from helpers import CONFIGS, official_state, python, unused_parameters
+from label_maps import label_maps
 from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import METRICS, MODELS, init_default_scope
 from running import fresh_mmengine
 
+from mmbixt.backbones import XCiT
+from mmbixt.check.config import find_problems
 from mmbixt.check.model import without_weights
+from mmbixt.check.names import registered
 from mmbixt.checkpoints.sources import find
+from mmbixt.sample.sample_config import all_dicts
 
-ROOT = CONFIGS.parent
-README = (ROOT / 'README.md').read_text()
-PROJECTS = (ROOT / 'docs/projects.md').read_text()
-BOUNDARY = (ROOT / 'docs/boundary.md').read_text()
+BLOCKS = blocks('python')
 EXTRA = 'channels', 'adapters'
 WHOLE_MODEL = 'sem_fpn_xcit_tiny_12_p16'  # in place of the small one of the documents
+TESTS = ROOT / 'tests'
+# which test runs a program
+RUN_BY = dict.fromkeys(
+    ('predict', 'predict by name', 'detect', 'hub', 'plain torch', 'plain weights'),
+    'test_docs/test_python.py',
+) | {
+    'attention figures': 'test_docs/test_python.py',
+    'error figures': 'test_docs/test_python.py',
+    'classify': 'test_tools/test_classifiers.py',
+    'onnx': 'test_tools/test_export_onnx.py',
+    'export': 'test_tools/test_export_onnx.py',
+}
 
 
-def blocks(text, start, comment=''):
-    """The Python blocks that begin with ``start``, after a comment."""
-    found = re.findall(rf'{comment}```python\n({start}.*?)```', text, re.DOTALL)
-    assert found
-    return found
+@pytest.mark.parametrize('block', [b for b in BLOCKS if b.is_program], ids=lambda b: b.place)
+def test_every_program_is_run_by_a_test(block):
+    """After a comment ``<!-- tested: KIND -->``, by the test that asks for this kind."""
+    assert f"shown('{block.kind}')" in (TESTS / RUN_BY[block.kind]).read_text()
 
 
-def shown(kind):
-    """The Python blocks of docs/projects.md after a comment with their kind."""
-    return blocks(PROJECTS, '', f'<!-- tested: {kind} -->\n')
+CONFIG_BLOCKS = {block.place: block.code for block in BLOCKS if not block.is_program}
+
+
+@pytest.mark.parametrize('place', CONFIG_BLOCKS)
+def test_config_is_right(place):
+    """Types and arguments exist, and so do weights; parts of whole models fit together."""
+    code = CONFIG_BLOCKS[place]
+    cfg = Config.fromstring(f"_ = __import__('mmbixt')\n{code}", '.py')
+    for node in all_dicts(dict(cfg.items())):
+        if node.get('type') == 'Pretrained':
+            find(node.checkpoint)
+    if '_base_ = ' in code:
+        for node in all_dicts(cfg.model):
+            node.pop('init_cfg', None)
+        if 'LoRAModel' in code:  # whose own check asks for weights
+            cfg.model.backbone = cfg.model.backbone.module
+        problems, notes = find_problems(cfg, ())  # without data, of an image of this size
+        assert [x for x in problems if '224 x 224' not in x] + notes == []
+        return
+    for node in all_dicts(dict(cfg.items())):
+        if kind := node.pop('type', None):
+            for key in ('_delete_', 'paramwise_cfg'):  # of mmengine
+                node.pop(key, None)
+            scopes = ('mmbixt', 'mmengine', 'mmseg', 'mmdet', 'mmpretrain')
+            found = [registered(scope).get(kind.removeprefix('mmbixt.')) for scope in scopes]
+            (component, *_) = filter(None, found)
+            inspect.signature(component).bind_partial(**node)
 
 
 USER_CONFIGS = {
-    'README semfpn': ('mmseg', *blocks(README, '_base_ = .mmseg::')),
-    'README retinanet': ('mmdet', *blocks(README, '_base_ = .mmdet::')),
+    'README': ('mmdet', shown('mmdet')[0]),
     'semfpn': ('mmseg', *shown('mmseg')),
-    'cascade': ('mmdet', shown('mmdet')[0]),
-    'detr': ('mmdet', shown('mmdet')[1]),
+    'cascade': ('mmdet', shown('mmdet')[1]),
+    'detr': ('mmdet', shown('mmdet')[2]),
     'classifier': ('mmpretrain', *shown('mmpretrain')),
 }
 
@@ -133,7 +170,7 @@ def test_inherits_without_an_import(tmp_path):
 
 def test_predictions(project):
     """With smaller models than in the docs; the first example imports nothing of mmbixt."""
-    snippets = shown('predict') + blocks(README, 'from mmseg.apis') + shown('predict by name')
+    snippets = shown('predict') + shown('predict by name')
     code = ''
     for number, snippet in enumerate(snippets):
         for old, new in (('xcit_s12', 'xcit_t12'), ('small', 'tiny')):
@@ -158,7 +195,7 @@ print('LOADER', type(detect.pipeline.transforms[0]).__module__)
 def test_detection(project, monkeypatch, capsys):
     """The file has only backbone and neck; mmengine warns that the heads are random."""
     monkeypatch.chdir(project)
-    snippet = blocks(PROJECTS, 'from mmdet.apis')[0]
+    (snippet,) = shown('detect')
     snippet = snippet.replace("'maskrcnn_xcit_small_12_p16.pth'", f"'{WHOLE_MODEL}.pth'")
     snippet = snippet.replace('maskrcnn_xcit_s12', 'maskrcnn_xcit_t12')
     code = f'{snippet}\nprint("BOXES", type(boxes))\n{BY_NAME}'
@@ -172,7 +209,7 @@ def test_detection(project, monkeypatch, capsys):
 
 @pytest.mark.parametrize(
     ('scope', 'snippet'),
-    list(zip(('mmseg', 'mmdet'), blocks(BOUNDARY, 'val_evaluator'), strict=True)),
+    [('mmseg', *shown('mmseg part')), ('mmdet', *shown('mmdet part'))],
 )
 def test_evaluators_build(scope, snippet):
     init_default_scope(scope)
@@ -180,3 +217,50 @@ def test_evaluators_build(scope, snippet):
     for evaluator in evaluators if isinstance(evaluators, list) else [evaluators]:
         evaluator.pop('ann_file', None)  # does not exist
         assert METRICS.build(evaluator) is not None
+
+
+def test_hub(project, monkeypatch):
+    (code,), found = shown('hub'), {}
+    monkeypatch.setenv('TORCH_HOME', str(project))
+    with fresh_mmengine():
+        exec(code.replace('s12', 't12'), found)
+    weights = found['model'].state_dict()['backbone.blocks.3.attn.qkv.weight']
+    assert torch.equal(
+        weights, official_state(f'whole__{WHOLE_MODEL}')['backbone.blocks.3.attn.qkv.weight']
+    )
+
+
+@torch.no_grad()
+def test_plain_torch(tmp_path):
+    (code,), found = shown('plain torch'), {}
+    exec(code.replace('512, 683', '96, 150'), found)
+    assert [x.shape[2:] for x in found['feature_maps']] == [(24, 38), (12, 19), (6, 10), (3, 5)]
+    assert {3, 5, 7, 11} <= {*found['attention']}
+    assert (0, 0) in found['routes']
+    (code,) = shown('plain weights')
+    file = tmp_path / 'weights.pth'
+    torch.save({'model': official_state('xcit_nano_12_p16')}, file)
+    exec(code.replace('xcit://small12-p16-dist', str(file)).replace('small12', 'nano12'), found)
+    assert found['backbone'].not_in_file == []
+    assert found['backbone'].state_dict()['patch_embed.proj.0.0.weight'].abs().sum() > 0
+
+
+def test_attention_figures():
+    (code,) = shown('attention figures')
+    arch = dict(embed_dims=16, num_heads=2, depth=12)
+    image = np.zeros((64, 96, 3), np.uint8)
+    found = dict(model=XCiT(arch), inputs=torch.randn(1, 3, 64, 96), image=image)
+    exec(code, found)
+    assert len(found['figures']) == 1
+    assert found['figure'] is not None
+
+
+def test_error_figures(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    truth, prediction = (labels.astype(np.uint8) for labels in next(label_maps([(30, 40)])))
+    for folder, pixels in dict(images=truth, truths=truth, predictions=prediction).items():
+        (tmp_path / folder).mkdir()
+        cv2.imwrite(f'{folder}/x.png', pixels)
+    (code,) = shown('error figures')
+    exec(code, {})
+    assert cv2.imread('x_errors.png').shape[0] > 500
