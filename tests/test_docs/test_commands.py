@@ -54,6 +54,8 @@ def test_commands(place, monkeypatch):
             check_mim(words)
         elif program.endswith('.sh'):
             check_script(program, words, monkeypatch)
+        elif words[:2] == ['-m', 'pytest']:
+            assert all((ROOT / word).exists() for word in words[2:])
         elif program == 'python':
             check_tool(words, monkeypatch)
 
