@@ -43,8 +43,10 @@ def test_every_page_is_complete_and_needs_no_network(site):
 
 @pytest.mark.parametrize('page', PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page_is_plain_markdown(page):
-    """What GitHub renders: no admonitions, tabs, attributes or directives."""
+    """What GitHub renders: no admonitions, tabs, attributes, directives, escapes in equations."""
     text = page.read_text()
+    for equation in re.findall(r'\$[^$`\n]+\$', re.sub('```.*?```', '', text, flags=re.DOTALL)):
+        assert not re.search(r'\\[^A-Za-z]', equation), equation
     assert not re.search(r'^(!!!|\?\?\?|===|:::)|\{[:.#][^}]*\}\s*$', text, re.MULTILINE)
 
 
