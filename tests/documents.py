@@ -6,11 +6,17 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / 'README.md', *sorted(ROOT.glob('docs/**/*.md')), *ROOT.glob('configs/*/README.md')]
-BLOCK = re.compile(r'^(?:<!-- tested: (.+?) -->\n)?```(\w*)\n(.*?)^```$', re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r'^(?:<!-- (?:tested|file): (.+?) -->\n)?```(\w*)\n(.*?)^```$', re.DOTALL | re.MULTILINE
+)
 
 
 class Block(NamedTuple):
-    """A block of code; ``kind`` is that of the comment ``<!-- tested: KIND -->`` before it."""
+    """A block of code, with what the comment before it says.
+
+    ``kind`` is that of ``<!-- tested: KIND -->``, or the name in ``<!-- file: NAME -->``, under which
+    other blocks find it.
+    """
 
     place: str
     kind: str | None

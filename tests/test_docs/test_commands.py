@@ -21,6 +21,7 @@ PRINT = 'function {0} {{ printf "%s\\0" {0} "$@" $\'\\n\'; }}\n'
 BLOCKS = {block.place: block.code for block in blocks('bash')}
 TARGETS = re.findall(r'^([a-z-]+):', (ROOT / 'Makefile').read_text(), re.MULTILINE)
 NAMES = {path.stem for path in CONFIGS.glob('[!_]*/*.py')}
+NAMES |= {str(block.kind).removesuffix('.py') for block in blocks('python')}  # those of the page
 
 
 def commands(code):
