@@ -14,8 +14,8 @@ BLOCK = re.compile(
 class Block(NamedTuple):
     """A block of code, with what the comment before it says.
 
-    ``kind`` is that of ``<!-- tested: KIND -->``, or the name in ``<!-- file: NAME -->``, under which
-    other blocks find it.
+    ``kind`` is that of ``<!-- tested: KIND -->``, or the name in ``<!-- file: NAME -->``, by which
+    other blocks inherit from it.
     """
 
     place: str
