@@ -39,7 +39,7 @@ test-onedl: ## all tests but the zoo's with the OneDL fork, in an environment be
 	@tools/dev/setup_env.sh onedl
 	@OMP_NUM_THREADS=1 "$${VENV%/}-onedl/bin/python" -m pytest -n 2 --dist worksteal tests
 
-test-browser: setup ## look at a report in Chromium, on a desk and on a phone (CHROME=path: in that one)
+test-browser: setup ## look at a report and the site in Chromium, on a desk and on a phone (CHROME=path: in that one)
 	@OMP_NUM_THREADS=1 $(python) -m pytest tests/browser
 
 fuzz: setup ## read damaged checkpoints for a while (SECONDS=600), which must never do harm

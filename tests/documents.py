@@ -1,8 +1,11 @@
-"""The code in README.md, docs/ and the READMEs of the configs."""
+"""The pages of the documentation (README.md, docs/, READMEs of configs): their code, their site."""
 
 import re
 from pathlib import Path
 from typing import NamedTuple
+
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / 'README.md', *sorted(ROOT.glob('docs/**/*.md')), *ROOT.glob('configs/*/README.md')]
@@ -46,3 +49,9 @@ def shown(kind: str) -> list[str]:
     found = [block.code for block in blocks('python') if block.kind == kind]
     assert found, kind
     return found
+
+
+def build_site(folder: Path) -> Path:
+    """The site in strict mode: a link or an anchor that leads nowhere stops it."""
+    build(load_config(str(ROOT / 'mkdocs.yml'), site_dir=str(folder), strict=True))
+    return folder

@@ -3,10 +3,8 @@
 import re
 
 import pytest
-from documents import PAGES, ROOT
+from documents import PAGES, ROOT, build_site
 from helpers import CONFIGS
-from mkdocs.commands.build import build
-from mkdocs.config import load_config
 from variants import FAMILIES
 
 from mmbixt import backbones
@@ -22,10 +20,7 @@ REFERENCE = (DOCS / 'reference.md').read_text()
 
 @pytest.fixture(scope='module')
 def site(tmp_path_factory):
-    """Built in strict mode: a link or an anchor that leads nowhere stops it."""
-    folder = tmp_path_factory.mktemp('site')
-    build(load_config(str(ROOT / 'mkdocs.yml'), site_dir=str(folder), strict=True))
-    return folder
+    return build_site(tmp_path_factory.mktemp('site'))
 
 
 def test_every_page_is_complete_and_needs_no_network(site):
