@@ -10,6 +10,9 @@ from helpers import assert_close, image
 from torch import nn
 from variants import FAMILIES, VARIANTS, build
 
+from mmbixt.backbones.base import DenseBackbone
+from mmbixt.checkpoints.state_dict import CheckpointMismatchError
+
 
 @pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)
 def config(request):
@@ -163,3 +166,32 @@ def test_small_images_give_feature_maps_or_an_error(config, size):
         maps = backbone(image(1, *size))
         sum(feature_map.sin().sum() for feature_map in maps).backward()
         assert all(x.isfinite().all() for x in [*maps, *(p.grad for p in backbone.parameters())])
+
+
+class OneConvolution(DenseBackbone):
+    """The least that a backbone has to define (docs/adding_a_backbone.md)."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.layer = nn.Conv2d(self.in_channels, 8, 4, stride=4)
+        self.out_channels, self.out_strides = (8,), (4,)
+        self.freeze()
+
+    def forward(self, x):
+        return (self.run_layer(self.layer, x),)
+
+    def freezable_stages(self):
+        return [[self.layer]]
+
+
+def test_least_backbone(tmp_path):
+    """It loads files with its own names, and refuses others."""
+    file, x, backbone = tmp_path / 'weights.pth', image(1, 16, 24), OneConvolution()
+    torch.save(backbone.state_dict(), file)
+    init_cfg = dict(type='Pretrained', checkpoint=str(file))
+    again = OneConvolution(with_cp=True, frozen_stages=0, init_cfg=init_cfg)
+    again.init_weights()
+    assert torch.equal(again(x)[0], backbone(x)[0])
+    assert [p for p in again.parameters() if p.requires_grad] == []
+    with pytest.raises(CheckpointMismatchError, match=r'Missing in the file: 2 of 2 weights'):
+        again.load_state_dict({'conv.weight': torch.zeros(8, 3, 4, 4)})
