@@ -5,7 +5,7 @@ export VENV PYTHON JOBS MMCV_CUDA CHROME
 python = "$(VENV)/bin/python"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-zoo test-onedl test-browser fuzz lint format clean
+.PHONY: help setup demo test test-zoo test-onedl test-browser fuzz lint format lock release-check clean
 
 help: ## this list
 	@echo 'make VENV=.venv PYTHON=python3.11 <target>, where target is one of'
@@ -50,6 +50,17 @@ lint: setup ## check format and style
 format: setup ## put format and style in order
 	@$(python) -m ruff check --fix .
 	@$(python) -m ruff format .
+
+lock: ## renew requirements/locked/, the hashes of all that is pinned (after a change of a pin)
+	@$(python) -m pip install -q --upgrade --target "$(VENV)/uv" uv==0.13.9
+	@for set in environment openmmlab onedl peft; do \
+		grep -v '^torch' requirements/$$set.txt | "$(VENV)/uv/bin/uv" pip compile - -q --upgrade \
+			--no-deps --generate-hashes --custom-compile-command "make lock" --no-annotate \
+			--python-version 3.11 --output-file requirements/locked/$$set.txt >/dev/null || exit; \
+	done
+
+release-check: setup ## build wheel and sdist, check them, run the README from them in an empty folder
+	@$(python) tools/dev/release_check.py
 
 clean: ## remove what builds and tests left (neither the environment nor work_dirs)
 	@rm -rf build dist .pytest_cache .ruff_cache

@@ -56,10 +56,25 @@ class TestWheel:
 )
 def test_environment_has_what_is_pinned():
     stack = 'onedl' if sys.prefix.endswith('-onedl') else 'openmmlab'
-    text = '\n'.join((ROOT / f'requirements/{x}.txt').read_text() for x in ('environment', stack))
-    lines = [line for line in text.splitlines() if line and not line.startswith('#')]
-    pins = dict(line.split('==') for line in lines)
+    pins = pinned('environment') | pinned(stack)
     assert {name: version(name).partition('+')[0] for name in pins} == pins
+
+
+def pinned(name):
+    """The versions in a file of requirements/."""
+    text = (ROOT / f'requirements/{name}.txt').read_text()
+    return dict(re.findall(r'^([\w.-]+)==([\w.]+)', text, re.MULTILINE))
+
+
+@pytest.mark.parametrize('name', ['environment', 'openmmlab', 'onedl', 'peft'])
+def test_locked_versions_are_those_pinned(name):
+    """Otherwise: make lock."""
+    pins, locked = pinned(name), pinned(f'locked/{name}')
+    names = {re.sub('[._]', '-', pin).lower(): pin for pin in pins if not pin.startswith('torch')}
+    assert locked == {name: pins[pin] for name, pin in names.items()}
+    text = (ROOT / f'requirements/locked/{name}.txt').read_text()
+    assert text.count('==') == len(re.findall(r'==\S+ \\\n    --hash=sha256:[0-9a-f]{64}', text))
+    assert '://' not in text
 
 
 @pytest.fixture

@@ -1,0 +1,124 @@
+"""Checks what would be published, before it is (`make release-check`).
+
+Builds a source distribution and from it a wheel, checks their metadata and CITATION.cff, and
+installs each of the two files in a clean environment. There, in an empty folder, it runs what
+README.md shows, as far as it needs no checkout, no data set and no downloads; the rest is listed. A
+clean environment sees the packages of the environment that runs this (`make setup`), but not its
+mmbixt, which is a link to the checkout: to install all of them anew would take minutes.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+from importlib.metadata import distribution
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / 'README.md'
+TOOLS = 'build==1.6.1', 'twine==7.0.0', 'cffconvert==2.0.0'
+# settings that make a line of the README short
+FEW = ['--cfg-options', 'train_cfg.max_iters=2', 'train_cfg.val_interval=2']
+BUILD_MODEL = """
+import sys, torch
+from mmengine import Config
+from mmengine.registry import MODELS, init_default_scope
+cfg = Config.fromstring(sys.argv[1], '.py')
+init_default_scope(sys.argv[2])
+with torch.device('meta'):
+    MODELS.build(cfg.model)
+"""
+
+
+def run(*command: object, cwd: Path = ROOT, **variables: str) -> str:
+    """The output of a command, which must succeed."""
+    done = subprocess.run(
+        [*map(str, command)],
+        cwd=cwd,
+        env={**os.environ, 'OMP_NUM_THREADS': '1', **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if done.returncode:
+        sys.exit(f'{done.stdout[-4000:]}\nfailed: {" ".join(map(str, command))[:400]}')
+    return done.stdout
+
+
+def build(folder: Path) -> list[Path]:
+    """The source distribution and the wheel made from it, with checked metadata."""
+    tools = Path(sys.prefix, 'release')
+    pip = sys.executable, '-m', 'pip', 'install', '-q', '--disable-pip-version-check'
+    run(*pip, '--upgrade', '--target', tools, *TOOLS)
+    run(sys.executable, '-m', 'build', '--outdir', folder, PYTHONPATH=str(tools))
+    files = sorted(folder.iterdir())
+    print(run(sys.executable, '-m', 'twine', 'check', '--strict', *files, PYTHONPATH=str(tools)))
+    validate = 'from cffconvert.cli.cli import cli; cli()'
+    run(sys.executable, '-c', validate, '--validate', PYTHONPATH=str(tools))
+    return files
+
+
+def clean_environment(folder: Path) -> Path:
+    """The Python of an environment with our dependencies, but without mmbixt."""
+    venv.create(folder, with_pip=True)
+    python = folder / 'bin/python'
+    site = run(python, '-c', 'import sysconfig; print(sysconfig.get_path("purelib"))').strip()
+    # Lines of .pth files in that folder are not followed, so the link to the checkout is not.
+    Path(site, 'dependencies.pth').write_text(sysconfig.get_path('purelib') + '\n')
+    assert "No module named 'mmbixt'" in run('sh', '-c', f'"{python}" -c "import mmbixt" || true')
+    return python
+
+
+def readme(mim: Path) -> list[tuple[str, list[str] | None]]:
+    """Python blocks and shell lines of README.md, each with arguments of Python that run it."""
+    found = []
+    for kind, text in re.findall(r'```(python|bash)\n(.*?)```', README.read_text(), re.DOTALL):
+        if kind == 'python':
+            base = re.match(r"_base_ = '(mm\w+)::", text)
+            plain = ['-c', text] if text.startswith('import torch') else None
+            found.append((text, ['-c', BUILD_MODEL, text, base[1]] if base else plain))
+            continue
+        for line in text.splitlines():
+            words = line.partition('#')[0].split()
+            path = mim / words[1] if words[:1] == ['python'] else None
+            words = [str(mim / word) if word.startswith('configs/') else word for word in words]
+            sample = path and '--sample' in words
+            found.append((line, [str(path), *words[2:], *FEW] if sample else None))
+    return found
+
+
+def check_installed(file: Path, folder: Path) -> int:
+    """Install a distribution, and run the README from it: the number of lines that were run."""
+    python = clean_environment(folder / 'environment')
+    run(python, '-m', 'pip', 'install', '-q', '--disable-pip-version-check', file)
+    empty = folder / 'empty'
+    empty.mkdir()
+    package = Path(run(python, '-c', 'import mmbixt; print(mmbixt.__path__[0])', cwd=empty).strip())
+    assert package.is_relative_to(folder), package
+    count = 0
+    for text, arguments in readme(package / '.mim'):
+        print('  runs' if arguments else '  not run', text.strip().partition('\n')[0], sep='\t')
+        if arguments:
+            run(python, *arguments, cwd=empty)
+            count += 1
+    return count
+
+
+def main() -> None:
+    classifiers = distribution('mmbixt').metadata.get_all('Classifier')
+    claimed = [line.split()[-1] for line in classifiers if re.search(r':: 3\.\d+$', line)]
+    this = f'{sys.version_info[0]}.{sys.version_info[1]}'
+    if claimed != [this]:
+        sys.exit(f'setup.py claims Python {", ".join(claimed)}, but this is {this}')
+    with TemporaryDirectory() as folder:
+        for file in build(Path(folder, 'dist')):
+            print(f'{file.name}, Python {this}:')
+            assert check_installed(file, Path(folder, file.name + '.d')), 'nothing was run'
+    print('release-check: passed')
+
+
+if __name__ == '__main__':
+    main()
