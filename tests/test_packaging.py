@@ -7,10 +7,12 @@ import sys
 from email.parser import HeaderParser
 from importlib.metadata import version
 from pathlib import Path
+from runpy import run_path
 from tempfile import mkdtemp
 from zipfile import ZipFile
 
 import pytest
+import yaml
 from helpers import pip, python
 
 ROOT = Path(__file__).parents[1]
@@ -23,6 +25,17 @@ def files(folder, *patterns):
     return {
         path.relative_to(folder).as_posix() for path in found if '__pycache__' not in path.parts
     }
+
+
+def test_versions_and_claimed_pythons_agree():
+    version = run_path(str(ROOT / 'mmbixt/version.py'))['__version__']
+    assert yaml.safe_load((ROOT / 'CITATION.cff').read_text())['version'] == version
+    assert f'{version} will be the first' in (ROOT / 'CHANGELOG.md').read_text()
+    job = yaml.safe_load((ROOT / '.github/workflows/ci.yml').read_text())['jobs']['test']
+    assert job['steps'][-1] == {'run': '.ci/run'}
+    claimed = {row['python'] for row in job['strategy']['matrix']['include'] if row['claimed']}
+    classifiers = re.findall(r':: (3\.\d+)', (ROOT / 'setup.py').read_text())
+    assert set(classifiers) == claimed
 
 
 class TestWheel:
@@ -41,10 +54,12 @@ class TestWheel:
         again = next(tmp_path.glob('*.whl'))
         assert set(ZipFile(again).namelist()) == set(ZipFile(wheel).namelist())
 
-    def test_does_not_require_frameworks_that_exist_as_two_distributions(self, wheel):
+    def test_metadata_require_no_framework_that_exists_as_two_distributions(self, wheel):
         with ZipFile(wheel) as archive:
             name = next(name for name in archive.namelist() if name.endswith('/METADATA'))
             metadata = HeaderParser().parsestr(archive.read(name).decode())
+        assert metadata['Description-Content-Type'] == 'text/markdown'
+        assert metadata.get_all('License-File') == ['LICENSE', 'NOTICE']
         always = [need for need in metadata.get_all('Requires-Dist') if 'extra ==' not in need]
         names = {re.match(r'[\w.-]+', need)[0] for need in always}
         assert names >= {'torch', 'timm'}

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,7 +55,7 @@ def build(folder: Path) -> list[Path]:
     pip = sys.executable, '-m', 'pip', 'install', '-q', '--disable-pip-version-check'
     run(*pip, '--upgrade', '--target', tools, *TOOLS)
     run(sys.executable, '-m', 'build', '--outdir', folder, PYTHONPATH=str(tools))
-    files = sorted(folder.iterdir())
+    files = sorted(folder.iterdir(), reverse=True)  # the wheel last
     print(run(sys.executable, '-m', 'twine', 'check', '--strict', *files, PYTHONPATH=str(tools)))
     validate = 'from cffconvert.cli.cli import cli; cli()'
     run(sys.executable, '-c', validate, '--validate', PYTHONPATH=str(tools))
@@ -68,43 +69,50 @@ def clean_environment(folder: Path) -> Path:
     site = run(python, '-c', 'import sysconfig; print(sysconfig.get_path("purelib"))').strip()
     # Lines of .pth files in that folder are not followed, so the link to the checkout is not.
     Path(site, 'dependencies.pth').write_text(sysconfig.get_path('purelib') + '\n')
-    assert "No module named 'mmbixt'" in run('sh', '-c', f'"{python}" -c "import mmbixt" || true')
+    code = 'from importlib.util import find_spec; print(find_spec("mmbixt"))'
+    assert run(python, '-c', code, cwd=folder) == 'None\n'
     return python
 
 
-def readme(mim: Path) -> list[tuple[str, list[str] | None]]:
+def readme(mim: Path, folder: Path) -> Iterator[tuple[str, list[str] | None]]:
     """Python blocks and shell lines of README.md, each with arguments of Python that run it."""
-    found = []
     for kind, text in re.findall(r'```(python|bash)\n(.*?)```', README.read_text(), re.DOTALL):
         if kind == 'python':
             base = re.match(r"_base_ = '(mm\w+)::", text)
             plain = ['-c', text] if text.startswith('import torch') else None
-            found.append((text, ['-c', BUILD_MODEL, text, base[1]] if base else plain))
+            yield text, ['-c', BUILD_MODEL, text, base[1]] if base else plain
             continue
         for line in text.splitlines():
-            words = line.partition('#')[0].split()
-            path = mim / words[1] if words[:1] == ['python'] else None
-            words = [str(mim / word) if word.startswith('configs/') else word for word in words]
-            sample = path and '--sample' in words
-            found.append((line, [str(path), *words[2:], *FEW] if sample else None))
-    return found
+            command, *words = line.partition('#')[0].split() or ['']
+            tool = [str(mim / word) if mim.joinpath(word).exists() else word for word in words]
+            if command == 'python' and '--sample' in words:
+                yield line, [*tool, *FEW]
+            elif command == 'python' and any(folder.joinpath(word).exists() for word in words[1:]):
+                yield line, tool  # on what an earlier line wrote
+            else:
+                yield line, None
 
 
-def check_installed(file: Path, folder: Path) -> int:
-    """Install a distribution, and run the README from it: the number of lines that were run."""
+def install(file: Path, folder: Path) -> tuple[Path, Path]:
+    """A clean environment with a distribution: its Python, and the installed package."""
     python = clean_environment(folder / 'environment')
     run(python, '-m', 'pip', 'install', '-q', '--disable-pip-version-check', file)
-    empty = folder / 'empty'
-    empty.mkdir()
-    package = Path(run(python, '-c', 'import mmbixt; print(mmbixt.__path__[0])', cwd=empty).strip())
+    code = 'import mmbixt.backbones, mmbixt; print(mmbixt.__path__[0])'
+    package = Path(run(python, '-W', 'ignore', '-c', code, cwd=folder).strip())
     assert package.is_relative_to(folder), package
+    return python, package
+
+
+def run_readme(python: Path, package: Path, folder: Path) -> None:
+    """Run what README.md shows, in an empty folder."""
     count = 0
-    for text, arguments in readme(package / '.mim'):
-        print('  runs' if arguments else '  not run', text.strip().partition('\n')[0], sep='\t')
+    folder.mkdir()
+    for text, arguments in readme(package / '.mim', folder):
+        print('runs' if arguments else 'not run', text.partition('\n')[0], sep='\t', flush=True)
         if arguments:
-            run(python, *arguments, cwd=empty)
+            run(python, *arguments, cwd=folder)
             count += 1
-    return count
+    assert count, 'nothing of the README could be run'
 
 
 def main() -> None:
@@ -113,10 +121,12 @@ def main() -> None:
     this = f'{sys.version_info[0]}.{sys.version_info[1]}'
     if claimed != [this]:
         sys.exit(f'setup.py claims Python {", ".join(claimed)}, but this is {this}')
-    with TemporaryDirectory() as folder:
-        for file in build(Path(folder, 'dist')):
-            print(f'{file.name}, Python {this}:')
-            assert check_installed(file, Path(folder, file.name + '.d')), 'nothing was run'
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        for file in build(folder / 'dist'):
+            python, package = install(file, folder / file.suffix)
+            print(f'{file.name} is installed, with Python {this}', flush=True)
+        run_readme(python, package, folder / 'empty')
     print('release-check: passed')
 
 
