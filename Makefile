@@ -9,7 +9,7 @@ python = "$(VENV)/bin/python"
 
 help: ## this list
 	@echo 'make VENV=.venv PYTHON=python3.11 <target>, where target is one of'
-	@sed -n 's/^\([a-z-]*\):[^#]*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 15
+	@sed -n 's/^\([a-z-]*\):[^#]*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 17
 
 setup: ## the environment: torch, the OpenMMLab packages, mmbixt itself
 	@tools/dev/setup_env.sh

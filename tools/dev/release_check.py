@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / 'README.md'
 TOOLS = 'build==1.6.1', 'twine==7.0.0', 'cffconvert==2.0.0'
 # settings that make a line of the README short
-FEW = ['--cfg-options', 'train_cfg.max_iters=2', 'train_cfg.val_interval=2']
+FEW = ['train_cfg.max_iters=2', 'train_cfg.val_interval=2', 'val_dataloader.dataset.indices=2']
 BUILD_MODEL = """
 import sys, torch
 from mmengine import Config
@@ -86,7 +86,7 @@ def readme(mim: Path, folder: Path) -> Iterator[tuple[str, list[str] | None]]:
             command, *words = line.partition('#')[0].split() or ['']
             tool = [str(mim / word) if mim.joinpath(word).exists() else word for word in words]
             if command == 'python' and '--sample' in words:
-                yield line, [*tool, *FEW]
+                yield line, [*tool, '--cfg-options', *FEW]
             elif command == 'python' and any(folder.joinpath(word).exists() for word in words[1:]):
                 yield line, tool  # on what an earlier line wrote
             else:

@@ -95,7 +95,9 @@ step() { # step WHAT COMMAND...: its output goes to the log, and a sign of life 
     wait "$job" || status=$?
     job=
     [ ! -t 1 ] || echo
-    [ $status = 0 ] || fail "$1: $(explain) (log: $log)"
+    [ $status = 0 ] && return
+    [ $status -gt 128 ] || rm -f "$unfinished" # pip ended by itself, and has tidied up
+    fail "$1: $(explain) (log: $log)"
 }
 
 explain() { # why the last step failed, in one line
@@ -155,8 +157,12 @@ make_venv() {
 }
 
 mmcv_works() { # its operators, too: a wheel in pip's cache may be of another torch
-    "$py" -c 'import torch; from mmcv.ops import nms; nms(torch.rand(2, 4), torch.rand(2), 0.5)' \
-        >/dev/null 2>&1
+    "$py" - >/dev/null 2>&1 <<CODE
+import torch
+from mmcv.ops import get_compiling_cuda_version, nms
+nms(torch.rand(2, 4), torch.rand(2), 0.5)
+assert not '${MMCV_CUDA:-}' or get_compiling_cuda_version() != 'not available'
+CODE
 }
 
 need_compiler() { # unless pip's cache has a wheel of mmcv
@@ -170,13 +176,15 @@ need_compiler() { # unless pip's cache has a wheel of mmcv
 }
 
 install_mmcv() { # with what belongs to it; a compiler per core, and 2 GB of memory for each
-    local cores memory
+    local cores memory wheels=$venv/tmp/wheels
     cores=$(getconf _NPROCESSORS_ONLN)
     memory=$(awk '/MemAvailable/ { print int($2 / 2 / 1024 / 1024) }' /proc/meminfo)
     export MMCV_WITH_OPS=1 MAX_JOBS=${JOBS:-$((memory < 1 ? 1 : memory < cores ? memory : cores))}
     # Without a visible GPU, or mmcv's setup.py builds for CUDA whatever FORCE_CUDA says.
     [ "${MMCV_CUDA:-}" ] && export FORCE_CUDA=1 || export FORCE_CUDA=0 CUDA_VISIBLE_DEVICES=
-    install "${mmcv/==/ }" "$@" --no-deps --no-build-isolation -v -r "$stack"
+    step "${mmcv/==/ }" "$py" -m pip wheel "$@" -v --no-deps --no-build-isolation -r "$stack" \
+        -w "$wheels"
+    install "${mmcv/==/ }" --no-deps --force-reinstall "$wheels"/*.whl
 }
 
 usable && echo "setup: bringing $VENV up to date" || make_venv
@@ -185,8 +193,9 @@ mmcv_works || need_compiler
 install 'packages' --retries 2 --timeout 20 --no-deps -r requirements/locked/environment.txt
 install 'torch and torchvision' -c requirements/environment.txt torch torchvision
 imports 'torch, torchvision, cv2, timm'
-install_mmcv ${MMCV_CUDA:+--no-cache-dir}
-mmcv_works || install_mmcv --no-cache-dir --force-reinstall
+mmcv_works || install_mmcv ${MMCV_CUDA:+--no-cache-dir}
+mmcv_works || install_mmcv --no-cache-dir
+install 'mmengine, mmsegmentation, ...' --no-deps -r "$stack"
 install 'peft, for a test' --no-deps --upgrade --target "$venv/peft" -r requirements/locked/peft.txt
 
 # As `pip install -e` did before it put metadata in site-packages: there, mim and mmengine would
