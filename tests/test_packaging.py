@@ -137,6 +137,7 @@ def test_setup_says_what_is_missing(says, tmp_path):
     says('no C++ compiler', PYTHON=sys.executable, CXX='no-such-compiler', VENV=str(venv))
     (venv / 'setup.unfinished').unlink()
     says('cannot reach its package index', PYTHON=sys.executable, CXX='true', VENV=str(venv))
+    assert not (venv / 'setup.unfinished').exists()  # pip was not killed: the rest is whole
     no_venv = 'case "$*" in *ensurepip*) exit 1;; esac'
     python = fake(tmp_path / 'python', no_venv, f'exec "{sys.executable}" "$@"')
     says('has no venv module', PYTHON=python)

@@ -10,7 +10,10 @@
 #                      built with (unset: CPU operators only, GPU or not)
 
 set -euo pipefail
-fail() { echo "setup: $*" >&2 && exit 1; }
+fail() {
+    echo "setup: $*" >&2
+    exit 1
+}
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 cd "$root"
@@ -128,10 +131,11 @@ imports() { # imports MODULES
 }
 
 find_python() {
-    local name version seen= how='make PYTHON=python3.11 ...'
-    for name in ${PYTHON:-python3.11 python3.12 python3}; do
+    local name version seen= how='make PYTHON=python3.11 ...' names=("${PYTHON:-}")
+    [ "${PYTHON:-}" ] || names=(python3.11 python3.12 python3)
+    for name in "${names[@]}"; do
         version=$(python_of "$name") || continue
-        [[ $version != 3.1[12].* ]] || { echo "$name" && return; }
+        [[ $version != 3.1[12].* ]] || { echo "$name"; exit; }
         seen=" ($name is ${version%% *})"
     done
     [ "${PYTHON:-}" ] || fail "no Python 3.11 or 3.12 found$seen; install one or name it: $how"
@@ -187,7 +191,11 @@ install_mmcv() { # with what belongs to it; a compiler per core, and 2 GB of mem
     install "${mmcv/==/ }" --no-deps --force-reinstall "$wheels"/*.whl
 }
 
-usable && echo "setup: bringing $VENV up to date" || make_venv
+if usable; then
+    echo "setup: bringing $VENV up to date"
+else
+    make_venv
+fi
 rm -f "$stamp"
 mmcv_works || need_compiler
 install 'packages' --retries 2 --timeout 20 --no-deps -r requirements/locked/environment.txt
