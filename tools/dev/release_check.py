@@ -39,7 +39,7 @@ def run(*command: object, cwd: Path = ROOT, **variables: str) -> str:
     done = subprocess.run(
         [*map(str, command)],
         cwd=cwd,
-        env={**os.environ, 'OMP_NUM_THREADS': '1', **variables},
+        env={**os.environ, 'OMP_NUM_THREADS': '1', 'NO_COLOR': '1', **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
