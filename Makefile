@@ -5,7 +5,7 @@ export VENV PYTHON JOBS MMCV_CUDA CHROME
 python = "$(VENV)/bin/python"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-zoo test-onedl test-browser fuzz lint format lock release-check clean
+.PHONY: help setup demo test test-zoo test-onedl test-browser fuzz lint format clean
 
 help: ## this list
 	@echo 'make VENV=.venv PYTHON=python3.11 <target>, where target is one of'
@@ -51,6 +51,7 @@ format: setup ## put format and style in order
 	@$(python) -m ruff check --fix .
 	@$(python) -m ruff format .
 
+.PHONY: lock release-check
 lock: ## renew requirements/locked/, the hashes of all that is pinned (after a change of a pin)
 	@$(python) -m pip install -q --upgrade --target "$(VENV)/uv" uv==0.13.9
 	@for set in environment openmmlab onedl peft; do \
