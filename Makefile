@@ -57,7 +57,7 @@ lock: ## renew requirements/locked/, the hashes of all that is pinned (after a c
 	@for set in environment openmmlab onedl peft; do \
 		grep -v '^torch' requirements/$$set.txt | "$(VENV)/uv/bin/uv" pip compile - -q --upgrade \
 			--no-deps --generate-hashes --custom-compile-command "make lock" --no-annotate \
-			--python-version 3.11 --output-file requirements/locked/$$set.txt >/dev/null || exit; \
+			--python $(python) --output-file requirements/locked/$$set.txt >/dev/null || exit; \
 	done
 
 release-check: setup ## build wheel and sdist, check them, run the README from them in an empty folder
