@@ -9,7 +9,7 @@ python = "$(VENV)/bin/python"
 
 help: ## this list
 	@echo 'make VENV=.venv PYTHON=python3.11 <target>, where target is one of'
-	@sed -n 's/^\([a-z-]*\):[^#]*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 15
+	@sed -n 's/^\([a-z-]*\):[^#]*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 17
 
 setup: ## the environment: torch, the OpenMMLab packages, mmbixt itself
 	@tools/dev/setup_env.sh
@@ -53,6 +53,18 @@ lint: setup ## check format and style
 format: setup ## put format and style in order
 	@$(python) -m ruff check --fix .
 	@$(python) -m ruff format .
+
+.PHONY: lock release-check
+lock: ## renew requirements/locked/, the hashes of all that is pinned (after a change of a pin)
+	@$(python) -m pip install -q --upgrade --target "$(VENV)/uv" uv==0.13.9
+	@for set in environment openmmlab onedl peft; do \
+		grep -v '^torch' requirements/$$set.txt | "$(VENV)/uv/bin/uv" pip compile - -q --upgrade \
+			--no-deps --generate-hashes --custom-compile-command "make lock" --no-annotate \
+			--python $(python) --output-file requirements/locked/$$set.txt >/dev/null || exit; \
+	done
+
+release-check: setup ## build wheel and sdist, check them, run the README from them in an empty folder
+	@$(python) tools/dev/release_check.py
 
 clean: ## remove what builds and tests left (neither the environment nor work_dirs)
 	@rm -rf build dist .pytest_cache .ruff_cache

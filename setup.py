@@ -17,7 +17,10 @@ setup(
     name='mmbixt',
     version=run_path(str(ROOT / 'mmbixt/version.py'))['__version__'],
     description='Efficient vision transformers for dense prediction in OpenMMLab',
+    long_description=(ROOT / 'README.md').read_text(encoding='utf-8'),
+    long_description_content_type='text/markdown',
     license='Apache-2.0',
+    license_files=['LICENSE', 'NOTICE'],
     python_requires='>=3.10',
     install_requires=requirements(),
     # The tested versions, for an environment without the fork. mmcv is missing on purpose: pip
@@ -43,9 +46,7 @@ setup(
         'Development Status :: 4 - Beta',
         'Intended Audience :: Science/Research',
         'Operating System :: POSIX :: Linux',
-        'Programming Language :: Python :: 3.10',
-        'Programming Language :: Python :: 3.11',
-        'Programming Language :: Python :: 3.12',
+        'Programming Language :: Python :: 3.11',  # the one that it is tested with
         'Topic :: Scientific/Engineering :: Artificial Intelligence',
         'Topic :: Scientific/Engineering :: Image Recognition',
     ],

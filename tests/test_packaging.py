@@ -7,10 +7,12 @@ import sys
 from email.parser import HeaderParser
 from importlib.metadata import version
 from pathlib import Path
+from runpy import run_path
 from tempfile import mkdtemp
 from zipfile import ZipFile
 
 import pytest
+import yaml
 from helpers import pip, python
 
 ROOT = Path(__file__).parents[1]
@@ -23,6 +25,17 @@ def files(folder, *patterns):
     return {
         path.relative_to(folder).as_posix() for path in found if '__pycache__' not in path.parts
     }
+
+
+def test_versions_and_claimed_pythons_agree():
+    version = run_path(str(ROOT / 'mmbixt/version.py'))['__version__']
+    assert yaml.safe_load((ROOT / 'CITATION.cff').read_text())['version'] == version
+    assert f'{version} will be the first' in (ROOT / 'CHANGELOG.md').read_text()
+    job = yaml.safe_load((ROOT / '.github/workflows/ci.yml').read_text())['jobs']['test']
+    assert job['steps'][-1] == {'run': '.ci/run'}
+    claimed = {row['python'] for row in job['strategy']['matrix']['include'] if row['claimed']}
+    classifiers = re.findall(r':: (3\.\d+)', (ROOT / 'setup.py').read_text())
+    assert set(classifiers) == claimed
 
 
 class TestWheel:
@@ -41,10 +54,12 @@ class TestWheel:
         again = next(tmp_path.glob('*.whl'))
         assert set(ZipFile(again).namelist()) == set(ZipFile(wheel).namelist())
 
-    def test_does_not_require_frameworks_that_exist_as_two_distributions(self, wheel):
+    def test_metadata_require_no_framework_that_exists_as_two_distributions(self, wheel):
         with ZipFile(wheel) as archive:
             name = next(name for name in archive.namelist() if name.endswith('/METADATA'))
             metadata = HeaderParser().parsestr(archive.read(name).decode())
+        assert metadata['Description-Content-Type'] == 'text/markdown'
+        assert metadata.get_all('License-File') == ['LICENSE', 'NOTICE']
         always = [need for need in metadata.get_all('Requires-Dist') if 'extra ==' not in need]
         names = {re.match(r'[\w.-]+', need)[0] for need in always}
         assert names >= {'torch', 'timm'}
@@ -56,10 +71,25 @@ class TestWheel:
 )
 def test_environment_has_what_is_pinned():
     stack = 'onedl' if sys.prefix.endswith('-onedl') else 'openmmlab'
-    text = '\n'.join((ROOT / f'requirements/{x}.txt').read_text() for x in ('environment', stack))
-    lines = [line for line in text.splitlines() if line and not line.startswith('#')]
-    pins = dict(line.split('==') for line in lines)
+    pins = pinned('environment') | pinned(stack)
     assert {name: version(name).partition('+')[0] for name in pins} == pins
+
+
+def pinned(name):
+    """The versions in a file of requirements/."""
+    text = (ROOT / f'requirements/{name}.txt').read_text()
+    return dict(re.findall(r'^([\w.-]+)==([\w.]+)', text, re.MULTILINE))
+
+
+@pytest.mark.parametrize('name', ['environment', 'openmmlab', 'onedl', 'peft'])
+def test_locked_versions_are_those_pinned(name):
+    """Otherwise: make lock."""
+    pins, locked = pinned(name), pinned(f'locked/{name}')
+    names = {re.sub('[._]', '-', pin).lower(): pin for pin in pins if not pin.startswith('torch')}
+    assert locked == {name: pins[pin] for name, pin in names.items()}
+    text = (ROOT / f'requirements/locked/{name}.txt').read_text()
+    assert text.count('==') == len(re.findall(r'==\S+ \\\n    --hash=sha256:[0-9a-f]{64}', text))
+    assert '://' not in text
 
 
 @pytest.fixture
@@ -107,6 +137,7 @@ def test_setup_says_what_is_missing(says, tmp_path):
     says('no C++ compiler', PYTHON=sys.executable, CXX='no-such-compiler', VENV=str(venv))
     (venv / 'setup.unfinished').unlink()
     says('cannot reach its package index', PYTHON=sys.executable, CXX='true', VENV=str(venv))
+    assert not (venv / 'setup.unfinished').exists()  # pip was not killed: the rest is whole
     no_venv = 'case "$*" in *ensurepip*) exit 1;; esac'
     python = fake(tmp_path / 'python', no_venv, f'exec "{sys.executable}" "$@"')
     says('has no venv module', PYTHON=python)

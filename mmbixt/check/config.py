@@ -1,7 +1,7 @@
 """All that is wrong with a config, at once, by the names of its settings.
 
 ``tools/train.py`` and ``tools/test.py`` look here before they begin; ``tools/check_config.py`` does
-nothing else. Only what was tried and failed, or what cannot be meant, is a mistake.
+nothing else. A mistake is what was tried here and failed, or what cannot be intended.
 """
 
 import copy
@@ -18,13 +18,13 @@ from mmengine.config import Config
 from mmengine.logging import MMLogger
 from mmengine.registry import DefaultScope
 
-from mmbixt.check.data import Split, image_of, look_at
+from mmbixt.check.data import Split, image_of, inspect
 from mmbixt.check.metrics import metric_problems
 from mmbixt.check.model import adapter_problems, build_model, class_problems, misfits
 from mmbixt.check.names import correct_types
 from mmbixt.check.schedule import schedule_notes
 
-# of what is not built here
+# parts that are not built here
 SECTIONS = ('visualizer', 'default_hooks', 'custom_hooks')
 TRAINING = ('optim_wrapper', 'param_scheduler')
 SPLITS = ('train', 'val', 'test')
@@ -35,11 +35,11 @@ class ConfigError(ValueError):
 
 
 def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """What has to be mended before the config can be used, and what is only odd.
+    """The mistakes in a config, which would end or spoil a run, and notes on what is only unusual.
 
     Args:
         cfg: of mmseg, mmdet or mmpretrain; it stays as it is.
-        splits: those of 'train', 'val' and 'test' about to be used.
+        splits: those of 'train', 'val' and 'test' that are going to be used.
     """
     cfg = copy.deepcopy(cfg)
     with _undisturbed(cfg.get('default_scope')):
@@ -55,10 +55,10 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
         for name in splits:
             if not cfg.get(key := f'{name}_dataloader'):
                 continue
-            split = look_at(cfg, name, model)
+            split = inspect(cfg, name, model)
             if split.problems and (wrong := [*correct_types(cfg, [key])]):
                 problems += wrong
-                split = look_at(cfg, name, model)
+                split = inspect(cfg, name, model)
             problems += split.problems
             data.append(split)
         if model is not None:
@@ -69,7 +69,7 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
 
 
 def check_config(cfg: Config, splits: tuple[str, ...], path: str) -> list[str]:
-    """Raise one error with all problems; return what is only odd."""
+    """Raise one error with all mistakes; return the notes on what is only unusual."""
     problems, notes = find_problems(cfg, splits)
     if problems:
         count = 'a mistake' if len(problems) == 1 else f'{len(problems)} mistakes'
@@ -86,7 +86,7 @@ def _notes(cfg: Config, splits: tuple[str, ...], data: list[Split]) -> Iterator[
 
 @contextmanager
 def _undisturbed(scope: str | None) -> Iterator[None]:
-    """In the scope of a framework, with random numbers of its own, and without a word."""
+    """Use the scope of a framework, keep the random states of before, and print nothing."""
     states = random.getstate(), np.random.get_state()
     random.seed(0)
     np.random.seed(0)
@@ -96,10 +96,10 @@ def _undisturbed(scope: str | None) -> Iterator[None]:
             torch.random.fork_rng(devices=[]),
             torch.no_grad(),
             warnings.catch_warnings(),
-            redirect_stdout(StringIO()),  # of COCO's reader
-            mock.patch.dict(MMLogger._instance_dict),  # or what is begun here writes there for ever
+            redirect_stdout(StringIO()),  # pycocotools prints
+            mock.patch.dict(MMLogger._instance_dict),  # loggers that are made here end here
         ):
-            warnings.simplefilter('ignore')  # the run will give them
+            warnings.simplefilter('ignore')  # the run repeats them
             torch.manual_seed(0)
             yield
     finally:

@@ -19,13 +19,13 @@ from mmbixt.datasets.problems import built_leaves, check_annotations
 from mmbixt.engine.sample_check import Checked, watch
 
 FIRST = 8  # images that are read
-LARGE = 64 << 20  # bytes of annotations, which take long to read and are read again by the run
-SIDE = 224  # of an image that nothing tells of
+LARGE = 64 << 20  # bytes of annotations: they take long to read, and the run reads them again
+SIDE = 224  # of an image whose size is unknown
 
 
 @dataclass
 class Split:
-    """What was found out about a data set.
+    """What is known of the data set of a split.
 
     Attributes:
         name: 'train', 'val' or 'test'.
@@ -45,8 +45,8 @@ class Split:
     notes: list[str] = field(default_factory=list)
 
 
-def look_at(cfg: Config, name: str, model: nn.Module | None) -> Split:
-    """Build a data set and read its first images, with the checks of ``SampleCheckHook``."""
+def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
+    """Build the data set of a split and read its first images, as ``SampleCheckHook`` does."""
     loader = cfg[f'{name}_dataloader']
     parts = [*leaves(loader['dataset'])]
     split = Split(name, str(parts[0].get('type')))
@@ -66,7 +66,7 @@ def look_at(cfg: Config, name: str, model: nn.Module | None) -> Split:
             split.first = dataset[0]
     except MissingDatasetError as error:
         split.problems.append(str(error))
-    except Exception as error:  # of whatever the config has built
+    except Exception as error:  # raised by any class that the config names
         text = explain(error, cfg.get('default_scope'))
         split.problems.append(f'{name}_dataloader.dataset ({split.kind}): {text}')
     return split
@@ -79,7 +79,7 @@ def _takes_long(parts: list[Mapping[str, Any]], is_listed: bool) -> bool:
 
 
 def _published_classes(dataset: Mapping[str, Any], framework: str | None) -> tuple[str, ...]:
-    """The names that a data set has whatever its files are."""
+    """The classes that are known without reading the files."""
     kind = registered(framework).get(dataset['type'])
     metainfo = {**getattr(kind, 'METAINFO', {}), **(dataset.get('metainfo') or {})}
     return tuple(metainfo.get('classes') or ())
@@ -116,7 +116,7 @@ def _bad_images(dataset: Any, model: nn.Module) -> list[str]:
 
 
 class _Problems(list):
-    """Takes what ``SampleCheckHook`` would leave out."""
+    """In place of the record of ``SampleCheckHook``: it keeps all messages."""
 
     add = list.append
 
@@ -126,7 +126,7 @@ def _summary(bad: list[str], images: int) -> str:
 
 
 def image_of(cfg: Config, splits: list[Split]) -> tuple[Tensor, list[str]]:
-    """The shape of what the model gets: a tensor (1,C,H,W) without content, and what is wrong."""
+    """The input of the model, a meta tensor (1,C,H,W), and what is wrong with it."""
     config = cfg.model.get('data_preprocessor') or cfg.get('data_preprocessor')
     first = next((split for split in splits if isinstance(split.first, Mapping)), None)
     if config and first:

@@ -20,10 +20,10 @@ PARTS += ('auxiliary_head', 'head')
 
 
 def without_weights(config: Mapping[str, Any]) -> nn.Module:
-    """A model on the meta device, in eval mode: it computes shapes."""
+    """A model on the meta device, in eval mode, which computes shapes only."""
     try:
         with torch.device('meta'):
-            return MODELS.build(copy.deepcopy(config)).eval()  # models change what they are given
+            return MODELS.build(copy.deepcopy(config)).eval()  # models change their configs
     except (NotImplementedError, RuntimeError):  # it reads values when it is built
         return MODELS.build(copy.deepcopy(config)).to('meta').eval()
 
@@ -51,7 +51,7 @@ def build_model(cfg: Config) -> tuple[nn.Module | None, list[str]]:
 
 
 def _nodes(config: Mapping, names: tuple[str, ...], model: nn.Module | None = None) -> Iterator:
-    """Name, module and config of the parts that there are; of a list each."""
+    """Name, module and config of each part of these names; of a list, those of its elements."""
     for name in names:
         part, module = config.get(name), getattr(model, name, None)
         if isinstance(part, list | tuple):
@@ -62,18 +62,18 @@ def _nodes(config: Mapping, names: tuple[str, ...], model: nn.Module | None = No
 
 
 def class_problems(model: nn.Module, splits: list[Split]) -> Iterator[str]:
-    """Of heads whose number of classes is another than a data set's."""
-    if hasattr(model, 'semantic_head'):  # some have the classes of things, some those of stuff
+    """A message for each head that has another number of classes than a data set."""
+    if hasattr(model, 'semantic_head'):  # panoptic: heads for things and heads for stuff
         return
     for name, head in model.named_modules():
         count, last = getattr(head, 'num_classes', None), name.rstrip('.0123456789')
         if not (isinstance(count, int) and last.endswith('head')) or count < 1:
             continue
-        if last.endswith('rpn_head') or 'RPN' in type(head).__name__:  # objects or not
+        if last.endswith('rpn_head') or 'RPN' in type(head).__name__:  # object or background
             continue
         is_binary = getattr(head, 'out_channels', 0) == 1
         if is_binary or (name.startswith('auxiliary_head') and count <= 2):
-            continue  # one logit for foreground or not; boundaries
+            continue  # foreground or background; boundaries
         for classes in {x.classes: None for x in splits if x.classes}:
             if len(classes) != count:
                 of = ', '.join(f'{x.name}_dataloader' for x in splits if x.classes == classes)
@@ -81,7 +81,7 @@ def class_problems(model: nn.Module, splits: list[Split]) -> Iterator[str]:
 
 
 def adapter_problems(model: nn.Module) -> Iterator[str]:
-    """Of mmpretrain's ``LoRAModel``, whose checkpoints have the adapters alone."""
+    """Mistakes around mmpretrain's ``LoRAModel``, whose checkpoints hold the adapters only."""
     for name, part in model.named_modules():
         if type(part).__name__ != 'LoRAModel':
             continue
@@ -99,9 +99,9 @@ def adapter_problems(model: nn.Module) -> Iterator[str]:
 
 
 def misfits(config: Mapping[str, Any], model: nn.Module, image: Tensor) -> Iterator[str]:
-    """Run backbone, necks and heads, and say what does not fit what feeds it.
+    """Run backbone, necks and heads on shapes, and report the parts whose input does not fit.
 
-    What cannot be run without values is passed over: only what fails by its shapes is a mistake.
+    Parts that need values are left out: only an error about shapes is a mistake.
     """
     maps: Any = image
     cells = _watch_regions(model)
@@ -112,7 +112,9 @@ def misfits(config: Mapping[str, Any], model: nn.Module, image: Tensor) -> Itera
             return
     yield from _too_many_regions(cells, image)
     for name, part, node in _nodes(config, ('decode_head', 'auxiliary_head', 'head'), model):
-        if not name.startswith('decode_head.') or name == 'decode_head.0':  # others read its output
+        if (
+            not name.startswith('decode_head.') or name == 'decode_head.0'
+        ):  # later ones read its output
             yield from _run(name, part, node, maps)[1]
     for name, part, node in _nodes(config, ('rpn_head', 'bbox_head'), model):
         yield from _run(name, part, node, maps, proven=True)[1]
@@ -121,7 +123,7 @@ def misfits(config: Mapping[str, Any], model: nn.Module, image: Tensor) -> Itera
 
 
 def _misfits_of_regions(config: Mapping, model: nn.Module, maps: Any) -> Iterator[str]:
-    """The same of heads that read what an extractor has cut out of the feature maps."""
+    """The same for the heads of regions, which an extractor cuts out of the feature maps."""
     widths = {x.shape[1] for x in tree_leaves(maps)}
     for kind in ('bbox', 'mask'):
         extractor = config.get(f'{kind}_roi_extractor') or {}
@@ -142,10 +144,10 @@ def _misfits_of_regions(config: Mapping, model: nn.Module, maps: Any) -> Iterato
 def _run(
     name: str, part: nn.Module, config: Mapping, inputs: Any, proven: bool = False
 ) -> tuple[Any, list[str]]:
-    """What a part makes of its inputs (None if that is not known), and what is wrong with it.
+    """The outputs of a part (None if they are unknown), and what is wrong with it.
 
-    A wrong ``in_channels`` is reported if the part runs with the right one; other errors are if
-    they are those of a check, unless only what is ``proven`` so is wanted.
+    A wrong ``in_channels`` is reported if the part runs with the right one. Other errors are
+    reported if they come from a check, but not where only ``proven`` mistakes are wanted.
     """
     try:
         return part(inputs), []
@@ -155,7 +157,7 @@ def _run(
     try:
         right = _channels_of(inputs, given, config.get('in_index', -1))
         outputs = without_weights({**config, 'in_channels': right})(inputs)
-    except Exception:  # something else is wrong as well, or it needs values
+    except Exception:  # something else is wrong, too, or the part needs values
         if proven or not isinstance(failure, AssertionError | IndexError | ValueError):
             return None, []
         fed = ', '.join(' x '.join(map(str, x.shape[1:])) for x in tree_leaves(inputs))
@@ -178,7 +180,7 @@ def _channels_of(inputs: Any, given: Any, index: int | list[int]) -> Any:
 
 
 def _watch_regions(model: nn.Module) -> dict[int, int]:
-    """For each number of regions per side that is used, the shortest side it is used at."""
+    """The shortest side of a feature map for each number of regions per side, once it has run."""
     cells: dict[int, int] = {}
 
     def note(attention: RoutingAttention, inputs: tuple[Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""Types and arguments that are spelt almost like one that there is."""
+"""Types and arguments that are spelt almost like an existing one."""
 
 import inspect
 import re
@@ -18,10 +18,9 @@ _ARGUMENT = re.compile(r"(\w+)\.__init__\(\) got an unexpected keyword argument 
 
 
 def correct_types(cfg: Mapping[str, Any], sections: list[str]) -> Iterator[str]:
-    """Put near words, in place, where a type is in no registry, and say so.
+    """Replace each misspelt type, in place, by the similar one that exists, and report it.
 
-    A type that resembles none may be anything, and some parts have types of their own (FPG's
-    'conv'): of what can be built, only what cannot is to be looked at.
+    For sections that cannot be built: in others, types may be in no registry (FPG's 'conv').
     """
     for section in sections:
         yield from _correct(cfg.get(section), section, (cfg.get('default_scope'),))
@@ -33,7 +32,7 @@ def _correct(node: Any, path: str, scopes: tuple[str | None, ...]) -> Iterator[s
             yield from _correct(part, f'{path}.{i}', scopes)
     if not isinstance(node, dict):
         return
-    if '_scope_' in node:  # of another package, whose config was inherited
+    if '_scope_' in node:  # the config of another package was inherited
         scopes = (node['_scope_'], *scopes)
     kind = node.get('type')
     if isinstance(kind, str) and (right := _near_type(kind, scopes)):
@@ -44,7 +43,7 @@ def _correct(node: Any, path: str, scopes: tuple[str | None, ...]) -> Iterator[s
 
 
 def _near_type(kind: str, scopes: tuple[str | None, ...]) -> str | None:
-    """What is meant by a type that there is not."""
+    """The existing type that is similar to an unknown one, if there is one."""
     given, _, name = kind.rpartition('.')
     if given:
         there = {given: registered(given)}
@@ -61,7 +60,7 @@ def _near_type(kind: str, scopes: tuple[str | None, ...]) -> str | None:
 
 @cache
 def registered(scope: str | None) -> dict[str, Any]:
-    """All that a package has registered, of any kind, by name; nothing if it is no package."""
+    """All classes in the registries of a package, by name; none if there is no such package."""
     try:
         module = import_module(f'{scope}.registry')
     except UNUSABLE:
@@ -80,7 +79,7 @@ def near(name: str, names: Collection[str]) -> str | None:
 
 
 def explain(error: Exception, scope: str | None) -> str:
-    """The message of an error; where a class does not know an argument, which are near."""
+    """The message of an error, and for an unknown argument the one that is meant."""
     text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
     text = text.partition('. Please check')[0] or type(error).__name__
     unknown = _ARGUMENT.search(text)

@@ -1,4 +1,4 @@
-"""Whether the learning rate gets where it is meant to before training ends."""
+"""Whether the warm-up of the learning rate ends before training does."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

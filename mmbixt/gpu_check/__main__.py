@@ -1,9 +1,9 @@
 """Check ops, layers, backbones and models on a GPU, and measure them: one table, one JSON file.
 
-Each cell is one check: the error against float64 of the fast path, over that of the plain order in
-the same precision with one rounding, of which 1.5 is the most that is allowed. Ops and layers need
-torch alone, the others mmengine, timm and a framework each. Without a GPU all forward passes run on
-CUDA tensors that have no data.
+A cell of the table is a ratio of errors against float64: that of the fast path, over that of the
+plain order in the same precision plus one rounding. At most 1.5 is allowed. Ops and layers need
+torch only, the others mmengine, timm and a framework. Without a GPU, forward passes run on CUDA
+tensors without data.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def machine() -> dict[str, str]:
-    """What the results depend on."""
+    """Versions and hardware, which the results depend on."""
     found = dict(python=platform.python_version())
     for package in PACKAGES:
         try:

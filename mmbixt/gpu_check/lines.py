@@ -1,4 +1,4 @@
-"""All that is checked, one line each."""
+"""The list of all checks."""
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -13,7 +13,7 @@ from mmbixt.gpu_check import models
 from mmbixt.gpu_check.cases import CASES, LAYERS, OPS
 from mmbixt.gpu_check.parity import PRECISIONS, Precision, check, check_on_fake_tensors
 
-FEW = PRECISIONS[:3]  # those that most people train in
+FEW = PRECISIONS[:3]  # those that most users train in
 FIRST = {f'{make.__name__}: {next(iter(labels))}' for make, labels in CASES.items()}
 FAKE = 'fake CUDA'
 BACKBONES = {name: partial(models.backbone, name) for name in models.NETWORKS}
@@ -21,7 +21,7 @@ PARTS = dict(op=OPS, layer=LAYERS, backbone=BACKBONES)
 
 
 class Line(NamedTuple):
-    """One check: of what, how, and in which precision; ``needs`` is what has to be importable."""
+    """One check: of which part, how, and in which precision; ``needs`` are modules to import."""
 
     part: str
     name: str
@@ -32,22 +32,22 @@ class Line(NamedTuple):
 
 
 def all_lines(device: str | None, batch: int) -> list[Line]:
-    """What matters most first; compilers, which take seconds for a line, last.
+    """All checks, the most important first, compiled ones (seconds each) last.
 
-    ``device`` is None where there is no GPU; ``batch`` is that of images where times are taken.
+    ``device`` is None without a GPU; ``batch`` is the number of images where times are taken.
     """
     parity = partial(_parity, device)
     lines = [*parity(FAKE), *_models(device)] if device is None else []
     lines += [*parity('eager'), *_times(device, batch, 'eager')]
     lines += [*parity('no sync'), *parity('CUDA graph')]
     lines += _models(device) if device else []
-    # an op's first case stands for it
+    # early: of each op its first case
     compiled = [*parity('compiled')]
     names = {precision.name for precision in FEW}
     early, late = [], []
     for line in compiled:
-        stands = line.part == 'layer' or line.name in FIRST
-        (early if stands and line.precision in names else late).append(line)
+        is_early = line.part == 'layer' or line.name in FIRST
+        (early if is_early and line.precision in names else late).append(line)
     return [*lines, *early, *_times(device, batch, 'compiled'), *late]
 
 
@@ -103,11 +103,11 @@ def failed(text: str) -> dict:
 
 
 def result_of(line: Line) -> dict:
-    """What there is to say of a line; whatever goes wrong in it stays its own."""
+    """Run a line; an error in it is its result and ends no other line."""
     for module in line.needs:
         try:
             import_module(module)
-        except Exception as error:  # of any kind: frameworks assert the versions of one another
+        except Exception as error:  # not only ImportError: frameworks assert each other's versions
             return not_run(f'{module} cannot be imported: {error}')
     try:
         return line.run()

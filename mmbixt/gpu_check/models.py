@@ -1,4 +1,4 @@
-"""Networks of full size: backbones, models of the OpenMMLab frameworks, and what they cost."""
+"""Networks of full size: backbones, models of the OpenMMLab frameworks, their time and memory."""
 
 import traceback
 from contextlib import nullcontext
@@ -14,7 +14,7 @@ from mmbixt.gpu_check.parity import Precision, default_dtype, on_fake_gpu, setti
 from mmbixt.ops import use_ops
 
 STOCK_SWIN = 'mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py'
-# ours, what it is timed against (the plain order is that of the authors' code), and what that needs
+# ours: what it is timed against (the plain order is the authors'), and the modules that needs
 NETWORKS = {
     'xcit_small_12_p16': ('timm/xcit_small_12_p16_224', ()),
     'biformer_small': ('biformer_small@reference', ()),
@@ -43,7 +43,7 @@ def backbone(name: str, size: tuple[int, int] = SIZE) -> tuple[nn.Module, list[T
 def next_regions(queries: Tensor, keys: Tensor, topk: int, valid: Tensor | None = None) -> Tensor:
     """In place of :func:`mmbixt.ops.route`: each region, and those after it, in any precision.
 
-    Which regions are routed to is else for rounding to decide, somewhere in a deep network.
+    Otherwise rounding decides about some routes in a deep network.
     """
     batch, regions = queries.shape[:2]
     first = torch.arange(regions, device=queries.device)
@@ -55,7 +55,7 @@ def next_regions(queries: Tensor, keys: Tensor, topk: int, valid: Tensor | None 
 
 
 def model(name: str, size: tuple[int, int]) -> tuple[nn.Module, Tensor, list]:
-    """A config's model in training mode, two images, and what is to be found in them."""
+    """A config's model in training mode, two images and their labels."""
     from mmengine.model import revert_sync_batchnorm
     from mmengine.registry import MODELS as REGISTRY
     from mmengine.registry import init_default_scope
@@ -70,7 +70,7 @@ def model(name: str, size: tuple[int, int]) -> tuple[nn.Module, Tensor, list]:
 
 
 def sample(scope: str, size: tuple[int, int]) -> Any:
-    """An annotated image of one of the frameworks, of random labels."""
+    """Random labels of an image, in the class of a framework."""
     from mmengine.structures import InstanceData, PixelData
 
     meta = dict(img_shape=size, ori_shape=size, pad_shape=size, batch_input_shape=size)
@@ -98,13 +98,13 @@ def sample(scope: str, size: tuple[int, int]) -> Any:
 
 
 def total(losses: dict[str, Any]) -> Tensor:
-    """As mmengine's models add them up."""
+    """The sum of the losses, as in mmengine's models."""
     parts = [part for key, part in losses.items() if 'loss' in key]
     return sum(x.mean() for part in parts for x in (part if isinstance(part, list) else [part]))
 
 
 def check_model(name: str, device: str, precision: Precision, size=(192, 256)) -> dict:
-    """A training step: a loss as in the plain order, and finite gradients for every parameter."""
+    """A training step: the loss of the plain order, and finite gradients for every parameter."""
     found = {}
     for path in ('reference', 'auto'):
         torch.manual_seed(0)
@@ -125,9 +125,9 @@ def check_model(name: str, device: str, precision: Precision, size=(192, 256)) -
 
 
 def check_model_on_fake_tensors(name: str, precision: Precision, size=(128, 96)) -> dict:
-    """Feature maps, what the heads make of them, and the losses as far as they look at no values.
+    """Feature maps, the outputs of the heads, and the losses as far as they read no values.
 
-    mmseg's accuracy does, which is only logged, and is left out; mmdet's assigners do.
+    mmseg's accuracy reads values and is left out (it is only logged). mmdet's assigners do, too.
     """
     with on_fake_gpu(precision):
         built, images, samples = model(name, size)
@@ -142,7 +142,7 @@ def check_model_on_fake_tensors(name: str, precision: Precision, size=(128, 96))
         if 'mmseg' in MODELS[name]:
             left_out = mock.patch('mmseg.models.decode_heads.decode_head.accuracy')
         try:
-            # a copy of fake tensors, which two-stage detectors make, belongs to no mode
+            # two-stage detectors copy tensors, and copies of fake ones belong to no mode
             with left_out, mock.patch('copy.deepcopy', lambda x: x):
                 outputs.append(total(built.loss(images, samples)))
             done += ' and losses'
@@ -151,8 +151,8 @@ def check_model_on_fake_tensors(name: str, precision: Precision, size=(128, 96))
             (*_, last) = (f for f in frames if '/torch/' not in f.filename)
             place = '/'.join(last.filename.split('/')[-4:])
             if '/mmbixt/' in last.filename:
-                return dict(status='failed', text=f'{place}:{last.lineno} looks at values')
-            done += f'; the losses look at values in {place}:{last.lineno}'
+                return dict(status='failed', text=f'{place}:{last.lineno} reads values')
+            done += f'; the losses read values in {place}:{last.lineno}'
     if {x.device.type for x in torch.utils._pytree.tree_leaves(outputs)} != {'cuda'}:
         return dict(status='failed', text='not all outputs are on the GPU')
     return dict(status='ok', text=done)
@@ -162,7 +162,7 @@ def check_model_on_fake_tensors(name: str, precision: Precision, size=(128, 96))
 
 
 def measure(names: tuple[str, str], device: str, batch: int, size: int = 512) -> dict:
-    """Two networks in bfloat16 in turns, A B A B; what one cannot do does not stop the other."""
+    """Two networks in bfloat16 in turns, A B A B; an error in one does not stop the other."""
     from mmbixt.benchmarking.worker import Network, Setting
 
     torch._dynamo.reset()

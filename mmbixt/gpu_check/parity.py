@@ -19,9 +19,9 @@ FEW = 100  # values
 
 
 class Precision(NamedTuple):
-    """``dtype`` is that of weights and inputs; ``unit`` an error that is no matter, relatively.
+    """``dtype`` is that of weights and inputs; ``unit`` a relative error that does not count.
 
-    In half precision about one rounding; in float32 some, as fused kernels multiply in parts.
+    In half precision about one rounding; in float32 several, as fused kernels add in parts.
     """
 
     name: str
@@ -42,10 +42,10 @@ PRECISIONS = (
 
 @contextmanager
 def settings_for(precision: Precision) -> Iterator[None]:
-    """TF32 or full float32, and the settings of before afterwards.
+    """Switch TF32 on or off, and back afterwards.
 
-    Through the older names of the settings: where only the newer ones are set, inductor's reading
-    of the older ones fails (torch 2.11).
+    By the older names of the settings: where only the newer ones are set, inductor fails when it
+    reads the older ones (torch 2.11).
     """
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32
@@ -62,18 +62,18 @@ Outcome = tuple[list[Tensor], list[Tensor | None]]
 
 
 def eager(call: Call, precision: Precision, function: Callable | None = None) -> Outcome:
-    """Autocast ends before the backward pass, as in training, and forgets its copies of weights."""
+    """Autocast ends before the backward pass, as in training, and drops its copies of weights."""
     wanted = [p for p in call.parameters() if p.requires_grad]
     kind = wanted[0].device.type
     with torch.autocast(kind, precision.autocast, enabled=precision.autocast is not None):
         results = _tensors((call.function if function is None else function)(*call.inputs))
-    # no sum of them is ever made, which half precision could not hold
+    # weights in place of a sum of the results, which could overflow in half precision
     weights = [torch.cos(torch.arange(x.numel(), device=kind)).view_as(x).to(x) for x in results]
     return results, list(torch.autograd.grad(results, wanted, weights, allow_unused=True))
 
 
 def without_synchronisation(call: Call, precision: Precision) -> Outcome:
-    """Where the host waits for the GPU, torch raises an error. Libraries start up before."""
+    """torch raises an error where the host waits for the GPU. The first call starts libraries."""
     eager(call, precision)
     before = torch.cuda.get_sync_debug_mode()
     torch.cuda.set_sync_debug_mode('error')
@@ -135,7 +135,7 @@ def check(make: Callable[[], tuple], device: str, way: str, precision: Precision
     The reference in the same precision sets the bound: 1.5 times its error with one ``unit``.
 
     Returns:
-        What there is to say of it: 'status', 'text', and the errors.
+        'status', 'text', and the errors of results and gradients.
     """
     torch.manual_seed(0)
     with torch.device(device):
@@ -154,7 +154,7 @@ def check(make: Callable[[], tuple], device: str, way: str, precision: Precision
     unit = precision.unit * (4 if sum(x.numel() for x in truth[0]) < FEW else 1)
     ratio = max(far / (near + unit) for far, near in figures.values())
     is_dtype = {x.dtype for x in ours[0]} <= {precision.dtype, precision.autocast}
-    if not (ratio <= 1.5 and is_dtype):  # also where an error is no number
+    if not (ratio <= 1.5 and is_dtype):  # also where an error is NaN
         parts = (
             f'{part} off by {a:.1e}, {b:.1e} in the plain order' for part, (a, b) in figures.items()
         )
@@ -165,9 +165,10 @@ def check(make: Callable[[], tuple], device: str, way: str, precision: Precision
 
 @torch.no_grad()
 def error(found: list[Tensor | None], truth: list[Tensor | None]) -> float:
-    """Root mean square over the tensors of their relative errors, each in its own size.
+    """Root mean square over the tensors of their relative errors.
 
-    Those that are zero but for rounding are measured in a thousandth of the largest one's size.
+    The error of a tensor is divided by its size, or by a thousandth of the largest tensor's size if
+    that is more: some are zero but for rounding.
     """
     pairs = [(f, t) for f, t in zip(found, truth, strict=True) if t is not None and t.numel()]
     largest = max(float(t.square().mean().sqrt()) for _, t in pairs)
@@ -184,7 +185,7 @@ def error(found: list[Tensor | None], truth: list[Tensor | None]) -> float:
 
 
 def check_on_fake_tensors(make: Callable[[], tuple], precision: Precision) -> dict:
-    """A forward pass on CUDA tensors that have no data: an operator that asks for some fails."""
+    """A forward pass on CUDA tensors without data: an operator that reads values fails."""
     with on_fake_gpu(precision):
         function, inputs = make()
         call = Call(function, inputs)

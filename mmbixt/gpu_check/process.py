@@ -1,7 +1,7 @@
-"""Lines in a process of their own, which another one outlives.
+"""Run the checks in a process of their own, and go on in a new one if that ends.
 
-An illegal access to memory leaves a process without a GPU, some errors end it, and what waits for
-ever has to be stopped: then a new process goes on with the line after it.
+After an illegal access to memory a process cannot use the GPU any more, some errors end it, and a
+check that hangs has to be stopped: a new process goes on with the next line.
 """
 
 import os
@@ -30,12 +30,12 @@ def run_lines(
             report(number, result)
             number += 1
     for i in range(number, len(lines)):
-        needs_gpu = device is None and lines[i].way != FAKE  # more time would not help
+        needs_gpu = device is None and lines[i].way != FAKE  # with more time, too
         report(i, not_run('needs a GPU' if needs_gpu else 'the time was up'))
 
 
 def _results_from(first: int, device: str | None, batch: int, end: float):
-    """The results of one process, from a line on, until all are there or it comes to an end."""
+    """The results of one process, from line ``first`` on, until it ends."""
     context = get_context('spawn')
     connection, other = context.Pipe()
     with NamedTemporaryFile('r') as printed:
@@ -62,7 +62,7 @@ def _results_from(first: int, device: str | None, batch: int, end: float):
 
 
 def _end(process) -> None:
-    """And what it has started, such as compilers."""
+    """Kill a process and those that it has started, such as compilers."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:  # it has ended, or has not got so far

@@ -1,4 +1,4 @@
-"""Forward passes on CUDA tensors without data: devices, dtypes, no look at values."""
+"""Forward passes on CUDA tensors without data: devices, dtypes, no values read."""
 
 import os
 from functools import partial
@@ -44,7 +44,7 @@ def test_heads_and_losses(name):
     """All of them, but for what mmdet's anchors ask of values."""
     found = check_model_on_fake_tensors(name, AMP)
     assert found['status'] == 'ok'
-    stops = '; the losses look at values in mmdet/models/dense_heads/anchor_head.py'
+    stops = '; the losses read values in mmdet/models/dense_heads/anchor_head.py'
     expected = stops if 'mmdet' in MODELS[name] else ' and losses'
     assert found['text'].startswith(f'feature maps and heads{expected}')
 

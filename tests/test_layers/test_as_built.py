@@ -35,7 +35,7 @@ def test_changed_layers_are_not_as_built(change):
 
 @pytest.mark.parametrize('make', [Mlp, SequentialMlp, FeedForward])
 def test_every_change_of_an_mlp_has_an_effect(make):
-    """In float64, in which the two kinds of GELU differ."""
+    """In float64: float32 hides the difference between the two kinds of GELU."""
     norm, mlp = LayerNorm(8).double(), make(8, 16).double()
     x = torch.randn(2, 5, 8, dtype=torch.float64)
     expected = x + mlp(norm(x))

@@ -44,7 +44,7 @@ def test_golden(case, path):
 @pytest.mark.parametrize('lam', [0.3, 'learned'])
 @pytest.mark.parametrize(('size', 'shift'), [((8, 4), 0), ((5, 7), 2), ((3, 1), 0)])
 def test_on_a_gpu_it_is_the_same(size, shift, lam, hooked, monkeypatch):
-    """With weights that are read where nothing looks at their modules, else with modules called."""
+    """Weights are read directly if the modules have no hooks; otherwise the modules are called."""
     attention = WindowAttention(12, 3, 4, lam=lam, lam_init=0.9).double()
     torch.nn.init.normal_(attention.relative_position_bias_table)
     x = torch.randn(2, *size, 12, dtype=torch.float64, requires_grad=True)
@@ -121,7 +121,7 @@ def test_instance_norm_is_over_the_tokens():
 @pytest.mark.parametrize('projection', ['hypernetwork', 'mlp'])
 @pytest.mark.parametrize('autocast', [False, True])
 def test_instance_norm_of_an_even_area_in_half_precision(projection, autocast):
-    """All that tokens differ by is a small bias, and not how half precision rounds."""
+    """The tokens differ by a small bias only; the norm must not amplify rounding errors."""
     attention = WindowAttention(24, 2, 4, branch_norm='instance', projection=projection)
     torch.nn.init.normal_(attention.relative_position_bias_table, std=0.02)
     attention.proj = torch.nn.Identity()
@@ -138,7 +138,7 @@ def test_instance_norm_of_an_even_area_in_half_precision(projection, autocast):
 
 @pytest.mark.parametrize('projection', ['hypernetwork', 'mlp'])
 def test_one_attention_on_the_output_of_the_other(projection):
-    """With the same weights as side by side, where lam=0 leaves the inverse one alone."""
+    """Compared with parallel attention of the same weights: lam=0 is inverse, lam=1 plain."""
     both, plain = (BidirectionalSelfAttention(12, 3, lam, projection=projection) for lam in (0, 1))
     both.proj = plain.proj = torch.nn.Identity()
     plain.qkv = both.qkv
@@ -151,7 +151,7 @@ def test_one_attention_on_the_output_of_the_other(projection):
 
 
 def test_mlp_in_place_of_the_hypernetwork():
-    """As large, and what the docstring says, window by window and pair by pair."""
+    """As many parameters, and the formula of the docstring for each window and pair of tokens."""
     sizes = []
     for projection in ('hypernetwork', 'mlp'):
         attention = WindowAttention(96, 3, projection=projection, lam=0)

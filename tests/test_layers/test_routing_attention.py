@@ -77,7 +77,7 @@ def by_hand(attention, x):
 @pytest.mark.parametrize('padding', ['masked', 'legacy'])
 @pytest.mark.parametrize('size', [(5, 7), (1, 1), (8, 12)])
 def test_on_a_gpu_a_mask_hides_regions(size, padding, floor_regions, monkeypatch):
-    """Tokens stay in the order of the feature map, and no keys are fetched."""
+    """Tokens stay in the order of the feature map, and keys are not gathered."""
     attention = RoutingAttention(12, 2, 3, 4, floor_regions, padding).double()
     x = torch.randn(2, *size, 12, dtype=torch.float64, requires_grad=True)
 
@@ -100,7 +100,7 @@ def test_on_a_gpu_a_mask_hides_regions(size, padding, floor_regions, monkeypatch
 @pytest.mark.parametrize('size', [(5, 7), (3, 2), (1, 1), (9, 8)])
 @pytest.mark.parametrize('path', ['auto', 'reference'])
 def test_masked_padding_takes_no_part(size, floor_regions, path):
-    """Also where most regions are padding alone."""
+    """Also where most regions contain padding only."""
     attention = RoutingAttention(16, 2, 3, 4, floor_regions).double()
     x = torch.randn(1, *size, 16, dtype=torch.float64)
     with torch.no_grad(), use_ops(path):
@@ -108,7 +108,7 @@ def test_masked_padding_takes_no_part(size, floor_regions, path):
 
 
 def test_zero_keys_take_part_in_the_channels_first_code():
-    """Padding behind the projection: its scores are zero, not minus infinity."""
+    """Padding is added after the projection: its scores are zero, not minus infinity."""
     attention = RoutingAttention(4, 1, 4, 2, floor_regions=True, padding='legacy').double()
     with torch.no_grad():
         attention.qkv.qkv.weight.zero_()
@@ -117,7 +117,7 @@ def test_zero_keys_take_part_in_the_channels_first_code():
         attention.lepe.bias.zero_()
         attention.wo.weight.copy_(torch.eye(4))
         attention.wo.bias.zero_()
-        # 5 x 4 cells are cut into regions of 2 x 2: three rows, of whose last one half is padding
+        # 5 x 4 cells are cut into regions of 2 x 2: three rows; half of the last one is padding
         out = attention(torch.randn(1, 5, 4, 4, dtype=torch.float64))
     assert attention.regions(5, 4) == (3, 2, 2, 2)
     # each query attends to 4 of 6 equal regions: 16 keys, 2 or 4 of them padding with values of 0

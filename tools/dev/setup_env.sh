@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Makes the virtual environment that the `make` targets use, repairs it, or sees at once that it is up
-# to date. Its versions are in requirements/environment.txt and requirements/openmmlab.txt; with the
-# argument `onedl` in onedl.txt, and the environment is beside the other one, as .venv-onedl: the two
-# stacks ship the same modules, so one environment cannot have both.
+# Makes the virtual environment that the `make` targets use, repairs it, or sees at once that it is
+# up to date. What it installs is in requirements/; with the argument `onedl` the OneDL fork, into
+# .venv-onedl: the two stacks ship the same modules, so one environment cannot have both.
 #
 #   VENV=.venv         where it is
 #   PYTHON=python3.12  what it is made from: 3.11 or 3.12 (unset: the first of them that is found)
@@ -11,7 +10,6 @@
 #                      built with (unset: CPU operators only, GPU or not)
 
 set -euo pipefail
-
 fail() {
     echo "setup: $*" >&2
     exit 1
@@ -19,17 +17,13 @@ fail() {
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 cd "$root"
-pins=requirements/environment.txt
-stack=requirements/${1:-openmmlab}.txt
-peft=requirements/peft.txt
-mmcv=$(grep '^[a-z-]*mmcv==' "$stack")
-disk_gb=8    # the environment (5.5) and, while pip unpacks them, its wheels (1); with some to spare
+stack=requirements/locked/${1:-openmmlab}.txt
+mmcv=$(grep -o '^[a-z-]*mmcv==[0-9.]*' "$stack")
+disk_gb=8 # the environment (5.5) and, while pip unpacks them, its wheels (1); with some to spare
 
 # Settings of a person's shell that would install elsewhere or import from elsewhere.
 unset PYTHONHOME PYTHONPATH PIP_TARGET PIP_PREFIX
 export PYTHONNOUSERSITE=1 PIP_USER=0 PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-
-# --- What is there ------------------------------------------------------------------------------
 
 VENV=${VENV:-.venv}
 VENV=${VENV%/}${1:+-$1}
@@ -44,21 +38,16 @@ python_of() { # version and home of an interpreter; nothing if it does not run
 }
 
 wanted_python() { # whether the environment's Python runs and is the one asked for, if one is
-    local ours
     ours=$(python_of "$py") && { [ -z "${PYTHON:-}" ] || [ "$ours" = "$(python_of "$PYTHON")" ]; }
 }
 
 fingerprint() { # of everything the environment was made from
-    {
-        echo "$root $venv ${MMCV_CUDA:-}"
-        python_of "$py"
-        cat $pins "$stack" $peft requirements.txt setup.py mmbixt/version.py
-    } | cksum
+    { echo "$root $venv ${MMCV_CUDA:-}" && python_of "$py" && cat requirements/{,locked/}*.txt \
+        requirements.txt setup.py mmbixt/version.py; } | cksum
 }
 
 up_to_date() {
-    [ -e "$stamp" ] && [ -e mmbixt.egg-info ] && wanted_python &&
-        [ "$(fingerprint)" = "$(cat "$stamp")" ]
+    [ -e mmbixt.egg-info ] && wanted_python && [ "$(fingerprint)" = "$(cat "$stamp" 2>&1)" ]
 }
 
 usable() { # whether there is an environment to build on, or one to throw away
@@ -69,9 +58,6 @@ usable() { # whether there is an environment to build on, or one to throw away
 }
 
 up_to_date && exit
-
-# --- One at a time ------------------------------------------------------------------------------
-
 # The lock belongs to the open file, so it goes with the last process of a set-up, killed or not.
 exec 9>>"$venv/setup.lock"
 if ! flock -n 9; then
@@ -79,211 +65,152 @@ if ! flock -n 9; then
     flock 9
     up_to_date && exit
 fi
-: >"$log"
 
+: >"$log"
 job=
-leave() {
-    local status=$?
-    if [ -n "$job" ]; then
-        kill -TERM -- "-$job" 2>/dev/null || true
-        wait "$job" 2>/dev/null || true
-    fi
+leave() { # with no process left
+    [ -z "$job" ] || { kill -- "-$job" && wait "$job"; } 2>/dev/null || true
     rm -rf "$venv/tmp"
-    exit $status
 }
 trap leave EXIT
 trap 'echo "setup: interrupted; run it again to go on" >&2; exit 130' INT TERM HUP
 
-# --- Running a step -----------------------------------------------------------------------------
-
 clock() { printf '%d:%02d' $((SECONDS / 60)) $((SECONDS % 60)); }
+said() { tail -c "+$start" "$log"; } # what the last step has said
 
 step() { # step WHAT COMMAND...: its output goes to the log, and a sign of life to the screen
-    local what=$1 status=0 next=$SECONDS compiled
-    shift
-    printf '\n=== %s: %s\n' "$what" "$*" >>"$log"
-    log_start=$(wc -c <"$log")
+    local next=0 every=30 end='\n' status=0
+    [ ! -t 1 ] || every=1 end='\r'
+    printf '\n=== %s\n' "$*" >>"$log"
+    start=$(wc -c <"$log")
     mkdir -p "$venv/tmp" # beside the environment: /tmp is often too small for torch
     set -m               # a process group of its own, so that all of it can be ended
-    TMPDIR=$venv/tmp "$@" >>"$log" 2>&1 </dev/null &
+    TMPDIR=$venv/tmp "${@:2}" >>"$log" 2>&1 </dev/null &
     job=$!
     set +m
     while kill -0 "$job" 2>/dev/null; do
-        compiled=$(tail -c "+$log_start" "$log" | grep -aoE '\[[0-9]+/[0-9]+\]' | tail -n 1 || true)
-        if [ -t 1 ]; then
-            printf '\r  %s %s%s' "$(clock)" "$what" "${compiled:+ $compiled}"
-        elif [ $SECONDS -ge $next ]; then
-            echo "  $(clock) $what${compiled:+ $compiled}"
-            next=$((next + 30))
+        if [ $SECONDS -ge $next ]; then # with the number of files that mmcv has compiled
+            printf "  $(clock) $1 $(said | grep -aoE '\[[0-9]+/[0-9]+\]' | tail -n 1)$end"
+            next=$((SECONDS + every))
         fi
         sleep 1
     done
     wait "$job" || status=$?
     job=
-    [ ! -t 1 ] || printf '\r\033[K  %s %s\n' "$(clock)" "$what"
-    return $status
+    [ ! -t 1 ] || echo
+    [ $status = 0 ] && return
+    [ $status -gt 128 ] || rm -f "$unfinished" # pip ended by itself, and has tidied up
+    fail "$1: $(explain) (log: $log)"
 }
 
 explain() { # why the last step failed, in one line
-    local said
-    said=$(tail -c "+$((log_start + 1))" "$log")
-    has() { grep -qaE "$1" <<<"$said"; }
-    if has 'No space left on device'; then
-        echo "the disk is full; free about $disk_gb GB"
-    elif has 'ConnectionError|ConnectTimeout|ReadTimeout|ProxyError|SSLError|NameResolution'; then
-        echo 'pip cannot reach its package index; check the network, the proxy and PIP_INDEX_URL'
-    elif has 'No matching distribution found'; then
-        echo "the package index has no $(sed -n 's/.*No matching distribution found for //p' \
-            <<<"$said" | head -n 1) for this Python and machine"
-    elif has 'Killed signal|signal 9'; then
-        echo 'a compiler was killed, probably for want of memory; try: make setup JOBS=1'
-    else
-        grep -aE 'rror: ' <<<"$said" | grep -av 'subprocess-exited' | tail -n 1 |
-            sed 's/^ *//' | grep . || echo 'failed'
-    fi
+    case $(said | tr -d '\0') in
+    *'No space left on device'*) echo "the disk is full; free about $disk_gb GB" ;;
+    *ConnectionError* | *ConnectTimeout* | *ReadTimeout* | *ProxyError* | *SSLError* | *NameResol*)
+        echo 'pip cannot reach its package index; check the network, the proxy and PIP_INDEX_URL' ;;
+    *'No matching distribution found for '*)
+        echo "the package index has no $(said | sed -n 's/.*No matching .* found for //p' |
+            head -n 1) for this Python and machine" ;;
+    *'DO NOT MATCH THE HASHES'*)
+        echo "$(said | grep -A1 HASHES | tail -n 1 | awk '{print $1}') has another hash than in" \
+            'requirements/locked/ (after a change of pins: make lock)' ;;
+    *'Killed signal'* | *'signal 9'*)
+        echo 'a compiler was killed, probably for want of memory; try: make setup JOBS=1' ;;
+    *) said | grep -a 'rror: ' | grep -av subprocess-exited | tail -n 1 | grep . || echo failed ;;
+    esac
 }
 
-give_up() { fail "$1: $(explain) (log: $log)"; }
-
 install() { # install WHAT PIP-ARGUMENTS...
-    local what=$1
-    shift
     touch "$unfinished"
-    step "$what" "$py" -m pip install "$@" || give_up "$what"
+    step "$1" "$py" -m pip install "${@:2}"
     rm "$unfinished"
 }
 
-imports() { # imports MODULE...: whether they can be imported
-    "$py" - "$@" <<'CODE' || exit
-import sys
-from importlib import import_module
-
-for name in sys.argv[1:]:
-    try:
-        import_module(name)
-    except Exception as error:
-        hint = ''
-        if 'cannot open shared object file' in str(error):
-            hint = '; install the package of that library (Debian, Ubuntu: libgl1, libglib2.0-0)'
-        sys.exit(f'setup: `import {name}` fails: {error}{hint}')
-CODE
+imports() { # imports MODULES
+    "$py" -c "import $1" 2>>"$log" || fail "\`import $1\` fails: $(tail -n 1 "$log") (log: $log)"
 }
 
-# --- The Python to build on ---------------------------------------------------------------------
-
-supported() { [[ $1 == 3.11.* || $1 == 3.12.* ]]; }
-
 find_python() {
-    local name version seen=
-    for name in ${PYTHON:+"$PYTHON"} ${PYTHON:-python3.11 python3.12 python3}; do
+    local name version seen= how='make PYTHON=python3.11 ...' names=("${PYTHON:-}")
+    [ "${PYTHON:-}" ] || names=(python3.11 python3.12 python3)
+    for name in "${names[@]}"; do
         version=$(python_of "$name") || continue
-        supported "$version" && echo "$name" && return
+        [[ $version != 3.1[12].* ]] || { echo "$name"; exit; }
         seen=" ($name is ${version%% *})"
     done
-    if [ -z "${PYTHON:-}" ]; then
-        fail "no Python 3.11 or 3.12 found$seen; install one or name it: make PYTHON=python3.11 ..."
-    elif [ -z "$seen" ]; then
-        fail "PYTHON=$PYTHON does not run; name a Python 3.11 or 3.12: make PYTHON=python3.11 ..."
-    fi
-    fail "Python 3.11 or 3.12 is needed$seen; name another: make PYTHON=python3.11 ..."
+    [ "${PYTHON:-}" ] || fail "no Python 3.11 or 3.12 found$seen; install one or name it: $how"
+    [ "$seen" ] || fail "PYTHON=$PYTHON does not run; name a Python 3.11 or 3.12: $how"
+    fail "Python 3.11 or 3.12 is needed$seen; name another: $how"
 }
 
 make_venv() {
     local python version free
     python=$(find_python)
-    version=$(python_of "$python")
-    version=${version%.* *}
+    version=$(python_of "$python" | cut -d . -f 1,2)
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
-        fail "$python has no venv module; install it (Debian, Ubuntu:" \
-            "apt install python$version-venv)"
+        fail "$python has no venv module; install it (Debian, Ubuntu: apt install" \
+            "python$version-venv)"
     echo "setup: a new environment in $VENV with Python $version: 3 GB to fetch, 6 GB to keep"
     touch "$unfinished"
-    rm -f "$stamp"
     [ ! -e "$venv/bin" ] || step 'removing the old one' \
         find "$venv" -mindepth 1 -maxdepth 1 ! -name 'setup.*' -exec rm -rf {} +
     free=$(df -Pk "$venv" | awk 'NR == 2 { print int($4 / 1024 / 1024) }')
-    [ "$free" -ge $disk_gb ] ||
-        fail "$free GB free in $VENV, about $disk_gb GB needed; make space or name another:" \
-            "make VENV=..."
-    step 'virtual environment' "$python" -m venv "$venv" || give_up 'virtual environment'
+    [ "$free" -ge $disk_gb ] || fail "$free GB free in $VENV, about $disk_gb GB needed;" \
+        'make space or name another: make VENV=...'
+    step 'virtual environment' "$python" -m venv "$venv"
 }
-
-# --- mmcv, the one package that is compiled -----------------------------------------------------
 
 mmcv_works() { # its operators, too: a wheel in pip's cache may be of another torch
     "$py" - >/dev/null 2>&1 <<CODE
-from importlib.metadata import version
-assert version('${mmcv%==*}') == '${mmcv#*==}'
 import torch
-from mmcv.ops import nms
+from mmcv.ops import get_compiling_cuda_version, nms
 nms(torch.rand(2, 4), torch.rand(2), 0.5)
+assert not '${MMCV_CUDA:-}' or get_compiling_cuda_version() != 'not available'
 CODE
 }
 
-mmcv_is_cached() {
-    local tag wheel=${mmcv/==/-}
-    [ -z "${MMCV_CUDA:-}" ] &&
-        tag=$("$py" -c 'import sys; print("cp%d%d" % sys.version_info[:2])') &&
-        "$py" -m pip cache list "${wheel/-mm/_mm}-$tag" --format=abspath 2>/dev/null | grep -q .
-}
-
-need_compiler() {
-    local headers
-    command -v "${CXX:-c++}" >/dev/null ||
-        fail 'no C++ compiler, and mmcv has to be compiled; install one (Debian, Ubuntu:' \
-            'apt install g++)'
+need_compiler() { # unless pip's cache has a wheel of mmcv
+    local wheel=${mmcv%==*} headers install='and mmcv has to be compiled; install it'
+    install+=' (Debian, Ubuntu: apt install'
+    [ -z "${MMCV_CUDA:-}" ] && "$py" -m pip cache list "${wheel/-/_}" 2>&1 | grep -q whl && return
+    command -v "${CXX:-c++}" >/dev/null || fail "no C++ compiler, $install g++)"
     headers=$("$py" -c 'import sysconfig; print(sysconfig.get_path("include"))')
-    [ -e "$headers/Python.h" ] ||
-        fail "Python.h is missing, and mmcv has to be compiled; install it (Debian, Ubuntu:" \
-            "apt install $(basename "$headers")-dev)"
+    [ -e "$headers/Python.h" ] || fail "Python.h is missing, $install ${headers##*/}-dev)"
+    echo 'setup: mmcv will be compiled; once, about ten minutes on two cores'
 }
 
-compilers() { # one per core, and 2 GB of memory for each
-    local cores memory
+install_mmcv() { # with what belongs to it; a compiler per core, and 2 GB of memory for each
+    local cores memory wheels=$venv/tmp/wheels
     cores=$(getconf _NPROCESSORS_ONLN)
     memory=$(awk '/MemAvailable/ { print int($2 / 2 / 1024 / 1024) }' /proc/meminfo)
-    echo "${JOBS:-$((memory < 1 ? 1 : memory < cores ? memory : cores))}"
-}
-
-build_mmcv() { # build_mmcv PIP-ARGUMENTS...
+    export MMCV_WITH_OPS=1 MAX_JOBS=${JOBS:-$((memory < 1 ? 1 : memory < cores ? memory : cores))}
     # Without a visible GPU, or mmcv's setup.py builds for CUDA whatever FORCE_CUDA says.
-    local what=${mmcv/==/ } for_gpu=(FORCE_CUDA=0 CUDA_VISIBLE_DEVICES=)
-    [ -z "${MMCV_CUDA:-}" ] || for_gpu=(FORCE_CUDA=1)
-    step "$what" env MMCV_WITH_OPS=1 "MAX_JOBS=$(compilers)" "${for_gpu[@]}" "$py" -m pip wheel -v \
-        --no-build-isolation --no-deps "$@" -w "$venv/tmp" "$mmcv" || give_up "$what"
-    install "$what" --no-deps --force-reinstall "$venv/tmp/"*mmcv-*.whl
+    [ "${MMCV_CUDA:-}" ] && export FORCE_CUDA=1 || export FORCE_CUDA=0 CUDA_VISIBLE_DEVICES=
+    step "${mmcv/==/ }" "$py" -m pip wheel "$@" -v --no-deps --no-build-isolation -r "$stack" \
+        -w "$wheels"
+    install "${mmcv/==/ }" --no-deps --force-reinstall "$wheels"/*.whl
 }
-
-# --- All of it ----------------------------------------------------------------------------------
 
 if usable; then
     echo "setup: bringing $VENV up to date"
 else
     make_venv
 fi
-compile=
-if ! mmcv_works && ! mmcv_is_cached; then
-    need_compiler
-    compile=yes
-fi
-
 rm -f "$stamp"
-install 'build tools' --retries 2 --timeout 20 -c $pins pip setuptools wheel ninja
-install 'torch and torchvision' -c $pins torch torchvision
-install 'everything else' --no-deps -r $pins -r <(grep -v "$mmcv" "$stack")
-install 'peft, for a test' --no-deps --upgrade --target "$venv/peft" -r $peft
-imports torch torchvision cv2 timm mmengine
-if ! mmcv_works; then
-    [ -z "$compile" ] || echo 'setup: mmcv is compiled now; once, about ten minutes on two cores'
-    build_mmcv ${MMCV_CUDA:+--no-cache-dir}
-    mmcv_works || build_mmcv --no-cache-dir
-fi
+mmcv_works || need_compiler
+install 'packages' --retries 2 --timeout 20 --no-deps -r requirements/locked/environment.txt
+install 'torch and torchvision' -c requirements/environment.txt torch torchvision
+imports 'torch, torchvision, cv2, timm'
+mmcv_works || install_mmcv ${MMCV_CUDA:+--no-cache-dir}
+mmcv_works || install_mmcv --no-cache-dir
+install 'mmengine, mmsegmentation, ...' --no-deps -r "$stack"
+install 'peft, for a test' --no-deps --upgrade --target "$venv/peft" -r requirements/locked/peft.txt
 
 # As `pip install -e` did before it put metadata in site-packages: there, mim and mmengine would
 # look for mmbixt/.mim beside the metadata instead of in the checkout.
 "$py" setup.py -q egg_info 2>>"$log" >&2 || fail "setup.py failed (log: $log)"
 echo "$root" >"$("$py" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mmbixt.pth"
 
-imports mmcv._ext mmseg.models mmdet.models mmpretrain.models mmbixt
+imports 'mmcv._ext, mmseg.models, mmdet.models, mmpretrain.models, mmbixt'
 fingerprint >"$stamp"
 echo "setup: done in $(clock)"
