@@ -8,7 +8,12 @@ from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / 'README.md', *sorted(ROOT.glob('docs/**/*.md')), *ROOT.glob('configs/*/README.md')]
+PAGES = [
+    ROOT / 'README.md',
+    ROOT / 'CONTRIBUTING.md',
+    *sorted(ROOT.glob('docs/**/*.md')),
+    *ROOT.glob('configs/*/README.md'),
+]
 BLOCK = re.compile(
     r'^(?:<!-- (?:tested|file): (.+?) -->\n)?```(\w*)\n(.*?)^```$', re.DOTALL | re.MULTILINE
 )
