@@ -108,8 +108,14 @@ def compiled(call: Call, precision: Precision) -> Outcome:
     return eager(call, precision, function)
 
 
+def by_triton(call: Call, precision: Precision) -> Outcome:
+    with use_ops('triton'):
+        return eager(call, precision)
+
+
 WAYS = {
     'eager': eager,
+    'Triton': by_triton,
     'no sync': without_synchronisation,
     'CUDA graph': in_graph,
     'compiled': compiled,

@@ -209,10 +209,10 @@ class AddNorm(torch.autograd.Function):
         out, mean, rstd, *others = ctx.saved_tensors
         x_dtype, update_dtype, *dtypes = ctx.dtypes
         if grad_normed is None:
-            grad_normed = torch.zeros_like(out)
+            grad_normed, dtypes[:2] = torch.zeros_like(out), (None, None)
         grads = (None if grad_out is None else grad_out.contiguous(), grad_normed.contiguous())
         parts, *grads = _run_backward(out, mean, rstd, *grads, *others, x_dtype, update_dtype)
-        sums = zip(sum_parts(parts, dtypes[0]), dtypes, strict=False)
+        sums = zip(sum_parts(parts, others[0].dtype), dtypes, strict=False)
         sums = [None if dtype is None else x.to(dtype) for x, dtype in sums]
         grad_weight, grad_shift, grad_bias, grad_scale = (*sums, None)[:4]
         return grads[0], grads[-1], grad_bias, grad_scale, None, grad_weight, grad_shift, None
