@@ -72,13 +72,12 @@ def _backward(
         average = tl.load(mean + row, is_row, 0.0)
         inverse = tl.load(rstd + row, is_row, 0.0)
         n = (tl.load(out + place, inside, 0.0).to(tl.float32) - average) * inverse
-        n = tl.where(inside, n, 0.0)
         grad = tl.load(grad_normed + place, inside, 0.0).to(tl.float32)
         sum_weight += grad * n
         sum_shift += grad
         grad *= w
         grad -= tl.sum(grad, 1)[:, None] / C + n * (tl.sum(grad * n, 1)[:, None] / C)
-        grad = tl.where(inside, grad * inverse, 0.0)
+        grad *= inverse
         if grad_out is not None:
             grad += tl.load(grad_out + place, inside, 0.0).to(tl.float32)
         tl.store(grad_x + place, grad.to(grad_x.dtype.element_ty), inside)
