@@ -11,7 +11,7 @@ def add_reference(
 ) -> Tensor:
     """``x + kept * scale * (update + bias)``, see :func:`add_norm`."""
     if bias is not None:
-        update = update + bias
+        update = update + bias.to(update.dtype)  # as autocast does in the linear layer
     if scale is not None:
         update = update * scale
     if kept is not None:

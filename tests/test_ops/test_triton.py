@@ -97,6 +97,17 @@ def test_networks(config):
 
 
 @pytest.mark.usefixtures('interpreter')
+def test_results_under_autocast_have_the_dtypes_of_the_plain_order():
+    network, x = build(VARIANTS['bixt /4, layer scale']), torch.randn(1, 3, 17, 16)
+    weights = list(network.parameters())
+    exact = on('reference', lambda *_: network(x), weights)
+    autocast = torch.autocast('cpu', torch.float16)(lambda *_: network(x))
+    ours, plain = (on(path, autocast, weights) for path in ('triton', 'reference'))
+    assert [y.dtype for y in ours[0]] == [y.dtype for y in plain[0]]
+    assert_same(ours, exact, 1e-2)
+
+
+@pytest.mark.usefixtures('interpreter')
 def test_modules_that_are_looked_at_are_called():
     network, seen = build(VARIANTS['bixt']), []
     layer = network.blocks[1].cross_attention_latents_token.mlp_pat.fc1

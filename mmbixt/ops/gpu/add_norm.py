@@ -107,10 +107,12 @@ def _backward(
 
 
 def _results(
-    x: Tensor, update: Tensor, *_: Tensor | float | None
+    x: Tensor, update: Tensor, bias: Tensor | None, scale: Tensor | None, *_: Tensor | float | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The sum, its norm, and for the backward pass mean and 1 / deviation of each token."""
-    out = torch.empty_like(x, dtype=torch.promote_types(x.dtype, update.dtype))
+    dtype = torch.promote_types(x.dtype, update.dtype)
+    dtype = dtype if scale is None else torch.promote_types(dtype, scale.dtype)
+    out = torch.empty_like(x, dtype=dtype)
     mean, rstd = (x.new_empty(x.shape[:-1], dtype=torch.float32) for _ in range(2))
     return out, torch.empty_like(update), mean, rstd
 
