@@ -30,6 +30,7 @@ SCORES = 2**19  # attention scores that fit into the cache of one thread: 2 MB i
 MIN_MACS = 2**23  # multiply-adds; below, calls of a convolution cost more than they save
 MIN_HIDDEN = 2**18  # hidden values of an MLP; below, an operator costs more than it saves
 MIN_VALUES = 20481  # values of the tokens; below, torch computes convolutions with MKL, too
+HAS_TRITON = find_spec('triton') is not None
 
 
 class PathError(ValueError):
@@ -231,18 +232,13 @@ def cpu_refusal(x: Tensor) -> str | None:
 
 def triton_refusal(x: Tensor) -> str | None:
     """Why the kernels of Triton cannot compute with a tensor; None if they can."""
-    if not _has_triton():
-        return 'Triton cannot be imported'
+    if not HAS_TRITON:
+        return 'Triton is not installed'
     if x.dtype not in (torch.float32, torch.float16, torch.bfloat16):
         return f'the tensors are {x.dtype}, and the kernels compute in float32'
     if x.device.type == 'cpu' and os.getenv('TRITON_INTERPRET') != '1':
         return 'the tensors are on cpu, and TRITON_INTERPRET=1 is not set'
     return operator_refusal()
-
-
-@torch.compiler.assume_constant_result
-def _has_triton() -> bool:
-    return find_spec('triton') is not None
 
 
 # --- The rules of `auto`: for each op a function that returns a path and the reason --------------

@@ -10,6 +10,7 @@ import torch
 import triton
 import triton.language as tl
 from benchmarking.cost import count
+from helpers import only_in_zoo
 from op_checks import assert_same, learned, on
 from torch import nn
 from torch.utils._pytree import tree_leaves
@@ -23,7 +24,7 @@ from mmbixt.gpu_check import parity
 from mmbixt.gpu_check.cases import OPS
 from mmbixt.gpu_check.lines import KERNELS
 from mmbixt.layers import BidirectionalAttention
-from mmbixt.ops import use_ops
+from mmbixt.ops import dispatch, use_ops
 from mmbixt.ops.add_norm import add_norm
 from mmbixt.ops.dispatch import PathError, recorded_choices
 from mmbixt.ops.gpu import add_norm as norms
@@ -107,6 +108,16 @@ def test_results_under_autocast_have_the_dtypes_of_the_plain_order():
     assert_same(ours, exact, 1e-2)
 
 
+@only_in_zoo
+@pytest.mark.usefixtures('interpreter', 'fresh_compiler')
+def test_compiled():
+    network, x = build(VARIANTS['bixt']), torch.randn(1, 3, 17, 16)
+    weights = list(network.parameters())
+    compiled = torch.compile(network, fullgraph=True, backend='aot_eager')
+    ours = on('triton', lambda *_: compiled(x), weights)
+    assert_same(ours, on('reference', lambda *_: network(x), weights), 2e-5)
+
+
 @pytest.mark.usefixtures('interpreter')
 def test_modules_that_are_looked_at_are_called():
     network, seen = build(VARIANTS['bixt']), []
@@ -133,6 +144,9 @@ def test_a_path_that_cannot_run_says_why(monkeypatch):
         on('triton', *given)
     given[1][0].data = given[1][0].data.double()
     with pytest.raises(PathError, match=r'torch\.float64, and the kernels compute in float32'):
+        on('triton', *given)
+    monkeypatch.setattr(dispatch, 'HAS_TRITON', False)
+    with pytest.raises(PathError, match='Triton is not installed'):
         on('triton', *given)
     with use_ops('triton'):  # other ops are as in `auto`
         assert BidirectionalAttention(8, 2)(torch.randn(1, 3, 8), torch.randn(1, 5, 8))
