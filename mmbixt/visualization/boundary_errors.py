@@ -148,7 +148,7 @@ def _draw_panels(
     columns = max(1, 44 // (longest + 6))
     error_lines = sum(patch.get_label().count('\n') + 1 for patch in error_legend)
     lines = max(error_lines, -(-len(class_legend) // columns))
-    size = (2 * width + 0.2, 2 * height + LINE * lines + 1.1)
+    size = (2 * width + 0.2, 2 * height + LINE * lines + 0.95)
     dpi = np.clip(max(shape) / PANEL, 190, 340)  # the image's own resolution, within limits
     figure = Figure(figsize=size, layout='constrained', dpi=dpi)
     axes = figure.subplots(2, 2)
@@ -194,11 +194,12 @@ def _error_legend(errors: np.ndarray, distance: int) -> list[Patch]:
     count = np.bincount(errors.ravel(), minlength=len(Pixel))
     share = count / max(count[Pixel.RIGHT :].sum(), 1)
     elsewhere = count[Pixel.FAR] / max(count[Pixel.FAR] + count[Pixel.OUTSIDE], 1)
-    near = f'the predicted class within {distance} px of here'
     texts = {
         Pixel.RIGHT: f'{share[Pixel.RIGHT]:.1%} of the band: right',
-        Pixel.MISSED: f'{share[Pixel.MISSED]:.1%} boundary missed or moved: the truth has\n{near}',
-        Pixel.WRONG: f'{share[Pixel.WRONG]:.1%} wrong class: the truth does not have\n{near}',
+        Pixel.MISSED: f'{share[Pixel.MISSED]:.1%} boundary missed or moved: the truth\n'
+        f'has the predicted class within {distance} px',
+        Pixel.WRONG: f'{share[Pixel.WRONG]:.1%} wrong class: the truth does not have\n'
+        f'the predicted class within {distance} px',
         Pixel.FAR: f'wrong outside of the band ({elsewhere:.1%} of it)',
         Pixel.IGNORED: 'no true label: not counted (prediction pale)',
     }
