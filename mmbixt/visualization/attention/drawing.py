@@ -58,7 +58,10 @@ def sheet(
     columns = min(columns if width == WIDTH else -(-columns // 2), len(panels))
     rows = -(-len(panels) // columns)
     title, note = (textwrap.fill(text, int(n * width)) for text, n in ((title, 10), (note, 14)))
-    height = rows * ((width - 0.9) / columns * scene.height / scene.width + 0.22) + 0.25
+    side = (width - 0.9) / columns
+    captions = [textwrap.fill(panel.caption, int(17 * side)) for panel in panels]
+    more = max(caption.count('\n') for caption in captions)  # lines of captions
+    height = rows * (side * scene.height / scene.width + 0.22 + 0.13 * more) + 0.25
     height += 0.22 * (title.count('\n') + 1) + 0.16 * (note.count('\n') + 1)
     figure = Figure(figsize=(width, height), layout='constrained', dpi=110 * WIDTH / width)
     figure.suptitle(title, fontsize=13)
@@ -67,8 +70,9 @@ def sheet(
     norm = common_norm(panels)
     for ax in axes:
         ax.set_axis_off()
-    for ax, panel in zip(axes, panels, strict=False):
+    for ax, panel, caption in zip(axes, panels, captions, strict=False):
         _show(ax, scene, panel, norm)
+        ax.set_title(caption, fontsize=8, pad=2)
     bar = figure.colorbar(
         ScalarMappable(norm, COLOURS),
         ax=axes,
@@ -108,7 +112,6 @@ def _show(ax: Axes, scene: Scene, panel: Panel, norm: LogNorm) -> None:
         values = panel.values.float().cpu().numpy()
         ax.imshow(values, extent=cells, alpha=OPACITY, interpolation='nearest', **heat)
     ax.set(xlim=(0, scene.width), ylim=(scene.height, 0))  # cells may reach beyond the image
-    ax.set_title(panel.caption, fontsize=8, pad=2)
 
 
 def mark_point(ax: Axes, scene: Scene) -> None:
