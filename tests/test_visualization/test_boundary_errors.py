@@ -7,6 +7,7 @@ import cv2
 import numpy as np
 import pytest
 from label_maps import label_maps
+from matplotlib.text import Text
 
 from mmbixt.evaluation import image_sums, scores
 from mmbixt.visualization.boundary_errors import (
@@ -71,6 +72,15 @@ def test_figure():
         assert line in figure.get_supxlabel()
     with pytest.raises(ValueError, match='one size'):
         error_figure(image, truth, prediction[:, 1:], CLASSES, PALETTE, 2, 'title')
+
+
+def test_text_is_readable_in_half_a_page():
+    """In a column of the report, of 556 pixels."""
+    truth, prediction = next(label_maps([(45, 60)], 0.4))
+    image = np.zeros((*truth.shape, 3), np.uint8)
+    figure = error_figure(image, truth, prediction, CLASSES, PALETTE, 2, 'title')
+    sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text()]
+    assert min(sizes) / 72 * 556 / figure.get_figwidth() > 9
 
 
 def test_legend_of_what_is_there():
