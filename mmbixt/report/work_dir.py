@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from math import inf, isfinite
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from mmengine.config import Config
@@ -55,10 +56,9 @@ class Run:
         # mmengine writes the scores of a test to a separate file
         tests = [test for start in starts for test in read_records(start / f'{start.name}.json')[0]]
         means = {'mIoU', 'all/mIoU', *DETECTION}
-        zeros = dict.fromkeys(coco_means(self.config), 0.0) if self.detects else {}
-        for record in (*self.records, *tests) if zeros else ():
-            if 'time' in record and record.keys() <= HIDDEN:  # an evaluation without any detection
-                record.update(zeros, detections=0)
+        if self.detects:
+            score_empty(self.records, self.config.get('val_evaluator'))
+            score_empty(tests[-1:], Config.fromfile(configs[-1]).get('test_evaluator'))
         scored = [record for record in (*self.records, *tests[-1:]) if means & record.keys()]
         self.scores = {k: v for k, v in scored[-1].items() if k not in HIDDEN} if scored else {}
         self.notes = [
@@ -86,16 +86,18 @@ class Run:
         return np.array(pairs, float).reshape(-1, 2)
 
 
-def coco_means(config: Mapping) -> list[str]:
-    """The scores of mmdet that an evaluation of a config has, unless nothing is detected."""
+def score_empty(records: Iterable[dict], evaluator: Any) -> None:
+    """Add the scores 0 to evaluations without any detection, of which mmdet logs only times."""
     means = []
-    for key in ('val_evaluator', 'test_evaluator'):
-        for _, name, metric in metrics_of(config.get(key)):
-            kinds = metric.get('metric', 'bbox')
-            if name in ('CocoMetric', 'BoundaryCocoMetric') and not metric.get('format_only'):
-                means += [f'coco/{k}_mAP' for k in ([kinds] if isinstance(kinds, str) else kinds)]
-                means += ['coco/boundary_mAP'] * (name == 'BoundaryCocoMetric')
-    return [name for name in DETECTION if name in means]
+    for _, name, metric in metrics_of(evaluator):
+        kinds = metric.get('metric', 'bbox')
+        if name in ('CocoMetric', 'BoundaryCocoMetric') and not metric.get('format_only'):
+            means += [f'coco/{k}_mAP' for k in ([kinds] if isinstance(kinds, str) else kinds)]
+            means += ['coco/boundary_mAP'] * (name == 'BoundaryCocoMetric')
+    zeros = {name: 0.0 for name in DETECTION if name in means}
+    for record in records if zeros else ():
+        if 'time' in record and record.keys() <= HIDDEN:
+            record.update(zeros, detections=0)
 
 
 def start_time(folder: Path) -> datetime | None:
