@@ -148,7 +148,7 @@ def _draw_panels(
     columns = max(1, 44 // (longest + 6))
     error_lines = sum(patch.get_label().count('\n') + 1 for patch in error_legend)
     lines = max(error_lines, -(-len(class_legend) // columns))
-    size = (2 * width + 0.2, 2 * height + LINE * lines + 0.95)
+    size = (2 * width + 0.2, 2 * height + LINE * lines + 1.05)
     dpi = np.clip(max(shape) / PANEL, 190, 340)  # the image's own resolution, within limits
     figure = Figure(figsize=size, layout='constrained', dpi=dpi)
     axes = figure.subplots(2, 2)
