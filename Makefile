@@ -33,6 +33,7 @@ test-zoo: setup ## what takes minutes: all configs and models, users' own throug
 		tests/test_tools/test_benchmark.py tests/test_tools/test_iteration_cost.py \
 		tests/test_tools/test_gpu_cost.py tests/test_tools/test_convert_checkpoint.py \
 		tests/test_tools/test_get_flops.py tests/test_tools/test_many_processes.py \
+		tests/test_tools/test_own_data.py \
 		tests/test_gpu_check
 
 test-onedl: ## all tests but the zoo's with the OneDL fork, in an environment beside the other one

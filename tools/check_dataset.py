@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
-from tqdm import tqdm
 
 from mmbixt.cli import run
 from mmbixt.datasets.problems import is_possible, orientation_of, orientation_problem, turned
+from mmbixt.progress import progress
 
 SHOWN = 20  # most problems of a part that are printed
 ADE_COUNTS = {'training': 20210, 'validation': 2000}
@@ -266,7 +266,7 @@ def inspect(part: Part, args: argparse.Namespace) -> list[str]:
     if part.files and not args.quick:
         with ProcessPoolExecutor(min(args.workers, len(part.files))) as pool:
             found = pool.map(part.check, part.files, chunksize=8)
-            problems += chain.from_iterable(tqdm(found, total=len(part.files), leave=False))
+            problems += chain.from_iterable(progress(found, len(part.files)))
     for note in part.notes:
         print(f'  note: {note}')
     for problem in problems[:SHOWN]:

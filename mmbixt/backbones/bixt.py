@@ -28,13 +28,16 @@ from mmbixt.layers import (
     LinearPatchEmbed,
     LocalPatchInteraction,
     Mlp,
+    ResidualStream,
     SelfAttention,
     add_feed_forward,
     channels_last,
     map_to_tokens,
     tokens_to_map,
 )
+from mmbixt.layers.as_built import is_as_built
 from mmbixt.layers.norm import LayerNorm
+from mmbixt.ops import ops_path
 from mmbixt.registry import MODELS
 
 ARCHS = {
@@ -72,6 +75,13 @@ class SelfAttentionBlock(nn.Module):
         """(B,M,C) to (B,M,C)."""
         latents = latents + self.drop_path(self.ls1(self.attn(self.norm1(latents))))
         return add_feed_forward(latents, self.norm2, self.mlp, self.drop_path, self.ls2)
+
+    def run(self, latents: ResidualStream) -> None:
+        """:meth:`forward`, where additions wait for norms."""
+        normed = latents.normed(self.norm1)
+        update = self.attn.attend(normed, normed.shape[1])
+        latents.add(update, self.ls1, self.drop_path, self.attn.proj)
+        latents.add_mlp(self.norm2, self.mlp, self.ls2, self.drop_path)
 
 
 class CrossAttentionBlock(nn.Module):
@@ -121,6 +131,18 @@ class CrossAttentionBlock(nn.Module):
             )
         return latents, tokens
 
+    def run(self, latents: ResidualStream, tokens: ResidualStream) -> Tensor:
+        """:meth:`forward`, where additions wait for norms; returns the tokens as they came."""
+        normed = latents.normed(self.norm1_lat), tokens.normed(self.norm1_pat)
+        before = tokens.x
+        for_latents, for_tokens = self.attn.attend(*normed)
+        tokens.add(for_tokens, self.ls1_pat, self.drop_path, self.attn.proj_pat)
+        tokens.add_mlp(self.norm2_pat, self.mlp_pat, self.ls2_pat, self.drop_path)
+        if self.update_latents:
+            latents.add(for_latents, self.ls1_lat, self.drop_path, self.attn.proj_lat)
+            latents.add_mlp(self.norm2_lat, self.mlp_lat, self.ls2_lat, self.drop_path)
+        return before
+
 
 class Layer(nn.Module):
     """Bidirectional cross-attention, self-attention of the latents, LPI of the tokens if set."""
@@ -153,6 +175,15 @@ class Layer(nn.Module):
         if self.local_patch_interaction is not None:
             tokens = self.local_patch_interaction(tokens, grid)
         return latents, tokens
+
+    def run(self, latents: ResidualStream, tokens: ResidualStream, grid: tuple[int, int]) -> Tensor:
+        """:meth:`forward`, where additions wait for norms; returns the tokens as they came."""
+        before = self.cross_attention_latents_token.run(latents, tokens)
+        if self.self_attention_latents is not None:
+            self.self_attention_latents.run(latents)
+        if (lpi := self.local_patch_interaction) is not None:
+            tokens.add(lpi.lpi(tokens.normed(lpi.norm), grid), lpi.ls, lpi.drop_path)
+        return before
 
 
 class LatentCrossAttentionBlock(nn.Module):
@@ -214,6 +245,13 @@ class ResidualLPI(nn.Module):
 
 def make_layer_scale(channels: int, init: float | None) -> nn.Module:
     return nn.Identity() if init is None else LayerScale(channels, init)
+
+
+READABLE = {  # what may be in layers whose weights are read; not the classifiers' latent layer
+    *(nn.ModuleList, nn.Linear, nn.GELU, nn.Identity, LayerNorm, LayerScale, DropPath, Mlp),
+    *(Layer, CrossAttentionBlock, SelfAttentionBlock, ResidualLPI, LocalPatchInteraction),
+    *(BidirectionalAttention, SelfAttention),
+}
 
 
 @MODELS.register_module()
@@ -319,12 +357,38 @@ class BiXT(DenseBackbone):
         """
         tokens, grid = self.tokenize(x)
         latents = self.latents
+        if self._waits_for_norms():
+            return self._run(ResidualStream(latents), ResidualStream(tokens), grid)
         feature_maps = []
         for i, layer in enumerate(self.blocks):
             latents, tokens = self.run_layer(layer, latents, tokens, grid)
             if i in self.out_indices:
                 feature_maps.append(tokens_to_map(tokens, grid))
         return (tuple(feature_maps), latents) if self.with_latents else tuple(feature_maps)
+
+    def _waits_for_norms(self) -> bool:
+        """Whether additions are left to the norms that follow, and all weights can be read."""
+        if ops_path() != 'triton' or (self.with_cp and torch.is_grad_enabled()):
+            return False
+        parts = {name: part for name, part in self.blocks.named_modules() if '.lpi.' not in name}
+        return all(
+            type(part) in READABLE
+            and is_as_built(part, type(part))
+            and getattr(part, 'bias', True) is not None
+            for part in parts.values()
+        )
+
+    def _run(
+        self, latents: ResidualStream, tokens: ResidualStream, grid: tuple[int, int]
+    ) -> tuple[Tensor, ...] | tuple[tuple[Tensor, ...], Tensor]:
+        """The layers of :meth:`forward`. A layer's tokens are known when the next one has begun."""
+        feature_maps = []
+        for i, layer in enumerate(self.blocks):
+            before = layer.run(latents, tokens, grid)
+            if i - 1 in self.out_indices:
+                feature_maps.append(tokens_to_map(before, grid))
+        feature_maps.append(tokens_to_map(tokens.value(), grid))
+        return (tuple(feature_maps), latents.value()) if self.with_latents else tuple(feature_maps)
 
     def tokenize(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """An image (B,3,H,W) to tokens with their position encoding (B,N,C), and their grid."""

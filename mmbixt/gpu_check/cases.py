@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mmbixt import layers, ops
+from mmbixt.ops.add_norm import add_norm, bias_gelu
 from mmbixt.ops.window_attention import Scores, Windows
 
 
@@ -117,6 +118,20 @@ def norm(*shape, **options):
     return lambda *x: ops.layer_norm(*x, 1e-6), learned(shape, shape[-1:], shape[-1:], **options)
 
 
+def residual(shape, scaled=False, **options):
+    """``scaled``: a layer scale and stochastic depth, but no bias."""
+    sizes = [shape, shape, *[shape[-1:]] * 3]
+    inputs = learned(*sizes, **options)
+    if not scaled:
+        return lambda x, u, bias, w, b: add_norm(x, u, bias, None, None, w, b, 1e-6), inputs
+    kept = torch.linspace(0, 2, shape[0], dtype=inputs[0].dtype)
+    return lambda x, u, s, w, b: add_norm(x, u, None, s, kept.to(x), w, b, 1e-6), inputs
+
+
+def gelu(*shape, **options):
+    return bias_gelu, learned(shape, shape[-1:], **options)
+
+
 CASES = {  # of each op the first one stands for it where shapes do not matter
     bixt: {
         'latents shared by the batch': (3, 1, 6, 64, 50, 32),
@@ -174,6 +189,18 @@ CASES = {  # of each op the first one stands for it where shapes do not matter
         'maps': (1, 5, 7, 24),
         'one token': (1, 8),
         'one channel': (4, 1),
+    },
+    residual: {
+        'tokens of BiXT': ((2, 37, 192),),
+        'odd sizes, batch 3, scaled': ((3, 5, 7, 5), True),
+        'one token': ((1, 1, 24),),
+        'wide, scaled': ((2, 3, 1100), True),
+        'many tokens': ((2, 150, 60),),
+    },
+    gelu: {
+        'hidden values of BiXT': (2, 19, 768),
+        'odd sizes, batch 3': (3, 7, 131),
+        'one token': (1, 1, 24),
     },
 }
 

@@ -15,6 +15,7 @@ from mmbixt.gpu_check.parity import PRECISIONS, Precision, check, check_on_fake_
 
 FEW = PRECISIONS[:3]  # those that most users train in
 FIRST = {f'{make.__name__}: {next(iter(labels))}' for make, labels in CASES.items()}
+KERNELS = ('residual: ', 'gelu: ', 'bixt_')  # how the names begin of what has some of Triton
 FAKE = 'fake CUDA'
 BACKBONES = {name: partial(models.backbone, name) for name in models.NETWORKS}
 PARTS = dict(op=OPS, layer=LAYERS, backbone=BACKBONES)
@@ -38,7 +39,7 @@ def all_lines(device: str | None, batch: int) -> list[Line]:
     """
     parity = partial(_parity, device)
     lines = [*parity(FAKE), *_models(device)] if device is None else []
-    lines += [*parity('eager'), *_times(device, batch, 'eager')]
+    lines += [*parity('eager'), *parity('Triton'), *_times(device, batch, 'eager')]
     lines += [*parity('no sync'), *parity('CUDA graph')]
     lines += _models(device) if device else []
     # early: of each op its first case
@@ -55,6 +56,9 @@ def _parity(device: str | None, way: str) -> Iterator[Line]:
     for part, cases in PARTS.items():
         needs = ('mmengine', 'timm') if part == 'backbone' else ()
         precisions = FEW if part == 'backbone' and way not in ('eager', FAKE) else PRECISIONS
+        if way == 'Triton':
+            needs += ('triton',)
+            cases = {name: make for name, make in cases.items() if name.startswith(KERNELS)}
         for name, make in cases.items():
             for precision in precisions:
                 run = partial(_check, part, make, device, way, precision)
@@ -84,7 +88,10 @@ def _models(device: str | None) -> Iterator[Line]:
 
 
 def _times(device: str | None, batch: int, way: str) -> Iterator[Line]:
-    for ours, (theirs, needs) in models.NETWORKS.items():
+    networks = dict(models.NETWORKS)
+    if way == 'eager':
+        networks['bixt_ti_l64_d13_p16@triton'] = ('bixt_ti_l64_d13_p16', ('triton',))
+    for ours, (theirs, needs) in networks.items():
         names = (ours, theirs)
         if way == 'compiled':  # the plain order stays as it is
             names = tuple(name if '@' in name else f'{name}@compiled' for name in names)

@@ -8,6 +8,7 @@ from mmbixt.layers.lpi import LocalPatchInteraction
 from mmbixt.layers.maps import channels_last, map_to_tokens, tokens_to_map
 from mmbixt.layers.patch_embed import ConvPatchEmbed, LinearPatchEmbed
 from mmbixt.layers.position_encoding import FourierPositionEncoding, fourier_features
+from mmbixt.layers.residual_stream import ResidualStream
 from mmbixt.layers.routing_attention import FullAttention, RoutingAttention
 from mmbixt.layers.self_attention import ClassAttention, SelfAttention
 
@@ -24,6 +25,7 @@ __all__ = [
     'LinearPatchEmbed',
     'LocalPatchInteraction',
     'Mlp',
+    'ResidualStream',
     'RoutingAttention',
     'SelfAttention',
     'SequentialMlp',

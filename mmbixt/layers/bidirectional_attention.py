@@ -40,6 +40,13 @@ class BidirectionalAttention(nn.Module):
 
         The latents' update is None without ``update_latents``.
         """
+        for_latents, for_tokens = self.attend(latents, tokens)
+        if for_latents is not None:
+            for_latents = apply_linear(self.proj_lat, for_latents)
+        return for_latents, apply_linear(self.proj_pat, for_tokens)
+
+    def attend(self, latents: Tensor, tokens: Tensor) -> tuple[Tensor | None, Tensor]:
+        """The updates before their output projections."""
         parts = (2, self.num_heads)
         r_latents, v_latents = split_heads(apply_linear(self.rv_latents, latents), *parts)
         if self.proj_lat is None:
@@ -49,9 +56,8 @@ class BidirectionalAttention(nn.Module):
         for_latents, for_tokens = bidirectional_attention(
             r_latents, r_tokens, v_latents, v_tokens, self.scale
         )
-        if for_latents is not None:
-            for_latents = apply_linear(self.proj_lat, join_heads(for_latents))
-        return for_latents, apply_linear(self.proj_pat, join_heads(for_tokens))
+        for_latents = None if for_latents is None else join_heads(for_latents)
+        return for_latents, join_heads(for_tokens)
 
     def attention_maps(self, latents: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Both attention matrices (B,h,M,N), over the tokens and over the latents: for pictures."""

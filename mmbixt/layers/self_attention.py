@@ -22,13 +22,12 @@ class SelfAttention(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(B,N,C) to (B,N,C)."""
-        return self._attend(tokens, tokens.shape[1])
+        return apply_linear(self.proj, self.attend(tokens, tokens.shape[1]))
 
-    def _attend(self, tokens: Tensor, queries: int) -> Tensor:
-        """The first tokens attend to all: (B,N,C) to (B,queries,C)."""
+    def attend(self, tokens: Tensor, queries: int) -> Tensor:
+        """The first tokens attend to all: (B,N,C) to (B,queries,C), before the projection."""
         q, k, v = split_heads(apply_linear(self.qkv, tokens), 3, self.num_heads)
-        out = self_attention(q[:, :, :queries], k, v, self.scale)
-        return apply_linear(self.proj, join_heads(out))
+        return join_heads(self_attention(q[:, :, :queries], k, v, self.scale))
 
 
 class ClassAttention(SelfAttention):
@@ -36,4 +35,4 @@ class ClassAttention(SelfAttention):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(B,1+N,C), the class token first, to the class token's update (B,1,C)."""
-        return self._attend(tokens, 1)
+        return apply_linear(self.proj, self.attend(tokens, 1))

@@ -3,17 +3,19 @@
 - ``reference``: the definition, in a few lines.
 - ``portable``: plain torch operations, for any device, dtype, compiler and exporter.
 - ``cpu``: our own operators, which are faster on processors (:mod:`mmbixt.ops.cpu`).
+- ``triton``: kernels for GPUs (:mod:`mmbixt.ops.gpu`), of two ops; the others are as in ``auto``.
 
-Every op has all three, of which two may be the same code.
-``MMBIXT_OPS=auto|reference|portable|cpu`` chooses for a process, :func:`use_ops` for a block of
-code. ``auto`` follows the rules below. Any other path runs, or raises an error with the op and the
-reason. ``python -m mmbixt.ops.explain CONFIG`` prints the choices.
+Every op has the first three, of which two may be the same code.
+``MMBIXT_OPS=auto|reference|portable|cpu|triton`` chooses for a process, :func:`use_ops` for a block
+of code. ``auto`` follows the rules below. Any other path runs, or raises an error with the op and
+the reason. ``python -m mmbixt.ops.explain CONFIG`` prints the choices.
 """
 
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
@@ -23,11 +25,12 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from mmbixt.ops.precision import half_dtype, is_autocast, is_half, is_reduced_float32
 
-PATHS = ('auto', 'reference', 'portable', 'cpu')
+PATHS = ('auto', 'reference', 'portable', 'cpu', 'triton')
 SCORES = 2**19  # attention scores that fit into the cache of one thread: 2 MB in float32
 MIN_MACS = 2**23  # multiply-adds; below, calls of a convolution cost more than they save
 MIN_HIDDEN = 2**18  # hidden values of an MLP; below, an operator costs more than it saves
 MIN_VALUES = 20481  # values of the tokens; below, torch computes convolutions with MKL, too
+HAS_TRITON = find_spec('triton') is not None
 
 
 class PathError(ValueError):
@@ -95,11 +98,18 @@ def recorded_choices() -> Iterator[list[Choice]]:
 
 
 def implementations(
-    reference: Callable, portable: Callable | None = None, cpu: Callable | None = None
+    reference: Callable,
+    portable: Callable | None = None,
+    cpu: Callable | None = None,
+    triton: Callable | None = None,
 ) -> dict[str, Callable]:
-    """The code of an op by path; a path that is not given takes the code of the one before it."""
+    """The code of an op by path; a path that is not given takes the code of the one before it.
+
+    But for ``triton``, which only ops with a kernel have.
+    """
     portable = portable or reference
-    return {'reference': reference, 'portable': portable, 'cpu': cpu or portable}
+    paths = {'reference': reference, 'portable': portable, 'cpu': cpu or portable}
+    return paths if triton is None else paths | {'triton': triton}
 
 
 def choose(op: str, paths: Mapping[str, Callable], x: Tensor, *others: object) -> Callable:
@@ -109,15 +119,19 @@ def choose(op: str, paths: Mapping[str, Callable], x: Tensor, *others: object) -
     further arguments of the op's rule, see :data:`RULES`.
     """
     requested = ops_path()
+    if requested == 'triton' and 'triton' not in paths:
+        requested = 'auto'
     if requested == 'auto' and (has_tangents() or is_nested_gradient(x)):
         path, why = 'reference', 'fused attention has first derivatives only, in reverse mode'
     elif requested == 'auto':
         path, why = RULES[op](x, *others)
     else:
         path, why = requested, 'requested by name'
-        is_own = path == 'cpu' and paths['cpu'] is not paths['portable']
-        if is_own and (refusal := cpu_refusal(x)):
-            raise PathError(f'MMBIXT_OPS=cpu: {op} cannot run on this path, because {refusal}.')
+        refusal = triton_refusal(x) if path == 'triton' else None
+        if path == 'cpu' and paths['cpu'] is not paths['portable']:
+            refusal = cpu_refusal(x)
+        if refusal:
+            raise PathError(f'MMBIXT_OPS={path}: {op} cannot run on this path, because {refusal}.')
     if not torch.compiler.is_dynamo_compiling() and (choices := _choices.get()) is not None:
         choices.append(Choice(op, path, why, tuple(x.shape)))
     return paths[path]
@@ -216,6 +230,17 @@ def cpu_refusal(x: Tensor) -> str | None:
     return operator_refusal() or ('there is nothing to compute' if x.numel() == 0 else None)
 
 
+def triton_refusal(x: Tensor) -> str | None:
+    """Why the kernels of Triton cannot compute with a tensor; None if they can."""
+    if not HAS_TRITON:
+        return 'Triton is not installed'
+    if x.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        return f'the tensors are {x.dtype}, and the kernels compute in float32'
+    if x.device.type == 'cpu' and os.getenv('TRITON_INTERPRET') != '1':
+        return 'the tensors are on cpu, and TRITON_INTERPRET=1 is not set'
+    return operator_refusal()
+
+
 # --- The rules of `auto`: for each op a function that returns a path and the reason --------------
 
 Decision = tuple[str, str]
@@ -307,6 +332,8 @@ def _routing_attention(queries: Tensor, routes: Tensor) -> Decision:
 RULES: dict[str, Callable[..., Decision]] = {
     'linear': _linear,
     'layer_norm': _layer_norm,
+    'add_norm': lambda _: ('portable', "Triton's kernel has not run on a GPU yet"),
+    'bias_gelu': lambda _: ('portable', "Triton's kernel has not run on a GPU yet"),
     'feed_forward': _feed_forward,
     'cross_covariance_attention': _cross_covariance,
     'bidirectional_attention': _bidirectional_attention,

@@ -5,11 +5,13 @@ from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
-from mmengine.registry import MODELS, init_default_scope
+from mmengine.config import Config
+from mmengine.registry import DATASETS, MODELS, init_default_scope
 
 from mmbixt.checkpoints.errors import UnsafeCheckpointError
 from mmbixt.checkpoints.loader import CheckpointFileError
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
+from mmbixt.datasets.availability import check_datasets
 from mmbixt.engine.boundary_vis_hook import NoLabelsError
 from mmbixt.evaluation.boundary import main_band
 from mmbixt.evaluation.sums import FILE_NAME, ImageSums, read_sums, write_sums
@@ -35,6 +37,7 @@ class ReportData:
     examples: dict[str, list[Example]] | None = None  # by 'Worst' and 'Best'
     differ: int = 0  # number of examples whose scores differ from the counts
     problem: str = ''  # why there are no counts or no examples
+    images: int | None = None  # of the test set of a detector; None if it was not found
 
 
 def collect(run: Run, options: Namespace, track: Track) -> ReportData:
@@ -47,6 +50,7 @@ def collect(run: Run, options: Namespace, track: Track) -> ReportData:
         model = MODELS.build(config.model)
         data.parameters = sum(p.numel() for p in model.parameters())
     if run.detects:
+        data.images = count_images(config) if model else None
         return data
     file = run.folder / FILE_NAME
     if file.exists() and not options.evaluate and not options.checkpoint:
@@ -79,6 +83,15 @@ def collect(run: Run, options: Namespace, track: Track) -> ReportData:
             raise
         data.problem = str(error)
     return data
+
+
+def count_images(config: Config) -> int | None:
+    """The number of images of the test set of a detector; None without its files."""
+    try:
+        check_datasets(config, ('test',))
+        return len(DATASETS.build(config.test_dataloader.dataset))
+    except FileNotFoundError:
+        return None
 
 
 def choose_band(counts: ImageSums, wanted: str | None) -> str | None:

@@ -24,12 +24,14 @@ def make_page(data: ReportData) -> str:
     pages.filters.update(cell=cell, describe=describe, draw=draw)
     run, counts, band = data.run, data.counts, data.band
     regions = score_regions(counts) if counts else {}
+    rows = class_rows(counts, regions, band) if counts else []
     return pages.get_template('page.html').render(
         vars(data),
         facts=facts(data),
         regions=regions,
         level=LEVEL,
-        classes=class_rows(counts, regions, band) if counts else [],
+        classes=rows,
+        missed=[row for row in rows if not row[3]],  # IoU 0
         where=describe(band).lower() if band else '',
         charts=training_charts(run, band or MAIN_BAND),
         detection=DETECTION,
@@ -41,14 +43,19 @@ def make_page(data: ReportData) -> str:
 def facts(data: ReportData) -> list[str | None]:
     """Short descriptions of the run; None for unknown ones."""
     run, model = data.run, data.run.config.model
-    head = model.get('decode_head') or model.get('roi_head') or model.get('bbox_head', {})
-    parts = [model, model.get('backbone', {}), head[-1] if isinstance(head, list) else head]
-    kinds = [part.get('type', '').rpartition('.')[2] for part in parts]
-    images = run.test_set.get('type', 'data set of an unknown kind').removesuffix('Dataset')
+    parts = dict(model=model, backbone=model.get('backbone'))
+    parts['head'] = model.get('decode_head') or model.get('roi_head') or model.get('bbox_head')
+    parts['data set'] = run.test_set
+    kinds = {name: part[-1] if isinstance(part, list) else part for name, part in parts.items()}
+    images = len(data.counts.images) if data.counts else data.images
+    loader, processes = run.config.get('train_dataloader') or {}, run.config.get('launcher', 'none')
+    size = f' of {loader["batch_size"]} images' if 'batch_size' in loader else ''
+    size += ' per process' if size and processes != 'none' else ''
     return [
-        ' · '.join(filter(None, kinds)),
-        f'generated scenes in the layout of {images}' if run.generated else images,
-        f'{run.iterations:,} iterations of training' if run.iterations else None,
+        *[f'{name} {part["type"]}' for name, part in kinds.items() if part and 'type' in part],
+        'generated scenes' if run.generated else run.test_set.get('data_root'),
+        f'{images:,} test images' if images else None,
+        f'{run.iterations:,} iterations{size}' if run.iterations else None,
         f'{data.parameters / 1e6:.1f} million parameters' if data.parameters else None,
         f'weights of {data.weights}' if data.weights else None,
         f'{run.date.day} {run.date:%B %Y}' if run.date else None,

@@ -6,6 +6,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
+import cv2
 import numpy as np
 import torch
 from matplotlib.figure import Figure
@@ -77,18 +78,23 @@ class Predictor:
     ) -> tuple[dict[str, list[Example]], int]:
         """Images with the lowest and the highest mIoU in a band, at most ``number`` of each; and
         the number of these images whose mIoU differs from the counts."""
-        counted, worst, best = choose_images(counts, band, number)
         infos = (self.dataset.get_data_info(index) for index in range(len(self.dataset)))
         indices = {Path(info['img_path']).stem: index for index, info in enumerate(infos)}
+        names = [Path(name).stem for name in counts.images]
+        if missing := [name for name in names if name not in indices]:
+            raise FileNotFoundError(
+                f'The counts are of another test set than that of the config: {missing[0]}, for '
+                f'example, is not one of its {len(indices):,} images.'
+            )
+
+        def thumbnail(i: int) -> np.ndarray:
+            image = read_image(self.dataset.get_data_info(indices[names[i]])['img_path'])
+            return cv2.resize(image, (16, 16), interpolation=cv2.INTER_AREA).mean(-1)
+
+        counted, worst, best = choose_images(counts, band, number, thumbnail)
         examples, differ = [], 0
         for i in track([*worst, *best]):
-            name = Path(counts.images[i]).stem
-            if name not in indices:
-                raise FileNotFoundError(
-                    f'The counts are of another test set than that of the config: {name}, for '
-                    f'example, is not one of its {len(indices):,} images.'
-                )
-            examples.append(self.draw(indices[name], band))
+            examples.append(self.draw(indices[names[i]], band))
             # the scores of one model may differ by a point between devices
             differ += bool(abs(examples[-1].score - counted[i]) > 1)
         return {'Worst': examples[: len(worst)], 'Best': examples[len(worst) :]}, differ

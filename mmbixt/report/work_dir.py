@@ -5,14 +5,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from math import inf, isfinite
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from mmengine.config import Config
 
+from mmbixt.check.metrics import metrics_of
 from mmbixt.sample.sample_data import MANIFEST
 
 # scores of mmdet, and what they measure
 DETECTION = {'coco/bbox_mAP': 'boxes', 'coco/segm_mAP': 'masks', 'coco/boundary_mAP': 'mask edges'}
+
+HIDDEN = {'time', 'data_time', 'step'}  # of a record, no scores
 
 
 class WorkDirError(ValueError):
@@ -52,9 +56,11 @@ class Run:
         # mmengine writes the scores of a test to a separate file
         tests = [test for start in starts for test in read_records(start / f'{start.name}.json')[0]]
         means = {'mIoU', 'all/mIoU', *DETECTION}
+        if self.detects:
+            score_empty(self.records, self.config.get('val_evaluator'))
+            score_empty(tests[-1:], Config.fromfile(configs[-1]).get('test_evaluator'))
         scored = [record for record in (*self.records, *tests[-1:]) if means & record.keys()]
-        hidden = ('time', 'data_time', 'step')
-        self.scores = {k: v for k, v in scored[-1].items() if k not in hidden} if scored else {}
+        self.scores = {k: v for k, v in scored[-1].items() if k not in HIDDEN} if scored else {}
         self.notes = [
             f'{broken} of the lines of {start.name}/vis_data/scalars.json cannot be read (was the '
             'disk full, or the run killed while writing?) and are ignored.'
@@ -78,6 +84,20 @@ class Run:
         """Logged steps and values (P,2) of a name."""
         pairs = [(record['step'], record[name]) for record in self.records if name in record]
         return np.array(pairs, float).reshape(-1, 2)
+
+
+def score_empty(records: Iterable[dict], evaluator: Any) -> None:
+    """Add the scores 0 to evaluations without any detection, of which mmdet logs only times."""
+    means = []
+    for _, name, metric in metrics_of(evaluator):
+        kinds = metric.get('metric', 'bbox')
+        if name in ('CocoMetric', 'BoundaryCocoMetric') and not metric.get('format_only'):
+            means += [f'coco/{k}_mAP' for k in ([kinds] if isinstance(kinds, str) else kinds)]
+            means += ['coco/boundary_mAP'] * (name == 'BoundaryCocoMetric')
+    zeros = {name: 0.0 for name in DETECTION if name in means}
+    for record in records if zeros else ():
+        if 'time' in record and record.keys() <= HIDDEN:
+            record.update(zeros, detections=0)
 
 
 def start_time(folder: Path) -> datetime | None:

@@ -1,7 +1,7 @@
 """Errors of a segmentation near boundaries.
 
 There are two kinds of wrong pixels in the band around true boundaries: the truth has the predicted
-class near, so its boundary was missed or moved; or it does not.
+class near, so its boundary was missed or moved; or it does not. Wrong pixels elsewhere are faint.
 """
 
 from collections.abc import Sequence
@@ -24,23 +24,26 @@ from mmbixt.evaluation.boundary import (
 )
 
 WHITE = (255, 255, 255)
-PANEL = 5.6  # inches, the longer side of a panel
+PANEL = 3.3  # inches, the longer side of a panel: two of them are readable in half of a page
 LINE = 0.19  # inches, of a legend
+TEXT, TITLE = 9, 10  # points
 
 
 class Pixel(IntEnum):
     """Kinds of pixels in `error_map`."""
 
-    OUTSIDE = 0  # not in the band, right or wrong
+    OUTSIDE = 0  # not in the band, correct
     IGNORED = 1  # without a true label
-    RIGHT = 2  # in the band, correct
-    MISSED = 3  # in the band, wrong; the truth has the predicted class within the band's width
-    WRONG = 4  # in the band, wrong; the truth has not
+    FAR = 2  # not in the band, wrong
+    RIGHT = 3  # in the band, correct
+    MISSED = 4  # in the band, wrong; the truth has the predicted class within the band's width
+    WRONG = 5  # in the band, wrong; the truth has not
 
 
-# Colour-blind readers can distinguish blue, orange and grey. Ignored pixels are white everywhere.
+# Colour-blind readers can distinguish blue, orange and grey.
 COLOURS = {
     Pixel.IGNORED: WHITE,
+    Pixel.FAR: (130, 80, 40),  # where the image is dark grey
     Pixel.RIGHT: (200, 200, 200),
     Pixel.MISSED: (60, 150, 255),
     Pixel.WRONG: (255, 110, 0),
@@ -65,6 +68,7 @@ def error_map(
     labels = compact_labels(truth, valid, num_classes, 'truth')
     band = near_other_labels(labels, valid, [distance])[distance]
     found = np.where(valid, Pixel.OUTSIDE, Pixel.IGNORED).astype(np.uint8)
+    found[valid & (truth != prediction)] = Pixel.FAR
     found[band] = np.where(truth == prediction, Pixel.RIGHT, Pixel.WRONG)[band]
     wrong = found == Pixel.WRONG
     kernel = np.ones((2 * distance + 1,) * 2, np.uint8)
@@ -86,6 +90,8 @@ def error_figure(
     ignore_index: int = 255,
 ) -> Figure:
     """An image, its truth, a prediction, and the errors in the band around true boundaries.
+
+    Errors elsewhere are faint, and so is the prediction where the truth is ignored.
 
     Args:
         image: (H,W,3), RGB.
@@ -109,20 +115,25 @@ def error_figure(
     truth = np.where(truth == ignore_index, -1, truth.astype(np.int64))
     dark = 15 + 0.45 * cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
     overlay = np.repeat(dark[..., None].astype(np.uint8), 3, axis=-1)
+    far = overlay[errors == Pixel.FAR]
     for kind, colour in COLOURS.items():
         overlay[errors == kind] = colour
+    overlay[errors == Pixel.FAR] = 0.65 * far + 0.35 * np.array(COLOURS[Pixel.WRONG])
+    predicted = _paint(prediction, palette)
+    ignored = errors == Pixel.IGNORED
+    predicted[ignored] = 255 - (255 - predicted[ignored]) // 4
     distance = band_pixels(width, truth.shape)
     panels = {
         'image': image,
         'truth': _paint(truth, palette),
-        'prediction': _paint(prediction, palette),
+        'prediction': predicted,
         f'errors within {distance} px of true boundaries': overlay,
     }
     present = [i for i in np.union1d(truth, prediction) if 0 <= i < len(classes)]
     class_legend = [_patch(palette[i], classes[i]) for i in present]
     figure = _draw_panels(panels, class_legend, _error_legend(errors, distance))
-    figure.suptitle(title)
-    figure.supxlabel(_caption(found, errors, distance), fontsize=10)
+    figure.suptitle(title, fontsize=TITLE + 1)
+    figure.supxlabel(_caption(found, errors, distance), fontsize=TEXT)
     return figure
 
 
@@ -132,18 +143,21 @@ def _draw_panels(
     """Four panels (H,W,3) by their titles, two by two, and a legend below each column."""
     shape = panels['image'].shape[:2]
     height, width = (PANEL * side / max(shape) for side in shape)
-    width = max(width, PANEL - 0.4)  # of a column; the legend needs this width
+    width = max(width, PANEL)  # of a column; the legends need this width
     longest = max((len(patch.get_label()) for patch in class_legend), default=0)
-    columns = max(1, 60 // (longest + 6))
-    lines = max(6, -(-len(class_legend) // columns))  # the other legend has 6
-    size = (2 * width + 0.3, 2 * height + LINE * lines + 1.3)
-    dpi = np.clip(max(shape) / PANEL, 110, 200)  # the image's own resolution, within limits
+    columns = max(1, 44 // (longest + 6))
+    error_lines = sum(patch.get_label().count('\n') + 1 for patch in error_legend)
+    lines = max(error_lines, -(-len(class_legend) // columns))
+    size = (2 * width + 0.2, 2 * height + LINE * lines + 1.05)
+    dpi = np.clip(max(shape) / PANEL, 190, 340)  # the image's own resolution, within limits
     figure = Figure(figsize=size, layout='constrained', dpi=dpi)
     axes = figure.subplots(2, 2)
     for ax, (name, panel) in zip(axes.flat, panels.items(), strict=True):
         ax.imshow(panel)
-        ax.set(title=name, xticks=(), yticks=())
-    options = dict(loc='upper center', bbox_to_anchor=(0.5, 0), fontsize=9, frameon=False)
+        ax.set(xticks=(), yticks=())
+        ax.set_title(name, fontsize=TITLE, pad=3)
+    options = dict(loc='upper center', bbox_to_anchor=(0.5, 0), fontsize=TEXT, frameon=False)
+    options |= dict(handlelength=1.2, columnspacing=1)
     axes[1, 0].legend(handles=class_legend, ncols=columns, **options)
     axes[1, 1].legend(handles=error_legend, **options)
     return figure
@@ -176,17 +190,20 @@ def _caption(found: dict[str, float], errors: np.ndarray, distance: int) -> str:
 
 
 def _error_legend(errors: np.ndarray, distance: int) -> list[Patch]:
-    """Legend of the kinds of pixels, with their shares of the band."""
+    """Legend of the kinds of pixels that there are, with their shares of the band."""
     count = np.bincount(errors.ravel(), minlength=len(Pixel))
     share = count / max(count[Pixel.RIGHT :].sum(), 1)
-    near = f'the predicted class within {distance} px of here'
+    elsewhere = count[Pixel.FAR] / max(count[Pixel.FAR] + count[Pixel.OUTSIDE], 1)
     texts = {
         Pixel.RIGHT: f'{share[Pixel.RIGHT]:.1%} of the band: right',
-        Pixel.MISSED: f'{share[Pixel.MISSED]:.1%} boundary missed or moved: the truth has\n{near}',
-        Pixel.WRONG: f'{share[Pixel.WRONG]:.1%} wrong class: the truth does not have\n{near}',
-        Pixel.IGNORED: 'no true label: not counted',
+        Pixel.MISSED: f'{share[Pixel.MISSED]:.1%} boundary missed or moved: the truth\n'
+        f'has the predicted class within {distance} px',
+        Pixel.WRONG: f'{share[Pixel.WRONG]:.1%} wrong class: the truth does not have\n'
+        f'the predicted class within {distance} px',
+        Pixel.FAR: f'wrong outside of the band ({elsewhere:.1%} of it)',
+        Pixel.IGNORED: 'no true label: not counted (prediction pale)',
     }
-    return [_patch(COLOURS[kind], text) for kind, text in texts.items()]
+    return [_patch(COLOURS[kind], text) for kind, text in texts.items() if count[kind]]
 
 
 def _patch(colour: Sequence[int], label: str) -> Patch:

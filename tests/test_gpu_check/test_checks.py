@@ -94,19 +94,23 @@ def test_graphs_are_compared_on_other_values_than_they_are_captured_on(name, mon
     assert modes == ['error', torch.cuda.get_sync_debug_mode()]
 
 
-class Doubled(torch.autograd.Function):
+class Wrong(torch.autograd.Function):
+    """The gradient times a factor."""
+
     @staticmethod
-    def forward(ctx, x):
+    def forward(ctx, x, factor):
+        ctx.factor = factor
         return x.clone()
 
     @staticmethod
     def backward(ctx, grad):
-        return 2 * grad
+        return ctx.factor * grad, None
 
 
 WRONG = {
     'off by 2 %': lambda x: 1.02 * x,
-    'gradient': Doubled.apply,
+    'gradient': lambda x: Wrong.apply(x, 2),
+    'a gradient that is no number': lambda x: Wrong.apply(x, torch.nan),
     'no number': lambda x: x * torch.nan,
     'dtype': lambda x: x.double(),
     'no gradient': lambda x: x.detach(),

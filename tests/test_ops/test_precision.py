@@ -17,7 +17,8 @@ from mmbixt.ops import dispatch
 from mmbixt.ops.residual import add_scaled
 
 DRAWS = 3  # of random numbers, whose errors are added up
-IS_LUCK = 500  # values, or fewer, whose errors may be one error
+MOST_DRAWS = 12  # where the errors of few values are too large, which may be one error
+IS_LUCK = 500  # values, or fewer
 
 
 def residual(*shape, **options):
@@ -139,7 +140,7 @@ def test_as_exact_and_as_finite_as_the_plain_order(name, dtype, autocast, monkey
     unit = torch.finfo(dtype).eps / 2
     for label in sizes_of(dtype, CASES[name][0]):
         errors, sizes, counts = Counter(), Counter(), Counter()
-        for draw in range(DRAWS):
+        for draw in range(MOST_DRAWS):
             found, results = computed(CASES[name], dtype, autocast, label, draw)
             exact, plain = found.pop('float64'), found['plain']
             if not all(x.isfinite().all() for x in plain[:results]):
@@ -151,9 +152,13 @@ def test_as_exact_and_as_finite_as_the_plain_order(name, dtype, autocast, monkey
                     errors[path, i] += square((x - exact[i])[known])
                     sizes[path, i] += square(exact[i][known])
                     counts[path, i] += int(known.sum())
-        for key, error in errors.items():
-            limit = max(1.5**2 * errors['plain', key[1]], unit**2 * sizes[key])
-            assert error <= limit or counts[key] < IS_LUCK, (label, *key)
+            limits = {
+                key: max(1.5**2 * errors['plain', key[1]], unit**2 * sizes[key]) for key in errors
+            }
+            too_large = [key for key, error in errors.items() if error > limits[key]]
+            if draw + 1 >= DRAWS and all(counts[key] >= IS_LUCK for key in too_large):
+                break
+        assert not too_large, label
 
 
 def square(x):

@@ -43,7 +43,13 @@ def test_page_with_all_parts(full):
     assert [found['id'] for found in page.all('section')] == SECTIONS
     counted = {tag: len(page.all(tag)) for tag in ('svg', 'table', 'figcaption', 'img')}
     assert counted == dict(svg=3, table=2, figcaption=3, img=6 + 1)  # and an empty one to enlarge
-    shown = ('EncoderDecoder · BiXT', '5.0 million parameters', 'weights of iter_20.pth')
+    shown = (
+        'model EncoderDecoder',
+        'backbone mmbixt.BiXT',
+        '6 test images',
+        '5.0 million parameters',
+        'weights of iter_20.pth',
+    )
     for text in (*CLASSES[:3], full.run.name, *shown):
         assert text in page.text
     # nothing is loaded from a network
@@ -88,3 +94,34 @@ def test_detector(make_run):
     page = Reader(make_page(ReportData(make_run("default_scope = 'mmdet'", results=scores))))
     assert [found['id'] for found in page.all('section')] == ['training', 'scores', 'configuration']
     assert '0.050' in page.text
+    assert 'detected nothing' not in page.text
+
+
+def test_detector_that_found_nothing(make_run):
+    """mmdet logs no score then, only times."""
+    evaluator = "val_evaluator = dict(type='CocoMetric', metric=['bbox', 'segm'])\n"
+    records = [train_record(10), {'time': 0.1, 'data_time': 0.0, 'step': 10}]
+    run = make_run(f"default_scope = 'mmdet'\n{evaluator}", records)
+    assert run.curve('coco/segm_mAP').tolist() == [[10, 0]]
+    page = Reader(make_page(ReportData(run, images=1234)))
+    assert 'not evaluated' not in page.text
+    assert 'detected nothing in any image' in page.text
+    assert '1,234 test images' in page.text
+    assert page.text.count('0.000') == 4  # two tiles, two rows
+    # nothing is known of other metrics, nor of one that only writes a file
+    for other in ("dict(type='VOCMetric')", "dict(type='CocoMetric', format_only=True)"):
+        run = make_run(f"default_scope = 'mmdet'\nval_evaluator = {other}", records)
+        assert 'The run was not evaluated' in Reader(make_page(ReportData(run))).text
+
+
+@pytest.mark.parametrize(('missed', 'folded'), [(0, False), (1, False), (3, True), (4, False)])
+def test_classes_without_a_right_pixel(make_run, missed, folded):
+    truth = np.arange(4, dtype=np.uint8).repeat(60).reshape(12, 20)
+    prediction = np.where(truth < missed, (truth + 1) % max(missed, 1) + (missed == 1), truth)
+    counts = sums(['a1', 'b2', 'c3', 'd4'], (truth, prediction.astype(np.uint8)))
+    page = Reader(make_page(ReportData(make_run(), counts=counts, band='band3px')))
+    assert (f'{missed} of these 4 classes have an IoU of 0' in page.text) == (missed > 0)
+    assert len(page.all('table')) == 2 + folded
+    assert ('The mean of the others is 100.0' in page.text) == (missed == 3)
+    rows = [one['data-value'] for one in page.all('th', scope='row')][-4:]
+    assert rows == (['d4', 'a1', 'b2', 'c3'] if folded else ['a1', 'b2', 'c3', 'd4'])

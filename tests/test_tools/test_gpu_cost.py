@@ -163,6 +163,7 @@ GOALS = {  # GB and kernels, at most, that a training step in bfloat16 with 16 i
     'xcit_small_12_p16': (28.2, 1127),
     'biformer_small': (59.1, 1420),
     'bixt_ti_l64_d13_p16': (9.8, 1053),
+    'bixt_ti_l64_d13_p16@triton': (8.9, 924),
     'swin_tiny': (35.7, 648),
     'bisa_swin_tiny': (67.8, 879),
 }

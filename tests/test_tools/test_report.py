@@ -47,7 +47,7 @@ def report(within):
 def test_one_command_writes_counts_and_report(reported):
     work_dir, said = reported
     assert f'report: {work_dir / "report.html"}' in said
-    assert '/4 [' in said
+    assert '4 of 4 after' in said
     assert len(read_sums(work_dir / 'boundary.npz').images) == 4
     page = read_page(work_dir / 'report.html')
     assert len(page.all('figcaption')) == 2

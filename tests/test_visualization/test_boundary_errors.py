@@ -3,9 +3,16 @@
 import numpy as np
 import pytest
 from label_maps import label_maps
+from matplotlib.text import Text
 
 from mmbixt.evaluation import image_sums, scores
-from mmbixt.visualization.boundary_errors import COLOURS, Pixel, error_figure, error_map
+from mmbixt.visualization.boundary_errors import (
+    COLOURS,
+    Pixel,
+    _error_legend,
+    error_figure,
+    error_map,
+)
 
 CLASSES = ['sky', 'tree', 'car', 'road']
 PALETTE = [(0, 0, 255), (0, 255, 0), (255, 0, 0), (9, 9, 9)]
@@ -17,7 +24,7 @@ def kind_by_hand(truth, prediction, width, y, x):
     around = truth[max(0, y - width) : y + width + 1, max(0, x - width) : x + width + 1]
     near = {*around.ravel().tolist()} - {255}
     if len(near) == 1:
-        return Pixel.OUTSIDE
+        return Pixel.OUTSIDE if truth[y, x] == prediction[y, x] else Pixel.FAR
     if truth[y, x] == prediction[y, x]:
         return Pixel.RIGHT
     return Pixel.MISSED if prediction[y, x] in near else Pixel.WRONG
@@ -36,15 +43,21 @@ def test_kinds_against_the_definition(shape, width):
 
 def test_figure():
     truth, prediction = next(label_maps([(40, 50)], 0.4))
+    prediction[truth == 255] = 1
     image = np.full((*truth.shape, 3), 100, np.uint8)
     figure = error_figure(image, truth, prediction, CLASSES, PALETTE, 2, 'title')
     panels = [ax.get_images()[0].get_array() for ax in figure.axes[:4]]
     painted = np.array([*PALETTE, (255, 255, 255)])[np.where(truth == 255, 4, truth)]
     np.testing.assert_array_equal(panels[1], painted)
     errors = error_map(truth, prediction, 2)
+    faint = [0.65 * 60 + 0.35 * part for part in COLOURS[Pixel.WRONG]]
+    dark = {Pixel.OUTSIDE: (60, 60, 60), Pixel.FAR: np.uint8(faint)}  # the image in darker grey
     for kind in Pixel:
-        colour = COLOURS.get(kind, (60, 60, 60))  # outside: the image in darker grey
+        colour = dark.get(kind, COLOURS.get(kind))
         np.testing.assert_array_equal(panels[3][errors == kind], [colour] * (errors == kind).sum())
+    ignored = truth == 255
+    np.testing.assert_array_equal(panels[2][~ignored], np.array(PALETTE)[prediction[~ignored]])
+    assert (panels[2][ignored] == 255 - (255 - np.array(PALETTE[1])) // 4).all()
     count = np.bincount(errors.ravel())[Pixel.RIGHT :]
     shares = [text.get_text() for text in figure.axes[3].get_legend().get_texts()]
     for text, number in zip(shares[:3], count, strict=True):
@@ -55,3 +68,24 @@ def test_figure():
         assert line in figure.get_supxlabel()
     with pytest.raises(ValueError, match='one size'):
         error_figure(image, truth, prediction[:, 1:], CLASSES, PALETTE, 2, 'title')
+
+
+def test_text_is_readable_in_half_a_page():
+    """In a column of the report, of 556 pixels."""
+    truth, prediction = next(label_maps([(45, 60)], 0.4))
+    image = np.zeros((*truth.shape, 3), np.uint8)
+    figure = error_figure(image, truth, prediction, CLASSES, PALETTE, 2, 'title')
+    sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text()]
+    assert min(sizes) / 72 * 556 / figure.get_figwidth() > 9
+
+
+def test_legend_of_what_is_there():
+    truth = np.zeros((40, 50), np.uint8)
+    truth[20:] = 1
+    right = error_map(truth, truth, 2)
+    [patch] = _error_legend(right, 2)
+    assert patch.get_label() == '100.0% of the band: right'
+    prediction = truth.copy()
+    prediction[:10], prediction[30:, :25] = 1, 255
+    labels = [patch.get_label() for patch in _error_legend(error_map(truth, prediction, 2), 2)]
+    assert labels == ['100.0% of the band: right', 'wrong outside of the band (41.7% of it)']

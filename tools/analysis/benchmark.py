@@ -17,10 +17,10 @@ from statistics import median
 import torch
 from benchmarking.plots import fit_exponent, plot_growth
 from benchmarking.turns import Measured, WorkerError, measure, ratio, spread
-from tqdm import tqdm
 
 from mmbixt.benchmarking.networks import NAMES
 from mmbixt.benchmarking.worker import DTYPES, Setting
+from mmbixt.progress import progress
 
 
 def parse_args() -> argparse.Namespace:
@@ -90,7 +90,7 @@ def main() -> None:
     setting = Setting(args.batch, args.device, args.dtype, args.threads)
     names = list(dict.fromkeys([*([args.against] if args.against else []), *args.rows]))
     found: list[Measured] = []
-    bar = tqdm(total=len(args.sizes) * len(names) * (args.rounds + 2), leave=False)
+    bar = progress(total=len(args.sizes) * len(names) * (args.rounds + 2))
     try:
         for size in args.sizes:
             bar.set_description(f'{size} pixels')

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
-from tqdm import tqdm
 
 # no imports of torch, which take seconds: NumPy and OpenCV are sufficient
 from mmbixt.evaluation.boundary import (
@@ -38,6 +37,7 @@ from mmbixt.evaluation.folders import (
 )
 from mmbixt.evaluation.sums import ImageSums, write_sums, written_whole
 from mmbixt.evaluation.tables import class_table, headline
+from mmbixt.progress import progress
 
 EPILOG = """Examples:
   python tools/analysis/boundary_eval.py predictions data/ade/ADEChallengeData2016/annotations/\
@@ -149,7 +149,7 @@ def count(args: argparse.Namespace) -> tuple[ImageSums, tuple[int, int], list[st
     size = check_pairs(pairs)
     reading = Reading(args.ignore_index, args.reduce_zero_label, args.pred_reduce_zero_label)
     options = dict(widths=args.widths, ratios=args.ratios, tolerances=args.tolerances)
-    with tqdm(total=len(pairs), leave=False) as bar:
+    with progress(total=len(pairs)) as bar:
         counted = folder_sums(pairs, list(names), reading, options, args.jobs, bar.update)
     hints = [shift_hint(pairs, reading)]
     if args.classes == 'ade20k' and not args.reduce_zero_label:

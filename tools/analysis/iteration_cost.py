@@ -18,9 +18,9 @@ import torch
 from mmengine.model import revert_sync_batchnorm
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
-from tqdm import tqdm
 
 from mmbixt.cli import read_config, run
+from mmbixt.progress import progress
 
 STOCK = {
     'mmseg': 'mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py',
@@ -137,7 +137,7 @@ def main() -> None:
     against = args.against or STOCK[scopes.pop()]
     turns = [against, *args.configs] * args.rounds
     found = defaultdict(list)
-    for config in tqdm(turns, leave=False):
+    for config in progress(turns):
         found[config].append(measure_apart(config, args))
     print(f'A training step of {args.batch} x {args.shape[0]} x {args.shape[1]} pixels,')
     print(f'{torch.get_num_threads()} threads, relative to {against}:\n')

@@ -8,15 +8,14 @@ evaluated on its test set.
 import argparse
 import os
 import sys
-from functools import partial
 from pathlib import Path
 
 from mmengine.config import DictAction
-from tqdm import tqdm
 
 from mmbixt.checkpoints.loader import TRUST
 from mmbixt.cli import run
 from mmbixt.evaluation.sums import SumsFileError
+from mmbixt.progress import progress
 from mmbixt.report.collect import BandError, collect
 from mmbixt.report.page import make_page
 from mmbixt.report.work_dir import Run, WorkDirError
@@ -79,7 +78,7 @@ def main() -> None:
         found = Run(args.work_dir, args.cfg_options)
         out.parent.mkdir(parents=True, exist_ok=True)
         part.touch()  # raises an error before the computation if the folder is not writable
-        data = collect(found, args, partial(tqdm, leave=False))
+        data = collect(found, args, progress)
         if args.evaluate and data.problem and not data.counts:
             sys.exit(f'error: --evaluate: {data.problem}')
         part.write_text(make_page(data), 'utf-8')

@@ -17,7 +17,6 @@ from mmengine.device import get_device
 from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 from mmengine.runner import CheckpointLoader
-from mmengine.utils import track_iter_progress
 from torch import nn
 
 from mmbixt.checkpoints.state_dict import load_whole_state, shorten, unwrap
@@ -25,6 +24,7 @@ from mmbixt.cli import add_common_arguments, load_config, read_config, run
 from mmbixt.engine.boundary_vis_hook import NoLabelsError, sample_figure
 from mmbixt.evaluation.boundary import band_width, class_scores
 from mmbixt.evaluation.sums import ImageSums, SumsFileError, find_sums, read_sums
+from mmbixt.progress import progress
 from mmbixt.visualization.palette import sample_palette
 
 SHOWN = 5  # most names in an error
@@ -158,7 +158,7 @@ def draw(
     if args.sample:
         meta['palette'] = sample_palette(meta['classes'], meta['palette'])
     args.out_dir.mkdir(parents=True, exist_ok=True)
-    for i in track_iter_progress(chosen):
+    for i in progress(chosen):
         with torch.no_grad():
             (sample,) = model.test_step(pseudo_collate([dataset[i]]))
         name = Path(sample.img_path).stem
@@ -184,7 +184,7 @@ def main() -> None:
         draw(build_model(cfg, args.checkpoint), dataset, chosen, args)
     except (ChoiceError, SumsFileError, NoLabelsError) as error:
         sys.exit(f'error: {error}')
-    print(f'\n{len(chosen)} pictures of {len(dataset):,} images: {args.out_dir}')
+    print(f'{len(chosen)} pictures of {len(dataset):,} images: {args.out_dir}')
 
 
 if __name__ == '__main__':

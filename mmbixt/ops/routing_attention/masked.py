@@ -25,7 +25,7 @@ MASKED = 128
 
 def hides_regions(x: Tensor, tokens: int, topk: int) -> bool:
     """Whether a mask is the better way, for feature maps of so many tokens and k routes."""
-    if on_processor(x) or operator_refusal() or ops_path() not in ('auto', 'portable'):
+    if on_processor(x) or operator_refusal() or ops_path() in ('reference', 'cpu'):
         return False
     return holds(tokens <= MASKED * topk)
 

@@ -15,7 +15,7 @@ from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
 from mmbixt.visualization.attention.biformer import BiFormerPictures
 from mmbixt.visualization.attention.bisa_swin import BiSASwinPictures
 from mmbixt.visualization.attention.bixt import BiXTPictures
-from mmbixt.visualization.attention.drawing import Scene
+from mmbixt.visualization.attention.drawing import NARROW, Scene
 from mmbixt.visualization.attention.pictures import AttentionPictureError, Pictures, check_point
 from mmbixt.visualization.attention.xcit import XCiTPictures
 
@@ -79,7 +79,7 @@ def summary_figure(
     if not isinstance(backbone, tuple(FAMILIES)):
         return None
     height, width = content or inputs.shape[2:]
-    scene = Scene(image, height, width, (width / 2, height / 2))
+    scene = Scene(image, height, width, (width / 2, height / 2), NARROW)
     return family_of(backbone)(backbone, inputs, scene).summary()
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mmbixt.backbones import BiXT
 from mmbixt.layers import BidirectionalAttention
-from mmbixt.visualization.attention.drawing import IMAGE, RED_AND_BLUE, Panel, sheet
+from mmbixt.visualization.attention.drawing import IMAGE, RED_AND_BLUE, WIDTH, Panel, sheet
 from mmbixt.visualization.attention.pictures import Layer, Pictures
 
 OTHERS = 0.6  # grey, for latents without their own colour
@@ -74,14 +74,15 @@ class BiXTPictures(Pictures):
         panels += [Panel(f'latent {i} looks at', over_tokens[i], layer.stride) for i in named[:2]]
         title = f'{name}: the latent that each token looks at most'
         note = (
-            'above: each token in the colour of the latent that it pays most attention to (numbers '
-            f'as in the contact sheets), and how much that is; {RED_AND_BLUE} over all latents · '
-            'below: what the two strongest latents look at, over all tokens'
+            'strongest latent: each token in the colour of the latent that it pays most attention '
+            f'to (numbers as in the contact sheets) · its attention: how much, {RED_AND_BLUE} over '
+            'all latents · latent ... looks at: of the two strongest ones, over all tokens'
         )
         figure, _ = sheet(self.scene, panels, title, note, columns=3)
         # in the last axes, which have no panel; for wide images these are lower than the legend
         figure.axes[5].set_title('share of the tokens', fontsize=8)
-        options = dict(fontsize=8, frameon=False, loc='upper left', ncols=2, labelspacing=0.2)
+        columns = 2 if self.scene.inches == WIDTH else 1
+        options = dict(fontsize=8, frameon=False, loc='upper left', labelspacing=0.2, ncols=columns)
         figure.axes[5].legend(handles=handles, **options).set_in_layout(False)
         return figure
 

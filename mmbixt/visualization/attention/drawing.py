@@ -17,6 +17,7 @@ from torch import Tensor
 COLOURS = 'RdYlBu_r'  # pale where attention is uniform
 OPACITY = 0.6  # of a heat map on the image
 WIDTH = 11  # of a picture in inches of 110 pixels
+NARROW = 6  # of one for half of a page: half as many columns, so that its text is readable
 # the unit of all families: 1 is uniform attention
 TIMES_EVEN = 'attention (1 × = evenly spread)'
 RED_AND_BLUE = 'red: more, blue: less than if it were spread evenly'
@@ -29,6 +30,7 @@ class Scene(NamedTuple):
     height: int  # pixels of the inputs that it fills, from the top left;
     width: int  # the rest is padding, and is not drawn
     point: tuple[float, float]  # (x, y) in pixels of the inputs
+    inches: float = WIDTH  # of the picture
 
 
 class Panel(NamedTuple):
@@ -52,20 +54,25 @@ def sheet(
     label: str = TIMES_EVEN,
 ) -> tuple[Figure, list[Axes]]:
     """A figure of panels, row by row, with a note below; and the axes of the panels."""
-    columns = min(columns, len(panels))
+    width = scene.inches
+    columns = min(columns if width == WIDTH else -(-columns // 2), len(panels))
     rows = -(-len(panels) // columns)
-    note = '\n'.join(textwrap.wrap(note, 14 * WIDTH))
-    height = rows * ((WIDTH - 0.9) / columns * scene.height / scene.width + 0.22) + 0.47
-    height += 0.16 * len(note.splitlines())
-    figure = Figure(figsize=(WIDTH, height), layout='constrained', dpi=110)
+    title, note = (textwrap.fill(text, int(n * width)) for text, n in ((title, 10), (note, 14)))
+    side = (width - 0.9) / columns
+    captions = [textwrap.fill(panel.caption, int(17 * side)) for panel in panels]
+    more = max(caption.count('\n') for caption in captions)  # lines of captions
+    height = rows * (side * scene.height / scene.width + 0.22 + 0.13 * more) + 0.25
+    height += 0.22 * (title.count('\n') + 1) + 0.16 * (note.count('\n') + 1)
+    figure = Figure(figsize=(width, height), layout='constrained', dpi=110 * WIDTH / width)
     figure.suptitle(title, fontsize=13)
     figure.supxlabel(note, fontsize=9, color='0.3')
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     norm = common_norm(panels)
     for ax in axes:
         ax.set_axis_off()
-    for ax, panel in zip(axes, panels, strict=False):
+    for ax, panel, caption in zip(axes, panels, captions, strict=False):
         _show(ax, scene, panel, norm)
+        ax.set_title(caption, fontsize=8, pad=2)
     bar = figure.colorbar(
         ScalarMappable(norm, COLOURS),
         ax=axes,
@@ -105,7 +112,6 @@ def _show(ax: Axes, scene: Scene, panel: Panel, norm: LogNorm) -> None:
         values = panel.values.float().cpu().numpy()
         ax.imshow(values, extent=cells, alpha=OPACITY, interpolation='nearest', **heat)
     ax.set(xlim=(0, scene.width), ylim=(scene.height, 0))  # cells may reach beyond the image
-    ax.set_title(panel.caption, fontsize=8, pad=2)
 
 
 def mark_point(ax: Axes, scene: Scene) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.colors import to_rgb
+from matplotlib.text import Text
 from mmengine.config import Config
 
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
@@ -52,6 +53,8 @@ def test_summary(name):
     model.backbone = MODELS[name]().train()
     figure = summary_figure(model, INPUTS, IMAGE)
     assert len([ax for ax in figure.axes if ax.get_title()]) >= 4
+    sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text()]
+    assert min(sizes) / 72 * 556 / figure.get_figwidth() > 9  # pixels, in a column of the report
     assert model.backbone.training
     assert summary_figure(OTHER, INPUTS, IMAGE) is None
 

@@ -1,0 +1,104 @@
+"""The page "Your own data set": its configs and its commands, in its order, on generated images."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import CONFIGS, official_state, only_in_zoo
+from mmengine.registry import MODELS, init_default_scope
+from mmengine.runner import load_checkpoint
+from PIL import Image
+from test_report.runs import read_page
+
+from mmbixt.check.config import find_problems
+from mmbixt.cli import read_config
+from mmbixt.sample.sample_data import write_sample_data
+
+PAGE = (CONFIGS.parent / 'docs/own_data.md').read_text()
+BLOCKS = dict(re.findall(r'<!-- file: (\S+) -->\n```python\n(.*?)```', PAGE, re.DOTALL))
+COMMANDS = re.findall(
+    r'^python tools/.*', ''.join(re.findall(r'```bash\n(.*?)```', PAGE, re.S)), re.M
+)
+MINE = 'work_dirs/camvid_small/iter_600.pth'
+# what is shorter and smaller than on the page
+SEG = ['train_cfg.max_iters=2', 'train_cfg.val_interval=2', 'default_hooks.checkpoint.interval=2']
+DET = ['train_cfg.max_epochs=1', 'train_dataloader.dataset.pipeline.2.scale=(96,72)']
+DET += ['val_dataloader.dataset.pipeline.1.scale=(96,72)']
+WORKERS = [f'{split}_dataloader.num_workers=0' for split in ('train', 'val')]
+WORKERS += [f'{split}_dataloader.persistent_workers=False' for split in ('train', 'val')]
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    """A user's folder: the configs of the page, and a few images in the folders that it names."""
+    folder = tmp_path_factory.mktemp('user')
+    for name, content in BLOCKS.items():
+        (folder / name).write_text(content)
+    scenes = write_sample_data(folder / 'scenes', num_train=2, num_val=1, height=72, width=96)
+    (folder / 'data').mkdir()
+    coco = (scenes / 'coco').rename(folder / 'data/coco_mini')
+    for split in ('train', 'val'):
+        (coco / f'{split}2017').rename(coco / split)
+        file = coco / f'annotations/instances_{split}2017.json'
+        file.rename(coco / f'annotations/instances_{split}.json')
+    for split, name in (('train', 'training'), ('val', 'validation')):
+        for kind, folders in (('img_dir', 'images'), ('ann_dir', 'annotations')):
+            new = folder / f'data/camvid/{kind}/{split}'
+            new.parent.mkdir(parents=True, exist_ok=True)
+            (scenes / f'ade/ADEChallengeData2016/{folders}/{name}').rename(new)
+    for file in (folder / 'data/camvid/ann_dir').rglob('*.png'):  # 11 classes, and 255
+        labels = Image.open(file)
+        labels.point([255, *(i % 11 for i in range(255))]).save(file)
+    return folder
+
+
+@pytest.mark.parametrize('name', ['camvid.py', 'coco_mini.py'])
+def test_nothing_is_wrong_with_the_configs(folder, monkeypatch, name):
+    """Model, data sets and evaluators fit together."""
+    monkeypatch.chdir(folder)
+    problems, _ = find_problems(read_config(name), ('train', 'val'))
+    assert problems == []
+
+
+@only_in_zoo
+def test_commands(folder, within):
+    """All that the page tells to run, in its order; trainings of few steps and small images."""
+    for line in COMMANDS:
+        _, path, *arguments = line.replace('iter_600', 'iter_2').split()
+        tool = path.removeprefix('tools/')
+        if tool == 'train.py':
+            changes = DET if 'coco' in arguments[0] else SEG
+            arguments += ['--unchecked', '--cfg-options', *WORKERS, *changes]
+        if tool == 'analysis/report.py':
+            arguments += ['--no-model']
+        done = within(tool, *arguments, cwd=folder)
+        assert done.returncode == 0, (line, done.stderr[-3000:])
+    tools = [line.split()[1].removeprefix('tools/') for line in COMMANDS]
+    own = ['check_config.py', 'train.py', 'analysis/report.py']
+    assert tools == [*own, 'test.py', *own]
+    for name in ('camvid_small', 'coco_small'):
+        page = read_page(folder / f'work_dirs/{name}/report.html')
+        assert len(page.all('svg')) == 3
+
+
+def test_beginning_with_weights(folder, monkeypatch, capsys):
+    """From a segmentor of ADE20K all but the last layer is loaded; from a backbone all of it."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv('TORCH_HOME', str(folder))
+    weights = dict(meta={}, state_dict=official_state('whole__sem_fpn_xcit_tiny_12_p16'))
+    for file in ('hub/checkpoints/sem_fpn_xcit_tiny_12_p16.pth', MINE):
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        torch.save(weights, file)
+    cfg = read_config('camvid_from_ade.py')
+    init_default_scope('mmseg')
+    model = MODELS.build(cfg.model)
+    load_checkpoint(model, cfg.load_from)
+    said = capsys.readouterr().out
+    differ = re.findall(r'size mismatch for (\S+):', said)
+    assert differ == ['decode_head.conv_seg.weight', 'decode_head.conv_seg.bias']
+    assert 'missing keys' not in said
+    other = MODELS.build(read_config('camvid_from_mine.py').model)
+    other.init_weights()
+    for one, two in zip(model.backbone.parameters(), other.backbone.parameters(), strict=True):
+        assert torch.equal(one, two)
