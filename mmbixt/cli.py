@@ -90,7 +90,12 @@ def read_config(path: str) -> Config:
                 f'There is no file {path}. For our config give its name alone: {name}'
             )
         path = str(ours[name])
-    return Config.fromfile(path)
+    try:
+        return Config.fromfile(path)
+    except TypeError as error:  # a dictionary for what is none in the base
+        if 'cannot inherit from base' not in str(error):
+            raise
+        raise ConfigError(f'{path}: {error}') from error
 
 
 def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
@@ -107,6 +112,8 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
             changes = use_sample_data(cfg)
         except OSError as error:  # a full disk, no permission
             sys.exit(f'--sample: {error}')
+        if args.cfg_options:
+            changes += [f'and after it --cfg-options: {", ".join(args.cfg_options)}']
         messages += ['\n  '.join(['--sample changes the config:', *changes])]
     if args.cfg_options:
         messages += doubtful_options(cfg, args.cfg_options)

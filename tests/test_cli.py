@@ -16,6 +16,7 @@ from mmbixt.cli import (
     check_framework,
     doubtful_options,
     load_config,
+    read_config,
     run,
     run_loop,
 )
@@ -141,3 +142,23 @@ def test_resume_is_advised_where_there_is_a_checkpoint(make_runner, tmp_path, ca
     (tmp_path / 'iter_4.pth').unlink()
     advise(runner)
     assert capsys.readouterr().out == ''
+
+
+def test_a_config_that_does_not_fit_its_base_is_an_error_of_one_line(tmp_path):
+    (tmp_path / 'base.py').write_text('model = dict(backbone=dict(init_cfg=None))')
+    child = tmp_path / 'child.py'
+    child.write_text(
+        "_base_ = 'base.py'\nmodel = dict(backbone=dict(init_cfg=dict(type='Pretrained')))"
+    )
+    with pytest.raises(SystemExit, match=r'^ConfigError: \S*child\.py: .*_delete_=True'):
+        run(lambda: read_config(str(child)))
+
+
+def test_sample_lists_the_options_that_come_after_its_changes(monkeypatch, capsys):
+    monkeypatch.setattr('mmbixt.cli.use_sample_data', lambda _: ['weights: random'])
+    parser = argparse.ArgumentParser()
+    add_common_arguments(parser)
+    arguments = ['semfpn_xcit_s12_p16_ade20k', '--unchecked', '--sample']
+    load_config(parser.parse_args([*arguments, '--cfg-options', 'load_from=x.pth']), ())
+    expected = 'changes the config:\n  weights: random\n  and after it --cfg-options: load_from\n'
+    assert expected in capsys.readouterr().out

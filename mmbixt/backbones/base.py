@@ -5,7 +5,7 @@ import logging
 import re
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -319,8 +319,10 @@ class _Recomputation:
             norm.num_batches_tracked.copy_(count)
 
 
-def _by_part(keys: Iterable[str]) -> str:
-    """'blocks.12 (20), head (2)' for the names of weights."""
+def _by_part(keys: Collection[str]) -> str:
+    """'blocks.12 (20), head (2)' for the names of weights; up to ten names themselves."""
+    if len(keys) <= 10:
+        return ', '.join(sorted(keys))
     parts = (key.split('.') for key in sorted(keys))
     counts = Counter(
         '.'.join(p[:2]) if p[0] in ('blocks', 'stages', 'layers') else p[0] for p in parts

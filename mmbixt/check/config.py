@@ -20,9 +20,15 @@ from mmengine.registry import DefaultScope
 
 from mmbixt.check.data import Split, image_of, inspect
 from mmbixt.check.metrics import metric_problems
-from mmbixt.check.model import adapter_problems, build_model, class_problems, misfits
+from mmbixt.check.model import (
+    adapter_problems,
+    build_model,
+    class_problems,
+    misfits,
+    missing_files,
+)
 from mmbixt.check.names import correct_types
-from mmbixt.check.schedule import schedule_notes
+from mmbixt.check.schedule import loop_problems, schedule_notes
 
 # parts that are not built here
 SECTIONS = ('visualizer', 'default_hooks', 'custom_hooks')
@@ -46,6 +52,8 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
         sections = [*SECTIONS, *(TRAINING if 'train' in splits else ())]
         sections += [f'{split}_evaluator' for split in splits]
         problems = [*correct_types(cfg, sections), *metric_problems(cfg, splits)]
+        problems += missing_files(cfg.get('model'), 'model')
+        problems += loop_problems(cfg) if 'train' in splits else ()
         model, found = build_model(cfg)
         if found and (wrong := [*correct_types(cfg, ['model', 'data_preprocessor'])]):
             problems += wrong

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -61,6 +62,19 @@ def _nodes(config: Mapping, names: tuple[str, ...], model: nn.Module | None = No
             yield name, module, part
 
 
+def missing_files(config: Any, path: str) -> Iterator[str]:
+    """A message for each local file of weights in a config that does not exist."""
+    if isinstance(config, list | tuple):
+        config = {str(i): part for i, part in enumerate(config)}
+    if not isinstance(config, Mapping):
+        return
+    file = config.get('checkpoint') if config.get('type') == 'Pretrained' else None
+    if isinstance(file, str) and '://' not in file and not Path(file).exists():
+        yield f'{path}.checkpoint = {file!r}: there is no such file (in {Path.cwd()}).'
+    for key, part in config.items():
+        yield from missing_files(part, f'{path}.{key}')
+
+
 def class_problems(model: nn.Module, splits: list[Split]) -> Iterator[str]:
     """A message for each head that has another number of classes than a data set."""
     if hasattr(model, 'semantic_head'):  # panoptic: heads for things and heads for stuff
@@ -77,7 +91,8 @@ def class_problems(model: nn.Module, splits: list[Split]) -> Iterator[str]:
         for classes in {x.classes: None for x in splits if x.classes}:
             if len(classes) != count:
                 of = ', '.join(f'{x.name}_dataloader' for x in splits if x.classes == classes)
-                yield f'model.{name}.num_classes = {count}, but {of} has {len(classes)} classes.'
+                have = 'have' if ',' in of else 'has'
+                yield f'model.{name}.num_classes = {count}, but {of} {have} {len(classes)} classes.'
 
 
 def adapter_problems(model: nn.Module) -> Iterator[str]:

@@ -4,6 +4,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 
+def loop_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
+    """A message if training is given a length in another unit than its loop counts in."""
+    loop = cfg.get('train_cfg') or {}
+    kind = str(loop.get('type'))
+    for word, key, right in (
+        ('Iter', 'max_epochs', 'max_iters'),
+        ('Epoch', 'max_iters', 'max_epochs'),
+    ):
+        if kind.startswith(word) and key in loop:
+            yield (
+                f'train_cfg.{key} = {loop[key]}, but train_cfg.type = {kind!r}: set '
+                f'train_cfg.{right}.'
+            )
+
+
 def schedule_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
     """A line for each warm-up that is longer than the schedule.
 

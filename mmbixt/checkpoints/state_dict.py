@@ -111,7 +111,7 @@ def check_fit(
     missing_of = f'{len(missing)} of {len(shapes)}'
     differences = (f'{k}: {tuple(state[k].shape)} in the file, {shapes[k]} here' for k in wrong)
     lines = [
-        f'The checkpoint does not fit {model}; it seems to be {seems}.',
+        f'The checkpoint does not fit {model}; by its names it seems to be {seems}.',
         missing and f'Missing in the file: {missing_of} weights: {shorten(missing)}',
         wrong and f'Of another shape: {len(wrong)}: {shorten(differences)}',
         unknown and f'Not in the model: {len(unknown)} weights of the file: {shorten(unknown)}',

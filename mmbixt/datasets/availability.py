@@ -4,19 +4,22 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-_HOW_TO_GET = {
+_HOW_TO_GET = {  # of data sets in the folders of our configs
     'ADE20KDataset': (
+        'data/ade',
         'ADE20K (SceneParse150) is one file, '
         'http://data.csail.mit.edu/places/ADEchallenge/ADEChallengeData2016.zip; unpack it into '
-        'data/ade.'
+        'data/ade.',
     ),
     'CocoDataset': (
+        'data/coco',
         'COCO 2017 is http://images.cocodataset.org/zips/train2017.zip, .../zips/val2017.zip and '
-        '.../annotations/annotations_trainval2017.zip; unpack them into data/coco.'
+        '.../annotations/annotations_trainval2017.zip; unpack them into data/coco.',
     ),
     'ImageNet': (
+        'data/imagenet',
         'ImageNet-1k (ILSVRC2012) is at https://image-net.org/download-images; put its images '
-        'into data/imagenet/train/CLASS and data/imagenet/val/CLASS.'
+        'into data/imagenet/train/CLASS and data/imagenet/val/CLASS.',
     ),
 }
 
@@ -43,9 +46,11 @@ def check_datasets(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
             *missing,
             'If it is in another place, make a link, or set data_root of the datasets.',
         ]
-        if kind in _HOW_TO_GET:
+        folder, how_to_get = _HOW_TO_GET.get(kind, ('', ''))
+        root = dataset.get('data_root')
+        if how_to_get and (not root or Path(root).is_relative_to(folder)):
             try_it = 'To try the config on generated images instead, add --sample.'
-            lines += [_HOW_TO_GET[kind], try_it]
+            lines += [how_to_get, try_it]
         raise MissingDatasetError('\n'.join(lines))
 
 

@@ -82,7 +82,7 @@ MISTAKES = {
     'model.backbone.num_regions': (6, 'num_regions = 6, but of an image of 64 x 64 .* side of 4'),
     'model.decode_head.num_classes': (
         150,
-        r'num_classes = 150, but train_dataloader, val_dataloader has 3 classes',
+        r'num_classes = 150, but train_dataloader, val_dataloader have 3 classes',
     ),
 }
 
@@ -116,6 +116,18 @@ def test_all_mistakes_are_said_at_once(cfg):
         (
             {'train_dataloader.dataset.metainfo.classes': ('a', 'b')},
             'train_dataloader has 2 cl',
+        ),
+        (
+            {
+                'model.backbone.init_cfg': dict(
+                    _delete_=True, type='Pretrained', checkpoint='lost.pth'
+                )
+            },
+            r"model\.backbone\.init_cfg\.checkpoint = 'lost\.pth': there is no such file",
+        ),
+        (
+            {'train_cfg.max_epochs': 3},
+            "train_cfg.max_epochs = 3, but train_cfg.type = 'IterBasedTrainLoop': set .*max_iters",
         ),
         ({'model.backbone.arch': 'gigantic'}, r"'gigantic' is not one of 'tiny', 'small'"),
     ],

@@ -195,7 +195,9 @@ def test_head_refuses_other_inputs(family, changes, message):
 def test_head_without_all_weights_is_refused():
     state = meta_state('xcit_nano_12_p16')
     del state['head.bias']
-    error = r'does not fit LinearClsHead; it seems to be of another model\.\n.*: fc\.bias'
+    error = (
+        r'does not fit LinearClsHead; by its names it seems to be of another model\.\n.*: fc\.bias'
+    )
     with pytest.raises(CheckpointMismatchError, match=error):
         build_meta(published('xcit_nano_12_p16')).load_state_dict(state, strict=False)
 

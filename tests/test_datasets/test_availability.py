@@ -20,6 +20,7 @@ COCO = dict(
         (ADE, 'annotations/training', 'ADEChallengeData2016.zip'),
         (ADE | dict(type='CityscapesDataset'), 'annotations/training', ''),
         (COCO, 'annotations/instances_train2017.json', 'train2017.zip'),
+        (COCO | dict(data_root='./'), 'annotations/instances_train2017.json', ''),
         (dict(type='RepeatDataset', dataset=COCO), COCO['ann_file'], 'train2017.zip'),
         (dict(type='ConcatDataset', datasets=[ADE, COCO]), 'annotations/training', 'ADEChall'),
     ],
@@ -44,7 +45,7 @@ def test_missing_files_are_named_with_advice(dataset, missing, help, tmp_path, m
 @pytest.mark.parametrize('prefix', [dict(split='train'), dict(data_prefix='train')])
 def test_imagenet_has_a_split_or_a_prefix(tmp_path, prefix):
     cfg = Config(dict(dataset=dict(type='ImageNet', data_root=str(tmp_path), **prefix)))
-    with pytest.raises(MissingDatasetError, match=rf'\n  {tmp_path}/train\n(.*\n)+.*image-net'):
+    with pytest.raises(MissingDatasetError, match=rf'\n  {tmp_path}/train\n'):
         check_datasets(dict(train_dataloader=cfg), ('train',))
     (tmp_path / 'train').mkdir()
     check_datasets(dict(train_dataloader=cfg), ('train',))
