@@ -19,7 +19,7 @@ from mmengine.logging import MMLogger
 from mmengine.registry import DefaultScope
 
 from mmbixt.check.data import Split, image_of, inspect
-from mmbixt.check.metrics import metric_problems
+from mmbixt.check.metrics import annotation_problems, metric_problems
 from mmbixt.check.model import (
     adapter_problems,
     build_model,
@@ -52,6 +52,7 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
         sections = [*SECTIONS, *(TRAINING if 'train' in splits else ())]
         sections += [f'{split}_evaluator' for split in splits]
         problems = [*correct_types(cfg, sections), *metric_problems(cfg, splits)]
+        problems += annotation_problems(cfg, splits)
         problems += missing_files(cfg.get('model'), 'model')
         problems += loop_problems(cfg) if 'train' in splits else ()
         model, found = build_model(cfg)

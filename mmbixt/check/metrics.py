@@ -2,7 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
+
+from mmbixt.datasets.availability import leaves
 
 INSTEAD = {
     'mmdet': {
@@ -49,6 +52,21 @@ def metric_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator
                 )
             elif name == 'BoundaryCocoMetric' and boxes_only and not metric.get('format_only'):
                 yield f'{evaluator} has {shown}, but this model {BOXES_ONLY}'
+
+
+def annotation_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[str]:
+    """A message for each metric of COCO that reads another file than the data set."""
+    for split in splits:
+        parts = [*leaves((cfg.get(f'{split}_dataloader') or {}).get('dataset') or {})]
+        file = Path(parts[0].get('data_root') or '', parts[0].get('ann_file') or '')
+        for _, name, metric in metrics_of(cfg.get(f'{split}_evaluator')):
+            other = Path(metric.get('ann_file') or '')
+            of_coco = name in ('CocoMetric', 'BoundaryCocoMetric') and len(parts) == 1
+            if of_coco and file.is_file() and other.is_file() and not file.samefile(other):
+                yield (
+                    f'{split}_evaluator.ann_file is {other}, but the images of {split}_dataloader '
+                    f'are those of {file}.'
+                )
 
 
 def predicts_boxes_only(model: Mapping[str, Any]) -> bool:

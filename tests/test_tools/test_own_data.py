@@ -61,6 +61,14 @@ def test_nothing_is_wrong_with_the_configs(folder, monkeypatch, name):
     assert problems == []
 
 
+def test_a_metric_with_the_annotations_of_other_images_is_found(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    cfg = read_config('coco_mini.py')
+    cfg.val_evaluator.ann_file = 'data/coco_mini/annotations/instances_train.json'
+    ((problem,), _) = find_problems(cfg, ('val',))
+    assert problem.startswith(f'val_evaluator.ann_file is {cfg.val_evaluator.ann_file}, but')
+
+
 @only_in_zoo
 def test_commands(folder, within):
     """All that the page tells to run, in its order; trainings of few steps and small images."""
