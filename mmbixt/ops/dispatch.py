@@ -299,7 +299,7 @@ def _cross_covariance(x: Tensor) -> Decision:
     if half_dtype(x) == torch.bfloat16 and not on_processor(x):
         return 'portable', 'copies neither queries nor keys'
     if is_half(x):
-        return 'reference', 'sums over all tokens need more precision than float16'
+        return 'reference', 'sums over all tokens need more range and digits than half precision'
     if is_reduced_float32(x):
         return 'reference', 'float32 products are rounded to TF32 or bfloat16'
     return 'portable', 'two products over the tokens in place of four'

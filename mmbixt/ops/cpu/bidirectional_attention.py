@@ -5,9 +5,10 @@ With the similarities S (M,N) of a head and its largest one s, and ``E = exp(S -
     latents' update = E v_tokens / (sums of E over the tokens)
     tokens' update = E^T v_latents / (sums of E over the latents)
 
-so that there is one matrix, one exponential and no softmax: three products in place of four, and E
-is all that the backward pass needs. Where all similarities of a latent or a token are so far below
-s that E would lose their differences, two softmaxes are computed.
+so that there is one matrix, one exponential and no softmax: three products in place of four. E is
+the only (M,N) matrix that is kept for the backward pass; with it are kept its sums, the inputs and
+the results. Where all similarities of a latent or a token are so far below s that E would lose
+their differences, two softmaxes are computed.
 """
 
 from math import prod
