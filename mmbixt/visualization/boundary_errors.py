@@ -150,7 +150,7 @@ def _draw_panels(
     lines = max(error_lines, -(-len(class_legend) // columns))
     size = (2 * width + 0.2, 2 * height + LINE * lines + 1.05)
     dpi = np.clip(max(shape) / PANEL, 190, 340)  # the image's own resolution, within limits
-    figure = Figure(figsize=size, layout='constrained', dpi=dpi)
+    figure = Figure(figsize=size, layout='compressed', dpi=dpi)
     axes = figure.subplots(2, 2)
     for ax, (name, panel) in zip(axes.flat, panels.items(), strict=True):
         ax.imshow(panel)

@@ -12,6 +12,7 @@ from mmbixt.visualization.boundary_errors import (
     _error_legend,
     error_figure,
     error_map,
+    render,
 )
 
 CLASSES = ['sky', 'tree', 'car', 'road']
@@ -77,6 +78,19 @@ def test_text_is_readable_in_half_a_page():
     figure = error_figure(image, truth, prediction, CLASSES, PALETTE, 2, 'title')
     sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text()]
     assert min(sizes) / 72 * 556 / figure.get_figwidth() > 9
+
+
+@pytest.mark.parametrize('shape', [(48, 64), (64, 48), (25, 100)])
+@pytest.mark.parametrize('count', [4, 40])
+def test_caption_is_below_the_legends(shape, count):
+    truth, prediction = next(label_maps([shape], 0.4))
+    truth[:4, :count] = prediction[4:8, :count] = np.arange(count)[: shape[1]]
+    image = np.zeros((*shape, 3), np.uint8)
+    classes = [f'class {i}' for i in range(count)]
+    figure = error_figure(image, truth, prediction, classes, None, 2, 'title')
+    render(figure)
+    caption = figure._supxlabel.get_window_extent()
+    assert all(ax.get_legend().get_window_extent().y0 >= caption.y1 for ax in figure.axes[2:4])
 
 
 def test_legend_of_what_is_there():
