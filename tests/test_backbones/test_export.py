@@ -4,7 +4,7 @@ import os
 
 import pytest
 import torch
-from helpers import assert_close, image
+from helpers import assert_close, image, only_in_zoo
 from torch.export import Dim
 from variants import VARIANTS, build
 
@@ -38,16 +38,16 @@ def in_onnxruntime(program, file):
     return run
 
 
-@pytest.mark.parametrize('name', EXPORTED if in_zoo else ['biformer'])
+@only_in_zoo
+@pytest.mark.parametrize('name', EXPORTED)
 @torch.no_grad()
 def test_exported_once_it_takes_other_batches_and_sizes(name, tmp_path):
     backbone = build(VARIANTS[name]).eval()
     program = torch.export.export(backbone, (image(*EXAMPLE),), dynamic_shapes=DYNAMIC)
     assert 'mmbixt' not in str(program.graph)
     assert_same(program.module(), backbone, SIZES)
-    if in_zoo:
-        run = in_onnxruntime(program, tmp_path / 'backbone.onnx')
-        assert_same(run, backbone, (*SIZES, (1, 64, 64), (2, 97, 130), (1, 225, 290)))
+    run = in_onnxruntime(program, tmp_path / 'backbone.onnx')
+    assert_same(run, backbone, (*SIZES, (1, 64, 64), (2, 97, 130), (1, 225, 290)))
 
 
 @pytest.mark.parametrize('name', EXPORTED if in_zoo else [PADDED])

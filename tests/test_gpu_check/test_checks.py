@@ -41,8 +41,9 @@ def test_parity(name, precision):
     assert found['status'] == 'ok', found
 
 
+@only_in_zoo
 @pytest.mark.usefixtures('as_on_a_gpu', 'fresh_compiler')
-@pytest.mark.parametrize('name', CASES if ZOO else ['WindowAttention, shifted'])
+@pytest.mark.parametrize('name', CASES)
 def test_parity_compiled(name, monkeypatch):
     monkeypatch.setattr(parity, 'BACKEND', 'aot_eager')
     found = parity.check(CASES[name], 'cpu', 'compiled', parity.PRECISIONS[1])
