@@ -49,6 +49,9 @@ def test_imagenet_has_a_split_or_a_prefix(tmp_path, prefix):
         check_datasets(dict(train_dataloader=cfg), ('train',))
     (tmp_path / 'train').mkdir()
     check_datasets(dict(train_dataloader=cfg), ('train',))
+    cfg.dataset.data_root = 'data/imagenet'  # that of our configs: where to get it
+    with pytest.raises(MissingDatasetError, match=r'imagenet/train\n(.*\n)+.*image-net'):
+        check_datasets(dict(train_dataloader=cfg), ('train',))
 
 
 def test_remote_data_are_not_checked():

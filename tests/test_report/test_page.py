@@ -81,6 +81,12 @@ def test_config_is_complete_and_missing_parts_are_explained(make_run):
     assert 'no records of training' in page.text
 
 
+def test_a_run_too_short_to_log_a_loss_is_not_called_one_without_records(make_run):
+    text = Reader(make_page(ReportData(make_run(records=[val_record(4, 1.7)])))).text
+    assert 'No training loss was logged, but validations were' in text
+    assert 'no records of training' not in text
+
+
 def test_no_errors(make_run):
     truth = np.arange(400, dtype=np.uint8).reshape(20, 20) // 200
     perfect = sums(CLASSES, (truth, truth), (truth, truth))
