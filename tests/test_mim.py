@@ -7,18 +7,16 @@ import re
 import shutil
 import sys
 from functools import partial
-from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 import torch
 from documents import blocks
-from helpers import official_state, only_in_zoo, python
+from helpers import IS_FORK, official_state, only_in_zoo, python
 from mmseg.apis import init_model
 
 from mmbixt.sample.sample_data import write_sample_data
 
-IS_FORK = packages_distributions()['mim'] == ['onedl-mim']
 finds_mmbixt = pytest.mark.xfail(
     IS_FORK,
     reason='takes the first line of RECORD (mmbixt-*.dist-info) for the folder of the package',
@@ -107,8 +105,11 @@ def test_search_by_data_set_and_run_any_tool(mim):
     assert 'parameters  32222374' in output
     assert 'https://dl.fbaipublicfiles.com/xcit/ade/sem_fpn_xcit_small_12' in output
     assert 'coco' not in output.replace('semfpn', '')
-    output = mim('run', 'mmbixt', 'check_dataset', 'data/scenes/coco', '--subset')
-    assert 'All files exist and can be read.' in output
+    splits = 'train', 'val', 'test'
+    roots = [f'{split}_dataloader.dataset.data_root=data/scenes/coco/' for split in splits]
+    config = 'maskrcnn_xcit_t12_p16_3x_coco'
+    output = mim('run', 'mmbixt', 'check_dataset', config, '--cfg-options', *roots)
+    assert 'All images and labels can be read.' in output
 
 
 @finds_mmbixt

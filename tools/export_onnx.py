@@ -144,12 +144,15 @@ class Exported(nn.Module):
         super().__init__()
         self.model = model
         self.logits = logits
-        self.padding = model.data_preprocessor.test_cfg or {}
+        prepare = model.data_preprocessor
+        self.padding = prepare.test_cfg or {}
+        names = 'channel_conversion', '_channel_conversion'  # in mmseg and in its fork
+        self.is_swapped = next(getattr(prepare, name) for name in names if hasattr(prepare, name))
 
     def forward(self, images: Tensor) -> Tensor:
         """Images (B,3,H,W) to labels (B,H,W), or logits (B,classes,H,W)."""
         prepare = self.model.data_preprocessor
-        x = images.flip(1) if prepare.channel_conversion else images
+        x = images.flip(1) if self.is_swapped else images
         if prepare._enable_normalize:
             x = (x - prepare.mean) / prepare.std
         height, width = images.shape[2:]

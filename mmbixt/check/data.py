@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 from mmengine.config import Config
-from mmengine.dataset import pseudo_collate
+from mmengine.dataset import BaseDataset, pseudo_collate
 from mmengine.dist import get_world_size
 from mmengine.registry import DATASETS, MODELS
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 from mmbixt.check.names import explain, registered
 from mmbixt.datasets.availability import MissingDatasetError, check_datasets, leaves
@@ -55,7 +56,7 @@ def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
         check_datasets(cfg, (name,))
         if _takes_long(parts, is_listed=bool(split.classes) and cfg.default_scope == 'mmpretrain'):
             return split
-        dataset = _build(loader['dataset'], is_test=name == 'test')
+        dataset = build_dataset(loader['dataset'], is_test=name == 'test')
         split.classes = tuple(dataset.metainfo.get('classes') or ())
         split.epoch = -(-len(dataset) // (loader.get('batch_size', 1) * get_world_size()))
         if bad := _bad_images(dataset, model or nn.Module()):
@@ -85,7 +86,8 @@ def _published_classes(dataset: Mapping[str, Any], framework: str | None) -> tup
     return tuple(metainfo.get('classes') or ())
 
 
-def _build(config: Mapping[str, Any], is_test: bool) -> Any:
+def build_dataset(config: Mapping[str, Any], is_test: bool) -> Any:
+    """The data set of a config, which must not be empty, nor without annotations (but tests)."""
     try:
         dataset = DATASETS.build(copy.deepcopy(config))
     except ValueError as error:
@@ -99,26 +101,43 @@ def _build(config: Mapping[str, Any], is_test: bool) -> Any:
     return dataset
 
 
-def _bad_images(dataset: Any, model: nn.Module) -> list[str]:
-    """What is wrong with the first images."""
-    bad = _Problems()
-    for part in built_leaves(dataset):
-        before = part.pipeline.transforms
-        part.pipeline.transforms = [*before]
-        watch(part, model, bad)
-        loading = [x for x in part.pipeline.transforms if isinstance(x, Checked)]
-        for i in range(min(FIRST, len(part))):
-            results = part.get_data_info(i)
-            for load in loading:
-                results = results and load(results)
-        part.pipeline.transforms = before
-    return bad
+class ImageProblems(Dataset):
+    """The problems of each image of a data set and its labels, as ``SampleCheckHook`` finds them.
+
+    Args:
+        dataset: without wrappers.
+        model: its heads may have fewer classes than the data set.
+    """
+
+    def __init__(self, dataset: BaseDataset, model: nn.Module) -> None:
+        self.dataset, self.found = dataset, _Problems()
+        before = dataset.pipeline.transforms
+        dataset.pipeline.transforms = [*before]
+        watch(dataset, model, self.found)
+        self.steps = [x for x in dataset.pipeline.transforms if isinstance(x, Checked)]
+        dataset.pipeline.transforms = before
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> list[str]:
+        self.found.clear()
+        results = self.dataset.get_data_info(index)
+        for load in self.steps:
+            results = results and load(results)
+        return [*self.found]
 
 
 class _Problems(list):
     """In place of the record of ``SampleCheckHook``: it keeps all messages."""
 
     add = list.append
+
+
+def _bad_images(dataset: Any, model: nn.Module) -> list[str]:
+    """What is wrong with the first images."""
+    parts = (ImageProblems(part, model) for part in built_leaves(dataset))
+    return [text for part in parts for i in range(min(FIRST, len(part))) for text in part[i]]
 
 
 def _summary(bad: list[str], images: int) -> str:

@@ -154,7 +154,7 @@ class Checked:
         if self.skipped is None:
             raise BadSampleError(
                 f'{problem}. Repair the file or remove the image from the data '
-                '(tools/check_dataset.py checks all files of ADE20K and COCO). To train without '
+                '(tools/check_dataset.py CONFIG reads all files). To train without '
                 "such images (validation needs all): default_hooks.sample_check.on_bad='skip'."
             ) from cause
         self.skipped.add(problem)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from helpers import assert_close
+from helpers import assert_close, takes_four_channels
 from mmengine.runner import Runner
 from running import fresh_mmengine, small_segmentor
 from torch import nn
@@ -50,6 +50,7 @@ def cfg(tmp_path):
     return small_segmentor(tmp_path, {**VARIANTS['xcit'], 'in_channels': 4}, channels=4)
 
 
+@takes_four_channels
 def test_training_on_four_channels(cfg):
     with fresh_mmengine():
         assert find_problems(cfg, ('train',)) == ([], [])
@@ -59,6 +60,7 @@ def test_training_on_four_channels(cfg):
     assert runner.iter == 2
 
 
+@takes_four_channels
 def test_other_channels_than_the_images_have(cfg):
     del cfg.model.backbone['in_channels']
     with fresh_mmengine():

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from helpers import CONFIGS
+from helpers import CONFIGS, takes_four_channels
 from mmengine.config import Config
 from PIL import Image
 from running import fresh_mmengine
@@ -106,7 +106,11 @@ def test_all_mistakes_are_said_at_once(cfg):
             {'model.decode_head.in_index': [0, 1, 2, 9]},
             r'decode_head \(FPNHead\) cannot use',
         ),
-        ({'model.data_preprocessor.mean': [0, 0, 0, 0]}, r'data_preprocessor cannot prepare .*3 x'),
+        pytest.param(
+            {'model.data_preprocessor.mean': [0, 0, 0, 0]},
+            r'data_preprocessor cannot prepare .*3 x',
+            marks=takes_four_channels,
+        ),
         ({'train_dataloader.dataset.img_suffix': '.tif'}, r'images, NAME\.tif: no images found'),
         (
             {'train_dataloader.dataset.data_prefix.img_path': 'x'},

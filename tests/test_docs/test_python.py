@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from documents import ROOT, blocks, shown
-from helpers import CONFIGS, official_state, python, unused_parameters
+from helpers import CONFIGS, official_state, python, takes_four_channels, unused_parameters
 from label_maps import label_maps
 from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
@@ -44,7 +44,14 @@ def test_every_program_is_run_by_a_test(block):
     assert f"shown('{block.kind}')" in (TESTS / RUN_BY[block.kind]).read_text()
 
 
-@pytest.mark.parametrize('block', [b for b in BLOCKS if not b.is_program], ids=lambda b: b.place)
+@pytest.mark.parametrize(
+    'block',
+    [
+        pytest.param(b, marks=takes_four_channels if b.kind == 'channels' else (), id=b.place)
+        for b in BLOCKS
+        if not b.is_program
+    ],
+)
 def test_config_is_right(block, tmp_path):
     """Types and arguments exist, and so do weights; parts of whole models fit together."""
     for other in (*(b for b in BLOCKS if str(b.kind).endswith('.py')), block):
@@ -146,6 +153,7 @@ def project(tmp_path_factory):
     return folder
 
 
+@takes_four_channels
 def test_other_channels_and_adapters():
     init_default_scope('mmseg')
     configs = [shown(kind)[0].replace("'xcit://small12-p16-384-dist'", 'None') for kind in EXTRA]
