@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from functools import partial
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
