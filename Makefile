@@ -24,17 +24,7 @@ test: lint ## lint, then all tests
 	@OMP_NUM_THREADS=1 $(python) -m pytest -n 2 --dist worksteal tests
 
 test-zoo: setup ## what takes minutes: all configs and models, users' own through mim, inductor
-	@OMP_NUM_THREADS=1 ZOO=all $(python) -m pytest -n 2 --dist worksteal tests/test_configs tests/test_check \
-		tests/test_mim.py \
-		tests/test_backbones/test_compiled.py tests/test_backbones/test_contract.py \
-		tests/test_backbones/test_precision.py \
-		tests/test_backbones/test_export.py tests/test_tools/test_export_onnx.py \
-		tests/test_checkpoints/test_classifiers.py \
-		tests/test_tools/test_benchmark.py tests/test_tools/test_iteration_cost.py \
-		tests/test_tools/test_gpu_cost.py tests/test_tools/test_convert_checkpoint.py \
-		tests/test_tools/test_get_flops.py tests/test_tools/test_many_processes.py \
-		tests/test_tools/test_own_data.py \
-		tests/test_gpu_check
+	@OMP_NUM_THREADS=1 $(python) -m pytest -m zoo -n 2 --dist worksteal tests
 
 test-onedl: ## all tests but the zoo's with the OneDL fork, in an environment beside the other one
 	@tools/dev/setup_env.sh onedl

@@ -5,10 +5,11 @@ import lzma
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,7 +25,12 @@ IS_FORK = packages_distributions()['mim'] == ['onedl-mim']
 takes_four_channels = pytest.mark.xfail(
     IS_FORK, reason='its SegDataPreProcessor takes means of one or three channels', strict=True
 )
-only_in_zoo = pytest.mark.skipif(os.environ.get('ZOO') != 'all', reason='part of make test-zoo')
+only_in_zoo = pytest.mark.zoo
+
+
+def others_in_zoo(values: Iterable[Any], here: Collection[Any]) -> list[Any]:
+    """Parameters of a test, of which only a few run outside of ``make test-zoo``."""
+    return [x if x in here else pytest.param(x, marks=only_in_zoo) for x in values]
 
 
 @cache

@@ -1,6 +1,6 @@
 """The lines of docs/projects.md for mim, outside of the repository, with mmbixt from a wheel.
 
-All but one take minutes together: with the variable ZOO=all (`make test-zoo`).
+All but one take minutes together: they are part of `make test-zoo`.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Each family through inductor, in training and in evaluation.
 
-Takes minutes, so it runs with the variable ZOO=all (`make test-zoo`). That there are no graph
+Takes minutes, so it is a part of `make test-zoo`. That there are no graph
 breaks is tested in seconds, in test_contract.py.
 """
 

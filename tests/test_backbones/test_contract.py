@@ -1,12 +1,11 @@
 """Requirements on every backbone, tested for all variants."""
 
 import copy
-import os
 from itertools import pairwise
 
 import pytest
 import torch
-from helpers import assert_close, image, only_in_zoo
+from helpers import assert_close, image, only_in_zoo, others_in_zoo
 from torch import nn
 from variants import FAMILIES, VARIANTS, build
 
@@ -123,7 +122,7 @@ def test_drop_path_drops_in_training_only(config):
     assert torch.equal(backbone.eval()(x)[-1], backbone(x)[-1])
 
 
-@pytest.mark.parametrize('name', VARIANTS if os.environ.get('ZOO') == 'all' else ['bixt conv, LPI'])
+@pytest.mark.parametrize('name', others_in_zoo(VARIANTS, ['bixt conv, LPI']))
 @torch.no_grad()
 def test_compilers_and_exporters_accept_the_whole_network(name, fresh_compiler, tmp_path):
     backbone, x = build(VARIANTS[name]).eval(), image(1, 64, 48)

@@ -1,17 +1,14 @@
 """Exported and compiled with symbols for sizes, a backbone is right for images of other sizes."""
 
-import os
-
 import pytest
 import torch
-from helpers import assert_close, image, only_in_zoo
+from helpers import assert_close, image, only_in_zoo, others_in_zoo
 from torch.export import Dim
 from variants import VARIANTS, build
 
 SIZES = ((1, 480, 480), (2, 513, 480), (3, 480, 600), (1, 577, 601))
 EXAMPLE = (2, 480, 544)
 DYNAMIC = ({0: Dim.AUTO, 2: Dim.AUTO, 3: Dim.AUTO},)
-in_zoo = os.environ.get('ZOO') == 'all'
 PADDED = 'bisa, learned, instance norm, early stages'  # whose windows are
 # what is exported differently; not BiFormer's stl-nchw, whose number of regions depends on the size
 EXPORTED = ('bixt conv, LPI', 'xcit /8, layer scale', 'biformer', 'biformer stl', 'swin', PADDED)
@@ -50,7 +47,7 @@ def test_exported_once_it_takes_other_batches_and_sizes(name, tmp_path):
     assert_same(run, backbone, (*SIZES, (1, 64, 64), (2, 97, 130), (1, 225, 290)))
 
 
-@pytest.mark.parametrize('name', EXPORTED if in_zoo else [PADDED])
+@pytest.mark.parametrize('name', others_in_zoo(EXPORTED, [PADDED]))
 @torch.no_grad()
 def test_compiled_for_seven_sizes_it_is_two_graphs(name, fresh_compiler):
     """One for the first size, one for all others."""

@@ -1,12 +1,11 @@
 """What is said of each mistake in a config, and that nothing is said where there is none."""
 
-import os
 import re
 
 import numpy as np
 import pytest
 import torch
-from helpers import CONFIGS, takes_four_channels
+from helpers import CONFIGS, others_in_zoo, takes_four_channels
 from mmengine.config import Config
 from PIL import Image
 from running import fresh_mmengine
@@ -212,18 +211,18 @@ STOCK = [
     'mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py',
     'mmdet::cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco.py',
 ]
-if os.environ.get('ZOO') == 'all':
-    STOCK += [
-        'mmseg::segformer/segformer_mit-b0_8xb2-160k_ade20k-512x512.py',
-        'mmdet::deformable_detr/deformable-detr_r50_16xb2-50e_coco.py',
-        'mmseg::beit/beit-base_upernet_8xb2-160k_ade20k-640x640_ms.py',
-        'mmdet::panoptic_fpn/panoptic-fpn_r50_fpn_1x_coco.py',
-        'mmdet::fpg/retinanet_r50_fpg_crop640_50e_coco.py',
-        'mmpretrain::swin_transformer/swin-tiny_16xb64_in1k.py',
-    ]
+ALL_STOCK = [
+    *STOCK,
+    'mmseg::segformer/segformer_mit-b0_8xb2-160k_ade20k-512x512.py',
+    'mmdet::deformable_detr/deformable-detr_r50_16xb2-50e_coco.py',
+    'mmseg::beit/beit-base_upernet_8xb2-160k_ade20k-640x640_ms.py',
+    'mmdet::panoptic_fpn/panoptic-fpn_r50_fpn_1x_coco.py',
+    'mmdet::fpg/retinanet_r50_fpg_crop640_50e_coco.py',
+    'mmpretrain::swin_transformer/swin-tiny_16xb64_in1k.py',
+]
 
 
-@pytest.mark.parametrize('name', STOCK)
+@pytest.mark.parametrize('name', others_in_zoo(ALL_STOCK, STOCK))
 def test_no_false_alarm_about_stock_configs(name):
     """Whose data are missing."""
     cfg = Config.fromstring(f'_base_ = {name!r}', '.py')

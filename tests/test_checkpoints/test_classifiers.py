@@ -1,9 +1,7 @@
 """The authors' classifiers in mmpretrain's ImageClassifier: whole files load, logits agree.
 
-With the variable ZOO=all (`make test-zoo`) all published models are tested.
+`make test-zoo` tests all published models.
 """
-
-import os
 
 import pytest
 import timm
@@ -16,6 +14,7 @@ from helpers import (
     official_layouts,
     official_parameters,
     official_state,
+    others_in_zoo,
 )
 from mmengine.registry import MODELS
 from mmengine.runner import load_checkpoint
@@ -81,12 +80,11 @@ LAYOUTS = [  # one of each kind of network
     'swin_tiny_microsoft',
     'swin_tiny_timm',
 ]
-if os.environ.get('ZOO') == 'all':
-    kinds = {layout: facts['kind'] for layout, facts in official_layouts().items()}
-    LAYOUTS = [x for x in kinds if kinds[x].startswith('classification') and '__timm' not in x]
+KINDS = {layout: facts['kind'] for layout, facts in official_layouts().items()}
+CLASSIFIERS = [x for x in KINDS if KINDS[x].startswith('classification') and '__timm' not in x]
 
 
-@pytest.mark.parametrize('layout', LAYOUTS)
+@pytest.mark.parametrize('layout', others_in_zoo(CLASSIFIERS, LAYOUTS))
 def test_all_weights_of_a_file_are_used(layout):
     model = build_meta(published('swin_tiny' if layout.startswith('swin') else layout))
     for file in (layout, f'{layout}__timm'):

@@ -1,12 +1,10 @@
 """Configs agree with their metafiles, READMEs and sources; models build, train and evaluate.
 
-With the variable ZOO=all (`make test-zoo`) all models are built, counted and trained; without it,
-only some of the smallest ones.
+`make test-zoo` builds, counts and trains all models, `make test` only some of the smallest ones.
 """
 
 import hashlib
 import math
-import os
 import pickle
 
 import numpy as np
@@ -14,7 +12,7 @@ import pytest
 import torch
 import yaml
 from get_flops import measure_model
-from helpers import CONFIGS, unused_parameters
+from helpers import CONFIGS, others_in_zoo, unused_parameters
 from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
@@ -33,9 +31,6 @@ METAFILES = {
     family: yaml.safe_load((CONFIGS / family / 'metafile.yml').read_text()) for family in FAMILIES
 }
 LISTED = {model['Name']: model for meta in METAFILES.values() for model in meta['Models']}
-SMALLEST = ('_bixt_ti_', '_xcit_t12_p16_', '_biformer_t_', '_swin_t_')
-BUILT = [name for name in PATHS if any(part in name for part in SMALLEST)]
-COUNTED = ['linear_bixt_ti_ade20k', 'semfpn_xcit_t12_p16_ade20k', 'upernet_biformer_t_ade20k']
 # each family, decoder and kind of detector; the Semantic FPN is in test_tools/test_train_and_test
 TRAINED = [
     'linear_bixt_ti_ade20k',
@@ -43,13 +38,12 @@ TRAINED = [
     'retinanet_biformer_t_1x_coco',
     'upernet_bisa_swin_t_ade20k',
 ]
-STEPS = 1  # of training, and images to evaluate
-if os.environ.get('ZOO') == 'all':
-    STEPS = 2
-    BUILT = COUNTED = list(PATHS)
-    dense = [name for name in PATHS if not name.endswith(('_in1k', '_cifar100'))]
-    TRAINED = [*dense, 'xcit_n12_p8_in1k', 'bixt_ti_cnv_lpi_l64_d13_p16_in1k', 'swin_t_in1k']
-    TRAINED += ['biformer_t_in1k', 'biformer_stl_nchw_in1k', 'bisa_swin_t_in1k']
+BUILT = [*TRAINED, 'semfpn_xcit_t12_p16_ade20k', 'upernet_biformer_t_ade20k']
+DENSE = [name for name in PATHS if not name.endswith(('_in1k', '_cifar100'))]
+CLASSIFIERS = [
+    *('xcit_n12_p8_in1k', 'bixt_ti_cnv_lpi_l64_d13_p16_in1k', 'swin_t_in1k'),
+    *('biformer_t_in1k', 'biformer_stl_nchw_in1k', 'bisa_swin_t_in1k'),
+]
 # sizes of XCiT: architecture, the authors' stochastic depth
 SIZES = dict(
     t12=('tiny12', 0.0), s12=('small12', 0.05), s24=('small24', 0.1), m24=('medium24', 0.15)
@@ -108,7 +102,7 @@ def test_schedule_is_the_listed_one_and_published_weights_fit(name):
     assert ('dist' in backbone.init_cfg.checkpoint) == (model == 'mmbixt.XCiT')
 
 
-@pytest.mark.parametrize('name', BUILT)
+@pytest.mark.parametrize('name', others_in_zoo(PATHS, BUILT))
 def test_model(name):
     """It builds and runs, and agrees with the tables of its folder and the recipe of its family."""
     cfg = Config.fromfile(PATHS[name])
@@ -138,8 +132,7 @@ def check_tables(name, model, scope):
     assert (macs == '–') == (scope == 'mmdet')
     if macs != '–':
         macs = f'{macs:.{digits}f}'
-        if name in COUNTED:
-            assert f'{measure_model(model, side, side)[-1][2] / 1e9:.{digits}f}' == macs
+        assert f'{measure_model(model, side, side)[-1][2] / 1e9:.{digits}f}' == macs
     parameters = sum(p.numel() for p in model.parameters())
     assert meta['Parameters'] == parameters
     readme = (PATHS[name].parent / 'README.md').read_text()
@@ -172,13 +165,13 @@ def scenes(tmp_path_factory):
     return write_few_scenes(tmp_path_factory.mktemp('data') / 'scenes')
 
 
-def shorten(cfg, folder):
+def shorten(cfg, folder, steps):
     """A few steps, a few images to evaluate, no checkpoint (up to a GB)."""
-    cfg.train_cfg.update(max_iters=STEPS, val_interval=STEPS)
+    cfg.train_cfg.update(max_iters=steps, val_interval=steps)
     cfg.train_dataloader.batch_size = 2
     for split in ('train', 'val', 'test'):
         cfg[f'{split}_dataloader'].update(num_workers=0, persistent_workers=False)
-    cfg.val_dataloader.dataset.indices = STEPS
+    cfg.val_dataloader.dataset.indices = steps
     cfg.default_hooks.checkpoint = None
     if cfg.default_scope == 'mmdet':
         cfg.train_dataloader.batch_size = 1
@@ -190,11 +183,11 @@ def shorten(cfg, folder):
     cfg.work_dir = str(folder)
 
 
-@pytest.mark.parametrize('name', TRAINED)
-def test_trains_and_evaluates(name, scenes, tmp_path):
+@pytest.mark.parametrize('name', others_in_zoo([*DENSE, *CLASSIFIERS], TRAINED))
+def test_trains_and_evaluates(name, scenes, tmp_path, request):
     cfg = Config.fromfile(PATHS[name])
     use_sample_data(cfg, str(scenes))
-    shorten(cfg, tmp_path)
+    shorten(cfg, tmp_path, 2 if request.node.get_closest_marker('zoo') else 1)
     with fresh_mmengine():
         runner = Runner.from_cfg(cfg)
         runner.train()
@@ -233,7 +226,7 @@ def test_trains_on_cifar100(cifar100):
     cfg.model.backbone.arch = dict(embed_dims=32, depths=(2, 2, 2, 2), num_heads=(1, 2, 4, 8))
     cfg.model.head.in_channels = 256
     cfg.pop('sync_bn')
-    shorten(cfg, cifar100)
+    shorten(cfg, cifar100, 1)
     with fresh_mmengine():
         runner = Runner.from_cfg(cfg)
         runner.train()

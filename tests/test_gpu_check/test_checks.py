@@ -10,7 +10,7 @@ from unittest.mock import MagicMock
 
 import pytest
 import torch
-from helpers import only_in_zoo, python
+from helpers import only_in_zoo, others_in_zoo, python
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mmbixt.gpu_check import __main__ as command
@@ -20,9 +20,9 @@ from mmbixt.gpu_check.lines import FIRST, Line, all_lines, not_run, result_of
 from mmbixt.gpu_check.models import NETWORKS, measure
 from mmbixt.ops import dispatch, ops_path
 
-ZOO = os.environ.get('ZOO') == 'all'
-PRECISIONS = parity.PRECISIONS if ZOO else lines.FEW
-CASES = {name: make for name, make in (OPS | LAYERS).items() if ZOO or name in {*FIRST, *LAYERS}}
+CASES = OPS | LAYERS
+NAMES = others_in_zoo(CASES, {*FIRST, *LAYERS})
+PRECISIONS = {precision.name: precision for precision in parity.PRECISIONS}
 SOME = ['xca: twice as many tokens as channels', 'RoutingAttention, padding', 'WindowAttention']
 
 
@@ -34,10 +34,10 @@ def as_on_a_gpu(monkeypatch):
 
 
 @pytest.mark.usefixtures('as_on_a_gpu')
-@pytest.mark.parametrize('precision', PRECISIONS, ids=[p.name for p in PRECISIONS])
-@pytest.mark.parametrize('name', CASES)
+@pytest.mark.parametrize('precision', others_in_zoo(PRECISIONS, [p.name for p in lines.FEW]))
+@pytest.mark.parametrize('name', NAMES)
 def test_parity(name, precision):
-    found = parity.check(CASES[name], 'cpu', 'eager', precision)
+    found = parity.check(CASES[name], 'cpu', 'eager', PRECISIONS[precision])
     assert found['status'] == 'ok', found
 
 

@@ -1,10 +1,10 @@
 """Forward passes on CUDA tensors without data: devices, dtypes, no values read."""
 
-import os
 from functools import partial
 
 import pytest
 import torch
+from helpers import others_in_zoo
 from variants import FAMILIES, VARIANTS, build
 
 from mmbixt.gpu_check.cases import LAYERS, OPS
@@ -12,20 +12,19 @@ from mmbixt.gpu_check.lines import FIRST
 from mmbixt.gpu_check.models import MODELS, check_model_on_fake_tensors
 from mmbixt.gpu_check.parity import PRECISIONS, check_on_fake_tensors
 
-ZOO = os.environ.get('ZOO') == 'all'
 BY_NAME = {precision.name: precision for precision in PRECISIONS}
 AMP = BY_NAME['amp fp16']
-CASES = {name: make for name, make in (OPS | LAYERS).items() if ZOO or name in {*FIRST, *LAYERS}}
+CASES = OPS | LAYERS
 
 
-@pytest.mark.parametrize('precision', BY_NAME if ZOO else ['amp bf16'])
-@pytest.mark.parametrize('name', CASES)
+@pytest.mark.parametrize('precision', others_in_zoo(BY_NAME, ['amp bf16']))
+@pytest.mark.parametrize('name', others_in_zoo(CASES, {*FIRST, *LAYERS}))
 def test_ops_and_layers(name, precision):
     assert check_on_fake_tensors(CASES[name], BY_NAME[precision]) == dict(status='ok', text='ok')
 
 
-@pytest.mark.parametrize('precision', BY_NAME if ZOO else ['amp fp16'])
-@pytest.mark.parametrize('size', [(64, 64), (57, 90)] if ZOO else [(57, 90)])
+@pytest.mark.parametrize('precision', others_in_zoo(BY_NAME, ['amp fp16']))
+@pytest.mark.parametrize('size', others_in_zoo([(64, 64), (57, 90)], [(57, 90)]))
 @pytest.mark.parametrize('name', VARIANTS)
 def test_all_families_and_options(name, size, precision):
     def make(**options):
@@ -39,7 +38,7 @@ def test_all_families_and_options(name, size, precision):
 QUICK = ['linear_bixt_ti_ade20k', 'maskrcnn_xcit_t12_p16_3x_coco']
 
 
-@pytest.mark.parametrize('name', MODELS if ZOO else QUICK)
+@pytest.mark.parametrize('name', others_in_zoo(MODELS, QUICK))
 def test_heads_and_losses(name):
     """All of them, but for what mmdet's anchors ask of values."""
     found = check_model_on_fake_tensors(name, AMP)

@@ -1,6 +1,5 @@
 """The kernels of Triton, in its interpreter: no GPU is needed, and none has run them yet."""
 
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -10,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 from benchmarking.cost import count
-from helpers import only_in_zoo
+from helpers import only_in_zoo, others_in_zoo
 from op_checks import assert_same, learned, on
 from torch import nn
 from torch.utils._pytree import tree_leaves
@@ -30,7 +29,6 @@ from mmbixt.ops.dispatch import PathError, recorded_choices
 from mmbixt.ops.gpu import add_norm as norms
 from mmbixt.ops.gpu import bias_gelu, launch
 
-ZOO = os.environ.get('ZOO') == 'all'
 CASES = {name: make for name, make in OPS.items() if name.startswith(KERNELS)}
 PRECISIONS = {precision.name: precision for precision in parity.PRECISIONS}
 
@@ -49,7 +47,7 @@ def interpreter(monkeypatch):
 
 
 @pytest.mark.usefixtures('interpreter')
-@pytest.mark.parametrize('precision', PRECISIONS if ZOO else ['fp32', 'bf16'])
+@pytest.mark.parametrize('precision', others_in_zoo(PRECISIONS, ['fp32', 'bf16']))
 @pytest.mark.parametrize('name', CASES)
 def test_kernels_are_as_exact_as_the_plain_order(name, precision):
     """The interpreter (Triton 3.6) cuts digits off for bfloat16, where a GPU rounds."""

@@ -24,6 +24,7 @@ def external(tmp_path):
     return f'{path}:build'
 
 
+@only_in_zoo
 def test_two_networks(benchmark, external, tmp_path):
     row, file = 'xcit_nano_12_p16@reference', tmp_path / 'all.json'
     done = benchmark(row, '--against', external, '--json', file, '--sizes', 64)

@@ -1,14 +1,12 @@
-import os
 from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
-from helpers import official_state
+from helpers import official_state, others_in_zoo
 
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT, published
 
-ALL = os.environ.get('ZOO') == 'all'  # `make test-zoo`
 CASES = {  # layout: the description by the tool, the model of the result
     'bixt_ti_l64_d13_p16': ('bixt_ti_l64_d13_p16 (mmbixt.BiXT) or bixt_ti_l64_d13_p16s8', BiXT),
     'xcit_nano_12_p16__timm': (
@@ -26,8 +24,8 @@ SOME = [
 
 
 @pytest.fixture(autouse=True)
-def _some_models(monkeypatch):
-    if not ALL:
+def _some_models(request, monkeypatch):
+    if request.node.get_closest_marker('zoo') is None:
         some = [model for model in published.PUBLISHED if model.name in SOME]
         assert len(some) == len(SOME)
         monkeypatch.setattr(published, 'PUBLISHED', some)
@@ -54,7 +52,7 @@ def convert(within, tmp_path):
     return convert
 
 
-@pytest.mark.parametrize('layout', CASES if ALL else list(CASES)[:2])
+@pytest.mark.parametrize('layout', others_in_zoo(CASES, [*CASES][:2]))
 def test_layouts_are_recognised_and_the_result_loads(convert, tmp_path, layout):
     what, make = CASES[layout]
     state = official_state(layout)

@@ -1,15 +1,13 @@
-import os
 import re
 from pathlib import Path
 
 import pytest
+from helpers import only_in_zoo
 
 from mmbixt.backbones import published
 
 ROOT = Path(__file__).parents[2]
 START, END = '<!-- table: get_flops.py --table -->', '<!-- end of table -->'
-ALL = os.environ.get('ZOO') == 'all'
-SMALLEST = ('bixt_ti_l64_d13_p16', 'xcit_nano_12_p16', 'biformer_tiny', 'swin_tiny')
 
 
 @pytest.fixture
@@ -27,24 +25,18 @@ def parts(done):
     }
 
 
-def test_table_of_models_is_that_of_the_tool(tmp_path, flops, monkeypatch):
-    """All models with ZOO=all (`make test-zoo`), else the smallest of each family."""
+@only_in_zoo
+def test_table_of_models_is_that_of_the_tool(tmp_path, flops):
     before, table, after = re.split(f'{START}\n|{END}', (ROOT / 'docs/configs.md').read_text())
-    header, line, *rows = table.splitlines()
+    _, _, *rows = table.splitlines()
     names = [row.split('`')[1] for row in rows]
     assert names == [model.name for model in published.PUBLISHED]
-    measured = names if ALL else SMALLEST
-    models = [model for model in published.PUBLISHED if model.name in measured]
-    monkeypatch.setattr(published, 'PUBLISHED', models)
     outdated = tmp_path / 'configs.md'
     outdated.write_text(f'{before}{START}\nold\n{END}{after}')
     done = flops('--table', '--update', outdated)
     assert done.returncode == 0, done.stderr
-    kept = [row for name, row in zip(names, rows, strict=True) if name in measured]
-    assert len(kept) == len(measured)
-    made = '\n'.join([header, line, *kept])
     message = 'python tools/analysis/get_flops.py --table --update docs/configs.md'
-    assert outdated.read_text() == f'{before}{START}\n{made}\n{END}{after}', message
+    assert outdated.read_text() == f'{before}{START}\n{table}{END}{after}', message
 
 
 def test_config_of_ours(flops):

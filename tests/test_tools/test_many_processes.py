@@ -1,6 +1,6 @@
 """Two processes on a CPU in place of two GPUs: DDP, FSDP, torchrun and Slurm.
 
-Tests that start processes a second time run with ZOO=all (`make test-zoo`).
+Tests that start processes a second time are part of `make test-zoo`.
 """
 
 import json
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 from helpers import CONFIGS, only_in_zoo
 from running import write_few_scenes
 
@@ -152,10 +153,21 @@ COMMANDS = [
 ]
 
 
-@pytest.fixture(scope='module')
-def folder(tmp_path_factory):
-    """A folder with all configs, four training images and three validation images."""
-    folder = tmp_path_factory.mktemp('many')
+@pytest.fixture(scope='session')
+def folder(shared):
+    """A folder in which two processes have run all commands; for all workers of pytest-xdist."""
+    folder = shared / 'many'
+    with FileLock(shared / 'many.lock'):
+        if not (folder / 'said.txt').exists():
+            prepare(folder)
+            said = start(folder, 'tools/dist_train.sh', 'commands.json', '2')
+            (folder / 'said.txt').write_text(said)
+    return folder
+
+
+def prepare(folder):
+    """Write all configs, four training images, three validation images and the commands."""
+    folder.mkdir()
     for name, source in SOURCES.items():
         (folder / f'{name}.py').write_text(source)
     annotations = write_few_scenes(folder / 'data') / 'coco/annotations'
@@ -173,18 +185,11 @@ def folder(tmp_path_factory):
     for name, content in (('srun', SRUN), ('scontrol', '#!/bin/sh\necho localhost\n')):
         (folder / 'bin' / name).write_text(content)
         (folder / 'bin' / name).chmod(0o755)
-    return folder
-
-
-@pytest.fixture(scope='module')
-def said(folder):
-    """The output of two processes that run all commands."""
     commands = [[*command, '--launcher', 'pytorch'] for command in COMMANDS]
     (folder / 'commands.json').write_text(json.dumps(commands))
     (folder / 'tools').mkdir()
     shutil.copy(TOOLS / 'dist_train.sh', folder / 'tools')
     shutil.copy(TESTS / 'many_processes.py', folder / 'tools/train.py')
-    return start(folder, 'tools/dist_train.sh', 'commands.json', '2')
 
 
 def state(path):
@@ -193,16 +198,16 @@ def state(path):
 
 
 @pytest.mark.parametrize('name', ['segmentor', 'detector', 'classifier', 'fsdp'])
-def test_two_processes_train_as_one(folder, said, within, name):
+def test_two_processes_train_as_one(folder, within, name):
     """Each step has the same images."""
     options = ['train_dataloader.batch_size=2', 'runner_type=Runner']
-    arguments = f'{name}.py', '--work-dir', 'work_dirs/alone', '--cfg-options', *options
+    arguments = f'{name}.py', '--work-dir', f'work_dirs/{name}_alone', '--cfg-options', *options
     done = within('train.py', *arguments, cwd=folder)
     assert done.returncode == 0, done.stderr[-3000:]
     runs = folder / 'work_dirs'
     two, alone, start = (
         load(str(runs / x))['state_dict']
-        for x in (f'{name}/iter_3.pth', 'alone/iter_3.pth', 'alone/iter_1.pth')
+        for x in (f'{name}/iter_3.pth', f'{name}_alone/iter_3.pth', f'{name}_alone/iter_1.pth')
     )
     assert two.keys() == alone.keys()
     for key, expected in alone.items():
@@ -212,7 +217,7 @@ def test_two_processes_train_as_one(folder, said, within, name):
     assert any(not torch.equal(alone[key], start[key]) for key in alone)
 
 
-def test_fsdp_is_resumed_and_evaluated(folder, said, within):
+def test_fsdp_is_resumed_and_evaluated(folder, within):
     """With an odd number of images; also evaluated by one process without FSDP."""
     first, second = (state(folder / f'work_dirs/{x}/iter_3.pth') for x in ('fsdp', 'resumed'))
     torch.testing.assert_close(first, second, rtol=0, atol=0)
@@ -220,11 +225,12 @@ def test_fsdp_is_resumed_and_evaluated(folder, said, within):
     alone = within('test.py', *arguments, cwd=folder)
     assert alone.returncode == 0, alone.stderr[-3000:]
     score = re.compile(r'Iter\(test\).*(aAcc: \S+  mIoU: \S+  mAcc: \S+)')
+    said = (folder / 'said.txt').read_text()
     assert score.search(said)[1] == score.search(alone.stdout + alone.stderr)[1]
 
 
 @only_in_zoo
-def test_a_killed_process_ends_the_others_and_slurm_resumes(folder, said):
+def test_a_killed_process_ends_the_others_and_slurm_resumes(folder):
     """The weights are those of a run without interruption."""
     output = start(folder, TOOLS / 'dist_train.sh', 'killed.py', '2', succeeds=False)
     assert 'Signal 9 (SIGKILL)' in output

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from filelock import FileLock
-from helpers import CONFIGS, official_state
+from helpers import CONFIGS, official_state, only_in_zoo
 from mmengine.config import Config
 from mmengine.registry import MODELS
 from running import fresh_mmengine, write_few_scenes
@@ -95,6 +95,7 @@ def test_resume_restores_optimizer_and_history(folder, run, tmp_path):
     assert len(losses.data[0]) == 3
 
 
+@only_in_zoo
 def test_mixed_precision_without_a_gpu(run, tmp_path, monkeypatch):
     """Resumed after the first of two iterations, it ends with the same bits; it is evaluated."""
     monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '')
@@ -123,6 +124,7 @@ def test_evaluation_and_predictions(folder, run, tmp_path):
         assert sums['all/true'].shape == (2, 150)
 
 
+@only_in_zoo
 def test_stock_tools_of_mmseg_read_the_checkpoint_too(folder, within, tmp_path):
     """With the config that mmengine has written to the work dir."""
     tool = Path(mmseg.__file__).parent / '.mim/tools/train.py'
@@ -168,6 +170,7 @@ def test_mistakes_end_in_one_line(refused, tmp_path):
         assert message in last_line(refused(*arguments))
 
 
+@only_in_zoo
 def test_whole_model_of_the_authors_by_its_name(run, tmp_path, monkeypatch):
     """A file of their layout in the cache; with test-time augmentation."""
     monkeypatch.setenv('TORCH_HOME', str(tmp_path))
@@ -219,6 +222,7 @@ def test_detector_trains_and_is_evaluated(run, tmp_path):
     assert boxes.stat().st_size > 0
 
 
+@only_in_zoo
 def test_boundary_ap_of_a_detector_with_masks(run, tmp_path):
     config, weights = MASKS, tmp_path / 'masks.pth'
     with fresh_mmengine():
