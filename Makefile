@@ -20,10 +20,10 @@ demo: setup ## train, test and look at a small model on generated images
 docs: setup ## the site of the documentation, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build --strict
 
-test: lint ## lint, then all tests
+test: lint ## lint, then the tests but those of test-zoo
 	@OMP_NUM_THREADS=1 $(python) -m pytest -n 2 --dist worksteal tests
 
-test-zoo: setup ## what takes minutes: all configs and models, users' own through mim, inductor
+test-zoo: setup ## the tests that take minutes: all configs and models, mim, compilers, exporters
 	@OMP_NUM_THREADS=1 $(python) -m pytest -m zoo -n 2 --dist worksteal tests
 
 test-onedl: ## all tests but the zoo's with the OneDL fork, in an environment beside the other one
