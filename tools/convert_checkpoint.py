@@ -106,27 +106,28 @@ def convert(state: dict, arch: str | None) -> tuple[str, Conversion, list[str]]:
 def convert_backbone(state: dict, arch: str | None) -> tuple[str, Conversion, list[str]]:
     """As :func:`convert`, for a backbone or a classifier."""
     fits = [fit(state, BY_NAME[arch])] if arch else recognise(state)
+    if not fits or fits[0].differences:
+        refuse_part(state)
     if not fits:
-        raise CheckpointMismatchError(explain(state))
+        raise CheckpointMismatchError(
+            f'None of the {len(PUBLISHED)} published models has the weights of {file_of(state)}; '
+            f'the file {identify(state)}. --arch NAME shows the differences to a model. {WRITTEN}'
+        )
     first = fits[0]
     if first.differences:
         refuse(first.differences, arch, file_of(state), identify(state), WRITTEN)
     return list_models(fits), first.converted, first.differences.optional
 
 
-def explain(state: dict) -> str:
-    """The message about a file that no published model fits."""
+def refuse_part(state: dict) -> None:
+    """Raise an error about a larger model, of which a part is a published one."""
     file = file_of(state)
     for prefix in candidates(state):
         if fits := recognise(without(prefix, state)):
-            return (
+            raise CheckpointMismatchError(
                 f'What begins with {prefix!r} in {file} is {list_models(fits)}. It needs no '
                 f'conversion: {advise(file, [prefix])}. {WRITTEN}'
             )
-    return (
-        f'None of the {len(PUBLISHED)} published models has the weights of {file}; the file '
-        f'{identify(state)}. --arch NAME shows the differences to a model. {WRITTEN}'
-    )
 
 
 def report(converted: Conversion, missing: list[str], verbose: bool) -> None:
