@@ -27,6 +27,7 @@ from mmbixt.checkpoints.state_dict import (
     CheckpointMismatchError,
     Conversion,
     Differences,
+    NoWholeModelError,
     compare,
     refuse,
     refuse_unused_neck,
@@ -249,7 +250,7 @@ class DenseBackbone(BaseModule):
         source = unwrap({key.removeprefix(prefix): value for key, value in own.items()})
         self.check_origin(source, prefix)
         if prefix and not source:
-            raise CheckpointMismatchError(FILE_OF_A_BACKBONE.format(prefix))
+            raise NoWholeModelError(FILE_OF_A_BACKBONE.format(prefix))
         current = self.state_dict()
         shapes = {key: tuple(value.shape) for key, value in current.items()}
         adapters = {key: shape for key, shape in shapes.items() if '.lora_' in key}

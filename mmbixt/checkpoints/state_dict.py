@@ -29,6 +29,10 @@ class CheckpointMismatchError(RuntimeError):
     """The weights of the file do not fit the model."""
 
 
+class NoWholeModelError(CheckpointMismatchError):
+    """The file has no weights of the backbone by the names that they have in a whole model."""
+
+
 def unwrap(checkpoint: Mapping[str, Any]) -> OrderedDict[str, Tensor]:
     """The weights of a checkpoint, without containers and without prefixes of wrappers.
 
@@ -167,6 +171,12 @@ def _is_optional(key: str, state: Mapping[str, Tensor], optional: str) -> bool:
     return part is not None and not any(other.startswith(key[: part.end()]) for other in state)
 
 
+def name_file(error: CheckpointMismatchError, file: str | None) -> CheckpointMismatchError:
+    """The same error with the name of the file, if it is known."""
+    is_named = file is None or file in str(error)
+    return error if is_named else CheckpointMismatchError(f'{file}: {error}')
+
+
 def load_whole_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Load all weights of a model that is used without further training, or raise an error.
 
@@ -175,18 +185,17 @@ def load_whole_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     were trained with its output.
     """
     name, file, what = type(model).__name__, file_of(state), f'seems to be {describe(state)}'
-    number = len(model.state_dict())
+    shapes = {key: tuple(value.shape) for key, value in model.state_dict().items()}
     try:
         missing, unexpected = model.load_state_dict(state, strict=False)
-    except CheckpointMismatchError:
-        raise
-    except RuntimeError as error:  # weights of another shape
-        wrong = re.findall(r'size mismatch for (.*?): .*?(\[.*?\]).*?(\[.*?\])', str(error), re.S)
-        wrong = [f'{key}: {theirs} in the file, {ours} here' for key, theirs, ours in wrong]
-        refuse(Differences(number, wrong=wrong or [str(error)]), name, file, what)
+    except CheckpointMismatchError as error:
+        raise name_file(error, file) from None
+    except RuntimeError as error:  # weights of another shape; of authors' files only torch knows
+        wrong = compare(Conversion(dict(state)), shapes).wrong or [str(error)]
+        refuse(Differences(len(shapes), wrong=wrong), name, file, what)
     missing = [key for key in missing if not key.endswith('num_batches_tracked')]
     if missing:
-        refuse(Differences(number, missing), name, file, what)
+        refuse(Differences(len(shapes), missing), name, file, what)
     for module in model.modules():  # our backbones also load parts, for further training
         for attribute, text in (('not_in_file', 'lacks'), ('not_in_model', 'has more than')):
             if names := getattr(module, attribute, ()):

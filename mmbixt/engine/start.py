@@ -18,6 +18,8 @@ from mmbixt.checkpoints.prefixes import advise, closest, without
 from mmbixt.checkpoints.state_dict import (
     CheckpointMismatchError,
     Differences,
+    NoWholeModelError,
+    name_file,
     refuse,
     refuse_unused_neck,
     shorten,
@@ -98,10 +100,10 @@ def _load(model: nn.Module, state: Mapping[str, Tensor]) -> tuple[list[str], lis
     """The weights that are missing in the file, and those that the model does not have."""
     try:
         return tuple(model.load_state_dict(state, strict=False))
-    except CheckpointMismatchError:
-        if not any(key.startswith('backbone.') for key in state):
+    except CheckpointMismatchError as error:
+        if isinstance(error, NoWholeModelError):
             _advise_part(model, state)
-        raise
+        raise name_file(error, file_of(state)) from None
     except RuntimeError as error:  # a shape that is known only after renaming
         name = file_of(state) or 'The checkpoint'
         raise CheckpointMismatchError(f'{name} does not fit. {error}') from None

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers import official_state
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
 from running import fresh_mmengine, small_segmentor
 from variants import VARIANTS
 
+from mmbixt.backbones.published import classifier_config
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError, unwrap
 from mmbixt.engine.start import start_from
 
@@ -125,6 +127,25 @@ def test_what_fits_by_half_is_refused(config, write, change, head, message):
     write(change, **head)
     with pytest.raises(CheckpointMismatchError, match=message), fresh_mmengine():
         Runner.from_cfg(config).train()
+
+
+@pytest.mark.parametrize('head', ['mmbixt.ClassifierHead', 'LinearClsHead'])
+def test_classifiers(head):
+    """Our head refuses other classes itself; files of the authors are renamed while they load."""
+    init_default_scope('mmpretrain')
+    config = classifier_config(dict(type='mmbixt.BiXT', depth=11), num_classes=10)
+    config['head']['type'] = head
+    state = unwrap(official_state('bixt_ti_l64_p16'))
+    model = MODELS.build(config)
+    with pytest.raises(CheckpointMismatchError, match=r'1000 classes|size mismatch for head\.fc'):
+        start_from(model, state)
+    own = unwrap({**model.state_dict(), 'head.fc.bias': torch.zeros(5)})
+    own['head.fc.weight'] = torch.zeros(5, 192)
+    if head == 'LinearClsHead':
+        assert start_from(model, own)[1].endswith(': head.fc (5 in the file, 10 here)')
+    else:
+        with pytest.raises(CheckpointMismatchError, match='a classifier of 5 classes'):
+            start_from(model, own)
 
 
 def test_other_backbones_are_compared_too():
