@@ -1,4 +1,4 @@
-"""Say what ``load_from`` does not load, or refuse it."""
+"""Say what ``load_from`` does not load, or refuse the file."""
 
 import logging
 
@@ -8,7 +8,7 @@ from mmengine.model import is_model_wrapper
 from mmengine.runner import BaseLoop, Runner
 from torch.distributed.fsdp import FullyShardedDataParallel
 
-from mmbixt.checkpoints.state_dict import unwrap
+from mmbixt.checkpoints.state_dict import load_whole_state, unwrap
 from mmbixt.engine.start import start_from
 from mmbixt.registry import HOOKS
 
@@ -19,7 +19,7 @@ class LoadFromHook(Hook):
 
     One message names what starts anew: layers with another number of outputs, and parts that the
     file does not have. A file that has a part of the model by half is an error; mmengine would only
-    log it.
+    log it. To resume, a file must have all weights of the model.
 
     Example:
         >>> default_hooks = dict(load_from=dict(type='mmbixt.LoadFromHook'))
@@ -28,18 +28,20 @@ class LoadFromHook(Hook):
     priority = 'HIGH'  # before EMAHook, which copies the weights
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        is_training = isinstance(runner._train_loop, BaseLoop)
-        if runner._resume or not is_training:
+        if not isinstance(runner._train_loop, BaseLoop):  # a test
             return
         model = runner.model
         while is_model_wrapper(model) and not isinstance(model, FullyShardedDataParallel):
             model = model.module
         level = runner.logger.level
         runner.logger.setLevel(logging.ERROR)  # mmengine loads the weights again, and logs it
+        message = ''
         try:
-            weights, message = start_from(model, unwrap(checkpoint))
+            if runner._resume:
+                load_whole_state(model, unwrap(checkpoint))
+            else:
+                checkpoint['state_dict'], message = start_from(model, unwrap(checkpoint))
         finally:
             runner.logger.setLevel(level)
-        checkpoint['state_dict'] = weights
         if message:
             print_log(f'load_from={runner._load_from}: {message}.', 'current', logging.WARNING)

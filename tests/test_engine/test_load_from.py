@@ -129,6 +129,14 @@ def test_what_fits_by_half_is_refused(config, write, change, head, message):
         Runner.from_cfg(config).train()
 
 
+def test_a_run_of_another_model_is_not_resumed(config, write):
+    write()
+    config.resume = True
+    message = r'old\.pth does not fit EncoderDecoder: (?s:.*)conv_seg.weight: \(5, 8, 1, 1\) in the'
+    with pytest.raises(CheckpointMismatchError, match=message), fresh_mmengine():
+        Runner.from_cfg(config).train()
+
+
 @pytest.mark.parametrize('head', ['mmbixt.ClassifierHead', 'LinearClsHead'])
 def test_classifiers(head):
     """Our head refuses other classes itself; files of the authors are renamed while they load."""
