@@ -193,7 +193,7 @@ def doubtful_options(cfg: Config, options: Mapping[str, Any]) -> list[str]:
 
 
 def _restore_pretrained(cfg: Config, options: Mapping[str, Any]) -> dict[str, Any]:
-    """More options for options of an ``init_cfg`` that is None, for example after --sample."""
+    """More options for options of an ``init_cfg`` that is not there, or None as after --sample."""
     more = {}
     for option in options:
         place, found, _ = option.partition('.init_cfg.')
@@ -201,7 +201,9 @@ def _restore_pretrained(cfg: Config, options: Mapping[str, Any]) -> dict[str, An
         for key in place.split('.') if found else ():
             there = there[int(key)] if isinstance(there, list) else there.get(key, {})
         if found and there.get('init_cfg') is None:
-            more |= {f'{place}.init_cfg._delete_': True, f'{place}.init_cfg.type': 'Pretrained'}
+            more[f'{place}.init_cfg.type'] = 'Pretrained'
+            if 'init_cfg' in there:  # mmengine would keep the key where there is nothing to delete
+                more[f'{place}.init_cfg._delete_'] = True
     return more
 
 

@@ -162,3 +162,12 @@ def test_sample_lists_the_options_that_come_after_its_changes(monkeypatch, capsy
     load_config(parser.parse_args([*arguments, '--cfg-options', 'load_from=x.pth']), ())
     expected = 'changes the config:\n  weights: random\n  and after it --cfg-options: load_from\n'
     assert expected in capsys.readouterr().out
+
+
+def test_weights_may_be_given_where_a_config_has_none():
+    parser = argparse.ArgumentParser()
+    add_common_arguments(parser)
+    options = ['model.backbone.init_cfg.checkpoint=x.pth', 'model.backbone.init_cfg.prefix=a.']
+    arguments = ['bisa_swin_t_cifar100', '--unchecked', '--cfg-options', *options]
+    cfg = load_config(parser.parse_args(arguments), ())
+    assert cfg.model.backbone.init_cfg == dict(type='Pretrained', checkpoint='x.pth', prefix='a.')

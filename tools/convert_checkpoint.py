@@ -10,17 +10,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from mmengine.registry import MODELS
 from torch import Tensor
 
-from mmbixt.backbones.published import PUBLISHED, Published
+from mmbixt.backbones.published import PUBLISHED
+from mmbixt.backbones.recognise import fit, identify, list_models, recognise
 from mmbixt.checkpoints.describe import describe
 from mmbixt.checkpoints.errors import CheckpointFileError
 from mmbixt.checkpoints.loader import TRUST, load_from_timm, read_source
+from mmbixt.checkpoints.origin import file_of, remember
+from mmbixt.checkpoints.prefixes import advise, candidates, without
 from mmbixt.checkpoints.state_dict import (
     CheckpointMismatchError,
     Conversion,
-    check_fit,
+    compare,
+    refuse,
     shorten,
     unwrap,
 )
@@ -28,6 +31,9 @@ from mmbixt.checkpoints.xcit import convert_whole_xcit
 from mmbixt.cli import run
 from mmbixt.necks import FeaturePyramidAdapter
 from mmbixt.version import __version__
+
+BY_NAME = {model.name: model for model in PUBLISHED}
+WRITTEN = 'Nothing was written.'
 
 
 def parse_args() -> argparse.Namespace:
@@ -41,7 +47,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         '--arch',
         metavar='NAME',
-        choices=[model.name for model in PUBLISHED],
+        choices=list(BY_NAME),
         help='the model of the file, for example xcit_tiny_12_p16 (default: recognised by its '
         'weights)',
     )
@@ -74,6 +80,7 @@ def read(source: str) -> dict[str, Tensor]:
         if isinstance(loaded, Mapping):
             what = f'a dict of {shorten(map(repr, loaded)) or "nothing"}'
         raise CheckpointFileError(f'{source} contains {what}, but no weights by their names.')
+    remember(state, source)
     return state
 
 
@@ -83,60 +90,44 @@ def convert(state: dict, arch: str | None) -> tuple[str, Conversion, list[str]]:
     if converted is None:
         return convert_backbone(state, arch)
     # of a whole model, backbone and pyramid are checked
-    prefix = 'backbone.'
-    backbone = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+    backbone = without('backbone.', state)
     model = convert_backbone(backbone, arch)[0]
     pyramid = {key: v for key, v in backbone.items() if key.startswith('fpn')}
     stride = 16 if 'fpn2.0.weight' in pyramid else 8  # patch size 8 has fewer upsamplings
     adapter = FeaturePyramidAdapter(len(pyramid['fpn1.0.bias']), stride)
     shapes = {key: tuple(value.shape) for key, value in adapter.state_dict().items()}
-    check_fit(pyramid, shapes, 'the pyramid', describe(state), r'num_batches_tracked$')
+    differences = compare(Conversion(pyramid), shapes, r'num_batches_tracked$')
+    if differences:
+        seems = f'seems to be {describe(state)}'
+        refuse(differences, 'the pyramid', file_of(state), seems, WRITTEN)
     return f'a whole model of the XCiT authors, {model}', converted, []
 
 
 def convert_backbone(state: dict, arch: str | None) -> tuple[str, Conversion, list[str]]:
     """As :func:`convert`, for a backbone or a classifier."""
-    candidates = [model for model in PUBLISHED if arch in (None, model.name)]
-    fitting, reasons = [], []
-    for model in candidates:
-        with torch.device('meta'):
-            backbone = MODELS.build(model.backbone)
-        shapes = {key: tuple(value.shape) for key, value in backbone.state_dict().items()}
-        converted = backbone.convert_checkpoint(state, shapes)
-        try:
-            missing = check_fit(
-                converted.weights, shapes, model.name, describe(state), backbone.optional_weights
-            )
-        except CheckpointMismatchError as error:
-            reasons.append(str(error))
-        else:
-            fitting.append((model, converted, missing))
-    if not fitting and arch:
-        raise CheckpointMismatchError(*reasons)
-    if not fitting:
+    fits = [fit(state, BY_NAME[arch])] if arch else recognise(state)
+    if not fits or fits[0].differences:
+        refuse_part(state)
+    if not fits:
         raise CheckpointMismatchError(
-            f'None of the {len(candidates)} published models has these weights; they seem to be '
-            f'{describe(state)}. --arch NAME shows the differences to a model. Of whole models '
-            "only the XCiT authors' are converted. Others need no conversion: load the backbone "
-            "with init_cfg=dict(type='Pretrained', checkpoint=..., prefix='backbone.'). Nothing "
-            'was written.'
+            f'None of the {len(PUBLISHED)} published models has the weights of {file_of(state)}; '
+            f'the file {identify(state)}. --arch NAME shows the differences to a model. {WRITTEN}'
         )
-    # A deeper file also fits a shallower model, and a plain Swin fits a BiSA-Swin: take the model
-    # with the fewest differences. Some models have the same weights, such as BiXT's strides.
-    misfit = min(map(_misfit, fitting))
-    closest = [fit for fit in fitting if _misfit(fit) == misfit]
-    what = ' or '.join(f'{m.name} ({describe_config(m.backbone)})' for m, _, _ in closest)
-    return what, *closest[0][1:]
+    first = fits[0]
+    if first.differences:
+        refuse(first.differences, arch, file_of(state), identify(state), WRITTEN)
+    return list_models(fits), first.converted, first.differences.optional
 
 
-def _misfit(fit: tuple[Published, Conversion, list[str]]) -> int:
-    _, converted, missing = fit
-    return len(converted.dropped) + len(missing)
-
-
-def describe_config(config: dict) -> str:
-    options = (f'{key}={value!r}' for key, value in config.items() if key != 'type')
-    return ', '.join([config['type'], *options])
+def refuse_part(state: dict) -> None:
+    """Raise an error about a larger model, of which a part is a published one."""
+    file = file_of(state)
+    for prefix in candidates(state):
+        if fits := recognise(without(prefix, state)):
+            raise CheckpointMismatchError(
+                f'What begins with {prefix!r} in {file} is {list_models(fits)}. It needs no '
+                f'conversion: {advise(file, [prefix])}. {WRITTEN}'
+            )
 
 
 def report(converted: Conversion, missing: list[str], verbose: bool) -> None:

@@ -13,6 +13,7 @@ from mmengine.runner import Runner
 from mmbixt.checkpoints.layout import inspect_file
 from mmbixt.checkpoints.loader import load
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
+from mmbixt.engine import LoadFromHook
 
 
 def parse_args() -> argparse.Namespace:
@@ -115,6 +116,8 @@ def main() -> None:
     cfg = load_config(args, splits=('train', 'val'))
     apply_options(cfg, args)
     runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
+    if not any(isinstance(hook, LoadFromHook) for hook in runner.hooks):
+        runner.register_hook(LoadFromHook())
     try:
         run_loop(runner, runner.train)
     except (KeyboardInterrupt, SystemExit):

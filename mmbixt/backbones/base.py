@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,12 +19,17 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
 from mmbixt.backbones.arch import check_positive
+from mmbixt.backbones.refusal import refuse_file, refuse_part, refuse_prefix
 from mmbixt.checkpoints.classifier import split_classifier
-from mmbixt.checkpoints.describe import describe
+from mmbixt.checkpoints.origin import file_of
 from mmbixt.checkpoints.state_dict import (
+    NOTHING,
     CheckpointMismatchError,
     Conversion,
-    check_fit,
+    Differences,
+    NoWholeModelError,
+    compare,
+    refuse,
     refuse_unused_neck,
     translate,
     unwrap,
@@ -39,12 +45,7 @@ _COMPUTED = re.compile(r'(relative_position_index|attn_mask|fourier_pos_encode\.
 FILE_OF_A_BACKBONE = (
     'No weight in the file begins with {!r}. A file of the backbone alone, such as a '
     'classification checkpoint, is not for load_from; give it to the backbone: '
-    "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...)). In a file of a whole model "
-    'that was saved inside a wrapper, remove _orig_mod. from the names first.'
-)
-FILE_OF_A_MODEL = (
-    'For the backbone of a whole model add its prefix: '
-    "init_cfg=dict(type='Pretrained', checkpoint=..., prefix='backbone.')."
+    "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...))."
 )
 
 
@@ -76,6 +77,7 @@ class DenseBackbone(BaseModule):
 
     out_channels: tuple[int, ...]
     out_strides: tuple[int, ...]
+    fits_itself = True  # it compares a file with its weights, see LoadFromHook
     optional_weights: str | None = None
     in_classifier: tuple[str, str] = (r'(?!)', '')  # see split_classifier; no weight
 
@@ -96,6 +98,7 @@ class DenseBackbone(BaseModule):
         self.norm_eval = norm_eval
         self.with_cp = with_cp
         self._file: str | None = None  # name of the file that is being loaded, if known
+        self._prefix = ''  # of the weights in this file
         self._is_classifiers = False  # whether the file is a whole classifier of the authors
         self._unexpected: list[str] = []  # weights of the file that the whole model does not have
         self.not_in_file: list[str] = []  # weights that the latest file does not have
@@ -120,8 +123,17 @@ class DenseBackbone(BaseModule):
         """
         return translate(state, lambda name: name)
 
+    def differences(self, state: State, expected: Shapes | None = None) -> Differences:
+        """How the weights of a file, by their names there, differ from those of the backbone."""
+        if expected is None:
+            expected = {key: tuple(value.shape) for key, value in self.state_dict().items()}
+        return compare(self.convert_checkpoint(state, expected), expected, self.optional_weights)
+
     def advise(self, state: State, expected: Shapes) -> str | None:
         """What a user can do about a file that does not fit; None if nothing is known."""
+
+    def explain_new(self, names: Collection[str]) -> str | None:
+        """What it means that these weights are initialised anew; None if the names say it."""
 
     def check_origin(self, state: State, prefix: str) -> None:
         """Raise an error if the reader of the file has lost weights; called before conversion.
@@ -132,10 +144,17 @@ class DenseBackbone(BaseModule):
     def init_weights(self) -> None:
         """As in mmengine, and log whether training starts from a checkpoint."""
         given = [self.init_cfg] if isinstance(self.init_cfg, dict) else self.init_cfg or []
-        files = [cfg['checkpoint'] for cfg in given if 'checkpoint' in cfg]
-        self._file = files[-1] if files else None
-        super().init_weights()
-        self._file = None
+        files = [cfg for cfg in given if 'checkpoint' in cfg]
+        if files:
+            self._file, self._prefix = files[-1]['checkpoint'], files[-1].get('prefix') or ''
+        try:
+            super().init_weights()
+        except AssertionError as error:
+            if 'is not in the pretrained model' in str(error):
+                refuse_prefix(self._file, self._prefix, self.differences)
+            raise
+        finally:
+            self._file, self._prefix = None, ''
         if files:
             return
         name = type(self).__name__
@@ -231,26 +250,28 @@ class DenseBackbone(BaseModule):
         source = unwrap({key.removeprefix(prefix): value for key, value in own.items()})
         self.check_origin(source, prefix)
         if prefix and not source:
-            raise CheckpointMismatchError(FILE_OF_A_BACKBONE.format(prefix))
+            raise NoWholeModelError(FILE_OF_A_BACKBONE.format(prefix))
         current = self.state_dict()
         shapes = {key: tuple(value.shape) for key, value in current.items()}
         adapters = {key: shape for key, shape in shapes.items() if '.lora_' in key}
         if adapters and adapters.keys() >= source.keys():  # a file of these alone
-            check_fit(source, adapters, f'the adapters of mmbixt.{type(self).__name__}', 'others')
+            differences = compare(Conversion(source), adapters)
+            if differences:
+                model = f'the adapters of mmbixt.{type(self).__name__}'
+                refuse(differences, model, self._file or file_of(source), None, NOTHING)
             text = f'{len(adapters)} weights of adapters loaded, the others stay as they are'
             print_log(f'{type(self).__name__}: {text}', 'current')
             return
         converted = self.convert_checkpoint(source, shapes)
         channels_advice = self._fit_stem(converted.weights)
-        weights, origins = converted.weights, converted.origins
-        name, seems = type(self).__name__, describe(source)
-        is_model = any(key.startswith('backbone.') for key in source)
-        advice = FILE_OF_A_MODEL if is_model else self.advise(source, shapes)
-        advice = channels_advice or advice
-        fresh = check_fit(
-            weights, shapes, f'mmbixt.{name}', seems, self.optional_weights, advice, origins
-        )
-        origin = f' from {self._file}' if self._file else ''
+        differences = compare(converted, shapes, self.optional_weights)
+        name, file = type(self).__name__, self._file or file_of(source)
+        if differences:
+            what = f'mmbixt.{name}', source, file, partial(self.differences, expected=shapes)
+            refusal = refuse_part if prefix else partial(refuse_file, prefix=self._prefix)
+            refusal(*what, lambda part: channels_advice or self.advise(part, shapes))
+        weights, fresh = converted.weights, differences.optional
+        origin = f' from {file}' if file else ''
         count = f'{len(shapes) - len(fresh)} of {len(shapes)}'
         print_log(f'{name}: {count} weights loaded{origin}', 'current')
         if unused := _by_part(converted.dropped):
@@ -267,6 +288,7 @@ class DenseBackbone(BaseModule):
         self.not_in_file = [key for key in fresh if key in trainable]  # without computed buffers
         if self.not_in_file:
             text = f'{name}: not in the file, so initialised anew: {_by_part(self.not_in_file)}'
+            text += f'. {more}' if (more := self.explain_new(self.not_in_file)) else ''
             print_log(text, 'current', logging.WARNING)
         weights.update((key, current[key]) for key in fresh)
         for key in own:

@@ -5,7 +5,7 @@ In the first stage inverse self-attention runs beside self-attention in each win
 OpenMMLab's Swin Transformer. The authors of BiSA have published no code and no weights.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import torch
 from timm.layers import DropPath, trunc_normal_
@@ -242,6 +242,7 @@ class BiSASwin(DenseBackbone):
         check_positive('window_size', self.arch['window_size'])
         check_branches(lam, lam_init, branch_norm)
         check_design(bisa_order, projection, lam)
+        self.lam, self.lam_init = lam, lam_init
         check_rate('drop_path_rate', drop_path_rate)
         indices = range(len(depths)) if out_indices is None else out_indices
         self.out_indices = resolve_out_indices(indices, len(depths))
@@ -318,7 +319,23 @@ class BiSASwin(DenseBackbone):
         return done
 
     def advise(self, state: State, expected: Shapes) -> str | None:
-        return swin.advise_swin(state, self.arch['window_size'])
+        return swin.advise_swin(state, expected, self.arch['window_size'])
+
+    def explain_new(self, names: Collection[str]) -> str | None:
+        """With which share inverse attention begins, which a file does not tell."""
+        is_learned = self.lam == 'learned'
+        lam = self.lam_init if is_learned else self.lam
+        setting = f'{"lam_init" if is_learned else "lam"}={lam}'
+        if any('.isa.' in name for name in names):
+            return f'The share of the new inverse attention is {1 - lam:.2g} at first ({setting}).'
+        if any(name.endswith('lam_logit') for name in names):
+            return (
+                'The file has inverse attention that was trained with a fixed lam, which files do '
+                f'not store (default: 0.5). The learned lam begins at {setting}. If the two '
+                'differ, the outputs are not those of the trained model: set lam_init to the '
+                'fixed lam, or set lam to it.'
+            )
+        return None
 
 
 def resolve_stages(bisa_stages: int | Sequence[int], count: int) -> tuple[int, ...]:

@@ -12,7 +12,16 @@ from mmengine.logging import print_log
 from torch import nn
 
 from mmbixt.checkpoints.describe import describe
-from mmbixt.checkpoints.state_dict import CheckpointMismatchError, check_fit, translate, unwrap
+from mmbixt.checkpoints.origin import file_of
+from mmbixt.checkpoints.state_dict import (
+    NOTHING,
+    CheckpointMismatchError,
+    Conversion,
+    compare,
+    refuse,
+    translate,
+    unwrap,
+)
 
 # ``head.fc`` in timm's Swin Transformer
 _LINEAR = re.compile(r'^head\.(fc\.)?(?=(weight|bias)$)')
@@ -72,11 +81,13 @@ def fit_part(part: nn.Module, state_dict: dict[str, Any], prefix: str) -> None:
     if not prefix:  # the file may hold weights of other parts
         parts = {key.partition('.')[0] for key in shapes}
         weights = {key: value for key, value in source.items() if key.partition('.')[0] in parts}
-    advice = PREFIX if any(key.startswith('neck.') for key in source) else None
-    seems = 'of another model' if prefix else describe(source)
-    fresh = check_fit(weights, shapes, name, seems, r'num_batches_tracked$', advice)
+    differences = compare(Conversion(weights), shapes, r'num_batches_tracked$')
+    if differences:
+        advice = PREFIX if any(key.startswith('neck.') for key in source) else None
+        what = None if prefix else f'seems to be {describe(source)}'
+        refuse(differences, name, file_of(source), what, advice, NOTHING)
     print_log(f'{name}: {len(weights)} of {len(shapes)} weights loaded', 'current')
     for key in own:
         del state_dict[key]
-    weights = {**weights, **{key: current[key] for key in fresh}}
+    weights = {**weights, **{key: current[key] for key in differences.optional}}
     state_dict.update((prefix + key, value) for key, value in weights.items())

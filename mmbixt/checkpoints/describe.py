@@ -10,6 +10,7 @@ _FAMILIES = (
     (r'cross_attention_latents_token', 'BiXT'),
     (r'cls_attn_blocks|pos_embeder\.|blocks\.\d+\.local_mp\.', 'XCiT'),
     (r'attn\.lepe\.|extra_norms\.', 'BiFormer'),
+    (r'\.w_msa\.isa\.', 'BiSA-Swin'),
     (r'relative_position_bias_table', 'Swin Transformer'),
     (r'layers?\.?\d+\.\d+\.conv\d\.', 'ResNet'),
     (r'stages\.\d+\.(blocks\.)?\d+\.(depthwise_conv|dwconv)', 'ConvNeXt'),

@@ -21,6 +21,7 @@ from mmbixt.checkpoints.errors import (
     UnsupportedContentError,
 )
 from mmbixt.checkpoints.layout import inspect_file
+from mmbixt.checkpoints.origin import remember
 from mmbixt.checkpoints.sources import BY_ADDRESS, SCHEMES, UnknownSourceError, find, near_matches
 from mmbixt.checkpoints.state_dict import CONTAINERS, unwrap
 from mmbixt.checkpoints.unpickler import read
@@ -35,7 +36,23 @@ _ADVICE = (
 
 def load(name: str, map_location: Any = None) -> Any:
     """A checkpoint by path, URL or name; whole models of the XCiT authors in our layout."""
-    return convert_whole_model(read_source(name, map_location))
+    checkpoint = name_weights(convert_whole_model(read_source(name, map_location)))
+    if isinstance(checkpoint, Mapping):
+        remember(unwrap(checkpoint), name)
+    return checkpoint
+
+
+def name_weights(checkpoint: Any) -> Any:
+    """A checkpoint with its weights under 'state_dict', by names without prefixes of wrappers.
+
+    Otherwise mmengine, whose own reader takes ``prefix`` off the names, does not find them.
+    """
+    weights = unwrap(checkpoint) if isinstance(checkpoint, Mapping) else {}
+    given = checkpoint.get('state_dict', checkpoint) if weights else {}
+    if weights.keys() <= given.keys():
+        return checkpoint
+    rest = {key: value for key, value in checkpoint.items() if not isinstance(value, Tensor)}
+    return {**rest, 'state_dict': weights}
 
 
 def convert_whole_model(checkpoint: Any) -> Any:
@@ -132,13 +149,15 @@ def load_from_timm(filename: str, map_location: Any = None) -> Any:
         return load(config.url, map_location)
     location = filter(None, (config.hf_hub_id, config.hf_hub_filename))
     try:
-        return load_state_dict_from_hf(*location, weights_only=True)
+        state = load_state_dict_from_hf(*location, weights_only=True)
     except Exception as error:  # errors of the hub's client differ between versions
         raise DownloadError(
             f'timm could not download {filename} ({config.hf_hub_id} on the Hugging Face hub): '
             f'{type(error).__name__}: {error}\n  If you have a copy of the file, set '
             "init_cfg's checkpoint='/path/to/file.pth'."
         ) from error
+    remember(state, filename)
+    return state
 
 
 def register_checkpoint_readers() -> None:

@@ -1,13 +1,15 @@
 """State dicts of all families: remove containers and wrappers, rename, check that weights fit."""
 
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from torch import Tensor, nn
 
 from mmbixt.checkpoints.describe import describe
+from mmbixt.checkpoints.origin import file_of
 
 # necks of the authors' classifiers, by names that only they have
 _NECKS = {
@@ -20,20 +22,44 @@ CONTAINERS = ('state_dict', 'model', 'state_dict_ema', 'model_ema')
 _WRAPPERS = re.compile(r'^((module|_orig_mod)\.)+')
 
 
+NOTHING = 'Nothing was loaded.'
+
+
 class CheckpointMismatchError(RuntimeError):
     """The weights of the file do not fit the model."""
 
 
-def unwrap(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The weights of a checkpoint, without containers and without prefixes of wrappers."""
+class NoWholeModelError(CheckpointMismatchError):
+    """The file has no weights of the backbone by the names that they have in a whole model."""
+
+
+def unwrap(checkpoint: Mapping[str, Any]) -> OrderedDict[str, Tensor]:
+    """The weights of a checkpoint, without containers and without prefixes of wrappers.
+
+    They keep torch's versions of modules (``_metadata``).
+    """
     for _ in range(4):  # a container may contain itself
         parts = (checkpoint.get(name) for name in CONTAINERS)
         checkpoint = next((part for part in parts if isinstance(part, Mapping)), checkpoint)
-    return {
-        _WRAPPERS.sub('', key): value
+    if not any(isinstance(value, Tensor) for value in checkpoint.values()):
+        checkpoint = _join(checkpoint)
+    weights = OrderedDict(
+        (_WRAPPERS.sub('', key), value)
         for key, value in checkpoint.items()
         if isinstance(key, str) and isinstance(value, Tensor)
-    }
+    )
+    if hasattr(checkpoint, '_metadata'):
+        weights._metadata = checkpoint._metadata
+    return weights
+
+
+def _join(parts: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The weights of several models, such as 'student' and 'teacher', whose names they begin with.
+
+    States of optimizers are no such parts: the parameters in them have numbers.
+    """
+    parts = {name: part for name, part in parts.items() if isinstance(part, Mapping)}
+    return {f'{name}.{key}': x for name, part in parts.items() for key, x in part.items()}
 
 
 def last_number(pattern: re.Pattern[str], keys: Iterable[str]) -> int:
@@ -74,56 +100,81 @@ def translate(
     return done
 
 
-def check_fit(
-    state: Mapping[str, Tensor],
-    shapes: Mapping[str, tuple[int, ...]],
-    model: str,
-    seems: str,
-    optional: str | None = None,
-    advice: str | None = None,
-    origins: Mapping[str, str] | None = None,
-) -> list[str]:
-    """Raise an error unless a state dict has all weights of a model in their shapes, and no others.
+@dataclass
+class Differences:
+    """How the weights of a file differ from those of a model; empty, thus False, if they fit."""
 
-    mmengine loads checkpoints with ``strict=False``: without this check, a model without any
+    number: int  # of weights of the model
+    missing: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)  # with both shapes
+    unknown: list[str] = field(default_factory=list)  # names in the file
+    optional: list[str] = field(default_factory=list)  # missing, but they may be
+
+    def __len__(self) -> int:
+        return len(self.missing) + len(self.wrong) + len(self.unknown)
+
+    def lines(self) -> list[str]:
+        """For an error message."""
+        listed = (
+            (self.missing, f'Missing in the file: {len(self.missing)} of {self.number} weights'),
+            (self.wrong, f'Of another shape: {len(self.wrong)} of {self.number} weights'),
+            (self.unknown, f'Not in the model: {len(self.unknown)} weights of the file'),
+        )
+        return [f'{title}: {shorten(names)}' for names, title in listed if names]
+
+
+def compare(
+    converted: Conversion, shapes: Mapping[str, tuple[int, ...]], optional: str | None = None
+) -> Differences:
+    """Compare the weights of a file with those of a model.
+
+    Args:
+        converted: the weights of the file.
+        shapes: shapes of the weights of the model.
+        optional: regular expression for names of weights that may be missing, if the file has no
+            weight with the same matched prefix.
+    """
+    state, found = converted.weights, Differences(len(shapes))
+    for key, shape in shapes.items():
+        if key not in state:
+            may_be = optional and _is_optional(key, state, optional)
+            (found.optional if may_be else found.missing).append(key)
+        elif tuple(state[key].shape) != shape:
+            found.wrong.append(f'{key}: {tuple(state[key].shape)} in the file, {shape} here')
+    found.unknown = [converted.origins.get(key, key) for key in state if key not in shapes]
+    return found
+
+
+def refuse(
+    differences: Differences, model: str, file: str | None, what: str | None, *advice: str | None
+) -> NoReturn:
+    """Raise the error about a file that does not fit.
+
+    mmengine loads checkpoints with ``strict=False``: without this error, a model without any
     matching weight trains from random weights after one line in the log.
 
     Args:
-        state: weights by our names.
-        shapes: shapes of the weights of the model.
-        model: name of the model, for the error.
-        seems: description of the file, for the error.
-        optional: regular expression for names of weights that may be missing, if the file has no
-            weight with the same matched prefix.
-        advice: a line of the error.
-        origins: names in the file by our names, for the error.
-
-    Returns:
-        The optional weights that are missing.
+        differences: those of the file and the model.
+        model: name of the model.
+        file: name of the file, if it is known.
+        what: what the file is, such as 'is xcit_tiny_12_p8' or 'seems to be BiXT', if it is known.
+        advice: further lines of the error.
     """
-    absent = [key for key in shapes if key not in state]
-    fresh = [key for key in absent if optional and _is_optional(key, state, optional)]
-    missing = [key for key in absent if key not in fresh]
-    wrong = [key for key in shapes if key in state and tuple(state[key].shape) != shapes[key]]
-    unknown = [(origins or {}).get(key, key) for key in state if key not in shapes]
-    if not missing and not wrong and not unknown:
-        return fresh
-    missing_of = f'{len(missing)} of {len(shapes)}'
-    differences = (f'{k}: {tuple(state[k].shape)} in the file, {shapes[k]} here' for k in wrong)
-    lines = [
-        f'The checkpoint does not fit {model}; by its names it seems to be {seems}.',
-        missing and f'Missing in the file: {missing_of} weights: {shorten(missing)}',
-        wrong and f'Of another shape: {len(wrong)}: {shorten(differences)}',
-        unknown and f'Not in the model: {len(unknown)} weights of the file: {shorten(unknown)}',
-        advice,
-        'Nothing was loaded.',
-    ]
+    name = file or 'The checkpoint'
+    first = f'{name} does not fit {model}' + (f': the file {what}.' if what else '.')
+    lines = [first, *differences.lines(), *advice]
     raise CheckpointMismatchError('\n  '.join(filter(None, lines)))
 
 
 def _is_optional(key: str, state: Mapping[str, Tensor], optional: str) -> bool:
     part = re.search(optional, key)
     return part is not None and not any(other.startswith(key[: part.end()]) for other in state)
+
+
+def name_file(error: CheckpointMismatchError, file: str | None) -> CheckpointMismatchError:
+    """The same error with the name of the file, if it is known."""
+    is_named = file is None or file in str(error)
+    return error if is_named else CheckpointMismatchError(f'{file}: {error}')
 
 
 def load_whole_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
@@ -133,22 +184,23 @@ def load_whole_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     model does not have are ignored, as in mmengine, except those of a neck: the layers after it
     were trained with its output.
     """
+    name, file, what = type(model).__name__, file_of(state), f'seems to be {describe(state)}'
+    shapes = {key: tuple(value.shape) for key, value in model.state_dict().items()}
     try:
         missing, unexpected = model.load_state_dict(state, strict=False)
-    except CheckpointMismatchError:
-        raise
-    except RuntimeError as error:  # weights of another shape
-        raise CheckpointMismatchError(f'The checkpoint does not fit. {error}') from None
+    except CheckpointMismatchError as error:
+        raise name_file(error, file) from None
+    except RuntimeError as error:  # weights of another shape; of authors' files only torch knows
+        wrong = compare(Conversion(dict(state)), shapes).wrong or [str(error)]
+        refuse(Differences(len(shapes), wrong=wrong), name, file, what)
     missing = [key for key in missing if not key.endswith('num_batches_tracked')]
     if missing:
-        text = f'The checkpoint lacks {len(missing)} weights of the model: {shorten(missing)}.'
-        raise CheckpointMismatchError(f'{text} It seems to be {describe(state)}.')
+        refuse(Differences(len(shapes), missing), name, file, what)
     for module in model.modules():  # our backbones also load parts, for further training
         for attribute, text in (('not_in_file', 'lacks'), ('not_in_model', 'has more than')):
             if names := getattr(module, attribute, ()):
-                name = type(module).__name__
-                text = f'The checkpoint {text} the weights of this {name}: {shorten(names)}.'
-                raise CheckpointMismatchError(text)
+                text = f'{text} the weights of this {type(module).__name__}: {shorten(names)}.'
+                raise CheckpointMismatchError(f'{file or "The checkpoint"} {text}')
     refuse_unused_neck(unexpected)
 
 

@@ -59,13 +59,34 @@ def convert_swin(state: Mapping[str, Tensor], expected: Collection[str]) -> Conv
     return translate(state, rename, adapt)
 
 
-def advise_swin(state: Mapping[str, Tensor], window_size: int) -> str | None:
-    """Advice for a file that was trained with windows of another size."""
+def advise_swin(
+    state: Mapping[str, Tensor], expected: Collection[str], window_size: int
+) -> str | None:
+    """Advice for a file of other windows, or of other inverse attention."""
     tables = [value for key, value in state.items() if key.endswith('position_bias_table')]
     in_file = (int(tables[0].shape[0] ** 0.5) + 1) // 2 if tables and tables[0].ndim else None
-    if in_file in (None, window_size):
-        return None
-    return f'The file has windows of {in_file}: build the backbone with window_size={in_file}.'
+    if in_file not in (None, window_size):
+        return f'The file has windows of {in_file}: build the backbone with window_size={in_file}.'
+    theirs, ours = _inverse_stages(state), _inverse_stages(expected)
+    if theirs and theirs != ours:
+        return (
+            f'The file has inverse attention in the stages {theirs}, the model in {ours}: build '
+            f'the backbone with bisa_stages={theirs} and the lam of the file.'
+        )
+    shares = [x for key, x in state.items() if key.endswith('lam_logit')]
+    if shares and not any(key.endswith('lam_logit') for key in expected):
+        listed = ', '.join(f'{float(x.float().sigmoid()):.2f}' for x in shares if not x.is_meta)
+        return (
+            f'The file has learned shares of self-attention ({listed}), the model a fixed one: '
+            "build the backbone with lam='learned'."
+        )
+    return None
+
+
+def _inverse_stages(names: Collection[str]) -> tuple[int, ...]:
+    """The stages with inverse attention, from 0."""
+    stages = (_STAGE.match(key) for key in names if '.w_msa.isa.' in key)
+    return tuple(sorted({int(stage[1]) for stage in stages if stage}))
 
 
 def _pixels_last(value: Tensor) -> Tensor:
@@ -75,6 +96,6 @@ def _pixels_last(value: Tensor) -> Tensor:
     OpenMMLab has the four pixels of each channel, row by row: (...,C,4).
     """
     if value.ndim == 0 or value.shape[-1] % 4:
-        return value  # not such a weight; check_fit will refuse it
+        return value  # not such a weight; it will be refused
     pixels = value.unflatten(-1, (4, -1))[..., [0, 2, 1, 3], :]
     return pixels.transpose(-2, -1).flatten(-2)

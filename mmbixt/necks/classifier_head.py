@@ -29,6 +29,7 @@ def ClassifierHead(**options: Any) -> nn.Module:  # noqa: N802 (a type in config
             f'mmbixt.ClassifierHead needs mmpretrain, which cannot be imported ({error}).'
         ) from error
     head = LinearClsHead(**options)
+    head.fits_itself = True
     head.register_load_state_dict_pre_hook(_fit_checkpoint)
     head.register_forward_pre_hook(_check_vectors)
     if getattr(head.loss_module, 'use_sigmoid', False):

@@ -27,6 +27,8 @@ from mmbixt.registry import MODELS
 class ClassifierNeck(BaseModule):
     """A neck that loads all of its weights, or raises an error."""
 
+    fits_itself = True
+
     def __init__(self, init_cfg: dict | None = None) -> None:
         super().__init__(init_cfg)
         self.register_load_state_dict_pre_hook(ClassifierNeck._fit_checkpoint)

@@ -1,18 +1,15 @@
 """Every published model: its weights fit our backbone, and its size is that of the paper."""
 
 import re
-from functools import cache
 from pathlib import Path
 
 import get_flops as flops
 import pytest
 import torch
 from helpers import official_layouts, official_shapes
-from mmengine.registry import MODELS
 
 from mmbixt.backbones.published import PUBLISHED
-from mmbixt.checkpoints.describe import describe
-from mmbixt.checkpoints.state_dict import check_fit
+from mmbixt.backbones.recognise import build, fit
 
 TABLE = Path(__file__).parents[2] / 'docs/configs.md'
 BY_NAME = {model.name: model for model in PUBLISHED}
@@ -25,22 +22,13 @@ FILES.update(
 )
 
 
-@cache
-def build(name):
-    with torch.device('meta'):
-        return MODELS.build(BY_NAME[name].backbone)
-
-
-def fit(backbone, layout):
-    """The conversion of a layout, and what is missing of it."""
+def check(layout):
+    """How a layout fits its model, which it does."""
     shapes = official_shapes(layout)
     state = {key: torch.empty(shape, device='meta') for key, shape in shapes.items()}
-    expected = {key: tuple(value.shape) for key, value in backbone.state_dict().items()}
-    converted = backbone.convert_checkpoint(state, expected)
-    missing = check_fit(
-        converted.weights, expected, layout, describe(state), backbone.optional_weights
-    )
-    return converted, missing
+    found = fit(state, BY_NAME[FILES[layout]])
+    assert not found.differences, found.differences.lines()
+    return found
 
 
 # new layers of dense prediction, which a classification file need not have
@@ -54,16 +42,16 @@ NEW = {
 
 @pytest.mark.parametrize('layout', FILES)
 def test_all_weights_are_loaded_except_those_of_the_classifier(layout):
-    family, backbone = BY_NAME[FILES[layout]].family, build(FILES[layout])
-    converted, missing = fit(backbone, layout)
-    missing = [key for key in missing if not key.endswith('relative_position_index')]
+    family, found = BY_NAME[FILES[layout]].family, check(layout)
+    converted = found.converted
+    missing = [k for k in found.differences.optional if not k.endswith('relative_position_index')]
     is_dense = layout.endswith(('__dense', '_mmseg'))
     new = () if is_dense else NEW[family]
     assert all(key.startswith(new) for key in missing), missing
     kept = set(converted.origins.values())
     assert kept.isdisjoint(converted.dropped)
     assert kept | set(converted.dropped) == set(official_shapes(layout))
-    depth = backbone.arch.get('depth')
+    depth = build(FILES[layout]).arch.get('depth')
     classifiers = {key for key in official_shapes(layout) if is_classifiers(key, family, depth)}
     assert set(converted.dropped) == classifiers
 

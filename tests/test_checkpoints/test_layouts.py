@@ -64,6 +64,13 @@ def test_same_weights_in_both_codes_of_biformer_give_the_same_outputs():
         assert torch.equal(actual, expected)
 
 
+def bisa_swin(**options):
+    return build_meta(BiSASwin, **options).state_dict()
+
+
+LEARNED = dict(lam='learned', lam_init=0.99)
+
+
 @pytest.mark.parametrize(
     ('layout', 'model', 'options', 'message'),
     [
@@ -72,11 +79,15 @@ def test_same_weights_in_both_codes_of_biformer_give_the_same_outputs():
         ('xcit_tiny_12_p16', XCiT, dict(arch='tiny12', out_indices=(3, 5)), r'blocks\.6 \('),
         ('swin_tiny_mmseg', BiSASwin, dict(out_indices=(0, 2)), r'no use .* norm1 \(2\), norm3'),
         ('swin_tiny_timm', BiSASwin, dict(lam='learned'), r'anew: norm0.*, stages\.0 \(8\)'),
+        ('swin_tiny_timm', BiSASwin, LEARNED, r'attention is 0\.01 at first \(lam_init=0\.99\)'),
+        ('swin_tiny_timm', BiSASwin, dict(lam=0.25), r'attention is 0\.75 at first \(lam=0\.25\)'),
+        (dict(lam=0.5), BiSASwin, LEARNED, r'a fixed lam, .* begins at lam_init=0\.99\.'),
     ],
 )
 def test_dropped_and_new_weights_are_logged(caplog, monkeypatch, layout, model, options, message):
     monkeypatch.setattr(MMLogger.get_current_instance(), 'handlers', [caplog.handler])
-    build_meta(model, **options).load_state_dict(meta_state(layout))
+    state = bisa_swin(**layout) if isinstance(layout, dict) else meta_state(layout)
+    build_meta(model, **options).load_state_dict(state)
     assert re.search(message, caplog.text)
 
 
@@ -86,10 +97,12 @@ def without_one():
     return state
 
 
-def bisa_swin(**options):
-    return build_meta(BiSASwin, **options).state_dict()
+def learned():
+    """Weights of which only one has a value: the logit of a share of 0.75."""
+    return {**bisa_swin(lam='learned'), LOGIT: torch.tensor([3.0]).log()}
 
 
+LOGIT = 'stages.0.blocks.1.attn.w_msa.lam_logit'
 # its names also contain 'downsample'
 RESNET = dict.fromkeys(('layer1.0.conv1.weight', 'layer2.0.downsample.0.weight'), torch.zeros(8))
 PLAIN = dict(bisa_stages=())
@@ -98,15 +111,22 @@ PLAIN = dict(bisa_stages=())
 @pytest.mark.parametrize(
     ('state', 'model', 'options', 'message'),
     [
-        ('bixt_ti_l64_p16', BiXT, {}, '(?s)seems to be BiXT.*model: set depth=11'),
+        ('bixt_ti_l64_p16', BiXT, {}, '(?s)is bixt_ti_l64_p16 .*model: set depth=11'),
         ('bixt_ti_l64_d13_p16', BiXT, dict(num_latents=128), r'latents: \(1, 64, 192\) in the fi'),
         ('biformer_stl', BiFormer, dict(arch='stl-nchw'), "The file is of arch='stl'"),
         ('biformer_tiny', BiFormer, dict(arch='stl'), "arch='tiny', 'small' or 'base'"),
-        ('biformer_base', BiFormer, dict(arch='small'), 'seems to be BiFormer'),
+        ('biformer_base', BiFormer, dict(arch='small'), 'the file is biformer_base '),
         ('xcit_tiny_12_p8', XCiT, dict(arch='tiny12'), 'patch_size=8, the model 12 and 16'),
-        ('xcit_nano_12_p16', BiFormer, dict(arch='tiny'), 'seems to be XCiT'),
+        ('xcit_nano_12_p16', BiFormer, dict(arch='tiny'), 'the file is xcit_nano_12_p16 '),
         (without_one, BiSASwin, PLAIN, r'1 of 189.*\.2\.blocks\.4\.norm2'),
         (bisa_swin, BiSASwin, PLAIN, r'Not in the model: 6 .*w_msa\.isa\.G'),
+        (
+            bisa_swin,
+            BiSASwin,
+            dict(bisa_stages=(1,)),
+            r'build the backbone with bisa_stages=\(0,\)',
+        ),
+        (learned, BiSASwin, {}, r"BiSA-Swin(?s:.*)self-attention \(0\.75\), .* with lam='learned'"),
         (lambda: bisa_swin(window_size=12), BiSASwin, {}, 'backbone with window_size=12'),
         (lambda: RESNET, BiSASwin, PLAIN, 'seems to be ResNet'),
     ],
@@ -117,15 +137,62 @@ def test_files_of_other_models_are_refused_and_named(state, model, options, mess
         build_meta(model, **options).load_state_dict(state, strict=False)
 
 
-def test_backbone_of_a_whole_model(save):
-    state = {f'backbone.{k}': x for k, x in random_state('xcit_nano_12_p16__timm').items()}
-    init = dict(type='Pretrained', checkpoint=save({'state_dict': state}))
-    with pytest.raises(CheckpointMismatchError, match=r"(?s)whole mm model.*prefix='backbone.'"):
+XCIT = 'xcit_nano_12_p16__timm'
+NANO = r"xcit_nano_12_p16 \(mmbixt\.XCiT, arch='nano12', patch_size=16\)"
+KEY = 'blocks.11.attn.qkv.weight'
+LARGER = {  # prefix: the file with it
+    'backbone.': lambda state: {'state_dict': state},
+    'model.backbone.': lambda state: {'state_dict': state},
+    'student.': lambda state: {'model': state, 'epoch': 3},
+    'encoder.': lambda state: {f'module.{key}': value for key, value in state.items()},
+    'teacher.module.': lambda state: {
+        'teacher': {k[8:]: x for k, x in state.items()},
+        'student': 0,
+    },
+}
+
+
+@pytest.mark.parametrize('prefix', LARGER)
+def test_the_error_about_a_larger_model_says_what_to_write(save, prefix):
+    """And that works: also where mmengine's reader alone finds no such prefix."""
+    weights = random_state(XCIT)
+    head = {prefix.replace('backbone', 'neck') + f'head.{i}': torch.zeros(2) for i in range(9)}
+    file = save(LARGER[prefix]({**{prefix + k: x for k, x in weights.items()}, **head}))
+    for given in (None, 'nowhere.'):
+        init = dict(type='Pretrained', checkpoint=file) | (dict(prefix=given) if given else {})
+        with pytest.raises(CheckpointMismatchError, match=re.escape(file)) as info:
+            XCiT('nano12', init_cfg=init).init_weights()
+        assert given or re.search(
+            f"what begins with '{re.escape(prefix)}' is {NANO}", str(info.value)
+        )
+        (setting,) = re.findall(r'backbone=(dict\(.*\))', str(info.value))
+        backbone = XCiT('nano12', **eval(setting))
+        backbone.init_weights()
+        assert torch.equal(backbone.state_dict()[KEY], weights[KEY])
+
+
+def test_the_prefix_is_the_whole_one_also_if_a_part_is_given(save):
+    file = save({f'model.backbone.{key}': value for key, value in random_state(XCIT).items()})
+    init = dict(type='Pretrained', checkpoint=file, prefix='model')
+    with pytest.raises(CheckpointMismatchError, match=r"prefix='model\.backbone\.'"):
         XCiT('nano12', init_cfg=init).init_weights()
-    backbone = XCiT('nano12', init_cfg={**init, 'prefix': 'backbone.'})
-    backbone.init_weights()
-    key = 'blocks.11.attn.qkv.weight'
-    assert torch.equal(backbone.state_dict()[key], state[f'backbone.{key}'])
+    init = dict(type='Pretrained', checkpoint=save(random_state(XCIT)), prefix='backbone.')
+    with pytest.raises(CheckpointMismatchError, match=r'fits without a prefix\.'):
+        XCiT('nano12', init_cfg=init).init_weights()
+
+
+def test_a_part_that_does_not_fit_is_compared_without_its_prefix(save):
+    file = save({f'backbone.{key}': value for key, value in random_state(XCIT).items()})
+    with pytest.raises(CheckpointMismatchError) as info:
+        XCiT(
+            'nano12', patch_size=8, init_cfg=dict(type='Pretrained', checkpoint=file)
+        ).init_weights()
+    with pytest.raises(CheckpointMismatchError) as plain:
+        XCiT('nano12', patch_size=8).load_state_dict(random_state(XCIT))
+    first, *differences = str(plain.value).split('\n')
+    assert re.search(rf'does not fit mmbixt\.XCiT: the file is {NANO}\.$', first)
+    assert '\n'.join(differences[:2]) in str(info.value)
+    assert 'That does not fit either.' in str(info.value)
 
 
 def test_unwrap():
@@ -146,7 +213,7 @@ def test_load_whole_state_needs_all_weights():
     with pytest.raises(CheckpointMismatchError, match=r'(?s)does not fit.*0\.bias'):
         load_whole_state(model, {**state, '0.bias': torch.zeros(5)})
     del state['0.bias']
-    with pytest.raises(CheckpointMismatchError, match=r'lacks 1 weights of the model: 0\.bias'):
+    with pytest.raises(CheckpointMismatchError, match=r'Missing .* 1 of 7 weights: 0\.bias'):
         load_whole_state(model, state)
 
 

@@ -81,8 +81,13 @@ def test_whole_model(convert, tmp_path):
     assert 'neck.0.fpn2.0.bias' in torch.load(tmp_path / 'new/out.pth')['state_dict']
 
 
+def nested():
+    state = official_state('xcit_nano_12_p16__timm')
+    return {'teacher': {f'backbone.{key}': value for key, value in state.items()}}
+
+
 REFUSED = [  # content of the file, options, message
-    (lambda: {'conv.weight': torch.zeros(3)}, [], 'published models has these weights'),
+    (lambda: {'conv.weight': torch.zeros(3)}, [], 'published models has the weights of'),
     (
         lambda: dict(state_dict=whole()),
         ['--arch', 'xcit_tiny_24_p16'],
@@ -90,6 +95,7 @@ REFUSED = [  # content of the file, options, message
     ),
     (lambda: without('backbone.blocks.11.'), [], 'CheckpointMismatchError'),
     (lambda: without('backbone.fpn1.3.'), [], 'CheckpointMismatchError'),
+    (nested, [], "in.pth', prefix='teacher.backbone.'))"),
     (lambda: torch.zeros(3), [], 'contains a Tensor, but no weights'),
     (lambda: dict(teacher={}, student={}), [], "'teacher'; 'student', but no weights"),
 ]

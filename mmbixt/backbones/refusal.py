@@ -1,0 +1,80 @@
+"""Errors about files that do not fit a backbone: what the file is, and what to write instead."""
+
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+from mmengine.runner import CheckpointLoader
+from torch import Tensor
+
+from mmbixt.backbones.recognise import identify
+from mmbixt.checkpoints.describe import describe
+from mmbixt.checkpoints.prefixes import advise, closest, without
+from mmbixt.checkpoints.state_dict import (
+    NOTHING,
+    CheckpointMismatchError,
+    Differences,
+    refuse,
+    unwrap,
+)
+
+Compare = Callable[[Mapping[str, Tensor]], Differences]  # the weights of a file with the backbone's
+
+
+def refuse_part(
+    model: str,
+    source: Mapping[str, Tensor],
+    file: str | None,
+    compare: Compare,
+    advice: Callable[[Mapping[str, Tensor]], str | None],
+) -> NoReturn:
+    """Refuse weights of which no prefix is to be removed."""
+    refuse(compare(source), model, file, identify(source), advice(source), NOTHING)
+
+
+def refuse_file(
+    model: str,
+    source: Mapping[str, Tensor],
+    file: str | None,
+    compare: Compare,
+    advice: Callable[[Mapping[str, Tensor]], str | None],
+    prefix: str = '',
+) -> NoReturn:
+    """Refuse a file, which may be that of a larger model: then its best part is compared.
+
+    Args:
+        model: name of the backbone.
+        source: weights of the file by the names in it, without ``prefix``.
+        file: its name.
+        compare: compares weights with those of the backbone.
+        advice: what is to be done about weights.
+        prefix: what the config has removed from the names.
+    """
+    prefixes = closest(source, compare)
+    if not prefixes:
+        refuse_part(model, source, file, compare, advice)
+    part = without(prefixes[0], source)
+    differences = compare(part)
+    what = f'seems to be {describe(source)}; what begins with {prefixes[0]!r} {identify(part)}'
+    fits = 'That does not fit either' if differences else 'That fits'
+    setting = advise(file, [_dotted(prefix) + more for more in prefixes])
+    text = f'{fits}. To load it: {setting}'
+    refuse(differences, model, file, what, text, advice(part), NOTHING)
+
+
+def refuse_prefix(file: str, prefix: str, compare: Compare) -> NoReturn:
+    """Refuse the setting of a prefix that no weight of the file has."""
+    state = unwrap(CheckpointLoader.load_checkpoint(file, 'cpu'))
+    prefixes = closest(state, compare)
+    if compare(without(prefixes[0] if prefixes else '', state)):
+        text = f'The file {identify(state)}.'
+    elif prefixes:
+        text = f'It fits with another prefix: {advise(file, prefixes)}'
+    else:
+        text = 'It fits without a prefix.'
+    text = f'No weight of {file} begins with {_dotted(prefix)!r}.\n  {text}\n  {NOTHING}'
+    raise CheckpointMismatchError(text)
+
+
+def _dotted(prefix: str) -> str:
+    """As mmengine completes the prefix of a config."""
+    return prefix and prefix.removesuffix('.') + '.'

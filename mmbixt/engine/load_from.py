@@ -1,0 +1,47 @@
+"""Say what ``load_from`` does not load, or refuse the file."""
+
+import logging
+
+from mmengine.hooks import Hook
+from mmengine.logging import print_log
+from mmengine.model import is_model_wrapper
+from mmengine.runner import BaseLoop, Runner
+from torch.distributed.fsdp import FullyShardedDataParallel
+
+from mmbixt.checkpoints.state_dict import load_whole_state, unwrap
+from mmbixt.engine.start import start_from
+from mmbixt.registry import HOOKS
+
+
+@HOOKS.register_module()
+class LoadFromHook(Hook):
+    """Start training from the file of a whole model, which may have other classes.
+
+    One message names what starts anew: layers with another number of outputs, and parts that the
+    file does not have. A file that has a part of the model by half is an error; mmengine would only
+    log it. To resume, a file must have all weights of the model.
+
+    Example:
+        >>> default_hooks = dict(load_from=dict(type='mmbixt.LoadFromHook'))
+    """
+
+    priority = 'HIGH'  # before EMAHook, which copies the weights
+
+    def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        if not isinstance(runner._train_loop, BaseLoop):  # a test
+            return
+        model = runner.model
+        while is_model_wrapper(model) and not isinstance(model, FullyShardedDataParallel):
+            model = model.module
+        level = runner.logger.level
+        runner.logger.setLevel(logging.ERROR)  # mmengine loads the weights again, and logs it
+        message = ''
+        try:
+            if runner._resume:
+                load_whole_state(model, unwrap(checkpoint))
+            else:
+                checkpoint['state_dict'], message = start_from(model, unwrap(checkpoint))
+        finally:
+            runner.logger.setLevel(level)
+        if message:
+            print_log(f'load_from={runner._load_from}: {message}.', 'current', logging.WARNING)

@@ -1,0 +1,139 @@
+"""Start a whole model from the file of another one: what is not loaded is named, or refused.
+
+mmengine loads what has the same name and shape, and trains the rest from random weights. Here a
+part of the model (a neck, a head) is loaded whole, or is missing in the file as a whole. Only
+layers with another number of outputs, such as those of other classes, may start anew in it.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+
+from torch import Tensor, nn
+
+from mmbixt.backbones.recognise import identify
+from mmbixt.checkpoints.describe import describe
+from mmbixt.checkpoints.origin import file_of
+from mmbixt.checkpoints.prefixes import advise, closest, without
+from mmbixt.checkpoints.state_dict import (
+    CheckpointMismatchError,
+    Differences,
+    NoWholeModelError,
+    name_file,
+    refuse,
+    refuse_unused_neck,
+    shorten,
+)
+
+WHOLE = (
+    'A file for load_from has all weights of a part of the model, or none of it; only layers with '
+    'another number of outputs (classes) start anew.'
+)
+_PART = re.compile(r'^(roi_head\.)?[^.]+')  # of a name of a weight
+_COUNT = 'num_batches_tracked'
+
+
+def start_from(
+    model: nn.Module, state: OrderedDict[str, Tensor]
+) -> tuple[OrderedDict[str, Tensor], str]:
+    """Load a file into a model, or raise an error.
+
+    Args:
+        model: our backbones, necks and heads in it compare their weights themselves.
+        state: weights by their names in the file.
+
+    Returns:
+        The weights that mmengine can load without complaint, in which those of the model stand for
+        what the file does not have; and a message about these.
+    """
+    parts = [name for name, x in model.named_modules() if getattr(x, 'fits_itself', False)]
+    own = tuple(f'{name}.' for name in parts)
+    current = model.state_dict()
+    wrong = {
+        key: (tuple(state[key].shape), tuple(value.shape))
+        for key, value in current.items()
+        if key in state and state[key].shape != value.shape and not key.startswith(own)
+    }
+    outputs = {key for key, shapes in wrong.items() if _are_outputs(key, *shapes)}
+    found = Differences(len(current))
+    inner = (key for key in wrong if key not in outputs)
+    found.wrong = [f'{key}: {wrong[key][0]} in the file, {wrong[key][1]} here' for key in inner]
+    given = state.copy()
+    for key in wrong:
+        del given[key]
+    missing, unknown = _load(model, given)
+    missing = [key for key in missing if key not in wrong]
+    there = {part_of(key) for key in state if key in current} | {part_of(key) for key in parts}
+    found.missing = [k for k in missing if part_of(k) in there and not k.endswith(_COUNT)]
+    ours = {part_of(key) for key in current}
+    found.unknown = [key for key in unknown if part_of(key) in ours and not key.endswith(_COUNT)]
+    absent = sorted({part_of(key) for key in missing} - there)
+    if found or 'backbone' in absent:
+        found.missing = [key for key in missing if not key.endswith(_COUNT)]
+        names, file, alone = (*wrong, *found.missing, *found.unknown), file_of(state), None
+        if not any(part_of(key) == 'backbone' for key in names):
+            alone = f'The backbone fits. To load it alone: {advise(file, ["backbone."])}'
+        what = f'seems to be {describe(state)}'
+        refuse(found, type(model).__name__, file, what, WHOLE, alone)
+    refuse_unused_neck(unknown)
+    for key in (*missing, *outputs):
+        given[key] = current[key]
+    for key in unknown:
+        given.pop(key, None)
+    layers = {key.rpartition('.')[0]: wrong[key] for key in sorted(outputs)}
+    unused = sorted({part_of(key) for key in unknown} - ours)
+    return given, _message(layers, absent, unused)
+
+
+def part_of(key: str) -> str:
+    """'neck' of 'neck.convs.0.weight', 'roi_head.bbox_head' of 'roi_head.bbox_head.fc_cls.bias'."""
+    return _PART.match(key)[0]
+
+
+def _are_outputs(key: str, theirs: tuple[int, ...], ours: tuple[int, ...]) -> bool:
+    """Whether a weight of a head differs in the number of its outputs only."""
+    is_head = part_of(key) not in ('backbone', 'neck')
+    return is_head and bool(ours) and len(theirs) == len(ours) and theirs[1:] == ours[1:]
+
+
+def _load(model: nn.Module, state: Mapping[str, Tensor]) -> tuple[list[str], list[str]]:
+    """The weights that are missing in the file, and those that the model does not have."""
+    try:
+        return tuple(model.load_state_dict(state, strict=False))
+    except CheckpointMismatchError as error:
+        if isinstance(error, NoWholeModelError):
+            _advise_part(model, state)
+        raise name_file(error, file_of(state)) from None
+    except RuntimeError as error:  # a shape that is known only after renaming
+        name = file_of(state) or 'The checkpoint'
+        raise CheckpointMismatchError(f'{name} does not fit. {error}') from None
+
+
+def _advise_part(model: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Raise an error with advice if a file that is no whole model fits a backbone of ours."""
+    file = file_of(state)
+    for name, part in model.named_modules():
+        if not hasattr(part, 'differences'):
+            continue
+        prefixes = closest(state, part.differences) or ['']
+        rest = without(prefixes[0], state)
+        if not part.differences(rest):
+            what = f'what begins with {prefixes[0]!r}' if prefixes[0] else 'the file'
+            raise CheckpointMismatchError(
+                f'No weight of {file or "the file"} begins with {name + "."!r}, so load_from '
+                f'cannot use it. But {what} {identify(rest)}, and fits the {name}.\n  To start '
+                f'from it, without load_from: {advise(file, prefixes)}'
+            )
+
+
+def _message(
+    layers: Mapping[str, tuple[tuple[int, ...], ...]], absent: Iterable[str], unused: Iterable[str]
+) -> str:
+    """What of the model starts anew, and what of the file is not used; empty if nothing."""
+    counts = [f'{key} ({old[0]} in the file, {new[0]} here)' for key, (old, new) in layers.items()]
+    lines = (
+        ('Initialised anew, because the numbers of outputs differ', counts),
+        ('Initialised anew, because the file has none', absent),
+        ('In the file, but not in the model', unused),
+    )
+    return '. '.join(f'{title}: {shorten(names, None)}' for title, names in lines if names)
