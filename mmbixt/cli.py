@@ -28,10 +28,12 @@ from mmbixt.sample.sample_config import NoSampleError, all_dicts, use_sample_dat
 CONFIGS = Path(__file__).parent / '.mim/configs'
 
 
-def add_common_arguments(parser: argparse.ArgumentParser) -> None:
+def add_common_arguments(
+    parser: argparse.ArgumentParser, frameworks: str = 'mmseg, mmdet or mmpretrain'
+) -> None:
     parser.add_argument(
         'config',
-        help='a config of mmseg, mmdet or mmpretrain: a file, PACKAGE::PATH of an installed one, '
+        help=f'a config of {frameworks}: a file, PACKAGE::PATH of an installed one, '
         'or the name of one of ours',
     )
     parser.add_argument(

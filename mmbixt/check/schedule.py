@@ -1,4 +1,4 @@
-"""Whether the warm-up of the learning rate ends before training does."""
+"""Whether a training is long enough for its warm-up and for the logger."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,13 +19,27 @@ def loop_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
             )
 
 
+def _loss_note(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
+    """mmengine's logger logs at its interval, and at the end of an epoch that is not longer."""
+    length = (cfg.get('train_cfg') or {}).get('max_iters')
+    logger = (cfg.get('default_hooks') or {}).get('logger', {})
+    interval = 0 if logger is None else logger.get('interval', 10)  # 0: no logger at all
+    if length and min(epoch or interval, interval) > length:
+        yield (
+            f'default_hooks.logger.interval = {interval}, but training ends after {length:,} '
+            'iterations: no loss is logged, and a report shows none. To log it: --cfg-options '
+            f'default_hooks.logger.interval={max(1, length // 10)}'
+        )
+
+
 def schedule_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
-    """A line for each warm-up that is longer than the schedule.
+    """A line for each warm-up that is longer than the schedule, and for a logger that logs no loss.
 
     Args:
         cfg: the config.
         epoch: iterations of an epoch, None if that is not known.
     """
+    yield from _loss_note(cfg, epoch)
     loop, schedulers = cfg.get('train_cfg') or {}, cfg.get('param_scheduler') or []
     lengths = {False: loop.get('max_iters'), True: loop.get('max_epochs')}
     if lengths[True] and epoch:

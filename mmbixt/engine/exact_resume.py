@@ -196,6 +196,9 @@ class ExactResumeHook(Hook):
         sampler = loop.dataloader.batch_sampler
         sampler.number = count
         if isinstance(loop, IterBasedTrainLoop):
+            if count:
+                text = f'The first {count:,} batches are skipped without being read: what mmengine'
+                print_log(f'{text} calls "Advance dataloader" takes no time.', 'current')
             epoch = sampler.skip(count)
             loop.dataloader_iterator = _SkippingIterator(loop.dataloader, epoch, count)
             return

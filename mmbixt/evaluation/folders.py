@@ -120,6 +120,22 @@ def pair_files(
     return [Pair(name, predicted[name], path) for name, path in true.items()]
 
 
+def find_images(folder: Path, suffix: str, names: Sequence[str]) -> list[Path]:
+    """The image of each pair, by the names of the pairs; pictures of errors need them.
+
+    As in `pair_files`, only the last parts of the paths count if one side has no subfolders.
+    """
+    files = _listing(folder, suffix, '--image-suffix')
+    if not all(any('/' in name for name in some) for some in (files, names)):
+        files, names = _flat(files), [PurePosixPath(name).name for name in names]
+    if missing := [f'{name}{suffix}' for name in names if name not in files]:
+        raise LabelFilesError(
+            f'{folder} has no image for {len(missing):,} of {len(names):,} truths. There should be'
+            f'{_shown(missing)}\nIf the names end otherwise: --image-suffix (now {suffix}).'
+        )
+    return [files[name] for name in names]
+
+
 def check_pairs(pairs: Sequence[Pair]) -> tuple[int, int]:
     """Check the header of each file; returns the most common size (H,W)."""
     sizes, problems = Counter(), []
@@ -151,7 +167,7 @@ def shift_hint(pairs: Sequence[Pair], reading: Reading) -> str | None:
     """A warning if predictions agree much better after adding or subtracting 1, in a few files."""
     right, pixels = np.zeros(3, np.int64), 0
     for pair in pairs[:: -(-len(pairs) // SHIFT_PAIRS)]:
-        truth, prediction = _labels(pair, reading)
+        truth, prediction = labels(pair, reading)
         valid = truth != reading.ignore_index
         pixels += valid.sum()
         right += [np.sum(valid & (truth == prediction + shift)) for shift in (0, -1, 1)]
@@ -167,7 +183,7 @@ def shift_hint(pairs: Sequence[Pair], reading: Reading) -> str | None:
     )
 
 
-def _labels(pair: Pair, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
+def labels(pair: Pair, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
     """Truth and prediction (H,W), with classes from 0."""
     truth, prediction = read_labels(pair.truth), read_labels(pair.prediction)
     if reading.reduce_truth:
@@ -181,7 +197,7 @@ def pair_sums(
 ) -> dict[str, np.ndarray]:
     """Counts (K,) of one image by name; ``options`` are those of `image_sums`."""
     try:
-        truth, prediction = _labels(pair, reading)
+        truth, prediction = labels(pair, reading)
         sums = image_sums(
             truth, prediction, num_classes, ignore_index=reading.ignore_index, **options
         )

@@ -83,16 +83,17 @@ def read_sums(path: str | Path) -> ImageSums:
 def find_sums(path: str | Path) -> Path:
     """``path`` if it is a file; the file in a folder ``path``, or the newest in its subfolders."""
     path = Path(path)
-    if not path.is_dir():
-        if path.exists():
-            return path
-        raise SumsFileError(f'There is no file and no folder {path}.')
+    if path.is_file():
+        return path
+    if path.suffix == '.npz':
+        raise SumsFileError(f'There is no file {path}.')
     if (path / FILE_NAME).exists():
         return path / FILE_NAME
     if below := list(path.rglob(FILE_NAME)):
         return max(below, key=lambda file: file.stat().st_mtime)
+    what = f'{FILE_NAME} in {path} or its subfolders' if path.is_dir() else f'folder {path}'
     raise SumsFileError(
-        f'There is no {FILE_NAME} in {path} or its subfolders. To write it: tools/test.py CONFIG '
-        f'CHECKPOINT --boundary --work-dir {path}, or, from existing label maps, '
+        f'There is no {what}. To write the counts of each image: tools/test.py CONFIG CHECKPOINT '
+        f'--boundary --work-dir {path}, or, from existing label maps, '
         f'tools/analysis/boundary_eval.py PREDICTIONS TRUTHS --sums {path / FILE_NAME}'
     )

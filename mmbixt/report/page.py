@@ -31,7 +31,8 @@ def make_page(data: ReportData) -> str:
         regions=regions,
         level=LEVEL,
         classes=rows,
-        missed=[row for row in rows if not row[3]],  # IoU 0
+        missed=[row for row in rows if not row[3] and row[1]],  # IoU 0, and in the truth
+        invented=[row for row in rows if not row[1]],  # only predicted, so that their IoU is 0
         where=describe(band).lower() if band else '',
         charts=training_charts(run, band or MAIN_BAND),
         detection=DETECTION,

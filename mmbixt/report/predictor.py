@@ -6,7 +6,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
-import cv2
 import numpy as np
 import torch
 from matplotlib.figure import Figure
@@ -22,8 +21,8 @@ from mmbixt.datasets.availability import check_datasets
 from mmbixt.engine.boundary_vis_hook import label_map, read_image, sample_figure
 from mmbixt.evaluation.boundary import image_sums, scores
 from mmbixt.evaluation.sums import ImageSums
-from mmbixt.report.scores import choose_images
 from mmbixt.visualization.attention import summary_figure
+from mmbixt.visualization.choice import image_scores, worst_and_best
 from mmbixt.visualization.palette import sample_palette
 
 Track = Callable[[Iterable], Iterable]  # a progress bar, such as tqdm
@@ -87,11 +86,11 @@ class Predictor:
                 f'example, is not one of its {len(indices):,} images.'
             )
 
-        def thumbnail(i: int) -> np.ndarray:
-            image = read_image(self.dataset.get_data_info(indices[names[i]])['img_path'])
-            return cv2.resize(image, (16, 16), interpolation=cv2.INTER_AREA).mean(-1)
+        def read(i: int) -> np.ndarray:
+            return read_image(self.dataset.get_data_info(indices[names[i]])['img_path'])
 
-        counted, worst, best = choose_images(counts, band, number, thumbnail)
+        counted = image_scores(counts, band)
+        worst, best = worst_and_best(counted, number, read)
         examples, differ = [], 0
         for i in track([*worst, *best]):
             examples.append(self.draw(indices[names[i]], band))

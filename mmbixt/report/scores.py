@@ -1,7 +1,6 @@
 """Scores for the report, from the pixel counts of each image."""
 
 import re
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -9,10 +8,6 @@ import numpy as np
 from mmbixt.evaluation.bootstrap import Estimate, draw_weights, estimate
 from mmbixt.evaluation.boundary import scores
 from mmbixt.evaluation.sums import ImageSums
-
-# correlation of the thumbnails of near-identical images: frames of a video within about six of each
-# other (CamVid: 0.99 at two, 0.97 at four, 0.94 at eight); unlike photographs have less than 0.9
-ALIKE = 0.95
 
 
 class RegionScores(NamedTuple):
@@ -67,34 +62,3 @@ def class_rows(counts: ImageSums, regions: dict[str, RegionScores], band: str | 
     columns += [whole, *gaps, *others]
     order = np.argsort(-true.sum(0), kind='stable')
     return [[column[k] for column in columns] for k in order if not np.isnan(whole[k])]
-
-
-def choose_images(
-    counts: ImageSums, band: str, number: int, thumbnail: Callable[[int], np.ndarray]
-) -> tuple[np.ndarray, list, list]:
-    """mIoU (N,) of each image in a band, and the indices of the worst and of the best images, at
-    most ``number`` of each, the worst and the best first. No image is in both lists, and images
-    without a score (NaN) are in neither."""
-    names = [name for name in counts.counts if name.rpartition('/')[0] in ('all', band)]
-    images = ({key: counts.counts[key][i] for key in names} for i in range(len(counts.images)))
-    found = np.array([scores(one)[f'{band}/mIoU'] for one in images])
-    order = np.argsort(found, kind='stable')[: np.count_nonzero(~np.isnan(found))].tolist()
-    worst = _distinct(order, number, thumbnail)
-    best = _distinct([i for i in reversed(order) if i not in worst], number, thumbnail)
-    return found, worst, best
-
-
-def _distinct(order: list[int], number: int, thumbnail: Callable[[int], np.ndarray]) -> list[int]:
-    """The first ``number`` images of an order; alike ones only if there are too few others."""
-    chosen, vectors, alike = [], [], []
-    for i in order[: 10 * number] if len(order) > number else ():  # reading images takes time
-        vector = thumbnail(i).astype(float).ravel()
-        vector -= vector.mean()
-        vector /= max(np.linalg.norm(vector), 1e-9)
-        if max((vector @ other for other in vectors), default=0) > ALIKE:
-            alike.append(i)
-        elif len(chosen) < number:
-            chosen.append(i)
-            vectors.append(vector)
-    some = {*chosen, *alike[: number - len(chosen)]} or {*order}
-    return [i for i in order if i in some]

@@ -34,7 +34,7 @@ class Run:
             raise WorkDirError(f'{what} Give the --work-dir of tools/train.py or tools/test.py.')
         starts = sorted(path for path in folder.iterdir() if start_time(path))
         logs = {start: read_records(start / 'vis_data/scalars.json') for start in starts}
-        trained = [start for start in starts if any('loss' in r for r in logs[start][0])]
+        trained = [start for start in starts if logs[start][0]]  # tests write no records
         # a later test may have overwritten the config in the work dir with its own
         dumped = [file for start in trained if (file := start / 'vis_data/config.py').exists()]
         self.folder = folder
@@ -52,7 +52,7 @@ class Run:
         self.generated = any((part / MANIFEST).exists() for part in (root, *root.parents))
         self.date = start_time((trained or starts)[-1]) if starts else None
         self.records = merge(records for records, _ in logs.values())
-        self.iterations = max((r['step'] for r in self.records if 'loss' in r), default=0)
+        self.iterations = max((r['step'] for r in self.records), default=0)
         # mmengine writes the scores of a test to a separate file
         tests = [test for start in starts for test in read_records(start / f'{start.name}.json')[0]]
         means = {'mIoU', 'all/mIoU', *DETECTION}

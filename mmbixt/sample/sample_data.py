@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 from filelock import FileLock
 
+from mmbixt.progress import progress
 from mmbixt.sample.scenes import VERSION, Scene, imagenet_class, make_scene
 
 MANIFEST = 'sample_data.json'
@@ -58,7 +59,8 @@ def _replace(root: Path, settings: dict[str, int]) -> None:
             seeds = range(FIRST_SEED[split], FIRST_SEED[split] + settings[split])
             size = settings['height'], settings['width']
             with ThreadPool() as pool:
-                scenes = pool.map(lambda seed, size=size: make_scene(seed, *size), seeds)
+                made = pool.imap(lambda seed, size=size: make_scene(seed, *size), seeds)
+                scenes = list(progress(made, settings[split]))
             # _is_complete has the names of these folders, too
             _write_ade20k(new / 'ade/ADEChallengeData2016', split, scenes)
             _write_coco(new / 'coco', split, scenes)

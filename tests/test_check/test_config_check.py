@@ -207,6 +207,21 @@ def test_warm_up_longer_than_the_schedule(loop, part, is_long):
     assert len([*schedule_notes(cfg, 40)]) == is_long
 
 
+@pytest.mark.parametrize(
+    ('iterations', 'epoch', 'hooks', 'found'),
+    [
+        (20, None, dict(logger=dict(interval=50)), ['default_hooks.logger.interval=2']),
+        (5, 40, {}, ['default_hooks.logger.interval=1']),  # mmengine's default is 10
+        (50, None, dict(logger=dict(interval=50)), []),
+        (20, 20, dict(logger=dict(interval=50)), []),  # logged at the end of the epoch
+        (20, None, dict(logger=None), []),
+    ],
+)
+def test_a_loss_that_is_not_logged(iterations, epoch, hooks, found):
+    cfg = dict(train_cfg=dict(max_iters=iterations), default_hooks=hooks)
+    assert [note.split()[-1] for note in schedule_notes(cfg, epoch)] == found
+
+
 STOCK = [
     'mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py',
     'mmdet::cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco.py',

@@ -8,7 +8,6 @@ import pytest
 import torch
 from documents import ROOT, blocks, shown
 from helpers import CONFIGS, official_state, python, takes_four_channels, unused_parameters
-from label_maps import label_maps
 from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import METRICS, MODELS, init_default_scope
@@ -31,7 +30,6 @@ RUN_BY = dict.fromkeys(
     'test_docs/test_python.py',
 ) | {
     'attention figures': 'test_docs/test_python.py',
-    'error figures': 'test_docs/test_python.py',
     'classify': 'test_tools/test_classifiers.py',
     'onnx': 'test_tools/test_export_onnx.py',
     'export': 'test_tools/test_export_onnx.py',
@@ -260,14 +258,3 @@ def test_attention_figures():
     exec(code, found)
     assert len(found['figures']) == 1
     assert found['figure'] is not None
-
-
-def test_error_figures(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    truth, prediction = (labels.astype(np.uint8) for labels in next(label_maps([(30, 40)])))
-    for folder, pixels in dict(images=truth, truths=truth, predictions=prediction).items():
-        (tmp_path / folder).mkdir()
-        cv2.imwrite(f'{folder}/x.png', pixels)
-    (code,) = shown('error figures')
-    exec(code, {})
-    assert cv2.imread('x_errors.png').shape[0] > 500

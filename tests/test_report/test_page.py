@@ -81,10 +81,21 @@ def test_config_is_complete_and_missing_parts_are_explained(make_run):
     assert 'no records of training' in page.text
 
 
-def test_a_run_too_short_to_log_a_loss_is_not_called_one_without_records(make_run):
-    text = Reader(make_page(ReportData(make_run(records=[val_record(4, 1.7)])))).text
-    assert 'No training loss was logged, but validations were' in text
-    assert 'no records of training' not in text
+@pytest.mark.parametrize(('step', 'charts'), [(4, 1), (0, 0)])
+def test_a_run_too_short_to_log_a_loss_shows_its_validation(make_run, step, charts):
+    """Unless the validation does not say its iteration."""
+    page = Reader(make_page(ReportData(make_run(records=[val_record(step, 1.7)]))))
+    assert 'No training loss was logged' in page.text
+    assert 'no records of training' not in page.text
+    assert len(page.all('svg')) == charts
+    assert ('4 iterations' in page.text) == bool(charts)
+
+
+def test_the_title_says_that_the_images_are_generated(make_run):
+    run = make_run()
+    assert 'generated' not in Reader(make_page(ReportData(run))).text
+    run.generated = True
+    assert 'mine on generated scenes: report of a run' in Reader(make_page(ReportData(run))).text
 
 
 def test_no_errors(make_run):
@@ -126,8 +137,20 @@ def test_classes_without_a_right_pixel(make_run, missed, folded):
     prediction = np.where(truth < missed, (truth + 1) % max(missed, 1) + (missed == 1), truth)
     counts = sums(['a1', 'b2', 'c3', 'd4'], (truth, prediction.astype(np.uint8)))
     page = Reader(make_page(ReportData(make_run(), counts=counts, band='band3px')))
-    assert (f'{missed} of these 4 classes have an IoU of 0' in page.text) == (missed > 0)
+    assert (f'{missed} of the 4 classes in the truth have an IoU' in page.text) == (missed > 0)
     assert len(page.all('table')) == 2 + folded
-    assert ('The mean of the others is 100.0' in page.text) == (missed == 3)
+    assert ('classes above 0 is 100.0' in page.text) == (missed == 3)
     rows = [one['data-value'] for one in page.all('th', scope='row')][-4:]
     assert rows == (['d4', 'a1', 'b2', 'c3'] if folded else ['a1', 'b2', 'c3', 'd4'])
+
+
+def test_classes_that_are_only_predicted_are_not_called_missed(make_run):
+    truth = np.arange(4, dtype=np.uint8).repeat(60).reshape(12, 20)
+    counts = sums([*'abcdef'], (truth, np.where(truth < 2, truth + 4, truth)))
+    page = Reader(make_page(ReportData(make_run(), counts=counts, band='band3px')))
+    text = ' '.join(page.text.split())
+    assert '2 of the 4 classes in the truth have an IoU of 0' in text
+    assert 'right (a, b). This is' in text
+    assert 'rare classes. 2 other classes are predicted, but not in the truth' in text
+    assert 'in the mean. The mean of the classes above 0 is 100.0, of all 33.3.' in text
+    assert 'The 4 classes with an IoU of 0' in text

@@ -5,14 +5,9 @@ from test_report.runs import sums
 from mmbixt.evaluation import scores
 from mmbixt.evaluation.sums import ImageSums
 from mmbixt.report.collect import BandError, choose_band
-from mmbixt.report.scores import choose_images, class_rows, score_regions
+from mmbixt.report.scores import class_rows, score_regions
 
 CLASSES = ['sky', 'sea', 'never', 'only predicted']
-
-
-def different(i):
-    """Thumbnails of photographs."""
-    return np.random.default_rng(i).random((16, 16))
 
 
 @pytest.fixture
@@ -55,26 +50,6 @@ def test_regions_have_the_scores_of_the_evaluation(counts):
     assert gap == pytest.approx(100 * (1 - band3px / whole))
     assert predicted[3] == 0
     assert np.isnan(predicted[4])
-
-
-def test_worst_and_best_images(counts, pairs):
-    image_scores, worst, best = choose_images(counts, 'band3px', 2, different)
-    for value, pair in zip(image_scores, pairs, strict=True):
-        assert value == pytest.approx(scores(sums(CLASSES, pair).total())['band3px/mIoU'])
-    assert (worst, best) == ([2, 3], [0, 1])
-    flat = np.zeros_like(pairs[0][0])
-    without_boundary = sums(CLASSES, (flat, flat), pairs[1])
-    assert choose_images(without_boundary, 'band3px', 1, different)[1:] == ([1], [])
-
-
-def test_frames_of_a_video_are_shown_once(pairs):
-    """Each image and the fourth after it look alike."""
-    frames = sums(CLASSES, *pairs, *pairs)  # the worst: 2, 3, 6, 7, then 1, 5, 0, 4
-    _, worst, best = choose_images(frames, 'band3px', 3, lambda i: different(i % 4))
-    assert (worst, best) == ([2, 3, 1], [4, 5, 7])
-    # if there are too few others
-    _, worst, best = choose_images(frames, 'band3px', 3, lambda i: different(0) + i)
-    assert (worst, best) == ([2, 3, 6], [4, 0, 5])
 
 
 def test_band(counts):

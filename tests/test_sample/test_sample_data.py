@@ -59,6 +59,13 @@ def assert_alone_and_equal(folder, expected):
     assert {path.name for path in folder.parent.iterdir()} <= {'sample', '.sample.lock'}
 
 
+def test_progress_is_shown(tmp_path, capsys):
+    write(tmp_path / 'sample')
+    said = capsys.readouterr()
+    assert f'making {TRAIN} sample scenes for train' in said.out
+    assert f'{TRAIN} of {TRAIN} after' in said.err
+
+
 def test_mmseg_reads_it_as_ade20k(root, scene):
     dataset = ADE20KDataset(
         data_root=str(root / 'ade/ADEChallengeData2016'),

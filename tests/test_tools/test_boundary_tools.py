@@ -103,6 +103,7 @@ def test_shifted_labels_are_warned_of(folders, evaluate):
         (['--num-classes', 4, '--sums', 'x.npy'], 'must end with .npz'),
         (['--num-classes', 4, '--ratios', 3], '3 is not a fraction of the diagonal'),
         (['--num-classes', 4, '--sums', f'{__file__}/new/x.npz'], 'is a file'),
+        (['--num-classes', 4, '--worst', 3], '--worst N needs --images'),
         (['--num-classes', 3], 'the truth has label 3, but with 3 classes'),
     ],
 )
@@ -110,6 +111,29 @@ def test_wrong_arguments(arguments, message, evaluate):
     done = evaluate(*arguments)
     assert message in done.stderr
     assert done.stdout == ''
+
+
+def test_pictures_of_the_worst_images(folders, evaluate):
+    (folders / 'images').mkdir()
+    for i, (height, width) in enumerate(SIZES):
+        image = np.random.default_rng(i).integers(0, 256, (height, width, 3), np.uint8)
+        cv2.imwrite(f'{folders}/images/{i:02}.jpg', image)
+    options = '--classes', folders / 'classes.txt', '--reduce-zero-label', '--worst', 2
+    options += '--images', folders / 'images', '--out-dir', folders / 'out'
+    done = evaluate(*options)
+    assert f'errors of the 2 worst images: {folders}/out' in done.stdout
+    found = class_scores(good_sums())['band3px/IoU']
+    worst = np.argsort(np.nanmean(found, 1))[:2]
+    assert sorted(path.name for path in (folders / 'out').iterdir()) == sorted(
+        f'{i:02}.png' for i in worst
+    )
+    assert min(cv2.imread(f'{folders}/out/{worst[0]:02}.png').shape[:2]) > 500
+    (folders / f'images/{worst[0]:02}.jpg').unlink()
+    assert 'images has no image for 1 of 12 truths. There should be' in evaluate(*options).stderr
+    done = evaluate(*options, '--image-suffix', '.png')
+    assert 'ends with .png; one of its files is' in done.stderr
+    cv2.imwrite(f'{folders}/images/{worst[0]:02}.jpg', np.zeros((9, 9, 3), np.uint8))
+    assert f'{worst[0]:02}.jpg: the image must be (' in evaluate(*options).stderr
 
 
 @pytest.fixture
@@ -250,7 +274,7 @@ def test_means_spreads_and_differences_by_seed(tmp_path, within):
     # one seed has no spread
     done = within('analysis/compare_seeds.py', '--a', runs['a'][0], '--b', runs['b'][0])
     assert (done.returncode, '±' in done.stdout) == (0, False)
-    for others, message in ((runs['b'], 'one for each seed'), (['nowhere'], 'There is no file')):
+    for others, message in ((runs['b'], 'one for each seed'), (['nowhere'], 'There is no folder')):
         done = within('analysis/compare_seeds.py', '--a', runs['a'][0], '--b', *others)
         assert message in done.stderr
 

@@ -63,16 +63,15 @@ def test_worst_images(visualize, tmp_path):
     _, error = visualize('--worst', 2, *options)
     assert error == ''
     assert pictures(tmp_path / 'out') == ['scene_3.png', 'scene_4.png']
-    # without the image that has no score
-    assert tool.worst_images(counted, 'band3px', 9) == [names[i] for i in (4, 3, 1, 0)]
     _, error = visualize('--worst', 2, '--width', 5, *options)
-    assert '--sums has no counts of band5px; it has band3px. Set --width.' in error
+    assert 'band5px was not counted, but band3px. Set --width.' in error
 
 
 def test_wrong_arguments(visualize):
     for arguments, message in (
-        (['--worst', 2], '--worst N needs --sums RUN'),
-        (['--worst', 2, '--sums', 'x.npz'], 'There is no file and no folder x.npz'),
+        (['--worst', 2], 'CONFIG CHECKPOINT --boundary --work-dir work_dirs/mine, or'),
+        (['--worst', 2, '--sums', 'x.npz'], 'There is no file x.npz'),
+        (['--sums', 'x.npz'], '--sums RUN is for --worst N'),
         (['--images', 'scene_7'], 'no image scene_7. It has 5 images: scene_0; scene_1'),
     ):
         said, error = visualize(*arguments)

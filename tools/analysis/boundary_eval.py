@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+import cv2
 import numpy as np
 
 # no imports of torch, which take seconds: NumPy and OpenCV are sufficient
@@ -21,15 +22,19 @@ from mmbixt.evaluation.boundary import (
     WIDTHS,
     band_width,
     class_scores,
+    main_band,
     ratio_pixels,
     scores,
 )
 from mmbixt.evaluation.folders import (
     LabelFilesError,
+    Pair,
     Reading,
     WorkerKilledError,
     check_pairs,
+    find_images,
     folder_sums,
+    labels,
     pair_files,
     read_classes,
     shift_hint,
@@ -38,12 +43,15 @@ from mmbixt.evaluation.folders import (
 from mmbixt.evaluation.sums import ImageSums, write_sums, written_whole
 from mmbixt.evaluation.tables import class_table, headline
 from mmbixt.progress import progress
+from mmbixt.visualization.choice import image_scores, worst_images
 
 EPILOG = """Examples:
   python tools/analysis/boundary_eval.py predictions data/ade/ADEChallengeData2016/annotations/\
 validation --classes ade20k --reduce-zero-label --sums runs/mine/boundary.npz
   python tools/analysis/boundary_eval.py predictions data/cityscapes/gtFine/val \
---classes cityscapes --pred-suffix _leftImg8bit.png --gt-suffix _gtFine_labelTrainIds.png"""
+--classes cityscapes --pred-suffix _leftImg8bit.png --gt-suffix _gtFine_labelTrainIds.png
+  python tools/analysis/boundary_eval.py predictions truths --num-classes 19 \
+--worst 20 --images images --image-suffix .jpg"""
 
 
 def ratio(text: str) -> float:
@@ -115,6 +123,23 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument('--json', type=Path, metavar='FILE', help='write all scores')
     parser.add_argument('--sums', type=Path, metavar='FILE.npz', help='write counts by image')
     parser.add_argument(
+        '--worst',
+        type=int,
+        metavar='N',
+        help='draw the errors near boundaries of the N images with the lowest mIoU in the band of '
+        '3 pixels, or else in the first of --widths; needs --images',
+    )
+    parser.add_argument('--images', type=Path, metavar='IMG_DIR', help='the images, for --worst')
+    parser.add_argument(
+        '--image-suffix', default='.jpg', help='suffix of names of images (default: .jpg)'
+    )
+    parser.add_argument(
+        '--out-dir',
+        type=Path,
+        default=Path('boundary_errors'),
+        help='folder of the pictures (default: boundary_errors)',
+    )
+    parser.add_argument(
         '--jobs', type=int, default=os.cpu_count(), help='processes (default: all cores)'
     )
     args = parser.parse_args()
@@ -122,9 +147,14 @@ def parse_args() -> argparse.Namespace:
         parser.error('--jobs and --num-classes must be at least 1')
     if args.sums and args.sums.suffix != '.npz':
         parser.error(f'--sums {args.sums}: the name must end with .npz')
-    for option in ('json', 'sums'):
-        if problem := write_problem(getattr(args, option)):
-            parser.error(f'--{option} {getattr(args, option)}: {problem}')
+    if (args.worst is None) != (args.images is None):
+        parser.error('--worst N needs --images IMG_DIR, and --images is for --worst')
+    if args.worst is not None and (args.worst < 1 or not args.widths):
+        parser.error('--worst must be at least 1, and needs one of --widths')
+    pictures = args.out_dir / 'x.png' if args.worst else None
+    for option, path in (('json', args.json), ('sums', args.sums), ('out-dir', pictures)):
+        if problem := write_problem(path):
+            parser.error(f'--{option} {path}: {problem}')
     return args
 
 
@@ -140,14 +170,12 @@ def write_problem(path: Path | None) -> str | None:
     return None if os.access(folder, os.W_OK) else f'no permission to write into {folder}'
 
 
-def count(args: argparse.Namespace) -> tuple[ImageSums, tuple[int, int], list[str]]:
+def count(
+    args: argparse.Namespace, pairs: list[Pair], reading: Reading
+) -> tuple[ImageSums, tuple[int, int], list[str]]:
     """Counts of all images, the most common image size (H,W), and warnings."""
     names = read_classes(args.classes) if args.classes else map(str, range(args.num_classes))
-    pairs = pair_files(
-        args.predictions, args.truths, args.pred_suffix, args.gt_suffix, args.pred_prefix
-    )
     size = check_pairs(pairs)
-    reading = Reading(args.ignore_index, args.reduce_zero_label, args.pred_reduce_zero_label)
     options = dict(widths=args.widths, ratios=args.ratios, tolerances=args.tolerances)
     with progress(total=len(pairs)) as bar:
         counted = folder_sums(pairs, list(names), reading, options, args.jobs, bar.update)
@@ -155,6 +183,38 @@ def count(args: argparse.Namespace) -> tuple[ImageSums, tuple[int, int], list[st
     if args.classes == 'ade20k' and not args.reduce_zero_label:
         hints.append("ADE20K's own files number classes from 1: if yours do, --reduce-zero-label.")
     return counted, size, [hint for hint in hints if hint]
+
+
+def draw_worst(
+    args: argparse.Namespace,
+    pairs: list[Pair],
+    images: list[Path],
+    reading: Reading,
+    counted: ImageSums,
+) -> None:
+    """Write a picture of the errors of each of the worst images."""
+    from mmbixt.visualization.boundary_errors import error_figure  # matplotlib takes a second
+
+    def read(i: int) -> np.ndarray:
+        image = cv2.imread(str(images[i]))
+        if image is None:
+            raise LabelFilesError(f'{images[i]} is not an image that OpenCV can read')
+        return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
+
+    width = 3 if 3 in args.widths else args.widths[0]
+    worst = worst_images(image_scores(counted, main_band(counted.counts)), args.worst, read)
+    for i in progress(worst):
+        name = pairs[i].name
+        truth, prediction = labels(pairs[i], reading)
+        about = counted.classes, None, width, f'{name}: errors near boundaries'
+        try:
+            figure = error_figure(read(i), truth, prediction, *about, reading.ignore_index)
+        except ValueError as error:  # another size
+            raise LabelFilesError(f'{images[i]}: {error}') from error
+        file = args.out_dir / f'{name}.png'
+        file.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(file)
+    print(f'errors of the {len(worst)} worst images: {args.out_dir}')
 
 
 def make_tables(found: dict[str, float], size: tuple[int, int]) -> str:
@@ -206,7 +266,13 @@ def as_json(counted: ImageSums, found: dict[str, float], by_class: dict[str, np.
 
 def evaluate(args: argparse.Namespace, written: list[Path]) -> None:
     """Print and write all scores; appends the written files to ``written``."""
-    counted, size, hints = count(args)
+    pairs = pair_files(
+        args.predictions, args.truths, args.pred_suffix, args.gt_suffix, args.pred_prefix
+    )
+    names = [pair.name for pair in pairs]
+    images = find_images(args.images, args.image_suffix, names) if args.worst else []
+    reading = Reading(args.ignore_index, args.reduce_zero_label, args.pred_reduce_zero_label)
+    counted, size, hints = count(args, pairs, reading)
     total = counted.total()
     found, by_class = scores(total), class_scores(total)
     print(f'{len(counted.images):,} images, {len(counted.classes)} classes; percentages\n')
@@ -215,7 +281,7 @@ def evaluate(args: argparse.Namespace, written: list[Path]) -> None:
         shown = [name for name in by_class if not name.endswith('/Acc')]
         columns = {name.rpartition('/')[0]: by_class[name] for name in shown}
         print(f'\nIoU (boundaryF: F)\n{class_table(counted.classes, columns)}')
-    if args.json or args.sums:
+    if args.json or args.sums or args.worst:
         print()
     if args.json:
         with written_whole(args.json) as part:
@@ -226,6 +292,9 @@ def evaluate(args: argparse.Namespace, written: list[Path]) -> None:
         write_sums(args.sums, counted.images, counted.classes, counted.counts)
         written.append(args.sums)
         print(f'counts of every image: {args.sums}')
+    if args.worst:
+        written.append(args.out_dir)
+        draw_worst(args, pairs, images, reading, counted)
     for hint in hints:
         print(f'\nwarning: {hint}', file=sys.stderr)
 

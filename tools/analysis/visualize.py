@@ -21,10 +21,11 @@ from torch import nn
 
 from mmbixt.checkpoints.state_dict import load_whole_state, shorten, unwrap
 from mmbixt.cli import add_common_arguments, load_config, read_config, run
-from mmbixt.engine.boundary_vis_hook import NoLabelsError, sample_figure
-from mmbixt.evaluation.boundary import band_width, class_scores
+from mmbixt.engine.boundary_vis_hook import NoLabelsError, read_image, sample_figure
+from mmbixt.evaluation.boundary import band_width
 from mmbixt.evaluation.sums import ImageSums, SumsFileError, find_sums, read_sums
 from mmbixt.progress import progress
+from mmbixt.visualization.choice import image_scores, worst_images
 from mmbixt.visualization.palette import sample_palette
 
 SHOWN = 5  # most names in an error
@@ -32,8 +33,8 @@ SHOWN = 5  # most names in an error
 EPILOG = """Examples:
   python tools/analysis/visualize.py CONFIG CHECKPOINT --images 20
   python tools/analysis/visualize.py CONFIG CHECKPOINT --images ADE_val_00000003 ADE_val_00000017
-  python tools/test.py CONFIG CHECKPOINT --boundary --work-dir work_dirs/mine
-  python tools/analysis/visualize.py CONFIG CHECKPOINT --worst 20 --sums work_dirs/mine"""
+  python tools/test.py CONFIG CHECKPOINT --boundary   # counts the pixels of each image
+  python tools/analysis/visualize.py CONFIG CHECKPOINT --worst 20"""
 
 
 class ChoiceError(ValueError):
@@ -44,7 +45,7 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EPILOG
     )
-    add_common_arguments(parser)
+    add_common_arguments(parser, 'mmseg')
     parser.add_argument('checkpoint', help='checkpoint file')
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument(
@@ -59,14 +60,15 @@ def parse_args() -> argparse.Namespace:
         '--worst',
         type=int,
         metavar='N',
-        help='the N images with the lowest mIoU in the band; needs --sums',
+        help='the N images with the lowest mIoU in the band, from the counts in --sums; of images '
+        'that look alike, as frames of a video do, one, if there are others',
     )
     parser.add_argument(
         '--sums',
         type=Path,
         metavar='RUN',
-        help='for --worst: boundary.npz of tools/test.py --boundary or boundary_eval.py --sums, or '
-        'a folder with it',
+        help='for --worst: boundary.npz of tools/test.py --boundary, boundary_eval.py --sums or '
+        'report.py, or a folder with it (default: the work dir)',
     )
     parser.add_argument(
         '--width',
@@ -75,16 +77,19 @@ def parse_args() -> argparse.Namespace:
         help='width of the band, in pixels (3) or as a fraction of the diagonal (0.02); default: 3',
     )
     parser.add_argument(
-        '--split', choices=['val', 'test'], default='val', help='data set (default: val)'
+        '--split',
+        choices=['val', 'test'],
+        help='data set (default: val; with --worst test, whose images the tools count)',
     )
     parser.add_argument(
         '--out-dir', type=Path, help='folder of the pictures (default: WORK_DIR/boundary_errors)'
     )
     args = parser.parse_args()
-    if (args.worst is None) != (args.sums is None):
-        parser.error('--worst N needs --sums RUN, and --sums RUN needs --worst N')
+    if args.sums and args.worst is None:
+        parser.error('--sums RUN is for --worst N')
     if args.worst is not None and args.worst < 1:
         parser.error('--worst must be at least 1')
+    args.split = args.split or ('test' if args.worst else 'val')
     return args
 
 
@@ -113,31 +118,34 @@ def find(names: Sequence[str], name: str) -> int:
     )
 
 
-def worst_images(counted: ImageSums, band: str, count: int) -> list[str]:
-    """Names of the images with the lowest mIoU in a band; images without a boundary have none."""
-    counts = {name: c for name, c in counted.counts.items() if name.startswith(f'{band}/')}
-    if not counts:
-        places = dict.fromkeys(name.rpartition('/')[0] for name in counted.counts)
+def band_scores(counted: ImageSums, width: int | float) -> np.ndarray:
+    """mIoU (N,) of each image in the band of a width."""
+    band = f'band{width}px' if isinstance(width, int) else f'band{width:g}'
+    places = dict.fromkeys(name.rpartition('/')[0] for name in counted.counts)
+    if band not in places:
         found = ', '.join(place for place in places if place.startswith('band'))
-        raise ChoiceError(f'--sums has no counts of {band}; it has {found}. Set --width.')
-    iou = class_scores(counts)[f'{band}/IoU']
-    scored = np.flatnonzero((~np.isnan(iou)).any(1))
-    means = np.nanmean(iou[scored], axis=1)
-    return [counted.images[i] for i in scored[np.argsort(means, kind='stable')[:count]]]
+        raise ChoiceError(f'{band} was not counted, but {found}. Set --width.')
+    return image_scores(counted, band)
 
 
 def chosen_images(dataset: BaseDataset, args: argparse.Namespace) -> list[int]:
     names = image_names(dataset)
     if args.worst is None:
         return choose(names, args.images)
-    band = f'band{args.width}px' if isinstance(args.width, int) else f'band{args.width:g}'
-    counted = read_sums(find_sums(args.sums))
+    file = find_sums(args.sums)
+    counted = read_sums(file)
     if len(counted.images) != len(names):
         raise ChoiceError(
-            f'--sums has {len(counted.images):,} images, but the data set has {len(names):,}. '
-            'Count them with the same config: tools/test.py CONFIG CHECKPOINT --boundary'
+            f'{file} has {len(counted.images):,} images, but the data set of --split {args.split} '
+            f'has {len(names):,}. tools/test.py CONFIG CHECKPOINT --boundary counts those of the '
+            'test set.'
         )
-    return choose(names, worst_images(counted, band, args.worst))
+
+    def read(i: int) -> np.ndarray:
+        return read_image(dataset.get_data_info(find(names, counted.images[i]))['img_path'])
+
+    worst = worst_images(band_scores(counted, args.width), args.worst, read)
+    return choose(names, [counted.images[i] for i in worst])
 
 
 def build_model(cfg: Config, checkpoint: str) -> nn.Module:
@@ -177,6 +185,7 @@ def main() -> None:
         )
     cfg = load_config(args, splits=(args.split,))
     args.out_dir = args.out_dir or Path(cfg.work_dir, 'boundary_errors')
+    args.sums = args.sums or Path(cfg.work_dir)
     init_default_scope(scope)
     dataset = DATASETS.build(cfg[f'{args.split}_dataloader'].dataset)
     try:

@@ -78,12 +78,14 @@ class BiXTPictures(Pictures):
             f'to (numbers as in the contact sheets) · its attention: how much, {RED_AND_BLUE} over '
             'all latents · latent ... looks at: of the two strongest ones, over all tokens'
         )
-        figure, _ = sheet(self.scene, panels, title, note, columns=3)
-        # in the last axes, which have no panel; for wide images these are lower than the legend
-        figure.axes[5].set_title('share of the tokens', fontsize=8)
+        figure, _ = sheet(self.scene, panels, title, note, columns=3, empty=1)
+        # in the axes after the panels, of which there are fewer if all tokens have one latent; for
+        # wide images these axes are lower than the legend
+        ax = figure.axes[len(panels)]
+        ax.set_title('share of the tokens', fontsize=8)
         columns = 2 if self.scene.inches == WIDTH else 1
         options = dict(fontsize=8, frameon=False, loc='upper left', labelspacing=0.2, ncols=columns)
-        figure.axes[5].legend(handles=handles, **options).set_in_layout(False)
+        ax.legend(handles=handles, **options).set_in_layout(False)
         return figure
 
 

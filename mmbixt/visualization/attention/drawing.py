@@ -52,11 +52,13 @@ def sheet(
     note: str,
     columns: int,
     label: str = TIMES_EVEN,
+    empty: int = 0,
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of panels, row by row, with a note below; and the axes of the panels."""
+    """A figure of panels, row by row, with a note below; and the axes of the panels, with at least
+    ``empty`` more axes after them in ``figure.axes``."""
     width = scene.inches
     columns = min(columns if width == WIDTH else -(-columns // 2), len(panels))
-    rows = -(-len(panels) // columns)
+    rows = -(-(len(panels) + empty) // columns)
     title, note = (textwrap.fill(text, int(n * width)) for text, n in ((title, 10), (note, 14)))
     side = (width - 0.9) / columns
     captions = [textwrap.fill(panel.caption, int(17 * side)) for panel in panels]

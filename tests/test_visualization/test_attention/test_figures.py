@@ -21,6 +21,7 @@ STAGES = dict(embed_dims=(32, 64, 64, 64), depths=(1, 1, 2, 1), topks=(1, 2, 4, 
 WINDOWS = dict(embed_dims=24, depths=(2, 2), num_heads=(3, 6), window_size=4)
 MODELS = dict(
     bixt=lambda: BiXT(COLUMNAR, num_latents=6),
+    bixt_of_one_latent=lambda: BiXT(COLUMNAR, num_latents=1),
     xcit=lambda: XCiT(COLUMNAR),
     biformer=lambda: BiFormer(STAGES, num_regions=4),
     bisa_swin=lambda: BiSASwin(WINDOWS),

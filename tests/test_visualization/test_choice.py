@@ -1,0 +1,41 @@
+import numpy as np
+from test_report.runs import sums
+
+from mmbixt.evaluation import scores
+from mmbixt.visualization.choice import image_scores, worst_and_best, worst_images
+
+FOUND = np.array([90.0, 60.0, 10.0, np.nan, 30.0])
+
+
+def different(i):
+    """Photographs."""
+    return np.random.default_rng(i).integers(0, 256, (16, 16, 3), np.uint8)
+
+
+def test_scores_are_those_of_each_image():
+    truth = np.zeros((20, 40), np.uint8)
+    truth[:, 20:] = 1
+    pairs = [(truth, np.roll(truth, shift, 1)) for shift in (0, 2, 6)]
+    pairs.append((truth * 0, truth))  # the truth has no boundary
+    found = image_scores(sums(['sky', 'sea'], *pairs), 'band3px')
+    expected = [scores(sums(['sky', 'sea'], pair).total())['band3px/mIoU'] for pair in pairs]
+    np.testing.assert_allclose(found, expected)
+    assert np.isnan(found).tolist() == [False, False, False, True]
+
+
+def test_worst_and_best_images():
+    assert worst_and_best(FOUND, 2, different) == ([2, 4], [0, 1])
+    assert worst_and_best(FOUND, 3, different) == ([2, 4, 1], [0])
+    assert worst_images(FOUND, 3, different) == [2, 4, 1]
+    assert worst_images(FOUND, 9, different) == [2, 4, 1, 0]
+
+
+def test_frames_of_a_video_are_chosen_once():
+    """Each image and the fourth after it look alike."""
+    found = np.array([90.0, 60.0, 10.0, 30.0] * 2)  # the worst: 2, 6, 3, 7, then 1, 5, 0, 4
+    worst, best = worst_and_best(found, 3, lambda i: different(i % 4))
+    assert (worst, best) == ([2, 3, 1], [4, 5, 7])
+    # if there are too few others
+    same = different(0)
+    worst, best = worst_and_best(found, 3, lambda i: same // 2 + np.uint8(i))
+    assert (worst, best) == ([2, 6, 3], [4, 0, 5])
