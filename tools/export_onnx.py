@@ -12,7 +12,9 @@ FPNHead), whose sizes are products of floats, and the adaptive pooling of UPerHe
 """
 
 import argparse
+import copy
 import json
+import logging
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -318,6 +320,7 @@ def export(
     example = smooth_images(EXAMPLE[0] if dynamic else 1, *size)
     shapes = ({0: 'batch', 2: 'height', 3: 'width'},) if dynamic else None
     names = dict(input_names=['images'], output_names=['logits' if model.logits else 'labels'])
+    logging.getLogger('onnxscript').setLevel(logging.ERROR)  # what it leaves as it is
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')  # of torch about its own code
         program = torch.onnx.export(
@@ -353,7 +356,10 @@ def check(file: Path, model: nn.Module, sizes: Sequence[Sequence[int]], logits: 
             else:
                 wrong.append((batch, *size))
     if rerouted:
-        print(f'{rerouted} images may have taken another route: gaps below {ROUTING_GAP:.0e}')
+        print(
+            f'{rerouted} of {sum(batch for batch, *_ in sizes)} images may have taken another '
+            f'route: their routing gaps are below {ROUTING_GAP:.0e} (docs/export.md)'
+        )
     if wrong or not right:
         raise SystemExit(
             'Nothing was written: onnxruntime gives other results than torch at (batch, height, '
@@ -369,7 +375,7 @@ def main() -> None:
     phase(f'building {args.config} with the weights of {args.checkpoint}')
     checkpoint = CheckpointLoader.load_checkpoint(args.checkpoint, 'cpu')
     model = build(config, checkpoint)
-    changed = Exported(build(config, checkpoint), args.logits).eval()
+    changed = Exported(copy.deepcopy(model), args.logits).eval()
     if names := rewrite(changed.model):
         print(f'rewritten for the export, with the same results: {", ".join(names)}')
     metadata = about(config, args.config, checkpoint)
