@@ -112,7 +112,8 @@ def test_example_runs_without_torch(tmp_path, monkeypatch):
     (tmp_path / 'out.onnx').rename(tmp_path / 'OUT.onnx')
     Image.fromarray(make_scene(1, 192, 256).image).save(tmp_path / 'PHOTO.jpg')
     hide = "import sys; sys.modules.update(dict.fromkeys(['torch', 'mmbixt', 'mmengine', 'cv2']))"
-    said = python('-c', f'{hide}\n{shown("onnx")[0]}', cwd=tmp_path)
+    (code,) = shown('onnx')
+    said = python('-c', f'{hide}\n{code}', cwd=tmp_path)
     assert said.startswith('(1, 96, 128) {')
     with Image.open(tmp_path / 'labels.png') as picture:
         assert picture.size == (256, 192)
