@@ -92,7 +92,7 @@ def test_images_may_be_of_several_sizes_in_training(family, compiler):
     backbone = copy.deepcopy(eager)
     compiled = torch.compile(backbone, fullgraph=True, **compiler)
     before = counters['stats']['unique_graphs']
-    # no last map is one window, or has regions of one cell: torch makes another graph for sides of 1
+    # no last map is one window or has regions of one cell: for a side of 1 torch makes another graph
     for size in ((256, 288), (290, 321), (384, 256), (320, 353)):
         x = image(2, *size)
         assert_same_gradients(gradients(backbone, compiled, x), gradients(eager, eager, x))
