@@ -83,16 +83,17 @@ def test_images_may_be_of_several_sizes(family):
 WITHOUT_LAYOUTS = dict(options={'layout_optimization': False})
 # inductor takes minutes for each, so that it compiles one
 TRAINED = [(family, dict(backend='aot_eager')) for family in NETWORKS] + [('bixt', WITHOUT_LAYOUTS)]
+TRAINED_NAMES = [f'{family}, {next(iter(options))}' for family, options in TRAINED]
 
 
-@pytest.mark.parametrize(('family', 'compiler'), TRAINED)
+@pytest.mark.parametrize(('family', 'compiler'), TRAINED, ids=TRAINED_NAMES)
 def test_images_may_be_of_several_sizes_in_training(family, compiler):
     torch.manual_seed(0)
     eager = MODELS.build({**NETWORKS[family], 'drop_path_rate': 0.0}).train()
     backbone = copy.deepcopy(eager)
     compiled = torch.compile(backbone, fullgraph=True, **compiler)
     before = counters['stats']['unique_graphs']
-    # no last map is one window or has regions of one cell: for a side of 1 torch makes another graph
+    # no last map is one window, or has regions of one cell: a side of 1 takes another graph
     for size in ((256, 288), (290, 321), (384, 256), (320, 353)):
         x = image(2, *size)
         assert_same_gradients(gradients(backbone, compiled, x), gradients(eager, eager, x))
