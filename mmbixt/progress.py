@@ -1,4 +1,4 @@
-"""Progress of loops: a bar on a terminal, plain lines in a log."""
+"""Progress of loops: a bar on a terminal, plain lines in a log; and a line for each long phase."""
 
 import sys
 from collections.abc import Iterable
@@ -36,3 +36,9 @@ def progress(iterable: Iterable | None = None, total: int | None = None) -> Any:
     text = '{desc}{n_fmt} of {total_fmt} after {elapsed} (remaining: {remaining})'
     options = dict(bar_format=text, mininterval=SECONDS, maxinterval=SECONDS, miniters=1)
     return _Lines(iterable, total=total, **options)
+
+
+def phase(text: str) -> None:
+    """Say what begins, in a line after all results so far."""
+    sys.stdout.flush()
+    print(text, file=sys.stderr, flush=True)

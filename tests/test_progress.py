@@ -3,7 +3,7 @@
 import sys
 from io import StringIO
 
-from mmbixt.progress import progress
+from mmbixt.progress import phase, progress
 
 
 def written(monkeypatch, is_terminal):
@@ -31,3 +31,13 @@ def test_bar_on_a_terminal(monkeypatch):
     text = written(monkeypatch, is_terminal=True)
     assert '\r' in text
     assert '0/4 [' in text
+
+
+def test_phase_follows_all_results_so_far(tmp_path, monkeypatch):
+    with (tmp_path / 'log').open('w') as results, (tmp_path / 'log').open('a') as errors:
+        monkeypatch.setattr(sys, 'stdout', results)
+        monkeypatch.setattr(sys, 'stderr', errors)
+        print('a result')
+        phase('checking')
+        monkeypatch.undo()
+    assert (tmp_path / 'log').read_text() == 'a result\nchecking\n'

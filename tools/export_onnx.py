@@ -1,21 +1,27 @@
 """Export a segmentor to ONNX, from pixels to labels or logits, and check it in onnxruntime.
 
-The file takes images as OpenCV reads them (B,3,H,W), float32 from 0 to 255, BGR. Normalisation,
-padding, the network and the resizing to the size of the image are in the file. It is compared with
-the model itself, as tools/test.py runs it, and kept only where the two agree.
+The input `images` is float32 (batch,3,height,width): values from 0 to 255, channels in the order
+blue, green, red, as OpenCV reads them. The output `labels` is int64 (batch,height,width), or with
+--logits `logits`, float32 (batch,classes,height,width). Normalisation, padding, the network and the
+resizing of its output to the size of the image are in the file, and so are, as metadata, the names
+and colours of the classes. The file is compared with the model itself, as tools/test.py runs it,
+and kept only where the two agree. docs/export.md shows a program that runs it without torch.
 
 Two parts of mmseg are rewritten for the export, with the same weights and results: Upsample (in
 FPNHead), whose sizes are products of floats, and the adaptive pooling of UPerHead and PSPHead.
 """
 
 import argparse
+import copy
+import json
+import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,14 +30,16 @@ from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import init_default_scope
 from mmengine.runner import CheckpointLoader
 from torch import Tensor, nn
-from torch.export import Dim
 from torch.nn.functional import interpolate, pad
 
+from mmbixt.check.names import registered
 from mmbixt.checkpoints.loader import TRUST
 from mmbixt.checkpoints.state_dict import load_whole_state, unwrap
 from mmbixt.cli import check_framework, read_config, run
 from mmbixt.layers import RoutingAttention
 from mmbixt.ops.padding import crop, padding_to_multiple
+from mmbixt.progress import phase
+from mmbixt.version import __version__
 
 PACKAGES = ('onnx', 'onnxscript', 'onnxruntime')
 TOLERANCE = 1e-4  # of the largest logit
@@ -167,14 +175,38 @@ class Exported(nn.Module):
         return out if self.logits else out.argmax(1)
 
 
-def load(config: Config, checkpoint: str) -> nn.Module:
-    """The segmentor of a config with the weights of a file."""
+def build(config: Config, checkpoint: Mapping[str, Any]) -> nn.Module:
+    """The segmentor of a config with the weights of a checkpoint."""
     from mmseg.registry import MODELS
 
     init_default_scope('mmseg')
     model = revert_sync_batchnorm(MODELS.build(config.model))
-    load_whole_state(model, unwrap(CheckpointLoader.load_checkpoint(checkpoint, 'cpu')))
+    load_whole_state(model, unwrap(checkpoint))
     return model.eval()
+
+
+def about(config: Config, path: str, checkpoint: Mapping[str, Any]) -> dict[str, str]:
+    """What the file says of itself: texts, and JSON where there are several values.
+
+    Names and colours of the classes are those the checkpoint was trained with, or else those of the
+    config's test set.
+    """
+    dataset = config.get('test_dataloader', {}).get('dataset', {})
+    kind = registered('mmseg').get(str(dataset.get('type')).rpartition('.')[2])
+    trained = (checkpoint.get('meta') or {}).get('dataset_meta') or {}
+    tested = {**getattr(kind, 'METAINFO', {}), **(dataset.get('metainfo') or {})}
+    lists = {}
+    for key in ('classes', 'palette'):
+        for found in (trained.get(key), tested.get(key)):
+            if len(found or ()) == config.model.decode_head.num_classes:
+                lists.setdefault(key, found)
+    lists['resize'] = [x for x in dataset.get('pipeline', []) if 'Resize' in str(x['type'])]
+    texts = dict(
+        config=Path(path).stem,
+        mmbixt_version=__version__,
+        input='float32 (batch,3,height,width), 0 to 255, channels blue, green, red',
+    )
+    return texts | {key: json.dumps(values) for key, values in lists.items()}
 
 
 def check_config(config: Config, path: str) -> None:
@@ -191,6 +223,11 @@ def check_config(config: Config, path: str) -> None:
         raise SystemExit(
             f"{path}: the tool exports inference on whole images, test_cfg=dict(mode='whole'), and "
             'padding to a size_divisor; the config asks for windows or for padding to one size.'
+        )
+    if (channels := config.model.backbone.get('in_channels', 3)) != 3:
+        raise SystemExit(
+            f'{path}: the backbone takes images of {channels} channels; the tool exports models of '
+            'three, blue, green and red.'
         )
     if (
         config.model.decode_head.get('num_classes') == 1
@@ -220,7 +257,9 @@ class Agreement(NamedTuple):
         return self.equal >= EQUAL_LABELS and (self.difference or 0.0) <= TOLERANCE
 
     def __str__(self) -> str:
-        off = '' if self.difference is None else f'largest difference {self.difference:.1e}, '
+        off = ''
+        if self.difference is not None:
+            off = f'largest difference {self.difference:.1e} of the largest logit, '
         gap = '' if self.is_right else f', routing gap {self.gap:.1e}'
         return f'{off}equal labels {100 * self.equal:.3f} %{gap if self.gap < np.inf else ""}'
 
@@ -275,17 +314,60 @@ def smooth_images(batch: int, height: int, width: int) -> Tensor:
     return interpolate(coarse, (height, width), mode='bicubic').clamp(0, 255)
 
 
-def export(model: nn.Module, size: tuple[int, int], dynamic: bool, file: Path) -> None:
+def export(
+    model: nn.Module, size: tuple[int, int], dynamic: bool, metadata: dict[str, str], file: Path
+) -> None:
     """Write a file. TorchScript's exporter (dynamo=False) is not offered: it fixes sizes."""
+    from onnx_ir.passes.common import ClearMetadataAndDocStringPass
+
     example = smooth_images(EXAMPLE[0] if dynamic else 1, *size)
-    shapes = ({0: Dim.AUTO, 2: Dim.AUTO, 3: Dim.AUTO},) if dynamic else None
+    shapes = ({0: 'batch', 2: 'height', 3: 'width'},) if dynamic else None
     names = dict(input_names=['images'], output_names=['logits' if model.logits else 'labels'])
+    logging.getLogger('onnxscript').setLevel(logging.ERROR)  # what it leaves as it is
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')  # of torch about its own code
         program = torch.onnx.export(
             model, (example,), dynamo=True, dynamic_shapes=shapes, verbose=False, **names
         )
+    ClearMetadataAndDocStringPass()(program.model)  # each node has a stack trace of this machine
+    program.model.metadata_props.update(metadata)
     program.save(file, external_data=False)
+
+
+def check(file: Path, model: nn.Module, sizes: Sequence[Sequence[int]], logits: bool) -> None:
+    """Compare a file with its model on images of some sizes, and stop where it is wrong.
+
+    Args:
+        file: the ONNX file.
+        model: the model, as mmseg runs it.
+        sizes: batch, height and width.
+        logits: whether the file returns logits.
+    """
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(file), providers=['CPUExecutionProvider'])
+    right, rerouted, wrong = 0, 0, []
+    for batch, *size in sizes:
+        found = compare(session, model, smooth_images(batch, *size), logits)
+        for number, image in enumerate(found, 1):
+            text = f'{size[0]} x {size[1]} pixels, image {number} of a batch of {batch}: {image}'
+            print(f'onnxruntime and torch at {text}', flush=True)
+            if image.is_right:
+                right += 1
+            elif image.gap < ROUTING_GAP:
+                rerouted += 1
+            else:
+                wrong.append((batch, *size))
+    if rerouted:
+        print(
+            f'{rerouted} of {sum(batch for batch, *_ in sizes)} images may have taken another '
+            f'route: their routing gaps are below {ROUTING_GAP:.0e} (docs/export.md)'
+        )
+    if wrong or not right:
+        raise SystemExit(
+            'Nothing was written: onnxruntime gives other results than torch at (batch, height, '
+            f'width) {", ".join(map(str, wrong or sizes))}.'
+        )
 
 
 @torch.no_grad()
@@ -293,36 +375,26 @@ def main() -> None:
     args = parse_args()
     config = read_config(args.config)
     check_config(config, args.config)
-    import onnxruntime
-
-    model = load(config, args.checkpoint)
-    changed = Exported(load(config, args.checkpoint), args.logits).eval()
+    phase(f'building {args.config} with the weights of {args.checkpoint}')
+    checkpoint = CheckpointLoader.load_checkpoint(args.checkpoint, 'cpu')
+    model = build(config, checkpoint)
+    changed = Exported(copy.deepcopy(model), args.logits).eval()
     if names := rewrite(changed.model):
-        print(f'rewritten for the export: {", ".join(names)}')
+        print(f'rewritten for the export, with the same results: {", ".join(names)}')
+    metadata = about(config, args.config, checkpoint)
     file = args.out.with_name(f'.{args.out.name}.unchecked')
+    sizes = CHECKED if args.dynamic else [(1, *args.size)]
     try:
-        export(changed, tuple(args.size), args.dynamic, file)
-        session = onnxruntime.InferenceSession(str(file), providers=['CPUExecutionProvider'])
-        right, rerouted, wrong = 0, 0, []
-        for batch, *size in CHECKED if args.dynamic else [(1, *args.size)]:
-            for found in compare(session, model, smooth_images(batch, *size), args.logits):
-                print(f'{size[0]} x {size[1]}, {batch} at once: {found}')
-                if found.is_right:
-                    right += 1
-                elif found.gap < ROUTING_GAP:
-                    rerouted += 1
-                else:
-                    wrong.append((batch, *size))
-        if rerouted:
-            print(f'{rerouted} images may have taken another route: gaps below {ROUTING_GAP:.0e}')
-        if wrong or not right:
-            raise SystemExit(
-                f'Nothing was written: onnxruntime gives other results at {wrong or CHECKED}.'
-            )
+        phase('exporting to ONNX (large models take some minutes)')
+        export(changed, tuple(args.size), args.dynamic, metadata, file)
+        phase(f'checking: onnxruntime and torch on random images of {len(sizes)} sizes')
+        check(file, model, sizes, args.logits)
         file.replace(args.out)
     finally:
         file.unlink(missing_ok=True)
-    print(f'wrote {args.out}')
+    classes = json.loads(metadata.get('classes', '[]'))
+    names = f'the names of {len(classes)} classes' if classes else 'no names of classes'
+    print(f'wrote {args.out} ({args.out.stat().st_size / 1e6:.1f} MB), with {names}')
 
 
 if __name__ == '__main__':
