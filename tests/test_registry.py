@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import only_in_zoo, others_in_zoo
 
 from mmbixt import backbones
 
@@ -122,7 +123,7 @@ WITHOUT = {  # framework in use: frameworks that are missing, code, what it answ
 }
 
 
-@pytest.mark.parametrize('used', WITHOUT)
+@pytest.mark.parametrize('used', others_in_zoo(WITHOUT, ['mmdet']))
 def test_a_missing_framework_breaks_what_needs_it_only(tmp_path, used):
     hidden, more, messages = WITHOUT[used]
     scope = '' if used == 'mmengine' else f'init_default_scope({used!r})'
@@ -197,6 +198,7 @@ UPERNET = ('biformer/upernet_biformer_t_ade20k', 'auxiliary_head')
 RETINANET = ('biformer/retinanet_biformer_t_1x_coco', 'neck')
 
 
+@only_in_zoo
 @pytest.mark.parametrize(
     ('hidden', 'hub'), [([], [SEMFPN, UPERNET, RETINANET]), (['mmdet', 'mmpretrain'], [SEMFPN])]
 )
@@ -254,6 +256,7 @@ answers['type'] = Config.fromfile('stock.py').model.type
     assert run(tmp_path, code) == {'name': 'mmseg', 'type': 'EncoderDecoder'}
 
 
+@only_in_zoo
 def test_import_errors_of_our_own_are_not_taken_for_a_missing_framework(tmp_path):
     """Of a part that builds on a framework, and of the registry itself."""
     code = """

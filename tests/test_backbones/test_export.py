@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import assert_close, image, only_in_zoo, others_in_zoo
+from helpers import assert_close, image, only_in_zoo
 from torch.export import Dim
 from variants import VARIANTS, build
 
@@ -47,7 +47,8 @@ def test_exported_once_it_takes_other_batches_and_sizes(name, tmp_path):
     assert_same(run, backbone, (*SIZES, (1, 64, 64), (2, 97, 130), (1, 225, 290)))
 
 
-@pytest.mark.parametrize('name', others_in_zoo(EXPORTED, [PADDED]))
+@only_in_zoo
+@pytest.mark.parametrize('name', EXPORTED)
 @torch.no_grad()
 def test_compiled_for_seven_sizes_it_is_two_graphs(name, fresh_compiler):
     """One for the first size, one for all others."""

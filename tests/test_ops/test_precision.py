@@ -9,6 +9,7 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+from helpers import others_in_zoo
 from op_checks import alone, bixt, inverse, learned, linear, mlp, norm, routing, windows, xca
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -132,10 +133,18 @@ def like(inputs, dtype):
     ]
 
 
-@pytest.mark.parametrize('autocast', [False, True])
-@pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16])
+WAYS = {  # dtype, whether by autocast
+    'bf16': (torch.bfloat16, False),
+    'fp16': (torch.float16, False),
+    'bf16 autocast': (torch.bfloat16, True),
+    'fp16 autocast': (torch.float16, True),
+}
+
+
+@pytest.mark.parametrize('way', others_in_zoo(WAYS, ['fp16', 'bf16 autocast']))
 @pytest.mark.parametrize('name', CASES)
-def test_as_exact_and_as_finite_as_the_plain_order(name, dtype, autocast, monkeypatch):
+def test_as_exact_and_as_finite_as_the_plain_order(name, way, monkeypatch):
+    dtype, autocast = WAYS[way]
     monkeypatch.setattr(dispatch, '_PROCESSOR', 'cpu')  # it is changed on the way
     unit = torch.finfo(dtype).eps / 2
     for label in sizes_of(dtype, CASES[name][0]):
