@@ -3,8 +3,11 @@
 import pytest
 import torch
 from distributed_training import WRAPPERS, fit, make_backbone, train
+from helpers import only_in_zoo
 from torch.multiprocessing import spawn
 from variants import FAMILIES
+
+pytestmark = only_in_zoo
 
 
 @pytest.fixture(scope='module')

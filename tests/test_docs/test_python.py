@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 import torch
 from documents import ROOT, blocks, shown
-from helpers import CONFIGS, official_state, python, takes_four_channels, unused_parameters
+from helpers import (
+    CONFIGS,
+    official_state,
+    only_in_zoo,
+    python,
+    takes_four_channels,
+    unused_parameters,
+)
 from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import METRICS, MODELS, init_default_scope
@@ -173,6 +180,7 @@ def test_inherits_without_an_import(tmp_path):
     assert python('-W', 'ignore', '-c', code, cwd=tmp_path) == 'mmbixt.XCiT\n'
 
 
+@only_in_zoo
 def test_predictions(project):
     """With smaller models than in the docs; the first example imports nothing of mmbixt."""
     snippets = shown('predict') + shown('predict by name')

@@ -1,7 +1,4 @@
-"""Two processes on a CPU in place of two GPUs: DDP, FSDP, torchrun and Slurm.
-
-Tests that start processes a second time are part of `make test-zoo`.
-"""
+"""Two processes on a CPU in place of two GPUs: DDP, FSDP, torchrun and Slurm."""
 
 import json
 import os
@@ -20,6 +17,7 @@ from running import write_few_scenes
 
 from mmbixt.checkpoints.loader import load
 
+pytestmark = only_in_zoo
 TOOLS, TESTS = CONFIGS.parent / 'tools', CONFIGS.parent / 'tests'
 # Without randomness and batch norms, and with a learning rate at which rounding errors do not grow.
 COMMON = """
@@ -229,7 +227,6 @@ def test_fsdp_is_resumed_and_evaluated(folder, within):
     assert score.search(said)[1] == score.search(alone.stdout + alone.stderr)[1]
 
 
-@only_in_zoo
 def test_a_killed_process_ends_the_others_and_slurm_resumes(folder):
     """The weights are those of a run without interruption."""
     output = start(folder, TOOLS / 'dist_train.sh', 'killed.py', '2', succeeds=False)
