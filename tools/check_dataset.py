@@ -97,9 +97,16 @@ def main() -> None:
     args = parse_args()
     cfg = load_config(args, splits=())
     init_default_scope(cfg.get('default_scope', 'mmseg'))
-    problems = [problem for name in data_sets(cfg) for problem in inspect(cfg, name, args)]
+    names = data_sets(cfg)
+    if not names:
+        sys.exit(f'error: {args.config} has no data sets (train_dataloader, val_dataloader ...)')
+    problems: dict[str, None] = {}  # each once: data sets may share images
     if args.out:
-        args.out.write_text(''.join(f'{problem}\n' for problem in problems))
+        args.out.write_text('')  # an error now, not after minutes
+    for name in names:
+        problems |= dict.fromkeys(inspect(cfg, name, args))
+        if args.out:
+            args.out.write_text(''.join(f'{problem}\n' for problem in problems))
     if problems:
         word = 'problem' if len(problems) == 1 else 'problems'
         sys.exit(

@@ -72,7 +72,7 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
             data.append(split)
         if model is not None:
             problems += [*class_problems(model, data), *adapter_problems(model)]
-            image, found = image_of(cfg, data)
+            image, found = image_of(cfg, data, model)
             problems += [*found, *misfits(cfg.model, model, image)]
         return [*dict.fromkeys(problems)], [*_notes(cfg, splits, data)]
 

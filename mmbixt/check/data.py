@@ -144,13 +144,14 @@ def _summary(bad: list[str], images: int) -> str:
     return f'{bad[0]} ({len(bad)} of the first {min(FIRST, images)} images are bad)'
 
 
-def image_of(cfg: Config, splits: list[Split]) -> tuple[Tensor, list[str]]:
+def image_of(cfg: Config, splits: list[Split], model: nn.Module) -> tuple[Tensor, list[str]]:
     """The input of the model, a meta tensor (1,C,H,W), and what is wrong with it."""
     config = cfg.model.get('data_preprocessor') or cfg.get('data_preprocessor')
     first = next((split for split in splits if isinstance(split.first, Mapping)), None)
     if config and first:
         try:
-            preprocess = MODELS.build(config)
+            kind = type(getattr(model, 'data_preprocessor', None))  # mmpretrain's configs name none
+            preprocess = MODELS.build({'type': kind, **config})
             batch = preprocess(pseudo_collate([first.first]), training=first.name == 'train')
             if isinstance(batch['inputs'], Tensor):
                 return torch.empty_like(batch['inputs'], device='meta'), []

@@ -7,7 +7,8 @@ layers with another number of outputs, such as those of other classes, may start
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from torch import Tensor, nn
 
@@ -54,15 +55,18 @@ def start_from(
         for key, value in current.items()
         if key in state and state[key].shape != value.shape and not key.startswith(own)
     }
-    outputs = {key for key, shapes in wrong.items() if _are_outputs(key, *shapes)}
+    tables = [key for key in wrong if not current[key].is_floating_point()]  # indices: no weights
+    outputs = _of_other_classes({key: wrong[key] for key in wrong if key not in tables})
     found = Differences(len(current))
-    inner = (key for key in wrong if key not in outputs)
-    found.wrong = [f'{key}: {wrong[key][0]} in the file, {wrong[key][1]} here' for key in inner]
-    given = state.copy()
-    for key in wrong:
+    given = OrderedDict(state)
+    given._metadata = getattr(state, '_metadata', None)  # versions, which modules may convert from
+    for key in (*outputs, *tables):
         del given[key]
-    missing, unknown = _load(model, given)
-    missing = [key for key in missing if key not in wrong]
+    inner = [key for key in wrong if key in given]
+    missing, unknown, loads = _load(model, given, inner)
+    if not loads:  # else the modules have converted them: position tables for another image size
+        found.wrong = [f'{key}: {wrong[key][0]} in the file, {wrong[key][1]} here' for key in inner]
+    missing = [key for key in missing if key not in state]  # others: tables that are computed anew
     there = {part_of(key) for key in state if key in current} | {part_of(key) for key in parts}
     found.missing = [k for k in missing if part_of(k) in there and not k.endswith(_COUNT)]
     ours = {part_of(key) for key in current}
@@ -76,7 +80,7 @@ def start_from(
         what = f'seems to be {describe(state)}'
         refuse(found, type(model).__name__, file, what, WHOLE, alone)
     refuse_unused_neck(unknown)
-    for key in (*missing, *outputs):
+    for key in (*missing, *outputs, *tables):
         given[key] = current[key]
     for key in unknown:
         given.pop(key, None)
@@ -90,16 +94,33 @@ def part_of(key: str) -> str:
     return _PART.match(key)[0]
 
 
-def _are_outputs(key: str, theirs: tuple[int, ...], ours: tuple[int, ...]) -> bool:
-    """Whether a weight of a head differs in the number of its outputs only."""
-    is_head = part_of(key) not in ('backbone', 'neck')
-    return is_head and bool(ours) and len(theirs) == len(ours) and theirs[1:] == ours[1:]
+def _of_other_classes(wrong: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]) -> set[str]:
+    """The weights of heads whose shapes differ because the numbers of classes do.
+
+    Outputs are the first dimension. A few heads have classes in another one, too (PointRend's
+    points have scores as inputs): there the sizes differ by the number of the missing classes.
+    """
+    differ = {}  # dimension -> difference
+    for key, (theirs, ours) in wrong.items():
+        if len(theirs) == len(ours) and part_of(key) not in ('backbone', 'neck'):
+            sizes = enumerate(zip(theirs, ours, strict=True))
+            differ[key] = {i: old - new for i, (old, new) in sizes if old != new}
+    outputs = [by[0] for by in differ.values() if [*by] == [0]]
+    classes = min(outputs, key=abs, default=None)
+    return {key for key, by in differ.items() if all(i == 0 or n == classes for i, n in by.items())}
 
 
-def _load(model: nn.Module, state: Mapping[str, Tensor]) -> tuple[list[str], list[str]]:
-    """The weights that are missing in the file, and those that the model does not have."""
+def _load(
+    model: nn.Module, state: Mapping[str, Tensor], wrong: Sequence[str]
+) -> tuple[list[str], list[str], bool]:
+    """The weights that are missing in the file, those that the model does not have, and whether
+    the weights of ``wrong`` shapes load, which some modules convert."""
     try:
-        return tuple(model.load_state_dict(state, strict=False))
+        if wrong:
+            with suppress(RuntimeError):
+                return *model.load_state_dict(state, strict=False), True
+            state = {key: value for key, value in state.items() if key not in wrong}
+        return *model.load_state_dict(state, strict=False), False
     except CheckpointMismatchError as error:
         if isinstance(error, NoWholeModelError):
             _advise_part(model, state)
@@ -130,7 +151,10 @@ def _message(
     layers: Mapping[str, tuple[tuple[int, ...], ...]], absent: Iterable[str], unused: Iterable[str]
 ) -> str:
     """What of the model starts anew, and what of the file is not used; empty if nothing."""
-    counts = [f'{key} ({old[0]} in the file, {new[0]} here)' for key, (old, new) in layers.items()]
+    counts = []
+    for key, shapes in layers.items():
+        old, new = next(sizes for sizes in zip(*shapes, strict=True) if sizes[0] != sizes[1])
+        counts.append(f'{key} ({old} in the file, {new} here)')
     lines = (
         ('Initialised anew, because the numbers of outputs differ', counts),
         ('Initialised anew, because the file has none', absent),

@@ -243,3 +243,23 @@ def test_no_false_alarm_about_stock_configs(name):
     cfg = Config.fromstring(f'_base_ = {name!r}', '.py')
     problems, notes = found(cfg, ('train', 'val', 'test'))
     assert [x for x in problems if 'was not found' not in x] == notes == []
+
+
+def test_preprocessor_whose_type_the_model_adds(root):
+    """As in mmpretrain's own configs."""
+    steps = [dict(type='LoadImageFromFile'), dict(type='Resize', scale=(64, 64))]
+    dataset = dict(type='CustomDataset', data_prefix=str(root / 'images'), with_label=False)
+    dataset |= dict(pipeline=[*steps, dict(type='PackInputs')])
+    model = dict(type='ImageClassifier', backbone=dict(type='ResNet', depth=18))
+    cfg = Config(
+        dict(
+            default_scope='mmpretrain',
+            model=model | dict(neck=dict(type='GlobalAveragePooling')),
+            data_preprocessor=dict(num_classes=3, mean=[0, 0, 0], std=[255, 255, 255]),
+            train_dataloader=dict(batch_size=1, dataset=dataset),
+        )
+    )
+    assert found(cfg, ('train',)) == ([], [])
+    cfg.data_preprocessor.mean = [0, 0]
+    (problem,) = found(cfg, ('train',))[0]
+    assert 'data_preprocessor' in problem

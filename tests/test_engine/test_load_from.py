@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import official_state
+from helpers import assert_close, official_state
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
 from running import fresh_mmengine, small_segmentor
+from torch import nn
 from variants import VARIANTS
 
 from mmbixt.backbones.published import classifier_config
@@ -83,6 +84,47 @@ def test_parts_that_only_one_of_both_has_are_named(config, write):
         'Initialised anew, because the file has none: decode_head. In the file, but not in the '
         'model: auxiliary_head.'
     )
+
+
+def test_classes_in_another_dimension_start_anew(config, write):
+    """Queries of classes, and scores as inputs; other sizes that differ are refused."""
+    write()
+    init_default_scope('mmseg')
+    models = [
+        MODELS.build({**config.model, 'decode_head': {**HEAD, 'num_classes': n}}) for n in (5, 2)
+    ]
+    for model, classes in zip(models, (5, 2), strict=True):
+        model.decode_head.cls_emb = nn.Parameter(torch.zeros(1, classes, 4))
+        model.decode_head.point = nn.Linear(16 + classes, 4)
+        model.decode_head.same = nn.Linear(6, 4)
+    state = models[0].state_dict()
+    weights, said = start_from(models[1], state)
+    models[1].load_state_dict(weights)
+    assert 'decode_head (5 in the file, 2 here)' in said
+    assert 'decode_head.point (21 in the file, 18 here)' in said
+    models[1].decode_head.same = nn.Linear(7, 4)
+    with pytest.raises(CheckpointMismatchError, match=r'same\.weight: '):
+        start_from(models[1], state)
+
+
+def test_models_that_convert_their_weights_do_so():
+    """Position tables of mmpretrain's models, for images of another size."""
+    init_default_scope('mmpretrain')
+    arch = dict(embed_dims=32, num_layers=1, num_heads=2, feedforward_channels=32)
+    vit = dict(type='VisionTransformer', arch=arch, patch_size=16)
+    head = dict(type='VisionTransformerClsHead', num_classes=5, in_channels=32)
+    small, large = (
+        MODELS.build(dict(type='ImageClassifier', backbone=dict(vit, img_size=size), head=head))
+        for size in (64, 128)
+    )
+    nn.init.normal_(small.backbone.pos_embed)
+    weights, said = start_from(large, small.state_dict())
+    assert said == ''
+    large.load_state_dict(weights)
+    assert_close(large.backbone.pos_embed[:, 0], small.backbone.pos_embed[:, 0])
+    assert large.backbone.pos_embed.std() > 0
+    with pytest.raises(CheckpointMismatchError, match='patch_embed'):
+        start_from(large, {k: x[:1] if 'patch_embed' in k else x for k, x in weights.items()})
 
 
 def test_the_same_model_is_loaded_without_a_word(config, write):

@@ -73,3 +73,11 @@ def test_annotations_that_cannot_be_read(root, check):
     assert check(COCO).stderr.startswith('ConfigError: train_dataloader.dataset: ')
     annotations.unlink()
     assert f'Missing:\n  {annotations}\n' in check(COCO).stderr
+
+
+def test_mistakes_are_found_before_images_are_read(check, within, tmp_path):
+    done = check(ADE, '--out', tmp_path / 'nowhere/all.txt')
+    assert done.stderr.startswith('FileNotFoundError: ')
+    assert 'images (' not in done.stdout
+    (tmp_path / 'none.py').write_text("default_scope = 'mmseg'")
+    assert 'none.py has no data sets' in within('check_dataset.py', tmp_path / 'none.py').stderr
