@@ -8,7 +8,7 @@ from mmengine.model import is_model_wrapper
 from mmengine.runner import BaseLoop, Runner
 from torch.distributed.fsdp import FullyShardedDataParallel
 
-from mmbixt.checkpoints.state_dict import load_whole_state, unwrap
+from mmbixt.checkpoints.state_dict import CheckpointMismatchError, load_whole_state, unwrap
 from mmbixt.engine.start import start_from
 from mmbixt.registry import HOOKS
 
@@ -30,6 +30,8 @@ class LoadFromHook(Hook):
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         if not isinstance(runner._train_loop, BaseLoop):  # a test
             return
+        if not (given := unwrap(checkpoint)):
+            raise CheckpointMismatchError(f'{runner._load_from} has no weights.')
         model = runner.model
         while is_model_wrapper(model) and not isinstance(model, FullyShardedDataParallel):
             model = model.module
@@ -38,9 +40,9 @@ class LoadFromHook(Hook):
         message = ''
         try:
             if runner._resume:
-                load_whole_state(model, unwrap(checkpoint))
+                load_whole_state(model, given)
             else:
-                checkpoint['state_dict'], message = start_from(model, unwrap(checkpoint))
+                checkpoint['state_dict'], message = start_from(model, given)
         finally:
             runner.logger.setLevel(level)
         if message:

@@ -160,6 +160,7 @@ NO_MODEL = r"No weight of .*old\.pth begins with 'backbone\.'.* fits the backbon
         ),
         (without('nothing'), dict(num_convs=3), rf'Not in the model: \d+ weights{ALONE}'),
         (without('backbone.'), {}, r"begins with 'backbone\.'"),
+        (without(''), {}, r'old\.pth has no weights\.'),
         (without('backbone.blocks.1'), {}, r'old\.pth does not fit mmbixt\.XCiT'),
         (backbone(''), {}, NO_MODEL + r"checkpoint='.*old\.pth'\)\)$"),
         (backbone('model.encoder.'), {}, NO_MODEL + r"old\.pth', prefix='model\.encoder\.'\)\)$"),
