@@ -19,7 +19,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
 from mmbixt.backbones.arch import check_positive
-from mmbixt.backbones.refusal import refuse_file, refuse_part, refuse_prefix
+from mmbixt.backbones.refusal import refuse_file, refuse_prefix
 from mmbixt.checkpoints.classifier import split_classifier
 from mmbixt.checkpoints.origin import file_of
 from mmbixt.checkpoints.state_dict import (
@@ -268,8 +268,11 @@ class DenseBackbone(BaseModule):
         name, file = type(self).__name__, self._file or file_of(source)
         if differences:
             what = f'mmbixt.{name}', source, file, partial(self.differences, expected=shapes)
-            refusal = refuse_part if prefix else partial(refuse_file, prefix=self._prefix)
-            refusal(*what, lambda part: channels_advice or self.advise(part, shapes))
+            refuse_file(
+                *what,
+                lambda part: channels_advice or self.advise(part, shapes),
+                None if prefix else self._prefix,
+            )
         weights, fresh = converted.weights, differences.optional
         origin = f' from {file}' if file else ''
         count = f'{len(shapes) - len(fresh)} of {len(shapes)}'

@@ -20,24 +20,13 @@ from mmbixt.checkpoints.state_dict import (
 Compare = Callable[[Mapping[str, Tensor]], Differences]  # the weights of a file with the backbone's
 
 
-def refuse_part(
-    model: str,
-    source: Mapping[str, Tensor],
-    file: str | None,
-    compare: Compare,
-    advice: Callable[[Mapping[str, Tensor]], str | None],
-) -> NoReturn:
-    """Refuse weights of which no prefix is to be removed."""
-    refuse(compare(source), model, file, identify(source), advice(source), NOTHING)
-
-
 def refuse_file(
     model: str,
     source: Mapping[str, Tensor],
     file: str | None,
     compare: Compare,
     advice: Callable[[Mapping[str, Tensor]], str | None],
-    prefix: str = '',
+    prefix: str | None,
 ) -> NoReturn:
     """Refuse a file, which may be that of a larger model: then its best part is compared.
 
@@ -47,11 +36,12 @@ def refuse_file(
         file: its name.
         compare: compares weights with those of the backbone.
         advice: what is to be done about weights.
-        prefix: what the config has removed from the names.
+        prefix: what the config has removed from the names; None for a part of a whole model, from
+            whose names nothing more is to be removed.
     """
-    prefixes = closest(source, compare)
+    prefixes = [] if prefix is None else closest(source, compare)
     if not prefixes:
-        refuse_part(model, source, file, compare, advice)
+        refuse(compare(source), model, file, identify(source), advice(source), NOTHING)
     part = without(prefixes[0], source)
     differences = compare(part)
     what = f'seems to be {describe(source)}; what begins with {prefixes[0]!r} {identify(part)}'
