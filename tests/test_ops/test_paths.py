@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import kept_bytes
+from helpers import assert_close, kept_bytes
 from op_checks import (
     CASES,
     FIRST,
@@ -17,10 +17,12 @@ from op_checks import (
     windows,
     xca,
 )
+from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from mmbixt.ops import dispatch
+from mmbixt.ops import dispatch, use_ops, window_attention
 from mmbixt.ops.inverse_attention import bilinear
+from mmbixt.ops.window_attention import Scores, Windows
 
 ALL = {
     f'{make.__name__}: {label}': (make, *shape)
@@ -68,6 +70,40 @@ def test_bixts_similarities_may_be_far_apart(spread, side, dtype, tolerance):
         inputs[side][1, :, 0] = -spread
     given = attend, inputs
     assert_same(on('cpu', *given), on('reference', *given), tolerance)
+
+
+@pytest.mark.parametrize('factor', [1, 4, 8])
+@pytest.mark.parametrize(('dtype', 'tolerance'), [(torch.float64, 1e-11), (torch.float32, 2e-5)])
+def test_hidden_tokens_may_have_the_largest_scores(factor, dtype, tolerance):
+    """By more than the 100 that the mask takes off, so that they get almost all weight."""
+    given = windows((1, 10, 17), 2, 8, 7, 3, True, factor=factor, dtype=dtype)
+    assert_same(on('cpu', *given), on('reference', *given), tolerance)
+
+
+def test_hidden_tokens_get_no_subnormal_weights():
+    """Processors take many times as long to compute with them."""
+    function, inputs = windows((2, 14, 14), 2, 8, 7, 3, True, factor=2)
+    kept = []
+    with saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
+        function(*inputs)
+    attention = [x for x in kept if x.shape[1:] == (49, 49)]
+    assert len(attention) == 2
+    for x in attention:
+        assert not ((x > 0) & (x < torch.finfo(x.dtype).tiny)).any()
+        assert (x == 0).any()
+
+
+def test_a_mask_may_hide_all_tokens_of_a_window():
+    q, scale = torch.randn(1, 4, 4, 3 * 8), 0.3
+    cut = Windows.of(q, 4, 0)
+    table, index = torch.randn(49, 2), torch.randint(49, (16, 16))
+    for mask in (torch.full((1, 1, 16, 16), -100.0), torch.randn(1, 1, 16, 16) * 100):
+        scores = Scores(scale, table, index, mask)
+        results = []
+        for path in ('cpu', 'reference'):
+            with use_ops(path):
+                results.append(window_attention(q, torch.zeros(24), cut, scores))
+        assert_close(*results, 2e-5)
 
 
 def test_a_learned_bias_gets_its_gradient():
