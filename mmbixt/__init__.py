@@ -12,13 +12,12 @@ try:
 except ImportError:  # mmbixt.ops works without mmengine; other parts raise an error
     MODULE2PACKAGE = {}
 
-# Lets mmengine resolve `_base_ = 'mmbixt::bixt/...'`. It looks for a distribution 'mmbixt.version',
-# finds none, and takes the folder of this module, which is correct for editable installs, too; the
-# location of their distribution is not.
+# Lets mmengine resolve `_base_ = 'mmbixt::bixt/...'`: it finds no distribution 'mmbixt.version' and
+# uses the folder of this module. (For editable installs the location of a distribution is wrong.)
 MODULE2PACKAGE['mmbixt'] = 'mmbixt.version'
 
 # The OneDL fork's mmengine looks for `mmseg::...` in OpenMMLab's distribution, and its hub would
-# install that beside the fork. The name of the module leads to either.
+# also install OpenMMLab's distribution. The name of the module works for both.
 with suppress(PackageNotFoundError):
     distribution('onedl-mmsegmentation')
     MODULE2PACKAGE['mmseg'] = 'mmseg'

@@ -33,8 +33,8 @@ def add_common_arguments(
 ) -> None:
     parser.add_argument(
         'config',
-        help=f'a config of {frameworks}: a file, PACKAGE::PATH of an installed one, '
-        'or the name of one of ours',
+        help=f'a config of {frameworks}: a file, PACKAGE::PATH of an installed package, '
+        'or the name of one of our configs',
     )
     parser.add_argument(
         '--work-dir',
@@ -44,8 +44,8 @@ def add_common_arguments(
     parser.add_argument(
         '--sample',
         action='store_true',
-        help='run the config on generated scenes, small and short enough for a laptop; what it '
-        'changes is printed',
+        help='run the config on generated scenes, with small images and few iterations; changes of '
+        'the config are printed',
     )
     parser.add_argument(
         '--cfg-options',
@@ -69,7 +69,7 @@ def add_common_arguments(
     parser.add_argument(
         '--unchecked',
         action='store_true',
-        help='begin without the look at config and data that tools/check_config.py takes',
+        help='skip the check of config and data (tools/check_config.py)',
     )
     # torchrun sets the variable, torch.distributed.launch passes one of these
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0, help=argparse.SUPPRESS)
@@ -94,7 +94,7 @@ def read_config(path: str) -> Config:
         path = str(ours[name])
     try:
         return Config.fromfile(path)
-    except TypeError as error:  # a dictionary for what is none in the base
+    except TypeError as error:  # a dict for a value that is no dict in the base config
         if 'cannot inherit from base' not in str(error):
             raise
         raise ConfigError(f'{path}: {error}') from error
@@ -247,7 +247,7 @@ def run_loop(runner: Runner, loop: Callable[[], Any]) -> None:
 
 # errors of SampleCheckHook and FiniteLossHook
 DATA_ERRORS = (BadSampleError, FloatingPointError)
-# errors that users can solve, given the file
+# errors about files that users can solve
 PATH_ERRORS = (
     FileNotFoundError,
     FileExistsError,

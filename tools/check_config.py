@@ -1,7 +1,7 @@
-"""Say what is wrong with a config, before a run does: tools/train.py and tools/test.py look, too.
+"""List the mistakes of a config before a run, as tools/train.py and tools/test.py do.
 
-Types and arguments, the data sets and their first images with labels, classes, whether the parts of
-the model fit together, metrics, the schedule. Nothing is trained, and no checkpoint is read.
+Checked are types and arguments, the data sets and their first images with labels, classes, whether
+the parts of the model fit together, metrics, and the schedule. No checkpoint is read.
 """
 
 import argparse

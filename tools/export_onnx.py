@@ -2,10 +2,10 @@
 
 The input `images` is float32 (batch,3,height,width): values from 0 to 255, channels in the order
 blue, green, red, as OpenCV reads them. The output `labels` is int64 (batch,height,width), or with
---logits `logits`, float32 (batch,classes,height,width). Normalisation, padding, the network and the
-resizing of its output to the size of the image are in the file, and so are, as metadata, the names
-and colours of the classes. The file is compared with the model itself, as tools/test.py runs it,
-and kept only where the two agree. docs/export.md shows a program that runs it without torch.
+--logits `logits`, float32 (batch,classes,height,width). The file includes normalisation, padding,
+the network, the resizing of its output to the size of the image and, as metadata, the names and
+colours of the classes. It is compared with the model, as tools/test.py runs it, and kept only if
+both agree. docs/export.md shows a program that runs it without torch.
 
 Two parts of mmseg are rewritten for the export, with the same weights and results: Upsample (in
 FPNHead), whose sizes are products of floats, and the adaptive pooling of UPerHead and PSPHead.
@@ -43,7 +43,7 @@ from mmbixt.version import __version__
 
 PACKAGES = ('onnx', 'onnxscript', 'onnxruntime')
 TOLERANCE = 1e-4  # of the largest logit
-EQUAL_LABELS = 0.999  # share; where two classes are as likely, rounding decides
+EQUAL_LABELS = 0.999  # share; rounding decides between equally likely classes
 ROUTING_GAP = 1e-4  # of the largest score; rounding may choose another route below it
 EXAMPLE = (2, 480, 544)  # batch, height, width
 CHECKED = ((1, 480, 544), (2, 512, 512), (3, 225, 290), (1, 640, 352))
@@ -68,7 +68,7 @@ def parse_args() -> argparse.Namespace:
         nargs=2,
         default=EXAMPLE[1:],
         metavar=('H', 'W'),
-        help='of the image that is exported with; without --dynamic the only one (480 544)',
+        help='of the example image; without --dynamic the only possible size (480 544)',
     )
     parser.add_argument('--logits', action='store_true', help='return logits, not labels')
     parser.add_argument('--trust-checkpoint', action='store_true', help='as in tools/test.py')
@@ -92,7 +92,7 @@ def parse_args() -> argparse.Namespace:
 
 
 class Pooling(nn.Module):
-    """``nn.AdaptiveAvgPool2d(n)`` as two products, since ONNX pools sizes that it knows alone.
+    """``nn.AdaptiveAvgPool2d(n)`` as two products, because ONNX has it for fixed sizes only.
 
     Cell i of n is the mean of the pixels from ``floor(i*H/n)`` to ``ceil((i+1)*H/n)``.
     """
@@ -116,7 +116,7 @@ class Pooling(nn.Module):
 
 
 class Upsampling(nn.Module):
-    """mmseg's ``Upsample``, with sizes that are whole numbers all the way."""
+    """mmseg's ``Upsample``, with sizes that are computed as integers."""
 
     def __init__(self, factor: int, mode: str, align_corners: bool | None) -> None:
         super().__init__()
@@ -186,7 +186,7 @@ def build(config: Config, checkpoint: Mapping[str, Any]) -> nn.Module:
 
 
 def about(config: Config, path: str, checkpoint: Mapping[str, Any]) -> dict[str, str]:
-    """What the file says of itself: texts, and JSON where there are several values.
+    """The metadata of the file: texts, and JSON where there are several values.
 
     Names and colours of the classes are those the checkpoint was trained with, or else those of the
     config's test set.
@@ -217,7 +217,7 @@ def check_config(config: Config, path: str) -> None:
     if scope != 'mmseg' or kind != 'EncoderDecoder':
         raise SystemExit(
             f'{path} is a {kind} of {scope}. This tool exports segmentors of mmseg (EncoderDecoder)'
-            '; detectors and classifiers it does not. Their backbones export: see docs/export.md.'
+            ', not detectors and classifiers. For their backbones see docs/export.md.'
         )
     if mode != 'whole' or (config.model.data_preprocessor.get('test_cfg') or {}).get('size'):
         raise SystemExit(
@@ -308,7 +308,7 @@ def compare(session, model: nn.Module, images: Tensor, logits: bool) -> list[Agr
 
 
 def smooth_images(batch: int, height: int, width: int) -> Tensor:
-    """Random images that are no noise, (B,3,H,W) from 0 to 255."""
+    """Random smooth images, (B,3,H,W) from 0 to 255."""
     generator = torch.Generator().manual_seed(height * width)
     coarse = 255 * torch.rand(batch, 3, height // 16 + 2, width // 16 + 2, generator=generator)
     return interpolate(coarse, (height, width), mode='bicubic').clamp(0, 255)
@@ -323,7 +323,7 @@ def export(
     example = smooth_images(EXAMPLE[0] if dynamic else 1, *size)
     shapes = ({0: 'batch', 2: 'height', 3: 'width'},) if dynamic else None
     names = dict(input_names=['images'], output_names=['logits' if model.logits else 'labels'])
-    logging.getLogger('onnxscript').setLevel(logging.ERROR)  # what it leaves as it is
+    logging.getLogger('onnxscript').setLevel(logging.ERROR)  # about parts that it does not optimise
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')  # of torch about its own code
         program = torch.onnx.export(

@@ -69,11 +69,11 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> None:
 
 
 def use_bfloat16(cfg: Config) -> None:
-    """What mixed precision is on a processor: mmengine's wrapper needs a GPU."""
+    """Mixed precision on a processor: mmengine's wrapper needs a GPU."""
     if "'RoIAlign'" in str(cfg.model):
         raise SystemExit(
             "--amp: without a GPU, mixed precision is in bfloat16, which mmcv's NMS and RoIAlign "
-            'of detectors with two stages do not know.'
+            'of detectors with two stages do not support.'
         )
     if cfg.optim_wrapper.pop('dtype', None) not in (None, 'bfloat16', torch.bfloat16):
         raise SystemExit(

@@ -64,10 +64,10 @@ class DenseBackbone(BaseModule):
             the backward pass, which saves memory and costs time.
         init_cfg: mmengine's initialisation, for example
             ``dict(type='Pretrained', checkpoint='bixt.pth')``; the authors' checkpoints load as
-            they are. With ``adapt_stem=True`` in it a file for images of 3 channels is taken for
-            others, by timm's rule: the weights of its first convolution summed for one channel,
-            repeated and scaled for more.
-        in_channels: of the images.
+            they are. With ``adapt_stem=True`` a file for images of 3 channels loads for another
+            number, by timm's rule: the weights of the first convolution are summed for one
+            channel, or repeated and scaled for more.
+        in_channels: channels of the images.
 
     Attributes:
         out_channels: width of each returned feature map.
@@ -79,7 +79,7 @@ class DenseBackbone(BaseModule):
     out_strides: tuple[int, ...]
     fits_itself = True  # it compares a file with its weights, see LoadFromHook
     optional_weights: str | None = None
-    in_classifier: tuple[str, str] = (r'(?!)', '')  # see split_classifier; no weight
+    in_classifier: tuple[str, str] = (r'(?!)', '')  # see split_classifier; matches no weight
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class DenseBackbone(BaseModule):
         self._is_classifiers = False  # whether the file is a whole classifier of the authors
         self._unexpected: list[str] = []  # weights of the file that the whole model does not have
         self.not_in_file: list[str] = []  # weights that the latest file does not have
-        self.not_in_model: list[str] = []  # learned weights of the latest file without use here
+        self.not_in_model: list[str] = []  # learned weights of the latest file, not used here
         self.register_load_state_dict_pre_hook(DenseBackbone._fit_checkpoint)
 
     @abstractmethod
@@ -133,7 +133,7 @@ class DenseBackbone(BaseModule):
         """What a user can do about a file that does not fit; None if nothing is known."""
 
     def explain_new(self, names: Collection[str]) -> str | None:
-        """What it means that these weights are initialised anew; None if the names say it."""
+        """A note on new weights that were not in the file; None if their names are enough."""
 
     def check_origin(self, state: State, prefix: str) -> None:
         """Raise an error if the reader of the file has lost weights; called before conversion.
@@ -190,7 +190,7 @@ class DenseBackbone(BaseModule):
         if not (self.with_cp and torch.is_grad_enabled()):
             return layer(*inputs)
         contexts = {}
-        if not torch.compiler.is_compiling():  # compilers accept none, and update statistics once
+        if not torch.compiler.is_compiling():  # compilers accept no contexts, and need none
             path = ops_path()
             contexts = dict(context_fn=lambda: (nullcontext(), _Recomputation(layer, path)))
         return checkpoint(layer, *inputs, use_reentrant=False, **contexts)
@@ -259,7 +259,7 @@ class DenseBackbone(BaseModule):
             if differences:
                 model = f'the adapters of mmbixt.{type(self).__name__}'
                 refuse(differences, model, self._file or file_of(source), None, NOTHING)
-            text = f'{len(adapters)} weights of adapters loaded, the others stay as they are'
+            text = f'{len(adapters)} weights of adapters loaded, the others are unchanged'
             print_log(f'{type(self).__name__}: {text}', 'current')
             return
         converted = self.convert_checkpoint(source, shapes)
@@ -278,13 +278,13 @@ class DenseBackbone(BaseModule):
         count = f'{len(shapes) - len(fresh)} of {len(shapes)}'
         print_log(f'{name}: {count} weights loaded{origin}', 'current')
         if unused := _by_part(converted.dropped):
-            print_log(f'{name} has no use for these weights of the file: {unused}', 'current')
+            print_log(f'{name} does not use these weights of the file: {unused}', 'current')
         self.not_in_model = [key for key in converted.dropped if not _COMPUTED.search(key)]
         is_cut, self._is_classifiers = self._is_classifiers and self.not_in_model, False
         if is_cut:
             raise CheckpointMismatchError(
-                f'The file is a whole classifier, whose head needs weights that {name} has no use '
-                f'for: {unused}. Build the backbone with the options of the file. Nothing was '
+                f'The file is a whole classifier, whose head needs weights that {name} does not '
+                f'use: {unused}. Build the backbone with the options of the file. Nothing was '
                 'loaded.'
             )
         trainable = dict(self.named_parameters())
@@ -299,8 +299,8 @@ class DenseBackbone(BaseModule):
         state_dict.update((prefix + key, value) for key, value in weights.items())
 
     def _fit_stem(self, weights: dict[str, Tensor]) -> str | None:
-        """Take, in place, the first convolution for images of other channels if that is wanted;
-        otherwise what to do."""
+        """Adapt the first convolution in place to ``in_channels`` if ``adapt_stem`` is set, or
+        return advice."""
         convolutions = (k for k, m in self.named_modules() if isinstance(m, nn.Conv2d))
         name, count = f'{next(convolutions)}.weight', self.in_channels
         weight = weights.get(name)

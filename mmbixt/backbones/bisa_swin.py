@@ -1,7 +1,7 @@
 """BiSA: Bi-Directional Self-Attention for Vision Transformers, in a Swin Transformer.
 
-In the first stage inverse self-attention runs beside self-attention in each window. Without it
-(``bisa_stages=()``) this is the Swin Transformer itself. The names of the weights are those of
+In each window of the first stage inverse self-attention runs in parallel with self-attention.
+Without it (``bisa_stages=()``) this is a Swin Transformer. The names of the weights are those of
 OpenMMLab's Swin Transformer. The authors of BiSA have published no code and no weights.
 """
 
@@ -80,7 +80,7 @@ class ShiftedWindows(nn.Module):
     """Attention within windows, which may be shifted cyclically by half a window.
 
     The feature map is padded with zeros at the right and the bottom to whole windows. The zeros
-    take part in the attention as tokens, as they do in the Swin Transformer's code.
+    are tokens in the attention, as in the Swin Transformer's code.
     """
 
     def __init__(self, attention: WindowAttention, shift: int) -> None:
@@ -140,7 +140,7 @@ class SwinStage(nn.Module):
         return (x if self.downsample is None else self.downsample(x)), x
 
     def _shift(self, shift: int, side: int) -> int:
-        """The same, or 0 where one window holds a feature map whose longer side this is."""
+        """The shift, or 0 if one window covers a feature map with this longer side."""
         if self.shift_single_window or holds(side > self.window_size):
             return shift
         return shift * smaller(1, (side - 1) // self.window_size)
@@ -157,8 +157,8 @@ def pad_to_multiple(x: Tensor, size: int) -> Tensor:
 def shift_mask(x: Tensor, size: int, shift: int) -> Tensor:
     """The attention mask of windows that are shifted cyclically, (windows,1,N,N).
 
-    0 for two tokens of a window that are neighbours in the feature map, -100 where the shift has
-    brought them together from opposite sides. The tokens (B,H,W,C) are not padded yet.
+    0 for two tokens of a window that are neighbours in the feature map, -100 where the
+    cyclic shift joins opposite sides. The tokens (B,H,W,C) are not padded yet.
     """
 
     def part(length: int) -> Tensor:
@@ -181,8 +181,8 @@ class BiSASwin(DenseBackbone):
 
     Checkpoints of OpenMMLab's, Microsoft's and timm's Swin Transformers load without conversion. No
     weights with inverse attention are public. To fine-tune, start from one of these checkpoints
-    with ``lam='learned', lam_init=0.99``: the model then differs from the Swin Transformer by the
-    new branches' share of 1 %, which training changes. (Exempt ``lam_logit`` from weight decay,
+    with ``lam='learned', lam_init=0.99``: the share of the new branches is then 1 % at first, and
+    is learned. (Exempt ``lam_logit`` from weight decay,
     which would move ``lam`` towards 0.5.)
 
     Args:
@@ -322,7 +322,7 @@ class BiSASwin(DenseBackbone):
         return swin.advise_swin(state, expected, self.arch['window_size'])
 
     def explain_new(self, names: Collection[str]) -> str | None:
-        """With which share inverse attention begins, which a file does not tell."""
+        """The initial share of inverse attention, which a file does not store."""
         is_learned = self.lam == 'learned'
         lam = self.lam_init if is_learned else self.lam
         setting = f'{"lam_init" if is_learned else "lam"}={lam}'

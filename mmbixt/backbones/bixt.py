@@ -272,7 +272,7 @@ class BiXT(DenseBackbone):
         patch_embed: 'linear' (patches of 16 x 16 pixels, overlapping for strides below 16) or
             'conv' (the convolutional tokeniser).
         token_refiner: None, or 'lpi' for XCiT's local patch interaction after each layer, the
-            paper's "+LPI".
+    paper's "+LPI".
         out_indices: layers (from 0; negative ones from the end) whose tokens are returned.
             Default: after a third, a half, two thirds and all of them, (3, 5, 7, 11) of 12.
         with_latents: also build the last layer's latent update and return the latents.
@@ -367,7 +367,7 @@ class BiXT(DenseBackbone):
         return (tuple(feature_maps), latents) if self.with_latents else tuple(feature_maps)
 
     def _waits_for_norms(self) -> bool:
-        """Whether additions are left to the norms that follow, and all weights can be read."""
+        """Whether additions are fused into the next norms; all weights must be readable."""
         if ops_path() != 'triton' or (self.with_cp and torch.is_grad_enabled()):
             return False
         parts = {name: part for name, part in self.blocks.named_modules() if '.lpi.' not in name}
@@ -381,7 +381,7 @@ class BiXT(DenseBackbone):
     def _run(
         self, latents: ResidualStream, tokens: ResidualStream, grid: tuple[int, int]
     ) -> tuple[Tensor, ...] | tuple[tuple[Tensor, ...], Tensor]:
-        """The layers of :meth:`forward`. A layer's tokens are known when the next one has begun."""
+        """The layers of :meth:`forward`. The next layer completes the tokens of a layer."""
         feature_maps = []
         for i, layer in enumerate(self.blocks):
             before = layer.run(latents, tokens, grid)

@@ -33,8 +33,8 @@ class Fit:
 
 
 def recognise(state: State) -> list[Fit]:
-    """The published models with the weights of a backbone or classifier; several if they differ in
-    nothing that the weights show, such as BiXT's strides; none if it is no published model.
+    """The published models with the weights of a backbone or classifier; several if their
+    weights have the same shapes, as with BiXT's strides; none for other models.
 
     A deeper file also fits a shallower model, and a plain Swin fits a BiSA-Swin: the models with
     the fewest differences are taken.

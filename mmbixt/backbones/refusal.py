@@ -28,16 +28,16 @@ def refuse_file(
     advice: Callable[[Mapping[str, Tensor]], str | None],
     prefix: str | None,
 ) -> NoReturn:
-    """Refuse a file, which may be that of a larger model: then its best part is compared.
+    """Refuse a file. If it has a larger model, compare the part of it that fits best.
 
     Args:
         model: name of the backbone.
         source: weights of the file by the names in it, without ``prefix``.
         file: its name.
         compare: compares weights with those of the backbone.
-        advice: what is to be done about weights.
-        prefix: what the config has removed from the names; None for a part of a whole model, from
-            whose names nothing more is to be removed.
+        advice: returns what the user can do about weights that do not fit.
+        prefix: prefix that the config has removed from the names; None for a part of a whole model,
+            where no prefix may be removed.
     """
     prefixes = [] if prefix is None else closest(source, compare)
     if not prefixes:

@@ -1,7 +1,7 @@
-"""All that is wrong with a config, at once, by the names of its settings.
+"""All mistakes of a config in one list, with the names of its settings.
 
-``tools/train.py`` and ``tools/test.py`` look here before they begin; ``tools/check_config.py`` does
-nothing else. A mistake is what was tried here and failed, or what cannot be intended.
+``tools/train.py`` and ``tools/test.py`` start with this check; ``tools/check_config.py`` runs only
+the check. A mistake is something that failed when it was tried here, or that cannot be intended.
 """
 
 import copy
@@ -41,11 +41,11 @@ class ConfigError(ValueError):
 
 
 def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """The mistakes in a config, which would end or spoil a run, and notes on what is only unusual.
+    """Mistakes in a config, which would stop or invalidate a run, and notes on unusual settings.
 
     Args:
         cfg: of mmseg, mmdet or mmpretrain; it stays as it is.
-        splits: those of 'train', 'val' and 'test' that are going to be used.
+        splits: the splits that the run uses: 'train', 'val', 'test'.
     """
     cfg = copy.deepcopy(cfg)
     with _undisturbed(cfg.get('default_scope')):
@@ -78,7 +78,7 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
 
 
 def check_config(cfg: Config, splits: tuple[str, ...], path: str) -> list[str]:
-    """Raise one error with all mistakes; return the notes on what is only unusual."""
+    """Raise one error with all mistakes; return the notes on unusual settings."""
     problems, notes = find_problems(cfg, splits)
     if problems:
         count = 'a mistake' if len(problems) == 1 else f'{len(problems)} mistakes'
@@ -95,7 +95,7 @@ def _notes(cfg: Config, splits: tuple[str, ...], data: list[Split]) -> Iterator[
 
 @contextmanager
 def _undisturbed(scope: str | None) -> Iterator[None]:
-    """Use the scope of a framework, keep the random states of before, and print nothing."""
+    """Use the scope of a framework, restore the random states afterwards, and print nothing."""
     states = random.getstate(), np.random.get_state()
     random.seed(0)
     np.random.seed(0)
@@ -106,7 +106,7 @@ def _undisturbed(scope: str | None) -> Iterator[None]:
             torch.no_grad(),
             warnings.catch_warnings(),
             redirect_stdout(StringIO()),  # pycocotools prints
-            mock.patch.dict(MMLogger._instance_dict),  # loggers that are made here end here
+            mock.patch.dict(MMLogger._instance_dict),  # remove loggers that are made here
         ):
             warnings.simplefilter('ignore')  # the run repeats them
             torch.manual_seed(0)

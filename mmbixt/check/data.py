@@ -33,7 +33,7 @@ class Split:
         kind: the type of the data set.
         classes: their names; none if it does not say.
         epoch: iterations of an epoch; None if not known.
-        first: the first image as the pipeline leaves it; None if it was not read.
+        first: the first image after the pipeline; None if it was not read.
         problems, notes: see :func:`mmbixt.check.config.find_problems`.
     """
 
@@ -87,7 +87,7 @@ def _published_classes(dataset: Mapping[str, Any], framework: str | None) -> tup
 
 
 def build_dataset(config: Mapping[str, Any], is_test: bool) -> Any:
-    """The data set of a config, which must not be empty, nor without annotations (but tests)."""
+    """The data set of a config; it must have images and, except for tests, annotations."""
     try:
         dataset = DATASETS.build(copy.deepcopy(config))
     except ValueError as error:

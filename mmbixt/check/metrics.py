@@ -14,7 +14,7 @@ INSTEAD = {
         'IoUMetric': "CocoMetric with metric=['bbox', 'segm']",
     },
     'mmseg': {
-        'BoundaryCocoMetric': 'mmbixt.BoundaryIoUMetric, beside or in place of IoUMetric',
+        'BoundaryCocoMetric': 'mmbixt.BoundaryIoUMetric, with IoUMetric or instead of it',
         'CocoMetric': 'IoUMetric',
     },
     'mmpretrain': dict.fromkeys(

@@ -39,7 +39,7 @@ def build_model(cfg: Config) -> tuple[nn.Module | None, list[str]]:
     try:
         return without_weights(config), []
     except Exception as error:
-        if 'process group' in str(error):  # which is not there yet
+        if 'process group' in str(error):  # none exists yet
             return None, []
         problems = [f'model ({config.get("type")}): {explain(error, scope)}']
     found = []
@@ -102,14 +102,14 @@ def adapter_problems(model: nn.Module) -> Iterator[str]:
             continue
         if not getattr(part.module, 'init_cfg', None):
             yield (
-                f'model.{name}.module.init_cfg: the weights that the adapters belong to are in no '
-                "checkpoint of the run. Name their file: dict(type='Pretrained', checkpoint=...)."
+                f'model.{name}.module.init_cfg: checkpoints of the run do not contain the weights '
+                "that the adapters belong to. Name the file: dict(type='Pretrained', checkpoint=...)."
             )
         has_norms = any(isinstance(module, _BatchNorm) for module in part.modules())
         if has_norms and not getattr(part.module, 'norm_eval', True):
             yield (
                 f'model.{name}.module.norm_eval = False: training changes the statistics of batch '
-                'norms, which are in no checkpoint of adapters. Set it to True.'
+                'norms, which checkpoints of adapters do not contain. Set it to True.'
             )
 
 
@@ -129,7 +129,7 @@ def misfits(config: Mapping[str, Any], model: nn.Module, image: Tensor) -> Itera
     for name, part, node in _nodes(config, ('decode_head', 'auxiliary_head', 'head'), model):
         if (
             not name.startswith('decode_head.') or name == 'decode_head.0'
-        ):  # later ones read its output
+        ):  # later heads read the output of the first
             yield from _run(name, part, node, maps)[1]
     for name, part, node in _nodes(config, ('rpn_head', 'bbox_head'), model):
         yield from _run(name, part, node, maps, proven=True)[1]
@@ -148,7 +148,7 @@ def _misfits_of_regions(config: Mapping, model: nn.Module, maps: Any) -> Iterato
         if width not in widths:
             yield (
                 f'model.roi_head.{kind}_roi_extractor.out_channels = {width}, but the feature maps '
-                f'have {min(widths)} channels: set it to that.'
+                f'have {min(widths)} channels: use this number.'
             )
         side = layer.get('output_size')
         fed = torch.empty(1, min(widths), *(side if isinstance(side, tuple) else (side,) * 2))
@@ -177,13 +177,13 @@ def _run(
             return None, []
         fed = ', '.join(' x '.join(map(str, x.shape[1:])) for x in tree_leaves(inputs))
         return None, [
-            f'model.{name} ({config.get("type")}) cannot use what feeds it, {fed}: '
+            f'model.{name} ({config.get("type")}) cannot use its input, {fed}: '
             f'{type(failure).__name__}: {failure}'
         ]
     if right == given:
         return outputs, []
-    what = 'an image' if name == 'backbone' else 'what feeds it'
-    return outputs, [f'model.{name}.in_channels = {given}, but {what} has {right}: set it to that.']
+    what = 'an image' if name == 'backbone' else 'its input'
+    return outputs, [f'model.{name}.in_channels = {given}, but {what} has {right}: use {right}.']
 
 
 def _channels_of(inputs: Any, given: Any, index: int | list[int]) -> Any:
@@ -213,8 +213,8 @@ def _too_many_regions(cells: Mapping[int, int], image: Tensor) -> Iterator[str]:
     for regions, side in cells.items():
         if regions > side:
             yield (
-                f'model.backbone.num_regions = {regions}, but of an image of {size} pixels the '
-                f'smallest feature map that is cut into them has a side of {side} cells, and empty '
+                f'model.backbone.num_regions = {regions}, but for an image of {size} pixels the '
+                f'smallest feature map with regions has a side of {side} cells, and empty '
                 f'regions cost as much as others. Use {side} or less (the authors: 7 for 224 '
                 'pixels, 8 for 512; one number for each stage is possible), or larger images.'
             )

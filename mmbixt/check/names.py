@@ -49,7 +49,7 @@ def _near_type(kind: str, scopes: tuple[str | None, ...]) -> str | None:
         there = {given: registered(given)}
     else:
         there = {'': {k: v for scope in (*scopes, _ROOT) for k, v in registered(scope).items()}}
-    if name in there[given] or not there[given]:  # torch.nn.ReLU, say
+    if name in there[given] or not there[given]:  # for example torch.nn.ReLU
         return None
     there[SCOPE] = registered(SCOPE)
     for prefix, classes in there.items():
@@ -66,20 +66,20 @@ def registered(scope: str | None) -> dict[str, Any]:
     except UNUSABLE:
         return {}
     registries = [x for x in vars(module).values() if isinstance(x, Registry) and x.scope == scope]
-    for registry in registries:  # each may fill others
+    for registry in registries:  # importing one may fill others
         registry.import_from_location()
     return {name: kind for registry in registries for name, kind in registry.module_dict.items()}
 
 
 def near(name: str, names: Collection[str]) -> str | None:
-    """The name that differs in case or by a letter or two."""
+    """The name that differs only in case, or in one or two letters."""
     lower = {other.lower(): other for other in names}
     found = get_close_matches(name.lower(), lower, n=1, cutoff=0.8)
     return lower[found[0]] if found else None
 
 
 def explain(error: Exception, scope: str | None) -> str:
-    """The message of an error, and for an unknown argument the one that is meant."""
+    """The message of an error, and for an unknown argument a similar one or all valid ones."""
     text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
     text = text.partition('. Please check')[0] or type(error).__name__
     unknown = _ARGUMENT.search(text)

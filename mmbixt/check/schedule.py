@@ -20,7 +20,7 @@ def loop_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _loss_note(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
-    """mmengine's logger logs at its interval, and at the end of an epoch that is not longer."""
+    """mmengine's logger logs after each interval, and after an epoch that is not longer."""
     length = (cfg.get('train_cfg') or {}).get('max_iters')
     logger = (cfg.get('default_hooks') or {}).get('logger', {})
     interval = 0 if logger is None else logger.get('interval', 10)  # 0: no logger at all

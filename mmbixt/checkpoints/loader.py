@@ -45,7 +45,7 @@ def load(name: str, map_location: Any = None) -> Any:
 def name_weights(checkpoint: Any) -> Any:
     """A checkpoint with its weights under 'state_dict', by names without prefixes of wrappers.
 
-    Otherwise mmengine, whose own reader takes ``prefix`` off the names, does not find them.
+    mmengine's own reader removes ``prefix`` from the names, and needs them in this form.
     """
     weights = unwrap(checkpoint) if isinstance(checkpoint, Mapping) else {}
     given = checkpoint.get('state_dict', checkpoint) if weights else {}

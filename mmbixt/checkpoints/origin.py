@@ -1,6 +1,6 @@
 """The files that weights were read from, for messages.
 
-Weights are loaded far from where they are read: mmengine passes on the tensors, not the name.
+mmengine passes only the tensors from the reader to the model, not the name of the file.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-_FILES = WeakTensorKeyDictionary()  # tensor -> name; ends with the tensor
+_FILES = WeakTensorKeyDictionary()  # tensor -> name, without keeping the tensor alive
 
 
 def remember(weights: Mapping[str, Any], file: str) -> None:

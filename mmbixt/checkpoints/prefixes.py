@@ -23,7 +23,7 @@ def without(prefix: str, state: State) -> dict[str, Tensor]:
 
 
 def closest(state: State, compare: Callable[[State], Differences]) -> list[str]:
-    """The prefixes with which most weights of a model are found in a larger file, most of them.
+    """The prefixes with which the most weights of a model, more than half, are in a larger file.
 
     An empty list if there are none, or if as many are found without a prefix.
     """

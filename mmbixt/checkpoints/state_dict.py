@@ -54,9 +54,9 @@ def unwrap(checkpoint: Mapping[str, Any]) -> OrderedDict[str, Tensor]:
 
 
 def _join(parts: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The weights of several models, such as 'student' and 'teacher', whose names they begin with.
+    """The weights of several models, such as 'student' and 'teacher', with these prefixes.
 
-    States of optimizers are no such parts: the parameters in them have numbers.
+    States of optimizers are left out: their parameters have numbers, not names.
     """
     parts = {name: part for name, part in parts.items() if isinstance(part, Mapping)}
     return {f'{name}.{key}': x for name, part in parts.items() for key, x in part.items()}
@@ -108,7 +108,7 @@ class Differences:
     missing: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)  # with both shapes
     unknown: list[str] = field(default_factory=list)  # names in the file
-    optional: list[str] = field(default_factory=list)  # missing, but they may be
+    optional: list[str] = field(default_factory=list)  # missing, which is allowed
 
     def __len__(self) -> int:
         return len(self.missing) + len(self.wrong) + len(self.unknown)

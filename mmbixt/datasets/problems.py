@@ -223,8 +223,8 @@ def check_annotations(dataset: Any) -> None:
         content = json.loads(Path(dataset.ann_file).read_text())
         images, annotations = (len(content.get(key, ())) for key in ('images', 'annotations'))
         raise BadSampleError(
-            f'{dataset.ann_file} has {images:,} images and {annotations:,} annotations, of which '
-            'none can be used: they need an area, a box within their image and a class.'
+            f'{dataset.ann_file} has {images:,} images and {annotations:,} annotations, but no '
+            'annotation can be used: each needs an area, a box within its image and a class.'
         )
 
 

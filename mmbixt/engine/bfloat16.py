@@ -13,10 +13,10 @@ from mmbixt.registry import OPTIM_WRAPPERS
 
 @OPTIM_WRAPPERS.register_module()
 class BFloat16OptimWrapper(OptimWrapper):
-    """mmengine's, with forward passes and losses under autocast to bfloat16, on any device.
+    """``OptimWrapper`` with forward passes and losses under autocast to bfloat16, on any device.
 
-    mmengine's ``AmpOptimWrapper`` cannot be built without a GPU. What it has besides is a scale of
-    the loss, which float16 needs: bfloat16 has the range of float32.
+    mmengine's ``AmpOptimWrapper`` cannot be built without a GPU. It also scales the loss, which
+    only float16 needs: bfloat16 has the range of float32.
 
     Example:
         >>> optim_wrapper = dict(type='mmbixt.BFloat16OptimWrapper', optimizer=dict(type='AdamW'))

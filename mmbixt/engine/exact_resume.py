@@ -160,7 +160,7 @@ class ExactResumeHook(Hook):
 
     @staticmethod
     def _batching(runner: Runner) -> dict[str, int]:
-        """What the images of a step depend on beside the seed."""
+        """Settings that, together with the seed, determine the images of a step."""
         loader = runner.train_dataloader
         return dict(
             processes=get_world_size(),

@@ -129,7 +129,7 @@ def _advice(runner: Runner) -> str:
     """The probable cause, and the checkpoint to resume from."""
     text = 'All weights are finite: the cause is in the images, or the learning rate is too large.'
     if not _is_finite(dict(runner.model.named_parameters())):
-        text = 'Weights are not finite: an earlier gradient was not.'
+        text = 'Weights are not finite: an earlier gradient was not finite.'
     elif not _is_finite(dict(runner.model.named_buffers()), lowest=-torch.inf):
         text += ' Buffers (such as running means) are not finite.'
     saved = [*Path(runner.work_dir).glob('iter_*.pth'), *Path(runner.work_dir).glob('epoch_*.pth')]

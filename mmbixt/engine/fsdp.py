@@ -75,7 +75,7 @@ class FSDPStrategy(StockFSDPStrategy):
         return {name: weight.detach() for name, weight in super().model_state_dict().items()}
 
     def load_optim_state_dict(self, state_dict: dict) -> None:
-        """As mmengine's, whose positional arguments have the order of torch 2.0."""
+        """As mmengine's method, which passes positional arguments in the order of torch 2.0."""
         optimizer = self.optim_wrapper.optimizer
         state = self.model.optim_state_dict_to_load(
             model=self.model, optim=optimizer, optim_state_dict=state_dict

@@ -19,8 +19,8 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
 
     Layer ``i`` of the ``n`` layers of a backbone (``DenseBackbone.layers``) has the learning rate
     ``lr * decay_rate ** (n - i)`` for ``i = 0 ... n - 1``; parameters outside of the backbone have
-    ``lr``. In ``paramwise_cfg``, beside all settings of mmengine's constructor (``custom_keys``,
-    ``norm_decay_mult`` ...):
+    ``lr``. Settings in ``paramwise_cfg``, in addition to those of mmengine's constructor
+    (``custom_keys``, ``norm_decay_mult`` ...):
 
     - ``decay_rate``: factor from one layer to the one before, above 0 and at most 1.
     - ``decay_type``: 'layer_wise' (the default), or 'stage_wise' for one learning rate per stage

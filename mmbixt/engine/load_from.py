@@ -17,9 +17,9 @@ from mmbixt.registry import HOOKS
 class LoadFromHook(Hook):
     """Start training from the file of a whole model, which may have other classes.
 
-    One message names what starts anew: layers with another number of outputs, and parts that the
-    file does not have. A file that has a part of the model by half is an error; mmengine would only
-    log it. To resume, a file must have all weights of the model.
+    One message names what is initialised anew: layers with another number of outputs, and parts
+    that the file does not have. If only some weights of a part fit, this is an error; mmengine
+    would only log it. To resume, a file must have all weights of the model.
 
     Example:
         >>> default_hooks = dict(load_from=dict(type='mmbixt.LoadFromHook'))

@@ -52,7 +52,7 @@ class SampleCheckHook(Hook):
 
     Args:
         on_bad: 'raise' an error, or 'skip' bad images of the training. ``skipped_images.txt``
-            beside the log lists them, and the log does when training ends.
+            in the folder of the log lists them, and so does the log when training ends.
         max_skipped: with 'skip', the largest number of images to skip in a run.
     """
 

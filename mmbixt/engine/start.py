@@ -1,8 +1,8 @@
-"""Start a whole model from the file of another one: what is not loaded is named, or refused.
+"""Start a whole model from a file, and name or refuse what is not loaded.
 
-mmengine loads what has the same name and shape, and trains the rest from random weights. Here a
-part of the model (a neck, a head) is loaded whole, or is missing in the file as a whole. Only
-layers with another number of outputs, such as those of other classes, may start anew in it.
+mmengine loads weights with the same name and shape, and trains the others from random values. Here
+a part of the model (a neck, a head) is loaded completely, or is completely missing in the file.
+Only its layers with another number of outputs, such as classes, may be initialised anew.
 """
 
 import re
@@ -27,8 +27,8 @@ from mmbixt.checkpoints.state_dict import (
 )
 
 WHOLE = (
-    'A file for load_from has all weights of a part of the model, or none of it; only layers with '
-    'another number of outputs (classes) start anew.'
+    'A file for load_from must have all weights of a part of the model, or none; only layers with '
+    'another number of outputs (classes) are initialised anew.'
 )
 _PART = re.compile(r'^(roi_head\.)?[^.]+')  # of a name of a weight
 _COUNT = 'num_batches_tracked'
@@ -44,8 +44,8 @@ def start_from(
         state: weights by their names in the file.
 
     Returns:
-        The weights that mmengine can load without complaint, in which those of the model stand for
-        what the file does not have; and a message about these.
+        The weights for mmengine, in which weights of the model replace those that the file does
+        not have; and a message about these.
     """
     parts = [name for name, x in model.named_modules() if getattr(x, 'fits_itself', False)]
     own = tuple(f'{name}.' for name in parts)
@@ -150,7 +150,7 @@ def _advise_part(model: nn.Module, state: Mapping[str, Tensor]) -> None:
 def _message(
     layers: Mapping[str, tuple[tuple[int, ...], ...]], absent: Iterable[str], unused: Iterable[str]
 ) -> str:
-    """What of the model starts anew, and what of the file is not used; empty if nothing."""
+    """Which weights of the model are new, and which of the file are not used; empty if none."""
     counts = []
     for key, shapes in layers.items():
         old, new = next(sizes for sizes in zip(*shapes, strict=True) if sizes[0] != sizes[1])

@@ -29,7 +29,7 @@ NaN: a class in neither truth nor prediction does not count, and a class that is
 an IoU of 0 and no Acc. Over ``all`` pixels the scores equal those of ``IoUMetric``; over a band
 they equal those of ``IoUMetric`` with the truth ignored outside of the band.
 
-Pixels that the truth ignores do not count and make no boundary, in truth and prediction alike.
+Pixels that the truth ignores do not count and form no boundary, both in truth and in prediction.
 """
 
 import argparse
@@ -136,8 +136,8 @@ def near_other_labels(
 ) -> dict[int, np.ndarray]:
     """Masks (H,W), by distance, of the valid pixels with another label within this distance.
 
-    A window holds another label if its minimum and its maximum differ: two filters serve all
-    classes. Those of each distance continue from the distance before. Labels (H,W) are 0 where not
+    A window has another label if its minimum and its maximum differ: two filters are enough for
+    all classes. Each distance uses the results of the distance before. Labels (H,W) are 0 where not
     valid (H,W); distances are Chebyshev distances (a diagonal step counts as one).
     """
     masks = {}

@@ -16,7 +16,7 @@ from mmbixt.registry import METRICS
 
 @METRICS.register_module()
 class BoundaryIoUMetric(BaseMetric):
-    """Scores near boundaries and over all pixels, beside or instead of mmseg's ``IoUMetric``.
+    """Scores near boundaries and over all pixels, with mmseg's ``IoUMetric`` or instead of it.
 
     :mod:`mmbixt.evaluation.boundary` describes the scores and their names. The ``mIoU`` of
     ``IoUMetric`` is ``all/mIoU`` here, also for ``save_best``.

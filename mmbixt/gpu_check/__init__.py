@@ -1,1 +1,1 @@
-"""``python -m mmbixt.gpu_check``: whether all is right on a GPU, and how fast."""
+"""``python -m mmbixt.gpu_check``: whether results on a GPU are right, and how long they take."""

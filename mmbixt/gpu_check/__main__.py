@@ -1,9 +1,9 @@
 """Check ops, layers, backbones and models on a GPU, and measure them: one table, one JSON file.
 
-A cell of the table is a ratio of errors against float64: that of the fast path, over that of the
-plain order in the same precision plus one rounding. At most 1.5 is allowed. Ops and layers need
-torch only, the others mmengine, timm and a framework. Without a GPU, forward passes run on CUDA
-tensors without data.
+A cell of the table is the error of the fast path relative to float64, divided by the error of the
+plain order (the reference) in the same precision plus one rounding. At most 1.5 is allowed. Ops and
+layers need torch only, the others mmengine, timm and a framework. Without a GPU, forward passes run
+on CUDA tensors without data.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def machine() -> dict[str, str]:
 
 
 class Table:
-    """Prints a row as soon as all its cells are there."""
+    """Prints a row as soon as all its cells are known."""
 
     def __init__(self, lines: list[Line]) -> None:
         self.lines = lines

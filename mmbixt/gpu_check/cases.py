@@ -1,6 +1,6 @@
 """Every op and layer on inputs of many shapes: named ones of networks, and odd ones.
 
-The tests run the same on processors, so a wrong case is seen there and not on a card.
+The tests run the same cases on processors, so a wrong case fails before it needs a GPU.
 """
 
 from collections.abc import Callable, Sequence
@@ -132,7 +132,7 @@ def gelu(*shape, **options):
     return bias_gelu, learned(shape, shape[-1:], **options)
 
 
-CASES = {  # of each op the first one stands for it where shapes do not matter
+CASES = {  # the first case of each op represents it where shapes do not matter
     bixt: {
         'latents shared by the batch': (3, 1, 6, 64, 50, 32),
         'one token': (2, 2, 2, 8, 1, 16),

@@ -15,7 +15,7 @@ from mmbixt.gpu_check.parity import PRECISIONS, Precision, check, check_on_fake_
 
 FEW = PRECISIONS[:3]  # those that most users train in
 FIRST = {f'{make.__name__}: {next(iter(labels))}' for make, labels in CASES.items()}
-KERNELS = ('residual: ', 'gelu: ', 'bixt_')  # how the names begin of what has some of Triton
+KERNELS = ('residual: ', 'gelu: ', 'bixt_')  # prefixes of cases with kernels of Triton
 FAKE = 'fake CUDA'
 BACKBONES = {name: partial(models.backbone, name) for name in models.NETWORKS}
 PARTS = dict(op=OPS, layer=LAYERS, backbone=BACKBONES)
@@ -42,7 +42,7 @@ def all_lines(device: str | None, batch: int) -> list[Line]:
     lines += [*parity('eager'), *parity('Triton'), *_times(device, batch, 'eager')]
     lines += [*parity('no sync'), *parity('CUDA graph')]
     lines += _models(device) if device else []
-    # early: of each op its first case
+    # early: the first case of each op
     compiled = [*parity('compiled')]
     names = {precision.name for precision in FEW}
     early, late = [], []

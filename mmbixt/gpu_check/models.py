@@ -14,7 +14,7 @@ from mmbixt.gpu_check.parity import Precision, default_dtype, on_fake_gpu, setti
 from mmbixt.ops import use_ops
 
 STOCK_SWIN = 'mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py'
-# ours: what it is timed against (the plain order is the authors'), and the modules that needs
+# network: the one it is compared with (`@reference` is the authors' order), modules that one needs
 NETWORKS = {
     'xcit_small_12_p16': ('timm/xcit_small_12_p16_224', ()),
     'biformer_small': ('biformer_small@reference', ()),

@@ -15,8 +15,8 @@ from mmbixt.ops import use_ops
 from mmbixt.ops.explain import autocast
 
 BACKEND = 'inductor'
-FEW = 100  # values, all of whose error may be one rounding
-DRAWS = 4  # of random numbers for so few; their errors are added up
+FEW = 100  # values of a tensor; with fewer, the whole error may be one rounding
+DRAWS = 4  # of random numbers for such tensors; the errors of all draws are added
 
 
 class Precision(NamedTuple):
@@ -167,7 +167,7 @@ def check(make: Callable[[], tuple], device: str, way: str, precision: Precision
 
 
 def _outcomes(make: Callable, device: str, way: str, precision: Precision) -> tuple[Outcome, ...]:
-    """Of the reference in float64, of the case run in some way, and of the reference."""
+    """Of the reference in float64, of the case run in ``way``, and of the reference."""
     with torch.device(device):
         call = Call(*make()).to(device, precision.dtype)
     exact = copy.deepcopy(call).double()
@@ -184,7 +184,7 @@ def error(found: list[Tensor | None], truth: list[Tensor | None]) -> float:
     """Root mean square over the tensors of their relative errors.
 
     The error of a tensor is divided by its size, or by a thousandth of the largest tensor's size if
-    that is more: some are zero but for rounding.
+    that is more: some are zero except for rounding.
     """
     pairs = [(f, t) for f, t in zip(found, truth, strict=True) if t is not None and t.numel()]
     largest = max(float(t.square().mean().sqrt()) for _, t in pairs)

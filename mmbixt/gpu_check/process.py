@@ -1,7 +1,7 @@
-"""Run the checks in a process of their own, and go on in a new one if that ends.
+"""Run the checks in a separate process, and continue in a new process if it ends.
 
 After an illegal access to memory a process cannot use the GPU any more, some errors end it, and a
-check that hangs has to be stopped: a new process goes on with the next line.
+check that hangs must be stopped: then a new process continues with the next line.
 """
 
 import os
@@ -23,7 +23,7 @@ PATIENCE = 300.0  # seconds for one line
 def run_lines(
     device: str | None, batch: int, minutes: float, report: Callable[[int, dict], None]
 ) -> None:
-    """Run all lines until the time is up, and report the result of each by its number."""
+    """Run all lines within the time limit, and report the result of each by its number."""
     lines, end, number = all_lines(device, batch), time.monotonic() + 60 * minutes, 0
     while number < len(lines) and time.monotonic() < end:
         for result in _results_from(number, device, batch, end):
@@ -31,7 +31,7 @@ def run_lines(
             number += 1
     for i in range(number, len(lines)):
         needs_gpu = device is None and lines[i].way != FAKE  # with more time, too
-        report(i, not_run('needs a GPU' if needs_gpu else 'the time was up'))
+        report(i, not_run('needs a GPU' if needs_gpu else 'the time limit was reached'))
 
 
 def _results_from(first: int, device: str | None, batch: int, end: float):
@@ -47,7 +47,8 @@ def _results_from(first: int, device: str | None, batch: int, end: float):
                 left = end - time.monotonic()
                 if not connection.poll(max(0.0, min(left, PATIENCE))):
                     late = f'no result after {PATIENCE:.0f} s'
-                    yield not_run('the time was up') if left <= PATIENCE else failed(late)
+                    reached = not_run('the time limit was reached')
+                    yield reached if left <= PATIENCE else failed(late)
                     return
                 result = connection.recv()
                 if result is None:
@@ -65,7 +66,7 @@ def _end(process) -> None:
     """Kill a process and those that it has started, such as compilers."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:  # it has ended, or has not got so far
+    except ProcessLookupError:  # it has ended, or has not made its group yet
         process.kill()
     process.join()
 

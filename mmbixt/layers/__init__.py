@@ -1,4 +1,4 @@
-"""Modules that hold weights, on top of :mod:`mmbixt.ops`; torch only, timm's where it is there."""
+"""Modules with weights, which call :mod:`mmbixt.ops`; torch only, timm is optional."""
 
 from mmbixt.layers.bidirectional_attention import BidirectionalAttention, LatentAttention
 from mmbixt.layers.bidirectional_self_attention import BidirectionalSelfAttention, WindowAttention

@@ -129,7 +129,7 @@ class BidirectionalSelfAttention(nn.Module):
     def _attend_by_heads(
         self, tensors: Sequence[Tensor], G: Tensor | Callable, bias: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Queries, keys, values and both hats (...,h,N,d) to the branches, in their precision."""
+        """Queries, keys, values, q_hat, v_hat (...,h,N,d) to the branches, in their precision."""
         q, k, v, q_hat, v_hat = tensors
         if isinstance(G, Tensor):
             return bidirectional_self_attention(*tensors, G.to(q.dtype), self.scale, bias)
@@ -145,7 +145,7 @@ class BidirectionalSelfAttention(nn.Module):
         return self.lam.to(branch.dtype) if self.fixed_lam is None else self.fixed_lam
 
     def _norm(self, branch: Tensor) -> Tensor:
-        """An instance norm of (...,h,N,d) over N with ``branch_norm``; the input without."""
+        """An instance norm of (...,h,N,d) over N with ``branch_norm``; otherwise the input."""
         if self.branch_norm is None:
             return branch
         var, mean = torch.var_mean(branch, dim=-2, correction=0, keepdim=True)
@@ -236,7 +236,7 @@ class WindowAttention(BidirectionalSelfAttention):
             out = self._attend(x, scores.bias())
         elif self._is_fused and (on_processor(x) or ops_path() == 'reference'):
             out = self._attend_in_windows(x, windows, scores)
-        # on a GPU copies take the time: C channels are copied here, not 3 C
+        # on a GPU copies take most of the time: C channels are copied here, not 3 C
         elif self.isa is None or not self._is_fused or operator_refusal() or ops_path() == 'cpu':
             out = windows.join(self._attend(windows.cut(x), scores.bias()))
         else:
@@ -275,7 +275,7 @@ class WindowAttention(BidirectionalSelfAttention):
     def _attend_in_windows(self, x: Tensor, windows: Windows, scores: Scores) -> Tensor:
         """The linear layers are applied before the feature maps (B,H,W,C) are cut into windows.
 
-        The padding is zero, so that its queries, keys and values are the layer's bias.
+        The padding is zero, so its queries, keys and values are the bias of the linear layer.
         """
         qkv, fill = apply_linear(self.qkv, x), self.qkv.bias
         if self.isa is None:
@@ -287,9 +287,9 @@ class WindowAttention(BidirectionalSelfAttention):
         return self.mix(*self.isa(x, attend))
 
     def _attend_around_windows(self, x: Tensor, windows: Windows, scores: Scores) -> Tensor:
-        """Only what needs windows is computed in windows, where padding is computed, too.
+        """Compute in windows only what needs them: in windows, padding is also computed.
 
-        The shares of the branches are multiplied into the weights, so that they cost no pass.
+        The weights are multiplied by the shares of the branches, so that activations need not be.
         """
         isa, own = self.isa, self._share(x)
         channels = x.shape[-1]

@@ -24,7 +24,7 @@ class CrossCovarianceAttention(nn.Module):
 
     def __init__(self, channels: int, num_heads: int) -> None:
         super().__init__()
-        head_width(channels, num_heads)  # or an error
+        head_width(channels, num_heads)  # raises an error if the heads cannot share the channels
         self.temperature = nn.Parameter(torch.ones(num_heads, 1, 1))
         self.qkv = nn.Linear(channels, 3 * channels)
         self.proj = nn.Linear(channels, channels)

@@ -13,7 +13,7 @@ from mmbixt.ops.padding import padding_to_multiple
 
 
 class LinearPatchEmbed(nn.Module):
-    """Patches of 16 x 16 pixels, ``stride`` apart (overlapping where that is less).
+    """Patches of 16 x 16 pixels, ``stride`` apart (overlapping if the stride is less than 16).
 
     Images are padded with zeros at the right and the bottom to multiples of the stride. The
     authors' code uses images of one size, which need no padding.

@@ -1,4 +1,4 @@
-"""Residual connections whose addition waits for the norm that follows, to be one kernel with it."""
+"""Residual connections whose addition is delayed and fused with the next norm in one kernel."""
 
 from torch import Tensor, nn
 
@@ -8,12 +8,12 @@ from mmbixt.ops.linear import linear
 
 
 class ResidualStream:
-    """Tokens (B,N,C) on their way through blocks, and an update of them that is not added yet.
+    """Tokens (B,N,C) between two blocks, and an update of them that is not added yet.
 
-    Weights are read here, so all modules must be as they were built.
+    Weights are read directly, so all modules must be as they were built.
 
     Attributes:
-        x: the tokens without the update; after :meth:`normed` with it.
+        x: the tokens without the update, which :meth:`normed` adds.
     """
 
     def __init__(self, x: Tensor) -> None:
@@ -25,7 +25,7 @@ class ResidualStream:
         return self.x if self.update is None else add_reference(self.x, *self.update)
 
     def normed(self, norm: nn.LayerNorm) -> Tensor:
-        """``norm(value)``; the value is ``x`` then."""
+        """``norm(value)``; afterwards ``x`` is the value."""
         if self.update is None or self.x.shape != self.update[0].shape:  # latents before any image
             self.x, self.update = self.value(), None
             return norm(self.x)

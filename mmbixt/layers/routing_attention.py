@@ -147,7 +147,7 @@ class RoutingAttention(nn.Module):
         return apply_linear(self.wo, crop(out, height, width))
 
     def _attend_cut(self, x: Tensor, regions: Regions) -> tuple[Tensor, Tensor]:
-        """Feature maps (B,H,W,C) to what their tokens gather and to their values, padded."""
+        """Feature maps (B,H,W,C) to the output of the attention and to the values, padded."""
         queries, keys, values, routing = self._route(x, regions)
         out = routing_attention(queries, keys, values, *routing)
         return regions.join(out), regions.join(values)
@@ -188,9 +188,9 @@ class RoutingAttention(nn.Module):
     def routing_gap(self, x: Tensor) -> Tensor:
         """How close each image of (B,H,W,C) is to another route, (B,).
 
-        The smallest difference between the last score that is chosen and the first that is not, of
-        the largest score; infinite where all regions are chosen. Equal scores, which regions of
-        padding alone have, do not count.
+        The smallest difference between the lowest chosen and the highest other score, divided by
+        the largest score; infinite if all regions are chosen. Equal scores do not count: regions
+        that contain only padding have them.
         """
         regions = self.regions(*x.shape[1:3])
         inside = regions.inside(*x.shape[1:3], x.device)

@@ -82,7 +82,7 @@ class ClassAttentionLayer(nn.Module):
 
 @MODELS.register_module()
 class ClassAttentionNeck(ClassifierNeck):
-    """XCiT's: a class token attends to the tokens of the last feature map, in a few layers.
+    """XCiT's neck: a class token attends to the tokens of the last feature map, in a few layers.
 
     Args:
         in_channels: channels C of the feature map.
@@ -133,7 +133,7 @@ class ClassAttentionNeck(ClassifierNeck):
 
 @MODELS.register_module()
 class LatentMeanNeck(ClassifierNeck):
-    """BiXT's: the mean of the latents, and a norm.
+    """BiXT's neck: the mean of the latents, and a norm.
 
     Args:
         in_channels: channels C of the latents.
@@ -157,7 +157,7 @@ class LatentMeanNeck(ClassifierNeck):
 
 @MODELS.register_module()
 class BatchNormMeanNeck(ClassifierNeck):
-    """BiFormer's: a batch norm of the last feature map, and its mean over all positions.
+    """BiFormer's neck: a batch norm of the last feature map, and its mean over all positions.
 
     The backbone must have ``output_norms=False``.
 

@@ -1,4 +1,4 @@
-"""What stands between the products of a transformer block, with their biases."""
+"""The operations between the matrix products of a transformer block, with the biases."""
 
 from torch import Tensor
 from torch.nn.functional import gelu, layer_norm
@@ -63,7 +63,7 @@ def add_norm(
     shift: Tensor,
     eps: float,
 ) -> tuple[Tensor, Tensor]:
-    """A residual connection, and the layer norm behind it.
+    """A residual connection, and the layer norm after it.
 
     Args:
         x: tokens (B,...,C).

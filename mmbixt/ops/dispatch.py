@@ -5,7 +5,7 @@
 - ``cpu``: our own operators, which are faster on processors (:mod:`mmbixt.ops.cpu`).
 - ``triton``: kernels for GPUs (:mod:`mmbixt.ops.gpu`), of two ops; the others are as in ``auto``.
 
-Every op has the first three, of which two may be the same code.
+Every op has the first three paths; two of them may be the same code.
 ``MMBIXT_OPS=auto|reference|portable|cpu|triton`` chooses for a process, :func:`use_ops` for a block
 of code. ``auto`` follows the rules below. Any other path runs, or raises an error with the op and
 the reason. ``python -m mmbixt.ops.explain CONFIG`` prints the choices.
@@ -59,7 +59,7 @@ _PROCESS_PATH = _checked(os.getenv('MMBIXT_OPS', 'auto'))
 # One value for each thread and asynchronous task; new threads start with that of the process.
 _requested: ContextVar[str] = ContextVar('MMBIXT_OPS', default=_PROCESS_PATH)
 # Dynamo (of torch 2.11) cannot trace context variables, but guards globals: programs are compiled
-# again when this one changes, in whichever thread.
+# again when this one changes, in any thread.
 _last_requested = _requested.get()
 _choices: ContextVar[list[Choice] | None] = ContextVar('choices', default=None)
 
@@ -103,9 +103,9 @@ def implementations(
     cpu: Callable | None = None,
     triton: Callable | None = None,
 ) -> dict[str, Callable]:
-    """The code of an op by path; a path that is not given takes the code of the one before it.
+    """The code of an op by path; a path that is not given has the code of the path before it.
 
-    But for ``triton``, which only ops with a kernel have.
+    Exception: ``triton``, which only ops with a kernel have.
     """
     portable = portable or reference
     paths = {'reference': reference, 'portable': portable, 'cpu': cpu or portable}
@@ -166,8 +166,8 @@ def is_eager() -> bool:
 def holds(condition: bool | torch.SymBool) -> bool:
     """Whether a condition on sizes holds, for all sizes for which a program is made.
 
-    An ``if`` of sizes that are symbols would bind an exported program to its example's side of the
-    condition, and a compiled one would be compiled again for the other side.
+    With an ``if`` on symbolic sizes, an exported program would contain only the branch of its
+    example, and a compiled program would be compiled again for the other branch.
     """
     return statically_known_true(condition) if torch.compiler.is_compiling() else condition
 

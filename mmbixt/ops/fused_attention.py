@@ -13,8 +13,8 @@ def fused_attention(
 ) -> Tensor:
     """Queries (B,h,N,d), keys and values (B,h,M,d), and a mask or bias (B,h,N,M), to (B,h,N,d)."""
     if on_processor(k) and is_half(k) and needs_gradients(q, k, v):
-        # The softmax stays the same. But the gradient of a query is a sum over the keys whose
-        # weights add up to zero but for rounding: that the keys have in common would enlarge it.
+        # The softmax stays the same. The gradient of a query is a sum over the keys whose weights
+        # add up to zero except for rounding, so a large mean of the keys would enlarge its error.
         k = k - k.mean(-2, keepdim=True)
     out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
     # Fused kernels have such names; where torch composes plain operations, all derivatives exist.

@@ -1,7 +1,8 @@
 """Errors of a segmentation near boundaries.
 
-There are two kinds of wrong pixels in the band around true boundaries: the truth has the predicted
-class near, so its boundary was missed or moved; or it does not. Wrong pixels elsewhere are faint.
+There are two kinds of wrong pixels in the band around true boundaries. If the truth has the
+predicted class near the pixel, a boundary was missed or moved; otherwise the class is wrong. Wrong
+pixels outside the band are pale.
 """
 
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ class Pixel(IntEnum):
     FAR = 2  # not in the band, wrong
     RIGHT = 3  # in the band, correct
     MISSED = 4  # in the band, wrong; the truth has the predicted class within the band's width
-    WRONG = 5  # in the band, wrong; the truth has not
+    WRONG = 5  # in the band, wrong; the truth does not have it
 
 
 # Colour-blind readers can distinguish blue, orange and grey.
@@ -56,7 +57,7 @@ def error_map(
     """The kind of each pixel; arguments are those of `error_figure`.
 
     Distances are Chebyshev distances, as in :mod:`mmbixt.evaluation.boundary`; pixels without a
-    true label make no boundary.
+    true label form no boundary.
 
     Returns:
         Values of `Pixel` (H,W), uint8.
@@ -91,7 +92,7 @@ def error_figure(
 ) -> Figure:
     """An image, its truth, a prediction, and the errors in the band around true boundaries.
 
-    Errors elsewhere are faint, and so is the prediction where the truth is ignored.
+    Errors outside the band are pale, and so is the prediction where the truth is ignored.
 
     Args:
         image: (H,W,3), RGB.

@@ -1,4 +1,4 @@
-"""Which images of an evaluation are drawn: the worst or the best ones, but none twice."""
+"""Choose the images of an evaluation to draw: the worst or the best, each only once."""
 
 from collections.abc import Callable
 
@@ -39,7 +39,7 @@ def _ranked(found: np.ndarray) -> list[int]:
 
 
 def _distinct(order: list[int], number: int, read: Read) -> list[int]:
-    """The first ``number`` images of an order; alike ones only if there are too few others."""
+    """The first ``number`` images of an order; similar ones only if there are too few others."""
     chosen, vectors, alike = [], [], []
     for i in order[: 10 * number] if len(order) > number else ():  # reading images takes time
         small = cv2.resize(read(i), (SIDE, SIDE), interpolation=cv2.INTER_AREA)

@@ -65,7 +65,7 @@ def test_other_channels_than_the_images_have(cfg):
     del cfg.model.backbone['in_channels']
     with fresh_mmengine():
         (problem,) = find_problems(cfg, ('train',))[0]
-    assert problem == 'model.backbone.in_channels = 3, but an image has 4: set it to that.'
+    assert problem == 'model.backbone.in_channels = 3, but an image has 4: use 4.'
     cfg.model.data_preprocessor.mean = [127.5] * 3
     with fresh_mmengine():
         problem, *_ = find_problems(cfg, ('train',))[0]

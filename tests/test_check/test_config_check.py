@@ -186,7 +186,7 @@ def test_classifier():
     problems = [x for x in found(cfg, ('train',))[0] if 'was not found' not in x]
     assert len(problems) == 2
     assert problems[0].startswith('model.head.num_classes = 10, but train_dataloader has 1000')
-    assert problems[1].startswith('model.neck.in_channels = 99, but what feeds it has 512')
+    assert problems[1].startswith('model.neck.in_channels = 99, but its input has 512')
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path, interval, bad, mess
     with pytest.raises(FloatingPointError, match=message) as info:
         runner.train()
     good = max(x for x in range(interval, bad + 1, interval))
-    assert 'Weights are not finite: an earlier gradient was not.' in str(info.value)
+    assert 'Weights are not finite: an earlier gradient was not finite.' in str(info.value)
     assert f'last good checkpoint: --resume {tmp_path}/iter_{good}.pth' in str(info.value)
     assert not (tmp_path / f'iter_{bad + 1}.pth').exists()
 

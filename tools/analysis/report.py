@@ -35,7 +35,7 @@ def parse_args() -> argparse.Namespace:
         '--checkpoint', type=Path, help='weights (default: the last checkpoint of the run)'
     )
     parser.add_argument(
-        '--images', type=int, default=6, help='most worst and most best images (default: 6)'
+        '--images', type=int, default=6, help='largest number of worst and of best images (6)'
     )
     parser.add_argument('--band', help='the band to show (default: band3px, if it was counted)')
     parser.add_argument(

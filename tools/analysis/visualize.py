@@ -60,8 +60,8 @@ def parse_args() -> argparse.Namespace:
         '--worst',
         type=int,
         metavar='N',
-        help='the N images with the lowest mIoU in the band, from the counts in --sums; of images '
-        'that look alike, as frames of a video do, one, if there are others',
+        help='the N images with the lowest mIoU in the band, from the counts in --sums; of similar '
+        'images, such as frames of a video, one if possible',
     )
     parser.add_argument(
         '--sums',

@@ -52,7 +52,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what pages outside of docs/ link to, and what those link to."""
     waiting = ['README.md', *(in_repository(file.src_uri) for file in files.documentation_pages())]
     seen = set(waiting)
-    for path in waiting:  # it grows
+    for path in waiting:  # the list grows
         if not path.startswith('docs/'):
             add(files, config, path)
         if path.endswith('.md'):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the virtual environment that the `make` targets use, repairs it, or sees at once that it is
+# Makes the virtual environment that the `make` targets use, repairs it, or finds that it is
 # up to date. What it installs is in requirements/; with the argument `onedl` the OneDL fork, into
 # .venv-onedl: the two stacks ship the same modules, so one environment cannot have both.
 #
@@ -21,7 +21,7 @@ stack=requirements/locked/${1:-openmmlab}.txt
 mmcv=$(grep -o '^[a-z-]*mmcv==[0-9.]*' "$stack")
 disk_gb=8 # the environment (5.5) and, while pip unpacks them, its wheels (1); with some to spare
 
-# Settings of a person's shell that would install elsewhere or import from elsewhere.
+# Settings of the user's shell that would change where packages are installed or imported.
 unset PYTHONHOME PYTHONPATH PIP_TARGET PIP_PREFIX
 export PYTHONNOUSERSITE=1 PIP_USER=0 PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 
@@ -51,14 +51,14 @@ up_to_date() {
 }
 
 usable() { # whether there is an environment to build on, or one to throw away
-    # `unfinished`: something died while pip was writing, and packages may be half there.
+    # `unfinished`: pip was interrupted while it was writing, and packages may be incomplete.
     # pyvenv.cfg names the folder: scripts in a moved environment start the wrong Python.
     [ ! -e "$unfinished" ] && wanted_python && "$py" -m pip --version >/dev/null 2>&1 &&
         [ "$(sed -n 's/^command = .* -m venv //p' "$venv/pyvenv.cfg")" = "$venv" ]
 }
 
 up_to_date && exit
-# The lock belongs to the open file, so it goes with the last process of a set-up, killed or not.
+# The lock belongs to the open file, so the end of the last process of a set-up releases it.
 exec 9>>"$venv/setup.lock"
 if ! flock -n 9; then
     echo "setup: another set-up is at work in $VENV; waiting for it"
@@ -78,7 +78,7 @@ trap 'echo "setup: interrupted; run it again to go on" >&2; exit 130' INT TERM H
 clock() { printf '%d:%02d' $((SECONDS / 60)) $((SECONDS % 60)); }
 said() { tail -c "+$start" "$log"; } # what the last step has said
 
-step() { # step WHAT COMMAND...: its output goes to the log, and a sign of life to the screen
+step() { # step WHAT COMMAND...: its output goes to the log, and progress to the screen
     local next=0 every=30 end='\n' status=0
     [ ! -t 1 ] || every=1 end='\r'
     printf '\n=== %s\n' "$*" >>"$log"
@@ -99,7 +99,7 @@ step() { # step WHAT COMMAND...: its output goes to the log, and a sign of life 
     job=
     [ ! -t 1 ] || echo
     [ $status = 0 ] && return
-    [ $status -gt 128 ] || rm -f "$unfinished" # pip ended by itself, and has tidied up
+    [ $status -gt 128 ] || rm -f "$unfinished" # pip was not killed, and has cleaned up
     fail "$1: $(explain) (log: $log)"
 }
 

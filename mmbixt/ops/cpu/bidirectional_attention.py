@@ -55,7 +55,7 @@ def _forward(
         E.sub_(largest).exp_()
         torch.sum(E, 2, keepdim=True, out=rows)
         torch.sum(E, 1, keepdim=True, out=columns)
-        if min(rows.min(), columns.min()) > MIN_SUM:  # not where it is NaN
+        if min(rows.min(), columns.min()) > MIN_SUM:  # False for NaN
             torch.bmm(E, v_tok, out=out_lat).div_(rows)
             torch.bmm(E.mT, v_lat, out=out_tok).div_(columns.mT)
         else:
@@ -68,7 +68,7 @@ def _forward(
 
 
 def _backward(grads, kept, r_latents, r_tokens, v_latents, v_tokens, scale) -> list[Tensor]:
-    """The gradients of all four.
+    """The gradients of the four inputs.
 
     With the gradients g and the updates u of both sides, rows of E divided by their sums are the
     attention over the tokens A, columns the attention over the latents B, and

@@ -1,9 +1,9 @@
 """The MLP of a transformer block, a few hundred tokens at a time.
 
-All steps are done on some tokens, whose hidden values stay in the cache of the processor, before
-the next ones are touched, in one buffer that all use: new memory costs more than a GELU. The scale
-is multiplied into the weights of the last layer.
-The backward pass keeps the tokens and the hidden values before the GELU, and no others.
+All steps are computed for some tokens, whose hidden values stay in the cache of the processor, and
+then for the next. All use one buffer: new memory takes longer than a GELU. The weights of the last
+layer are multiplied by the scale. Only the tokens and the hidden values before the GELU are kept
+for the backward pass.
 """
 
 from collections.abc import Iterator
@@ -33,9 +33,9 @@ def feed_forward_cpu(x: Tensor, weights: FeedForwardWeights, residual: bool) -> 
 
 
 def _rows_at_once(hidden: int) -> int:
-    """Tokens of all threads: as many for each as have 4 MB of hidden values, or hidden channels.
+    """Tokens of all threads: for each as many as have 4 MB of hidden values, at least ``hidden``.
 
-    With fewer rows, a product would spend its time on reading the weights.
+    With fewer rows, a product would spend most of its time on reading the weights.
     """
     return max(2 * dispatch.SCORES // hidden, hidden) * dispatch.threads()
 
@@ -45,8 +45,8 @@ def _forward(
 ) -> Results:
     """Tokens (N,C) to (N,C), ``rows`` at a time.
 
-    The hidden values (N,hidden) before the GELU are kept, if they are to be: in pieces, whose
-    memory is used again and again, or in one tensor, for compilers that do not know N.
+    ``keep`` also returns the hidden values (N,hidden) before the GELU: in pieces, whose memory
+    torch can reuse, or in one tensor, for compilers that do not know N.
     """
     w, out = weights, torch.empty_like(x)
     whole = x.new_empty(len(x), len(w.fc1_weight)) if keep and not in_pieces else None

@@ -1,7 +1,7 @@
-"""torch's layer norm, kept from compilers.
+"""torch's layer norm as an operator that compilers do not replace.
 
-Inductor (of torch 2.11) takes it apart, and what it puts together is several times slower than
-torch's own kernels, above all the sums over the tokens in the backward pass.
+Inductor (of torch 2.11) would generate code that is several times slower than torch's own kernels,
+mainly the sums over the tokens in the backward pass.
 """
 
 import torch

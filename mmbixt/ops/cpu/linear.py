@@ -1,10 +1,10 @@
 """Products of matrices as 1x1 convolutions, for processors on which those are faster.
 
 On CPUs torch multiplies float32 matrices with MKL, which uses AVX-512 on Intel's processors only,
-and convolves with oneDNN, which uses it on all that have it: that is twice the speed on some of
-AMD's and nothing on others, so both are measured. Tokens
-(N,C) are an image of one row, (1,C,1,N) in channels-last format, by view alone. Compilers get
-operators: left to themselves, they choose other formats for convolutions, and copy.
+and convolves with oneDNN, which uses AVX-512 on all processors that have it: on some of AMD's this
+is twice as fast, on others not faster, so both are measured. Tokens (N,C) are viewed as an image of
+one row, (1,C,1,N) in channels-last format. Compilers get operators, because they would choose other
+formats for convolutions, and copy.
 
 Two products are all that a linear layer and its backward pass need: ``multiply`` (the result, the
 gradient of the input) and ``outer_sum`` (the gradient of the weight, a Gram matrix).
@@ -21,9 +21,9 @@ from torch.nn.grad import conv2d_weight
 from mmbixt.ops import dispatch
 from mmbixt.ops.cpu.operator import Operator, Results
 
-# A kernel of one pixel has nothing to dilate, but with one thread torch would leave it to MKL.
+# No effect on a kernel of one pixel, but without dilation torch uses MKL if there is one thread.
 DILATION = (1, 2)
-MIN_GAIN = 1.05  # times as fast as MKL that oneDNN has to be; whole networks gain a bit more
+MIN_GAIN = 1.05  # oneDNN must be this many times as fast as MKL; whole networks gain a bit more
 
 
 def multiply(
@@ -105,7 +105,7 @@ def _backward(grads, kept, x, weight, bias) -> list[Tensor]:
     return [_convolve(grad, weight.t()), *grad_weights]
 
 
-# What follows is for compilers, which call it as it is.
+# Below are the operators, for compilers.
 linear = Operator(
     'linear',
     _forward,
@@ -138,7 +138,7 @@ outer = Operator(
 def measured_gain(tokens: int = 512, channels: int = 192, rounds: int = 5) -> float:
     """How many times as fast as MKL oneDNN is at the products of a linear layer, in 50 ms.
 
-    The least times of one thread are compared, which other work on the machine disturbs least.
+    The shortest times of one thread are compared, because other processes affect them least.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -1,8 +1,8 @@
-"""How a function with a backward pass of its own becomes an operator of torch's.
+"""Operators of torch made from a function with its own backward pass.
 
-Run as it is called, it is one function of autograd. Compilers, and modes that look at operations
+In eager mode an operator is one function of autograd. Compilers, and modes that watch operations
 (fake tensors, counters of FLOPs), get two operators instead, ``mmbixt::NAME`` and
-``mmbixt::NAME_backward``: autograd around those costs much more Python than around a function.
+``mmbixt::NAME_backward``: with these, autograd runs much more Python code than with a function.
 
 The schema of an operator is flat. Named tuples are taken apart, and put together again, here only.
 """
@@ -41,8 +41,8 @@ class Operator:
             does, products of matrices are counted, two for each multiply-add, and nothing else.
         backward_cost: of ``backward``, as a multiple of that.
         device_types: where it can run; None for anywhere.
-        keeps_results: whether the results are kept, too, behind what else is. (``forward`` cannot
-            say so: no two results of an operator may share memory.)
+        keeps_results: whether the results are also kept, after the other kept tensors. (``forward``
+            cannot return them twice: no two results of an operator may share memory.)
     """
 
     def __init__(
@@ -129,13 +129,13 @@ class Operator:
         """One for each flat argument."""
         if is_transformed() or any(map(_is_batched, grads)):
             raise RuntimeError(
-                f'The backward pass of mmbixt::{self.name} takes no batch of gradients and no '
-                f'tangents. {ADVICE}'
+                f'The backward pass of mmbixt::{self.name} does not accept batches of gradients, '
+                f'or tangents. {ADVICE}'
             )
         saved, count = ctx.saved_tensors, len(ctx.others)
         kept, tensors = saved[:-count], saved[-count:]
         flat = [x if x is not None else y for x, y in zip(tensors, ctx.others, strict=True)]
-        # the operator refuses to be differentiated, where that is asked for
+        # the operator raises an error if it is differentiated
         if torch.is_grad_enabled() or not _runs_as_called([*grads, *flat]):
             found = iter(self.backward_op(list(grads), list(kept), *flat))
         else:
@@ -151,12 +151,12 @@ def _refuse(name: str, *_: object) -> None:
 
 
 def _is_batched(x: Tensor) -> bool:
-    """Whether it is several, of ``torch.autograd.grad(..., is_grads_batched=True)``."""
+    """Whether it is a batch, as in ``torch.autograd.grad(..., is_grads_batched=True)``."""
     return isinstance(x, Tensor) and torch._C._functorch.is_legacy_batchedtensor(x)
 
 
 class _Function(torch.autograd.Function):
-    """An :class:`Operator`, with its flat arguments, as it is called."""
+    """An :class:`Operator` in eager mode, with its flat arguments."""
 
     @staticmethod
     def forward(ctx, operator: Operator, *flat: object) -> tuple[Tensor, ...]:
@@ -171,7 +171,7 @@ class _Function(torch.autograd.Function):
 
 
 def _runs_as_called(flat: Sequence) -> bool:
-    """Whether nothing looks at operations, and all tensors are torch's own."""
+    """Whether no mode watches operations, and all tensors are torch's own."""
     return (
         is_eager()
         and torch._C._len_torch_dispatch_stack() == 0

@@ -1,8 +1,8 @@
 """Routed attention of a few regions at a time, without the k-fold copy of keys and values.
 
-The copies and scores of those few regions are made, used and dropped while they are in the cache of
-the processor. The backward pass makes them again; it keeps queries, keys and values only. Regions
-too large for that are cut into pieces of queries, which share their routes.
+The copies and scores of these regions are computed, used and dropped while they are in the cache of
+the processor. The backward pass computes them again from queries, keys and values. Larger regions
+are cut into pieces of queries, which share their routes.
 """
 
 from math import prod
@@ -33,7 +33,7 @@ def routing_attention_cpu(
 def _forward(
     queries: Tensor, keys: Tensor, values: Tensor, rows: Tensor, hidden: Tensor | None, scale: float
 ) -> Results:
-    """Regions (h,S,L,d) attend to the regions ``rows`` (S,k), but for tokens ``hidden`` (S,kL)."""
+    """Regions (h,S,L,d) attend to the regions ``rows`` (S,k), except tokens ``hidden`` (S,kL)."""
     out = torch.empty_like(queries)
     pieces = Pieces.of(rows, hidden, keys)
     out_pieces, query_pieces = pieces.cut(out), pieces.cut(queries)
@@ -66,8 +66,8 @@ class Pieces(NamedTuple):
 
     Attributes:
         rows: (P,k), the regions that a piece is routed to.
-        hidden: (P,kL), True for tokens of theirs that it is not to see; None if it is to see all.
-        scores: of a piece, in all heads.
+        hidden: (P,kL), True for tokens of these regions that are masked; None if none is.
+        scores: number of scores of a piece, in all heads.
     """
 
     rows: Tensor
@@ -76,7 +76,7 @@ class Pieces(NamedTuple):
 
     @classmethod
     def of(cls, rows: Tensor, hidden: Tensor | None, keys: Tensor) -> 'Pieces':
-        """As few as have few enough scores, for keys (h,S,L,d)."""
+        """The fewest pieces whose scores fit into the cache, for keys (h,S,L,d)."""
         heads, _, tokens, _ = keys.shape
         scores = heads * tokens * rows.shape[1] * tokens  # of a region
         wanted = min(-(-scores // scores_at_once()), tokens)
@@ -91,12 +91,12 @@ class Pieces(NamedTuple):
         return x.view(len(x), len(self.rows), -1, x.shape[-1])
 
     def chunks(self) -> list[slice]:
-        """As many pieces at a time as have few enough scores together."""
+        """Slices of as many pieces as have scores that fit into the caches together."""
         step = max(1, scores_at_once() // self.scores)
         return [slice(start, start + step) for start in range(0, len(self.rows), step)]
 
     def attend(self, queries: Tensor, keys: Tensor, chunk: slice) -> Tensor:
-        """What scaled queries of s pieces give to each token they are routed to, (h,s,l,kL)."""
+        """Attention of scaled queries of s pieces to the tokens they are routed to, (h,s,l,kL)."""
         scores = queries @ _fetch(keys, self.rows[chunk]).transpose(-2, -1)
         if self.hidden is not None:
             scores.masked_fill_(self.hidden[chunk, None], -torch.inf)

@@ -77,7 +77,7 @@ class Slots(NamedTuple):
         return x.view(-1, self.d).index_select(0, row.flatten()).view(len(row), -1)
 
     def sum_of_padding(self, x: Tensor) -> Tensor:
-        """Of all windows (parts,windows*h,N,d) what is at the padding, (parts*C,)."""
+        """The sum over the padding of all windows (parts,windows*h,N,d), (parts*C,)."""
         if not self.is_padded:
             return x.new_zeros(len(x) * self.heads * self.d)
         padding = self.token == len(self.place)

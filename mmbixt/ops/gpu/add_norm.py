@@ -1,4 +1,4 @@
-"""A residual connection and the layer norm behind it: one kernel forward, one backward."""
+"""A residual connection and the layer norm after it: one kernel forward, one backward."""
 
 import torch
 import triton

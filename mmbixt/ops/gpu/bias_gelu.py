@@ -1,4 +1,4 @@
-"""The bias of a linear layer and the GELU behind it: one kernel forward, one backward."""
+"""The bias of a linear layer and the GELU after it: one kernel forward, one backward."""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""What the kernels share: their sizes, and sums over all tokens in two steps."""
+"""Common parts of the kernels: their sizes, and sums over all tokens in two steps."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mmbixt.ops.dispatch import ADVICE, is_eager
 
-PROGRAMS = 256  # that sum over tokens, each its part: two on each multiprocessor of a large GPU
+PROGRAMS = 256  # each sums over a part of the tokens: two on each multiprocessor of a large GPU
 TILE = 1024  # values that a program reads at once, of each tensor
 
 
@@ -42,7 +42,7 @@ def _sum_parts(parts, out, count, width, STEP: tl.constexpr, BLOCK: tl.constexpr
 class Launch:
     """A function that launches a kernel, without derivatives.
 
-    Compilers, and modes that look at operations, get an operator ``mmbixt::NAME``, whose results
+    Compilers, and modes that watch operations, get an operator ``mmbixt::NAME``, whose results
     ``fake`` makes; else the function is called, which takes a tenth of the time.
     """
 

@@ -68,7 +68,7 @@ def shared_scores(q: Tensor, k: Tensor, scale: float, bias: Tensor | None) -> Te
 
 
 class BiasedScores(torch.autograd.Function):
-    """``scale q k^T + bias``, rounded once; nor is a gradient scaled in a pass of its own."""
+    """``scale q k^T + bias``, rounded once; gradients are scaled within their products."""
 
     @staticmethod
     def forward(ctx, q: Tensor, k: Tensor, scale: float, bias: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Routed attention as attention among all tokens of a feature map, with a mask for the routes.
 
-No keys and values are fetched k times, and as tokens stay in the order of the feature map, nothing
-is cut into regions and joined again. What it costs is products with keys that are hidden.
+Keys and values are not copied k times, and the feature map is not cut into regions. The cost is the
+products with masked keys.
 """
 
 import torch
@@ -24,7 +24,7 @@ MASKED = 128
 
 
 def hides_regions(x: Tensor, tokens: int, topk: int) -> bool:
-    """Whether a mask is the better way, for feature maps of so many tokens and k routes."""
+    """Whether a mask is expected to be faster, for this number of tokens and of routes."""
     if on_processor(x) or operator_refusal() or ops_path() in ('reference', 'cpu'):
         return False
     return holds(tokens <= MASKED * topk)

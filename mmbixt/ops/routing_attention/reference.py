@@ -48,9 +48,9 @@ def route(queries: Tensor, keys: Tensor, topk: int, valid: Tensor | None = None)
 def best_routes(
     queries_keys: Tensor, within: tuple[int, ...], topk: int, valid: Tensor | None
 ) -> Tensor:
-    """:func:`route` of queries and keys side by side, whatever the order of the tokens.
+    """:func:`route` for concatenated queries and keys, for any order of the tokens.
 
-    Of (B,...,2C), whose dimensions ``within`` are within a region; ``valid`` has those between.
+    They are (B,...,2C); the dimensions ``within`` are inside a region. ``valid`` is (...).
     """
     scores = routing_scores(queries_keys, within, valid)
     return scores.topk(smaller(topk, scores.shape[-1]), dim=-1).indices

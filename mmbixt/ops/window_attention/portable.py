@@ -34,8 +34,8 @@ def bidirectional_attention_of_windows(
 ) -> tuple[Tensor, Tensor]:
     """:func:`mmbixt.ops.bidirectional_window_attention`, of tokens that are in windows already.
 
-    What projects a token needs nothing of its window but an average, so it is computed outside of
-    windows, where there is no padding.
+    The projection of a token needs only an average from its window, so it is computed on the
+    feature map, where there is no padding.
 
     Args:
         q, k, v, v_hat: (B,windows,h,N,d).

@@ -20,7 +20,7 @@ class Windows(NamedTuple):
         place: (T,) the place of each token.
         shape: (B,H,W) of the feature maps.
         size: side of a window.
-        padding: (P-T,) the places of the padding; None on a processor, where nobody asks for them.
+        padding: (P-T,) the places of the padding; None on a processor, where they are not used.
     """
 
     token: Tensor
