@@ -252,8 +252,8 @@ def test_modules_of_necks_are_called(family):
     [
         ('swin_tiny', dict(bisa_stages=(0,)), r'lacks the weights of this BiSASwin.*isa'),
         ('biformer_tiny', dict(output_norms=True), r'lacks the weights of this BiFormer'),
-        ('bixt_ti_l64_p16', dict(latent_layer=False, with_latents=True), r'no use for: blocks\.11'),
-        ('xcit_nano_12_p16', dict(out_indices=(7,)), r'no use for: blocks\.10'),
+        ('bixt_ti_l64_p16', dict(latent_layer=False, with_latents=True), r'not use: blocks\.11'),
+        ('xcit_nano_12_p16', dict(out_indices=(7,)), r'not use: blocks\.10'),
     ],
 )
 def test_models_that_load_only_in_part_are_not_evaluated(name, options, message):
