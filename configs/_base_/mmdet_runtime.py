@@ -1,5 +1,5 @@
-# Before anything is read: inferencers read weights first and build the model then, and weights are
-# to be read by mmbixt (which knows names like xcit://ade-semfpn-small12-p16, and executes nothing).
+# Imported first: inferencers read weights before they build the model, and mmbixt must read them
+# (it knows names such as xcit://ade-semfpn-small12-p16, and executes no code).
 custom_imports = dict(imports=['mmbixt.registry'], allow_failed_imports=False)
 
 default_scope = 'mmdet'

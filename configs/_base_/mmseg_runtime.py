@@ -1,5 +1,5 @@
-# Before anything is read: inferencers read weights first and build the model then, and weights are
-# to be read by mmbixt (which knows names like xcit://ade-semfpn-small12-p16, and executes nothing).
+# Imported first: inferencers read weights before they build the model, and mmbixt must read them
+# (it knows names such as xcit://ade-semfpn-small12-p16, and executes no code).
 custom_imports = dict(imports=['mmbixt.registry'], allow_failed_imports=False)
 
 default_scope = 'mmseg'
@@ -22,8 +22,8 @@ env_cfg = dict(
     mp_cfg=dict(mp_start_method='fork', opencv_num_threads=0),
     dist_cfg=dict(backend='nccl'),
 )
-# All batch norms, those of backbones too, are computed over all GPUs: otherwise each GPU keeps
-# statistics of its own, and validates with those.
+# All batch norms, also of backbones, are computed over all GPUs: otherwise each GPU validates with
+# its own statistics.
 sync_bn = 'torch'
 vis_backends = [dict(type='LocalVisBackend')]
 visualizer = dict(type='SegLocalVisualizer', vis_backends=vis_backends, name='visualizer')

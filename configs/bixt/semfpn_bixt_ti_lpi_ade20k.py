@@ -1,7 +1,7 @@
 _base_ = './semfpn_bixt_ti_ade20k.py'
 
-# the paper's "+LPI": XCiT's local patch interaction on the tokens after each layer, which no file
-# has weights for, and the convolutional tokeniser
+# the paper's "+LPI": XCiT's local patch interaction on the tokens after each layer (no published
+# weights), and the convolutional tokeniser
 model = dict(
     backbone=dict(
         patch_embed='conv',

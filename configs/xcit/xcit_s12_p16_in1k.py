@@ -16,7 +16,7 @@ model = dict(
     ),
     train_cfg=dict(augments=[dict(type='Mixup', alpha=0.8), dict(type='CutMix', alpha=1.0)]),
 )
-# The images of the paper's tests are not cropped but to a square.
+# As in the paper, test images are cropped only to a square.
 test_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='ResizeEdge', scale=224, edge='short', backend='pillow', interpolation='bicubic'),

@@ -103,7 +103,7 @@ def adapter_problems(model: nn.Module) -> Iterator[str]:
         if not getattr(part.module, 'init_cfg', None):
             yield (
                 f'model.{name}.module.init_cfg: checkpoints of the run do not contain the weights '
-                "that the adapters belong to. Set it: dict(type='Pretrained', checkpoint=...)."
+                "that adapters belong to. Set it to dict(type='Pretrained', checkpoint=...)."
             )
         has_norms = any(isinstance(module, _BatchNorm) for module in part.modules())
         if has_norms and not getattr(part.module, 'norm_eval', True):

@@ -1,4 +1,4 @@
-# ADE20K, 150 classes; docs/datasets.md says where to get it and how it lies on disk.
+# ADE20K, 150 classes; docs/datasets.md describes the download and the folders.
 dataset_type = 'ADE20KDataset'
 data_root = 'data/ade/ADEChallengeData2016'
 crop_size = (512, 512)

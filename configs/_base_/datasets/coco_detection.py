@@ -1,4 +1,4 @@
-# COCO 2017, boxes; docs/datasets.md says where to get it and how it lies on disk.
+# COCO 2017, boxes; docs/datasets.md describes the download and the folders.
 dataset_type = 'CocoDataset'
 data_root = 'data/coco/'
 train_pipeline = [

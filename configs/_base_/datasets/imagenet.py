@@ -1,4 +1,4 @@
-# ImageNet-1k at 224 x 224; docs/datasets.md says where to get it and how it lies on disk.
+# ImageNet-1k at 224 x 224; docs/datasets.md describes the download and the folders.
 dataset_type = 'ImageNet'
 data_root = 'data/imagenet'
 data_preprocessor = dict(

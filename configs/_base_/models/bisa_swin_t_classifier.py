@@ -1,4 +1,4 @@
-# A config adds what trains it, and the number of classes if it is another.
+# A config adds data and schedule, and the number of classes if it is not 1000.
 model = dict(
     type='ImageClassifier',
     backbone=dict(

@@ -1,4 +1,4 @@
-# What every segmentor shares; a model adds backbone, neck and decode_head.
+# Common settings of all segmentors; a model adds backbone, neck and decode_head.
 model = dict(
     type='EncoderDecoder',
     data_preprocessor=dict(

@@ -1,7 +1,7 @@
 _base_ = './encoder_decoder.py'
 
-# BiXT-Ti/16 with a linear classifier on the last layer's tokens. What is not the backbone is one
-# matrix, so the result speaks of the tokens alone.
+# BiXT-Ti/16 with a linear classifier on the last layer's tokens. There is only one
+# linear layer besides the backbone, so the result depends on the tokens alone.
 model = dict(
     backbone=dict(
         type='mmbixt.BiXT',

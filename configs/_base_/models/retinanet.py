@@ -1,5 +1,5 @@
-# RetinaNet as in mmdet. A config adds the backbone and the neck's in_channels. The backbone gives
-# only maps that are used: distributed training aborts if a weight gets no gradient.
+# RetinaNet as in mmdet. A config adds the backbone and the neck's in_channels. The backbone
+# returns only feature maps that are used: distributed training aborts if a weight gets no gradient.
 model = dict(
     type='RetinaNet',
     data_preprocessor=dict(

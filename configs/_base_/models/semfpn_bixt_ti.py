@@ -1,6 +1,6 @@
 _base_ = './semfpn.py'
 
-# BiXT-Ti/16 with SemanticFPN, as XCiT's authors join theirs: the tokens after a third, a half, two
+# BiXT-Ti/16 with SemanticFPN, connected as in XCiT's code: the tokens after a third, a half, two
 # thirds and all of the layers become the pyramid's four levels. The FPN is 256 wide, which fits the
 # paper's 19 M parameters.
 channels = 192  # BiXT-Ti
