@@ -28,7 +28,7 @@ def progress(iterable: Iterable | None = None, total: int | None = None) -> Any:
     """An iterable that shows how much of it is done; or, without one, a bar with ``update``.
 
     Args:
-        iterable: what is iterated.
+        iterable: the items; None if steps are reported with ``update``.
         total: number of steps, if ``iterable`` does not know it.
     """
     if sys.stderr.isatty():
@@ -39,6 +39,6 @@ def progress(iterable: Iterable | None = None, total: int | None = None) -> Any:
 
 
 def phase(text: str) -> None:
-    """Say what begins, in a line after all results so far."""
+    """Print a line at the beginning of a phase, after all results so far."""
     sys.stdout.flush()
     print(text, file=sys.stderr, flush=True)

@@ -80,7 +80,7 @@ class Registry(root.Registry):
                 found[framework] = component
         if len(set(found.values())) > 1 and Registry.latest_framework in found:
             framework = Registry.latest_framework
-            print_log(f'{name} is that of {framework}, like the model.', 'current')
+            print_log(f'{name} is from {framework}, like the model.', 'current')
             return self._within_scope(framework, found[framework])
         if len(set(found.values())) > 1:
             raise LookupError(

@@ -6,6 +6,6 @@ def register_all_modules(init_default_scope: bool = False) -> None:
 
     Args:
         init_default_scope: for compatibility with other packages, without effect: the default scope
-            is that of mmseg, mmdet or mmpretrain.
+            is mmseg, mmdet or mmpretrain.
     """
     import mmbixt.registry  # noqa: F401

@@ -128,7 +128,7 @@ class Upsampling(nn.Module):
 
 
 def rewrite(model: nn.Module) -> list[str]:
-    """Replace what does not export, in place; returns the names of what was replaced."""
+    """Replace modules that cannot be exported, in place; returns their names."""
     from mmseg.models.utils import Upsample
 
     replaced = []
@@ -188,8 +188,7 @@ def build(config: Config, checkpoint: Mapping[str, Any]) -> nn.Module:
 def about(config: Config, path: str, checkpoint: Mapping[str, Any]) -> dict[str, str]:
     """The metadata of the file: texts, and JSON where there are several values.
 
-    Names and colours of the classes are those the checkpoint was trained with, or else those of the
-    config's test set.
+    Names and colours of the classes are from the checkpoint, or else from the config's test set.
     """
     dataset = config.get('test_dataloader', {}).get('dataset', {})
     kind = registered('mmseg').get(str(dataset.get('type')).rpartition('.')[2])

@@ -1,6 +1,6 @@
 """List the published weights, and which of them are downloaded.
 
-The names are for init_cfg=dict(type='Pretrained', checkpoint=NAME), those of whole models for
+The names are for init_cfg=dict(type='Pretrained', checkpoint=NAME), names of whole models for
 tools/test.py and load_from. In addition, timm://NAME loads weights of timm.list_pretrained().
 """
 

@@ -124,7 +124,7 @@ class DenseBackbone(BaseModule):
         return translate(state, lambda name: name)
 
     def differences(self, state: State, expected: Shapes | None = None) -> Differences:
-        """How the weights of a file, by their names there, differ from those of the backbone."""
+        """How the weights of a file, with their names there, differ from the backbone's."""
         if expected is None:
             expected = {key: tuple(value.shape) for key, value in self.state_dict().items()}
         return compare(self.convert_checkpoint(state, expected), expected, self.optional_weights)

@@ -45,13 +45,13 @@ ARCHS = {
 ARCH_DEFAULTS = dict(mlp_ratio=3, topks=(1, 4, 16, -2), code='biformer')
 CODES = ('biformer', 'stl', 'stl-nchw')
 HEAD_WIDTH = 32  # of routing attention
-FULL_HEADS = 8  # of full attention, whatever its width
+FULL_HEADS = 8  # of full attention, for any width
 
 
 class Block(nn.Module):
     """``x + conv(x)``, then ``x + attention(norm(x))``, then ``x + mlp(norm(x))``.
 
-    The depthwise convolution, which encodes positions, is there only with ``position``.
+    The depthwise convolution, which encodes positions, is built only with ``position``.
     """
 
     def __init__(

@@ -197,8 +197,8 @@ class BiSASwin(DenseBackbone):
         branch_norm: None, or 'instance' to normalise both branches before they are combined.
         bisa_order: 'parallel', or one attention on the output of the other: 'misa_msa' (inverse
             self-attention first) or 'msa_misa', without ``lam``.
-        projection: what inverse self-attention projects queries with: 'hypernetwork', or 'mlp', an
-            MLP with as many weights, which the paper compares it with.
+        projection: how inverse self-attention projects queries: 'hypernetwork', or 'mlp', an MLP
+            with as many weights, for the comparison in the paper.
         window_size: side of a window in tokens; default: that of ``arch``.
         shift_single_window: whether windows are shifted where one covers the whole feature map
             (stage 4 at 224 pixels). mmseg's and mmdet's Swin do so; mmpretrain's, Microsoft's and

@@ -87,7 +87,7 @@ class SelfAttentionBlock(nn.Module):
 class CrossAttentionBlock(nn.Module):
     """Bidirectional cross-attention, then an MLP on either side; norms before, residuals around.
 
-    The tokens attend to the latents as they were before the block, not to the updated ones. The
+    The tokens attend to the latents from before the block, not to the updated latents. The
     arguments are those of :class:`SelfAttentionBlock`; without ``update_latents`` only tokens are
     updated.
     """
@@ -247,7 +247,7 @@ def make_layer_scale(channels: int, init: float | None) -> nn.Module:
     return nn.Identity() if init is None else LayerScale(channels, init)
 
 
-READABLE = {  # what may be in layers whose weights are read; not the classifiers' latent layer
+READABLE = {  # modules of layers whose weights may be read; not the classifiers' latent layer
     *(nn.ModuleList, nn.Linear, nn.GELU, nn.Identity, LayerNorm, LayerScale, DropPath, Mlp),
     *(Layer, CrossAttentionBlock, SelfAttentionBlock, ResidualLPI, LocalPatchInteraction),
     *(BidirectionalAttention, SelfAttention),

@@ -1,4 +1,4 @@
-"""Errors about files that do not fit a backbone: what the file is, and what to write instead."""
+"""Errors about files that do not fit a backbone: the model in the file, and a setting that fits."""
 
 from collections.abc import Callable, Mapping
 from typing import NoReturn

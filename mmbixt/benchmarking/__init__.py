@@ -1,4 +1,4 @@
-"""Networks by name, and what they take; for the tools, and for ``mmbixt.gpu_check``.
+"""Networks by name, their time and memory; for the tools, and for ``mmbixt.gpu_check``.
 
-In the package, because the latter works on any machine with a GPU, without a checkout.
+They are in the package, because ``mmbixt.gpu_check`` also works without a checkout.
 """

@@ -14,7 +14,7 @@ from mmbixt.cli import read_config
 from mmbixt.ops.dispatch import PATHS
 
 NAMES = """\
-  xcit_tiny_12_p16               a published variant of ours (those of docs/configs.md)
+  xcit_tiny_12_p16               one of our published models (docs/configs.md lists them)
   biformer_tiny@reference        with a path for all ops (a value of MMBIXT_OPS)
   swin_tiny@compiled             any network with torch.compile
   timm/xcit_tiny_12_p16_224      any model of timm that returns feature maps

@@ -1,1 +1,1 @@
-"""What is wrong with a config, found before anything is trained: see ``config.py``."""
+"""Find the mistakes of a config before training: see ``config.py``."""

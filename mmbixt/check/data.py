@@ -26,7 +26,7 @@ SIDE = 224  # of an image whose size is unknown
 
 @dataclass
 class Split:
-    """What is known of the data set of a split.
+    """What is known about the data set of a split.
 
     Attributes:
         name: 'train', 'val' or 'test'.
@@ -135,7 +135,7 @@ class _Problems(list):
 
 
 def _bad_images(dataset: Any, model: nn.Module) -> list[str]:
-    """What is wrong with the first images."""
+    """The problems of the first images."""
     parts = (ImageProblems(part, model) for part in built_leaves(dataset))
     return [text for part in parts for i in range(min(FIRST, len(part))) for text in part[i]]
 
@@ -145,7 +145,7 @@ def _summary(bad: list[str], images: int) -> str:
 
 
 def image_of(cfg: Config, splits: list[Split], model: nn.Module) -> tuple[Tensor, list[str]]:
-    """The input of the model, a meta tensor (1,C,H,W), and what is wrong with it."""
+    """The input of the model, a meta tensor (1,C,H,W), and its problems."""
     config = cfg.model.get('data_preprocessor') or cfg.get('data_preprocessor')
     first = next((split for split in splits if isinstance(split.first, Mapping)), None)
     if config and first:

@@ -65,7 +65,7 @@ def annotation_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iter
             if of_coco and file.is_file() and other.is_file() and not file.samefile(other):
                 yield (
                     f'{split}_evaluator.ann_file is {other}, but the images of {split}_dataloader '
-                    f'are those of {file}.'
+                    f'are from {file}.'
                 )
 
 

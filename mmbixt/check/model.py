@@ -30,7 +30,7 @@ def without_weights(config: Mapping[str, Any]) -> nn.Module:
 
 
 def build_model(cfg: Config) -> tuple[nn.Module | None, list[str]]:
-    """The model of a config, or what is wrong with each part that cannot be built."""
+    """The model of a config, or the errors of the parts that cannot be built."""
     scope, config = cfg.get('default_scope'), dict(cfg.get('model') or {})
     if not config:
         return None, ['The config has no model.']
@@ -52,7 +52,7 @@ def build_model(cfg: Config) -> tuple[nn.Module | None, list[str]]:
 
 
 def _nodes(config: Mapping, names: tuple[str, ...], model: nn.Module | None = None) -> Iterator:
-    """Name, module and config of each part of these names; of a list, those of its elements."""
+    """Name, module and config of the parts with these names, or of the elements of a list."""
     for name in names:
         part, module = config.get(name), getattr(model, name, None)
         if isinstance(part, list | tuple):
@@ -159,7 +159,7 @@ def _misfits_of_regions(config: Mapping, model: nn.Module, maps: Any) -> Iterato
 def _run(
     name: str, part: nn.Module, config: Mapping, inputs: Any, proven: bool = False
 ) -> tuple[Any, list[str]]:
-    """The outputs of a part (None if they are unknown), and what is wrong with it.
+    """The outputs of a part (None if they are unknown), and its problems.
 
     A wrong ``in_channels`` is reported if the part runs with the right one. Other errors are
     reported if they come from a check, but not where only ``proven`` mistakes are wanted.

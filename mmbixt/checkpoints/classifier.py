@@ -2,7 +2,7 @@
 
 When a state dict is loaded, each module gets only the weights with its own prefix. mmpretrain lets
 the backbone convert the state dict first: :func:`split_classifier` renames its weights to
-``backbone.*``, ``neck.*`` and ``head.*``. Then :func:`fit_part` checks those of each part.
+``backbone.*``, ``neck.*`` and ``head.*``. Then :func:`fit_part` checks the weights of each part.
 """
 
 import re

@@ -189,7 +189,7 @@ _COMMON = (
     *(pickle.BININT, pickle.BININT1, pickle.BININT2, pickle.LONG1),
     *(pickle.BINUNICODE, pickle.SHORT_BINSTRING),
 )
-# the opcodes of torch's unpickler; those of Python's unpickler in _COMMON call nothing
+# the opcodes of torch's unpickler; the methods of Python's unpickler in _COMMON call nothing
 _STEPS = {
     **dict.fromkeys(range(256), Inspection.unknown),
     **{code[0]: pickle._Unpickler.dispatch[code[0]] for code in _COMMON},

@@ -54,7 +54,7 @@ def advise_xcit(state: Mapping[str, Tensor], depth: int, patch_size: int) -> str
         return None
     return (
         f'The file has depth={layers} and patch_size={2**halvings}, the model {depth} and '
-        f'{patch_size}: build it with those of the file.'
+        f'{patch_size}: build the model with the values of the file.'
     )
 
 

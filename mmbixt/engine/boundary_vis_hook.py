@@ -84,7 +84,7 @@ class BoundaryVisHook(Hook):
         outputs: Sequence[BaseDataElement] | dict | None = None,
         mode: str = 'train',
     ) -> None:
-        """Draw every ``interval``-th of the samples ``outputs``, whatever the batch size."""
+        """Draw every ``interval``-th of the samples ``outputs``, for any batch size."""
         if mode == 'train' or not self.draw or not is_main_process():
             return
         for sample in outputs:

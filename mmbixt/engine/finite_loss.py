@@ -109,7 +109,7 @@ class FiniteLossHook(Hook):
 
 
 def _skip_batch(wrapper: OptimWrapper) -> None:
-    """End an iteration that adds no gradients to those of the iterations before."""
+    """End an iteration without gradients of its own; accumulated gradients stay."""
     wrapper._inner_count += 1
     if wrapper.should_update():
         parameters = (p for group in wrapper.param_groups for p in group['params'])

@@ -1,8 +1,8 @@
 """Confidence intervals for the difference of two runs: a paired bootstrap over their images.
 
 Images are drawn from the test set with replacement, and their counts are summed and scored like
-those of the set itself. Both runs are scored on the same draws, so that images that are difficult
-for both do not widen the interval of the difference.
+the counts of the whole set. Both runs are scored on the same draws, so that images which are
+difficult for both do not widen the interval of the difference.
 """
 
 import warnings

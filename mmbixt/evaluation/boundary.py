@@ -196,8 +196,8 @@ def boundary_f_sums(
     num_classes: int,
     tolerances: Sequence[float],
 ) -> dict[str, np.ndarray]:
-    """Counts (K,) by name: boundary pixels of each class, and those of them that have a boundary
-    pixel of the same class near in the other label map; arguments as for `region_sums`."""
+    """Counts (K,) by name: boundary pixels of each class, and how many of them have a boundary
+    pixel of this class nearby in the other label map; arguments as for `region_sums`."""
     edges = [
         np.where(near_other_labels(labels, valid, [1])[1], labels, np.int32(-1))
         for labels in (truth, prediction)

@@ -34,7 +34,7 @@ def encoded_boundary(mask: dict, ratio: float = 0.02) -> dict:
 class BoundaryCOCOeval(COCOeval):
     """``COCOeval`` with the minimum of mask IoU and Boundary IoU as overlap.
 
-    For crowds, whose objects have no contours, the overlap is COCO's, that of the masks.
+    For crowds, whose objects have no contours, the overlap is that of the masks, as in COCO.
 
     Args:
         truths: annotations with masks.

@@ -82,7 +82,7 @@ class Table:
         return ''.join(cells[result['status']](result).rjust(10) for result in found)
 
     def summary(self) -> str:
-        """What failed, what has not run and why, and how many of each there are."""
+        """The failures, the checks that were not run with the reason, and the numbers of each."""
         pairs = list(zip(self.lines, self.results, strict=True))
         failures = [(line, r) for line, r in pairs if r['status'] == 'failed']
         parts = [f'FAILED {", ".join(line[:4])}: {result["text"]}' for line, result in failures]

@@ -1,4 +1,4 @@
-"""Every op and layer on inputs of many shapes: named ones of networks, and odd ones.
+"""Every op and layer on inputs of many shapes: shapes of networks, and unusual shapes.
 
 The tests run the same cases on processors, so a wrong case fails before it needs a GPU.
 """
@@ -16,7 +16,7 @@ from mmbixt.ops.window_attention import Scores, Windows
 
 
 class Call(nn.Module):
-    """A function or a module, and what it is called with.
+    """A function or a module, and its inputs.
 
     All floating-point tensors are parameters, so ``.to()`` takes them to a device and a dtype.
     """
@@ -104,7 +104,7 @@ def windows(maps, heads, d, size, shift, both=False, **options):
 
 
 def parts_apart(count: int, size: int) -> Tensor:
-    """A mask (windows,1,N,N) as of shifted windows: tokens see those of their own part."""
+    """A mask (windows,1,N,N) as for shifted windows: tokens attend only within their part."""
     parts = torch.randint(3, (count, size**2))
     return -100.0 * (parts[:, None, :, None] != parts[:, None, None, :])
 

@@ -20,7 +20,7 @@ DRAWS = 4  # of random numbers for such tensors; the errors of all draws are add
 
 
 class Precision(NamedTuple):
-    """``dtype`` is that of weights and inputs; ``unit`` a relative error that does not count.
+    """``dtype`` of weights and inputs; ``unit``, a relative error that is always allowed.
 
     In half precision about one rounding; in float32 several, as fused kernels add in parts.
     """

@@ -1,6 +1,6 @@
 """From an image to tokens: a linear layer of each patch, or a few small convolutions.
 
-Both give ``ceil(H/stride) x ceil(W/stride)`` tokens, whatever the size of the image.
+Both give ``ceil(H/stride) x ceil(W/stride)`` tokens for an image of any size.
 """
 
 from itertools import pairwise

@@ -67,7 +67,7 @@ def add_norm(
 
     Args:
         x: tokens (B,...,C).
-        update: of the same shape: what is added to them.
+        update: what is added to the tokens, of the same shape.
         bias: (C,) or None, of the linear layer that made the update.
         scale: a layer scale (C,) or None.
         kept: stochastic depth's factor of each image, (B,) or None; gets no gradient.

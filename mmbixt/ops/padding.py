@@ -24,7 +24,7 @@ def crop(x: Tensor, height: int, width: int) -> Tensor:
     """The first rows and columns of feature maps (B,H,W,C)."""
     if holds(height <= x.shape[1]) and holds(width <= x.shape[2]):
         return x[:, :height, :width]
-    # of sizes that are symbols, exporters do not know what a slice leaves
+    # with symbolic sizes, exporters do not know the size of a slice
     for dim, length in ((1, height), (2, width)):
         x = x.index_select(dim, torch.arange(length, device=x.device))
     return x

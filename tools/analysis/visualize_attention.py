@@ -110,7 +110,7 @@ def draw(args: argparse.Namespace) -> None:
     inputs, image, original = prepare_image(cfg, args.image)
     backbone = load_backbone(cfg, args.checkpoint)
     if cfg.model.get('test_cfg', {}).get('mode') == 'slide':
-        print('This config evaluates crops of images; the attention is that of the whole image.')
+        print('This config evaluates crops of images; the pictures are for the whole image.')
     point = choose_point(args, image, original)
     if point is not None and isinstance(backbone, BiXT | XCiT):
         print(f'The pictures of {type(backbone).__name__} show the whole image, not a point.')

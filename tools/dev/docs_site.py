@@ -2,7 +2,7 @@
 
 - Pages may be anywhere in the repository: README.md is the first one, the READMEs of configs are
   pages, and a source file that a page links to becomes a page of highlighted code. Links between
-  them, which are those of the repository, are rewritten to the site's. [`name`](file.py) leads to
+  pages are rewritten from paths of the repository to those of the site. [`name`](file.py) leads to
   the line that defines the function or class ``name``.
 - Equations become MathML here: browsers draw it without a script.
 - In reference.md, a list item that is such a link is replaced by the docstring.
@@ -49,7 +49,7 @@ def targets_of(path: str, markdown: str) -> dict[str, str]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what pages outside of docs/ link to, and what those link to."""
+    """Add all files that pages outside docs/ link to, directly or indirectly."""
     waiting = ['README.md', *(in_repository(file.src_uri) for file in files.documentation_pages())]
     seen = set(waiting)
     for path in waiting:  # the list grows

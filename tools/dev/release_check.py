@@ -2,9 +2,9 @@
 
 Builds a source distribution and from it a wheel, checks their metadata and CITATION.cff, and
 installs each of the two files in a clean environment. There, in an empty folder, it runs what
-README.md shows, as far as it needs no checkout, no data set and no downloads; the rest is listed. A
-clean environment sees the packages of the environment that runs this (`make setup`), but not its
-mmbixt, which is a link to the checkout: to install all of them anew would take minutes.
+README.md shows, except what needs a checkout, a data set or downloads, which is listed. A clean
+environment uses the packages of the environment that runs this (`make setup`), which saves minutes,
+but not its mmbixt, which is a link to the checkout.
 """
 
 import os

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Makes the virtual environment that the `make` targets use, repairs it, or finds that it is
 # up to date. What it installs is in requirements/; with the argument `onedl` the OneDL fork, into
-# .venv-onedl: the two stacks ship the same modules, so one environment cannot have both.
+# .venv-onedl: the two stacks have the same module names, so one environment cannot have both.
 #
 #   VENV=.venv         where it is
-#   PYTHON=python3.12  what it is made from: 3.11 or 3.12 (unset: the first of them that is found)
+#   PYTHON=python3.12  the Python to use: 3.11 or 3.12 (unset: the first of them that is found)
 #   JOBS=1             compilers at once while mmcv builds (unset: what cores and memory allow)
-#   MMCV_CUDA=1        build mmcv's CUDA operators as well; wants the CUDA toolkit that torch was
+#   MMCV_CUDA=1        build mmcv's CUDA operators as well; needs the CUDA toolkit that torch was
 #                      built with (unset: CPU operators only, GPU or not)
 
 set -euo pipefail
@@ -19,7 +19,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 cd "$root"
 stack=requirements/locked/${1:-openmmlab}.txt
 mmcv=$(grep -o '^[a-z-]*mmcv==[0-9.]*' "$stack")
-disk_gb=8 # the environment (5.5) and, while pip unpacks them, its wheels (1); with some to spare
+disk_gb=8 # the environment (5.5) and, while pip unpacks them, its wheels (1); and a reserve
 
 # Settings of the user's shell that would change where packages are installed or imported.
 unset PYTHONHOME PYTHONPATH PIP_TARGET PIP_PREFIX
@@ -50,7 +50,7 @@ up_to_date() {
     [ -e mmbixt.egg-info ] && wanted_python && [ "$(fingerprint)" = "$(cat "$stamp" 2>&1)" ]
 }
 
-usable() { # whether there is an environment to build on, or one to throw away
+usable() { # whether the existing environment can be repaired; otherwise it is removed
     # `unfinished`: pip was interrupted while it was writing, and packages may be incomplete.
     # pyvenv.cfg names the folder: scripts in a moved environment start the wrong Python.
     [ ! -e "$unfinished" ] && wanted_python && "$py" -m pip --version >/dev/null 2>&1 &&
@@ -61,29 +61,29 @@ up_to_date && exit
 # The lock belongs to the open file, so the end of the last process of a set-up releases it.
 exec 9>>"$venv/setup.lock"
 if ! flock -n 9; then
-    echo "setup: another set-up is at work in $VENV; waiting for it"
+    echo "setup: another set-up is running in $VENV; waiting for it"
     flock 9
     up_to_date && exit
 fi
 
 : >"$log"
 job=
-leave() { # with no process left
+leave() { # end all processes
     [ -z "$job" ] || { kill -- "-$job" && wait "$job"; } 2>/dev/null || true
     rm -rf "$venv/tmp"
 }
 trap leave EXIT
-trap 'echo "setup: interrupted; run it again to go on" >&2; exit 130' INT TERM HUP
+trap 'echo "setup: interrupted; run it again to continue" >&2; exit 130' INT TERM HUP
 
 clock() { printf '%d:%02d' $((SECONDS / 60)) $((SECONDS % 60)); }
-said() { tail -c "+$start" "$log"; } # what the last step has said
+said() { tail -c "+$start" "$log"; } # output of the last step
 
 step() { # step WHAT COMMAND...: its output goes to the log, and progress to the screen
     local next=0 every=30 end='\n' status=0
     [ ! -t 1 ] || every=1 end='\r'
     printf '\n=== %s\n' "$*" >>"$log"
     start=$(wc -c <"$log")
-    mkdir -p "$venv/tmp" # beside the environment: /tmp is often too small for torch
+    mkdir -p "$venv/tmp" # in the environment: /tmp is often too small for torch
     set -m               # a process group of its own, so that all of it can be ended
     TMPDIR=$venv/tmp "${@:2}" >>"$log" 2>&1 </dev/null &
     job=$!
@@ -115,7 +115,7 @@ explain() { # why the last step failed, in one line
         echo "$(said | grep -A1 HASHES | tail -n 1 | awk '{print $1}') has another hash than in" \
             'requirements/locked/ (after a change of pins: make lock)' ;;
     *'Killed signal'* | *'signal 9'*)
-        echo 'a compiler was killed, probably for want of memory; try: make setup JOBS=1' ;;
+        echo 'a compiler was killed, probably because memory was exhausted; try: make setup JOBS=1' ;;
     *) said | grep -a 'rror: ' | grep -av subprocess-exited | tail -n 1 | grep . || echo failed ;;
     esac
 }
@@ -150,7 +150,7 @@ make_venv() {
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
         fail "$python has no venv module; install it (Debian, Ubuntu: apt install" \
             "python$version-venv)"
-    echo "setup: a new environment in $VENV with Python $version: 3 GB to fetch, 6 GB to keep"
+    echo "setup: a new environment in $VENV with Python $version: 3 GB of downloads, 6 GB on disk"
     touch "$unfinished"
     [ ! -e "$venv/bin" ] || step 'removing the old one' \
         find "$venv" -mindepth 1 -maxdepth 1 ! -name 'setup.*' -exec rm -rf {} +
@@ -160,7 +160,7 @@ make_venv() {
     step 'virtual environment' "$python" -m venv "$venv"
 }
 
-mmcv_works() { # its operators, too: a wheel in pip's cache may be of another torch
+mmcv_works() { # also its operators: a wheel in pip's cache may be for another torch
     "$py" - >/dev/null 2>&1 <<CODE
 import torch
 from mmcv.ops import get_compiling_cuda_version, nms
@@ -179,12 +179,12 @@ need_compiler() { # unless pip's cache has a wheel of mmcv
     echo 'setup: mmcv will be compiled; once, about ten minutes on two cores'
 }
 
-install_mmcv() { # with what belongs to it; a compiler per core, and 2 GB of memory for each
+install_mmcv() { # with its requirements; a compiler per core, and 2 GB of memory for each
     local cores memory wheels=$venv/tmp/wheels
     cores=$(getconf _NPROCESSORS_ONLN)
     memory=$(awk '/MemAvailable/ { print int($2 / 2 / 1024 / 1024) }' /proc/meminfo)
     export MMCV_WITH_OPS=1 MAX_JOBS=${JOBS:-$((memory < 1 ? 1 : memory < cores ? memory : cores))}
-    # Without a visible GPU, or mmcv's setup.py builds for CUDA whatever FORCE_CUDA says.
+    # Hide GPUs: with a visible GPU, mmcv's setup.py builds for CUDA and ignores FORCE_CUDA.
     [ "${MMCV_CUDA:-}" ] && export FORCE_CUDA=1 || export FORCE_CUDA=0 CUDA_VISIBLE_DEVICES=
     step "${mmcv/==/ }" "$py" -m pip wheel "$@" -v --no-deps --no-build-isolation -r "$stack" \
         -w "$wheels"

@@ -18,7 +18,7 @@ from torch.utils.flop_counter import register_flop_formula
 
 from mmbixt.ops.dispatch import ADVICE, is_eager, is_transformed, needs_gradients
 
-Results = tuple[list[Tensor], list[Tensor]]  # and what is kept for the backward pass
+Results = tuple[list[Tensor], list[Tensor]]  # and tensors kept for the backward pass
 _PLAIN = {Tensor, nn.Parameter, float, int, bool, type(None)}  # not: fake or distributed tensors
 
 
@@ -30,16 +30,16 @@ class Operator:
 
     Args:
         name: the operator is ``mmbixt::NAME``.
-        forward: from the arguments, the results, and what is to be kept for the backward pass.
-        backward: from the gradients of the results, what was kept, and the arguments, the gradients
-            of those arguments that are named in ``differentiable`` and are not None. Only the
-            types of the arguments of ``forward`` are read.
-        fake: as ``forward``, but empty tensors of the same shapes. Sizes must come from ``shape``,
-            never from ``len``, which would fix a size that is a symbol to a compiler.
+        forward: takes the arguments; returns the results and the tensors that are kept for the
+            backward pass. Only its arguments need types.
+        backward: takes the gradients of the results, the kept tensors and the arguments; returns
+            the gradients of the arguments in ``differentiable`` that are not None.
+        fake: as ``forward``, with empty tensors of the same shapes. Sizes must come from ``shape``,
+            never from ``len``, which would make a symbolic size a constant.
         differentiable: names of arguments, or of fields of a named tuple.
-        flops: from the arguments, with shapes in place of tensors, what ``forward`` costs. As torch
-            does, products of matrices are counted, two for each multiply-add, and nothing else.
-        backward_cost: of ``backward``, as a multiple of that.
+        flops: the cost of ``forward``, from the arguments with shapes in place of tensors. As in
+            torch, only products of matrices are counted, two for each multiply-add.
+        backward_cost: cost of ``backward``, as a multiple of ``flops``.
         device_types: where it can run; None for anywhere.
         keeps_results: whether the results are also kept, after the other kept tensors. (``forward``
             cannot return them twice: no two results of an operator may share memory.)
@@ -101,7 +101,7 @@ class Operator:
         )
 
     def __call__(self, *arguments: object) -> list[Tensor]:
-        """The results, without what is kept."""
+        """The results, without the kept tensors."""
         flat = [part for x in arguments for part in (x if isinstance(x, tuple) else (x,))]
         if not _runs_as_called(flat):
             return self.op(*flat)[0]
@@ -118,7 +118,7 @@ class Operator:
         ]
 
     def kept(self, results: list[Tensor], kept: list[Tensor]) -> list[Tensor]:
-        """What the backward pass gets, from what ``forward`` returned."""
+        """The kept tensors for the backward pass, from the outputs of ``forward``."""
         return [*kept, *results] if self.keeps_results else kept
 
     def _save(self, ctx, flat: Sequence, kept: list[Tensor]) -> None:

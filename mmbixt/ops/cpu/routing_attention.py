@@ -116,7 +116,7 @@ def _add_fetched(total: Tensor, rows: Tensor, part: Tensor) -> None:
 
 
 def _rows_of_heads(x: Tensor, rows: Tensor) -> Tensor:
-    """Regions (s,k) of each head, among those of all heads (h,S,...), one after another."""
+    """Indices (s,k) of regions of each head, among the regions of all heads (h,S,...)."""
     heads, regions = x.shape[:2]
     return (torch.arange(0, heads * regions, regions)[:, None] + rows.flatten()).flatten()
 

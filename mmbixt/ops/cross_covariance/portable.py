@@ -168,7 +168,7 @@ def _second_moments(
     """Squares and products of queries and keys, summed over the tokens.
 
     The covariance part (``Wq S Wk^T``) and the part of the mean are computed separately and added.
-    In the squares neither is negative, so that no digits cancel, also where the mean is large.
+    In the squares both are at least zero, so that no digits cancel, even if the mean is large.
 
     Images and heads are one dimension: inductor (of torch 2.11) treats tensors (B,h,d,d) as feature
     maps, stores them channels-last next to convolutions, and then writes past their ends.

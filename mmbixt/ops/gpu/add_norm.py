@@ -149,7 +149,7 @@ def _gradients(
     kept: Tensor | None,
     *dtypes: torch.dtype,
 ) -> list[Tensor]:
-    """The parts of the sums, the gradient of x, and that of the update where it is another."""
+    """The parts of the sums, and the gradients of x and of the update, if they differ."""
     shape = (programs_for(mean.numel()), 3 if scale is None else 4, out.shape[-1])
     parts = out.new_empty(shape, dtype=torch.float32)
     is_same = scale is None and kept is None and dtypes[0] == dtypes[1]

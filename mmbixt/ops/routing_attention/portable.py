@@ -1,8 +1,7 @@
 """Routing attention by fused attention, on copies of the routed regions.
 
-Whole regions are copied, as rows of a table. The backward pass adds rows to rows; that of
-``torch.gather``, which the authors use, adds single numbers, and is the slowest part of their code
-in training.
+Whole regions are copied, as rows of a table, and the backward pass adds whole rows. That of
+``torch.gather``, which the authors use, adds single numbers, and is the slowest part of training.
 """
 
 from torch import Tensor

@@ -47,7 +47,7 @@ def prepare_image(cfg: Config, path: str) -> tuple[Tensor, np.ndarray, tuple[int
     steps = [step for step in dataset.pipeline if 'Annotations' not in str(step.type)]
     init_default_scope(cfg.default_scope)
     packed = Compose(steps)(dict(img_path=path, img_id=0))
-    # configs of classifiers have it beside the model, and without a type
+    # configs of classifiers have it outside the model, and without a type
     settings = cfg.model.get('data_preprocessor') or cfg.data_preprocessor
     preprocessor = MODELS.build(settings, default_args=dict(type='ClsDataPreprocessor')).eval()
     inputs = preprocessor(pseudo_collate([packed]), training=False)['inputs']

@@ -1,4 +1,4 @@
-"""Measure networks in alternation, A B A B, so that other load affects all of them equally."""
+"""Measure networks alternately, A B A B, so that other load affects all of them equally."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -77,7 +77,7 @@ class Worker:
 def measure(
     names: Sequence[str], size: int, setting: Setting, rounds: int, step: Callable[[], Any]
 ) -> list[Measured]:
-    """Measure networks at an image size, in alternation.
+    """Measure networks alternately at an image size.
 
     Args:
         names: names of the networks.
