@@ -76,9 +76,9 @@ MISTAKES = {
     'default_hooks.finite_loss.type': ('mmbixt.FinitLossHook', r"Is 'mmbixt\.FiniteLossHook' mean"),
     'optim_wrapper.optimizer.type': ('AdmaW', "Is 'AdamW' meant"),
     'val_evaluator.type': ('CocoMetric', 'Use IoUMetric'),
-    'model.neck.in_channels': ([64, 128, 256, 500], r'but .* has \[64, 128, 256, 512\]: set it'),
-    'model.decode_head.in_channels': ([256, 256, 256, 99], r'has \[256, 256, 256, 256\]: set it'),
-    'model.backbone.num_regions': (6, 'num_regions = 6, but of an image of 64 x 64 .* side of 4'),
+    'model.neck.in_channels': ([64, 128, 256, 500], r'but .* has \[64, 128, 256, 512\]: use'),
+    'model.decode_head.in_channels': ([256, 256, 256, 99], r'has \[256, 256, 256, 256\]: use'),
+    'model.backbone.num_regions': (6, 'num_regions = 6, but for an image of 64 x 64 .* side of 4'),
     'model.decode_head.num_classes': (
         150,
         r'num_classes = 150, but train_dataloader, val_dataloader have 3 classes',

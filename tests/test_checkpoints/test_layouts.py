@@ -74,10 +74,10 @@ LEARNED = dict(lam='learned', lam_init=0.99)
 @pytest.mark.parametrize(
     ('layout', 'model', 'options', 'message'),
     [
-        ('bixt_ti_l64_d13_p16', BiXT, dict(out_indices=(3, 5)), r'no use .* blocks\.10 \('),
+        ('bixt_ti_l64_d13_p16', BiXT, dict(out_indices=(3, 5)), r'not use .* blocks\.10 \('),
         ('bixt_ti_l64_d13_p16', BiXT, dict(token_refiner='lpi'), r'anew: blocks\.0 \('),
         ('xcit_tiny_12_p16', XCiT, dict(arch='tiny12', out_indices=(3, 5)), r'blocks\.6 \('),
-        ('swin_tiny_mmseg', BiSASwin, dict(out_indices=(0, 2)), r'no use .* norm1 \(2\), norm3'),
+        ('swin_tiny_mmseg', BiSASwin, dict(out_indices=(0, 2)), r'not use .* norm1 \(2\), norm3'),
         ('swin_tiny_timm', BiSASwin, dict(lam='learned'), r'anew: norm0.*, stages\.0 \(8\)'),
         ('swin_tiny_timm', BiSASwin, LEARNED, r'attention is 0\.01 at first \(lam_init=0\.99\)'),
         ('swin_tiny_timm', BiSASwin, dict(lam=0.25), r'attention is 0\.75 at first \(lam=0\.25\)'),
