@@ -31,7 +31,7 @@ def run_lines(
             number += 1
     for i in range(number, len(lines)):
         needs_gpu = device is None and lines[i].way != FAKE  # with more time, too
-        report(i, not_run('needs a GPU' if needs_gpu else 'the time limit was reached'))
+        report(i, not_run('needs a GPU' if needs_gpu else 'no time left'))
 
 
 def _results_from(first: int, device: str | None, batch: int, end: float):
@@ -47,8 +47,7 @@ def _results_from(first: int, device: str | None, batch: int, end: float):
                 left = end - time.monotonic()
                 if not connection.poll(max(0.0, min(left, PATIENCE))):
                     late = f'no result after {PATIENCE:.0f} s'
-                    reached = not_run('the time limit was reached')
-                    yield reached if left <= PATIENCE else failed(late)
+                    yield not_run('no time left') if left <= PATIENCE else failed(late)
                     return
                 result = connection.recv()
                 if result is None:

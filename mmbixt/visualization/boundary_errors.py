@@ -1,8 +1,7 @@
 """Errors of a segmentation near boundaries.
 
-There are two kinds of wrong pixels in the band around true boundaries. If the truth has the
-predicted class near the pixel, a boundary was missed or moved; otherwise the class is wrong. Wrong
-pixels outside the band are pale.
+Pixels in the band around true boundaries are wrong in two ways: if the truth has the predicted
+class nearby, a boundary was missed or moved; else the class is wrong. Errors elsewhere are pale.
 """
 
 from collections.abc import Sequence
