@@ -37,7 +37,7 @@ def refuse_file(
         compare: compares weights with those of the backbone.
         advice: returns what the user can do about weights that do not fit.
         prefix: prefix that the config has removed from the names; None for a part of a whole model,
-            where no prefix may be removed.
+            where no further prefix is searched.
     """
     prefixes = [] if prefix is None else closest(source, compare)
     if not prefixes:

@@ -1,7 +1,7 @@
 """Errors of a segmentation near boundaries.
 
 Pixels in the band around true boundaries are wrong in two ways: if the truth has the predicted
-class nearby, a boundary was missed or moved; else the class is wrong. Errors elsewhere are pale.
+class nearby, a boundary was missed or moved; else the class is wrong. Errors elsewhere are dark.
 """
 
 from collections.abc import Sequence
@@ -91,7 +91,7 @@ def error_figure(
 ) -> Figure:
     """An image, its truth, a prediction, and the errors in the band around true boundaries.
 
-    Errors outside the band are pale, and so is the prediction where the truth is ignored.
+    Errors outside the band are dark; where the truth is ignored, the prediction is pale.
 
     Args:
         image: (H,W,3), RGB.

@@ -20,10 +20,10 @@ from mmbixt.visualization.attention.drawing import RED_AND_BLUE, sheet
 from mmbixt.visualization.attention.pictures import Layer
 from mmbixt.visualization.attention.stages import PointMaps, StagePictures
 
-LABEL = 'emphasis (1 × = evenly spread)'
+LABEL = 'emphasis (1 × = uniform)'
 NOTE = (
-    'emphasis of a query: what the values of its window give it when each chooses among the '
-    f'queries; {RED_AND_BLUE} over the window'
+    'emphasis of a query: the sum of the attention of all values of its window to this query; '
+    f'{RED_AND_BLUE} over the window'
 )
 
 
@@ -67,8 +67,8 @@ def window_point(layer: Layer, cell: tuple[int, int]) -> PointMaps:
 
 class BiSASwinPictures(StagePictures):
     point_note = (
-        'cyan: the window of the point (+) · self-attention: what its query reads · inverse '
-        f'attention: the queries that its value chooses · {RED_AND_BLUE} over the window'
+        'cyan: the window of the point (+) · self-attention: of its query to the values · inverse '
+        f'attention: of its value to the queries · {RED_AND_BLUE} over the window'
     )
 
     point_maps = staticmethod(window_point)

@@ -19,8 +19,8 @@ PALETTE = colormaps['Set1'].colors[:8]  # without its grey
 
 # kinds of figures with one panel for each latent: title, and what attention is normalised over
 LATENT_FIGURES = {
-    'latents_over_image': ('where in the image each latent looks', 'tokens'),
-    'image_over_latents': ('which parts of the image look at each latent', 'latents'),
+    'latents_over_image': ('attention of each latent to the image', 'tokens'),
+    'image_over_latents': ('attention of the image to each latent', 'latents'),
 }
 
 
@@ -71,12 +71,12 @@ class BiXTPictures(Pictures):
         over_tokens, over_latents = maps  # (M,H',W') each
         strongest, handles, named = strongest_latents(over_latents, layer.stride)
         panels = [IMAGE, strongest, Panel('its attention', over_latents.amax(0), layer.stride)]
-        panels += [Panel(f'latent {i} looks at', over_tokens[i], layer.stride) for i in named[:2]]
-        title = f'{name}: the latent that each token looks at most'
+        panels += [Panel(f'of latent {i}', over_tokens[i], layer.stride) for i in named[:2]]
+        title = f'{name}: the latent that each token attends to most'
         note = (
-            'strongest latent: each token in the colour of the latent that it pays most attention '
-            f'to (numbers as in the contact sheets) · its attention: how much, {RED_AND_BLUE} over '
-            'all latents · latent ... looks at: of the two strongest ones, over all tokens'
+            'strongest latent: each token in the colour of the latent that it attends to most '
+            f'(numbers as in the contact sheets) · its attention: how much, {RED_AND_BLUE} over '
+            'all latents · of latent ...: attention of the two strongest ones over all tokens'
         )
         figure, _ = sheet(self.scene, panels, title, note, columns=3, empty=1)
         # in the axes after the panels, of which there are fewer if all tokens have one latent; for

@@ -19,8 +19,8 @@ OPACITY = 0.6  # of a heat map on the image
 WIDTH = 11  # of a picture in inches of 110 pixels
 NARROW = 6  # of one for half of a page: half as many columns, so that its text is readable
 # the unit of all families: 1 is uniform attention
-TIMES_EVEN = 'attention (1 × = evenly spread)'
-RED_AND_BLUE = 'red: more, blue: less than if it were spread evenly'
+TIMES_EVEN = 'attention (1 × = uniform)'
+RED_AND_BLUE = 'red: more, blue: less than uniform attention'
 
 
 class Scene(NamedTuple):

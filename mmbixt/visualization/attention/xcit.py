@@ -15,7 +15,7 @@ from mmbixt.layers import CrossCovarianceAttention
 from mmbixt.visualization.attention.drawing import sheet
 from mmbixt.visualization.attention.pictures import Layer, Pictures
 
-LABEL = 'magnitude (1 × = all tokens alike)'
+LABEL = 'magnitude (1 × = all tokens equal)'
 NOTE = (
     'red: tokens with more, blue: with less weight in the correlations between channels (magnitude '
     'of the query or key, normalised along the tokens, over the channels of a head)'
