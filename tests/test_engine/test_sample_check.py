@@ -342,7 +342,7 @@ def test_data_without_labels_and_videos(root):
 @pytest.mark.parametrize(
     ('damage', 'message'),
     [
-        (coco(lambda c: c.update(annotations=[])), '4 images and 0 annotations, of which none'),
+        (coco(lambda c: c.update(annotations=[])), '4 images and 0 annotations, but no'),
         (coco(lambda c: c['categories'][2].update(name='auto')), 'no categories car; it has sky,'),
         (coco(lambda c: c.update(images=[])), '0 images and 4 annotations'),
     ],
