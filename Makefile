@@ -20,7 +20,7 @@ demo: setup ## train, test and look at a small model on generated images
 docs: setup ## the site of the documentation, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build --strict
 
-test: lint ## lint, then the tests but those of test-zoo
+test: lint ## lint, then all tests that take seconds
 	@OMP_NUM_THREADS=1 $(python) -m pytest -n 2 --dist worksteal tests
 
 test-zoo: setup ## the tests that take minutes: all configs and models, mim, compilers, exporters

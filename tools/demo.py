@@ -30,7 +30,7 @@ SCENES = 6  # number of scenes in the picture
 # lines of the tools' output to show: changes by --sample, each step, written files
 PROGRESS = re.compile(r'^--sample|^  \w+: |Iter\(|saved to|^predicting|^drawing|^report: ')
 # output of boundary_eval.py after its progress bar
-TABLE = re.compile(r'^ +mIoU .*', re.MULTILINE | re.DOTALL)
+TABLE = re.compile(r'^ +All .*', re.MULTILINE | re.DOTALL)
 
 
 def parse_args() -> argparse.Namespace:
@@ -161,4 +161,7 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit('demo: stopped. `make demo` begins again.')

@@ -22,7 +22,7 @@ def headline(runs: Mapping[str, Mapping[str, float]]) -> str:
     if len(others) == 1:
         pairs = [(first[c], others[0][c]) for c in columns]
         gains = [100 * (after - before) / before if before else np.nan for before, after in pairs]
-        rows.append(('gain', [f'{gain:+.2f}%' for gain in gains]))
+        rows.append(('relative gain', [f'{gain:+.2f}%' for gain in gains]))
     width = max(len(name) for name, _ in rows)
     titles = ''.join(f'{title:^{9 * len(SIDE_BY_SIDE)}}' for title in places.values())
     lines = [f'{"":{width}}{titles}'.rstrip()]

@@ -8,7 +8,7 @@ from mmbixt.ops.heads import head_width
 
 
 class CrossCovarianceAttention(nn.Module):
-    """XCiT's attention: the channels of a head attend to each other by their correlation.
+    """XCiT's attention: the channels of a head attend to each other by their cosine.
 
     For queries, keys and values q, k and v (d,N) of a head::
 

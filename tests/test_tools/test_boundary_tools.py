@@ -121,9 +121,11 @@ def test_pictures_of_the_worst_images(folders, evaluate):
     options = '--classes', folders / 'classes.txt', '--reduce-zero-label', '--worst', 2
     options += '--images', folders / 'images', '--out-dir', folders / 'out'
     done = evaluate(*options)
-    assert f'errors of the 2 worst images: {folders}/out' in done.stdout
     found = class_scores(good_sums())['band3px/IoU']
     worst = np.argsort(np.nanmean(found, 1))[:2]
+    *_, first, second = done.stdout.splitlines()
+    assert f'1. {worst[0]:02}  mIoU ' in first
+    assert f'2. {worst[1]:02}  mIoU ' in second
     assert sorted(path.name for path in (folders / 'out').iterdir()) == sorted(
         f'{i:02}.png' for i in worst
     )

@@ -202,7 +202,8 @@ def draw_worst(
         return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
 
     width = 3 if 3 in args.widths else args.widths[0]
-    worst = worst_images(image_scores(counted, main_band(counted.counts)), args.worst, read)
+    found = image_scores(counted, main_band(counted.counts))
+    worst = worst_images(found, args.worst, read)
     for i in progress(worst):
         name = pairs[i].name
         truth, prediction = labels(pairs[i], reading)
@@ -214,7 +215,11 @@ def draw_worst(
         file = args.out_dir / f'{name}.png'
         file.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(file)
-    print(f'errors of the {len(worst)} worst images: {args.out_dir}')
+    print(
+        f'errors of the {len(worst)} worst images (of those that look alike, one): {args.out_dir}'
+    )
+    for rank, i in enumerate(worst, 1):
+        print(f'  {rank}. {pairs[i].name}  mIoU {found[i]:.1f}')
 
 
 def make_tables(found: dict[str, float], size: tuple[int, int]) -> str:
@@ -275,12 +280,15 @@ def evaluate(args: argparse.Namespace, written: list[Path]) -> None:
     counted, size, hints = count(args, pairs, reading)
     total = counted.total()
     found, by_class = scores(total), class_scores(total)
+    for hint in hints:
+        print(f'warning: {hint}\n', file=sys.stderr, flush=True)
     print(f'{len(counted.images):,} images, {len(counted.classes)} classes; percentages\n')
     print(f'{headline({"": found})}\n\n{make_tables(found, size)}')
     if args.per_class:
         shown = [name for name in by_class if not name.endswith('/Acc')]
         columns = {name.rpartition('/')[0]: by_class[name] for name in shown}
-        print(f'\nIoU (boundaryF: F)\n{class_table(counted.classes, columns)}')
+        title = 'IoU (boundaryF: F)' if args.tolerances else 'IoU'
+        print(f'\n{title}\n{class_table(counted.classes, columns)}')
     if args.json or args.sums or args.worst:
         print()
     if args.json:
@@ -295,8 +303,6 @@ def evaluate(args: argparse.Namespace, written: list[Path]) -> None:
     if args.worst:
         written.append(args.out_dir)
         draw_worst(args, pairs, images, reading, counted)
-    for hint in hints:
-        print(f'\nwarning: {hint}', file=sys.stderr)
 
 
 def stop(number: int, frame: object) -> NoReturn:

@@ -31,7 +31,7 @@ def cross_covariance_attention(
     proj_bias: Tensor,
     scale: Tensor | None = None,
 ) -> Tensor:
-    """Channels of a head attend to each other by their correlation over all tokens.
+    """Channels of a head attend to each other by their cosine over all tokens.
 
     The equation is in :class:`mmbixt.layers.CrossCovarianceAttention`. The projections are part of
     the op, because the fast path does not compute queries, keys and values.
@@ -40,7 +40,7 @@ def cross_covariance_attention(
         x: tokens (B,N,C).
         qkv_weight: (3C,C): rows of q, then k, then v, each split among the heads in order.
         qkv_bias: (3C,) or None.
-        temperature: (h,1,1): factor of the correlations of each head.
+        temperature: (h,1,1): factor of the cosines of each head.
         proj_weight, proj_bias: (C,C) and (C,), of the output.
         scale: layer scale of the output, (C,) or None.
 

@@ -204,7 +204,7 @@ def _attention(
     """The attention of channels to channels (B*h,d,d); each row sums to one."""
     # norms are at least 1e-12, as in torch.nn.functional.normalize
     query_norms, key_norms = (x.clamp_min(1e-24).sqrt() for x in (query_squares, key_squares))
-    correlation = products / (query_norms[:, :, None] * key_norms[:, None, :])
-    correlation = correlation.clamp(-1, 1)  # exceeds 1 only by rounding errors
+    cosine = products / (query_norms[:, :, None] * key_norms[:, None, :])
+    cosine = cosine.clamp(-1, 1)  # exceeds 1 only by rounding errors
     temperature = temperature.repeat(products.shape[0] // temperature.shape[0], 1, 1)
-    return (correlation * temperature).softmax(dim=-1)
+    return (cosine * temperature).softmax(dim=-1)

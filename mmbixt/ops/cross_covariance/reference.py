@@ -27,8 +27,8 @@ def cross_covariance_maps(queries: Tensor, keys: Tensor, temperature: Tensor) ->
 
     Queries and keys are (B,h,d,N), the temperature is (h,1,1).
     """
-    correlation = normalize(queries, dim=-1) @ normalize(keys, dim=-1).transpose(-2, -1)
-    return (correlation * temperature).softmax(dim=-1)
+    cosine = normalize(queries, dim=-1) @ normalize(keys, dim=-1).transpose(-2, -1)
+    return (cosine * temperature).softmax(dim=-1)
 
 
 def cross_covariance(qkv: Tensor, temperature: Tensor) -> Tensor:

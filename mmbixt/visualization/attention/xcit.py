@@ -17,7 +17,7 @@ from mmbixt.visualization.attention.pictures import Layer, Pictures
 
 LABEL = 'magnitude (1 × = all tokens equal)'
 NOTE = (
-    'red: tokens with more, blue: with less weight in the correlations between channels (magnitude '
+    'red: tokens with more, blue: with less weight in the cosines between channels (magnitude '
     'of the query or key, normalised along the tokens, over the channels of a head)'
 )
 
