@@ -74,9 +74,9 @@ class BiXTPictures(Pictures):
         panels += [Panel(f'of latent {i}', over_tokens[i], layer.stride) for i in named[:2]]
         title = f'{name}: the latent that each token attends to most'
         note = (
-            'strongest latent: each token in the colour of the latent that it attends to most · its '
-            f'attention: how much, {RED_AND_BLUE} over all latents · of latent ...: attention of '
-            'the two strongest ones over all tokens'
+            'strongest latent: each token in the colour of the latent that it attends to most · '
+            f'its attention: how much, {RED_AND_BLUE} over all latents · of latent ...: attention '
+            'of the two strongest ones over all tokens'
         )
         figure, _ = sheet(self.scene, panels, title, note, columns=3, empty=1)
         # in the axes after the panels, of which there are fewer if all tokens have one latent; for
