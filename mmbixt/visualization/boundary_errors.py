@@ -9,7 +9,6 @@ from enum import IntEnum
 
 import cv2
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -22,6 +21,7 @@ from mmbixt.evaluation.boundary import (
     near_other_labels,
     scores,
 )
+from mmbixt.visualization.palette import distinct_palette
 
 WHITE = (255, 255, 255)
 PANEL = 3.3  # inches, the longer side of a panel: two of them are readable in half of a page
@@ -109,9 +109,8 @@ def error_figure(
         )
     errors = error_map(truth, prediction, width, ignore_index)
     found = scores(image_sums(truth, prediction, len(classes), (width,), (), (), ignore_index))
-    if palette is None:  # steps of the golden ratio, so that neighbours in the list differ
-        places = np.arange(len(classes)) * 0.618034 % 1
-        palette = (255 * colormaps['nipy_spectral'](0.05 + 0.9 * places)[:, :3]).astype(np.uint8)
+    if palette is None:
+        palette = distinct_palette(len(classes))
     truth = np.where(truth == ignore_index, -1, truth.astype(np.int64))
     dark = 15 + 0.45 * cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
     overlay = np.repeat(dark[..., None].astype(np.uint8), 3, axis=-1)
