@@ -101,6 +101,7 @@ def latest_whole(work_dir: Path) -> str | None:
         except Exception as error:  # a damaged file can raise any error
             what = note if path == Path() else path
             print(f'--resume: {what} is empty or damaged ({type(error).__name__}: {error}).')
+    print(f'--resume: {work_dir} has no checkpoint, so training begins at iteration 0.', flush=True)
     return None
 
 

@@ -58,6 +58,10 @@ def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
             return split
         dataset = build_dataset(loader['dataset'], is_test=name == 'test')
         split.classes = tuple(dataset.metainfo.get('classes') or ())
+        palette = dataset.metainfo.get('palette')
+        if isinstance(palette, list | tuple) and len(palette) < len(split.classes):
+            counts = f'{len(palette)} colours for {len(split.classes)} classes'
+            split.problems.append(f'{name}_dataloader.dataset: metainfo.palette has {counts}.')
         split.epoch = -(-len(dataset) // (loader.get('batch_size', 1) * get_world_size()))
         if bad := _bad_images(dataset, model or nn.Module()):
             hook = cfg.get('default_hooks', {}).get('sample_check') or {}

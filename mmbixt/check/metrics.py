@@ -60,12 +60,15 @@ def annotation_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iter
         parts = [*leaves((cfg.get(f'{split}_dataloader') or {}).get('dataset') or {})]
         file = Path(parts[0].get('data_root') or '', parts[0].get('ann_file') or '')
         for _, name, metric in metrics_of(cfg.get(f'{split}_evaluator')):
-            other = Path(metric.get('ann_file') or '')
             of_coco = name in ('CocoMetric', 'BoundaryCocoMetric') and len(parts) == 1
-            if of_coco and file.is_file() and other.is_file() and not file.samefile(other):
+            other = metric.get('ann_file')
+            if not (of_coco and other and file.is_file()) or '://' in other:
+                continue
+            missing = '' if Path(other).is_file() else ', which does not exist'
+            if missing or not file.samefile(other):
                 yield (
-                    f'{split}_evaluator.ann_file is {other}, but the images of {split}_dataloader '
-                    f'are from {file}.'
+                    f'{split}_evaluator.ann_file is {other}{missing}, but the images of '
+                    f'{split}_dataloader are from {file}.'
                 )
 
 
