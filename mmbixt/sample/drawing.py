@@ -47,24 +47,13 @@ def vary(rng: np.random.RandomState, *colours, amount: float = 0.05) -> np.ndarr
 
 
 class Canvas:
-    """A picture (h,w) that is being drawn; n of its rows are below the horizon.
-
-    Attributes:
-        pixels: colours (h,w,3).
-        owner: index (h,w) into ``names`` of the object or region that a pixel shows.
-        grid: row and column (2,h,w) of each pixel.
-        depth: (n,1), from 0 at the horizon to 1 at the lower border.
-        scale: pixels per metre (n,1).
-        across: metres (n,w) to the right of the camera.
-        away: metres (n,w) in front of the camera.
-        uneven: random offset (1,w) of depths.
-    """
+    """A picture (h,w) that is being drawn; n of its rows are below the horizon."""
 
     def __init__(self, rng: np.random.RandomState, height: int, width: int):
         self.rng, self.height, self.width = rng, FINE * height, FINE * width
-        self.grid = np.mgrid[: self.height, : self.width].astype(np.float32)
-        self.pixels = np.zeros((self.height, self.width, 3), np.float32)
-        self.owner = np.zeros((self.height, self.width), np.int16)
+        self.grid = np.mgrid[: self.height, : self.width].astype(np.float32)  # row, column (2,h,w)
+        self.pixels = np.zeros((self.height, self.width, 3), np.float32)  # colours
+        self.owner = np.zeros((self.height, self.width), np.int16)  # index into names
         self.names, self.town = [], False  # names: COCO's of objects, ADE20K's of the rest
         hour = rng.choice(len(_HOURS), p=[0.4, 0.25, 0.2, 0.15])
         *colours, self.shade = _HOURS[hour]
@@ -74,10 +63,12 @@ class Canvas:
         self.horizon = int(self.height * rng.uniform(0.38, 0.5))
         self.x = np.arange(self.width)[None] + 0.5
         self.y = np.arange(self.horizon, self.height)[:, None] + 0.5
-        self.depth = (self.y - self.horizon) / (self.height - self.horizon)
-        self.scale = (self.y - self.horizon) / rng.uniform(2.2, 3.2)
+        self.depth = (self.y - self.horizon) / (self.height - self.horizon)  # (n,1), 0 to 1
+        self.scale = (self.y - self.horizon) / rng.uniform(2.2, 3.2)  # pixels per metre (n,1)
+        # metres (n,w) to the right and in front of the camera
         self.across = (self.x - self.width * rng.uniform(0.35, 0.65)) / self.scale
         self.away = self.height / self.scale + 0 * self.x
+        # random offset (1,w) of depths
         self.uneven = 0.03 * noise(1.8, self.x * 0.4 + rng.uniform(0, _TILE), 0)
 
     def paint(self, name: str, mask, colour, haze=0.0, top: int = 0) -> None:

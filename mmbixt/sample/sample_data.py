@@ -2,12 +2,14 @@
 
 import json
 import tempfile
+from collections.abc import Iterable
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 import cv2
 import numpy as np
 from filelock import FileLock
+from mmengine.fileio import dump, put, put_text
 
 from mmbixt.progress import progress
 from mmbixt.sample.scenes import VERSION, Scene, imagenet_class, make_scene
@@ -60,11 +62,7 @@ def _replace(root: Path, settings: dict[str, int]) -> None:
             size = settings['height'], settings['width']
             with ThreadPool() as pool:
                 made = pool.imap(lambda seed, size=size: make_scene(seed, *size), seeds)
-                scenes = list(progress(made, settings[split]))
-            # _is_complete has the names of these folders, too
-            _write_ade20k(new / 'ade/ADEChallengeData2016', split, scenes)
-            _write_coco(new / 'coco', split, scenes)
-            _write_imagenet(new / 'imagenet', split, scenes)
+                _write_split(new, split, progress(made, settings[split]))
         files = sum(not path.is_dir() for path in new.rglob('*'))
         (new / MANIFEST).write_text(json.dumps({**settings, 'files': files + 1}))
         if root.exists():
@@ -72,39 +70,31 @@ def _replace(root: Path, settings: dict[str, int]) -> None:
         new.rename(root)
 
 
-def _write_ade20k(root: Path, split: str, scenes: list[Scene]) -> None:
-    for number, scene in enumerate(scenes, 1):
-        name = f'{dict(train="training", val="validation")[split]}/ADE_{split}_{number:08d}'
-        _save(root / f'images/{name}.jpg', scene.image[..., ::-1])
-        _save(root / f'annotations/{name}.png', scene.semantic)
-
-
-def _write_coco(root: Path, split: str, scenes: list[Scene]) -> None:
+def _write_split(root: Path, split: str, scenes: Iterable[Scene]) -> None:
+    """Write the files of each layout; `_is_complete` has the names of their folders, too."""
     from torchvision.models.detection import MaskRCNN_ResNet50_FPN_Weights  # slow to import
 
     names = MaskRCNN_ResNet50_FPN_Weights.COCO_V1.meta['categories']  # by COCO's ids, with gaps
     categories = [{'id': k, 'name': name} for k, name in enumerate(names) if k and name != 'N/A']
-    content = {'images': [], 'annotations': [], 'categories': categories}
+    coco = {'images': [], 'annotations': [], 'categories': categories}
+    ade, folder = root / 'ade/ADEChallengeData2016', dict(train='training', val='validation')[split]
+    labels = ''  # a list of names and labels, which mmpretrain reads instead of class folders
     for number, scene in enumerate(scenes, 1):
-        file, (height, width) = f'{number:012d}.jpg', scene.semantic.shape
-        _save(root / f'{split}2017' / file, scene.image[..., ::-1])
-        content['images'].append(dict(id=number, file_name=file, height=height, width=width))
+        name, coco_name = f'{split}_{number:08d}', f'{number:012d}.jpg'
+        picture = cv2.imencode('.jpg', scene.image[..., ::-1])[1].tobytes()
+        label_map = cv2.imencode('.png', scene.semantic)[1].tobytes()
+        put(picture, ade / f'images/{folder}/ADE_{name}.jpg')
+        put(label_map, ade / f'annotations/{folder}/ADE_{name}.png')
+        put(picture, root / f'coco/{split}2017/{coco_name}')
+        put(picture, root / f'imagenet/{split}/{name}.jpg')
+        labels += f'{name}.jpg {imagenet_class(scene)}\n'
+        height, width = scene.semantic.shape
+        coco['images'].append(dict(id=number, file_name=coco_name, height=height, width=width))
         for category, mask in scene.instances:
-            ids = dict(id=len(content['annotations']) + 1, category_id=names.index(category))
-            content['annotations'].append({**ids, 'image_id': number, **_outline(mask)})
-    (root / 'annotations').mkdir(exist_ok=True)
-    (root / f'annotations/instances_{split}2017.json').write_text(json.dumps(content))
-
-
-def _write_imagenet(root: Path, split: str, scenes: list[Scene]) -> None:
-    """Images and a list of names and labels, which mmpretrain reads instead of class folders."""
-    lines = []
-    for number, scene in enumerate(scenes, 1):
-        name = f'{split}_{number:08d}.jpg'
-        _save(root / split / name, scene.image[..., ::-1])
-        lines.append(f'{name} {imagenet_class(scene)}\n')
-    (root / 'meta').mkdir(exist_ok=True)
-    (root / f'meta/{split}.txt').write_text(''.join(lines))
+            ids = dict(id=len(coco['annotations']) + 1, category_id=names.index(category))
+            coco['annotations'].append({**ids, 'image_id': number, **_outline(mask)})
+    dump(coco, root / f'coco/annotations/instances_{split}2017.json')
+    put_text(labels, root / f'imagenet/meta/{split}.txt')
 
 
 def _outline(mask: np.ndarray) -> dict:
@@ -113,8 +103,3 @@ def _outline(mask: np.ndarray) -> dict:
     counts = np.diff(changes, prepend=0, append=mask.size).tolist()
     runs, box = dict(size=mask.shape, counts=counts), cv2.boundingRect(mask.astype(np.uint8))
     return dict(segmentation=runs, area=int(mask.sum()), bbox=box, iscrowd=0)
-
-
-def _save(path: Path, picture: np.ndarray) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(cv2.imencode(path.suffix, picture)[1].tobytes())

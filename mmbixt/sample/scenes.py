@@ -8,21 +8,16 @@ import numpy as np
 from mmbixt.sample.drawing import FINE, Canvas, mix, noise, vary
 from mmbixt.sample.objects import ObjectPainter
 
-# the classes of the scenes, with their values in ADE20K's annotation files; 0 is no class
+VERSION = 3  # of the files; to be raised when a seed gives another picture, or other files
+MIN_VISIBLE = 0.0012  # part of the picture that an object with a label must cover
+# the classes of the scenes, with their values in ADE20K's annotation files; 0 is no class, and
+# 'animal' is that of all objects which are not here
 _STUFF = dict(building=2, sky=3, tree=5, road=7, grass=10, sidewalk=12, earth=14, mountain=17)
 ADE_LABELS = dict(**_STUFF, water=22, sand=47, person=13, car=21, boat=77, animal=127)
-# COCO's category of an object -> its class
-COCO_TO_ADE = dict(person='person', car='car', boat='boat')
-COCO_TO_ADE |= dict.fromkeys(('dog', 'horse', 'sheep', 'cow'), 'animal')
-# COCO's category of an object -> the most similar class of ImageNet: sports car, yawl, Labrador,
+# COCO's categories of objects -> the most similar class of ImageNet: sports car, yawl, Labrador,
 # sorrel, ram, ox, groom (ImageNet has few classes of people)
 COCO_TO_IMAGENET = dict(car=817, boat=914, dog=208, horse=339, sheep=348, cow=345, person=982)
 VALLEY = 979  # class of ImageNet for a scene without objects
-
-VERSION = 3  # of the files; to be raised when a seed gives another picture, or other files
-MIN_VISIBLE = (
-    0.0012  # smallest visible part of an object with a label, as a fraction of the picture
-)
 
 _GROUNDS = {  # colours; strength and roughness of noise, metres per noise pixel, flatness
     'grass': ([(0.30, 0.46, 0.16), (0.46, 0.50, 0.22), (0.22, 0.40, 0.18)], 0.17, 0.5, 0.03, 0.6),
@@ -40,8 +35,8 @@ _OBJECTS = {  # objects that may stand on a ground; '' for none
     'sidewalk': ['person', 'person', 'dog'],
     'water': ['boat', ''],
 }
-Rows = list[tuple[str, float, int]]  # rows of objects: name, depth, number
 _HEIGHTS = dict(person=1.75, car=1.5, boat=5, dog=0.9, horse=2, sheep=1.1, cow=1.6)
+Rows = tuple[tuple, tuple, tuple]  # of buildings and of trees: depth, least number, limit of number
 
 
 class Scene(NamedTuple):
@@ -58,16 +53,17 @@ def make_scene(seed: int, height: int = 192, width: int = 256) -> Scene:
     rng = np.random.RandomState(seed)
     place = _Place(rng, height, width)
     place.paint_sky()
-    rows = (place.street, place.country, place.shore)[seed % 3]()
+    depths, low, high = (place.street, place.country, place.shore)[seed % 3]()
+    rows = zip(('building', 'tree'), depths, rng.randint(low, high), strict=True)
     objects = [(depth, (k + rng.rand()) / n, name) for name, depth, n in rows for k in range(n)]
     for depth, x, name in sorted(objects + place.free_objects()):  # the far ones first
         ObjectPainter(place, name, x, depth)
     place.reflect()
 
     owner = place.owner[FINE // 2 :: FINE, FINE // 2 :: FINE]
-    labels = np.array([ADE_LABELS[COCO_TO_ADE.get(name, name)] for name in place.names], np.uint8)
+    labels = np.uint8([ADE_LABELS.get(name, ADE_LABELS['animal']) for name in place.names])
     large = np.bincount(owner.ravel(), minlength=len(labels)) >= MIN_VISIBLE * owner.size
-    is_object = np.isin(place.names, list(COCO_TO_ADE))
+    is_object = np.isin(place.names, list(COCO_TO_IMAGENET))
     labels[is_object & ~large] = 0
     instances = [(place.names[k], owner == k) for k in np.flatnonzero(is_object & large)]
 
@@ -80,10 +76,8 @@ def make_scene(seed: int, height: int = 192, width: int = 256) -> Scene:
 
 def imagenet_class(scene: Scene) -> int:
     """The class of ImageNet of a scene: that of its largest object."""
-    if not scene.instances:
-        return VALLEY
-    category, _ = max(scene.instances, key=lambda instance: instance[1].sum())
-    return COCO_TO_IMAGENET[category]
+    category, _ = max(scene.instances, key=lambda found: found[1].sum(), default=('', None))
+    return COCO_TO_IMAGENET.get(category, VALLEY)
 
 
 class _Place(Canvas):
@@ -143,15 +137,13 @@ class _Place(Canvas):
         """Two sidewalks, or a sidewalk and grass, with a road between them."""
         self.town, middle = True, self.rng.uniform(0.24, 0.29)
         joints = (self.across % 0.7 < 0.06) | (self.away * 0.5 % 0.7 < 0.06)
-        self.paint_ground(
-            'sidewalk', pattern=1 - 0.3 * joints * np.clip(self.scale / 30 - 0.3, 0, 1)
-        )
+        seen = np.clip(self.scale / 30 - 0.3, 0, 1)
+        self.paint_ground('sidewalk', pattern=1 - 0.3 * joints * seen)
         self.paint_ground('grass', self.depth > self.rng.uniform(0.7, 1.2))
         across = np.abs(middle / self.depth - 1)
         dashes = (self.across % 3 < 1.5) & (across < 0.02)
         self.paint_ground('road', across < 0.5, 1 + 1.3 * dashes)
-        houses, trees = self.rng.randint((5, 1), (10, 6))
-        return [('building', middle * 0.35, houses), ('tree', middle * 0.5, trees)]
+        return (middle * 0.35, middle * 0.5), (5, 1), (10, 6)
 
     def country(self) -> Rows:
         """Grass below mountains, with a path or a field of earth."""
@@ -159,16 +151,13 @@ class _Place(Canvas):
         self.paint_ground('grass')
         if self.rng.rand() < 0.5:
             furrows = 0.24 * np.sin(7 * self.across) * np.clip(self.scale / 9, 0, 1)
-            self.paint_ground(
-                'earth', self.depth + self.uneven > self.rng.uniform(0.1, 0.4), 1 + furrows
-            )
+            where = self.depth + self.uneven > self.rng.uniform(0.1, 0.4)
+            self.paint_ground('earth', where, 1 + furrows)
         else:
             width, left, bend, pace = self.rng.uniform((0.7, -2, 0.5, 4), (1.4, 2, 2, 9))
-            self.paint_ground(
-                'earth', np.abs(self.across - left - bend * np.sin(self.away / pace)) < width
-            )
-        houses, trees = self.rng.randint((0, 2), (5, 9))
-        return [('building', 0.07, houses), ('tree', 0.12, trees)]
+            from_path = self.across - left - bend * np.sin(self.away / pace)
+            self.paint_ground('earth', np.abs(from_path) < width)
+        return (0.07, 0.12), (0, 2), (5, 9)
 
     def shore(self) -> Rows:
         """Water between mountains and a near shore of sand, grass or earth."""
@@ -179,5 +168,4 @@ class _Place(Canvas):
         inland = self.depth + self.uneven - near
         wet = 0.4 / (1 + (inland * 60) ** 4)
         self.paint_ground(self.rng.choice(['sand', 'sand', 'grass', 'earth']), inland > 0, 1 + wet)
-        houses, trees = self.rng.randint((0, 0), (4, 12))
-        return [('building', far * 0.7, houses), ('tree', far * 0.9, trees)]
+        return (far * 0.7, far * 0.9), (0, 0), (4, 12)

@@ -25,7 +25,7 @@ from mmbixt.check.config import find_problems
 from mmbixt.check.model import without_weights
 from mmbixt.check.names import registered
 from mmbixt.checkpoints.sources import find
-from mmbixt.sample.sample_config import all_dicts
+from mmbixt.config import all_dicts
 
 BLOCKS = blocks('python')
 EXTRA = 'channels', 'adapters'
