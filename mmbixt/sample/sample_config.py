@@ -117,9 +117,11 @@ def _remove_weights(cfg: Config) -> str | None:
     cfg.load_from = None
     for node in all_dicts(cfg.model):
         for key in ('init_cfg', 'pretrained'):
-            value = node.get(key)
-            if isinstance(value, str) or (value and value.get('type') == 'Pretrained'):
-                removed.append(value if isinstance(value, str) else value.checkpoint)
+            value = node.get(key)  # a file, or how to begin, which may be a list
+            if isinstance(value, dict) and value.get('type') == 'Pretrained':
+                value = value.checkpoint
+            if isinstance(value, str):
+                removed.append(value)
                 node[key] = None
     if not removed:
         return None

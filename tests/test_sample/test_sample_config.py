@@ -59,6 +59,7 @@ def test_annotations_of_coco_and_learning_rate_of_sgd(written, cfg):
 
 def test_classifier(written, cfg):
     cfg.default_scope = 'mmpretrain'
+    cfg.model.init_cfg = [dict(type='Constant', layer='LayerNorm', val=1)]
     cfg.pop('log_processor')
     crop = dict(type='RandomResizedCrop', scale=224, crop_ratio_range=(0.08, 1.0))
     for split in ('train', 'val', 'test'):
@@ -69,6 +70,7 @@ def test_classifier(written, cfg):
     assert cfg.train_dataloader.dataset.data_root == str(written / 'imagenet')
     assert cfg.train_dataloader.dataset.pipeline == [{**crop, 'scale': 112}]
     assert cfg.train_dataloader.batch_size == 8
+    assert cfg.model.init_cfg == [dict(type='Constant', layer='LayerNorm', val=1)]
     assert cfg.custom_hooks == [dict(type='EMAHook', momentum=0.01)]
     assert cfg.log_processor == dict(by_epoch=False)
 
