@@ -16,13 +16,14 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
 from mmbixt.check.config import ConfigError, check_config
-from mmbixt.checkpoints.errors import UnsafeCheckpointError
-from mmbixt.checkpoints.loader import TRUST, CheckpointFileError
+from mmbixt.checkpoints.errors import CheckpointError
+from mmbixt.checkpoints.loader import TRUST
 from mmbixt.checkpoints.sources import near_matches
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
+from mmbixt.config import all_dicts
 from mmbixt.datasets.problems import BadSampleError
 from mmbixt.frameworks import INSTALL, import_problem, missing_framework
-from mmbixt.sample.sample_config import NoSampleError, all_dicts, use_sample_data
+from mmbixt.sample.sample_config import NoSampleError, use_sample_data
 
 # in an installed package the files themselves, in a checkout a link to its configs/
 CONFIGS = Path(__file__).parent / '.mim/configs'
@@ -260,9 +261,7 @@ USER_ERRORS = (
     BadSampleError,
     ConfigError,
     NoSampleError,
-    CheckpointFileError,
-    CheckpointMismatchError,
-    UnsafeCheckpointError,
+    CheckpointError,
 )
 
 

@@ -1,7 +1,11 @@
 """Errors of reading checkpoints."""
 
 
-class CheckpointFileError(RuntimeError):
+class CheckpointError(RuntimeError):
+    """A checkpoint that cannot be used."""
+
+
+class CheckpointFileError(CheckpointError):
     """The file is not a checkpoint, or cannot be loaded on this machine."""
 
 
@@ -17,5 +21,5 @@ class DownloadError(CheckpointFileError):
     """The file cannot be downloaded."""
 
 
-class UnsafeCheckpointError(RuntimeError):
+class UnsafeCheckpointError(CheckpointError):
     """The file contains more than data: loading it could execute code."""

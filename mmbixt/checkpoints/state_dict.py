@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from torch import Tensor, nn
 
 from mmbixt.checkpoints.describe import describe
+from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.checkpoints.origin import file_of
 
 # necks of the authors' classifiers, by names that only they have
@@ -25,7 +26,7 @@ _WRAPPERS = re.compile(r'^((module|_orig_mod)\.)+')
 NOTHING = 'Nothing was loaded.'
 
 
-class CheckpointMismatchError(RuntimeError):
+class CheckpointMismatchError(CheckpointError):
     """The weights of the file do not fit the model."""
 
 

@@ -1,28 +1,20 @@
 """The data of a report: read from a work dir, or computed."""
 
 from argparse import Namespace
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
-from mmengine.config import Config
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 
-from mmbixt.checkpoints.errors import UnsafeCheckpointError
-from mmbixt.checkpoints.loader import CheckpointFileError
-from mmbixt.checkpoints.state_dict import CheckpointMismatchError
+from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.datasets.availability import check_datasets
 from mmbixt.engine.boundary_vis_hook import NoLabelsError
 from mmbixt.evaluation.boundary import main_band
 from mmbixt.evaluation.sums import FILE_NAME, ImageSums, read_sums, write_sums
-from mmbixt.report.predictor import Example, Predictor, Track
-from mmbixt.report.work_dir import Run
-
-CHECKPOINT_ERRORS = CheckpointFileError, CheckpointMismatchError, UnsafeCheckpointError
-
-
-class BandError(ValueError):
-    """The requested band was not counted."""
+from mmbixt.report.predictor import Example, Predictor
+from mmbixt.report.work_dir import ReportError, Run
 
 
 @dataclass
@@ -40,7 +32,7 @@ class ReportData:
     images: int | None = None  # of the test set of a detector; None if it was not found
 
 
-def collect(run: Run, options: Namespace, track: Track) -> ReportData:
+def collect(run: Run, options: Namespace) -> ReportData:
     """The data of the report of a run; options are those of tools/analysis/report.py."""
     data, config, model = ReportData(run), deepcopy(run.config), None
     if 'module' in config.model:  # a config dumped by a test with --tta
@@ -50,7 +42,10 @@ def collect(run: Run, options: Namespace, track: Track) -> ReportData:
         model = MODELS.build(config.model)
         data.parameters = sum(p.numel() for p in model.parameters())
     if run.detects:
-        data.images = count_images(config) if model else None
+        with suppress(FileNotFoundError):
+            if model:
+                check_datasets(config, ('test',))
+                data.images = len(DATASETS.build(config.test_dataloader.dataset))
         return data
     file = run.folder / FILE_NAME
     if file.exists() and not options.evaluate and not options.checkpoint:
@@ -66,7 +61,7 @@ def collect(run: Run, options: Namespace, track: Track) -> ReportData:
         data.weights = checkpoint.name
         if not data.counts:
             print(f'predicting the {len(predictor.dataset):,} images of the test set', flush=True)
-            data.counts = predictor.count(track)
+            data.counts = predictor.count()
             data.band = choose_band(data.counts, options.band)
             if not options.checkpoint:
                 save(data.counts, file)
@@ -76,29 +71,20 @@ def collect(run: Run, options: Namespace, track: Track) -> ReportData:
             data.problem = 'Images are chosen by their scores in a band, and no band was counted.'
         else:
             print('drawing pictures', flush=True)
-            found = predictor.worst_and_best(data.counts, data.band, options.images, track)
+            found = predictor.worst_and_best(data.counts, data.band, options.images)
             data.examples, data.differ = found
-    except (*CHECKPOINT_ERRORS, FileNotFoundError, NoLabelsError) as error:
+    except (CheckpointError, FileNotFoundError, NoLabelsError) as error:
         if options.checkpoint or options.evaluate:
             raise
         data.problem = str(error)
     return data
 
 
-def count_images(config: Config) -> int | None:
-    """The number of images of the test set of a detector; None without its files."""
-    try:
-        check_datasets(config, ('test',))
-        return len(DATASETS.build(config.test_dataloader.dataset))
-    except FileNotFoundError:
-        return None
-
-
 def choose_band(counts: ImageSums, wanted: str | None) -> str | None:
     """The band ``wanted``; without one the band of 3 pixels, or the first that was counted."""
     bands = list(dict.fromkeys(k.split('/')[0] for k in counts.counts if k.startswith('band')))
     if wanted and wanted not in bands:
-        raise BandError(f'--band {wanted}: the counted bands are {", ".join(bands)}')
+        raise ReportError(f'--band {wanted}: the counted bands are {", ".join(bands)}')
     return wanted or main_band(counts.counts)
 
 

@@ -1,7 +1,6 @@
 """Predictions of a trained segmentor for its test set: counts, and pictures of some images."""
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
@@ -19,13 +18,12 @@ from torch import nn
 from mmbixt.checkpoints.state_dict import load_whole_state, unwrap
 from mmbixt.datasets.availability import check_datasets
 from mmbixt.engine.boundary_vis_hook import label_map, read_image, sample_figure
-from mmbixt.evaluation.boundary import image_sums, scores
+from mmbixt.evaluation.boundary import band_width, image_sums, scores
 from mmbixt.evaluation.sums import ImageSums
+from mmbixt.progress import progress
 from mmbixt.visualization.attention import summary_figure
 from mmbixt.visualization.choice import image_scores, worst_and_best
 from mmbixt.visualization.palette import sample_palette
-
-Track = Callable[[Iterable], Iterable]  # a progress bar, such as tqdm
 
 
 class Example(NamedTuple):
@@ -52,62 +50,56 @@ class Predictor:
         if generated:  # ADE20K's palette has four similar greens for classes of the scenes
             self.meta['palette'] = sample_palette(self.classes, self.meta['palette'])
 
-    @torch.no_grad()
-    def predict(self, batch: dict) -> tuple[list[BaseDataElement], torch.Tensor]:
-        """Samples with their predictions, and the inputs of the model (B,3,H,W)."""
-        data = self.model.data_preprocessor(batch, False)
-        return self.model(**data, mode='predict'), data['inputs']
-
     def sums(self, sample: BaseDataElement, **options) -> dict[str, np.ndarray]:
         """Pixel counts (K,) of an image, by name."""
         maps = (label_map(sample, key) for key in ('gt_sem_seg', 'pred_sem_seg'))
         return image_sums(*maps, len(self.classes), **options)
 
-    def count(self, track: Track) -> ImageSums:
+    @torch.no_grad()
+    def count(self) -> ImageSums:
         """Predict all images and count their pixels."""
         names, sums = [], []
-        for batch in track(self.loader):
-            for sample in self.predict(batch)[0]:
+        for batch in progress(self.loader):
+            for sample in self.model.test_step(batch):
                 names.append(Path(sample.img_path).name)
                 sums.append({key: n.astype(np.uint32) for key, n in self.sums(sample).items()})
         return ImageSums.stack(names, self.classes, sums)
 
     def worst_and_best(
-        self, counts: ImageSums, band: str, number: int, track: Track
+        self, counts: ImageSums, band: str, number: int
     ) -> tuple[dict[str, list[Example]], int]:
         """Images with the lowest and the highest mIoU in a band, at most ``number`` of each; and
         the number of these images whose mIoU differs from the counts."""
-        infos = (self.dataset.get_data_info(index) for index in range(len(self.dataset)))
-        indices = {Path(info['img_path']).stem: index for index, info in enumerate(infos)}
+        paths = [self.dataset.get_data_info(k)['img_path'] for k in range(len(self.dataset))]
+        indices = {Path(path).stem: k for k, path in enumerate(paths)}
         names = [Path(name).stem for name in counts.images]
         if missing := [name for name in names if name not in indices]:
             raise FileNotFoundError(
                 f'The counts are of another test set than that of the config: {missing[0]}, for '
                 f'example, is not one of its {len(indices):,} images.'
             )
-
-        def read(i: int) -> np.ndarray:
-            return read_image(self.dataset.get_data_info(indices[names[i]])['img_path'])
-
+        order = [indices[name] for name in names]
         counted = image_scores(counts, band)
-        worst, best = worst_and_best(counted, number, read)
+        worst, best = worst_and_best(counted, number, lambda i: read_image(paths[order[i]]))
         examples, differ = [], 0
-        for i in track([*worst, *best]):
-            examples.append(self.draw(indices[names[i]], band))
+        for i in progress([*worst, *best]):
+            examples.append(self.draw(order[i], band))
             # the scores of one model may differ by a point between devices
             differ += bool(abs(examples[-1].score - counted[i]) > 1)
         return {'Worst': examples[: len(worst)], 'Best': examples[len(worst) :]}, differ
 
+    @torch.no_grad()
     def draw(self, index: int, band: str) -> Example:
         """Predict and draw one image."""
-        [sample], inputs = self.predict(pseudo_collate([self.dataset[index]]))
-        name, width = Path(sample.img_path).name, band.removeprefix('band')
-        width = int(width.removesuffix('px')) if width.endswith('px') else float(width)
+        data = self.model.data_preprocessor(pseudo_collate([self.dataset[index]]))
+        [sample] = self.model(**data, mode='predict')
+        name = Path(sample.img_path).name
+        width = band_width(band.removeprefix('band').removesuffix('px'))
         found = scores(self.sums(sample, widths=[width]))
         errors = sample_figure(sample, self.meta, name, width)
         # the inputs beyond `img_shape` are padding
         image = read_image(sample.img_path)
-        attention = summary_figure(self.model, inputs, image, content=sample.img_shape)
+        attention = summary_figure(self.model, data['inputs'], image, content=sample.img_shape)
         pictures = embed(errors), attention and embed(attention)
         return Example(name, found[f'{band}/mIoU'], found['all/mIoU'], *pictures)
 

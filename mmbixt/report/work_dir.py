@@ -17,10 +17,11 @@ from mmbixt.sample.sample_data import MANIFEST
 DETECTION = {'coco/bbox_mAP': 'boxes', 'coco/segm_mAP': 'masks', 'coco/boundary_mAP': 'mask edges'}
 
 HIDDEN = {'time', 'data_time', 'step'}  # of a record, no scores
+STARTS = '[0-9]' * 8 + '_' + '[0-9]' * 6  # log folders of mmengine: date and time
 
 
-class WorkDirError(ValueError):
-    """A folder is not the work dir of a run."""
+class ReportError(ValueError):
+    """A folder is not the work dir of a run, or the requested band was not counted."""
 
 
 class Run:
@@ -31,8 +32,8 @@ class Run:
         if not configs:
             missing = 'config (*.py) in it' if folder.is_dir() else 'such folder'
             what = f'{folder} is not the work dir of a run: there is no {missing}.'
-            raise WorkDirError(f'{what} Give the --work-dir of tools/train.py or tools/test.py.')
-        starts = sorted(path for path in folder.iterdir() if start_time(path))
+            raise ReportError(f'{what} Give the --work-dir of tools/train.py or tools/test.py.')
+        starts = sorted(folder.glob(STARTS))
         logs = {start: read_records(start / 'vis_data/scalars.json') for start in starts}
         trained = [start for start in starts if logs[start][0]]  # tests write no records
         # a later test may have overwritten the config in the work dir with its own
@@ -42,7 +43,7 @@ class Run:
         self.config = Config.fromfile((dumped or configs)[-1])
         self.config.merge_from_dict(dict(options or {}))
         if self.config.get('default_scope') == 'mmpretrain':
-            raise WorkDirError(
+            raise ReportError(
                 f'{folder} is the work dir of a classifier; reports are for segmentors and '
                 'detectors.'
             )
@@ -50,7 +51,8 @@ class Run:
         self.test_set = (self.config.get('test_dataloader') or {}).get('dataset', {})
         root = Path(self.test_set.get('data_root') or '')
         self.generated = any((part / MANIFEST).exists() for part in (root, *root.parents))
-        self.date = start_time((trained or starts)[-1]) if starts else None
+        last = (trained or starts)[-1:]
+        self.date = datetime.strptime(last[0].name, '%Y%m%d_%H%M%S') if last else None
         self.records = merge(records for records, _ in logs.values())
         self.iterations = max((r['step'] for r in self.records), default=0)
         # mmengine writes the scores of a test to a separate file
@@ -98,14 +100,6 @@ def score_empty(records: Iterable[dict], evaluator: Any) -> None:
     for record in records if zeros else ():
         if 'time' in record and record.keys() <= HIDDEN:
             record.update(zeros, detections=0)
-
-
-def start_time(folder: Path) -> datetime | None:
-    """The time in the name of a log folder of mmengine; None for other folders."""
-    try:
-        return datetime.strptime(folder.name, '%Y%m%d_%H%M%S')
-    except ValueError:
-        return None
 
 
 def read_records(file: Path) -> tuple[list[dict[str, float]], int]:

@@ -4,8 +4,9 @@ from test_report.runs import sums
 
 from mmbixt.evaluation import scores
 from mmbixt.evaluation.sums import ImageSums
-from mmbixt.report.collect import BandError, choose_band
+from mmbixt.report.collect import choose_band
 from mmbixt.report.scores import class_rows, score_regions
+from mmbixt.report.work_dir import ReportError
 
 CLASSES = ['sky', 'sea', 'never', 'only predicted']
 
@@ -58,5 +59,5 @@ def test_band(counts):
     for removed, found in (('band3px', 'band1px'), ('band', None)):
         some = {key: value for key, value in counts.counts.items() if removed not in key}
         assert choose_band(ImageSums(counts.images, CLASSES, some), None) == found
-    with pytest.raises(BandError, match=r'band7px: .* band1px, band3px$'):
+    with pytest.raises(ReportError, match=r'band7px: .* band1px, band3px$'):
         choose_band(counts, 'band7px')

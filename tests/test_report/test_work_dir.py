@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from test_report.runs import STEPS, train_record, val_record, write_log, write_resumed_logs
 
-from mmbixt.report.work_dir import Run, WorkDirError, merge, read_records
+from mmbixt.report.work_dir import ReportError, Run, merge, read_records
 
 CONFIG = """
 default_scope = 'mmseg'
@@ -58,7 +58,7 @@ def test_config_is_that_of_the_training(folder):
     assert Run(folder).config.model.type == 'Of day 1'
     assert Run(folder).date.day == 1
     (folder / 'empty').mkdir()
-    with pytest.raises(WorkDirError, match=r'no config .*train'):
+    with pytest.raises(ReportError, match=r'no config .*train'):
         Run(folder / 'empty')
 
 

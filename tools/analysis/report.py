@@ -15,10 +15,9 @@ from mmengine.config import DictAction
 from mmbixt.checkpoints.loader import TRUST
 from mmbixt.cli import run
 from mmbixt.evaluation.sums import SumsFileError
-from mmbixt.progress import progress
-from mmbixt.report.collect import BandError, collect
+from mmbixt.report.collect import collect
 from mmbixt.report.page import make_page
-from mmbixt.report.work_dir import Run, WorkDirError
+from mmbixt.report.work_dir import ReportError, Run
 
 
 def parse_args() -> argparse.Namespace:
@@ -78,12 +77,12 @@ def main() -> None:
         found = Run(args.work_dir, args.cfg_options)
         out.parent.mkdir(parents=True, exist_ok=True)
         part.touch()  # raises an error before the computation if the folder is not writable
-        data = collect(found, args, progress)
+        data = collect(found, args)
         if args.evaluate and data.problem and not data.counts:
             sys.exit(f'error: --evaluate: {data.problem}')
         part.write_text(make_page(data), 'utf-8')
         part.replace(out)
-    except (WorkDirError, SumsFileError, BandError) as error:
+    except (ReportError, SumsFileError) as error:
         sys.exit(f'error: {error}')
     finally:
         part.unlink(missing_ok=True)
