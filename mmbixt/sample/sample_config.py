@@ -108,7 +108,8 @@ def _shorten(cfg: Config, batch_size: int) -> str:
         dict(type='LinearLR', start_factor=1e-3, by_epoch=False, begin=0, end=WARM_UP),
         dict(type='PolyLR', eta_min=0.0, by_epoch=False, begin=WARM_UP, end=ITERATIONS),
     ]
-    run = f'{ITERATIONS} iterations of {batch_size} images'
+    run = f'{ITERATIONS} iterations of {batch_size} images in each process'
+    run += f', with a checkpoint every {ITERATIONS // 2}'
     return f'{run}, learning rate {optimizer.lr} after {WARM_UP} iterations of warm-up'
 
 
