@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mmbixt.backbones.published import PUBLISHED
-from mmbixt.backbones.recognise import fit, identify, list_models, recognise
+from mmbixt.backbones.recognise import fit, identify, list_models, nearest, recognise
 from mmbixt.checkpoints.describe import describe
 from mmbixt.checkpoints.errors import CheckpointFileError
 from mmbixt.checkpoints.loader import TRUST, load_from_timm, read_source
@@ -108,6 +108,9 @@ def convert_backbone(state: dict, arch: str | None) -> tuple[str, Conversion, li
     fits = [fit(state, BY_NAME[arch])] if arch else recognise(state)
     if not fits or fits[0].differences:
         refuse_part(state)
+    if not fits and (near := nearest(state)):
+        what = 'is nearly this model; it may be damaged or changed'
+        refuse(near.differences, near.model.name, file_of(state), what, WRITTEN)
     if not fits:
         raise CheckpointMismatchError(
             f'None of the {len(PUBLISHED)} published models has the weights of {file_of(state)}; '

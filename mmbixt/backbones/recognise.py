@@ -39,12 +39,22 @@ def recognise(state: State) -> list[Fit]:
     A deeper file also fits a shallower model, and a plain Swin fits a BiSA-Swin: the models with
     the fewest differences are taken.
     """
-    kind = describe(state)
-    family = _FAMILIES.get(kind, kind)
-    fits = [fit(state, model) for model in published.PUBLISHED if model.family == family]
-    fits = [one for one in fits if not one.differences]
+    fits = [one for one in _fits_of_family(state) if not one.differences]
     least = min((one.unused for one in fits), default=0)
     return [one for one in fits if one.unused == least]
+
+
+def nearest(state: State) -> Fit | None:
+    """The published model that has most of the weights of a damaged or changed file."""
+    fits = _fits_of_family(state)
+    near = min(fits, key=lambda one: len(one.differences) + one.unused, default=None)
+    return near if near and len(near.differences) < near.differences.number / 10 else None
+
+
+def _fits_of_family(state: State) -> list[Fit]:
+    kind = describe(state)
+    family = _FAMILIES.get(kind, kind)
+    return [fit(state, model) for model in published.PUBLISHED if model.family == family]
 
 
 def fit(state: State, model: Published) -> Fit:
@@ -58,8 +68,10 @@ def fit(state: State, model: Published) -> Fit:
 
 def identify(state: State) -> str:
     """What a file is, as the end of a sentence that begins with 'the file'."""
-    fits = recognise(state)
-    return f'is {list_models(fits)}' if fits else f'seems to be {describe(state)}'
+    if fits := recognise(state):
+        return f'is {list_models(fits)}'
+    near = nearest(state)
+    return f'is nearly {list_models([near])}' if near else f'seems to be {describe(state)}'
 
 
 def list_models(fits: list[Fit]) -> str:

@@ -22,7 +22,7 @@ _PARTS = ('backbone', 'neck', 'decode_head', 'auxiliary_head', 'rpn_head', 'roi_
 def describe(state: Mapping[str, Tensor]) -> str:
     """For example 'BiXT' or 'a whole mm model (backbone, decode_head)'."""
     if not state:
-        return 'empty'
+        return 'without weights'
     parts = [part for part in _PARTS if any(key.startswith(f'{part}.') for key in state)]
     if parts:
         return f'a whole mm model ({", ".join(parts)})'

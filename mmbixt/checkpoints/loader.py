@@ -74,7 +74,8 @@ def read_file(filename: str, map_location: Any = None) -> Any:
     """The content of a checkpoint file, read safely unless the user trusts it explicitly."""
     path = Path(os.path.expanduser(filename))
     if not path.is_file():
-        raise FileNotFoundError(f'There is no checkpoint file at {path}.')
+        what = 'is a folder' if path.is_dir() else 'does not exist'
+        raise FileNotFoundError(f'There is no checkpoint file at {path}, which {what}.')
     what, is_whole = f'{path} ({path.stat().st_size} bytes)', False
     is_trusted = os.environ.get(TRUST, '0') not in ('', '0')
     try:
@@ -102,7 +103,7 @@ def read_file(filename: str, map_location: Any = None) -> Any:
         if is_local or (is_whole and isinstance(error, RuntimeError)):
             raise CheckpointFileError(f'{what} cannot be loaded here: {reason}') from error
         text = f'{what} cannot be read: it may be incomplete, or may not be a checkpoint: '
-        raise BrokenCheckpointError(text + reason) from error
+        raise BrokenCheckpointError(f'{text}{reason}. Download or copy it again.') from error
 
 
 def read_source(name: str, map_location: Any = None) -> Any:

@@ -126,7 +126,12 @@ PLAIN = dict(bisa_stages=())
             dict(bisa_stages=(1,)),
             r'build the backbone with bisa_stages=\(0,\)',
         ),
-        (learned, BiSASwin, {}, r"BiSA-Swin(?s:.*)self-attention \(0\.75\), .* with lam='learned'"),
+        (
+            learned,
+            BiSASwin,
+            {},
+            r"nearly bisa_swin_tiny(?s:.*)self-attention \(0\.75\), .* with lam='learned'",
+        ),
         (lambda: bisa_swin(window_size=12), BiSASwin, {}, 'backbone with window_size=12'),
         (lambda: RESNET, BiSASwin, PLAIN, 'seems to be ResNet'),
     ],

@@ -110,6 +110,15 @@ def test_unknown_files_are_refused(convert, tmp_path, content, options, message)
     assert [path.name for path in tmp_path.iterdir()] == ['in.pth']
 
 
+def test_damaged_files_are_compared_with_the_nearest_model(convert, tmp_path):
+    state = official_state('xcit_nano_12_p16__timm')
+    del state['blocks.3.attn.qkv.weight']
+    torch.save(state, tmp_path / 'in.pth')
+    message = convert()[2]
+    assert 'in.pth does not fit xcit_nano_12_p16: the file is nearly this model' in message
+    assert 'Missing in the file: 1 of 350 weights: blocks.3.attn.qkv.weight' in message
+
+
 def test_nothing_is_overwritten_by_default(convert, tmp_path):
     (tmp_path / 'out.pth').write_text('precious')
     code, _, errors = convert()
@@ -119,7 +128,7 @@ def test_nothing_is_overwritten_by_default(convert, tmp_path):
 
 
 def test_missing_and_unsafe_files_are_named(convert, tmp_path):
-    assert convert()[2].startswith('FileNotFoundError: There is no checkpoint file at')
+    assert 'in.pth, which does not exist' in convert()[2]
     weights = official_state('xcit_nano_12_p16__timm')
     torch.save(dict(model=weights, more=Path.cwd), tmp_path / 'in.pth')
     assert convert()[2].startswith('UnsafeCheckpointError')
