@@ -261,6 +261,7 @@ class DenseBackbone(BaseModule):
                 refuse(differences, model, self._file or file_of(source), None, NOTHING)
             text = f'{len(adapters)} weights of adapters loaded, the others are unchanged'
             print_log(f'{type(self).__name__}: {text}', 'current')
+            self.not_in_model = []  # of the other weights' file, which may be a classifier's
             return
         converted = self.convert_checkpoint(source, shapes)
         channels_advice = self._fit_stem(converted.weights)

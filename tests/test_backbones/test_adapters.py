@@ -14,7 +14,10 @@ from mmbixt.checkpoints.state_dict import CheckpointMismatchError, load_whole_st
 
 def adapted(config, path):
     """LoRA of all linear layers of attention, around the weights of a file."""
-    torch.save(build(config).state_dict(), path)
+    state = build(config).state_dict()
+    if config['type'] == 'mmbixt.XCiT':  # the file of a classifier, whose head is not used
+        state['cls_token'] = torch.zeros(1, 1, 8)
+    torch.save(state, path)
     pretrained = dict(type='Pretrained', checkpoint=str(path))
     module = {**config, 'norm_eval': True, 'init_cfg': pretrained}
     targets = [dict(type=r'.*\.(qkv|proj|wo)')]
