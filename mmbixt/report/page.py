@@ -3,7 +3,6 @@
 from math import isnan
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
@@ -14,6 +13,8 @@ from mmbixt.report.collect import ReportData
 from mmbixt.report.curves import draw, training_charts
 from mmbixt.report.scores import class_rows, describe, score_regions
 from mmbixt.report.work_dir import DETECTION
+
+DETAILS = '', '_50', '_75', '_s', '_m', '_l'  # ends of the names of mmdet's scores
 
 
 def make_page(data: ReportData) -> str:
@@ -31,13 +32,17 @@ def make_page(data: ReportData) -> str:
         regions=regions,
         level=LEVEL,
         classes=rows,
-        missed=[row for row in rows if not row[3] and row[1]],  # IoU 0, and in the truth
-        invented=[row for row in rows if not row[1]],  # only predicted, so that their IoU is 0
+        zeros=[row[:3] for row in rows if not row[3]],  # the IoU; only predicted ones are last
+        areas=[[describe(name), x.share, x.mean, x.accuracy, x.gap] for name, x in regions.items()],
         where=describe(band).lower() if band else '',
         charts=training_charts(run, band or MAIN_BAND),
         detection=DETECTION,
-        # escaped by Pygments
-        code=Markup(highlight(run.config.pretty_text, PythonLexer(), HtmlFormatter())),
+        detections=[
+            [kind.capitalize(), *(run.scores.get(name + end) for end in DETAILS)]
+            for name, kind in DETECTION.items()
+            if name in run.scores
+        ],
+        code=highlight(run.config.pretty_text, PythonLexer(), HtmlFormatter()),
     )
 
 

@@ -31,10 +31,11 @@ def full(make_run):
     counts = sums(CLASSES, *[(t, np.where(rng.random(t.shape) < 0.2, 2, t)) for t in truths])
     run = make_run(f'note = {HOSTILE + QUOTED!r}')
     run.name, run.notes = QUOTED, [HOSTILE]
-    pictures = 10.0, 20.0, 'data:image/webp;base64,e', 'data:image/webp;base64,a'
-    worst, other, best = (Example(name, *pictures) for name in (HOSTILE, 'b.jpg', QUOTED))
+    pictures = 'data:image/webp;base64,e', 'data:image/webp;base64,a'
+    names = {HOSTILE: True, 'b.jpg': False, QUOTED: False}
+    worst, other, best = (Example(name, 10.0, 20.0, bad, *pictures) for name, bad in names.items())
     examples = {'Worst': [worst, other], 'Best': [best]}
-    return ReportData(run, 5_000_000, 'iter_20.pth', counts, 'band3px', examples, differ=1)
+    return ReportData(run, 5_000_000, 'iter_20.pth', counts, 'band3px', examples)
 
 
 def test_page_with_all_parts(full):
