@@ -4,7 +4,6 @@ from argparse import Namespace
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from pathlib import Path
 
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 
@@ -59,7 +58,11 @@ def collect(run: Run, options: Namespace) -> ReportData:
             data.counts = predictor.count()
             data.band = data.counts.choose_band(options.band)
             if not options.checkpoint:
-                save(data.counts, file)
+                try:
+                    write_sums(file, **vars(data.counts))
+                    print(f'counts of every image: {file}')
+                except OSError as error:  # no permission, a full disk
+                    print(f'The counts of every image were not saved: {error}')
         if not options.images:
             data.problem = 'Pictures are turned off (--images 0).'
         elif not data.band:
@@ -72,12 +75,3 @@ def collect(run: Run, options: Namespace) -> ReportData:
             raise
         data.problem = str(error)
     return data
-
-
-def save(counts: ImageSums, file: Path) -> None:
-    """Write counts for the next report, if possible."""
-    try:
-        write_sums(file, counts.images, counts.classes, counts.counts)
-        print(f'counts of every image: {file}')
-    except OSError as error:  # no permission, a full disk
-        print(f'The counts of every image were not saved: {error}')

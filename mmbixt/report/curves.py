@@ -55,8 +55,7 @@ def thin(points: np.ndarray) -> list:
 def draw(lines: list[Line], unit: str, last_step: float) -> str:
     """An SVG picture of lines from iteration 0 to the last, for inclusion in a page."""
     with rc_context(STYLE | {'svg.hashsalt': unit}):  # ids that differ from other pictures'
-        # 400 x 250 CSS pixels, about the width of a phone
-        figure = Figure(figsize=(400 / 72, 250 / 72), layout='constrained')
+        figure = Figure(figsize=(400 / 72, 250 / 72), layout='constrained')  # about a phone's width
         axes = figure.subplots()
         axes.axvline(0, color=INK, linewidth=1, linestyle=':', clip_on=False, gid='cursor')
         for _, kind, points in lines:

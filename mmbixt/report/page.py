@@ -19,9 +19,8 @@ DETAILS = '', '_50', '_75', '_s', '_m', '_l'  # ends of the names of mmdet's sco
 
 def make_page(data: ReportData) -> str:
     """The HTML page."""
-    strict = dict(autoescape=True, undefined=StrictUndefined)
     loader = PackageLoader('mmbixt.report')
-    pages = Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, **strict)
+    pages = Environment(loader=loader, trim_blocks=True, autoescape=True, undefined=StrictUndefined)
     pages.filters.update(cell=cell, describe=describe, draw=draw)
     run, counts, band = data.run, data.counts, data.band
     regions = score_regions(counts) if counts else {}

@@ -53,6 +53,7 @@ def test_page_with_all_parts(full):
     )
     for text in (*CLASSES[:3], full.run.name, *shown):
         assert text in page.text
+    assert 'generated' not in page.text
     # nothing is loaded from a network
     assert all(url.startswith(('data:', '#')) for url in page.addresses)
     assert not re.search(r'@import|url\(', source)
@@ -90,13 +91,6 @@ def test_a_run_too_short_to_log_a_loss_shows_its_validation(make_run, step, char
     assert 'no records of training' not in page.text
     assert len(page.all('svg')) == charts
     assert ('4 iterations' in page.text) == bool(charts)
-
-
-def test_the_title_says_that_the_images_are_generated(make_run):
-    run = make_run()
-    assert 'generated' not in Reader(make_page(ReportData(run))).text
-    run.generated = True
-    assert 'mine on generated scenes: report of a run' in Reader(make_page(ReportData(run))).text
 
 
 def test_no_errors(make_run):
