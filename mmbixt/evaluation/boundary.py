@@ -228,17 +228,17 @@ def class_scores(sums: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     found = {}
     for where, n in places.items():
         if 'matched_true' in n:
-            precision = np.nan_to_num(_percent(n['matched_predicted'], n['predicted']))
-            recall = np.nan_to_num(_percent(n['matched_true'], n['true']))
+            precision = np.nan_to_num(percent(n['matched_predicted'], n['predicted']))
+            recall = np.nan_to_num(percent(n['matched_true'], n['true']))
             score = 2 * precision * recall / np.maximum(precision + recall, np.finfo(float).tiny)
             # 0 where only one of the label maps has a boundary, NaN where neither has
             found[f'{where}/F'] = np.where(n['predicted'] + n['true'] > 0, score, np.nan)
         elif 'union' in n:
-            found[f'{where}/IoU'] = _percent(n['intersect'], n['union'])
+            found[f'{where}/IoU'] = percent(n['intersect'], n['union'])
         else:
             union = n['predicted'] + n['true'] - n['intersect']
-            found[f'{where}/IoU'] = _percent(n['intersect'], union)
-            found[f'{where}/Acc'] = _percent(n['intersect'], n['true'])
+            found[f'{where}/IoU'] = percent(n['intersect'], union)
+            found[f'{where}/Acc'] = percent(n['intersect'], n['true'])
     return found
 
 
@@ -250,10 +250,10 @@ def scores(sums: Mapping[str, np.ndarray]) -> dict[str, float]:
         found[f'{where}/m{what}'] = float(class_mean(values))
         if what == 'Acc':
             right, true = sums[f'{where}/intersect'].sum(), sums[f'{where}/true'].sum()
-            found[f'{where}/aAcc'] = float(_percent(right, true))
+            found[f'{where}/aAcc'] = float(percent(right, true))
             if where != 'all':
                 drop = found['all/mIoU'] - found[f'{where}/mIoU']
-                found[f'{where}/gap'] = float(_percent(drop, found['all/mIoU']))
+                found[f'{where}/gap'] = float(percent(drop, found['all/mIoU']))
     return found
 
 
@@ -277,7 +277,7 @@ def _matched(pixels: np.ndarray, targets: np.ndarray, tolerances: Sequence[float
     return [np.count_nonzero(distance <= tolerance) for tolerance in tolerances]
 
 
-def _percent(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """NaN where the whole is 0."""
+def percent(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """100 part / whole; NaN where the whole is 0."""
     part, whole = np.asarray(part, float), np.asarray(whole, float)
     return 100 * np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole != 0)

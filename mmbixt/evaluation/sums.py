@@ -9,6 +9,8 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from mmbixt.evaluation.boundary import main_band
+
 FILE_NAME = 'boundary.npz'
 
 
@@ -35,6 +37,14 @@ class ImageSums:
     def total(self) -> dict[str, np.ndarray]:
         """Counts (K,) of all images together, by name."""
         return {name: counts.sum(0, dtype=np.int64) for name, counts in self.counts.items()}
+
+    def choose_band(self, wanted: str | None = None) -> str | None:
+        """The band ``wanted``, which must be counted; without one `main_band`."""
+        bands = dict.fromkeys(k.partition('/')[0] for k in self.counts if k.startswith('band'))
+        if wanted and wanted not in bands:
+            found = ', '.join(bands) or 'none'
+            raise SumsFileError(f'{wanted} was not counted. Counted bands: {found}.')
+        return wanted or main_band(self.counts)
 
 
 @contextmanager

@@ -4,17 +4,14 @@ from argparse import Namespace
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from pathlib import Path
 
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 
 from mmbixt.checkpoints.errors import CheckpointError
-from mmbixt.datasets.availability import check_datasets
 from mmbixt.engine.boundary_vis_hook import NoLabelsError
-from mmbixt.evaluation.boundary import main_band
 from mmbixt.evaluation.sums import FILE_NAME, ImageSums, read_sums, write_sums
 from mmbixt.report.predictor import Example, Predictor
-from mmbixt.report.work_dir import ReportError, Run
+from mmbixt.report.work_dir import Run
 
 
 @dataclass
@@ -27,7 +24,6 @@ class ReportData:
     counts: ImageSums | None = None
     band: str | None = None  # the band that is shown; None if no band was counted
     examples: dict[str, list[Example]] | None = None  # by 'Worst' and 'Best'
-    differ: int = 0  # number of examples whose scores differ from the counts
     problem: str = ''  # why there are no counts or no examples
     images: int | None = None  # of the test set of a detector; None if it was not found
 
@@ -43,14 +39,12 @@ def collect(run: Run, options: Namespace) -> ReportData:
         data.parameters = sum(p.numel() for p in model.parameters())
     if run.detects:
         with suppress(FileNotFoundError):
-            if model:
-                check_datasets(config, ('test',))
-                data.images = len(DATASETS.build(config.test_dataloader.dataset))
+            data.images = len(DATASETS.build(config.test_dataloader.dataset)) if model else None
         return data
     file = run.folder / FILE_NAME
     if file.exists() and not options.evaluate and not options.checkpoint:
         data.counts = read_sums(file)
-        data.band = choose_band(data.counts, options.band)
+        data.band = data.counts.choose_band(options.band)
     checkpoint = options.checkpoint or run.checkpoint
     if not model or not checkpoint:
         missing = f'There is no checkpoint in {run.folder}.'
@@ -62,36 +56,22 @@ def collect(run: Run, options: Namespace) -> ReportData:
         if not data.counts:
             print(f'predicting the {len(predictor.dataset):,} images of the test set', flush=True)
             data.counts = predictor.count()
-            data.band = choose_band(data.counts, options.band)
+            data.band = data.counts.choose_band(options.band)
             if not options.checkpoint:
-                save(data.counts, file)
+                try:
+                    write_sums(file, **vars(data.counts))
+                    print(f'counts of every image: {file}')
+                except OSError as error:  # no permission, a full disk
+                    print(f'The counts of every image were not saved: {error}')
         if not options.images:
             data.problem = 'Pictures are turned off (--images 0).'
         elif not data.band:
             data.problem = 'Images are chosen by their scores in a band, and no band was counted.'
         else:
             print('drawing pictures', flush=True)
-            found = predictor.worst_and_best(data.counts, data.band, options.images)
-            data.examples, data.differ = found
+            data.examples = predictor.worst_and_best(data.counts, data.band, options.images)
     except (CheckpointError, FileNotFoundError, NoLabelsError) as error:
         if options.checkpoint or options.evaluate:
             raise
         data.problem = str(error)
     return data
-
-
-def choose_band(counts: ImageSums, wanted: str | None) -> str | None:
-    """The band ``wanted``; without one the band of 3 pixels, or the first that was counted."""
-    bands = list(dict.fromkeys(k.split('/')[0] for k in counts.counts if k.startswith('band')))
-    if wanted and wanted not in bands:
-        raise ReportError(f'--band {wanted}: the counted bands are {", ".join(bands)}')
-    return wanted or main_band(counts.counts)
-
-
-def save(counts: ImageSums, file: Path) -> None:
-    """Write counts for the next report, if possible."""
-    try:
-        write_sums(file, counts.images, counts.classes, counts.counts)
-        print(f'counts of every image: {file}')
-    except OSError as error:  # no permission, a full disk
-        print(f'The counts of every image were not saved: {error}')

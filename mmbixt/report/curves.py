@@ -4,7 +4,6 @@ from io import BytesIO
 from xml.etree import ElementTree
 
 import numpy as np
-from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
@@ -12,7 +11,6 @@ from matplotlib.ticker import EngFormatter
 from mmbixt.report.scores import describe
 from mmbixt.report.work_dir import DETECTION, Run
 
-SIZE = 400, 250  # CSS pixels, about the width of a phone
 INK = '#010203'  # replaced by currentColor, the color of the style sheet
 STYLE = dict.fromkeys(('text.color', 'axes.labelcolor', 'xtick.color', 'ytick.color'), INK) | {
     'font.family': 'DejaVu Sans',  # to estimate widths; the page sets another font
@@ -54,10 +52,10 @@ def thin(points: np.ndarray) -> list:
     return [part.mean(0).tolist() for part in parts if len(part)]
 
 
-def draw(lines: list[Line], unit: str, last_step: float) -> Markup:
+def draw(lines: list[Line], unit: str, last_step: float) -> str:
     """An SVG picture of lines from iteration 0 to the last, for inclusion in a page."""
     with rc_context(STYLE | {'svg.hashsalt': unit}):  # ids that differ from other pictures'
-        figure = Figure(figsize=np.divide(SIZE, 72), layout='constrained')
+        figure = Figure(figsize=(400 / 72, 250 / 72), layout='constrained')  # about a phone's width
         axes = figure.subplots()
         axes.axvline(0, color=INK, linewidth=1, linestyle=':', clip_on=False, gid='cursor')
         for _, kind, points in lines:
@@ -78,4 +76,4 @@ def draw(lines: list[Line], unit: str, last_step: float) -> Markup:
     del root.attrib['width'], root.attrib['height']
     for group in root.iter(f'{SVG}g'):
         group.set('class', group.attrib.pop('id', ''))  # other pictures have the same ids
-    return Markup(ElementTree.tostring(root, 'unicode'))
+    return ElementTree.tostring(root, 'unicode')

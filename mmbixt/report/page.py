@@ -3,7 +3,6 @@
 from math import isnan
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
@@ -15,12 +14,13 @@ from mmbixt.report.curves import draw, training_charts
 from mmbixt.report.scores import class_rows, describe, score_regions
 from mmbixt.report.work_dir import DETECTION
 
+DETAILS = '', '_50', '_75', '_s', '_m', '_l'  # ends of the names of mmdet's scores
+
 
 def make_page(data: ReportData) -> str:
     """The HTML page."""
-    strict = dict(autoescape=True, undefined=StrictUndefined)
     loader = PackageLoader('mmbixt.report')
-    pages = Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, **strict)
+    pages = Environment(loader=loader, trim_blocks=True, autoescape=True, undefined=StrictUndefined)
     pages.filters.update(cell=cell, describe=describe, draw=draw)
     run, counts, band = data.run, data.counts, data.band
     regions = score_regions(counts) if counts else {}
@@ -31,13 +31,17 @@ def make_page(data: ReportData) -> str:
         regions=regions,
         level=LEVEL,
         classes=rows,
-        missed=[row for row in rows if not row[3] and row[1]],  # IoU 0, and in the truth
-        invented=[row for row in rows if not row[1]],  # only predicted, so that their IoU is 0
+        zeros=[row[:3] for row in rows if not row[3]],  # the IoU; only predicted ones are last
+        areas=[[describe(name), x.share, x.mean, x.accuracy, x.gap] for name, x in regions.items()],
         where=describe(band).lower() if band else '',
         charts=training_charts(run, band or MAIN_BAND),
         detection=DETECTION,
-        # escaped by Pygments
-        code=Markup(highlight(run.config.pretty_text, PythonLexer(), HtmlFormatter())),
+        detections=[
+            [kind.capitalize(), *(run.scores.get(name + end) for end in DETAILS)]
+            for name, kind in DETECTION.items()
+            if name in run.scores
+        ],
+        code=highlight(run.config.pretty_text, PythonLexer(), HtmlFormatter()),
     )
 
 

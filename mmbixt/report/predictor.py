@@ -32,6 +32,7 @@ class Example(NamedTuple):
     name: str
     score: float  # mIoU in the band, per cent
     overall: float  # mIoU over all pixels, per cent
+    differs: bool  # whether the score differs from that of the counts
     errors: str
     attention: str | None  # None for backbones of other packages
 
@@ -46,14 +47,13 @@ class Predictor:
         self.loader = Runner.build_dataloader(config.test_dataloader)
         self.dataset = self.loader.dataset
         self.meta = dict(self.dataset.metainfo)
-        self.classes = list(self.meta['classes'])
         if generated:  # ADE20K's palette has four similar greens for classes of the scenes
-            self.meta['palette'] = sample_palette(self.classes, self.meta['palette'])
+            self.meta['palette'] = sample_palette(self.meta['classes'], self.meta['palette'])
 
     def sums(self, sample: BaseDataElement, **options) -> dict[str, np.ndarray]:
         """Pixel counts (K,) of an image, by name."""
         maps = (label_map(sample, key) for key in ('gt_sem_seg', 'pred_sem_seg'))
-        return image_sums(*maps, len(self.classes), **options)
+        return image_sums(*maps, len(self.meta['classes']), **options)
 
     @torch.no_grad()
     def count(self) -> ImageSums:
@@ -63,13 +63,10 @@ class Predictor:
             for sample in self.model.test_step(batch):
                 names.append(Path(sample.img_path).name)
                 sums.append({key: n.astype(np.uint32) for key, n in self.sums(sample).items()})
-        return ImageSums.stack(names, self.classes, sums)
+        return ImageSums.stack(names, self.meta['classes'], sums)
 
-    def worst_and_best(
-        self, counts: ImageSums, band: str, number: int
-    ) -> tuple[dict[str, list[Example]], int]:
-        """Images with the lowest and the highest mIoU in a band, at most ``number`` of each; and
-        the number of these images whose mIoU differs from the counts."""
+    def worst_and_best(self, counts: ImageSums, band: str, number: int) -> dict[str, list[Example]]:
+        """Images with the lowest and the highest mIoU in a band, at most ``number`` of each."""
         paths = [self.dataset.get_data_info(k)['img_path'] for k in range(len(self.dataset))]
         indices = {Path(path).stem: k for k, path in enumerate(paths)}
         names = [Path(name).stem for name in counts.images]
@@ -81,16 +78,12 @@ class Predictor:
         order = [indices[name] for name in names]
         counted = image_scores(counts, band)
         worst, best = worst_and_best(counted, number, lambda i: read_image(paths[order[i]]))
-        examples, differ = [], 0
-        for i in progress([*worst, *best]):
-            examples.append(self.draw(order[i], band))
-            # the scores of one model may differ by a point between devices
-            differ += bool(abs(examples[-1].score - counted[i]) > 1)
-        return {'Worst': examples[: len(worst)], 'Best': examples[len(worst) :]}, differ
+        examples = [self.draw(order[i], band, counted[i]) for i in progress([*worst, *best])]
+        return {'Worst': examples[: len(worst)], 'Best': examples[len(worst) :]}
 
     @torch.no_grad()
-    def draw(self, index: int, band: str) -> Example:
-        """Predict and draw one image."""
+    def draw(self, index: int, band: str, counted: float) -> Example:
+        """Predict and draw one image, whose mIoU in the band should be ``counted``."""
         data = self.model.data_preprocessor(pseudo_collate([self.dataset[index]]))
         [sample] = self.model(**data, mode='predict')
         name = Path(sample.img_path).name
@@ -101,7 +94,9 @@ class Predictor:
         image = read_image(sample.img_path)
         attention = summary_figure(self.model, data['inputs'], image, content=sample.img_shape)
         pictures = embed(errors), attention and embed(attention)
-        return Example(name, found[f'{band}/mIoU'], found['all/mIoU'], *pictures)
+        score = found[f'{band}/mIoU']
+        # the scores of one model may differ by a point between devices
+        return Example(name, score, found['all/mIoU'], abs(score - counted) > 1, *pictures)
 
 
 def embed(figure: Figure) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mmbixt.evaluation.bootstrap import Estimate, draw_weights, estimate
-from mmbixt.evaluation.boundary import scores
+from mmbixt.evaluation.boundary import percent, scores
 from mmbixt.evaluation.sums import ImageSums
 
 
@@ -39,17 +39,10 @@ def score_regions(counts: ImageSums) -> dict[str, RegionScores]:
         if f'{name}/aAcc' in overall:
             share = 100 * total[f'{name}/true'].sum() / total['all/true'].sum()
         if name.startswith('band'):
-            whole = regions['all'].mean
-            gap = Estimate(loss(whole.value, mean.value), loss(whole.samples, mean.samples))
-        accuracy = overall.get(f'{name}/aAcc')
-        regions[name] = RegionScores(classes.value, mean, share, accuracy, gap)
+            whole, lost = regions['all'].mean, regions['all'].mean - mean
+            gap = Estimate(percent(lost.value, whole.value), percent(lost.samples, whole.samples))
+        regions[name] = RegionScores(classes.value, mean, share, overall.get(f'{name}/aAcc'), gap)
     return regions
-
-
-def loss(whole: np.ndarray, near: np.ndarray) -> np.ndarray:
-    """100 (whole - near) / whole, of scores over all pixels and near boundaries; NaN for 0."""
-    ratio = np.full(np.shape(whole), np.nan)
-    return 100 * (1 - np.divide(near, whole, out=ratio, where=np.not_equal(whole, 0)))
 
 
 def class_rows(counts: ImageSums, regions: dict[str, RegionScores], band: str | None) -> list[list]:
@@ -57,7 +50,7 @@ def class_rows(counts: ImageSums, regions: dict[str, RegionScores], band: str | 
     number of images, share of pixels, IoU, gap (if there is a band), scores of other regions."""
     true = counts.counts['all/true'].astype(np.int64)
     whole, *others = (region.classes for region in regions.values())
-    gaps = [loss(whole, regions[band].classes)] if band else []
+    gaps = [percent(whole - regions[band].classes, whole)] if band else []
     columns = [counts.classes, (true > 0).sum(0).tolist(), 100 * true.sum(0) / true.sum()]
     columns += [whole, *gaps, *others]
     order = np.argsort(-true.sum(0), kind='stable')

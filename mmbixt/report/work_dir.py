@@ -17,11 +17,10 @@ from mmbixt.sample.sample_data import MANIFEST
 DETECTION = {'coco/bbox_mAP': 'boxes', 'coco/segm_mAP': 'masks', 'coco/boundary_mAP': 'mask edges'}
 
 HIDDEN = {'time', 'data_time', 'step'}  # of a record, no scores
-STARTS = '[0-9]' * 8 + '_' + '[0-9]' * 6  # log folders of mmengine: date and time
 
 
 class ReportError(ValueError):
-    """A folder is not the work dir of a run, or the requested band was not counted."""
+    """A folder is not the work dir of a segmentor or a detector."""
 
 
 class Run:
@@ -30,10 +29,9 @@ class Run:
     def __init__(self, folder: Path, options: Mapping | None = None) -> None:
         configs = sorted(folder.glob('*.py'), key=lambda path: path.stat().st_mtime)
         if not configs:
-            missing = 'config (*.py) in it' if folder.is_dir() else 'such folder'
-            what = f'{folder} is not the work dir of a run: there is no {missing}.'
+            what = f'{folder} is not the work dir of a run: there is no config {folder}/*.py.'
             raise ReportError(f'{what} Give the --work-dir of tools/train.py or tools/test.py.')
-        starts = sorted(folder.glob(STARTS))
+        starts = sorted(folder.glob('[0-9]' * 8 + '_' + '[0-9]' * 6))  # mmengine's: date and time
         logs = {start: read_records(start / 'vis_data/scalars.json') for start in starts}
         trained = [start for start in starts if logs[start][0]]  # tests write no records
         # a later test may have overwritten the config in the work dir with its own
@@ -43,10 +41,7 @@ class Run:
         self.config = Config.fromfile((dumped or configs)[-1])
         self.config.merge_from_dict(dict(options or {}))
         if self.config.get('default_scope') == 'mmpretrain':
-            raise ReportError(
-                f'{folder} is the work dir of a classifier; reports are for segmentors and '
-                'detectors.'
-            )
+            raise ReportError(f'{folder} is the work dir of a classifier, which has no report.')
         self.detects = self.config.get('default_scope') == 'mmdet'
         self.test_set = (self.config.get('test_dataloader') or {}).get('dataset', {})
         root = Path(self.test_set.get('data_root') or '')

@@ -4,9 +4,7 @@ from test_report.runs import sums
 
 from mmbixt.evaluation import scores
 from mmbixt.evaluation.sums import ImageSums
-from mmbixt.report.collect import choose_band
 from mmbixt.report.scores import class_rows, score_regions
-from mmbixt.report.work_dir import ReportError
 
 CLASSES = ['sky', 'sea', 'never', 'only predicted']
 
@@ -54,10 +52,8 @@ def test_regions_have_the_scores_of_the_evaluation(counts):
 
 
 def test_band(counts):
-    assert choose_band(counts, None) == 'band3px'
-    assert choose_band(counts, 'band1px') == 'band1px'
+    assert counts.choose_band() == 'band3px'
+    assert counts.choose_band('band1px') == 'band1px'
     for removed, found in (('band3px', 'band1px'), ('band', None)):
         some = {key: value for key, value in counts.counts.items() if removed not in key}
-        assert choose_band(ImageSums(counts.images, CLASSES, some), None) == found
-    with pytest.raises(ReportError, match=r'band7px: .* band1px, band3px$'):
-        choose_band(counts, 'band7px')
+        assert ImageSums(counts.images, CLASSES, some).choose_band() == found

@@ -52,7 +52,7 @@ def test_one_command_writes_counts_and_report(reported):
     page = read_page(work_dir / 'report.html')
     assert len(page.all('figcaption')) == 2
     assert len(page.all('button', **{'class': 'picture'})) == 4  # errors and attention
-    assert 'generated scenes' in page.text
+    assert 'mine on generated scenes: report of a run' in page.text
     assert 'million parameters' in page.text
     assert (work_dir / 'report.html').stat().st_size < 2e6
 
@@ -115,7 +115,7 @@ def test_places_that_cannot_be_written(work_dir, report, monkeypatch):
     assert 'a_file' in said
     assert 'predicting' not in said  # refused before the work
 
-    def write_sums(*_):
+    def write_sums(*_, **__):
         raise OSError(28, 'No space left on device')
 
     (work_dir / 'boundary.npz').unlink()

@@ -64,7 +64,7 @@ def test_worst_images(visualize, tmp_path):
     assert error == ''
     assert pictures(tmp_path / 'out') == ['scene_3.png', 'scene_4.png']
     _, error = visualize('--worst', 2, '--width', 5, *options)
-    assert 'band5px was not counted, but band3px. Set --width.' in error
+    assert 'band5px was not counted. Counted bands: band3px.' in error
 
 
 def test_wrong_arguments(visualize):

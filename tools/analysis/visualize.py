@@ -121,11 +121,7 @@ def find(names: Sequence[str], name: str) -> int:
 def band_scores(counted: ImageSums, width: int | float) -> np.ndarray:
     """mIoU (N,) of each image in the band of a width."""
     band = f'band{width}px' if isinstance(width, int) else f'band{width:g}'
-    places = dict.fromkeys(name.rpartition('/')[0] for name in counted.counts)
-    if band not in places:
-        found = ', '.join(place for place in places if place.startswith('band'))
-        raise ChoiceError(f'{band} was not counted, but {found}. Set --width.')
-    return image_scores(counted, band)
+    return image_scores(counted, counted.choose_band(band))
 
 
 def chosen_images(dataset: BaseDataset, args: argparse.Namespace) -> list[int]:

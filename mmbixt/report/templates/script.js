@@ -1,5 +1,3 @@
-'use strict';
-
 // Light or dark: the system's setting until the button is pressed.
 const { style } = document.documentElement;
 const themeButton = document.getElementById('theme');
