@@ -74,8 +74,8 @@ def read_file(filename: str, map_location: Any = None) -> Any:
     """The content of a checkpoint file, read safely unless the user trusts it explicitly."""
     path = Path(os.path.expanduser(filename))
     if not path.is_file():
-        what = 'is a folder' if path.is_dir() else 'does not exist'
-        raise FileNotFoundError(f'There is no checkpoint file at {path}, which {what}.')
+        what = ', which is a folder' if path.is_dir() else ''
+        raise FileNotFoundError(f'There is no checkpoint file at {path}{what}.')
     what, is_whole = f'{path} ({path.stat().st_size} bytes)', False
     is_trusted = os.environ.get(TRUST, '0') not in ('', '0')
     try:
