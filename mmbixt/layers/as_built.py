@@ -9,6 +9,8 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.modules import module as every_module
 
+_PLAIN = frozenset((nn.Parameter, FakeTensor, type(None)))
+
 
 def is_as_built(module: nn.Module, cls: type[nn.Module]) -> bool:
     """Whether a module is an unchanged instance of the class that the backbone was built with.
@@ -31,9 +33,9 @@ def is_as_built(module: nn.Module, cls: type[nn.Module]) -> bool:
         )
         and module._compiled_call_impl is None
         # replaced on this one module
-        and not any(name in module.__dict__ for name in ('forward', 'weight', 'bias', 'gamma'))
-        and all(
-            weight is None or type(weight) in (nn.Parameter, FakeTensor)
-            for weight in module._parameters.values()
-        )
+        and 'forward' not in module.__dict__
+        and 'weight' not in module.__dict__
+        and 'bias' not in module.__dict__
+        and 'gamma' not in module.__dict__
+        and _PLAIN.issuperset(map(type, module._parameters.values()))
     )

@@ -64,5 +64,5 @@ def bidirectional_attention(
     Returns:
         The latents' update (B,h,M,d), or None without ``v_tokens``, and the tokens' (B,h,N,d).
     """
-    attend = choose('bidirectional_attention', _PATHS, r_tokens)
+    attend = choose('bidirectional_attention', _PATHS, r_tokens, r_latents)
     return attend(r_latents, r_tokens, v_latents, v_tokens, scale)

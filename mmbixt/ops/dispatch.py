@@ -29,6 +29,7 @@ PATHS = ('auto', 'reference', 'portable', 'cpu', 'triton')
 SCORES = 2**19  # attention scores that fit into the cache of one thread: 2 MB in float32
 MIN_MACS = 2**23  # multiply-adds; below, calls of a convolution cost more than they save
 MIN_HIDDEN = 2**18  # hidden values of an MLP; below, an operator costs more than it saves
+MIN_SCORES = 2**16  # of an image and thread; below, images are computed together
 MIN_VALUES = 20481  # values of the tokens; below, torch computes convolutions with MKL, too
 HAS_TRITON = find_spec('triton') is not None
 
@@ -253,6 +254,8 @@ def _on_processors(x: Tensor, why: str) -> Decision:
 
 def _linear(x: Tensor, dtype: torch.dtype, out: int, images: int = 1) -> Decision:
     """For tokens (...,C), and a weight (out,C) of a dtype for each of some images."""
+    if on_processor(x) and not ONEDNN_IS_FASTER:  # asked first: it takes the least time
+        return 'portable', 'MKL is as fast as oneDNN here'
     refusal = cpu_refusal(x) or convolution_refusal(x, dtype, out, images)
     return ('portable', refusal) if refusal else ('cpu', 'oneDNN is faster than MKL here')
 
@@ -277,16 +280,13 @@ def _layer_norm(x: Tensor) -> Decision:
 
 def _feed_forward(x: Tensor, hidden: int) -> Decision:
     """For tokens (...,C), and the number of hidden channels."""
+    eager, values = is_eager(), x.numel() // x.shape[-1] * hidden
+    if eager and values < MIN_HIDDEN and on_processor(x):
+        return 'portable', 'the MLP is small'
     path, why = _on_processors(x, 'hidden values stay in the cache')
-    if path == 'cpu' and is_eager():
-        values = x[..., 0].numel() * hidden
-        if values < MIN_HIDDEN:
-            return 'portable', 'the MLP is small'
-        if values <= 2 * SCORES and torch.is_grad_enabled() and not ONEDNN_IS_FASTER:
-            return (
-                'portable',
-                'it takes longer to compute few hidden values again than to keep them',
-            )
+    few = eager and values <= 2 * SCORES
+    if path == 'cpu' and few and torch.is_grad_enabled() and not ONEDNN_IS_FASTER:
+        return 'portable', 'it takes longer to compute few hidden values again than to keep them'
     if path == 'cpu' and not x.is_contiguous():
         return 'portable', 'the tokens are not contiguous in memory'
     return path, why
@@ -305,7 +305,14 @@ def _cross_covariance(x: Tensor) -> Decision:
     return 'portable', 'two products over the tokens in place of four'
 
 
-def _bidirectional_attention(tokens: Tensor) -> Decision:
+def _bidirectional_attention(tokens: Tensor, latents: Tensor) -> Decision:
+    """For tokens (B,h,N,d) and latents (B,h,M,d)."""
+    if is_eager() and on_processor(tokens):
+        if threads() > 1 and not needs_gradients(tokens, latents):
+            return 'portable', 'one kernel for all images and heads uses several threads better'
+        scores = tokens.shape[1] * tokens.shape[2] * latents.shape[2]
+        if scores < MIN_SCORES * threads():
+            return 'portable', 'images are small, and the operator computes one at a time'
     return _on_processors(tokens, 'one exponential serves both directions')
 
 

@@ -112,3 +112,22 @@ def test_autocast_exporters_and_transforms_use_plain_operations():
         'cpu',
     }  # the check runs eagerly
     assert paths(lambda: torch.func.vmap(attend)(*(x[None] for x in REGIONS))) == {'portable'}
+
+
+@pytest.mark.parametrize(
+    ('threads', 'tokens', 'trains', 'path'),
+    [
+        (1, 2**9, False, 'cpu'),
+        (1, 2**9 - 1, True, 'portable'),  # a small image
+        (2, 2**10, True, 'cpu'),
+        (2, 2**10 - 1, True, 'portable'),
+        (2, 2**10, False, 'portable'),
+    ],
+)
+def test_threads_decide_how_latents_and_tokens_attend(monkeypatch, threads, tokens, trains, path):
+    monkeypatch.setattr(dispatch, 'threads', lambda: threads)
+    r_latents, v_latents = torch.rand(2, 1, 2, 64, 4, requires_grad=trains)
+    r_tokens, v_tokens = torch.rand(2, 1, 2, tokens, 4)
+    with recorded_choices() as choices:
+        bidirectional_attention(r_latents, r_tokens, v_latents, v_tokens, 0.5)
+    assert choices[0].path == path
