@@ -109,7 +109,8 @@ class Network:
         model = copy.deepcopy(self.model).to('meta')
         model.eval()  # a separate statement: eval() of some mmseg models returns None
         plain = sdpa_kernel(SDPBackend.MATH)
-        with counter, plain, torch.no_grad(), use_ops('reference'):
+        new = torch.device('meta')  # of tensors for which the code of others names no device
+        with new, counter, plain, torch.no_grad(), use_ops('reference'):
             model(self.image.to('meta'))
         return counter.get_total_flops() // 2
 
