@@ -17,10 +17,22 @@ def benchmark(within):
     return partial(within, 'analysis/benchmark.py', '--threads', '1', '--rounds', '1')
 
 
+OTHER_CODE = """
+import torch
+
+class build(torch.nn.Conv2d):
+    def __init__(self):
+        super().__init__(3, 8, 4, 4)
+
+    def forward(self, x):
+        return [super().forward(x) + torch.ones(8, 1, 1)]  # names no device
+"""
+
+
 @pytest.fixture
 def external(tmp_path):
     path = tmp_path / 'my_code.py'
-    path.write_text('from torch import nn\nbuild = lambda: nn.Sequential(nn.Conv2d(3, 8, 4, 4))\n')
+    path.write_text(OTHER_CODE)
     return f'{path}:build'
 
 
