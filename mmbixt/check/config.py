@@ -29,6 +29,7 @@ from mmbixt.check.model import (
 )
 from mmbixt.check.names import correct_types
 from mmbixt.check.schedule import loop_problems, schedule_notes
+from mmbixt.datasets.availability import MissingDatasetError, check_datasets
 
 # parts that are not built here
 SECTIONS = ('visualizer', 'default_hooks', 'custom_hooks')
@@ -65,11 +66,16 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
             if not cfg.get(key := f'{name}_dataloader'):
                 continue
             split = inspect(cfg, name, model)
-            if split.problems and (wrong := [*correct_types(cfg, [key])]):
+            if (split.problems or split.is_missing) and (wrong := [*correct_types(cfg, [key])]):
                 problems += wrong
                 split = inspect(cfg, name, model)
             problems += split.problems
             data.append(split)
+        try:
+            # one message for all
+            check_datasets(cfg, tuple(split.name for split in data if split.is_missing))
+        except MissingDatasetError as error:
+            problems.append(str(error))
         if model is not None:
             problems += [*class_problems(model, data), *adapter_problems(model)]
             image, found = image_of(cfg, data, model)

@@ -34,6 +34,7 @@ class Split:
         classes: their names; none if it does not say.
         epoch: iterations of an epoch; None if not known.
         first: the first image after the pipeline; None if it was not read.
+        is_missing: whether files were not found, of which ``check_datasets`` tells.
         problems, notes: see :func:`mmbixt.check.config.find_problems`.
     """
 
@@ -42,6 +43,7 @@ class Split:
     classes: tuple[str, ...] = ()
     epoch: int | None = None
     first: Any = None
+    is_missing: bool = False
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -69,8 +71,8 @@ def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
             (split.notes if skips else split.problems).append(_summary(bad, len(dataset)))
         if not split.problems:
             split.first = dataset[0]
-    except MissingDatasetError as error:
-        split.problems.append(str(error))
+    except MissingDatasetError:
+        split.is_missing = True
     except Exception as error:  # raised by any class that the config names
         text = explain(error, cfg.get('default_scope'))
         split.problems.append(f'{name}_dataloader.dataset ({split.kind}): {text}')

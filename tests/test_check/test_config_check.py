@@ -141,6 +141,18 @@ def test_each_of_these_is_found(cfg, options, expected):
         check_config(cfg, TRAINING, 'mine.py')
 
 
+def test_a_folder_that_is_missing_is_said_once(cfg, root):
+    (root / 'labels').rename(root / 'other')
+    (problem,) = found(cfg)[0]
+    assert problem.count(f'{root}/labels') == 1
+    cfg.val_dataloader.dataset.type = 'BaseSegDatase'
+    problems = found(cfg)[0]
+    assert [re.search('no registry|was not found', x)[0] for x in problems] == [
+        'no registry',
+        'was not found',
+    ]
+
+
 def test_no_model():
     assert found(Config(dict(default_scope='mmseg')))[0] == ['The config has no model.']
 
