@@ -27,7 +27,7 @@ from mmbixt.check.model import (
     misfits,
     missing_files,
 )
-from mmbixt.check.names import correct_types
+from mmbixt.check.names import correct_classes, correct_types
 from mmbixt.check.schedule import loop_problems, schedule_notes
 from mmbixt.datasets.availability import MissingDatasetError, check_datasets
 
@@ -55,6 +55,7 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
         sections = [*SECTIONS, *(TRAINING if 'train' in splits else ())]
         sections += [f'{split}_evaluator' for split in splits]
         problems = [*correct_types(cfg, sections), *metric_problems(cfg, splits)]
+        problems += correct_classes(cfg, splits)
         problems += annotation_problems(cfg, splits)
         problems += missing_files(cfg.get('model'), 'model')
         problems += loop_problems(cfg) if 'train' in splits else ()
