@@ -72,7 +72,8 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
             if (split.problems or split.is_missing) and (wrong := [*correct_types(cfg, [key])]):
                 problems += wrong
                 split = inspect(cfg, name, model)
-            problems += split.problems
+            if not split.unknown or split.unknown not in [other.unknown for other in data]:
+                problems += split.problems
             data.append(split)
         try:
             # one message for all

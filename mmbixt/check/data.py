@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 
 from mmbixt.check.names import explain, registered
 from mmbixt.datasets.availability import MissingDatasetError, check_datasets, leaves
-from mmbixt.datasets.problems import built_leaves, check_annotations
+from mmbixt.datasets.problems import UnknownClassesError, built_leaves, check_annotations
 from mmbixt.engine.sample_check import Checked, watch
 
 FIRST = 8  # images that are read
@@ -34,6 +34,7 @@ class Split:
         classes: their names; none if it does not say.
         epoch: iterations of an epoch; None if not known.
         first: the first image after the pipeline; None if it was not read.
+        unknown: classes in place of those of its file.
         is_missing: whether files were not found, of which ``check_datasets`` tells.
         problems, notes: see :func:`mmbixt.check.config.find_problems`.
     """
@@ -43,6 +44,7 @@ class Split:
     classes: tuple[str, ...] = ()
     epoch: int | None = None
     first: Any = None
+    unknown: tuple[str, ...] = ()
     is_missing: bool = False
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -84,6 +86,8 @@ def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
     except MissingDatasetError:
         split.is_missing = True
     except Exception as error:  # raised by any class that the config names
+        if isinstance(error, UnknownClassesError):  # their number says nothing about the model
+            split.unknown, split.classes = split.classes, ()
         text = explain(error, cfg.get('default_scope'))
         split.problems.append(f'{name}_dataloader.dataset ({split.kind}): {text}')
     return split
