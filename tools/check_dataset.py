@@ -17,8 +17,8 @@ from mmengine.registry import init_default_scope
 from torch import nn
 from torch.utils.data import DataLoader
 
-from mmbixt.check.config import ConfigError
-from mmbixt.check.data import ImageProblems, build_dataset
+from mmbixt.check.config import SPLITS, ConfigError
+from mmbixt.check.data import ImageProblems, build_dataset, list_problems
 from mmbixt.check.names import explain
 from mmbixt.cli import add_common_arguments, load_config, run
 from mmbixt.datasets.availability import check_datasets
@@ -56,8 +56,10 @@ def parse_args() -> argparse.Namespace:
 
 def data_sets(cfg: Config) -> dict[str, Any]:
     """The data sets of training, validation and test, each one once."""
+    if lists := [*list_problems(cfg, SPLITS)]:
+        raise ConfigError('\n'.join(lists))
     found: dict[str, Any] = {}
-    for name in ('train', 'val', 'test'):
+    for name in SPLITS:
         loader = cfg.get(f'{name}_dataloader')
         if loader and loader['dataset'] not in found.values():
             found[name] = loader['dataset']

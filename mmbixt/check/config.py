@@ -18,7 +18,7 @@ from mmengine.config import Config
 from mmengine.logging import MMLogger
 from mmengine.registry import DefaultScope
 
-from mmbixt.check.data import Split, image_of, inspect
+from mmbixt.check.data import Split, image_of, inspect, list_problems
 from mmbixt.check.metrics import annotation_problems, metric_problems
 from mmbixt.check.model import (
     adapter_problems,
@@ -27,8 +27,9 @@ from mmbixt.check.model import (
     misfits,
     missing_files,
 )
-from mmbixt.check.names import correct_types
+from mmbixt.check.names import correct_classes, correct_types
 from mmbixt.check.schedule import loop_problems, schedule_notes
+from mmbixt.datasets.availability import MissingDatasetError, check_datasets
 
 # parts that are not built here
 SECTIONS = ('visualizer', 'default_hooks', 'custom_hooks')
@@ -47,11 +48,14 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
         cfg: of mmseg, mmdet or mmpretrain; it stays as it is.
         splits: the splits that the run uses: 'train', 'val', 'test'.
     """
+    if lists := [*list_problems(cfg, splits)]:
+        return lists, []
     cfg = copy.deepcopy(cfg)
     with _undisturbed(cfg.get('default_scope')):
         sections = [*SECTIONS, *(TRAINING if 'train' in splits else ())]
         sections += [f'{split}_evaluator' for split in splits]
         problems = [*correct_types(cfg, sections), *metric_problems(cfg, splits)]
+        problems += correct_classes(cfg, splits)
         problems += annotation_problems(cfg, splits)
         problems += missing_files(cfg.get('model'), 'model')
         problems += loop_problems(cfg) if 'train' in splits else ()
@@ -65,11 +69,17 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
             if not cfg.get(key := f'{name}_dataloader'):
                 continue
             split = inspect(cfg, name, model)
-            if split.problems and (wrong := [*correct_types(cfg, [key])]):
+            if (split.problems or split.is_missing) and (wrong := [*correct_types(cfg, [key])]):
                 problems += wrong
                 split = inspect(cfg, name, model)
-            problems += split.problems
+            if not split.unknown or split.unknown not in [other.unknown for other in data]:
+                problems += split.problems
             data.append(split)
+        try:
+            # one message for all
+            check_datasets(cfg, tuple(split.name for split in data if split.is_missing))
+        except MissingDatasetError as error:
+            problems.append(str(error))
         if model is not None:
             problems += [*class_problems(model, data), *adapter_problems(model)]
             image, found = image_of(cfg, data, model)

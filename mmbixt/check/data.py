@@ -1,7 +1,7 @@
 """The data sets of a config: built, their classes, the first images with their labels."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 
 from mmbixt.check.names import explain, registered
 from mmbixt.datasets.availability import MissingDatasetError, check_datasets, leaves
-from mmbixt.datasets.problems import built_leaves, check_annotations
+from mmbixt.datasets.problems import UnknownClassesError, built_leaves, check_annotations
 from mmbixt.engine.sample_check import Checked, watch
 
 FIRST = 8  # images that are read
@@ -34,6 +34,8 @@ class Split:
         classes: their names; none if it does not say.
         epoch: iterations of an epoch; None if not known.
         first: the first image after the pipeline; None if it was not read.
+        unknown: classes in place of those of its file.
+        is_missing: whether files were not found, of which ``check_datasets`` tells.
         problems, notes: see :func:`mmbixt.check.config.find_problems`.
     """
 
@@ -42,8 +44,20 @@ class Split:
     classes: tuple[str, ...] = ()
     epoch: int | None = None
     first: Any = None
+    unknown: tuple[str, ...] = ()
+    is_missing: bool = False
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+
+def list_problems(cfg: Config, splits: tuple[str, ...]) -> Iterator[str]:
+    """A message for each split with a list of data loaders, which mmengine's loops do not take."""
+    for key in (f'{split}_dataloader' for split in splits):
+        if isinstance(cfg.get(key), list | tuple):
+            yield (
+                f'{key} is a list, and a run has one data loader for each split. Join the data '
+                "sets by dataset=dict(type='ConcatDataset', datasets=[...]), or use several runs."
+            )
 
 
 def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
@@ -69,9 +83,11 @@ def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
             (split.notes if skips else split.problems).append(_summary(bad, len(dataset)))
         if not split.problems:
             split.first = dataset[0]
-    except MissingDatasetError as error:
-        split.problems.append(str(error))
+    except MissingDatasetError:
+        split.is_missing = True
     except Exception as error:  # raised by any class that the config names
+        if isinstance(error, UnknownClassesError):  # their number says nothing about the model
+            split.unknown, split.classes = split.classes, ()
         text = explain(error, cfg.get('default_scope'))
         split.problems.append(f'{name}_dataloader.dataset ({split.kind}): {text}')
     return split

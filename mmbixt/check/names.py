@@ -6,10 +6,12 @@ from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from mmengine.registry import Registry
 
+from mmbixt.datasets.availability import parts_of
 from mmbixt.frameworks import UNUSABLE
 from mmbixt.registry import SCOPE
 
@@ -24,6 +26,22 @@ def correct_types(cfg: Mapping[str, Any], sections: list[str]) -> Iterator[str]:
     """
     for section in sections:
         yield from _correct(cfg.get(section), section, (cfg.get('default_scope'),))
+
+
+def correct_classes(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[str]:
+    """Replace classes that are a string, in place, by the one name, and report it.
+
+    mmengine reads a string as the name of a file, and without this file takes its letters.
+    """
+    for path, dataset in (part for split in splits for part in parts_of(cfg, split)):
+        metainfo = dataset.get('metainfo')
+        name = metainfo.get('classes') if isinstance(metainfo, Mapping) else None
+        if isinstance(name, str) and not Path(name).is_file():
+            yield (
+                f'{path}.metainfo.classes = {name!r} is a string and no file of names: its '
+                f'letters would be the classes. One class needs a comma: ({name!r},).'
+            )
+            metainfo['classes'] = (name,)
 
 
 def _correct(node: Any, path: str, scopes: tuple[str | None, ...]) -> Iterator[str]:

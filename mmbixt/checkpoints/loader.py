@@ -113,12 +113,17 @@ def read_source(name: str, map_location: Any = None) -> Any:
     """
     path = find_file(name)
     try:
-        return read_file(str(path), map_location)
+        checkpoint = read_file(str(path), map_location)
     except BrokenCheckpointError as error:
         if path == Path(os.path.expanduser(name)) or not remove_download(path):
             raise
         text = 'It was a download and has been removed; run again to download it again.'
         raise CheckpointFileError(f'{error}\n  {text}') from error
+    parts = checkpoint if isinstance(checkpoint, Mapping) else {}
+    held = [repr(key) for key in CONTAINERS if isinstance(parts.get(key), Mapping)]
+    if len(held) > 1:  # of which unwrap takes the first
+        print_log(f'{name}: {held[0]} is used, not {" or ".join(held[1:])}.', 'current')
+    return checkpoint
 
 
 def find_file(name: str) -> Path:

@@ -35,33 +35,52 @@ def check_datasets(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
         cfg: a config.
         splits: the splits to check: 'train', 'val', 'test'.
     """
-    loaders = [cfg[f'{split}_dataloader'] for split in splits if cfg.get(f'{split}_dataloader')]
-    for dataset in (d for loader in loaders for d in leaves(loader['dataset'])):
-        missing = [f'  {path.absolute()}' for path in _paths(dataset) if not path.exists()]
-        if not missing:
-            continue
-        kind = dataset['type']
-        lines = [
-            f'The dataset of this config ({kind}) was not found. Missing:',
-            *missing,
-            'If it is in another place, make a link, or set data_root of the datasets.',
-        ]
-        folder, how_to_get = _HOW_TO_GET.get(kind, ('', ''))
-        root = dataset.get('data_root')
-        if how_to_get and (not root or Path(root).is_relative_to(folder)):
-            try_it = 'To try the config on generated images instead, add --sample.'
-            lines += [how_to_get, try_it]
-        raise MissingDatasetError('\n'.join(lines))
+    parts = {path: part for split in splits for path, part in parts_of(cfg, split)}
+    absent = {path: part for path, part in parts.items() if _missing(part)}
+    if not absent:
+        return
+    kinds = dict.fromkeys(str(part['type']) for part in absent.values())
+    settings = ' and '.join(f'{path}.data_root' for path in absent)
+    lines = [
+        f'The dataset of this config ({", ".join(kinds)}) was not found. Missing:',
+        *dict.fromkeys(f'  {path}' for part in absent.values() for path in _missing(part)),
+        f'If it is in another place, make a link, or set {settings}.',
+    ]
+    if advice := dict.fromkeys(filter(None, map(_how_to_get, absent.values()))):
+        lines += [*advice, 'To try the config on generated images instead, add --sample.']
+    raise MissingDatasetError('\n'.join(lines))
+
+
+def _how_to_get(dataset: Mapping[str, Any]) -> str | None:
+    """Advice for a data set in the folder of our configs."""
+    folder, how = _HOW_TO_GET.get(dataset['type'], ('', None))
+    root = dataset.get('data_root')
+    return how if not root or Path(root).is_relative_to(folder) else None
+
+
+def parts_of(cfg: Mapping[str, Any], split: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The datasets of a split inside wrappers, with the names of their settings."""
+    if loader := cfg.get(f'{split}_dataloader'):
+        yield from _named(loader['dataset'], f'{split}_dataloader.dataset')
 
 
 def leaves(dataset: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The datasets inside wrappers (RepeatDataset, ConcatDataset ...)."""
-    inner = dataset.get('datasets') or [dataset.get('dataset')]
-    if inner[0] is None:
-        yield dataset
-    else:
-        for part in inner:
-            yield from leaves(part)
+    return (part for _, part in _named(dataset, ''))
+
+
+def _named(dataset: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    inner = {f'datasets.{i}': part for i, part in enumerate(dataset.get('datasets') or ())}
+    inner = inner or {'dataset': dataset.get('dataset')}
+    if None in inner.values():
+        yield path, dataset
+        return
+    for name, part in inner.items():
+        yield from _named(part, f'{path}.{name}')
+
+
+def _missing(dataset: Mapping[str, Any]) -> list[Path]:
+    return [path.absolute() for path in _paths(dataset) if not path.exists()]
 
 
 def _paths(dataset: Mapping[str, Any]) -> list[Path]:

@@ -33,6 +33,10 @@ class BadSampleError(ValueError):
         return super().__str__().rpartition(f'{type(self).__name__}: ')[2]
 
 
+class UnknownClassesError(BadSampleError):
+    """A COCO file lacks classes of its data set."""
+
+
 def orientation_of(image: Image.Image) -> int:
     """The EXIF orientation, 1 to 8; 1 is the orientation in which an image is stored."""
     tag = image.getexif().get(_ORIENTATION, 1)
@@ -210,7 +214,7 @@ def check_annotations(dataset: Any) -> None:
         content = json.loads(Path(dataset.ann_file).read_text())
         names = [category['name'] for category in content['categories']]
         absent = [name for name in classes if name not in names]
-        raise BadSampleError(
+        raise UnknownClassesError(
             f'{dataset.ann_file} has no categories {_listing(absent)}; it has {_listing(names)}. '
             "Set metainfo=dict(classes=(...)) of the data sets to the file's names, and "
             'num_classes of the model to their number.'

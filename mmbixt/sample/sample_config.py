@@ -128,4 +128,11 @@ def _remove_weights(cfg: Config) -> str | None:
         return None
     for node in all_dicts(cfg.model):  # random weights must not be frozen
         node.update({k: v for k, v in dict(frozen_stages=-1, norm_eval=False).items() if k in node})
-    return f'random instead of {", ".join(removed)}, and nothing frozen'
+    change = f'random instead of {", ".join(removed)}, and nothing frozen'
+    for node in all_dicts(cfg.model):  # nor adapted: checkpoints of adapters need the file
+        if str(node.get('type')).rpartition('.')[2] == 'LoRAModel':
+            module = node.module
+            node.clear()
+            node.update(module)
+            change += '; without the adapters of LoRAModel'
+    return change

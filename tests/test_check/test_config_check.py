@@ -121,6 +121,10 @@ def test_all_mistakes_are_said_at_once(cfg):
             'train_dataloader has 2 cl',
         ),
         (
+            {'val_dataloader.dataset.metainfo.classes': 'road'},
+            r"- val_dataloader\.dataset\.metainfo\.classes = 'road' is a string .* \('road',\)\.",
+        ),
+        (
             {
                 'model.backbone.init_cfg': dict(
                     _delete_=True, type='Pretrained', checkpoint='lost.pth'
@@ -139,6 +143,18 @@ def test_each_of_these_is_found(cfg, options, expected):
     cfg.merge_from_dict(options, allow_list_keys=True)
     with fresh_mmengine(), pytest.raises(ConfigError, match=expected):
         check_config(cfg, TRAINING, 'mine.py')
+
+
+def test_a_folder_that_is_missing_is_said_once(cfg, root):
+    (root / 'labels').rename(root / 'other')
+    (problem,) = found(cfg)[0]
+    assert problem.count(f'{root}/labels') == 1
+    cfg.val_dataloader.dataset.type = 'BaseSegDatase'
+    problems = found(cfg)[0]
+    assert [re.search('no registry|was not found', x)[0] for x in problems] == [
+        'no registry',
+        'was not found',
+    ]
 
 
 def test_no_model():

@@ -50,6 +50,17 @@ def test_home_directory(save, tmp_path, monkeypatch):
     load_checkpoint(torch.nn.Linear(2, 2), '~/saved.pth', strict=True)
 
 
+def test_which_of_two_sets_of_weights_is_used_is_said(save, monkeypatch):
+    log = Mock()
+    monkeypatch.setattr('mmbixt.checkpoints.loader.print_log', log)
+    ones, twos = ({'a': torch.full((2,), value)} for value in (1, 2))
+    load(save({'model': ones, 'epoch': 3}))
+    assert not log.called
+    file = save({'model_ema': twos, 'model': ones})
+    assert load(file)['state_dict']['a'].tolist() == [1, 1]
+    assert log.call_args.args[0] == f"{file}: 'model' is used, not 'model_ema'."
+
+
 class Model(BaseModel):
     def __init__(self):
         super().__init__()

@@ -42,6 +42,22 @@ def test_missing_files_are_named_with_advice(dataset, missing, help, tmp_path, m
     check_datasets(cfg, ('train', 'val'))
 
 
+def test_one_message_names_the_settings_of_all_splits(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    several = dict(type='ConcatDataset', datasets=[COCO, ADE])
+    repeated = dict(type='RepeatDataset', dataset=COCO)
+    cfg = dict(train_dataloader=dict(dataset=several), val_dataloader=dict(dataset=repeated))
+    (tmp_path / 'images/training').mkdir(parents=True)
+    (tmp_path / 'annotations/training').mkdir(parents=True)
+    with pytest.raises(MissingDatasetError) as caught:
+        check_datasets(cfg, ('train', 'val'))
+    message = str(caught.value)
+    settings = 'train_dataloader.dataset.datasets.0.data_root and '
+    settings += 'val_dataloader.dataset.dataset.data_root'
+    assert f'set {settings}.' in message
+    assert message.count(COCO['ann_file']) == message.count('train2017.zip') == 1
+
+
 @pytest.mark.parametrize('prefix', [dict(split='train'), dict(data_prefix='train')])
 def test_imagenet_has_a_split_or_a_prefix(tmp_path, prefix):
     cfg = Config(dict(dataset=dict(type='ImageNet', data_root=str(tmp_path), **prefix)))

@@ -49,6 +49,15 @@ def test_changes_only_what_is_necessary(written, cfg):
     assert cfg.param_scheduler[-1].end == cfg.train_cfg.max_iters
 
 
+def test_adapters_are_left_out_with_the_weights_that_they_belong_to(written, cfg):
+    module = {**cfg.model.backbone, 'type': 'mmbixt.BiXT'}
+    wrapped = dict(_delete_=True, type='mmpretrain.LoRAModel', module=module, rank=2, targets=[])
+    cfg.merge_from_dict({'model.backbone': wrapped})
+    assert use_sample_data(cfg)[3].endswith('nothing frozen; without the adapters of LoRAModel')
+    changed = dict(frozen_stages=-1, norm_eval=False, init_cfg=None)
+    assert cfg.model.backbone == module | changed
+
+
 def test_annotations_of_coco_and_learning_rate_of_sgd(written, cfg):
     cfg.val_evaluator = dict(ann_file='data/coco/annotations/instances_val2017.json')
     cfg.optim_wrapper.optimizer = dict(type='SGD', lr=0.02)

@@ -1,5 +1,6 @@
 """The page "Your own data set": its configs and its commands, in its order, on generated images."""
 
+import json
 import re
 from pathlib import Path
 
@@ -82,6 +83,25 @@ def test_colours_that_are_fewer_than_the_classes_are_found(folder, monkeypatch):
     cfg.val_dataloader.dataset.metainfo.palette = [(220, 20, 60)]
     ((problem,), _) = find_problems(cfg, ('val',))
     assert problem.startswith('val_dataloader.dataset: metainfo.palette has 1 colours for ')
+
+
+def test_forgotten_classes_are_one_mistake(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    cfg = read_config('coco_mini.py')
+    for split in ('train', 'val'):
+        dataset = cfg[f'{split}_dataloader'].dataset
+        content = json.loads(Path(dataset.data_root, dataset.ann_file).read_text())
+        content['categories'] = [c for c in content['categories'] if c['name'] in cfg.classes]
+        dataset.ann_file = f'annotations/{split}_of_mine.json'
+        Path(dataset.data_root, dataset.ann_file).write_text(json.dumps(content))
+        del dataset.metainfo  # the classes are then COCO's
+    cfg.val_evaluator.ann_file = f'{dataset.data_root}{dataset.ann_file}'
+    ((problem,), _) = find_problems(cfg, ('train', 'val'))
+    assert 'train_of_mine.json has no categories ' in problem
+    assert 'Set metainfo=dict(classes=(...)) of the data sets' in problem
+    for split in ('train', 'val'):  # each is wrong in another way
+        cfg[f'{split}_dataloader'].dataset.metainfo = dict(classes=(f'a_{split}',))
+    assert len(find_problems(cfg, ('train', 'val'))[0]) == 2
 
 
 @only_in_zoo
