@@ -27,8 +27,7 @@ def _noise_tile(roughness: float) -> np.ndarray:
 def noise(roughness: float, u, v) -> np.ndarray:
     """Noise (h,w) with mean 0 and standard deviation 1 at coordinates (h,w).
 
-    Roughness is the exponent of its spectrum, 1 / frequency ** roughness: 0 is like grain, 1 like
-    leaves, 2 like clouds.
+    Roughness is the exponent of its spectrum: 0 is like grain, 1 like leaves, 2 like clouds.
     """
     u, v = (np.float32(c - _TILE * np.floor(c / _TILE)) for c in np.broadcast_arrays(u, v))
     return cv2.remap(_noise_tile(roughness), u, v, cv2.INTER_LINEAR, borderMode=cv2.BORDER_WRAP)

@@ -15,7 +15,7 @@ _ROOTS = {
     'ImageNet': 'imagenet',
     'CIFAR100': 'imagenet',  # becomes ImageNet
 }
-_SIZE_KEYS = ('scale', 'scales', 'crop_size', 'size', 'img_scale', 'stride', 'random_size_range')
+_SIZE_KEYS = {'scale', 'scales', 'crop_size', 'size', 'img_scale', 'stride', 'random_size_range'}
 ITERATIONS, WARM_UP = 700, 50
 SCALES = (1.0, 1.25)  # of random resizing
 AVERAGED = 100  # iterations that averaged weights (EMA) cover
@@ -30,8 +30,7 @@ def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
 
     The scenes are written to ``root`` unless they exist. Returns a line for each change.
     """
-    needed = {'model', 'train_dataloader', 'optim_wrapper'}
-    if missing := ', '.join(sorted(needed - set(cfg))):
+    if missing := ', '.join(sorted({'model', 'train_dataloader', 'optim_wrapper'} - set(cfg))):
         raise NoSampleError(f'--sample needs a complete config; this one has no {missing}.')
     kinds = {str(node.get('type')) for node in all_dicts(*cfg.values()) if 'data_root' in node}
     if others := ', '.join(sorted(kinds - set(_ROOTS))):
@@ -82,9 +81,8 @@ def _shrink_images(cfg: Config, factor: int) -> None:
     # in a model, other things have sizes, such as anchors
     outside = [cfg[key] for key in cfg if key != 'model']
     for node in all_dicts(*outside, cfg.model.get('data_preprocessor'), cfg.model.get('test_cfg')):
-        for key in _SIZE_KEYS:
-            if isinstance(node.get(key), (int, list, tuple)):
-                node[key] = shrink(node[key])
+        for key in _SIZE_KEYS & node.keys():
+            node[key] = shrink(node[key])
         if 'ratio_range' in node:
             node.ratio_range = SCALES
 
@@ -99,11 +97,10 @@ def _shorten(cfg: Config, batch_size: int) -> str:
     cfg.default_hooks.checkpoint.update(by_epoch=False, interval=ITERATIONS // 2)
     cfg.default_hooks.logger.update(interval=10)
     optimizer = cfg.optim_wrapper.optimizer
-    if optimizer.type != 'SGD':
-        # LAMB's steps are relative to the weights
-        optimizer.lr = 1e-2 if optimizer.type == 'Lamb' else 1e-3
-    else:  # in proportion to the batch size
+    if optimizer.type == 'SGD':  # in proportion to the batch size
         optimizer.lr *= batch_size / cfg.get('auto_scale_lr', {}).get('base_batch_size', 16)
+    else:  # LAMB's steps are relative to the weights
+        optimizer.lr = 1e-2 if optimizer.type == 'Lamb' else 1e-3
     cfg.param_scheduler = [
         dict(type='LinearLR', start_factor=1e-3, by_epoch=False, begin=0, end=WARM_UP),
         dict(type='PolyLR', eta_min=0.0, by_epoch=False, begin=WARM_UP, end=ITERATIONS),

@@ -10,14 +10,12 @@ from mmbixt.sample.objects import ObjectPainter
 
 VERSION = 3  # of the files; to be raised when a seed gives another picture, or other files
 MIN_VISIBLE = 0.0012  # part of the picture that an object with a label must cover
-# the classes of the scenes, with their values in ADE20K's annotation files; 0 is no class, and
-# 'animal' is that of all objects which are not here
+# values in ADE20K's annotation files; 'animal' is that of all objects which are not here
 _STUFF = dict(building=2, sky=3, tree=5, road=7, grass=10, sidewalk=12, earth=14, mountain=17)
 ADE_LABELS = dict(**_STUFF, water=22, sand=47, person=13, car=21, boat=77, animal=127)
 # COCO's categories of objects -> the most similar class of ImageNet: sports car, yawl, Labrador,
 # sorrel, ram, ox, groom (ImageNet has few classes of people)
 COCO_TO_IMAGENET = dict(car=817, boat=914, dog=208, horse=339, sheep=348, cow=345, person=982)
-VALLEY = 979  # class of ImageNet for a scene without objects
 
 _GROUNDS = {  # colours; strength and roughness of noise, metres per noise pixel, flatness
     'grass': ([(0.30, 0.46, 0.16), (0.46, 0.50, 0.22), (0.22, 0.40, 0.18)], 0.17, 0.5, 0.03, 0.6),
@@ -40,11 +38,9 @@ Rows = tuple[tuple, tuple, tuple]  # of buildings and of trees: depth, least num
 
 
 class Scene(NamedTuple):
-    """A scene: RGB image, ADE20K's label map, COCO categories of objects with disjoint masks."""
-
-    image: np.ndarray  # (H,W,3)
-    semantic: np.ndarray  # (H,W)
-    instances: list[tuple[str, np.ndarray]]  # masks (H,W)
+    image: np.ndarray  # RGB (H,W,3)
+    semantic: np.ndarray  # ADE20K's label map (H,W)
+    instances: list[tuple[str, np.ndarray]]  # COCO's categories, disjoint masks (H,W)
 
 
 def make_scene(seed: int, height: int = 192, width: int = 256) -> Scene:
@@ -64,7 +60,7 @@ def make_scene(seed: int, height: int = 192, width: int = 256) -> Scene:
     labels = np.uint8([ADE_LABELS.get(name, ADE_LABELS['animal']) for name in place.names])
     large = np.bincount(owner.ravel(), minlength=len(labels)) >= MIN_VISIBLE * owner.size
     is_object = np.isin(place.names, list(COCO_TO_IMAGENET))
-    labels[is_object & ~large] = 0
+    labels[is_object & ~large] = 0  # no class
     instances = [(place.names[k], owner == k) for k in np.flatnonzero(is_object & large)]
 
     # exposure and noise of a camera
@@ -75,9 +71,9 @@ def make_scene(seed: int, height: int = 192, width: int = 256) -> Scene:
 
 
 def imagenet_class(scene: Scene) -> int:
-    """The class of ImageNet of a scene: that of its largest object."""
+    """The class of ImageNet of a scene: that of its largest object, or valley without objects."""
     category, _ = max(scene.instances, key=lambda found: found[1].sum(), default=('', None))
-    return COCO_TO_IMAGENET.get(category, VALLEY)
+    return COCO_TO_IMAGENET.get(category, 979)
 
 
 class _Place(Canvas):
@@ -92,7 +88,8 @@ class _Place(Canvas):
         sky = mix(sky, white, cover * np.clip(altitude * 5, 0, 1))
         self.paint('sky', altitude >= 0, sky / self.tint)
 
-    def paint_mountains(self) -> None:
+    def paint_hills(self) -> None:
+        """Paint mountains and, in front of them, grass."""
         y, x = self.grid[:, : self.horizon + 3]
         rock = vary(self.rng, (0.22, 0.34, 0.18), (0.34, 0.36, 0.40), (0.42, 0.36, 0.28))
         top = self.rng.uniform(0.25, 0.6) * self.horizon
@@ -102,6 +99,7 @@ class _Place(Canvas):
             spurs = np.tanh(1.5 * noise(1.7, x * 0.8 + below, below * 0.5 + 180 * near))
             colour = rock * (1 + 0.24 * spurs[..., None])
             self.paint('mountain', below >= 0, colour, self.haze * (1.4 - 0.8 * near))
+        self.paint_ground('grass')
 
     def paint_ground(self, name: str, where=True, pattern=1.0) -> None:
         """Paint the ground, or the part in a mask (n,w); a pattern (n,w) scales the light."""
@@ -114,7 +112,6 @@ class _Place(Canvas):
         self.paint(name, where & (light > 0), colour, haze, top=self.horizon)
 
     def reflect(self) -> None:
-        """Add reflections to the water."""
         water = np.array([*self.names])[self.owner] == 'water'
         shore = int(water.any(1).argmax())
         below = slice(shore, min(2 * shore, self.height))
@@ -147,8 +144,7 @@ class _Place(Canvas):
 
     def country(self) -> Rows:
         """Grass below mountains, with a path or a field of earth."""
-        self.paint_mountains()
-        self.paint_ground('grass')
+        self.paint_hills()
         if self.rng.rand() < 0.5:
             furrows = 0.24 * np.sin(7 * self.across) * np.clip(self.scale / 9, 0, 1)
             where = self.depth + self.uneven > self.rng.uniform(0.1, 0.4)
@@ -161,8 +157,7 @@ class _Place(Canvas):
 
     def shore(self) -> Rows:
         """Water between mountains and a near shore of sand, grass or earth."""
-        self.paint_mountains()
-        self.paint_ground('grass')
+        self.paint_hills()
         far, near = self.rng.uniform((0.04, 0.4), (0.09, 0.7))
         self.paint_ground('water', self.depth > far)
         inland = self.depth + self.uneven - near
