@@ -10,8 +10,8 @@ from mmengine.dist import is_main_process
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
-from mmbixt.checkpoints.layout import inspect_file
 from mmbixt.checkpoints.loader import load
+from mmbixt.checkpoints.written import written_checkpoints
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
 from mmbixt.engine import LoadFromHook
 
@@ -58,9 +58,9 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> None:
                 'rate; set auto_scale_lr=dict(base_batch_size=...).'
             )
         cfg.auto_scale_lr.enable = True
-    if args.resume:
-        cfg.resume = True
-        cfg.load_from = latest_whole(Path(cfg.work_dir)) if args.resume == 'auto' else args.resume
+    file = latest_whole(Path(cfg.work_dir)) if args.resume == 'auto' else args.resume
+    if file:  # else the weights of load_from, if the config has it
+        cfg.resume, cfg.load_from = True, file
         if args.resume != 'auto' and 'meta' not in load(args.resume):
             raise SystemExit(
                 f'--resume: {args.resume} has weights, but no training state. To start from the '
@@ -86,21 +86,19 @@ def use_bfloat16(cfg: Config) -> None:
 
 
 def latest_whole(work_dir: Path) -> str | None:
-    """The latest checkpoint of a work dir that is not damaged."""
-    note = work_dir / 'last_checkpoint'  # written by mmengine
-    named = [Path(note.read_text().strip())] if note.is_file() else []
-    saved = [*work_dir.glob('iter_*.pth'), *work_dir.glob('epoch_*.pth')]
-    saved.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in [*named, *saved]:
-        try:
-            with path.open('rb') as file:
-                inspect_file(file)
-            if [path] != named:
-                print(f'Resuming from {path}.')
+    """The latest checkpoint of a work dir that is not damaged; None if there is no checkpoint."""
+    damaged = []
+    for path, problem in written_checkpoints(work_dir):
+        if problem is None:
+            print(f'Resuming from {path}.', flush=True)
             return str(path)
-        except Exception as error:  # a damaged file can raise any error
-            what = note if path == Path() else path
-            print(f'--resume: {what} is empty or damaged ({type(error).__name__}: {error}).')
+        print(f'--resume: {path} is empty or damaged ({problem}).', flush=True)
+        damaged.append(path)
+    if damaged:
+        raise SystemExit(
+            f'--resume: {work_dir} has no complete checkpoint. To train from iteration 0, leave '
+            '--resume out.'
+        )
     print(f'--resume: {work_dir} has no checkpoint, so training begins at iteration 0.', flush=True)
     return None
 

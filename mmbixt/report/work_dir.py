@@ -11,12 +11,14 @@ import numpy as np
 from mmengine.config import Config
 
 from mmbixt.check.metrics import metrics_of
+from mmbixt.checkpoints.written import written_checkpoints
 from mmbixt.sample.sample_data import MANIFEST
 
 # scores of mmdet, and what they measure
 DETECTION = {'coco/bbox_mAP': 'boxes', 'coco/segm_mAP': 'masks', 'coco/boundary_mAP': 'mask edges'}
 
 HIDDEN = {'time', 'data_time', 'step'}  # of a record, no scores
+NO_LOSS = 'loss is not finite'  # in a record, in place of such a loss
 
 
 class ReportError(ValueError):
@@ -64,16 +66,23 @@ class Run:
             for start, (_, broken) in logs.items()
             if broken
         ]
+        if len(lost := self.curve(NO_LOSS)):
+            self.notes.append(
+                f'{len(lost)} of {len(lost) + len(self.curve("loss"))} logged losses are NaN or '
+                f'infinite, first at iteration {lost[0, 0]:.0f}. They are not in the curve.'
+            )
 
-    @property
-    def checkpoint(self) -> Path | None:
-        """The last checkpoint of the run, or the tested one if the folder is of a test."""
-        pointer = self.folder / 'last_checkpoint'
-        written = Path(pointer.read_text().strip() if pointer.exists() else 'none')
-        # the path is absolute, but the folder may have been moved or copied
-        for path in (self.folder / written.name, written):
-            if path.is_file():
-                return path
+        self.checkpoint = self._find_checkpoint()
+
+    def _find_checkpoint(self) -> Path | None:
+        """The last complete checkpoint of the run, or the tested one if the folder is of a test."""
+        written = dict(written_checkpoints(self.folder))
+        whole = [path for path, problem in written.items() if problem is None]
+        if whole and whole[0] != next(iter(written)):
+            damaged = ', '.join(path.name for path, problem in written.items() if problem)
+            self.notes.append(f'{damaged}: empty or damaged. {whole[0].name} is used.')
+        if written:
+            return [*whole, *written][0]
         tested = self.config.get('load_from')
         return Path(tested) if tested and not self.iterations else None
 
@@ -103,7 +112,10 @@ def read_records(file: Path) -> tuple[list[dict[str, float]], int]:
     for line in file.read_text(errors='replace').splitlines() if file.exists() else []:
         try:
             items = [item for item in json.loads(line).items() if isinstance(item[1], int | float)]
-            records.append({name: value for name, value in items if isfinite(value)})
+            record = {name: value for name, value in items if isfinite(value)}
+            if not isfinite(dict(items).get('loss', 0)):
+                record[NO_LOSS] = 1
+            records.append(record)
         except (ValueError, AttributeError):  # not JSON; JSON, but not a record
             broken += 1
     return records, broken
@@ -120,7 +132,8 @@ def merge(starts: Iterable[Sequence[Mapping[str, float]]]) -> list[dict[str, flo
         new, iteration = [], 0
         for record in records:
             if 'step' in record:
-                iteration = record['step'] if 'loss' in record else iteration
+                trained = 'loss' in record or NO_LOSS in record
+                iteration = record['step'] if trained else iteration
                 new.append({**record, 'step': max(record['step'], iteration)})
         first = min((record['step'] for record in new), default=inf)
         history = [record for record in history if record['step'] < first] + new

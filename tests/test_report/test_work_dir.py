@@ -3,9 +3,10 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+import torch
 from test_report.runs import STEPS, train_record, val_record, write_log, write_resumed_logs
 
-from mmbixt.report.work_dir import ReportError, Run, merge, read_records
+from mmbixt.report.work_dir import NO_LOSS, ReportError, Run, merge, read_records
 
 CONFIG = """
 default_scope = 'mmseg'
@@ -47,7 +48,7 @@ def test_broken_lines_are_counted(tmp_path):
     file = tmp_path / 'scalars.json'
     lines = ['{"step": 1, "loss": NaN, "name": "x"}', '[1]', '7', '{"st', '\x00', '{"step": 2}']
     file.write_text('\n'.join(lines))
-    assert read_records(file) == ([{'step': 1}, {'step': 2}], 4)
+    assert read_records(file) == ([{'step': 1, NO_LOSS: 1}, {'step': 2}], 4)
 
 
 def test_config_is_that_of_the_training(folder):
@@ -60,6 +61,27 @@ def test_config_is_that_of_the_training(folder):
     (folder / 'empty').mkdir()
     with pytest.raises(ReportError, match=r'no config .*train'):
         Run(folder / 'empty')
+
+
+def test_losses_that_are_not_finite_are_counted(folder):
+    records = [train_record(step) for step in (10, 20, 30)]
+    for record, value in zip(records[1:], ('NaN', 'Infinity'), strict=True):
+        record['loss'] = float(value)
+    write_log(folder, '20250101_100000', records)
+    run = Run(folder)
+    assert run.curve('loss')[:, 0].tolist() == [10]
+    assert run.notes[0].startswith(
+        '2 of 3 logged losses are NaN or infinite, first at iteration 20'
+    )
+
+
+def test_a_damaged_checkpoint_is_not_used_if_there_is_another(folder):
+    torch.save({'state_dict': {}}, folder / 'iter_1.pth')
+    (folder / 'iter_2.pth').write_bytes(b'half')
+    (folder / 'last_checkpoint').write_text(str(folder / 'iter_2.pth'))
+    run = Run(folder)
+    assert run.checkpoint == folder / 'iter_1.pth'
+    assert run.notes == ['iter_2.pth: empty or damaged. iter_1.pth is used.']
 
 
 def test_checkpoint_and_scores(folder):

@@ -85,14 +85,24 @@ def test_resume_restores_optimizer_and_history(folder, run, tmp_path):
     (tmp_path / 'last_checkpoint').touch()
     arguments = CONFIG, '--resume', '--work-dir', tmp_path
     output = run('train.py', *arguments, options=['train_cfg.max_iters=3'])
-    for name in ('last_checkpoint', 'iter_4.pth'):
-        assert f'--resume: {tmp_path / name} is empty or damaged' in output
+    assert f'--resume: {tmp_path / "iter_4.pth"} is empty or damaged' in output
+    assert f'Resuming from {tmp_path / "iter_2.pth"}.' in output
     assert 'resumed epoch: 0, iter: 2' in output
     checkpoint = torch.load(tmp_path / 'iter_3.pth', weights_only=False)
     steps = {int(state['step']) for state in checkpoint['optimizer']['state'].values()}
     assert steps == {3}
     losses = checkpoint['message_hub']['log_scalars']['train/loss']
     assert len(losses.data[0]) == 3
+
+
+def test_resume_stops_if_all_checkpoints_are_damaged(folder, within, tmp_path):
+    (tmp_path / 'iter_4.pth').write_bytes(b'half')
+    (tmp_path / 'last_checkpoint').write_text(str(tmp_path / 'iter_4.pth'))
+    arguments = CONFIG, '--sample', '--resume', '--work-dir', tmp_path
+    done = within('train.py', *arguments, cwd=folder)
+    assert done.returncode
+    assert f'--resume: {tmp_path} has no complete checkpoint. ' in done.stderr
+    assert 'Iter(train)' not in done.stdout
 
 
 @only_in_zoo

@@ -1,0 +1,36 @@
+import os
+
+import torch
+
+from mmbixt.checkpoints.written import written_checkpoints
+
+
+def write(path, time):
+    path.parent.mkdir(exist_ok=True)
+    torch.save({'weight': torch.zeros(2)}, path)
+    os.utime(path, (time, time))
+    return path
+
+
+def test_the_named_file_is_first_and_then_the_newest(tmp_path):
+    old, new = (write(tmp_path / f'iter_{n}.pth', n) for n in (1, 2))
+    assert list(written_checkpoints(tmp_path)) == [(new, None), (old, None)]
+    (tmp_path / 'last_checkpoint').write_text(f'{old}\n')
+    assert [path for path, _ in written_checkpoints(tmp_path)] == [old, new]
+    old.write_bytes(old.read_bytes()[:-100])
+    (_, problem), other = written_checkpoints(tmp_path)
+    assert problem
+    assert other == (new, None)
+
+
+def test_a_copied_folder_uses_its_own_files(tmp_path):
+    original = write(tmp_path / 'a/iter_2.pth', 2)
+    own = write(tmp_path / 'b/epoch_1.pth', 1)
+    (tmp_path / 'b/last_checkpoint').write_text(str(original))
+    assert [path for path, _ in written_checkpoints(tmp_path / 'b')] == [own, original]
+
+
+def test_nothing_was_written(tmp_path):
+    for name in ('', str(tmp_path / 'iter_1.pth')):
+        (tmp_path / 'last_checkpoint').write_text(name)
+        assert not list(written_checkpoints(tmp_path))
