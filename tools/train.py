@@ -90,7 +90,8 @@ def latest_whole(work_dir: Path) -> str | None:
     damaged = []
     for path, problem in written_checkpoints(work_dir):
         if problem is None:
-            print(f'Resuming from {path}.', flush=True)
+            if damaged:  # else mmengine's log is enough
+                print(f'Resuming from {path}.', flush=True)
             return str(path)
         print(f'--resume: {path} is empty or damaged ({problem}).', flush=True)
         damaged.append(path)
