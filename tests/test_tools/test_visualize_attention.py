@@ -32,8 +32,14 @@ def test_pictures_of_a_point(within, tmp_path, monkeypatch):
     assert 'error: The point 40 29 is outside the image, which has x from 0 to 39' in done.stderr
 
 
-def test_wrong_arguments(within):
+def test_wrong_arguments(within, tmp_path):
     done = within(TOOL, CONFIG, 'x.pth', 'nope.jpg')
     assert done.stderr == 'FileNotFoundError: There is no image at nope.jpg.\n'
     done = within(TOOL, CONFIG, 'x.pth', 'dog.jpg', '--heads', 'all')
     assert "'all' is not 'mean', 'each' or a number from 0" in done.stderr
+    noise = np.random.RandomState(0).randint(0, 255, (64, 64, 3), np.uint8)
+    image = cv2.imencode('.jpg', noise)[1].tobytes()
+    for content in (b'', b'text', image[: len(image) // 2]):
+        (tmp_path / 'dog.jpg').write_bytes(content)
+        done = within(TOOL, CONFIG, 'x.pth', tmp_path / 'dog.jpg')
+        assert done.stderr.endswith('is not an image that can be read, or is incomplete.\n')

@@ -38,9 +38,11 @@ def prepare_image(cfg: Config, path: str) -> tuple[Tensor, np.ndarray, tuple[int
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f'There is no image at {path}.')
-    original = cv2.imread(path)
+    content = np.fromfile(path, np.uint8)
+    # as the pipeline decodes it; imread would accept a truncated file
+    original = cv2.imdecode(content, cv2.IMREAD_COLOR) if content.size else None
     if original is None:
-        raise AttentionPictureError(f'{path} is not an image that can be read.')
+        raise AttentionPictureError(f'{path} is not an image that can be read, or is incomplete.')
     dataset = cfg.test_dataloader.dataset
     while 'pipeline' not in dataset:  # a wrapper
         dataset = dataset.get('dataset') or dataset.datasets[0]
