@@ -66,9 +66,10 @@ class Run:
             for start, (_, broken) in logs.items()
             if broken
         ]
-        if len(lost := self.curve(NO_LOSS)):
+        self.lost = len(lost := self.curve(NO_LOSS))
+        if self.lost:
             self.notes.append(
-                f'{len(lost)} of {len(lost) + len(self.curve("loss"))} logged losses are NaN or '
+                f'{self.lost} of {self.lost + len(self.curve("loss"))} logged losses are NaN or '
                 f'infinite, first at iteration {lost[0, 0]:.0f}. They are not in the curve.'
             )
 
