@@ -35,6 +35,7 @@ def test_pictures_of_a_point(within, tmp_path, monkeypatch):
 def test_wrong_arguments(within, tmp_path):
     done = within(TOOL, CONFIG, 'x.pth', 'nope.jpg')
     assert done.stderr == 'FileNotFoundError: There is no image at nope.jpg.\n'
+    assert 'which is a folder.' in within(TOOL, CONFIG, 'x.pth', tmp_path).stderr
     done = within(TOOL, CONFIG, 'x.pth', 'dog.jpg', '--heads', 'all')
     assert "'all' is not 'mean', 'each' or a number from 0" in done.stderr
     noise = np.random.RandomState(0).randint(0, 255, (64, 64, 3), np.uint8)

@@ -37,7 +37,8 @@ def prepare_image(cfg: Config, path: str) -> tuple[Tensor, np.ndarray, tuple[int
         (h,w,3), RGB, in uint8: resized, without padding; (width, height) of the file.
     """
     if not Path(path).is_file():
-        raise FileNotFoundError(f'There is no image at {path}.')
+        what = ', which is a folder' if Path(path).is_dir() else ''
+        raise FileNotFoundError(f'There is no image at {path}{what}.')
     content = np.fromfile(path, np.uint8)
     # as the pipeline decodes it; imread would accept a truncated file
     original = cv2.imdecode(content, cv2.IMREAD_COLOR) if content.size else None
