@@ -81,7 +81,11 @@ def test_other_images_classes_and_truths_are_named():
     true[7, 0] += 1
     for other, message in (
         (part(run, [*range(33), *range(34, 40)]), r'1 \(image_33\); .* second: 0 \(none\)'),
-        (replace(run, classes=['class 0', 'tree', *run.classes[2:]]), "'class 1' .* 'tree'"),
+        (
+            replace(run, classes=['class 0', 'tree', *run.classes[2:]]),
+            r"\(5\): 'class 1' .* 'tree'",
+        ),
+        (replace(run, classes=run.classes[:4]), r"\(5 and 4\): 'class 4' .* 'nothing'"),
         (replace(run, counts=run.counts | {'all/true': true}), r'of 1 of 40 images .* image_7\.'),
     ):
         with pytest.raises(NotPairedError, match=message):
