@@ -83,9 +83,9 @@ def read_sums(path: str | Path) -> ImageSums:
     # not an archive, a single array, a truncated archive, an archive of something else
     except (ValueError, TypeError, AttributeError, EOFError, BadZipFile, zlib.error, KeyError) as e:
         raise SumsFileError(
-            f'{path} is not a file of counts of images ({type(e).__name__}: {e}). '
-            'tools/test.py --boundary writes such files, as WORK_DIR/boundary.npz, and so does '
-            'tools/analysis/boundary_eval.py --sums.'
+            f'{path} is not a file of counts of images, or is damaged ({type(e).__name__}: {e}). '
+            'tools/test.py --boundary writes such files, as WORK_DIR/boundary.npz, and so do '
+            'tools/analysis/report.py --evaluate and tools/analysis/boundary_eval.py --sums.'
         ) from e
     return ImageSums(images, classes, counts)
 

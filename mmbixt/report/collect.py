@@ -9,7 +9,7 @@ from mmengine.registry import DATASETS, MODELS, init_default_scope
 
 from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.engine.boundary_vis_hook import NoLabelsError
-from mmbixt.evaluation.sums import FILE_NAME, ImageSums, read_sums, write_sums
+from mmbixt.evaluation.sums import FILE_NAME, ImageSums, SumsFileError, read_sums, write_sums
 from mmbixt.report.predictor import Example, Predictor
 from mmbixt.report.work_dir import Run
 
@@ -53,6 +53,11 @@ def collect(run: Run, options: Namespace) -> ReportData:
     try:
         predictor = Predictor(config, model, checkpoint, run.generated)
         data.weights = checkpoint.name
+        if data.counts and data.counts.classes != list(predictor.meta['classes']):
+            raise SumsFileError(
+                f'{file} has counts of other classes than the test set of the config. To count '
+                'again: --evaluate'
+            )
         if not data.counts:
             print(f'predicting the {len(predictor.dataset):,} images of the test set', flush=True)
             data.counts = predictor.count()

@@ -102,11 +102,20 @@ def test_broken_checkpoint(work_dir, report):
 
 def test_broken_counts_and_images_that_are_elsewhere(work_dir, report):
     (work_dir / 'boundary.npz').write_bytes(b'half')
-    assert 'is not a file of counts of images' in report(work_dir)
+    said = report(work_dir)
+    assert 'is not a file of counts of images, or is damaged' in said
+    assert '--evaluate' in said
     elsewhere = '--cfg-options', 'test_dataloader.dataset.data_root=nowhere'
     said = report(work_dir, '--evaluate', *elsewhere)
     assert 'The dataset of this config (ADE20KDataset) was not found' in said
     assert 'nowhere/images/validation' in said
+
+
+def test_counts_of_other_classes(work_dir, report):
+    counts = read_sums(work_dir / 'boundary.npz')
+    other = ['fog', *counts.classes[1:]]
+    write_sums(work_dir / 'boundary.npz', counts.images, other, counts.counts)
+    assert 'has counts of other classes than the test set' in report(work_dir)
 
 
 def test_places_that_cannot_be_written(work_dir, report, monkeypatch):
