@@ -23,7 +23,7 @@ from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.config import all_dicts
 from mmbixt.datasets.problems import BadSampleError
 from mmbixt.frameworks import INSTALL, import_problem, missing_framework
-from mmbixt.sample.sample_config import NoSampleError, use_sample_data
+from mmbixt.sample.sample_config import use_sample_data
 
 # in an installed package the files themselves, in a checkout a link to its configs/
 CONFIGS = Path(__file__).parent / '.mim/configs'
@@ -260,7 +260,6 @@ USER_ERRORS = (
     *PATH_ERRORS,
     BadSampleError,
     ConfigError,
-    NoSampleError,
     CheckpointError,
 )
 

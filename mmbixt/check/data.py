@@ -14,6 +14,7 @@ from mmengine.registry import DATASETS, MODELS
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from mmbixt.check.metrics import metrics_of
 from mmbixt.check.names import explain, registered
 from mmbixt.datasets.availability import MissingDatasetError, check_datasets, leaves
 from mmbixt.datasets.problems import UnknownClassesError, built_leaves, check_annotations
@@ -72,6 +73,12 @@ def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
             return split
         dataset = build_dataset(loader['dataset'], is_test=name == 'test')
         split.classes = tuple(dataset.metainfo.get('classes') or ())
+        metrics = {kind for _, kind, _ in metrics_of(cfg.get(f'{name}_evaluator'))}
+        if not split.classes and metrics & {'IoUMetric', 'BoundaryIoUMetric'}:
+            split.problems.append(
+                f'{name}_dataloader.dataset ({split.kind}) has no names of classes, which metrics '
+                'need: set metainfo=dict(classes=(...), palette=[...]).'
+            )
         palette = dataset.metainfo.get('palette')
         if isinstance(palette, list | tuple) and len(palette) < len(split.classes):
             counts = f'{len(palette)} colours for {len(split.classes)} classes'

@@ -5,6 +5,8 @@ from typing import Any
 
 from mmengine.config import Config, ConfigDict
 
+from mmbixt.check.config import SPLITS, ConfigError
+from mmbixt.check.data import list_problems
 from mmbixt.config import all_dicts
 from mmbixt.sample.sample_data import write_sample_data
 
@@ -21,20 +23,18 @@ SCALES = (1.0, 1.25)  # of random resizing
 AVERAGED = 100  # iterations that averaged weights (EMA) cover
 
 
-class NoSampleError(ValueError):
-    """``--sample`` does not support a config."""
-
-
 def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
     """Change a config of ADE20K, COCO, ImageNet or CIFAR-100 in place, as little as possible.
 
     The scenes are written to ``root`` unless they exist. Returns a line for each change.
     """
     if missing := ', '.join(sorted({'model', 'train_dataloader', 'optim_wrapper'} - set(cfg))):
-        raise NoSampleError(f'--sample needs a complete config; this one has no {missing}.')
+        raise ConfigError(f'--sample needs a complete config; this one has no {missing}.')
+    for problem in list_problems(cfg, SPLITS):
+        raise ConfigError(f'--sample: {problem}')
     kinds = {str(node.get('type')) for node in all_dicts(*cfg.values()) if 'data_root' in node}
     if others := ', '.join(sorted(kinds - set(_ROOTS))):
-        raise NoSampleError(f'--sample has scenes for {", ".join(_ROOTS)}, none for {others}.')
+        raise ConfigError(f'--sample has scenes for {", ".join(_ROOTS)}, none for {others}.')
     done = dict.fromkeys(['data', 'sizes', 'schedule', 'classes', 'weights', 'average', 'regions'])
     classifies = cfg.get('default_scope') == 'mmpretrain'
     _replace_parts(cfg, write_sample_data(root), done)
@@ -89,7 +89,7 @@ def _shrink_images(cfg: Config, factor: int) -> None:
 
 def _shorten(cfg: Config, batch_size: int) -> str:
     cfg.train_dataloader.batch_size = batch_size
-    for split in ('train', 'val', 'test'):
+    for split in SPLITS:
         cfg[f'{split}_dataloader'].update(num_workers=1, persistent_workers=True)
     interval = ITERATIONS // 4
     cfg.train_cfg = dict(type='IterBasedTrainLoop', max_iters=ITERATIONS, val_interval=interval)
@@ -123,13 +123,12 @@ def _remove_weights(cfg: Config) -> str | None:
                 node[key] = None
     if not removed:
         return None
-    for node in all_dicts(cfg.model):  # random weights must not be frozen
-        node.update({k: v for k, v in dict(frozen_stages=-1, norm_eval=False).items() if k in node})
     change = f'random instead of {", ".join(removed)}, and nothing frozen'
-    for node in all_dicts(cfg.model):  # nor adapted: checkpoints of adapters need the file
+    for node in all_dicts(cfg.model):  # random weights must not be adapted or frozen
         if str(node.get('type')).rpartition('.')[2] == 'LoRAModel':
             module = node.module
             node.clear()
             node.update(module)
             change += '; without the adapters of LoRAModel'
+        node.update({k: v for k, v in dict(frozen_stages=-1, norm_eval=False).items() if k in node})
     return change

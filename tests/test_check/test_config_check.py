@@ -121,6 +121,10 @@ def test_all_mistakes_are_said_at_once(cfg):
             'train_dataloader has 2 cl',
         ),
         (
+            {'val_dataloader.dataset.metainfo': dict(_delete_=True)},
+            r'val_dataloader\.dataset \(BaseSegDataset\) has no names of classes',
+        ),
+        (
             {'val_dataloader.dataset.metainfo.classes': 'road'},
             r"- val_dataloader\.dataset\.metainfo\.classes = 'road' is a string .* \('road',\)\.",
         ),

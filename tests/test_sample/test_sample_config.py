@@ -2,7 +2,8 @@ import pytest
 from helpers import CONFIGS
 from mmengine.config import Config
 
-from mmbixt.sample.sample_config import NoSampleError, use_sample_data
+from mmbixt.check.config import ConfigError
+from mmbixt.sample.sample_config import use_sample_data
 
 
 @pytest.fixture
@@ -98,9 +99,13 @@ def test_cifar100(written):
 
 
 def test_other_datasets_and_parts_of_configs_are_refused(written, cfg):
+    cfg.test_dataloader, loader = [cfg.test_dataloader], cfg.test_dataloader
+    with pytest.raises(ConfigError, match='test_dataloader is a list'):
+        use_sample_data(cfg)
+    cfg.test_dataloader = loader
     cfg.train_dataloader.dataset.type = 'CityscapesDataset'
-    with pytest.raises(NoSampleError, match='none for CityscapesDataset'):
+    with pytest.raises(ConfigError, match='none for CityscapesDataset'):
         use_sample_data(cfg)
     cfg.pop('model')
-    with pytest.raises(NoSampleError, match='this one has no model'):
+    with pytest.raises(ConfigError, match='this one has no model'):
         use_sample_data(cfg)
