@@ -205,13 +205,15 @@ def draw_worst(
     found = image_scores(counted, main_band(counted.counts))
     worst = worst_images(found, args.worst, read)
     for i in progress(worst):
-        name = pairs[i].name
+        name, image = pairs[i].name, read(i)
         truth, prediction = labels(pairs[i], reading)
         about = counted.classes, None, width, f'{name}: errors near boundaries'
         try:
-            figure = error_figure(read(i), truth, prediction, *about, reading.ignore_index)
+            figure = error_figure(image, truth, prediction, *about, reading.ignore_index)
         except ValueError as error:  # another size
-            raise LabelFilesError(f'{images[i]}: {error}') from error
+            sideways = image.shape[1::-1] == truth.shape
+            hint = '. Is it turned by its EXIF orientation, unlike the labels?' if sideways else ''
+            raise LabelFilesError(f'{images[i]}: {error}{hint}') from error
         file = args.out_dir / f'{name}.png'
         file.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(file)
