@@ -8,8 +8,7 @@ from mmbixt.checkpoints.layout import inspect_file
 
 def written_checkpoints(work_dir: Path) -> Iterator[tuple[Path, str | None]]:
     """Each with what is wrong with it (None if it is complete), the one to resume from first."""
-    work_dir = work_dir.absolute()  # as paths in mmengine's note
-    note = work_dir / 'last_checkpoint'
+    note = work_dir / 'last_checkpoint'  # written by mmengine, with an absolute path
     text = note.read_text().strip() if note.is_file() else ''
     saved = [*work_dir.glob('iter_*.pth'), *work_dir.glob('epoch_*.pth')]
     saved.sort(key=lambda path: path.stat().st_mtime, reverse=True)
