@@ -58,7 +58,7 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> None:
                 'rate; set auto_scale_lr=dict(base_batch_size=...).'
             )
         cfg.auto_scale_lr.enable = True
-    file = latest_whole(Path(cfg.work_dir)) if args.resume == 'auto' else args.resume
+    file = latest_whole(Path(cfg.work_dir), cfg) if args.resume == 'auto' else args.resume
     if file:  # else the weights of load_from, if the config has it
         cfg.resume, cfg.load_from = True, file
         if args.resume != 'auto' and 'meta' not in load(args.resume):
@@ -85,10 +85,10 @@ def use_bfloat16(cfg: Config) -> None:
         print('Mixed precision without a GPU: in bfloat16, without a loss scale.', flush=True)
 
 
-def latest_whole(work_dir: Path) -> str | None:
+def latest_whole(work_dir: Path, cfg: Config) -> str | None:
     """The latest checkpoint of a work dir that is not damaged; None if there is no checkpoint."""
     damaged = []
-    for path, problem in written_checkpoints(work_dir):
+    for path, problem in written_checkpoints(work_dir, cfg):
         if problem is None:
             if damaged:  # else mmengine's log is enough
                 print(f'Resuming from {path}.', flush=True)

@@ -1,20 +1,29 @@
-"""The checkpoints that a run has written to its work dir."""
+"""The checkpoints that a run has written to its work dir, or to the ``out_dir`` of its config."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from os.path import abspath
 from pathlib import Path
+from typing import Any
 
 from mmbixt.checkpoints.layout import inspect_file
 
 
-def written_checkpoints(work_dir: Path) -> Iterator[tuple[Path, str | None]]:
+def written_checkpoints(
+    work_dir: Path, cfg: Mapping[str, Any]
+) -> Iterator[tuple[Path, str | None]]:
     """Each with what is wrong with it (None if it is complete), the one to resume from first."""
-    note = work_dir / 'last_checkpoint'  # written by mmengine, with an absolute path
+    folders = [Path(abspath(work_dir))]
+    if out_dir := (cfg.get('default_hooks', {}).get('checkpoint') or {}).get('out_dir'):
+        folders.append(Path(abspath(out_dir), folders[0].name))  # as CheckpointHook does
+    note = work_dir / 'last_checkpoint'  # written by mmengine
     text = note.read_text().strip() if note.is_file() else ''
-    saved = [*work_dir.glob('iter_*.pth'), *work_dir.glob('epoch_*.pth')]
+    saved = [file for folder in folders for file in folder.glob('*_*.pth')]
+    saved = [file for file in saved if file.name.startswith(('iter_', 'epoch_'))]
     saved.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     # the folder may be a copy, whose note names a file of the original
-    named = [path for path in (work_dir / Path(text).name, Path(text)) if text and path.is_file()]
-    inside = [path for path in named if path.parent == work_dir]
+    named = [Path(abspath(text)), *(folder / Path(text).name for folder in folders)]
+    named = [path for path in named if path.is_file()]
+    inside = [path for path in named if path.parent in folders]
     for path in dict.fromkeys([*inside, *saved, *named]):
         try:
             with path.open('rb') as file:

@@ -77,7 +77,7 @@ class Run:
 
     def _find_checkpoint(self) -> Path | None:
         """The last complete checkpoint of the run, or the tested one if the folder is of a test."""
-        written = dict(written_checkpoints(self.folder))
+        written = dict(written_checkpoints(self.folder, self.config))
         whole = [path for path, problem in written.items() if problem is None]
         if whole and whole[0] != next(iter(written)):
             damaged = ', '.join(path.name for path, problem in written.items() if problem)

@@ -1,4 +1,5 @@
 import os
+from pathlib import Path
 
 import torch
 
@@ -14,11 +15,11 @@ def write(path, time):
 
 def test_the_named_file_is_first_and_then_the_newest(tmp_path):
     old, new = (write(tmp_path / f'iter_{n}.pth', n) for n in (1, 2))
-    assert list(written_checkpoints(tmp_path)) == [(new, None), (old, None)]
+    assert list(written_checkpoints(tmp_path, {})) == [(new, None), (old, None)]
     (tmp_path / 'last_checkpoint').write_text(f'{old}\n')
-    assert [path for path, _ in written_checkpoints(tmp_path)] == [old, new]
+    assert [path for path, _ in written_checkpoints(tmp_path, {})] == [old, new]
     old.write_bytes(old.read_bytes()[:-100])
-    (_, problem), other = written_checkpoints(tmp_path)
+    (_, problem), other = written_checkpoints(tmp_path, {})
     assert problem
     assert other == (new, None)
 
@@ -27,10 +28,21 @@ def test_a_copied_folder_uses_its_own_files(tmp_path):
     original = write(tmp_path / 'a/iter_2.pth', 2)
     own = write(tmp_path / 'b/epoch_1.pth', 1)
     (tmp_path / 'b/last_checkpoint').write_text(str(original))
-    assert [path for path, _ in written_checkpoints(tmp_path / 'b')] == [own, original]
+    assert [path for path, _ in written_checkpoints(tmp_path / 'b', {})] == [own, original]
+
+
+def test_out_dir_and_a_relative_folder(tmp_path, monkeypatch):
+    cfg = dict(default_hooks=dict(checkpoint=dict(out_dir='out')))
+    (tmp_path / 'out').mkdir()
+    older = write(tmp_path / 'run/iter_2.pth', 1)  # from before out_dir was set
+    new, newest = (write(tmp_path / f'out/run/iter_{n}.pth', n) for n in (2, 3))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / 'run/last_checkpoint').write_text('out/run/iter_3.pth')
+    found = [path for path, _ in written_checkpoints(Path('run'), cfg)]
+    assert found == [newest, new, older]
 
 
 def test_nothing_was_written(tmp_path):
     for name in ('', str(tmp_path / 'iter_1.pth')):
         (tmp_path / 'last_checkpoint').write_text(name)
-        assert not list(written_checkpoints(tmp_path))
+        assert not list(written_checkpoints(tmp_path, {}))
