@@ -163,6 +163,9 @@ class DenseBackbone(BaseModule):
             text = f'{name}: norm_eval=True keeps batch statistics that are not trained'
             print_log(text, 'current', logging.WARNING)
 
+    def _dump_init_info(self) -> None:
+        """Without a runner, mmengine would print three lines for each weight."""
+
     def freeze(self) -> None:
         """Switch gradients off in the frozen stages; called at the end of ``__init__``."""
         if not -1 <= self.frozen_stages < len(self.freezable_stages()):

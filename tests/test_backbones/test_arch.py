@@ -103,6 +103,8 @@ SMALL = dict(embed_dims=32, num_heads=2, depth=2)
 def logged(monkeypatch):
     lines = []
     monkeypatch.setattr(base, 'print_log', lambda text, *_: lines.append(text))
+    # mmengine's lines for each weight
+    monkeypatch.setattr('mmengine.logging.MMLogger.info', lambda _, text: lines.append(text))
     return lines
 
 
