@@ -54,11 +54,9 @@ def paired(first: ImageSums, second: ImageSums) -> tuple[ImageSums, ImageSums]:
     if first.classes != second.classes:
         names = zip_longest(first.classes, second.classes, fillvalue='nothing')
         differ = next('{!r} of one is {!r} in the other'.format(*n) for n in names if n[0] != n[1])
-        numbers = ' and '.join(
-            f'{n}' for n in dict.fromkeys(len(x.classes) for x in (first, second))
-        )
+        counts = dict.fromkeys(str(len(run.classes)) for run in (first, second))
         raise NotPairedError(
-            f'The runs differ in their classes ({numbers}): {differ}. '
+            f'The runs differ in their classes ({" and ".join(counts)}): {differ}. '
             'Evaluate both with the same classes and names.'
         )
     (names, first), (other_names, second) = map(_in_order, (first, second))
