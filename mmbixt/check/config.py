@@ -99,7 +99,7 @@ def check_config(cfg: Config, splits: tuple[str, ...], path: str) -> list[str]:
 def _notes(cfg: Config, splits: tuple[str, ...], data: list[Split]) -> Iterator[str]:
     for split in data:
         yield from split.notes
-    if 'train' in splits:
+    if 'train' in splits and not [*loop_problems(cfg)]:  # notes compute with the lengths
         yield from schedule_notes(cfg, data[0].epoch if data else None)
 
 

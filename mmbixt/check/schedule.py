@@ -1,13 +1,28 @@
-"""Whether a training is long enough for its warm-up and for the logger."""
+"""Whether the lengths of a training, its warm-up and its intervals fit each other."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+NUMBERS = ('train_cfg.max_iters', 'train_cfg.max_epochs', 'train_cfg.val_interval')
+NUMBERS += ('default_hooks.checkpoint.interval', 'default_hooks.logger.interval')
+NUMBERS += ('optim_wrapper.accumulative_counts',)
+
+
+def _within(cfg: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+    """A part of a config; empty where it is missing or None."""
+    for key in keys:
+        cfg = cfg.get(key) or {}
+    return cfg
+
 
 def loop_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
-    """A message if training is given a length in another unit than its loop counts in."""
-    loop = cfg.get('train_cfg') or {}
+    """A message for each length that is no number, or in another unit than the loop counts in."""
+    loop = _within(cfg, 'train_cfg')
     kind = str(loop.get('type'))
+    for path in NUMBERS:
+        *places, key = path.split('.')
+        if isinstance(value := _within(cfg, *places).get(key), str):
+            yield f'{path} = {value!r} is text: set a number.'
     for word, key, right in (
         ('Iter', 'max_epochs', 'max_iters'),
         ('Epoch', 'max_iters', 'max_epochs'),
@@ -21,8 +36,8 @@ def loop_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
 
 def _loss_note(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
     """mmengine's logger logs after each interval, and after an epoch that is not longer."""
-    length = (cfg.get('train_cfg') or {}).get('max_iters')
-    logger = (cfg.get('default_hooks') or {}).get('logger', {})
+    length = _within(cfg, 'train_cfg').get('max_iters')
+    logger = _within(cfg, 'default_hooks').get('logger', {})
     interval = 0 if logger is None else logger.get('interval', 10)  # 0: no logger at all
     if length and min(epoch or interval, interval) > length:
         yield (
@@ -32,14 +47,30 @@ def _loss_note(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
         )
 
 
+def _accumulation_note(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
+    """Checkpoints have no gradients: one between two updates loses those that it accumulated."""
+    count = _within(cfg, 'optim_wrapper').get('accumulative_counts') or 1
+    checkpoint = _within(cfg, 'default_hooks', 'checkpoint')
+    interval = checkpoint.get('interval', -1)
+    iterations = interval * (epoch or 0) if checkpoint.get('by_epoch', True) else interval
+    if iterations > 0 and count > 1 and iterations % count:
+        yield (
+            f'optim_wrapper.accumulative_counts = {count}, but a checkpoint is written every '
+            f'{iterations:,} iterations. Checkpoints have no accumulated gradients, so a run that '
+            'is resumed has slightly different weights. For exact resuming, write checkpoints '
+            f'after a multiple of {count} iterations (default_hooks.checkpoint).'
+        )
+
+
 def schedule_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
-    """A line for each warm-up that is longer than the schedule, and for a logger that logs no loss.
+    """Notes on warm-ups longer than the training, losses not logged, and inexact checkpoints.
 
     Args:
         cfg: the config.
         epoch: iterations of an epoch, None if that is not known.
     """
     yield from _loss_note(cfg, epoch)
+    yield from _accumulation_note(cfg, epoch)
     loop, schedulers = cfg.get('train_cfg') or {}, cfg.get('param_scheduler') or []
     lengths = {False: loop.get('max_iters'), True: loop.get('max_epochs')}
     if lengths[True] and epoch:

@@ -140,6 +140,8 @@ def test_all_mistakes_are_said_at_once(cfg):
             {'train_cfg.max_epochs': 3},
             "train_cfg.max_epochs = 3, but train_cfg.type = 'IterBasedTrainLoop': set .*max_iters",
         ),
+        ({'train_cfg.max_iters': 'two'}, "train_cfg.max_iters = 'two' is text: set a number"),
+        ({'default_hooks.checkpoint.interval': '2k'}, "checkpoint.interval = '2k' is text"),
         ({'model.backbone.arch': 'gigantic'}, r"'gigantic' is not one of 'tiny', 'small'"),
     ],
 )
@@ -240,6 +242,28 @@ def test_warm_up_longer_than_the_schedule(loop, part, is_long):
 def test_a_loss_that_is_not_logged(iterations, epoch, hooks, found):
     cfg = dict(train_cfg=dict(max_iters=iterations), default_hooks=hooks)
     assert [note.split()[-1] for note in schedule_notes(cfg, epoch)] == found
+
+
+@pytest.mark.parametrize(
+    ('count', 'epoch', 'checkpoint', 'is_between'),
+    [
+        (4, None, dict(by_epoch=False, interval=8000), False),
+        (3, None, dict(by_epoch=False, interval=8000), True),
+        (1, None, dict(by_epoch=False, interval=8000), False),
+        (4, 25, dict(interval=1), True),
+        (4, 24, dict(interval=1), False),
+        (4, None, dict(interval=1), False),  # the length of an epoch is not known
+        (4, 25, dict(), False),  # no checkpoints
+    ],
+)
+def test_checkpoints_between_two_updates(count, epoch, checkpoint, is_between):
+    """Their accumulated gradients are lost."""
+    cfg = dict(
+        optim_wrapper=dict(accumulative_counts=count), default_hooks=dict(checkpoint=checkpoint)
+    )
+    notes = [*schedule_notes(cfg, epoch)]
+    assert len(notes) == is_between
+    assert all(f'a multiple of {count} iterations' in note for note in notes)
 
 
 STOCK = [
