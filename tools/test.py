@@ -5,15 +5,19 @@ import logging
 import os
 
 from mmengine.config import Config, ConfigDict
+from mmengine.dist import is_main_process
 from mmengine.hooks import Hook
 from mmengine.model import BaseTTAModel, is_model_wrapper
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
+from timm.layers import to_2tuple
 from torch.distributed.fsdp import FullyShardedDataParallel
 
-from mmbixt.check.metrics import metrics_of
+from mmbixt.check.metrics import metrics_of, predicts_boxes_only
 from mmbixt.checkpoints.state_dict import load_whole_state, unwrap
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
+from mmbixt.config import all_dicts
+from mmbixt.datasets.availability import leaves
 
 
 def parse_args() -> argparse.Namespace:
@@ -70,13 +74,20 @@ def draw_predictions(cfg: Config, args: argparse.Namespace) -> None:
 
 
 def augment_tests(cfg: Config, args: argparse.Namespace) -> None:
+    parts = [*leaves(cfg.test_dataloader.dataset)]
     if cfg.default_scope in TTA_MODELS:
         cfg.setdefault('tta_model', TTA_MODELS[cfg.default_scope])
-        pipeline = flip_pipeline(cfg.test_dataloader.dataset.pipeline, cfg.default_scope)
-        cfg.setdefault('tta_pipeline', pipeline)
+        cfg.setdefault('tta_pipeline', flip_pipeline(parts[0].pipeline, cfg.default_scope))
     if 'tta_model' not in cfg or 'tta_pipeline' not in cfg:
         raise SystemExit(f'--tta: {args.config} has no tta_model and tta_pipeline.')
-    cfg.test_dataloader.dataset.pipeline = cfg.tta_pipeline
+    if cfg.tta_model.type == 'DetTTAModel' and not predicts_boxes_only(cfg.model):
+        raise SystemExit(
+            f'--tta: mmdet can merge boxes, but no masks, which {args.config} predicts.'
+        )
+    if cfg.default_scope == 'mmseg':
+        fit_scales(cfg, parts[0].pipeline)
+    for part in parts:
+        part.pipeline = cfg.tta_pipeline
     cfg.model = ConfigDict(**cfg.tta_model, module=cfg.model)
     # The weights of a checkpoint are averaged already, and EMAHook would expect the names of the
     # wrapped model.
@@ -102,6 +113,34 @@ def flip_pipeline(pipeline: list[dict], framework: str) -> list[dict]:
         pack = {**pack, 'meta_keys': (*meta_keys, 'flip', 'flip_direction')}
     flips = [dict(type='RandomFlip', prob=prob) for prob in (1.0, 0.0)]
     return [*steps, dict(type='TestTimeAug', transforms=[flips, [pack]])]
+
+
+def fit_scales(cfg: Config, test_pipeline: list[dict]) -> None:
+    """Scale an inherited ``tta_pipeline`` to the size of the test pipeline, and print the sizes.
+
+    A config that changes the size of ``test_pipeline`` inherits the sizes for another data set.
+    """
+    steps = resizes(cfg.tta_pipeline)
+    own, scales = (
+        [to_2tuple(step.get('scale')) for step in part] for part in (resizes(test_pipeline), steps)
+    )
+    if own and own[-1] not in scales and (None, None) not in (own[-1], *scales):
+        ratios = cfg.get('img_ratios') or ()
+        if len(ratios) != len(steps):
+            raise SystemExit(
+                f'--tta: test images have the size {own[-1]}, and tta_pipeline has only others, '
+                f'{scales}. Set tta_pipeline.'
+            )
+        scales = [tuple(int(side * ratio) for side in own[-1]) for ratio in ratios]
+        for step, scale in zip(steps, scales, strict=True):
+            step.scale = scale
+    if steps and is_main_process():
+        sizes = (step.get('scale') or f'{step.scale_factor} x the file' for step in steps)
+        print('--tta: the sizes of each image are', *sizes, flush=True)
+
+
+def resizes(pipeline: list[dict]) -> list[ConfigDict]:
+    return [step for step in all_dicts(pipeline) if step.get('type') == 'Resize']
 
 
 def evaluate_boundaries(cfg: Config, args: argparse.Namespace) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 from pathlib import Path
 
 import cv2
@@ -21,6 +22,7 @@ CONFIG = CONFIGS / 'bixt/semfpn_bixt_ti_ade20k.py'
 BOXES = 'mmdet::retinanet/retinanet_r50_fpn_1x_coco.py'
 MASKS = CONFIGS / 'bixt/maskrcnn_bixt_ti_3x_coco.py'
 FLOAT16 = ('--cfg-options', 'optim_wrapper.dtype=float16')
+TOOL = Path(__file__).parents[2] / 'tools/test.py'
 RUN = Path('work_dirs/semfpn_bixt_ti_ade20k_sample')
 # a few iterations of small crops, a few scenes to evaluate
 SHORT = [
@@ -176,6 +178,7 @@ def test_mistakes_end_in_one_line(refused, tmp_path):
         (['train.py', '--amp', CONFIG, '--sample', *FLOAT16], 'in bfloat16; leave the dtype out'),
         (['test.py', CONFIG, 'nowhere.pth', '--sample'], 'FileNotFoundError: There is no check'),
         (['test.py', BOXES, 'x.pth', '--sample', '--boundary'], '--boundary needs masks'),
+        (['test.py', MASKS, 'x.pth', '--sample', '--tta'], 'mmdet can merge boxes, but no masks'),
     ):
         assert message in last_line(refused(*arguments))
 
@@ -195,6 +198,37 @@ def test_whole_model_of_the_authors_by_its_name(run, tmp_path, monkeypatch):
     assert 'The file is a whole model of the XCiT authors' in output
     assert 'do not match' not in output
     assert 'mIoU' in output
+    assert '--tta: the sizes of each image are (256, 64) ' in output
+
+
+@pytest.mark.parametrize(
+    ('own', 'steps', 'ratios', 'expected'),
+    [
+        ((480, 360), [dict(scale=(1024, 256)), dict(scale=(2048, 512))], [0.5, 1], 0.5),
+        (360, [dict(scale=(1024, 256)), dict(scale=(2048, 512))], [0.5, 1], 0.5),
+        ((480, 360), [dict(scale=(480, 360)), dict(scale=(900, 700))], [0.5, 1], None),
+        ((480, 360), [dict(scale_factor=0.5), dict(scale_factor=1)], [0.5, 1], None),
+        ((480, 360), [dict(scale=(1024, 256)), dict(scale=(2048, 512))], [], SystemExit),
+    ],
+)
+def test_scales_of_an_inherited_test_time_augmentation(own, steps, ratios, expected, capsys):
+    fit_scales = runpy.run_path(str(TOOL))['fit_scales']
+    tta = [dict(type='TestTimeAug', transforms=[[dict(type='Resize', **x) for x in steps], []])]
+    cfg = Config(dict(tta_pipeline=tta, img_ratios=ratios))
+    before = cfg.pretty_text
+    test_pipeline = [dict(type='LoadImageFromFile'), dict(type='Resize', scale=own)]
+    if expected is SystemExit:
+        with pytest.raises(SystemExit, match='Set tta_pipeline'):
+            fit_scales(cfg, test_pipeline)
+        return
+    fit_scales(cfg, test_pipeline)
+    if expected is None:
+        assert cfg.pretty_text == before
+    else:
+        whole = (360, 360) if own == 360 else own
+        half = tuple(int(side * expected) for side in whole)
+        assert [tuple(x.scale) for x in cfg.tta_pipeline[0].transforms[0]] == [half, whole]
+        assert f'the sizes of each image are {half} {whole}' in capsys.readouterr().out
 
 
 def test_incomplete_weights_are_not_evaluated(folder, within, tmp_path):
