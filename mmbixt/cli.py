@@ -29,6 +29,16 @@ from mmbixt.sample.sample_config import use_sample_data
 CONFIGS = Path(__file__).parent / '.mim/configs'
 
 
+class Options(DictAction):
+    """``--cfg-options``: mmengine's, with an error of argparse for what is no KEY=VALUE."""
+
+    def __call__(self, parser, namespace, values, option_string=None) -> None:
+        for value in values:
+            if '=' not in value:
+                raise argparse.ArgumentError(self, f'{value!r} is not KEY=VALUE')
+        super().__call__(parser, namespace, values, option_string)
+
+
 def add_common_arguments(
     parser: argparse.ArgumentParser, frameworks: str = 'mmseg, mmdet or mmpretrain'
 ) -> None:
@@ -51,7 +61,7 @@ def add_common_arguments(
     parser.add_argument(
         '--cfg-options',
         nargs='+',
-        action=DictAction,
+        action=Options,
         metavar='KEY=VALUE',
         help='change settings of the config, for example train_dataloader.batch_size=2 '
         'model.backbone.num_latents=128; quote lists: key="[(a,b),(c,d)]"',
@@ -120,7 +130,11 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
         messages += ['\n  '.join(['--sample changes the config:', *changes])]
     if args.cfg_options:
         messages += doubtful_options(cfg, args.cfg_options)
-        cfg.merge_from_dict({**args.cfg_options, **_restore_pretrained(cfg, args.cfg_options)})
+        more = _restore_pretrained(cfg, args.cfg_options)
+        try:
+            cfg.merge_from_dict({**args.cfg_options, **more})
+        except (KeyError, TypeError) as error:  # no such index; a value where the key needs a dict
+            raise ConfigError(f'--cfg-options: {error.args[0]}') from error
     if messages and os.environ.get('RANK', '0') == '0':
         print(*messages, sep='\n', flush=True)
     cfg.launcher = args.launcher

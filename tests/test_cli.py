@@ -45,6 +45,23 @@ def test_misspelt_options_are_reported():
         assert f'which has {similar}.' in note
 
 
+@pytest.mark.parametrize(
+    ('option', 'said'),
+    [
+        ('max_iters', "'max_iters' is not KEY=VALUE"),
+        ('param_scheduler.9.end=3', 'ConfigError: --cfg-options: Index 9 exceeds'),
+        ('model.backbone.arch.depth=3', 'ConfigError: --cfg-options: arch='),
+    ],
+)
+def test_options_that_cannot_be_set(option, said, capsys):
+    parser = argparse.ArgumentParser()
+    add_common_arguments(parser)
+    arguments = ['semfpn_bixt_ti_ade20k', '--cfg-options', option]
+    with pytest.raises(SystemExit) as stopped:
+        run(lambda: load_config(parser.parse_args(arguments), ()))
+    assert said in f'{stopped.value.code} {capsys.readouterr().err}'
+
+
 @pytest.fixture
 def make_runner(tmp_path, request):
     checkpoint = dict(type='CheckpointHook', interval=1, by_epoch=False)

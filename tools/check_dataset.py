@@ -18,8 +18,9 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from mmbixt.check.config import SPLITS, ConfigError
-from mmbixt.check.data import ImageProblems, build_dataset, list_problems
+from mmbixt.check.data import ImageProblems, build_dataset
 from mmbixt.check.names import explain
+from mmbixt.check.structure import structure_problems
 from mmbixt.cli import add_common_arguments, load_config, run
 from mmbixt.datasets.availability import check_datasets
 from mmbixt.datasets.problems import built_leaves
@@ -56,8 +57,8 @@ def parse_args() -> argparse.Namespace:
 
 def data_sets(cfg: Config) -> dict[str, Any]:
     """The data sets of training, validation and test, each one once."""
-    if lists := [*list_problems(cfg, SPLITS)]:
-        raise ConfigError('\n'.join(lists))
+    if wrong := [*structure_problems(cfg, SPLITS)]:
+        raise ConfigError('\n'.join(wrong))
     found: dict[str, Any] = {}
     for name in SPLITS:
         loader = cfg.get(f'{name}_dataloader')

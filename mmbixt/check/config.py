@@ -18,7 +18,7 @@ from mmengine.config import Config
 from mmengine.logging import MMLogger
 from mmengine.registry import DefaultScope
 
-from mmbixt.check.data import Split, image_of, inspect, list_problems
+from mmbixt.check.data import Split, image_of, inspect
 from mmbixt.check.metrics import annotation_problems, metric_problems
 from mmbixt.check.model import (
     adapter_problems,
@@ -29,6 +29,7 @@ from mmbixt.check.model import (
 )
 from mmbixt.check.names import correct_classes, correct_types
 from mmbixt.check.schedule import loop_problems, schedule_notes
+from mmbixt.check.structure import structure_problems
 from mmbixt.datasets.availability import MissingDatasetError, check_datasets
 
 # parts that are not built here
@@ -48,8 +49,8 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
         cfg: of mmseg, mmdet or mmpretrain; it stays as it is.
         splits: the splits that the run uses: 'train', 'val', 'test'.
     """
-    if lists := [*list_problems(cfg, splits)]:
-        return lists, []
+    if wrong := [*structure_problems(cfg, splits)]:
+        return wrong, []
     cfg = copy.deepcopy(cfg)
     with _undisturbed(cfg.get('default_scope')):
         sections = [*SECTIONS, *(TRAINING if 'train' in splits else ())]

@@ -1,7 +1,7 @@
 """The data sets of a config: built, their classes, the first images with their labels."""
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,16 +49,6 @@ class Split:
     is_missing: bool = False
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-
-
-def list_problems(cfg: Config, splits: tuple[str, ...]) -> Iterator[str]:
-    """A message for each split with a list of data loaders, which mmengine's loops do not take."""
-    for key in (f'{split}_dataloader' for split in splits):
-        if isinstance(cfg.get(key), list | tuple):
-            yield (
-                f'{key} is a list, and a run has one data loader for each split. Join the data '
-                "sets by dataset=dict(type='ConcatDataset', datasets=[...]), or use several runs."
-            )
 
 
 def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:

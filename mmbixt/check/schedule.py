@@ -15,13 +15,21 @@ def _within(cfg: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
     return cfg
 
 
+def _schedulers(cfg: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    schedulers = cfg.get('param_scheduler') or []
+    return [*schedulers] if isinstance(schedulers, list | tuple) else [schedulers]
+
+
 def loop_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
     """A message for each length that is no number, or in another unit than the loop counts in."""
     loop = _within(cfg, 'train_cfg')
     kind = str(loop.get('type'))
-    for path in NUMBERS:
-        *places, key = path.split('.')
-        if isinstance(value := _within(cfg, *places).get(key), str):
+    numbers = {path: _within(cfg, *path.split('.')[:-1]) for path in NUMBERS}
+    for i, part in enumerate(_schedulers(cfg)):
+        keys = 'begin', 'end', 'factor', 'start_factor', 'end_factor'
+        numbers |= {f'param_scheduler.{i}.{key}': part for key in keys}
+    for path, part in numbers.items():
+        if isinstance(value := part.get(path.rpartition('.')[2]), str):
             yield f'{path} = {value!r} is text: set a number.'
     for word, key, right in (
         ('Iter', 'max_epochs', 'max_iters'),
@@ -71,11 +79,11 @@ def schedule_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
     """
     yield from _loss_note(cfg, epoch)
     yield from _accumulation_note(cfg, epoch)
-    loop, schedulers = cfg.get('train_cfg') or {}, cfg.get('param_scheduler') or []
+    loop = _within(cfg, 'train_cfg')
     lengths = {False: loop.get('max_iters'), True: loop.get('max_epochs')}
     if lengths[True] and epoch:
         lengths[False] = lengths[True] * epoch
-    for i, part in enumerate(schedulers if isinstance(schedulers, list | tuple) else [schedulers]):
+    for i, part in enumerate(_schedulers(cfg)):
         by_epoch = part.get('by_epoch', True)
         end, length = part.get('end'), lengths[by_epoch]
         is_warm_up = str(part.get('type')) in ('LinearLR', 'ConstantLR', 'QuadraticWarmupLR')

@@ -142,6 +142,11 @@ def test_all_mistakes_are_said_at_once(cfg):
         ),
         ({'train_cfg.max_iters': 'two'}, "train_cfg.max_iters = 'two' is text: set a number"),
         ({'default_hooks.checkpoint.interval': '2k'}, "checkpoint.interval = '2k' is text"),
+        ({'param_scheduler.0.end': '1k'}, r"param_scheduler.0.end = '1k' is text"),
+        ({'custom_hooks': ["dict(type='EMAHook')"]}, r'custom_hooks has "dict.* in place of a di'),
+        ({'default_hooks.checkpoint': 3}, 'default_hooks.checkpoint has 3 in place of a dict'),
+        ({'model.backbone': 'XCiT'}, "model.backbone has 'XCiT' in place of a dict"),
+        ({'train_dataloader.dataset': 5}, 'train_dataloader.dataset has 5 in place of a dict'),
         ({'model.backbone.arch': 'gigantic'}, r"'gigantic' is not one of 'tiny', 'small'"),
     ],
 )

@@ -10,10 +10,8 @@ import os
 import sys
 from pathlib import Path
 
-from mmengine.config import DictAction
-
 from mmbixt.checkpoints.loader import TRUST
-from mmbixt.cli import run
+from mmbixt.cli import Options, run
 from mmbixt.evaluation.sums import SumsFileError
 from mmbixt.report.collect import collect
 from mmbixt.report.page import make_page
@@ -48,7 +46,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         '--cfg-options',
         nargs='+',
-        action=DictAction,
+        action=Options,
         default={},
         metavar='KEY=VALUE',
         help='change settings of the config, for example the folder of the data: '

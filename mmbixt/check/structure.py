@@ -1,0 +1,31 @@
+"""Parts of a config that are no dicts: nothing else can be checked with them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mmbixt.check.model import PARTS
+
+SECTIONS = ('model', 'data_preprocessor', 'train_cfg', 'optim_wrapper', 'param_scheduler')
+SECTIONS += ('default_hooks', 'custom_hooks', 'visualizer')
+
+
+def structure_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[str]:
+    """A message for text and numbers in place of dicts, and for lists of data loaders."""
+    loaders = [f'{split}_dataloader' for split in splits]
+    names = (*SECTIONS, *loaders, *(f'{split}_evaluator' for split in splits))
+    places = {name: cfg.get(name) for name in names}
+    for name in ('model', 'default_hooks', *loaders):
+        if isinstance(part := places[name], Mapping):
+            inner = {'model': PARTS, 'default_hooks': part}.get(name, ('dataset',))
+            places |= {f'{name}.{key}': part.get(key) for key in inner}
+    for path, part in places.items():
+        for one in part if isinstance(part, list | tuple) else [part]:
+            if isinstance(one, str | int | float):
+                yield f'{path} has {one!r} in place of a dict: set it in the config.'
+    for split in splits:
+        if isinstance(cfg.get(f'{split}_dataloader'), list | tuple):
+            yield (
+                f'{split}_dataloader is a list, and a run has one data loader for each split. Join '
+                "the data sets by dataset=dict(type='ConcatDataset', datasets=[...]), or use "
+                'several runs.'
+            )
