@@ -1,7 +1,9 @@
 """Whether the parts of a model fit together: they are run on shapes, without weights or images."""
 
 import copy
+import re
 from collections.abc import Iterator, Mapping
+from math import log2
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,11 @@ def build_model(cfg: Config) -> tuple[nn.Module | None, list[str]]:
     except Exception as error:
         if 'process group' in str(error):  # none exists yet
             return None, []
+        if config.get('pretrained') and "argument 'pretrained'" in str(error):
+            return None, [
+                f'model.pretrained = {config["pretrained"]!r} is of another backbone, from the '
+                'inherited config: set pretrained=None, and init_cfg of the backbone.'
+            ]
         problems = [f'model ({config.get("type")}): {explain(error, scope)}']
     found = []
     for name, _, part in _nodes(config, PARTS):
@@ -77,13 +84,15 @@ def missing_files(config: Any, path: str) -> Iterator[str]:
 
 def class_problems(model: nn.Module, splits: list[Split]) -> Iterator[str]:
     """A message for each head that has another number of classes than a data set."""
-    if hasattr(model, 'semantic_head'):  # panoptic: heads for things and heads for stuff
+    # panoptic: heads for things and heads for stuff; tracking: classes of its data set are unused
+    if hasattr(model, 'semantic_head') or hasattr(model, 'detector'):
         return
     for name, head in model.named_modules():
         count, last = getattr(head, 'num_classes', None), name.rstrip('.0123456789')
         if not (isinstance(count, int) and last.endswith('head')) or count < 1:
             continue
-        if last.endswith('rpn_head') or 'RPN' in type(head).__name__:  # object or background
+        is_rpn = last.endswith('rpn_head') or 'RPN' in type(head).__name__  # object or background
+        if is_rpn or last.endswith('semantic_head'):  # of stuff, in a hybrid task cascade
             continue
         is_binary = getattr(head, 'out_channels', 0) == 1
         if is_binary or (name.startswith('auxiliary_head') and count <= 2):
@@ -135,6 +144,48 @@ def misfits(config: Mapping[str, Any], model: nn.Module, image: Tensor) -> Itera
         yield from _run(name, part, node, maps, proven=True)[1]
     if 'shared_head' not in (roi := config.get('roi_head') or {}):
         yield from _misfits_of_regions(roi, model, maps)
+    yield from _wrong_strides(model, tree_leaves(maps), image)
+
+
+def _wrong_strides(model: nn.Module, maps: list[Tensor], image: Tensor) -> Iterator[str]:
+    """A message for each part that takes its feature maps for those of other strides.
+
+    Anchors and regions would be in wrong places, without an error.
+    """
+    for name, part in model.named_modules():
+        used, height = maps, image.shape[2]
+        if re.fullmatch(r'(rpn|bbox)_head', name) and hasattr(part, 'prior_generator'):
+            key, strides = 'anchors', [stride[1] for stride in part.prior_generator.strides]
+        elif re.match(r'roi_head\.(bbox|mask)_roi_ext', name) and hasattr(part, 'featmap_strides'):
+            key, strides = 'featmap_strides', part.featmap_strides
+            used = maps[: len(strides)]
+        elif name == 'decode_head' and hasattr(part, 'feature_strides'):
+            if max(part.in_index) >= len(maps):
+                continue
+            # how often maps are enlarged: only relative strides count
+            key, strides = 'feature_strides', part.feature_strides
+            used = [maps[i] for i in part.in_index]
+            height = used[0].shape[2] * strides[0]
+        else:
+            continue
+        sides = [x.shape[2] for x in used]
+        # images may be padded to a multiple of a stride; a wrong stride is wrong by a factor of 2
+        apart = (
+            abs(x * y - height) / max(6 * y, height) for x, y in zip(sides, strides, strict=False)
+        )
+        if len(sides) != len(strides) or max(apart, default=0) > 0.25:
+            there = [_stride(image.shape[2] / side) for side in sides]
+            yield (
+                f'model.{name}: its {key} are for feature maps with the strides {[*strides]}, '
+                f'but the maps have {there}. Set these strides, or make maps of other strides by '
+                'mmbixt.FeaturePyramidAdapter, as the first neck.'
+            )
+
+
+def _stride(ratio: float) -> int:
+    """A power of 2 where the ratio is almost one: sides are rounded."""
+    power = 2 ** round(log2(ratio))
+    return power if abs(ratio / power - 1) < 0.1 else round(ratio)
 
 
 def _misfits_of_regions(config: Mapping, model: nn.Module, maps: Any) -> Iterator[str]:

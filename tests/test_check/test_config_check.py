@@ -168,6 +168,14 @@ def test_a_folder_that_is_missing_is_said_once(cfg, root):
     ]
 
 
+def test_weights_of_the_inherited_backbone():
+    cfg = Config.fromstring("_base_ = 'mmseg::sem_fpn/fpn_r50_4xb4-160k_ade20k-512x512.py'", '.py')
+    cfg.model.backbone = dict(type='mmbixt.BiFormer', arch='tiny')
+    cfg.model.neck.in_channels = [64, 128, 256, 512]
+    (problem,) = (x for x in found(cfg, ('train',))[0] if 'was not found' not in x)
+    assert problem.startswith("model.pretrained = 'open-mmlab://resnet50_v1c' is of another back")
+
+
 def test_no_model():
     assert found(Config(dict(default_scope='mmseg')))[0] == ['The config has no model.']
 
@@ -205,6 +213,43 @@ def test_detector(root):
         'roi_head.bbox_head.in_channels',
         'roi_head.mask_head.in_channels',
     ]
+
+
+STRIDES = {
+    'mmdet::retinanet/retinanet_r50_fpn_1x_coco.py': [
+        r'bbox_head: its anchors .* \[8, 16, 32, 64, 128\], but .* have \[16, 16, 16, 32, 64\]'
+    ],
+    'mmdet::faster_rcnn/faster-rcnn_r50_fpn_1x_coco.py': [
+        r'rpn_head: its anchors .* \[4, 8, 16, 32, 64\], but the maps have \[16, 16, 16, 32, 64\]',
+        r'roi_head.bbox_roi_extractor: its featmap_strides .* but the maps have \[16, 16, 16, 32\]',
+    ],
+    'mmseg::sem_fpn/fpn_r50_4xb4-160k_ade20k-512x512.py': [
+        r'decode_head: its feature_strides .* \[4, 8, 16, 32\], but .* have \[16, 16, 16, 16\]'
+    ],
+}
+
+
+@pytest.mark.parametrize('name', STRIDES)
+def test_strides_of_feature_maps(name):
+    """XCiT's maps, all of one size, in a pyramid that was made for ResNet."""
+    cfg = Config.fromstring(f'_base_ = {name!r}', '.py')
+    outputs = 4 if 'mmseg' in name else 3
+    cfg.model.pop('pretrained', None)
+    cfg.model.backbone = dict(
+        type='mmbixt.XCiT', arch='nano12', out_indices=(3, 5, 7, 11)[:outputs]
+    )
+    cfg.model.neck.update(in_channels=[128] * outputs, start_level=0)
+    cfg.model.neck.pop('add_extra_convs', None)
+    problems = [x for x in found(cfg, ('train',))[0] if 'was not found' not in x]
+    assert len(problems) == len(STRIDES[name])
+    for problem, expected in zip(problems, STRIDES[name], strict=True):
+        assert re.search(expected, problem), problem
+    cfg.model.backbone.out_indices = (3, 5, 7, 11)
+    cfg.model.neck = [
+        dict(type='mmbixt.FeaturePyramidAdapter', in_channels=128, in_strides=16),
+        {**cfg.model.neck, 'in_channels': [128] * 4, 'start_level': int('retina' in name)},
+    ]
+    assert [x for x in found(cfg, ('train',))[0] if 'was not found' not in x] == []
 
 
 def test_classifier():

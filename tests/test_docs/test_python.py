@@ -36,6 +36,7 @@ RUN_BY = dict.fromkeys(
     ('predict', 'predict by name', 'detect', 'hub', 'plain torch', 'plain weights'),
     'test_docs/test_python.py',
 ) | {
+    'predict own': 'test_tools/test_own_data.py',
     'attention figures': 'test_docs/test_python.py',
     'classify': 'test_tools/test_classifiers.py',
     'onnx': 'test_tools/test_export_onnx.py',
@@ -182,7 +183,7 @@ def test_inherits_without_an_import(tmp_path):
 
 @only_in_zoo
 def test_predictions(project):
-    """With smaller models than in the docs; the first example imports nothing of mmbixt."""
+    """With smaller models than in the docs."""
     snippets = shown('predict') + shown('predict by name')
     code = ''
     for number, snippet in enumerate(snippets):

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import CONFIGS, official_state, only_in_zoo
+from documents import shown
+from helpers import CONFIGS, official_state, only_in_zoo, python
 from mmengine.registry import MODELS, init_default_scope
 from PIL import Image
 from test_report.runs import read_page
@@ -123,6 +124,11 @@ def test_commands(folder, within):
     for name in ('camvid_small', 'coco_small'):
         page = read_page(folder / f'work_dirs/{name}/report.html')
         assert len(page.all('svg')) == 3
+    (code,) = shown('predict own')
+    (photo,) = (folder / 'data/camvid/img_dir/val').iterdir()
+    code = code.replace('photo.jpg', str(photo)).replace('iter_600', 'iter_2')
+    python('-W', 'ignore', '-c', f'{code}\nassert labels.shape == (72, 96)', cwd=folder)
+    assert (folder / 'results/vis' / photo.name).is_file()
 
 
 def test_beginning_with_weights(folder, monkeypatch):
