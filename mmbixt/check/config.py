@@ -18,13 +18,13 @@ from mmengine.config import Config
 from mmengine.logging import MMLogger
 from mmengine.registry import DefaultScope
 
-from mmbixt.check.data import Split, image_of, inspect
+from mmbixt.check.data import Split, class_problems, image_of, inspect
 from mmbixt.check.metrics import annotation_problems, metric_problems
 from mmbixt.check.model import (
     adapter_problems,
     build_model,
-    class_problems,
     misfits,
+    missing_file,
     missing_files,
 )
 from mmbixt.check.names import correct_classes, correct_types
@@ -59,7 +59,8 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
         problems += correct_classes(cfg, splits)
         problems += annotation_problems(cfg, splits)
         problems += missing_files(cfg.get('model'), 'model')
-        problems += loop_problems(cfg) if 'train' in splits else ()
+        if 'train' in splits:
+            problems += [*missing_file(cfg.get('load_from'), 'load_from'), *loop_problems(cfg)]
         model, found = build_model(cfg)
         if found and (wrong := [*correct_types(cfg, ['model', 'data_preprocessor'])]):
             problems += wrong

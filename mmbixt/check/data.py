@@ -1,7 +1,7 @@
 """The data sets of a config: built, their classes, the first images with their labels."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,9 @@ def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
             counts = f'{len(palette)} colours for {len(split.classes)} classes'
             split.problems.append(f'{name}_dataloader.dataset: metainfo.palette has {counts}.')
         split.epoch = -(-len(dataset) // (loader.get('batch_size', 1) * get_world_size()))
-        if bad := _bad_images(dataset, model or nn.Module()):
+        if model is None or [*class_problems(model, [split])]:
+            model = nn.Module()  # else each label of a class that a head lacks would be wrong, too
+        if bad := _bad_images(dataset, model):
             hook = cfg.get('default_hooks', {}).get('sample_check') or {}
             skips = name == 'train' and hook.get('on_bad') == 'skip'
             (split.notes if skips else split.problems).append(_summary(bad, len(dataset)))
@@ -88,6 +90,28 @@ def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
         text = explain(error, cfg.get('default_scope'))
         split.problems.append(f'{name}_dataloader.dataset ({split.kind}): {text}')
     return split
+
+
+def class_problems(model: nn.Module, splits: list[Split]) -> Iterator[str]:
+    """A message for each head that has another number of classes than a data set."""
+    # panoptic: heads for things and heads for stuff; tracking: classes of its data set are unused
+    if hasattr(model, 'semantic_head') or hasattr(model, 'detector'):
+        return
+    for name, head in model.named_modules():
+        count, last = getattr(head, 'num_classes', None), name.rstrip('.0123456789')
+        if not (isinstance(count, int) and last.endswith('head')) or count < 1:
+            continue
+        is_rpn = last.endswith('rpn_head') or 'RPN' in type(head).__name__  # object or background
+        if is_rpn or last.endswith('semantic_head'):  # of stuff, in a hybrid task cascade
+            continue
+        is_binary = getattr(head, 'out_channels', 0) == 1
+        if is_binary or (name.startswith('auxiliary_head') and count <= 2):
+            continue  # foreground or background; boundaries
+        for classes in {x.classes: None for x in splits if x.classes}:
+            if len(classes) != count:
+                of = ', '.join(f'{x.name}_dataloader' for x in splits if x.classes == classes)
+                have = 'have' if ',' in of else 'has'
+                yield f'model.{name}.num_classes = {count}, but {of} {have} {len(classes)} classes.'
 
 
 def _takes_long(parts: list[Mapping[str, Any]], is_listed: bool) -> bool:

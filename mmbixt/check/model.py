@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_leaves
 
-from mmbixt.check.data import Split
 from mmbixt.check.names import explain
 from mmbixt.layers.routing_attention import RoutingAttention
 
@@ -75,33 +74,15 @@ def missing_files(config: Any, path: str) -> Iterator[str]:
         config = {str(i): part for i, part in enumerate(config)}
     if not isinstance(config, Mapping):
         return
-    file = config.get('checkpoint') if config.get('type') == 'Pretrained' else None
-    if isinstance(file, str) and '://' not in file and not Path(file).exists():
-        yield f'{path}.checkpoint = {file!r}: there is no such file (in {Path.cwd()}).'
+    if config.get('type') == 'Pretrained':
+        yield from missing_file(config.get('checkpoint'), f'{path}.checkpoint')
     for key, part in config.items():
         yield from missing_files(part, f'{path}.{key}')
 
 
-def class_problems(model: nn.Module, splits: list[Split]) -> Iterator[str]:
-    """A message for each head that has another number of classes than a data set."""
-    # panoptic: heads for things and heads for stuff; tracking: classes of its data set are unused
-    if hasattr(model, 'semantic_head') or hasattr(model, 'detector'):
-        return
-    for name, head in model.named_modules():
-        count, last = getattr(head, 'num_classes', None), name.rstrip('.0123456789')
-        if not (isinstance(count, int) and last.endswith('head')) or count < 1:
-            continue
-        is_rpn = last.endswith('rpn_head') or 'RPN' in type(head).__name__  # object or background
-        if is_rpn or last.endswith('semantic_head'):  # of stuff, in a hybrid task cascade
-            continue
-        is_binary = getattr(head, 'out_channels', 0) == 1
-        if is_binary or (name.startswith('auxiliary_head') and count <= 2):
-            continue  # foreground or background; boundaries
-        for classes in {x.classes: None for x in splits if x.classes}:
-            if len(classes) != count:
-                of = ', '.join(f'{x.name}_dataloader' for x in splits if x.classes == classes)
-                have = 'have' if ',' in of else 'has'
-                yield f'model.{name}.num_classes = {count}, but {of} {have} {len(classes)} classes.'
+def missing_file(file: Any, path: str) -> Iterator[str]:
+    if isinstance(file, str) and '://' not in file and not Path(file).exists():
+        yield f'{path} = {file!r}: there is no such file (in {Path.cwd()}).'
 
 
 def adapter_problems(model: nn.Module) -> Iterator[str]:

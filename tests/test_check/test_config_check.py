@@ -140,6 +140,7 @@ def test_all_mistakes_are_said_at_once(cfg):
             {'train_cfg.max_epochs': 3},
             "train_cfg.max_epochs = 3, but train_cfg.type = 'IterBasedTrainLoop': set .*max_iters",
         ),
+        ({'load_from': 'lost.pth'}, "- load_from = 'lost.pth': there is no such file"),
         ({'train_cfg.max_iters': 'two'}, "train_cfg.max_iters = 'two' is text: set a number"),
         ({'default_hooks.checkpoint.interval': '2k'}, "checkpoint.interval = '2k' is text"),
         ({'param_scheduler.0.end': '1k'}, r"param_scheduler.0.end = '1k' is text"),
@@ -189,6 +190,13 @@ def test_labels_of_the_first_images(cfg, root):
     cfg.default_hooks.sample_check.on_bad = 'skip'
     problems, notes = found(cfg)
     assert problems == notes == [problem]  # validation leaves nothing out
+
+
+def test_fewer_classes_of_a_head_are_one_mistake(cfg):
+    """The labels of the images are right."""
+    cfg.model.decode_head.num_classes = 2
+    (problem,) = found(cfg)[0]
+    assert problem.startswith('model.decode_head.num_classes = 2, but train_dataloader, val_datal')
 
 
 def test_detector(root):
