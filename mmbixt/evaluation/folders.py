@@ -144,9 +144,12 @@ def check_pairs(pairs: Sequence[Pair]) -> tuple[int, int]:
             predicted, true = (_open(path, decode=False).size[::-1] for path in (prediction, truth))
             sizes[true] += 1
             if predicted != true:
+                advice = 'predict at the size of the truth'
+                if predicted == true[::-1]:
+                    advice = 'one of them is turned, perhaps by the EXIF orientation of its image'
                 raise LabelFilesError(
                     f'{prediction} is {size_text(predicted)} pixels, but {truth} '
-                    f'{size_text(true)} (height x width): predict at the size of the truth'
+                    f'{size_text(true)} (height x width): {advice}'
                 )
         except LabelFilesError as error:
             problems.append(str(error))
