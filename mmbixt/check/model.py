@@ -108,6 +108,8 @@ def misfits(config: Mapping[str, Any], model: nn.Module, image: Tensor) -> Itera
 
     Parts that need values are left out: only an error about shapes is a mistake.
     """
+    if 'BaseSelfSupervisor' in (kind.__name__ for kind in type(model).__mro__):
+        return  # it calls its parts with masks
     maps: Any = image
     cells = _watch_regions(model)
     for name, part, node in _nodes(config, ('backbone', 'neck'), model):
@@ -125,7 +127,8 @@ def misfits(config: Mapping[str, Any], model: nn.Module, image: Tensor) -> Itera
         yield from _run(name, part, node, maps, proven=True)[1]
     if 'shared_head' not in (roi := config.get('roi_head') or {}):
         yield from _misfits_of_regions(roi, model, maps)
-    yield from _wrong_strides(model, tree_leaves(maps), image)
+    if all(x.dim() == 4 for x in _tensors(maps)):
+        yield from _wrong_strides(model, _tensors(maps), image)
 
 
 def _wrong_strides(model: nn.Module, maps: list[Tensor], image: Tensor) -> Iterator[str]:
@@ -171,7 +174,7 @@ def _stride(ratio: float) -> int:
 
 def _misfits_of_regions(config: Mapping, model: nn.Module, maps: Any) -> Iterator[str]:
     """The same for the heads of regions, which an extractor cuts out of the feature maps."""
-    widths = {x.shape[1] for x in tree_leaves(maps)}
+    widths = {x.shape[1] for x in _tensors(maps)}
     for kind in ('bbox', 'mask'):
         extractor = config.get(f'{kind}_roi_extractor') or {}
         width, layer = extractor.get('out_channels'), extractor.get('roi_layer') or {}
@@ -207,7 +210,7 @@ def _run(
     except Exception:  # something else is wrong, too, or the part needs values
         if proven or not isinstance(failure, AssertionError | IndexError | ValueError):
             return None, []
-        fed = ', '.join(' x '.join(map(str, x.shape[1:])) for x in tree_leaves(inputs))
+        fed = ', '.join(' x '.join(map(str, x.shape[1:])) for x in _tensors(inputs))
         return None, [
             f'model.{name} ({config.get("type")}) cannot use its input, {fed}: '
             f'{type(failure).__name__}: {failure}'
@@ -220,10 +223,15 @@ def _run(
 
 def _channels_of(inputs: Any, given: Any, index: int | list[int]) -> Any:
     """The ``in_channels`` that suit feature maps (B,C,H,W), vectors (B,C) or tokens (B,N,C)."""
-    widths = [x.shape[-1 if x.ndim == 3 else 1] for x in tree_leaves(inputs)]
+    widths = [x.shape[-1 if x.ndim == 3 else 1] for x in _tensors(inputs)]
     if isinstance(given, list | tuple):
         return [widths[i] for i in index] if isinstance(index, list | tuple) else widths
     return widths[index] if isinstance(index, int) else widths[-1]
+
+
+def _tensors(outputs: Any) -> list[Tensor]:
+    """All tensors in nested outputs; some backbones return None for an unused one."""
+    return [x for x in tree_leaves(outputs) if isinstance(x, Tensor)]
 
 
 def _watch_regions(model: nn.Module) -> dict[int, int]:

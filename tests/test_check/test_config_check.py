@@ -336,6 +336,10 @@ ALL_STOCK = [
     'mmdet::panoptic_fpn/panoptic-fpn_r50_fpn_1x_coco.py',
     'mmdet::fpg/retinanet_r50_fpg_crop640_50e_coco.py',
     'mmpretrain::swin_transformer/swin-tiny_16xb64_in1k.py',
+    'mmpretrain::inception_v3/inception-v3_8xb32_in1k.py',  # None among its outputs
+    'mmpretrain::itpn/itpn-pixel_hivit-base-p16_8xb512-amp-coslr-800e_in1k.py',
+    'mmdet::htc/htc_r50_fpn_1x_coco.py',
+    'mmdet::ssd/ssd300_coco.py',
 ]
 
 
