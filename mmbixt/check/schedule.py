@@ -59,7 +59,7 @@ def _accumulation_note(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[st
     """Checkpoints have no gradients: one between two updates loses those that it accumulated."""
     count = _within(cfg, 'optim_wrapper').get('accumulative_counts') or 1
     checkpoint = _within(cfg, 'default_hooks', 'checkpoint')
-    interval = checkpoint.get('interval', -1)
+    interval = checkpoint.get('interval') or -1
     iterations = interval * (epoch or 0) if checkpoint.get('by_epoch', True) else interval
     if iterations > 0 and count > 1 and iterations % count:
         yield (

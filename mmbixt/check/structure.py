@@ -5,14 +5,14 @@ from typing import Any
 
 from mmbixt.check.model import PARTS
 
-SECTIONS = ('model', 'data_preprocessor', 'train_cfg', 'optim_wrapper', 'param_scheduler')
-SECTIONS += ('default_hooks', 'custom_hooks', 'visualizer')
+SINGLE = ('model', 'data_preprocessor', 'train_cfg', 'optim_wrapper', 'default_hooks', 'visualizer')
+LISTS = ('param_scheduler', 'custom_hooks')
 
 
 def structure_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[str]:
-    """A message for text and numbers in place of dicts, and for lists of data loaders."""
+    """A message for each text, number or list in place of a dict."""
     loaders = [f'{split}_dataloader' for split in splits]
-    names = (*SECTIONS, *loaders, *(f'{split}_evaluator' for split in splits))
+    names = (*SINGLE, *LISTS, *loaders, *(f'{split}_evaluator' for split in splits))
     places = {name: cfg.get(name) for name in names}
     for name in ('model', 'default_hooks', *loaders):
         if isinstance(part := places[name], Mapping):
@@ -22,10 +22,13 @@ def structure_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Itera
         for one in part if isinstance(part, list | tuple) else [part]:
             if isinstance(one, str | int | float):
                 yield f'{path} has {one!r} in place of a dict: set it in the config.'
-    for split in splits:
-        if isinstance(cfg.get(f'{split}_dataloader'), list | tuple):
+    for name in SINGLE:
+        if isinstance(places[name], list | tuple):
+            yield f'{name} is a list in place of a dict.'
+    for loader in loaders:
+        if isinstance(places[loader], list | tuple):
             yield (
-                f'{split}_dataloader is a list, and a run has one data loader for each split. Join '
+                f'{loader} is a list, and a run has one data loader for each split. Join '
                 "the data sets by dataset=dict(type='ConcatDataset', datasets=[...]), or use "
                 'several runs.'
             )

@@ -145,6 +145,7 @@ def test_all_mistakes_are_said_at_once(cfg):
         ({'default_hooks.checkpoint.interval': '2k'}, "checkpoint.interval = '2k' is text"),
         ({'param_scheduler.0.end': '1k'}, r"param_scheduler.0.end = '1k' is text"),
         ({'custom_hooks': ["dict(type='EMAHook')"]}, r'custom_hooks has "dict.* in place of a di'),
+        ({'optim_wrapper': [dict(type='OptimWrapper')]}, 'optim_wrapper is a list in place'),
         ({'default_hooks.checkpoint': 3}, 'default_hooks.checkpoint has 3 in place of a dict'),
         ({'model.backbone': 'XCiT'}, "model.backbone has 'XCiT' in place of a dict"),
         ({'train_dataloader.dataset': 5}, 'train_dataloader.dataset has 5 in place of a dict'),
