@@ -225,7 +225,10 @@ def _restore_pretrained(cfg: Config, options: Mapping[str, Any]) -> dict[str, An
 
 
 class LoopStartHook(Hook):
-    """Records that the loop of a run has started: data, model and checkpoint are loaded."""
+    """Records that the loop of a run has started: data, model and checkpoint are loaded.
+
+    It also says where a resumed training has nothing left to do: mmengine ends without a word.
+    """
 
     priority = 'LOWEST'  # after all other hooks
 
@@ -235,7 +238,15 @@ class LoopStartHook(Hook):
     def _start(self, runner: Runner) -> None:
         self.started = True
 
-    before_train = before_val = before_test = _start
+    before_val = before_test = _start
+
+    def before_train(self, runner: Runner) -> None:
+        self._start(runner)
+        if 0 < runner.max_iters <= runner.iter:
+            runner.logger.info(
+                f'The run is complete: the checkpoint is of iteration {runner.iter:,}, and '
+                f'training ends after {runner.max_iters:,}.'
+            )
 
 
 def run_loop(runner: Runner, loop: Callable[[], Any]) -> None:

@@ -123,6 +123,14 @@ def test_bad_data_are_logged_without_traceback(make_runner, tmp_path):
     assert 'Traceback' not in log.read_text()
 
 
+def test_a_complete_run_that_is_resumed_says_so(make_runner, tmp_path):
+    make_runner().train()
+    runner = make_runner(load_from=str(tmp_path / 'iter_4.pth'), resume=True)
+    run_loop(runner, runner.train)
+    text = 'The run is complete: the checkpoint is of iteration 4, and training ends after 4.'
+    assert any(text in log.read_text() for log in tmp_path.glob('*/*.log'))
+
+
 def test_errors_before_the_first_step_are_one_line(make_runner, tmp_path):
     runner = make_runner(load_from=str(tmp_path / 'nowhere.pth'))
     with pytest.raises(SystemExit, match=r'^FileNotFoundError: .*nowhere\.pth'):

@@ -135,8 +135,9 @@ def fit_scales(cfg: Config, test_pipeline: list[dict]) -> None:
         for step, scale in zip(steps, scales, strict=True):
             step.scale = scale
     if steps and is_main_process():
+        usual = [f'(without --tta: {own[-1]})'] if own else []
         sizes = (step.get('scale') or f'{step.scale_factor} x the file' for step in steps)
-        print('--tta: the sizes of each image are', *sizes, flush=True)
+        print('--tta: the sizes of each image are', *sizes, *usual, flush=True)
 
 
 def resizes(pipeline: list[dict]) -> list[ConfigDict]:

@@ -158,7 +158,7 @@ def _wrong_strides(model: nn.Module, maps: list[Tensor], image: Tensor) -> Itera
             abs(x * y - height) / max(6 * y, height) for x, y in zip(sides, strides, strict=False)
         )
         if len(sides) != len(strides) or max(apart, default=0) > 0.25:
-            there = [_stride(image.shape[2] / side) for side in sides]
+            there = [_stride(image.shape[2], side) for side in sides]
             yield (
                 f'model.{name}: its {key} are for feature maps with the strides {[*strides]}, '
                 f'but the maps have {there}. Set these strides, or make maps of other strides by '
@@ -166,10 +166,10 @@ def _wrong_strides(model: nn.Module, maps: list[Tensor], image: Tensor) -> Itera
             )
 
 
-def _stride(ratio: float) -> int:
-    """A power of 2 where the ratio is almost one: sides are rounded."""
-    power = 2 ** round(log2(ratio))
-    return power if abs(ratio / power - 1) < 0.1 else round(ratio)
+def _stride(length: int, side: int) -> int:
+    """The power of 2 that gives a side; if there is none, the ratio. Sides are rounded up."""
+    power = 2 ** round(log2(length / side))
+    return power if abs(length / power - side) <= 1 else round(length / side)
 
 
 def _misfits_of_regions(config: Mapping, model: nn.Module, maps: Any) -> Iterator[str]:

@@ -170,9 +170,6 @@ class ExactResumeHook(Hook):
 
     def before_train(self, runner: Runner) -> None:
         loop, config = runner.train_loop, runner._train_dataloader
-        if 0 < loop.max_iters <= runner.iter:
-            text = f'The run is complete: the checkpoint is of iteration {runner.iter:,}, and'
-            print_log(f'{text} training ends after {loop.max_iters:,}.', 'current')
         if not isinstance(config, dict):
             raise TypeError(
                 'ExactResumeHook builds the data loader for training again, and needs '

@@ -141,15 +141,6 @@ def test_what_is_skipped_is_said(tmp_path):
     train(tmp_path / 'skipping', **ITERATIONS, **resume)
     (log,) = (tmp_path / 'skipping').glob('*/*.log')
     assert re.search('(?s)The first 6 batches are skipped without.*Advance data', log.read_text())
-    assert 'The run is complete' not in log.read_text()
-
-
-def test_a_complete_run_that_is_resumed_says_so(tmp_path):
-    train(tmp_path / 'complete', **ITERATIONS)
-    resume = dict(resume=True, load_from=str(tmp_path / 'complete/iter_12.pth'))
-    train(tmp_path / 'after', **ITERATIONS, **resume)
-    (log,) = (tmp_path / 'after').glob('*/*.log')
-    assert 'checkpoint is of iteration 12, and training ends after 12.' in log.read_text()
 
 
 def test_another_batch_size_is_warned_of_and_keeps_the_epochs(tmp_path):

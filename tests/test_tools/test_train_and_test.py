@@ -248,7 +248,14 @@ model = dict(
     backbone=dict(_delete_=True, type='mmbixt.BiXT', arch='tiny'),
     neck=[
         dict(type='mmbixt.FeaturePyramidAdapter', in_channels=192, in_strides=16),
-        dict(type='FPN', in_channels=[192] * 4, out_channels=32, num_outs=5),
+        dict(
+            type='FPN',
+            in_channels=[192] * 4,
+            out_channels=32,
+            start_level=1,
+            add_extra_convs='on_output',
+            num_outs=5,
+        ),
     ],
     bbox_head=dict(in_channels=32, feat_channels=32, stacked_convs=1),
 )
