@@ -5,7 +5,7 @@ from typing import Any
 
 NUMBERS = ('train_cfg.max_iters', 'train_cfg.max_epochs', 'train_cfg.val_interval')
 NUMBERS += ('default_hooks.checkpoint.interval', 'default_hooks.logger.interval')
-NUMBERS += ('optim_wrapper.accumulative_counts',)
+NUMBERS += ('optim_wrapper.accumulative_counts', 'optim_wrapper.optimizer.lr')
 
 
 def _within(cfg: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
@@ -17,7 +17,8 @@ def _within(cfg: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
 
 def _schedulers(cfg: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     schedulers = cfg.get('param_scheduler') or []
-    return [*schedulers] if isinstance(schedulers, list | tuple) else [schedulers]
+    schedulers = schedulers if isinstance(schedulers, list | tuple) else [schedulers]
+    return [part for part in schedulers if isinstance(part, Mapping)]
 
 
 def loop_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
@@ -70,8 +71,23 @@ def _accumulation_note(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[st
         )
 
 
+def _unit_notes(cfg: Mapping[str, Any]) -> Iterator[str]:
+    """What counts in epochs, as by default, does nothing in a training without epochs."""
+    if 'max_iters' not in _within(cfg, 'train_cfg'):
+        return
+    places = {f'param_scheduler.{i}': part for i, part in enumerate(_schedulers(cfg))}
+    places['default_hooks.checkpoint'] = _within(cfg, 'default_hooks', 'checkpoint')
+    for path, part in places.items():
+        if part and part.get('by_epoch', True):
+            what = 'saves only at the end' if 'checkpoint' in path else 'changes nothing'
+            yield (
+                f'{path} counts in epochs (by_epoch=True, the default), and train_cfg in '
+                f'iterations: it {what}. Set by_epoch=False.'
+            )
+
+
 def schedule_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
-    """Notes on warm-ups longer than the training, losses not logged, and inexact checkpoints.
+    """Notes on lengths and intervals that cannot be intended.
 
     Args:
         cfg: the config.
@@ -79,6 +95,7 @@ def schedule_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
     """
     yield from _loss_note(cfg, epoch)
     yield from _accumulation_note(cfg, epoch)
+    yield from _unit_notes(cfg)
     loop = _within(cfg, 'train_cfg')
     lengths = {False: loop.get('max_iters'), True: loop.get('max_epochs')}
     if lengths[True] and epoch:

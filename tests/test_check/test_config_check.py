@@ -143,6 +143,7 @@ def test_all_mistakes_are_said_at_once(cfg):
         ({'load_from': 'lost.pth'}, "- load_from = 'lost.pth': there is no such file"),
         ({'train_cfg.max_iters': 'two'}, "train_cfg.max_iters = 'two' is text: set a number"),
         ({'default_hooks.checkpoint.interval': '2k'}, "checkpoint.interval = '2k' is text"),
+        ({'optim_wrapper.optimizer.lr': 'small'}, "optimizer.lr = 'small' is text"),
         ({'param_scheduler.0.end': '1k'}, r"param_scheduler.0.end = '1k' is text"),
         ({'custom_hooks': ["dict(type='EMAHook')"]}, r'custom_hooks has "dict.* in place of a di'),
         ({'optim_wrapper': [dict(type='OptimWrapper')]}, 'optim_wrapper is a list in place'),
@@ -301,6 +302,16 @@ def test_warm_up_longer_than_the_schedule(loop, part, is_long):
 def test_a_loss_that_is_not_logged(iterations, epoch, hooks, found):
     cfg = dict(train_cfg=dict(max_iters=iterations), default_hooks=hooks)
     assert [note.split()[-1] for note in schedule_notes(cfg, epoch)] == found
+
+
+def test_epochs_in_a_training_of_iterations():
+    """By mmengine's default, in a config with other data loops."""
+    parts = dict(param_scheduler=[dict(type='PolyLR')], train_cfg=dict(max_iters=100))
+    cfg = dict(**parts, default_hooks=dict(checkpoint=dict(type='CheckpointHook', interval=5)))
+    found = [note.split(' counts')[0] for note in schedule_notes(cfg, 40)]
+    assert found == ['param_scheduler.0', 'default_hooks.checkpoint']
+    cfg['train_cfg'] = dict(max_epochs=100)
+    assert [*schedule_notes(cfg, 40)] == []
 
 
 @pytest.mark.parametrize(
