@@ -9,6 +9,7 @@ import random
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from importlib.util import find_spec
 from io import StringIO
 from unittest import mock
 
@@ -30,12 +31,16 @@ from mmbixt.check.model import (
 from mmbixt.check.names import correct_classes, correct_types
 from mmbixt.check.schedule import loop_problems, schedule_notes
 from mmbixt.check.structure import structure_problems
+from mmbixt.config import all_dicts
 from mmbixt.datasets.availability import MissingDatasetError, check_datasets
 
 # parts that are not built here
 SECTIONS = ('visualizer', 'default_hooks', 'custom_hooks')
 TRAINING = ('optim_wrapper', 'param_scheduler')
 SPLITS = ('train', 'val', 'test')
+# mmengine imports them when it writes the first value
+PACKAGES = {'TensorboardVisBackend': 'tensorboard', 'WandbVisBackend': 'wandb'}
+PACKAGES |= {'MLflowVisBackend': 'mlflow'}
 
 
 class ConfigError(ValueError):
@@ -57,7 +62,7 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
         sections += [f'{split}_evaluator' for split in splits]
         problems = [*correct_types(cfg, sections), *metric_problems(cfg, splits)]
         problems += correct_classes(cfg, splits)
-        problems += annotation_problems(cfg, splits)
+        problems += [*annotation_problems(cfg, splits), *_missing_packages(cfg)]
         problems += missing_files(cfg.get('model'), 'model')
         if 'train' in splits:
             problems += [*missing_file(cfg.get('load_from'), 'load_from'), *loop_problems(cfg)]
@@ -96,6 +101,14 @@ def check_config(cfg: Config, splits: tuple[str, ...], path: str) -> list[str]:
         count = 'a mistake' if len(problems) == 1 else f'{len(problems)} mistakes'
         raise ConfigError('\n- '.join([f'{count} in {path}', *problems]))
     return notes
+
+
+def _missing_packages(cfg: Config) -> Iterator[str]:
+    """A message for each visualization backend whose package is not installed."""
+    for kind in {str(node.get('type')) for node in all_dicts(cfg.get('visualizer'))}:
+        package = PACKAGES.get(kind.rpartition('.')[2])
+        if package and find_spec(package) is None and find_spec(f'{package}X') is None:
+            yield f'visualizer.vis_backends: {kind} needs `pip install {package}`.'
 
 
 def _notes(cfg: Config, splits: tuple[str, ...], data: list[Split]) -> Iterator[str]:

@@ -139,7 +139,10 @@ def _wrong_strides(model: nn.Module, maps: list[Tensor], image: Tensor) -> Itera
     for name, part in model.named_modules():
         used, height = maps, image.shape[2]
         if re.fullmatch(r'(rpn|bbox)_head', name) and hasattr(part, 'prior_generator'):
-            key, strides = 'anchors', [stride[1] for stride in part.prior_generator.strides]
+            key, strides = (
+                'anchors or points',
+                [stride[1] for stride in part.prior_generator.strides],
+            )
         elif re.match(r'roi_head\.(bbox|mask)_roi_ext', name) and hasattr(part, 'featmap_strides'):
             key, strides = 'featmap_strides', part.featmap_strides
             used = maps[: len(strides)]

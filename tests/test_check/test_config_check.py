@@ -148,6 +148,10 @@ def test_all_mistakes_are_said_at_once(cfg):
         ({'custom_hooks': ["dict(type='EMAHook')"]}, r'custom_hooks has "dict.* in place of a di'),
         ({'optim_wrapper': [dict(type='OptimWrapper')]}, 'optim_wrapper is a list in place'),
         ({'default_hooks.checkpoint': 3}, 'default_hooks.checkpoint has 3 in place of a dict'),
+        (
+            {'visualizer.vis_backends': [dict(type='WandbVisBackend')]},
+            'visualizer.vis_backends: WandbVisBackend needs `pip install wandb`',
+        ),
         ({'model.backbone': 'XCiT'}, "model.backbone has 'XCiT' in place of a dict"),
         ({'train_dataloader.dataset': 5}, 'train_dataloader.dataset has 5 in place of a dict'),
         ({'model.backbone.arch': 'gigantic'}, r"'gigantic' is not one of 'tiny', 'small'"),
@@ -227,10 +231,10 @@ def test_detector(root):
 
 STRIDES = {
     'mmdet::retinanet/retinanet_r50_fpn_1x_coco.py': [
-        r'bbox_head: its anchors .* \[8, 16, 32, 64, 128\], but .* have \[16, 16, 16, 32, 64\]'
+        r'bbox_head: its anchors or points .* 64, 128\], but .* have \[16, 16, 16, 32, 64\]'
     ],
     'mmdet::faster_rcnn/faster-rcnn_r50_fpn_1x_coco.py': [
-        r'rpn_head: its anchors .* \[4, 8, 16, 32, 64\], but the maps have \[16, 16, 16, 32, 64\]',
+        r'rpn_head: its anchors or points .* 32, 64\], but the maps have \[16, 16, 16, 32, 64\]',
         r'roi_head.bbox_roi_extractor: its featmap_strides .* but the maps have \[16, 16, 16, 32\]',
     ],
     'mmseg::sem_fpn/fpn_r50_4xb4-160k_ade20k-512x512.py': [
