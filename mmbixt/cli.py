@@ -13,7 +13,7 @@ import torch
 from mmengine.config import Config, DictAction
 from mmengine.dist import init_dist, is_distributed, is_main_process
 from mmengine.hooks import Hook
-from mmengine.runner import Runner
+from mmengine.runner import EpochBasedTrainLoop, Runner
 
 from mmbixt.check.config import ConfigError, check_config
 from mmbixt.checkpoints.errors import CheckpointError
@@ -130,11 +130,13 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
         messages += ['\n  '.join(['--sample changes the config:', *changes])]
     if args.cfg_options:
         messages += doubtful_options(cfg, args.cfg_options)
-        more = _restore_pretrained(cfg, args.cfg_options)
         try:
+            more = _restore_pretrained(cfg, args.cfg_options)
             cfg.merge_from_dict({**args.cfg_options, **more})
-        except (KeyError, TypeError) as error:  # no such index; a value where the key needs a dict
-            raise ConfigError(f'--cfg-options: {error.args[0]}') from error
+        # no such index; a value where the key needs a dict
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            options = ', '.join(args.cfg_options)
+            raise ConfigError(f'--cfg-options {options}: {error.args[0]}') from error
     if messages and os.environ.get('RANK', '0') == '0':
         print(*messages, sep='\n', flush=True)
     cfg.launcher = args.launcher
@@ -242,11 +244,13 @@ class LoopStartHook(Hook):
 
     def before_train(self, runner: Runner) -> None:
         self._start(runner)
-        if 0 < runner.max_iters <= runner.iter:
-            runner.logger.info(
-                f'The run is complete: the checkpoint is of iteration {runner.iter:,}, and '
-                f'training ends after {runner.max_iters:,}.'
-            )
+        loop, what = runner.train_loop, 'iteration'
+        done, end = loop.iter, loop.max_iters
+        if isinstance(loop, EpochBasedTrainLoop):
+            done, end, what = loop.epoch, loop.max_epochs, 'epoch'
+        if 0 < end <= done:
+            text = f'The run is complete: the checkpoint is of {what} {done:,}, and training ends'
+            runner.logger.info(f'{text} after {end:,}.')
 
 
 def run_loop(runner: Runner, loop: Callable[[], Any]) -> None:

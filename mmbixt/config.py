@@ -1,5 +1,6 @@
 """Walking through configs."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from mmengine.config import ConfigDict
@@ -15,3 +16,9 @@ def all_dicts(*nodes: Any) -> list[ConfigDict]:
         elif isinstance(node, (list, tuple)):
             rest += node
     return list(found.values())
+
+
+def type_name(node: Mapping[str, Any]) -> str:
+    """The type of a part, which is a class in configs in Python's own syntax."""
+    kind = node.get('type')
+    return kind.__name__ if isinstance(kind, type) else str(kind)

@@ -49,8 +49,14 @@ def test_misspelt_options_are_reported():
     ('option', 'said'),
     [
         ('max_iters', "'max_iters' is not KEY=VALUE"),
-        ('param_scheduler.9.end=3', 'ConfigError: --cfg-options: Index 9 exceeds'),
-        ('model.backbone.arch.depth=3', 'ConfigError: --cfg-options: arch='),
+        (
+            'param_scheduler.9.end=3',
+            'ConfigError: --cfg-options param_scheduler.9.end: Index 9 exceeds',
+        ),
+        (
+            'model.backbone.arch.depth=3',
+            'ConfigError: --cfg-options model.backbone.arch.depth: arch=',
+        ),
     ],
 )
 def test_options_that_cannot_be_set(option, said, capsys):

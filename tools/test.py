@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+from math import ceil
 
 from mmengine.config import Config, ConfigDict
 from mmengine.dist import is_main_process
@@ -13,10 +14,10 @@ from mmengine.runner import Runner
 from timm.layers import to_2tuple
 from torch.distributed.fsdp import FullyShardedDataParallel
 
-from mmbixt.check.metrics import metrics_of, predicts_boxes_only
+from mmbixt.check.metrics import metrics_of
 from mmbixt.checkpoints.state_dict import load_whole_state, unwrap
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
-from mmbixt.config import all_dicts
+from mmbixt.config import all_dicts, type_name
 from mmbixt.datasets.availability import leaves
 
 
@@ -80,7 +81,8 @@ def augment_tests(cfg: Config, args: argparse.Namespace) -> None:
         cfg.setdefault('tta_pipeline', flip_pipeline(parts[0].pipeline, cfg.default_scope))
     if 'tta_model' not in cfg or 'tta_pipeline' not in cfg:
         raise SystemExit(f'--tta: {args.config} has no tta_model and tta_pipeline.')
-    if cfg.tta_model.type == 'DetTTAModel' and not predicts_boxes_only(cfg.model):
+    has_masks = cfg.model.get('mask_head') or (cfg.model.get('roi_head') or {}).get('mask_head')
+    if type_name(cfg.tta_model) == 'DetTTAModel' and has_masks:
         raise SystemExit(
             f'--tta: mmdet can merge boxes, but no masks, which {args.config} predicts.'
         )
@@ -92,7 +94,7 @@ def augment_tests(cfg: Config, args: argparse.Namespace) -> None:
     # The weights of a checkpoint are averaged already, and EMAHook would expect the names of the
     # wrapped model.
     hooks = cfg.get('custom_hooks') or []
-    cfg.custom_hooks = [hook for hook in hooks if not str(hook['type']).endswith('EMAHook')]
+    cfg.custom_hooks = [hook for hook in hooks if not type_name(hook).endswith('EMAHook')]
 
 
 # defaults of the frameworks' own tools
@@ -118,30 +120,45 @@ def flip_pipeline(pipeline: list[dict], framework: str) -> list[dict]:
 def fit_scales(cfg: Config, test_pipeline: list[dict]) -> None:
     """Scale an inherited ``tta_pipeline`` to the size of the test pipeline, and print the sizes.
 
-    A config that changes the size of ``test_pipeline`` inherits the sizes for another data set.
+    A config that changes the size of ``test_pipeline`` inherits multiples (``img_ratios``) of the
+    size of another data set.
     """
-    steps = resizes(cfg.tta_pipeline)
-    own, scales = (
-        [to_2tuple(step.get('scale')) for step in part] for part in (resizes(test_pipeline), steps)
-    )
-    if own and own[-1] not in scales and (None, None) not in (own[-1], *scales):
-        ratios = cfg.get('img_ratios') or ()
-        if len(ratios) != len(steps):
-            raise SystemExit(
-                f'--tta: test images have the size {own[-1]}, and tta_pipeline has only others, '
-                f'{scales}. Set tta_pipeline.'
-            )
-        scales = [tuple(int(side * ratio) for side in own[-1]) for ratio in ratios]
-        for step, scale in zip(steps, scales, strict=True):
-            step.scale = scale
+    ratios = cfg.get('img_ratios')
+    steps = [step for step in all_dicts(cfg.tta_pipeline) if is_resize(step)]
+    resizing = [step for step in all_dicts(test_pipeline) if 'Resize' in type_name(step)]
+    own = resizing[0] if resizing else dict(type='Resize', scale_factor=1.0)
+    if base_size([step.get('scale') for step in steps], ratios):
+        factor = own.get('scale_factor')
+        if not is_resize(own) or not ('scale' in own or isinstance(factor, int | float)):
+            raise SystemExit('--tta: tta_pipeline is for the size of another data set. Set it.')
+        for step, ratio in zip(steps, ratios, strict=True):
+            del step['scale']
+            if 'scale' in own:
+                step.scale = multiple(to_2tuple(own['scale']), ratio)
+            else:
+                step.scale_factor = factor * ratio
     if steps and is_main_process():
-        usual = [f'(without --tta: {own[-1]})'] if own else []
-        sizes = (step.get('scale') or f'{step.scale_factor} x the file' for step in steps)
-        print('--tta: the sizes of each image are', *sizes, *usual, flush=True)
+        *sizes, usual = (
+            step.get('scale') or f'{step.get("scale_factor")} x the file' for step in (*steps, own)
+        )
+        print('--tta: the sizes of each image are', *sizes, f'(without --tta: {usual})', flush=True)
 
 
-def resizes(pipeline: list[dict]) -> list[ConfigDict]:
-    return [step for step in all_dicts(pipeline) if step.get('type') == 'Resize']
+def is_resize(step: dict) -> bool:
+    return type_name(step).rpartition('.')[2] == 'Resize'
+
+
+def base_size(scales: list[tuple | None], ratios: list[float] | None) -> tuple[int, int] | None:
+    """The size of which scales are the multiples by ratios; None if they are not."""
+    if not isinstance(ratios, list | tuple) or len(ratios) != len(scales) or None in scales:
+        return None
+    base = tuple(ceil(side / ratios[-1]) for side in to_2tuple(scales[-1]))
+    fits = (to_2tuple(s) == multiple(base, r) for s, r in zip(scales, ratios, strict=True))
+    return base if all(fits) else None
+
+
+def multiple(size: tuple[int, int], ratio: float) -> tuple[int, int]:
+    return tuple(int(side * ratio) for side in size)
 
 
 def evaluate_boundaries(cfg: Config, args: argparse.Namespace) -> None:

@@ -96,7 +96,11 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
 
 def check_config(cfg: Config, splits: tuple[str, ...], path: str) -> list[str]:
     """Raise one error with all mistakes; return the notes on unusual settings."""
-    problems, notes = find_problems(cfg, splits)
+    try:
+        problems, notes = find_problems(cfg, splits)
+    except Exception as error:
+        error.add_note(f'This happened in the check of {path}, which --unchecked skips.')
+        raise
     if problems:
         count = 'a mistake' if len(problems) == 1 else f'{len(problems)} mistakes'
         raise ConfigError('\n- '.join([f'{count} in {path}', *problems]))

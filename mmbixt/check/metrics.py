@@ -22,6 +22,7 @@ INSTEAD = {
         'Accuracy with topk=(1, 5)',
     ),
 }
+SCORES = ('mIoU', 'mDice', 'mFscore')  # of mmseg's IoUMetric
 WHAT = {'mmdet': 'objects', 'mmseg': 'label maps', 'mmpretrain': 'classes of whole images'}
 BOXES_ONLY = (
     'predicts boxes only, and BoundaryCocoMetric needs masks. Use '
@@ -50,8 +51,17 @@ def metric_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator
                     f'{evaluator} has {shown}, but this is a config of {framework}, whose '
                     f'models predict {WHAT[framework]}. Use {right}.'
                 )
+            elif name == 'IoUMetric' and (wrong := _unknown_scores(metric)):
+                yield f'{evaluator}: iou_metrics has {wrong}; IoUMetric knows {", ".join(SCORES)}.'
             elif name == 'BoundaryCocoMetric' and boxes_only and not metric.get('format_only'):
                 yield f'{evaluator} has {shown}, but this model {BOXES_ONLY}'
+
+
+def _unknown_scores(metric: Mapping[str, Any]) -> str:
+    """Names that mmseg refuses only at the end of the first validation."""
+    names = metric.get('iou_metrics') or ()
+    names = [names] if isinstance(names, str) else names
+    return ', '.join(name for name in names if name not in SCORES)
 
 
 def annotation_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS
+from timm.layers import to_2tuple
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_leaves
@@ -180,6 +181,8 @@ def _misfits_of_regions(config: Mapping, model: nn.Module, maps: Any) -> Iterato
     widths = {x.shape[1] for x in _tensors(maps)}
     for kind in ('bbox', 'mask'):
         extractor = config.get(f'{kind}_roi_extractor') or {}
+        if isinstance(extractor, list | tuple):  # one for each stage of a cascade
+            extractor = extractor[0]
         width, layer = extractor.get('out_channels'), extractor.get('roi_layer') or {}
         if width is None or len(widths) > 1:
             continue
@@ -189,7 +192,7 @@ def _misfits_of_regions(config: Mapping, model: nn.Module, maps: Any) -> Iterato
                 f'have {min(widths)} channels: use this number.'
             )
         side = layer.get('output_size')
-        fed = torch.empty(1, min(widths), *(side if isinstance(side, tuple) else (side,) * 2))
+        fed = torch.empty(1, min(widths), *to_2tuple(side))
         for name, part, node in _nodes(config, (f'{kind}_head',), model.roi_head):
             yield from _run(f'roi_head.{name}', part, node, fed.to('meta'), proven=True)[1]
 

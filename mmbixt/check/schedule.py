@@ -3,15 +3,18 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from mmbixt.config import type_name
+
 NUMBERS = ('train_cfg.max_iters', 'train_cfg.max_epochs', 'train_cfg.val_interval')
 NUMBERS += ('default_hooks.checkpoint.interval', 'default_hooks.logger.interval')
 NUMBERS += ('optim_wrapper.accumulative_counts', 'optim_wrapper.optimizer.lr')
 
 
 def _within(cfg: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    """A part of a config; empty where it is missing or None."""
+    """A part of a config; empty where it is missing, None or an object."""
     for key in keys:
-        cfg = cfg.get(key) or {}
+        part = cfg.get(key)
+        cfg = part if isinstance(part, Mapping) else {}
     return cfg
 
 
@@ -24,7 +27,7 @@ def _schedulers(cfg: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def loop_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
     """A message for each length that is no number, or in another unit than the loop counts in."""
     loop = _within(cfg, 'train_cfg')
-    kind = str(loop.get('type'))
+    kind = type_name(loop)
     numbers = {path: _within(cfg, *path.split('.')[:-1]) for path in NUMBERS}
     for i, part in enumerate(_schedulers(cfg)):
         keys = 'begin', 'end', 'factor', 'start_factor', 'end_factor'
@@ -46,8 +49,9 @@ def loop_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
 def _loss_note(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
     """mmengine's logger logs after each interval, and after an epoch that is not longer."""
     length = _within(cfg, 'train_cfg').get('max_iters')
-    logger = _within(cfg, 'default_hooks').get('logger', {})
-    interval = 0 if logger is None else logger.get('interval', 10)  # 0: no logger at all
+    hooks = _within(cfg, 'default_hooks')
+    logger = _within(hooks, 'logger').get('interval') or 10  # mmengine's default
+    interval = 0 if hooks.get('logger', {}) is None else logger  # 0: no logger at all
     if length and min(epoch or interval, interval) > length:
         yield (
             f'default_hooks.logger.interval = {interval}, but training ends after {length:,} '
@@ -102,8 +106,8 @@ def schedule_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
         lengths[False] = lengths[True] * epoch
     for i, part in enumerate(_schedulers(cfg)):
         by_epoch = part.get('by_epoch', True)
-        end, length = part.get('end'), lengths[by_epoch]
-        is_warm_up = str(part.get('type')) in ('LinearLR', 'ConstantLR', 'QuadraticWarmupLR')
+        end, length = part.get('end'), lengths[bool(by_epoch)]
+        is_warm_up = type_name(part) in ('LinearLR', 'ConstantLR', 'QuadraticWarmupLR')
         if by_epoch and end and epoch and part.get('convert_to_iter_based'):
             by_epoch, end, length = False, end * epoch, lengths[False]
         is_warm_up &= part.get('start_factor', part.get('factor', 1 / 3)) < part.get(

@@ -7,6 +7,7 @@ import pytest
 import torch
 from helpers import CONFIGS, others_in_zoo, takes_four_channels
 from mmengine.config import Config
+from mmengine.hooks import CheckpointHook
 from PIL import Image
 from running import fresh_mmengine
 
@@ -141,6 +142,7 @@ def test_all_mistakes_are_said_at_once(cfg):
             "train_cfg.max_epochs = 3, but train_cfg.type = 'IterBasedTrainLoop': set .*max_iters",
         ),
         ({'load_from': 'lost.pth'}, "- load_from = 'lost.pth': there is no such file"),
+        ({'val_evaluator.iou_metrics': ['mIou']}, 'iou_metrics has mIou; IoUMetric knows mIoU, mD'),
         ({'train_cfg.max_iters': 'two'}, "train_cfg.max_iters = 'two' is text: set a number"),
         ({'default_hooks.checkpoint.interval': '2k'}, "checkpoint.interval = '2k' is text"),
         ({'optim_wrapper.optimizer.lr': 'small'}, "optimizer.lr = 'small' is text"),
@@ -163,6 +165,15 @@ def test_each_of_these_is_found(cfg, options, expected):
         check_config(cfg, TRAINING, 'mine.py')
 
 
+def test_an_error_of_the_check_says_how_to_skip_it(cfg):
+    cfg.train_cfg.max_iters = [3]
+    with fresh_mmengine(), pytest.raises(TypeError) as raised:
+        check_config(cfg, TRAINING, 'mine.py')
+    assert raised.value.__notes__ == [
+        'This happened in the check of mine.py, which --unchecked skips.'
+    ]
+
+
 def test_a_folder_that_is_missing_is_said_once(cfg, root):
     (root / 'labels').rename(root / 'other')
     (problem,) = found(cfg)[0]
@@ -173,6 +184,20 @@ def test_a_folder_that_is_missing_is_said_once(cfg, root):
         'no registry',
         'was not found',
     ]
+
+
+def test_settings_that_are_unusual_and_right(cfg):
+    """Hooks as objects, by_epoch=None, a list of extractors, a size as a list."""
+    cfg.default_hooks.checkpoint = CheckpointHook(interval=3)
+    cfg.param_scheduler[0].by_epoch = None
+    assert found(cfg) == ([], [])
+    cfg = Config.fromstring(
+        "_base_ = 'mmdet::cascade_rcnn/cascade-mask-rcnn_r50_fpn_1x_coco.py'", '.py'
+    )
+    roi = cfg.model.roi_head
+    roi.bbox_roi_extractor.roi_layer.output_size = [7, 7]
+    roi.bbox_roi_extractor = [roi.bbox_roi_extractor] * 3
+    assert [x for x in found(cfg, ('train',))[0] if 'was not found' not in x] == []
 
 
 def test_weights_of_the_inherited_backbone():
