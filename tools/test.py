@@ -90,7 +90,9 @@ def augment_tests(cfg: Config, args: argparse.Namespace) -> None:
         fit_scales(cfg, parts[0].pipeline)
     for part in parts:
         part.pipeline = cfg.tta_pipeline
-    cfg.model = ConfigDict(**cfg.tta_model, module=cfg.model)
+    model = cfg.tta_model.copy()
+    model.module = cfg.model
+    cfg.model = model
     # The weights of a checkpoint are averaged already, and EMAHook would expect the names of the
     # wrapped model.
     hooks = cfg.get('custom_hooks') or []
@@ -227,6 +229,8 @@ class WholeModelHook(Hook):
 def main() -> None:
     args = parse_args()
     cfg = load_config(args, splits=('test',))
+    if not cfg.get('test_dataloader'):
+        raise SystemExit(f'{args.config} has no test_dataloader.')
     cfg.load_from = args.checkpoint
     if args.show or args.show_dir:
         draw_predictions(cfg, args)

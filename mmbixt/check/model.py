@@ -45,8 +45,8 @@ def build_model(cfg: Config) -> tuple[nn.Module | None, list[str]]:
             return None, []
         if config.get('pretrained') and "argument 'pretrained'" in str(error):
             return None, [
-                f'model.pretrained = {config["pretrained"]!r} is of another backbone, from the '
-                'inherited config: set pretrained=None, and init_cfg of the backbone.'
+                f'model.pretrained = {config["pretrained"]!r}: the backbone has no such argument. '
+                'Set pretrained=None, and init_cfg of the backbone.'
             ]
         problems = [f'model ({config.get("type")}): {explain(error, scope)}']
     found = []
@@ -163,6 +163,7 @@ def _wrong_strides(model: nn.Module, maps: list[Tensor], image: Tensor) -> Itera
         )
         if len(sides) != len(strides) or max(apart, default=0) > 0.25:
             there = [_stride(image.shape[2], side) for side in sides]
+            name = name.rstrip('.0123456789')  # one message for all stages of a cascade
             yield (
                 f'model.{name}: its {key} are for feature maps with the strides {[*strides]}, '
                 f'but the maps have {there}. Set these strides, or make maps of other strides by '
@@ -214,7 +215,8 @@ def _run(
         right = _channels_of(inputs, given, config.get('in_index', -1))
         outputs = without_weights({**config, 'in_channels': right})(inputs)
     except Exception:  # something else is wrong, too, or the part needs values
-        if proven or not isinstance(failure, AssertionError | IndexError | ValueError):
+        is_check = isinstance(failure, AssertionError | IndexError | ValueError)
+        if proven or not (is_check or 'must match' in str(failure)):  # sizes of feature maps
             return None, []
         fed = ', '.join(' x '.join(map(str, x.shape[1:])) for x in _tensors(inputs))
         return None, [

@@ -8,9 +8,11 @@ from mmbixt.config import type_name
 NUMBERS = ('train_cfg.max_iters', 'train_cfg.max_epochs', 'train_cfg.val_interval')
 NUMBERS += ('default_hooks.checkpoint.interval', 'default_hooks.logger.interval')
 NUMBERS += ('optim_wrapper.accumulative_counts', 'optim_wrapper.optimizer.lr')
+NUMBERS += ('train_dataloader.batch_size',)
+MAY_BE_0 = ('interval', 'lr', 'begin', 'end', 'factor', 'start_factor', 'end_factor')
 
 
-def _within(cfg: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+def within(cfg: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
     """A part of a config; empty where it is missing, None or an object."""
     for key in keys:
         part = cfg.get(key)
@@ -26,15 +28,18 @@ def _schedulers(cfg: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def loop_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
     """A message for each length that is no number, or in another unit than the loop counts in."""
-    loop = _within(cfg, 'train_cfg')
+    loop = within(cfg, 'train_cfg')
     kind = type_name(loop)
-    numbers = {path: _within(cfg, *path.split('.')[:-1]) for path in NUMBERS}
+    numbers = {path: within(cfg, *path.split('.')[:-1]) for path in NUMBERS}
     for i, part in enumerate(_schedulers(cfg)):
         keys = 'begin', 'end', 'factor', 'start_factor', 'end_factor'
         numbers |= {f'param_scheduler.{i}.{key}': part for key in keys}
     for path, part in numbers.items():
-        if isinstance(value := part.get(path.rpartition('.')[2]), str):
-            yield f'{path} = {value!r} is text: set a number.'
+        value = part.get(key := path.rpartition('.')[2])
+        if value is not None and not isinstance(value, int | float):
+            yield f'{path} = {value!r} is no number.'
+        elif value is not None and value <= 0 and key not in MAY_BE_0:
+            yield f'{path} = {value} must be larger than 0.'
     for word, key, right in (
         ('Iter', 'max_epochs', 'max_iters'),
         ('Epoch', 'max_iters', 'max_epochs'),
@@ -48,9 +53,9 @@ def loop_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
 
 def _loss_note(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
     """mmengine's logger logs after each interval, and after an epoch that is not longer."""
-    length = _within(cfg, 'train_cfg').get('max_iters')
-    hooks = _within(cfg, 'default_hooks')
-    logger = _within(hooks, 'logger').get('interval') or 10  # mmengine's default
+    length = within(cfg, 'train_cfg').get('max_iters')
+    hooks = within(cfg, 'default_hooks')
+    logger = within(hooks, 'logger').get('interval') or 10  # mmengine's default
     interval = 0 if hooks.get('logger', {}) is None else logger  # 0: no logger at all
     if length and min(epoch or interval, interval) > length:
         yield (
@@ -62,8 +67,8 @@ def _loss_note(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
 
 def _accumulation_note(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
     """Checkpoints have no gradients: one between two updates loses those that it accumulated."""
-    count = _within(cfg, 'optim_wrapper').get('accumulative_counts') or 1
-    checkpoint = _within(cfg, 'default_hooks', 'checkpoint')
+    count = within(cfg, 'optim_wrapper').get('accumulative_counts') or 1
+    checkpoint = within(cfg, 'default_hooks', 'checkpoint')
     interval = checkpoint.get('interval') or -1
     iterations = interval * (epoch or 0) if checkpoint.get('by_epoch', True) else interval
     if iterations > 0 and count > 1 and iterations % count:
@@ -77,10 +82,10 @@ def _accumulation_note(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[st
 
 def _unit_notes(cfg: Mapping[str, Any]) -> Iterator[str]:
     """What counts in epochs, as by default, does nothing in a training without epochs."""
-    if 'max_iters' not in _within(cfg, 'train_cfg'):
+    if 'max_iters' not in within(cfg, 'train_cfg'):
         return
     places = {f'param_scheduler.{i}': part for i, part in enumerate(_schedulers(cfg))}
-    places['default_hooks.checkpoint'] = _within(cfg, 'default_hooks', 'checkpoint')
+    places['default_hooks.checkpoint'] = within(cfg, 'default_hooks', 'checkpoint')
     for path, part in places.items():
         if part and part.get('by_epoch', True):
             what = 'saves only at the end' if 'checkpoint' in path else 'changes nothing'
@@ -100,7 +105,7 @@ def schedule_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
     yield from _loss_note(cfg, epoch)
     yield from _accumulation_note(cfg, epoch)
     yield from _unit_notes(cfg)
-    loop = _within(cfg, 'train_cfg')
+    loop = within(cfg, 'train_cfg')
     lengths = {False: loop.get('max_iters'), True: loop.get('max_epochs')}
     if lengths[True] and epoch:
         lengths[False] = lengths[True] * epoch

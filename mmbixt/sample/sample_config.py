@@ -6,7 +6,7 @@ from typing import Any
 from mmengine.config import Config, ConfigDict
 
 from mmbixt.check.config import SPLITS, ConfigError
-from mmbixt.config import all_dicts
+from mmbixt.config import all_dicts, type_name
 from mmbixt.sample.sample_data import write_sample_data
 
 # folders of write_sample_data for the stock dataset classes
@@ -29,7 +29,7 @@ def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
     """
     if missing := ', '.join(sorted({'model', 'train_dataloader', 'optim_wrapper'} - set(cfg))):
         raise ConfigError(f'--sample needs a complete config; this one has no {missing}.')
-    kinds = {str(node.get('type')) for node in all_dicts(*cfg.values()) if 'data_root' in node}
+    kinds = {type_name(node) for node in all_dicts(*cfg.values()) if 'data_root' in node}
     if others := ', '.join(sorted(kinds - set(_ROOTS))):
         raise ConfigError(f'--sample has scenes for {", ".join(_ROOTS)}, none for {others}.')
     done = dict.fromkeys(['data', 'sizes', 'schedule', 'classes', 'weights', 'average', 'regions'])
@@ -48,7 +48,7 @@ def _replace_parts(cfg: Config, root: Path, done: dict[str, str | None]) -> None
     """Change what depends on data, sizes of images or the length of training, wherever it is."""
     done['data'] = f'generated scenes in {root}'
     for node in all_dicts(*cfg.values()):
-        kind = str(node.get('type'))
+        kind = type_name(node)
         if 'data_root' in node:
             node.data_root = str(root / _ROOTS[kind])
         if str(node.get('ann_file', '')).startswith('data/coco/'):  # of a metric
@@ -96,7 +96,7 @@ def _shorten(cfg: Config, batch_size: int) -> str:
     cfg.default_hooks.checkpoint.update(by_epoch=False, interval=ITERATIONS // 2)
     cfg.default_hooks.logger.update(interval=10)
     optimizer = cfg.optim_wrapper.optimizer
-    if optimizer.type == 'SGD':  # in proportion to the batch size
+    if type_name(optimizer) == 'SGD':  # in proportion to the batch size
         optimizer.lr *= batch_size / cfg.get('auto_scale_lr', {}).get('base_batch_size', 16)
     else:  # LAMB's steps are relative to the weights
         optimizer.lr = 1e-2 if optimizer.type == 'Lamb' else 1e-3
