@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping
+from copy import copy
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -146,7 +147,10 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
     if not torch.cuda.is_available() or args.launcher == 'none':
         _synchronise_no_norms(cfg)
     if splits and not args.unchecked:  # a tool that only uses a backbone needs no data or heads
-        notes = check_config(cfg, splits, args.config)
+        checked = copy(cfg)
+        if getattr(args, 'resume', None):  # a checkpoint replaces load_from
+            checked.load_from = None
+        notes = check_config(checked, splits, args.config)
         if is_main_process():
             print(
                 *[f'Note: {note}' for note in notes], sep='\n', end='\n' * bool(notes), flush=True

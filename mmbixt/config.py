@@ -22,3 +22,11 @@ def type_name(node: Mapping[str, Any]) -> str:
     """The type of a part, which is a class in configs in Python's own syntax."""
     kind = node.get('type')
     return kind.__name__ if isinstance(kind, type) else str(kind)
+
+
+def within(cfg: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+    """A part of a config; empty where it is missing, None or an object."""
+    for key in keys:
+        part = cfg.get(key)
+        cfg = part if isinstance(part, Mapping) else {}
+    return cfg

@@ -132,7 +132,9 @@ def fit_scales(cfg: Config, test_pipeline: list[dict]) -> None:
     if base_size([step.get('scale') for step in steps], ratios):
         factor = own.get('scale_factor')
         if not is_resize(own) or not ('scale' in own or isinstance(factor, int | float)):
-            raise SystemExit('--tta: tta_pipeline is for the size of another data set. Set it.')
+            raise SystemExit(
+                '--tta: tta_pipeline is for the size of another data set. Set tta_pipeline.'
+            )
         for step, ratio in zip(steps, ratios, strict=True):
             del step['scale']
             if 'scale' in own:
@@ -152,7 +154,9 @@ def is_resize(step: dict) -> bool:
 
 def base_size(scales: list[tuple | None], ratios: list[float] | None) -> tuple[int, int] | None:
     """The size of which scales are the multiples by ratios; None if they are not."""
-    if not isinstance(ratios, list | tuple) or len(ratios) != len(scales) or None in scales:
+    if not scales or not isinstance(ratios, list | tuple) or len(ratios) != len(scales):
+        return None
+    if None in scales:
         return None
     base = tuple(ceil(side / ratios[-1]) for side in to_2tuple(scales[-1]))
     fits = (to_2tuple(s) == multiple(base, r) for s, r in zip(scales, ratios, strict=True))

@@ -3,21 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mmbixt.config import type_name
+from mmbixt.config import type_name, within
 
 NUMBERS = ('train_cfg.max_iters', 'train_cfg.max_epochs', 'train_cfg.val_interval')
 NUMBERS += ('default_hooks.checkpoint.interval', 'default_hooks.logger.interval')
 NUMBERS += ('optim_wrapper.accumulative_counts', 'optim_wrapper.optimizer.lr')
 NUMBERS += ('train_dataloader.batch_size',)
 MAY_BE_0 = ('interval', 'lr', 'begin', 'end', 'factor', 'start_factor', 'end_factor')
-
-
-def within(cfg: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    """A part of a config; empty where it is missing, None or an object."""
-    for key in keys:
-        part = cfg.get(key)
-        cfg = part if isinstance(part, Mapping) else {}
-    return cfg
 
 
 def _schedulers(cfg: Mapping[str, Any]) -> list[Mapping[str, Any]]:

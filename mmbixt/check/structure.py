@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mmbixt.check.model import PARTS
-from mmbixt.check.schedule import within
+from mmbixt.config import within
 
 SINGLE = ('model', 'data_preprocessor', 'train_cfg', 'optim_wrapper', 'default_hooks', 'visualizer')
 LISTS = ('param_scheduler', 'custom_hooks')

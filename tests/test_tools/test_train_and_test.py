@@ -223,6 +223,7 @@ OF_ADE = [dict(scale=(1024, 256)), dict(scale=(2048, 512))]
             [(300, 200), (900, 700)],
         ),
         (SIZE, OF_ADE, None, [(1024, 256), (2048, 512)]),
+        (SIZE, OF_ADE, [], [(1024, 256), (2048, 512)]),
         (SIZE, OF_ADE, 1.0, [(1024, 256), (2048, 512)]),
         (SIZE, [dict(scale_factor=0.5), dict(scale_factor=1)], [0.5, 1], [0.5, 1]),  # as in mmseg
     ],
