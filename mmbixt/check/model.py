@@ -167,7 +167,7 @@ def _wrong_strides(model: nn.Module, maps: list[Tensor], image: Tensor) -> Itera
             yield (
                 f'model.{name}: its {key} are for feature maps with the strides {[*strides]}, '
                 f'but the maps have {there}. Set these strides, or make maps of other strides by '
-                'mmbixt.FeaturePyramidAdapter, as the first neck.'
+                'mmbixt.FeaturePyramidAdapter (with out_strides), as the first neck.'
             )
 
 

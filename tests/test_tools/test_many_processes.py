@@ -72,8 +72,11 @@ pipeline = [
 {COMMON}
 train_dataloader['dataset']['ann_file'] = 'annotations/alike.json'
 model = dict(
-    backbone=dict(_delete_=True, type='mmbixt.BiXT', arch=small, out_indices=(0, 1, 2, 3)),
-    neck=[adapter, dict(type='FPN', in_channels=[16] * 4, out_channels=16, num_outs=5)],
+    backbone=dict(_delete_=True, type='mmbixt.BiXT', arch=small, out_indices=(1, 2, 3)),
+    neck=[
+        dict(adapter, out_strides=(8, 16, 32)),
+        dict(type='FPN', in_channels=[16] * 3, out_channels=16, num_outs=5),
+    ],
     bbox_head=dict(in_channels=16, feat_channels=16, stacked_convs=1),
 )
 """

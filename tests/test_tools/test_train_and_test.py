@@ -257,17 +257,15 @@ def test_incomplete_weights_are_not_evaluated(folder, within, tmp_path):
 DETECTOR = """
 _base_ = 'mmdet::retinanet/retinanet_r50_fpn_1x_coco.py'
 model = dict(
-    backbone=dict(_delete_=True, type='mmbixt.BiXT', arch='tiny'),
+    backbone=dict(_delete_=True, type='mmbixt.BiXT', arch='tiny', out_indices=(3, 7, 11)),
     neck=[
-        dict(type='mmbixt.FeaturePyramidAdapter', in_channels=192, in_strides=16),
         dict(
-            type='FPN',
-            in_channels=[192] * 4,
-            out_channels=32,
-            start_level=1,
-            add_extra_convs='on_output',
-            num_outs=5,
+            type='mmbixt.FeaturePyramidAdapter',
+            in_channels=192,
+            in_strides=16,
+            out_strides=(8, 16, 32),
         ),
+        dict(type='FPN', in_channels=[192] * 3, out_channels=32, num_outs=5),
     ],
     bbox_head=dict(in_channels=32, feat_channels=32, stacked_convs=1),
 )
