@@ -28,7 +28,7 @@ from mmbixt.check.model import (
     missing_file,
     missing_files,
 )
-from mmbixt.check.names import correct_classes, correct_types
+from mmbixt.check.names import correct_classes, correct_types, scope_problems
 from mmbixt.check.schedule import loop_problems, schedule_notes
 from mmbixt.check.structure import structure_problems
 from mmbixt.config import all_dicts
@@ -54,7 +54,7 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
         cfg: of mmseg, mmdet or mmpretrain; it stays as it is.
         splits: the splits that the run uses: 'train', 'val', 'test'.
     """
-    if wrong := [*structure_problems(cfg, splits)]:
+    if wrong := [*structure_problems(cfg, splits), *scope_problems(cfg)]:
         return wrong, []
     cfg = copy.deepcopy(cfg)
     with _undisturbed(cfg.get('default_scope')):

@@ -82,6 +82,12 @@ def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
             (split.notes if skips else split.problems).append(_summary(bad, len(dataset)))
         if not split.problems:
             split.first = dataset[0]
+            if isinstance(split.first, Mapping) and 'inputs' not in split.first:
+                split.problems.append(
+                    f'{name}_dataloader.dataset.pipeline gives no inputs: its last step '
+                    'must be PackSegInputs (mmseg), PackDetInputs (mmdet) or PackInputs.'
+                )
+                split.first = None
     except MissingDatasetError:
         split.is_missing = True
     except Exception as error:  # raised by any class that the config names

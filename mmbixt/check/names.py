@@ -7,16 +7,31 @@ from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
-from mmengine.registry import Registry
+from mmengine.registry import MODELS, Registry
 
+from mmbixt.config import within
 from mmbixt.datasets.availability import parts_of
 from mmbixt.frameworks import UNUSABLE
 from mmbixt.registry import SCOPE
 
 _ROOT = 'mmengine'
 _ARGUMENT = re.compile(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'")
+
+
+def scope_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
+    """A message if no package is given that has the type of the model."""
+    scope, kind = cfg.get('default_scope'), within(cfg, 'model').get('type')
+    if not isinstance(kind, str) or '.' in kind:
+        return
+    if registered(scope) or scope in MODELS.children or kind in registered(_ROOT):
+        return
+    yield (
+        f'default_scope = {scope!r}, which has no {kind}. Set it to the package of the model: '
+        "'mmseg', 'mmdet' or 'mmpretrain'."
+    )
 
 
 def correct_types(cfg: Mapping[str, Any], sections: list[str]) -> Iterator[str]:
@@ -97,9 +112,13 @@ def near(name: str, names: Collection[str]) -> str | None:
 
 
 def explain(error: Exception, scope: str | None) -> str:
-    """The message of an error, and for an unknown argument a similar one or all valid ones."""
+    """The message of an error; for an unknown argument, also a similar one or all valid ones."""
     text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
-    text = text.partition('. Please check')[0] or type(error).__name__
+    text = text.partition('. Please check')[0]
+    if not text:  # an assertion
+        text = f'{type(error).__name__}: {extract_tb(error.__traceback__)[-1].line}'
+    elif isinstance(error, KeyError) and text.isidentifier():
+        text = f'KeyError: {text!r}'
     unknown = _ARGUMENT.search(text)
     for place in (SCOPE, scope, _ROOT) if unknown else ():
         if kind := registered(place).get(unknown[1]):

@@ -109,6 +109,18 @@ def test_all_mistakes_are_said_at_once(cfg):
             {'model.decode_head.in_index': [0, 1, 2, 9]},
             r'decode_head \(FPNHead\) cannot use',
         ),
+        (
+            {'model.decode_head.feature_strides': [8, 4, 16, 32]},
+            r'FPNHead\): AssertionError: assert min\(feature_strides\) == feature_strides\[0\]',
+        ),
+        (
+            {'model.decode_head.in_index': [3, 2, 1, 0]},
+            r'strides \[4, 8, 16, 32\], .* \[32, 16, 8, 4\]',
+        ),
+        (
+            {'val_dataloader.dataset.pipeline': []},
+            r'val_dataloader.* its last step must be PackSeg',
+        ),
         pytest.param(
             {'model.data_preprocessor.mean': [0, 0, 0, 0]},
             r'data_preprocessor cannot prepare .*3 x',
@@ -181,6 +193,13 @@ def test_an_error_of_the_check_says_how_to_skip_it(cfg, monkeypatch):
     assert raised.value.__notes__ == [
         'This happened in the check of mine.py, which --unchecked skips.'
     ]
+
+
+def test_a_scope_without_the_types_is_named(cfg):
+    for scope in (None, 'mmsegm'):
+        cfg.default_scope = scope
+        (problem,) = found(cfg)[0]
+        assert problem.startswith(f'default_scope = {scope!r}, which has no EncoderDecoder. Set')
 
 
 def test_a_folder_that_is_missing_is_said_once(cfg, root):
