@@ -185,13 +185,19 @@ def test_a_config_that_does_not_fit_its_base_is_an_error_of_one_line(tmp_path):
         run(lambda: read_config(str(child)))
 
 
-def test_sample_lists_the_options_that_come_after_its_changes(monkeypatch, capsys):
-    monkeypatch.setattr('mmbixt.cli.use_sample_data', lambda _: ['weights: random'])
+@pytest.mark.parametrize(
+    ('splits', 'changes'), [(('train',), 'data: scenes\n  weights: random'), ((), 'data: scenes')]
+)
+def test_sample_lists_the_changes_that_matter_and_options_after_them(
+    splits, changes, monkeypatch, capsys
+):
+    both = ['data: scenes', 'weights: random']
+    monkeypatch.setattr('mmbixt.cli.use_sample_data', lambda _: both)
     parser = argparse.ArgumentParser()
     add_common_arguments(parser)
     arguments = ['semfpn_xcit_s12_p16_ade20k', '--unchecked', '--sample']
-    load_config(parser.parse_args([*arguments, '--cfg-options', 'load_from=x.pth']), ())
-    expected = 'changes the config:\n  weights: random\n  and after it --cfg-options: load_from\n'
+    load_config(parser.parse_args([*arguments, '--cfg-options', 'load_from=x.pth']), splits)
+    expected = f'changes the config:\n  {changes}\n  and after it --cfg-options: load_from\n'
     assert expected in capsys.readouterr().out
 
 

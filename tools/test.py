@@ -145,7 +145,8 @@ def fit_scales(cfg: Config, test_pipeline: list[dict]) -> None:
         *sizes, usual = (
             step.get('scale') or f'{step.get("scale_factor")} x the file' for step in (*steps, own)
         )
-        print('--tta: the sizes of each image are', *sizes, f'(without --tta: {usual})', flush=True)
+        sizes = ', '.join(map(str, sizes))
+        print(f'--tta: the sizes of each image are {sizes} (without --tta: {usual})', flush=True)
 
 
 def is_resize(step: dict) -> bool:

@@ -7,13 +7,15 @@ import torch
 from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.dist import is_main_process
+from mmengine.hooks import Hook
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
 from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.written import written_checkpoints
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
-from mmbixt.engine import LoadFromHook
+from mmbixt.config import type_name
+from mmbixt.engine import ExactResumeHook, LoadFromHook
 
 
 def parse_args() -> argparse.Namespace:
@@ -111,13 +113,20 @@ def print_resume_advice(runner: Runner) -> None:
         print(f'To resume from {note.read_text().strip()}: the same command with --resume.')
 
 
+def expected_hooks(cfg: Config) -> list[type[Hook]]:
+    """Hooks that a run has, also with a config of mmseg, mmdet or mmpretrain."""
+    is_stock = type_name(cfg.train_cfg) in ('None', 'IterBasedTrainLoop', 'EpochBasedTrainLoop')
+    return [LoadFromHook, ExactResumeHook] if is_stock else [LoadFromHook]
+
+
 def main() -> None:
     args = parse_args()
     cfg = load_config(args, splits=('train', 'val'))
     apply_options(cfg, args)
     runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
-    if not any(isinstance(hook, LoadFromHook) for hook in runner.hooks):
-        runner.register_hook(LoadFromHook())
+    for hook in expected_hooks(cfg):
+        if not any(isinstance(other, hook) for other in runner.hooks):
+            runner.register_hook(hook())
     try:
         run_loop(runner, runner.train)
     except (KeyboardInterrupt, SystemExit):

@@ -19,6 +19,7 @@ _ROOTS = {
 _SIZE_KEYS = {'scale', 'scales', 'crop_size', 'size', 'img_scale', 'stride', 'random_size_range'}
 ITERATIONS, WARM_UP = 700, 50
 SCALES = (1.0, 1.25)  # of random resizing
+OF_TRAINING = ('schedule', 'weights', 'average')  # changes that concern nothing else
 AVERAGED = 100  # iterations that averaged weights (EMA) cover
 
 

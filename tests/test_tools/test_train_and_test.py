@@ -278,6 +278,7 @@ def test_detector_trains_and_is_evaluated(run, tmp_path):
     config.write_text(DETECTOR)
     once = ['train_cfg.max_iters=1', 'test_dataloader.dataset.indices=1']
     run('train.py', config, '--work-dir', tmp_path, options=once)
+    assert 'mmbixt_exact_resume' in torch.load(tmp_path / 'iter_1.pth', weights_only=False)['meta']
     options = '--tta', '--out', boxes, '--work-dir', tmp_path
     run('test.py', config, tmp_path / 'iter_1.pth', *options, options=once)
     assert boxes.stat().st_size > 0
