@@ -38,8 +38,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument('--show', action='store_true', help='show the predictions in a window')
     parser.add_argument(
         '--show-dir',
-        help='draw every prediction: into SHOW_DIR/vis_data/vis_image (mmseg), '
-        'WORK_DIR/TIMESTAMP/SHOW_DIR (mmdet) or SHOW_DIR (mmpretrain)',
+        help='draw every prediction into SHOW_DIR, with mmseg in its vis_data/vis_image',
     )
     parser.add_argument(
         '--wait-time', type=float, default=2, help='seconds for which --show shows each (2)'
@@ -69,7 +68,7 @@ def draw_predictions(cfg: Config, args: argparse.Namespace) -> None:
         if cfg.default_scope == 'mmpretrain':
             hook.out_dir = args.show_dir
         elif cfg.default_scope == 'mmdet':
-            hook.test_out_dir = args.show_dir
+            hook.test_out_dir = os.path.abspath(args.show_dir)  # else in the folder of the log
         else:
             cfg.visualizer.save_dir = args.show_dir
 
@@ -201,6 +200,8 @@ def list_evaluators(cfg: Config) -> list[dict]:
 
 def save_predictions(cfg: Config, args: argparse.Namespace) -> None:
     evaluators = list_evaluators(cfg)
+    if cfg.default_scope != 'mmseg' and not args.out.endswith(('.pkl', '.pickle')):
+        raise SystemExit(f'--out {args.out}: give a .pkl file, because the config is no segmentor.')
     if cfg.default_scope == 'mmdet':
         evaluators.append(dict(type='DumpDetResults', out_file_path=args.out))
     elif cfg.default_scope == 'mmpretrain':

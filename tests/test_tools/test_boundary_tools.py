@@ -77,6 +77,7 @@ def test_scores_of_folders_are_those_of_the_label_maps(folders, evaluate):
     assert written['scores'] == pytest.approx(found)
     assert written['class_scores'].keys() == by_class.keys()
     assert written['class_scores']['all/IoU'] == [*by_class['all/IoU'][:3], None]
+    assert done.stdout.startswith('12 images, 4 classes, of which 3 occur; percentages')
     lines = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line}
     for where in ('all', 'band2px', 'band0.1'):
         texts = [f'{found[f"{where}/{name}"]:.2f}' for name in ('mIoU', 'mAcc', 'aAcc')]

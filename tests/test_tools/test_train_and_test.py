@@ -272,16 +272,21 @@ model = dict(
 """
 
 
-def test_detector_trains_and_is_evaluated(run, tmp_path):
+def test_detector_trains_and_is_evaluated(run, within, folder, tmp_path):
     """A stock config of mmdet with a backbone and a neck of ours."""
     config, boxes = tmp_path / 'detector.py', tmp_path / 'boxes.pkl'
     config.write_text(DETECTOR)
+    done = within(
+        'test.py', config, 'x.pth', '--sample', '--unchecked', '--out', 'boxes', cwd=folder
+    )
+    assert '--out boxes: give a .pkl file' in done.stderr
     once = ['train_cfg.max_iters=1', 'test_dataloader.dataset.indices=1']
     run('train.py', config, '--work-dir', tmp_path, options=once)
     assert 'mmbixt_exact_resume' in torch.load(tmp_path / 'iter_1.pth', weights_only=False)['meta']
-    options = '--tta', '--out', boxes, '--work-dir', tmp_path
+    options = '--tta', '--out', boxes, '--work-dir', tmp_path, '--show-dir', tmp_path / 'drawn'
     run('test.py', config, tmp_path / 'iter_1.pth', *options, options=once)
     assert boxes.stat().st_size > 0
+    assert len(list((tmp_path / 'drawn').iterdir())) == 1
 
 
 @only_in_zoo

@@ -229,7 +229,7 @@ def make_tables(found: dict[str, float], size: tuple[int, int]) -> str:
     lines = [f'{"":14}{"mIoU":>8}{"mAcc":>8}{"aAcc":>8}{"gap":>8}']
     for where in _places(found, 'aAcc'):
         cells = [found.get(f'{where}/{what}') for what in ('mIoU', 'mAcc', 'aAcc', 'gap')]
-        texts = [f'{cell:8.2f}' for cell in cells if cell is not None]
+        texts = [f' {cell:7.2f}' for cell in cells if cell is not None]
         lines.append(f'{where:14}{"".join(texts)}{_pixels(where, "band", size)}')
     contours = [where for where in _places(found, 'mIoU') if where.startswith('boundary')]
     if contours:
@@ -284,7 +284,9 @@ def evaluate(args: argparse.Namespace, written: list[Path]) -> None:
     found, by_class = scores(total), class_scores(total)
     for hint in hints:
         print(f'warning: {hint}\n', file=sys.stderr, flush=True)
-    print(f'{len(counted.images):,} images, {len(counted.classes)} classes; percentages\n')
+    occur = np.count_nonzero(~np.isnan(by_class['all/IoU']))
+    classes = f'{len(counted.classes)} classes, of which {occur} occur'
+    print(f'{len(counted.images):,} images, {classes}; percentages\n')
     print(f'{headline({"": found})}\n\n{make_tables(found, size)}')
     if args.per_class:
         shown = [name for name in by_class if not name.endswith('/Acc')]
