@@ -19,6 +19,7 @@ from mmengine.config import Config
 from mmengine.logging import MMLogger
 from mmengine.registry import DefaultScope
 
+from mmbixt.check.arguments import argument_problems
 from mmbixt.check.data import Split, class_problems, image_of, inspect
 from mmbixt.check.metrics import annotation_problems, metric_problems
 from mmbixt.check.model import (
@@ -60,7 +61,8 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
     with _undisturbed(cfg.get('default_scope')):
         sections = [*SECTIONS, *(TRAINING if 'train' in splits else ())]
         sections += [f'{split}_evaluator' for split in splits]
-        problems = [*correct_types(cfg, sections), *metric_problems(cfg, splits)]
+        problems = [*correct_types(cfg, sections), *argument_problems(cfg, splits)]
+        problems += metric_problems(cfg, splits)
         problems += correct_classes(cfg, splits)
         problems += [*annotation_problems(cfg, splits), *_missing_packages(cfg)]
         problems += missing_files(cfg.get('model'), 'model')

@@ -18,6 +18,7 @@ from mmbixt.frameworks import UNUSABLE
 from mmbixt.registry import SCOPE
 
 _ROOT = 'mmengine'
+DELETE = 'If it is inherited, _delete_=True in this part removes all that is inherited there.'
 _ARGUMENT = re.compile(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'")
 
 
@@ -68,14 +69,14 @@ def _correct(node: Any, path: str, scopes: tuple[str | None, ...]) -> Iterator[s
     if '_scope_' in node:  # the config of another package was inherited
         scopes = (node['_scope_'], *scopes)
     kind = node.get('type')
-    if isinstance(kind, str) and (right := _near_type(kind, scopes)):
+    if isinstance(kind, str) and (right := near_type(kind, scopes)):
         yield f'{path}.type = {kind!r} is in no registry. Is {right!r} meant?'
         node['type'] = right
     for key, part in node.items():
         yield from _correct(part, f'{path}.{key}', scopes)
 
 
-def _near_type(kind: str, scopes: tuple[str | None, ...]) -> str | None:
+def near_type(kind: str, scopes: tuple[str | None, ...]) -> str | None:
     """The existing type that is similar to an unknown one, if there is one."""
     given, _, name = kind.rpartition('.')
     if given:
@@ -125,6 +126,6 @@ def explain(error: Exception, scope: str | None) -> str:
             names = [*inspect.signature(kind).parameters]
             right = near(unknown[2], names)
             return f'{text}. ' + (
-                f'Is {right!r} meant?' if right else f'It has {", ".join(names)}.'
+                f'Is {right!r} meant?' if right else f'It has {", ".join(names)}. {DELETE}'
             )
     return text

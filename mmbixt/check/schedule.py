@@ -22,6 +22,8 @@ def loop_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
     """A message for each length that is no number, or in another unit than the loop counts in."""
     loop = within(cfg, 'train_cfg')
     kind = type_name(loop)
+    if loop and 'type' not in loop and 'by_epoch' not in loop:
+        yield "train_cfg has no type: set 'EpochBasedTrainLoop' or 'IterBasedTrainLoop'."
     numbers = {path: within(cfg, *path.split('.')[:-1]) for path in NUMBERS}
     for i, part in enumerate(_schedulers(cfg)):
         keys = 'begin', 'end', 'factor', 'start_factor', 'end_factor'
