@@ -6,6 +6,7 @@ from mmbixt.layers.cross_covariance_attention import CrossCovarianceAttention
 from mmbixt.layers.feed_forward import FeedForward, Mlp, SequentialMlp, add_feed_forward, add_update
 from mmbixt.layers.lpi import LocalPatchInteraction
 from mmbixt.layers.maps import channels_last, map_to_tokens, tokens_to_map
+from mmbixt.layers.norm import LayerNorm
 from mmbixt.layers.patch_embed import ConvPatchEmbed, LinearPatchEmbed
 from mmbixt.layers.position_encoding import FourierPositionEncoding, fourier_features
 from mmbixt.layers.residual_stream import ResidualStream
@@ -22,6 +23,7 @@ __all__ = [
     'FourierPositionEncoding',
     'FullAttention',
     'LatentAttention',
+    'LayerNorm',
     'LinearPatchEmbed',
     'LocalPatchInteraction',
     'Mlp',

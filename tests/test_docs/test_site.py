@@ -74,4 +74,5 @@ def test_backbone_is_in_every_place(name):
         'docs/reference.md': f'- [`{name}`]' in REFERENCE,
         'docs/how': any(f'`{kind}`' in text for text in explained),
     }
-    assert [place for place, there in places.items() if not there] == []
+    missing = [place for place, there in places.items() if not there]
+    assert not missing, f'{kind} is missing in: {", ".join(missing)}'

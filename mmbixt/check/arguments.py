@@ -1,0 +1,99 @@
+"""Types and arguments of hooks, optimizer, schedules and loops, which a run builds last."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from mmengine import registry as mm
+from mmengine.registry import Registry
+from mmengine.runner import EpochBasedTrainLoop, IterBasedTrainLoop, Runner
+from torch.utils.data import DataLoader
+
+from mmbixt.check.names import DELETE, near, near_type
+from mmbixt.config import within
+
+# arguments that mmengine uses itself, by the part of a config
+HOOK = ('priority',)
+SCHEDULE = ('convert_to_iter_based',)
+OPTIMIZER = ('constructor', 'optimizer', 'paramwise_cfg')
+LOOP = ('by_epoch',)
+LOADER = ('num_batch_per_epoch', 'disable_subprocess_warning')
+Part = tuple[str, Any, Registry | Callable, tuple[str, ...]]  # name, config, its class, HOOK, ...
+
+
+def argument_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[str]:
+    """A message for each type that does not exist, and for each argument that it does not have."""
+    for path, part, kind, others in _parts(cfg, splits):
+        if not isinstance(part, Mapping):
+            continue
+        if isinstance(kind, Registry) and isinstance(name := part.get('type'), str):
+            with kind.switch_scope_and_registry(part.get('_scope_')) as registry:
+                kind = registry.get(name)
+            if kind is None:
+                right = near_type(name, (cfg.get('default_scope'),))
+                hint = f' Is {right!r} meant?' if right else ''
+                yield f'{path}.type = {name!r} is in no registry.{hint}'
+        elif isinstance(kind, Registry):
+            kind = part.get('type')  # a class
+        known = _arguments(kind) if callable(kind) else None
+        if known is None:
+            continue
+        for key in part.keys() - {'type', '_scope_', *others, *known}:
+            right = near(key, known)
+            hint = (
+                f'Is {right!r} meant?' if right else f'It has {", ".join(sorted(known))}. {DELETE}'
+            )
+            yield f'{path}.{key} = {part[key]!r}: {kind.__name__} has no such argument. {hint}'
+
+
+def _parts(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[Part]:
+    for name, hook in within(cfg, 'default_hooks').items():
+        yield f'default_hooks.{name}', hook, mm.HOOKS, HOOK
+    for path, hook in _numbered(cfg, 'custom_hooks'):
+        yield path, hook, mm.HOOKS, HOOK
+    yield 'log_processor', cfg.get('log_processor'), mm.LOG_PROCESSORS, ()
+    yield 'randomness', cfg.get('randomness'), Runner.set_randomness, ()
+    for split in splits:
+        loader = f'{split}_dataloader'
+        yield loader, cfg.get(loader), DataLoader, LOADER
+        for part in ('sampler', 'batch_sampler'):
+            yield f'{loader}.{part}', within(cfg, loader).get(part), mm.DATA_SAMPLERS, ()
+        loop = within(cfg, f'{split}_cfg')
+        if 'by_epoch' in loop and 'type' not in loop:
+            by_epoch = EpochBasedTrainLoop if loop['by_epoch'] else IterBasedTrainLoop
+            yield f'{split}_cfg', loop, by_epoch, LOOP
+        elif 'type' in loop:
+            yield f'{split}_cfg', loop, mm.LOOPS, ()
+    wrapper = within(cfg, 'optim_wrapper')
+    if 'train' in splits and 'optimizer' in wrapper:  # else of several optimizers
+        yield 'optim_wrapper', {'type': 'OptimWrapper', **wrapper}, mm.OPTIM_WRAPPERS, OPTIMIZER
+        yield 'optim_wrapper.optimizer', wrapper['optimizer'], mm.OPTIMIZERS, ()
+    if 'train' in splits:
+        for path, schedule in _numbered(cfg, 'param_scheduler'):
+            yield path, schedule, mm.PARAM_SCHEDULERS, SCHEDULE
+
+
+def _numbered(cfg: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any]]:
+    parts = cfg.get(name) or []
+    if isinstance(parts, Mapping):
+        yield name, parts
+        return
+    for i, part in enumerate(parts):
+        yield f'{name}.{i}', part
+
+
+def _arguments(kind: Callable) -> set[str] | None:
+    """Names of the arguments of a function or class; None if it accepts any.
+
+    A class with ``**kwargs`` passes them to the next one of its method resolution order.
+    """
+    makers = [kind]
+    if isinstance(kind, type):
+        makers = [vars(base)['__init__'] for base in kind.__mro__ if '__init__' in vars(base)]
+    names: set[str] = set()
+    for maker in makers:
+        parameters = inspect.signature(maker).parameters.values()
+        names |= {x.name for x in parameters if x.kind not in (x.VAR_KEYWORD, x.VAR_POSITIONAL)}
+        if all(x.kind is not x.VAR_KEYWORD for x in parameters):
+            return names - {'self'}
+    return None
