@@ -68,7 +68,7 @@ def resolve_arch(
 def resolve_out_indices(out_indices: int | Sequence[int] | None, depth: int) -> tuple[int, ...]:
     """Layers from 0, ascending; by default after a third, a half, two thirds and all of them.
 
-    Of less than five layers, some of the four are the same, and there are fewer feature maps.
+    In a network of less than five layers some of these are equal: there are fewer feature maps.
     """
     if out_indices is None:
         layers = [-(-depth * numerator // 6) - 1 for numerator in (2, 3, 4, 6)]
