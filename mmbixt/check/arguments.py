@@ -1,4 +1,4 @@
-"""Types and arguments of hooks, optimizer, schedules and loops, which a run builds last."""
+"""Types and arguments of the parts that the check does not build, such as hooks and optimizers."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -9,6 +9,7 @@ from mmengine.registry import Registry
 from mmengine.runner import EpochBasedTrainLoop, IterBasedTrainLoop, Runner
 from torch.utils.data import DataLoader
 
+from mmbixt.check.metrics import INSTEAD, metrics_of
 from mmbixt.check.names import DELETE, near, near_type
 from mmbixt.config import within
 
@@ -29,7 +30,7 @@ def argument_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterat
         if isinstance(kind, Registry) and isinstance(name := part.get('type'), str):
             with kind.switch_scope_and_registry(part.get('_scope_')) as registry:
                 kind = registry.get(name)
-            if kind is None:
+            if kind is None and name not in INSTEAD.get(cfg.get('default_scope'), ()):
                 right = near_type(name, (cfg.get('default_scope'),))
                 hint = f' Is {right!r} meant?' if right else ''
                 yield f'{path}.type = {name!r} is in no registry.{hint}'
@@ -38,7 +39,7 @@ def argument_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterat
         known = _arguments(kind) if callable(kind) else None
         if known is None:
             continue
-        for key in part.keys() - {'type', '_scope_', *others, *known}:
+        for key in sorted(part.keys() - {'type', '_scope_', *others, *known}):
             right = near(key, known)
             hint = (
                 f'Is {right!r} meant?' if right else f'It has {", ".join(sorted(known))}. {DELETE}'
@@ -64,6 +65,12 @@ def _parts(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[Part]:
             yield f'{split}_cfg', loop, by_epoch, LOOP
         elif 'type' in loop:
             yield f'{split}_cfg', loop, mm.LOOPS, ()
+        for _, _, metric in metrics_of(cfg.get(f'{split}_evaluator')):
+            yield f'{split}_evaluator', metric, mm.METRICS, ()
+    visualizer = within(cfg, 'visualizer')
+    yield 'visualizer', visualizer, mm.VISUALIZERS, ()
+    for path, backend in _numbered(visualizer, 'vis_backends'):
+        yield f'visualizer.{path}', backend, mm.VISBACKENDS, ()
     wrapper = within(cfg, 'optim_wrapper')
     if 'train' in splits and 'optimizer' in wrapper:  # else of several optimizers
         yield 'optim_wrapper', {'type': 'OptimWrapper', **wrapper}, mm.OPTIM_WRAPPERS, OPTIMIZER
@@ -92,7 +99,10 @@ def _arguments(kind: Callable) -> set[str] | None:
         makers = [vars(base)['__init__'] for base in kind.__mro__ if '__init__' in vars(base)]
     names: set[str] = set()
     for maker in makers:
-        parameters = inspect.signature(maker).parameters.values()
+        try:
+            parameters = inspect.signature(maker).parameters.values()
+        except ValueError:  # written in C
+            return None
         names |= {x.name for x in parameters if x.kind not in (x.VAR_KEYWORD, x.VAR_POSITIONAL)}
         if all(x.kind is not x.VAR_KEYWORD for x in parameters):
             return names - {'self'}

@@ -137,6 +137,8 @@ def test_all_mistakes_are_said_at_once(cfg):
         ({'param_scheduler': [dict(type='LinearLR', start_facto=1)]}, "Is 'start_factor' meant"),
         ({'default_hooks.logger.intervall': 5}, r"logger.intervall = 5.* Is 'interval' meant"),
         ({'custom_hooks': [dict(type='mmbixt.SampleCheckHook', on_bd=1)]}, "Is 'on_bad' meant"),
+        ({'val_evaluator.iou_metric': ['mDice']}, r"iou_metric = .*: IoUMetric .* 'iou_metrics'"),
+        ({'visualizer.vis_backends.0.save_dirs': 'x'}, "vis_backends.0.save.* 'save_dir'"),
         ({'randomness.sed': 1}, "randomness.sed = 1: set_randomness .* Is 'seed' meant"),
         ({'train_dataloader.num_worker': 1}, "train_dataloader.num_worker = 1.* Is 'num_workers'"),
         ({'train_dataloader.sampler.shufle': True}, "sampler.shufle = True.* Is 'shuffle' meant"),
