@@ -109,7 +109,8 @@ def read_config(path: str) -> Config:
     except TypeError as error:  # a dict for a value that is no dict in the base config
         if 'cannot inherit from base' not in str(error):
             raise
-        raise ConfigError(f'{path}: {error}') from error
+        text = f'{path}: {error} To do so, write it inside of this dict: dict(_delete_=True, ...).'
+        raise ConfigError(text) from error
 
 
 def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:

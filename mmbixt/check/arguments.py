@@ -7,6 +7,7 @@ from typing import Any
 from mmengine import registry as mm
 from mmengine.registry import Registry
 from mmengine.runner import EpochBasedTrainLoop, IterBasedTrainLoop, Runner
+from torch import nn
 from torch.utils.data import DataLoader
 
 from mmbixt.check.metrics import INSTEAD, metrics_of
@@ -18,6 +19,8 @@ HOOK = ('priority',)
 SCHEDULE = ('convert_to_iter_based',)
 OPTIMIZER = ('constructor', 'optimizer', 'paramwise_cfg')
 LOOP = ('by_epoch',)
+PARAMWISE = {'custom_keys', 'bias_lr_mult', 'bypass_duplicate', 'dcn_offset_lr_mult'}
+PARAMWISE |= {f'{kind}_decay_mult' for kind in ('bias', 'norm', 'flat', 'dwconv')}
 LOADER = ('num_batch_per_epoch', 'disable_subprocess_warning')
 Part = tuple[str, Any, Registry | Callable, tuple[str, ...]]  # name, config, its class, HOOK, ...
 
@@ -30,7 +33,7 @@ def argument_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterat
         if isinstance(kind, Registry) and isinstance(name := part.get('type'), str):
             with kind.switch_scope_and_registry(part.get('_scope_')) as registry:
                 kind = registry.get(name)
-            if kind is None and name not in INSTEAD.get(cfg.get('default_scope'), ()):
+            if kind is None:
                 right = near_type(name, (cfg.get('default_scope'),))
                 hint = f' Is {right!r} meant?' if right else ''
                 yield f'{path}.type = {name!r} is in no registry.{hint}'
@@ -45,6 +48,26 @@ def argument_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterat
                 f'Is {right!r} meant?' if right else f'It has {", ".join(sorted(known))}. {DELETE}'
             )
             yield f'{path}.{key} = {part[key]!r}: {kind.__name__} has no such argument. {hint}'
+
+
+def paramwise_notes(cfg: Mapping[str, Any], model: nn.Module | None) -> Iterator[str]:
+    """A note on each key of ``paramwise_cfg`` that changes nothing: mmengine ignores it."""
+    wrapper = within(cfg, 'optim_wrapper')
+    if 'constructor' in wrapper:  # it may read other keys
+        return
+    options = {'optim_wrapper.paramwise_cfg': (within(wrapper, 'paramwise_cfg'), PARAMWISE)}
+    custom = within(wrapper, 'paramwise_cfg', 'custom_keys')
+    for name in custom:
+        place = f'optim_wrapper.paramwise_cfg.custom_keys.{name}'
+        options[place] = (within(custom, name), {'lr_mult', 'decay_mult'})
+        names = [] if model is None else [key for key, _ in model.named_parameters()]
+        right = near(name, {part for key in names for part in key.split('.')})
+        # keys that are similar to none may be for layers that this model does not have
+        if right and not any(name in key for key in names):
+            yield f'{place}: no parameter has this in its name. Is {right!r} meant?'
+    for place, (part, known) in options.items():
+        for key in sorted(part.keys() - known - {'_delete_'}):
+            yield f'{place}.{key} is not read by mmengine, which reads {", ".join(sorted(known))}.'
 
 
 def _parts(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[Part]:
@@ -65,8 +88,9 @@ def _parts(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[Part]:
             yield f'{split}_cfg', loop, by_epoch, LOOP
         elif 'type' in loop:
             yield f'{split}_cfg', loop, mm.LOOPS, ()
-        for _, _, metric in metrics_of(cfg.get(f'{split}_evaluator')):
-            yield f'{split}_evaluator', metric, mm.METRICS, ()
+        for _, name, metric in metrics_of(cfg.get(f'{split}_evaluator')):
+            if name not in INSTEAD.get(cfg.get('default_scope'), ()):  # else it is refused
+                yield f'{split}_evaluator', metric, mm.METRICS, ()
     visualizer = within(cfg, 'visualizer')
     yield 'visualizer', visualizer, mm.VISUALIZERS, ()
     for path, backend in _numbered(visualizer, 'vis_backends'):

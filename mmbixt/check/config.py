@@ -16,12 +16,13 @@ from unittest import mock
 import numpy as np
 import torch
 from mmengine.config import Config
-from mmengine.logging import MMLogger
+from mmengine.logging import MessageHub, MMLogger
 from mmengine.registry import DefaultScope
+from torch import nn
 
-from mmbixt.check.arguments import argument_problems
+from mmbixt.check.arguments import argument_problems, paramwise_notes
 from mmbixt.check.data import Split, class_problems, image_of, inspect
-from mmbixt.check.metrics import annotation_problems, metric_problems
+from mmbixt.check.metrics import annotation_problems, best_problems, metric_problems
 from mmbixt.check.model import (
     adapter_problems,
     build_model,
@@ -29,7 +30,8 @@ from mmbixt.check.model import (
     missing_file,
     missing_files,
 )
-from mmbixt.check.names import correct_classes, correct_types, scope_problems
+from mmbixt.check.names import correct_classes, correct_types, misspelt_sections, scope_problems
+from mmbixt.check.prediction import prediction_problems
 from mmbixt.check.schedule import loop_problems, schedule_notes
 from mmbixt.check.structure import structure_problems
 from mmbixt.config import all_dicts
@@ -55,45 +57,64 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
         cfg: of mmseg, mmdet or mmpretrain; it stays as it is.
         splits: the splits that the run uses: 'train', 'val', 'test'.
     """
-    if wrong := [*structure_problems(cfg, splits), *scope_problems(cfg)]:
+    wrong = [*structure_problems(cfg, splits), *scope_problems(cfg)]
+    if wrong := [*wrong, *misspelt_sections(cfg)]:
         return wrong, []
     cfg = copy.deepcopy(cfg)
     with _undisturbed(cfg.get('default_scope')):
-        sections = [*SECTIONS, *(TRAINING if 'train' in splits else ())]
-        sections += [f'{split}_evaluator' for split in splits]
-        problems = [*correct_types(cfg, sections), *argument_problems(cfg, splits)]
-        problems += metric_problems(cfg, splits)
-        problems += correct_classes(cfg, splits)
-        problems += [*annotation_problems(cfg, splits), *_missing_packages(cfg)]
-        problems += missing_files(cfg.get('model'), 'model')
-        if 'train' in splits:
-            problems += [*missing_file(cfg.get('load_from'), 'load_from'), *loop_problems(cfg)]
+        problems = [*_problems_of_settings(cfg, splits)]
         model, found = build_model(cfg)
         if found and (wrong := [*correct_types(cfg, ['model', 'data_preprocessor'])]):
             problems += wrong
             model, found = build_model(cfg)
-        problems += found
-        data = []
-        for name in splits:
-            if not cfg.get(key := f'{name}_dataloader'):
-                continue
-            split = inspect(cfg, name, model)
-            if (split.problems or split.is_missing) and (wrong := [*correct_types(cfg, [key])]):
-                problems += wrong
-                split = inspect(cfg, name, model)
-            if not split.unknown or split.unknown not in [other.unknown for other in data]:
-                problems += split.problems
-            data.append(split)
-        try:
-            # one message for all
-            check_datasets(cfg, tuple(split.name for split in data if split.is_missing))
-        except MissingDatasetError as error:
-            problems.append(str(error))
+        data, of_data = _inspect_all(cfg, splits, model)
+        problems += [*found, *of_data]
         if model is not None:
             problems += [*class_problems(model, data), *adapter_problems(model)]
             image, found = image_of(cfg, data, model)
-            problems += [*found, *misfits(cfg.model, model, image)]
-        return [*dict.fromkeys(problems)], [*_notes(cfg, splits, data)]
+            found += misfits(cfg.model, model, image)
+            problems += found or prediction_problems(model, data, cfg.get('default_scope'))
+        return [*dict.fromkeys(problems)], [*_notes(cfg, splits, data, model)]
+
+
+def _problems_of_settings(cfg: Config, splits: tuple[str, ...]) -> Iterator[str]:
+    """Mistakes that are found without a model and data; misspelt types are corrected in place."""
+    sections = [*SECTIONS, *(TRAINING if 'train' in splits else ())]
+    sections += [f'{split}_evaluator' for split in splits]
+    yield from correct_types(cfg, sections)
+    yield from argument_problems(cfg, splits)
+    yield from metric_problems(cfg, splits)
+    yield from best_problems(cfg)
+    yield from correct_classes(cfg, splits)
+    yield from annotation_problems(cfg, splits)
+    yield from _missing_packages(cfg)
+    yield from missing_files(cfg.get('model'), 'model')
+    if 'train' in splits:
+        yield from missing_file(cfg.get('load_from'), 'load_from')
+        yield from loop_problems(cfg)
+
+
+def _inspect_all(
+    cfg: Config, splits: tuple[str, ...], model: nn.Module | None
+) -> tuple[list[Split], list[str]]:
+    """What is known about the data set of each split, and the mistakes."""
+    data, problems = [], []
+    for name in splits:
+        if not cfg.get(key := f'{name}_dataloader'):
+            continue
+        split = inspect(cfg, name, model)
+        if (split.problems or split.is_missing) and (wrong := [*correct_types(cfg, [key])]):
+            problems += wrong
+            split = inspect(cfg, name, model)
+        if not split.unknown or split.unknown not in [other.unknown for other in data]:
+            problems += split.problems
+        data.append(split)
+    try:
+        # one message for all
+        check_datasets(cfg, tuple(split.name for split in data if split.is_missing))
+    except MissingDatasetError as error:
+        problems.append(str(error))
+    return data, problems
 
 
 def check_config(cfg: Config, splits: tuple[str, ...], path: str) -> list[str]:
@@ -117,9 +138,13 @@ def _missing_packages(cfg: Config) -> Iterator[str]:
             yield f'visualizer.vis_backends: {kind} needs `pip install {package}`.'
 
 
-def _notes(cfg: Config, splits: tuple[str, ...], data: list[Split]) -> Iterator[str]:
+def _notes(
+    cfg: Config, splits: tuple[str, ...], data: list[Split], model: nn.Module | None
+) -> Iterator[str]:
     for split in data:
         yield from split.notes
+    if 'train' in splits:
+        yield from paramwise_notes(cfg, model)
     if 'train' in splits and not [*loop_problems(cfg)]:  # notes compute with the lengths
         yield from schedule_notes(cfg, data[0].epoch if data else None)
 
@@ -138,8 +163,11 @@ def _undisturbed(scope: str | None) -> Iterator[None]:
             warnings.catch_warnings(),
             redirect_stdout(StringIO()),  # pycocotools prints
             mock.patch.dict(MMLogger._instance_dict),  # remove loggers that are made here
+            mock.patch.dict(MessageHub._instance_dict, clear=True),
         ):
             warnings.simplefilter('ignore')  # the run repeats them
+            hub = MessageHub.get_current_instance()  # some data preprocessors read it
+            hub.update_info_dict(dict(iter=0, epoch=0))
             torch.manual_seed(0)
             yield
     finally:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from mmbixt.config import within
 from mmbixt.datasets.availability import leaves
 
 INSTEAD = {
@@ -23,6 +24,14 @@ INSTEAD = {
     ),
 }
 SCORES = ('mIoU', 'mDice', 'mFscore')  # of mmseg's IoUMetric
+# names of the scores of metrics without a prefix of their own, and an example
+BEST = {
+    'IoUMetric': ('aAcc|m(IoU|Acc|Dice|Fscore|Precision|Recall)', 'mIoU'),
+    'BoundaryIoUMetric': ('.+/.+', 'band3px/mIoU'),
+    'CocoMetric': (r'coco/\w+', 'coco/bbox_mAP'),
+    'BoundaryCocoMetric': (r'coco/\w+', 'coco/bbox_mAP'),
+    'Accuracy': (r'accuracy/\w+', 'accuracy/top1'),
+}
 WHAT = {'mmdet': 'objects', 'mmseg': 'label maps', 'mmpretrain': 'classes of whole images'}
 BOXES_ONLY = (
     'predicts boxes only, and BoundaryCocoMetric needs masks. Use '
@@ -62,6 +71,26 @@ def _unknown_scores(metric: Mapping[str, Any]) -> str:
     names = metric.get('iou_metrics') or ()
     names = [names] if isinstance(names, str) else names
     return ', '.join(name for name in names if name not in SCORES)
+
+
+def best_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
+    """A message for each name in ``save_best`` that the metrics do not have.
+
+    mmengine looks for it after the first validation.
+    """
+    metrics = [*metrics_of(cfg.get('val_evaluator'))]
+    refused = INSTEAD.get(cfg.get('default_scope'), {})
+    known = BEST.keys() - refused.keys()
+    if not metrics or any(x.get('prefix') or kind not in known for _, kind, x in metrics):
+        return
+    names = within(cfg, 'default_hooks', 'checkpoint').get('save_best') or ()
+    for name in [names] if isinstance(names, str) else names:
+        if name != 'auto' and not any(re.fullmatch(BEST[kind][0], name) for _, kind, _ in metrics):
+            examples = ', '.join(BEST[kind][1] for _, kind, _ in metrics)
+            yield (
+                f'default_hooks.checkpoint.save_best = {name!r} is no score of val_evaluator, '
+                f'which has for example {examples}.'
+            )
 
 
 def annotation_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[str]:

@@ -16,10 +16,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_leaves
 
 from mmbixt.check.names import explain
+from mmbixt.checkpoints.sources import SOURCES, UnknownSourceError, find
 from mmbixt.layers.routing_attention import RoutingAttention
 
 PARTS = ('backbone', 'neck', 'rpn_head', 'roi_head', 'bbox_head', 'mask_head', 'decode_head')
 PARTS += ('auxiliary_head', 'head')
+PUBLISHED = tuple({name.partition('://')[0] + '://' for name in SOURCES})
 
 
 def without_weights(config: Mapping[str, Any]) -> nn.Module:
@@ -82,6 +84,11 @@ def missing_files(config: Any, path: str) -> Iterator[str]:
 
 
 def missing_file(file: Any, path: str) -> Iterator[str]:
+    if isinstance(file, str) and file.startswith(PUBLISHED):
+        try:
+            find(file)
+        except UnknownSourceError as error:
+            yield f'{path}: {error}'
     if isinstance(file, str) and '://' not in file and not Path(file).exists():
         yield f'{path} = {file!r}: there is no such file (in {Path.cwd()}).'
 

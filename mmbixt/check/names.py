@@ -11,6 +11,7 @@ from traceback import extract_tb
 from typing import Any
 
 from mmengine.registry import MODELS, Registry
+from mmengine.runner import Runner
 
 from mmbixt.config import within
 from mmbixt.datasets.availability import parts_of
@@ -19,6 +20,7 @@ from mmbixt.registry import SCOPE
 
 _ROOT = 'mmengine'
 DELETE = 'If it is inherited, _delete_=True in this part removes all that is inherited there.'
+_SECTIONS = inspect.signature(Runner).parameters.keys()
 _ARGUMENT = re.compile(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'")
 
 
@@ -33,6 +35,13 @@ def scope_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
         f'default_scope = {scope!r}, which has no {kind}. Set it to the package of the model: '
         "'mmseg', 'mmdet' or 'mmpretrain'."
     )
+
+
+def misspelt_sections(cfg: Mapping[str, Any]) -> Iterator[str]:
+    """A message for each section with a name like one of the runner's that is not there."""
+    for name in cfg.keys() - _SECTIONS:
+        if (right := near(name, _SECTIONS)) and cfg.get(right) is None:
+            yield f'{name}: the runner reads no section of this name. Is {right!r} meant?'
 
 
 def correct_types(cfg: Mapping[str, Any], sections: list[str]) -> Iterator[str]:

@@ -89,6 +89,18 @@ def _unit_notes(cfg: Mapping[str, Any]) -> Iterator[str]:
             )
 
 
+def _validation_note(cfg: Mapping[str, Any]) -> Iterator[str]:
+    loop = within(cfg, 'train_cfg')
+    first = max(loop.get('val_interval') or 1, loop.get('val_begin') or 1)
+    length = loop.get('max_iters') or loop.get('max_epochs')
+    # one more than the length is a way to switch it off
+    if length and first > length + 1 and cfg.get('val_cfg') and 'Loop' in type_name(loop):
+        yield (
+            f'train_cfg: the first validation would be after {first:,} iterations or epochs, and '
+            f'training ends after {length:,}: there is none. Set val_interval and val_begin.'
+        )
+
+
 def schedule_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
     """Notes on lengths and intervals that cannot be intended.
 
@@ -99,6 +111,7 @@ def schedule_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
     yield from _loss_note(cfg, epoch)
     yield from _accumulation_note(cfg, epoch)
     yield from _unit_notes(cfg)
+    yield from _validation_note(cfg)
     loop = within(cfg, 'train_cfg')
     lengths = {False: loop.get('max_iters'), True: loop.get('max_epochs')}
     if lengths[True] and epoch:

@@ -188,6 +188,8 @@ def reading_problem(path: str, error: Exception) -> str:
     if os.path.isfile(path) and os.path.getsize(path) == 0:
         return f'{path}: an empty file'
     text = ' '.join(str(error).split())
+    if isinstance(error, AssertionError):  # of a step of the pipeline
+        return f'{path} cannot be read with these settings: {text}'
     return f'{path}: damaged, or not an image ({type(error).__name__}: {text})'
 
 

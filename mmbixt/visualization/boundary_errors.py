@@ -199,7 +199,7 @@ def _error_legend(errors: np.ndarray, distance: int) -> list[Patch]:
         f'has the predicted class within {distance} px',
         Pixel.WRONG: f'{share[Pixel.WRONG]:.1%} wrong class: the truth does not have\n'
         f'the predicted class within {distance} px',
-        Pixel.FAR: f'wrong outside of the band ({elsewhere:.1%} of it)',
+        Pixel.FAR: f'{elsewhere:.1%} of the pixels outside of the band: wrong',
         Pixel.IGNORED: 'no true label: not counted (prediction pale)',
     }
     return [_patch(COLOURS[kind], text) for kind, text in texts.items() if count[kind]]

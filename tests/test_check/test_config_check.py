@@ -139,6 +139,25 @@ def test_all_mistakes_are_said_at_once(cfg):
         ({'custom_hooks': [dict(type='mmbixt.SampleCheckHook', on_bd=1)]}, "Is 'on_bad' meant"),
         ({'val_evaluator.iou_metric': ['mDice']}, r"iou_metric = .*: IoUMetric .* 'iou_metrics'"),
         ({'visualizer.vis_backends.0.save_dirs': 'x'}, "vis_backends.0.save.* 'save_dir'"),
+        (
+            {'model.test_cfg.mode': 'slide'},
+            'test_cfg, val_dataloader: the model cannot pred.*stride',
+        ),
+        (
+            {
+                'val_dataloader.dataset.pipeline': [
+                    *STEPS[:2],
+                    dict(type='PackSegInputs', meta_keys=()),
+                ]
+            },
+            "test_cfg, val_dataloader: the model cannot predict .* KeyError: 'ori_shape'",
+        ),
+        ({'default_hooks.checkpoint.save_best': 'miou'}, r"save_best = 'miou' .* example mIoU\."),
+        ({'optim_wraper': dict(clip_grad=None), 'optim_wrapper': None}, "Is 'optim_wrapper' meant"),
+        (
+            {'load_from': 'xcit://tiny12-p16-dits'},
+            "load_from: There are .* named .*-dits'. .*-dist",
+        ),
         ({'randomness.sed': 1}, "randomness.sed = 1: set_randomness .* Is 'seed' meant"),
         ({'train_dataloader.num_worker': 1}, "train_dataloader.num_worker = 1.* Is 'num_workers'"),
         ({'train_dataloader.sampler.shufle': True}, "sampler.shufle = True.* Is 'shuffle' meant"),
@@ -276,6 +295,31 @@ def test_labels_of_the_first_images(cfg, root):
     cfg.default_hooks.sample_check.on_bad = 'skip'
     problems, notes = found(cfg)
     assert problems == notes == [problem]  # validation leaves nothing out
+
+
+def test_settings_that_change_nothing_are_noted(cfg):
+    cfg.merge_from_dict(
+        {
+            'optim_wrapper.paramwise_cfg': dict(
+                custom_keys=dict(back_bone=dict(lr_mult=0.1), head=dict(wd_mult=0.0)),
+                norm_decay_mul=0.0,
+            ),
+            'train_cfg.val_interval': 10**6,
+        }
+    )
+    problems, notes = found(cfg)
+    assert problems == []
+    for expected, note in zip(
+        [
+            "custom_keys.back_bone: no parameter has this in its name. Is 'backbone' meant",
+            r'paramwise_cfg.norm_decay_mul is not read by mmengine, which reads .*norm_decay_mult',
+            'custom_keys.head.wd_mult is not read by mmengine, which reads decay_mult, lr_mult',
+            'the first validation would be after 1,000,000 .* training ends after 80,000: there is',
+        ],
+        notes,
+        strict=True,
+    ):
+        assert re.search(expected, note), note
 
 
 def test_fewer_classes_of_a_head_are_one_mistake(cfg):

@@ -102,4 +102,4 @@ def test_legend_of_what_is_there():
     prediction = truth.copy()
     prediction[:10], prediction[30:, :25] = 1, 255
     labels = [patch.get_label() for patch in _error_legend(error_map(truth, prediction, 2), 2)]
-    assert labels == ['100.0% of the band: right', 'wrong outside of the band (41.7% of it)']
+    assert labels == ['100.0% of the band: right', '41.7% of the pixels outside of the band: wrong']
