@@ -95,7 +95,8 @@ def read_config(path: str) -> Config:
         ours = {file.stem: file for file in CONFIGS.glob('[!_]*/*.py')}
         name = Path(path).name.removesuffix('.py')
         if name not in ours:
-            near = near_matches(name, ours)
+            files = [str(file) for file in Path(path).parent.glob('*.py')]
+            near = near_matches(path, files) or near_matches(name, ours)
             raise FileNotFoundError(
                 f'There is no file {path}, and no config of ours with this name.{near}'
             )
@@ -258,6 +259,12 @@ class LoopStartHook(Hook):
         if 0 < end <= done:
             text = f'The run is complete: the checkpoint is of {what} {done:,}, and training ends'
             runner.logger.info(f'{text} after {end:,}.')
+        is_due = done >= loop.val_begin and (done % loop.val_interval == 0 or done == end)
+        if runner._resume and done and is_due and runner.val_loop is not None:
+            runner.logger.info(
+                f'The checkpoint was written before the validation of {what} {done:,}. If that was '
+                f'interrupted, it is not repeated: evaluate {runner._load_from} by tools/test.py.'
+            )
 
 
 def run_loop(runner: Runner, loop: Callable[[], Any]) -> None:

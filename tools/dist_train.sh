@@ -3,8 +3,9 @@
 #   tools/dist_train.sh CONFIG GPUS [options of tools/train.py]
 # On several machines start it on each, with NNODES, NODE_RANK and MASTER_ADDR set.
 set -euo pipefail
-config=${1:?usage: $0 CONFIG GPUS [options of tools/train.py]}
-gpus=${2:?usage: $0 CONFIG GPUS [options of tools/train.py]}
+usage="usage: $0 CONFIG GPUS [options of tools/train.py]"
+[ $# -ge 2 ] || { echo "$usage" >&2; exit 2; }
+config=$1 gpus=$2
 
 exec torchrun \
     --nnodes="${NNODES:-1}" --node-rank="${NODE_RANK:-0}" --nproc-per-node="$gpus" \

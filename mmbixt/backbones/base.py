@@ -2,17 +2,18 @@
 
 import copy
 import logging
+import os
 import re
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 from mmengine.logging import print_log
-from mmengine.model import BaseModule
+from mmengine.model import BaseModule, PretrainedInit
 from timm.models import adapt_input_conv
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -143,25 +144,44 @@ class DenseBackbone(BaseModule):
 
     def init_weights(self) -> None:
         """As in mmengine, and log whether training starts from a checkpoint."""
+        files = self._files()
+        with self._reading(files):
+            super().init_weights()
+        name = type(self).__name__
+        if frozen := [p.numel() for p in self.parameters() if not p.requires_grad]:
+            print_log(f'{name}: {sum(frozen):,} weights are not trained (frozen stages)', 'current')
+        if files:
+            return
+        print_log(f'{name}: random weights, because init_cfg names no checkpoint', 'current')
+        if self.norm_eval:
+            text = f'{name}: norm_eval=True keeps batch statistics that are not trained'
+            print_log(text, 'current', logging.WARNING)
+
+    def try_weights(self) -> None:
+        """Raise the error of :meth:`init_weights` about a local file; also on the meta device."""
+        files = [cfg for cfg in self._files() if os.path.isfile(cfg['checkpoint'])]
+        with self._reading(files):
+            for cfg in files:
+                PretrainedInit(cfg['checkpoint'], cfg.get('prefix'))(self)
+
+    def _files(self) -> list[dict]:
+        """The parts of ``init_cfg`` that name a file."""
         given = [self.init_cfg] if isinstance(self.init_cfg, dict) else self.init_cfg or []
-        files = [cfg for cfg in given if 'checkpoint' in cfg]
+        return [cfg for cfg in given if cfg.get('checkpoint')]
+
+    @contextmanager
+    def _reading(self, files: list[dict]) -> Iterator[None]:
+        """Name the file, and the prefix of its weights, in errors."""
         if files:
             self._file, self._prefix = files[-1]['checkpoint'], files[-1].get('prefix') or ''
         try:
-            super().init_weights()
+            yield
         except AssertionError as error:
             if 'is not in the pretrained model' in str(error):
                 refuse_prefix(self._file, self._prefix, self.differences)
             raise
         finally:
             self._file, self._prefix = None, ''
-        if files:
-            return
-        name = type(self).__name__
-        print_log(f'{name}: random weights, because init_cfg names no checkpoint', 'current')
-        if self.norm_eval:
-            text = f'{name}: norm_eval=True keeps batch statistics that are not trained'
-            print_log(text, 'current', logging.WARNING)
 
     def _dump_init_info(self) -> None:
         """Without a runner, mmengine would print three lines for each weight."""

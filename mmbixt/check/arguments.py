@@ -53,9 +53,12 @@ def argument_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterat
 def paramwise_notes(cfg: Mapping[str, Any], model: nn.Module | None) -> Iterator[str]:
     """A note on each key of ``paramwise_cfg`` that changes nothing: mmengine ignores it."""
     wrapper = within(cfg, 'optim_wrapper')
-    if 'constructor' in wrapper:  # it may read other keys
+    constructor, known = str(wrapper.get('constructor', '')).rpartition('.')[2], PARAMWISE
+    if constructor == 'LayerDecayOptimWrapperConstructor':
+        known = PARAMWISE | {'decay_rate', 'decay_type', 'num_layers'}
+    elif constructor not in ('', 'DefaultOptimWrapperConstructor'):  # it may read other keys
         return
-    options = {'optim_wrapper.paramwise_cfg': (within(wrapper, 'paramwise_cfg'), PARAMWISE)}
+    options = {'optim_wrapper.paramwise_cfg': (within(wrapper, 'paramwise_cfg'), known)}
     custom = within(wrapper, 'paramwise_cfg', 'custom_keys')
     for name in custom:
         place = f'optim_wrapper.paramwise_cfg.custom_keys.{name}'
@@ -67,7 +70,7 @@ def paramwise_notes(cfg: Mapping[str, Any], model: nn.Module | None) -> Iterator
             yield f'{place}: no parameter has this in its name. Is {right!r} meant?'
     for place, (part, known) in options.items():
         for key in sorted(part.keys() - known - {'_delete_'}):
-            yield f'{place}.{key} is not read by mmengine, which reads {", ".join(sorted(known))}.'
+            yield f'{place}.{key} is not read. What is read: {", ".join(sorted(known))}.'
 
 
 def _parts(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[Part]:

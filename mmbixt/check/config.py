@@ -5,6 +5,7 @@ the check. A mistake is something that failed when it was tried here, or that ca
 """
 
 import copy
+import logging
 import random
 import warnings
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from mmengine.registry import DefaultScope
 from torch import nn
 
 from mmbixt.check.arguments import argument_problems, paramwise_notes
-from mmbixt.check.data import Split, class_problems, image_of, inspect
+from mmbixt.check.data import Split, class_problems, classifier_problems, image_of, inspect
 from mmbixt.check.metrics import annotation_problems, best_problems, metric_problems
 from mmbixt.check.model import (
     adapter_problems,
@@ -29,6 +30,7 @@ from mmbixt.check.model import (
     misfits,
     missing_file,
     missing_files,
+    weight_problems,
 )
 from mmbixt.check.names import correct_classes, correct_types, misspelt_sections, scope_problems
 from mmbixt.check.prediction import prediction_problems
@@ -67,14 +69,15 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
         if found and (wrong := [*correct_types(cfg, ['model', 'data_preprocessor'])]):
             problems += wrong
             model, found = build_model(cfg)
-        data, of_data = _inspect_all(cfg, splits, model)
+        data, of_data, missing = _inspect_all(cfg, splits, model)
         problems += [*found, *of_data]
         if model is not None:
             problems += [*class_problems(model, data), *adapter_problems(model)]
+            problems += [*classifier_problems(cfg, model, data), *weight_problems(model)]
             image, found = image_of(cfg, data, model)
             found += misfits(cfg.model, model, image)
             problems += found or prediction_problems(model, data, cfg.get('default_scope'))
-        return [*dict.fromkeys(problems)], [*_notes(cfg, splits, data, model)]
+        return [*dict.fromkeys([*problems, *missing])], [*_notes(cfg, splits, data, model)]
 
 
 def _problems_of_settings(cfg: Config, splits: tuple[str, ...]) -> Iterator[str]:
@@ -96,8 +99,8 @@ def _problems_of_settings(cfg: Config, splits: tuple[str, ...]) -> Iterator[str]
 
 def _inspect_all(
     cfg: Config, splits: tuple[str, ...], model: nn.Module | None
-) -> tuple[list[Split], list[str]]:
-    """What is known about the data set of each split, and the mistakes."""
+) -> tuple[list[Split], list[str], list[str]]:
+    """What is known about the data set of each split, the mistakes, and what is missing."""
     data, problems = [], []
     for name in splits:
         if not cfg.get(key := f'{name}_dataloader'):
@@ -113,8 +116,8 @@ def _inspect_all(
         # one message for all
         check_datasets(cfg, tuple(split.name for split in data if split.is_missing))
     except MissingDatasetError as error:
-        problems.append(str(error))
-    return data, problems
+        return data, problems, [str(error)]
+    return data, problems, []
 
 
 def check_config(cfg: Config, splits: tuple[str, ...], path: str) -> list[str]:
@@ -153,6 +156,8 @@ def _notes(
 def _undisturbed(scope: str | None) -> Iterator[None]:
     """Use the scope of a framework, restore the random states afterwards, and print nothing."""
     states = random.getstate(), np.random.get_state()
+    logger = MMLogger.get_current_instance()
+    level = logger.level
     random.seed(0)
     np.random.seed(0)
     try:
@@ -166,10 +171,12 @@ def _undisturbed(scope: str | None) -> Iterator[None]:
             mock.patch.dict(MessageHub._instance_dict, clear=True),
         ):
             warnings.simplefilter('ignore')  # the run repeats them
+            logger.setLevel(logging.ERROR)
             hub = MessageHub.get_current_instance()  # some data preprocessors read it
             hub.update_info_dict(dict(iter=0, epoch=0))
             torch.manual_seed(0)
             yield
     finally:
+        logger.setLevel(level)
         random.setstate(states[0])
         np.random.set_state(states[1])

@@ -1,7 +1,7 @@
 """The data sets of a config: built, their classes, the first images with their labels."""
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -118,6 +118,28 @@ def class_problems(model: nn.Module, splits: list[Split]) -> Iterator[str]:
                 of = ', '.join(f'{x.name}_dataloader' for x in splits if x.classes == classes)
                 have = 'have' if ',' in of else 'has'
                 yield f'model.{name}.num_classes = {count}, but {of} {have} {len(classes)} classes.'
+
+
+def classifier_problems(
+    cfg: Mapping[str, Any], model: nn.Module, splits: list[Split]
+) -> Iterator[str]:
+    """The same for the one-hot labels of mmpretrain, and for the best k classes of its metric."""
+    labels = getattr(model, 'data_preprocessor', None)
+    is_one_hot = getattr(labels, 'to_onehot', None) or getattr(labels, 'batch_augments', None)
+    count = getattr(labels, 'num_classes', None) if is_one_hot else None
+    for split in splits:
+        classes = len(split.classes)
+        if classes and split.name == 'train' and count not in (None, classes):
+            yield f'data_preprocessor.num_classes = {count}, but train_dataloader has {classes}.'
+        for _, kind, metric in metrics_of(cfg.get(f'{split.name}_evaluator')):
+            topk = metric.get('topk', 1)
+            if kind == 'Accuracy' and 0 < classes < max(
+                topk if isinstance(topk, Iterable) else [topk]
+            ):
+                yield (
+                    f'{split.name}_evaluator: Accuracy has topk = {topk}, but '
+                    f'{split.name}_dataloader has {classes} classes.'
+                )
 
 
 def _takes_long(parts: list[Mapping[str, Any]], is_listed: bool) -> bool:

@@ -15,12 +15,15 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_leaves
 
+from mmbixt.backbones.base import DenseBackbone
 from mmbixt.check.names import explain
+from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.checkpoints.sources import SOURCES, UnknownSourceError, find
 from mmbixt.layers.routing_attention import RoutingAttention
 
 PARTS = ('backbone', 'neck', 'rpn_head', 'roi_head', 'bbox_head', 'mask_head', 'decode_head')
 PARTS += ('auxiliary_head', 'head')
+OF_SHAPES = re.compile('must match|Invalid channel dimensions|cannot be multiplied')  # of torch
 PUBLISHED = tuple({name.partition('://')[0] + '://' for name in SOURCES})
 
 
@@ -81,6 +84,17 @@ def missing_files(config: Any, path: str) -> Iterator[str]:
         yield from missing_file(config.get('checkpoint'), f'{path}.checkpoint')
     for key, part in config.items():
         yield from missing_files(part, f'{path}.{key}')
+
+
+def weight_problems(model: nn.Module) -> Iterator[str]:
+    """The error of each backbone of ours about the file of its ``init_cfg``, if it is local."""
+    for name, part in model.named_modules():
+        has_adapters = any('.lora_' in key for key, _ in part.named_parameters())  # of mmpretrain
+        if isinstance(part, DenseBackbone) and not has_adapters:
+            try:
+                part.try_weights()
+            except CheckpointError as error:
+                yield f'model.{name}.init_cfg: {error}'
 
 
 def missing_file(file: Any, path: str) -> Iterator[str]:
@@ -223,7 +237,7 @@ def _run(
         outputs = without_weights({**config, 'in_channels': right})(inputs)
     except Exception:  # something else is wrong, too, or the part needs values
         is_check = isinstance(failure, AssertionError | IndexError | ValueError)
-        if proven or not (is_check or 'must match' in str(failure)):  # sizes of feature maps
+        if proven or not (is_check or OF_SHAPES.search(str(failure))):
             return None, []
         fed = ', '.join(' x '.join(map(str, x.shape[1:])) for x in _tensors(inputs))
         return None, [

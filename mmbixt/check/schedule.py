@@ -101,6 +101,19 @@ def _validation_note(cfg: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
+def _milestone_notes(cfg: Mapping[str, Any]) -> Iterator[str]:
+    loop = within(cfg, 'train_cfg')
+    for i, part in enumerate(_schedulers(cfg)):
+        first = min(part.get('milestones') or [0])
+        by_epoch = part.get('by_epoch', True)
+        length = loop.get('max_epochs' if by_epoch else 'max_iters')
+        if length and first >= length:
+            yield (
+                f'param_scheduler.{i}: the first milestone is {first:,}, and training ends after '
+                f'{length:,}: the learning rate does not fall.'
+            )
+
+
 def schedule_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
     """Notes on lengths and intervals that cannot be intended.
 
@@ -112,6 +125,7 @@ def schedule_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
     yield from _accumulation_note(cfg, epoch)
     yield from _unit_notes(cfg)
     yield from _validation_note(cfg)
+    yield from _milestone_notes(cfg)
     loop = within(cfg, 'train_cfg')
     lengths = {False: loop.get('max_iters'), True: loop.get('max_epochs')}
     if lengths[True] and epoch:

@@ -1,9 +1,10 @@
 """Learning rates that fall from the head to the first layer, for fine-tuning pretrained models."""
 
+import logging
 from collections.abc import Iterable
 from typing import Any
 
-from mmengine.logging import print_log
+from mmengine.logging import MMLogger, print_log
 from mmengine.optim import DefaultOptimWrapperConstructor
 from torch import nn
 
@@ -59,8 +60,16 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
         self, params: list[dict], module: nn.Module, prefix: str = '', **kwargs: Any
     ) -> None:
         """Append one group for each parameter of a module and of its children to ``params``."""
-        super().add_params(params, module, prefix, **kwargs)
-        if not prefix:  # the recursion is back at the whole model
+        if prefix:
+            super().add_params(params, module, prefix, **kwargs)
+        else:  # the whole model; it calls this method for its parts
+            logger = MMLogger.get_current_instance()
+            level = logger.level
+            logger.setLevel(logging.WARNING)  # mmengine would log each rate, but without its scale
+            try:
+                super().add_params(params, module, prefix, **kwargs)
+            finally:
+                logger.setLevel(level)
             scales = self._scales(module)
             for group in params:
                 group['lr_scale'] = scales.get(id(group['params'][0]), 1.0)

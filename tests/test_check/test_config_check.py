@@ -10,6 +10,7 @@ from helpers import CONFIGS, others_in_zoo, takes_four_channels
 from mmengine.config import Config
 from mmengine.hooks import CheckpointHook
 from mmengine.optim import LinearLR
+from mmengine.registry import MODELS
 from mmengine.runner import IterBasedTrainLoop
 from PIL import Image
 from running import fresh_mmengine
@@ -312,8 +313,8 @@ def test_settings_that_change_nothing_are_noted(cfg):
     for expected, note in zip(
         [
             "custom_keys.back_bone: no parameter has this in its name. Is 'backbone' meant",
-            r'paramwise_cfg.norm_decay_mul is not read by mmengine, which reads .*norm_decay_mult',
-            'custom_keys.head.wd_mult is not read by mmengine, which reads decay_mult, lr_mult',
+            r'paramwise_cfg.norm_decay_mul is not read. What is read: .*norm_decay_mult',
+            'custom_keys.head.wd_mult is not read. What is read: decay_mult, lr_mult',
             'the first validation would be after 1,000,000 .* training ends after 80,000: there is',
         ],
         notes,
@@ -399,6 +400,32 @@ def test_strides_of_feature_maps(name):
     assert [x for x in found(cfg, ('train',))[0] if 'was not found' not in x] == []
 
 
+def test_other_channels_than_in_channels():
+    cfg = Config.fromstring(
+        "_base_ = 'mmseg::deeplabv3plus/deeplabv3plus_r50-d8_4xb4-20k_voc12aug-512x512.py'", '.py'
+    )
+    cfg.model.decode_head.c1_in_channels = 512
+    problems = [x for x in found(cfg, ('train',))[0] if 'was not found' not in x]
+    assert len(problems) == 1
+    assert 'decode_head (DepthwiseSeparableASPPHead) cannot use its input, 256 x' in problems[0]
+
+
+def test_weights_of_a_local_file(cfg, root):
+    """They are compared with the backbone; nothing is downloaded."""
+    backbone = MODELS.build(dict(cfg.model.backbone))
+    torch.save(backbone.state_dict(), root / 'whole.pth')
+    torch.save(dict(head=torch.ones(3)), root / 'other.pth')
+    (root / 'half.pth').write_bytes((root / 'whole.pth').read_bytes()[:5000])
+    cfg.model.backbone.init_cfg = dict(type='Pretrained')
+    for name, expected in dict(
+        whole=None, other='does not fit mmbixt.BiFormer', half='cannot be read: it may be incompl'
+    ).items():
+        cfg.model.backbone.init_cfg.checkpoint = str(root / f'{name}.pth')
+        problems = found(cfg)[0]
+        assert len(problems) == bool(expected)
+        assert all(f'{root}/{name}.pth' in x and expected in x for x in problems)
+
+
 def test_classifier():
     cfg = Config.fromfile(CONFIGS / 'biformer/biformer_t_in1k.py')
     cfg.merge_from_dict({'model.neck.in_channels': 99, 'model.head.num_classes': 10})
@@ -406,6 +433,15 @@ def test_classifier():
     assert len(problems) == 2
     assert problems[0].startswith('model.head.num_classes = 10, but train_dataloader has 1000')
     assert problems[1].startswith('model.neck.in_channels = 99, but its input has 512')
+    cfg = Config.fromfile(CONFIGS / 'bisa_swin/bisa_swin_t_in1k.py')
+    for split in TRAINING:
+        cfg[f'{split}_dataloader'].dataset.metainfo = dict(classes=CLASSES)
+    cfg.model.head.num_classes = 3
+    problems = [x for x in found(cfg)[0] if 'was not found' not in x]
+    assert problems == [
+        'data_preprocessor.num_classes = 1000, but train_dataloader has 3.',
+        'val_evaluator: Accuracy has topk = (1, 5), but val_dataloader has 3 classes.',
+    ]
 
 
 @pytest.mark.parametrize(
