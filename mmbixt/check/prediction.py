@@ -38,7 +38,11 @@ def prediction_problems(model: nn.Module, splits: list[Split], scope: str) -> It
 
 def _missing_names(split: Split) -> Iterator[str]:
     known = getattr(split.first.get('data_samples'), 'metainfo', None)
-    if known and (missing := [name for name in OF_DETECTORS if name not in known]):
+    # CornerNet's heads read the border of an image in place of its scale
+    needed = [
+        name for name in OF_DETECTORS if not (name == 'scale_factor' and 'border' in (known or ()))
+    ]
+    if known and (missing := [name for name in needed if name not in known]):
         yield (
             f'{split.name}_dataloader.dataset.pipeline: detectors and their metrics need '
             f'{", ".join(missing)} in meta_keys of PackDetInputs, and a Resize before it.'

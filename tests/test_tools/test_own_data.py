@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp('user')
     for name, content in BLOCKS.items():
         (folder / name).write_text(content)
-    scenes = write_sample_data(folder / 'scenes', num_train=2, num_val=1, height=72, width=96)
+    scenes = write_sample_data(folder / 'scenes', num_train=2, num_val=2, height=72, width=96)
     (folder / 'data').mkdir()
     coco = (scenes / 'coco').rename(folder / 'data/coco_mini')
     for split in ('train', 'val'):
@@ -51,13 +51,19 @@ def folder(tmp_path_factory):
             new = folder / f'data/camvid/{kind}/{split}'
             new.parent.mkdir(parents=True, exist_ok=True)
             (scenes / f'ade/ADEChallengeData2016/{folders}/{name}').rename(new)
+    for split in ('train', 'val'):
+        for i, kind in enumerate(('car', 'tree')):
+            photos = folder / f'data/photos/{split}/{kind}'
+            photos.mkdir(parents=True)
+            for file in sorted((scenes / f'imagenet/{split}').iterdir())[i::2]:
+                file.rename(photos / file.name)
     for file in (folder / 'data/camvid/ann_dir').rglob('*.png'):  # 11 classes, and 255
         labels = Image.open(file)
         labels.point([255, *(i % 11 for i in range(255))]).save(file)
     return folder
 
 
-@pytest.mark.parametrize('name', ['camvid.py', 'coco_mini.py'])
+@pytest.mark.parametrize('name', ['camvid.py', 'coco_mini.py', 'photos.py'])
 def test_nothing_is_wrong_with_the_configs(folder, monkeypatch, name):
     """Model, data sets and evaluators fit together."""
     monkeypatch.chdir(folder)
@@ -125,10 +131,19 @@ def test_commands(folder, within):
         page = read_page(folder / f'work_dirs/{name}/report.html')
         assert len(page.all('svg')) == 3
     (code,) = shown('predict own')
-    (photo,) = (folder / 'data/camvid/img_dir/val').iterdir()
+    photo = next((folder / 'data/camvid/img_dir/val').iterdir())
     code = code.replace('photo.jpg', str(photo)).replace('iter_600', 'iter_2')
     python('-W', 'ignore', '-c', f'{code}\nassert labels.shape == (72, 96)', cwd=folder)
     assert (folder / 'results/vis' / photo.name).is_file()
+
+
+@only_in_zoo
+def test_classifier_of_own_photos(folder, within):
+    changes = ['model.backbone.init_cfg=None', 'model.neck.init_cfg=None', 'train_cfg.max_epochs=1']
+    sizes = ['train_dataloader.batch_size=2', *WORKERS]
+    done = within('train.py', 'photos.py', '--cfg-options', *changes, *sizes, cwd=folder)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert 'accuracy/top1: ' in done.stdout + done.stderr
 
 
 def test_beginning_with_weights(folder, monkeypatch):
