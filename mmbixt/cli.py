@@ -259,7 +259,8 @@ class LoopStartHook(Hook):
         if 0 < end <= done:
             text = f'The run is complete: the checkpoint is of {what} {done:,}, and training ends'
             runner.logger.info(f'{text} after {end:,}.')
-        is_due = done >= loop.val_begin and (done % loop.val_interval == 0 or done == end)
+        interval = getattr(loop, 'val_interval', 0)  # loops of other packages may have none
+        is_due = interval and done >= loop.val_begin and (done % interval == 0 or done == end)
         if runner._resume and done and is_due and runner.val_loop is not None:
             runner.logger.info(
                 f'The checkpoint was written before the validation of {what} {done:,}. If that was '

@@ -18,6 +18,7 @@ from mmbixt.config import within
 HOOK = ('priority',)
 SCHEDULE = ('convert_to_iter_based',)
 OPTIMIZER = ('constructor', 'optimizer', 'paramwise_cfg')
+OPTIMIZER += ('dtype', 'loss_scale')  # of --amp, which changes the type after the check
 LOOP = ('by_epoch',)
 PARAMWISE = {'custom_keys', 'bias_lr_mult', 'bypass_duplicate', 'dcn_offset_lr_mult'}
 PARAMWISE |= {f'{kind}_decay_mult' for kind in ('bias', 'norm', 'flat', 'dwconv')}
