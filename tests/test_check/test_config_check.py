@@ -160,8 +160,8 @@ def test_all_mistakes_are_said_at_once(cfg):
             "load_from: There are .* named .*-dits'. .*-dist",
         ),
         (
-            {'train_dataloader.dataset.reduce_zero_label': True},
-            r'0\.png cannot be read with these settings: .*`reduce_zero_label` as True',
+            {'train_dataloader.dataset.pipeline.1.reduce_zero_label': True},
+            r'0\.png cannot be read with these settings: .*`reduce_zero_label` as False',
         ),
         ({'randomness.sed': 1}, "randomness.sed = 1: set_randomness .* Is 'seed' meant"),
         ({'train_dataloader.num_worker': 1}, "train_dataloader.num_worker = 1.* Is 'num_workers'"),
