@@ -30,6 +30,7 @@ from mmbixt.check.model import (
     misfits,
     missing_file,
     missing_files,
+    pyramid_notes,
     weight_problems,
 )
 from mmbixt.check.names import correct_classes, correct_types, misspelt_sections, scope_problems
@@ -77,7 +78,10 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
             image, found = image_of(cfg, data, model)
             found += misfits(cfg.model, model, image)
             problems += found or prediction_problems(model, data, cfg.get('default_scope'))
-        return [*dict.fromkeys([*problems, *missing])], [*_notes(cfg, splits, data, model)]
+        notes = [*_notes(cfg, splits, data, model)]
+        if model is not None and not problems:
+            notes += pyramid_notes(cfg.model, model, image)
+        return [*dict.fromkeys([*problems, *missing])], notes
 
 
 def _problems_of_settings(cfg: Config, splits: tuple[str, ...]) -> Iterator[str]:

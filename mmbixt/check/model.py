@@ -19,6 +19,7 @@ from mmbixt.backbones.base import DenseBackbone
 from mmbixt.check.names import explain
 from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.checkpoints.sources import SOURCES, UnknownSourceError, find
+from mmbixt.config import type_name
 from mmbixt.layers.routing_attention import RoutingAttention
 
 PARTS = ('backbone', 'neck', 'rpn_head', 'roi_head', 'bbox_head', 'mask_head', 'decode_head')
@@ -151,6 +152,25 @@ def misfits(config: Mapping[str, Any], model: nn.Module, image: Tensor) -> Itera
         yield from _misfits_of_regions(roi, model, maps)
     if all(x.dim() == 4 for x in _tensors(maps)):
         yield from _wrong_strides(model, _tensors(maps), image)
+
+
+def pyramid_notes(config: Mapping[str, Any], model: nn.Module, image: Tensor) -> Iterator[str]:
+    """A note where UperNet's head fuses feature maps of one size: it runs, but without detail."""
+    head, maps = config.get('decode_head'), image
+    if not isinstance(head, Mapping) or not type_name(head).endswith('UPerHead'):
+        return
+    for name, part, node in _nodes(config, ('backbone', 'neck'), model):
+        maps = _run(name, part, node, maps)[0]
+        if not isinstance(maps, list | tuple):
+            return
+    sizes = [tuple(x.shape[2:]) for x in _tensors(maps)]
+    if len(sizes) > 1 and len({*sizes}) == 1:
+        side = image.shape[2] / sizes[0][0]
+        yield (
+            f'model.decode_head ({type_name(head)}) gets {len(sizes)} feature maps of stride '
+            f'{side:g}, and is made for the strides 4, 8, 16 and 32: '
+            'mmbixt.FeaturePyramidAdapter, as neck, makes them.'
+        )
 
 
 def _wrong_strides(model: nn.Module, maps: list[Tensor], image: Tensor) -> Iterator[str]:

@@ -404,6 +404,28 @@ def test_strides_of_feature_maps(name):
     assert [x for x in found(cfg, ('train',))[0] if 'was not found' not in x] == []
 
 
+def test_upernet_without_a_pyramid_is_noted(cfg):
+    cfg.merge_from_dict(
+        {
+            'model.backbone': dict(_delete_=True, type='mmbixt.XCiT', arch='nano12'),
+            'model.neck': None,
+            'model.decode_head': dict(
+                _delete_=True,
+                type='UPerHead',
+                in_channels=[128] * 4,
+                in_index=[0, 1, 2, 3],
+                channels=32,
+                num_classes=3,
+            ),
+        }
+    )
+    problems, (note,) = found(cfg)
+    assert problems == []
+    assert note.startswith('model.decode_head (UPerHead) gets 4 feature maps of stride 16, and is')
+    cfg.model.neck = dict(type='mmbixt.FeaturePyramidAdapter', in_channels=128, in_strides=16)
+    assert found(cfg) == ([], [])
+
+
 def test_other_channels_than_in_channels():
     cfg = Config.fromstring(
         "_base_ = 'mmseg::deeplabv3plus/deeplabv3plus_r50-d8_4xb4-20k_voc12aug-512x512.py'", '.py'
