@@ -20,7 +20,7 @@ from mmbixt.registry import SCOPE
 
 _ROOT = 'mmengine'
 DELETE = 'If it is inherited, _delete_=True in this part removes all that is inherited there.'
-_SECTIONS = inspect.signature(Runner).parameters.keys()
+_SECTIONS = inspect.signature(Runner).parameters.keys() - {'cfg'}
 _ARGUMENT = re.compile(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'")
 
 
@@ -39,7 +39,9 @@ def scope_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
 
 def misspelt_sections(cfg: Mapping[str, Any]) -> Iterator[str]:
     """A message for each section with a name like one of the runner's that is not there."""
-    for name in cfg.keys() - _SECTIONS:
+    for name in sorted(cfg.keys() - _SECTIONS):
+        if not isinstance(cfg[name], Mapping | list | str):  # a class that the config imports
+            continue
         if (right := near(name, _SECTIONS)) and cfg.get(right) is None:
             yield f'{name}: the runner reads no section of this name. Is {right!r} meant?'
 

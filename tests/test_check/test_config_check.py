@@ -517,6 +517,37 @@ def test_types_that_are_classes():
     assert 'the warm-up lasts 100 iterations, and training 20' in note
 
 
+IMPORTS = """
+from mmengine.hooks import EMAHook, LoggerHook
+from mmengine.runner import IterBasedTrainLoop
+from mmseg.models import EncoderDecoder, FCNHead, SegDataPreProcessor
+from torch.optim import AdamW
+
+from mmbixt.backbones import XCiT
+
+model = dict(
+    type=EncoderDecoder,
+    data_preprocessor=dict(type=SegDataPreProcessor, size=(64, 64)),
+    backbone=dict(type=XCiT, arch='nano12', out_indices=(11,)),
+    decode_head=dict(type=FCNHead, in_channels=128, channels=8, num_classes=3),
+    test_cfg=dict(mode='whole'),
+)
+train_cfg = dict(type=IterBasedTrainLoop, max_iters=100)
+optim_wrapper = dict(optimizer=dict(type=AdamW, lr=1e-3))
+default_hooks = dict(logger=dict(type=LoggerHook, interval=5))
+custom_hooks = [dict(type=EMAHook, momentum=0.01)]
+"""
+
+
+def test_config_that_imports_its_classes(tmp_path):
+    (tmp_path / 'mine.py').write_text(IMPORTS)
+    cfg = Config.fromfile(tmp_path / 'mine.py')
+    assert found(cfg) == ([], [])
+    cfg.optim_wrapper['optimizer']['momentum'] = 0.9
+    ((problem,), _) = found(cfg)
+    assert problem.startswith('optim_wrapper.optimizer.momentum = 0.9: AdamW has no such argument')
+
+
 def test_epochs_in_a_training_of_iterations():
     """By mmengine's default, in a config with other data loops."""
     parts = dict(param_scheduler=[dict(type='PolyLR')], train_cfg=dict(max_iters=100))
