@@ -160,8 +160,6 @@ def _notes(
 def _undisturbed(scope: str | None) -> Iterator[None]:
     """Use the scope of a framework, restore the random states afterwards, and print nothing."""
     states = random.getstate(), np.random.get_state()
-    logger = MMLogger.get_current_instance()
-    level = logger.level
     random.seed(0)
     np.random.seed(0)
     try:
@@ -175,12 +173,16 @@ def _undisturbed(scope: str | None) -> Iterator[None]:
             mock.patch.dict(MessageHub._instance_dict, clear=True),
         ):
             warnings.simplefilter('ignore')  # the run repeats them
-            logger.setLevel(logging.ERROR)
             hub = MessageHub.get_current_instance()  # some data preprocessors read it
             hub.update_info_dict(dict(iter=0, epoch=0))
             torch.manual_seed(0)
-            yield
+            logger = MMLogger.get_current_instance()
+            level = logger.level
+            logger.setLevel(logging.ERROR)
+            try:
+                yield
+            finally:
+                logger.setLevel(level)
     finally:
-        logger.setLevel(level)
         random.setstate(states[0])
         np.random.set_state(states[1])
