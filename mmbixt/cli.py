@@ -260,7 +260,8 @@ class LoopStartHook(Hook):
             text = f'The run is complete: the checkpoint is of {what} {done:,}, and training ends'
             runner.logger.info(f'{text} after {end:,}.')
         interval = getattr(loop, 'val_interval', 0)  # loops of other packages may have none
-        is_due = interval and done >= loop.val_begin and (done % interval == 0 or done == end)
+        begin = getattr(loop, 'val_begin', 1)
+        is_due = interval and done >= begin and (done % interval == 0 or done == end)
         if runner._resume and done and is_due and runner.val_loop is not None:
             runner.logger.info(
                 f'The checkpoint was written before the validation of {what} {done:,}. If that was '

@@ -7,15 +7,17 @@ import torch
 from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.dist import is_main_process
-from mmengine.hooks import Hook
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
+from mmbixt.check.arguments import PACKAGES
 from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.written import written_checkpoints
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
-from mmbixt.config import type_name
+from mmbixt.config import type_name, within
 from mmbixt.engine import ExactResumeHook, LoadFromHook
+
+LOOPS = ('None', 'IterBasedTrainLoop', 'EpochBasedTrainLoop')  # None: it has by_epoch
 
 
 def parse_args() -> argparse.Namespace:
@@ -113,10 +115,27 @@ def print_resume_advice(runner: Runner) -> None:
         print(f'To resume from {note.read_text().strip()}: the same command with --resume.')
 
 
-def expected_hooks(cfg: Config) -> list[type[Hook]]:
-    """Hooks that a run has, also with a config of mmseg, mmdet or mmpretrain."""
-    is_stock = type_name(cfg.train_cfg) in ('None', 'IterBasedTrainLoop', 'EpochBasedTrainLoop')
-    return [LoadFromHook, ExactResumeHook] if is_stock else [LoadFromHook]
+def add_hooks(runner: Runner, cfg: Config) -> None:
+    """Add hooks of our configs to others: for resuming only if nothing else reads the data loader.
+
+    ``ExactResumeHook`` builds it again, in another form.
+    """
+    given = [type(hook) for hook in runner.hooks]
+    if LoadFromHook not in given:
+        runner.register_hook(LoadFromHook())
+    if ExactResumeHook in given:
+        return
+    sampler = type_name(within(cfg, 'train_dataloader', 'sampler')).rpartition('.')[2]
+    stock = [type_name(cfg.train_cfg) in LOOPS, sampler in ('DefaultSampler', 'InfiniteSampler')]
+    if all(stock) and {hook.__module__.partition('.')[0] for hook in given} <= PACKAGES:
+        runner.register_hook(ExactResumeHook())
+    elif is_main_process():
+        print(
+            'Note: the config has a loop, a sampler or hooks of its own. If this run is stopped '
+            'and resumed, the order of the images differs from a run without interruption; '
+            '--cfg-options default_hooks.exact_resume.type=mmbixt.ExactResumeHook makes it equal.',
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -124,9 +143,7 @@ def main() -> None:
     cfg = load_config(args, splits=('train', 'val'))
     apply_options(cfg, args)
     runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
-    for hook in expected_hooks(cfg):
-        if not any(isinstance(other, hook) for other in runner.hooks):
-            runner.register_hook(hook())
+    add_hooks(runner, cfg)
     try:
         run_loop(runner, runner.train)
     except (KeyboardInterrupt, SystemExit):

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 from mmbixt.check.metrics import INSTEAD, metrics_of
 from mmbixt.check.names import DELETE, near, near_type
-from mmbixt.config import within
+from mmbixt.config import type_name, within
 
 # arguments that mmengine uses itself, by the part of a config
 HOOK = ('priority',)
@@ -23,6 +23,9 @@ LOOP = ('by_epoch',)
 PARAMWISE = {'custom_keys', 'bias_lr_mult', 'bypass_duplicate', 'dcn_offset_lr_mult'}
 PARAMWISE |= {f'{kind}_decay_mult' for kind in ('bias', 'norm', 'flat', 'dwconv')}
 LOADER = ('num_batch_per_epoch', 'disable_subprocess_warning')
+CONSTRUCTORS = {'', 'DefaultOptimWrapperConstructor', 'LayerDecayOptimWrapperConstructor'}
+CONSTRUCTORS |= {f'LearningRateDecay{x}Constructor' for x in ('Optimizer', 'OptimWrapper')}
+PACKAGES = {'mmengine', 'mmcv', 'mmseg', 'mmdet', 'mmpretrain', 'mmbixt', 'torch'}
 Part = tuple[str, Any, Registry | Callable, tuple[str, ...]]  # name, config, its class, HOOK, ...
 
 
@@ -48,13 +51,18 @@ def argument_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterat
             hint = (
                 f'Is {right!r} meant?' if right else f'It has {", ".join(sorted(known))}. {DELETE}'
             )
-            yield f'{path}.{key} = {part[key]!r}: {kind.__name__} has no such argument. {hint}'
+            name = getattr(kind, '__name__', kind)
+            yield f'{path}.{key} = {part[key]!r}: {name} has no such argument. {hint}'
+
+
+def _constructor(wrapper: Mapping[str, Any]) -> str:
+    return type_name({'type': wrapper.get('constructor', '')}).rpartition('.')[2]
 
 
 def paramwise_notes(cfg: Mapping[str, Any], model: nn.Module | None) -> Iterator[str]:
     """A note on each key of ``paramwise_cfg`` that changes nothing: mmengine ignores it."""
     wrapper = within(cfg, 'optim_wrapper')
-    constructor, known = str(wrapper.get('constructor', '')).rpartition('.')[2], PARAMWISE
+    constructor, known = _constructor(wrapper), PARAMWISE
     if constructor == 'LayerDecayOptimWrapperConstructor':
         known = PARAMWISE | {'decay_rate', 'decay_type', 'num_layers'}
     elif constructor not in ('', 'DefaultOptimWrapperConstructor'):  # it may read other keys
@@ -100,7 +108,8 @@ def _parts(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[Part]:
     for path, backend in _numbered(visualizer, 'vis_backends'):
         yield f'visualizer.{path}', backend, mm.VISBACKENDS, ()
     wrapper = within(cfg, 'optim_wrapper')
-    if 'train' in splits and 'optimizer' in wrapper:  # else of several optimizers
+    # others may read other keys, or build several optimizers
+    if 'train' in splits and _constructor(wrapper) in CONSTRUCTORS and 'optimizer' in wrapper:
         yield 'optim_wrapper', {'type': 'OptimWrapper', **wrapper}, mm.OPTIM_WRAPPERS, OPTIMIZER
         yield 'optim_wrapper.optimizer', wrapper['optimizer'], mm.OPTIMIZERS, ()
     if 'train' in splits:
@@ -118,15 +127,19 @@ def _numbered(cfg: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _arguments(kind: Callable) -> set[str] | None:
-    """Names of the arguments of a function or class; None if it accepts any.
+    """Names of the arguments of a function or class; None if they are not known.
 
-    A class with ``**kwargs`` passes them to the next one of its method resolution order.
+    Classes of the packages below pass ``**kwargs`` to the next one of their method resolution
+    order; those of users may do anything with them, and so may decorators.
     """
-    makers = [kind]
+    makers = {kind: kind}
     if isinstance(kind, type):
-        makers = [vars(base)['__init__'] for base in kind.__mro__ if '__init__' in vars(base)]
+        bases = [base for base in kind.__mro__ if '__init__' in vars(base)]
+        makers = {base: vars(base)['__init__'] for base in bases}
     names: set[str] = set()
-    for maker in makers:
+    for owner, maker in makers.items():
+        if hasattr(maker, '__wrapped__'):
+            return None
         try:
             parameters = inspect.signature(maker).parameters.values()
         except ValueError:  # written in C
@@ -134,4 +147,6 @@ def _arguments(kind: Callable) -> set[str] | None:
         names |= {x.name for x in parameters if x.kind not in (x.VAR_KEYWORD, x.VAR_POSITIONAL)}
         if all(x.kind is not x.VAR_KEYWORD for x in parameters):
             return names - {'self'}
+        if getattr(owner, '__module__', '').partition('.')[0] not in PACKAGES:
+            return None
     return None

@@ -28,9 +28,9 @@ SCORES = ('mIoU', 'mDice', 'mFscore')  # of mmseg's IoUMetric
 BEST = {
     'IoUMetric': ('aAcc|m(IoU|Acc|Dice|Fscore|Precision|Recall)', 'mIoU'),
     'BoundaryIoUMetric': ('.+/.+', 'band3px/mIoU'),
-    'CocoMetric': (r'coco/\w+', 'coco/bbox_mAP'),
-    'BoundaryCocoMetric': (r'coco/\w+', 'coco/bbox_mAP'),
-    'Accuracy': (r'accuracy/\w+', 'accuracy/top1'),
+    'CocoMetric': ('coco/.+', 'coco/bbox_mAP'),
+    'BoundaryCocoMetric': ('coco/.+', 'coco/bbox_mAP'),
+    'Accuracy': ('accuracy/.+', 'accuracy/top1'),
 }
 WHAT = {'mmdet': 'objects', 'mmseg': 'label maps', 'mmpretrain': 'classes of whole images'}
 BOXES_ONLY = (
@@ -78,10 +78,13 @@ def best_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
 
     mmengine looks for it after the first validation.
     """
-    metrics = [*metrics_of(cfg.get('val_evaluator'))]
-    refused = INSTEAD.get(cfg.get('default_scope'), {})
-    known = BEST.keys() - refused.keys()
-    if not metrics or any(x.get('prefix') or kind not in known for _, kind, x in metrics):
+    evaluator = cfg.get('val_evaluator')
+    metrics = [*metrics_of(evaluator)]
+    known = BEST.keys() - INSTEAD.get(cfg.get('default_scope'), {}).keys()
+    for scope, kind, metric in metrics:
+        if kind not in known or metric.get('prefix') or scope not in {None, 'mmbixt', *INSTEAD}:
+            return
+    if not metrics or 'metrics' in evaluator:  # an evaluator of several data sets adds prefixes
         return
     names = within(cfg, 'default_hooks', 'checkpoint').get('save_best') or ()
     for name in [names] if isinstance(names, str) else names:

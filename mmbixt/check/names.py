@@ -42,8 +42,9 @@ def misspelt_sections(cfg: Mapping[str, Any]) -> Iterator[str]:
     for name in sorted(cfg.keys() - _SECTIONS):
         if not isinstance(cfg[name], Mapping | list | str):  # a class that the config imports
             continue
-        if (right := near(name, _SECTIONS)) and cfg.get(right) is None:
-            yield f'{name}: the runner reads no section of this name. Is {right!r} meant?'
+        right = get_close_matches(name, _SECTIONS, n=1, cutoff=0.92)  # other names are variables
+        if right and cfg.get(right[0]) is None:
+            yield f'{name}: the runner reads no section of this name. Is {right[0]!r} meant?'
 
 
 def correct_types(cfg: Mapping[str, Any], sections: list[str]) -> Iterator[str]:
