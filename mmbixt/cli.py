@@ -254,14 +254,17 @@ class LoopStartHook(Hook):
         self._start(runner)
         loop, what = runner.train_loop, 'iteration'
         done, end = loop.iter, loop.max_iters
+        is_whole = True
         if isinstance(loop, EpochBasedTrainLoop):
             done, end, what = loop.epoch, loop.max_epochs, 'epoch'
+            is_whole = loop.iter == done * len(loop.dataloader)
         if 0 < end <= done:
             text = f'The run is complete: the checkpoint is of {what} {done:,}, and training ends'
             runner.logger.info(f'{text} after {end:,}.')
         interval = getattr(loop, 'val_interval', 0)  # loops of other packages may have none
         begin = getattr(loop, 'val_begin', 1)
         is_due = interval and done >= begin and (done % interval == 0 or done == end)
+        is_due = is_due and is_whole and not Path(str(runner._load_from)).name.startswith('best_')
         if runner._resume and done and is_due and runner.val_loop is not None:
             runner.logger.info(
                 f'The checkpoint was written before the validation of {what} {done:,}. If that was '

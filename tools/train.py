@@ -126,7 +126,9 @@ def add_hooks(runner: Runner, cfg: Config) -> None:
     if ExactResumeHook in given:
         return
     sampler = type_name(within(cfg, 'train_dataloader', 'sampler')).rpartition('.')[2]
+    batches = type_name(within(cfg, 'train_dataloader', 'batch_sampler')).rpartition('.')[2]
     stock = [type_name(cfg.train_cfg) in LOOPS, sampler in ('DefaultSampler', 'InfiniteSampler')]
+    stock += [batches in ('None', 'AspectRatioBatchSampler')]
     if all(stock) and {hook.__module__.partition('.')[0] for hook in given} <= PACKAGES:
         runner.register_hook(ExactResumeHook())
     elif is_main_process():

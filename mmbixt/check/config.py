@@ -77,7 +77,7 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
             problems += [*classifier_problems(cfg, model, data), *weight_problems(model)]
             image, found = image_of(cfg, data, model)
             found += misfits(cfg.model, model, image)
-            problems += found or prediction_problems(model, data, cfg.get('default_scope'))
+            problems += found or prediction_problems(cfg, model, data)
         notes = [*_notes(cfg, splits, data, model)]
         if model is not None and not problems:
             notes += pyramid_notes(cfg.model, model, image)

@@ -131,8 +131,10 @@ def classifier_problems(
         classes = len(split.classes)
         if classes and split.name == 'train' and count not in (None, classes):
             yield f'data_preprocessor.num_classes = {count}, but train_dataloader has {classes}.'
-        for _, kind, metric in metrics_of(cfg.get(f'{split.name}_evaluator')):
-            topk = metric.get('topk', 1)
+        for scope, kind, metric in metrics_of(cfg.get(f'{split.name}_evaluator')):
+            topk = metric.get('topk') or 1
+            if scope not in (None, 'mmpretrain'):  # another one of this name
+                continue
             if kind == 'Accuracy' and 0 < classes < max(
                 topk if isinstance(topk, Iterable) else [topk]
             ):

@@ -1,6 +1,7 @@
 """What is said of each mistake in a config, and that nothing is said where there is none."""
 
 import re
+from functools import partial
 from unittest.mock import Mock
 
 import numpy as np
@@ -8,10 +9,12 @@ import pytest
 import torch
 from helpers import CONFIGS, others_in_zoo, takes_four_channels
 from mmengine.config import Config
-from mmengine.hooks import CheckpointHook
+from mmengine.evaluator import BaseMetric
+from mmengine.hooks import CheckpointHook, Hook
 from mmengine.optim import LinearLR
 from mmengine.registry import MODELS
 from mmengine.runner import IterBasedTrainLoop
+from mmengine.utils import deprecated_api_warning
 from PIL import Image
 from running import fresh_mmengine
 
@@ -402,6 +405,31 @@ def test_strides_of_feature_maps(name):
         {**cfg.model.neck, 'in_channels': [128] * 4, 'start_level': int('retina' in name)},
     ]
     assert [x for x in found(cfg, ('train',))[0] if 'was not found' not in x] == []
+
+
+class OwnMetric(BaseMetric):
+    def __init__(self, **options):
+        self.own = options.pop('own')
+        super().__init__(**options)
+
+    process = compute_metrics = None
+
+
+class OwnHook(Hook):
+    @deprecated_api_warning(dict(old='new'))
+    def __init__(self, new):
+        self.new = new
+
+
+def test_what_users_define_is_not_refused(cfg):
+    """Arguments that the check cannot know, and names of variables like those of sections."""
+    cfg.custom_hooks = [dict(type=OwnHook, old=1), dict(type=partial(OwnHook, 1))]
+    cfg.val_evaluator = [dict(type=OwnMetric, own=1), cfg.val_evaluator]
+    cfg.default_hooks.checkpoint.save_best = 'own/score'
+    cfg.optim_wrapper.constructor = 'mmpretrain.SomeConstructor'
+    cfg.optim_wrapper.own = cfg.optim_wrapper.optimizer.own = 1
+    cfg.tta_dataloader = cfg.det_data_preprocessor = dict(a=1)
+    assert found(cfg) == ([], [])
 
 
 def test_upernet_without_a_pyramid_is_noted(cfg):
