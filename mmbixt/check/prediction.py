@@ -2,17 +2,21 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import Any
 
 from mmengine.dataset import pseudo_collate
+from timm.layers import to_2tuple
 from torch import nn
 
 from mmbixt.check.data import Split
 from mmbixt.check.metrics import metrics_of
 from mmbixt.check.names import explain
+from mmbixt.config import within
 
 # others may come from operators that do not compute shapes alone
 CERTAIN = (AssertionError, AttributeError, IndexError, KeyError, ZeroDivisionError)
+WINDOWS = 40  # of sliding inference; with more, the check would take too long
 OF_DETECTORS = ('ori_shape', 'img_shape', 'scale_factor')
 
 
@@ -33,6 +37,9 @@ def prediction_problems(
             yield from _missing_names(split, cfg.get(f'{split.name}_evaluator'))
         if not type(model).__module__.startswith('mmseg.'):  # a user's may have side effects
             continue
+        height, width = split.first['inputs'].shape[-2:]
+        if height * width > WINDOWS * _stride(cfg) ** 2:
+            continue
         try:
             model.test_step(pseudo_collate([split.first]))
         except Exception as error:  # any, because operators are run without values
@@ -42,6 +49,12 @@ def prediction_problems(
                     f'model.test_cfg, {split.name}_dataloader: the model cannot predict the first '
                     f'image: {text}'
                 )
+
+
+def _stride(cfg: Mapping[str, Any]) -> float:
+    test_cfg = within(cfg, 'model', 'test_cfg')
+    is_slide = test_cfg.get('mode') == 'slide'
+    return min(to_2tuple(test_cfg.get('stride', inf))) or inf if is_slide else inf
 
 
 def _missing_names(split: Split, evaluator: Any) -> Iterator[str]:
