@@ -91,12 +91,12 @@ def _problems_of_settings(cfg: Config, splits: tuple[str, ...]) -> Iterator[str]
     yield from correct_types(cfg, sections)
     yield from argument_problems(cfg, splits)
     yield from metric_problems(cfg, splits)
-    yield from best_problems(cfg)
     yield from correct_classes(cfg, splits)
     yield from annotation_problems(cfg, splits)
     yield from _missing_packages(cfg)
     yield from missing_files(cfg.get('model'), 'model')
     if 'train' in splits:
+        yield from best_problems(cfg)
         yield from missing_file(cfg.get('load_from'), 'load_from')
         yield from loop_problems(cfg)
 

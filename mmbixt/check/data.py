@@ -1,7 +1,7 @@
 """The data sets of a config: built, their classes, the first images with their labels."""
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -132,12 +132,11 @@ def classifier_problems(
         if classes and split.name == 'train' and count not in (None, classes):
             yield f'data_preprocessor.num_classes = {count}, but train_dataloader has {classes}.'
         for scope, kind, metric in metrics_of(cfg.get(f'{split.name}_evaluator')):
-            topk = metric.get('topk') or 1
-            if scope not in (None, 'mmpretrain'):  # another one of this name
+            topk = metric.get('topk')
+            sizes = [k for k in (topk if isinstance(topk, list | tuple) else [topk]) if k]
+            if kind != 'Accuracy' or scope not in (None, 'mmpretrain'):
                 continue
-            if kind == 'Accuracy' and 0 < classes < max(
-                topk if isinstance(topk, Iterable) else [topk]
-            ):
+            if any(isinstance(k, int) and 0 < classes < k for k in sizes):
                 yield (
                     f'{split.name}_evaluator: Accuracy has topk = {topk}, but '
                     f'{split.name}_dataloader has {classes} classes.'
