@@ -198,7 +198,7 @@ def test_whole_model_of_the_authors_by_its_name(run, tmp_path, monkeypatch):
     assert 'The file is a whole model of the XCiT authors' in output
     assert 'do not match' not in output
     assert 'mIoU' in output
-    assert '--tta: the sizes of each image are (256, 64) ' in output
+    assert '--tta: the sizes of each image are (256, 64), ' in output
 
 
 SIZE = dict(type='Resize', scale=(480, 360))
