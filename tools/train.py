@@ -91,6 +91,10 @@ def use_bfloat16(cfg: Config) -> None:
 
 def latest_whole(work_dir: Path, cfg: Config) -> str | None:
     """The latest checkpoint of a work dir that is not damaged; None if there is no checkpoint."""
+    note = work_dir / 'last_checkpoint'  # written by mmengine
+    named = Path(note.read_text().strip()) if note.is_file() else work_dir
+    if not named.exists() and not (work_dir / named.name).exists():  # the folder may have moved
+        print(f'--resume: {note} names {named}, which is missing.', flush=True)
     damaged = []
     for path, problem in written_checkpoints(work_dir, cfg):
         if problem is None:

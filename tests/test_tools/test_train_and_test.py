@@ -97,6 +97,14 @@ def test_resume_restores_optimizer_and_history(folder, run, tmp_path):
     assert len(losses.data[0]) == 3
 
 
+def test_resume_says_that_the_last_checkpoint_is_missing(folder, tmp_path, capsys):
+    os.link(folder / RUN / 'iter_2.pth', tmp_path / 'iter_2.pth')
+    (tmp_path / 'last_checkpoint').write_text('gone/iter_4.pth')
+    latest = runpy.run_path(str(TOOL.with_name('train.py')))['latest_whole']
+    assert latest(tmp_path, Config.fromfile(CONFIG)) == str(tmp_path / 'iter_2.pth')
+    assert 'names gone/iter_4.pth, which is missing' in capsys.readouterr().out
+
+
 def test_resume_stops_if_all_checkpoints_are_damaged(folder, within, tmp_path):
     (tmp_path / 'iter_4.pth').write_bytes(b'half')
     (tmp_path / 'last_checkpoint').write_text(str(tmp_path / 'iter_4.pth'))
