@@ -3,9 +3,9 @@
 #   tools/dist_test.sh CONFIG CHECKPOINT GPUS [options of tools/test.py]
 # On several machines start it on each, with NNODES, NODE_RANK and MASTER_ADDR set.
 set -euo pipefail
-config=${1:?usage: $0 CONFIG CHECKPOINT GPUS [options of tools/test.py]}
-checkpoint=${2:?usage: $0 CONFIG CHECKPOINT GPUS [options of tools/test.py]}
-gpus=${3:?usage: $0 CONFIG CHECKPOINT GPUS [options of tools/test.py]}
+usage="usage: $0 CONFIG CHECKPOINT GPUS [options of tools/test.py]"
+config=${1:?$usage} checkpoint=${2:?$usage} gpus=${3:?$usage}
+[[ $gpus =~ ^[0-9]+$ ]] || { echo "GPUS is '$gpus', not a number. $usage" >&2; exit 2; }
 
 exec torchrun \
     --nnodes="${NNODES:-1}" --node-rank="${NODE_RANK:-0}" --nproc-per-node="$gpus" \

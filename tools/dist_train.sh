@@ -4,8 +4,8 @@
 # On several machines start it on each, with NNODES, NODE_RANK and MASTER_ADDR set.
 set -euo pipefail
 usage="usage: $0 CONFIG GPUS [options of tools/train.py]"
-[ $# -ge 2 ] || { echo "$usage" >&2; exit 2; }
-config=$1 gpus=$2
+config=${1:?$usage} gpus=${2:?$usage}
+[[ $gpus =~ ^[0-9]+$ ]] || { echo "GPUS is '$gpus', not a number. $usage" >&2; exit 2; }
 
 exec torchrun \
     --nnodes="${NNODES:-1}" --node-rank="${NODE_RANK:-0}" --nproc-per-node="$gpus" \

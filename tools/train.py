@@ -49,7 +49,8 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def apply_options(cfg: Config, args: argparse.Namespace) -> None:
+def apply_options(cfg: Config, args: argparse.Namespace) -> list[str]:
+    """Change the config as the command line says. Returns messages for the log of the run."""
     if args.amp:
         cfg.optim_wrapper.update(type='AmpOptimWrapper', loss_scale='dynamic')
     kind = cfg.optim_wrapper.get('type')
@@ -62,7 +63,9 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> None:
                 'rate; set auto_scale_lr=dict(base_batch_size=...).'
             )
         cfg.auto_scale_lr.enable = True
-    file = latest_whole(Path(cfg.work_dir), cfg) if args.resume == 'auto' else args.resume
+    file, messages = args.resume, []
+    if args.resume == 'auto':
+        file, messages = latest_whole(Path(cfg.work_dir), cfg)
     if file:  # else the weights of load_from, if the config has it
         cfg.resume, cfg.load_from = True, file
         if args.resume != 'auto' and 'meta' not in load(args.resume):
@@ -70,6 +73,7 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> None:
                 f'--resume: {args.resume} has weights, but no training state. To start from the '
                 f'weights: --cfg-options load_from={args.resume}'
             )
+    return messages
 
 
 def use_bfloat16(cfg: Config) -> None:
@@ -89,27 +93,30 @@ def use_bfloat16(cfg: Config) -> None:
         print('Mixed precision without a GPU: in bfloat16, without a loss scale.', flush=True)
 
 
-def latest_whole(work_dir: Path, cfg: Config) -> str | None:
-    """The latest checkpoint of a work dir that is not damaged; None if there is no checkpoint."""
+def latest_whole(work_dir: Path, cfg: Config) -> tuple[str | None, list[str]]:
+    """The latest checkpoint of a work dir that is not damaged, and what is wrong with others.
+
+    Without any checkpoint it is None.
+    """
+    messages = []
     note = work_dir / 'last_checkpoint'  # written by mmengine
     named = Path(note.read_text().strip()) if note.is_file() else work_dir
     if not named.exists() and not (work_dir / named.name).exists():  # the folder may have moved
-        print(f'--resume: {note} names {named}, which is missing.', flush=True)
-    damaged = []
+        messages.append(f'--resume: {note} names {named}, which is missing.')
+    written = False
     for path, problem in written_checkpoints(work_dir, cfg):
         if problem is None:
-            if damaged:  # else mmengine's log is enough
-                print(f'Resuming from {path}.', flush=True)
-            return str(path)
-        print(f'--resume: {path} is empty or damaged ({problem}).', flush=True)
-        damaged.append(path)
-    if damaged:
-        raise SystemExit(
+            return str(path), messages
+        messages.append(f'--resume: {path} is empty or damaged ({problem}).')
+        written = True
+    if written:
+        messages.append(
             f'--resume: {work_dir} has no complete checkpoint. To train from iteration 0, leave '
             '--resume out.'
         )
-    print(f'--resume: {work_dir} has no checkpoint, so training begins at iteration 0.', flush=True)
-    return None
+        raise SystemExit('\n'.join(messages))
+    messages.append(f'--resume: {work_dir} has no checkpoint: training begins at iteration 0.')
+    return None, messages
 
 
 def print_resume_advice(runner: Runner) -> None:
@@ -147,8 +154,10 @@ def add_hooks(runner: Runner, cfg: Config) -> None:
 def main() -> None:
     args = parse_args()
     cfg = load_config(args, splits=('train', 'val'))
-    apply_options(cfg, args)
+    messages = apply_options(cfg, args)
     runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
+    for message in messages:
+        runner.logger.warning(message)
     add_hooks(runner, cfg)
     try:
         run_loop(runner, runner.train)

@@ -193,6 +193,12 @@ def prepare(folder):
     shutil.copy(TESTS / 'many_processes.py', folder / 'tools/train.py')
 
 
+def test_launchers_name_a_number_of_gpus_that_is_none(tmp_path):
+    for tool, *arguments in (('train', '2', 'config.py'), ('test', 'config.py', '2', 'a.pth')):
+        said = start(tmp_path, TOOLS / f'dist_{tool}.sh', *arguments, succeeds=False)
+        assert f"GPUS is '{arguments[-1]}', not a number. usage: " in said
+
+
 def state(path):
     checkpoint = load(str(path))
     return checkpoint['state_dict'], checkpoint['optimizer']['state']

@@ -87,8 +87,9 @@ def test_resume_restores_optimizer_and_history(folder, run, tmp_path):
     (tmp_path / 'last_checkpoint').touch()
     arguments = CONFIG, '--resume', '--work-dir', tmp_path
     output = run('train.py', *arguments, options=['train_cfg.max_iters=3'])
-    assert f'--resume: {tmp_path / "iter_4.pth"} is empty or damaged' in output
-    assert f'Resuming from {tmp_path / "iter_2.pth"}.' in output
+    log = next(tmp_path.glob('*/*.log')).read_text()
+    assert f'--resume: {tmp_path / "iter_4.pth"} is empty or damaged' in log
+    assert f'Load checkpoint from {tmp_path / "iter_2.pth"}' in output
     assert 'resumed epoch: 0, iter: 2' in output
     checkpoint = torch.load(tmp_path / 'iter_3.pth', weights_only=False)
     steps = {int(state['step']) for state in checkpoint['optimizer']['state'].values()}
@@ -97,12 +98,13 @@ def test_resume_restores_optimizer_and_history(folder, run, tmp_path):
     assert len(losses.data[0]) == 3
 
 
-def test_resume_says_that_the_last_checkpoint_is_missing(folder, tmp_path, capsys):
+def test_resume_says_that_the_last_checkpoint_is_missing(folder, tmp_path):
     os.link(folder / RUN / 'iter_2.pth', tmp_path / 'iter_2.pth')
     (tmp_path / 'last_checkpoint').write_text('gone/iter_4.pth')
     latest = runpy.run_path(str(TOOL.with_name('train.py')))['latest_whole']
-    assert latest(tmp_path, Config.fromfile(CONFIG)) == str(tmp_path / 'iter_2.pth')
-    assert 'names gone/iter_4.pth, which is missing' in capsys.readouterr().out
+    file, [message] = latest(tmp_path, Config.fromfile(CONFIG))
+    assert file == str(tmp_path / 'iter_2.pth')
+    assert 'names gone/iter_4.pth, which is missing' in message
 
 
 def test_resume_stops_if_all_checkpoints_are_damaged(folder, within, tmp_path):
