@@ -24,7 +24,7 @@ from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.config import all_dicts
 from mmbixt.datasets.problems import BadSampleError
 from mmbixt.frameworks import INSTALL, import_problem, missing_framework
-from mmbixt.sample.sample_config import OF_TRAINING, use_sample_data
+from mmbixt.sample.sample_config import use_sample_data
 
 # in an installed package the files themselves, in a checkout a link to its configs/
 CONFIGS = Path(__file__).parent / '.mim/configs'
@@ -129,7 +129,7 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
         except OSError as error:  # a full disk, no permission
             sys.exit(f'--sample: {error}')
         if 'train' not in splits:
-            changes = [x for x in changes if not x.startswith(OF_TRAINING)]
+            changes = [x for x in changes if not x.startswith(('schedule', 'weights', 'average'))]
         if args.cfg_options:
             changes += [f'and after it --cfg-options: {", ".join(args.cfg_options)}']
         messages += ['\n  '.join(['--sample changes the config:', *changes])]

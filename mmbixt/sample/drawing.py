@@ -25,10 +25,7 @@ def _noise_tile(roughness: float) -> np.ndarray:
 
 
 def noise(roughness: float, u, v) -> np.ndarray:
-    """Noise (h,w) with mean 0 and standard deviation 1 at coordinates (h,w).
-
-    Roughness is the exponent of its spectrum: 0 is like grain, 1 like leaves, 2 like clouds.
-    """
+    """Noise (h,w), mean 0, deviation 1; roughness 0 is like grain, 1 like leaves, 2 like clouds."""
     u, v = (np.float32(c - _TILE * np.floor(c / _TILE)) for c in np.broadcast_arrays(u, v))
     return cv2.remap(_noise_tile(roughness), u, v, cv2.INTER_LINEAR, borderMode=cv2.BORDER_WRAP)
 
@@ -67,8 +64,7 @@ class Canvas:
         # metres (n,w) to the right and in front of the camera
         self.across = (self.x - self.width * rng.uniform(0.35, 0.65)) / self.scale
         self.away = self.height / self.scale + 0 * self.x
-        # random offset (1,w) of depths
-        self.uneven = 0.03 * noise(1.8, self.x * 0.4 + rng.uniform(0, _TILE), 0)
+        self.uneven = 0.03 * noise(1.8, self.x * 0.4 + rng.uniform(0, _TILE), 0)  # depths (1,w)
 
     def paint(self, name: str, mask, colour, haze=0.0, top: int = 0) -> None:
         """Paint a region with a mask (rows,w), from row ``top`` on; ``haze`` is 0 to 1."""

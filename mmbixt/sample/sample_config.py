@@ -5,22 +5,16 @@ from typing import Any
 
 from mmengine.config import Config, ConfigDict
 
-from mmbixt.check.config import SPLITS, ConfigError
+from mmbixt.check.config import ConfigError
 from mmbixt.config import all_dicts, type_name
 from mmbixt.sample.sample_data import write_sample_data
 
 # folders of write_sample_data for the stock dataset classes
-_ROOTS = {
-    'ADE20KDataset': 'ade/ADEChallengeData2016',
-    'CocoDataset': 'coco/',
-    'ImageNet': 'imagenet',
-    'CIFAR100': 'imagenet',  # becomes ImageNet
-}
+_ROOTS = dict(ADE20KDataset='ade/ADEChallengeData2016', CocoDataset='coco/', ImageNet='imagenet')
+_ROOTS['CIFAR100'] = 'imagenet'  # becomes ImageNet
 _SIZE_KEYS = {'scale', 'scales', 'crop_size', 'size', 'img_scale', 'stride', 'random_size_range'}
-ITERATIONS, WARM_UP = 700, 50
-SCALES = (1.0, 1.25)  # of random resizing
-OF_TRAINING = ('schedule', 'weights', 'average')  # changes that concern nothing else
-AVERAGED = 100  # iterations that averaged weights (EMA) cover
+# iterations in all, between validations, of warm-up, and that averaged weights (EMA) cover
+ITERATIONS, INTERVAL, WARM_UP, AVERAGED = 700, 175, 50, 100
 
 
 def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
@@ -33,21 +27,20 @@ def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
     kinds = {type_name(node) for node in all_dicts(*cfg.values()) if 'data_root' in node}
     if others := ', '.join(sorted(kinds - set(_ROOTS))):
         raise ConfigError(f'--sample has scenes for {", ".join(_ROOTS)}, none for {others}.')
-    done = dict.fromkeys(['data', 'sizes', 'schedule', 'classes', 'weights', 'average', 'regions'])
     classifies = cfg.get('default_scope') == 'mmpretrain'
-    _replace_parts(cfg, write_sample_data(root), done)
+    done = _replace_parts(cfg, write_sample_data(root))
     factor = 2 if classifies else 4  # crops of 224 pixels become 112, and of 512 become 128
     _shrink_images(cfg, factor)
     done['sizes'] = f'crops, test images and padding divided by {factor}'
-    done['sizes'] += '' if classifies else f', random scales {SCALES}'
+    done['sizes'] += '' if classifies else ', random scales 1.0 to 1.25'
     done['schedule'] = _shorten(cfg, batch_size=8 if classifies else 4)
     done['weights'] = _remove_weights(cfg)
     return [f'{what}: {change}' for what, change in done.items() if change]
 
 
-def _replace_parts(cfg: Config, root: Path, done: dict[str, str | None]) -> None:
+def _replace_parts(cfg: Config, root: Path) -> dict[str, str | None]:
     """Change what depends on data, sizes of images or the length of training, wherever it is."""
-    done['data'] = f'generated scenes in {root}'
+    done = {'data': f'generated scenes in {root}'}
     for node in all_dicts(*cfg.values()):
         kind = type_name(node)
         if 'data_root' in node:
@@ -61,13 +54,14 @@ def _replace_parts(cfg: Config, root: Path, done: dict[str, str | None]) -> None
             cfg.model.head.num_classes = 1000
             done['classes'] = 'the 1000 of ImageNet, because CIFAR-100 lacks classes of the scenes'
         if kind.endswith('EMAHook'):  # the average is evaluated, and must not stay near the start
-            node.momentum = 1 / AVERAGED
-            node.pop('begin_epoch', None)
-            node.pop('begin_iter', None)
+            node.update(momentum=1 / AVERAGED, begin_epoch=0, begin_iter=0)
             done['average'] = f'of the weights of about {AVERAGED} iterations'
+        if 'num_workers' in node:
+            node.update(num_workers=1, persistent_workers=True)
         if node.get('num_regions') == 16:  # of BiFormer for detection: too many for small maps
             node.num_regions = 8
             done['regions'] = 'half as many per side of a feature map'
+    return done
 
 
 def _shrink_images(cfg: Config, factor: int) -> None:
@@ -82,19 +76,14 @@ def _shrink_images(cfg: Config, factor: int) -> None:
         for key in _SIZE_KEYS & node.keys():
             node[key] = shrink(node[key])
         if 'ratio_range' in node:
-            node.ratio_range = SCALES
+            node.ratio_range = (1.0, 1.25)
 
 
 def _shorten(cfg: Config, batch_size: int) -> str:
     cfg.train_dataloader.batch_size = batch_size
-    for split in SPLITS:
-        loaders = cfg.get(f'{split}_dataloader') or []
-        for loader in loaders if isinstance(loaders, list) else [loaders]:
-            loader.update(num_workers=1, persistent_workers=True)
-    interval = ITERATIONS // 4
-    cfg.train_cfg = dict(type='IterBasedTrainLoop', max_iters=ITERATIONS, val_interval=interval)
+    cfg.train_cfg = dict(type='IterBasedTrainLoop', max_iters=ITERATIONS, val_interval=INTERVAL)
     cfg.setdefault('log_processor', ConfigDict()).by_epoch = False
-    cfg.default_hooks.checkpoint.update(by_epoch=False, interval=ITERATIONS // 2)
+    cfg.default_hooks.checkpoint.update(by_epoch=False, interval=2 * INTERVAL)
     cfg.default_hooks.logger.update(interval=10)
     optimizer = cfg.optim_wrapper.optimizer
     if type_name(optimizer) == 'SGD':  # in proportion to the batch size
@@ -105,8 +94,7 @@ def _shorten(cfg: Config, batch_size: int) -> str:
         dict(type='LinearLR', start_factor=1e-3, by_epoch=False, begin=0, end=WARM_UP),
         dict(type='PolyLR', eta_min=0.0, by_epoch=False, begin=WARM_UP, end=ITERATIONS),
     ]
-    run = f'{ITERATIONS} iterations of {batch_size} images in each process'
-    run += f', with a checkpoint every {ITERATIONS // 2}'
+    run = f'{ITERATIONS} iterations of {batch_size} images in each process, with two checkpoints'
     return f'{run}, learning rate {optimizer.lr} after {WARM_UP} iterations of warm-up'
 
 
@@ -116,8 +104,7 @@ def _remove_weights(cfg: Config) -> str | None:
     for node in all_dicts(cfg.model):
         for key in ('init_cfg', 'pretrained'):
             value = node.get(key)  # a file, or how to begin, which may be a list
-            if isinstance(value, dict) and value.get('type') == 'Pretrained':
-                value = value.checkpoint
+            value = value.get('checkpoint') if isinstance(value, dict) else value
             if isinstance(value, str):
                 removed.append(value)
                 node[key] = None

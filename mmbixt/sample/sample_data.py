@@ -28,21 +28,20 @@ def write_sample_data(
     or incomplete folder is replaced. A folder with other files in it is an error.
     """
     root = Path(root).expanduser().resolve()
-    settings = dict(version=VERSION, train=num_train, val=num_val, height=height, width=width)
+    settings = dict(version=VERSION, train=num_train, val=num_val, size=(height, width))
     try:
-        if _is_complete(root, settings):  # before the lock, which needs write permission
-            return root
-        root.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(root.with_name(f'.{root.name}.lock')):
-            if not _is_complete(root, settings):
-                _replace(root, settings)
+        if not _is_complete(root, settings):  # before the lock, which needs write permission
+            root.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(root.with_name(f'.{root.name}.lock')):
+                if not _is_complete(root, settings):
+                    _replace(root, settings)
     except OSError as error:
         reason = error.strerror or error
         raise type(error)(f"cannot write the sample data to '{root}': {reason}") from error
     return root
 
 
-def _is_complete(root: Path, settings: dict[str, int]) -> bool:
+def _is_complete(root: Path, settings: dict) -> bool:
     """Whether these sample data exist; an error if the folder has other files."""
     found = [path.relative_to(root) for path in root.rglob('*') if not path.is_dir()]
     ours = ('ade', 'coco', 'imagenet', MANIFEST) if Path(MANIFEST) in found else ()
@@ -53,15 +52,14 @@ def _is_complete(root: Path, settings: dict[str, int]) -> bool:
     return bool(found) and (root / MANIFEST).read_text() == manifest
 
 
-def _replace(root: Path, settings: dict[str, int]) -> None:
+def _replace(root: Path, settings: dict) -> None:
     with tempfile.TemporaryDirectory(dir=root.parent, prefix=f'.{root.name}-') as scratch:
         new = Path(scratch, 'new')
         for split in ('train', 'val'):
             print(f'making {settings[split]} sample scenes for {split}', flush=True)
             seeds = range(FIRST_SEED[split], FIRST_SEED[split] + settings[split])
-            size = settings['height'], settings['width']
             with ThreadPool() as pool:
-                made = pool.imap(lambda seed, size=size: make_scene(seed, *size), seeds)
+                made = pool.imap(lambda seed: make_scene(seed, *settings['size']), seeds)
                 _write_split(new, split, progress(made, settings[split]))
         files = sum(not path.is_dir() for path in new.rglob('*'))
         (new / MANIFEST).write_text(json.dumps({**settings, 'files': files + 1}))

@@ -13,8 +13,7 @@ MIN_VISIBLE = 0.0012  # part of the picture that an object with a label must cov
 # values in ADE20K's annotation files; 'animal' is that of all objects which are not here
 _STUFF = dict(building=2, sky=3, tree=5, road=7, grass=10, sidewalk=12, earth=14, mountain=17)
 ADE_LABELS = dict(**_STUFF, water=22, sand=47, person=13, car=21, boat=77, animal=127)
-# COCO's categories of objects -> the most similar class of ImageNet: sports car, yawl, Labrador,
-# sorrel, ram, ox, groom (ImageNet has few classes of people)
+# objects of COCO -> similar classes of ImageNet: sports car, yawl, Labrador, sorrel, ram, ox, groom
 COCO_TO_IMAGENET = dict(car=817, boat=914, dog=208, horse=339, sheep=348, cow=345, person=982)
 
 _GROUNDS = {  # colours; strength and roughness of noise, metres per noise pixel, flatness
@@ -34,7 +33,6 @@ _OBJECTS = {  # objects that may stand on a ground; '' for none
     'water': ['boat', ''],
 }
 _HEIGHTS = dict(person=1.75, car=1.5, boat=5, dog=0.9, horse=2, sheep=1.1, cow=1.6)
-Rows = tuple[tuple, tuple, tuple]  # of buildings and of trees: depth, least number, limit of number
 
 
 class Scene(NamedTuple):
@@ -49,6 +47,7 @@ def make_scene(seed: int, height: int = 192, width: int = 256) -> Scene:
     rng = np.random.RandomState(seed)
     place = _Place(rng, height, width)
     place.paint_sky()
+    # of the rows of buildings and of trees: depth, least number, limit of the number
     depths, low, high = (place.street, place.country, place.shore)[seed % 3]()
     rows = zip(('building', 'tree'), depths, rng.randint(low, high), strict=True)
     objects = [(depth, (k + rng.rand()) / n, name) for name, depth, n in rows for k in range(n)]
@@ -130,7 +129,7 @@ class _Place(Canvas):
                 chosen[column] = (depth, x, name)
         return list(chosen.values())
 
-    def street(self) -> Rows:
+    def street(self) -> tuple[tuple, tuple, tuple]:
         """Two sidewalks, or a sidewalk and grass, with a road between them."""
         self.town, middle = True, self.rng.uniform(0.24, 0.29)
         joints = (self.across % 0.7 < 0.06) | (self.away * 0.5 % 0.7 < 0.06)
@@ -142,7 +141,7 @@ class _Place(Canvas):
         self.paint_ground('road', across < 0.5, 1 + 1.3 * dashes)
         return (middle * 0.35, middle * 0.5), (5, 1), (10, 6)
 
-    def country(self) -> Rows:
+    def country(self) -> tuple[tuple, tuple, tuple]:
         """Grass below mountains, with a path or a field of earth."""
         self.paint_hills()
         if self.rng.rand() < 0.5:
@@ -155,7 +154,7 @@ class _Place(Canvas):
             self.paint_ground('earth', np.abs(from_path) < width)
         return (0.07, 0.12), (0, 2), (5, 9)
 
-    def shore(self) -> Rows:
+    def shore(self) -> tuple[tuple, tuple, tuple]:
         """Water between mountains and a near shore of sand, grass or earth."""
         self.paint_hills()
         far, near = self.rng.uniform((0.04, 0.4), (0.09, 0.7))

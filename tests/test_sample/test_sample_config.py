@@ -78,19 +78,20 @@ def test_classifier(written, cfg):
         dataset = dict(type='ImageNet', data_root='data/imagenet', pipeline=[dict(crop)])
         cfg[f'{split}_dataloader']['dataset'] = dataset
     cfg.custom_hooks = [dict(type='EMAHook', momentum=1e-4, begin_epoch=5)]
-    assert use_sample_data(cfg)[-1].startswith('average: ')
+    assert use_sample_data(cfg)[1].startswith('average: ')
     assert cfg.train_dataloader.dataset.data_root == str(written / 'imagenet')
     assert cfg.train_dataloader.dataset.pipeline == [{**crop, 'scale': 112}]
     assert cfg.train_dataloader.batch_size == 8
     assert cfg.model.init_cfg == [dict(type='Constant', layer='LayerNorm', val=1)]
-    assert cfg.custom_hooks == [dict(type='EMAHook', momentum=0.01)]
+    hook = dict(type='EMAHook', momentum=0.01, begin_epoch=0, begin_iter=0)
+    assert cfg.custom_hooks == [hook]
     assert cfg.log_processor == dict(by_epoch=False)
 
 
 def test_cifar100(written):
     """It is replaced by ImageNet, which has the classes of the scenes."""
     cfg = Config.fromfile(CONFIGS / 'bisa_swin/bisa_swin_t_cifar100.py')
-    assert use_sample_data(cfg)[-1].startswith('classes: the 1000 of ImageNet')
+    assert use_sample_data(cfg)[1].startswith('classes: the 1000 of ImageNet')
     for split in ('train', 'val'):
         dataset = cfg[f'{split}_dataloader'].dataset
         assert (dataset.type, dataset.split) == ('ImageNet', split)
