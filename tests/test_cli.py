@@ -10,6 +10,7 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 from running import FirstClass, training
 
+from mmbixt.check.config import ConfigError
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.cli import (
     LoopStartHook,
@@ -219,3 +220,8 @@ def test_weights_may_be_given_where_a_config_has_none():
     arguments = ['bisa_swin_t_cifar100', '--unchecked', '--cfg-options', *options]
     cfg = load_config(parser.parse_args(arguments), ())
     assert cfg.model.backbone.init_cfg == dict(type='Pretrained', checkpoint='x.pth', prefix='a.')
+
+
+def test_a_checkpoint_in_place_of_a_config():
+    with pytest.raises(ConfigError, match='is no config, but a checkpoint'):
+        read_config('model.pth')

@@ -100,7 +100,7 @@ def latest_whole(work_dir: Path, cfg: Config) -> tuple[str | None, list[str]]:
     """
     messages = []
     note = work_dir / 'last_checkpoint'  # written by mmengine
-    named = Path(note.read_text().strip()) if note.is_file() else work_dir
+    named = Path(note.read_text().strip() if note.is_file() else '.')
     if not named.exists() and not (work_dir / named.name).exists():  # the folder may have moved
         messages.append(f'--resume: {note} names {named}, which is missing.')
     written = False

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mmengine import registry as mm
+from mmengine.hooks import CheckpointHook
 from mmengine.registry import Registry
 from mmengine.runner import EpochBasedTrainLoop, IterBasedTrainLoop, Runner
 from torch import nn
@@ -34,6 +35,11 @@ def argument_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterat
     for path, part, kind, others in _parts(cfg, splits):
         if not isinstance(part, Mapping):
             continue
+        if kind is mm.HOOKS and part and 'type' not in part:
+            right = near(path.rpartition('.')[2], within(cfg, 'default_hooks').keys() - {path[14:]})
+            yield f'{path} has no type.' + (f' Is {right!r} meant?' if right else '')
+        if part.get('persistent_workers') and not part.get('num_workers'):
+            yield f'{path}: persistent_workers=True needs workers, and num_workers is 0.'
         if isinstance(kind, Registry) and isinstance(name := part.get('type'), str):
             with kind.switch_scope_and_registry(part.get('_scope_')) as registry:
                 kind = registry.get(name)
@@ -113,6 +119,8 @@ def _parts(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[Part]:
         yield 'optim_wrapper', {'type': 'OptimWrapper', **wrapper}, mm.OPTIM_WRAPPERS, OPTIMIZER
         yield 'optim_wrapper.optimizer', wrapper['optimizer'], mm.OPTIMIZERS, ()
     if 'train' in splits:
+        constructor = {'type': wrapper['constructor']} if 'constructor' in wrapper else None
+        yield 'optim_wrapper.constructor', constructor, mm.OPTIM_WRAPPER_CONSTRUCTORS, ()
         for path, schedule in _numbered(cfg, 'param_scheduler'):
             yield path, schedule, mm.PARAM_SCHEDULERS, SCHEDULE
 
@@ -145,7 +153,9 @@ def _arguments(kind: Callable) -> set[str] | None:
         except ValueError:  # written in C
             return None
         names |= {x.name for x in parameters if x.kind not in (x.VAR_KEYWORD, x.VAR_POSITIONAL)}
-        if all(x.kind is not x.VAR_KEYWORD for x in parameters):
+        if owner is CheckpointHook:  # it passes the others on
+            names |= inspect.signature(Runner.save_checkpoint).parameters.keys()
+        if owner is CheckpointHook or all(x.kind is not x.VAR_KEYWORD for x in parameters):
             return names - {'self'}
         if getattr(owner, '__module__', '').partition('.')[0] not in PACKAGES:
             return None

@@ -22,7 +22,14 @@ from mmengine.registry import DefaultScope
 from torch import nn
 
 from mmbixt.check.arguments import argument_problems, paramwise_notes
-from mmbixt.check.data import Split, class_problems, classifier_problems, image_of, inspect
+from mmbixt.check.data import (
+    Split,
+    class_problems,
+    classifier_problems,
+    folder_problems,
+    image_of,
+    inspect,
+)
 from mmbixt.check.metrics import annotation_problems, best_problems, metric_problems
 from mmbixt.check.model import (
     adapter_problems,
@@ -33,7 +40,13 @@ from mmbixt.check.model import (
     pyramid_notes,
     weight_problems,
 )
-from mmbixt.check.names import correct_classes, correct_types, misspelt_sections, scope_problems
+from mmbixt.check.names import (
+    correct_classes,
+    correct_types,
+    misspelt_sections,
+    scope_problems,
+    section_notes,
+)
 from mmbixt.check.prediction import prediction_problems
 from mmbixt.check.schedule import loop_problems, schedule_notes
 from mmbixt.check.structure import structure_problems
@@ -78,7 +91,7 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
             image, found = image_of(cfg, data, model)
             found += misfits(cfg.model, model, image)
             problems += found or prediction_problems(cfg, model, data)
-        notes = [*_notes(cfg, splits, data, model)]
+        notes = [*section_notes(cfg), *_notes(cfg, splits, data, model)]
         if model is not None and not problems:
             notes += pyramid_notes(cfg.model, model, image)
         return [*dict.fromkeys([*problems, *missing])], notes
@@ -92,6 +105,7 @@ def _problems_of_settings(cfg: Config, splits: tuple[str, ...]) -> Iterator[str]
     yield from argument_problems(cfg, splits)
     yield from metric_problems(cfg, splits)
     yield from correct_classes(cfg, splits)
+    yield from folder_problems(cfg, splits)
     yield from annotation_problems(cfg, splits)
     yield from _missing_packages(cfg)
     yield from missing_files(cfg.get('model'), 'model')

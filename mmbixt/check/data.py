@@ -16,7 +16,8 @@ from torch.utils.data import Dataset
 
 from mmbixt.check.metrics import metrics_of
 from mmbixt.check.names import explain, registered
-from mmbixt.datasets.availability import MissingDatasetError, check_datasets, leaves
+from mmbixt.config import type_name, within
+from mmbixt.datasets.availability import MissingDatasetError, check_datasets, leaves, parts_of
 from mmbixt.datasets.problems import UnknownClassesError, built_leaves, check_annotations
 from mmbixt.engine.sample_check import Checked, watch
 
@@ -141,6 +142,24 @@ def classifier_problems(
                     f'{split.name}_evaluator: Accuracy has topk = {topk}, but '
                     f'{split.name}_dataloader has {classes} classes.'
                 )
+
+
+def folder_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[str]:
+    """A message if a class of images is not the folder with its number: they are sorted by name."""
+    for path, dataset in (part for split in splits for part in parts_of(cfg, split)):
+        classes, prefix = within(dataset, 'metainfo').get('classes'), dataset.get('data_prefix')
+        prefix = prefix.get('img_path') if isinstance(prefix, Mapping) else prefix
+        root = Path(dataset.get('data_root') or '', prefix or '')
+        if type_name(dataset).rpartition('.')[2] != 'CustomDataset' or dataset.get('ann_file'):
+            continue
+        if not classes or isinstance(classes, str) or not root.is_dir():
+            continue
+        folders = sorted(x.name for x in root.iterdir() if x.is_dir() and x.name[0] != '.')
+        if folders != list(classes):
+            yield (
+                f'{path}.metainfo.classes begins with {list(classes)[:10]}, but the folders of '
+                f'{root}, which are numbered in alphabetical order, with {folders[:10]}.'
+            )
 
 
 def _takes_long(parts: list[Mapping[str, Any]], is_listed: bool) -> bool:

@@ -47,6 +47,13 @@ def misspelt_sections(cfg: Mapping[str, Any]) -> Iterator[str]:
             yield f'{name}: the runner reads no section of this name. Is {right[0]!r} meant?'
 
 
+def section_notes(cfg: Mapping[str, Any]) -> Iterator[str]:
+    """The same for sections that are there, too, for example because they are inherited."""
+    for name in sorted(cfg.keys() - _SECTIONS):
+        if right := get_close_matches(name, _SECTIONS, n=1, cutoff=0.92):
+            yield f'{name} is not read: the section of the runner is {right[0]}.'
+
+
 def correct_types(cfg: Mapping[str, Any], sections: list[str]) -> Iterator[str]:
     """Replace each misspelt type, in place, by the similar one that exists, and report it.
 

@@ -91,13 +91,13 @@ def _unit_notes(cfg: Mapping[str, Any]) -> Iterator[str]:
 
 def _validation_note(cfg: Mapping[str, Any]) -> Iterator[str]:
     loop = within(cfg, 'train_cfg')
-    first = max(loop.get('val_interval') or 1, loop.get('val_begin') or 1)
+    first = loop.get('val_begin') or 1  # a longer val_interval validates at the end
     length = loop.get('max_iters') or loop.get('max_epochs')
     # one more than the length is a way to switch it off
     if length and first > length + 1 and cfg.get('val_cfg') and 'Loop' in type_name(loop):
         yield (
-            f'train_cfg: the first validation would be after {first:,} iterations or epochs, and '
-            f'training ends after {length:,}: there is none. Set val_interval and val_begin.'
+            f'train_cfg: val_begin = {first:,}, and training ends after {length:,} iterations or '
+            'epochs: there is no validation.'
         )
 
 

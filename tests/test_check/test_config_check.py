@@ -11,12 +11,13 @@ from helpers import CONFIGS, others_in_zoo, takes_four_channels
 from mmengine.config import Config
 from mmengine.evaluator import BaseMetric
 from mmengine.hooks import CheckpointHook, Hook
-from mmengine.registry import MODELS
+from mmengine.registry import MODELS, OPTIM_WRAPPER_CONSTRUCTORS
 from mmengine.utils import deprecated_api_warning
 from PIL import Image
 from running import fresh_mmengine
 
 from mmbixt.check.config import ConfigError, check_config, find_problems
+from mmbixt.check.data import folder_problems
 
 TRAINING = 'train', 'val'
 CLASSES = ('road', 'tree', 'sky')
@@ -137,6 +138,16 @@ def test_all_mistakes_are_said_at_once(cfg):
         ({'optim_wrapper.clip_gard': dict(max_norm=1)}, "clip_gard.* Is 'clip_grad' meant"),
         ({'param_scheduler': [dict(type='LinearLR', start_facto=1)]}, "Is 'start_factor' meant"),
         ({'default_hooks.logger.intervall': 5}, r"logger.intervall = 5.* Is 'interval' meant"),
+        ({'default_hooks.checkpoint.max_keep': 2}, 'checkpoint.max_keep = 2: .* has no such arg'),
+        ({'default_hooks.loger': dict(interval=2)}, "loger has no type. Is 'logger' meant"),
+        (
+            {'optim_wrapper.constructor': 'mmbixt.LayerDecayOptimWrapperConstructo'},
+            r"constructor.*Is 'mmbixt.LayerDecayOptimWrapperConstructor' meant",
+        ),
+        (
+            {'train_dataloader.num_workers': 0, 'train_dataloader.persistent_workers': True},
+            'train_dataloader: persistent_workers=True needs workers',
+        ),
         ({'custom_hooks': [dict(type='mmbixt.SampleCheckHook', on_bd=1)]}, "Is 'on_bad' meant"),
         ({'val_evaluator.iou_metric': ['mDice']}, r"iou_metric = .*: IoUMetric .* 'iou_metrics'"),
         ({'visualizer.vis_backends.0.save_dirs': 'x'}, "vis_backends.0.save.* 'save_dir'"),
@@ -309,17 +320,19 @@ def test_settings_that_change_nothing_are_noted(cfg):
                 custom_keys=dict(back_bone=dict(lr_mult=0.1), head=dict(wd_mult=0.0)),
                 norm_decay_mul=0.0,
             ),
-            'train_cfg.val_interval': 10**6,
+            'train_cfg.val_begin': 10**6,
+            'optim_wraper': {'optimizer': {}},
         }
     )
     problems, notes = found(cfg)
     assert problems == []
     for expected, note in zip(
         [
+            'optim_wraper is not read: the section of the runner is optim_wrapper',
             "custom_keys.back_bone: no parameter has this in its name. Is 'backbone' meant",
             r'paramwise_cfg.norm_decay_mul is not read. What is read: .*norm_decay_mult',
             'custom_keys.head.wd_mult is not read. What is read: decay_mult, lr_mult',
-            'the first validation would be after 1,000,000 .* training ends after 80,000: there is',
+            'val_begin = 1,000,000, and training ends after 80,000 iterations .* no validation',
         ],
         notes,
         strict=True,
@@ -423,10 +436,20 @@ def test_what_users_define_is_not_refused(cfg):
     cfg.custom_hooks = [dict(type=OwnHook, old=1), dict(type=partial(OwnHook, 1))]
     cfg.val_evaluator = [dict(type=OwnMetric, own=1), cfg.val_evaluator]
     cfg.default_hooks.checkpoint.save_best = 'own/score'
-    cfg.optim_wrapper.constructor = 'mmpretrain.SomeConstructor'
+    OPTIM_WRAPPER_CONSTRUCTORS.register_module('OwnConstructor', module=OwnHook, force=True)
+    cfg.optim_wrapper.constructor = 'OwnConstructor'
     cfg.optim_wrapper.own = cfg.optim_wrapper.optimizer.own = 1
     cfg.tta_dataloader = cfg.det_data_preprocessor = dict(a=1)
     assert found(cfg) == ([], [])
+
+
+def test_folders_of_classes(tmp_path):
+    for name in ('chair', 'person'):
+        (tmp_path / 'train' / name).mkdir(parents=True)
+    dataset = dict(type='CustomDataset', data_root=str(tmp_path), data_prefix='train')
+    for classes, count in ((('chair', 'person'), 0), (('person', 'chair'), 1), (('chair',), 1)):
+        loader = dict(dataset=dict(dataset, metainfo=dict(classes=classes)))
+        assert len([*folder_problems(dict(train_dataloader=loader), ('train',))]) == count
 
 
 def test_upernet_without_a_pyramid_is_noted(cfg):

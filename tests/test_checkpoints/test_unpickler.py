@@ -94,6 +94,14 @@ def test_truncated_files_are_reported_as_incomplete(read):
             read(content)
 
 
+def test_damaged_weights_are_not_loaded(read):
+    content = bytearray(saved({'weight': torch.arange(100.0)}))
+    where = content.index(torch.arange(90.0, 95).numpy().tobytes())
+    content[where] ^= 1
+    with pytest.raises(BrokenCheckpointError, match='a record with other content than was saved'):
+        read(bytes(content))
+
+
 def as_zip(body, compression=zipfile.ZIP_STORED, a=bytes(4), **storages):
     records = {'archive/data.pkl': b'\x80\x02' + body + b'.', 'archive/version': '3'}
     records |= {'archive/data/a': a} | {

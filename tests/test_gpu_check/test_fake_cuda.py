@@ -42,7 +42,7 @@ QUICK = ['linear_bixt_ti_ade20k', 'maskrcnn_xcit_t12_p16_3x_coco']
 def test_heads_and_losses(name):
     """All of them, but for what mmdet's anchors ask of values."""
     found = check_model_on_fake_tensors(name, AMP)
-    assert found['status'] == 'ok'
+    assert found['status'] == 'ok', found['text']
     stops = '; the losses read values in mmdet/models/dense_heads/anchor_head.py'
     expected = stops if 'mmdet' in MODELS[name] else ' and losses'
     assert found['text'].startswith(f'feature maps and heads{expected}')

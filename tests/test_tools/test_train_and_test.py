@@ -102,6 +102,7 @@ def test_resume_says_that_the_last_checkpoint_is_missing(folder, tmp_path):
     os.link(folder / RUN / 'iter_2.pth', tmp_path / 'iter_2.pth')
     (tmp_path / 'last_checkpoint').write_text('gone/iter_4.pth')
     latest = runpy.run_path(str(TOOL.with_name('train.py')))['latest_whole']
+    assert latest(tmp_path / 'new', Config.fromfile(CONFIG))[1][0].endswith('at iteration 0.')
     file, [message] = latest(tmp_path, Config.fromfile(CONFIG))
     assert file == str(tmp_path / 'iter_2.pth')
     assert 'names gone/iter_4.pth, which is missing' in message
