@@ -102,6 +102,15 @@ def test_damaged_weights_are_not_loaded(read):
         read(bytes(content))
 
 
+def test_files_without_checksums_are_read(read):
+    torch.serialization.set_crc32_options(False)
+    try:
+        content = saved({'weight': torch.arange(100.0)})
+    finally:
+        torch.serialization.set_crc32_options(True)
+    assert torch.equal(read(content)['weight'], torch.arange(100.0))
+
+
 def as_zip(body, compression=zipfile.ZIP_STORED, a=bytes(4), **storages):
     records = {'archive/data.pkl': b'\x80\x02' + body + b'.', 'archive/version': '3'}
     records |= {'archive/data/a': a} | {
