@@ -145,12 +145,18 @@ def classifier_problems(
 
 
 def folder_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[str]:
-    """A message if a class of images is not the folder with its number: they are sorted by name."""
+    """A message if a class of images is not the folder with its number: they are sorted by name.
+
+    For mmpretrain's own class of folders; other packages' users give this name to theirs.
+    """
+    names = {'mmpretrain.CustomDataset'}
+    names |= {'CustomDataset'} if cfg.get('default_scope') == 'mmpretrain' else set()
     for path, dataset in (part for split in splits for part in parts_of(cfg, split)):
         classes, prefix = within(dataset, 'metainfo').get('classes'), dataset.get('data_prefix')
         prefix = prefix.get('img_path') if isinstance(prefix, Mapping) else prefix
         root = Path(dataset.get('data_root') or '', prefix or '')
-        if type_name(dataset).rpartition('.')[2] != 'CustomDataset' or dataset.get('ann_file'):
+        has_list = dataset.get('ann_file') or not dataset.get('with_label', True)
+        if type_name(dataset) not in names or has_list:
             continue
         if not classes or isinstance(classes, str) or not root.is_dir():
             continue

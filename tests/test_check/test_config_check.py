@@ -449,7 +449,9 @@ def test_folders_of_classes(tmp_path):
     dataset = dict(type='CustomDataset', data_root=str(tmp_path), data_prefix='train')
     for classes, count in ((('chair', 'person'), 0), (('person', 'chair'), 1), (('chair',), 1)):
         loader = dict(dataset=dict(dataset, metainfo=dict(classes=classes)))
-        assert len([*folder_problems(dict(train_dataloader=loader), ('train',))]) == count
+        for scope, expected in (('mmpretrain', count), ('mmseg', 0)):  # there a user's own class
+            cfg = dict(default_scope=scope, train_dataloader=loader)
+            assert len([*folder_problems(cfg, ('train',))]) == expected
 
 
 def test_upernet_without_a_pyramid_is_noted(cfg):
