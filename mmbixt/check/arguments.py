@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mmengine import registry as mm
-from mmengine.hooks import CheckpointHook
-from mmengine.registry import Registry
+from mmengine.hooks import CheckpointHook, EMAHook
+from mmengine.registry import MODELS, OPTIM_WRAPPER_CONSTRUCTORS, Registry
 from mmengine.runner import EpochBasedTrainLoop, IterBasedTrainLoop, Runner
 from torch import nn
 from torch.utils.data import DataLoader
 
 from mmbixt.check.metrics import INSTEAD, metrics_of
-from mmbixt.check.names import DELETE, near, near_type
+from mmbixt.check.names import DELETE, explain, near, near_type
 from mmbixt.config import type_name, within
 
 # arguments that mmengine uses itself, by the part of a config
@@ -23,6 +23,7 @@ OPTIMIZER += ('dtype', 'loss_scale')  # of --amp, which changes the type after t
 LOOP = ('by_epoch',)
 PARAMWISE = {'custom_keys', 'bias_lr_mult', 'bypass_duplicate', 'dcn_offset_lr_mult'}
 PARAMWISE |= {f'{kind}_decay_mult' for kind in ('bias', 'norm', 'flat', 'dwconv')}
+ENVIRONMENT = {'cudnn_benchmark', 'mp_cfg', 'dist_cfg', 'resource_limit'}
 LOADER = ('num_batch_per_epoch', 'disable_subprocess_warning')
 CONSTRUCTORS = {'', 'DefaultOptimWrapperConstructor', 'LayerDecayOptimWrapperConstructor'}
 CONSTRUCTORS |= {f'LearningRateDecay{x}Constructor' for x in ('Optimizer', 'OptimWrapper')}
@@ -49,7 +50,7 @@ def argument_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterat
                 yield f'{path}.type = {name!r} is in no registry.{hint}'
         elif isinstance(kind, Registry):
             kind = part.get('type')  # a class
-        known = _arguments(kind) if callable(kind) else None
+        known = _arguments(kind, part) if callable(kind) else None
         if known is None:
             continue
         for key in sorted(part.keys() - {'type', '_scope_', *others, *known}):
@@ -83,9 +84,27 @@ def paramwise_notes(cfg: Mapping[str, Any], model: nn.Module | None) -> Iterator
         # keys that are similar to none may be for layers that this model does not have
         if right and not any(name in key for key in names):
             yield f'{place}: no parameter has this in its name. Is {right!r} meant?'
+    options['env_cfg'] = within(cfg, 'env_cfg'), ENVIRONMENT
     for place, (part, known) in options.items():
         for key in sorted(part.keys() - known - {'_delete_'}):
             yield f'{place}.{key} is not read. What is read: {", ".join(sorted(known))}.'
+
+
+def paramwise_problems(cfg: Mapping[str, Any], model: nn.Module) -> Iterator[str]:
+    """The error of the constructor that gives each parameter of the model its learning rate."""
+    wrapper = dict(within(cfg, 'optim_wrapper'))
+    kind = wrapper.pop('constructor', 'DefaultOptimWrapperConstructor')
+    paramwise = wrapper.pop('paramwise_cfg', None)
+    is_known = isinstance(kind, type) or OPTIM_WRAPPER_CONSTRUCTORS.get(kind)
+    if _constructor({'constructor': kind}) not in CONSTRUCTORS or not is_known:
+        return
+    if 'optimizer' not in wrapper:
+        return
+    config = dict(type=kind, optim_wrapper_cfg=wrapper, paramwise_cfg=paramwise)
+    try:
+        OPTIM_WRAPPER_CONSTRUCTORS.build(config).add_params([], model)
+    except Exception as error:
+        yield f'optim_wrapper: {explain(error, cfg.get("default_scope"))}'
 
 
 def _parts(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[Part]:
@@ -134,8 +153,8 @@ def _numbered(cfg: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any]]:
         yield f'{name}.{i}', part
 
 
-def _arguments(kind: Callable) -> set[str] | None:
-    """Names of the arguments of a function or class; None if they are not known.
+def _arguments(kind: Callable, part: Mapping[str, Any]) -> set[str] | None:
+    """Names of the arguments of a function or class for a config; None if they are not known.
 
     Classes of the packages below pass ``**kwargs`` to the next one of their method resolution
     order; those of users may do anything with them, and so may decorators.
@@ -153,10 +172,20 @@ def _arguments(kind: Callable) -> set[str] | None:
         except ValueError:  # written in C
             return None
         names |= {x.name for x in parameters if x.kind not in (x.VAR_KEYWORD, x.VAR_POSITIONAL)}
-        if owner is CheckpointHook:  # it passes the others on
-            names |= inspect.signature(Runner.save_checkpoint).parameters.keys()
-        if owner is CheckpointHook or all(x.kind is not x.VAR_KEYWORD for x in parameters):
+        if all(x.kind is not x.VAR_KEYWORD for x in parameters):
             return names - {'self'}
+        if owner in (CheckpointHook, EMAHook):  # it passes the others on
+            others = _passed_on(owner, part)
+            return None if others is None else (names | others) - {'self'}
         if getattr(owner, '__module__', '').partition('.')[0] not in PACKAGES:
             return None
     return None
+
+
+def _passed_on(hook: type, part: Mapping[str, Any]) -> set[str] | None:
+    """Names of the arguments of what a hook of mmengine calls."""
+    if hook is CheckpointHook:
+        return {*inspect.signature(Runner.save_checkpoint).parameters}
+    average = MODELS.get(str(part.get('ema_type', 'ExponentialMovingAverage')))
+    known = average and _arguments(average, {})
+    return known and known - {'model'}

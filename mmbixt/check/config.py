@@ -21,7 +21,7 @@ from mmengine.logging import MessageHub, MMLogger
 from mmengine.registry import DefaultScope
 from torch import nn
 
-from mmbixt.check.arguments import argument_problems, paramwise_notes
+from mmbixt.check.arguments import argument_problems, paramwise_notes, paramwise_problems
 from mmbixt.check.data import (
     Split,
     class_problems,
@@ -91,6 +91,7 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
             image, found = image_of(cfg, data, model)
             found += misfits(cfg.model, model, image)
             problems += found or prediction_problems(cfg, model, data)
+            problems += paramwise_problems(cfg, model) if 'train' in splits else ()
         notes = [*section_notes(cfg), *_notes(cfg, splits, data, model)]
         if model is not None and not problems:
             notes += pyramid_notes(cfg.model, model, image)

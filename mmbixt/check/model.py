@@ -60,8 +60,18 @@ def build_model(cfg: Config) -> tuple[nn.Module | None, list[str]]:
         try:
             without_weights(part)
         except Exception as error:
-            found.append(f'model.{name} ({part.get("type")}): {explain(error, scope)}')
+            text = f'model.{name} ({part.get("type")}): {explain(error, scope)}'
+            found.append(text + _linear_layers(part) if 'No lora layer' in text else text)
     return None, found or problems
+
+
+def _linear_layers(config: Mapping[str, Any]) -> str:
+    """For an error about the targets of mmpretrain's ``LoRAModel``: which layers there are."""
+    given = ', '.join(repr(target['type']) for target in config['targets'])
+    layers = without_weights(config['module']).named_modules()
+    names = {key.rpartition('.')[2] for key, part in layers if isinstance(part, nn.Linear)}
+    there = ', '.join(sorted(names))
+    return f'. No linear layer of its module is {given}; its layers end with {there}.'
 
 
 def _nodes(config: Mapping, names: tuple[str, ...], model: nn.Module | None = None) -> Iterator:

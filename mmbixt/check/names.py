@@ -16,7 +16,7 @@ from mmengine.runner import Runner
 from mmbixt.config import within
 from mmbixt.datasets.availability import parts_of
 from mmbixt.frameworks import UNUSABLE
-from mmbixt.registry import SCOPE
+from mmbixt.registry import FRAMEWORKS, SCOPE
 
 _ROOT = 'mmengine'
 DELETE = 'If it is inherited, _delete_=True in this part removes all that is inherited there.'
@@ -42,16 +42,23 @@ def misspelt_sections(cfg: Mapping[str, Any]) -> Iterator[str]:
     for name in sorted(cfg.keys() - _SECTIONS):
         if not isinstance(cfg[name], Mapping | list | str):  # a class that the config imports
             continue
-        right = get_close_matches(name, _SECTIONS, n=1, cutoff=0.92)  # other names are variables
-        if right and cfg.get(right[0]) is None:
-            yield f'{name}: the runner reads no section of this name. Is {right[0]!r} meant?'
+        right = _section(name)
+        if right and cfg.get(right) is None:
+            yield f'{name}: the runner reads no section of this name. Is {right!r} meant?'
 
 
 def section_notes(cfg: Mapping[str, Any]) -> Iterator[str]:
     """The same for sections that are there, too, for example because they are inherited."""
     for name in sorted(cfg.keys() - _SECTIONS):
-        if right := get_close_matches(name, _SECTIONS, n=1, cutoff=0.92):
-            yield f'{name} is not read: the section of the runner is {right[0]}.'
+        if right := _section(name):
+            yield f'{name} is not read: the section of the runner is {right}.'
+
+
+def _section(name: str) -> str | None:
+    """The section with the same letters, or all but one; other names are of variables."""
+    letters = {''.join(sorted(section)): section for section in _SECTIONS}
+    right = get_close_matches(name, _SECTIONS, n=1, cutoff=0.92)
+    return right[0] if right else letters.get(''.join(sorted(name)))
 
 
 def correct_types(cfg: Mapping[str, Any], sections: list[str]) -> Iterator[str]:
@@ -88,15 +95,18 @@ def _correct(node: Any, path: str, scopes: tuple[str | None, ...]) -> Iterator[s
     if '_scope_' in node:  # the config of another package was inherited
         scopes = (node['_scope_'], *scopes)
     kind = node.get('type')
-    if isinstance(kind, str) and (right := near_type(kind, scopes)):
+    others = FRAMEWORKS if path.startswith('model') else ()  # whose layers can be used everywhere
+    if isinstance(kind, str) and (right := near_type(kind, scopes, others)):
         yield f'{path}.type = {kind!r} is in no registry. Is {right!r} meant?'
         node['type'] = right
     for key, part in node.items():
         yield from _correct(part, f'{path}.{key}', scopes)
 
 
-def near_type(kind: str, scopes: tuple[str | None, ...]) -> str | None:
-    """The existing type that is similar to an unknown one, if there is one."""
+def near_type(
+    kind: str, scopes: tuple[str | None, ...], others: tuple[str, ...] = ()
+) -> str | None:
+    """The existing type that is similar to an unknown one, or has its name in other packages."""
     given, _, name = kind.rpartition('.')
     if given:
         there = {given: registered(given)}
@@ -108,7 +118,7 @@ def near_type(kind: str, scopes: tuple[str | None, ...]) -> str | None:
     for prefix, classes in there.items():
         if right := near(name, classes):
             return f'{prefix}.{right}' if prefix else right
-    return None
+    return next((f'{other}.{name}' for other in others if name in registered(other)), None)
 
 
 @cache
@@ -140,8 +150,10 @@ def explain(error: Exception, scope: str | None) -> str:
     elif isinstance(error, KeyError) and text.isidentifier():
         text = f'KeyError: {text!r}'
     unknown = _ARGUMENT.search(text)
-    for place in (SCOPE, scope, _ROOT) if unknown else ():
-        if kind := registered(place).get(unknown[1]):
+    for place in (SCOPE, scope, _ROOT, *FRAMEWORKS) if unknown else ():
+        found = (x for x in registered(place).values() if isinstance(x, type))
+        bases = {base.__name__: base for kind in found for base in kind.__mro__}
+        if kind := bases.get(unknown[1]):
             names = [*inspect.signature(kind).parameters]
             right = near(unknown[2], names)
             return f'{text}. ' + (

@@ -76,6 +76,9 @@ def test_nothing_is_wrong_with_a_config_that_trains_and_nothing_is_disturbed(cfg
     assert cfg.pretty_text == text
 
 
+LAYER_DECAY = 'mmbixt.LayerDecayOptimWrapperConstructor'
+LORA = dict(type='mmpretrain.LoRAModel', _delete_=True, rank=4, targets=[dict(type='qkv')])
+LORA |= dict(module=dict(type='mmbixt.XCiT'))
 MISTAKES = {
     'model.backbone.type': ('mmbixt.BiFromer', r"Is 'mmbixt\.BiFormer' meant\?"),
     'model.decode_head.type': ('FPNhead', r"Is 'FPNHead' meant\?"),
@@ -140,6 +143,20 @@ def test_all_mistakes_are_said_at_once(cfg):
         ({'default_hooks.logger.intervall': 5}, r"logger.intervall = 5.* Is 'interval' meant"),
         ({'default_hooks.checkpoint.max_keep': 2}, 'checkpoint.max_keep = 2: .* has no such arg'),
         ({'default_hooks.loger': dict(interval=2)}, "loger has no type. Is 'logger' meant"),
+        ({'custom_hooks': [dict(type='EMAHook', momentom=0.1)]}, "EMAHook .* 'momentum' meant"),
+        ({'load_form': 'x.pth'}, "load_form: .* Is 'load_from' meant"),
+        (
+            {'optim_wrapper': dict(constructor=LAYER_DECAY, paramwise_cfg=dict(decay_rate=1.5))},
+            r'optim_wrapper: paramwise_cfg.decay_rate is 1.5',
+        ),
+        ({'optim_wrapper.constructor': LAYER_DECAY}, r'paramwise_cfg.decay_rate is missing'),
+        ({'model.decode_head.num_class': 3}, r"argument 'num_class'. Is 'num_classes' meant"),
+        ({'model.backbone': LORA | dict(type='LoRAModel')}, "Is 'mmpretrain.LoRAModel' meant"),
+        ({'model.backbone': LORA | dict(ranks=4)}, "argument 'ranks'. Is 'rank' meant"),
+        (
+            {'model.backbone': LORA | dict(targets=[dict(type='qvk')])},
+            r"No linear layer of its module is 'qvk'; its layers end with fc1, fc2, proj, qkv",
+        ),
         (
             {'optim_wrapper.constructor': 'mmbixt.LayerDecayOptimWrapperConstructo'},
             r"constructor.*Is 'mmbixt.LayerDecayOptimWrapperConstructor' meant",
@@ -322,6 +339,7 @@ def test_settings_that_change_nothing_are_noted(cfg):
             ),
             'train_cfg.val_begin': 10**6,
             'optim_wraper': {'optimizer': {}},
+            'env_cfg.cudnn_benchmarks': True,
         }
     )
     problems, notes = found(cfg)
@@ -332,6 +350,7 @@ def test_settings_that_change_nothing_are_noted(cfg):
             "custom_keys.back_bone: no parameter has this in its name. Is 'backbone' meant",
             r'paramwise_cfg.norm_decay_mul is not read. What is read: .*norm_decay_mult',
             'custom_keys.head.wd_mult is not read. What is read: decay_mult, lr_mult',
+            'env_cfg.cudnn_benchmarks is not read. What is read: cudnn_benchmark, dist_cfg',
             'val_begin = 1,000,000, and training ends after 80,000 iterations .* no validation',
         ],
         notes,
