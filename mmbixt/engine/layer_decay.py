@@ -1,7 +1,9 @@
 """Learning rates that fall from the head to the first layer, for fine-tuning pretrained models."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any
 
 from mmengine.logging import MMLogger, print_log
@@ -65,7 +67,7 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
         else:  # the whole model; it calls this method for its parts
             logger = MMLogger.get_current_instance()
             level = logger.level
-            logger.setLevel(logging.WARNING)  # mmengine would log each rate, but without its scale
+            logger.setLevel(logging.ERROR)  # mmengine would log each rate, but without its scale
             try:
                 super().add_params(params, module, prefix, **kwargs)
             finally:
@@ -75,6 +77,7 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
                 group['lr_scale'] = scales.get(id(group['params'][0]), 1.0)
                 group['lr'] = group.get('lr', self.base_lr) * group['lr_scale']
             params[:] = join_groups(params)
+            print_log(f'Learning rates before the schedule:\n{table(module, params)}', 'current')
 
     def _scales(self, model: nn.Module) -> dict[int, float]:
         """Factors of the learning rate, by the ``id`` of each parameter of a backbone."""
@@ -98,17 +101,38 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
                 )
             for i, layer in enumerate(layers):
                 scales.update((id(p), rate ** (count - i)) for p in parameters_of(layer))
-            print_log(
-                f'Layer-wise decay: the learning rates of the {count} layers of {name} are '
-                f'{rate**count:.3g} (the first) to {rate:.3g} (the last) of the full one.',
-                'current',
-            )
         return scales
 
 
 def parameters_of(parts: Iterable[nn.Module | nn.Parameter]) -> Iterable[nn.Parameter]:
     for part in parts:
         yield from (part.parameters() if isinstance(part, nn.Module) else [part])
+
+
+def table(model: nn.Module, groups: Iterable[dict]) -> str:
+    """The learning rates of parameter groups, in lines with the parts of the model that have them.
+
+    A part is named instead of its parameters if all of them have this rate.
+    """
+    by_id = {id(p): group['lr'] for group in groups for p in group['params']}
+    rates = {name: by_id.get(id(p)) for name, p in model.named_parameters()}  # None: frozen
+    inside = defaultdict(set)  # rates within each part of the model
+    for name, rate in rates.items():
+        for part in _parts(name):
+            inside[part].add(rate)
+    lines = [f'{"":>11}  parameters']
+    for rate in sorted({*rates.values()}, key=lambda rate: rate or 0.0):
+        names = [name for name in rates if rates[name] == rate]
+        parts = (next(p for p in _parts(name) if len(inside[p]) == 1) for name in names)
+        count = sum(model.get_parameter(name).numel() for name in names)
+        what = 'not trained' if rate is None else f'{rate:.3g}'
+        lines.append(f'{what:>11}  {count:>10,}  {", ".join(dict.fromkeys(parts))}')
+    return '\n'.join(lines)
+
+
+def _parts(name: str) -> Iterable[str]:
+    """'a', 'a.b' and 'a.b.c' for 'a.b.c'."""
+    return accumulate(name.split('.'), '{}.{}'.format)
 
 
 def join_groups(groups: Iterable[dict]) -> list[dict]:
