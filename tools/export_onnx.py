@@ -34,7 +34,7 @@ from torch.nn.functional import interpolate, pad
 
 from mmbixt.check.names import registered
 from mmbixt.checkpoints.loader import TRUST
-from mmbixt.checkpoints.state_dict import load_whole_state, unwrap
+from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import check_framework, read_config, run
 from mmbixt.layers import RoutingAttention
 from mmbixt.ops.padding import crop, padding_to_multiple
@@ -181,7 +181,7 @@ def build(config: Config, checkpoint: Mapping[str, Any]) -> nn.Module:
 
     init_default_scope('mmseg')
     model = revert_sync_batchnorm(MODELS.build(config.model))
-    load_whole_state(model, unwrap(checkpoint))
+    load_whole_state(model, checkpoint)
     return model.eval()
 
 

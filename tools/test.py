@@ -15,7 +15,7 @@ from timm.layers import to_2tuple
 from torch.distributed.fsdp import FullyShardedDataParallel
 
 from mmbixt.check.metrics import metrics_of
-from mmbixt.checkpoints.state_dict import load_whole_state, unwrap
+from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
 from mmbixt.config import all_dicts, type_name
 from mmbixt.datasets.availability import leaves
@@ -227,7 +227,7 @@ class WholeModelHook(Hook):
         level = runner.logger.level
         runner.logger.setLevel(logging.ERROR)  # mmengine logs this when it loads the weights again
         try:
-            load_whole_state(model, unwrap(checkpoint))
+            load_whole_state(model, checkpoint)
         finally:
             runner.logger.setLevel(level)
 

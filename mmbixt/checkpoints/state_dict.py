@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from torch import Tensor, nn
 
 from mmbixt.checkpoints.describe import describe
+from mmbixt.checkpoints.adapters import check_adapters
 from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.checkpoints.origin import file_of
 
@@ -178,13 +179,14 @@ def name_file(error: CheckpointMismatchError, file: str | None) -> CheckpointMis
     return error if is_named else CheckpointMismatchError(f'{file}: {error}')
 
 
-def load_whole_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
+def load_whole_state(model: nn.Module, checkpoint: Mapping[str, Any]) -> None:
     """Load all weights of a model that is used without further training, or raise an error.
 
     mmengine only logs missing weights, and would test a model with random ones. Weights that the
     model does not have are ignored, as in mmengine, except those of a neck: the layers after it
     were trained with its output.
     """
+    state = unwrap(checkpoint)
     name, file, what = type(model).__name__, file_of(state), f'seems to be {describe(state)}'
     shapes = {key: tuple(value.shape) for key, value in model.state_dict().items()}
     try:
@@ -203,6 +205,7 @@ def load_whole_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
                 text = f'{text} the weights of this {type(module).__name__}: {shorten(names)}.'
                 raise CheckpointMismatchError(f'{file or "The checkpoint"} {text}')
     refuse_unused_neck(unexpected)
+    check_adapters(model, checkpoint, file)
 
 
 def refuse_unused_neck(unexpected: Iterable[str]) -> None:

@@ -15,7 +15,7 @@ from mmengine.runner import CheckpointLoader, Runner
 from mmengine.structures import BaseDataElement
 from torch import nn
 
-from mmbixt.checkpoints.state_dict import load_whole_state, unwrap
+from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.datasets.availability import check_datasets
 from mmbixt.engine.boundary_vis_hook import label_map, read_image, sample_figure
 from mmbixt.evaluation.boundary import band_width, image_sums, scores
@@ -42,7 +42,7 @@ class Predictor:
 
     def __init__(self, config: Config, model: nn.Module, checkpoint: Path, generated: bool) -> None:
         check_datasets(config, ('test',))
-        load_whole_state(model, unwrap(CheckpointLoader.load_checkpoint(str(checkpoint), 'cpu')))
+        load_whole_state(model, CheckpointLoader.load_checkpoint(str(checkpoint), 'cpu'))
         self.model = model.to(get_device()).eval()
         self.loader = Runner.build_dataloader(config.test_dataloader)
         self.dataset = self.loader.dataset

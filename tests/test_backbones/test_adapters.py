@@ -9,18 +9,19 @@ from running import fresh_mmengine, small_segmentor
 from variants import FAMILIES, VARIANTS, build
 
 from mmbixt.check.config import find_problems
+from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError, load_whole_state
 
 
 def adapted(config, path):
-    """LoRA of all linear layers of attention, around the weights of a file."""
+    """LoRA of all linear layers, around the weights of a file."""
     state = build(config).state_dict()
     if config['type'] == 'mmbixt.XCiT':  # the file of a classifier, whose head is not used
         state['cls_token'] = torch.zeros(1, 1, 8)
     torch.save(state, path)
     pretrained = dict(type='Pretrained', checkpoint=str(path))
     module = {**config, 'norm_eval': True, 'init_cfg': pretrained}
-    targets = [dict(type=r'.*\.(qkv|proj|wo)')]
+    targets = [dict(type='.*')]
     return dict(type='mmpretrain.LoRAModel', module=module, rank=2, alpha=4, targets=targets)
 
 
@@ -35,7 +36,7 @@ def test_adapters_alone_are_a_checkpoint_of_any_family(family, tmp_path):
     state = trained.state_dict()
     assert len(state) == len(adapters) > 0
     loaded = MODELS.build(config)
-    load_whole_state(loaded, dict(state))
+    assert loaded.load_state_dict(state, strict=False) == ([], [])
     x = image(1, 48, 33)
     for actual, expected in zip(loaded.eval()(x), trained.eval()(x), strict=True):
         assert_close(actual, expected, 1e-6)
@@ -49,6 +50,7 @@ def test_adapters_alone_are_a_checkpoint_of_any_family(family, tmp_path):
 def test_training_and_resuming(tmp_path):
     cfg = small_segmentor(tmp_path, adapted(VARIANTS['xcit'], tmp_path / 'whole.pth'))
     cfg.default_hooks.checkpoint = dict(type='CheckpointHook', interval=1, by_epoch=False)
+    cfg.default_hooks.load_from = dict(type='mmbixt.LoadFromHook')
     with fresh_mmengine():
         assert find_problems(cfg, ('train',)) == ([], [])
         Runner.from_cfg(cfg).train()
@@ -63,6 +65,20 @@ def test_training_and_resuming(tmp_path):
         runner = Runner.from_cfg(cfg)
         runner.train()
     assert runner.iter == 3
+    written = torch.load(tmp_path / 'run/iter_3.pth', weights_only=False)
+    with fresh_mmengine():
+        init_default_scope('mmseg')
+        load_whole_state(MODELS.build(cfg.model), written)
+        cfg.model.backbone.alpha = 6
+        with pytest.raises(CheckpointError, match=r'another alpha or rank: .* was 2, .* gives 3\.'):
+            load_whole_state(MODELS.build(cfg.model), written)
+        with pytest.raises(CheckpointError, match='another alpha'):
+            Runner.from_cfg(cfg).train()
+        other = {key: x + 1 for key, x in build(VARIANTS['xcit']).state_dict().items()}
+        torch.save(other, tmp_path / 'whole.pth')
+        cfg.model.backbone.alpha = 4
+        with pytest.raises(CheckpointError, match='other weights of backbone than it has here'):
+            load_whole_state(MODELS.build(cfg.model), written)
 
 
 def test_what_would_be_lost_is_refused(tmp_path):

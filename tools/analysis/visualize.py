@@ -19,7 +19,7 @@ from mmengine.registry import DATASETS, MODELS, init_default_scope
 from mmengine.runner import CheckpointLoader
 from torch import nn
 
-from mmbixt.checkpoints.state_dict import load_whole_state, shorten, unwrap
+from mmbixt.checkpoints.state_dict import load_whole_state, shorten
 from mmbixt.cli import add_common_arguments, load_config, read_config, run
 from mmbixt.engine.boundary_vis_hook import NoLabelsError, read_image, sample_figure
 from mmbixt.evaluation.boundary import band_width
@@ -147,9 +147,7 @@ def chosen_images(dataset: BaseDataset, args: argparse.Namespace) -> list[int]:
 def build_model(cfg: Config, checkpoint: str) -> nn.Module:
     """The model of a config with the weights of a checkpoint, which must have all of them."""
     model = MODELS.build(cfg.model)
-    load_whole_state(
-        model, unwrap(CheckpointLoader.load_checkpoint(checkpoint, map_location='cpu'))
-    )
+    load_whole_state(model, CheckpointLoader.load_checkpoint(checkpoint, map_location='cpu'))
     return revert_sync_batchnorm(model).to(get_device()).eval()
 
 
