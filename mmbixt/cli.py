@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from difflib import get_close_matches
 from pathlib import Path
@@ -148,6 +148,11 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
         print(*messages, sep='\n', flush=True)
     cfg.launcher = args.launcher
     cfg.work_dir = args.work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
+    written = Path(cfg.work_dir, Path(cfg.filename or '').name)
+    if cfg.filename and written.exists() and written.samefile(cfg.filename):
+        # mmengine would replace this file, which may have comments and _base_, by the whole config
+        renamed = written.with_stem(f'{written.stem}_run')
+        cfg = Config(cfg._cfg_dict, cfg.text, str(renamed))
     if not torch.cuda.is_available() and args.launcher != 'none':
         _join_without_gpus(cfg)
     if not torch.cuda.is_available() or args.launcher == 'none':
@@ -239,18 +244,34 @@ def _restore_pretrained(cfg: Config, options: Mapping[str, Any]) -> dict[str, An
 class LoopStartHook(Hook):
     """Records that the loop of a run has started: data, model and checkpoint are loaded.
 
-    It also says where a resumed training has nothing left to do: mmengine ends without a word.
+    It also says where a resumed training has nothing left to do, at which mmengine ends without a
+    word, and why a detector has no scores.
     """
 
     priority = 'LOWEST'  # after all other hooks
 
     def __init__(self) -> None:
         self.started = False
+        self.detections = 0  # of this process, in an evaluation
 
     def _start(self, runner: Runner) -> None:
-        self.started = True
+        self.started, self.detections = True, 0
 
     before_val = before_test = _start
+
+    def _count(self, runner: Runner, *, outputs: Sequence | None = None, **batch: Any) -> None:
+        self.detections += sum(len(x.get('pred_instances', ())) for x in outputs or ())
+
+    after_val_iter = after_test_iter = _count
+
+    def _explain(self, runner: Runner, metrics: dict[str, float] | None = None) -> None:
+        if runner.cfg.get('default_scope') == 'mmdet' and not metrics and not self.detections:
+            runner.logger.warning(
+                'No scores: the model detected nothing in any image, as is usual after a short '
+                'training. model.test_cfg.score_thr is the lowest score of a detection.'
+            )
+
+    after_val_epoch = after_test_epoch = _explain
 
     def before_train(self, runner: Runner) -> None:
         self._start(runner)

@@ -69,6 +69,12 @@ def draw_predictions(cfg: Config, args: argparse.Namespace) -> None:
             hook.out_dir = args.show_dir
         elif cfg.default_scope == 'mmdet':
             hook.test_out_dir = os.path.abspath(args.show_dir)  # else in the folder of the log
+            score = hook.setdefault('score_thr', 0.3)  # mmdet's default
+            if is_main_process():
+                print(
+                    '--show-dir: the truth and, beside it, detections with a score above '
+                    f'{score} (default_hooks.visualization.score_thr).'
+                )
         else:
             cfg.visualizer.save_dir = args.show_dir
 

@@ -7,6 +7,7 @@ import torch
 from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.dist import is_main_process
+from mmengine.hooks import Hook
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
@@ -133,7 +134,7 @@ def add_hooks(runner: Runner, cfg: Config) -> None:
     """
     given = [type(hook) for hook in runner.hooks]
     if LoadFromHook not in given:
-        runner.register_hook(LoadFromHook())
+        _add(runner, LoadFromHook())
     if ExactResumeHook in given:
         return
     sampler = type_name(within(cfg, 'train_dataloader', 'sampler')).rpartition('.')[2]
@@ -141,7 +142,7 @@ def add_hooks(runner: Runner, cfg: Config) -> None:
     stock = [type_name(cfg.train_cfg) in LOOPS, sampler in ('DefaultSampler', 'InfiniteSampler')]
     stock += [batches in ('None', 'AspectRatioBatchSampler')]
     if all(stock) and {hook.__module__.partition('.')[0] for hook in given} <= PACKAGES:
-        runner.register_hook(ExactResumeHook())
+        _add(runner, ExactResumeHook())
     elif is_main_process():
         print(
             'Note: the config has a loop, a sampler or hooks of its own. If this run is stopped '
@@ -149,6 +150,11 @@ def add_hooks(runner: Runner, cfg: Config) -> None:
             '--cfg-options default_hooks.exact_resume.type=mmbixt.ExactResumeHook makes it equal.',
             flush=True,
         )
+
+
+def _add(runner: Runner, hook: Hook) -> None:
+    runner.register_hook(hook)
+    runner.logger.info(f'Hook that tools/train.py adds: mmbixt.{type(hook).__name__}')
 
 
 def main() -> None:

@@ -44,11 +44,9 @@ def _describe(model: nn.Module) -> dict[str, dict[str, Any]]:
     found = {}
     for name, part in model.named_modules():
         if type(part).__name__ == 'LoRAModel' and '_fsdp' not in name:  # no process has all of it
-            layers = {key: layer for key, layer in part.named_modules() if hasattr(layer, 'scaling')}
-            found[name] = dict(
-                checksum=_checksum(part),
-                factors={key: float(layer.scaling) for key, layer in layers.items()},
-            )
+            layers = ((key, x) for key, x in part.named_modules() if hasattr(x, 'scaling'))
+            factors = {key: float(layer.scaling) for key, layer in layers}
+            found[name] = dict(checksum=_checksum(part), factors=factors)
     return found
 
 

@@ -44,9 +44,9 @@ def fetch(url: str, path: Path, is_zip: bool = False, note: str = '') -> Path:
     except DownloadError as error:
         unpacked = ' (unpacked)' if is_zip else ''
         advice = (
-            "If you have a copy of the file, set init_cfg's checkpoint='/path/to/file.pth', or "
-            f'copy it{unpacked} to {path}. To train a backbone from random weights, set '
-            'init_cfg=None.'
+            "If you have a copy of the file, give its path instead (init_cfg's "
+            f"checkpoint='/path/to/file.pth'), or copy it{unpacked} to {path}. To train a backbone "
+            'from random weights, set init_cfg=None.'
         )
         what = f'{url} was not downloaded: {error}.'
         raise DownloadError('\n  '.join(filter(None, [what, note, advice]))) from error

@@ -159,8 +159,8 @@ def load_from_timm(filename: str, map_location: Any = None) -> Any:
     except Exception as error:  # errors of the hub's client differ between versions
         raise DownloadError(
             f'timm could not download {filename} ({config.hf_hub_id} on the Hugging Face hub): '
-            f'{type(error).__name__}: {error}\n  If you have a copy of the file, set '
-            "init_cfg's checkpoint='/path/to/file.pth'."
+            f'{type(error).__name__}: {error}\n  If you have a copy of the file, '
+            "give its path instead (init_cfg's checkpoint='/path/to/file.pth')."
         ) from error
     remember(state, filename)
     return state

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 from torch import Tensor, nn
 
-from mmbixt.checkpoints.describe import describe
 from mmbixt.checkpoints.adapters import check_adapters
+from mmbixt.checkpoints.describe import describe
 from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.checkpoints.origin import file_of
 

@@ -189,6 +189,8 @@ class ExactResumeHook(Hook):
         is_different = runner._randomness_cfg.get('diff_rank_seed', False)
         dataset.__getitems__ = _SeededItems(dataset, seed)
         loop.dataloader = runner.build_dataloader(config, seed=seed, diff_rank_seed=is_different)
+        if runner.iter:  # the log begins with another one, which mmengine draws before it resumes
+            print_log(f'Seed of the resumed run: {seed}', 'current')
         self._skip(loop, runner.iter)
 
     def _skip(self, loop: BaseLoop, count: int) -> None:

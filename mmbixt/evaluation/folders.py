@@ -215,12 +215,21 @@ def pair_sums(
     except ValueError as error:
         raise LabelFilesError(
             f'{error}.\n  truth: {pair.truth}\n  prediction: {pair.prediction}\n'
-            'If classes start at 1, and 0 is not a class: --reduce-zero-label for the truth, '
-            '--pred-reduce-zero-label for predictions; they subtract 1 before labels are checked. '
+            f'{_swapped(truth, prediction, reading)}If there are more classes: --num-classes or '
+            '--classes. If classes start at 1, and 0 is not a class: --reduce-zero-label for the '
+            'truth, --pred-reduce-zero-label for predictions; they subtract 1 before labels are '
+            'checked. '
             'If a value of the truth marks pixels to ignore: --ignore-index. Predictions need a '
             'class wherever the truth has one.'
         ) from error
     return {name: counts.astype(np.uint32) for name, counts in sums.items()}
+
+
+def _swapped(truth: np.ndarray, prediction: np.ndarray, reading: Reading) -> str:
+    ignored = reading.ignore_index
+    if (truth == ignored).any() or not (prediction == ignored).any():
+        return ''
+    return f'Only the prediction has the label {ignored}: are PRED_DIR and GT_DIR swapped? '
 
 
 def folder_sums(

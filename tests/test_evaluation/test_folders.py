@@ -174,6 +174,8 @@ def test_wrong_and_missing_labels_and_different_sizes(make_pair):
     ):
         with raises(rf'(?s){message}.*g\.png\n.*p\.png\n.*--reduce-zero-label'):
             pair_sums(make_pair(*([row] for row in values)), 4, reading, OPTIONS)
+    with raises('Only the prediction has the label 255: are PRED_DIR and GT_DIR swapped'):
+        pair_sums(make_pair([[0, 255]], [[0, 1]]), 4, Reading(), OPTIONS)
     with raises('All pixels of all 2 truths have the label 255.*nothing to score'):
         folder_sums([make_pair([[1]], [[255]])] * 2, list('ab'), Reading(), OPTIONS)
     with raises(r'1 of 1 pairs .*\n.*p\.png is 3 x 5 pixels, but .*g\.png 6 x 4 \(height x width'):

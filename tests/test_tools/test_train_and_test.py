@@ -292,12 +292,21 @@ def test_detector_trains_and_is_evaluated(run, within, folder, tmp_path):
     )
     assert '--out boxes: give a .pkl file' in done.stderr
     once = ['train_cfg.max_iters=1', 'test_dataloader.dataset.indices=1']
-    run('train.py', config, '--work-dir', tmp_path, options=once)
+    output = run('train.py', config, '--work-dir', tmp_path, options=once)
+    assert output.count('Hook that tools/train.py adds: mmbixt.ExactResumeHook') == 1
     assert 'mmbixt_exact_resume' in torch.load(tmp_path / 'iter_1.pth', weights_only=False)['meta']
     options = '--tta', '--out', boxes, '--work-dir', tmp_path, '--show-dir', tmp_path / 'drawn'
-    run('test.py', config, tmp_path / 'iter_1.pth', *options, options=once)
+    low = [*once, 'model.test_cfg.score_thr=0']  # after one iteration
+    output = run('test.py', config, tmp_path / 'iter_1.pth', *options, options=low)
+    assert 'detections with a score above 0.3 (default_hooks.visualization.score_thr)' in output
+    assert 'detected nothing' not in output
     assert boxes.stat().st_size > 0
     assert len(list((tmp_path / 'drawn').iterdir())) == 1
+    none = [*once, 'model.test_cfg.score_thr=1']
+    output = run('test.py', config, tmp_path / 'iter_1.pth', '--work-dir', tmp_path, options=none)
+    assert 'No scores: the model detected nothing in any image' in output
+    assert config.read_text() == DETECTOR  # mmengine writes the whole config into the work dir
+    assert (tmp_path / 'detector_run.py').exists()
 
 
 @only_in_zoo

@@ -81,7 +81,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         '--gt-suffix', default='.png', help='suffix of names of truths (default: .png)'
     )
-    classes = parser.add_mutually_exclusive_group(required=True)
+    classes = parser.add_mutually_exclusive_group()
     classes.add_argument('--num-classes', type=int, metavar='N')
     classes.add_argument(
         '--classes', metavar='FILE', help='a name per line; or ade20k or cityscapes'
@@ -143,6 +143,8 @@ def parse_args() -> argparse.Namespace:
         '--jobs', type=int, default=os.cpu_count(), help='processes (default: all cores)'
     )
     args = parser.parse_args()
+    if args.num_classes is None and args.classes is None:  # after options that do not exist
+        parser.error('one of --num-classes and --classes is required')
     if args.jobs < 1 or (args.num_classes is not None and args.num_classes < 1):
         parser.error('--jobs and --num-classes must be at least 1')
     if args.sums and args.sums.suffix != '.npz':
