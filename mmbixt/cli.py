@@ -15,6 +15,7 @@ from mmengine.config import Config, DictAction
 from mmengine.dist import init_dist, is_distributed, is_main_process
 from mmengine.hooks import Hook
 from mmengine.runner import EpochBasedTrainLoop, Runner
+from torch.distributed.elastic.multiprocessing.errors import get_error_handler
 
 from mmbixt.check.config import ConfigError, check_config
 from mmbixt.checkpoints.errors import CheckpointError
@@ -338,12 +339,18 @@ USER_ERRORS = (
 def run(main: Callable[[], None]) -> None:
     """Run a tool; errors that users can solve are shown without a traceback.
 
-    :func:`run_loop` handles errors after the loop of a runner has started.
+    :func:`run_loop` handles errors after the loop of a runner has started. torchrun's report of
+    a failed process, which is printed last, has its error, too.
     """
     try:
         main()
     except KeyboardInterrupt:
         print('Interrupted.', file=sys.stderr)
         sys.exit(130)
+    except SystemExit as error:
+        if isinstance(error.code, str):
+            get_error_handler().record_exception(error)
+        raise
     except USER_ERRORS as error:
+        get_error_handler().record_exception(error)
         sys.exit(f'{type(error).__name__}: {error}')

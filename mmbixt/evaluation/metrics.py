@@ -33,6 +33,8 @@ class BoundaryIoUMetric(BaseMetric):
             ``collect_dir``.
     """
 
+    default_prefix = ''  # with None mmengine would warn that there is none
+
     def __init__(
         self,
         widths: Sequence[int | float] = WIDTHS,

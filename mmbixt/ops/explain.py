@@ -116,7 +116,7 @@ def main() -> None:
         f'{"inference" if args.inference else "training"}, '
         f'{f"autocast to {amp}" if amp else "float32"}, MMBIXT_OPS={ops_path()}'
     )
-    print(table(choices))
+    print(table(choices) if choices else 'It calls none of the operators of mmbixt.ops.')
 
 
 if __name__ == '__main__':

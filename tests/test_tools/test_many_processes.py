@@ -130,6 +130,7 @@ def start(folder, *command, succeeds=True):
     path = f'{folder / "bin"}:{Path(sys.executable).parent}:{os.environ["PATH"]}'
     python = f'{TESTS}:{os.environ.get("PYTHONPATH", "")}'
     variables = dict(PORT=port, MASTER_PORT=port, GPUS='2', PATH=path, PYTHONPATH=python)
+    variables['OMP_NUM_THREADS'] = '1'  # as torchrun sets it; the bits differ with the number
     done = subprocess.run(
         list(map(str, command)),
         cwd=folder,
@@ -197,6 +198,11 @@ def test_launchers_name_a_number_of_gpus_that_is_none(tmp_path):
     for tool, *arguments in (('train', '2', 'config.py'), ('test', 'config.py', '2', 'a.pth')):
         said = start(tmp_path, TOOLS / f'dist_{tool}.sh', *arguments, succeeds=False)
         assert f"GPUS is '{arguments[-1]}', not a number. usage: " in said
+
+
+def test_the_report_of_torchrun_ends_with_our_message(tmp_path):
+    said = start(tmp_path, TOOLS / 'dist_train.sh', 'absent.py', '2', succeeds=False)
+    assert 'FileNotFoundError: There is no file absent.py' in said[-400:]
 
 
 def state(path):
