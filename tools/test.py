@@ -60,14 +60,15 @@ def parse_args() -> argparse.Namespace:
 def draw_predictions(cfg: Config, args: argparse.Namespace) -> None:
     if args.tta and cfg.default_scope == 'mmpretrain':
         raise SystemExit('--show, --show-dir: mmpretrain cannot draw predictions of --tta.')
+    window = dict(show=args.show, wait_time=args.wait_time)
+    if cfg.default_scope == 'mmpretrain':
+        hook = dict(type='mmbixt.DrawClassesHook', out_dir=args.show_dir, **window)
+        cfg.default_hooks.visualization = hook
+        return
     hook = cfg.default_hooks.visualization
-    hook['enable' if cfg.default_scope == 'mmpretrain' else 'draw'] = True
-    # mmseg's default is one of 50 images
-    hook.update(interval=1, show=args.show, wait_time=args.wait_time)
+    hook.update(draw=True, interval=1, **window)  # mmseg's default is one of 50 images
     if args.show_dir:
-        if cfg.default_scope == 'mmpretrain':
-            hook.out_dir = args.show_dir
-        elif cfg.default_scope == 'mmdet':
+        if cfg.default_scope == 'mmdet':
             hook.test_out_dir = os.path.abspath(args.show_dir)  # else in the folder of the log
             score = hook.setdefault('score_thr', 0.3)  # mmdet's default
             if is_main_process():

@@ -1,6 +1,7 @@
 """Train a model: mmengine's runner, for configs of mmseg, mmdet and mmpretrain."""
 
 import argparse
+import re
 from pathlib import Path
 
 import torch
@@ -10,6 +11,7 @@ from mmengine.dist import is_main_process
 from mmengine.hooks import Hook
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
+from torch.nn.parallel import DistributedDataParallel
 
 from mmbixt.check.arguments import PACKAGES
 from mmbixt.checkpoints.loader import load
@@ -17,7 +19,9 @@ from mmbixt.checkpoints.written import written_checkpoints
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
 from mmbixt.config import type_name, within
 from mmbixt.engine import ExactResumeHook, LoadFromHook
+from mmbixt.engine.layer_decay import table
 
+OF_A_WEIGHT = re.compile(r'^paramwise_options -- | is skipped since its requires_grad=')
 LOOPS = ('None', 'IterBasedTrainLoop', 'EpochBasedTrainLoop')  # None: it has by_epoch
 
 
@@ -152,6 +156,32 @@ def add_hooks(runner: Runner, cfg: Config) -> None:
         )
 
 
+class RatesHook(Hook):
+    """Log the learning rates of parts of the model, in place of mmengine's line for each weight."""
+
+    priority = 'LOWEST'
+
+    def before_train(self, runner: Runner) -> None:
+        model = runner.model
+        model = model.module if isinstance(model, DistributedDataParallel) else model
+        groups = runner.optim_wrapper.param_groups
+        text = f'Learning rates before the schedule:\n{table(model, groups)}'
+        decays = {group.get('weight_decay', 0) for group in groups}
+        if len(decays) > 1 and 0 in decays:
+            without = (g['params'] for g in groups if not g['weight_decay'])
+            count = sum(p.numel() for params in without for p in params)
+            text += f'\nWithout weight decay: {count:,} parameters'
+        runner.logger.info(text)
+
+
+def summarise_rates(runner: Runner, cfg: Config) -> None:
+    """Log a table of learning rates, unless there are several optimizers."""
+    kind = type_name({'type': cfg.optim_wrapper.get('constructor', '')})
+    if 'optimizer' in cfg.optim_wrapper and not kind.endswith('LayerDecayOptimWrapperConstructor'):
+        runner.logger.addFilter(lambda record: not OF_A_WEIGHT.search(record.getMessage()))
+        runner.register_hook(RatesHook())
+
+
 def _add(runner: Runner, hook: Hook) -> None:
     runner.register_hook(hook)
     runner.logger.info(f'Hook that tools/train.py adds: mmbixt.{type(hook).__name__}')
@@ -165,6 +195,7 @@ def main() -> None:
     for message in messages:
         runner.logger.warning(message)
     add_hooks(runner, cfg)
+    summarise_rates(runner, cfg)
     try:
         run_loop(runner, runner.train)
     except (KeyboardInterrupt, SystemExit):

@@ -104,6 +104,7 @@ class DenseBackbone(BaseModule):
         self._unexpected: list[str] = []  # weights of the file that the whole model does not have
         self.not_in_file: list[str] = []  # weights that the latest file does not have
         self.not_in_model: list[str] = []  # learned weights of the latest file, not used here
+        self._has_weights = False  # of a file, or of another model
         self.register_load_state_dict_pre_hook(DenseBackbone._fit_checkpoint)
 
     @abstractmethod
@@ -188,9 +189,9 @@ class DenseBackbone(BaseModule):
 
     def freeze(self) -> None:
         """Switch gradients off in the frozen stages; called at the end of ``__init__``."""
-        if not -1 <= self.frozen_stages < len(self.freezable_stages()):
+        if self.frozen_stages not in range(-1, len(self.freezable_stages())):
             raise ValueError(
-                f'frozen_stages={self.frozen_stages}: {type(self).__name__} has stages '
+                f'frozen_stages={self.frozen_stages!r}: {type(self).__name__} has stages '
                 f'0 to {len(self.freezable_stages()) - 1} to freeze; -1 freezes none.'
             )
         for part in self._frozen_parts():
@@ -199,6 +200,13 @@ class DenseBackbone(BaseModule):
     def train(self, mode: bool = True) -> 'DenseBackbone':
         refuse_unused_neck(self._unexpected)
         super().train(mode)
+        if not mode and not self._has_weights and (files := self._files()):
+            print_log(
+                f'{type(self).__name__}: still random weights: init_weights() loads '
+                f'{files[-1]["checkpoint"]}',
+                'current',
+                logging.WARNING,
+            )
         for part in self._frozen_parts():
             if isinstance(part, nn.Module):
                 part.eval()
@@ -269,6 +277,7 @@ class DenseBackbone(BaseModule):
         A pre-hook of ``load_state_dict``, so that it runs for ``init_cfg``, ``load_from``,
         ``resume`` and ``load_state_dict`` alike, also with ``strict=False``.
         """
+        self._has_weights = True
         own = {key: value for key, value in state_dict.items() if key.startswith(prefix)}
         source = unwrap({key.removeprefix(prefix): value for key, value in own.items()})
         self.check_origin(source, prefix)

@@ -37,6 +37,7 @@ class Split:
         epoch: iterations of an epoch; None if not known.
         first: the first image after the pipeline; None if it was not read.
         unknown: classes in place of those of its file.
+        reduces: whether label 0 is ignored (``reduce_zero_label`` of mmseg), None if not known.
         is_missing: whether files were not found, of which ``check_datasets`` tells.
         problems, notes: see :func:`mmbixt.check.config.find_problems`.
     """
@@ -47,6 +48,7 @@ class Split:
     epoch: int | None = None
     first: Any = None
     unknown: tuple[str, ...] = ()
+    reduces: bool | None = None
     is_missing: bool = False
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -64,6 +66,8 @@ def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
             return split
         dataset = build_dataset(loader['dataset'], is_test=name == 'test')
         split.classes = tuple(dataset.metainfo.get('classes') or ())
+        found = {getattr(part, 'reduce_zero_label', None) for part in built_leaves(dataset)}
+        split.reduces = found.pop() if len(found) == 1 else None
         metrics = {kind for _, kind, _ in metrics_of(cfg.get(f'{name}_evaluator'))}
         if not split.classes and metrics & {'IoUMetric', 'BoundaryIoUMetric'}:
             split.problems.append(
@@ -97,6 +101,18 @@ def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
         text = explain(error, cfg.get('default_scope'))
         split.problems.append(f'{name}_dataloader.dataset ({split.kind}): {text}')
     return split
+
+
+def reduction_notes(splits: list[Split]) -> Iterator[str]:
+    """A note if only one of two splits ignores label 0, and shifts the others by one."""
+    first, *others = [split for split in splits if split.reduces is not None] or [None]
+    for split in others:
+        if (split.kind, not split.reduces) == (first.kind, first.reduces):
+            yield (
+                f'{first.name}_dataloader.dataset has reduce_zero_label={first.reduces}, and '
+                f'{split.name}_dataloader.dataset {split.reduces}: unless their files differ, the '
+                'classes of one are shifted by one.'
+            )
 
 
 def class_problems(model: nn.Module, splits: list[Split]) -> Iterator[str]:

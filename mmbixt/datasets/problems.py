@@ -190,7 +190,21 @@ def reading_problem(path: str, error: Exception) -> str:
     text = ' '.join(str(error).split())
     if 'reduce_zero_label' in text:  # it differs between data set and pipeline
         return f'{path} cannot be read with these settings: {text}'
-    return f'{path}: damaged, or not an image ({type(error).__name__}: {text})'
+    return (
+        f'{path}: damaged, or not an image ({_damage(path) or f"{type(error).__name__}: {text}"})'
+    )
+
+
+def _damage(path: str) -> str:
+    """What PIL says of an image that OpenCV could not read; '' if PIL can read it."""
+    try:
+        with Image.open(path) as image:
+            image.load()
+    except _UNKNOWN:
+        return 'it has the format of no image'
+    except (OSError, SyntaxError, ValueError) as error:  # for example truncated
+        return str(error)
+    return ''
 
 
 def built_leaves(dataset: Any) -> Iterator[BaseDataset]:

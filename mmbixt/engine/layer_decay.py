@@ -114,7 +114,7 @@ def table(model: nn.Module, groups: Iterable[dict]) -> str:
 
     A part is named instead of its parameters if all of them have this rate.
     """
-    by_id = {id(p): group['lr'] for group in groups for p in group['params']}
+    by_id = {id(p): rate_of(group) for group in groups for p in group['params']}
     rates = {name: by_id.get(id(p)) for name, p in model.named_parameters()}  # None: frozen
     inside = defaultdict(set)  # rates within each part of the model
     for name, rate in rates.items():
@@ -128,6 +128,11 @@ def table(model: nn.Module, groups: Iterable[dict]) -> str:
         what = 'not trained' if rate is None else f'{rate:.3g}'
         lines.append(f'{what:>11}  {count:>10,}  {", ".join(dict.fromkeys(parts))}')
     return '\n'.join(lines)
+
+
+def rate_of(group: dict) -> float:
+    """The learning rate of a parameter group before the schedule."""
+    return group.get('initial_lr', group['lr'])
 
 
 def _parts(name: str) -> Iterable[str]:

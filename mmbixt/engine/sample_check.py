@@ -90,7 +90,7 @@ class SampleCheckHook(Hook):
 
     def after_train(self, runner: Runner) -> None:
         if self.skipped is not None and is_main_process() and (lines := self.skipped.read()):
-            text = [f'{len(lines):,} images were skipped:', *lines[:_SHOWN]]
+            text = [f'Skipped images: {len(lines):,}', *lines[:_SHOWN]]
             if len(lines) > _SHOWN:
                 text.append(f'... and {len(lines) - _SHOWN:,} more in {self.skipped.file}')
             runner.logger.warning('\n  '.join(text))
@@ -111,8 +111,8 @@ class SkippedImages:
             return
         if len(before) >= self.limit:
             raise BadSampleError(
-                f'{problem}. {len(before):,} images were skipped before, which is max_skipped of '
-                f'SampleCheckHook; {self.file} lists them.'
+                f'{problem}. Images that were skipped before: {len(before):,}, which is '
+                f'max_skipped of SampleCheckHook; {self.file} lists them.'
             )
         self.file.parent.mkdir(parents=True, exist_ok=True)
         with self.file.open('a') as file:

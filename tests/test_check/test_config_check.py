@@ -340,6 +340,7 @@ def test_settings_that_change_nothing_are_noted(cfg):
             'train_cfg.val_begin': 10**6,
             'optim_wraper': {'optimizer': {}},
             'env_cfg.cudnn_benchmarks': True,
+            'train_dataloader.dataset.reduce_zero_label': True,
         }
     )
     problems, notes = found(cfg)
@@ -347,6 +348,7 @@ def test_settings_that_change_nothing_are_noted(cfg):
     for expected, note in zip(
         [
             'optim_wraper is not read: the section of the runner is optim_wrapper',
+            'train_dataloader.* reduce_zero_label=True, and val_dataloader.* False: unless',
             "custom_keys.back_bone: no parameter has this in its name. Is 'backbone' meant",
             r'paramwise_cfg.norm_decay_mul is not read. What is read: .*norm_decay_mult',
             'custom_keys.head.wd_mult is not read. What is read: decay_mult, lr_mult',

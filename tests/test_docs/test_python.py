@@ -37,6 +37,7 @@ RUN_BY = dict.fromkeys(
     'test_docs/test_python.py',
 ) | {
     'predict own': 'test_tools/test_own_data.py',
+    'wrong classes': 'test_tools/test_own_data.py',
     'attention figures': 'test_docs/test_python.py',
     'classify': 'test_tools/test_classifiers.py',
     'onnx': 'test_tools/test_export_onnx.py',

@@ -195,7 +195,7 @@ def test_damaged_files_are_named_or_skipped(root, make, damage, message):
     assert len(read(make(root), skipped=skipped)) == 4
     (line,) = skipped.read()
     assert str(root) in line
-    with pytest.raises(BadSampleError, match='0 images were skipped before, which is max_sk'):
+    with pytest.raises(BadSampleError, match='skipped before: 0, which is max_sk'):
         read(make(root), skipped=SkippedImages(root / 'none.txt', 0))
 
 
@@ -414,7 +414,7 @@ def test_a_run_stops_at_a_bad_image_or_skips_it(root):
     line = f'{image(root)}: an empty file'
     assert (logs / 'skipped_images.txt').read_text() == f'{line}\n'
     (log,) = logs.glob('*.log')
-    assert f'1 images were skipped:\n  {line}' in log.read_text()
+    assert f'Skipped images: 1\n  {line}' in log.read_text()
     assert train(root, dataset(), check=dict(on_bad='skip'))[0] == seen
 
 

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import mmengine
 import pytest
 import torch
 from documents import shown
@@ -144,6 +145,14 @@ def test_classifier_of_own_photos(folder, within):
     done = within('train.py', 'photos.py', '--cfg-options', *changes, *sizes, cwd=folder)
     assert done.returncode == 0, done.stderr[-3000:]
     assert 'accuracy/top1: ' in done.stdout + done.stderr
+    checkpoint = next(folder.glob('work_dirs/photos/epoch_*.pth'))
+    done = within('test.py', 'photos.py', checkpoint, '--out', 'photos.pkl', cwd=folder)
+    assert done.returncode == 0, done.stderr[-3000:]
+    accuracy = re.search(r'accuracy/top1: ([\d.]+)', done.stdout + done.stderr)[1]
+    (code,) = shown('wrong classes')
+    wrong = python('-W', 'ignore', '-c', code, cwd=folder).splitlines()
+    images = mmengine.load(folder / 'photos.pkl')
+    assert float(accuracy) == pytest.approx(100 * (1 - len(wrong) / len(images)), abs=0.01)
 
 
 def test_beginning_with_weights(folder, monkeypatch):
