@@ -190,9 +190,8 @@ def reading_problem(path: str, error: Exception) -> str:
     text = ' '.join(str(error).split())
     if 'reduce_zero_label' in text:  # it differs between data set and pipeline
         return f'{path} cannot be read with these settings: {text}'
-    return (
-        f'{path}: damaged, or not an image ({_damage(path) or f"{type(error).__name__}: {text}"})'
-    )
+    reason = _damage(path) or f'{type(error).__name__}: {text}'
+    return f'{path}: damaged, or not an image ({reason})'
 
 
 def _damage(path: str) -> str:
@@ -200,9 +199,9 @@ def _damage(path: str) -> str:
     try:
         with Image.open(path) as image:
             image.load()
-    except _UNKNOWN:
+    except UnidentifiedImageError:
         return 'it has the format of no image'
-    except (OSError, SyntaxError, ValueError) as error:  # for example truncated
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         return str(error)
     return ''
 

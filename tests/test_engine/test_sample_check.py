@@ -150,8 +150,11 @@ EMPTY = lambda path: path.write_bytes(b'')  # noqa: E731
 IMAGES = [
     (change(image, dangle), '{path}: missing'),
     (change(image, EMPTY), '{path}: an empty file'),
-    (change(image, truncate), '{path}: damaged'),
-    (change(image, lambda path: path.write_text('<html>')), '{path}: damaged'),
+    (change(image, truncate), r'{path}: damaged.*\(image file is truncated'),
+    (
+        change(image, lambda path: path.write_text('<html>')),
+        r'{path}: damaged.*\(it has the format of no',
+    ),
 ]
 LABELS = [
     (change(label, Path.unlink), '{path}: missing'),

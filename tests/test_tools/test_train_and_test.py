@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import runpy
 from pathlib import Path
 
@@ -71,6 +72,10 @@ def test_run_prints_changes_and_writes_logs_and_checkpoints(folder):
     said, work_dir = (folder / 'said.txt').read_text(), folder / RUN
     assert all(f'\n  {subject}: ' in said for subject in ('data', 'sizes', 'schedule'))
     assert 'BN instead of SyncBN' in said
+    table = re.search(r'Learning rates before the schedule:\n.*\n +\S+ +[\d,]+  (.*)\n(.*)', said)
+    assert table[1] == 'backbone, neck, decode_head'
+    assert table[2].startswith('Without weight decay: ')
+    assert 'paramwise_options' not in said  # two lines for each weight
     assert 'Note: param_scheduler.0: the warm-up lasts 50 iterations, and training 2' in said
     assert f'Checkpoints will be saved to {work_dir}' in said
     assert (work_dir / 'iter_2.pth').is_file()
