@@ -200,13 +200,10 @@ class DenseBackbone(BaseModule):
     def train(self, mode: bool = True) -> 'DenseBackbone':
         refuse_unused_neck(self._unexpected)
         super().train(mode)
-        if not mode and not self._has_weights and (files := self._files()):
-            print_log(
-                f'{type(self).__name__}: still random weights: init_weights() loads '
-                f'{files[-1]["checkpoint"]}',
-                'current',
-                logging.WARNING,
-            )
+        if not (mode or self._has_weights or any(p.is_meta for p in self.parameters())):
+            for file in self._files():
+                text = f'still random weights: init_weights() loads {file["checkpoint"]}'
+                print_log(f'{type(self).__name__}: {text}', 'current', logging.WARNING)
         for part in self._frozen_parts():
             if isinstance(part, nn.Module):
                 part.eval()

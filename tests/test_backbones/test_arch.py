@@ -119,6 +119,12 @@ def test_the_log_tells_how_many_weights_were_loaded(logged, tmp_path):
     backbone.init_weights()
     assert logged[0].startswith(f'BiXT: {len(state)} of {len(backbone.state_dict())} weights')
     assert logged[1].startswith('BiXT: not in the file, so initialised anew: ')
+    logged.clear()
+    backbone = BiXT(SMALL, init_cfg=start).eval()
+    assert logged == [f'BiXT: still random weights: init_weights() loads {file}']
+    backbone.load_state_dict(state)
+    backbone.eval()
+    assert len(logged) == 2  # and the number of loaded weights
 
 
 def test_the_log_warns_of_untrained_statistics(logged):

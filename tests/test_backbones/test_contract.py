@@ -78,6 +78,8 @@ def test_channels_last_and_bfloat16_autocast(config):
 
 
 def test_frozen_stages_and_norms_in_eval_mode_do_not_change(config):
+    with pytest.raises(ValueError, match=r"frozen_stages='1': .* has stages 0 to"):
+        build(config, frozen_stages='1')
     backbone = build(config, frozen_stages=1).train()
     optimizer = torch.optim.SGD([p for p in backbone.parameters() if p.requires_grad], lr=1.0)
     before = copy.deepcopy(backbone.state_dict())
