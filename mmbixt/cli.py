@@ -153,7 +153,7 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
     if cfg.filename and written.exists() and written.samefile(cfg.filename):
         # mmengine would replace this file, which may have comments and _base_, by the whole config
         renamed = written.with_stem(f'{written.stem}_run')
-        cfg = Config(cfg._cfg_dict, cfg.text, str(renamed))
+        cfg = Config(cfg._cfg_dict, cfg.text, str(renamed), cfg.env_variables)
     if not torch.cuda.is_available() and args.launcher != 'none':
         _join_without_gpus(cfg)
     if not torch.cuda.is_available() or args.launcher == 'none':

@@ -186,6 +186,7 @@ def _passed_on(hook: type, part: Mapping[str, Any]) -> set[str] | None:
     """Names of the arguments of what a hook of mmengine calls."""
     if hook is CheckpointHook:
         return {*inspect.signature(Runner.save_checkpoint).parameters}
-    average = MODELS.get(str(part.get('ema_type', 'ExponentialMovingAverage')))
+    kind = part.get('ema_type', 'ExponentialMovingAverage')
+    average = MODELS.get(kind) if isinstance(kind, str) else kind
     known = average and _arguments(average, {})
     return known and known - {'model'}

@@ -36,10 +36,10 @@ class DrawClassesHook(Hook):
     ) -> None:
         model = runner.model.module if is_model_wrapper(runner.model) else runner.model
         for image, sample in zip(data_batch['inputs'], outputs, strict=True):
-            pixels = image.permute(1, 2, 0).cpu().numpy()
+            pixels = image.permute(1, 2, 0).cpu().numpy().astype('uint8')
             if getattr(model.data_preprocessor, 'to_rgb', False):  # it is in OpenCV's order
                 pixels = pixels[..., ::-1]
-            path = Path(sample.get('img_path', str(self.count)))
+            path = Path(sample.get('img_path', str(sample.get('sample_idx', self.count))))
             name = f'{path.parent.name}_{path.name}'.lstrip('_')
             file = f'{self.out_dir}/{name}.png' if self.out_dir else None
             runner.visualizer.visualize_cls(

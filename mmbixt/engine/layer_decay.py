@@ -115,7 +115,9 @@ def table(model: nn.Module, groups: Iterable[dict]) -> str:
     A part is named instead of its parameters if all of them have this rate.
     """
     by_id = {id(p): rate_of(group) for group in groups for p in group['params']}
-    rates = {name: by_id.get(id(p)) for name, p in model.named_parameters()}  # None: frozen
+    named = dict(model.named_parameters())
+    # None: frozen, also if the optimizer has it
+    rates = {name: by_id.get(id(p)) if p.requires_grad else None for name, p in named.items()}
     inside = defaultdict(set)  # rates within each part of the model
     for name, rate in rates.items():
         for part in _parts(name):
@@ -124,7 +126,7 @@ def table(model: nn.Module, groups: Iterable[dict]) -> str:
     for rate in sorted({*rates.values()}, key=lambda rate: rate or 0.0):
         names = [name for name in rates if rates[name] == rate]
         parts = (next(p for p in _parts(name) if len(inside[p]) == 1) for name in names)
-        count = sum(model.get_parameter(name).numel() for name in names)
+        count = sum(named[name].numel() for name in names)
         what = 'not trained' if rate is None else f'{rate:.3g}'
         lines.append(f'{what:>11}  {count:>10,}  {", ".join(dict.fromkeys(parts))}')
     return '\n'.join(lines)

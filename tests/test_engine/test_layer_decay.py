@@ -110,3 +110,5 @@ def test_the_log_has_a_table_of_all_rates():
     assert rows['8'] == ('8', 'decode_head.bias')
     counts = [int(count.replace(',', '')) for count, _ in rows.values()]
     assert frozen + sum(counts) == sum(p.numel() for p in model.parameters())
+    everything = [dict(params=[*model.parameters()], lr=1.0)]  # as without paramwise_cfg
+    assert table(model, everything).split('\n')[1].split()[:3] == ['not', 'trained', f'{frozen:,}']
