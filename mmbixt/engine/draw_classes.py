@@ -10,6 +10,8 @@ from mmengine.runner import Runner
 
 from mmbixt.registry import HOOKS
 
+SIDE = 448  # shortest side of a picture in pixels, so that the names can be read
+
 
 @HOOKS.register_module()
 class DrawClassesHook(Hook):
@@ -42,7 +44,8 @@ class DrawClassesHook(Hook):
             path = Path(sample.get('img_path', str(sample.get('sample_idx', self.count))))
             name = f'{path.parent.name}_{path.name}'.lstrip('_')
             file = f'{self.out_dir}/{name}.png' if self.out_dir else None
+            options = dict(resize=max(SIDE, min(pixels.shape[:2])), step=self.count, **self.window)
             runner.visualizer.visualize_cls(
-                pixels.copy(), sample, out_file=file, name=name, step=self.count, **self.window
+                pixels.copy(), sample, out_file=file, name=name, **options
             )
             self.count += 1
