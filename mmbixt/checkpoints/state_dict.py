@@ -4,6 +4,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn
 
 from torch import Tensor, nn
@@ -195,10 +196,10 @@ def load_whole_state(model: nn.Module, checkpoint: Mapping[str, Any]) -> None:
         raise name_file(error, file) from None
     except RuntimeError as error:  # weights of another shape; of authors' files only torch knows
         wrong = compare(Conversion(dict(state)), shapes).wrong or [str(error)]
-        refuse(Differences(len(shapes), wrong=wrong), name, file, what)
+        refuse(Differences(len(shapes), wrong=wrong), name, file, what, _config_of_run(file))
     missing = [key for key in missing if not key.endswith('num_batches_tracked')]
     if missing:
-        refuse(Differences(len(shapes), missing), name, file, what)
+        refuse(Differences(len(shapes), missing), name, file, what, _config_of_run(file))
     for module in model.modules():  # our backbones also load parts, for further training
         for attribute, text in (('not_in_file', 'lacks'), ('not_in_model', 'has more than')):
             if names := getattr(module, attribute, ()):
@@ -206,6 +207,14 @@ def load_whole_state(model: nn.Module, checkpoint: Mapping[str, Any]) -> None:
                 raise CheckpointMismatchError(f'{file or "The checkpoint"} {text}')
     refuse_unused_neck(unexpected)
     check_adapters(model, checkpoint, file)
+
+
+def _config_of_run(file: str | None) -> str | None:
+    """Advice about the checkpoint of a run: mmengine writes the config into the same folder."""
+    folder = Path(file).parent if file else Path('none')
+    configs = folder.glob('*.py') if (folder / 'last_checkpoint').is_file() else ()
+    newest = max(configs, key=lambda path: path.stat().st_mtime, default=None)
+    return newest and f'The config of its run: {newest}'
 
 
 def refuse_unused_neck(unexpected: Iterable[str]) -> None:

@@ -209,7 +209,7 @@ def test_unwrap():
         assert unwrap(checkpoint) == plain
 
 
-def test_load_whole_state_needs_all_weights():
+def test_load_whole_state_needs_all_weights(tmp_path):
     """Except counts of batches, which old files lack; surplus weights are ignored."""
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
     state = {k: torch.full_like(x, 3) for k, x in model.state_dict().items() if 'tracked' not in k}
@@ -217,6 +217,11 @@ def test_load_whole_state_needs_all_weights():
     assert all((value == 3).all() for key, value in model.state_dict().items() if key in state)
     with pytest.raises(CheckpointMismatchError, match=r'(?s)does not fit.*0\.bias'):
         load_whole_state(model, {**state, '0.bias': torch.zeros(5)})
+    for name in ('mine.py', 'last_checkpoint'):  # the work dir of a run
+        (tmp_path / name).touch()
+    torch.save({'state_dict': {**state, '0.bias': torch.zeros(5)}}, tmp_path / 'iter_1.pth')
+    with pytest.raises(CheckpointMismatchError, match=r'The config of its run: .*mine\.py'):
+        load_whole_state(model, load(str(tmp_path / 'iter_1.pth')))
     del state['0.bias']
     with pytest.raises(CheckpointMismatchError, match=r'Missing .* 1 of 7 weights: 0\.bias'):
         load_whole_state(model, state)
