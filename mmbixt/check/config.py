@@ -96,7 +96,17 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
         notes = [*section_notes(cfg), *_notes(cfg, splits, data, model)]
         if model is not None and not problems:
             notes += pyramid_notes(cfg.model, model, image)
-        return [*dict.fromkeys([*problems, *missing])], notes
+        return _merged([*problems, *missing]), notes
+
+
+def _merged(problems: list[str]) -> list[str]:
+    """Each mistake once: 'train_ and val_dataloader ...' for what both have."""
+    splits: dict[str, list[str]] = {}
+    for problem in dict.fromkeys(problems):
+        split, dash, rest = problem.partition('_')
+        is_of_split = dash and split in SPLITS
+        splits.setdefault(rest if is_of_split else problem, []).extend([split] * bool(is_of_split))
+    return [f'{"_ and ".join(names)}_{text}' if names else text for text, names in splits.items()]
 
 
 def _problems_of_settings(cfg: Config, splits: tuple[str, ...]) -> Iterator[str]:

@@ -617,3 +617,11 @@ def test_preprocessor_whose_type_the_model_adds(root):
     cfg.data_preprocessor.mean = [0, 0]
     (problem,) = found(cfg, ('train',))[0]
     assert 'data_preprocessor' in problem
+
+
+def test_a_mistake_of_two_splits_is_one(cfg):
+    for split in TRAINING:
+        cfg[f'{split}_dataloader'].dataset.metainfo.palette = [[0, 0, 0]]
+    (problem,) = found(cfg)[0]
+    assert problem.startswith('train_ and val_dataloader.dataset')
+    assert 'palette' in problem
