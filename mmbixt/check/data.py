@@ -23,6 +23,7 @@ from mmbixt.engine.sample_check import Checked, watch
 
 FIRST = 8  # images that are read
 LARGE = 64 << 20  # bytes of annotations: they take long to read, and the run reads them again
+FEW = 100_000  # images; ImageNet has a million
 SIDE = 224  # of an image whose size is unknown
 
 
@@ -79,6 +80,12 @@ def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
             counts = f'{len(palette)} colours for {len(split.classes)} classes'
             split.problems.append(f'{name}_dataloader.dataset: metainfo.palette has {counts}.')
         split.epoch = -(-len(dataset) // (loader.get('batch_size', 1) * get_world_size()))
+        if type_name(within(loader, 'sampler')).endswith('RepeatAugSampler') and len(dataset) < FEW:
+            split.notes.append(
+                f'{name}_dataloader.sampler = RepeatAugSampler, made for ImageNet: it takes each '
+                f'image three times, and only a third of the {len(dataset):,} images an epoch. To '
+                "use all: sampler=dict(_delete_=True, type='DefaultSampler', shuffle=True)."
+            )
         if model is None or [*class_problems(model, [split])]:
             model = nn.Module()  # else each label of a class that a head lacks would be wrong, too
         if bad := _bad_images(dataset, model):

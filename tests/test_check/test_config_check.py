@@ -340,6 +340,7 @@ def test_settings_that_change_nothing_are_noted(cfg):
             'train_cfg.val_begin': 10**6,
             'optim_wraper': {'optimizer': {}},
             'env_cfg.cudnn_benchmarks': True,
+            'train_dataloader.sampler': dict(_delete_=True, type='mmpretrain.RepeatAugSampler'),
             'train_dataloader.dataset.reduce_zero_label': True,
         }
     )
@@ -348,6 +349,7 @@ def test_settings_that_change_nothing_are_noted(cfg):
     for expected, note in zip(
         [
             'optim_wraper is not read: the section of the runner is optim_wrapper',
+            'RepeatAugSampler.* only a third of the 3 images',
             'train_dataloader.* reduce_zero_label=True, and val_dataloader.* False: unless',
             "custom_keys.back_bone: no parameter has this in its name. Is 'backbone' meant",
             r'paramwise_cfg.norm_decay_mul is not read. What is read: .*norm_decay_mult',
