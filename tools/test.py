@@ -60,6 +60,8 @@ def parse_args() -> argparse.Namespace:
 def draw_predictions(cfg: Config, args: argparse.Namespace) -> None:
     if args.tta and cfg.default_scope == 'mmpretrain':
         raise SystemExit('--show, --show-dir: mmpretrain cannot draw predictions of --tta.')
+    if args.launcher != 'none' and is_main_process():  # the visualizers of mm are so
+        print('--show, --show-dir: of several processes only the first draws its images.')
     window = dict(show=args.show, wait_time=args.wait_time)
     if cfg.default_scope == 'mmpretrain':
         hook = dict(type='mmbixt.DrawClassesHook', out_dir=args.show_dir, **window)
