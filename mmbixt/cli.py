@@ -149,11 +149,7 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
         print(*messages, sep='\n', flush=True)
     cfg.launcher = args.launcher
     cfg.work_dir = args.work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
-    written = Path(cfg.work_dir, Path(cfg.filename or '').name)
-    if cfg.filename and written.exists() and written.samefile(cfg.filename):
-        # mmengine would replace this file, which may have comments and _base_, by the whole config
-        renamed = written.with_stem(f'{written.stem}_run')
-        cfg = Config(cfg._cfg_dict, cfg.text, str(renamed), cfg.env_variables)
+    cfg = _keep_file(cfg)
     if not torch.cuda.is_available() and args.launcher != 'none':
         _join_without_gpus(cfg)
     if not torch.cuda.is_available() or args.launcher == 'none':
@@ -168,6 +164,18 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
                 *[f'Note: {note}' for note in notes], sep='\n', end='\n' * bool(notes), flush=True
             )
     return cfg
+
+
+def _keep_file(cfg: Config) -> Config:
+    """The config under another name, if its file lies in the work dir.
+
+    mmengine would replace the file, which may have comments and ``_base_``, by the whole config.
+    """
+    written = Path(cfg.work_dir, Path(cfg.filename or '').name)
+    if not (cfg.filename and written.exists() and written.samefile(cfg.filename)):
+        return cfg
+    renamed = written.with_stem(f'{written.stem}_run')
+    return Config(cfg._cfg_dict, cfg.text, str(renamed), cfg.env_variables)
 
 
 def _join_without_gpus(cfg: Config) -> None:
