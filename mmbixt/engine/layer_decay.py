@@ -1,8 +1,9 @@
 """Learning rates that fall from the head to the first layer, for fine-tuning pretrained models."""
 
 import logging
+import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import accumulate
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import nn
 from mmbixt.backbones.base import DenseBackbone
 from mmbixt.registry import OPTIM_WRAPPER_CONSTRUCTORS
 
+SHOWN = 12  # most names of parts with one learning rate
 DECAY_TYPES = ('layer_wise', 'stage_wise')
 
 
@@ -125,16 +127,27 @@ def table(model: nn.Module, groups: Iterable[dict]) -> str:
     lines = [f'{"":>11}  parameters']
     for rate in sorted({*rates.values()}, key=lambda rate: rate or 0.0):
         names = [name for name in rates if rates[name] == rate]
-        parts = (next(p for p in _parts(name) if len(inside[p]) == 1) for name in names)
+        parts = [next(p for p in _parts(name) if len(inside[p]) == 1) for name in names]
         count = sum(named[name].numel() for name in names)
         what = 'not trained' if rate is None else f'{rate:.3g}'
-        lines.append(f'{what:>11}  {count:>10,}  {", ".join(dict.fromkeys(parts))}')
+        lines.append(f'{what:>11}  {count:>10,}  {_listing(dict.fromkeys(parts))}')
     return '\n'.join(lines)
 
 
 def rate_of(group: dict) -> float:
     """The learning rate of a parameter group before the schedule."""
     return group.get('initial_lr', group['lr'])
+
+
+def _listing(parts: Collection[str]) -> str:
+    """The names; where there are many, 'blocks.*.norm (12)' for those that differ in a number."""
+    if len(parts) <= SHOWN:
+        return ', '.join(parts)
+    alike = defaultdict(list)
+    for part in parts:
+        alike[re.sub(r'\.\d+(?=\.|$)', '.*', part)].append(part)
+    texts = (f'{key} ({len(all_)})' if len(all_) > 1 else all_[0] for key, all_ in alike.items())
+    return ', '.join(texts)
 
 
 def _parts(name: str) -> Iterable[str]:
