@@ -1,6 +1,5 @@
 """What adapters (LoRA) were trained with: their checkpoints do not contain the other weights."""
 
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +11,7 @@ _META = 'mmbixt_adapters'  # key in a checkpoint's meta
 
 
 def note_adapters(model: nn.Module, checkpoint: Mapping[str, Any]) -> None:
-    """Write a checksum of the other weights, and the factors of the adapters, into the meta."""
+    """Write sums of the other weights, and the factors of the adapters, into the meta."""
     if found := _describe(model):
         checkpoint['meta'][_META] = found
 
@@ -32,7 +31,8 @@ def check_adapters(model: nn.Module, checkpoint: Mapping[str, Any], file: str | 
             raise CheckpointError(
                 f'{text} another alpha or rank: alpha / rank of {other[0]} was {factors}.'
             )
-        if noted[name]['checksum'] != found[name]['checksum']:
+        here = found[name]['sums']
+        if not all(key in here and _close(x, here[key]) for key, x in noted[name]['sums'].items()):
             raise CheckpointError(
                 f'{text} other weights of {name} than it has here. Give its init_cfg the file '
                 'that it had in training.'
@@ -46,13 +46,20 @@ def _describe(model: nn.Module) -> dict[str, dict[str, Any]]:
         if type(part).__name__ == 'LoRAModel' and '_fsdp' not in name:  # no process has all of it
             layers = ((key, x) for key, x in part.named_modules() if hasattr(x, 'scaling'))
             factors = {key: float(layer.scaling) for key, layer in layers}
-            found[name] = dict(checksum=_checksum(part), factors=factors)
+            found[name] = dict(sums=_sums(part), factors=factors)
     return found
 
 
-def _checksum(model: nn.Module) -> int:
-    total = 0
-    for name, weight in model.named_parameters():
-        if '.lora_' not in name:
-            total = zlib.crc32(weight.detach().cpu().float().numpy().tobytes(), total)
-    return total
+def _sums(model: nn.Module) -> dict[str, tuple[float, float]]:
+    """The sum of each weight and of its absolute values; also of batch norms' statistics.
+
+    Not the bits: weights that are resized when they are loaded differ between processors.
+    """
+    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    values = {k: x.detach().double() for k, x in state.items() if '.lora_' not in k}
+    kept = {k: x for k, x in values.items() if state[k].is_floating_point()}
+    return {key: (x.sum().item(), x.abs().sum().item()) for key, x in kept.items()}
+
+
+def _close(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return all(abs(a - b) <= 1e-4 * one[1] + 1e-12 for a, b in zip(one, other, strict=True))
