@@ -210,10 +210,17 @@ def load_whole_state(model: nn.Module, checkpoint: Mapping[str, Any]) -> None:
 
 
 def _config_of_run(file: str | None) -> str | None:
-    """Advice about the checkpoint of a run: mmengine writes the config into the same folder."""
+    """Advice about the checkpoint of a run: the config that was written last before it.
+
+    mmengine writes the config of each start, also of a test, into the same folder.
+    """
     folder = Path(file).parent if file else Path('none')
-    configs = folder.glob('*.py') if (folder / 'last_checkpoint').is_file() else ()
-    newest = max(configs, key=lambda path: path.stat().st_mtime, default=None)
+    if not (folder / 'last_checkpoint').is_file() or not Path(file).is_file():
+        return None
+    times = {path: path.stat().st_mtime for path in folder.glob('*/vis_data/config.py')}
+    times |= {path: path.stat().st_mtime for path in folder.glob('*.py')}
+    before = [path for path in times if times[path] <= Path(file).stat().st_mtime]
+    newest = max(before, key=times.get, default=None)
     return newest and f'The config of its run: {newest}'
 
 
