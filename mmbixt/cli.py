@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from difflib import get_close_matches
+from itertools import count
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -174,8 +175,11 @@ def _keep_file(cfg: Config) -> Config:
     written = Path(cfg.work_dir, Path(cfg.filename or '').name)
     if not (cfg.filename and written.exists() and written.samefile(cfg.filename)):
         return cfg
-    renamed = written.with_stem(f'{written.stem}_run')
-    return Config(cfg._cfg_dict, cfg.text, str(renamed), cfg.env_variables)
+    names = (written.with_stem(f'{written.stem}_run{i or ""}') for i in count())
+    cfg = copy(cfg)
+    # Config has no setter for it, and a new Config would lose what Python's own syntax imports
+    object.__setattr__(cfg, '_filename', str(next(x for x in names if not x.exists())))
+    return cfg
 
 
 def _join_without_gpus(cfg: Config) -> None:
@@ -261,20 +265,22 @@ class LoopStartHook(Hook):
 
     def __init__(self) -> None:
         self.started = False
-        self.detections = 0  # of this process, in an evaluation
+        self.detections: int | None = None  # of this process, in an evaluation
 
     def _start(self, runner: Runner) -> None:
-        self.started, self.detections = True, 0
+        self.started, self.detections = True, None
 
     before_val = before_test = _start
 
     def _count(self, runner: Runner, *, outputs: Sequence | None = None, **batch: Any) -> None:
-        self.detections += sum(len(x.get('pred_instances', ())) for x in outputs or ())
+        found = [x.pred_instances for x in outputs or () if hasattr(x, 'pred_instances')]
+        if found:
+            self.detections = (self.detections or 0) + sum(map(len, found))
 
     after_val_iter = after_test_iter = _count
 
     def _explain(self, runner: Runner, metrics: dict[str, float] | None = None) -> None:
-        if runner.cfg.get('default_scope') == 'mmdet' and not metrics and not self.detections:
+        if runner.cfg.get('default_scope') == 'mmdet' and not metrics and self.detections == 0:
             runner.logger.warning(
                 'No scores: the model detected nothing in any image, as is usual after a short '
                 'training. model.test_cfg.score_thr is the lowest score of a detection.'
