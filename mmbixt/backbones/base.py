@@ -78,6 +78,7 @@ class DenseBackbone(BaseModule):
 
     out_channels: tuple[int, ...]
     out_strides: tuple[int, ...]
+    _has_weights = False  # of a file, or of another model
     fits_itself = True  # it compares a file with its weights, see LoadFromHook
     optional_weights: str | None = None
     in_classifier: tuple[str, str] = (r'(?!)', '')  # see split_classifier; matches no weight
@@ -104,7 +105,6 @@ class DenseBackbone(BaseModule):
         self._unexpected: list[str] = []  # weights of the file that the whole model does not have
         self.not_in_file: list[str] = []  # weights that the latest file does not have
         self.not_in_model: list[str] = []  # learned weights of the latest file, not used here
-        self._has_weights = False  # of a file, or of another model
         self.register_load_state_dict_pre_hook(DenseBackbone._fit_checkpoint)
 
     @abstractmethod
@@ -202,7 +202,7 @@ class DenseBackbone(BaseModule):
         super().train(mode)
         if not (mode or self._has_weights or any(p.is_meta for p in self.parameters())):
             for file in self._files():
-                text = f'still random weights: init_weights() loads {file["checkpoint"]}'
+                text = f'nothing was loaded yet: init_weights() reads {file["checkpoint"]}'
                 print_log(f'{type(self).__name__}: {text}', 'current', logging.WARNING)
         for part in self._frozen_parts():
             if isinstance(part, nn.Module):

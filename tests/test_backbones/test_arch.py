@@ -121,7 +121,7 @@ def test_the_log_tells_how_many_weights_were_loaded(logged, tmp_path):
     assert logged[1].startswith('BiXT: not in the file, so initialised anew: ')
     logged.clear()
     backbone = BiXT(SMALL, init_cfg=start).eval()
-    assert logged == [f'BiXT: still random weights: init_weights() loads {file}']
+    assert logged == [f'BiXT: nothing was loaded yet: init_weights() reads {file}']
     backbone.load_state_dict(state)
     backbone.eval()
     assert len(logged) == 2  # and the number of loaded weights
