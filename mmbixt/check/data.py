@@ -80,11 +80,14 @@ def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
             counts = f'{len(palette)} colours for {len(split.classes)} classes'
             split.problems.append(f'{name}_dataloader.dataset: metainfo.palette has {counts}.')
         split.epoch = -(-len(dataset) // (loader.get('batch_size', 1) * get_world_size()))
-        if type_name(within(loader, 'sampler')).endswith('RepeatAugSampler') and len(dataset) < FEW:
+        sampler = within(loader, 'sampler')
+        times = sampler.get('num_repeats', 3)
+        repeats = type_name(sampler).endswith('RepeatAugSampler') and times > 1
+        if repeats and len(dataset) < FEW:
             split.notes.append(
                 f'{name}_dataloader.sampler = RepeatAugSampler, made for ImageNet: it takes each '
-                f'image three times, and only a third of the {len(dataset):,} images an epoch. To '
-                "use all: sampler=dict(_delete_=True, type='DefaultSampler', shuffle=True)."
+                f'image {times} times, and only 1/{times} of the {len(dataset):,} images an epoch. '
+                "To use all: sampler=dict(_delete_=True, type='DefaultSampler', shuffle=True)."
             )
         if model is None or [*class_problems(model, [split])]:
             model = nn.Module()  # else each label of a class that a head lacks would be wrong, too
