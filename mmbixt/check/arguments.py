@@ -87,6 +87,8 @@ def paramwise_notes(cfg: Mapping[str, Any], model: nn.Module | None) -> Iterator
     options['env_cfg'] = within(cfg, 'env_cfg'), ENVIRONMENT
     for place, (part, known) in options.items():
         for key in sorted(part.keys() - known - {'_delete_'}):
+            if '.custom_keys.' in place and not (key.endswith('_mult') or near(key, known)):
+                continue  # mmengine copies it into the group, for optimizers and hooks that read it
             yield f'{place}.{key} is not read. What is read: {", ".join(sorted(known))}.'
 
 

@@ -334,7 +334,9 @@ def test_settings_that_change_nothing_are_noted(cfg):
     cfg.merge_from_dict(
         {
             'optim_wrapper.paramwise_cfg': dict(
-                custom_keys=dict(back_bone=dict(lr_mult=0.1), head=dict(wd_mult=0.0)),
+                custom_keys=dict(
+                    back_bone=dict(lr_mult=0.1), head=dict(wd_mult=0.0, lars_exclude=True)
+                ),
                 norm_decay_mul=0.0,
             ),
             'train_cfg.val_begin': 10**6,
@@ -349,7 +351,7 @@ def test_settings_that_change_nothing_are_noted(cfg):
     for expected, note in zip(
         [
             'optim_wraper is not read: the section of the runner is optim_wrapper',
-            'RepeatAugSampler.* only a third of the 3 images',
+            'RepeatAugSampler.* 3 times, and only 1/3 of the 3 images',
             'train_dataloader.* reduce_zero_label=True, and val_dataloader.* False: unless',
             "custom_keys.back_bone: no parameter has this in its name. Is 'backbone' meant",
             r'paramwise_cfg.norm_decay_mul is not read. What is read: .*norm_decay_mult',
