@@ -9,6 +9,7 @@ from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.dist import is_main_process
 from mmengine.hooks import Hook
+from mmengine.optim import OptimWrapperDict
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 from torch.nn.parallel import DistributedDataParallel
@@ -162,6 +163,8 @@ class RatesHook(Hook):
     priority = 'LOWEST'
 
     def before_train(self, runner: Runner) -> None:
+        if isinstance(runner.optim_wrapper, OptimWrapperDict):  # of a constructor of the user
+            return
         model = runner.model
         model = model.module if isinstance(model, DistributedDataParallel) else model
         groups = runner.optim_wrapper.param_groups
