@@ -307,8 +307,11 @@ def _cross_covariance(x: Tensor) -> Decision:
 
 def _bidirectional_attention(tokens: Tensor, latents: Tensor) -> Decision:
     """For tokens (B,h,N,d) and latents (B,h,M,d)."""
+    trains = needs_gradients(tokens, latents)
+    if trains and on_processor(tokens) and is_half(tokens):
+        return 'reference', 'fused attention has no exact backward pass in half precision here'
     if is_eager() and on_processor(tokens):
-        if threads() > 1 and not needs_gradients(tokens, latents):
+        if threads() > 1 and not trains:
             return 'portable', 'one kernel for all images and heads uses several threads better'
         scores = tokens.shape[1] * tokens.shape[2] * latents.shape[2]
         if scores < MIN_SCORES * threads():
