@@ -2,6 +2,7 @@ import argparse
 import runpy
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -195,6 +196,40 @@ def test_a_config_that_does_not_fit_its_base_is_an_error_of_one_line(tmp_path):
     )
     with pytest.raises(SystemExit, match=r'^ConfigError: \S*child\.py: .*_delete_=True'):
         run(lambda: read_config(str(child)))
+
+
+def test_a_config_in_its_work_dir_is_kept(tmp_path):
+    """In Python's own syntax, too, whose imports are written with it."""
+    (tmp_path / 'base.py').write_text('from collections import OrderedDict\nkind = OrderedDict\n')
+    file = tmp_path / 'mine.py'
+    text = 'from mmengine.config import read_base\nwith read_base():\n    from .base import *\n'
+    file.write_text(text)
+    parser = argparse.ArgumentParser()
+    add_common_arguments(parser)
+    arguments = parser.parse_args([str(file), '--unchecked', '--work-dir', str(tmp_path)])
+    for name in ('mine_run', 'mine_run1'):
+        cfg = load_config(arguments, ())
+        assert cfg.filename == str(tmp_path / f'{name}.py')
+        cfg.dump(cfg.filename)  # as mmengine does
+        assert read_config(cfg.filename).kind == 'collections.OrderedDict'
+    assert file.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ('outputs', 'metrics', 'is_said'),
+    [
+        ([SimpleNamespace(pred_instances=[])], {}, True),
+        ([SimpleNamespace(pred_instances=[1])], {}, False),
+        ([SimpleNamespace(pred_instances=[])], {'mAP': 0.0}, False),
+        ([torch.zeros(3), SimpleNamespace(pred_sem_seg=0)], {}, False),  # it detects no boxes
+    ],
+)
+def test_a_detector_without_scores_says_why(outputs, metrics, is_said):
+    hook, runner = LoopStartHook(), Mock(cfg=dict(default_scope='mmdet'))
+    hook.before_val(runner)
+    hook.after_val_iter(runner, batch_idx=0, data_batch=None, outputs=outputs)
+    hook.after_val_epoch(runner, metrics)
+    assert runner.logger.warning.called == is_said
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 ``test_backbones/test_published.py`` compares the names of all published files.
 """
 
+import os
 import re
 
 import pytest
@@ -220,6 +221,9 @@ def test_load_whole_state_needs_all_weights(tmp_path):
     for name in ('mine.py', 'last_checkpoint'):  # the work dir of a run
         (tmp_path / name).touch()
     torch.save({'state_dict': {**state, '0.bias': torch.zeros(5)}}, tmp_path / 'iter_1.pth')
+    (tmp_path / 'later.py').touch()
+    written = (tmp_path / 'iter_1.pth').stat().st_mtime
+    os.utime(tmp_path / 'later.py', (written + 1, written + 1))  # of another run, from here
     with pytest.raises(CheckpointMismatchError, match=r'The config of its run: .*mine\.py'):
         load_whole_state(model, load(str(tmp_path / 'iter_1.pth')))
     del state['0.bias']

@@ -311,7 +311,9 @@ def test_detector_trains_and_is_evaluated(run, within, folder, tmp_path):
     output = run('test.py', config, tmp_path / 'iter_1.pth', '--work-dir', tmp_path, options=none)
     assert 'No scores: the model detected nothing in any image' in output
     assert config.read_text() == DETECTOR  # mmengine writes the whole config into the work dir
-    assert (tmp_path / 'detector_run.py').exists()
+    # of the training and of both evaluations
+    written = sorted(path.stem for path in tmp_path.glob('detector_run*.py'))
+    assert written == ['detector_run', 'detector_run1', 'detector_run2']
 
 
 @only_in_zoo
