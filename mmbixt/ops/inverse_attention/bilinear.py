@@ -45,16 +45,17 @@ def _backward(grads, kept, left, right, weight) -> list[Tensor]:
         return _backward_by_products(grads[0], left, right, weight)
     (grad,), matrix = grads, weight.flatten(0, 1)
     grad_left, grad_right = like(left, right)
-    # summed over the blocks, so not in half precision
-    total = torch.zeros_like(matrix, dtype=torch.promote_types(matrix.dtype, torch.float32))
+    # (c,ab): MKL takes longer for its transpose. Summed over blocks, so not in half precision
+    dtype = torch.promote_types(matrix.dtype, torch.float32)
+    total = matrix.new_zeros(matrix.shape[::-1], dtype=dtype)
     for rows, outer in _outer_products(left, right):
-        total += outer.flatten(1).t() @ grad[rows]
-        torch.mm(
-            grad[rows], matrix.t(), out=outer.flatten(1)
-        )  # the gradients of the outer products
-        torch.bmm(outer, right[rows].unsqueeze(-1), out=grad_left[rows].unsqueeze(-1))
+        total += grad[rows].t() @ outer.flatten(1)
+        # the gradients of the outer products
+        torch.mm(grad[rows], matrix.t(), out=outer.flatten(1))
+        # rows times matrices: MKL takes a multiple of the time for matrices times columns
+        torch.bmm(right[rows].unsqueeze(1), outer.mT, out=grad_left[rows].unsqueeze(1))
         torch.bmm(left[rows].unsqueeze(1), outer, out=grad_right[rows].unsqueeze(1))
-    return [grad_left, grad_right, total.view(weight.shape).to(weight.dtype)]
+    return [grad_left, grad_right, total.t().reshape(weight.shape).to(weight.dtype)]
 
 
 def _backward_by_products(grad: Tensor, left: Tensor, right: Tensor, weight: Tensor):
