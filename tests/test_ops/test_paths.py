@@ -42,7 +42,6 @@ def test_fast_paths_equal_the_reference(case, dtype, tolerance, monkeypatch):
     # for several sizes of the blocks in which it is computed
     for scores in (dispatch.SCORES, *SMALLER.get(make, ())):
         monkeypatch.setattr(dispatch, 'SCORES', scores)
-        monkeypatch.setattr(bilinear, '_CPU_BUFFER', max(scores, 2**13))
         for path in PATHS:
             assert_same(on(path, *given), expected, tolerance)
 

@@ -13,11 +13,9 @@ import torch
 from torch import Tensor
 
 from mmbixt.ops.cpu.operator import Operator, Results, like
-from mmbixt.ops.dispatch import on_processor, operator_refusal
+from mmbixt.ops.dispatch import on_processor, operator_refusal, scores_at_once
 
-# Values in the buffer: on processors about a core's cache; on GPUs large, for few kernel calls.
-_CPU_BUFFER = 2**19
-_GPU_BUFFER = 2**27
+_GPU_BUFFER = 2**27  # values in the buffer on a GPU: many, for few kernel calls
 
 
 def bilinear(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
@@ -55,7 +53,8 @@ def _backward(grads, kept, left, right, weight) -> list[Tensor]:
         # rows times matrices: MKL takes a multiple of the time for matrices times columns
         torch.bmm(right[rows].unsqueeze(1), outer.mT, out=grad_left[rows].unsqueeze(1))
         torch.bmm(left[rows].unsqueeze(1), outer, out=grad_right[rows].unsqueeze(1))
-    return [grad_left, grad_right, total.t().reshape(weight.shape).to(weight.dtype)]
+    grad_weight = total.t().contiguous().view(weight.shape)
+    return [grad_left, grad_right, grad_weight.to(weight.dtype)]
 
 
 def _backward_by_products(grad: Tensor, left: Tensor, right: Tensor, weight: Tensor):
@@ -74,7 +73,7 @@ def _backward_by_products(grad: Tensor, left: Tensor, right: Tensor, weight: Ten
 def _outer_products(left: Tensor, right: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """The outer products (n,a,b) for n rows at a time, with these rows, all in one buffer."""
     per_row = left.shape[-1] * right.shape[-1]
-    step = max(1, (_CPU_BUFFER if on_processor(left) else _GPU_BUFFER) // per_row)
+    step = max(1, (scores_at_once() if on_processor(left) else _GPU_BUFFER) // per_row)
     buffer = left.new_empty(min(step, len(left)), left.shape[-1], right.shape[-1])
     for start in range(0, len(left), step):
         rows = slice(start, start + step)
