@@ -29,6 +29,7 @@ from mmbixt.layers.bidirectional_self_attention import (
     check_design,
     relative_position_index,
 )
+from mmbixt.layers.convolution import apply_conv
 from mmbixt.layers.feed_forward import FeedForward, add_feed_forward
 from mmbixt.layers.linear import apply_linear, init_linear
 from mmbixt.layers.maps import channels_last
@@ -57,7 +58,7 @@ class PatchEmbed(nn.Module):
     def forward(self, image: Tensor) -> Tensor:
         """(B,3,H,W) to (B,ceil(H/4),ceil(W/4),C)."""
         image = pad_to_multiple(image.permute(0, 2, 3, 1), 4).permute(0, 3, 1, 2)
-        return self.norm(self.projection(image).permute(0, 2, 3, 1))
+        return self.norm(apply_conv(self.projection, image).permute(0, 2, 3, 1))
 
 
 class PatchMerging(nn.Module):

@@ -5,14 +5,12 @@ Both give ``ceil(H/stride) x ceil(W/stride)`` tokens for an image of any size.
 
 from itertools import pairwise
 
-import torch
 from torch import Tensor, nn
-from torch.nn.functional import conv2d, pad
+from torch.nn.functional import pad
 
-from mmbixt.layers.as_built import is_as_built
-from mmbixt.ops.dispatch import is_eager, on_processor
+from mmbixt.layers.convolution import apply_conv
+from mmbixt.ops.dispatch import is_eager
 from mmbixt.ops.padding import padding_to_multiple
-from mmbixt.ops.precision import half_dtype, is_half, without_autocast
 
 
 class LinearPatchEmbed(nn.Module):
@@ -38,20 +36,7 @@ class LinearPatchEmbed(nn.Module):
         bottom, right = (padding_to_multiple(side, self.stride) for side in image.shape[-2:])
         if bottom or right or not is_eager():  # padding by nothing would copy the image
             image = pad(image, (0, right, 0, bottom))
-        is_slow = is_half(image) and on_processor(image) and self.stride >= 8
-        if is_slow and image.dtype != torch.float64 and is_as_built(self.proj, nn.Conv2d):
-            return self._project_in_float32(image).to(half_dtype(image))
-        return self.proj(image)
-
-    def _project_in_float32(self, image: Tensor) -> Tensor:
-        """As the convolution in half precision, for which oneDNN takes 5 to 40 times as long.
-
-        (On a Xeon with AMX, and on its AVX-512. With stride 4 the two take about as long.)
-        """
-        conv = self.proj
-        with without_autocast(image):
-            image, weight, bias = (x.float() for x in (image, conv.weight, conv.bias))
-            return conv2d(image, weight, bias, conv.stride, conv.padding)
+        return apply_conv(self.proj, image)
 
 
 class ConvPatchEmbed(nn.Module):

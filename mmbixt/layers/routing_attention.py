@@ -4,9 +4,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from mmbixt.layers.convolution import apply_conv
 from mmbixt.layers.linear import apply_linear
 from mmbixt.layers.maps import as_image
-from mmbixt.ops.dispatch import holds
+from mmbixt.ops.dispatch import holds, needs_gradients
 from mmbixt.ops.heads import head_width, join_heads, split_heads
 from mmbixt.ops.inverse_attention import bidirectional_self_attention_maps, self_attention
 from mmbixt.ops.padding import ceil_div, crop, larger
@@ -143,7 +144,7 @@ class RoutingAttention(nn.Module):
         out, values = attend(x, regions)
         if not self._is_padded_before:
             out, values = (crop(part, height, width) for part in (out, values))
-        out = out + self.lepe(as_image(values)).permute(0, 2, 3, 1)
+        out = out + enhance_locally(self.lepe, values)
         return apply_linear(self.wo, crop(out, height, width))
 
     def _attend_cut(self, x: Tensor, regions: Regions) -> tuple[Tensor, Tensor]:
@@ -262,7 +263,7 @@ class FullAttention(nn.Module):
         out = join_heads(self_attention(q, k, v, self.scale)).unflatten(1, x.shape[1:3])
         if self.lepe is not None:
             local = x if self.lepe_of == 'input' else qkv.chunk(3, dim=-1)[2]
-            out = out + self.lepe(as_image(local)).permute(0, 2, 3, 1)
+            out = out + enhance_locally(self.lepe, local)
         return apply_linear(self.proj, out)
 
     @torch.no_grad()
@@ -275,3 +276,10 @@ class FullAttention(nn.Module):
 def local_enhancement(channels: int) -> nn.Conv2d:
     """LePE: a depthwise convolution of 5 x 5."""
     return nn.Conv2d(channels, channels, 5, padding=2, groups=channels)
+
+
+def enhance_locally(lepe: nn.Module, x: Tensor) -> Tensor:
+    """LePE of tokens (B,H,W,C)."""
+    image = as_image(x)
+    trains = needs_gradients(x, *lepe.parameters())  # only its backward pass is slow
+    return (apply_conv(lepe, image) if trains else lepe(image)).permute(0, 2, 3, 1)
