@@ -10,10 +10,10 @@ from mmbixt.ops.precision import half_dtype, is_half, without_autocast
 def apply_conv(conv: nn.Module, x: Tensor) -> Tensor:
     """``conv(x)``, on processors computed in float32 where half precision is asked for.
 
-    The layer must be unchanged; otherwise it is called. In bfloat16, oneDNN (of torch 2.11) computes
-    wrong results on processors with AMX, for patches of 16 x 16 pixels of 4, 6, 8 and more
-    channels. With 3 channels it takes 5 to 40 times as long as in float32, also without AMX; for
-    the backward pass of a depthwise convolution of 5 x 5 it takes 2 to 6 times as long.
+    The layer must be unchanged; otherwise it is called. In bfloat16, oneDNN (of torch 2.11) is
+    wrong on processors with AMX for patches of 16 x 16 pixels of 4, 6, 8 and more channels. For 3
+    channels it takes 5 to 40 times as long as in float32, also without AMX; for the backward pass
+    of a depthwise convolution of 5 x 5 it takes 2 to 6 times as long.
     """
     is_half_here = is_half(x) and x.dtype != torch.float64 and on_processor(x)
     if not (is_half_here and is_as_built(conv, nn.Conv2d)):
