@@ -116,8 +116,15 @@ def _select(x: Tensor, index: Tensor, fill: Tensor | float) -> Tensor:
     return torch.where(index[:, None] == x.shape[0], fill, out)
 
 
-def _move(x: Tensor, index: Tensor, inverse: Tensor, padding: Tensor | None, pads: bool) -> Tensor:
-    """:func:`_select` with ``fill`` 0, in one write: row i goes to ``inverse[i]``.
+def _move(
+    x: Tensor,
+    index: Tensor,
+    inverse: Tensor,
+    padding: Tensor | None,
+    pads: bool,
+    fill: Tensor | None = None,
+) -> Tensor:
+    """:func:`_select` in fewer passes: row i of x goes to ``inverse[i]``; ``fill`` may be None.
 
     ``pads`` is False where padding is taken away, which the sizes of a compiled program, symbols,
     do not show.
@@ -125,10 +132,11 @@ def _move(x: Tensor, index: Tensor, inverse: Tensor, padding: Tensor | None, pad
     if not pads or holds(index.shape[0] <= x.shape[0]):
         return x.index_select(0, index)
     shape = index.shape[0], x.shape[1]
-    if torch.compiler.is_dynamo_compiling():  # which (of torch 2.11) loses the gradient in place
-        return x.new_zeros(shape).index_copy(0, inverse, x)
-    if padding is None:
-        return x.new_zeros(shape).index_copy_(0, inverse, x)
+    is_compiled = torch.compiler.is_dynamo_compiling()
+    if is_compiled or padding is None or fill is not None:
+        filled = x.new_zeros(shape) if fill is None else fill.repeat(shape[0], 1)
+        # Dynamo (of torch 2.11) loses the gradient in place
+        return (filled.index_copy if is_compiled else filled.index_copy_)(0, inverse, x)
     return x.new_empty(shape).index_copy_(0, inverse, x).index_fill_(0, padding, 0)
 
 
@@ -147,9 +155,7 @@ class Reorder(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(index, inverse, padding)
         ctx.pads = pads
-        if fill is None:
-            return _move(x, index, inverse, padding, pads)
-        return _select(x, index, fill)
+        return _move(x, index, inverse, padding, pads, fill)
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
