@@ -1,13 +1,17 @@
 """What adapters (LoRA) were trained with: their checkpoints do not contain the other weights."""
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
+import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from mmbixt.checkpoints.errors import CheckpointError
 
 _META = 'mmbixt_adapters'  # key in a checkpoint's meta
+Sums = tuple[tuple[int, ...], float, float]  # shape, sum, sum of the absolute values
 
 
 def note_adapters(model: nn.Module, checkpoint: Mapping[str, Any]) -> None:
@@ -31,12 +35,13 @@ def check_adapters(model: nn.Module, checkpoint: Mapping[str, Any], file: str | 
             raise CheckpointError(
                 f'{text} another alpha or rank: alpha / rank of {other[0]} was {factors}.'
             )
-        here = found[name]['sums']
-        if not all(key in here and _close(x, here[key]) for key, x in noted[name]['sums'].items()):
-            raise CheckpointError(
-                f'{text} other weights of {name} than it has here. Give its init_cfg the file '
-                'that it had in training.'
-            )
+        here = found[name]['weights']
+        for key, weight in noted[name].get('weights', {}).items():
+            if key not in here or not _is_same(weight, here[key]):
+                raise CheckpointError(
+                    f'{text} other weights of {name} than it has here ({key} differs). Give its '
+                    'init_cfg the file that it had in training.'
+                )
 
 
 def _describe(model: nn.Module) -> dict[str, dict[str, Any]]:
@@ -46,20 +51,32 @@ def _describe(model: nn.Module) -> dict[str, dict[str, Any]]:
         if type(part).__name__ == 'LoRAModel' and '_fsdp' not in name:  # no process has all of it
             layers = ((key, x) for key, x in part.named_modules() if hasattr(x, 'scaling'))
             factors = {key: float(layer.scaling) for key, layer in layers}
-            found[name] = dict(sums=_sums(part), factors=factors)
+            found[name] = dict(weights=_sums(part), factors=factors)
     return found
 
 
-def _sums(model: nn.Module) -> dict[str, tuple[float, float]]:
-    """The sum of each weight and of its absolute values; also of batch norms' statistics.
+def _sums(model: nn.Module) -> dict[str, Sums]:
+    """The sums of each frozen weight, and of batch norms' statistics.
 
-    Not the bits: weights that are resized when they are loaded differ between processors.
+    Not the bits: weights that are resized when they are loaded differ between processors. No other
+    buffers: some networks compute them anew for each size of image.
     """
-    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    values = {k: x.detach().double() for k, x in state.items() if '.lora_' not in k}
-    kept = {k: x for k, x in values.items() if state[k].is_floating_point()}
-    return {key: (x.sum().item(), x.abs().sum().item()) for key, x in kept.items()}
+    kept = {key: x for key, x in model.named_parameters() if '.lora_' not in key}
+    for name, norm in model.named_modules():
+        if isinstance(norm, _BatchNorm) and norm.track_running_stats:
+            kept[f'{name}.running_mean'] = norm.running_mean
+            kept[f'{name}.running_var'] = norm.running_var
+    found = {}
+    for key, x in kept.items():
+        x = x.detach().cpu()
+        sums = (x.sum(dtype=torch.float64).item(), x.abs().sum(dtype=torch.float64).item())
+        found[key] = (tuple(x.shape), *sums)
+    return found
 
 
-def _close(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    return all(abs(a - b) <= 1e-4 * one[1] + 1e-12 for a, b in zip(one, other, strict=True))
+def _is_same(one: Sums, other: Sums) -> bool:
+    """Whether two weights may be the same; also if one was resized for images of another size."""
+    (shape, *sums), (other_shape, *other_sums) = one, other
+    if shape != other_shape or not isfinite(sums[1]):
+        return shape != other_shape or not isfinite(other_sums[1])
+    return all(abs(a - b) <= 1e-4 * sums[1] + 1e-12 for a, b in zip(sums, other_sums, strict=True))

@@ -3,12 +3,14 @@
 import pytest
 import torch
 from helpers import assert_close, image
+from mmengine.model import BaseModule
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
 from running import fresh_mmengine, small_segmentor
 from variants import FAMILIES, VARIANTS, build
 
 from mmbixt.check.config import find_problems
+from mmbixt.checkpoints.adapters import check_adapters, note_adapters
 from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError, load_whole_state
 
@@ -83,8 +85,41 @@ def test_training_and_resuming(tmp_path):
         statistic = next(key for key in state if 'running_mean' in key)
         for changed in ({k: x + 1 for k, x in state.items()}, {statistic: state[statistic] + 5}):
             torch.save({**state, **changed}, tmp_path / 'whole.pth')
-            with pytest.raises(CheckpointError, match='other weights of backbone than it has here'):
+            with pytest.raises(CheckpointError, match=r'other weights of backbone .* differs\)'):
                 load_whole_state(MODELS.build(cfg.model), written)
+
+
+class ManySizes(BaseModule):
+    """A network with buffers of the size of the last image, and with infinite ones."""
+
+    def __init__(self, size=4, init_cfg=None):
+        super().__init__(init_cfg)
+        self.qkv, self.position = torch.nn.Linear(3, 3), torch.nn.Parameter(torch.ones(size))
+        self.register_buffer('hidden', torch.tensor([0.0, -torch.inf]))
+
+    def forward(self, x):
+        self.register_buffer('angles', torch.arange(len(x)) / 2, persistent=False)
+        return self.qkv(x)
+
+
+def test_networks_that_change_with_the_size_of_images():
+    def build(size):
+        torch.manual_seed(0)
+        targets = [dict(type='qkv')]
+        module = dict(type=ManySizes, size=size)
+        return MODELS.build(
+            dict(type='mmpretrain.LoRAModel', module=module, rank=1, alpha=1, targets=targets)
+        )
+
+    trained, checkpoint = build(4), dict(meta={})
+    trained.module(torch.zeros(5, 3))
+    note_adapters(trained, checkpoint)
+    check_adapters(build(4), checkpoint, None)
+    check_adapters(build(6), checkpoint, None)  # with its position encoding resized
+    with torch.no_grad():
+        trained.module.position.mul_(0.5)
+    with pytest.raises(CheckpointError, match=r'position differs'):
+        check_adapters(trained, checkpoint, None)
 
 
 def test_what_would_be_lost_is_refused(tmp_path):
