@@ -17,7 +17,7 @@ from PIL import Image
 from running import FirstClass, fresh_mmengine, training
 
 from mmbixt.datasets.problems import BadSampleError, BoxProblem, check_annotations
-from mmbixt.engine.sample_check import SampleCheckHook, SkippedImages, watch
+from mmbixt.engine.sample_check import SkippedImages, watch
 
 LOAD = dict(type='LoadImageFromFile')
 NAMES = [f'{i}.jpg' for i in range(4)]
@@ -171,19 +171,14 @@ LABELS = [
     (change(image, orient(6)), '{path} is turned .* labels are not turned.*color_ignore'),
     (change(image, orient(3)), '{path} is turned .* labels may be for'),
 ]
-FIRST = dict(images=0)
 ANNOTATIONS = [
     (change(image, lambda path: Image.new('RGB', (30, 24)).save(path)), 'is for 32 x 24.*{path} h'),
     (change(image, orient(8)), '{path} is turned .* labels are not turned'),
-    (
-        coco(lambda c: c['annotations'][1].update(bbox=[4, 4, float('inf'), 20])),
-        '1.jpg .* is 4, 4, inf, 24',
-    ),
 ]
 CASES = [
     *((segmentation, *case) for case in [*IMAGES, *LABELS]),
-    *((detection, *case) for case in [*IMAGES, *ANNOTATIONS]),
-    *((classification, *case) for case in IMAGES[2:3]),
+    *((detection, *case) for case in ANNOTATIONS),
+    (classification, *IMAGES[2]),
 ]
 
 
@@ -244,42 +239,22 @@ def test_classes_of_the_head_and_reduced_labels(root):
     model = head(num_classes=2)
     with pytest.raises(BadSampleError, match=r'has the ids 2 .*where 0 to 1 are'):
         read(segmentation(root), model)
+    model.boundary = head(num_classes=3)  # with several heads, one that has these classes
+    read(segmentation(root), model)
     edit_label(lambda x: x + 2)(label(root))
     with pytest.raises(BadSampleError, match=r'has the ids 3 .*, after reduce_zero_label'):
         read(segmentation(root, reduce_zero_label=True))
 
 
-def test_several_heads_and_one_logit(root):
-    """A head for boundaries has fewer classes; a head with one logit has two."""
-    model = head(num_classes=3)
-    model.boundary = head(num_classes=2, out_channels=1)
-    read(segmentation(root), model)
-    edit_label(lambda x: np.where(x == 2, 77, x))(label(root))
-    with pytest.raises(BadSampleError, match=r'ids 77 .*ignored: \[255\]'):
-        read(segmentation(root, ignore_index=300), model)
-    model.boundary.ignore_index = 77
-    read(segmentation(root, ignore_index=300), model)
+@pytest.mark.parametrize('options', [dict(num_classes=1), dict(num_classes=2, out_channels=1)])
+def test_a_head_with_one_logit_has_two_classes(root, options):
     for i in range(4):
         edit_label(lambda x: (x == 1).astype(np.uint8))(root / f'labels/{i}.png')
-    for options in (dict(num_classes=1), dict(num_classes=2, out_channels=1)):
+    read(segmentation(root), head(**options))
+    edit_label(lambda x: x * 77)(label(root))
+    with pytest.raises(BadSampleError, match=r'has the ids 77 .*0 to 1 are'):
         read(segmentation(root), head(**options))
-        edit_label(lambda x: x * 2)(label(root))
-        with pytest.raises(BadSampleError, match=r'has the ids 2 .*0 to 1 are'):
-            read(segmentation(root), head(**options))
-        edit_label(lambda x: x // 2)(label(root))
-
-
-def test_labels_before_images(root):
-    for make in (segmentation, detection):
-        dataset = make(root)
-        transforms = dataset.pipeline.transforms
-        load = next(x for x in transforms if 'LoadAnnotations' in type(x).__name__)
-        transforms.remove(load)
-        transforms.insert(0, load)
-        watch(dataset, FirstClass(), None)
-        info = dataset.get_data_info(0)
-        info = transforms[1](transforms[0](dict(info, seg_fields=[])))
-        assert info['img'].shape == (24, 32, 3)
+    read(segmentation(root), head(**options | dict(ignore_index=77)))
 
 
 def test_boxes_beyond_the_image_are_logged_once(root):
@@ -311,9 +286,7 @@ def test_unknown_sizes(root):
     assert load(info)['img'].shape == (24, 32, 3)
 
 
-@pytest.mark.parametrize(
-    'error', [MemoryError(), OSError(errno.EMFILE, 'Too many open files'), OSError(errno.EIO, 'x')]
-)
+@pytest.mark.parametrize('error', [MemoryError(), OSError(errno.EIO, 'x')])
 def test_errors_of_the_machine_are_not_skipped(root, error):
     skipped = SkippedImages(root / 'skipped.txt', 9)
     load = mock.patch('mmcv.transforms.LoadImageFromFile.transform', side_effect=error)
@@ -451,8 +424,3 @@ def test_validation_skips_no_image(root):
         )
         with pytest.raises(BadSampleError, match='an empty file'):
             runner.val()
-
-
-def test_options_are_checked():
-    with pytest.raises(ValueError, match="on_bad='ignore' is not one of"):
-        SampleCheckHook(on_bad='ignore')
