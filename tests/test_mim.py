@@ -25,42 +25,22 @@ finds_mmbixt = pytest.mark.xfail(
 )
 
 # what a user's config needs besides, to run two steps on the scenes without a GPU
-SMALL = {
-    'mmseg': """
-root = 'data/scenes/ade/ADEChallengeData2016'
-train_dataloader = dict(
-    batch_size=2, num_workers=0, persistent_workers=False, dataset=dict(data_root=root)
-)
-val_dataloader = dict(num_workers=0, persistent_workers=False, dataset=dict(data_root=root))
+LOADERS = """
+val_dataloader = dict(num_workers=0, persistent_workers=False, dataset=dict(data))
 test_dataloader = val_dataloader
+train_dataloader = dict(val_dataloader, batch_size=2)
+"""
+SMALL = {
+    'mmseg': f"""
+data = dict(data_root='data/scenes/ade/ADEChallengeData2016')
+{LOADERS}
 model['decode_head'].update(norm_cfg=dict(type='BN'))
 train_cfg = dict(max_iters=2, val_interval=2)
 default_hooks = dict(checkpoint=dict(interval=2))
 """,
-    'mmdet': """
-root = 'data/scenes/coco/'
-keys = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor')
-pipeline = [
-    dict(type='LoadImageFromFile'),
-    dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
-    dict(type='Resize', scale=(192, 128), keep_ratio=True),
-    dict(type='PackDetInputs', meta_keys=keys),
-]
-data = dict(data_root=root, pipeline=pipeline)
-train_dataloader = dict(batch_size=2, num_workers=0, persistent_workers=False, dataset=data)
-val_dataloader = dict(num_workers=0, persistent_workers=False, dataset=data)
-test_dataloader = val_dataloader
-val_evaluator = dict(ann_file=root + 'annotations/instances_val2017.json')
-test_evaluator = val_evaluator
-train_cfg = dict(max_epochs=1)
-""",
-    'mmpretrain': """
-root = 'data/scenes/imagenet'
-train_dataloader = dict(
-    batch_size=2, num_workers=0, persistent_workers=False, dataset=dict(data_root=root)
-)
-val_dataloader = dict(num_workers=0, persistent_workers=False, dataset=dict(data_root=root))
-test_dataloader = val_dataloader
+    'mmpretrain': f"""
+data = dict(data_root='data/scenes/imagenet')
+{LOADERS}
 param_scheduler = []
 train_cfg = dict(max_epochs=1)
 """,
@@ -151,7 +131,7 @@ def test_train_and_test_a_config_of_ours_by_name(mim, project):
 
 @only_in_zoo
 @pytest.mark.parametrize(
-    ('scope', 'text'), user_configs(), ids=['semfpn', 'cascade', 'detr', 'classifier', 'inherited']
+    ('scope', 'text'), user_configs(), ids=['semfpn', 'classifier', 'inherited']
 )
 def test_train_and_test_a_config_of_a_user(mim, project, scope, text):
     small = SMALL[scope]

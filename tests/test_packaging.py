@@ -120,15 +120,11 @@ def says(tmp_path):
     return says
 
 
-def fake(path, *lines):
-    path.write_text('\n'.join(['#!/bin/sh', *lines, '']))
+def fake(path, code):
+    """Write a program; returns the variable PATH with its folder before all others."""
+    path.write_text(f'#!/bin/sh\n{code}\n')
     path.chmod(0o755)
-    return str(path)
-
-
-def before(folder):
-    """The variable PATH with a folder before all others."""
-    return f'{folder}{os.pathsep}{os.environ["PATH"]}'
+    return f'{path.parent}{os.pathsep}{os.environ["PATH"]}'
 
 
 def test_setup_says_what_is_missing(says, tmp_path):
@@ -138,19 +134,15 @@ def test_setup_says_what_is_missing(says, tmp_path):
     (venv / 'setup.unfinished').unlink()
     says('cannot reach its package index', PYTHON=sys.executable, CXX='true', VENV=str(venv))
     assert not (venv / 'setup.unfinished').exists()  # pip was not killed: the rest is whole
-    no_venv = 'case "$*" in *ensurepip*) exit 1;; esac'
-    python = fake(tmp_path / 'python', no_venv, f'exec "{sys.executable}" "$@"')
-    says('has no venv module', PYTHON=python)
-    fake(tmp_path / 'df', 'echo Filesystem', 'echo / 9 9 3145728 9% /')
-    says('3 GB free', PATH=before(tmp_path), PYTHON=sys.executable)
+    path = fake(tmp_path / 'df', 'echo Filesystem; echo / 9 9 3145728 9% /')
+    says('3 GB free', PATH=path, PYTHON=sys.executable)
 
 
 def test_setup_says_which_python_it_needs(says, tmp_path):
-    old = fake(tmp_path / 'python3.9', 'echo 3.9.18 /usr')
-    says(f'{old} is 3.9.18', PYTHON=old)
     for name in ('python3.11', 'python3.12', 'python3'):
-        fake(tmp_path / name, 'echo 3.8.10 /usr')
-    says('no Python 3.11 or 3.12 found (python3 is 3.8.10)', PATH=before(tmp_path))
+        path = fake(tmp_path / name, 'echo 3.8.10 /usr')
+    says(f'{tmp_path}/python3 is 3.8.10', PYTHON=f'{tmp_path}/python3')
+    says('no Python 3.11 or 3.12 found (python3 is 3.8.10)', PATH=path)
 
 
 def test_setup_keeps_the_fork_apart(says, tmp_path):

@@ -75,7 +75,7 @@ def test_clicks_and_keys_on_a_heading_sort(page):
     assert column(page, share) == sorted(values, key=float, reverse=True) != sorted(values)[::-1]
 
 
-def test_click_enlarges_a_picture(page):
+def test_clicks_enlarge_a_picture_and_show_values_of_a_chart(page):
     is_open = 'document.getElementById("enlarged").open'
     source = 'document.querySelector("{} img").src'
     page.click('.picture img')
@@ -83,9 +83,6 @@ def test_click_enlarges_a_picture(page):
     assert page.run(source.format('#enlarged')) == page.run(source.format('.picture'))
     page.press('Escape', 27)
     assert not page.run(is_open)
-
-
-def test_chart_shows_values(page):
     page.click('.chart svg')
     text = page.run('document.querySelector(".readout").textContent')
     # the centre of the picture is left of the centre of the axes

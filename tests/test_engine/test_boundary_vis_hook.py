@@ -52,11 +52,7 @@ def pictures(folder):
 
 
 @pytest.mark.parametrize(
-    ('options', 'drawn'),
-    [
-        (dict(interval=3), [0, 3]),
-        (dict(interval=1, max_images=2), [0, 1]),
-    ],
+    ('options', 'drawn'), [(dict(interval=3), [0, 3]), (dict(interval=1, max_images=2), [0, 1])]
 )
 def test_interval_and_max_images(tmp_path, options, drawn):
     runner = make_runner(tmp_path, Images(tmp_path), options)
@@ -65,17 +61,6 @@ def test_interval_and_max_images(tmp_path, options, drawn):
     assert pictures(tmp_path) == names
     runner.val()  # counts from the first image again
     assert pictures(tmp_path) == names + [name.replace('test', 'val') for name in names]
-
-
-def test_evaluation_alone_does_not_build_the_training(tmp_path, monkeypatch):
-    nowhere = training(dict(type='Nowhere'), val_interval=2)
-    runner = make_runner(tmp_path, Images(tmp_path), **nowhere)
-    with monkeypatch.context() as patch:  # on other ranks than 0
-        patch.setattr(module, 'is_main_process', lambda: False)
-        runner.test()
-    assert pictures(tmp_path) == []
-    runner.test()
-    assert pictures(tmp_path) == ['test_boundary_image_0_0.png']
 
 
 def test_pictures_of_a_training_have_its_iteration(tmp_path):
@@ -104,6 +89,3 @@ def test_bad_input_is_explained(tmp_path):
         sample = Images(tmp_path, labelled=labelled)[2]['data_samples']
         with pytest.raises(ValueError, match=message):
             module.sample_figure(sample, Images.metainfo, 'title')
-    for options, message in ((dict(interval=0), 'at least 1'), (dict(width=1.5), 'are pixels')):
-        with pytest.raises(ValueError, match=message):
-            module.BoundaryVisHook(**options)

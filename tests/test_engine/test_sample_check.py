@@ -47,12 +47,12 @@ def root(tmp_path):
     return tmp_path
 
 
-def segmentation(root, load=LOAD, serialize=False, **options):
+def segmentation(root, load=LOAD, **options):
     return BaseSegDataset(
         ann_file=f'{root}/names.txt',
         data_prefix=dict(img_path=f'{root}/images', seg_map_path=f'{root}/labels'),
         metainfo=dict(classes=CLASSES),
-        serialize_data=serialize,
+        serialize_data=False,
         # labels after resizing, as in tests
         pipeline=[
             load,
@@ -64,12 +64,12 @@ def segmentation(root, load=LOAD, serialize=False, **options):
     )
 
 
-def detection(root, load=LOAD, serialize=False, **options):
+def detection(root, load=LOAD, **options):
     return CocoDataset(
         ann_file=f'{root}/coco.json',
         data_prefix=dict(img=f'{root}/images'),
         metainfo=dict(classes=CLASSES),
-        serialize_data=serialize,
+        serialize_data=False,
         pipeline=[load, dict(type='mmdet.LoadAnnotations'), dict(type='mmdet.PackDetInputs')],
         **options,
     )
@@ -230,7 +230,7 @@ def test_pixels_that_are_not_finite(root):
 
 def head(**attributes):
     model = FirstClass()
-    for name, value in dict(ignore_index=255, **attributes).items():
+    for name, value in (dict(ignore_index=255) | attributes).items():
         setattr(model, name, value)
     return model
 

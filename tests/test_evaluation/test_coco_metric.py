@@ -120,19 +120,6 @@ def test_classes_are_distinguished_and_only_selected_classes_and_images_count(an
     assert metric.evaluate(1)['coco/boundary_mAP'] == 1
 
 
-def test_mask_scores_replace_box_scores(ann_file):
-    metric = BoundaryCocoMetric(ann_file, metric=[])
-    metric.dataset_meta = dict(classes=CLASSES)
-    right, wrong = TRUTHS[11][0], (0, ellipse(20, 140, 9, 9))
-    data = sample(11, [wrong, right])
-    aps = []
-    for scores in ([0.9, 0.1], [0.1, 0.9]):
-        data.pred_instances.mask_scores = torch.tensor(scores)
-        metric.process({}, [data.to_dict()])
-        aps.append(metric.evaluate(1)['coco/boundary_mAP_50'])
-    assert aps[0] < aps[1]
-
-
 def test_models_without_masks_and_without_detections(ann_file):
     with pytest.raises(ValueError, match='This model predicts boxes only'):
         evaluate(BoundaryCocoMetric(ann_file), TRUTHS, masks=False)

@@ -7,7 +7,7 @@ import pytest
 from label_maps import label_maps, stacked_sums
 from PIL import Image
 
-from mmbixt.evaluation import folders, image_sums
+from mmbixt.evaluation import image_sums
 from mmbixt.evaluation.folders import (
     LabelFilesError,
     Pair,
@@ -73,15 +73,11 @@ def test_counts_of_folders(jobs, tmp_path):
     np.testing.assert_equal(found.counts, stacked_sums(label_maps(), **OPTIONS))
 
 
-def test_errors_in_one_process_do_not_block_the_others(tmp_path, make_pair, monkeypatch):
+def test_errors_in_one_process_do_not_block_the_others(tmp_path):
     bad, good = (save(tmp_path / f'{k}.png', np.full((60, 60), k)) for k in (9, 1))
     paths = [bad if i % 20 == 13 else good for i in range(60)]
     with raises('has label 9'):
         folder_sums([Pair('', path, path) for path in paths], ['a', 'b'], Reading(), {}, 4)
-    # in forked processes, which inherit the patch, as well
-    monkeypatch.setattr(folders, 'image_sums', lambda *_, **__: np.empty(2**60, np.uint8))
-    with raises(r'^Out of memory .*p\.png.* --jobs\.$'):
-        folder_sums([make_pair([[0]], [[0]])] * 3, ['a'], Reading(), {}, 2)
 
 
 @pytest.mark.parametrize(('reduce_truth', 'ignored'), [(True, 255), (False, 9)])
@@ -118,10 +114,8 @@ def test_names_with_prefix_and_suffix_and_files_without_them(both):
         pair_files(*where, **options)
 
 
-def test_missing_and_extra_files_are_named(both, tmp_path):
+def test_missing_and_extra_files_are_named(both):
     where = both(['x8.png'], [f'x{i}.png' for i in range(9)])
-    with raises('There is no folder .*q'):
-        pair_files(tmp_path / 'q', where[1])
     with raises(r'(?s)^8 of 9 truths in .*\n  x0\.png\n.*  x4\.png\n  \.\.\. and 3 more\n'):
         pair_files(*where)
     both([*(f'x{i}.png' for i in range(8)), 'y.png'], [])

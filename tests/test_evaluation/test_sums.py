@@ -88,13 +88,4 @@ REST = {'band5px/mAcc': 40, 'band5px/aAcc': 50}
 def test_relative_gains():
     *_, bisa, gains = headline({'Swin': SWIN | REST, 'BiSA': BISA | REST}).splitlines()
     assert bisa.split() == ['BiSA', '45.11', '1.00', '1.00', '24.80', '40.00', '50.00']
-    assert gains.split() == [
-        'relative',
-        'gain',
-        '+1.35%',
-        '+nan%',
-        '-50.00%',
-        '+1.76%',
-        '+0.00%',
-        '+0.00%',
-    ]
+    assert gains.split()[2:] == ['+1.35%', '+nan%', '-50.00%', '+1.76%', '+0.00%', '+0.00%']

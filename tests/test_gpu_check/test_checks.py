@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from mmbixt.gpu_check import __main__ as command
 from mmbixt.gpu_check import lines, parity, process
 from mmbixt.gpu_check.cases import LAYERS, OPS
-from mmbixt.gpu_check.lines import FIRST, Line, all_lines, not_run, result_of
+from mmbixt.gpu_check.lines import FIRST, Line, not_run, result_of
 from mmbixt.gpu_check.models import NETWORKS, measure
 from mmbixt.ops import dispatch, ops_path
 
@@ -231,17 +231,6 @@ def test_a_process_whose_gpu_does_not_answer_is_followed_by_another(monkeypatch)
     found = {}
     process.run_lines('cuda', 1, 1, found.__setitem__)
     assert len({result['text'] for result in found.values()}) == 3
-
-
-def test_all_lines_are_told_apart_and_what_matters_most_comes_first():
-    for device in (None, 'cuda'):
-        found = all_lines(device, 16)
-        assert all('timm' in x.needs for x in found if x.part not in ('op', 'layer'))
-        keys = [line[:4] for line in found]
-        assert len(set(keys)) == len(keys)
-        expected = {'eager', 'no sync', 'CUDA graph', 'compiled'}
-        assert {way for part, _, way, _ in keys if part == 'layer'} - {lines.FAKE} == expected
-        assert [line.way for line in found][-1] == 'compiled'
 
 
 ALONE = """

@@ -38,13 +38,6 @@ def test_lines_have_their_values_and_are_inside_the_picture():
         assert (points <= np.array(size, float)).all()
 
 
-def test_pictures_of_one_page_have_different_ids():
-    texts = [draw([line([1.0, 2.0], 'one dots')], unit, 2) for unit in ('loss', 'mAP')]
-    first, second = (set(re.findall(r'id="(.+?)"', text)) for text in texts)
-    assert first
-    assert not first & second
-
-
 def test_many_points_are_averaged():
     points = np.column_stack([np.arange(10_000), np.tile([0.0, 2.0], 5000)]).astype(float)
     thinned = np.array(thin(points))

@@ -4,8 +4,6 @@ from multiprocessing import get_context
 
 import pytest
 import torch
-from benchmarking.plots import fit_exponent, plot_growth
-from benchmarking.turns import Measured
 from helpers import only_in_zoo
 
 from mmbixt.benchmarking.networks import UnknownRowError, build
@@ -53,16 +51,6 @@ def test_two_networks(benchmark, external, tmp_path):
         assert one['memory'] > 0 < one['peak']
 
 
-def test_growth(tmp_path):
-    found = [
-        Measured('a', size, 1, macs=size**3, memory=size, peak=1, forward=[1], both=[size**2])
-        for size in (32, 64)
-    ]
-    assert fit_exponent(found, lambda one: one.macs) == pytest.approx(1.5)  # of the pixels
-    plot_growth(found, tmp_path / 'plots/growth.png')
-    assert (tmp_path / 'plots/growth.png').stat().st_size > 10_000
-
-
 @only_in_zoo
 def test_compiled_network_with_two_sizes(benchmark, external, tmp_path):
     plot = tmp_path / 'growth.png'
@@ -85,11 +73,6 @@ def test_networks_that_fail_are_named_in_a_few_lines(benchmark, tmp_path, monkey
         assert done.returncode == 1
         assert f'error: {tmp_path}/broken.py:build: {message}' in done.stderr
         assert 'Traceback' not in done.stderr
-
-
-def test_wrong_arguments(benchmark):
-    assert 'give two --sizes or more' in benchmark('biformer_tiny', '--plot', 'x.png').stderr
-    assert 'must be at least 1' in benchmark('biformer_tiny', '--batch', '0').stderr
 
 
 STOCK_SWIN = 'mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py'

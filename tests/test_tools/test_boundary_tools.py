@@ -12,7 +12,6 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from helpers import CONFIGS
 from label_maps import label_maps, stacked_sums
 from PIL import Image
 
@@ -101,8 +100,6 @@ def test_shifted_labels_are_warned_of(folders, evaluate):
 @pytest.mark.parametrize(
     ('arguments', 'message'),
     [
-        (['--num-classes', 4, '--jobs', 0], 'must be at least 1'),
-        (['--num-classes', 4, '--sums', 'x.npy'], 'must end with .npz'),
         (['--num-classes', 4, '--ratios', 3], '3 is not a fraction of the diagonal'),
         (['--num-classes', 4, '--sums', f'{__file__}/new/x.npz'], 'is a file'),
         (['--num-classes', 4, '--worst', 3], '--worst N needs --images'),
@@ -134,8 +131,6 @@ def test_pictures_of_the_worst_images(folders, evaluate):
     assert min(cv2.imread(f'{folders}/out/{worst[0]:02}.png').shape[:2]) > 500
     (folders / f'images/{worst[0]:02}.jpg').unlink()
     assert 'images has no image for 1 of 12 truths. There should be' in evaluate(*options).stderr
-    done = evaluate(*options, '--image-suffix', '.png')
-    assert 'ends with .png; one of its files is' in done.stderr
     cv2.imwrite(f'{folders}/images/{worst[0]:02}.jpg', np.zeros((9, 9, 3), np.uint8))
     assert f'{worst[0]:02}.jpg: the image must be (' in evaluate(*options).stderr
     exif = Image.Exif()
@@ -185,19 +180,14 @@ def running(process):
     return state not in 'ZX'
 
 
-on_linux = pytest.mark.skipif(sys.platform != 'linux', reason='looks for processes in /proc')
-
-
-@on_linux
+@pytest.mark.skipif(sys.platform != 'linux', reason='looks for processes in /proc')
 @pytest.mark.parametrize(
     ('number', 'whom', 'code', 'message'),
     [
-        (signal.SIGINT, 'all', 130, 'Stopped. Nothing was written.\n'),  # Ctrl-C in a terminal
-        (signal.SIGINT, 'first', 130, 'Stopped. Nothing was written.\n'),
-        (signal.SIGTERM, 'first', 143, 'Stopped. Nothing was written.\n'),
+        (signal.SIGINT, 'all', 130, 'Stopped. Nothing was written.'),  # Ctrl-C in a terminal
+        (signal.SIGTERM, 'first', 143, 'Stopped. Nothing was written.'),
         (signal.SIGKILL, 'first', -9, ''),
-        (signal.SIGKILL, 'worker', 1, 'Out of memory? Try fewer --jobs (now 2).\n'),
-        (signal.SIGTERM, 'worker', 1, 'Out of memory? Try fewer --jobs (now 2).\n'),
+        (signal.SIGKILL, 'worker', 1, 'Out of memory? Try fewer --jobs (now 2).'),
     ],
 )
 def test_no_process_remains(number, whom, code, message, long_evaluation, folders):
@@ -208,27 +198,13 @@ def test_no_process_remains(number, whom, code, message, long_evaluation, folder
         os.kill(started.pid if whom == 'first' else workers[0], number)
     assert started.wait(timeout=20) == code
     printed = (folders / 'stderr.txt').read_text()
-    assert printed.rpartition('\r')[2].strip().endswith(message.strip())
+    assert printed.rpartition('\r')[2].strip().endswith(message)
     assert 'Traceback' not in printed
     assert not (folders / 'long/scores.json').exists()
     end = time.monotonic() + 10
     while any(map(running, workers)):
         assert time.monotonic() < end
         time.sleep(0.05)
-
-
-@on_linux
-def test_workers_ignore_ctrl_c(long_evaluation):
-    """A terminal sends it to all processes, and a waiting worker would print a traceback."""
-    for process in long_evaluation[1]:
-        blocked = re.search(r'SigBlk:\s*(\w+)', Path(f'/proc/{process}/status').read_text())[1]
-        assert int(blocked, 16) & 1 << signal.SIGINT - 1
-
-
-def test_counting_imports_no_framework():
-    code = 'import sys, mmbixt.evaluation.folders, mmbixt.evaluation.tables; print(*sys.modules)'
-    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
-    assert not {'torch', 'mmcv', 'mmseg', 'mmdet', 'matplotlib'} & {*done.stdout.split()}
 
 
 @pytest.fixture
@@ -299,7 +275,6 @@ def test_runs_that_cannot_be_compared(runs, tmp_path, within):
     write_sums(tmp_path / 'other.npz', [f'{i}' for i in range(12)], CLASSES, good_sums())
     assert '12 and 12 images' in error(runs[0], tmp_path / 'other.npz')
     assert 'the runs have all, band1px, band3px' in error(*runs, '--per-class', 'band7px')
-    assert '--names must differ' in error(*runs, '--names', 'x', 'x')
 
 
 @pytest.mark.usefixtures('in_project')
@@ -318,25 +293,11 @@ def test_predictions_and_counts_with_the_boundary_metric_alone(within):
     np.testing.assert_array_equal(counted.counts['all/predicted'], predicted)
 
 
-@pytest.mark.parametrize('tool', ['train.py', 'test.py'])
-def test_metric_of_the_wrong_task_is_refused_before_the_model_is_built(tool, tmp_path, within):
-    (tmp_path / 'mine.py').write_text(
-        f"_base_ = '{CONFIGS}/bixt/semfpn_bixt_ti_ade20k.py'\n"
-        "val_evaluator = test_evaluator = [dict(type='mmbixt.BoundaryCocoMetric')]\n"
-    )
-    done = within(tool, tmp_path / 'mine.py', *['nowhere.pth'] * (tool == 'test.py'))
-    assert done.returncode == 1
-    assert done.stderr.startswith('ConfigError: ')
-    assert 'Use mmbixt.BoundaryIoUMetric' in done.stderr
-
-
 @pytest.mark.parametrize(
     ('scope', 'metric', 'right'),
     [
-        ('mmdet', 'mmbixt.BoundaryIoUMetric', 'mmbixt.BoundaryCocoMetric'),
         ('mmdet', BoundaryIoUMetric, 'mmbixt.BoundaryCocoMetric'),
         ('mmdet', 'mmseg.IoUMetric', 'CocoMetric'),
-        ('mmdet', 'IoUMetric', 'CocoMetric'),
         ('mmdet', 'mmdet.IoUMetric', None),
         ('mmseg', 'mmdet.CocoMetric', 'IoUMetric'),
         ('mmseg', 'mmbixt.BoundaryIoUMetric', None),

@@ -27,14 +27,6 @@ def measured(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, 'executable', str(path))
 
 
-@only_in_zoo
-@pytest.mark.parametrize('config', [LINEAR, MASKS])
-def test_training_step_of_a_segmentor_and_of_a_detector(config, within):
-    done = within(TOOL, config, '--one', '--shape', 64, 64, '--batch', 1, '--steps', 1)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1])['seconds'] > 0
-
-
 def compare(within, folder, *options):
     done = within(TOOL, FINER, '--against', LINEAR, '--json', folder / 'all.json', *options)
     assert done.returncode == 0, done.stderr

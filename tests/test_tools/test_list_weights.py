@@ -19,13 +19,11 @@ def listed(within, tmp_path, monkeypatch):
     return listed
 
 
-def test_all(listed, tmp_path):
+def test_all(listed):
     code, output = listed()
     lines = output.splitlines()
     assert code == 0
     assert {line.split()[0] for line in lines if '://' in line} >= set(SOURCES)
-    assert max(map(len, lines)) <= 120
-    assert f'The cache is {tmp_path}/hub/checkpoints' in output.replace('\n', ' ')
     (here,) = (line for line in lines if ' MB' in line)
     assert here.split()[0] == 'bixt://tiny-16-d13'
     assert here.endswith('top-1 80.44                2.5 MB')

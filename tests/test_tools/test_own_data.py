@@ -72,25 +72,18 @@ def test_nothing_is_wrong_with_the_configs(folder, monkeypatch, name):
     assert problems == []
 
 
-def test_a_metric_with_the_annotations_of_other_images_is_found(folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    cfg = read_config('coco_mini.py')
-    cfg.val_evaluator.ann_file = 'data/coco_mini/annotations/instances_train.json'
-    ((problem,), _) = find_problems(cfg, ('val',))
-    assert problem.startswith(f'val_evaluator.ann_file is {cfg.val_evaluator.ann_file}, but')
-    cfg.val_evaluator.ann_file = 'val.json'
-    ((problem,), _) = find_problems(cfg, ('val',))
-    assert problem.startswith('val_evaluator.ann_file is val.json, which does not exist, but')
-    cfg.val_evaluator.ann_file = 's3://val.json'
-    assert find_problems(cfg, ('val',))[0] == []
-
-
-def test_colours_that_are_fewer_than_the_classes_are_found(folder, monkeypatch):
+def test_wrong_annotations_of_a_metric_and_too_few_colours_are_found(folder, monkeypatch):
     monkeypatch.chdir(folder)
     cfg = read_config('coco_mini.py')
     cfg.val_dataloader.dataset.metainfo.palette = [(220, 20, 60)]
-    ((problem,), _) = find_problems(cfg, ('val',))
-    assert problem.startswith('val_dataloader.dataset: metainfo.palette has 1 colours for ')
+    for file, message in (
+        ('data/coco_mini/annotations/instances_train.json', ', but'),
+        ('val.json', ', which does not exist, but'),
+    ):
+        cfg.val_evaluator.ann_file = file
+        (problem, colours), _ = find_problems(cfg, ('val',))
+        assert problem.startswith(f'val_evaluator.ann_file is {file}{message}')
+        assert colours.startswith('val_dataloader.dataset: metainfo.palette has 1 colours for ')
 
 
 def test_forgotten_classes_are_one_mistake(folder, monkeypatch):

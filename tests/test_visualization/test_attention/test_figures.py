@@ -5,13 +5,10 @@ import helpers
 import numpy as np
 import pytest
 import torch
-from matplotlib.colors import to_rgb
-from matplotlib.text import Text
 from mmengine.config import Config
 
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
 from mmbixt.visualization.attention import attention_figures, summary_figure
-from mmbixt.visualization.attention.bixt import strongest_latents
 from mmbixt.visualization.attention.loading import load_backbone, prepare_image
 
 INPUTS = helpers.image(1, 64, 96)
@@ -54,8 +51,6 @@ def test_summary(name):
     model.backbone = MODELS[name]().train()
     figure = summary_figure(model, INPUTS, IMAGE)
     assert len([ax for ax in figure.axes if ax.get_title()]) >= 4
-    sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text()]
-    assert min(sizes) / 72 * 556 / figure.get_figwidth() > 9  # pixels, in a column of the report
     assert model.backbone.training
     assert summary_figure(OTHER, INPUTS, IMAGE) is None
 
@@ -77,14 +72,6 @@ def test_point_is_in_pixels_of_the_image(name, layer, box, limits, caption):
     assert image.patches[-1].get_bbox().bounds == box
     assert (heat_map.get_xlim(), heat_map.get_ylim()) == limits
     assert heat_map.get_title() == f'layer {layer}, {caption}'
-
-
-def test_strongest_latents_have_the_colours_of_the_legend():
-    maps = torch.eye(12)[[7, 7, 7, 2]].T[:, None]  # four tokens
-    panel, handles, named = strongest_latents(maps, 16)
-    assert named == [7, 2]
-    colours = torch.tensor([to_rgb(handle.get_facecolor()) for handle in handles])
-    torch.testing.assert_close(panel.values[0], colours[[0, 0, 0, 1]])
 
 
 def small(config='semfpn_bixt_ti_ade20k'):
