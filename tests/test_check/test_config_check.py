@@ -374,16 +374,6 @@ def test_upernet_without_a_pyramid_is_noted(cfg):
     assert found(cfg) == ([], [])
 
 
-def test_other_channels_than_in_channels():
-    cfg = Config.fromstring(
-        "_base_ = 'mmseg::deeplabv3plus/deeplabv3plus_r50-d8_4xb4-20k_voc12aug-512x512.py'", '.py'
-    )
-    cfg.model.decode_head.c1_in_channels = 512
-    problems = problems_of(cfg, 'train')
-    assert len(problems) == 1
-    assert 'decode_head (DepthwiseSeparableASPPHead) cannot use its input, 256 x' in problems[0]
-
-
 def test_weights_of_a_local_file(cfg, root):
     """They are compared with the backbone; nothing is downloaded."""
     backbone = MODELS.build(dict(cfg.model.backbone))

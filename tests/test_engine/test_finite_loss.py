@@ -3,7 +3,6 @@
 import pytest
 import torch
 from mmengine.model import BaseModel, MMDistributedDataParallel
-from mmengine.optim import OptimWrapper, OptimWrapperDict
 from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 from running import fresh_mmengine, make_loader
@@ -111,14 +110,6 @@ def test_files_that_are_no_checkpoints_are_ignored(tmp_path):
     torch.save(dict(a=1), tmp_path / 'iter_9.pth')
     runner = make_runner(tmp_path, [float('nan')])
     with pytest.raises(FloatingPointError, match=r'for the images\n  0.jpg\n.*No checkpoint with'):
-        runner.train()
-
-
-def test_several_optimizers_are_refused(tmp_path):
-    runner = make_runner(tmp_path, [1.0])
-    optimizer = torch.optim.SGD(runner.model.parameters(), 0.1)
-    runner.optim_wrapper = OptimWrapperDict(a=OptimWrapper(optimizer))
-    with pytest.raises(TypeError, match='needs one optimizer, not OptimWrapperDict'):
         runner.train()
 
 

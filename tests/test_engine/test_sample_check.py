@@ -273,26 +273,12 @@ def test_boxes_outside_of_the_image_or_not_finite(box):
     assert 'a.jpg is 32 x 24' in BoxProblem()(results, turns=True)
 
 
-def test_unknown_sizes(root):
-    """0 x 0 in the annotations; formats that OpenCV reads and PIL does not."""
-    coco(lambda c: [image.update(width=0, height=0) for image in c['images'][:1]])(root)
-    dataset = detection(root)
-    watch(dataset, FirstClass(), None)
-    load = dataset.pipeline.transforms[0]
-    assert load(dataset.get_data_info(0))['img'].shape == (24, 32, 3)
-    path = root / 'images/a.hdr'
-    cv2.imwrite(str(path), np.ones((24, 32, 3), np.float32))
-    info = dict(dataset.get_data_info(1), img_path=str(path))
-    assert load(info)['img'].shape == (24, 32, 3)
-
-
 @pytest.mark.parametrize('error', [MemoryError(), OSError(errno.EIO, 'x')])
 def test_errors_of_the_machine_are_not_skipped(root, error):
     skipped = SkippedImages(root / 'skipped.txt', 9)
     load = mock.patch('mmcv.transforms.LoadImageFromFile.transform', side_effect=error)
-    with load, pytest.raises(type(error)) as info:
+    with load, pytest.raises(type(error)):
         read(segmentation(root), skipped=skipped)
-    assert info.value is error
     assert not skipped.read()
 
 
@@ -301,18 +287,6 @@ def test_mistakes_in_the_config_are_not_skipped(root):
     dataset.pipeline.transforms.insert(2, lambda results: results.pop('seg_map_path') and results)
     with pytest.raises(BadSampleError, match=r"LoadAnnotations needs 'seg_map_path', which .*0.jp"):
         read(dataset, skipped=SkippedImages(root / 'skipped.txt', 9))
-
-
-def test_data_without_labels_and_videos(root):
-    """No error where no annotations are read, or where videos keep them at another key."""
-    coco(lambda c: c.update(annotations=[]))(root)
-    unlabelled = detection(root)
-    del unlabelled.pipeline.transforms[1]
-    check_annotations(unlabelled)
-    videos = detection(root)
-    infos = [dict(images=[dict(instances=[])])]
-    with mock.patch.object(videos, 'get_data_info', side_effect=infos * 4):
-        check_annotations(videos)
 
 
 @pytest.mark.parametrize(
@@ -327,8 +301,11 @@ def test_coco_files_without_annotations_or_classes(root, damage, message):
     damage(root)
     with pytest.raises(BadSampleError, match=f'coco.json .*{message}'):
         check_annotations(detection(root))
+    unlabelled = detection(root, filter_cfg=dict(filter_empty_gt=True))
     with pytest.raises(BadSampleError, match=f'coco.json .*{message}'):
-        check_annotations(detection(root, filter_cfg=dict(filter_empty_gt=True)))
+        check_annotations(unlabelled)
+    del unlabelled.pipeline.transforms[1]  # it reads no annotations
+    check_annotations(unlabelled)
 
 
 def make_runner(root, dataset, check=None, exact=True, **options):
@@ -392,16 +369,6 @@ def test_a_run_stops_at_a_bad_image_or_skips_it(root):
     (log,) = logs.glob('*.log')
     assert f'Skipped images: 1\n  {line}' in log.read_text()
     assert train(root, dataset(), check=dict(on_bad='skip'))[0] == seen
-
-
-def test_a_switched_pipeline_is_checked(root):
-    EMPTY(image(root))
-    dataset = segmentation(root)
-    switched = [LOAD, dict(type='mmseg.LoadAnnotations'), dict(type='mmseg.PackSegInputs')]
-    switch = dict(type='mmdet.PipelineSwitchHook', switch_epoch=0, switch_pipeline=switched)
-    options = dict(train_cfg=dict(by_epoch=True, max_epochs=1))
-    with pytest.raises(BadSampleError, match='an empty file'):
-        train(root, dataset, custom_hooks=[switch], **options)
 
 
 def test_workers_must_be_restarted(root):

@@ -4,7 +4,7 @@ import zlib
 
 import numpy as np
 import pytest
-from label_maps import label_maps, stacked_sums
+from label_maps import label_maps
 from PIL import Image
 
 from mmbixt.evaluation import image_sums
@@ -58,21 +58,6 @@ def raises(message):
     return pytest.raises(LabelFilesError, match=message)
 
 
-@pytest.mark.parametrize('jobs', [1, 3])
-def test_counts_of_folders(jobs, tmp_path):
-    for i, (truth, prediction) in enumerate(label_maps()):
-        save(tmp_path / f'p/city/{i}.png', prediction, palette=True)
-        save(tmp_path / f'g/city/{i}_labels.png', truth)
-        save(tmp_path / f'g/city/{i}_colours.png', truth)
-    pairs = pair_files(tmp_path / 'p', tmp_path / 'g', '.png', '_labels.png')
-    assert check_pairs(pairs) == (20, 30)
-    done, classes = [], list('abcd')
-    found = folder_sums(pairs, classes, Reading(), OPTIONS, jobs, lambda: done.append(1))
-    assert (found.images, found.classes) == ([f'city/{i}' for i in range(5)], classes)
-    assert len(done) == 5
-    np.testing.assert_equal(found.counts, stacked_sums(label_maps(), **OPTIONS))
-
-
 def test_errors_in_one_process_do_not_block_the_others(tmp_path):
     bad, good = (save(tmp_path / f'{k}.png', np.full((60, 60), k)) for k in (9, 1))
     paths = [bad if i % 20 == 13 else good for i in range(60)]
@@ -90,16 +75,6 @@ def test_labels_from_1_and_another_ignore_index(reduce_truth, ignored, make_pair
     pair = make_pair(prediction + reduce_prediction, written)
     found = pair_sums(pair, 4, Reading(ignored, reduce_truth, reduce_prediction), OPTIONS)
     np.testing.assert_equal(found, image_sums(truth, prediction, 4, **OPTIONS))
-
-
-def test_subfolders_in_only_one_folder_are_ignored(both, tmp_path):
-    where = both(['x.png', 'y.png'], ['a/x.png', 'b/y.png'])
-    pairs = pair_files(*where)
-    assert [pair.name for pair in pairs] == ['x', 'y']
-    assert [pair.name for pair in pair_files(*where[::-1])] == ['x', 'y']
-    save(tmp_path / 'g/c/x.png', [[0]])
-    with raises(r'a/x\.png and .*c/x\.png have the same name'):
-        pair_files(*where)
 
 
 def test_names_with_prefix_and_suffix_and_files_without_them(both):

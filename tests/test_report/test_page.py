@@ -117,12 +117,3 @@ def test_classes_without_a_right_pixel(make_run, missed, folded):
     assert 'nan' not in page.text
     rows = [one['data-value'] for one in page.all('th', scope='row')][-4:]
     assert rows == (['d4', 'a1', 'b2', 'c3'] if folded else ['a1', 'b2', 'c3', 'd4'])
-
-
-def test_classes_that_are_only_predicted_are_not_called_missed(make_run):
-    truth = np.arange(4, dtype=np.uint8).repeat(60).reshape(12, 20)
-    counts = sums([*'abcdef'], (truth, np.where(truth < 2, truth + 4, truth)))
-    page = Reader(make_page(ReportData(make_run(), counts=counts, band='band3px')))
-    text = ' '.join(page.text.split())
-    assert '2 of the 4 classes in the truth have an IoU of 0' in text
-    assert 'The mean of the classes above 0 is 100.0, of all 33.3.' in text

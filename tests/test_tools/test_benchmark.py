@@ -107,7 +107,6 @@ def test_mistakes_are_explained():
     for name, message in (
         ('xcit_tiny_13_p16', 'Similar names: xcit_tiny_12_p16'),
         ('biformer_tiny@quick', 'the modes are auto, .*compiled'),
-        ('nowhere.py:build', 'There is no file'),
         (f'{__file__}:nothing', 'has no nothing'),
     ):
         with pytest.raises(UnknownRowError, match=message):

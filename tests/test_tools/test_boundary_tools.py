@@ -33,7 +33,9 @@ def folders(tmp_path):
         cv2.imwrite(
             f'{tmp_path}/truth/{i:02}_gt.png', np.where(truth == 255, 0, truth + 1).astype(np.uint8)
         )
-        cv2.imwrite(f'{tmp_path}/good/{i:02}.png', good.astype(np.uint8))
+        with_palette = Image.fromarray(good.astype(np.uint8), 'P')
+        with_palette.putpalette([*range(255, -1, -1)] * 3)
+        with_palette.save(f'{tmp_path}/good/{i:02}.png')
     (tmp_path / 'classes.txt').write_text('\n'.join(CLASSES))
     return tmp_path
 
@@ -90,7 +92,7 @@ def test_scores_of_folders_are_those_of_the_label_maps(folders, evaluate):
 
 def test_shifted_labels_are_warned_of(folders, evaluate):
     for path in (folders / 'good').glob('*.png'):
-        cv2.imwrite(str(path), 1 + cv2.imread(str(path), cv2.IMREAD_UNCHANGED))
+        cv2.imwrite(str(path), 1 + np.array(Image.open(path)))
     done = evaluate('--num-classes', 6, '--reduce-zero-label')
     assert 'with 1 subtracted from the predictions' in done.stderr
     done = evaluate('--num-classes', 6, '--reduce-zero-label', '--pred-reduce-zero-label')

@@ -82,20 +82,6 @@ def test_fused_attention():
     assert kept == ('copy_', 4 * 2 * tokens, 0)  # q.grad has the strides of q
 
 
-def test_modules_are_known_forward_and_backward_without_hooks():
-    seen = []
-    fc = nn.Linear(4, 4)
-    block = Call(lambda self, x: seen.append(len(fc._forward_hooks)) or self.fc(x).exp(), fc=fc)
-    model = Call(lambda self, x: self.block(x) * 2, block=block).to('meta')
-    cost = count(model, meta(3, 4), train=True)
-    found = [(kernel.module, kernel.kind) for kernel in cost.kernels]
-    forward = [('block.fc', 'addmm'), ('block', 'exp'), ('', 'mul')]
-    backward = [('', 'mul'), ('block', 'mul'), ('block.fc', 'mm'), ('block.fc', 'sum')]
-    assert found == forward + backward
-    assert seen == [0]
-    assert list(cost.by(lambda kernel: kernel.module)) == ['block.fc', 'block', '']
-
-
 @pytest.mark.parametrize('family', FAMILIES)
 @pytest.mark.parametrize('dtype', [torch.float32, torch.bfloat16])
 def test_tensors_without_data_use_the_paths_of_gpus(family, dtype, request):
@@ -127,8 +113,6 @@ def test_the_tool_states_that_nothing_was_measured(within, tmp_path):
     )
     for name, why in {
         f'{row}@compiled': 'compiled networks cannot be counted',
-        f'{row}@cpu': 'cannot run on this path',
-        'xcit_nano': "There is no network 'xcit_nano'",
         f'{peeks}:build': 'reads values of tensors',
     }.items():
         refused = within('analysis/gpu_cost.py', name)

@@ -1,11 +1,9 @@
 """The report tool on the work dir of a small run."""
 
 import shutil
-from copy import deepcopy
 
 import pytest
 from filelock import FileLock
-from mmengine.config import Config
 from test_report.runs import make_run, read_page
 
 from mmbixt.evaluation.sums import read_sums, write_sums
@@ -109,16 +107,6 @@ def test_broken_counts_and_images_that_are_elsewhere(work_dir, report):
     said = report(work_dir, '--evaluate', *elsewhere)
     assert 'The dataset of this config (ADE20KDataset) was not found' in said
     assert 'nowhere/images/validation' in said
-
-
-def test_after_test_time_augmentation_the_plain_model_is_run(work_dir, report):
-    config = Config.fromfile(work_dir / 'mine.py')
-    config.val_dataloader = deepcopy(config.test_dataloader)
-    config.test_dataloader.dataset.pipeline = []
-    config.model = dict(type='SegTTAModel', module=config.model)
-    config.dump(work_dir / 'mine.py')
-    assert 'predicting the 4 images' in report(work_dir, '--evaluate', '--images', 0)
-    assert len(read_page(work_dir / 'report.html').all('table')) == 2
 
 
 def test_counts_of_other_images_classes_and_weights(work_dir, report):

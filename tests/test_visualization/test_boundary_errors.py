@@ -8,7 +8,6 @@ from mmbixt.evaluation import image_sums, scores
 from mmbixt.visualization.boundary_errors import (
     COLOURS,
     Pixel,
-    _error_legend,
     error_figure,
     error_map,
     render,
@@ -80,15 +79,3 @@ def test_caption_is_below_the_legends(shape, count):
     render(figure)
     caption = figure._supxlabel.get_window_extent()
     assert all(ax.get_legend().get_window_extent().y0 >= caption.y1 for ax in figure.axes[2:4])
-
-
-def test_legend_of_what_is_there():
-    truth = np.zeros((40, 50), np.uint8)
-    truth[20:] = 1
-    right = error_map(truth, truth, 2)
-    [patch] = _error_legend(right, 2)
-    assert patch.get_label() == '100.0% of the band: right'
-    prediction = truth.copy()
-    prediction[:10], prediction[30:, :25] = 1, 255
-    labels = [patch.get_label() for patch in _error_legend(error_map(truth, prediction, 2), 2)]
-    assert labels == ['100.0% of the band: right', '41.7% of the pixels outside of the band: wrong']
