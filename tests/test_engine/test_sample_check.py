@@ -88,21 +88,7 @@ def read(dataset, model=None, skipped=None):
     return [dataset[i] for i in range(len(dataset))]
 
 
-def image(root):
-    return root / 'images/1.jpg'
-
-
-def label(root):
-    return root / 'labels/1.png'
-
-
-def change(which, function):
-    def damage(root):
-        path = which(root)
-        function(path)
-        return path
-
-    return damage
+IMAGE, LABEL = 'images/1.jpg', 'labels/1.png'
 
 
 def dangle(path):
@@ -133,60 +119,46 @@ def edit_label(function):
     return edit
 
 
-def edit_json(function):
-    def edit(path):
-        content = json.loads(path.read_text())
-        function(content)
-        path.write_text(json.dumps(content))
-
-    return edit
-
-
-def coco(function):
-    return change(lambda root: root / 'coco.json', edit_json(function))
+def edit_coco(root, function):
+    content = json.loads((root / 'coco.json').read_text())
+    function(content)
+    (root / 'coco.json').write_text(json.dumps(content))
 
 
 EMPTY = lambda path: path.write_bytes(b'')  # noqa: E731
-IMAGES = [
-    (change(image, dangle), '{path}: missing'),
-    (change(image, EMPTY), '{path}: an empty file'),
-    (change(image, truncate), r'{path}: damaged.*\(image file is truncated'),
-    (
-        change(image, lambda path: path.write_text('<html>')),
-        r'{path}: damaged.*\(it has the format of no',
-    ),
-]
-LABELS = [
-    (change(label, Path.unlink), '{path}: missing'),
-    (change(label, EMPTY), '{path}: an empty file'),
-    (change(label, truncate), '{path}: damaged'),
-    (
-        change(label, edit_label(lambda x: np.repeat(np.repeat(x, 2, 0), 2, 1))),
-        '{path} is for 64 x',
-    ),
-    (change(label, edit_label(lambda x: x[:20])), '{path} is for 32 x 20 pixels, but .*1.jpg has'),
-    (change(label, edit_label(lambda x: np.dstack([x] * 3))), '{path} is of shape 24 x 32 x 3'),
-    (change(label, edit_label(lambda x: x + np.uint16(300))), '{path} has ids up to 555'),
-    (change(label, edit_label(lambda x: x + 2)), r'{path} has the ids 3 \(.*, 4 .*, where 0 to 2'),
-    (change(image, orient(6)), '{path} is turned .* labels are not turned.*color_ignore'),
-    (change(image, orient(3)), '{path} is turned .* labels may be for'),
-]
-ANNOTATIONS = [
-    (change(image, lambda path: Image.new('RGB', (30, 24)).save(path)), 'is for 32 x 24.*{path} h'),
-    (change(image, orient(8)), '{path} is turned .* labels are not turned'),
-]
-CASES = [
-    *((segmentation, *case) for case in [*IMAGES, *LABELS]),
-    *((detection, *case) for case in ANNOTATIONS),
-    (classification, *IMAGES[2]),
+DAMAGES = {  # file: what becomes of it, and what is said
+    IMAGE: [
+        (dangle, '{path}: missing'),
+        (EMPTY, '{path}: an empty file'),
+        (truncate, r'{path}: damaged.*\(image file is truncated'),
+        (lambda path: path.write_text('<html>'), r'{path}: damaged.*\(it has the format of no'),
+        (orient(6), '{path} is turned .* labels are not turned.*color_ignore'),
+        (orient(3), '{path} is turned .* labels may be for'),
+    ],
+    LABEL: [
+        (Path.unlink, '{path}: missing'),
+        (EMPTY, '{path}: an empty file'),
+        (truncate, '{path}: damaged'),
+        (edit_label(lambda x: x.repeat(2, 0).repeat(2, 1)), '{path} is for 64 x'),
+        (edit_label(lambda x: x[:20]), '{path} is for 32 x 20 pixels, but .*1.jpg has'),
+        (edit_label(lambda x: np.dstack([x] * 3)), '{path} is of shape 24 x 32 x 3'),
+        (edit_label(lambda x: x + np.uint16(300)), '{path} has ids up to 555'),
+        (edit_label(lambda x: x + 2), r'{path} has the ids 3 \(.*, 4 .*, where 0 to 2'),
+    ],
+}
+CASES = [(segmentation, file, *case) for file, cases in DAMAGES.items() for case in cases]
+CASES += [
+    (detection, IMAGE, lambda x: Image.new('RGB', (30, 24)).save(x), 'is for 32 x 24.*{path} h'),
+    (detection, IMAGE, orient(8), '{path} is turned .* labels are not turned'),
+    (classification, IMAGE, *DAMAGES[IMAGE][2]),
 ]
 
 
-@pytest.mark.parametrize(('make', 'damage', 'message'), CASES)
-def test_damaged_files_are_named_or_skipped(root, make, damage, message):
+@pytest.mark.parametrize(('make', 'file', 'damage', 'message'), CASES)
+def test_damaged_files_are_named_or_skipped(root, make, file, damage, message):
     assert len(read(make(root))) == 4
-    path = damage(root)
-    pattern = message.format(path=path)
+    damage(root / file)
+    pattern = message.format(path=root / file)
     with pytest.raises(BadSampleError, match=pattern):
         read(make(root))
     skipped = SkippedImages(root / 'skipped.txt', 1)
@@ -199,21 +171,21 @@ def test_damaged_files_are_named_or_skipped(root, make, damage, message):
 
 def test_images_without_problems(root):
     """Labels of the orientation in which images are read; boxes that reach a pixel outside."""
-    orient(6)(image(root))
-    edit_label(lambda x: np.rot90(x).copy())(label(root))
+    orient(6)(root / IMAGE)
+    edit_label(lambda x: np.rot90(x).copy())(root / LABEL)
     orient(3)(root / 'images/2.jpg')
     with pytest.raises(BadSampleError, match=r'2\.jpg is turned'):
         read(segmentation(root))
     orient(1)(root / 'images/2.jpg')
-    edit_label(np.uint16)(label(root))
+    edit_label(np.uint16)(root / LABEL)
     read(segmentation(root))
-    coco(lambda c: c['images'][1].update(width=24, height=32))(root)
-    coco(lambda c: c['annotations'][0].update(bbox=[-1, 4, 34, 20]))(root)
+    edit_coco(root, lambda c: c['images'][1].update(width=24, height=32))
+    edit_coco(root, lambda c: c['annotations'][0].update(bbox=[-1, 4, 34, 20]))
     read(detection(root))
     as_stored = dict(LOAD, color_type='color_ignore_orientation')
-    orient(3)(image(root))
-    edit_label(lambda x: np.rot90(x).copy())(label(root))
-    coco(lambda c: c['images'][1].update(width=32, height=24))(root)
+    orient(3)(root / IMAGE)
+    edit_label(lambda x: np.rot90(x).copy())(root / LABEL)
+    edit_coco(root, lambda c: c['images'][1].update(width=32, height=24))
     read(segmentation(root, as_stored))
     read(detection(root, as_stored))
 
@@ -221,7 +193,7 @@ def test_images_without_problems(root):
 def test_pixels_that_are_not_finite(root):
     for path in (root / 'images').iterdir():
         pixels = cv2.imread(str(path)).astype(np.float32)
-        pixels[3, 4] = np.nan if path == image(root) else 1
+        pixels[3, 4] = np.nan if path == root / IMAGE else 1
         cv2.imwrite(str(path.with_suffix('.tiff')), pixels)
     load = dict(LOAD, color_type='unchanged')
     with pytest.raises(BadSampleError, match=r'1\.tiff has 3 values that are NaN'):
@@ -241,7 +213,7 @@ def test_classes_of_the_head_and_reduced_labels(root):
         read(segmentation(root), model)
     model.boundary = head(num_classes=3)  # with several heads, one that has these classes
     read(segmentation(root), model)
-    edit_label(lambda x: x + 2)(label(root))
+    edit_label(lambda x: x + 2)(root / LABEL)
     with pytest.raises(BadSampleError, match=r'has the ids 3 .*, after reduce_zero_label'):
         read(segmentation(root, reduce_zero_label=True))
 
@@ -251,7 +223,7 @@ def test_a_head_with_one_logit_has_two_classes(root, options):
     for i in range(4):
         edit_label(lambda x: (x == 1).astype(np.uint8))(root / f'labels/{i}.png')
     read(segmentation(root), head(**options))
-    edit_label(lambda x: x * 77)(label(root))
+    edit_label(lambda x: x * 77)(root / LABEL)
     with pytest.raises(BadSampleError, match=r'has the ids 77 .*0 to 1 are'):
         read(segmentation(root), head(**options))
     read(segmentation(root), head(**options | dict(ignore_index=77)))
@@ -259,7 +231,7 @@ def test_a_head_with_one_logit_has_two_classes(root, options):
 
 def test_boxes_beyond_the_image_are_logged_once(root):
     for i in (0, 1):
-        coco(lambda c, i=i: c['annotations'][i].update(bbox=[4, 4, 60, 20]))(root)
+        edit_coco(root, lambda c, i=i: c['annotations'][i].update(bbox=[4, 4, 60, 20]))
     with mock.patch('mmbixt.datasets.problems.print_log') as log:
         read(detection(root))
     ((text, *_),) = [call.args for call in log.call_args_list]
@@ -292,19 +264,22 @@ def test_mistakes_in_the_config_are_not_skipped(root):
 @pytest.mark.parametrize(
     ('damage', 'message'),
     [
-        (coco(lambda c: c.update(annotations=[])), '4 images and 0 annotations, but no'),
-        (coco(lambda c: c['categories'][2].update(name='auto')), 'no categories car; it has sky,'),
-        (coco(lambda c: c.update(images=[])), '0 images and 4 annotations'),
+        (lambda c: c.update(annotations=[]), '4 images and 0 annotations, but no'),
+        (lambda c: c['categories'][2].update(name='auto'), 'no categories car; it has sky,'),
+        (lambda c: c.update(images=[]), '0 images and 4 annotations'),
     ],
 )
 def test_coco_files_without_annotations_or_classes(root, damage, message):
-    damage(root)
-    with pytest.raises(BadSampleError, match=f'coco.json .*{message}'):
-        check_annotations(detection(root))
-    unlabelled = detection(root, filter_cfg=dict(filter_empty_gt=True))
-    with pytest.raises(BadSampleError, match=f'coco.json .*{message}'):
-        check_annotations(unlabelled)
-    del unlabelled.pipeline.transforms[1]  # it reads no annotations
+    edit_coco(root, damage)
+    for options in ({}, dict(filter_cfg=dict(filter_empty_gt=True))):
+        with pytest.raises(BadSampleError, match=f'coco.json .*{message}'):
+            check_annotations(detection(root, **options))
+
+
+def test_data_whose_annotations_are_not_read(root):
+    edit_coco(root, lambda c: c.update(annotations=[]))
+    unlabelled = detection(root)
+    del unlabelled.pipeline.transforms[1]
     check_annotations(unlabelled)
 
 
@@ -353,18 +328,18 @@ def train(root, dataset, **options):
 
 def test_a_run_stops_at_a_bad_image_or_skips_it(root):
     """With a worker process, and a data set in a wrapper."""
-    EMPTY(image(root))
+    EMPTY(root / IMAGE)
 
     def dataset():
         return dict(type=lambda: ConcatDataset([segmentation(root)]))
 
     with pytest.raises(BadSampleError) as info:
         train(root, dataset())
-    assert str(info.value).startswith(f'{image(root)}: an empty file. Repair')
+    assert str(info.value).startswith(f'{root / IMAGE}: an empty file. Repair')
     seen, logs = train(root, dataset(), check=dict(on_bad='skip'))
     assert len(seen) == 8
     assert {*seen} == {*NAMES} - {'1.jpg'}
-    line = f'{image(root)}: an empty file'
+    line = f'{root / IMAGE}: an empty file'
     assert (logs / 'skipped_images.txt').read_text() == f'{line}\n'
     (log,) = logs.glob('*.log')
     assert f'Skipped images: 1\n  {line}' in log.read_text()
@@ -377,7 +352,7 @@ def test_workers_must_be_restarted(root):
 
 
 def test_validation_skips_no_image(root):
-    EMPTY(image(root))
+    EMPTY(root / IMAGE)
     validation = dict(batch_size=1, num_workers=0, dataset=segmentation(root))
     validation |= dict(sampler=dict(type='DefaultSampler'), collate_fn=dict(type='pseudo_collate'))
     with fresh_mmengine():
