@@ -78,6 +78,19 @@ def training(dataset, **train_cfg) -> dict:
     )
 
 
+def write_images(root: Path, count: int, height: int, width: int) -> None:
+    """Images of noise, and their labels: three classes, and a row that is ignored."""
+    rng = np.random.default_rng(0)
+    for folder in ('images', 'labels'):
+        (root / folder).mkdir()
+    for i in range(count):
+        pixels = rng.integers(0, 255, (height, width, 3), np.uint8)
+        Image.fromarray(pixels).save(root / f'images/{i}.jpg')
+        labels = rng.integers(0, 3, (height, width), np.uint8)
+        labels[0] = 255
+        Image.fromarray(labels).save(root / f'labels/{i}.png')
+
+
 def write_few_scenes(root: Path, train: int = 4, val: int = 3) -> Path:
     """Sample data with few scenes, which ``--sample`` accepts as complete; for speed."""
     manifest = write_sample_data(root, train, val) / MANIFEST

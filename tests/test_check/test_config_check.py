@@ -13,7 +13,7 @@ from mmengine.hooks import Hook
 from mmengine.registry import MODELS, OPTIM_WRAPPER_CONSTRUCTORS
 from mmengine.utils import deprecated_api_warning
 from PIL import Image
-from running import fresh_mmengine
+from running import fresh_mmengine, write_images
 
 from mmbixt.check.config import ConfigError, check_config, find_problems
 from mmbixt.check.data import folder_problems
@@ -32,14 +32,7 @@ STEPS = [
 @pytest.fixture
 def root(tmp_path):
     """Three images of 80 x 64 pixels, with labels of three classes."""
-    rng = np.random.default_rng(0)
-    for folder in ('images', 'labels'):
-        (tmp_path / folder).mkdir()
-    for i in range(3):
-        labels = rng.integers(0, 3, (64, 80), np.uint8)
-        labels[0] = 255
-        Image.fromarray(labels).save(tmp_path / f'labels/{i}.png')
-        Image.fromarray(labels).convert('RGB').save(tmp_path / f'images/{i}.jpg')
+    write_images(tmp_path, 3, 64, 80)
     return tmp_path
 
 

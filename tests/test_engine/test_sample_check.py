@@ -14,7 +14,7 @@ from mmengine.runner import Runner
 from mmpretrain.datasets import CustomDataset
 from mmseg.datasets import BaseSegDataset
 from PIL import Image
-from running import FirstClass, fresh_mmengine, training
+from running import FirstClass, fresh_mmengine, training, write_images
 
 from mmbixt.datasets.problems import BadSampleError, BoxProblem, check_annotations
 from mmbixt.engine.sample_check import SkippedImages, watch
@@ -27,14 +27,7 @@ CLASSES = ('sky', 'road', 'car')
 @pytest.fixture
 def root(tmp_path):
     """Four images of 32 x 24 pixels with label maps, and their COCO file."""
-    random = np.random.default_rng(0)
-    (tmp_path / 'images').mkdir()
-    (tmp_path / 'labels').mkdir()
-    for i, name in enumerate(NAMES):
-        cv2.imwrite(str(tmp_path / 'images' / name), random.integers(0, 255, (24, 32, 3), np.uint8))
-        label = random.integers(0, 3, (24, 32), np.uint8)
-        label[0] = 255
-        cv2.imwrite(str(tmp_path / f'labels/{i}.png'), label)
+    write_images(tmp_path, len(NAMES), 24, 32)
     (tmp_path / 'names.txt').write_text('\n'.join(name[0] for name in NAMES))
     images = [dict(id=i, file_name=name, width=32, height=24) for i, name in enumerate(NAMES)]
     annotations = [

@@ -36,29 +36,23 @@ def external(tmp_path):
 
 @only_in_zoo
 def test_two_networks(benchmark, external, tmp_path):
-    row, file = 'xcit_nano_12_p16@reference', tmp_path / 'all.json'
-    done = benchmark(row, '--against', external, '--json', file, '--sizes', 64)
+    row, file, plot = 'xcit_nano_12_p16@compiled', tmp_path / 'all.json', tmp_path / 'growth.png'
+    options = '--against', external, '--json', file, '--sizes', 32, 64, '--plot', plot
+    done = benchmark(row, *options)
     assert done.returncode == 0, done.stderr
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith(f'{external} ')]
-    assert line.split()[-3:] == ['1.00x', '1.00x', '1.00']
-    assert done.stdout.count(f'\n{row} ') == 1
-    by_name = {one['name']: one for one in json.loads(file.read_text())['measured']}
-    assert list(by_name) == [external, row]
-    assert by_name[external]['parameters'] == 8 * 48 + 8
-    assert by_name[external]['macs'] == 16 * 16 * 8 * 48
-    for one in by_name.values():
+    lines = [line for line in done.stdout.splitlines() if line.startswith(f'{external} ')]
+    assert [line.split()[-3:] for line in lines] == [['1.00x', '1.00x', '1.00']] * 2
+    assert f'{row}: time grows as pixels^' in done.stdout
+    assert plot.exists()
+    measured = json.loads(file.read_text())['measured']
+    assert [(one['name'], one['size']) for one in measured] == [
+        *((external, 32), (row, 32), (external, 64), (row, 64))
+    ]
+    assert measured[2]['parameters'] == 8 * 48 + 8
+    assert measured[2]['macs'] == 16 * 16 * 8 * 48
+    for one in measured:
         assert len(one['forward']) == len(one['both']) == 1
         assert one['memory'] > 0 < one['peak']
-
-
-@only_in_zoo
-def test_compiled_network_with_two_sizes(benchmark, external, tmp_path):
-    plot = tmp_path / 'growth.png'
-    done = benchmark(f'{external}@compiled', '--sizes', 32, 64, '--plot', plot)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count(f'\n{external}@compiled ') == 2
-    assert f'{external}@compiled: time grows as pixels^' in done.stdout
-    assert plot.exists()
 
 
 def test_networks_that_fail_are_named_in_a_few_lines(benchmark, tmp_path, monkeypatch):
