@@ -26,11 +26,14 @@ PALETTE = [[120, 190, 255], [20, 120, 40], [0, 70, 200]]
 @pytest.fixture
 def files(project, tmp_path):
     """A config, a checkpoint with logits that are not all alike, and a file to be written."""
+    config = (project / 'mine.py').read_text()
+    wide = config.replace('scale=(64, 64)', 'scale=(256, 96), keep_ratio=True')
+    (tmp_path / 'mine.py').write_text(wide)
     state = torch.load(project / 'mine.pth')['state_dict']
     nn.init.normal_(state['decode_head.conv_seg.weight'])
     meta = dict(dataset_meta=dict(classes=CLASSES, palette=PALETTE))
     torch.save(dict(meta=meta, state_dict=state), tmp_path / 'model.pth')
-    return [f'{project}/mine.py', f'{tmp_path}/model.pth', f'{tmp_path}/out.onnx']
+    return [str(tmp_path / name) for name in ('mine.py', 'model.pth', 'out.onnx')]
 
 
 def run(monkeypatch, *arguments):
@@ -38,6 +41,7 @@ def run(monkeypatch, *arguments):
     export_onnx.main()
 
 
+@only_in_zoo
 def test_file_agrees_with_the_model(files, monkeypatch, capsys):
     run(monkeypatch, *files, '--dynamic', '--logits')
     said = capsys.readouterr()
@@ -72,7 +76,7 @@ def test_wrong_file_is_not_left(files, tmp_path, monkeypatch):
     monkeypatch.setattr(export_onnx.Exported, 'forward', lambda self, images: images.argmax(1))
     with pytest.raises(SystemExit, match='Nothing was written'):
         run(monkeypatch, *files)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ['model.pth']
+    assert sorted(p.name for p in tmp_path.iterdir()) == ['mine.py', 'model.pth']
 
 
 def test_what_it_cannot_export_is_an_error(tmp_path, monkeypatch, capsys):

@@ -111,7 +111,9 @@ def test_broken_counts_and_images_that_are_elsewhere(work_dir, report):
 
 def test_counts_of_other_images_classes_and_weights(work_dir, report):
     counted = read_sums(work_dir / 'boundary.npz')
-    write_sums(work_dir / 'boundary.npz', counted.images, ['fog', *counted.classes[1:]], {})
+    write_sums(
+        work_dir / 'boundary.npz', counted.images, ['fog', *counted.classes[1:]], counted.counts
+    )
     assert 'has counts of other classes than the test set' in report(work_dir)
     # the counts of a perfect prediction
     changed = {
