@@ -60,14 +60,12 @@ def test_all_parts_exist_and_all_pictures_load(page):
     assert min(widths) > 500
 
 
-def test_clicks_and_keys_on_a_heading_sort(page):
+def test_clicks_on_a_heading_sort(page):
     names = column(page, 1)
     for wanted in ('ascending', 'descending'):
         page.click('#classes th:nth-child(1) button')
         assert column(page, 1) == sorted(names, reverse=wanted == 'descending')
         assert (order(page, 1), order(page, 3)) == (wanted, 'none')
-    page.press('Enter', 13, '\r')
-    assert order(page, 1) == 'ascending'
     share = 3  # some above and some below 10 %, so that the order of numbers and of text differ
     values = column(page, share)
     page.click(f'#classes th:nth-child({share}) button')
@@ -81,7 +79,7 @@ def test_clicks_enlarge_a_picture_and_show_values_of_a_chart(page):
     page.click('.picture img')
     assert page.run(is_open)
     assert page.run(source.format('#enlarged')) == page.run(source.format('.picture'))
-    page.press('Escape', 27)
+    page.click('#enlarged')
     assert not page.run(is_open)
     page.click('.chart svg')
     text = page.run('document.querySelector(".readout").textContent')

@@ -23,12 +23,8 @@ from mmbixt.evaluation.folders import (
 OPTIONS = dict(widths=(1, 0.1), ratios=(0.1,), tolerances=(2,))
 
 
-def save(path, labels, palette=False):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    picture = Image.fromarray(np.asarray(labels, np.uint8))
-    if palette:
-        picture.putpalette(np.random.default_rng(0).integers(0, 256, 768).astype(np.uint8))
-    picture.save(path)
+def save(path, labels):
+    Image.fromarray(np.asarray(labels, np.uint8)).save(path)
     return path
 
 
