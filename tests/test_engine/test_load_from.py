@@ -189,7 +189,7 @@ def test_other_backbones_and_classes_as_inputs():
     assert torch.equal(model.bbox_head.same.weight, state['bbox_head.same.weight'])
     for name in ('backbone.bias', 'neck.bias', 'bbox_head.same.weight'):  # no outputs
         with pytest.raises(CheckpointMismatchError, match=f'Of another shape: 1 of 11 .* {name}:'):
-            start_from(model, unwrap({**state, name: torch.zeros(9, 9)}))
+            start_from(model, unwrap({**state, name: torch.zeros(9, 8)}))
     rest = {key: x for key, x in state.items() if not key.startswith('backbone.')}
     with pytest.raises(CheckpointMismatchError, match=r'Missing in the file: 2 of 11 .*backbone'):
         start_from(model, unwrap(rest))
