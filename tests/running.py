@@ -19,6 +19,15 @@ from PIL import Image
 from mmbixt.registry import Registry
 from mmbixt.sample.sample_data import MANIFEST, write_sample_data
 
+# for --cfg-options
+TWO_STEPS = ['train_cfg.max_iters=2', 'train_cfg.val_interval=2']
+TWO_STEPS += ['default_hooks.checkpoint.interval=2']
+NO_WORKERS = [
+    f'{split}_dataloader.{key}'
+    for split in ('train', 'val', 'test')
+    for key in ('num_workers=0', 'persistent_workers=False')
+]
+
 
 @contextmanager
 def fresh_mmengine() -> Iterator[None]:

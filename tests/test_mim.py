@@ -15,6 +15,7 @@ import torch
 from documents import blocks
 from helpers import IS_FORK, official_state, only_in_zoo, python
 from mmseg.apis import init_model
+from running import TWO_STEPS
 
 from mmbixt.sample.sample_data import write_sample_data
 
@@ -49,7 +50,6 @@ INHERITED = """
 _base_ = __import__('mmbixt') and 'mmbixt::bixt/linear_bixt_ti_ade20k.py'
 model = dict(backbone=dict(init_cfg=None))
 """
-FEW = ['train_cfg.max_iters=2', 'train_cfg.val_interval=2', 'default_hooks.checkpoint.interval=2']
 
 
 @pytest.fixture(scope='module')
@@ -121,7 +121,7 @@ mim.download('mmbixt', ['semfpn_xcit_t12_p16_ade20k'], dest_root='got')
 @finds_mmbixt
 def test_train_and_test_a_config_of_ours_by_name(mim, project):
     name = 'semfpn_bixt_ti_ade20k'
-    options = ['--gpus', 0, '--sample', '--cfg-options', *FEW]
+    options = ['--gpus', 0, '--sample', '--cfg-options', *TWO_STEPS]
     output = mim('train', 'mmbixt', f'{name}.py', *options)
     assert 'Training finished successfully' in output
     checkpoint = project / f'work_dirs/{name}_sample/iter_2.pth'

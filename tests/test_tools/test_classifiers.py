@@ -11,7 +11,7 @@ from documents import shown
 from helpers import CONFIGS, official_state
 from mmpretrain import ImageClassificationInferencer
 from mmpretrain.datasets.categories import IMAGENET_CATEGORIES
-from running import fresh_mmengine, write_few_scenes
+from running import NO_WORKERS, TWO_STEPS, fresh_mmengine, write_few_scenes
 
 CLASSIFIER = """
 _base_ = ['mmbixt::_base_/mmpretrain_runtime.py', 'mmbixt::_base_/datasets/imagenet.py']
@@ -28,17 +28,7 @@ val_cfg = dict()
 test_cfg = dict()
 custom_hooks = [dict(type='EMAHook', momentum=1e-4)]
 """
-SHORT = [
-    'train_cfg.max_iters=2',
-    'train_cfg.val_interval=2',
-    'default_hooks.checkpoint.interval=2',
-    'train_dataloader.batch_size=2',
-    *(
-        f'{split}_dataloader.{key}'
-        for split in ('train', 'val', 'test')
-        for key in ('num_workers=0', 'persistent_workers=False')
-    ),
-]
+SHORT = [*TWO_STEPS, *NO_WORKERS, 'train_dataloader.batch_size=2']
 
 
 @pytest.fixture(scope='module')

@@ -11,6 +11,7 @@ from documents import shown
 from helpers import CONFIGS, official_state, only_in_zoo, python
 from mmengine.registry import MODELS, init_default_scope
 from PIL import Image
+from running import NO_WORKERS, TWO_STEPS
 from test_report.runs import read_page
 
 from mmbixt.check.config import find_problems
@@ -27,11 +28,8 @@ COMMANDS = re.findall(
 )
 MINE = 'work_dirs/camvid_small/iter_600.pth'
 # what is shorter and smaller than on the page
-SEG = ['train_cfg.max_iters=2', 'train_cfg.val_interval=2', 'default_hooks.checkpoint.interval=2']
 DET = ['train_cfg.max_epochs=1', 'train_dataloader.dataset.pipeline.2.scale=(96,72)']
 DET += ['val_dataloader.dataset.pipeline.1.scale=(96,72)']
-WORKERS = [f'{split}_dataloader.num_workers=0' for split in ('train', 'val')]
-WORKERS += [f'{split}_dataloader.persistent_workers=False' for split in ('train', 'val')]
 
 
 @pytest.fixture(scope='module')
@@ -104,8 +102,8 @@ def test_commands(folder, within):
         _, path, *arguments = line.replace('iter_600', 'iter_2').split()
         tool = path.removeprefix('tools/')
         if tool == 'train.py':
-            changes = DET if 'coco' in arguments[0] else SEG
-            arguments += ['--unchecked', '--cfg-options', *WORKERS, *changes]
+            changes = DET if 'coco' in arguments[0] else TWO_STEPS
+            arguments += ['--unchecked', '--cfg-options', *NO_WORKERS, *changes]
         if tool == 'analysis/report.py':
             arguments += ['--no-model']
         done = within(tool, *arguments, cwd=folder)
@@ -126,7 +124,7 @@ def test_commands(folder, within):
 @only_in_zoo
 def test_classifier_of_own_photos(folder, within):
     changes = ['model.backbone.init_cfg=None', 'model.neck.init_cfg=None', 'train_cfg.max_epochs=1']
-    sizes = ['train_dataloader.batch_size=2', *WORKERS]
+    sizes = ['train_dataloader.batch_size=2', *NO_WORKERS]
     done = within('train.py', 'photos.py', '--cfg-options', *changes, *sizes, cwd=folder)
     assert done.returncode == 0, done.stderr[-3000:]
     assert 'accuracy/top1: ' in done.stdout + done.stderr

@@ -14,7 +14,7 @@ from filelock import FileLock
 from helpers import CONFIGS, official_state, only_in_zoo
 from mmengine.config import Config
 from mmengine.registry import MODELS
-from running import fresh_mmengine, write_few_scenes
+from running import NO_WORKERS, TWO_STEPS, fresh_mmengine, write_few_scenes
 
 CONFIG = CONFIGS / 'bixt/semfpn_bixt_ti_ade20k.py'
 BOXES = 'mmdet::retinanet/retinanet_r50_fpn_1x_coco.py'
@@ -24,18 +24,13 @@ TOOL = Path(__file__).parents[2] / 'tools/test.py'
 RUN = Path('work_dirs/semfpn_bixt_ti_ade20k_sample')
 # a few iterations of small crops, a few scenes to evaluate
 SHORT = [
-    'train_cfg.max_iters=2',
-    'train_cfg.val_interval=2',
-    'default_hooks.checkpoint.interval=2',
+    *TWO_STEPS,
     'default_hooks.checkpoint.save_best=None',
     'default_hooks.logger.interval=1',
     'train_dataloader.batch_size=2',
     'val_dataloader.dataset.indices=2',
     'test_dataloader.dataset.indices=2',
 ]
-SPLITS = 'train_dataloader', 'val_dataloader', 'test_dataloader'
-OFF = 'num_workers=0', 'persistent_workers=False'
-NO_WORKERS = [f'{split}.{key}' for split in SPLITS for key in OFF]
 
 
 @pytest.fixture(scope='session')
@@ -132,30 +127,11 @@ def test_evaluation_and_predictions(folder, run, tmp_path):
         assert sums['all/true'].shape == (2, 150)
 
 
-@pytest.fixture
-def refused(within, tmp_path, monkeypatch):
-    """Runs a tool in an empty folder without a GPU, which must fail; returns its errors."""
+def test_mistakes_end_in_one_line(within, tmp_path, monkeypatch):
     monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '')
-
-    def refused(*arguments):
-        done = within(*arguments, cwd=tmp_path)
-        assert done.returncode != 0
-        return done.stderr
-
-    return refused
-
-
-def last_line(output):
-    return output.strip().splitlines()[-1]
-
-
-def test_missing_dataset(refused):
-    assert '--sample' in last_line(refused('train.py', CONFIG))
-
-
-def test_mistakes_end_in_one_line(refused, tmp_path):
     write_few_scenes(tmp_path / 'data/sample', 1, 1)
     for arguments, message in (
+        (['train.py', CONFIG], '--sample'),  # without data
         (['train.py', 'nowhere.py'], 'nowhere.py'),
         (['train.py', '--amp', MASKS, '--sample'], "which mmcv's NMS and RoIAlign"),
         (['train.py', '--amp', CONFIG, '--sample', *FLOAT16], 'in bfloat16; leave the dtype out'),
@@ -163,7 +139,9 @@ def test_mistakes_end_in_one_line(refused, tmp_path):
         (['test.py', BOXES, 'x.pth', '--sample', '--boundary'], '--boundary needs masks'),
         (['test.py', MASKS, 'x.pth', '--sample', '--tta'], 'mmdet can merge boxes, but no masks'),
     ):
-        assert message in last_line(refused(*arguments))
+        done = within(*arguments, cwd=tmp_path)
+        assert done.returncode != 0
+        assert message in done.stderr.strip().splitlines()[-1]
 
 
 @only_in_zoo
@@ -185,23 +163,24 @@ def test_whole_model_of_the_authors_by_its_name(run, tmp_path, monkeypatch):
 
 
 SIZE = dict(type='Resize', scale=(480, 360))
-OF_ADE = [dict(scale=(1024, 256)), dict(scale=(2048, 512))]
+OF_ADE = [(1024, 256), (2048, 512)]
 
 
 @pytest.mark.parametrize(
-    ('own', 'steps', 'ratios', 'expected'),
+    ('own', 'ratios', 'expected'),
     [
-        (SIZE, OF_ADE, [0.5, 1], [(240, 180), (480, 360)]),
-        (dict(type='Resize', scale_factor=0.5), OF_ADE, [0.5, 1], [0.25, 0.5]),
-        (None, OF_ADE, [0.5, 1], [0.5, 1.0]),
-        (dict(type='ResizeShortestEdge', scale=300), OF_ADE, [0.5, 1], SystemExit),
-        (SIZE, OF_ADE, [0.3, 1], [(1024, 256), (2048, 512)]),  # of the user: no multiples
-        (SIZE, OF_ADE, None, [(1024, 256), (2048, 512)]),
+        (SIZE, [0.5, 1], [(240, 180), (480, 360)]),
+        (dict(type='Resize', scale_factor=0.5), [0.5, 1], [0.25, 0.5]),
+        (None, [0.5, 1], [0.5, 1.0]),
+        (dict(type='ResizeShortestEdge', scale=300), [0.5, 1], SystemExit),
+        (SIZE, [0.3, 1], OF_ADE),  # of the user: no multiples
+        (SIZE, None, OF_ADE),
     ],
 )
-def test_scales_of_an_inherited_test_time_augmentation(own, steps, ratios, expected, capsys):
+def test_scales_of_an_inherited_test_time_augmentation(own, ratios, expected, capsys):
     fit_scales = runpy.run_path(str(TOOL))['fit_scales']
-    tta = [dict(type='TestTimeAug', transforms=[[dict(type='Resize', **x) for x in steps], []])]
+    steps = [dict(type='Resize', scale=scale) for scale in OF_ADE]
+    tta = [dict(type='TestTimeAug', transforms=[steps, []])]
     cfg = Config(dict(tta_pipeline=tta, img_ratios=ratios))
     test_pipeline = [dict(type='LoadImageFromFile'), *([own] if own else [])]
     if expected is SystemExit:
