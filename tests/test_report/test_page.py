@@ -76,16 +76,6 @@ def test_config_is_complete_and_missing_parts_are_explained(make_run):
     assert 'no records of training' in page.text
 
 
-@pytest.mark.parametrize(('step', 'charts'), [(4, 1), (0, 0)])
-def test_a_run_too_short_to_log_a_loss_shows_its_validation(make_run, step, charts):
-    """Unless the validation does not say its iteration."""
-    page = Reader(make_page(ReportData(make_run(records=[val_record(step, 1.7)]))))
-    assert 'No training loss was logged' in page.text
-    assert 'no records of training' not in page.text
-    assert len(page.all('svg')) == charts
-    assert ('until iteration 4' in page.text) == bool(charts)
-
-
 def test_detector(make_run):
     """Also one that found nothing: mmdet logs no score then, only times."""
     scores = {'coco/bbox_mAP': 0.1, 'coco/segm_mAP': 0.05, 'coco/segm_mAP_l': -1.0}

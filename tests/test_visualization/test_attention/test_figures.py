@@ -32,19 +32,6 @@ def draw(name, image=IMAGE, **options):
     return attention_figures(MODELS[name](), INPUTS, image, **options)
 
 
-@pytest.mark.parametrize(
-    ('name', 'layers', 'found', 'kinds'),
-    [
-        ('bixt', None, '00 01', 'latents_over_image image_over_latents strongest_latents'),
-        ('biformer', None, '0.0 1.0 2.1 3.0', 'point_attention'),
-        ('bisa_swin', ['0'], '0.0 0.1', 'inverse_emphasis point_attention'),
-    ],
-)
-def test_names_of_pictures(name, layers, found, kinds):
-    expected = [f'layer_{layer}_{kind}' for layer in found.split() for kind in kinds.split()]
-    assert list(draw(name, layers=layers)) == expected
-
-
 @pytest.mark.parametrize('name', MODELS)
 def test_summary(name):
     model = torch.nn.Module()
