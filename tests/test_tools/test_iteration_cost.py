@@ -14,7 +14,6 @@ def test_compares_training_steps(tmp_path, within):
     """Each in its own process."""
     options = '--rounds', 1, '--steps', 1, '--shape', 96, 128, '--json', tmp_path / 'all.json'
     done = within(TOOL, FINER, '--against', LINEAR, *options)
-    assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / 'all.json').read_text())
     (one,), (other,) = found[FINER], found[LINEAR]
     assert one['bytes'] > 16 * 14_549_334  # weights, gradients, two moments of each
@@ -23,4 +22,4 @@ def test_compares_training_steps(tmp_path, within):
 
 
 def test_segmentors_and_detectors_are_not_compared(within):
-    assert 'cannot be compared' in within(TOOL, LINEAR, MASKS).stderr
+    assert 'cannot be compared' in within(TOOL, LINEAR, MASKS, fails=True).stderr

@@ -106,8 +106,7 @@ def test_commands(folder, within):
             arguments += ['--unchecked', '--cfg-options', *NO_WORKERS, *changes]
         if tool == 'analysis/report.py':
             arguments += ['--no-model']
-        done = within(tool, *arguments, cwd=folder)
-        assert done.returncode == 0, (line, done.stderr[-3000:])
+        within(tool, *arguments, cwd=folder)
     tools = [line.split()[1].removeprefix('tools/') for line in COMMANDS]
     own = ['check_config.py', 'train.py', 'analysis/report.py']
     assert tools == [*own, 'test.py', *own]
@@ -126,12 +125,10 @@ def test_classifier_of_own_photos(folder, within):
     changes = ['model.backbone.init_cfg=None', 'model.neck.init_cfg=None', 'train_cfg.max_epochs=1']
     sizes = ['train_dataloader.batch_size=2', *NO_WORKERS]
     done = within('train.py', 'photos.py', '--cfg-options', *changes, *sizes, cwd=folder)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert 'accuracy/top1: ' in done.stdout + done.stderr
+    assert 'accuracy/top1: ' in done.said
     checkpoint = next(folder.glob('work_dirs/photos/epoch_*.pth'))
     done = within('test.py', 'photos.py', checkpoint, '--out', 'photos.pkl', cwd=folder)
-    assert done.returncode == 0, done.stderr[-3000:]
-    accuracy = re.search(r'accuracy/top1: ([\d.]+)', done.stdout + done.stderr)[1]
+    accuracy = re.search(r'accuracy/top1: ([\d.]+)', done.said)[1]
     (code,) = shown('wrong classes')
     wrong = python('-W', 'ignore', '-c', code, cwd=folder).splitlines()
     images = mmengine.load(folder / 'photos.pkl')

@@ -42,8 +42,7 @@ def folder(shared, within):
         if not (folder / 'said.txt').exists():
             write_few_scenes(folder / 'data/sample')
             done = within('train.py', CONFIG, '--sample', '--cfg-options', *SHORT, cwd=folder)
-            assert done.returncode == 0, done.stderr[-3000:]
-            (folder / 'said.txt').write_text(done.stdout + done.stderr)
+            (folder / 'said.txt').write_text(done.said)
     return folder
 
 
@@ -53,9 +52,7 @@ def run(folder, within):
 
     def run(tool, *arguments, options=()):
         options = '--cfg-options', *SHORT, *NO_WORKERS, *options
-        done = within(tool, *arguments, '--sample', *options, cwd=folder)
-        assert done.returncode == 0, done.stderr[-3000:]
-        return done.stdout + done.stderr
+        return within(tool, *arguments, '--sample', *options, cwd=folder).said
 
     return run
 
@@ -99,8 +96,7 @@ def test_resume_stops_if_all_checkpoints_are_damaged(folder, within, tmp_path):
     (tmp_path / 'iter_4.pth').write_bytes(b'half')
     (tmp_path / 'last_checkpoint').write_text(str(tmp_path / 'iter_4.pth'))
     arguments = CONFIG, '--sample', '--resume', '--work-dir', tmp_path
-    done = within('train.py', *arguments, cwd=folder)
-    assert done.returncode
+    done = within('train.py', *arguments, cwd=folder, fails=True)
     assert f'--resume: {tmp_path} has no complete checkpoint. ' in done.stderr
     assert 'Iter(train)' not in done.stdout
 
@@ -139,8 +135,7 @@ def test_mistakes_end_in_one_line(within, tmp_path, monkeypatch):
         (['test.py', BOXES, 'x.pth', '--sample', '--boundary'], '--boundary needs masks'),
         (['test.py', MASKS, 'x.pth', '--sample', '--tta'], 'mmdet can merge boxes, but no masks'),
     ):
-        done = within(*arguments, cwd=tmp_path)
-        assert done.returncode != 0
+        done = within(*arguments, cwd=tmp_path, fails=True)
         assert message in done.stderr.strip().splitlines()[-1]
 
 
@@ -198,8 +193,7 @@ def test_incomplete_weights_are_not_evaluated(folder, within, tmp_path):
     half = {key: value for key, value in whole.items() if key.startswith('backbone.')}
     torch.save(half, tmp_path / 'half.pth')
     arguments = CONFIG, tmp_path / 'half.pth', '--sample', '--work-dir', tmp_path / 'run'
-    done = within('test.py', *arguments, '--cfg-options', *NO_WORKERS, cwd=folder)
-    assert done.returncode == 1
+    done = within('test.py', *arguments, '--cfg-options', *NO_WORKERS, cwd=folder, fails=True)
     assert 'CheckpointMismatchError: ' in done.stderr
     assert 'Traceback' not in done.stderr
 
@@ -226,9 +220,8 @@ def test_detector_trains_and_is_evaluated(run, within, folder, tmp_path):
     """A stock config of mmdet with a backbone and a neck of ours."""
     config, boxes = tmp_path / 'detector.py', tmp_path / 'boxes.pkl'
     config.write_text(DETECTOR)
-    done = within(
-        'test.py', config, 'x.pth', '--sample', '--unchecked', '--out', 'boxes', cwd=folder
-    )
+    wrong = config, 'x.pth', '--sample', '--unchecked', '--out', 'boxes'
+    done = within('test.py', *wrong, cwd=folder, fails=True)
     assert '--out boxes: give a .pkl file' in done.stderr
     once = ['train_cfg.max_iters=1', 'test_dataloader.dataset.indices=1']
     output = run('train.py', config, '--work-dir', tmp_path, options=once)
