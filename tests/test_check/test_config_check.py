@@ -346,20 +346,9 @@ def test_folders_of_classes(tmp_path):
 
 
 def test_upernet_without_a_pyramid_is_noted(cfg):
-    cfg.merge_from_dict(
-        {
-            'model.backbone': dict(_delete_=True, type='mmbixt.XCiT', arch='nano12'),
-            'model.neck': None,
-            'model.decode_head': dict(
-                _delete_=True,
-                type='UPerHead',
-                in_channels=[128] * 4,
-                in_index=[0, 1, 2, 3],
-                channels=32,
-                num_classes=3,
-            ),
-        }
-    )
+    cfg.model.backbone = dict(type='mmbixt.XCiT', arch='nano12')
+    cfg.model.neck, levels = None, dict(in_channels=[128] * 4, in_index=[0, 1, 2, 3])
+    cfg.model.decode_head = dict(type='UPerHead', channels=32, num_classes=3, **levels)
     problems, (note,) = found(cfg)
     assert problems == []
     assert note.startswith('model.decode_head (UPerHead) gets 4 feature maps of stride 16, and is')
