@@ -13,6 +13,7 @@ from running import FirstClass, training
 from mmbixt.check.config import ConfigError
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.cli import (
+    LoopStartHook,
     add_common_arguments,
     check_framework,
     doubtful_options,
@@ -134,6 +135,16 @@ def test_a_complete_run_that_is_resumed_says_so(make_runner, tmp_path):
     run_loop(runner, runner.train)
     text = 'The run is complete: the checkpoint is of iteration 4, and training ends after 4.'
     assert any(text in log.read_text() for log in tmp_path.glob('*/*.log'))
+
+
+@pytest.mark.parametrize(('done', 'is_due'), [(8, True), (9, False), (3, False), (10, True)])
+def test_a_resumed_run_says_which_validation_is_not_repeated(done, is_due):
+    loop = Mock(iter=done, max_iters=10, val_interval=4, val_begin=4)
+    runner = Mock(train_loop=loop, _resume=True, _load_from='mine.pth')
+    LoopStartHook().before_train(runner)
+    said = ''.join(call.args[0] for call in runner.logger.info.call_args_list)
+    assert (f'before the validation of iteration {done}. ' in said) == is_due
+    assert ('evaluate mine.pth by tools/test.py' in said) == is_due
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,30 @@ from mmbixt.checkpoints.loader import load
 pytestmark = only_in_zoo
 TOOLS, TESTS = CONFIGS.parent / 'tools', CONFIGS.parent / 'tests'
 # Without randomness and batch norms, and with a learning rate at which rounding errors do not grow.
+COMMON = """
+train_cfg = dict(
+    _delete_=True, type='IterBasedTrainLoop', max_iters=3, val_interval=3
+)
+optim_wrapper = dict(
+    _delete_=True, optimizer=dict(type='SGD', lr=0.1, momentum=0.9), clip_grad=dict(max_norm=0.5)
+)
+param_scheduler = None
+custom_hooks = None
+randomness = dict(seed=1)
+in_this_process = dict(num_workers=0, persistent_workers=False)
+train_dataloader = dict(
+    batch_size=1, dataset=dict(pipeline=pipeline), sampler=dict(shuffle=True), **in_this_process
+)
+val_dataloader = dict(in_this_process, batch_size=1)
+test_dataloader = dict(in_this_process, batch_size=1)
+default_hooks = dict(checkpoint=dict(interval=1, by_epoch=False, save_best=None, max_keep_ckpts=9))
+log_processor = dict(by_epoch=False)
+small = dict(embed_dims=16, num_heads=2, depth=4)
+adapter = dict(
+    type='mmbixt.FeaturePyramidAdapter', in_channels=16, in_strides=16,
+    norm_cfg=dict(type='GN', num_groups=4),
+)
+"""
 SEGMENTOR = f"""
 _base_ = '{CONFIGS}/bixt/linear_bixt_ti_ade20k.py'
 pipeline = [
@@ -28,24 +52,47 @@ pipeline = [
     dict(type='Resize', scale=(64, 64), keep_ratio=False),
     dict(type='PackSegInputs'),
 ]
-train_cfg = dict(max_iters=3, val_interval=3)
-optim_wrapper = dict(
-    _delete_=True, optimizer=dict(type='SGD', lr=0.1, momentum=0.9), clip_grad=dict(max_norm=0.5)
-)
-param_scheduler = None
-randomness = dict(seed=1)
-in_this_process = dict(num_workers=0, persistent_workers=False)
-train_dataloader = dict(
-    batch_size=1, dataset=dict(pipeline=pipeline), sampler=dict(shuffle=True), **in_this_process
-)
-val_dataloader = dict(in_this_process, batch_size=1)
-test_dataloader = dict(in_this_process, batch_size=1)
-default_hooks = dict(checkpoint=dict(interval=1, save_best=None, max_keep_ckpts=9))
-small = dict(_delete_=True, embed_dims=16, num_heads=2, depth=4)
+{COMMON}
 model = dict(
     data_preprocessor=dict(size=(64, 64)),
-    backbone=dict(arch=small, out_indices=(3,), drop_path_rate=0.0, init_cfg=None),
+    backbone=dict(
+        arch=dict(_delete_=True, **small), out_indices=(3,), drop_path_rate=0.0, init_cfg=None
+    ),
     decode_head=dict(in_channels=16, dropout_ratio=0.0),
+)
+"""
+DETECTOR = f"""
+_base_ = '{CONFIGS}/biformer/retinanet_biformer_t_1x_coco.py'
+pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='LoadAnnotations', with_bbox=True),
+    dict(type='Resize', scale=(64, 64), keep_ratio=False),
+    dict(type='PackDetInputs'),
+]
+{COMMON}
+train_dataloader['dataset']['ann_file'] = 'annotations/alike.json'
+model = dict(
+    backbone=dict(_delete_=True, type='mmbixt.BiXT', arch=small, out_indices=(1, 2, 3)),
+    neck=[
+        dict(adapter, out_strides=(8, 16, 32)),
+        dict(type='FPN', in_channels=[16] * 3, out_channels=16, num_outs=5),
+    ],
+    bbox_head=dict(in_channels=16, feat_channels=16, stacked_convs=1),
+)
+"""
+CLASSIFIER = f"""
+_base_ = '{CONFIGS}/bixt/bixt_ti_l64_p16_in1k.py'
+pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='Resize', scale=(64, 64)),
+    dict(type='PackInputs'),
+]
+{COMMON}
+model = dict(
+    backbone=dict(arch=dict(_delete_=True, **small), depth=4, drop_path_rate=0.0),
+    neck=dict(in_channels=16),
+    head=dict(in_channels=16),
+    train_cfg=dict(augments=None),
 )
 """
 SHARED_OUT = """
@@ -61,7 +108,9 @@ _base_ = './segmentor.py'
 custom_imports = dict(imports=['mmbixt.registry', 'many_processes'], allow_failed_imports=False)
 custom_hooks = [dict(type='mmengine.KillHook')]
 """
-SOURCES = dict(segmentor=SEGMENTOR, fsdp=SHARED_OUT, killed=KILLED)
+SOURCES = dict(
+    segmentor=SEGMENTOR, detector=DETECTOR, classifier=CLASSIFIER, fsdp=SHARED_OUT, killed=KILLED
+)
 SRUN = """#!/usr/bin/env bash
 while [[ $1 == --* ]]; do
     [[ $1 == --ntasks=* ]] && export SLURM_NTASKS=${1#*=} SLURM_NODELIST=localhost
@@ -100,8 +149,7 @@ TRAIN, TEST = str(TOOLS / 'train.py'), str(TOOLS / 'test.py')
 RESUMED = ['--resume', 'work_dirs/fsdp/iter_2.pth', '--work-dir', 'work_dirs/resumed']
 LAST = 'work_dirs/fsdp/iter_3.pth'
 COMMANDS = [
-    [TRAIN, 'segmentor.py'],
-    [TRAIN, 'fsdp.py'],
+    *([TRAIN, f'{name}.py'] for name in ('segmentor', 'detector', 'classifier', 'fsdp')),
     [TRAIN, 'fsdp.py', *RESUMED],
     [TEST, 'fsdp.py', LAST],
 ]
@@ -124,7 +172,17 @@ def prepare(folder):
     folder.mkdir()
     for name, source in SOURCES.items():
         (folder / f'{name}.py').write_text(source)
-    write_few_scenes(folder / 'data')
+    annotations = write_few_scenes(folder / 'data') / 'coco/annotations'
+    # RetinaNet divides by the number of positive anchors of a process: give all images the same
+    content = json.loads((annotations / 'instances_train2017.json').read_text())
+    first = content['images'][0]['id']
+    objects = [x for x in content['annotations'] if x['image_id'] == first]
+    content['annotations'] = [
+        {**x, 'image_id': image['id'], 'id': 1000 * i + x['id']}
+        for i, image in enumerate(content['images'])
+        for x in objects
+    ]
+    (annotations / 'alike.json').write_text(json.dumps(content))
     (folder / 'bin').mkdir()
     for name, content in (('srun', SRUN), ('scontrol', '#!/bin/sh\necho localhost\n')):
         (folder / 'bin' / name).write_text(content)
@@ -146,7 +204,7 @@ def state(path):
     return checkpoint['state_dict'], checkpoint['optimizer']['state']
 
 
-@pytest.mark.parametrize('name', ['segmentor', 'fsdp'])
+@pytest.mark.parametrize('name', ['segmentor', 'detector', 'classifier', 'fsdp'])
 def test_two_processes_train_as_one(folder, within, name):
     """Each step has the same images."""
     options = ['train_dataloader.batch_size=2', 'runner_type=Runner']
