@@ -35,20 +35,20 @@ def external(tmp_path):
 
 
 @only_in_zoo
-def test_two_networks(benchmark, external, tmp_path):
-    row, file, plot = 'xcit_nano_12_p16@compiled', tmp_path / 'all.json', tmp_path / 'growth.png'
+def test_networks_of_two_sizes(benchmark, external, tmp_path):
+    file, plot = tmp_path / 'all.json', tmp_path / 'growth.png'
+    names = [external, f'{external}@compiled', 'xcit_nano_12_p16@reference']
     options = '--against', external, '--json', file, '--sizes', 32, 64, '--plot', plot
-    done = benchmark(row, *options)
+    done = benchmark(*names[1:], *options)
     lines = [line for line in done.stdout.splitlines() if line.startswith(f'{external} ')]
     assert [line.split()[-3:] for line in lines] == [['1.00x', '1.00x', '1.00']] * 2
-    assert f'{row}: time grows as pixels^' in done.stdout
+    assert f'{external}@compiled: time grows as pixels^' in done.stdout
     assert plot.exists()
     measured = json.loads(file.read_text())['measured']
-    assert [(one['name'], one['size']) for one in measured] == [
-        *((external, 32), (row, 32), (external, 64), (row, 64))
-    ]
-    assert measured[2]['parameters'] == 8 * 48 + 8
-    assert measured[2]['macs'] == 16 * 16 * 8 * 48
+    expected = [(name, size) for size in (32, 64) for name in names]
+    assert [(one['name'], one['size']) for one in measured] == expected
+    assert measured[3]['parameters'] == 8 * 48 + 8
+    assert measured[3]['macs'] == 16 * 16 * 8 * 48
     for one in measured:
         assert len(one['forward']) == len(one['both']) == 1
         assert one['memory'] > 0 < one['peak']
