@@ -35,7 +35,7 @@ def external(tmp_path):
 
 
 @only_in_zoo
-def test_networks_of_two_sizes(benchmark, external, tmp_path):
+def test_two_networks_against_a_third(benchmark, external, tmp_path):
     file, plot = tmp_path / 'all.json', tmp_path / 'growth.png'
     names = [external, f'{external}@compiled', 'xcit_nano_12_p16@reference']
     options = '--against', external, '--json', file, '--sizes', 32, 64, '--plot', plot
