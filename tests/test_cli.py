@@ -147,13 +147,13 @@ def test_a_resumed_run_says_which_validation_is_not_repeated(done, is_due):
     assert ('evaluate mine.pth by tools/test.py' in said) == is_due
 
 
-@pytest.mark.parametrize(
-    'error', [CheckpointMismatchError('no neck'), FileNotFoundError(2, 'Not there', 'neck.pth')]
-)
-def test_errors_before_the_first_step_are_one_line(make_runner, error):
+def test_errors_before_the_first_step_are_one_line(make_runner, tmp_path):
+    runner = make_runner(load_from=str(tmp_path / 'nowhere.pth'))
+    with pytest.raises(SystemExit, match=r'^FileNotFoundError: .*nowhere\.pth'):
+        run(lambda: run_loop(runner, runner.train))
     runner = make_runner()
-    runner.model.train = Mock(side_effect=error)
-    with pytest.raises(SystemExit, match=rf'^{type(error).__name__}: .*neck\S*$'):
+    runner.model.train = Mock(side_effect=CheckpointMismatchError('no such neck'))
+    with pytest.raises(SystemExit, match=r'^CheckpointMismatchError: no such neck$'):
         run(lambda: run_loop(runner, runner.train))
 
 
