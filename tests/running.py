@@ -19,6 +19,15 @@ from PIL import Image
 from mmbixt.registry import Registry
 from mmbixt.sample.sample_data import MANIFEST, write_sample_data
 
+# for --cfg-options
+TWO_STEPS = ['train_cfg.max_iters=2', 'train_cfg.val_interval=2']
+TWO_STEPS += ['default_hooks.checkpoint.interval=2']
+NO_WORKERS = [
+    f'{split}_dataloader.{key}'
+    for split in ('train', 'val', 'test')
+    for key in ('num_workers=0', 'persistent_workers=False')
+]
+
 
 @contextmanager
 def fresh_mmengine() -> Iterator[None]:
@@ -76,6 +85,19 @@ def training(dataset, **train_cfg) -> dict:
         train_cfg=dict(type='IterBasedTrainLoop', max_iters=4, **train_cfg),
         optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1)),
     )
+
+
+def write_images(root: Path, count: int, height: int, width: int) -> None:
+    """Images of noise, and their labels: three classes, and a row that is ignored."""
+    rng = np.random.default_rng(0)
+    for folder in ('images', 'labels'):
+        (root / folder).mkdir()
+    for i in range(count):
+        pixels = rng.integers(0, 255, (height, width, 3), np.uint8)
+        Image.fromarray(pixels).save(root / f'images/{i}.jpg')
+        labels = rng.integers(0, 3, (height, width), np.uint8)
+        labels[0] = 255
+        Image.fromarray(labels).save(root / f'labels/{i}.png')
 
 
 def write_few_scenes(root: Path, train: int = 4, val: int = 3) -> Path:

@@ -3,7 +3,7 @@
 import sys
 from io import StringIO
 
-from mmbixt.progress import phase, progress
+from mmbixt.progress import progress
 
 
 def written(monkeypatch, is_terminal):
@@ -20,24 +20,11 @@ def written(monkeypatch, is_terminal):
     return file.getvalue()
 
 
-def test_plain_lines_in_a_log(monkeypatch):
+def test_plain_lines_in_a_log_and_a_bar_on_a_terminal(monkeypatch):
     text = written(monkeypatch, is_terminal=False)
     assert text.replace('\n', '').isprintable()  # no carriage return, no control sequence
     counts = [line.partition(' after ')[0] for line in text.splitlines()]
     assert counts == ['0 of 4', '4 of 4'] * 2 + ['0 of 4', '2 of 4']
-
-
-def test_bar_on_a_terminal(monkeypatch):
     text = written(monkeypatch, is_terminal=True)
     assert '\r' in text
     assert '0/4 [' in text
-
-
-def test_phase_follows_all_results_so_far(tmp_path, monkeypatch):
-    with (tmp_path / 'log').open('w') as results, (tmp_path / 'log').open('a') as errors:
-        monkeypatch.setattr(sys, 'stdout', results)
-        monkeypatch.setattr(sys, 'stderr', errors)
-        print('a result')
-        phase('checking')
-        monkeypatch.undo()
-    assert (tmp_path / 'log').read_text() == 'a result\nchecking\n'

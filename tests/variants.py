@@ -8,13 +8,15 @@ import torch
 from mmbixt import backbones
 
 BIXT = dict(embed_dims=16, num_heads=2, depth=2)
+BIFORMER = dict(embed_dims=(16, 32, 32), depths=(1, 1, 1), topks=(1, 4, -1))
+BISA = dict(type='mmbixt.BiSASwin', drop_path_rate=0.0)
 
 VARIANTS = {
     'bixt': dict(type='mmbixt.BiXT', arch=BIXT),
     'bixt /8': dict(type='mmbixt.BiXT', arch=BIXT, patch_stride=8),
     'bixt /4, layer scale': dict(
         type='mmbixt.BiXT',
-        arch=dict(embed_dims=16, num_heads=2, depth=3, layer_scale=0.1),
+        arch=BIXT | dict(depth=3, layer_scale=0.1),
         patch_stride=4,
         out_indices=(0, 2),
     ),
@@ -22,9 +24,9 @@ VARIANTS = {
         type='mmbixt.BiXT', arch=BIXT, patch_embed='conv', token_refiner='lpi', num_latents=8
     ),
     'bixt, only early layers': dict(
-        type='mmbixt.BiXT', arch=dict(embed_dims=16, num_heads=2, depth=4), out_indices=(0, 1)
+        type='mmbixt.BiXT', arch=BIXT | dict(depth=4), out_indices=(0, 1)
     ),
-    'xcit': dict(type='mmbixt.XCiT', arch=dict(embed_dims=16, num_heads=2, depth=2)),
+    'xcit': dict(type='mmbixt.XCiT', arch=BIXT),
     'xcit /8, layer scale': dict(
         type='mmbixt.XCiT',
         arch=dict(embed_dims=16, num_heads=4, depth=3, layer_scale=0.1),
@@ -43,25 +45,16 @@ VARIANTS = {
         padding='legacy',
         out_indices=(0, 2),
     ),
-    'biformer stl': dict(
-        type='mmbixt.BiFormer',
-        arch=dict(embed_dims=(16, 32, 32), depths=(1, 1, 1), topks=(1, 4, -1), code='stl'),
-        num_regions=2,
-    ),
+    'biformer stl': dict(type='mmbixt.BiFormer', arch=BIFORMER | dict(code='stl'), num_regions=2),
     'biformer stl-nchw': dict(
         type='mmbixt.BiFormer',
-        arch=dict(embed_dims=(16, 32, 32), depths=(1, 1, 1), topks=(1, 4, -1), code='stl-nchw'),
+        arch=BIFORMER | dict(code='stl-nchw'),
         num_regions=2,
         padding='legacy',
     ),
-    'bisa': dict(
-        type='mmbixt.BiSASwin',
-        drop_path_rate=0.0,
-        arch=dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2)),
-    ),
+    'bisa': dict(BISA, arch=dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))),
     'bisa, learned, instance norm, early stages': dict(
-        type='mmbixt.BiSASwin',
-        drop_path_rate=0.0,
+        BISA,
         arch=dict(embed_dims=16, depths=(1, 2, 2), num_heads=(2, 2, 4), window_size=4),
         bisa_stages=(0, 1),
         lam='learned',
@@ -69,8 +62,7 @@ VARIANTS = {
         out_indices=(0, 1),
     ),
     'swin': dict(
-        type='mmbixt.BiSASwin',
-        drop_path_rate=0.0,
+        BISA,
         arch=dict(embed_dims=16, depths=(1, 2, 1), num_heads=(1, 2, 4)),
         bisa_stages=(),
         out_indices=(1, 2),

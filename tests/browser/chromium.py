@@ -126,12 +126,6 @@ class Page:
         for kind in ('mousePressed', 'mouseReleased'):
             self.call('Input.dispatchMouseEvent', type=kind, button='left', clickCount=1, **place)
 
-    def press(self, key: str, code: int, text: str = '') -> None:
-        """Press a key, such as ``press('Enter', 13, '\\r')``."""
-        about = dict(key=key, code=key, windowsVirtualKeyCode=code)
-        self.call('Input.dispatchKeyEvent', type='keyDown', text=text, **about)
-        self.call('Input.dispatchKeyEvent', type='keyUp', **about)
-
     def close(self) -> None:
         self._process.kill()
         self._process.wait()

@@ -60,14 +60,12 @@ def test_all_parts_exist_and_all_pictures_load(page):
     assert min(widths) > 500
 
 
-def test_clicks_and_keys_on_a_heading_sort(page):
+def test_clicks_on_a_heading_sort(page):
     names = column(page, 1)
     for wanted in ('ascending', 'descending'):
         page.click('#classes th:nth-child(1) button')
         assert column(page, 1) == sorted(names, reverse=wanted == 'descending')
         assert (order(page, 1), order(page, 3)) == (wanted, 'none')
-    page.press('Enter', 13, '\r')
-    assert order(page, 1) == 'ascending'
     share = 3  # some above and some below 10 %, so that the order of numbers and of text differ
     values = column(page, share)
     page.click(f'#classes th:nth-child({share}) button')
@@ -75,17 +73,14 @@ def test_clicks_and_keys_on_a_heading_sort(page):
     assert column(page, share) == sorted(values, key=float, reverse=True) != sorted(values)[::-1]
 
 
-def test_click_enlarges_a_picture(page):
+def test_clicks_enlarge_a_picture_and_show_values_of_a_chart(page):
     is_open = 'document.getElementById("enlarged").open'
     source = 'document.querySelector("{} img").src'
     page.click('.picture img')
     assert page.run(is_open)
     assert page.run(source.format('#enlarged')) == page.run(source.format('.picture'))
-    page.press('Escape', 27)
+    page.click('#enlarged')
     assert not page.run(is_open)
-
-
-def test_chart_shows_values(page):
     page.click('.chart svg')
     text = page.run('document.querySelector(".readout").textContent')
     # the centre of the picture is left of the centre of the axes
@@ -100,7 +95,7 @@ def test_page_fits_the_screen(page, size):
     assert page.run('innerWidth') == size[0]  # phones enlarge the view for elements that overflow
 
 
-def test_names_are_escaped_and_missing_values_are_last(browser, tmp_path):
+def test_missing_values_are_last_and_names_are_escaped(browser, tmp_path):
     run = Run(write_work_dir(tmp_path, f'note = {QUOTED + HOSTILE!r}', [train_record(10)]))
     run.name, run.notes = HOSTILE, [QUOTED]
     truth = np.arange(4, dtype=np.uint8).repeat(8)[None].repeat(20, 0)
@@ -109,7 +104,6 @@ def test_names_are_escaped_and_missing_values_are_last(browser, tmp_path):
     file = tmp_path / 'report.html'
     file.write_text(make_page(ReportData(run, counts=counted, band='band3px', problem=QUOTED)))
     browser.errors.clear()
-    browser.resize(*DESK)
     browser.open(file)
     gap = 5
     for descending in (True, False):
@@ -117,7 +111,6 @@ def test_names_are_escaped_and_missing_values_are_last(browser, tmp_path):
         *known, last = column(browser, gap)
         assert last == ''
         assert known == sorted(known, key=float, reverse=descending)
-    assert sorted(column(browser, 1)) == sorted([HOSTILE, QUOTED, 'c', 'd'])
     assert browser.run('document.querySelector("h1").textContent') == HOSTILE
     assert browser.run('window.broken') is None
     assert browser.errors == []

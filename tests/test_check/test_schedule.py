@@ -1,86 +1,46 @@
 """Lengths, warm-ups and intervals of a training that do not fit each other."""
 
 import pytest
-from mmengine.optim import LinearLR
-from mmengine.runner import IterBasedTrainLoop
 
-from mmbixt.check.schedule import loop_problems, schedule_notes
+from mmbixt.check.schedule import schedule_notes
 
 
-@pytest.mark.parametrize(
-    ('loop', 'part', 'is_long'),
-    [
-        (dict(max_iters=100), dict(by_epoch=False, end=100), False),
-        (dict(max_iters=99), dict(by_epoch=False, end=100), True),
-        (dict(max_iters=99), dict(by_epoch=False), True),
-        (dict(max_epochs=12), dict(by_epoch=False, end=500), True),  # of 40 iterations
-        (dict(max_epochs=13), dict(by_epoch=False, end=500), False),
-        (dict(max_epochs=5), dict(end=20, convert_to_iter_based=True), True),
-        (dict(max_epochs=20), dict(end=20, convert_to_iter_based=True), False),
-        (dict(max_iters=99), dict(by_epoch=False, start_factor=1, end_factor=0, end=100), False),
-    ],
-)
-def test_warm_up_longer_than_the_schedule(loop, part, is_long):
-    cfg = dict(train_cfg=loop, param_scheduler=[dict(type='LinearLR', **part)])
-    assert len([*schedule_notes(cfg, 40)]) == is_long
+def warm_up(**options):
+    return dict(param_scheduler=[dict(type='LinearLR', **options)])
+
+
+def hook(name, **options):
+    return dict(default_hooks={name: options})
+
+
+def accumulate(count, **checkpoint):
+    return hook('checkpoint', **checkpoint) | dict(optim_wrapper=dict(accumulative_counts=count))
 
 
 @pytest.mark.parametrize(
-    ('iterations', 'epoch', 'hooks', 'found'),
+    ('loop', 'others', 'epoch', 'expected'),
     [
-        (20, None, dict(logger=dict(interval=50)), ['default_hooks.logger.interval=2']),
-        (5, 40, {}, ['default_hooks.logger.interval=1']),  # mmengine's default is 10
-        (50, None, dict(logger=dict(interval=50)), []),
-        (20, 20, dict(logger=dict(interval=50)), []),  # logged at the end of the epoch
-        (20, None, dict(logger=None), []),
+        (dict(max_iters=100), warm_up(by_epoch=False, end=100), 40, None),
+        (dict(max_iters=99), warm_up(by_epoch=False, end=100), 40, '100 iterations, an'),
+        (dict(max_epochs=12), warm_up(by_epoch=False, end=500), 40, 'lasts 500 iteration'),
+        (dict(max_epochs=5), warm_up(end=20, convert_to_iter_based=True), 40, '800 iterations'),
+        (dict(max_epochs=20), warm_up(end=20, convert_to_iter_based=True), 40, None),
+        (dict(max_iters=99), warm_up(by_epoch=False, start_factor=2, end=100), 40, None),
+        (dict(max_iters=20), hook('logger', interval=50), None, 'hooks.logger.interval=2'),
+        (dict(max_iters=5), {}, 40, 'logger.interval=1'),  # mmengine's default is 10
+        (dict(max_iters=50), hook('logger', interval=50), None, None),
+        (dict(max_iters=20), hook('logger', interval=50), 20, None),  # at the end of the epoch
+        (dict(max_iters=100), warm_up(end=5), 40, 'counts in epochs'),
+        (dict(max_iters=100), hook('checkpoint', interval=5), 40, 'checkpoint counts in epochs'),
+        (dict(max_epochs=100), hook('checkpoint', interval=5), 40, None),
+        # a checkpoint between two updates lacks accumulated gradients
+        ({}, accumulate(4, by_epoch=False, interval=8000), None, None),
+        ({}, accumulate(3, by_epoch=False, interval=8000), None, 'a multiple of 3 iterations'),
+        ({}, accumulate(4, interval=1), 25, 'a multiple of 4 iterations'),
+        ({}, accumulate(4, interval=1), None, None),  # the length of an epoch is not known
     ],
 )
-def test_a_loss_that_is_not_logged(iterations, epoch, hooks, found):
-    cfg = dict(train_cfg=dict(max_iters=iterations), default_hooks=hooks)
-    assert [note.split()[-1] for note in schedule_notes(cfg, epoch)] == found
-
-
-def test_types_that_are_classes():
-    """As in configs in Python's own syntax."""
-    warm_up = dict(type=LinearLR, by_epoch=False, end=100)
-    cfg = dict(
-        train_cfg=dict(type=IterBasedTrainLoop, max_iters=20, max_epochs=3),
-        param_scheduler=[warm_up],
-        default_hooks=dict(logger=dict(interval=1)),
-    )
-    assert [problem.split(',')[0] for problem in loop_problems(cfg)] == ['train_cfg.max_epochs = 3']
-    del cfg['train_cfg']['max_epochs']
-    (note,) = schedule_notes(cfg, 40)
-    assert 'the warm-up lasts 100 iterations, and training 20' in note
-
-
-def test_epochs_in_a_training_of_iterations():
-    """By mmengine's default, in a config with other data loops."""
-    parts = dict(param_scheduler=[dict(type='PolyLR')], train_cfg=dict(max_iters=100))
-    cfg = dict(**parts, default_hooks=dict(checkpoint=dict(type='CheckpointHook', interval=5)))
-    found = [note.split(' counts')[0] for note in schedule_notes(cfg, 40)]
-    assert found == ['param_scheduler.0', 'default_hooks.checkpoint']
-    cfg['train_cfg'] = dict(max_epochs=100)
-    assert [*schedule_notes(cfg, 40)] == []
-
-
-@pytest.mark.parametrize(
-    ('count', 'epoch', 'checkpoint', 'is_between'),
-    [
-        (4, None, dict(by_epoch=False, interval=8000), False),
-        (3, None, dict(by_epoch=False, interval=8000), True),
-        (1, None, dict(by_epoch=False, interval=8000), False),
-        (4, 25, dict(interval=1), True),
-        (4, 24, dict(interval=1), False),
-        (4, None, dict(interval=1), False),  # the length of an epoch is not known
-        (4, 25, dict(), False),  # no checkpoints
-    ],
-)
-def test_checkpoints_between_two_updates(count, epoch, checkpoint, is_between):
-    """Their accumulated gradients are lost."""
-    cfg = dict(
-        optim_wrapper=dict(accumulative_counts=count), default_hooks=dict(checkpoint=checkpoint)
-    )
-    notes = [*schedule_notes(cfg, epoch)]
-    assert len(notes) == is_between
-    assert all(f'a multiple of {count} iterations' in note for note in notes)
+def test_notes(loop, others, epoch, expected):
+    notes = [*schedule_notes(dict(train_cfg=loop, **others), epoch)]
+    assert len(notes) == (expected is not None)
+    assert all(expected in note for note in notes)

@@ -68,8 +68,3 @@ def test_imagenet_has_a_split_or_a_prefix(tmp_path, prefix):
     cfg.dataset.data_root = 'data/imagenet'  # that of our configs: where to get it
     with pytest.raises(MissingDatasetError, match=r'imagenet/train\n(.*\n)+.*image-net'):
         check_datasets(dict(train_dataloader=cfg), ('train',))
-
-
-def test_remote_data_are_not_checked():
-    remote = ADE | dict(data_root='s3://bucket/ade')
-    check_datasets(Config(dict(train_dataloader=dict(dataset=remote))), ('train',))

@@ -45,10 +45,6 @@ def test_page_is_plain_markdown(page):
     assert not re.search(r'^(!!!|\?\?\?|===|:::)|\{[:.#][^}]*\}\s*$', text, re.MULTILINE)
 
 
-def test_readme_is_short():
-    assert len((ROOT / 'README.md').read_text().splitlines()) <= 150
-
-
 def test_reference_lists_all_components_and_tools():
     private = {'NumberedBatches', 'default_collate'}  # of ExactResumeHook
     components = registered('mmbixt').keys() - private

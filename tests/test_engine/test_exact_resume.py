@@ -128,19 +128,13 @@ def test_resumed_run_equals_uninterrupted_run(tmp_path, monkeypatch, settings):
     train(tmp_path / 'halves', **settings, **resume)
     assert Noise.read == READ.get(name, 24)
     assert Model.computed_in == (torch.bfloat16 if name == 'bfloat16' else torch.float32)
+    if name == 'iterations':  # what mmengine says next sounds like reading
+        (log,) = (tmp_path / 'halves').glob('*/*.log')
+        assert re.search('(?s)batches are skipped without.*Advance data', log.read_text())
     *first, one = state(tmp_path / 'whole', end)
     *second, other = state(tmp_path / 'halves', end)
     assert first == second
     torch.testing.assert_close(one, other, rtol=0, atol=0)
-
-
-def test_what_is_skipped_is_said(tmp_path):
-    """Before mmengine's warning, which sounds like reading."""
-    train(tmp_path / 'skipped', **ITERATIONS)
-    resume = dict(resume=True, load_from=str(tmp_path / 'skipped/iter_6.pth'))
-    train(tmp_path / 'skipping', **ITERATIONS, **resume)
-    (log,) = (tmp_path / 'skipping').glob('*/*.log')
-    assert re.search('(?s)The first 6 batches are skipped without.*Advance data', log.read_text())
 
 
 def test_another_batch_size_is_warned_of_and_keeps_the_epochs(tmp_path):

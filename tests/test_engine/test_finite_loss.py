@@ -3,7 +3,6 @@
 import pytest
 import torch
 from mmengine.model import BaseModel, MMDistributedDataParallel
-from mmengine.optim import OptimWrapper, OptimWrapperDict
 from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 from running import fresh_mmengine, make_loader
@@ -68,16 +67,14 @@ def test_stops_before_the_step(tmp_path, bad):
 @pytest.mark.parametrize(
     ('interval', 'bad', 'message'),
     [
-        (1, 1, 'No checkpoint is written. Weights are'),
         (1, 3, 'No checkpoint is written. Weights are'),  # after the last iteration
         (3, 3, 'No checkpoint is written. Weights are'),
         (2, 2, 'iteration 4'),
     ],
 )
-@pytest.mark.parametrize('on_bad', ['raise', 'skip'])
-def test_weights_that_are_not_finite_are_not_saved(tmp_path, interval, bad, message, on_bad):
+def test_weights_that_are_not_finite_are_not_saved(tmp_path, interval, bad, message):
     """The loss was finite, its gradients were not: with on_bad='skip', too, the run stops."""
-    runner = make_runner(tmp_path, [1.0] * 4, interval=interval, on_bad=on_bad)
+    runner = make_runner(tmp_path, [1.0] * 4, interval=interval, on_bad='skip')
     weight = runner.model.weight
     weight.register_hook(lambda grad: grad * float('nan') if runner.iter == bad else grad)
     with pytest.raises(FloatingPointError, match=message) as info:
@@ -113,14 +110,6 @@ def test_files_that_are_no_checkpoints_are_ignored(tmp_path):
     torch.save(dict(a=1), tmp_path / 'iter_9.pth')
     runner = make_runner(tmp_path, [float('nan')])
     with pytest.raises(FloatingPointError, match=r'for the images\n  0.jpg\n.*No checkpoint with'):
-        runner.train()
-
-
-def test_several_optimizers_are_refused(tmp_path):
-    runner = make_runner(tmp_path, [1.0])
-    optimizer = torch.optim.SGD(runner.model.parameters(), 0.1)
-    runner.optim_wrapper = OptimWrapperDict(a=OptimWrapper(optimizer))
-    with pytest.raises(TypeError, match='needs one optimizer, not OptimWrapperDict'):
         runner.train()
 
 

@@ -8,7 +8,7 @@ from variants import VARIANTS
 from variants import build as build_backbone
 
 from mmbixt.backbones import XCiT
-from mmbixt.engine.layer_decay import parameters_of, table
+from mmbixt.engine.layer_decay import parameters_of
 
 # number of layers and of stages of small backbones
 LAYERS = {'bixt': (3, 3), 'xcit': (3, 3), 'biformer': (5, 3), 'bisa': (5, 3)}
@@ -95,24 +95,3 @@ def test_bad_settings_are_explained():
             build(Model(XCiT(XCIT)), **cfg)
     with pytest.raises(ValueError, match='no backbone of mmbixt'):
         build(Model(nn.Linear(2, 2)), decay_rate=0.9)
-
-
-def test_the_log_has_a_table_of_all_rates():
-    model = Model(XCiT(XCIT, frozen_stages=1))
-    groups = build(model, lr=1.0, decay_rate=0.5, custom_keys=dict(bias=dict(lr_mult=8.0)))
-    lines = [line.split(maxsplit=1) for line in table(model, groups.param_groups).split('\n')[1:]]
-    rows = {rate: tuple(rest.split(maxsplit=1)) for rate, rest in lines[1:]}
-    frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
-    parts = 'backbone.patch_embed, backbone.pos_embeder, backbone.blocks.0'
-    assert lines[0] == ['not', f'trained {frozen:>11,}  {parts}']
-    assert rows['0.125'][1].startswith('backbone.blocks.1.gamma1, ')
-    assert rows['1'][1].startswith('backbone.blocks.1.norm1.bias, ')  # 8 * 0.125
-    assert rows['8'] == ('8', 'decode_head.bias')
-    counts = [int(count.replace(',', '')) for count, _ in rows.values()]
-    assert frozen + sum(counts) == sum(p.numel() for p in model.parameters())
-    named = dict(model.backbone.blocks.named_parameters())
-    trained = [named[name] for name in named if 'norm' in name or 'gamma' in name]
-    few = table(model, [dict(params=trained, lr=1.0)]).split('\n')[-1]
-    assert 'backbone.blocks.*.norm1 (3)' in few  # of four blocks, the first is frozen
-    everything = [dict(params=[*model.parameters()], lr=1.0)]  # as without paramwise_cfg
-    assert table(model, everything).split('\n')[1].split()[:3] == ['not', 'trained', f'{frozen:,}']

@@ -60,10 +60,10 @@ def unlike(model, state):
     return {key for key in keys if not key.endswith('num_batches_tracked')}
 
 
-@pytest.mark.parametrize('average', [[], [dict(type='EMAHook')]])
-def test_layers_of_other_classes_start_anew_and_are_named(config, write, average):
+def test_layers_of_other_classes_start_anew_and_are_named(config, write):
+    """With an average of the weights, too, which begins with them."""
     state = write()
-    config.custom_hooks = average
+    config.custom_hooks = [dict(type='EMAHook')]
     model, (said,) = begin(config)
     assert unlike(model, state) == {'decode_head.conv_seg.weight', 'decode_head.conv_seg.bias'}
     assert said.endswith(
@@ -84,27 +84,6 @@ def test_parts_that_only_one_of_both_has_are_named(config, write):
         'Initialised anew, because the file has none: decode_head. In the file, but not in the '
         'model: auxiliary_head.'
     )
-
-
-def test_classes_in_another_dimension_start_anew(config, write):
-    """Queries of classes, and scores as inputs; other sizes that differ are refused."""
-    write()
-    init_default_scope('mmseg')
-    models = [
-        MODELS.build({**config.model, 'decode_head': {**HEAD, 'num_classes': n}}) for n in (5, 2)
-    ]
-    for model, classes in zip(models, (5, 2), strict=True):
-        model.decode_head.cls_emb = nn.Parameter(torch.zeros(1, classes, 4))
-        model.decode_head.point = nn.Linear(16 + classes, 4)
-        model.decode_head.same = nn.Linear(6, 4)
-    state = models[0].state_dict()
-    weights, said = start_from(models[1], state)
-    models[1].load_state_dict(weights)
-    assert 'decode_head (5 in the file, 2 here)' in said
-    assert 'decode_head.point (21 in the file, 18 here)' in said
-    models[1].decode_head.same = nn.Linear(7, 4)
-    with pytest.raises(CheckpointMismatchError, match=r'same\.weight: '):
-        start_from(models[1], state)
 
 
 def test_models_that_convert_their_weights_do_so():
@@ -153,11 +132,7 @@ NO_MODEL = r"No weight of .*old\.pth begins with 'backbone\.'.* fits the backbon
     ('change', 'head', 'message'),
     [
         (without('decode_head.convs.1.'), {}, rf'Missing in the file: 2 of 88 weights{ALONE}'),
-        (
-            without('nothing'),
-            dict(channels=4),
-            rf'Of another shape: .*conv_seg.weight: {ALONE}',
-        ),
+        (without('nothing'), dict(channels=4), f'Of another shape: .*conv_seg.weight: {ALONE}'),
         (without('nothing'), dict(num_convs=3), rf'Not in the model: \d+ weights{ALONE}'),
         (without('backbone.'), {}, r"begins with 'backbone\.'"),
         (without(''), {}, r'old\.pth has no weights\.'),
@@ -199,15 +174,22 @@ def test_classifiers(head):
             start_from(model, own)
 
 
-def test_other_backbones_are_compared_too():
-    """Ours raise their own errors, others do not compare their weights."""
-    parts = dict(backbone=torch.nn.Linear(2, 3), neck=torch.nn.Linear(3, 4))
-    model = torch.nn.ModuleDict({**parts, 'bbox_head': torch.nn.Linear(4, 5)})
-    state = unwrap(model.state_dict())
-    assert start_from(model, unwrap({**state, 'bbox_head.bias': torch.zeros(9)}))[1]
-    for name in ('backbone.bias', 'neck.bias'):  # not the outputs of the model
-        with pytest.raises(CheckpointMismatchError, match=f'Of another shape: 1 of 6 .* {name}:'):
-            start_from(model, unwrap({**state, name: torch.zeros(9)}))
+def plain(classes, same=4):
+    """A model of other parts than ours; a layer has scores of classes as inputs, as PointRend's."""
+    head = dict(scores=nn.Linear(8, classes), points=nn.Linear(8 + classes, 4))
+    head = nn.ModuleDict(dict(head, queries=nn.Embedding(classes, 4), same=nn.Linear(6, same)))
+    return nn.ModuleDict(dict(backbone=nn.Linear(2, 3), neck=nn.Linear(3, 4), bbox_head=head))
+
+
+def test_other_backbones_and_classes_as_inputs():
+    model, state = plain(2), unwrap(plain(5).state_dict())
+    weights, said = start_from(model, state)
+    model.load_state_dict(weights)
+    assert 'bbox_head.points (13 in the file, 10 here)' in said
+    assert torch.equal(model.bbox_head.same.weight, state['bbox_head.same.weight'])
+    for name in ('backbone.bias', 'neck.bias', 'bbox_head.same.weight'):  # no outputs
+        with pytest.raises(CheckpointMismatchError, match=f'Of another shape: 1 of 11 .* {name}:'):
+            start_from(model, unwrap({**state, name: torch.zeros(9, 8)}))
     rest = {key: x for key, x in state.items() if not key.startswith('backbone.')}
-    with pytest.raises(CheckpointMismatchError, match=r'Missing in the file: 2 of 6 .*backbone'):
+    with pytest.raises(CheckpointMismatchError, match=r'Missing in the file: 2 of 11 .*backbone'):
         start_from(model, unwrap(rest))

@@ -14,10 +14,10 @@ from mmengine.runner import Runner
 from mmpretrain.datasets import CustomDataset
 from mmseg.datasets import BaseSegDataset
 from PIL import Image
-from running import FirstClass, fresh_mmengine, training
+from running import FirstClass, fresh_mmengine, training, write_images
 
 from mmbixt.datasets.problems import BadSampleError, BoxProblem, check_annotations
-from mmbixt.engine.sample_check import SampleCheckHook, SkippedImages, watch
+from mmbixt.engine.sample_check import SkippedImages, watch
 
 LOAD = dict(type='LoadImageFromFile')
 NAMES = [f'{i}.jpg' for i in range(4)]
@@ -27,14 +27,7 @@ CLASSES = ('sky', 'road', 'car')
 @pytest.fixture
 def root(tmp_path):
     """Four images of 32 x 24 pixels with label maps, and their COCO file."""
-    random = np.random.default_rng(0)
-    (tmp_path / 'images').mkdir()
-    (tmp_path / 'labels').mkdir()
-    for i, name in enumerate(NAMES):
-        cv2.imwrite(str(tmp_path / 'images' / name), random.integers(0, 255, (24, 32, 3), np.uint8))
-        label = random.integers(0, 3, (24, 32), np.uint8)
-        label[0] = 255
-        cv2.imwrite(str(tmp_path / f'labels/{i}.png'), label)
+    write_images(tmp_path, len(NAMES), 24, 32)
     (tmp_path / 'names.txt').write_text('\n'.join(name[0] for name in NAMES))
     images = [dict(id=i, file_name=name, width=32, height=24) for i, name in enumerate(NAMES)]
     annotations = [
@@ -47,12 +40,12 @@ def root(tmp_path):
     return tmp_path
 
 
-def segmentation(root, load=LOAD, serialize=False, **options):
+def segmentation(root, load=LOAD, **options):
     return BaseSegDataset(
         ann_file=f'{root}/names.txt',
         data_prefix=dict(img_path=f'{root}/images', seg_map_path=f'{root}/labels'),
         metainfo=dict(classes=CLASSES),
-        serialize_data=serialize,
+        serialize_data=False,
         # labels after resizing, as in tests
         pipeline=[
             load,
@@ -64,12 +57,12 @@ def segmentation(root, load=LOAD, serialize=False, **options):
     )
 
 
-def detection(root, load=LOAD, serialize=False, **options):
+def detection(root, load=LOAD, **options):
     return CocoDataset(
         ann_file=f'{root}/coco.json',
         data_prefix=dict(img=f'{root}/images'),
         metainfo=dict(classes=CLASSES),
-        serialize_data=serialize,
+        serialize_data=False,
         pipeline=[load, dict(type='mmdet.LoadAnnotations'), dict(type='mmdet.PackDetInputs')],
         **options,
     )
@@ -88,21 +81,7 @@ def read(dataset, model=None, skipped=None):
     return [dataset[i] for i in range(len(dataset))]
 
 
-def image(root):
-    return root / 'images/1.jpg'
-
-
-def label(root):
-    return root / 'labels/1.png'
-
-
-def change(which, function):
-    def damage(root):
-        path = which(root)
-        function(path)
-        return path
-
-    return damage
+IMAGE, LABEL = 'images/1.jpg', 'labels/1.png'
 
 
 def dangle(path):
@@ -133,65 +112,46 @@ def edit_label(function):
     return edit
 
 
-def edit_json(function):
-    def edit(path):
-        content = json.loads(path.read_text())
-        function(content)
-        path.write_text(json.dumps(content))
-
-    return edit
-
-
-def coco(function):
-    return change(lambda root: root / 'coco.json', edit_json(function))
+def edit_coco(root, function):
+    content = json.loads((root / 'coco.json').read_text())
+    function(content)
+    (root / 'coco.json').write_text(json.dumps(content))
 
 
 EMPTY = lambda path: path.write_bytes(b'')  # noqa: E731
-IMAGES = [
-    (change(image, dangle), '{path}: missing'),
-    (change(image, EMPTY), '{path}: an empty file'),
-    (change(image, truncate), r'{path}: damaged.*\(image file is truncated'),
-    (
-        change(image, lambda path: path.write_text('<html>')),
-        r'{path}: damaged.*\(it has the format of no',
-    ),
-]
-LABELS = [
-    (change(label, Path.unlink), '{path}: missing'),
-    (change(label, EMPTY), '{path}: an empty file'),
-    (change(label, truncate), '{path}: damaged'),
-    (
-        change(label, edit_label(lambda x: np.repeat(np.repeat(x, 2, 0), 2, 1))),
-        '{path} is for 64 x',
-    ),
-    (change(label, edit_label(lambda x: x[:20])), '{path} is for 32 x 20 pixels, but .*1.jpg has'),
-    (change(label, edit_label(lambda x: np.dstack([x] * 3))), '{path} is of shape 24 x 32 x 3'),
-    (change(label, edit_label(lambda x: x + np.uint16(300))), '{path} has ids up to 555'),
-    (change(label, edit_label(lambda x: x + 2)), r'{path} has the ids 3 \(.*, 4 .*, where 0 to 2'),
-    (change(image, orient(6)), '{path} is turned .* labels are not turned.*color_ignore'),
-    (change(image, orient(3)), '{path} is turned .* labels may be for'),
-]
-FIRST = dict(images=0)
-ANNOTATIONS = [
-    (change(image, lambda path: Image.new('RGB', (30, 24)).save(path)), 'is for 32 x 24.*{path} h'),
-    (change(image, orient(8)), '{path} is turned .* labels are not turned'),
-    (
-        coco(lambda c: c['annotations'][1].update(bbox=[4, 4, float('inf'), 20])),
-        '1.jpg .* is 4, 4, inf, 24',
-    ),
-]
-CASES = [
-    *((segmentation, *case) for case in [*IMAGES, *LABELS]),
-    *((detection, *case) for case in [*IMAGES, *ANNOTATIONS]),
-    *((classification, *case) for case in IMAGES[2:3]),
+DAMAGES = {  # file: what becomes of it, and what is said
+    IMAGE: [
+        (dangle, '{path}: missing'),
+        (EMPTY, '{path}: an empty file'),
+        (truncate, r'{path}: damaged.*\(image file is truncated'),
+        (lambda path: path.write_text('<html>'), r'{path}: damaged.*\(it has the format of no'),
+        (orient(6), '{path} is turned .* labels are not turned.*color_ignore'),
+        (orient(3), '{path} is turned .* labels may be for'),
+    ],
+    LABEL: [
+        (Path.unlink, '{path}: missing'),
+        (EMPTY, '{path}: an empty file'),
+        (truncate, '{path}: damaged'),
+        (edit_label(lambda x: x.repeat(2, 0).repeat(2, 1)), '{path} is for 64 x'),
+        (edit_label(lambda x: x[:20]), '{path} is for 32 x 20 pixels, but .*1.jpg has'),
+        (edit_label(lambda x: np.dstack([x] * 3)), '{path} is of shape 24 x 32 x 3'),
+        (edit_label(lambda x: x + np.uint16(300)), '{path} has ids up to 555'),
+        (edit_label(lambda x: x + 2), r'{path} has the ids 3 \(.*, 4 .*, where 0 to 2'),
+    ],
+}
+CASES = [(segmentation, file, *case) for file, cases in DAMAGES.items() for case in cases]
+CASES += [
+    (detection, IMAGE, lambda x: Image.new('RGB', (30, 24)).save(x), 'is for 32 x 24.*{path} h'),
+    (detection, IMAGE, orient(8), '{path} is turned .* labels are not turned'),
+    (classification, IMAGE, *DAMAGES[IMAGE][2]),
 ]
 
 
-@pytest.mark.parametrize(('make', 'damage', 'message'), CASES)
-def test_damaged_files_are_named_or_skipped(root, make, damage, message):
+@pytest.mark.parametrize(('make', 'file', 'damage', 'message'), CASES)
+def test_damaged_files_are_named_or_skipped(root, make, file, damage, message):
     assert len(read(make(root))) == 4
-    path = damage(root)
-    pattern = message.format(path=path)
+    damage(root / file)
+    pattern = message.format(path=root / file)
     with pytest.raises(BadSampleError, match=pattern):
         read(make(root))
     skipped = SkippedImages(root / 'skipped.txt', 1)
@@ -204,21 +164,21 @@ def test_damaged_files_are_named_or_skipped(root, make, damage, message):
 
 def test_images_without_problems(root):
     """Labels of the orientation in which images are read; boxes that reach a pixel outside."""
-    orient(6)(image(root))
-    edit_label(lambda x: np.rot90(x).copy())(label(root))
+    orient(6)(root / IMAGE)
+    edit_label(lambda x: np.rot90(x).copy())(root / LABEL)
     orient(3)(root / 'images/2.jpg')
     with pytest.raises(BadSampleError, match=r'2\.jpg is turned'):
         read(segmentation(root))
     orient(1)(root / 'images/2.jpg')
-    edit_label(np.uint16)(label(root))
+    edit_label(np.uint16)(root / LABEL)
     read(segmentation(root))
-    coco(lambda c: c['images'][1].update(width=24, height=32))(root)
-    coco(lambda c: c['annotations'][0].update(bbox=[-1, 4, 34, 20]))(root)
+    edit_coco(root, lambda c: c['images'][1].update(width=24, height=32))
+    edit_coco(root, lambda c: c['annotations'][0].update(bbox=[-1, 4, 34, 20]))
     read(detection(root))
     as_stored = dict(LOAD, color_type='color_ignore_orientation')
-    orient(3)(image(root))
-    edit_label(lambda x: np.rot90(x).copy())(label(root))
-    coco(lambda c: c['images'][1].update(width=32, height=24))(root)
+    orient(3)(root / IMAGE)
+    edit_label(lambda x: np.rot90(x).copy())(root / LABEL)
+    edit_coco(root, lambda c: c['images'][1].update(width=32, height=24))
     read(segmentation(root, as_stored))
     read(detection(root, as_stored))
 
@@ -226,7 +186,7 @@ def test_images_without_problems(root):
 def test_pixels_that_are_not_finite(root):
     for path in (root / 'images').iterdir():
         pixels = cv2.imread(str(path)).astype(np.float32)
-        pixels[3, 4] = np.nan if path == image(root) else 1
+        pixels[3, 4] = np.nan if path == root / IMAGE else 1
         cv2.imwrite(str(path.with_suffix('.tiff')), pixels)
     load = dict(LOAD, color_type='unchanged')
     with pytest.raises(BadSampleError, match=r'1\.tiff has 3 values that are NaN'):
@@ -235,7 +195,7 @@ def test_pixels_that_are_not_finite(root):
 
 def head(**attributes):
     model = FirstClass()
-    for name, value in dict(ignore_index=255, **attributes).items():
+    for name, value in (dict(ignore_index=255) | attributes).items():
         setattr(model, name, value)
     return model
 
@@ -244,47 +204,27 @@ def test_classes_of_the_head_and_reduced_labels(root):
     model = head(num_classes=2)
     with pytest.raises(BadSampleError, match=r'has the ids 2 .*where 0 to 1 are'):
         read(segmentation(root), model)
-    edit_label(lambda x: x + 2)(label(root))
+    model.boundary = head(num_classes=3)  # with several heads, one that has these classes
+    read(segmentation(root), model)
+    edit_label(lambda x: x + 2)(root / LABEL)
     with pytest.raises(BadSampleError, match=r'has the ids 3 .*, after reduce_zero_label'):
         read(segmentation(root, reduce_zero_label=True))
 
 
-def test_several_heads_and_one_logit(root):
-    """A head for boundaries has fewer classes; a head with one logit has two."""
-    model = head(num_classes=3)
-    model.boundary = head(num_classes=2, out_channels=1)
-    read(segmentation(root), model)
-    edit_label(lambda x: np.where(x == 2, 77, x))(label(root))
-    with pytest.raises(BadSampleError, match=r'ids 77 .*ignored: \[255\]'):
-        read(segmentation(root, ignore_index=300), model)
-    model.boundary.ignore_index = 77
-    read(segmentation(root, ignore_index=300), model)
+@pytest.mark.parametrize('options', [dict(num_classes=1), dict(num_classes=2, out_channels=1)])
+def test_a_head_with_one_logit_has_two_classes(root, options):
     for i in range(4):
         edit_label(lambda x: (x == 1).astype(np.uint8))(root / f'labels/{i}.png')
-    for options in (dict(num_classes=1), dict(num_classes=2, out_channels=1)):
+    read(segmentation(root), head(**options))
+    edit_label(lambda x: x * 77)(root / LABEL)
+    with pytest.raises(BadSampleError, match=r'has the ids 77 .*0 to 1 are'):
         read(segmentation(root), head(**options))
-        edit_label(lambda x: x * 2)(label(root))
-        with pytest.raises(BadSampleError, match=r'has the ids 2 .*0 to 1 are'):
-            read(segmentation(root), head(**options))
-        edit_label(lambda x: x // 2)(label(root))
-
-
-def test_labels_before_images(root):
-    for make in (segmentation, detection):
-        dataset = make(root)
-        transforms = dataset.pipeline.transforms
-        load = next(x for x in transforms if 'LoadAnnotations' in type(x).__name__)
-        transforms.remove(load)
-        transforms.insert(0, load)
-        watch(dataset, FirstClass(), None)
-        info = dataset.get_data_info(0)
-        info = transforms[1](transforms[0](dict(info, seg_fields=[])))
-        assert info['img'].shape == (24, 32, 3)
+    read(segmentation(root), head(**options | dict(ignore_index=77)))
 
 
 def test_boxes_beyond_the_image_are_logged_once(root):
     for i in (0, 1):
-        coco(lambda c, i=i: c['annotations'][i].update(bbox=[4, 4, 60, 20]))(root)
+        edit_coco(root, lambda c, i=i: c['annotations'][i].update(bbox=[4, 4, 60, 20]))
     with mock.patch('mmbixt.datasets.problems.print_log') as log:
         read(detection(root))
     ((text, *_),) = [call.args for call in log.call_args_list]
@@ -298,28 +238,12 @@ def test_boxes_outside_of_the_image_or_not_finite(box):
     assert 'a.jpg is 32 x 24' in BoxProblem()(results, turns=True)
 
 
-def test_unknown_sizes(root):
-    """0 x 0 in the annotations; formats that OpenCV reads and PIL does not."""
-    coco(lambda c: [image.update(width=0, height=0) for image in c['images'][:1]])(root)
-    dataset = detection(root)
-    watch(dataset, FirstClass(), None)
-    load = dataset.pipeline.transforms[0]
-    assert load(dataset.get_data_info(0))['img'].shape == (24, 32, 3)
-    path = root / 'images/a.hdr'
-    cv2.imwrite(str(path), np.ones((24, 32, 3), np.float32))
-    info = dict(dataset.get_data_info(1), img_path=str(path))
-    assert load(info)['img'].shape == (24, 32, 3)
-
-
-@pytest.mark.parametrize(
-    'error', [MemoryError(), OSError(errno.EMFILE, 'Too many open files'), OSError(errno.EIO, 'x')]
-)
+@pytest.mark.parametrize('error', [MemoryError(), OSError(errno.EIO, 'x')])
 def test_errors_of_the_machine_are_not_skipped(root, error):
     skipped = SkippedImages(root / 'skipped.txt', 9)
     load = mock.patch('mmcv.transforms.LoadImageFromFile.transform', side_effect=error)
-    with load, pytest.raises(type(error)) as info:
+    with load, pytest.raises(type(error)):
         read(segmentation(root), skipped=skipped)
-    assert info.value is error
     assert not skipped.read()
 
 
@@ -330,32 +254,26 @@ def test_mistakes_in_the_config_are_not_skipped(root):
         read(dataset, skipped=SkippedImages(root / 'skipped.txt', 9))
 
 
-def test_data_without_labels_and_videos(root):
-    """No error where no annotations are read, or where videos keep them at another key."""
-    coco(lambda c: c.update(annotations=[]))(root)
-    unlabelled = detection(root)
-    del unlabelled.pipeline.transforms[1]
-    check_annotations(unlabelled)
-    videos = detection(root)
-    infos = [dict(images=[dict(instances=[])])]
-    with mock.patch.object(videos, 'get_data_info', side_effect=infos * 4):
-        check_annotations(videos)
-
-
 @pytest.mark.parametrize(
     ('damage', 'message'),
     [
-        (coco(lambda c: c.update(annotations=[])), '4 images and 0 annotations, but no'),
-        (coco(lambda c: c['categories'][2].update(name='auto')), 'no categories car; it has sky,'),
-        (coco(lambda c: c.update(images=[])), '0 images and 4 annotations'),
+        (lambda c: c.update(annotations=[]), '4 images and 0 annotations, but no'),
+        (lambda c: c['categories'][2].update(name='auto'), 'no categories car; it has sky,'),
+        (lambda c: c.update(images=[]), '0 images and 4 annotations'),
     ],
 )
 def test_coco_files_without_annotations_or_classes(root, damage, message):
-    damage(root)
-    with pytest.raises(BadSampleError, match=f'coco.json .*{message}'):
-        check_annotations(detection(root))
-    with pytest.raises(BadSampleError, match=f'coco.json .*{message}'):
-        check_annotations(detection(root, filter_cfg=dict(filter_empty_gt=True)))
+    edit_coco(root, damage)
+    for options in ({}, dict(filter_cfg=dict(filter_empty_gt=True))):
+        with pytest.raises(BadSampleError, match=f'coco.json .*{message}'):
+            check_annotations(detection(root, **options))
+
+
+def test_data_whose_annotations_are_not_read(root):
+    edit_coco(root, lambda c: c.update(annotations=[]))
+    unlabelled = detection(root)
+    del unlabelled.pipeline.transforms[1]
+    check_annotations(unlabelled)
 
 
 def make_runner(root, dataset, check=None, exact=True, **options):
@@ -403,32 +321,22 @@ def train(root, dataset, **options):
 
 def test_a_run_stops_at_a_bad_image_or_skips_it(root):
     """With a worker process, and a data set in a wrapper."""
-    EMPTY(image(root))
+    EMPTY(root / IMAGE)
 
     def dataset():
         return dict(type=lambda: ConcatDataset([segmentation(root)]))
 
     with pytest.raises(BadSampleError) as info:
         train(root, dataset())
-    assert str(info.value).startswith(f'{image(root)}: an empty file. Repair')
+    assert str(info.value).startswith(f'{root / IMAGE}: an empty file. Repair')
     seen, logs = train(root, dataset(), check=dict(on_bad='skip'))
     assert len(seen) == 8
     assert {*seen} == {*NAMES} - {'1.jpg'}
-    line = f'{image(root)}: an empty file'
+    line = f'{root / IMAGE}: an empty file'
     assert (logs / 'skipped_images.txt').read_text() == f'{line}\n'
     (log,) = logs.glob('*.log')
     assert f'Skipped images: 1\n  {line}' in log.read_text()
     assert train(root, dataset(), check=dict(on_bad='skip'))[0] == seen
-
-
-def test_a_switched_pipeline_is_checked(root):
-    EMPTY(image(root))
-    dataset = segmentation(root)
-    switched = [LOAD, dict(type='mmseg.LoadAnnotations'), dict(type='mmseg.PackSegInputs')]
-    switch = dict(type='mmdet.PipelineSwitchHook', switch_epoch=0, switch_pipeline=switched)
-    options = dict(train_cfg=dict(by_epoch=True, max_epochs=1))
-    with pytest.raises(BadSampleError, match='an empty file'):
-        train(root, dataset, custom_hooks=[switch], **options)
 
 
 def test_workers_must_be_restarted(root):
@@ -437,7 +345,7 @@ def test_workers_must_be_restarted(root):
 
 
 def test_validation_skips_no_image(root):
-    EMPTY(image(root))
+    EMPTY(root / IMAGE)
     validation = dict(batch_size=1, num_workers=0, dataset=segmentation(root))
     validation |= dict(sampler=dict(type='DefaultSampler'), collate_fn=dict(type='pseudo_collate'))
     with fresh_mmengine():
@@ -451,8 +359,3 @@ def test_validation_skips_no_image(root):
         )
         with pytest.raises(BadSampleError, match='an empty file'):
             runner.val()
-
-
-def test_options_are_checked():
-    with pytest.raises(ValueError, match="on_bad='ignore' is not one of"):
-        SampleCheckHook(on_bad='ignore')

@@ -16,8 +16,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from mmbixt.gpu_check import __main__ as command
 from mmbixt.gpu_check import lines, parity, process
 from mmbixt.gpu_check.cases import LAYERS, OPS
-from mmbixt.gpu_check.lines import FIRST, Line, all_lines, not_run, result_of
-from mmbixt.gpu_check.models import NETWORKS, measure
+from mmbixt.gpu_check.lines import FIRST, Line, not_run, result_of
+from mmbixt.gpu_check.models import measure
 from mmbixt.ops import dispatch, ops_path
 
 CASES = OPS | LAYERS
@@ -95,23 +95,10 @@ def test_graphs_are_compared_on_other_values_than_they_are_captured_on(name, mon
     assert modes == ['error', torch.cuda.get_sync_debug_mode()]
 
 
-class Wrong(torch.autograd.Function):
-    """The gradient times a factor."""
-
-    @staticmethod
-    def forward(ctx, x, factor):
-        ctx.factor = factor
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, grad):
-        return ctx.factor * grad, None
-
-
 WRONG = {
     'off by 2 %': lambda x: 1.02 * x,
-    'gradient': lambda x: Wrong.apply(x, 2),
-    'a gradient that is no number': lambda x: Wrong.apply(x, torch.nan),
+    'gradient': lambda x: 2 * x - x.detach(),
+    'a gradient that is no number': lambda x: x + (x - x.detach()).abs().sqrt(),
     'no number': lambda x: x * torch.nan,
     'dtype': lambda x: x.double(),
     'no gradient': lambda x: x.detach(),
@@ -130,16 +117,6 @@ def test_a_wrong_fast_path_is_seen(name):
 
 
 BF16 = 'eager', next(p for p in parity.PRECISIONS if p.name == 'bf16')
-
-
-def test_settings_are_those_of_before(monkeypatch):
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, cudnn.allow_tf32
-    for precision in parity.PRECISIONS:
-        with parity.settings_for(precision):
-            assert matmul.allow_tf32 == cudnn.allow_tf32 == (precision.name == 'TF32')
-            assert torch.get_float32_matmul_precision()  # inductor reads it
-    assert (matmul.allow_tf32, cudnn.allow_tf32) == before
 
 
 def test_networks_are_measured_in_turns_and_each_problem_is_its_own():
@@ -233,17 +210,6 @@ def test_a_process_whose_gpu_does_not_answer_is_followed_by_another(monkeypatch)
     assert len({result['text'] for result in found.values()}) == 3
 
 
-def test_all_lines_are_told_apart_and_what_matters_most_comes_first():
-    for device in (None, 'cuda'):
-        found = all_lines(device, 16)
-        assert all('timm' in x.needs for x in found if x.part not in ('op', 'layer'))
-        keys = [line[:4] for line in found]
-        assert len(set(keys)) == len(keys)
-        expected = {'eager', 'no sync', 'CUDA graph', 'compiled'}
-        assert {way for part, _, way, _ in keys if part == 'layer'} - {lines.FAKE} == expected
-        assert [line.way for line in found][-1] == 'compiled'
-
-
 ALONE = """
 import sys
 for name in ('timm', 'torchvision', 'mmengine', 'mmcv', 'mmseg', 'mmdet', 'mmpretrain', 'numpy'):
@@ -255,12 +221,6 @@ for line in all_lines(None, 1):
         done.add(line.part)
         print('FOUND', line.part, result_of(line))
 """
-
-
-@only_in_zoo
-def test_what_ours_are_timed_against_runs_in_bfloat16():
-    for theirs in {theirs for theirs, _ in NETWORKS.values() if '@' not in theirs}:
-        assert measure((theirs,), 'cpu', 1, 64)['status'] == 'ok'
 
 
 @only_in_zoo

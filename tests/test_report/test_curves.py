@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from test_report.runs import val_record, write_work_dir
 
-from mmbixt.report.curves import SVG, draw, thin, training_charts
+from mmbixt.report.curves import SVG, draw, training_charts
 from mmbixt.report.work_dir import Run
 
 
@@ -36,20 +36,6 @@ def test_lines_have_their_values_and_are_inside_the_picture():
         points, size = places(picture, 'one'), picture.get('viewBox').split()[2:]
         assert (points >= 0).all()
         assert (points <= np.array(size, float)).all()
-
-
-def test_pictures_of_one_page_have_different_ids():
-    texts = [draw([line([1.0, 2.0], 'one dots')], unit, 2) for unit in ('loss', 'mAP')]
-    first, second = (set(re.findall(r'id="(.+?)"', text)) for text in texts)
-    assert first
-    assert not first & second
-
-
-def test_many_points_are_averaged():
-    points = np.column_stack([np.arange(10_000), np.tile([0.0, 2.0], 5000)]).astype(float)
-    thinned = np.array(thin(points))
-    assert thinned.shape == (400, 2)
-    np.testing.assert_allclose(thinned[:, 1], 1, atol=0.05)
 
 
 def test_long_trainings_also_have_a_smoothed_curve(tmp_path):

@@ -3,7 +3,6 @@ import pytest
 from test_report.runs import sums
 
 from mmbixt.evaluation import scores
-from mmbixt.evaluation.sums import ImageSums
 from mmbixt.report.scores import class_rows, score_regions
 
 CLASSES = ['sky', 'sea', 'never', 'only predicted']
@@ -49,11 +48,3 @@ def test_regions_have_the_scores_of_the_evaluation(counts):
     assert gap == pytest.approx(100 * (1 - band3px / whole))
     assert predicted[3] == 0
     assert np.isnan(predicted[4])
-
-
-def test_band(counts):
-    assert counts.choose_band() == 'band3px'
-    assert counts.choose_band('band1px') == 'band1px'
-    for removed, found in (('band3px', 'band1px'), ('band', None)):
-        some = {key: value for key, value in counts.counts.items() if removed not in key}
-        assert ImageSums(counts.images, CLASSES, some).choose_band() == found

@@ -69,25 +69,6 @@ def test_annotations_of_coco_and_learning_rate_of_sgd(written, cfg):
     assert cfg.optim_wrapper.optimizer.lr == 0.02 * 4 / 32  # in proportion to the batch size
 
 
-def test_classifier(written, cfg):
-    cfg.default_scope = 'mmpretrain'
-    cfg.model.init_cfg = [dict(type='Constant', layer='LayerNorm', val=1)]
-    cfg.pop('log_processor')
-    crop = dict(type='RandomResizedCrop', scale=224, crop_ratio_range=(0.08, 1.0))
-    for split in ('train', 'val', 'test'):
-        dataset = dict(type='ImageNet', data_root='data/imagenet', pipeline=[dict(crop)])
-        cfg[f'{split}_dataloader']['dataset'] = dataset
-    cfg.custom_hooks = [dict(type='EMAHook', momentum=1e-4, begin_epoch=5)]
-    assert use_sample_data(cfg)[1].startswith('average: ')
-    assert cfg.train_dataloader.dataset.data_root == str(written / 'imagenet')
-    assert cfg.train_dataloader.dataset.pipeline == [{**crop, 'scale': 112}]
-    assert cfg.train_dataloader.batch_size == 8
-    assert cfg.model.init_cfg == [dict(type='Constant', layer='LayerNorm', val=1)]
-    hook = dict(type='EMAHook', momentum=0.01, begin_epoch=0, begin_iter=0)
-    assert cfg.custom_hooks == [hook]
-    assert cfg.log_processor == dict(by_epoch=False)
-
-
 def test_cifar100(written):
     """It is replaced by ImageNet, which has the classes of the scenes."""
     cfg = Config.fromfile(CONFIGS / 'bisa_swin/bisa_swin_t_cifar100.py')

@@ -28,12 +28,19 @@ class Done:
     stdout: str
     stderr: str
 
+    @property
+    def said(self):
+        return self.stdout + self.stderr
+
 
 @pytest.fixture(scope='session')
 def within():
-    """``within('analysis/compare.py', *arguments, cwd=folder)`` in this process."""
+    """``within('analysis/compare.py', *arguments, cwd=folder)`` in this process.
 
-    def within(tool, *arguments, cwd='.'):
+    The tool must succeed; with ``fails`` it must fail, or with ``fails=None`` it may.
+    """
+
+    def within(tool, *arguments, cwd='.', fails=False):
         path, code, out, err = str(TOOLS / tool), None, StringIO(), StringIO()
         argv = mock.patch.object(sys, 'argv', [path, *map(str, arguments)])
         with argv, mock.patch.dict(os.environ), chdir(cwd), fresh_mmengine():
@@ -42,9 +49,11 @@ def within():
                     runpy.run_path(path, run_name='__main__')
             except SystemExit as end:
                 code = end.code
+        error = err.getvalue()
         if isinstance(code, str):  # Python prints it and exits with 1
-            return Done(1, out.getvalue(), f'{err.getvalue()}{code}\n')
-        return Done(code or 0, out.getvalue(), err.getvalue())
+            code, error = 1, f'{error}{code}\n'
+        assert fails is None or bool(code) == fails, error[-3000:]
+        return Done(code or 0, out.getvalue(), error)
 
     return within
 

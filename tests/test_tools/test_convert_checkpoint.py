@@ -42,12 +42,13 @@ def without(part):
 
 @pytest.fixture
 def convert(within, tmp_path):
-    """Runs the tool; returns its code, its output and its errors."""
+    """Runs the tool; returns its output."""
 
-    def convert(*options, target='out.pth'):
-        done = within('convert_checkpoint.py', tmp_path / 'in.pth', tmp_path / target, *options)
+    def convert(*options, target='out.pth', fails=False):
+        arguments = tmp_path / 'in.pth', tmp_path / target, *options
+        done = within('convert_checkpoint.py', *arguments, fails=fails)
         assert 'Traceback' not in done.stderr
-        return done.returncode, done.stdout, done.stderr
+        return done.said
 
     return convert
 
@@ -57,8 +58,7 @@ def test_layouts_are_recognised_and_the_result_loads(convert, tmp_path, layout):
     what, make = CASES[layout]
     state = official_state(layout)
     torch.save(dict(model=state), tmp_path / 'in.pth')
-    code, output, errors = convert()
-    assert code == 0, errors
+    output = convert()
     assert f'in.pth is {what}' in output
     kinds = ['unchanged', 'renamed', 'dropped', 'missing']
     assert [line.split()[0] for line in output.splitlines()[1:5]] == kinds
@@ -74,8 +74,7 @@ def test_layouts_are_recognised_and_the_result_loads(convert, tmp_path, layout):
 
 def test_whole_model(convert, tmp_path):
     torch.save(dict(meta={}, state_dict=whole()), tmp_path / 'in.pth')
-    code, output, _ = convert('--verbose', target='new/out.pth')
-    assert code == 0
+    output = convert('--verbose', target='new/out.pth')
     assert 'a whole model of the XCiT authors, xcit_tiny_12_p16 (mmbixt.XCiT' in output
     assert 'backbone.fpn2.0.bias -> neck.0.fpn2.0.bias' in output
     assert 'neck.0.fpn2.0.bias' in torch.load(tmp_path / 'new/out.pth')['state_dict']
@@ -88,15 +87,9 @@ def nested():
 
 REFUSED = [  # content of the file, options, message
     (lambda: {'conv.weight': torch.zeros(3)}, [], 'published models has the weights of'),
-    (
-        lambda: dict(state_dict=whole()),
-        ['--arch', 'xcit_tiny_24_p16'],
-        'does not fit xcit_tiny_24_p16',
-    ),
+    (whole, ['--arch', 'xcit_tiny_24_p16'], 'does not fit xcit_tiny_24_p16'),
     (lambda: without('backbone.blocks.11.'), [], 'CheckpointMismatchError'),
-    (lambda: without('backbone.fpn1.3.'), [], 'CheckpointMismatchError'),
     (nested, [], "in.pth', prefix='teacher.backbone.'))"),
-    (lambda: torch.zeros(3), [], 'contains a Tensor, but no weights'),
     (lambda: dict(teacher={}, student={}), [], "'teacher'; 'student', but no weights"),
 ]
 
@@ -104,9 +97,7 @@ REFUSED = [  # content of the file, options, message
 @pytest.mark.parametrize(('content', 'options', 'message'), REFUSED)
 def test_unknown_files_are_refused(convert, tmp_path, content, options, message):
     torch.save(content(), tmp_path / 'in.pth')
-    code, _, errors = convert(*options)
-    assert code == 1
-    assert message in errors
+    assert message in convert(*options, fails=True)
     assert [path.name for path in tmp_path.iterdir()] == ['in.pth']
 
 
@@ -114,23 +105,20 @@ def test_damaged_files_are_compared_with_the_nearest_model(convert, tmp_path):
     state = official_state('xcit_nano_12_p16__timm')
     del state['blocks.3.attn.qkv.weight']
     torch.save(state, tmp_path / 'in.pth')
-    message = convert()[2]
+    message = convert(fails=True)
     assert 'in.pth does not fit xcit_nano_12_p16: the file is nearly this model' in message
     assert 'Missing in the file: 1 of 350 weights: blocks.3.attn.qkv.weight' in message
 
 
 def test_nothing_is_overwritten_by_default(convert, tmp_path):
     (tmp_path / 'out.pth').write_text('precious')
-    code, _, errors = convert()
-    assert code == 2
-    assert '--overwrite replaces it' in errors
+    assert '--overwrite replaces it' in convert(fails=True)
     assert (tmp_path / 'out.pth').read_text() == 'precious'
 
 
 def test_missing_and_unsafe_files_are_named(convert, tmp_path):
-    assert convert()[2].startswith('FileNotFoundError: There is no checkpoint file at')
+    assert 'FileNotFoundError: There is no checkpoint file at' in convert(fails=True)
     weights = official_state('xcit_nano_12_p16__timm')
     torch.save(dict(model=weights, more=Path.cwd), tmp_path / 'in.pth')
-    assert convert()[2].startswith('UnsafeCheckpointError')
-    code, _, errors = convert('--trust-checkpoint')
-    assert code == 0, errors
+    assert 'UnsafeCheckpointError' in convert(fails=True)
+    convert('--trust-checkpoint')

@@ -194,12 +194,6 @@ def prepare(folder):
     shutil.copy(TESTS / 'many_processes.py', folder / 'tools/train.py')
 
 
-def test_launchers_name_a_number_of_gpus_that_is_none(tmp_path):
-    for tool, *arguments in (('train', '2', 'config.py'), ('test', 'config.py', '2', 'a.pth')):
-        said = start(tmp_path, TOOLS / f'dist_{tool}.sh', *arguments, succeeds=False)
-        assert f"GPUS is '{arguments[-1]}', not a number. usage: " in said
-
-
 def test_the_report_of_torchrun_ends_with_our_message(tmp_path):
     said = start(tmp_path, TOOLS / 'dist_train.sh', 'absent.py', '2', succeeds=False)
     assert 'FileNotFoundError: There is no file absent.py' in said[-400:]
@@ -215,8 +209,7 @@ def test_two_processes_train_as_one(folder, within, name):
     """Each step has the same images."""
     options = ['train_dataloader.batch_size=2', 'runner_type=Runner']
     arguments = f'{name}.py', '--work-dir', f'work_dirs/{name}_alone', '--cfg-options', *options
-    done = within('train.py', *arguments, cwd=folder)
-    assert done.returncode == 0, done.stderr[-3000:]
+    within('train.py', *arguments, cwd=folder)
     runs = folder / 'work_dirs'
     two, alone, start = (
         load(str(runs / x))['state_dict']
@@ -236,10 +229,9 @@ def test_fsdp_is_resumed_and_evaluated(folder, within):
     torch.testing.assert_close(first, second, rtol=0, atol=0)
     arguments = 'fsdp.py', LAST, '--cfg-options', 'runner_type=Runner'
     alone = within('test.py', *arguments, cwd=folder)
-    assert alone.returncode == 0, alone.stderr[-3000:]
     score = re.compile(r'Iter\(test\).*(aAcc: \S+  mIoU: \S+  mAcc: \S+)')
     said = (folder / 'said.txt').read_text()
-    assert score.search(said)[1] == score.search(alone.stdout + alone.stderr)[1]
+    assert score.search(said)[1] == score.search(alone.said)[1]
 
 
 def test_a_killed_process_ends_the_others_and_slurm_resumes(folder):

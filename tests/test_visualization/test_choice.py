@@ -1,8 +1,6 @@
 import numpy as np
-from test_report.runs import sums
 
-from mmbixt.evaluation import scores
-from mmbixt.visualization.choice import image_scores, worst_and_best, worst_images
+from mmbixt.visualization.choice import worst_and_best, worst_images
 
 FOUND = np.array([90.0, 60.0, 10.0, np.nan, 30.0])
 
@@ -10,17 +8,6 @@ FOUND = np.array([90.0, 60.0, 10.0, np.nan, 30.0])
 def different(i):
     """Photographs."""
     return np.random.default_rng(i).integers(0, 256, (16, 16, 3), np.uint8)
-
-
-def test_scores_are_those_of_each_image():
-    truth = np.zeros((20, 40), np.uint8)
-    truth[:, 20:] = 1
-    pairs = [(truth, np.roll(truth, shift, 1)) for shift in (0, 2, 6)]
-    pairs.append((truth * 0, truth))  # the truth has no boundary
-    found = image_scores(sums(['sky', 'sea'], *pairs), 'band3px')
-    expected = [scores(sums(['sky', 'sea'], pair).total())['band3px/mIoU'] for pair in pairs]
-    np.testing.assert_allclose(found, expected)
-    assert np.isnan(found).tolist() == [False, False, False, True]
 
 
 def test_worst_and_best_images():
