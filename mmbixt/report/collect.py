@@ -1,11 +1,10 @@
 """The data of a report: read from a work dir, or computed."""
 
 from argparse import Namespace
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 
-from mmengine.registry import DATASETS, MODELS, init_default_scope
+from mmengine.registry import MODELS, init_default_scope
 
 from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.engine.boundary_vis_hook import NoLabelsError
@@ -25,7 +24,6 @@ class ReportData:
     band: str | None = None  # the band that is shown; None if no band was counted
     examples: dict[str, list[Example]] | None = None  # by 'Worst' and 'Best'
     problem: str = ''  # why there are no counts or no examples
-    images: int | None = None  # of the test set of a detector; None if it was not found
 
 
 def collect(run: Run, options: Namespace) -> ReportData:
@@ -38,8 +36,6 @@ def collect(run: Run, options: Namespace) -> ReportData:
         model = MODELS.build(config.model)
         data.parameters = sum(p.numel() for p in model.parameters())
     if run.detects:
-        with suppress(FileNotFoundError):
-            data.images = len(DATASETS.build(config.test_dataloader.dataset)) if model else None
         return data
     file = run.folder / FILE_NAME
     if file.exists() and not options.evaluate and not options.checkpoint:

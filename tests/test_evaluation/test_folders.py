@@ -7,7 +7,7 @@ import pytest
 from label_maps import label_maps, stacked_sums
 from PIL import Image
 
-from mmbixt.evaluation import folders, image_sums
+from mmbixt.evaluation import image_sums
 from mmbixt.evaluation.folders import (
     LabelFilesError,
     Pair,
@@ -73,15 +73,11 @@ def test_counts_of_folders(jobs, tmp_path):
     np.testing.assert_equal(found.counts, stacked_sums(label_maps(), **OPTIONS))
 
 
-def test_errors_in_one_process_do_not_block_the_others(tmp_path, make_pair, monkeypatch):
+def test_errors_in_one_process_do_not_block_the_others(tmp_path):
     bad, good = (save(tmp_path / f'{k}.png', np.full((60, 60), k)) for k in (9, 1))
     paths = [bad if i % 20 == 13 else good for i in range(60)]
     with raises('has label 9'):
         folder_sums([Pair('', path, path) for path in paths], ['a', 'b'], Reading(), {}, 4)
-    # in forked processes, which inherit the patch, as well
-    monkeypatch.setattr(folders, 'image_sums', lambda *_, **__: np.empty(2**60, np.uint8))
-    with raises(r'^Out of memory .*p\.png.* --jobs\.$'):
-        folder_sums([make_pair([[0]], [[0]])] * 3, ['a'], Reading(), {}, 2)
 
 
 @pytest.mark.parametrize(('reduce_truth', 'ignored'), [(True, 255), (False, 9)])
@@ -174,8 +170,6 @@ def test_wrong_and_missing_labels_and_different_sizes(make_pair):
     ):
         with raises(rf'(?s){message}.*g\.png\n.*p\.png\n.*--reduce-zero-label'):
             pair_sums(make_pair(*([row] for row in values)), 4, reading, OPTIONS)
-    with raises('Only the prediction has the label 255: are PRED_DIR and GT_DIR swapped'):
-        pair_sums(make_pair([[0, 255]], [[0, 1]]), 4, Reading(), OPTIONS)
     with raises('All pixels of all 2 truths have the label 255.*nothing to score'):
         folder_sums([make_pair([[1]], [[255]])] * 2, list('ab'), Reading(), OPTIONS)
     with raises(r'1 of 1 pairs .*\n.*p\.png is 3 x 5 pixels, but .*g\.png 6 x 4 \(height x width'):

@@ -204,7 +204,6 @@ def test_what_does_not_fit_into_the_time_is_listed():
     assert [found[i] for i in range(len(LINES))] == [not_run('no time left')] * len(LINES)
     process.run_lines(None, 1, 3 / 60, found.__setitem__)
     assert found[4] == not_run('no time left')
-    assert found[6] == not_run('needs a GPU')
 
 
 @pytest.mark.usefixtures('few_lines')
@@ -239,9 +238,9 @@ def test_all_lines_are_told_apart_and_what_matters_most_comes_first():
         assert all('timm' in x.needs for x in found if x.part not in ('op', 'layer'))
         keys = [line[:4] for line in found]
         assert len(set(keys)) == len(keys)
-        expected = {'eager', 'no sync', 'CUDA graph', 'compiled'}
-        assert {way for part, _, way, _ in keys if part == 'layer'} - {lines.FAKE} == expected
-        assert [line.way for line in found][-1] == 'compiled'
+        expected = {'eager', 'no sync', 'CUDA graph', 'compiled'} if device else {lines.FAKE}
+        assert {way for part, _, way, _ in keys if part == 'layer'} == expected
+    assert found[-1].way == 'compiled'
 
 
 ALONE = """

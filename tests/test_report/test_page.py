@@ -115,10 +115,9 @@ def test_detector_that_found_nothing(make_run):
     records = [train_record(10), {'time': 0.1, 'data_time': 0.0, 'step': 10}]
     run = make_run(f"default_scope = 'mmdet'\n{evaluator}", records)
     assert run.curve('coco/segm_mAP').tolist() == [[10, 0]]
-    page = Reader(make_page(ReportData(run, images=1234)))
+    page = Reader(make_page(ReportData(run)))
     assert 'not evaluated' not in page.text
     assert 'detected nothing in any image' in page.text
-    assert '1,234 test images' in page.text
     assert page.text.count('0.000') == 4  # two tiles, two rows
     # nothing is known of other metrics, nor of one that only writes a file
     for other in ("dict(type='VOCMetric')", "dict(type='CocoMetric', format_only=True)"):

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from helpers import CONFIGS
 from label_maps import label_maps, stacked_sums
-from PIL import Image
 
 from mmbixt.check.metrics import metric_problems
 from mmbixt.evaluation import BoundaryIoUMetric, class_scores, scores
@@ -138,11 +137,6 @@ def test_pictures_of_the_worst_images(folders, evaluate):
     assert 'ends with .png; one of its files is' in done.stderr
     cv2.imwrite(f'{folders}/images/{worst[0]:02}.jpg', np.zeros((9, 9, 3), np.uint8))
     assert f'{worst[0]:02}.jpg: the image must be (' in evaluate(*options).stderr
-    exif = Image.Exif()
-    exif[0x0112] = 6  # to be turned by 90 degrees
-    for i in worst:
-        Image.new('RGB', SIZES[i][::-1]).save(f'{folders}/images/{i:02}.jpg', exif=exif)
-    assert 'turned by its EXIF orientation' in evaluate(*options).stderr
 
 
 @pytest.fixture

@@ -1,13 +1,14 @@
 """Measure networks alternately, A B A B, so that other load affects all of them equally."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from statistics import median
-from tempfile import NamedTemporaryFile
 from typing import Any
 
-from mmbixt.benchmarking.worker import Setting, serve
+from mmbixt.benchmarking.worker import Setting, get
 
 
 @dataclass
@@ -42,36 +43,19 @@ class WorkerError(RuntimeError):
 class Worker:
     """A process with a network, which measures it on request."""
 
-    def __init__(self, name: str, size: int, setting: Setting) -> None:
-        self.name = name
-        context = get_context('spawn')
-        self.connection, other = context.Pipe()
-        # a file, because a pipe that is not read would block when it is full
-        self.printed = NamedTemporaryFile('r')  # noqa: SIM115 (it is closed with the process)
-        arguments = (other, self.printed.name, name, size, setting)
-        self.process = context.Process(target=serve, args=arguments)
-        self.process.start()
-        other.close()
+    def __init__(self, *about: Any) -> None:
+        self.about = about
+        self.pool = ProcessPoolExecutor(1, get_context('spawn'))
 
     def get(self, what: str) -> Any:
         """The value of an attribute, or the result of a method, of the worker's network."""
         try:
-            self.connection.send(what)
-            value = self.connection.recv()
-        except (EOFError, OSError) as error:  # killed, most likely for its memory
-            self.process.join()
-            raise WorkerError(
-                f'{self.name}: its process ended ({self.process.exitcode}) without a result; is '
-                f'there enough memory? {self.printed.read()[-1000:]}'
-            ) from error
-        if isinstance(value, Exception):
-            raise WorkerError(f'{self.name}: {value}')
-        return value
-
-    def close(self) -> None:
-        self.connection.close()
-        self.process.join()
-        self.printed.close()
+            return self.pool.submit(get, what, *self.about).result()
+        except BrokenProcessPool as error:  # killed, most likely for its memory
+            text = 'its process ended without a result; is there enough memory?'
+            raise WorkerError(f'{self.about[0]}: {text}') from error
+        except RuntimeError as error:
+            raise WorkerError(f'{self.about[0]}: {error}') from error
 
 
 def measure(
@@ -104,7 +88,7 @@ def measure(
                 step()
     finally:
         for worker in workers:
-            worker.close()
+            worker.pool.shutdown()
     return found
 
 
