@@ -25,29 +25,16 @@ SIDE = 2048  # of the matrices whose product measures the peak of the machine
 
 @dataclass(frozen=True)
 class Setting:
-    """The setting of all measurements.
+    """The setting of all measurements."""
 
-    Attributes:
-        batch: images at a time.
-        device: 'cpu' or 'cuda'.
-        dtype: a key of :data:`DTYPES`.
-        threads: number of CPU threads.
-    """
-
-    batch: int = 1
-    device: str = 'cpu'
-    dtype: str = 'fp32'
-    threads: int = 1
+    batch: int = 1  # images at a time
+    device: str = 'cpu'  # or 'cuda'
+    dtype: str = 'fp32'  # a key of DTYPES
+    threads: int = 1  # of the processor
 
 
 class Network:
-    """A network and an image, ready for measurements.
-
-    Args:
-        name: see :mod:`mmbixt.benchmarking.networks`.
-        size: height and width of the image.
-        setting: the setting of the measurements.
-    """
+    """A network, by its name, and images of some height and width, ready for measurements."""
 
     def __init__(self, name: str, size: int, setting: Setting) -> None:
         torch.set_num_threads(setting.threads)

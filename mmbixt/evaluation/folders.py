@@ -193,13 +193,9 @@ def pair_sums(
     pair: Pair, num_classes: int, reading: Reading, options: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
     """Counts (K,) of one image by name; ``options`` are those of `image_sums`."""
+    maps = labels(pair, reading)
     try:
-        truth, prediction = labels(pair, reading)
-        sums = image_sums(
-            truth, prediction, num_classes, ignore_index=reading.ignore_index, **options
-        )
-    except LabelFilesError:
-        raise
+        sums = image_sums(*maps, num_classes, ignore_index=reading.ignore_index, **options)
     except ValueError as error:
         raise LabelFilesError(
             f'{error}.\n  truth: {pair.truth}\n  prediction: {pair.prediction}\n'

@@ -30,7 +30,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument('--minutes', type=float, default=8, help='at most (default: 8)')
     text = 'images at a time where times are taken (default: 16)'
     parser.add_argument('--batch', type=int, default=16, help=text)
-    text = 'all results (default: gpu_check.json)'
+    text = 'for all results (default: gpu_check.json)'
     parser.add_argument('--json', type=Path, default='gpu_check.json', metavar='FILE', help=text)
     args = parser.parse_args()
     if args.minutes <= 0 or args.batch < 1:

@@ -151,8 +151,8 @@ def measure(names: tuple[str, str], device: str, batch: int, size: int = 512) ->
                 networks.pop(name, None)  # and its memory
                 del figures[name]
                 continue
-            for what, value in found.items() if turn else ():  # at first it may compile
-                figures[name][what].append(value)
+            for what in wanted if turn else ():  # the first turn may compile
+                figures[name][what].append(found[what])
     status = 'ok' if names[0] in figures else 'failed'
     for name, found in figures.items():
         forward, both = (median(found[what]) * 1e3 for what in times)

@@ -201,8 +201,7 @@ def error(found: list[Tensor | None], truth: list[Tensor | None]) -> float:
 def check_on_fake_tensors(make: Callable[[], tuple], precision: Precision) -> dict:
     """A forward pass on CUDA tensors without data: an operator that reads values fails."""
     with on_fake_gpu(precision):
-        function, inputs = make()
-        call = Call(function, inputs)
+        call = Call(*make())
         results = _tensors(call.function(*call.inputs))
     kinds = {(x.device.type, x.dtype) for x in results}
     dtypes = {precision.dtype, precision.autocast}

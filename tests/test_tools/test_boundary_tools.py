@@ -186,9 +186,9 @@ on_linux = pytest.mark.skipif(sys.platform != 'linux', reason='looks for process
 @pytest.mark.parametrize(
     ('number', 'whom', 'code', 'message'),
     [
-        (signal.SIGINT, 'all', 130, 'Stopped. Nothing was written.\n'),  # Ctrl-C in a terminal
-        (signal.SIGINT, 'first', 130, 'Stopped. Nothing was written.\n'),
-        (signal.SIGTERM, 'first', 143, 'Stopped. Nothing was written.\n'),
+        (signal.SIGINT, 'all', 130, 'Stopped.\n'),  # Ctrl-C in a terminal
+        (signal.SIGINT, 'first', 130, 'Stopped.\n'),
+        (signal.SIGTERM, 'first', 143, 'Stopped.\n'),
         (signal.SIGKILL, 'first', -9, ''),
         (signal.SIGKILL, 'worker', 1, 'Out of memory? Try fewer --jobs (now 2).\n'),
         (signal.SIGTERM, 'worker', 1, 'Out of memory? Try fewer --jobs (now 2).\n'),

@@ -218,8 +218,8 @@ def as_json(counted: ImageSums, found: dict[str, float], by_class: dict[str, np.
     return json.dumps(content, indent=1)
 
 
-def evaluate(args: argparse.Namespace, written: list[Path]) -> None:
-    """Print and write all scores; appends the written files to ``written``."""
+def evaluate(args: argparse.Namespace) -> None:
+    """Print and write all scores."""
     pairs = pair_files(
         args.predictions, args.truths, args.pred_suffix, args.gt_suffix, args.pred_prefix
     )
@@ -245,14 +245,11 @@ def evaluate(args: argparse.Namespace, written: list[Path]) -> None:
     if args.json:
         with written_whole(args.json) as part:
             part.write_text(as_json(counted, found, by_class))
-        written.append(args.json)
         print(f'scores: {args.json}')
     if args.sums:
-        write_sums(args.sums, counted.images, counted.classes, counted.counts)
-        written.append(args.sums)
+        write_sums(args.sums, **vars(counted))
         print(f'counts of every image: {args.sums}')
     if args.worst:
-        written.append(args.out_dir)
         draw_worst(args, pairs, images, reading, counted)
 
 
@@ -261,18 +258,15 @@ def stop(number: int, frame: object) -> NoReturn:
 
 
 def main() -> None:
-    args, written = parse_args(), []
+    args = parse_args()
     # raise an error instead of ending at once, so that worker processes are ended, too
     signal.signal(signal.SIGTERM, stop)
     try:
-        evaluate(args, written)
+        evaluate(args)
     except (LabelFilesError, WorkerKilledError, OSError) as error:
         sys.exit(f'error: {error}')
     except KeyboardInterrupt as interrupt:
-        files = ', '.join(map(str, written))
-        print(
-            f'Stopped. {f"Only {files} is" if files else "Nothing was"} written.', file=sys.stderr
-        )
+        print('Stopped.', file=sys.stderr)
         sys.exit(128 + next(iter(interrupt.args), signal.SIGINT))
 
 

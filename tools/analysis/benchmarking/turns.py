@@ -13,17 +13,9 @@ from mmbixt.benchmarking.worker import Setting, get
 
 @dataclass
 class Measured:
-    """Measurements of a network at an image size.
+    """Measurements of a :class:`mmbixt.benchmarking.worker.Network`, with the names of its methods.
 
-    Attributes:
-        name: name of the network.
-        size: height and width of the image.
-        parameters: number of parameters.
-        macs: multiply-adds of a forward pass, counted by torch on the reference paths of the ops.
-        memory: peak bytes of a forward and backward pass, without the model.
-        peak: multiply-adds per second of a large matrix product in the same process.
-        forward: seconds of forward passes, one for each round.
-        both: seconds of forward and backward passes.
+    ``forward`` and ``both`` have the seconds of each round.
     """
 
     name: str
@@ -61,14 +53,9 @@ class Worker:
 def measure(
     names: Sequence[str], size: int, setting: Setting, rounds: int, step: Callable[[], Any]
 ) -> list[Measured]:
-    """Measure networks alternately at an image size.
+    """Measure networks alternately at an image size, ``rounds`` times after one for warm-up.
 
-    Args:
-        names: names of the networks.
-        size: height and width of the images.
-        setting: batch, device and so on.
-        rounds: measurements of each network, after one for warm-up.
-        step: called after each measurement of a network.
+    ``step`` is called after each measurement of a network.
     """
     workers, found = [], []
     try:
