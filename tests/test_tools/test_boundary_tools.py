@@ -102,7 +102,7 @@ def test_shifted_labels_are_warned_of(folders, evaluate):
     [
         (['--num-classes', 4, '--jobs', 0], 'must be at least 1'),
         (['--num-classes', 4, '--sums', 'x.npy'], 'must end with .npz'),
-        (['--num-classes', 4, '--ratios', 3], '3 is not a fraction of the diagonal'),
+        (['--num-classes', 4, '--ratios', 3], '--ratios are fractions of the diagonal'),
         (['--num-classes', 4, '--sums', f'{__file__}/new/x.npz'], 'is a file'),
         (['--num-classes', 4, '--worst', 3], '--worst N needs --images'),
         (['--num-classes', 3], 'the truth has label 3, but with 3 classes'),

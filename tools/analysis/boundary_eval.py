@@ -56,18 +56,6 @@ validation --classes ade20k --reduce-zero-label --sums runs/mine/boundary.npz
 COLUMNS = 'mIoU', 'mAcc', 'aAcc', 'gap', 'mF'
 
 
-def ratio(text: str) -> float:
-    if not 0 < float(text) < 1:
-        raise argparse.ArgumentTypeError(f'{text} is not a fraction of the diagonal, from 0 to 1')
-    return float(text)
-
-
-def tolerance(text: str) -> float:
-    if not 0 < float(text) < np.inf:
-        raise argparse.ArgumentTypeError(f'{text} is not a number of pixels above 0')
-    return float(text)
-
-
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EPILOG
@@ -89,9 +77,9 @@ def parse_args() -> argparse.Namespace:
     text = 'of bands, in pixels (3) or as fractions of the diagonal (0.02); default: 1 3 5 0.02'
     add('--widths', nargs='*', type=band_width, default=WIDTHS, help=text)
     text = 'widths for Boundary IoU, as fractions of the diagonal (default: 0.02 0.005)'
-    add('--ratios', nargs='*', type=ratio, default=RATIOS, help=text)
+    add('--ratios', nargs='*', type=float, default=RATIOS, help=text)
     text = 'for the boundary F score, in pixels (default: none, because it is slow)'
-    add('--tolerances', nargs='*', type=tolerance, default=(), help=text)
+    add('--tolerances', nargs='*', type=float, default=(), help=text)
     add('--per-class', action='store_true', help='print the scores of each class')
     add('--json', type=Path, metavar='FILE', help='write all scores')
     add('--sums', type=Path, metavar='FILE.npz', help='write counts by image')
@@ -108,6 +96,10 @@ def parse_args() -> argparse.Namespace:
         parser.error('one of --num-classes and --classes is required')
     if args.jobs < 1 or (args.num_classes is not None and args.num_classes < 1):
         parser.error('--jobs and --num-classes must be at least 1')
+    if not all(0 < x < 1 for x in args.ratios):
+        parser.error('--ratios are fractions of the diagonal, between 0 and 1')
+    if not all(x > 0 for x in args.tolerances):
+        parser.error('--tolerances must be above 0')
     if args.sums and args.sums.suffix != '.npz':
         parser.error(f'--sums {args.sums}: the name must end with .npz')
     if (args.worst is None) != (args.images is None):

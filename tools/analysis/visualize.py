@@ -19,7 +19,7 @@ from mmengine.runner import CheckpointLoader
 from mmbixt.checkpoints.state_dict import load_whole_state, shorten
 from mmbixt.cli import add_common_arguments, load_config, read_config, run
 from mmbixt.engine.boundary_vis_hook import NoLabelsError, read_image, sample_figure
-from mmbixt.evaluation.boundary import band_width
+from mmbixt.evaluation.boundary import band_name, band_width
 from mmbixt.evaluation.sums import SumsFileError, find_sums, read_sums
 from mmbixt.progress import progress
 from mmbixt.visualization.choice import image_scores, worst_images
@@ -103,8 +103,7 @@ def chosen_images(dataset: BaseDataset, args: argparse.Namespace) -> list[int]:
             'test set.'
         )
     order = [find(names, name) for name in counted.images]
-    band = f'band{args.width}px' if isinstance(args.width, int) else f'band{args.width:g}'
-    found = image_scores(counted, counted.choose_band(band))
+    found = image_scores(counted, counted.choose_band(band_name(args.width)))
     worst = worst_images(found, args.worst, lambda i: read_image(paths[order[i]]))
     return [order[i] for i in worst]
 
