@@ -3,13 +3,12 @@
 import copy
 import ctypes
 import gc
-import os
 import time
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from functools import cache
 from typing import Any
 
 import torch
@@ -26,29 +25,16 @@ SIDE = 2048  # of the matrices whose product measures the peak of the machine
 
 @dataclass(frozen=True)
 class Setting:
-    """The setting of all measurements.
+    """The setting of all measurements."""
 
-    Attributes:
-        batch: images at a time.
-        device: 'cpu' or 'cuda'.
-        dtype: a key of :data:`DTYPES`.
-        threads: number of CPU threads.
-    """
-
-    batch: int = 1
-    device: str = 'cpu'
-    dtype: str = 'fp32'
-    threads: int = 1
+    batch: int = 1  # images at a time
+    device: str = 'cpu'  # or 'cuda'
+    dtype: str = 'fp32'  # a key of DTYPES
+    threads: int = 1  # of the processor
 
 
 class Network:
-    """A network and an image, ready for measurements.
-
-    Args:
-        name: see :mod:`mmbixt.benchmarking.networks`.
-        size: height and width of the image.
-        setting: the setting of the measurements.
-    """
+    """A network, by its name, and images of some height and width, ready for measurements."""
 
     def __init__(self, name: str, size: int, setting: Setting) -> None:
         torch.set_num_threads(setting.threads)
@@ -94,25 +80,19 @@ class Network:
             before = torch.cuda.memory_allocated()
             self._forward_and_backward()
             return torch.cuda.max_memory_allocated() - before
-        before = _resident('VmRSS')
+        before = resident('VmRSS')
         with open('/proc/self/clear_refs', 'w') as file:  # resets the peak to the current value
             file.write('5')
         self._forward_and_backward()
-        return _resident('VmHWM') - before
+        return resident('VmHWM') - before
 
     def macs(self) -> int:
-        """Multiply-adds of a forward pass, counted by torch on the reference paths of the ops.
-
-        On the meta device. torch counts fused attention only on GPUs.
-        """
-        counter = FlopCounter()
+        """Multiply-adds of a forward pass, counted on the meta device."""
         model = copy.deepcopy(self.model).to('meta')
         model.eval()  # a separate statement: eval() of some mmseg models returns None
-        plain = sdpa_kernel(SDPBackend.MATH)
-        new = torch.device('meta')  # of tensors for which the code of others names no device
-        with new, counter, plain, torch.no_grad(), use_ops('reference'):
-            model(self.image.to('meta'))
-        return counter.get_total_flops() // 2
+        image = self.image.to('meta')
+        with torch.device('meta'):  # for tensors for which the code of others names no device
+            return count_macs(lambda: model(image))
 
     def peak(self) -> float:
         """Multiply-adds per second of a large matrix product, by the faster library of torch."""
@@ -144,34 +124,33 @@ def _return_freed_memory() -> None:
     ctypes.CDLL(None).malloc_trim(0)
 
 
-def _resident(field: str) -> int:
+def resident(field: str) -> int:
     """Resident memory of the process in bytes: current ('VmRSS') or peak ('VmHWM')."""
     with open('/proc/self/status') as file:
         line = next(line for line in file if line.startswith(field))
     return int(line.split()[1]) * 1024
 
 
-def serve(connection: Connection, output: str, name: str, size: int, setting: Setting) -> None:
-    """Build a network, and send measurements until the connection is closed.
+def count_macs(forward: Callable[[], Any]) -> int:
+    """Multiply-adds of a call on the reference paths: torch does not count fused attention."""
+    counter = FlopCounter()
+    with counter, torch.no_grad(), use_ops('reference'), sdpa_kernel(SDPBackend.MATH):
+        forward()
+    return counter.get_total_flops() // 2
 
-    Args:
-        connection: receives names of methods or attributes of :class:`Network`, sends values.
-        output: a file for stdout and stderr.
-        name: name of the network.
-        size: height and width of the image.
-        setting: the setting of the measurements.
-    """
-    with open(output, 'w') as file:
-        for stream in (1, 2):
-            os.dup2(file.fileno(), stream)
+
+@cache
+def network(name: str, size: int, setting: Setting) -> Network:
     warnings.simplefilter('ignore')
+    return Network(name, size, setting)
+
+
+def get(what: str, *about: Any) -> Any:
+    """The value of an attribute, or the result of a method, of a :class:`Network`.
+
+    It is built from the arguments ``about`` at the first call in a process.
+    """
     try:
-        what = connection.recv()
-        network = Network(name, size, setting)
-        while True:
-            connection.send(network.get(what))
-            what = connection.recv()
-    except EOFError:  # closed by the parent
-        return
-    except Exception as error:
-        connection.send(RuntimeError(f'{type(error).__name__}: {error}'))
+        return network(*about).get(what)
+    except Exception as error:  # other processes may not know its class
+        raise RuntimeError(f'{type(error).__name__}: {error}') from None

@@ -71,9 +71,7 @@ def image_sums(
     valid = truth != ignore_index
     truth = compact_labels(truth, valid, num_classes, 'truth')
     prediction = compact_labels(prediction, valid, num_classes, 'prediction')
-    names = [f'band{x}px' if isinstance(x, int) else f'band{x:g}' for x in widths]
-    pixels = [band_pixels(width, truth.shape) for width in widths]
-    bands = dict(zip(names, pixels, strict=True))
+    bands = {band_name(width): band_pixels(width, truth.shape) for width in widths}
     contours = {f'boundary{ratio:g}': ratio_pixels(ratio, truth.shape) for ratio in ratios}
     sums = region_sums(truth, prediction, valid, num_classes, bands, contours)
     if tolerances:
@@ -108,6 +106,10 @@ def compact_labels(
 def ratio_pixels(ratio: float, shape: tuple[int, int]) -> int:
     """A fraction of the diagonal of an image (H,W), in whole pixels, at least one."""
     return max(1, round(ratio * float(np.hypot(*shape))))
+
+
+def band_name(width: int | float) -> str:
+    return f'band{width}px' if isinstance(width, int) else f'band{width:g}'
 
 
 def band_pixels(width: int | float, shape: tuple[int, int]) -> int:

@@ -95,9 +95,7 @@ def pair_files(
     one of the folders has no subfolders, only the names of the files in the other are compared.
     """
     predicted = _listing(predictions, pred_suffix, '--pred-suffix', pred_prefix)
-    true = _listing(truths, gt_suffix, '--gt-suffix')
-    if not all(any('/' in name for name in names) for names in (predicted, true)):
-        predicted, true = _flat(predicted), _flat(true)
+    predicted, true = _comparable(predicted, _listing(truths, gt_suffix, '--gt-suffix'))
     missing = []
     for parent, slash, name in (name.rpartition('/') for name in true if name not in predicted):
         missing.append(f'{parent}{slash}{pred_prefix}{name}{pred_suffix}')
@@ -126,8 +124,7 @@ def find_images(folder: Path, suffix: str, names: Sequence[str]) -> list[Path]:
     As in `pair_files`, only the last parts of the paths count if one side has no subfolders.
     """
     files = _listing(folder, suffix, '--image-suffix')
-    if not all(any('/' in name for name in some) for some in (files, names)):
-        files, names = _flat(files), [PurePosixPath(name).name for name in names]
+    files, names = _comparable(files, {name: Path(name) for name in names})
     if missing := [f'{name}{suffix}' for name in names if name not in files]:
         raise LabelFilesError(
             f'{folder} has no image for {len(missing):,} of {len(names):,} truths. There should be'
@@ -199,37 +196,21 @@ def pair_sums(
     pair: Pair, num_classes: int, reading: Reading, options: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
     """Counts (K,) of one image by name; ``options`` are those of `image_sums`."""
+    maps, ignored = labels(pair, reading), reading.ignore_index
     try:
-        truth, prediction = labels(pair, reading)
-        sums = image_sums(
-            truth, prediction, num_classes, ignore_index=reading.ignore_index, **options
-        )
-    except (MemoryError, cv2.error) as error:
-        if isinstance(error, cv2.error) and error.code != cv2.Error.StsNoMem:
-            raise
-        raise LabelFilesError(
-            f'Out of memory while the pixels of {pair.prediction} were counted. Try fewer --jobs.'
-        ) from error
-    except LabelFilesError:
-        raise
+        sums = image_sums(*maps, num_classes, ignore_index=ignored, **options)
     except ValueError as error:
+        hint = ''
+        if [ignored in labels for labels in maps] == [False, True]:
+            hint = f'Only the prediction has the label {ignored}: are PRED_DIR and GT_DIR swapped? '
         raise LabelFilesError(
             f'{error}.\n  truth: {pair.truth}\n  prediction: {pair.prediction}\n'
-            f'{_swapped(truth, prediction, reading)}If there are more classes: --num-classes or '
-            '--classes. If classes start at 1, and 0 is not a class: --reduce-zero-label for the '
-            'truth, --pred-reduce-zero-label for predictions; they subtract 1 before labels are '
-            'checked. '
-            'If a value of the truth marks pixels to ignore: --ignore-index. Predictions need a '
-            'class wherever the truth has one.'
+            f'{hint}If there are more classes: --num-classes or --classes. If classes start at 1, '
+            'and 0 is not a class: --reduce-zero-label for the truth, --pred-reduce-zero-label for '
+            'predictions; they subtract 1 before labels are checked. If a value of the truth marks '
+            'pixels to ignore: --ignore-index. Predictions need a class wherever the truth has one.'
         ) from error
     return {name: counts.astype(np.uint32) for name, counts in sums.items()}
-
-
-def _swapped(truth: np.ndarray, prediction: np.ndarray, reading: Reading) -> str:
-    ignored = reading.ignore_index
-    if (truth == ignored).any() or not (prediction == ignored).any():
-        return ''
-    return f'Only the prediction has the label {ignored}: are PRED_DIR and GT_DIR swapped? '
 
 
 def folder_sums(
@@ -304,8 +285,14 @@ def _listing(folder: Path, suffix: str, option: str, prefix: str = '') -> dict[s
     return found
 
 
+def _comparable(*folders: dict[str, Path]) -> Sequence[dict[str, Path]]:
+    """The files by their paths, or by their names alone if one of the folders has no subfolders."""
+    if all(any('/' in name for name in files) for files in folders):
+        return folders
+    return [_flat(files) for files in folders]
+
+
 def _flat(files: Mapping[str, Path]) -> dict[str, Path]:
-    """The files by their names, without folders."""
     found = {}
     for name, path in files.items():
         other = found.setdefault(PurePosixPath(name).name, path)

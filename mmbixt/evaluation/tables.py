@@ -1,4 +1,4 @@
-"""Tables of scores, as text."""
+"""Tables as text, above all of scores."""
 
 from collections.abc import Mapping, Sequence
 
@@ -31,16 +31,23 @@ def headline(runs: Mapping[str, Mapping[str, float]]) -> str:
     return '\n'.join(lines)
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table, with the first column aligned left and the others right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for first, *cells in rows:
+        cells = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+        lines.append('  '.join([first.ljust(widths[0]), *cells]).rstrip())
+    return lines
+
+
 def class_table(classes: Sequence[str], columns: dict[str, np.ndarray]) -> str:
     """A line for each class that occurs, a column for each score."""
-    width = max(len(name) for name in ('class', *classes))
-    lines = ['  '.join(('class'.ljust(width), *columns))]
     scored = ~np.isnan(list(columns.values())).all(0)
+    rows = [['class', *columns]]
     for k in np.flatnonzero(scored):
-        name = classes[k]
-        cells = (f'{values[k]:.2f}'.rjust(len(title)) for title, values in columns.items())
-        lines.append('  '.join((name.ljust(width), *cells)))
-    return '\n'.join([*lines, *absent_classes(scored)])
+        rows.append([classes[k], *(f'{values[k]:.2f}' for values in columns.values())])
+    return '\n'.join([*aligned(rows), *absent_classes(scored)])
 
 
 def absent_classes(scored: np.ndarray) -> list[str]:

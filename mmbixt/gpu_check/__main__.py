@@ -11,7 +11,7 @@ import json
 import platform
 import sys
 from collections import Counter
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 
 import torch
@@ -30,7 +30,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument('--minutes', type=float, default=8, help='at most (default: 8)')
     text = 'images at a time where times are taken (default: 16)'
     parser.add_argument('--batch', type=int, default=16, help=text)
-    text = 'all results (default: gpu_check.json)'
+    text = 'for all results (default: gpu_check.json)'
     parser.add_argument('--json', type=Path, default='gpu_check.json', metavar='FILE', help=text)
     args = parser.parse_args()
     if args.minutes <= 0 or args.batch < 1:
@@ -43,11 +43,7 @@ def parse_args() -> argparse.Namespace:
 def machine() -> dict[str, str]:
     """Versions and hardware, which the results depend on."""
     found = dict(python=platform.python_version())
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = 'not installed'
+    found |= {x.name: x.version for x in distributions() if x.name in PACKAGES}
     if torch.cuda.is_available():
         gpu = torch.cuda.get_device_properties(0)
         found.update(gpu=gpu.name, capability=f'{gpu.major}.{gpu.minor}', cuda=torch.version.cuda)
@@ -60,12 +56,12 @@ class Table:
 
     def __init__(self, lines: list[Line]) -> None:
         self.lines = lines
-        self.results: list[dict] = []
+        self.entries: list[dict] = []  # for the JSON file
         self.row: dict[str, dict] = {}  # by precision
 
     def add(self, number: int, result: dict) -> None:
         line, following = self.lines[number], self.lines[number + 1 : number + 2]
-        self.results.append(result)
+        self.entries.append(dict(zip(Line._fields[:4], line[:4], strict=True)) | result)
         self.row[line.precision] = result
         if following and following[0][:3] == line[:3]:
             return
@@ -77,20 +73,21 @@ class Table:
     def _cells(self, in_words: bool) -> str:
         if in_words:
             return '; '.join(f'{key}: {found["text"]}' for key, found in self.row.items())
-        cells = {'ok': lambda r: r['text'], 'failed': lambda _: 'FAILED', 'not run': lambda _: '-'}
-        found = ((self.row.get(name) or dict(status='not run')) for name in COLUMNS)
-        return ''.join(cells[result['status']](result).rjust(10) for result in found)
+        short = {'failed': 'FAILED', 'not run': '-'}
+        cells = {key: short.get(x['status'], x['text']) for key, x in self.row.items()}
+        return ''.join(cells.get(name, '-').rjust(10) for name in COLUMNS)
 
     def summary(self) -> str:
         """The failures, the checks that were not run with the reason, and the numbers of each."""
-        pairs = list(zip(self.lines, self.results, strict=True))
-        failures = [(line, r) for line, r in pairs if r['status'] == 'failed']
-        parts = [f'FAILED {", ".join(line[:4])}: {result["text"]}' for line, result in failures]
-        left = Counter((x.part, x.way, r['text']) for x, r in pairs if r['status'] == 'not run')
-        for (part, way, why), count in left.items():
-            parts.append(f'not run: {count} of {part}, {way}: {why}')
-        counts = Counter(result['status'] for result in self.results)
-        return '\n'.join([*parts, ', '.join(f'{n} {status}' for status, n in counts.items())])
+        texts, left = [], Counter()
+        for entry in self.entries:
+            if entry['status'] == 'failed':
+                texts.append('FAILED {part}, {name}, {way}, {precision}: {text}'.format(**entry))
+            elif entry['status'] == 'not run':
+                left['{part}, {way}: {text}'.format(**entry)] += 1
+        texts += [f'not run: {count} of {what}' for what, count in left.items()]
+        counts = Counter(entry['status'] for entry in self.entries)
+        return '\n'.join([*texts, ', '.join(f'{n} {status}' for status, n in counts.items())])
 
 
 def main() -> None:
@@ -107,17 +104,12 @@ def main() -> None:
         run_lines(device, args.batch, args.minutes, table.add)
     except KeyboardInterrupt:
         status = 130
-        for number in range(len(table.results), len(lines)):
+        for number in range(len(table.entries), len(lines)):
             table.add(number, not_run('interrupted'))
     finally:
-        keys = ('part', 'name', 'way', 'precision')
-        entries = [
-            dict(zip(keys, line, strict=False)) | result
-            for line, result in zip(lines, table.results, strict=False)
-        ]
-        args.json.write_text(json.dumps(dict(machine=found, lines=entries), indent=1))
+        args.json.write_text(json.dumps(dict(machine=found, lines=table.entries), indent=1))
     print(f'{table.summary()}\nall results: {args.json}')
-    sys.exit(status or any(result['status'] == 'failed' for result in table.results))
+    sys.exit(status or any(entry['status'] == 'failed' for entry in table.entries))
 
 
 if __name__ == '__main__':

@@ -72,11 +72,8 @@ def routing(batch, regions, tokens, heads, d, topk, masked=False, **options):
 def inverse(lead, n, d, s, bias, **options):
     sizes = [(*lead, n, d)] * 3 + [(*lead, n, s)] * 2 + [(s, s, d)]
     sizes += [] if bias is None else [(*bias, n, n)]
-
-    def attend(*x):
-        return ops.bidirectional_self_attention(*x[:6], d**-0.5, *x[6:])
-
-    return attend, learned(*sizes, **options)
+    attend = ops.bidirectional_self_attention
+    return lambda *x: attend(*x[:6], d**-0.5, *x[6:]), learned(*sizes, **options)
 
 
 def alone(lead, n, d, bias=None, learn_bias=False, **options):
@@ -120,8 +117,7 @@ def norm(*shape, **options):
 
 def residual(shape, scaled=False, **options):
     """``scaled``: a layer scale and stochastic depth, but no bias."""
-    sizes = [shape, shape, *[shape[-1:]] * 3]
-    inputs = learned(*sizes, **options)
+    inputs = learned(shape, shape, *[shape[-1:]] * 3, **options)
     if not scaled:
         return lambda x, u, bias, w, b: add_norm(x, u, bias, None, None, w, b, 1e-6), inputs
     kept = torch.linspace(0, 2, shape[0], dtype=inputs[0].dtype)
@@ -231,8 +227,8 @@ def grouped(**options):
     return attention, learned((3, 13, 24), (2, 13, 13))
 
 
-def layer(name, *options, on):
-    return getattr(layers, name)(*options), learned(*on)
+def layer(name, options, *sizes):
+    return getattr(layers, name.partition(',')[0])(*options), learned(*sizes)
 
 
 def interaction(scale):
@@ -241,30 +237,27 @@ def interaction(scale):
     return interact, [tokens, (7, 9), factor if scale else None]
 
 
-LAYERS = {
-    'BidirectionalAttention': partial(
-        layer, 'BidirectionalAttention', 192, 6, on=[(1, 64, 192), (3, 77, 192)]
-    ),
-    'BidirectionalAttention, tokens only': partial(
-        layer, 'BidirectionalAttention', 30, 3, False, on=[(2, 5, 30), (2, 77, 30)]
-    ),
-    'LatentAttention': partial(layer, 'LatentAttention', 192, 6, on=[(2, 64, 192), (2, 77, 192)]),
-    'CrossCovarianceAttention, XCiT-T': partial(
-        layer, 'CrossCovarianceAttention', 192, 4, on=[(2, 20 * 21, 192), (192,)]
-    ),
-    'CrossCovarianceAttention, few tokens': partial(
-        layer, 'CrossCovarianceAttention', 192, 4, on=[(1, 77, 192)]
-    ),
+SIMPLE = {  # by the class: its arguments, and the sizes of its inputs
+    'BidirectionalAttention': ((192, 6), (1, 64, 192), (3, 77, 192)),
+    'BidirectionalAttention, tokens only': ((30, 3, False), (2, 5, 30), (2, 77, 30)),
+    'LatentAttention': ((192, 6), (2, 64, 192), (2, 77, 192)),
+    'CrossCovarianceAttention, XCiT-T': ((192, 4), (2, 20 * 21, 192), (192,)),
+    'CrossCovarianceAttention, few tokens': ((192, 4), (1, 77, 192)),
+    'FullAttention': ((64,), (2, 7, 9, 64)),
+    'FullAttention, LePE of values': ((64, 8, 'values'), (2, 7, 9, 64)),
+    'SelfAttention': ((192, 6), (2, 77, 192)),
+    'ClassAttention': ((192, 4), (3, 78, 192)),
+    'Mlp': ((48, 101), (3, 37, 48)),
+    'ConvPatchEmbed': ((96, 8), (2, 3, 45, 71)),
+    'LinearPatchEmbed': ((96, 8), (2, 3, 45, 71)),
+}
+LAYERS = {name: partial(layer, name, *about) for name, about in SIMPLE.items()} | {
     'LocalPatchInteraction': partial(interaction, False),
     'LocalPatchInteraction, scaled': partial(interaction, True),
     'RoutingAttention': partial(routed, (12, 15)),
     'RoutingAttention, padding': partial(routed, (13, 10)),
     'RoutingAttention, padding of the authors': partial(routed, (13, 10), padding='legacy'),
     'RoutingAttention, floor': partial(routed, (12, 15), floor_regions=True, padding='legacy'),
-    'FullAttention': partial(layer, 'FullAttention', 64, on=[(2, 7, 9, 64)]),
-    'FullAttention, LePE of values': partial(
-        layer, 'FullAttention', 64, 8, 'values', on=[(2, 7, 9, 64)]
-    ),
     'WindowAttention, plain, shifted': partial(windowed, (17, 10), 3, lam=1),
     'WindowAttention': partial(windowed, (14, 21)),
     'WindowAttention, shifted': partial(windowed, (17, 10), 3, lam='learned'),
@@ -272,11 +265,6 @@ LAYERS = {
     'BidirectionalSelfAttention': grouped,
     'BidirectionalSelfAttention, in turn': partial(grouped, bisa_order='misa_msa'),
     'BidirectionalSelfAttention, MLP': partial(grouped, projection='mlp'),
-    'SelfAttention': partial(layer, 'SelfAttention', 192, 6, on=[(2, 77, 192)]),
-    'ClassAttention': partial(layer, 'ClassAttention', 192, 4, on=[(3, 78, 192)]),
-    'Mlp': partial(layer, 'Mlp', 48, 101, on=[(3, 37, 48)]),
-    'ConvPatchEmbed': partial(layer, 'ConvPatchEmbed', 96, 8, on=[(2, 3, 45, 71)]),
-    'LinearPatchEmbed': partial(layer, 'LinearPatchEmbed', 96, 8, on=[(2, 3, 45, 71)]),
 }
 
 OPS = {

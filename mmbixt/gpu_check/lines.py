@@ -35,21 +35,18 @@ class Line(NamedTuple):
 def all_lines(device: str | None, batch: int) -> list[Line]:
     """All checks, the most important first, compiled ones (seconds each) last.
 
-    ``device`` is None without a GPU; ``batch`` is the number of images where times are taken.
+    Without a GPU ``device`` is None. ``batch`` is the number of images where times are taken.
     """
-    parity = partial(_parity, device)
-    lines = [*parity(FAKE), *_models(device)] if device is None else []
-    lines += [*parity('eager'), *parity('Triton'), *_times(device, batch, 'eager')]
-    lines += [*parity('no sync'), *parity('CUDA graph')]
-    lines += _models(device) if device else []
-    # early: the first case of each op
-    compiled = [*parity('compiled')]
-    names = {precision.name for precision in FEW}
-    early, late = [], []
-    for line in compiled:
-        is_early = line.part == 'layer' or line.name in FIRST
-        (early if is_early and line.precision in names else late).append(line)
-    return [*lines, *early, *_times(device, batch, 'compiled'), *late]
+    parity, times = partial(_parity, device), partial(_times, device, batch)
+    if device is None:
+        return [*parity(FAKE), *_models(device)]
+    compiled, names = [*parity('compiled')], {precision.name for precision in FEW}
+    first = [line for line in compiled if line.part == 'layer' or line.name in FIRST]
+    early = [line for line in first if line.precision in names]
+    late = [line for line in compiled if line not in early]
+    lines = [*parity('eager'), *parity('Triton'), *times('eager')]
+    lines += [*parity('no sync'), *parity('CUDA graph'), *_models(device)]
+    return [*lines, *early, *times('compiled'), *late]
 
 
 def _parity(device: str | None, way: str) -> Iterator[Line]:
@@ -68,8 +65,6 @@ def _parity(device: str | None, way: str) -> Iterator[Line]:
 def _check(part: str, make: Callable, device: str | None, way: str, precision: Precision) -> dict:
     if way == FAKE:
         return check_on_fake_tensors(make, precision)
-    if device is None:
-        return not_run('needs a GPU')
     routes = mock.patch('mmbixt.layers.routing_attention.route', models.next_regions)
     with routes if part == 'backbone' else nullcontext():
         return check(make, device, way, precision)
@@ -87,7 +82,7 @@ def _models(device: str | None) -> Iterator[Line]:
             yield Line('model', name, way, precision.name, (*needs, 'timm'), run)
 
 
-def _times(device: str | None, batch: int, way: str) -> Iterator[Line]:
+def _times(device: str, batch: int, way: str) -> Iterator[Line]:
     networks = dict(models.NETWORKS)
     if way == 'eager':
         networks['bixt_ti_l64_d13_p16@triton'] = ('bixt_ti_l64_d13_p16', ('triton',))
@@ -96,8 +91,6 @@ def _times(device: str | None, batch: int, way: str) -> Iterator[Line]:
         if way == 'compiled':  # the plain order stays as it is
             names = tuple(name if '@' in name else f'{name}@compiled' for name in names)
         run = partial(models.measure, names, device, batch)
-        if device is None:
-            run = partial(not_run, 'needs a GPU')
         yield Line('time', ours, way, 'bf16', ('mmengine', 'timm', *needs), run)
 
 

@@ -144,26 +144,24 @@ def check(make: Callable[[], tuple], device: str, way: str, precision: Precision
     Returns:
         'status', 'text', and the errors of results and gradients.
     """
-    squares, draws, wanted = {}, 0, 1
-    while draws < wanted:
-        torch.manual_seed(draws)
-        draws += 1
+    draws, errors = 1, []
+    while len(errors) < draws:
+        torch.manual_seed(len(errors))
         truth, ours, plain = _outcomes(make, device, way, precision)
-        wanted = DRAWS if sum(x.numel() for x in truth[0]) < FEW else 1
-        for part, exact, *found in zip(('results', 'gradients'), truth, ours, plain, strict=True):
-            sums = squares.setdefault(part, [0.0, 0.0])
-            squares[part] = [x + error(y, exact) ** 2 for x, y in zip(sums, found, strict=True)]
-    figures = {part: [(x / draws) ** 0.5 for x in sums] for part, sums in squares.items()}
-    ratios = [far / (near + precision.unit) for far, near in figures.values()]
+        draws = DRAWS if sum(x.numel() for x in truth[0]) < FEW else 1
+        parts = zip(truth, ours, plain, strict=True)  # results, and gradients
+        errors.append([[error(x, exact) for x in found] for exact, *found in parts])
+    figures = torch.tensor(errors, dtype=torch.float64).square().mean(0).sqrt()
+    far, near = figures.unbind(1)
+    worst = float((far / (near + precision.unit)).max())  # NaN if one is
     dtypes = {x.dtype for x in ours[0]}
-    is_exact = all(ratio <= 1.5 for ratio in ratios)  # not where one is NaN
-    if not (is_exact and dtypes <= {precision.dtype, precision.autocast}):
-        parts = (
-            f'{part} off by {a:.1e}, {b:.1e} in the plain order' for part, (a, b) in figures.items()
-        )
-        text = f'{", ".join(parts)}; results are {", ".join(map(str, dtypes))}'
-        return dict(status='failed', text=text, **figures)
-    return dict(status='ok', text=f'{max(ratios):.2f}', **figures)
+    is_right = worst <= 1.5 and dtypes <= {precision.dtype, precision.autocast}
+    text = f'{worst:.2f}'
+    found = dict(zip(('results', 'gradients'), figures.tolist(), strict=True))
+    if not is_right:
+        texts = [f'{x} off by {a:.1e}, {b:.1e} in the plain order' for x, (a, b) in found.items()]
+        text = f'{", ".join(texts)}; results are {", ".join(map(str, dtypes))}'
+    return dict(status='ok' if is_right else 'failed', text=text, **found)
 
 
 def _outcomes(make: Callable, device: str, way: str, precision: Precision) -> tuple[Outcome, ...]:
@@ -203,8 +201,7 @@ def error(found: list[Tensor | None], truth: list[Tensor | None]) -> float:
 def check_on_fake_tensors(make: Callable[[], tuple], precision: Precision) -> dict:
     """A forward pass on CUDA tensors without data: an operator that reads values fails."""
     with on_fake_gpu(precision):
-        function, inputs = make()
-        call = Call(function, inputs)
+        call = Call(*make())
         results = _tensors(call.function(*call.inputs))
     kinds = {(x.device.type, x.dtype) for x in results}
     dtypes = {precision.dtype, precision.autocast}

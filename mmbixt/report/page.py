@@ -48,19 +48,16 @@ def make_page(data: ReportData) -> str:
 def facts(data: ReportData) -> list[str | None]:
     """Short descriptions of the run; None for unknown ones."""
     run, model = data.run, data.run.config.model
-    parts = dict(model=model, backbone=model.get('backbone'))
-    parts['head'] = model.get('decode_head') or model.get('roi_head') or model.get('bbox_head')
+    head = model.get('decode_head') or model.get('roi_head') or model.get('bbox_head')
+    parts = dict(model=model, backbone=model.get('backbone'), head=head)
     parts['data set'] = run.test_set
-    kinds = {name: part[-1] if isinstance(part, list) else part for name, part in parts.items()}
+    kinds = [(name, part[-1] if isinstance(part, list) else part) for name, part in parts.items()]
     images = len(data.counts.images) if data.counts else data.images
-    loader, processes = run.config.get('train_dataloader') or {}, run.config.get('launcher', 'none')
-    size = f', {loader["batch_size"]} images in each' if 'batch_size' in loader else ''
-    size += ' process' if size and processes != 'none' else ''
     return [
-        *[f'{name} {part["type"]}' for name, part in kinds.items() if part and 'type' in part],
+        *[f'{name} {part["type"]}' for name, part in kinds if part and 'type' in part],
         'generated scenes' if run.generated else run.test_set.get('data_root'),
         f'{images:,} test images' if images else None,
-        f'logged until iteration {run.iterations:,}{size}' if run.iterations else None,
+        f'logged until iteration {run.iterations:,}' if run.iterations else None,
         f'{data.parameters / 1e6:.1f} million parameters' if data.parameters else None,
         f'weights of {data.weights}' if data.weights else None,
         f'{run.date.day} {run.date:%B %Y}' if run.date else None,

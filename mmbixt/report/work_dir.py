@@ -73,7 +73,6 @@ class Run:
                 f'{self.lost} of {self.lost + len(self.curve("loss"))} logged losses are NaN or '
                 f'infinite, first at iteration {lost[0, 0]:.0f}. They are not in the curve.'
             )
-
         self.checkpoint = self._find_checkpoint()
 
     def _find_checkpoint(self) -> Path | None:

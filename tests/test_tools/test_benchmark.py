@@ -59,7 +59,7 @@ def test_networks_that_fail_are_named_in_a_few_lines(benchmark, tmp_path, monkey
     monkeypatch.setattr('benchmarking.turns.get_context', lambda _: get_context('fork'))
     for code, message in (
         ('def build(): 1 / 0', 'ZeroDivisionError: division by zero'),
-        ('import os\ndef build(): os.kill(os.getpid(), 9)', 'its process ended (-9) without a'),
+        ('import os\ndef build(): os.kill(os.getpid(), 9)', 'its process ended without a'),
     ):
         (tmp_path / 'broken.py').write_text(code)
         done = benchmark(f'{tmp_path}/broken.py:build', '--sizes', 64, fails=True)

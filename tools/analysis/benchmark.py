@@ -20,6 +20,7 @@ from benchmarking.turns import Measured, WorkerError, measure, ratio, spread
 
 from mmbixt.benchmarking.networks import NAMES
 from mmbixt.benchmarking.worker import DTYPES, Setting
+from mmbixt.evaluation.tables import aligned
 from mmbixt.progress import progress
 
 
@@ -30,20 +31,18 @@ def parse_args() -> argparse.Namespace:
         epilog=f'A ROW is one of\n{NAMES}\n\nExample: python tools/analysis/benchmark.py '
         'xcit_tiny_12_p16 --against timm/xcit_tiny_12_p16_224 --sizes 512 1024',
     )
-    parser.add_argument('rows', nargs='+', metavar='ROW', help='networks to measure, see below')
-    parser.add_argument('--against', metavar='ROW', help='the baseline')
-    parser.add_argument('--sizes', nargs='+', type=int, default=[512], metavar='PIXELS')
-    parser.add_argument('--batch', type=int, default=1, help='images at a time (default: 1)')
-    parser.add_argument('--rounds', type=int, default=5, help='measurements of each (default: 5)')
-    parser.add_argument('--device', choices=['cpu', 'cuda'], default='cpu')
-    parser.add_argument('--dtype', choices=list(DTYPES), default='fp32')
-    parser.add_argument(
-        '--threads', type=int, default=os.cpu_count(), help='of the CPU (default: all cores)'
-    )
-    parser.add_argument('--json', type=Path, metavar='FILE', help='write all measurements')
-    parser.add_argument(
-        '--plot', type=Path, metavar='PNG', help='plot time and memory over the number of pixels'
-    )
+    add = parser.add_argument
+    add('rows', nargs='+', metavar='ROW', help='networks to measure, see below')
+    add('--against', metavar='ROW', help='the baseline')
+    add('--sizes', nargs='+', type=int, default=[512], metavar='PIXELS')
+    add('--batch', type=int, default=1, help='images at a time (default: 1)')
+    add('--rounds', type=int, default=5, help='measurements of each (default: 5)')
+    add('--device', choices=['cpu', 'cuda'], default='cpu')
+    add('--dtype', choices=list(DTYPES), default='fp32')
+    add('--threads', type=int, default=os.cpu_count(), help='of the CPU (default: all cores)')
+    add('--json', type=Path, metavar='FILE', help='write all measurements')
+    text = 'plot time and memory over the number of pixels'
+    add('--plot', type=Path, metavar='PNG', help=text)
     args = parser.parse_args()
     if args.plot and len(set(args.sizes)) < 2:
         parser.error('--plot shows growth: give two --sizes or more.')
@@ -76,11 +75,7 @@ def make_table(found: Sequence[Measured], against: str | None, batch: int) -> st
     baselines = {one.size: one for one in found if one.name == against}
     rows = [HEADER + (RATIOS if against else [])]
     rows += [make_row(one, baselines.get(one.size), batch) for one in found]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for name, *cells in rows:
-        cells = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
-        lines.append('  '.join([name.ljust(widths[0]), *cells]).rstrip())
+    lines = aligned(rows)
     lines.insert(1, '-' * max(map(len, lines)))
     return '\n'.join(lines)
 
@@ -106,9 +101,7 @@ def main() -> None:
     print(f'{args.device}, {args.threads} threads, {args.dtype}, batch {args.batch};', end=' ')
     print(f'medians of {args.rounds} alternating rounds, ± half the interquartile range')
     if args.against:
-        print(
-            f'ratios to {args.against}: its time / time of the row; memory of the row / its memory'
-        )
+        print(f'ratios to {args.against}: its time / time of the row; memory of the row / its')
     print(make_table(found, args.against, args.batch))
     if len(set(args.sizes)) > 1:
         for name in names:

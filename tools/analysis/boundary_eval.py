@@ -41,7 +41,7 @@ from mmbixt.evaluation.folders import (
     size_text,
 )
 from mmbixt.evaluation.sums import ImageSums, write_sums, written_whole
-from mmbixt.evaluation.tables import class_table, headline
+from mmbixt.evaluation.tables import aligned, class_table, headline
 from mmbixt.progress import progress
 from mmbixt.visualization.choice import image_scores, worst_images
 
@@ -53,100 +53,53 @@ validation --classes ade20k --reduce-zero-label --sums runs/mine/boundary.npz
   python tools/analysis/boundary_eval.py predictions truths --num-classes 19 \
 --worst 20 --images images --image-suffix .jpg"""
 
-
-def ratio(text: str) -> float:
-    if not 0 < float(text) < 1:
-        raise argparse.ArgumentTypeError(f'{text} is not a fraction of the diagonal, from 0 to 1')
-    return float(text)
-
-
-def tolerance(text: str) -> float:
-    if not 0 < float(text) < np.inf:
-        raise argparse.ArgumentTypeError(f'{text} is not a number of pixels above 0')
-    return float(text)
+COLUMNS = 'mIoU', 'mAcc', 'aAcc', 'gap', 'mF'
 
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EPILOG
     )
-    parser.add_argument('predictions', type=Path, metavar='PRED_DIR')
-    parser.add_argument('truths', type=Path, metavar='GT_DIR')
-    parser.add_argument(
-        '--pred-prefix', default='', help='prefix of names of predictions (default: none)'
-    )
-    parser.add_argument(
-        '--pred-suffix', default='.png', help='suffix of names of predictions (default: .png)'
-    )
-    parser.add_argument(
-        '--gt-suffix', default='.png', help='suffix of names of truths (default: .png)'
-    )
-    classes = parser.add_mutually_exclusive_group()
+    add, classes = parser.add_argument, parser.add_mutually_exclusive_group()
+    add('predictions', type=Path, metavar='PRED_DIR')
+    add('truths', type=Path, metavar='GT_DIR')
+    add('--pred-prefix', default='', help='of names of predictions (default: none)')
+    add('--pred-suffix', default='.png', help='of names of predictions (default: .png)')
+    add('--gt-suffix', default='.png', help='of names of truths (default: .png)')
     classes.add_argument('--num-classes', type=int, metavar='N')
-    classes.add_argument(
-        '--classes', metavar='FILE', help='a name per line; or ade20k or cityscapes'
-    )
-    parser.add_argument(
-        '--reduce-zero-label',
-        action='store_true',
-        help="in the truth 0 does not count and classes start at 1, as in ADE20K's own files",
-    )
-    parser.add_argument(
-        '--pred-reduce-zero-label', action='store_true', help='predicted classes start at 1, too'
-    )
-    parser.add_argument(
-        '--ignore-index', type=int, default=255, help='true label of pixels to ignore (255)'
-    )
-    parser.add_argument(
-        '--widths',
-        nargs='*',
-        type=band_width,
-        default=WIDTHS,
-        help='widths of bands, in pixels (3) or as fractions of the diagonal (0.02); default: '
-        '1 3 5 0.02',
-    )
-    parser.add_argument(
-        '--ratios',
-        nargs='*',
-        type=ratio,
-        default=RATIOS,
-        help='widths for Boundary IoU, as fractions of the diagonal (default: 0.02 0.005)',
-    )
-    parser.add_argument(
-        '--tolerances',
-        nargs='*',
-        type=tolerance,
-        default=(),
-        help='for the boundary F score, in pixels (default: none, because it is slow)',
-    )
-    parser.add_argument('--per-class', action='store_true', help='print the scores of each class')
-    parser.add_argument('--json', type=Path, metavar='FILE', help='write all scores')
-    parser.add_argument('--sums', type=Path, metavar='FILE.npz', help='write counts by image')
-    parser.add_argument(
-        '--worst',
-        type=int,
-        metavar='N',
-        help='draw the errors near boundaries of the N images with the lowest mIoU in the band of '
-        '3 pixels, or else in the first of --widths; needs --images',
-    )
-    parser.add_argument('--images', type=Path, metavar='IMG_DIR', help='the images, for --worst')
-    parser.add_argument(
-        '--image-suffix', default='.jpg', help='suffix of names of images (default: .jpg)'
-    )
-    parser.add_argument(
-        '--out-dir',
-        type=Path,
-        default=Path('boundary_errors'),
-        help='folder of the pictures (default: boundary_errors)',
-    )
-    parser.add_argument(
-        '--jobs', type=int, default=os.cpu_count(), help='processes (default: all cores)'
-    )
+    text = 'a name per line; or ade20k or cityscapes'
+    classes.add_argument('--classes', metavar='FILE', help=text)
+    text = "in the truth 0 does not count and classes start at 1, as in ADE20K's own files"
+    add('--reduce-zero-label', action='store_true', help=text)
+    text = 'predicted classes start at 1, too'
+    add('--pred-reduce-zero-label', action='store_true', help=text)
+    add('--ignore-index', type=int, default=255, help='true label of pixels to ignore (255)')
+    text = 'of bands, in pixels (3) or as fractions of the diagonal (0.02); default: 1 3 5 0.02'
+    add('--widths', nargs='*', type=band_width, default=WIDTHS, help=text)
+    text = 'widths for Boundary IoU, as fractions of the diagonal (default: 0.02 0.005)'
+    add('--ratios', nargs='*', type=float, default=RATIOS, help=text)
+    text = 'for the boundary F score, in pixels (default: none, because it is slow)'
+    add('--tolerances', nargs='*', type=float, default=(), help=text)
+    add('--per-class', action='store_true', help='print the scores of each class')
+    add('--json', type=Path, metavar='FILE', help='write all scores')
+    add('--sums', type=Path, metavar='FILE.npz', help='write counts by image')
+    text = 'draw the errors near boundaries of the N images with the lowest mIoU in the band of '
+    text += '3 pixels, or else in the first of --widths; needs --images'
+    add('--worst', type=int, metavar='N', help=text)
+    add('--images', type=Path, metavar='IMG_DIR', help='the images, for --worst')
+    add('--image-suffix', default='.jpg', help='of names of images (default: .jpg)')
+    text = 'folder of the pictures (default: boundary_errors)'
+    add('--out-dir', type=Path, default=Path('boundary_errors'), help=text)
+    add('--jobs', type=int, default=os.cpu_count(), help='processes (default: all cores)')
     args = parser.parse_args()
     if args.num_classes is None and args.classes is None:  # after options that do not exist
         parser.error('one of --num-classes and --classes is required')
     if args.jobs < 1 or (args.num_classes is not None and args.num_classes < 1):
         parser.error('--jobs and --num-classes must be at least 1')
+    if not all(0 < x < 1 for x in args.ratios):
+        parser.error('--ratios are fractions of the diagonal, between 0 and 1')
+    if not all(x > 0 for x in args.tolerances):
+        parser.error('--tolerances must be above 0')
     if args.sums and args.sums.suffix != '.npz':
         parser.error(f'--sums {args.sums}: the name must end with .npz')
     if (args.worst is None) != (args.images is None):
@@ -213,9 +166,7 @@ def draw_worst(
         try:
             figure = error_figure(image, truth, prediction, *about, reading.ignore_index)
         except ValueError as error:  # another size
-            sideways = image.shape[1::-1] == truth.shape
-            hint = '. Is it turned by its EXIF orientation, unlike the labels?' if sideways else ''
-            raise LabelFilesError(f'{images[i]}: {error}{hint}') from error
+            raise LabelFilesError(f'{images[i]}: {error}') from error
         file = args.out_dir / f'{name}.png'
         file.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(file)
@@ -226,36 +177,22 @@ def draw_worst(
         print(f'  {rank}. {pairs[i].name}  mIoU {found[i]:.1f}')
 
 
-def make_tables(found: dict[str, float], size: tuple[int, int]) -> str:
-    """Tables of scores: all pixels and bands, Boundary IoU, F."""
-    lines = [f'{"":14}{"mIoU":>8}{"mAcc":>8}{"aAcc":>8}{"gap":>8}']
-    for where in _places(found, 'aAcc'):
-        cells = [found.get(f'{where}/{what}') for what in ('mIoU', 'mAcc', 'aAcc', 'gap')]
-        texts = [f' {cell:7.2f}' for cell in cells if cell is not None]
-        lines.append(f'{where:14}{"".join(texts)}{_pixels(where, "band", size)}')
-    contours = [where for where in _places(found, 'mIoU') if where.startswith('boundary')]
-    if contours:
-        lines += ['', f'{"Boundary IoU":14}{"mIoU":>8}']
-    for where in contours:
-        text = _pixels(where, 'boundary', size)
-        lines.append(f'{where:14}{found[f"{where}/mIoU"]:8.2f}{text}')
-    edges = _places(found, 'mF')
-    if edges:
-        lines += ['', f'{"Boundary F":14}{"mF":>8}']
-    lines += [f'{where:14}{found[f"{where}/mF"]:8.2f}' for where in edges]
-    return '\n'.join(lines)
+def make_table(found: dict[str, float], size: tuple[int, int]) -> str:
+    """Scores of all pixels, bands, Boundary IoU and F; widths in pixels for images (H,W)."""
+    rows = [['', *COLUMNS, '']]
+    for where in dict.fromkeys(name.partition('/')[0] for name in found):
+        names = [f'{where}/{what}' for what in COLUMNS]
+        cells = [f'{found[name]:.2f}' if name in found else '' for name in names]
+        rows.append([where, *cells, _pixels(where, size)])
+    return '\n'.join(aligned(rows))
 
 
-def _places(found: dict[str, float], what: str) -> list[str]:
-    return [name.rpartition('/')[0] for name in found if name.endswith(f'/{what}')]
-
-
-def _pixels(where: str, prefix: str, size: tuple[int, int]) -> str:
+def _pixels(where: str, size: tuple[int, int]) -> str:
     """A note of the width in pixels of a fraction of the diagonal; '' for widths in pixels."""
-    share = where.removeprefix(prefix)
-    if where == 'all' or share.endswith('px'):
+    if where == 'all' or where.endswith('px'):
         return ''
-    return f'   {share}: {ratio_pixels(float(share), size)} px at {size_text(size)}'
+    share = where.removeprefix('band').removeprefix('boundary')
+    return f'{share}: {ratio_pixels(float(share), size)} px at {size_text(size)}'
 
 
 def as_json(counted: ImageSums, found: dict[str, float], by_class: dict[str, np.ndarray]) -> str:
@@ -273,8 +210,8 @@ def as_json(counted: ImageSums, found: dict[str, float], by_class: dict[str, np.
     return json.dumps(content, indent=1)
 
 
-def evaluate(args: argparse.Namespace, written: list[Path]) -> None:
-    """Print and write all scores; appends the written files to ``written``."""
+def evaluate(args: argparse.Namespace) -> None:
+    """Print and write all scores."""
     pairs = pair_files(
         args.predictions, args.truths, args.pred_suffix, args.gt_suffix, args.pred_prefix
     )
@@ -289,7 +226,7 @@ def evaluate(args: argparse.Namespace, written: list[Path]) -> None:
     occur = np.count_nonzero(~np.isnan(by_class['all/IoU']))
     classes = f'{len(counted.classes)} classes, of which {occur} occur'
     print(f'{len(counted.images):,} images, {classes}; percentages\n')
-    print(f'{headline({"": found})}\n\n{make_tables(found, size)}')
+    print(f'{headline({"": found})}\n\n{make_table(found, size)}')
     if args.per_class:
         shown = [name for name in by_class if not name.endswith('/Acc')]
         columns = {name.rpartition('/')[0]: by_class[name] for name in shown}
@@ -300,14 +237,11 @@ def evaluate(args: argparse.Namespace, written: list[Path]) -> None:
     if args.json:
         with written_whole(args.json) as part:
             part.write_text(as_json(counted, found, by_class))
-        written.append(args.json)
         print(f'scores: {args.json}')
     if args.sums:
-        write_sums(args.sums, counted.images, counted.classes, counted.counts)
-        written.append(args.sums)
+        write_sums(args.sums, **vars(counted))
         print(f'counts of every image: {args.sums}')
     if args.worst:
-        written.append(args.out_dir)
         draw_worst(args, pairs, images, reading, counted)
 
 
@@ -316,18 +250,15 @@ def stop(number: int, frame: object) -> NoReturn:
 
 
 def main() -> None:
-    args, written = parse_args(), []
+    args = parse_args()
     # raise an error instead of ending at once, so that worker processes are ended, too
     signal.signal(signal.SIGTERM, stop)
     try:
-        evaluate(args, written)
+        evaluate(args)
     except (LabelFilesError, WorkerKilledError, OSError) as error:
         sys.exit(f'error: {error}')
     except KeyboardInterrupt as interrupt:
-        files = ', '.join(map(str, written))
-        print(
-            f'Stopped. {f"Only {files} is" if files else "Nothing was"} written.', file=sys.stderr
-        )
+        print('Stopped.', file=sys.stderr)
         sys.exit(128 + next(iter(interrupt.args), signal.SIGINT))
 
 

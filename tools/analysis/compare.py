@@ -24,9 +24,7 @@ from mmbixt.evaluation.bootstrap import (
 )
 from mmbixt.evaluation.boundary import MAIN_BAND, scores
 from mmbixt.evaluation.sums import ImageSums, SumsFileError, find_sums, read_sums
-from mmbixt.evaluation.tables import absent_classes, headline
-
-CLASS_WIDTH = 24  # characters; longer names are cut
+from mmbixt.evaluation.tables import absent_classes, aligned, headline
 
 
 def parse_args() -> argparse.Namespace:
@@ -53,31 +51,25 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-def bounds(one: Estimate, digits: int) -> str:
-    low, high = one.interval()
+def bounds(low: float, high: float, digits: int) -> str:
     return f'[{low:+.{digits}f}, {high:+.{digits}f}]'
 
 
-def relative_gap(found: dict[str, Estimate], where: str) -> float:
-    """100 (all - band) / all of mIoU."""
-    everywhere = found['all/mIoU'].value
-    return float(100 * (everywhere - found[f'{where}/mIoU'].value) / everywhere)
+def make_table(
+    first: dict[str, Estimate], second: dict[str, Estimate], both: Sequence[dict[str, float]]
+) -> str:
+    """A table of the means over classes: all pixels, bands, Boundary IoU and F.
 
-
-def make_table(first: dict[str, Estimate], second: dict[str, Estimate]) -> str:
-    """A table of the means over classes: all pixels, bands, Boundary IoU and F."""
-    lines = [
-        f'{"":20}{"A":>8}{"B":>8}{"B - A":>9}   {f"{LEVEL} % interval":17}{"gap A":>8}{"gap B":>8}'
-    ]
+    ``both`` are the scores of the runs, for the gaps.
+    """
+    rows = [['', 'A', 'B', 'B - A', f'{LEVEL} % interval', 'gap A', 'gap B']]
     for name in first:
         a, b = first[name], second[name]
-        where = name.rpartition('/')[0]
-        line = f'{name:20}{a.value:8.2f}{b.value:8.2f}{b.value - a.value:+9.2f}   '
-        line += f'{bounds(b - a, 2):17}'
-        if where.startswith('band'):
-            line += ''.join(f'{relative_gap(found, where):8.2f}' for found in (first, second))
-        lines.append(line.rstrip())
-    return '\n'.join(lines)
+        gap = f'{name.rpartition("/")[0]}/gap'
+        gaps = [f'{found[gap]:.2f}' if gap in found else '' for found in both]
+        difference = [f'{b.value - a.value:+.2f}', bounds(*(b - a).interval(), 2)]
+        rows.append([name, f'{a.value:.2f}', f'{b.value:.2f}', *difference, *gaps])
+    return '\n'.join(aligned(rows))
 
 
 def make_class_table(
@@ -87,24 +79,18 @@ def make_class_table(
     places = ('all', band)
     gains = {where: second[f'{where}/IoU'] - first[f'{where}/IoU'] for where in places}
     intervals = {where: gain.interval() for where, gain in gains.items()}
-    titles = ''.join(f'{"A":>7}{"B":>7}{"B - A":>8} {f"{LEVEL} %":15}' for _ in places)
-    lines = [
-        f'{"":{CLASS_WIDTH}}'
-        + ''.join(f'{where + "/IoU":>14}{"":24}' for where in places).rstrip(),
-        f'{"class":{CLASS_WIDTH}}{titles}'.rstrip(),
-    ]
+    titles = 'B', 'B - A', f'{LEVEL} %'
+    rows = [['class', *(x for where in places for x in (f'{where}/IoU: A', *titles))]]
     scored = ~np.isnan([found['all/IoU'].value for found in (first, second)]).all(0)
     for k in np.argsort(-gains[band].value):  # NaN is last
         if not scored[k]:
             continue
-        name = classes[k] if len(classes[k]) < CLASS_WIDTH else f'{classes[k][: CLASS_WIDTH - 2]}…'
-        line = f'{name:{CLASS_WIDTH}}'
+        row = [classes[k]]
         for where in places:
             a, b = (found[f'{where}/IoU'].value[k] for found in (first, second))
-            low, high = intervals[where][:, k]
-            line += f'{a:7.1f}{b:7.1f}{b - a:+8.1f} {f"[{low:+.1f}, {high:+.1f}]":15}'
-        lines.append(line.rstrip())
-    return '\n'.join([*lines, *absent_classes(scored)])
+            row += [f'{a:.1f}', f'{b:.1f}', f'{b - a:+.1f}', bounds(*intervals[where][:, k], 1)]
+        rows.append(row)
+    return '\n'.join([*aligned(rows), *absent_classes(scored)])
 
 
 def pixel_shares(counted: ImageSums, scores: Iterable[str]) -> dict[str, float]:
@@ -120,18 +106,26 @@ def draw(
     args: argparse.Namespace, counted: ImageSums, means: Sequence[dict[str, Estimate]]
 ) -> None:
     """Write a figure of the mIoU of both runs over the widths."""
-    from mmbixt.visualization.boundary import band_figure  # matplotlib takes a second
+    from matplotlib.figure import Figure  # takes a second
 
     shares = pixel_shares(counted, means[0])
     names = args.names or ('A', 'B')
-    curves = {}
+    figure = Figure(figsize=(8, 4.8), layout='constrained', dpi=110)
+    figure.suptitle(f'{names[0]} and {names[1]}: mIoU near true boundaries and over all pixels')
+    ax = figure.subplots()
+    # equidistant: 'all' has no width, and a fraction of the diagonal has many widths in pixels
+    steps = np.arange(len(shares))
     for name, found in zip(names, means, strict=True):
         scores = [found[f'{where}/mIoU'] for where in shares]
         low, high = np.transpose([score.interval() for score in scores])
-        curves[name] = np.stack((low, [score.value for score in scores], high))
-    title = f'{names[0]} and {names[1]}: mIoU near true boundaries and over all pixels'
+        ax.fill_between(steps, low, high, alpha=0.18, linewidth=0)
+        ax.plot(steps, [score.value for score in scores], 'o-', label=name)
+    ax.set_xticks(steps, [f'{band}\n({share:.0%} of pixels)' for band, share in shares.items()])
+    ax.set(xlabel='pixels that count: those in a band around true boundaries', ylabel='mIoU (%)')
+    ax.grid(alpha=0.3)
+    ax.legend()
     note = f'shaded: {LEVEL} % of {args.samples:,} resamplings of {len(counted.images):,} images, '
-    figure = band_figure(shares, curves, title, f'{note}separately for each run')
+    figure.supxlabel(f'{note}separately for each run', fontsize=9, color='0.35')
     try:
         args.plot.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(args.plot)
@@ -170,7 +164,7 @@ def main() -> None:
     print(f'{len(images):,} images, {len(classes)} classes; {args.samples:,} draws\n')
     found = [scores(one.total()) for one in runs]
     named = dict(zip(args.names or 'AB', found, strict=True))
-    print(f'{headline(named)}\n\n{make_table(*means)}')
+    print(f'{headline(named)}\n\n{make_table(*means, found)}')
     if band:
         print(f'\n{make_class_table(classes, first, second, band)}')
     if args.plot:
@@ -178,8 +172,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    try:
-        main()
-    except KeyboardInterrupt:
-        print('Interrupted.', file=sys.stderr)
-        sys.exit(130)
+    main()

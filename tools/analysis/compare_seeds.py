@@ -16,7 +16,7 @@ import numpy as np
 from mmbixt.evaluation.bootstrap import NotPairedError, paired
 from mmbixt.evaluation.boundary import scores
 from mmbixt.evaluation.sums import SumsFileError, find_sums, read_sums
-from mmbixt.evaluation.tables import headline
+from mmbixt.evaluation.tables import aligned, headline
 
 SHOWN = ('mIoU', 'gap')  # scores in the table, per cent
 
@@ -29,13 +29,9 @@ def parse_args() -> argparse.Namespace:
         '--b work_dirs/bisa_*',
     )
     for model in 'ab':
+        text = f'runs of model {model.upper()}, one for each seed'
         parser.add_argument(
-            f'--{model}',
-            nargs='+',
-            type=Path,
-            required=True,
-            metavar='RUN',
-            help=f'runs of model {model.upper()}, one for each seed',
+            f'--{model}', nargs='+', type=Path, required=True, metavar='RUN', help=text
         )
     args = parser.parse_args()
     if len(args.a) != len(args.b):
@@ -58,13 +54,13 @@ def scores_of_pairs(first: Sequence[Path], second: Sequence[Path]) -> tuple[list
 
 def make_table(first: list[dict], second: list[dict]) -> str:
     """Mean and standard deviation of each score, for A, for B and for B - A."""
-    lines = [f'{"":20}{"A":>16}{"B":>16}{"B - A":>16}   B - A by seed']
+    rows = [['', 'A', 'B', 'B - A', 'B - A by seed']]
     for name in first[0]:
         if name.rpartition('/')[2] in SHOWN:
             a, b = (np.array([found[name] for found in runs]) for runs in (first, second))
-            cells = ''.join(f'{with_spread(x):>16}' for x in (a, b, b - a))
-            lines.append(f'{name:20}{cells}   ' + ' '.join(f'{x:+.2f}' for x in b - a))
-    return '\n'.join(lines)
+            seeds = ' '.join(f'{x:+.2f}' for x in b - a)
+            rows.append([name, *map(with_spread, (a, b, b - a)), seeds])
+    return '\n'.join(aligned(rows))
 
 
 def with_spread(values: np.ndarray) -> str:
@@ -85,8 +81,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    try:
-        main()
-    except KeyboardInterrupt:
-        print('Interrupted.', file=sys.stderr)
-        sys.exit(130)
+    main()

@@ -5,19 +5,16 @@ image. Norms, activations, softmax and additions are not counted.
 """
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mmbixt.backbones.published import PUBLISHED, Published, classifier_config
+from mmbixt.benchmarking.worker import count_macs
 from mmbixt.cli import read_config, run
-from mmbixt.ops import use_ops
-from mmbixt.ops.flop_counter import FlopCounter
 
 # comments around the table in docs/configs.md
 START, END = '<!-- table: get_flops.py --table -->', '<!-- end of table -->'
@@ -27,18 +24,12 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        'config', nargs='?', help='a config of mmseg or mmdet, a file or PACKAGE::PATH'
-    )
-    parser.add_argument(
-        '--shape', type=int, nargs=2, default=(512, 512), metavar=('H', 'W'), help='image size'
-    )
-    parser.add_argument(
-        '--table', action='store_true', help='all published variants, as in docs/configs.md'
-    )
-    parser.add_argument(
-        '--update', type=Path, metavar='FILE', help='with --table: replace the table in this file'
-    )
+    add = parser.add_argument
+    add('config', nargs='?', help='a config of mmseg or mmdet, a file or PACKAGE::PATH')
+    add('--shape', type=int, nargs=2, default=(512, 512), metavar=('H', 'W'), help='image size')
+    add('--table', action='store_true', help='all published variants, as in docs/configs.md')
+    text = 'with --table: replace the table in this file'
+    add('--update', type=Path, metavar='FILE', help=text)
     args = parser.parse_args()
     if bool(args.config) == args.table:
         parser.error('either a config or --table')
@@ -47,14 +38,6 @@ def parse_args() -> argparse.Namespace:
 
 def count_parameters(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
-
-
-def count_macs(forward: Callable[[], object]) -> int:
-    """Multiply-adds of a call on the reference paths: torch does not count fused attention."""
-    counter = FlopCounter()
-    with counter, torch.no_grad(), use_ops('reference'), sdpa_kernel(SDPBackend.MATH):
-        forward()
-    return counter.get_total_flops() // 2
 
 
 def build_without_memory(config: dict) -> nn.Module:

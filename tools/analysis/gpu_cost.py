@@ -15,6 +15,7 @@ from benchmarking.cost import Cost, count
 
 from mmbixt.benchmarking.networks import NAMES, UnknownRowError, build
 from mmbixt.cli import run
+from mmbixt.evaluation.tables import aligned
 from mmbixt.ops import use_ops
 from mmbixt.ops.dispatch import PathError
 
@@ -84,16 +85,6 @@ def bounds(cost: Cost, card: Card, dtype: torch.dtype) -> dict[str, float]:
     }
 
 
-def table(rows: list[list[str]]) -> str:
-    """A table; the first column is aligned left, the others right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for first, *cells in rows:
-        cells = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
-        lines.append('  ' + '  '.join([first.ljust(widths[0]), *cells]))
-    return '\n'.join(lines)
-
-
 def table_of_cards(cost: Cost, dtype: torch.dtype) -> str:
     rows = [['card', 'memory', 'products', 'launches', 'at least', 'bound by']]
     for card in CARDS:
@@ -101,14 +92,14 @@ def table_of_cards(cost: Cost, dtype: torch.dtype) -> str:
         largest = max(times, key=times.__getitem__)
         cells = [f'{time * 1e3:.1f} ms' for time in (*times.values(), times[largest])]
         rows.append([card.name, *cells, largest])
-    return table(rows)
+    return '\n'.join(f'  {line}' for line in aligned(rows))
 
 
 def table_of_groups(title: str, groups: dict[str, tuple[int, int, int]], top: int) -> str:
     rows = [[title, 'kernels', 'GB', 'G multiply-adds']]
     for name, (kernels, moved, macs) in list(groups.items())[:top]:
         rows.append([name or '(itself)', str(kernels), f'{moved / 1e9:.3f}', f'{macs / 1e9:.1f}'])
-    return table(rows)
+    return '\n'.join(f'  {line}' for line in aligned(rows))
 
 
 def report(name: str, cost: Cost, dtype: torch.dtype, top: int) -> str:

@@ -6,11 +6,11 @@ and the configs alternate, so that other load on the machine affects all of them
 
 import argparse
 import json
-import re
 import subprocess
 import sys
 import time
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -19,6 +19,8 @@ from mmengine.model import revert_sync_batchnorm
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
 
+from mmbixt.benchmarking.labels import random_labels
+from mmbixt.benchmarking.worker import resident
 from mmbixt.cli import read_config, run
 from mmbixt.progress import progress
 
@@ -26,7 +28,6 @@ STOCK = {
     'mmseg': 'mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py',
     'mmdet': 'mmdet::swin/mask-rcnn_swin-t-p4-w7_fpn_1x_coco.py',
 }
-OBJECTS = 8  # in each random image
 
 
 def parse_args() -> argparse.Namespace:
@@ -46,60 +47,31 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def random_batch(scope: str, batch: int, height: int, width: int, classes: int) -> dict:
-    """A batch like those of the data loaders of mmseg or mmdet."""
-    if scope == 'mmdet':
-        from mmdet.testing import demo_mm_inputs
-
-        return demo_mm_inputs(
-            batch,
-            image_shapes=[(3, height, width)] * batch,
-            num_items=[OBJECTS] * batch,
-            num_classes=classes,
-            with_mask=True,
-        )
-    from mmengine.structures import PixelData
-    from mmseg.structures import SegDataSample
-
-    images = torch.randint(256, (batch, 3, height, width), dtype=torch.uint8)
-    samples = []
-    for _ in range(batch):
-        sample = SegDataSample(metainfo=dict(img_shape=(height, width)))
-        sample.gt_sem_seg = PixelData(data=torch.randint(classes, (1, height, width)))
-        samples.append(sample)
-    return dict(inputs=list(images), data_samples=samples)
-
-
-def peak_memory(device: torch.device) -> int:
-    """Peak memory in bytes, of the device or of the process."""
-    if device.type == 'cuda':
-        return torch.cuda.max_memory_allocated()
-    status = Path('/proc/self/status').read_text()  # ru_maxrss includes that of the parent
-    return int(re.search(r'VmHWM:\s+(\d+) kB', status)[1]) * 1024
-
-
 def measure(args: argparse.Namespace) -> dict[str, float]:
     """Seconds of a step, and bytes of model, gradients, optimizer state and activations."""
     cfg = read_config(args.configs[0])
     init_default_scope(cfg.default_scope)
     if 'size' in cfg.model.get('data_preprocessor', {}):  # crops are padded to it
         cfg.model.data_preprocessor.size = tuple(args.shape)
-    device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+    device = 'cuda' if torch.cuda.is_available() else 'cpu'
+    peak = torch.cuda.max_memory_allocated if device == 'cuda' else partial(resident, 'VmHWM')
     torch.zeros(1, device=device)
-    data = random_batch(cfg.default_scope, args.batch, *args.shape, classes=80)
-    before = peak_memory(device)
+    images = torch.randint(256, (args.batch, 3, *args.shape), dtype=torch.uint8)
+    labels = [random_labels(cfg.default_scope, tuple(args.shape)) for _ in images]
+    data = dict(inputs=list(images), data_samples=labels)
+    before = peak()
     model = MODELS.build(cfg.model).to(device).train()
-    if device.type == 'cpu':
+    if device == 'cpu':
         model = revert_sync_batchnorm(model)
     optim_wrapper = build_optim_wrapper(model, cfg.optim_wrapper)
     seconds = []
     for _ in range(1 + args.steps):
         start = time.perf_counter()
         model.train_step(data, optim_wrapper)
-        if device.type == 'cuda':
+        if device == 'cuda':
             torch.cuda.synchronize()
         seconds.append(time.perf_counter() - start)
-    return dict(seconds=median(seconds[1:]), bytes=peak_memory(device) - before)
+    return dict(seconds=median(seconds[1:]), bytes=peak() - before)
 
 
 def measure_apart(config: str, args: argparse.Namespace) -> dict[str, float]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mmbixt.checkpoints.loader import TRUST
 from mmbixt.cli import Options, run
-from mmbixt.evaluation.sums import SumsFileError
+from mmbixt.evaluation.sums import SumsFileError, written_whole
 from mmbixt.report.collect import collect
 from mmbixt.report.page import make_page
 from mmbixt.report.work_dir import ReportError, Run
@@ -24,39 +24,20 @@ def parse_args() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog='Example: python tools/analysis/report.py work_dirs/semfpn_bixt_ti_ade20k',
     )
-    parser.add_argument('work_dir', type=Path, help='of tools/train.py or tools/test.py')
-    parser.add_argument(
-        '--out', type=Path, metavar='FILE.html', help='the file (default: WORK_DIR/report.html)'
-    )
-    parser.add_argument(
-        '--checkpoint', type=Path, help='weights (default: the last checkpoint of the run)'
-    )
-    parser.add_argument(
-        '--images', type=int, default=6, help='largest number of worst and of best images (6)'
-    )
-    parser.add_argument('--band', help='the band to show (default: band3px, if it was counted)')
-    parser.add_argument(
-        '--evaluate', action='store_true', help='count again, even if boundary.npz exists'
-    )
-    parser.add_argument(
-        '--no-model',
-        action='store_true',
-        help='do not run the model: show existing data, without pictures',
-    )
-    parser.add_argument(
-        '--cfg-options',
-        nargs='+',
-        action=Options,
-        default={},
-        metavar='KEY=VALUE',
-        help='change settings of the config, for example the folder of the data: '
-        'test_dataloader.dataset.data_root=data/elsewhere',
-    )
-    parser.add_argument(
-        '--trust-checkpoint',
-        action='store_true',
-        help='also read checkpoints that contain more than data; their code is executed',
-    )
+    add = parser.add_argument
+    add('work_dir', type=Path, help='of tools/train.py or tools/test.py')
+    add('--out', type=Path, metavar='FILE.html', help='default: WORK_DIR/report.html')
+    add('--checkpoint', type=Path, help='weights (default: the last checkpoint of the run)')
+    add('--images', type=int, default=6, help='largest number of worst and of best images (6)')
+    add('--band', help='the band to show (default: band3px, if it was counted)')
+    add('--evaluate', action='store_true', help='count again, even if boundary.npz exists')
+    text = 'do not run the model: show existing data, without pictures'
+    add('--no-model', action='store_true', help=text)
+    text = 'change settings of the config, for example the folder of the data: '
+    text += 'test_dataloader.dataset.data_root=data/elsewhere'
+    add('--cfg-options', nargs='+', action=Options, default={}, metavar='KEY=VALUE', help=text)
+    text = 'also read checkpoints that contain more than data; their code is executed'
+    add('--trust-checkpoint', action='store_true', help=text)
     args = parser.parse_args()
     if args.images < 0:
         parser.error('--images must be at least 0')
@@ -70,20 +51,16 @@ def main() -> None:
     if args.trust_checkpoint:
         os.environ[TRUST] = '1'
     out = args.out or args.work_dir / 'report.html'
-    part = out.with_name(f'.{out.name}.part')
     try:
         found = Run(args.work_dir, args.cfg_options)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        part.touch()  # raises an error before the computation if the folder is not writable
-        data = collect(found, args)
-        if args.evaluate and data.problem and not data.counts:
-            sys.exit(f'error: --evaluate: {data.problem}')
-        part.write_text(make_page(data), 'utf-8')
-        part.replace(out)
+        with written_whole(out) as part:
+            part.touch()  # raises an error before the computation if the folder is not writable
+            data = collect(found, args)
+            if args.evaluate and data.problem and not data.counts:
+                sys.exit(f'error: --evaluate: {data.problem}')
+            part.write_text(make_page(data), 'utf-8')
     except (ReportError, SumsFileError) as error:
         sys.exit(f'error: {error}')
-    finally:
-        part.unlink(missing_ok=True)
     missing = 'no pictures' if data.counts else 'no scores near boundaries, no pictures'
     for note in found.notes + ([f'{missing}: {data.problem}'] if data.problem else []):
         print(note)

@@ -9,21 +9,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.dataset import BaseDataset, pseudo_collate
 from mmengine.device import get_device
-from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 from mmengine.runner import CheckpointLoader
-from torch import nn
 
 from mmbixt.checkpoints.state_dict import load_whole_state, shorten
 from mmbixt.cli import add_common_arguments, load_config, read_config, run
 from mmbixt.engine.boundary_vis_hook import NoLabelsError, read_image, sample_figure
-from mmbixt.evaluation.boundary import band_width
-from mmbixt.evaluation.sums import ImageSums, SumsFileError, find_sums, read_sums
+from mmbixt.evaluation.boundary import band_name, band_width
+from mmbixt.evaluation.sums import SumsFileError, find_sums, read_sums
 from mmbixt.progress import progress
 from mmbixt.visualization.choice import image_scores, worst_images
 from mmbixt.visualization.palette import sample_palette
@@ -46,44 +43,23 @@ def parse_args() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EPILOG
     )
     add_common_arguments(parser, 'mmseg')
-    parser.add_argument('checkpoint', help='checkpoint file')
-    chosen = parser.add_mutually_exclusive_group()
-    chosen.add_argument(
-        '--images',
-        nargs='+',
-        default=['10'],
-        metavar='IMAGE',
-        help='names of images, with or without a suffix; or a number of images, evenly spaced in '
-        'the data set (default: 10)',
-    )
-    chosen.add_argument(
-        '--worst',
-        type=int,
-        metavar='N',
-        help='the N images with the lowest mIoU in the band, from the counts in --sums; of similar '
-        'images, such as frames of a video, one if possible',
-    )
-    parser.add_argument(
-        '--sums',
-        type=Path,
-        metavar='RUN',
-        help='for --worst: boundary.npz of tools/test.py --boundary, boundary_eval.py --sums or '
-        'report.py, or a folder with it (default: the work dir)',
-    )
-    parser.add_argument(
-        '--width',
-        type=band_width,
-        default=3,
-        help='width of the band, in pixels (3) or as a fraction of the diagonal (0.02); default: 3',
-    )
-    parser.add_argument(
-        '--split',
-        choices=['val', 'test'],
-        help='data set (default: val; with --worst test, whose images the tools count)',
-    )
-    parser.add_argument(
-        '--out-dir', type=Path, help='folder of the pictures (default: WORK_DIR/boundary_errors)'
-    )
+    add, chosen = parser.add_argument, parser.add_mutually_exclusive_group()
+    add('checkpoint', help='checkpoint file')
+    text = 'names of images, with or without a suffix; or a number of images, evenly spaced in the '
+    text += 'data set (default: 10)'
+    chosen.add_argument('--images', nargs='+', default=['10'], metavar='IMAGE', help=text)
+    text = 'the N images with the lowest mIoU in the band, from the counts in --sums; of similar '
+    text += 'images, such as frames of a video, one if possible'
+    chosen.add_argument('--worst', type=int, metavar='N', help=text)
+    text = 'for --worst: boundary.npz of tools/test.py --boundary, boundary_eval.py --sums or '
+    text += 'report.py, or a folder with it (default: the work dir)'
+    add('--sums', type=Path, metavar='RUN', help=text)
+    text = 'of the band, in pixels (3) or as a fraction of the diagonal (0.02); default: 3'
+    add('--width', type=band_width, default=3, help=text)
+    text = 'data set (default: val; with --worst test, whose images the tools count)'
+    add('--split', choices=['val', 'test'], help=text)
+    text = 'folder of the pictures (default: WORK_DIR/boundary_errors)'
+    add('--out-dir', type=Path, help=text)
     args = parser.parse_args()
     if args.sums and args.worst is None:
         parser.error('--sums RUN is for --worst N')
@@ -91,11 +67,6 @@ def parse_args() -> argparse.Namespace:
         parser.error('--worst must be at least 1')
     args.split = args.split or ('test' if args.worst else 'val')
     return args
-
-
-def image_names(dataset: BaseDataset) -> list[str]:
-    """Names of the image files, without suffixes."""
-    return [Path(dataset.get_data_info(i)['img_path']).stem for i in range(len(dataset))]
 
 
 def choose(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
@@ -118,14 +89,9 @@ def find(names: Sequence[str], name: str) -> int:
     )
 
 
-def band_scores(counted: ImageSums, width: int | float) -> np.ndarray:
-    """mIoU (N,) of each image in the band of a width."""
-    band = f'band{width}px' if isinstance(width, int) else f'band{width:g}'
-    return image_scores(counted, counted.choose_band(band))
-
-
 def chosen_images(dataset: BaseDataset, args: argparse.Namespace) -> list[int]:
-    names = image_names(dataset)
+    paths = [dataset.get_data_info(i)['img_path'] for i in range(len(dataset))]
+    names = [Path(path).stem for path in paths]
     if args.worst is None:
         return choose(names, args.images)
     file = find_sums(args.sums)
@@ -136,25 +102,19 @@ def chosen_images(dataset: BaseDataset, args: argparse.Namespace) -> list[int]:
             f'has {len(names):,}. tools/test.py CONFIG CHECKPOINT --boundary counts those of the '
             'test set.'
         )
-
-    def read(i: int) -> np.ndarray:
-        return read_image(dataset.get_data_info(find(names, counted.images[i]))['img_path'])
-
-    worst = worst_images(band_scores(counted, args.width), args.worst, read)
-    return choose(names, [counted.images[i] for i in worst])
-
-
-def build_model(cfg: Config, checkpoint: str) -> nn.Module:
-    """The model of a config with the weights of a checkpoint, which must have all of them."""
-    model = MODELS.build(cfg.model)
-    load_whole_state(model, CheckpointLoader.load_checkpoint(checkpoint, map_location='cpu'))
-    return revert_sync_batchnorm(model).to(get_device()).eval()
+    order = [find(names, name) for name in counted.images]
+    found = image_scores(counted, counted.choose_band(band_name(args.width)))
+    worst = worst_images(found, args.worst, lambda i: read_image(paths[order[i]]))
+    return [order[i] for i in worst]
 
 
 def draw(
-    model: nn.Module, dataset: BaseDataset, chosen: Sequence[int], args: argparse.Namespace
+    cfg: Config, dataset: BaseDataset, chosen: Sequence[int], args: argparse.Namespace
 ) -> None:
     """Write a picture for each of the chosen images."""
+    model = MODELS.build(cfg.model)
+    load_whole_state(model, CheckpointLoader.load_checkpoint(args.checkpoint, map_location='cpu'))
+    model = model.to(get_device()).eval()
     ignore_index = getattr(dataset, 'ignore_index', 255)
     meta = dataset.metainfo
     if args.sample:
@@ -184,7 +144,7 @@ def main() -> None:
     dataset = DATASETS.build(cfg[f'{args.split}_dataloader'].dataset)
     try:
         chosen = chosen_images(dataset, args)
-        draw(build_model(cfg, args.checkpoint), dataset, chosen, args)
+        draw(cfg, dataset, chosen, args)
     except (ChoiceError, SumsFileError, NoLabelsError) as error:
         sys.exit(f'error: {error}')
     print(f'{len(chosen)} pictures of {len(dataset):,} images: {args.out_dir}')

@@ -43,34 +43,19 @@ def parse_args() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EPILOG
     )
     add_common_arguments(parser)
-    parser.add_argument('checkpoint', help="file of the whole model, or of the authors' backbone")
-    parser.add_argument('image', help='an image file')
-    parser.add_argument(
-        '--layers',
-        nargs='+',
-        metavar='LAYER',
-        help='counted from 0: 7 for BiXT and XCiT; 2.5 for block 5 of stage 2, or 2 for the whole '
-        'stage, for BiFormer and BiSA-Swin; or all (default: a few)',
-    )
-    parser.add_argument(
-        '--heads',
-        type=heads,
-        metavar='mean|each|INDEX',
-        help='mean over the heads of a layer, each head, or one head, counted from 0 (default: '
-        'each for XCiT and for inverse attention of BiSA-Swin, mean for the others)',
-    )
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        '--point',
-        type=float,
-        nargs=2,
-        metavar=('X', 'Y'),
-        help='in pixels of the image file, for BiFormer and BiSA-Swin (default: the centre)',
-    )
+    add, where = parser.add_argument, parser.add_mutually_exclusive_group()
+    add('checkpoint', help="file of the whole model, or of the authors' backbone")
+    add('image', help='an image file')
+    text = 'counted from 0: 7 for BiXT and XCiT; 2.5 for block 5 of stage 2, or 2 for the whole '
+    text += 'stage, for BiFormer and BiSA-Swin; or all (default: a few)'
+    add('--layers', nargs='+', metavar='LAYER', help=text)
+    text = 'mean over the heads of a layer, each head, or one head, counted from 0 (default: each '
+    text += 'for XCiT and for inverse attention of BiSA-Swin, mean for the others)'
+    add('--heads', type=heads, metavar='mean|each|INDEX', help=text)
+    text = 'in pixels of the image file, for BiFormer and BiSA-Swin (default: the centre)'
+    where.add_argument('--point', type=float, nargs=2, metavar=('X', 'Y'), help=text)
     where.add_argument('--click', action='store_true', help='choose the point in a window')
-    parser.add_argument(
-        '--out-dir', type=Path, help='default: work_dirs/attention/NAME_OF_THE_IMAGE'
-    )
+    add('--out-dir', type=Path, help='default: work_dirs/attention/NAME_OF_THE_IMAGE')
     return parser.parse_args()
 
 

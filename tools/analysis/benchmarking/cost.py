@@ -76,13 +76,10 @@ class Cost(NamedTuple):
 
     def by(self, key: Callable[[Kernel], str]) -> dict[str, tuple[int, int, int]]:
         """Number of kernels, bytes and multiply-adds of each group; most bytes first."""
-        groups: dict[str, list[Kernel]] = {}
+        sums: dict[str, tuple[int, int, int]] = {}
         for kernel in self.kernels:
-            groups.setdefault(key(kernel), []).append(kernel)
-        sums = {
-            name: (len(group), sum(k.bytes for k in group), sum(k.macs for k in group))
-            for name, group in groups.items()
-        }
+            number, moved, macs = sums.get(key(kernel), (0, 0, 0))
+            sums[key(kernel)] = number + 1, moved + kernel.bytes, macs + kernel.macs
         return dict(sorted(sums.items(), key=lambda item: item[1][1], reverse=True))
 
 
@@ -164,10 +161,8 @@ class _Counter(TorchDispatchMode):
             self._track(result)
         packet = func.overloadpacket
         if packet not in FREE and any(x.numel() for x in results):
-            macs, moved = (
-                _macs(packet, args, kwargs, out),
-                _bytes_moved(func, args, kwargs, results),
-            )
+            macs = _macs(packet, args, kwargs, out)
+            moved = _bytes_moved(packet, args, kwargs, results)
             self.kernels.append(Kernel(packet.__name__, self.modules.current(), moved, macs))
         return out
 
@@ -198,8 +193,7 @@ def _macs(packet: Any, args: tuple, kwargs: dict, out: Any) -> int:
     return formula(*args, **kwargs, out_val=out) // 2 if formula else 0
 
 
-def _bytes_moved(func: Any, args: tuple, kwargs: dict, results: list[Tensor]) -> int:
-    packet = func.overloadpacket
+def _bytes_moved(packet: Any, args: tuple, kwargs: dict, results: list[Tensor]) -> int:
     inputs = _tensors([args, {k: v for k, v in kwargs.items() if k != 'out'}])
     written = sum(map(_bytes, {id(x): x for x in results}.values()))
     if packet is aten.index_fill_:
@@ -237,13 +231,7 @@ class _FusedAttention(TorchFunctionMode):
 
 
 def _attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, *others: Any, **options: Any
 ) -> Tensor:
     if attn_mask is not None:
         if attn_mask.dtype == torch.bool:
@@ -253,6 +241,5 @@ def _attend(
             attn_mask = functional.pad(attn_mask, (0, -length % 8))[..., :length]
         attn_mask = attn_mask.expand(*q.shape[:-1], k.shape[-2])
     train = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
-    options = dict(dropout_p=dropout_p, is_causal=is_causal, scale=scale)
     op = aten._scaled_dot_product_efficient_attention
-    return op(q, k, v, attn_mask, train, **options)[0]
+    return op(q, k, v, attn_mask, train, *others, **options)[0]

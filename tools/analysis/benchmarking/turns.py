@@ -1,28 +1,21 @@
 """Measure networks alternately, A B A B, so that other load affects all of them equally."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from statistics import median
-from tempfile import NamedTemporaryFile
 from typing import Any
 
-from mmbixt.benchmarking.worker import Setting, serve
+from mmbixt.benchmarking.worker import Setting, get
 
 
 @dataclass
 class Measured:
-    """Measurements of a network at an image size.
+    """Measurements of a :class:`mmbixt.benchmarking.worker.Network`, with the names of its methods.
 
-    Attributes:
-        name: name of the network.
-        size: height and width of the image.
-        parameters: number of parameters.
-        macs: multiply-adds of a forward pass, counted by torch on the reference paths of the ops.
-        memory: peak bytes of a forward and backward pass, without the model.
-        peak: multiply-adds per second of a large matrix product in the same process.
-        forward: seconds of forward passes, one for each round.
-        both: seconds of forward and backward passes.
+    ``forward`` and ``both`` have the seconds of each round.
     """
 
     name: str
@@ -42,49 +35,27 @@ class WorkerError(RuntimeError):
 class Worker:
     """A process with a network, which measures it on request."""
 
-    def __init__(self, name: str, size: int, setting: Setting) -> None:
-        self.name = name
-        context = get_context('spawn')
-        self.connection, other = context.Pipe()
-        # a file, because a pipe that is not read would block when it is full
-        self.printed = NamedTemporaryFile('r')  # noqa: SIM115 (it is closed with the process)
-        arguments = (other, self.printed.name, name, size, setting)
-        self.process = context.Process(target=serve, args=arguments)
-        self.process.start()
-        other.close()
+    def __init__(self, *about: Any) -> None:
+        self.about = about
+        self.pool = ProcessPoolExecutor(1, get_context('spawn'))
 
     def get(self, what: str) -> Any:
         """The value of an attribute, or the result of a method, of the worker's network."""
         try:
-            self.connection.send(what)
-            value = self.connection.recv()
-        except (EOFError, OSError) as error:  # killed, most likely for its memory
-            self.process.join()
-            raise WorkerError(
-                f'{self.name}: its process ended ({self.process.exitcode}) without a result; is '
-                f'there enough memory? {self.printed.read()[-1000:]}'
-            ) from error
-        if isinstance(value, Exception):
-            raise WorkerError(f'{self.name}: {value}')
-        return value
-
-    def close(self) -> None:
-        self.connection.close()
-        self.process.join()
-        self.printed.close()
+            return self.pool.submit(get, what, *self.about).result()
+        except BrokenProcessPool as error:  # killed, most likely for its memory
+            text = 'its process ended without a result; is there enough memory?'
+            raise WorkerError(f'{self.about[0]}: {text}') from error
+        except RuntimeError as error:
+            raise WorkerError(f'{self.about[0]}: {error}') from error
 
 
 def measure(
     names: Sequence[str], size: int, setting: Setting, rounds: int, step: Callable[[], Any]
 ) -> list[Measured]:
-    """Measure networks alternately at an image size.
+    """Measure networks alternately at an image size, ``rounds`` times after one for warm-up.
 
-    Args:
-        names: names of the networks.
-        size: height and width of the images.
-        setting: batch, device and so on.
-        rounds: measurements of each network, after one for warm-up.
-        step: called after each measurement of a network.
+    ``step`` is called after each measurement of a network.
     """
     workers, found = [], []
     try:
@@ -104,7 +75,7 @@ def measure(
                 step()
     finally:
         for worker in workers:
-            worker.close()
+            worker.pool.shutdown()
     return found
 
 
