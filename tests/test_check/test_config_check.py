@@ -143,7 +143,6 @@ def test_all_mistakes_are_said_at_once(cfg):
         ({'default_hooks.logger.intervall': 5}, r"logger.intervall = 5.* Is 'interval' meant"),
         ({'default_hooks.checkpoint.max_keep': 2}, 'checkpoint.max_keep = 2: .* has no such arg'),
         ({'default_hooks.loger': dict(interval=2)}, "loger has no type. Is 'logger' meant"),
-        ({'custom_hooks': [dict(type='EMAHook', momentom=0.1)]}, "EMAHook .* 'momentum' meant"),
         ({'load_form': 'x.pth'}, "load_form: .* Is 'load_from' meant"),
         (
             {'optim_wrapper': dict(constructor=LAYER_DECAY, paramwise_cfg=dict(decay_rate=1.5))},
@@ -154,16 +153,8 @@ def test_all_mistakes_are_said_at_once(cfg):
         ({'model.backbone': LORA | dict(type='LoRAModel')}, "Is 'mmpretrain.LoRAModel' meant"),
         ({'model.backbone': LORA | dict(ranks=4)}, "argument 'ranks'. Is 'rank' meant"),
         (
-            {'model.backbone': LORA | dict(targets=[dict(type='qvk')])},
-            r"No linear layer of its module is 'qvk'; its layers end with fc1, fc2, proj, qkv",
-        ),
-        (
             {'optim_wrapper.constructor': 'mmbixt.LayerDecayOptimWrapperConstructo'},
             r"constructor.*Is 'mmbixt.LayerDecayOptimWrapperConstructor' meant",
-        ),
-        (
-            {'train_dataloader.num_workers': 0, 'train_dataloader.persistent_workers': True},
-            'train_dataloader: persistent_workers=True needs workers',
         ),
         ({'custom_hooks': [dict(type='mmbixt.SampleCheckHook', on_bd=1)]}, "Is 'on_bad' meant"),
         ({'val_evaluator.iou_metric': ['mDice']}, r"iou_metric = .*: IoUMetric .* 'iou_metrics'"),
@@ -227,7 +218,7 @@ def test_all_mistakes_are_said_at_once(cfg):
                     _delete_=True, type='Pretrained', checkpoint='lost.pth'
                 )
             },
-            r"model\.backbone\.init_cfg\.checkpoint = 'lost\.pth': there is no such file",
+            r"init_cfg\.checkpoint = 'lost\.pth': there is no such file",
         ),
         (
             {'train_cfg.max_epochs': 3},
@@ -241,17 +232,13 @@ def test_all_mistakes_are_said_at_once(cfg):
         ({'param_scheduler.0.start_factor': 'a'}, "start_factor = 'a' is no number"),
         ({'train_dataloader.batch_size': 0}, 'train_dataloader.batch_size = 0 must be larger'),
         ({'model.backbone.init_cfg': 'x.pth'}, "model.backbone.init_cfg has 'x.pth' in place of"),
-        ({'val_dataloader.dataset': []}, r'val_dataloader.dataset = \[\] is no data set'),
+        ({'val_dataloader.dataset': []}, r'val_dataloader.dataset has \[\] in place of a dict'),
         ({'default_hooks.checkpoint.interval': '2k'}, "checkpoint.interval = '2k' is no number"),
         ({'optim_wrapper.optimizer.lr': 'small'}, "optimizer.lr = 'small' is no number"),
         ({'param_scheduler.0.end': '1k'}, r"param_scheduler.0.end = '1k' is no number"),
-        ({'custom_hooks': ["dict(type='EMAHook')"]}, r'custom_hooks has "dict.* in place of a di'),
-        ({'optim_wrapper': [dict(type='OptimWrapper')]}, 'optim_wrapper is a list in place'),
+        ({'custom_hooks': ["dict(type='EMAHook')"]}, r'custom_hooks\.0 has "dict.* in place of a'),
+        ({'optim_wrapper': [dict(type='OptimWrapper')]}, 'optim_wrapper has .* in place of a dict'),
         ({'default_hooks.checkpoint': 3}, 'default_hooks.checkpoint has 3 in place of a dict'),
-        (
-            {'visualizer.vis_backends': [dict(type='WandbVisBackend')]},
-            'visualizer.vis_backends: WandbVisBackend needs `pip install wandb`',
-        ),
         ({'model.backbone': 'XCiT'}, "model.backbone has 'XCiT' in place of a dict"),
         ({'train_dataloader.dataset': 5}, 'train_dataloader.dataset has 5 in place of a dict'),
         ({'model.backbone.arch': 'gigantic'}, r"'gigantic' is not one of 'tiny', 'small'"),
@@ -334,16 +321,11 @@ def test_settings_that_change_nothing_are_noted(cfg):
     cfg.merge_from_dict(
         {
             'optim_wrapper.paramwise_cfg': dict(
-                custom_keys=dict(
-                    back_bone=dict(lr_mult=0.1), head=dict(wd_mult=0.0, lars_exclude=True)
-                ),
+                custom_keys=dict(back_bone=dict(lr_mult=0.1), head=dict(lars_exclude=True)),
                 norm_decay_mul=0.0,
             ),
-            'train_cfg.val_begin': 10**6,
             'optim_wraper': {'optimizer': {}},
-            'env_cfg.cudnn_benchmarks': True,
             'train_dataloader.sampler': dict(_delete_=True, type='mmpretrain.RepeatAugSampler'),
-            'train_dataloader.dataset.reduce_zero_label': True,
         }
     )
     problems, notes = found(cfg)
@@ -352,12 +334,8 @@ def test_settings_that_change_nothing_are_noted(cfg):
         [
             'optim_wraper is not read: the section of the runner is optim_wrapper',
             'RepeatAugSampler.* 3 times, and only 1/3 of the 3 images',
-            'train_dataloader.* reduce_zero_label=True, and val_dataloader.* False: unless',
             "custom_keys.back_bone: no parameter has this in its name. Is 'backbone' meant",
             r'paramwise_cfg.norm_decay_mul is not read. What is read: .*norm_decay_mult',
-            'custom_keys.head.wd_mult is not read. What is read: decay_mult, lr_mult',
-            'env_cfg.cudnn_benchmarks is not read. What is read: cudnn_benchmark, dist_cfg',
-            'val_begin = 1,000,000, and training ends after 80,000 iterations .* no validation',
         ],
         notes,
         strict=True,
@@ -621,11 +599,3 @@ def test_preprocessor_whose_type_the_model_adds(root):
     cfg.data_preprocessor.mean = [0, 0]
     (problem,) = found(cfg, ('train',))[0]
     assert 'data_preprocessor' in problem
-
-
-def test_a_mistake_of_two_splits_is_one(cfg):
-    for split in TRAINING:
-        cfg[f'{split}_dataloader'].dataset.metainfo.palette = [[0, 0, 0]]
-    (problem,) = found(cfg)[0]
-    assert problem.startswith('train_ and val_dataloader.dataset')
-    assert 'palette' in problem
