@@ -2,7 +2,6 @@ import argparse
 import runpy
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -213,23 +212,6 @@ def test_a_config_in_its_work_dir_is_kept(tmp_path):
         cfg.dump(cfg.filename)  # as mmengine does
         assert read_config(cfg.filename).kind == 'collections.OrderedDict'
     assert file.read_text() == text
-
-
-@pytest.mark.parametrize(
-    ('outputs', 'metrics', 'is_said'),
-    [
-        ([SimpleNamespace(pred_instances=[])], {}, True),
-        ([SimpleNamespace(pred_instances=[1])], {}, False),
-        ([SimpleNamespace(pred_instances=[])], {'mAP': 0.0}, False),
-        ([torch.zeros(3), SimpleNamespace(pred_sem_seg=0)], {}, False),  # it detects no boxes
-    ],
-)
-def test_a_detector_without_scores_says_why(outputs, metrics, is_said):
-    hook, runner = LoopStartHook(), Mock(cfg=dict(default_scope='mmdet'))
-    hook.before_val(runner)
-    hook.after_val_iter(runner, batch_idx=0, data_batch=None, outputs=outputs)
-    hook.after_val_epoch(runner, metrics)
-    assert runner.logger.warning.called == is_said
 
 
 @pytest.mark.parametrize(
