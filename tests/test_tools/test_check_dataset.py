@@ -84,5 +84,5 @@ def test_mistakes_are_found_before_images_are_read(check, within, tmp_path):
     (tmp_path / 'list.py').write_text("default_scope = 'mmseg'\nval_dataloader = [dict(), dict()]")
     for tool in ('check_dataset.py', 'check_config.py'):
         said = within(tool, tmp_path / 'list.py').stderr
-        assert 'val_dataloader is a list' in said
+        assert 'val_dataloader has [{}, {}] in place of a dict' in said
         assert said.startswith('ConfigError: ')
