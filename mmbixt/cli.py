@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy
 from difflib import get_close_matches
 from itertools import count
@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from mmengine.config import Config, DictAction
+from mmengine.config import Config, ConfigDict, DictAction
 from mmengine.dist import init_dist, is_distributed, is_main_process
 from mmengine.hooks import Hook
 from mmengine.runner import EpochBasedTrainLoop, Runner
@@ -97,16 +97,11 @@ def read_config(path: str) -> Config:
         return Config.fromstring(f'_base_ = {path!r}', '.py')
     if not Path(path).exists():
         ours = {file.stem: file for file in CONFIGS.glob('[!_]*/*.py')}
-        name = Path(path).name.removesuffix('.py')
-        if name not in ours:
+        if (name := path.removesuffix('.py')) not in ours:
             files = [str(file) for file in Path(path).parent.glob('*.py')]
-            near = near_matches(path, files) or near_matches(name, ours)
+            near = near_matches(path, files) or near_matches(Path(name).name, ours)
             raise FileNotFoundError(
                 f'There is no file {path}, and no config of ours with this name.{near}'
-            )
-        if Path(path).name != path:
-            raise FileNotFoundError(
-                f'There is no file {path}. For our config give its name alone: {name}'
             )
         path = str(ours[name])
     try:
@@ -125,29 +120,12 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
         os.environ[TRUST] = '1'
     cfg = read_config(args.config)
     check_framework(cfg, args.config)
-    name, messages = Path(args.config).stem, []
-    if args.sample:
-        name += '_sample'
-        try:
-            changes = use_sample_data(cfg)
-        except OSError as error:  # a full disk, no permission
-            sys.exit(f'--sample: {error}')
-        if 'train' not in splits:
-            changes = [x for x in changes if not x.startswith(('schedule', 'weights', 'average'))]
-        if args.cfg_options:
-            changes += [f'and after it --cfg-options: {", ".join(args.cfg_options)}']
-        messages += ['\n  '.join(['--sample changes the config:', *changes])]
+    messages = _use_sample(cfg, args, splits) if args.sample else []
     if args.cfg_options:
-        messages += doubtful_options(cfg, args.cfg_options)
-        try:
-            more = _restore_pretrained(cfg, args.cfg_options)
-            cfg.merge_from_dict({**args.cfg_options, **more})
-        # no such index; a value where the key needs a dict
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            options = ', '.join(args.cfg_options)
-            raise ConfigError(f'--cfg-options {options}: {error.args[0]}') from error
+        messages += _set_options(cfg, args.cfg_options)
     if messages and os.environ.get('RANK', '0') == '0':
         print(*messages, sep='\n', flush=True)
+    name = Path(args.config).stem + ('_sample' if args.sample else '')
     cfg.launcher = args.launcher
     cfg.work_dir = args.work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
     cfg = _keep_file(cfg)
@@ -159,12 +137,35 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
         checked = copy(cfg)
         if getattr(args, 'resume', None):  # a checkpoint replaces load_from
             checked.load_from = None
-        notes = check_config(checked, splits, args.config)
-        if is_main_process():
-            print(
-                *[f'Note: {note}' for note in notes], sep='\n', end='\n' * bool(notes), flush=True
-            )
+        for note in check_config(checked, splits, args.config):
+            if is_main_process():
+                print(f'Note: {note}', flush=True)
     return cfg
+
+
+def _use_sample(cfg: Config, args: argparse.Namespace, splits: tuple[str, ...]) -> list[str]:
+    """Run a config on generated scenes; returns the message about what this changes."""
+    try:
+        changes = use_sample_data(cfg)
+    except OSError as error:  # a full disk, no permission
+        sys.exit(f'--sample: {error}')
+    if 'train' not in splits:
+        changes = [x for x in changes if not x.startswith(('schedule', 'weights', 'average'))]
+    if args.cfg_options:
+        changes += [f'and after it --cfg-options: {", ".join(args.cfg_options)}']
+    return ['\n  '.join(['--sample changes the config:', *changes])]
+
+
+def _set_options(cfg: Config, options: Mapping[str, Any]) -> list[str]:
+    """Change a config by ``--cfg-options``; returns messages about doubtful ones."""
+    messages = doubtful_options(cfg, options)
+    try:
+        _restore_pretrained(cfg, options)
+        cfg.merge_from_dict(options)
+    # no such index; a value where the key needs a dict
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ConfigError(f'--cfg-options {", ".join(options)}: {error.args[0]}') from error
+    return messages
 
 
 def _keep_file(cfg: Config) -> Config:
@@ -222,14 +223,12 @@ def doubtful_options(cfg: Config, options: Mapping[str, Any]) -> list[str]:
     for option in options:
         there: Any = dict(cfg.items())
         for key in option.split('.'):
-            if isinstance(there, list | tuple) and key.isdecimal() and int(key) < len(there):
-                there = there[int(key)]
-                continue
+            if isinstance(there, list | tuple):
+                there = {str(i): part for i, part in enumerate(there)}
             if not isinstance(there, Mapping):
                 break
             if key not in there:
-                near = get_close_matches(key, list(there), n=3, cutoff=0.8)
-                if near:
+                if near := get_close_matches(key, there, n=3, cutoff=0.8):
                     notes.append(
                         f'--cfg-options {option}: {key} is new to the config, which has '
                         f'{", ".join(near)}. The new key is set.'
@@ -239,71 +238,50 @@ def doubtful_options(cfg: Config, options: Mapping[str, Any]) -> list[str]:
     return notes
 
 
-def _restore_pretrained(cfg: Config, options: Mapping[str, Any]) -> dict[str, Any]:
-    """More options for options of an ``init_cfg`` that is not there, or None as after --sample."""
-    more = {}
+def _restore_pretrained(cfg: Config, options: Mapping[str, Any]) -> None:
+    """Make the ``init_cfg`` of options where there is none, or None as after --sample."""
     for option in options:
         place, found, _ = option.partition('.init_cfg.')
-        there: Any = cfg
+        part: Any = cfg
         for key in place.split('.') if found else ():
-            there = there[int(key)] if isinstance(there, list) else there.get(key, {})
-        if found and there.get('init_cfg') is None:
-            more[f'{place}.init_cfg.type'] = 'Pretrained'
-            if 'init_cfg' in there:  # mmengine would keep the key where there is nothing to delete
-                more[f'{place}.init_cfg._delete_'] = True
-    return more
+            part = part[int(key)] if isinstance(part, list) else part.get(key, {})
+        if found and part.get('init_cfg') is None:
+            part['init_cfg'] = ConfigDict(type='Pretrained')
 
 
 class LoopStartHook(Hook):
     """Records that the loop of a run has started: data, model and checkpoint are loaded.
 
     It also says where a resumed training has nothing left to do, at which mmengine ends without a
-    word, and why a detector has no scores.
+    word, and which validation is not repeated.
     """
 
     priority = 'LOWEST'  # after all other hooks
 
     def __init__(self) -> None:
         self.started = False
-        self.detections: int | None = None  # of this process, in an evaluation
 
     def _start(self, runner: Runner) -> None:
-        self.started, self.detections = True, None
+        self.started = True
 
     before_val = before_test = _start
 
-    def _count(self, runner: Runner, *, outputs: Sequence | None = None, **batch: Any) -> None:
-        found = [x.pred_instances for x in outputs or () if hasattr(x, 'pred_instances')]
-        if found:
-            self.detections = (self.detections or 0) + sum(map(len, found))
-
-    after_val_iter = after_test_iter = _count
-
-    def _explain(self, runner: Runner, metrics: dict[str, float] | None = None) -> None:
-        if runner.cfg.get('default_scope') == 'mmdet' and not metrics and self.detections == 0:
-            runner.logger.warning(
-                'No scores: the model detected nothing in any image, as is usual after a short '
-                'training. model.test_cfg.score_thr is the lowest score of a detection.'
-            )
-
-    after_val_epoch = after_test_epoch = _explain
-
     def before_train(self, runner: Runner) -> None:
-        self._start(runner)
+        self.started = True
         loop, what = runner.train_loop, 'iteration'
-        done, end = loop.iter, loop.max_iters
-        is_whole = True
+        done, end, is_whole = loop.iter, loop.max_iters, True
         if isinstance(loop, EpochBasedTrainLoop):
             done, end, what = loop.epoch, loop.max_epochs, 'epoch'
             is_whole = loop.iter == done * len(loop.dataloader)
         if 0 < end <= done:
             text = f'The run is complete: the checkpoint is of {what} {done:,}, and training ends'
             runner.logger.info(f'{text} after {end:,}.')
+        if not (runner._resume and done and is_whole and runner.val_loop is not None):
+            return
         interval = getattr(loop, 'val_interval', 0)  # loops of other packages may have none
-        begin = getattr(loop, 'val_begin', 1)
-        is_due = interval and done >= begin and (done % interval == 0 or done == end)
-        is_due = is_due and is_whole and not Path(str(runner._load_from)).name.startswith('best_')
-        if runner._resume and done and is_due and runner.val_loop is not None:
+        is_due = interval and done >= getattr(loop, 'val_begin', 1)
+        is_due = is_due and (done % interval == 0 or done == end)
+        if is_due and not Path(str(runner._load_from)).name.startswith('best_'):
             runner.logger.info(
                 f'The checkpoint was written before the validation of {what} {done:,}. If that was '
                 f'interrupted, it is not repeated: evaluate {runner._load_from} by tools/test.py.'
@@ -334,19 +312,10 @@ def run_loop(runner: Runner, loop: Callable[[], Any]) -> None:
 
 # errors of SampleCheckHook and FiniteLossHook
 DATA_ERRORS = (BadSampleError, FloatingPointError)
-# errors about files that users can solve
-PATH_ERRORS = (
-    FileNotFoundError,
-    FileExistsError,
-    IsADirectoryError,
-    NotADirectoryError,
-    PermissionError,
-)
+# errors that users can solve
 USER_ERRORS = (
-    *PATH_ERRORS,
-    BadSampleError,
-    ConfigError,
-    CheckpointError,
+    *(FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError),
+    *(BadSampleError, ConfigError, CheckpointError),
 )
 
 

@@ -66,12 +66,9 @@ def register_missing(
     """
     names = tuple(names)
 
-    def raise_missing(name: str) -> None:
-        raise missing_framework(f'mmbixt.{name}', framework, problem) from problem
-
     def make_builder(name: str) -> Callable:
         def build(*args, **kwargs):
-            raise_missing(name)
+            raise missing_framework(f'mmbixt.{name}', framework, problem) from problem
 
         return build
 
@@ -80,7 +77,7 @@ def register_missing(
 
     def module_getattr(name: str) -> object:
         if name in names:
-            raise_missing(name)
+            make_builder(name)()
         raise AttributeError(name)
 
     return module_getattr

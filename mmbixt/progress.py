@@ -1,7 +1,9 @@
-"""Progress of loops: a bar on a terminal, plain lines in a log; and a line for each long phase."""
+"""What is printed: progress of loops and phases, and less of what mmengine logs."""
 
+import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tqdm import tqdm
@@ -42,3 +44,14 @@ def phase(text: str) -> None:
     """Print a line at the beginning of a phase, after all results so far."""
     sys.stdout.flush()
     print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def errors_only(logger: logging.Logger) -> Iterator[None]:
+    """Log errors, but neither warnings nor information."""
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

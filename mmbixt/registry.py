@@ -78,11 +78,10 @@ class Registry(root.Registry):
                 continue
             if component is not None:
                 found[framework] = component
-        if len(set(found.values())) > 1 and Registry.latest_framework in found:
-            framework = Registry.latest_framework
-            print_log(f'{name} is from {framework}, like the model.', 'current')
-            return self._within_scope(framework, found[framework])
         if len(set(found.values())) > 1:
+            if (framework := Registry.latest_framework) in found:
+                print_log(f'{name} is from {framework}, like the model.', 'current')
+                return self._within_scope(framework, found[framework])
             raise LookupError(
                 f'{name} is a {self.name} of {", ".join(found)}, and there is no default scope to '
                 'choose one. Call mmengine.registry.init_default_scope(cfg.default_scope) before, '

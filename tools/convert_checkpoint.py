@@ -138,12 +138,8 @@ def report(converted: Conversion, missing: list[str], verbose: bool) -> None:
     same = [ours for ours, theirs in converted.origins.items() if ours == theirs]
     renamed = [f'{old} -> {new}' for new, old in converted.origins.items() if new != old]
     missing = [key for key in missing if not key.endswith('num_batches_tracked')]
-    print(f'unchanged {len(same)}: {shorten(same, most)}')
-    for title, names in (
-        ('renamed', renamed),
-        ('dropped', converted.dropped),
-        ('missing', missing),
-    ):
+    rows = dict(unchanged=same, renamed=renamed, dropped=converted.dropped, missing=missing)
+    for title, names in rows.items():
         print(f'{title:<10}{len(names)}{": " + shorten(names, most) if names else ""}')
     if missing:
         print('          (a model initialises missing weights)')

@@ -18,7 +18,6 @@ from mmengine.config import Config
 from mmengine.registry import DATASETS, init_default_scope
 from mmseg.datasets import BaseSegDataset
 
-from mmbixt.evaluation import class_scores, image_sums, scores
 from mmbixt.sample.sample_config import use_sample_data
 from mmbixt.sample.sample_data import write_sample_data
 from mmbixt.visualization.palette import sample_palette
@@ -71,29 +70,6 @@ def load_scenes(
     return scenes
 
 
-def make_table(scenes: list[tuple[np.ndarray, ...]], classes: tuple[str, ...]) -> str:
-    """IoU of each class, of the model and of a constant prediction of the most common class."""
-    truths = np.stack([truth for _, truth, _ in scenes])
-    pixels = np.bincount(truths[truths != IGNORED], minlength=len(classes))
-    majority = np.full_like(truths[0], pixels.argmax())
-    sums = []
-    for guesses in ([guess for *_, guess in scenes], [majority] * len(scenes)):
-        counts = [
-            image_sums(*pair, len(classes), (), ()) for pair in zip(truths, guesses, strict=True)
-        ]
-        sums.append({key: sum(count[key] for count in counts) for key in counts[0]})
-    ious = [class_scores(total)['all/IoU'] for total in sums]
-    row = '{:<22}{:>12}{:>18}'.format
-    lines = [row('IoU (%)', 'this model', 'majority class'), '-' * 52]
-    for k in np.argsort(-pixels):
-        if not np.isnan(ious[0][k]):
-            lines.append(row(classes[k], *(f'{iou[k]:.1f}' for iou in ious)))
-    lines.append('-' * 52)
-    for name, key in (('mIoU', 'all/mIoU'), ('pixels right', 'all/aAcc')):
-        lines.append(row(name, *(f'{scores(total)[key]:.1f}' for total in sums)))
-    return '\n'.join(lines)
-
-
 def draw_predictions(
     scenes: list[tuple[np.ndarray, ...]], classes: tuple[str, ...], palette: list, title: str
 ) -> Figure:
@@ -140,14 +116,11 @@ def main() -> None:
     evaluate = TOOLS / 'analysis/boundary_eval.py', out / 'predictions', truths
     # ADE20K's own files number classes from 1
     labels = ['--classes', 'ade20k', '--reduce-zero-label', '--pred-reduce-zero-label']
-    near_boundaries = TABLE.search(run(*evaluate, *labels)).group().rstrip()
+    table = TABLE.search(run(*evaluate, *labels)).group().rstrip()
 
     run(TOOLS / 'analysis/report.py', out / 'run', '--out', out / 'report.html')
 
     scenes = load_scenes(dataset, out / 'predictions')
-    table = make_table(scenes, meta['classes'])
-    table += f'\n\nAll pixels, and those near the boundaries of the truth (%)\n{near_boundaries}'
-    (out / 'table.txt').write_text(table + '\n')
     step = max(1, len(scenes) // SCENES)
     shown = scenes[::step][:SCENES]
     title = f'{CONFIG.stem} --sample: held-out scenes'
@@ -155,8 +128,8 @@ def main() -> None:
     figure = draw_predictions(shown, meta['classes'], palette, title)
     figure.savefig(out / 'predictions.png')
 
-    print(f'\n{table}\n\nLook at')
-    for name in ('report.html', 'predictions.png', 'table.txt'):
+    print(f'\nAll pixels, and those near the boundaries of the truth (%)\n{table}\n\nLook at')
+    for name in ('report.html', 'predictions.png'):
         print(f'  {out / name}')
 
 

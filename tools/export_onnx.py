@@ -36,6 +36,7 @@ from mmbixt.check.names import registered
 from mmbixt.checkpoints.loader import TRUST
 from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import check_framework, read_config, run
+from mmbixt.config import within
 from mmbixt.layers import RoutingAttention
 from mmbixt.ops.padding import crop, padding_to_multiple
 from mmbixt.progress import phase
@@ -211,28 +212,24 @@ def about(config: Config, path: str, checkpoint: Mapping[str, Any]) -> dict[str,
 def check_config(config: Config, path: str) -> None:
     """Stop where the tool cannot export a model."""
     check_framework(config, path)
-    scope, mode = config.get('default_scope'), config.model.get('test_cfg', {}).get('mode', 'whole')
-    kind = config.model.type.rpartition('.')[2]
+    model, scope = config.model, config.get('default_scope')
+    kind, head = model.type.rpartition('.')[2], within(model, 'decode_head')
     if scope != 'mmseg' or kind != 'EncoderDecoder':
-        raise SystemExit(
-            f'{path} is a {kind} of {scope}. This tool exports segmentors of mmseg (EncoderDecoder)'
-            ', not detectors and classifiers. For their backbones see docs/export.md.'
+        reason = (
+            f'is a {kind} of {scope}. This tool exports segmentors of mmseg (EncoderDecoder), not '
+            'detectors and classifiers. For their backbones see docs/export.md'
         )
-    if mode != 'whole' or (config.model.data_preprocessor.get('test_cfg') or {}).get('size'):
-        raise SystemExit(
-            f"{path}: the tool exports inference on whole images, test_cfg=dict(mode='whole'), and "
-            'padding to a size_divisor; the config asks for windows or for padding to one size.'
-        )
-    if (channels := config.model.backbone.get('in_channels', 3)) != 3:
-        raise SystemExit(
-            f'{path}: the backbone takes images of {channels} channels; the tool exports models of '
-            'three, blue, green and red.'
-        )
-    if (
-        config.model.decode_head.get('num_classes') == 1
-        or config.model.decode_head.get('out_channels') == 1
-    ):
-        raise SystemExit(f'{path}: a head of one channel and a threshold is not supported.')
+    elif within(model, 'test_cfg').get('mode', 'whole') != 'whole':
+        reason = "predicts in windows; the tool exports whole images, test_cfg=dict(mode='whole')"
+    elif within(model, 'data_preprocessor', 'test_cfg').get('size'):
+        reason = 'pads images to one size; the tool exports padding to a size_divisor'
+    elif (channels := within(model, 'backbone').get('in_channels', 3)) != 3:
+        reason = f'is for images of {channels} channels; the tool exports models of three'
+    elif 1 in (head.get('num_classes'), head.get('out_channels')):
+        reason = 'has a head of one channel and a threshold, which is not supported'
+    else:
+        return
+    raise SystemExit(f'{path} {reason}.')
 
 
 # --- The check ------------------------------------------------------------------------------------

@@ -1,24 +1,23 @@
 """Evaluate a checkpoint: mmengine's runner, for configs of mmseg, mmdet and mmpretrain."""
 
 import argparse
-import logging
 import os
 from math import ceil
 
 from mmengine.config import Config, ConfigDict
 from mmengine.dist import is_main_process
 from mmengine.hooks import Hook
-from mmengine.model import BaseTTAModel, is_model_wrapper
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 from timm.layers import to_2tuple
-from torch.distributed.fsdp import FullyShardedDataParallel
 
 from mmbixt.check.metrics import metrics_of
 from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
 from mmbixt.config import all_dicts, type_name
 from mmbixt.datasets.availability import leaves
+from mmbixt.engine.load_from import unwrapped
+from mmbixt.progress import errors_only
 
 
 def parse_args() -> argparse.Namespace:
@@ -69,17 +68,10 @@ def draw_predictions(cfg: Config, args: argparse.Namespace) -> None:
         return
     hook = cfg.default_hooks.visualization
     hook.update(draw=True, interval=1, **window)  # mmseg's default is one of 50 images
-    if args.show_dir:
-        if cfg.default_scope == 'mmdet':
-            hook.test_out_dir = os.path.abspath(args.show_dir)  # else in the folder of the log
-            score = hook.setdefault('score_thr', 0.3)  # mmdet's default
-            if is_main_process():
-                print(
-                    '--show-dir: the truth and, beside it, detections with a score above '
-                    f'{score} (default_hooks.visualization.score_thr).'
-                )
-        else:
-            cfg.visualizer.save_dir = args.show_dir
+    if args.show_dir and cfg.default_scope == 'mmdet':
+        hook.test_out_dir = os.path.abspath(args.show_dir)  # else in the folder of the log
+    elif args.show_dir:
+        cfg.visualizer.save_dir = args.show_dir
 
 
 def augment_tests(cfg: Config, args: argparse.Namespace) -> None:
@@ -137,7 +129,7 @@ def fit_scales(cfg: Config, test_pipeline: list[dict]) -> None:
     steps = [step for step in all_dicts(cfg.tta_pipeline) if is_resize(step)]
     resizing = [step for step in all_dicts(test_pipeline) if 'Resize' in type_name(step)]
     own = resizing[0] if resizing else dict(type='Resize', scale_factor=1.0)
-    if base_size([step.get('scale') for step in steps], ratios):
+    if are_multiples([step.get('scale') for step in steps], ratios):
         factor = own.get('scale_factor')
         if not is_resize(own) or not ('scale' in own or isinstance(factor, int | float)):
             raise SystemExit(
@@ -161,15 +153,15 @@ def is_resize(step: dict) -> bool:
     return type_name(step).rpartition('.')[2] == 'Resize'
 
 
-def base_size(scales: list[tuple | None], ratios: list[float] | None) -> tuple[int, int] | None:
-    """The size of which scales are the multiples by ratios; None if they are not."""
-    if not scales or not isinstance(ratios, list | tuple) or len(ratios) != len(scales):
-        return None
-    if None in scales:
-        return None
+def are_multiples(scales: list[tuple | None], ratios: list[float] | None) -> bool:
+    """Whether scales are the multiples of one size by ratios."""
+    if not isinstance(ratios, list | tuple) or len(ratios) != len(scales):
+        return False
+    if not scales or None in scales:
+        return False
     base = tuple(ceil(side / ratios[-1]) for side in to_2tuple(scales[-1]))
-    fits = (to_2tuple(s) == multiple(base, r) for s, r in zip(scales, ratios, strict=True))
-    return base if all(fits) else None
+    pairs = zip(scales, ratios, strict=True)
+    return all(to_2tuple(scale) == multiple(base, ratio) for scale, ratio in pairs)
 
 
 def multiple(size: tuple[int, int], ratio: float) -> tuple[int, int]:
@@ -182,18 +174,16 @@ def evaluate_boundaries(cfg: Config, args: argparse.Namespace) -> None:
     evaluators = list_evaluators(cfg)
     named = [(name, e) for e in evaluators for _, name, _ in metrics_of(e)]
     ours = [e for name, e in named if name in ('BoundaryIoUMetric', 'BoundaryCocoMetric')]
-    if cfg.default_scope == 'mmdet' and not ours:
-        mask_metrics = [
-            e for name, e in named if name == 'CocoMetric' and 'segm' in e.get('metric', 'bbox')
-        ]
-        if not mask_metrics:
+    if cfg.default_scope == 'mmdet':
+        masks = [e for name, e in named if name == 'CocoMetric' and 'segm' in e.get('metric', '')]
+        if not (ours or masks):
             raise SystemExit(
                 f'--boundary needs masks, and {args.config} evaluates none (CocoMetric with '
                 "metric='segm')."
             )
-        for evaluator in mask_metrics:
+        for evaluator in [] if ours else masks:
             evaluator.type = 'mmbixt.BoundaryCocoMetric'
-    elif cfg.default_scope != 'mmdet':
+    else:
         if not ours:  # a second one would have scores of the same names
             ours = [ConfigDict(type='mmbixt.BoundaryIoUMetric')]
             evaluators += ours
@@ -208,18 +198,16 @@ def list_evaluators(cfg: Config) -> list[dict]:
 
 
 def save_predictions(cfg: Config, args: argparse.Namespace) -> None:
-    evaluators = list_evaluators(cfg)
     if cfg.default_scope != 'mmseg' and not args.out.endswith(('.pkl', '.pickle')):
         raise SystemExit(f'--out {args.out}: give a .pkl file, because the config is no segmentor.')
-    if cfg.default_scope == 'mmdet':
-        evaluators.append(dict(type='DumpDetResults', out_file_path=args.out))
-    elif cfg.default_scope == 'mmpretrain':
-        evaluators.append(dict(type='DumpResults', out_file_path=args.out))
-    else:
+    if cfg.default_scope == 'mmseg':
         # the slash, because IoUMetric logs the parent folder of this path
         folder = os.path.join(args.out, '')
-        evaluators.append(dict(type='IoUMetric', output_dir=folder, format_only=True))
-    cfg.test_evaluator = evaluators
+        evaluator = dict(type='IoUMetric', output_dir=folder, format_only=True)
+    else:
+        kind = 'DumpDetResults' if cfg.default_scope == 'mmdet' else 'DumpResults'
+        evaluator = dict(type=kind, out_file_path=args.out)
+    cfg.test_evaluator = [*list_evaluators(cfg), evaluator]
 
 
 class WholeModelHook(Hook):
@@ -228,17 +216,8 @@ class WholeModelHook(Hook):
     priority = 'LOWEST'  # after hooks that choose weights, such as averaged ones
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        model = runner.model
-        while is_model_wrapper(model) or isinstance(model, BaseTTAModel):
-            if isinstance(model, FullyShardedDataParallel):  # its module has only shards
-                break
-            model = model.module
-        level = runner.logger.level
-        runner.logger.setLevel(logging.ERROR)  # mmengine logs this when it loads the weights again
-        try:
-            load_whole_state(model, checkpoint)
-        finally:
-            runner.logger.setLevel(level)
+        with errors_only(runner.logger):  # mmengine logs this when it loads the weights again
+            load_whole_state(unwrapped(runner.model), checkpoint)
 
 
 def main() -> None:

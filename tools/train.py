@@ -9,10 +9,8 @@ from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.dist import is_main_process
 from mmengine.hooks import Hook
-from mmengine.optim import OptimWrapperDict
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
-from torch.nn.parallel import DistributedDataParallel
 
 from mmbixt.check.arguments import PACKAGES
 from mmbixt.checkpoints.loader import load
@@ -21,9 +19,15 @@ from mmbixt.cli import add_common_arguments, load_config, run, run_loop
 from mmbixt.config import type_name, within
 from mmbixt.engine import ExactResumeHook, LoadFromHook
 from mmbixt.engine.layer_decay import table
+from mmbixt.engine.load_from import unwrapped
 
 OF_A_WEIGHT = re.compile(r'^paramwise_options -- | is skipped since its requires_grad=')
-LOOPS = ('None', 'IterBasedTrainLoop', 'EpochBasedTrainLoop')  # None: it has by_epoch
+# types of parts that read data in the usual way
+STOCK = {
+    'loop': ('None', 'IterBasedTrainLoop', 'EpochBasedTrainLoop'),  # None: it has by_epoch
+    'sampler': ('DefaultSampler', 'InfiniteSampler'),
+    'batch_sampler': ('None', 'AspectRatioBatchSampler'),
+}
 
 
 def parse_args() -> argparse.Namespace:
@@ -59,8 +63,7 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> list[str]:
     """Change the config as the command line says. Returns messages for the log of the run."""
     if args.amp:
         cfg.optim_wrapper.update(type='AmpOptimWrapper', loss_scale='dynamic')
-    kind = cfg.optim_wrapper.get('type')
-    if getattr(kind, '__name__', kind) == 'AmpOptimWrapper' and get_device() == 'cpu':
+    if type_name(cfg.optim_wrapper) == 'AmpOptimWrapper' and get_device() == 'cpu':
         use_bfloat16(cfg)
     if args.auto_scale_lr:
         if 'base_batch_size' not in cfg.get('auto_scale_lr', {}):
@@ -142,11 +145,10 @@ def add_hooks(runner: Runner, cfg: Config) -> None:
         _add(runner, LoadFromHook())
     if ExactResumeHook in given:
         return
-    sampler = type_name(within(cfg, 'train_dataloader', 'sampler')).rpartition('.')[2]
-    batches = type_name(within(cfg, 'train_dataloader', 'batch_sampler')).rpartition('.')[2]
-    stock = [type_name(cfg.train_cfg) in LOOPS, sampler in ('DefaultSampler', 'InfiniteSampler')]
-    stock += [batches in ('None', 'AspectRatioBatchSampler')]
-    if all(stock) and {hook.__module__.partition('.')[0] for hook in given} <= PACKAGES:
+    parts = {key: within(cfg, 'train_dataloader', key) for key in ('sampler', 'batch_sampler')}
+    parts['loop'] = cfg.train_cfg
+    is_stock = all(type_name(part).rpartition('.')[2] in STOCK[key] for key, part in parts.items())
+    if is_stock and {hook.__module__.partition('.')[0] for hook in given} <= PACKAGES:
         _add(runner, ExactResumeHook())
     elif is_main_process():
         print(
@@ -163,24 +165,13 @@ class RatesHook(Hook):
     priority = 'LOWEST'
 
     def before_train(self, runner: Runner) -> None:
-        if isinstance(runner.optim_wrapper, OptimWrapperDict):  # of a constructor of the user
-            return
-        model = runner.model
-        model = model.module if isinstance(model, DistributedDataParallel) else model
-        groups = runner.optim_wrapper.param_groups
-        text = f'Learning rates before the schedule:\n{table(model, groups)}'
-        decays = {group.get('weight_decay', 0) for group in groups}
-        if len(decays) > 1 and 0 in decays:
-            without = (g['params'] for g in groups if not g['weight_decay'])
-            count = sum(p.numel() for params in without for p in params)
-            text += f'\nWithout weight decay: {count:,} parameters'
-        runner.logger.info(text)
+        rates = table(unwrapped(runner.model), runner.optim_wrapper.param_groups)
+        runner.logger.info(f'Learning rates before the schedule:\n{rates}')
 
 
 def summarise_rates(runner: Runner, cfg: Config) -> None:
-    """Log a table of learning rates, unless there are several optimizers."""
-    kind = type_name({'type': cfg.optim_wrapper.get('constructor', '')})
-    if 'optimizer' in cfg.optim_wrapper and not kind.endswith('LayerDecayOptimWrapperConstructor'):
+    """Log a table of learning rates, unless a constructor makes them (ours logs its own)."""
+    if 'optimizer' in cfg.optim_wrapper and 'constructor' not in cfg.optim_wrapper:
         runner.logger.addFilter(lambda record: not OF_A_WEIGHT.search(record.getMessage()))
         runner.register_hook(RatesHook())
 

@@ -5,12 +5,10 @@ the check. A mistake is something that failed when it was tried here, or that ca
 """
 
 import copy
-import logging
 import random
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from importlib.util import find_spec
 from io import StringIO
 from unittest import mock
 
@@ -29,7 +27,6 @@ from mmbixt.check.data import (
     folder_problems,
     image_of,
     inspect,
-    reduction_notes,
 )
 from mmbixt.check.metrics import annotation_problems, best_problems, metric_problems
 from mmbixt.check.model import (
@@ -44,23 +41,17 @@ from mmbixt.check.model import (
 from mmbixt.check.names import (
     correct_classes,
     correct_types,
+    meant,
     misspelt_sections,
     scope_problems,
-    section_notes,
 )
 from mmbixt.check.prediction import prediction_problems
 from mmbixt.check.schedule import loop_problems, schedule_notes
 from mmbixt.check.structure import structure_problems
-from mmbixt.config import all_dicts
 from mmbixt.datasets.availability import MissingDatasetError, check_datasets
+from mmbixt.progress import errors_only
 
-# parts that are not built here
-SECTIONS = ('visualizer', 'default_hooks', 'custom_hooks')
-TRAINING = ('optim_wrapper', 'param_scheduler')
 SPLITS = ('train', 'val', 'test')
-# mmengine imports them when it writes the first value
-PACKAGES = {'TensorboardVisBackend': 'tensorboard', 'WandbVisBackend': 'wandb'}
-PACKAGES |= {'MLflowVisBackend': 'mlflow'}
 
 
 class ConfigError(ValueError):
@@ -74,17 +65,20 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
         cfg: of mmseg, mmdet or mmpretrain; it stays as it is.
         splits: the splits that the run uses: 'train', 'val', 'test'.
     """
-    wrong = [*structure_problems(cfg, splits), *scope_problems(cfg)]
-    if wrong := [*wrong, *misspelt_sections(cfg)]:
+    if wrong := [*structure_problems(cfg, splits), *scope_problems(cfg)]:
         return wrong, []
+    misspelt = dict(misspelt_sections(cfg))
+    if absent := {name: right for name, right in misspelt.items() if cfg.get(right) is None}:
+        text = 'the runner reads no section of this name.'
+        return [f'{name}: {text}{meant(right)}' for name, right in absent.items()], []
     cfg = copy.deepcopy(cfg)
     with _undisturbed(cfg.get('default_scope')):
         problems = [*_problems_of_settings(cfg, splits)]
         model, found = build_model(cfg)
-        if found and (wrong := [*correct_types(cfg, ['model', 'data_preprocessor'])]):
+        if found and (wrong := [*correct_types(cfg, 'model', 'data_preprocessor')]):
             problems += wrong
             model, found = build_model(cfg)
-        data, of_data, missing = _inspect_all(cfg, splits, model)
+        data, of_data = _inspect_all(cfg, splits, model)
         problems += [*found, *of_data]
         if model is not None:
             problems += [*class_problems(model, data), *adapter_problems(model)]
@@ -93,33 +87,24 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
             found += misfits(cfg.model, model, image)
             problems += found or prediction_problems(cfg, model, data)
             problems += paramwise_problems(cfg, model) if 'train' in splits else ()
-        notes = [*section_notes(cfg), *_notes(cfg, splits, data, model)]
+        notes = [
+            f'{name} is not read: the section of the runner is {right}.'
+            for name, right in misspelt.items()
+        ]
+        notes += _notes(cfg, splits, data, model)
         if model is not None and not problems:
             notes += pyramid_notes(cfg.model, model, image)
-        return _merged([*problems, *missing]), notes
-
-
-def _merged(problems: list[str]) -> list[str]:
-    """Each mistake once: 'train_ and val_dataloader ...' for what both have."""
-    splits: dict[str, list[str]] = {}
-    for problem in dict.fromkeys(problems):
-        split, dash, rest = problem.partition('_')
-        is_of_split = dash and split in SPLITS
-        splits.setdefault(rest if is_of_split else problem, []).extend([split] * bool(is_of_split))
-    return [f'{"_ and ".join(names)}_{text}' if names else text for text, names in splits.items()]
+        problems += _missing_data(cfg, data)
+        return [*dict.fromkeys(problems)], notes
 
 
 def _problems_of_settings(cfg: Config, splits: tuple[str, ...]) -> Iterator[str]:
-    """Mistakes that are found without a model and data; misspelt types are corrected in place."""
-    sections = [*SECTIONS, *(TRAINING if 'train' in splits else ())]
-    sections += [f'{split}_evaluator' for split in splits]
-    yield from correct_types(cfg, sections)
+    """Mistakes that are found without a model and data."""
     yield from argument_problems(cfg, splits)
     yield from metric_problems(cfg, splits)
     yield from correct_classes(cfg, splits)
     yield from folder_problems(cfg, splits)
     yield from annotation_problems(cfg, splits)
-    yield from _missing_packages(cfg)
     yield from missing_files(cfg.get('model'), 'model')
     if 'train' in splits:
         yield from best_problems(cfg)
@@ -129,25 +114,27 @@ def _problems_of_settings(cfg: Config, splits: tuple[str, ...]) -> Iterator[str]
 
 def _inspect_all(
     cfg: Config, splits: tuple[str, ...], model: nn.Module | None
-) -> tuple[list[Split], list[str], list[str]]:
-    """What is known about the data set of each split, the mistakes, and what is missing."""
+) -> tuple[list[Split], list[str]]:
+    """What is known about the data set of each split, and the mistakes."""
     data, problems = [], []
     for name in splits:
         if not cfg.get(key := f'{name}_dataloader'):
             continue
         split = inspect(cfg, name, model)
-        if (split.problems or split.is_missing) and (wrong := [*correct_types(cfg, [key])]):
+        if (split.problems or split.is_missing) and (wrong := [*correct_types(cfg, key)]):
             problems += wrong
             split = inspect(cfg, name, model)
-        if not split.unknown or split.unknown not in [other.unknown for other in data]:
-            problems += split.problems
+        problems += split.problems
         data.append(split)
+    return data, problems
+
+
+def _missing_data(cfg: Config, data: list[Split]) -> Iterator[str]:
+    """One message for all files that are missing."""
     try:
-        # one message for all
         check_datasets(cfg, tuple(split.name for split in data if split.is_missing))
     except MissingDatasetError as error:
-        return data, problems, [str(error)]
-    return data, problems, []
+        yield str(error)
 
 
 def check_config(cfg: Config, splits: tuple[str, ...], path: str) -> list[str]:
@@ -163,20 +150,11 @@ def check_config(cfg: Config, splits: tuple[str, ...], path: str) -> list[str]:
     return notes
 
 
-def _missing_packages(cfg: Config) -> Iterator[str]:
-    """A message for each visualization backend whose package is not installed."""
-    for kind in {str(node.get('type')) for node in all_dicts(cfg.get('visualizer'))}:
-        package = PACKAGES.get(kind.rpartition('.')[2])
-        if package and find_spec(package) is None and find_spec(f'{package}X') is None:
-            yield f'visualizer.vis_backends: {kind} needs `pip install {package}`.'
-
-
 def _notes(
     cfg: Config, splits: tuple[str, ...], data: list[Split], model: nn.Module | None
 ) -> Iterator[str]:
     for split in data:
         yield from split.notes
-    yield from reduction_notes(data)
     if 'train' in splits:
         yield from paramwise_notes(cfg, model)
     if 'train' in splits and not [*loop_problems(cfg)]:  # notes compute with the lengths
@@ -198,18 +176,13 @@ def _undisturbed(scope: str | None) -> Iterator[None]:
             redirect_stdout(StringIO()),  # pycocotools prints
             mock.patch.dict(MMLogger._instance_dict),  # remove loggers that are made here
             mock.patch.dict(MessageHub._instance_dict, clear=True),
+            errors_only(MMLogger.get_current_instance()),
         ):
             warnings.simplefilter('ignore')  # the run repeats them
             hub = MessageHub.get_current_instance()  # some data preprocessors read it
             hub.update_info_dict(dict(iter=0, epoch=0))
             torch.manual_seed(0)
-            logger = MMLogger.get_current_instance()
-            level = logger.level
-            logger.setLevel(logging.ERROR)
-            try:
-                yield
-            finally:
-                logger.setLevel(level)
+            yield
     finally:
         random.setstate(states[0])
         np.random.set_state(states[1])

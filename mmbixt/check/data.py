@@ -29,28 +29,14 @@ SIDE = 224  # of an image whose size is unknown
 
 @dataclass
 class Split:
-    """What is known about the data set of a split.
+    """What is known about the data set of a split."""
 
-    Attributes:
-        name: 'train', 'val' or 'test'.
-        kind: the type of the data set.
-        classes: their names; none if it does not say.
-        epoch: iterations of an epoch; None if not known.
-        first: the first image after the pipeline; None if it was not read.
-        unknown: classes in place of those of its file.
-        reduces: whether label 0 is ignored (``reduce_zero_label`` of mmseg), None if not known.
-        is_missing: whether files were not found, of which ``check_datasets`` tells.
-        problems, notes: see :func:`mmbixt.check.config.find_problems`.
-    """
-
-    name: str
-    kind: str
-    classes: tuple[str, ...] = ()
-    epoch: int | None = None
-    first: Any = None
-    unknown: tuple[str, ...] = ()
-    reduces: bool | None = None
-    is_missing: bool = False
+    name: str  # 'train', 'val' or 'test'
+    kind: str  # the type of the data set
+    classes: tuple[str, ...] = ()  # their names; none if it does not say
+    epoch: int | None = None  # iterations of an epoch; None if not known
+    first: Any = None  # the first image after the pipeline; None if it was not read
+    is_missing: bool = False  # whether files were not found, of which `check_datasets` tells
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -67,62 +53,57 @@ def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
             return split
         dataset = build_dataset(loader['dataset'], is_test=name == 'test')
         split.classes = tuple(dataset.metainfo.get('classes') or ())
-        found = {getattr(part, 'reduce_zero_label', None) for part in built_leaves(dataset)}
-        split.reduces = found.pop() if len(found) == 1 else None
-        metrics = {kind for _, kind, _ in metrics_of(cfg.get(f'{name}_evaluator'))}
-        if not split.classes and metrics & {'IoUMetric', 'BoundaryIoUMetric'}:
-            split.problems.append(
-                f'{name}_dataloader.dataset ({split.kind}) has no names of classes, which metrics '
-                'need: set metainfo=dict(classes=(...), palette=[...]).'
-            )
-        palette = dataset.metainfo.get('palette')
-        if isinstance(palette, list | tuple) and len(palette) < len(split.classes):
-            counts = f'{len(palette)} colours for {len(split.classes)} classes'
-            split.problems.append(f'{name}_dataloader.dataset: metainfo.palette has {counts}.')
         split.epoch = -(-len(dataset) // (loader.get('batch_size', 1) * get_world_size()))
-        sampler = within(loader, 'sampler')
-        times = sampler.get('num_repeats', 3)
-        repeats = type_name(sampler).endswith('RepeatAugSampler') and times > 1
-        if repeats and len(dataset) < FEW:
-            split.notes.append(
-                f'{name}_dataloader.sampler = RepeatAugSampler, made for ImageNet: it takes each '
-                f'image {times} times, and only 1/{times} of the {len(dataset):,} images an epoch. '
-                "To use all: sampler=dict(_delete_=True, type='DefaultSampler', shuffle=True)."
-            )
-        if model is None or [*class_problems(model, [split])]:
-            model = nn.Module()  # else each label of a class that a head lacks would be wrong, too
-        if bad := _bad_images(dataset, model):
-            hook = cfg.get('default_hooks', {}).get('sample_check') or {}
-            skips = name == 'train' and hook.get('on_bad') == 'skip'
-            (split.notes if skips else split.problems).append(_summary(bad, len(dataset)))
-        if not split.problems:
-            split.first = dataset[0]
-            if isinstance(split.first, Mapping) and 'inputs' not in split.first:
-                split.problems.append(
-                    f'{name}_dataloader.dataset.pipeline gives no inputs: its last step '
-                    'must be PackSegInputs (mmseg), PackDetInputs (mmdet) or PackInputs.'
-                )
-                split.first = None
+        split.notes += _sampler_notes(loader, name, len(dataset))
+        _read_first(split, dataset, cfg, model)
     except MissingDatasetError:
         split.is_missing = True
     except Exception as error:  # raised by any class that the config names
         if isinstance(error, UnknownClassesError):  # their number says nothing about the model
-            split.unknown, split.classes = split.classes, ()
+            split.classes = ()
         text = explain(error, cfg.get('default_scope'))
         split.problems.append(f'{name}_dataloader.dataset ({split.kind}): {text}')
     return split
 
 
-def reduction_notes(splits: list[Split]) -> Iterator[str]:
-    """A note if only one of two splits ignores label 0, and shifts the others by one."""
-    first, *others = [split for split in splits if split.reduces is not None] or [None]
-    for split in others:
-        if (split.kind, not split.reduces) == (first.kind, first.reduces):
-            yield (
-                f'{first.name}_dataloader.dataset has reduce_zero_label={first.reduces}, and '
-                f'{split.name}_dataloader.dataset {split.reduces}: unless their files differ, the '
-                'classes of one are shifted by one.'
-            )
+def _sampler_notes(loader: Mapping[str, Any], name: str, images: int) -> Iterator[str]:
+    sampler = within(loader, 'sampler')
+    times = sampler.get('num_repeats', 3)
+    if type_name(sampler).endswith('RepeatAugSampler') and times > 1 and images < FEW:
+        yield (
+            f'{name}_dataloader.sampler = RepeatAugSampler, made for ImageNet: it takes each '
+            f'image {times} times, and only 1/{times} of the {images:,} images an epoch. '
+            "To use all: sampler=dict(_delete_=True, type='DefaultSampler', shuffle=True)."
+        )
+
+
+def _read_first(split: Split, dataset: Any, cfg: Config, model: nn.Module | None) -> None:
+    """Note the problems of the first images, or else the first one after the pipeline."""
+    place = f'{split.name}_dataloader.dataset'
+    metrics = {kind for _, kind, _ in metrics_of(cfg.get(f'{split.name}_evaluator'))}
+    if not split.classes and metrics & {'IoUMetric', 'BoundaryIoUMetric'}:
+        split.problems.append(
+            f'{place} ({split.kind}) has no names of classes, which metrics need: set '
+            'metainfo=dict(classes=(...), palette=[...]).'
+        )
+    if model is None or [*class_problems(model, [split])]:
+        model = nn.Module()  # else each label of a class that a head lacks would be wrong, too
+    if bad := _bad_images(dataset, model):
+        hook = within(cfg, 'default_hooks', 'sample_check')
+        skips = split.name == 'train' and hook.get('on_bad') == 'skip'
+        images = min(FIRST, len(dataset))
+        text = f'{bad[0]} ({len(bad)} of the first {images} images are bad)'
+        (split.notes if skips else split.problems).append(text)
+    if split.problems:
+        return
+    first = dataset[0]
+    if isinstance(first, Mapping) and 'inputs' not in first:
+        split.problems.append(
+            f'{place}.pipeline gives no inputs: its last step must be PackSegInputs (mmseg), '
+            'PackDetInputs (mmdet) or PackInputs.'
+        )
+    else:
+        split.first = first
 
 
 def class_problems(model: nn.Module, splits: list[Split]) -> Iterator[str]:
@@ -159,11 +140,10 @@ def classifier_problems(
         if classes and split.name == 'train' and count not in (None, classes):
             yield f'data_preprocessor.num_classes = {count}, but train_dataloader has {classes}.'
         for scope, kind, metric in metrics_of(cfg.get(f'{split.name}_evaluator')):
-            topk = metric.get('topk')
-            sizes = [k for k in (topk if isinstance(topk, list | tuple) else [topk]) if k]
             if kind != 'Accuracy' or scope not in (None, 'mmpretrain'):
                 continue
-            if any(isinstance(k, int) and 0 < classes < k for k in sizes):
+            topk = metric.get('topk', 1)
+            if 0 < classes < max(topk if isinstance(topk, list | tuple) else [topk]):
                 yield (
                     f'{split.name}_evaluator: Accuracy has topk = {topk}, but '
                     f'{split.name}_dataloader has {classes} classes.'
@@ -182,9 +162,8 @@ def folder_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator
         prefix = prefix.get('img_path') if isinstance(prefix, Mapping) else prefix
         root = Path(dataset.get('data_root') or '', prefix or '')
         has_list = dataset.get('ann_file') or not dataset.get('with_label', True)
-        if type_name(dataset) not in names or has_list:
-            continue
-        if not classes or isinstance(classes, str) or not root.is_dir():
+        is_named = classes and not isinstance(classes, str)  # a string is the name of a file
+        if type_name(dataset) not in names or has_list or not is_named or not root.is_dir():
             continue
         folders = sorted(x.name for x in root.iterdir() if x.is_dir() and x.name[0] != '.')
         if folders != list(classes):
@@ -261,14 +240,11 @@ def _bad_images(dataset: Any, model: nn.Module) -> list[str]:
     return [text for part in parts for i in range(min(FIRST, len(part))) for text in part[i]]
 
 
-def _summary(bad: list[str], images: int) -> str:
-    return f'{bad[0]} ({len(bad)} of the first {min(FIRST, images)} images are bad)'
-
-
 def image_of(cfg: Config, splits: list[Split], model: nn.Module) -> tuple[Tensor, list[str]]:
     """The input of the model, a meta tensor (1,C,H,W), and its problems."""
     config = cfg.model.get('data_preprocessor') or cfg.get('data_preprocessor')
     first = next((split for split in splits if isinstance(split.first, Mapping)), None)
+    problems = []
     if config and first:
         try:
             kind = type(getattr(model, 'data_preprocessor', None))  # mmpretrain's configs name none
@@ -278,19 +254,17 @@ def image_of(cfg: Config, splits: list[Split], model: nn.Module) -> tuple[Tensor
                 return torch.empty_like(batch['inputs'], device='meta'), []
         except Exception as error:
             text = explain(error, cfg.get('default_scope'))
-            shape = tuple(getattr(first.first.get('inputs'), 'shape', (3, SIDE, SIDE)))
-            size = ' x '.join(map(str, shape))
-            problem = f'model.data_preprocessor cannot prepare the first image ({size}): {text}'
-            return torch.empty(1, *shape, device='meta'), [problem]
+            size = ' x '.join(map(str, getattr(first.first['inputs'], 'shape', '?')))
+            problems = [f'model.data_preprocessor cannot prepare the first image ({size}): {text}']
     size = (config or {}).get('size') or _size_after(cfg, splits[0].name if splits else 'train')
-    channels = (cfg.model.get('backbone') or {}).get('in_channels', 3)
-    return torch.empty(1, channels, *size, device='meta'), []
+    channels = within(cfg, 'model', 'backbone').get('in_channels', 3)
+    return torch.empty(1, channels, *size, device='meta'), problems
 
 
 def _size_after(cfg: Config, split: str) -> tuple[int, int]:
     """The size that the last resizing or cropping of a pipeline gives."""
-    loader = cfg.get(f'{split}_dataloader') or {}
-    for step in reversed(next(leaves(loader.get('dataset') or {})).get('pipeline') or []):
+    dataset = next(leaves(within(cfg, f'{split}_dataloader', 'dataset')))
+    for step in reversed(dataset.get('pipeline') or []):
         size = step.get('crop_size', step.get('scale'))
         if isinstance(size, int):
             return size, size

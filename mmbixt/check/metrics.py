@@ -47,7 +47,7 @@ def metric_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator
         splits: the splits to check: 'train', 'val', 'test'.
     """
     framework = cfg.get('default_scope')
-    boxes_only = framework == 'mmdet' and predicts_boxes_only(cfg.get('model') or {})
+    boxes_only = framework == 'mmdet' and predicts_boxes_only(within(cfg, 'model'))
     for split in splits:
         evaluator = f'{split}_evaluator'
         for scope, name, metric in metrics_of(cfg.get(evaluator)):
@@ -99,7 +99,7 @@ def best_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
 def annotation_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[str]:
     """A message for each metric of COCO that reads another file than the data set."""
     for split in splits:
-        parts = [*leaves((cfg.get(f'{split}_dataloader') or {}).get('dataset') or {})]
+        parts = [*leaves(within(cfg, f'{split}_dataloader', 'dataset'))]
         file = Path(parts[0].get('data_root') or '', parts[0].get('ann_file') or '')
         for _, name, metric in metrics_of(cfg.get(f'{split}_evaluator')):
             of_coco = name in ('CocoMetric', 'BoundaryCocoMetric') and len(parts) == 1

@@ -24,6 +24,8 @@ from mmbixt.layers.routing_attention import RoutingAttention
 
 PARTS = ('backbone', 'neck', 'rpn_head', 'roi_head', 'bbox_head', 'mask_head', 'decode_head')
 PARTS += ('auxiliary_head', 'head')
+HEADS_OF_DETECTORS = ('rpn_head', 'bbox_head')
+HEADS = ('decode_head', 'auxiliary_head', 'head', *HEADS_OF_DETECTORS)
 OF_SHAPES = re.compile('must match|Invalid channel dimensions|cannot be multiplied')  # of torch
 PUBLISHED = tuple({name.partition('://')[0] + '://' for name in SOURCES})
 
@@ -109,12 +111,14 @@ def weight_problems(model: nn.Module) -> Iterator[str]:
 
 
 def missing_file(file: Any, path: str) -> Iterator[str]:
-    if isinstance(file, str) and file.startswith(PUBLISHED):
+    if not isinstance(file, str):
+        return
+    if file.startswith(PUBLISHED):
         try:
             find(file)
         except UnknownSourceError as error:
             yield f'{path}: {error}'
-    if isinstance(file, str) and '://' not in file and not Path(file).exists():
+    elif '://' not in file and not Path(file).exists():
         yield f'{path} = {file!r}: there is no such file (in {Path.cwd()}).'
 
 
@@ -143,36 +147,41 @@ def misfits(config: Mapping[str, Any], model: nn.Module, image: Tensor) -> Itera
     """
     if 'BaseSelfSupervisor' in (kind.__name__ for kind in type(model).__mro__):
         return  # it calls its parts with masks
-    maps: Any = image
     cells = _watch_regions(model)
-    for name, part, node in _nodes(config, ('backbone', 'neck'), model):
-        maps, problem = _run(name, part, node, maps)
-        yield from problem
-        if maps is None:
-            return
+    maps, problems = _feature_maps(config, model, image)
+    yield from problems
+    if maps is None:
+        return
     yield from _too_many_regions(cells, image)
-    for name, part, node in _nodes(config, ('decode_head', 'auxiliary_head', 'head'), model):
-        if (
-            not name.startswith('decode_head.') or name == 'decode_head.0'
-        ):  # later heads read the output of the first
-            yield from _run(name, part, node, maps)[1]
-    for name, part, node in _nodes(config, ('rpn_head', 'bbox_head'), model):
-        yield from _run(name, part, node, maps, proven=True)[1]
+    for name, part, node in _nodes(config, HEADS, model):
+        # later heads of a cascade read the output of the first
+        if not name.startswith('decode_head.') or name == 'decode_head.0':
+            yield from _run(name, part, node, maps, proven=name.startswith(HEADS_OF_DETECTORS))[1]
     if 'shared_head' not in (roi := config.get('roi_head') or {}):
         yield from _misfits_of_regions(roi, model, maps)
     if all(x.dim() == 4 for x in _tensors(maps)):
         yield from _wrong_strides(model, _tensors(maps), image)
 
 
+def _feature_maps(
+    config: Mapping[str, Any], model: nn.Module, image: Tensor
+) -> tuple[Any, list[str]]:
+    """What backbone and necks return (None if it is unknown), and their problems."""
+    maps, problems = image, []
+    for name, part, node in _nodes(config, ('backbone', 'neck'), model):
+        maps, found = _run(name, part, node, maps)
+        problems += found
+        if maps is None:
+            break
+    return maps, problems
+
+
 def pyramid_notes(config: Mapping[str, Any], model: nn.Module, image: Tensor) -> Iterator[str]:
     """A note where UperNet's head fuses feature maps of one size: it runs, but without detail."""
-    head, maps = config.get('decode_head'), image
+    head = config.get('decode_head')
     if not isinstance(head, Mapping) or not type_name(head).endswith('UPerHead'):
         return
-    for name, part, node in _nodes(config, ('backbone', 'neck'), model):
-        maps = _run(name, part, node, maps)[0]
-        if not isinstance(maps, list | tuple):
-            return
+    maps, _ = _feature_maps(config, model, image)
     sizes = [tuple(x.shape[2:]) for x in _tensors(maps)]
     if len(sizes) > 1 and len({*sizes}) == 1:
         side = image.shape[2] / sizes[0][0]
@@ -191,10 +200,8 @@ def _wrong_strides(model: nn.Module, maps: list[Tensor], image: Tensor) -> Itera
     for name, part in model.named_modules():
         used, height = maps, image.shape[2]
         if re.fullmatch(r'(rpn|bbox)_head', name) and hasattr(part, 'prior_generator'):
-            key, strides = (
-                'anchors or points',
-                [stride[1] for stride in part.prior_generator.strides],
-            )
+            key = 'anchors or points'
+            strides = [stride[1] for stride in part.prior_generator.strides]
         elif re.match(r'roi_head\.(bbox|mask)_roi_ext', name) and hasattr(part, 'featmap_strides'):
             key, strides = 'featmap_strides', part.featmap_strides
             used = maps[: len(strides)]
@@ -209,9 +216,8 @@ def _wrong_strides(model: nn.Module, maps: list[Tensor], image: Tensor) -> Itera
             continue
         sides = [x.shape[2] for x in used]
         # images may be padded to a multiple of a stride; a wrong stride is wrong by a factor of 2
-        apart = (
-            abs(x * y - height) / max(6 * y, height) for x, y in zip(sides, strides, strict=False)
-        )
+        pairs = zip(sides, strides, strict=False)
+        apart = [abs(side * y - height) / max(6 * y, height) for side, y in pairs]
         if len(sides) != len(strides) or max(apart, default=0) > 0.25:
             there = [_stride(image.shape[2], side) for side in sides]
             name = name.rstrip('.0123456789')  # one message for all stages of a cascade
@@ -313,7 +319,6 @@ def _too_many_regions(cells: Mapping[int, int], image: Tensor) -> Iterator[str]:
         if regions > side:
             yield (
                 f'model.backbone.num_regions = {regions}, but for an image of {size} pixels the '
-                f'smallest feature map with regions has a side of {side} cells, and empty '
-                f'regions cost as much as others. Use {side} or less (the authors: 7 for 224 '
-                'pixels, 8 for 512; one number for each stage is possible), or larger images.'
+                f'smallest feature map with regions has a side of {side} cells. Use {side} or less '
+                '(the authors: 7 for 224 pixels, 8 for 512), or larger images.'
             )

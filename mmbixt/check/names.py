@@ -37,31 +37,19 @@ def scope_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def misspelt_sections(cfg: Mapping[str, Any]) -> Iterator[str]:
-    """A message for each section with a name like one of the runner's that is not there."""
-    for name in sorted(cfg.keys() - _SECTIONS):
-        if not isinstance(cfg[name], Mapping | list | str):  # a class that the config imports
-            continue
-        right = _section(name)
-        if right and cfg.get(right) is None:
-            yield f'{name}: the runner reads no section of this name. Is {right!r} meant?'
+def misspelt_sections(cfg: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each name that is like that of a section of the runner, and this section.
 
-
-def section_notes(cfg: Mapping[str, Any]) -> Iterator[str]:
-    """The same for sections that are there, too, for example because they are inherited."""
-    for name in sorted(cfg.keys() - _SECTIONS):
-        if right := _section(name):
-            yield f'{name} is not read: the section of the runner is {right}.'
-
-
-def _section(name: str) -> str | None:
-    """The section with the same letters, or all but one; other names are of variables."""
+    It has the same letters, or all but one; other names are of variables.
+    """
     letters = {''.join(sorted(section)): section for section in _SECTIONS}
-    right = get_close_matches(name, _SECTIONS, n=1, cutoff=0.92)
-    return right[0] if right else letters.get(''.join(sorted(name)))
+    for name in sorted(cfg.keys() - _SECTIONS):
+        similar = get_close_matches(name, _SECTIONS, n=1, cutoff=0.92)
+        if right := next(iter(similar), letters.get(''.join(sorted(name)))):
+            yield name, right
 
 
-def correct_types(cfg: Mapping[str, Any], sections: list[str]) -> Iterator[str]:
+def correct_types(cfg: Mapping[str, Any], *sections: str) -> Iterator[str]:
     """Replace each misspelt type, in place, by the similar one that exists, and report it.
 
     For sections that cannot be built: in others, types may be in no registry (FPG's 'conv').
@@ -97,7 +85,7 @@ def _correct(node: Any, path: str, scopes: tuple[str | None, ...]) -> Iterator[s
     kind = node.get('type')
     others = FRAMEWORKS if path.startswith('model') else ()  # whose layers can be used everywhere
     if isinstance(kind, str) and (right := near_type(kind, scopes, others)):
-        yield f'{path}.type = {kind!r} is in no registry. Is {right!r} meant?'
+        yield f'{path}.type = {kind!r} is in no registry.{meant(right)}'
         node['type'] = right
     for key, part in node.items():
         yield from _correct(part, f'{path}.{key}', scopes)
@@ -141,6 +129,15 @@ def near(name: str, names: Collection[str]) -> str | None:
     return lower[found[0]] if found else None
 
 
+def meant(right: str | None) -> str:
+    return f' Is {right!r} meant?' if right else ''
+
+
+def valid(name: str, known: Collection[str]) -> str:
+    """Which argument is meant, or else which ones there are."""
+    return meant(near(name, known)) or f' It has {", ".join(sorted(known))}. {DELETE}'
+
+
 def explain(error: Exception, scope: str | None) -> str:
     """The message of an error; for an unknown argument, also a similar one or all valid ones."""
     text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
@@ -154,9 +151,5 @@ def explain(error: Exception, scope: str | None) -> str:
         found = (x for x in registered(place).values() if isinstance(x, type))
         bases = {base.__name__: base for kind in found for base in kind.__mro__}
         if kind := bases.get(unknown[1]):
-            names = [*inspect.signature(kind).parameters]
-            right = near(unknown[2], names)
-            return f'{text}. ' + (
-                f'Is {right!r} meant?' if right else f'It has {", ".join(names)}. {DELETE}'
-            )
+            return f'{text}.{valid(unknown[2], inspect.signature(kind).parameters)}'
     return text

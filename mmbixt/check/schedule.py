@@ -5,17 +5,16 @@ from typing import Any
 
 from mmbixt.config import type_name, within
 
-NUMBERS = ('train_cfg.max_iters', 'train_cfg.max_epochs', 'train_cfg.val_interval')
-NUMBERS += ('default_hooks.checkpoint.interval', 'default_hooks.logger.interval')
-NUMBERS += ('optim_wrapper.accumulative_counts', 'optim_wrapper.optimizer.lr')
-NUMBERS += ('train_dataloader.batch_size',)
-MAY_BE_0 = ('interval', 'lr', 'begin', 'end', 'factor', 'start_factor', 'end_factor')
+POSITIVE = ('max_iters', 'max_epochs', 'val_interval', 'accumulative_counts', 'batch_size')
+NUMBERS = (*POSITIVE, 'interval', 'lr', 'begin', 'end', 'factor', 'start_factor', 'end_factor')
+WARM_UPS = ('LinearLR', 'ConstantLR', 'QuadraticWarmupLR')
 
 
-def _schedulers(cfg: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    schedulers = cfg.get('param_scheduler') or []
-    schedulers = schedulers if isinstance(schedulers, list | tuple) else [schedulers]
-    return [part for part in schedulers if isinstance(part, Mapping)]
+def _schedulers(cfg: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    parts = cfg.get('param_scheduler') or []
+    parts = parts if isinstance(parts, list | tuple) else [parts]
+    found = {f'param_scheduler.{i}': part for i, part in enumerate(parts)}
+    return {path: part for path, part in found.items() if isinstance(part, Mapping)}
 
 
 def loop_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
@@ -24,20 +23,18 @@ def loop_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
     kind = type_name(loop)
     if loop and 'type' not in loop and 'by_epoch' not in loop:
         yield "train_cfg has no type: set 'EpochBasedTrainLoop' or 'IterBasedTrainLoop'."
-    numbers = {path: within(cfg, *path.split('.')[:-1]) for path in NUMBERS}
-    for i, part in enumerate(_schedulers(cfg)):
-        keys = 'begin', 'end', 'factor', 'start_factor', 'end_factor'
-        numbers |= {f'param_scheduler.{i}.{key}': part for key in keys}
-    for path, part in numbers.items():
-        value = part.get(key := path.rpartition('.')[2])
-        if value is not None and not isinstance(value, int | float):
-            yield f'{path} = {value!r} is no number.'
-        elif value is not None and value <= 0 and key not in MAY_BE_0:
-            yield f'{path} = {value} must be larger than 0.'
-    for word, key, right in (
-        ('Iter', 'max_epochs', 'max_iters'),
-        ('Epoch', 'max_iters', 'max_epochs'),
-    ):
+    places = ('train_cfg', 'train_dataloader', 'optim_wrapper', 'optim_wrapper.optimizer')
+    places += ('default_hooks.checkpoint', 'default_hooks.logger')
+    parts = {path: within(cfg, *path.split('.')) for path in places}
+    for path, part in (parts | _schedulers(cfg)).items():
+        for key in NUMBERS:
+            value = part.get(key)
+            if value is not None and not isinstance(value, int | float):
+                yield f'{path}.{key} = {value!r} is no number.'
+            elif value is not None and value <= 0 and key in POSITIVE:
+                yield f'{path}.{key} = {value} must be larger than 0.'
+    units = {'Iter': ('max_epochs', 'max_iters'), 'Epoch': ('max_iters', 'max_epochs')}
+    for word, (key, right) in units.items():
         if kind.startswith(word) and key in loop:
             yield (
                 f'train_cfg.{key} = {loop[key]}, but train_cfg.type = {kind!r}: set '
@@ -48,10 +45,9 @@ def loop_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
 def _loss_note(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
     """mmengine's logger logs after each interval, and after an epoch that is not longer."""
     length = within(cfg, 'train_cfg').get('max_iters')
-    hooks = within(cfg, 'default_hooks')
-    logger = within(hooks, 'logger').get('interval') or 10  # mmengine's default
-    interval = 0 if hooks.get('logger', {}) is None else logger  # 0: no logger at all
-    if length and min(epoch or interval, interval) > length:
+    interval = within(cfg, 'default_hooks', 'logger').get('interval') or 10  # mmengine's default
+    has_logger = within(cfg, 'default_hooks').get('logger', {}) is not None
+    if length and has_logger and min(epoch or interval, interval) > length:
         yield (
             f'default_hooks.logger.interval = {interval}, but training ends after {length:,} '
             'iterations: no loss is logged, and a report shows none. To log it: --cfg-options '
@@ -65,12 +61,11 @@ def _accumulation_note(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[st
     checkpoint = within(cfg, 'default_hooks', 'checkpoint')
     interval = checkpoint.get('interval') or -1
     iterations = interval * (epoch or 0) if checkpoint.get('by_epoch', True) else interval
-    if iterations > 0 and count > 1 and iterations % count:
+    if iterations > 0 and iterations % count:
         yield (
             f'optim_wrapper.accumulative_counts = {count}, but a checkpoint is written every '
-            f'{iterations:,} iterations. Checkpoints have no accumulated gradients, so a run that '
-            'is resumed has slightly different weights. For exact resuming, write checkpoints '
-            f'after a multiple of {count} iterations (default_hooks.checkpoint).'
+            f'{iterations:,} iterations, without the accumulated gradients. To resume exactly, '
+            f'write it after a multiple of {count} iterations (default_hooks.checkpoint).'
         )
 
 
@@ -78,39 +73,40 @@ def _unit_notes(cfg: Mapping[str, Any]) -> Iterator[str]:
     """What counts in epochs, as by default, does nothing in a training without epochs."""
     if 'max_iters' not in within(cfg, 'train_cfg'):
         return
-    places = {f'param_scheduler.{i}': part for i, part in enumerate(_schedulers(cfg))}
-    places['default_hooks.checkpoint'] = within(cfg, 'default_hooks', 'checkpoint')
-    for path, part in places.items():
+    checkpoint = within(cfg, 'default_hooks', 'checkpoint')
+    for path, part in (_schedulers(cfg) | {'default_hooks.checkpoint': checkpoint}).items():
         if part and part.get('by_epoch', True):
-            what = 'saves only at the end' if 'checkpoint' in path else 'changes nothing'
+            what = 'saves only at the end' if part is checkpoint else 'changes nothing'
             yield (
                 f'{path} counts in epochs (by_epoch=True, the default), and train_cfg in '
                 f'iterations: it {what}. Set by_epoch=False.'
             )
 
 
-def _validation_note(cfg: Mapping[str, Any]) -> Iterator[str]:
+def _rate_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
+    """Whether the warm-up ends, and the learning rate falls, before the training ends."""
     loop = within(cfg, 'train_cfg')
-    first = loop.get('val_begin') or 1  # a longer val_interval validates at the end
-    length = loop.get('max_iters') or loop.get('max_epochs')
-    # one more than the length is a way to switch it off
-    if length and first > length + 1 and cfg.get('val_cfg') and 'Loop' in type_name(loop):
-        yield (
-            f'train_cfg: val_begin = {first:,}, and training ends after {length:,} iterations or '
-            'epochs: there is no validation.'
-        )
-
-
-def _milestone_notes(cfg: Mapping[str, Any]) -> Iterator[str]:
-    loop = within(cfg, 'train_cfg')
-    for i, part in enumerate(_schedulers(cfg)):
+    epochs, iterations = loop.get('max_epochs'), loop.get('max_iters')
+    if epochs and epoch:
+        iterations = epochs * epoch
+    for path, part in _schedulers(cfg).items():
+        by_epoch, end = part.get('by_epoch', True), part.get('end')
+        length = epochs if by_epoch else iterations
         first = min(part.get('milestones') or [0])
-        by_epoch = part.get('by_epoch', True)
-        length = loop.get('max_epochs' if by_epoch else 'max_iters')
         if length and first >= length:
             yield (
-                f'param_scheduler.{i}: the first milestone is {first:,}, and training ends after '
-                f'{length:,}: the learning rate does not fall.'
+                f'{path}: the first milestone is {first:,}, and training ends after {length:,}: '
+                'the learning rate does not fall.'
+            )
+        start = part.get('start_factor', part.get('factor', 1 / 3))
+        rises = type_name(part) in WARM_UPS and start < part.get('end_factor', 1)
+        if rises and length and (end is None or end > length):
+            what = 'epochs' if by_epoch else 'iterations'
+            until = 'has no end' if end is None else f'lasts {end:,} {what}'
+            yield (
+                f'{path}: the warm-up {until}, and training {length:,}: the learning rate never '
+                f'gets to its value. Set {path}.end (and begin of what follows) to a tenth of the '
+                'training or less, or train longer.'
             )
 
 
@@ -124,26 +120,4 @@ def schedule_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
     yield from _loss_note(cfg, epoch)
     yield from _accumulation_note(cfg, epoch)
     yield from _unit_notes(cfg)
-    yield from _validation_note(cfg)
-    yield from _milestone_notes(cfg)
-    loop = within(cfg, 'train_cfg')
-    lengths = {False: loop.get('max_iters'), True: loop.get('max_epochs')}
-    if lengths[True] and epoch:
-        lengths[False] = lengths[True] * epoch
-    for i, part in enumerate(_schedulers(cfg)):
-        by_epoch = part.get('by_epoch', True)
-        end, length = part.get('end'), lengths[bool(by_epoch)]
-        is_warm_up = type_name(part) in ('LinearLR', 'ConstantLR', 'QuadraticWarmupLR')
-        if by_epoch and end and epoch and part.get('convert_to_iter_based'):
-            by_epoch, end, length = False, end * epoch, lengths[False]
-        is_warm_up &= part.get('start_factor', part.get('factor', 1 / 3)) < part.get(
-            'end_factor', 1
-        )
-        if is_warm_up and length and (end is None or end > length):
-            what = 'epochs' if by_epoch else 'iterations'
-            until = 'has no end' if end is None else f'lasts {end:,} {what}'
-            yield (
-                f'param_scheduler.{i}: the warm-up {until}, and training {length:,}: the learning '
-                f'rate never gets to its value. Set param_scheduler.{i}.end (and begin of what '
-                'follows) to a tenth of the training or less, or train longer.'
-            )
+    yield from _rate_notes(cfg, epoch)

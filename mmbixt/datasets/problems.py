@@ -37,53 +37,36 @@ class UnknownClassesError(BadSampleError):
     """A COCO file lacks classes of its data set."""
 
 
-def orientation_of(image: Image.Image) -> int:
-    """The EXIF orientation, 1 to 8; 1 is the orientation in which an image is stored."""
-    tag = image.getexif().get(_ORIENTATION, 1)
+def _orientation_of(path: str) -> int:
+    """The EXIF orientation of a file, 1 to 8; 1 if it is shown as it is stored, or not known."""
+    tag = 1
+    with suppress(*_UNKNOWN), Image.open(path) as image:
+        tag = image.getexif().get(_ORIENTATION, 1)
     return tag if tag in range(1, 9) else 1
 
 
-def turned(size: Size, orientation: int) -> Size:
-    """The size as displayed from the size as stored, or the reverse."""
-    return size[::-1] if orientation in _SIDEWAYS else size
-
-
-def orientation_problem(
-    path: str | Path, shown: Size, orientation: int, labelled: Size
-) -> str | None:
-    """Why labels may be misaligned with an image that is rotated when it is read.
-
-    None if the size of the labels shows that they fit the rotated image.
+def size_problem(results: dict, labelled: Size, turns: bool, labels: str) -> str | None:
+    """Why labels do not fit the size or orientation of a loaded image; None if they do.
 
     Args:
-        path: path of the image.
-        shown: its size after rotation.
-        orientation: from :func:`orientation_of`.
+        results: results of mmcv's ``LoadImageFromFile``.
         labelled: image size according to the labels.
+        turns: whether it rotates images according to their EXIF data.
+        labels: what the message calls the labels.
     """
-    stored = turned(shown, orientation)
-    if orientation == 1 or labelled != stored:
-        return None
-    doubt = 'may be for the image as it is stored' if shown == stored else 'are not turned'
-    return (
-        f'{path} is turned or mirrored when it is read (EXIF orientation {orientation}), and its '
-        f'labels {doubt}. If they fit the image as stored, set '
-        "color_type='color_ignore_orientation' in LoadImageFromFile; if they fit it as shown, "
-        'rewrite it with PIL.ImageOps.exif_transpose'
-    )
-
-
-def size_problem(results: dict, labelled: Size, turns: bool, labels: str) -> str | None:
-    """Why labels do not fit the size or orientation of a loaded image; None if they do."""
     if 'ori_shape' not in results:  # labels are loaded before the image
         return None
     path, shown = results['img_path'], tuple(results['ori_shape'][::-1])
-    if turns and os.path.isfile(path):
-        orientation = 1
-        with suppress(*_UNKNOWN), Image.open(path) as image:
-            orientation = orientation_of(image)
-        if problem := orientation_problem(path, shown, orientation, labelled):
-            return problem
+    orientation = _orientation_of(path) if turns and os.path.isfile(path) else 1
+    stored = shown[::-1] if orientation in _SIDEWAYS else shown
+    if orientation != 1 and labelled == stored:  # another size shows that they fit as it is shown
+        doubt = 'may be for the image as it is stored' if shown == stored else 'are not turned'
+        return (
+            f'{path} is turned or mirrored when it is read (EXIF orientation {orientation}), and '
+            f'its labels {doubt}. If they fit the image as stored, set '
+            "color_type='color_ignore_orientation' in LoadImageFromFile; if they fit it as shown, "
+            'rewrite it with PIL.ImageOps.exif_transpose'
+        )
     if labelled == shown:
         return None
     width, height = labelled
@@ -91,12 +74,7 @@ def size_problem(results: dict, labelled: Size, turns: bool, labels: str) -> str
 
 
 def image_problem(results: dict, turns: bool) -> str | None:
-    """The problem of a loaded image, or of its size in a COCO file; None if there is none.
-
-    Args:
-        results: results of mmcv's ``LoadImageFromFile``.
-        turns: whether it rotates images according to their EXIF data.
-    """
+    """The problem of a loaded image, or of its size in a COCO file; None if there is none."""
     path, image = results['img_path'], results['img']
     if image.dtype.kind == 'f' and not (finite := np.isfinite(image)).all():
         return f'{path} has {np.sum(~finite):,} values that are NaN or infinite'
@@ -226,8 +204,7 @@ def check_annotations(dataset: Any) -> None:
         return
     classes = dataset.metainfo.get('classes') or ()
     if len(ids) < len(classes):
-        content = json.loads(Path(dataset.ann_file).read_text())
-        names = [category['name'] for category in content['categories']]
+        names = [category['name'] for category in _content(dataset)['categories']]
         absent = [name for name in classes if name not in names]
         raise UnknownClassesError(
             f'{dataset.ann_file} has no categories {_listing(absent)}; it has {_listing(names)}. '
@@ -239,12 +216,16 @@ def check_annotations(dataset: Any) -> None:
     # unlabelled data sets load no annotations; video data sets keep theirs in 'images'
     is_bare = loads and not any(info.get('instances', True) for info in infos)
     if is_bare or len(dataset) == 0:
-        content = json.loads(Path(dataset.ann_file).read_text())
+        content = _content(dataset)
         images, annotations = (len(content.get(key, ())) for key in ('images', 'annotations'))
         raise BadSampleError(
             f'{dataset.ann_file} has {images:,} images and {annotations:,} annotations, but no '
             'annotation can be used: each needs an area, a box within its image and a class.'
         )
+
+
+def _content(dataset: Any) -> dict[str, list]:
+    return json.loads(Path(dataset.ann_file).read_text())
 
 
 def _images(dataset: Any) -> str:

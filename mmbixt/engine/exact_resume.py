@@ -49,17 +49,18 @@ class NumberedBatches:
         sampler: sampler of image indices.
         batch_size: images of a batch.
         batches: config of a batch sampler to use instead of torch's.
-        options: ``drop_last``, for torch's batch sampler.
+        drop_last: for torch's batch sampler.
     """
 
-    def __init__(self, sampler: Sampler, batch_size: int, batches: dict | None, **options) -> None:
-        sizes = dict(sampler=sampler, batch_size=batch_size)
+    def __init__(
+        self, sampler: Sampler, batch_size: int, batches: dict | None, drop_last: bool = False
+    ) -> None:
+        self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
         if batches is None:
-            self.batches = BatchSampler(**sizes, drop_last=options.get('drop_last', False))
+            self.batches = BatchSampler(sampler, batch_size, drop_last)
         else:
+            sizes = dict(sampler=sampler, batch_size=batch_size)
             self.batches = DATA_SAMPLERS.build(batches, default_args=sizes)
-        self.sampler, self.batch_size = sampler, batch_size
-        self.drop_last = options.get('drop_last', False)
         self.number = 0
         self._rest: Iterator | None = None  # batches after the skipped ones
 
@@ -181,11 +182,11 @@ class ExactResumeHook(Hook):
         dataset, seed = loop.dataloader.dataset, runner.seed
         loop.dataloader = loop.dataloader_iterator = None  # ends its workers
         batches = dict(type='mmbixt.NumberedBatches', batches=config.get('batch_sampler'))
+        batches['drop_last'] = config.get('drop_last', False)
         # a function, because the config is copied, and a data set may be too large for a copy
         config = {**config, 'dataset': dict(type=lambda: dataset), 'batch_sampler': batches}
         config.pop('num_batch_per_epoch', None)  # the data set is cut already
-        if 'drop_last' in config:
-            batches['drop_last'] = config.pop('drop_last')
+        config.pop('drop_last', None)
         is_different = runner._randomness_cfg.get('diff_rank_seed', False)
         dataset.__getitems__ = _SeededItems(dataset, seed)
         loop.dataloader = runner.build_dataloader(config, seed=seed, diff_rank_seed=is_different)

@@ -1,6 +1,5 @@
 """Stop training, or skip the batch, when the loss is not finite."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from mmengine.runner import Runner
 from torch import Tensor
 
 from mmbixt.checkpoints.loader import load
+from mmbixt.checkpoints.written import written_checkpoints
 from mmbixt.registry import HOOKS
 
 
@@ -82,7 +82,7 @@ class FiniteLossHook(Hook):
         }
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        if not _is_finite(dict(runner.model.named_parameters())):
+        if not _has_finite_weights(runner):
             raise FloatingPointError(f'No checkpoint is written. {_advice(runner)}')
 
     def _report(self, runner: Runner, loss: Tensor) -> None:
@@ -91,12 +91,11 @@ class FiniteLossHook(Hook):
         if loss.isfinite().all():
             text = f'The loss of another process is not finite in {where}'
         else:
-            files = list(_files(self.batch)) or ['(the batch does not name its files)']
+            files = _files(self.batch) or ['(the batch does not name its files)']
             text = f'The loss is {loss.item()} in {where}, for the images'
             text = '\n  '.join([text, *files])
         self.skipped += 1
-        is_broken = torch.tensor(float(not _is_finite(dict(runner.model.named_parameters()))))
-        is_broken = is_broken.to(loss.device)
+        is_broken = torch.tensor(float(not _has_finite_weights(runner)), device=loss.device)
         all_reduce(is_broken, 'max')
         may_skip = self.on_bad == 'skip' and not is_broken.item()
         if may_skip and self.skipped <= self.max_skipped:
@@ -118,22 +117,20 @@ def _skip_batch(wrapper: OptimWrapper) -> None:
         wrapper.zero_grad()
 
 
-def _files(batch: Any) -> Iterator[str]:
+def _files(batch: Any) -> list[str]:
     """The images of a batch of mmseg, mmdet or mmpretrain."""
     samples = batch.get('data_samples', ()) if isinstance(batch, dict) else ()
-    for sample in samples:
-        yield getattr(sample, 'img_path', '?')
+    return [getattr(sample, 'img_path', '?') for sample in samples]
 
 
 def _advice(runner: Runner) -> str:
     """The probable cause, and the checkpoint to resume from."""
     text = 'All weights are finite: the cause is in the images, or the learning rate is too large.'
-    if not _is_finite(dict(runner.model.named_parameters())):
+    if not _has_finite_weights(runner):
         text = 'Weights are not finite: an earlier gradient was not finite.'
     elif not _is_finite(dict(runner.model.named_buffers()), lowest=-torch.inf):
         text += ' Buffers (such as running means) are not finite.'
-    saved = [*Path(runner.work_dir).glob('iter_*.pth'), *Path(runner.work_dir).glob('epoch_*.pth')]
-    for path in sorted(saved, key=lambda path: path.stat().st_mtime, reverse=True):
+    for path, _ in written_checkpoints(Path(runner.work_dir), runner.cfg):
         try:
             checkpoint = load(str(path), 'cpu')
         except Exception as error:  # a damaged checkpoint must not hide the error of the loss
@@ -142,6 +139,10 @@ def _advice(runner: Runner) -> str:
         if 'state_dict' in checkpoint and _is_finite(checkpoint['state_dict'], lowest=-torch.inf):
             return f'{text} To resume from the last good checkpoint: --resume {path}.'
     return f'{text} No checkpoint with finite weights has been written yet.'
+
+
+def _has_finite_weights(runner: Runner) -> bool:
+    return _is_finite(dict(runner.model.named_parameters()))
 
 
 def _is_finite(weights: dict, lowest: float | None = None) -> bool:

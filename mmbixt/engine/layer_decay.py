@@ -1,9 +1,8 @@
 """Learning rates that fall from the head to the first layer, for fine-tuning pretrained models."""
 
-import logging
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -12,6 +11,7 @@ from mmengine.optim import DefaultOptimWrapperConstructor
 from torch import nn
 
 from mmbixt.backbones.base import DenseBackbone
+from mmbixt.progress import errors_only
 from mmbixt.registry import OPTIM_WRAPPER_CONSTRUCTORS
 
 SHOWN = 12  # most names of parts with one learning rate
@@ -30,7 +30,6 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
     - ``decay_rate``: factor from one layer to the one before, above 0 and at most 1.
     - ``decay_type``: 'layer_wise' (the default), or 'stage_wise' for one learning rate per stage
       (BiFormer, BiSA-Swin).
-    - ``num_layers``: optional; must equal the number of layers of the backbone.
 
     As in mm's constructors of this kind, norms and biases have no weight decay unless
     ``paramwise_cfg`` says otherwise.
@@ -67,13 +66,9 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
         if prefix:
             super().add_params(params, module, prefix, **kwargs)
         else:  # the whole model; it calls this method for its parts
-            logger = MMLogger.get_current_instance()
-            level = logger.level
-            logger.setLevel(logging.ERROR)  # mmengine would log each rate, but without its scale
-            try:
+            # mmengine would log each rate, but without its scale
+            with errors_only(MMLogger.get_current_instance()):
                 super().add_params(params, module, prefix, **kwargs)
-            finally:
-                logger.setLevel(level)
             scales = self._scales(module)
             for group in params:
                 group['lr_scale'] = scales.get(id(group['params'][0]), 1.0)
@@ -94,15 +89,8 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
         scales = {}
         for backbone in backbones:
             layers = backbone.layers() if by_layer else backbone.freezable_stages()
-            name, count = type(backbone).__name__, len(layers)
-            given = self.paramwise_cfg.get('num_layers', count)
-            if given != count:
-                raise ValueError(
-                    f'paramwise_cfg.num_layers={given!r}: {name} has {count} layers (its stem '
-                    'counted as one); leave num_layers out.'
-                )
             for i, layer in enumerate(layers):
-                scales.update((id(p), rate ** (count - i)) for p in parameters_of(layer))
+                scales.update((id(p), rate ** (len(layers) - i)) for p in parameters_of(layer))
         return scales
 
 
@@ -111,7 +99,7 @@ def parameters_of(parts: Iterable[nn.Module | nn.Parameter]) -> Iterable[nn.Para
         yield from (part.parameters() if isinstance(part, nn.Module) else [part])
 
 
-def table(model: nn.Module, groups: Iterable[dict]) -> str:
+def table(model: nn.Module, groups: Sequence[dict]) -> str:
     """The learning rates of parameter groups, in lines with the parts of the model that have them.
 
     A part is named instead of its parameters if all of them have this rate.
@@ -131,6 +119,9 @@ def table(model: nn.Module, groups: Iterable[dict]) -> str:
         count = sum(named[name].numel() for name in names)
         what = 'not trained' if rate is None else f'{rate:.3g}'
         lines.append(f'{what:>11}  {count:>10,}  {_listing(dict.fromkeys(parts))}')
+    without = [p for group in groups if group.get('weight_decay') == 0 for p in group['params']]
+    if without and len({group.get('weight_decay') for group in groups}) > 1:
+        lines.append(f'Without weight decay: {sum(p.numel() for p in without):,} parameters')
     return '\n'.join(lines)
 
 

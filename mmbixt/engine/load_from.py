@@ -4,7 +4,7 @@ import logging
 
 from mmengine.hooks import Hook
 from mmengine.logging import print_log
-from mmengine.model import is_model_wrapper
+from mmengine.model import BaseTTAModel, is_model_wrapper
 from mmengine.runner import BaseLoop, Runner
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
@@ -12,6 +12,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel
 from mmbixt.checkpoints.adapters import note_adapters
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError, load_whole_state, unwrap
 from mmbixt.engine.start import start_from
+from mmbixt.progress import errors_only
 from mmbixt.registry import HOOKS
 
 
@@ -30,31 +31,26 @@ class LoadFromHook(Hook):
     priority = 'HIGH'  # before EMAHook, which copies the weights
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        note_adapters(_model(runner), checkpoint)
+        note_adapters(unwrapped(runner.model), checkpoint)
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         if not isinstance(runner._train_loop, BaseLoop):  # a test
             return
         if not (given := unwrap(checkpoint)):
             raise CheckpointMismatchError(f'{runner._load_from} has no weights.')
-        model = _model(runner)
-        level = runner.logger.level
-        runner.logger.setLevel(logging.ERROR)  # mmengine loads the weights again, and logs it
-        message = ''
-        try:
+        model, message = unwrapped(runner.model), ''
+        with errors_only(runner.logger):  # mmengine loads the weights again, and logs this
             if runner._resume:
                 load_whole_state(model, checkpoint)
             else:
                 checkpoint['state_dict'], message = start_from(model, given)
-        finally:
-            runner.logger.setLevel(level)
         if message:
             print_log(f'load_from={runner._load_from}: {message}.', 'current', logging.WARNING)
 
 
-def _model(runner: Runner) -> nn.Module:
-    """The model without wrappers that leave its weights whole."""
-    model = runner.model
-    while is_model_wrapper(model) and not isinstance(model, FullyShardedDataParallel):
-        model = model.module
+def unwrapped(model: nn.Module) -> nn.Module:
+    """A model without wrappers; FSDP's stays, because its module has only shards."""
+    wrapped = is_model_wrapper(model) or isinstance(model, BaseTTAModel)
+    if wrapped and not isinstance(model, FullyShardedDataParallel):
+        return unwrapped(model.module)
     return model

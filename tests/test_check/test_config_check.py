@@ -97,20 +97,17 @@ TOGETHER = {
     'default_hooks.logger.intervall': (5, "Is 'interval' meant"),
     'default_hooks.checkpoint.max_keep': (2, 'CheckpointHook has no such argument'),
     'default_hooks.loger': (dict(interval=2), "Is 'logger' meant"),
-    'custom_hooks.0': (dict(type='EMAHook', momentom=0.1), "momentom.* Is 'momentum' meant"),
     'val_evaluator.0': (dict(type='CocoMetric'), 'Use IoUMetric'),
     'val_evaluator.1': (dict(type='IoUMetric', iou_metrics=['mIou']), 'has mIou; IoUMetric knows'),
-    'visualizer.vis_backends.0': (dict(type='WandbVisBackend'), 'needs `pip install wandb`'),
     'load_from': ('xcit://tiny12-p16-dits', 'There are .* named .*-dist'),
     'randomness.sed': (1, "Is 'seed' meant"),
     'train_dataloader.num_worker': (1, "Is 'num_workers' meant"),
     'train_dataloader.sampler.shufle': (True, "Is 'shuffle' meant"),
-    'val_dataloader.num_workers': (0, 'persistent_workers=True needs workers'),
 }
 
 
 def test_all_mistakes_are_said_at_once(cfg):
-    cfg.custom_hooks, cfg.val_evaluator = [{}], [{}, {}]
+    cfg.val_evaluator = [{}, {}]
     cfg.merge_from_dict({key: value for key, (value, _) in TOGETHER.items()})
     problems, _ = found(cfg)
     for key, (_, expected) in TOGETHER.items():
@@ -171,15 +168,11 @@ ALONE = [
         {'val_dataloader.dataset.metainfo.classes': 'road'},
         r"- val_dataloader\.dataset\.metainfo\.classes = 'road' is a string .* \('road',\)\.",
     ),
-    (
-        {f'{split}_dataloader.dataset.metainfo.palette': [[0, 0, 0]] for split in TRAINING},
-        r'a mistake in .*\n- train_ and val_dataloader.dataset .*palette does not match',
-    ),
     ({'load_form': 'x.pth'}, "load_form: .* Is 'load_from' meant"),
     ({'optim_wraper': dict(clip_grad=None), 'optim_wrapper': None}, "Is 'optim_wrapper' meant"),
     ({'model.backbone.init_cfg': 'x.pth'}, "model.backbone.init_cfg has 'x.pth' in place of"),
-    ({'val_dataloader.dataset': []}, r'val_dataloader.dataset = \[\] is no data set'),
-    ({'optim_wrapper': [dict(type='OptimWrapper')]}, 'optim_wrapper is a list in place'),
+    ({'val_dataloader.dataset': []}, r'val_dataloader.dataset has \[\] in place of a dict'),
+    ({'optim_wrapper': [dict(type='OptimWrapper')]}, 'optim_wrapper has .* in place of a dict'),
 ]
 
 
@@ -215,16 +208,11 @@ def test_settings_that_change_nothing_are_noted(cfg):
     cfg.merge_from_dict(
         {
             'optim_wrapper.paramwise_cfg': dict(
-                custom_keys=dict(
-                    back_bone=dict(lr_mult=0.1), head=dict(wd_mult=0.0, lars_exclude=True)
-                ),
+                custom_keys=dict(back_bone=dict(lr_mult=0.1), head=dict(lars_exclude=True)),
                 norm_decay_mul=0.0,
             ),
-            'train_cfg.val_begin': 10**6,
             'optim_wraper': {'optimizer': {}},
-            'env_cfg.cudnn_benchmarks': True,
             'train_dataloader.sampler': dict(_delete_=True, type='mmpretrain.RepeatAugSampler'),
-            'train_dataloader.dataset.reduce_zero_label': True,
         }
     )
     problems, notes = found(cfg)
@@ -233,12 +221,8 @@ def test_settings_that_change_nothing_are_noted(cfg):
         [
             'optim_wraper is not read: the section of the runner is optim_wrapper',
             'RepeatAugSampler.* 3 times, and only 1/3 of the 3 images',
-            'train_dataloader.* reduce_zero_label=True, and val_dataloader.* False: unless',
             "custom_keys.back_bone: no parameter has this in its name. Is 'backbone' meant",
             r'paramwise_cfg.norm_decay_mul is not read. What is read: .*norm_decay_mult',
-            'custom_keys.head.wd_mult is not read. What is read: decay_mult, lr_mult',
-            'env_cfg.cudnn_benchmarks is not read. What is read: cudnn_benchmark, dist_cfg',
-            'val_begin = 1,000,000, and training ends after 80,000 iterations .* no validation',
         ],
         notes,
         strict=True,

@@ -23,7 +23,7 @@ def accumulate(count, **checkpoint):
         (dict(max_iters=100), warm_up(by_epoch=False, end=100), 40, None),
         (dict(max_iters=99), warm_up(by_epoch=False, end=100), 40, '100 iterations, an'),
         (dict(max_epochs=12), warm_up(by_epoch=False, end=500), 40, 'lasts 500 iteration'),
-        (dict(max_epochs=5), warm_up(end=20, convert_to_iter_based=True), 40, '800 iterations'),
+        (dict(max_epochs=5), warm_up(end=20, convert_to_iter_based=True), 40, 'lasts 20 epochs'),
         (dict(max_epochs=20), warm_up(end=20, convert_to_iter_based=True), 40, None),
         (dict(max_iters=99), warm_up(by_epoch=False, start_factor=2, end=100), 40, None),
         (dict(max_iters=20), hook('logger', interval=50), None, 'hooks.logger.interval=2'),

@@ -74,7 +74,7 @@ def test_layers_are_in_the_order_of_the_network(family):
 def test_stock_options_and_frozen_parts():
     model = Model(XCiT(XCIT, frozen_stages=1))
     keys = {'decode_head': dict(lr_mult=10.0), 'temperature': dict(decay_mult=0.5)}
-    options = dict(num_layers=5, norm_decay_mult=1.0, custom_keys=keys)
+    options = dict(norm_decay_mult=1.0, custom_keys=keys)
     found = settings(model, build(model, decay_rate=0.9, **options))
     assert found.keys() == {name for name, p in model.named_parameters() if p.requires_grad}
     assert found['decode_head.weight']['lr'] == pytest.approx(1.0)
@@ -89,7 +89,6 @@ def test_bad_settings_are_explained():
     for cfg, message in (
         (dict(decay_rate=1.5), 'decay_rate is 1.5'),
         (dict(decay_rate=0.9, decay_type='block'), "decay_type='block' is not one of layer_wise"),
-        (dict(decay_rate=0.9, num_layers=12), 'XCiT has 5 layers .* leave num_layers out'),
     ):
         with pytest.raises(ValueError, match=message):
             build(Model(XCiT(XCIT)), **cfg)

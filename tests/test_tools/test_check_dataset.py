@@ -80,7 +80,7 @@ def test_mistakes_are_found_before_images_are_read(check, within, tmp_path):
     assert 'images (' not in done.stdout
     for code, message in (
         ('', 'mine.py has no data sets'),
-        ('val_dataloader = [dict(), dict()]', 'val_dataloader is a list'),
+        ('val_dataloader = [dict(), dict()]', 'val_dataloader has [{}, {}] in place of a dict'),
     ):
         (tmp_path / 'mine.py').write_text(f"default_scope = 'mmseg'\n{code}")
         assert message in within('check_dataset.py', tmp_path / 'mine.py', fails=True).stderr

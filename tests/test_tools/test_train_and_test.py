@@ -61,9 +61,8 @@ def test_run_prints_changes_and_writes_logs_and_checkpoints(folder):
     said, work_dir = (folder / 'said.txt').read_text(), folder / RUN
     assert all(f'\n  {subject}: ' in said for subject in ('data', 'sizes', 'schedule'))
     assert 'BN instead of SyncBN' in said
-    table = re.search(r'Learning rates before the schedule:\n.*\n +\S+ +[\d,]+  (.*)\n(.*)', said)
+    table = re.search(r'Learning rates before the schedule:\n.*\n +\S+ +[\d,]+  (.*)', said)
     assert table[1] == 'backbone, neck, decode_head'
-    assert table[2].startswith('Without weight decay: ')
     assert 'paramwise_options' not in said  # two lines for each weight
     assert 'Note: param_scheduler.0: the warm-up lasts 50 iterations, and training 2' in said
     assert f'Checkpoints will be saved to {work_dir}' in said
@@ -230,17 +229,12 @@ def test_detector_trains_and_is_evaluated(run, within, folder, tmp_path):
     options = '--tta', '--out', boxes, '--work-dir', tmp_path, '--show-dir', tmp_path / 'drawn'
     low = [*once, 'model.test_cfg.score_thr=0']  # after one iteration
     output = run('test.py', config, tmp_path / 'iter_1.pth', *options, options=low)
-    assert 'detections with a score above 0.3 (default_hooks.visualization.score_thr)' in output
-    assert 'detected nothing' not in output
     assert boxes.stat().st_size > 0
     assert len(list((tmp_path / 'drawn').iterdir())) == 1
-    none = [*once, 'model.test_cfg.score_thr=1']
-    output = run('test.py', config, tmp_path / 'iter_1.pth', '--work-dir', tmp_path, options=none)
-    assert 'No scores: the model detected nothing in any image' in output
     assert config.read_text() == DETECTOR  # mmengine writes the whole config into the work dir
-    # of the training and of both evaluations
+    # of the training and of the evaluation
     written = sorted(path.stem for path in tmp_path.glob('detector_run*.py'))
-    assert written == ['detector_run', 'detector_run1', 'detector_run2']
+    assert written == ['detector_run', 'detector_run1']
 
 
 @only_in_zoo
