@@ -121,8 +121,7 @@ def test_backbone_and_neck_load_from_a_whole_file_for_other_classes(save):
     model = build(config)
     model.init_weights()
     assert torch.equal(model.backbone.blocks[3].gamma1, state['blocks.3.gamma1'])
-    for key, value in model.neck.state_dict().items():
-        assert torch.equal(value, state[key])
+    assert all(torch.equal(value, state[key]) for key, value in model.neck.state_dict().items())
 
 
 @pytest.mark.parametrize(
