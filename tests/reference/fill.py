@@ -11,15 +11,8 @@ import zlib
 import numpy as np
 
 # computed buffers; "pos" is the position grid of BiXT
-KEEP = {
-    *('num_batches_tracked', 'relative_position_index', 'attn_mask', 'relative_coords_table'),
-    'pos',
-}
-TOKENS = {
-    *('cls_token', 'dist_token', 'latents', 'pos_embed', 'absolute_pos_embed'),
-    'relative_position_bias_table',
-}
-SCALARS = {'lam', 'lambda_'}
+KEEP = {'num_batches_tracked', 'relative_position_index', 'attn_mask', 'pos'}
+TOKENS = {'cls_token', 'latents', 'relative_position_bias_table'}
 
 
 def fill_value(key, shape):
@@ -33,22 +26,17 @@ def fill_value(key, shape):
     if leaf in KEEP:
         return None
     n = np.asarray(np.random.RandomState(zlib.crc32(key.encode())).standard_normal(shape))
-    if leaf == 'running_mean':
-        out = 0.1 * n
-    elif leaf == 'running_var':
+    is_scale = leaf == 'temperature' or leaf.startswith('gamma')  # gamma: layer scale
+    if leaf == 'running_var':
         out = 1 + 0.1 * np.abs(n)
-    elif 'temperature' in leaf or leaf in SCALARS or not shape or leaf.startswith('gamma'):
-        out = 1 + 0.1 * n  # gamma: layer scale, whatever its shape
+    elif is_scale or (len(shape) == 1 and leaf == 'weight'):  # of a norm
+        out = 1 + 0.1 * n
     elif leaf in TOKENS:
         out = 0.5 * n
-    elif leaf.endswith('bias'):
+    elif leaf in ('bias', 'running_mean'):
         out = 0.1 * n
-    elif len(shape) == 1 and leaf.endswith('weight'):  # of a norm
-        out = 1 + 0.1 * n
-    elif len(shape) >= 2:
-        out = n / np.sqrt(np.prod(shape[1:], dtype=np.float64))
     else:
-        out = 0.5 * n
+        out = n / np.sqrt(np.prod(shape[1:], dtype=np.float64))
     return np.asarray(out, dtype=np.float32)
 
 
@@ -62,10 +50,9 @@ def fill_module(module):
     """Fill a torch module in place, under the names of its own state dict."""
     import torch
 
-    state = module.state_dict()
-    shapes = {key: value.shape for key, value in state.items() if value.is_floating_point()}
+    shapes = {key: value.shape for key, value in module.state_dict().items()}
     filled = {key: torch.from_numpy(value) for key, value in fill_numpy(shapes).items()}
-    module.load_state_dict({**state, **filled})
+    module.load_state_dict({**module.state_dict(), **filled})
     return module
 
 

@@ -14,33 +14,25 @@ class Golden:
             self.data = {k: f[k] for k in f.files if k != 'note'}
             self.note = json.loads(str(f['note']))
 
-    def shape(self, key):
-        return tuple(self.note['tensors'][key]['shape'])
-
     def parts(self, key, array):
-        """(reference, ours) of each stored piece of a tensor."""
-        d, a = self.data, np.asarray(array)
-        if key in d:
-            yield d[key], a
+        """(reference, ours) of each stored piece of a tensor: maps (B,C,H,W) or tokens (B,N,C)."""
+        if key in self.data:
+            yield self.data[key], array
             return
-        a64 = a.astype(np.float64)
-        axes = (2, 3) if a.ndim == 4 else (1,)
-        if key + '__tl' in d:
-            n = d[key + '__tl'].shape[-1]
-            yield d[key + '__tl'], a[:, :, :n, :n]
-            yield d[key + '__br'], a[:, :, -n:, -n:]
-        else:
-            n = d[key + '__head'].shape[1]
-            yield d[key + '__head'], a[:, :n]
-            yield d[key + '__tail'], a[:, -n:]
-        yield d[key + '__mean'], a64.mean(axes)
-        yield d[key + '__std'], a64.std(axes)
+        axes, names = ((2, 3), ('tl', 'br')) if array.ndim == 4 else ((1,), ('head', 'tail'))
+        for name in names:
+            piece = self.data[f'{key}__{name}']
+            n, before = piece.shape[axes[0]], (slice(None),) * axes[0]
+            inside = slice(n) if name == names[0] else slice(-n, None)
+            yield piece, array[before + (inside,) * len(axes)]
+        yield self.data[key + '__mean'], array.astype(np.float64).mean(axes)
+        yield self.data[key + '__std'], array.astype(np.float64).std(axes)
 
     def check(self, key, array):
         """Largest difference to the reference, over the largest value of all of the reference."""
-        array = np.asarray(array)
-        if tuple(array.shape) != self.shape(key):
-            raise ValueError(f'{key}: shape {array.shape}, reference {self.shape(key)}')
+        shape = tuple(self.note['tensors'][key]['shape'])
+        if array.shape != shape:
+            raise ValueError(f'{key}: shape {array.shape}, reference {shape}')
         scale = self.note['tensors'][key]['absmax']
         return max(
             float(np.abs(r.astype(np.float64) - o).max()) for r, o in self.parts(key, array)

@@ -5,20 +5,15 @@ import torch
 from timm.layers import DropPath
 
 from mmbixt import backbones
-from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT, base
+from mmbixt.backbones import BiFormer, BiSASwin, BiXT, base
 from mmbixt.backbones.arch import resolve_out_indices
 
 
 @pytest.mark.parametrize(
     ('given', 'depth', 'expected'),
     [
-        (None, 12, (3, 5, 7, 11)),
-        (None, 24, (7, 11, 15, 23)),
-        (None, 11, (3, 5, 7, 10)),
-        (None, 1, (0,)),
-        ((-1,), 12, (11,)),
-        (5, 12, (5,)),
-        ([2, 5], 6, (2, 5)),
+        *((None, 12, (3, 5, 7, 11)), (None, 24, (7, 11, 15, 23)), (None, 11, (3, 5, 7, 10))),
+        *((None, 1, (0,)), ((-1,), 12, (11,)), (5, 12, (5,)), ([2, 5], 6, (2, 5))),
     ],
 )
 def test_out_indices(given, depth, expected):
@@ -36,10 +31,11 @@ def test_wrong_out_indices(wrong):
     ('options', 'message'),
     [
         (dict(arch='huge'), "{}: arch='huge' is not one of '.*'"),
-        (dict(arch=None), '{}: arch=None is not one of'),
         (dict(arch=dict(heigth=2)), r"{}: an arch dict .* missing: \['.* unknown: \['heigth'\]"),
         (dict(out_indices=(99,)), r'out_indices=\(99,\): there are layers 0 to'),
         (dict(drop_path_rate=1.0), 'drop_path_rate=1.0 must be at least 0 and below 1'),
+        (dict(in_channels=0), 'in_channels=0 must be an integer, at least 1'),
+        (dict(frozen_stages='1'), "frozen_stages='1': {} has stages 0 to"),
         (dict(frozen_stages=99, out_indices=(0,)), 'frozen_stages=99: {} has stages 0 to'),
     ],
 )
@@ -57,28 +53,14 @@ SWIN = dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))
     [
         (BiXT, dict(arch=HEADS), '30 channels.*4 heads'),
         (BiXT, dict(patch_stride=32), 'patch_stride=32 is not one of 16, 8, 4'),
-        (BiXT, dict(patch_stride=16.0), 'patch_stride=16.0 is not one of 16, 8, 4'),
-        (BiXT, dict(patch_embed=['linear']), "is not one of 'linear', 'conv'"),
         (BiXT, dict(token_refiner='conv'), "token_refiner='conv' is not one of None, 'lpi'"),
-        (BiXT, dict(depth=0), 'BiXT: depth=0 must be an integer, at least 1'),
-        (BiXT, dict(num_latents=0), 'num_latents=0 must be an integer, at least 1'),
-        (XCiT, dict(patch_size=4), 'patch_size=4 is not one of 16, 8'),
-        (BiFormer, dict(padding='zeros'), "padding='zeros' is not one of 'masked', 'legacy'"),
         (BiFormer, dict(topks=(1, 4, 16)), r'topks=\(1, 4, 16\).* one number for each stage'),
         (BiFormer, dict(topks=(1, 4, 70, -2)), '70 is neither a number of regions, 1 to 64 of 8 x'),
-        (BiFormer, dict(num_regions=3), '16 is neither a number of regions, 1 to 9 of 3 x 3'),
         (BiFormer, dict(num_regions=(8, 8)), r'num_regions=\(8, 8\) need one number for each'),
         (BiSASwin, dict(arch={**SWIN, 'num_heads': (1,)}), 'depths=.*num_heads=.*for each stage'),
-        (
-            BiSASwin,
-            dict(arch={**SWIN, 'depths': (2, 0)}),
-            'depths=0 must be an integer, at least 1',
-        ),
         (BiSASwin, dict(bisa_stages=(4,)), r'bisa_stages=\(4,\): .* 0 to 3, or -4 to -1 from'),
-        (BiSASwin, dict(bisa_stages=(), lam='fixed'), "lam='fixed' must be"),
         (BiSASwin, dict(lam=True), "lam=True must be a number from 0 to 1, or 'learned'"),
         (BiSASwin, dict(lam='learned', lam_init=1), 'lam_init=1 must be above 0 and below 1'),
-        (BiSASwin, dict(branch_norm='layer'), "branch_norm='layer' is not one of None, 'inst"),
     ],
 )
 def test_wrong_arguments_of_one_backbone(cls, options, message):
@@ -108,28 +90,18 @@ def logged(monkeypatch):
     return lines
 
 
-def test_the_log_tells_how_many_weights_were_loaded(logged, tmp_path):
+def test_the_log_tells_what_was_loaded(logged, tmp_path):
     file, state = str(tmp_path / 'plain.pth'), BiXT(SMALL).state_dict()
     torch.save(state, file)
     start = dict(type='Pretrained', checkpoint=file)
-    BiXT(SMALL, init_cfg=start).init_weights()
-    assert logged == [f'BiXT: {len(state)} of {len(state)} weights loaded from {file}']
-    logged.clear()
-    backbone = BiXT(SMALL, token_refiner='lpi', init_cfg=start)
-    backbone.init_weights()
-    assert logged[0].startswith(f'BiXT: {len(state)} of {len(backbone.state_dict())} weights')
-    assert logged[1].startswith('BiXT: not in the file, so initialised anew: ')
-    logged.clear()
-    backbone = BiXT(SMALL, init_cfg=start).eval()
+    backbone = BiXT(SMALL, token_refiner='lpi', init_cfg=start).eval()
     assert logged == [f'BiXT: nothing was loaded yet: init_weights() reads {file}']
-    backbone.load_state_dict(state)
-    backbone.eval()
-    assert len(logged) == 2  # and the number of loaded weights
-
-
-def test_the_log_warns_of_untrained_statistics(logged):
-    backbone = BiXT(SMALL, norm_eval=True)
     backbone.init_weights()
+    count = f'{len(state)} of {len(backbone.state_dict())}'
+    assert logged[1] == f'BiXT: {count} weights loaded from {file}'
+    assert logged[2].startswith('BiXT: not in the file, so initialised anew: ')
+    logged.clear()
+    BiXT(SMALL, norm_eval=True).init_weights()
     assert [line.partition(',')[0] for line in logged] == [
         'BiXT: random weights',
         'BiXT: norm_eval=True keeps batch statistics that are not trained',

@@ -5,15 +5,15 @@ import torch
 from helpers import image
 from op_checks import assert_same
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from variants import FAMILIES, build
+from variants import VARIANTS, build
 
 from mmbixt.ops import dispatch, use_ops
 
 
-def run(family, path, monkeypatch):
+def run(name, path, monkeypatch):
     """Feature maps and the gradients of all weights, in float64."""
     monkeypatch.setattr(dispatch, '_PROCESSOR', 'cpu' if path == 'reference' else 'none')
-    backbone = build(FAMILIES[family]).double().eval()
+    backbone = build(VARIANTS[name]).double().eval()
     # the fused kernel for processors has no gradient for a bias
     with use_ops(path), sdpa_kernel(SDPBackend.MATH):
         maps = backbone(image(2, 80, 112).double())
@@ -22,7 +22,7 @@ def run(family, path, monkeypatch):
     return list(maps), [p.grad for p in backbone.parameters()]
 
 
-@pytest.mark.parametrize('family', FAMILIES)
-def test_equals_the_reference_within_rounding(family, monkeypatch):
-    expected = run(family, 'reference', monkeypatch)
-    assert_same(run(family, 'auto', monkeypatch), expected, 1e-11)
+@pytest.mark.parametrize('name', VARIANTS)
+def test_equals_the_reference_within_rounding(name, monkeypatch):
+    expected = run(name, 'reference', monkeypatch)
+    assert_same(run(name, 'auto', monkeypatch), expected, 1e-11)

@@ -52,7 +52,6 @@ def test_attention_maps_do_not_change_the_network():
     found = backbone.attention_maps(x, layers=(0, 2))
     assert sorted(found) == [0, 2]
     over_tokens, over_latents = found[2]
-    assert over_tokens.shape == over_latents.shape == (2, 2, 5, 3, 4)
     torch.testing.assert_close(over_tokens.sum((-2, -1)), torch.ones(2, 2, 5))
     torch.testing.assert_close(over_latents.sum(2), torch.ones(2, 2, 3, 4))
     for actual, expected in zip(backbone(x), before, strict=True):

@@ -1,4 +1,4 @@
-"""Exported and compiled with symbols for sizes, a backbone is right for images of other sizes."""
+"""Exported with symbols for sizes, a backbone is right for images of other sizes."""
 
 import pytest
 import torch
@@ -45,21 +45,3 @@ def test_exported_once_it_takes_other_batches_and_sizes(name, tmp_path):
     assert_same(program.module(), backbone, SIZES)
     run = in_onnxruntime(program, tmp_path / 'backbone.onnx')
     assert_same(run, backbone, (*SIZES, (1, 64, 64), (2, 97, 130), (1, 225, 290)))
-
-
-@only_in_zoo
-@pytest.mark.parametrize('name', EXPORTED)
-@torch.no_grad()
-def test_compiled_for_seven_sizes_it_is_two_graphs(name, fresh_compiler):
-    """One for the first size, one for all others."""
-    graphs = []
-
-    def keep(graph, inputs):
-        graphs.append(graph)
-        return graph
-
-    backbone = build(VARIANTS[name]).eval()
-    compiled = torch.compile(backbone, fullgraph=True, backend=keep)
-    sides = ((480, 544), (512, 576), (577, 601), (640, 480), (513, 700), (704, 513), (545, 481))
-    assert_same(compiled, backbone, [(2, *size) for size in sides])
-    assert len(graphs) == 2

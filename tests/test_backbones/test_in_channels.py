@@ -22,8 +22,6 @@ def test_stem_of_a_file_for_three_channels_is_adapted_only_on_request(family, tm
     pretrained = dict(type='Pretrained', checkpoint=path)
     for channels in (1, 4):
         given = {**config, 'in_channels': channels}
-        with pytest.raises(CheckpointMismatchError, match=r'for images of 3 .* adapt_stem=True'):
-            build({**given, 'init_cfg': pretrained}).init_weights()
         adapted = build({**given, 'init_cfg': {**pretrained, 'adapt_stem': True}}).eval()
         adapted.init_weights()
         grey = torch.rand(1, 1, 48, 32, generator=torch.Generator().manual_seed(0))
@@ -38,11 +36,8 @@ def test_stem_of_a_file_for_three_channels_is_adapted_only_on_request(family, tm
         assert_close(stems[1], repeated)
         again = build(given)  # its own weights load as ever
         again.load_state_dict(adapted.state_dict())
-
-
-def test_in_channels_are_checked():
-    with pytest.raises(ValueError, match='in_channels=0 must be an integer, at least 1'):
-        build({**VARIANTS['xcit'], 'in_channels': 0})
+    with pytest.raises(CheckpointMismatchError, match=r'for images of 3 .* adapt_stem=True'):
+        build({**given, 'init_cfg': pretrained}).init_weights()
 
 
 @pytest.fixture
@@ -66,9 +61,3 @@ def test_other_channels_than_the_images_have(cfg):
     with fresh_mmengine():
         (problem,) = find_problems(cfg, ('train',))[0]
     assert problem == 'model.backbone.in_channels = 3, but an image has 4: use 4.'
-    cfg.model.data_preprocessor.mean = [127.5] * 3
-    with fresh_mmengine():
-        problem, *_ = find_problems(cfg, ('train',))[0]
-    assert problem.startswith(
-        'model.data_preprocessor cannot prepare the first image (4 x 64 x 64)'
-    )

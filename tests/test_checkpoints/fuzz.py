@@ -2,14 +2,13 @@
 
     make fuzz SECONDS=600
 
-Each file is first written by ``torch.save``. Then its bytes, the opcodes of its pickles, its
-storages or the records of its archive are changed at random. Loading it, or a declared error that
-names the file, is correct; a signal, another error, an endless loop, or too much memory is a
-finding, whose file is kept. The same seed gives the same files.
+Bytes of saved files, opcodes of their pickles or records of their archives are changed at random.
+Loading such a file, or a declared error that names it, is correct; a signal, another error, an
+endless loop, or too much memory is a finding, whose file is kept. The same seed gives the same
+files. Known attacks are in test_unpickler.py.
 """
 
 import collections
-import contextlib
 import ctypes
 import io
 import itertools
@@ -38,7 +37,6 @@ from mmbixt.checkpoints.loader import read_file
 SECONDS_PER_FILE = 10
 MEMORY = 1 << 30  # bytes that a worker may allocate after its imports
 LONGEST = 2  # seconds of CPU time for a file; usual are milliseconds
-DIED = 'FINDING: the process ended'
 
 
 def data():
@@ -115,6 +113,23 @@ NAMES = [
 ]
 INTEGERS = [0, 1, 2, 3, 7, 8, 255, -1, 1 << 15, (1 << 31) - 1, -(1 << 31), 1 << 40, (1 << 63) - 1]
 TEXTS = ['', '0', 'cpu', 'meta', 'cuda:0', 'storage', 'O8', 'U2', 'f8', 'i1', 'V0', '<', 'latin1']
+OTHERS = [
+    b'(',
+    b')',
+    b']',
+    b'}',
+    b't',
+    b'e',
+    b'u',
+    b'\x85R',
+    b'\x86R',
+    b')R',
+    b'tR',
+    b')\x81',
+    b'b',
+    b'Q',
+]
+OTHERS += [b'q\xc8h\xc8\x86', b']q\xc8(h\xc8h\xc8e']  # pairs and lists that double
 
 
 def integer(number):
@@ -125,37 +140,19 @@ def text(string):
     return pickle.BINUNICODE + struct.pack('<I', len(string.encode())) + string.encode()
 
 
-def name(rng):
-    return 'c{}\n{}\n'.format(*rng.choice(NAMES).rsplit('.', 1)).encode()
-
-
-def argument(rng):
-    simple = integer(rng.choice(INTEGERS)), text(rng.choice(TEXTS)), b')', b']', b'}', name(rng)
-    return rng.choice([*simple, b'h' + bytes([rng.randrange(40)])])
+OPCODES = {  # in a file, and the random ones that replace them
+    b'c': lambda rng: 'c{}\n{}\n'.format(*rng.choice(NAMES).rsplit('.', 1)).encode(),
+    b'KMJ\x8a': lambda rng: integer(rng.choice(INTEGERS)),
+    b'X': lambda rng: text(rng.choice(TEXTS)),
+    b'hq': lambda rng: rng.choice([b'h', b'q']) + bytes([rng.randrange(60)]),
+    b'': lambda rng: rng.choice(OTHERS),
+}
 
 
 def attack(rng):
-    """Opcodes of known attacks."""
-    deep = rng.choice([10, 30, 100, 2000])
-    number = integer(rng.choice(INTEGERS))
-    dtype_state = b'(K\x03' + text('|') + b'NNN' + number + number + b'K\x00tb'
-    return rng.choice(
-        [
-            b')' + b'q\xc8h\xc8\x86' * deep,  # nested pairs
-            b'}(' + b')' + b'q\xc8h\xc8\x86' * deep + b'K\x01u',
-            b']q\xc8' + b']q\xc9(h\xc8h\xc8eh\xc9q\xc8' * deep,  # nested lists
-            b'h' + bytes([rng.randrange(40)]) + dtype_state,  # changes dtypes in use
-            b'h' + bytes([rng.randrange(40)]) + b'}b',
-            b'cbuiltins\nset\ncbuiltins\nrange\n' + number + b'\x85R\x85R',
-            b'c_codecs\nencode\n' * deep + text('aa') + (text('hex') + b'\x86R') * deep,
-            name(rng) + argument(rng) + b'\x85' + rng.choice([b'R', b'\x81', b'b']),
-            name(rng) + argument(rng) + argument(rng) + b'\x86R',
-            b'(' + text('storage') + b'ctorch\nFloatStorage\n' + text('0') + text('cpu')
-            + number + rng.choice([b'', b'N', b'(K\x01K\x00K\x04t']) + b'tQ',
-            rng.choice([b'(', b't', b']']) * deep,
-            b'(K\x01' + rng.choice([text('a'), b')', b'(NNt']) + b'h\x01\x89h\x02tb',
-        ]
-    )  # fmt: skip
+    """Opcodes, perhaps many times."""
+    makers = rng.choices([*OPCODES.values()], k=rng.randrange(1, 8))
+    return b''.join(make(rng) for make in makers) * rng.choice([1, 1, 1, 30, 2000])
 
 
 def change_pickle(rng, content):
@@ -163,22 +160,15 @@ def change_pickle(rng, content):
     parts = [content[a:b] for a, b in itertools.pairwise(positions)]  # opcodes, with arguments
     for _ in range(rng.choice([1, 1, 1, 2, 5])):
         at, start = (rng.randrange(1, len(parts)) for _ in range(2))
-        code, way = parts[at][:1], rng.randrange(5)
-        kind, new = (b'c', name(rng)) if way == 0 else (b'KMJ\x8a', integer(rng.choice(INTEGERS)))
-        places = [i for i, part in enumerate(parts) if part[:1] in kind]
-        if way in (0, 3) and places:
-            parts[rng.choice(places)] = new
-        elif way == 1:
+        codes, way = rng.choice([*OPCODES]), rng.randrange(5)
+        places = [i for i, part in enumerate(parts) if part[:1] in codes] or [at]
+        if way == 0:
             parts.insert(at, attack(rng))
-        elif way == 2:  # insert, replace or remove opcodes
+        elif way == 1:  # insert, replace or remove opcodes
             count = rng.choice([0, 1, 4, 19])
             parts[at : at + rng.choice([0, 1])] = parts[start : start + count] or [b'N']
-        elif code == b'X':
-            parts[at] = text(rng.choice(TEXTS))
-        elif code in b'hq':
-            parts[at] = code + bytes([rng.randrange(60)])
         else:
-            parts[at] = bytes([rng.randrange(256)]) + parts[at][1:]
+            parts[rng.choice(places)] = OPCODES[codes](rng)
     return b''.join(parts)
 
 
@@ -236,8 +226,8 @@ def check(path):
     return outcome
 
 
-def work(report, seed, numbers, end, folder):
-    """Make and check files; report the number of each before, and its outcome after."""
+def work(log, seed, numbers, end, folder):
+    """Make and check files; write the outcome of each into a log."""
     warnings.simplefilter('ignore')
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     ctypes.CDLL(None).mallopt(-6, 165)  # M_PERTURB: overwrite freed memory, to reveal its use
@@ -251,37 +241,28 @@ def work(report, seed, numbers, end, folder):
         assert check(path) == 'loaded', check(path)
     used = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY,) * 2)
-    for number in numbers:
-        if time.monotonic() > end:
-            break
-        path = folder / f'finding-{seed}-{number}.pth'  # removed if there is no finding
-        path.write_bytes(make(random.Random(f'{seed}-{number}'), saved))
-        report((number, DIED))
-        signal.alarm(SECONDS_PER_FILE)  # ends the process
-        outcome = check(path)
-        signal.alarm(0)
-        if not outcome.startswith('FINDING'):
-            path.unlink()
-        report((number, outcome))
+    with log.open('a') as outcomes:
+        for number in itertools.takewhile(lambda _: time.monotonic() < end, numbers):
+            path = folder / f'finding-{seed}-{number}.pth'  # removed if there is no finding
+            path.write_bytes(make(random.Random(f'{seed}-{number}'), saved))
+            signal.alarm(SECONDS_PER_FILE)  # ends the process
+            outcome = check(path)
+            signal.alarm(0)
+            if not outcome.startswith('FINDING'):
+                path.unlink()
+            print(outcome, file=outcomes, flush=True)
 
 
 def run(folder, seconds=1e9, count=10**12, seed=0):
     """Fuzz for a time or a number of files; returns counts of outcomes. Findings are kept."""
-    ended, number, end = {}, 0, time.monotonic() + seconds
-    while number < count and time.monotonic() < end:
-        receiver, sender = multiprocessing.Pipe(duplex=False)
-        options = sender.send, seed, range(number, count), end, folder
+    log, end, outcomes = folder / 'outcomes', time.monotonic() + seconds, []
+    while len(outcomes) < count and time.monotonic() < end:
+        options = log, seed, range(len(outcomes), count), end, folder
         worker = multiprocessing.get_context('fork').Process(target=work, args=options)
         worker.start()
-        sender.close()
-        with contextlib.suppress(EOFError):
-            while True:
-                number, outcome = receiver.recv()
-                ended[number] = outcome
         worker.join()
-        if worker.exitcode and ended.get(number) != DIED:
-            raise RuntimeError(f'The worker ended with {worker.exitcode} between two files')
-        if worker.exitcode:
-            ended[number] += f' with {worker.exitcode}'
-        number += 1
-    return collections.Counter(ended.values())
+        if worker.exitcode:  # while it read the next file
+            with log.open('a') as file:
+                print(f'FINDING: the process ended with {worker.exitcode}', file=file)
+        outcomes = log.read_text().splitlines()
+    return collections.Counter(outcomes)

@@ -3,11 +3,8 @@
 `make test-zoo` builds, counts and trains all models, `make test` only some of the smallest ones.
 """
 
-import hashlib
 import math
-import pickle
 
-import numpy as np
 import pytest
 import torch
 import yaml
@@ -17,7 +14,6 @@ from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
-from mmpretrain.datasets import CIFAR100
 from running import fresh_mmengine, write_few_scenes
 
 from mmbixt.checkpoints.sources import SOURCES
@@ -42,12 +38,8 @@ BUILT = [*TRAINED, 'semfpn_xcit_t12_p16_ade20k', 'upernet_biformer_t_ade20k']
 DENSE = [name for name in PATHS if not name.endswith(('_in1k', '_cifar100'))]
 CLASSIFIERS = [
     *('xcit_n12_p8_in1k', 'bixt_ti_cnv_lpi_l64_d13_p16_in1k', 'swin_t_in1k'),
-    *('biformer_t_in1k', 'biformer_stl_nchw_in1k', 'bisa_swin_t_in1k'),
+    *('biformer_t_in1k', 'biformer_stl_nchw_in1k', 'bisa_swin_t_in1k', 'bisa_swin_t_cifar100'),
 ]
-# sizes of XCiT: architecture, the authors' stochastic depth
-SIZES = dict(
-    t12=('tiny12', 0.0), s12=('small12', 0.05), s24=('small24', 0.1), m24=('medium24', 0.15)
-)
 
 
 def test_names_are_unique_and_the_index_lists_every_family():
@@ -102,6 +94,11 @@ def test_schedule_is_the_listed_one_and_published_weights_fit(name):
     assert ('dist' in backbone.init_cfg.checkpoint) == (model == 'mmbixt.XCiT')
 
 
+def test_cifar100_needs_no_files():
+    """It would be downloaded."""
+    check_datasets(Config.fromfile(PATHS['bisa_swin_t_cifar100']), ('train', 'val'))
+
+
 @pytest.mark.parametrize('name', others_in_zoo(PATHS, BUILT))
 def test_model(name):
     """It builds and runs, and agrees with the tables of its folder and the recipe of its family."""
@@ -111,8 +108,6 @@ def test_model(name):
         model = MODELS.build(cfg.model)
     if '_bixt_' in name and name.startswith(('linear', 'semfpn')):
         check_weight_decay_of_bixt(cfg, model)
-    if '_xcit_' in name and name.endswith('_ade20k'):
-        check_recipe_of_xcit(name, cfg, model)
     if cfg.default_scope == 'mmseg':
         with torch.no_grad():
             logits = model.eval()(torch.empty(1, 3, 64, 96, device='meta'), mode='tensor')
@@ -151,15 +146,6 @@ def check_weight_decay_of_bixt(cfg, model):
         assert decay[id(parameter)] == (0.0 if exempt else 0.01), name
 
 
-def check_recipe_of_xcit(name, cfg, model):
-    decoder, _, size, patch, _ = name.split('_')
-    arch, rate = SIZES[size]
-    assert (cfg.model.backbone.arch, cfg.model.backbone.patch_size) == (arch, int(patch[1:]))
-    assert cfg.param_scheduler[-1].end == dict(semfpn=80_000, upernet=160_000)[decoder]
-    rate = 0.2 if (decoder, size) == ('semfpn', 'm24') else rate
-    assert model.backbone.blocks[0].drop_path.drop_prob == rate
-
-
 @pytest.fixture(scope='module')
 def scenes(tmp_path_factory):
     return write_few_scenes(tmp_path_factory.mktemp('data') / 'scenes')
@@ -196,38 +182,3 @@ def test_trains_and_evaluates(name, scenes, tmp_path, request):
     score = dict(mmseg='mIoU', mmdet='coco/bbox_mAP', mmpretrain='accuracy/top1')
     assert f'val/{score[cfg.default_scope]}' in logged
     assert 'val/coco/segm_mAP' in logged or not name.startswith('maskrcnn')
-
-
-@pytest.fixture
-def cifar100(tmp_path, monkeypatch):
-    """The files of CIFAR-100, with random images."""
-    images = np.random.default_rng(0).integers(256, size=(8, 3072), dtype=np.uint8)
-    data = dict(data=images, fine_labels=list(range(8)))
-    contents = dict(train=data, test=data)
-    contents['meta'] = dict(fine_label_names=list(CIFAR100.METAINFO['classes']))
-    digests = {}
-    for name, content in contents.items():
-        path = tmp_path / CIFAR100.base_folder / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(pickle.dumps(content))
-        digests[name] = hashlib.md5(path.read_bytes()).hexdigest()
-    monkeypatch.setattr(CIFAR100, 'train_list', [['train', digests['train']]])
-    monkeypatch.setattr(CIFAR100, 'test_list', [['test', digests['test']]])
-    monkeypatch.setattr(CIFAR100, 'meta', {**CIFAR100.meta, 'md5': digests['meta']})
-    return tmp_path
-
-
-def test_trains_on_cifar100(cifar100):
-    cfg = Config.fromfile(PATHS['bisa_swin_t_cifar100'])
-    check_datasets(cfg, ('train', 'val'))  # it would be downloaded
-    for split in ('train', 'val', 'test'):
-        cfg[f'{split}_dataloader'].dataset.data_root = str(cifar100)
-    cfg.train_cfg = dict(type='IterBasedTrainLoop')
-    cfg.model.backbone.arch = dict(embed_dims=32, depths=(2, 2, 2, 2), num_heads=(1, 2, 4, 8))
-    cfg.model.head.in_channels = 256
-    cfg.pop('sync_bn')
-    shorten(cfg, cifar100, 1)
-    with fresh_mmengine():
-        runner = Runner.from_cfg(cfg)
-        runner.train()
-    assert 'val/accuracy/top5' in runner.message_hub.log_scalars

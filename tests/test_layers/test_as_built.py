@@ -15,6 +15,7 @@ def computed(layer):
     layer.weight = 2 * weight
 
 
+HOOKS = ('forward', 'forward_pre', 'full_backward', 'full_backward_pre')
 CHANGES = {
     'another class': lambda layer: setattr(layer, '__class__', type('Other', (nn.Linear,), {})),
     'forward replaced': lambda layer: setattr(layer, 'forward', torch.relu),
@@ -22,6 +23,10 @@ CHANGES = {
     # as functional_call does, and FSDP with sharded tensors
     'weight no parameter': lambda layer: layer._parameters.update(weight=torch.ones(3, 3)),
     'compiled': lambda layer: layer.compile(backend='eager'),
+    **{
+        f'{kind} hook': lambda layer, kind=kind: getattr(layer, f'register_{kind}_hook')(print)
+        for kind in HOOKS
+    },
 }
 
 
@@ -31,6 +36,13 @@ def test_changed_layers_are_not_as_built(change):
         assert is_as_built(layer, nn.Linear)
         change(layer)
         assert not is_as_built(layer, nn.Linear)
+
+
+@pytest.mark.parametrize('kind', HOOKS)
+def test_with_hooks_of_all_modules_nothing_is_as_built(kind):
+    register = getattr(torch.nn.modules.module, f'register_module_{kind}_hook')
+    with register(lambda *_: None):
+        assert not is_as_built(nn.Linear(3, 3), nn.Linear)
 
 
 @pytest.mark.parametrize('make', [Mlp, SequentialMlp, FeedForward])

@@ -1,13 +1,10 @@
 import pytest
 import torch
 from helpers import assert_close, golden
-from op_checks import assert_same, with_gradients
 from reference import fill
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from mmbixt.layers import FullAttention, RoutingAttention
-from mmbixt.ops import dispatch, use_ops
-from mmbixt.ops.dispatch import recorded_choices
+from mmbixt.layers import RoutingAttention
+from mmbixt.ops import use_ops
 
 GOLDENS = {
     'biformer_bra__nwin7__28x28': (7, (28, 28), 5),
@@ -27,24 +24,6 @@ def test_golden(name, path):
     assert reference.check('out', out.numpy()) < 2e-5
     expected = torch.from_numpy(reference.data['r_idx']).long()
     assert torch.equal(routes.sort(-1).values, expected.sort(-1).values)
-
-
-@pytest.mark.parametrize('path', ['auto', 'reference'])
-def test_golden_of_full_attention(path):
-    attention = fill.fill_module(FullAttention(64))
-    with torch.no_grad(), use_ops(path):
-        out = attention(torch.from_numpy(fill.tensor((1, 7, 9, 64), 8)))
-    assert golden('biformer_attention_lepe__7x9').check('out', out.numpy()) < 2e-5
-
-
-@pytest.mark.parametrize('floor_regions', [False, True])
-@pytest.mark.parametrize('size', [(8, 12), (4, 4)])
-def test_paddings_are_equal_where_nothing_is_padded(floor_regions, size):
-    masked = RoutingAttention(32, 2, 3, 4, floor_regions)
-    legacy = RoutingAttention(32, 2, 3, 4, floor_regions, padding='legacy')
-    legacy.load_state_dict(masked.state_dict())
-    x = torch.randn(2, *size, 32)
-    assert torch.equal(masked(x), legacy(x))
 
 
 def by_hand(attention, x):
@@ -71,29 +50,6 @@ def by_hand(attention, x):
                 out[p][part] = scores.softmax(0) @ torch.stack([v[s][part] for s in seen])
     lepe = attention.lepe(v.permute(2, 0, 1)[None])[0].permute(1, 2, 0)
     return attention.wo(out + lepe)
-
-
-@pytest.mark.parametrize('floor_regions', [False, True])
-@pytest.mark.parametrize('padding', ['masked', 'legacy'])
-@pytest.mark.parametrize('size', [(5, 7), (1, 1), (8, 12)])
-def test_on_a_gpu_a_mask_hides_regions(size, padding, floor_regions, monkeypatch):
-    """Tokens stay in the order of the feature map, and keys are not gathered."""
-    attention = RoutingAttention(12, 2, 3, 4, floor_regions, padding).double()
-    x = torch.randn(2, *size, 12, dtype=torch.float64, requires_grad=True)
-
-    def run(path):
-        math = sdpa_kernel(SDPBackend.MATH)
-        with use_ops(path), recorded_choices() as choices, math:
-            return with_gradients(lambda *_: attention(x), [x, *attention.parameters()]), choices
-
-    expected, _ = run('reference')
-    monkeypatch.setattr(dispatch, '_PROCESSOR', 'none')
-    found, choices = run('auto')
-    assert_same(found, expected, 1e-11)
-    ((batch, height, width, *heads),) = (c.shape for c in choices if c.op == 'routing_attention')
-    regions = attention.regions(*size)
-    assert (batch, *heads) == (2, 2, 6)
-    assert (height, width) == (regions.rows * regions.height, regions.columns * regions.width)
 
 
 @pytest.mark.parametrize('floor_regions', [False, True])

@@ -1,14 +1,8 @@
 import pytest
 import torch
 from helpers import assert_close, golden
-from reference import fill
 
-from mmbixt.layers import (
-    LocalPatchInteraction,
-    fourier_features,
-    map_to_tokens,
-    tokens_to_map,
-)
+from mmbixt.layers import fourier_features, map_to_tokens, tokens_to_map
 from mmbixt.layers.maps import as_image
 
 
@@ -38,10 +32,3 @@ def test_compiled_or_not_an_image_is_the_map_with_channels_first():
             (grad,) = torch.autograd.grad((image * weight).sum(), x)
             assert_close(grad, weight.permute(0, 2, 3, 1))
         assert compiled(x).is_contiguous(memory_format=torch.channels_last)
-
-
-def test_golden_of_local_patch_interaction():
-    lpi = fill.fill_module(LocalPatchInteraction(96)).eval()
-    with torch.no_grad():
-        output = lpi(torch.from_numpy(fill.tensor((1, 63, 96), 4)), (7, 9))
-    assert golden('xcit_lpi').check('out', output.numpy()) < 2e-5

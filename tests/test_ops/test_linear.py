@@ -40,19 +40,6 @@ def test_a_matrix_for_each_image(policy, batch):
     assert_close(outer_sum_per_image(a, b), torch.einsum('bnp,bnq->bpq', a, b))
 
 
-def test_small_products_and_other_precisions_take_the_portable_path(monkeypatch):
-    monkeypatch.setattr(dispatch, 'ONEDNN_IS_FASTER', True)
-
-    def chosen(tokens, channels, out, dtype=torch.float32):
-        return dispatch.RULES['linear'](torch.ones(tokens, channels, dtype=dtype), dtype, out)[0]
-
-    assert chosen(64, 192, 192) == 'portable'
-    assert chosen(1024, 192, 768) == 'cpu'
-    assert chosen(1024, 192, 768, torch.float64) == 'portable'
-    assert chosen(1024, 192, 768, torch.bfloat16) == 'portable'
-    assert dispatch.RULES['linear'](torch.ones(8, 64, 192), torch.float32, 192, 8)[0] == 'portable'
-
-
 def test_the_operator_returns_the_strides_that_compilers_expect():
     x, weight = torch.randn(1, 32).expand(74, 32), torch.randn(64, 32)
     (out,), _ = torch.ops.mmbixt.linear(x, weight, None)

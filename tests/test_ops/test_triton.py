@@ -8,7 +8,6 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from benchmarking.cost import count
 from helpers import only_in_zoo, others_in_zoo
 from op_checks import assert_same, learned, on
 from torch import nn
@@ -98,12 +97,10 @@ def test_networks(config):
 @pytest.mark.usefixtures('interpreter')
 def test_results_under_autocast_have_the_dtypes_of_the_plain_order():
     network, x = build(VARIANTS['bixt /4, layer scale']), torch.randn(1, 3, 17, 16)
-    weights = list(network.parameters())
-    exact = on('reference', lambda *_: network(x), weights)
-    autocast = torch.autocast('cpu', torch.float16)(lambda *_: network(x))
-    ours, plain = (on(path, autocast, weights) for path in ('triton', 'reference'))
+    run = torch.autocast('cpu', torch.float16)(lambda *_: network(x))
+    ours, plain = (on(path, run, [*network.parameters()]) for path in ('triton', 'reference'))
     assert [y.dtype for y in ours[0]] == [y.dtype for y in plain[0]]
-    assert_same(ours, exact, 1e-2)
+    assert_same(ours, plain, 2e-2)
 
 
 @only_in_zoo
@@ -160,27 +157,6 @@ def test_second_derivatives_are_refused():
             torch.autograd.grad(out.sum(), inputs[:1], create_graph=True)
 
 
-def test_kernels_are_counted():
-    """By hand, for 3 x 7 tokens of 5 channels in float32."""
-    tokens, channels = 4 * 3 * 7 * 5, 4 * 5
-    each, parts = 4 * 3 * 7, 2 * channels  # a number for each token; two programs sum
-    sizes = [(3, 7, 5)] * 2 + [(5,)] * 3
-    inputs = [torch.empty(size, device='meta', requires_grad=True) for size in sizes]
-
-    class Net(nn.Module):
-        def forward(self, x, update, bias, *norm):
-            return add_norm(x, update, bias, None, None, *norm, 1e-6)
-
-    with use_ops('triton'):
-        found = count(Net(), *inputs, train=True).kernels
-    assert [(kernel.kind, kernel.bytes) for kernel in found] == [
-        ('add_norm', 4 * tokens + 3 * channels + 2 * each),
-        ('add_norm_backward', 4 * tokens + channels + 2 * each + 3 * parts),
-        ('sum_parts', 3 * parts + 3 * channels),
-        ('copy_', 2 * tokens),  # x and the update share a gradient, but not as x.grad
-    ]
-
-
 # --- Compiled, without a GPU ----------------------------------------------------------------------
 
 POINTERS = dict(mean='fp32', rstd='fp32', parts='fp32')  # the others are tensors of tokens
@@ -212,7 +188,6 @@ def test_kernels_compile_without_spilling_registers(name, capability, tmp_path, 
     command = [tool, '-res-usage', tmp_path / 'kernel']
     usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     used = {key: int(value) for key, value in re.findall(r'(REG|STACK|LOCAL):(\d+)', usage)}
-    print(f'{name}, sm_{capability}: {used}, {compiled.metadata.shared} bytes of shared memory')
     assert used['STACK'] == used['LOCAL'] == 0
     assert used['REG'] <= 128
     assert compiled.metadata.shared <= 8192
