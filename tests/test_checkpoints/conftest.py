@@ -44,7 +44,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setenv('no_proxy', '127.0.0.1')
-    monkeypatch.setattr('mmbixt.checkpoints.transfer.PAUSES', (0, 0))
+    monkeypatch.setattr('mmbixt.checkpoints.download.PAUSES', (0, 0))
     with Server() as running:
         threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
         yield running
