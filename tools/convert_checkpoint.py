@@ -95,8 +95,7 @@ def convert(state: dict, arch: str | None) -> tuple[str, Conversion, list[str]]:
     pyramid = {key: v for key, v in backbone.items() if key.startswith('fpn')}
     stride = 16 if 'fpn2.0.weight' in pyramid else 8  # patch size 8 has fewer upsamplings
     adapter = FeaturePyramidAdapter(len(pyramid['fpn1.0.bias']), stride)
-    shapes = {key: tuple(value.shape) for key, value in adapter.state_dict().items()}
-    differences = compare(Conversion(pyramid), shapes, r'num_batches_tracked$')
+    differences = compare(Conversion(pyramid), adapter.state_dict(), r'num_batches_tracked$')
     if differences:
         seems = f'seems to be {describe(state)}'
         refuse(differences, 'the pyramid', file_of(state), seems, WRITTEN)

@@ -38,14 +38,10 @@ def resolve_arch(
     defaults: Mapping[str, Any],
     **overrides: Any,
 ) -> dict[str, Any]:
-    """A complete description of an architecture from its name or a dict.
+    """A complete description of an architecture from its name in ``archs`` or a dict.
 
-    Args:
-        model: name of the backbone, for messages.
-        arch: a key of ``archs``, or a dict with the same keys as its values.
-        archs: the named architectures.
-        defaults: the keys that a dict may leave out.
-        overrides: arguments that replace an entry unless they are None.
+    A dict may leave out the keys of ``defaults``. ``overrides`` replace entries unless they are
+    None.
     """
     if not isinstance(arch, Mapping):
         check_choice(f'{model}: arch', arch, archs)

@@ -8,7 +8,6 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from mmbixt.backbones.arch import check_positive
 from mmbixt.backbones.refusal import refuse_file, refuse_prefix
 from mmbixt.checkpoints.classifier import split_classifier
 from mmbixt.checkpoints.origin import file_of
+from mmbixt.checkpoints.prefixes import replace, without
 from mmbixt.checkpoints.state_dict import (
     NOTHING,
     CheckpointMismatchError,
@@ -38,7 +38,6 @@ from mmbixt.checkpoints.state_dict import (
 from mmbixt.ops import ops_path, use_ops
 
 State = Mapping[str, Tensor]  # weights by name
-Shapes = Mapping[str, tuple[int, ...]]  # of weights, by name
 Parts = list[nn.Module | nn.Parameter]
 
 # stored in files, but computed from sizes
@@ -118,20 +117,19 @@ class DenseBackbone(BaseModule):
         """
         return self.freezable_stages()
 
-    def convert_checkpoint(self, state: State, expected: Shapes) -> Conversion:
+    def convert_checkpoint(self, state: State, expected: State) -> Conversion:
         """The weights in an official state dict (without wrappers) under our names.
 
         By default they have our names.
         """
         return translate(state, lambda name: name)
 
-    def differences(self, state: State, expected: Shapes | None = None) -> Differences:
+    def differences(self, state: State) -> Differences:
         """How the weights of a file, with their names there, differ from the backbone's."""
-        if expected is None:
-            expected = {key: tuple(value.shape) for key, value in self.state_dict().items()}
+        expected = self.state_dict()
         return compare(self.convert_checkpoint(state, expected), expected, self.optional_weights)
 
-    def advise(self, state: State, expected: Shapes) -> str | None:
+    def advise(self, state: State, expected: State) -> str | None:
         """What a user can do about a file that does not fit; None if nothing is known."""
 
     def explain_new(self, names: Collection[str]) -> str | None:
@@ -275,14 +273,12 @@ class DenseBackbone(BaseModule):
         ``resume`` and ``load_state_dict`` alike, also with ``strict=False``.
         """
         self._has_weights = True
-        own = {key: value for key, value in state_dict.items() if key.startswith(prefix)}
-        source = unwrap({key.removeprefix(prefix): value for key, value in own.items()})
+        source = unwrap(without(prefix, state_dict))
         self.check_origin(source, prefix)
         if prefix and not source:
             raise NoWholeModelError(FILE_OF_A_BACKBONE.format(prefix))
         current = self.state_dict()
-        shapes = {key: tuple(value.shape) for key, value in current.items()}
-        adapters = {key: shape for key, shape in shapes.items() if '.lora_' in key}
+        adapters = {key: value for key, value in current.items() if '.lora_' in key}
         if adapters and adapters.keys() >= source.keys():  # a file of these alone
             differences = compare(Conversion(source), adapters)
             if differences:
@@ -292,20 +288,22 @@ class DenseBackbone(BaseModule):
             print_log(f'{type(self).__name__}: {text}', 'current')
             self.not_in_model = []  # of the other weights' file, which may be a classifier's
             return
-        converted = self.convert_checkpoint(source, shapes)
+        converted = self.convert_checkpoint(source, current)
         channels_advice = self._fit_stem(converted.weights)
-        differences = compare(converted, shapes, self.optional_weights)
+        differences = compare(converted, current, self.optional_weights)
         name, file = type(self).__name__, self._file or file_of(source)
         if differences:
-            what = f'mmbixt.{name}', source, file, partial(self.differences, expected=shapes)
             refuse_file(
-                *what,
-                lambda part: channels_advice or self.advise(part, shapes),
+                f'mmbixt.{name}',
+                source,
+                file,
+                self.differences,
+                lambda part: channels_advice or self.advise(part, current),
                 None if prefix else self._prefix,
             )
-        weights, fresh = converted.weights, differences.optional
+        fresh = differences.optional
         origin = f' from {file}' if file else ''
-        count = f'{len(shapes) - len(fresh)} of {len(shapes)}'
+        count = f'{len(current) - len(fresh)} of {len(current)}'
         print_log(f'{name}: {count} weights loaded{origin}', 'current')
         if unused := _by_part(converted.dropped):
             print_log(f'{name} does not use these weights of the file: {unused}', 'current')
@@ -323,10 +321,7 @@ class DenseBackbone(BaseModule):
             text = f'{name}: not in the file, so initialised anew: {_by_part(self.not_in_file)}'
             text += f'. {more}' if (more := self.explain_new(self.not_in_file)) else ''
             print_log(text, 'current', logging.WARNING)
-        weights.update((key, current[key]) for key in fresh)
-        for key in own:
-            del state_dict[key]
-        state_dict.update((prefix + key, value) for key, value in weights.items())
+        replace(state_dict, prefix, {**converted.weights, **{key: current[key] for key in fresh}})
 
     def _fit_stem(self, weights: dict[str, Tensor]) -> str | None:
         """Adapt the first convolution in place to ``in_channels`` if ``adapt_stem`` is set, or

@@ -19,7 +19,7 @@ from mmbixt.backbones.arch import (
     resolve_arch,
     resolve_out_indices,
 )
-from mmbixt.backbones.base import DenseBackbone, Parts, Shapes, State
+from mmbixt.backbones.base import DenseBackbone, Parts, State
 from mmbixt.checkpoints import biformer as authors
 from mmbixt.checkpoints.state_dict import Conversion
 from mmbixt.layers.feed_forward import SequentialMlp, add_feed_forward
@@ -205,7 +205,7 @@ class BiFormer(DenseBackbone):
         for i in self.out_indices:
             norm = LayerNorm(widths[i], eps=1e-6) if output_norms else nn.Identity()
             self.extra_norms[str(i)] = norm
-        self.reset_parameters()
+        self.apply(init_linear)  # the authors' initialisation; the rest is torch's
         self.freeze()
 
     def _make_attention(self, stage: int, num_regions: int, padding: str) -> nn.Module:
@@ -217,10 +217,6 @@ class BiFormer(DenseBackbone):
         if is_nchw:
             return FullAttention(channels, FULL_HEADS, lepe_of='values')
         return FullAttention(channels, FULL_HEADS, lepe_of='input' if topk == -2 else None)
-
-    def reset_parameters(self) -> None:
-        """The authors' initialisation: linear layers only, the rest is torch's."""
-        self.apply(init_linear)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
@@ -290,10 +286,10 @@ class BiFormer(DenseBackbone):
             layers += blocks
         return layers
 
-    def convert_checkpoint(self, state: State, expected: Shapes) -> Conversion:
+    def convert_checkpoint(self, state: State, expected: State) -> Conversion:
         return authors.convert_biformer(state, expected, self.arch['code'])
 
-    def advise(self, state: State, expected: Shapes) -> str | None:
+    def advise(self, state: State, expected: State) -> str | None:
         return authors.advise_biformer(state, self.arch['code'])
 
 

@@ -19,14 +19,13 @@ from mmbixt.backbones.arch import (
     resolve_arch,
     resolve_out_indices,
 )
-from mmbixt.backbones.base import DenseBackbone, Parts, Shapes, State
+from mmbixt.backbones.base import DenseBackbone, Parts, State
 from mmbixt.checkpoints import swin
 from mmbixt.checkpoints.state_dict import Conversion
 from mmbixt.layers.bidirectional_self_attention import (
     InverseWeights,
     WindowAttention,
-    check_branches,
-    check_design,
+    check_options,
     relative_position_index,
 )
 from mmbixt.layers.convolution import apply_conv
@@ -241,8 +240,9 @@ class BiSASwin(DenseBackbone):
         check_stages(depths=depths, num_heads=num_heads)
         bisa_stages = resolve_stages(bisa_stages, len(depths))
         check_positive('window_size', self.arch['window_size'])
-        check_branches(lam, lam_init, branch_norm)
-        check_design(bisa_order, projection, lam)
+        inverse = dict(lam=lam, lam_init=lam_init, branch_norm=branch_norm)
+        inverse.update(bisa_order=bisa_order, projection=projection)
+        check_options(**inverse)
         self.lam, self.lam_init = lam, lam_init
         check_rate('drop_path_rate', drop_path_rate)
         indices = range(len(depths)) if out_indices is None else out_indices
@@ -252,8 +252,6 @@ class BiSASwin(DenseBackbone):
         self.out_strides = tuple(4 * 2**i for i in self.out_indices)
 
         size, last = self.arch['window_size'], max(self.out_indices)
-        inverse = dict(lam=lam, lam_init=lam_init, branch_norm=branch_norm)
-        inverse.update(bisa_order=bisa_order, projection=projection)
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
         self.patch_embed = PatchEmbed(widths[0], in_channels)
         self.stages = nn.ModuleList()
@@ -312,14 +310,14 @@ class BiSASwin(DenseBackbone):
                 layers[-1].append(getattr(self, f'norm{i}'))
         return layers
 
-    def convert_checkpoint(self, state: State, expected: Shapes) -> Conversion:
+    def convert_checkpoint(self, state: State, expected: State) -> Conversion:
         done = swin.convert_swin(state, expected)
         # computed from the size of the windows, so the file's is not needed
         index = relative_position_index(self.arch['window_size'])
         done.weights.update((k, index) for k in expected if k.endswith('relative_position_index'))
         return done
 
-    def advise(self, state: State, expected: Shapes) -> str | None:
+    def advise(self, state: State, expected: State) -> str | None:
         return swin.advise_swin(state, expected, self.arch['window_size'])
 
     def explain_new(self, names: Collection[str]) -> str | None:

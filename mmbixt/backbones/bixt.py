@@ -17,7 +17,7 @@ from mmbixt.backbones.arch import (
     resolve_arch,
     resolve_out_indices,
 )
-from mmbixt.backbones.base import DenseBackbone, Parts, Shapes, State
+from mmbixt.backbones.base import DenseBackbone, Parts, State
 from mmbixt.checkpoints import bixt as authors
 from mmbixt.checkpoints.state_dict import Conversion
 from mmbixt.layers import (
@@ -427,8 +427,8 @@ class BiXT(DenseBackbone):
         stem = [self.patch_embed, self.fourier_pos_encode, self.latents]
         return [stem, *([layer] for layer in self.blocks)]
 
-    def convert_checkpoint(self, state: State, expected: Shapes) -> Conversion:
+    def convert_checkpoint(self, state: State, expected: State) -> Conversion:
         return authors.convert_bixt(state, expected)
 
-    def advise(self, state: State, expected: Shapes) -> str | None:
+    def advise(self, state: State, expected: State) -> str | None:
         return authors.advise_bixt(state, expected)

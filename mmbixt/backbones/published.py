@@ -96,14 +96,8 @@ PUBLISHED = (
 _AS_CLASSIFIER = {
     'mmbixt.XCiT': ('mmbixt.ClassAttentionNeck', dict()),
     'mmbixt.BiXT': ('mmbixt.LatentMeanNeck', dict(latent_layer=True)),
-    'mmbixt.BiFormer': (
-        'mmbixt.BatchNormMeanNeck',
-        dict(output_norms=False, out_indices=(-1,)),
-    ),
-    'mmbixt.BiSASwin': (
-        'GlobalAveragePooling',
-        dict(shift_single_window=False, out_indices=(-1,)),
-    ),
+    'mmbixt.BiFormer': ('mmbixt.BatchNormMeanNeck', dict(output_norms=False, out_indices=(-1,))),
+    'mmbixt.BiSASwin': ('GlobalAveragePooling', dict(shift_single_window=False, out_indices=(-1,))),
 }
 
 

@@ -39,21 +39,14 @@ def recognise(state: State) -> list[Fit]:
     A deeper file also fits a shallower model, and a plain Swin fits a BiSA-Swin: the models with
     the fewest differences are taken.
     """
-    return _exact(_fits_of_family(state))
-
-
-def nearest(state: State) -> Fit | None:
-    """The published model that has most of the weights of a damaged or changed file."""
-    return _nearest(_fits_of_family(state))
-
-
-def _exact(fits: list[Fit]) -> list[Fit]:
-    fits = [one for one in fits if not one.differences]
+    fits = [one for one in _fits_of_family(state) if not one.differences]
     least = min((one.unused for one in fits), default=0)
     return [one for one in fits if one.unused == least]
 
 
-def _nearest(fits: list[Fit]) -> Fit | None:
+def nearest(state: State) -> Fit | None:
+    """The published model that has most of the weights of a damaged or changed file."""
+    fits = _fits_of_family(state)
     near = min(fits, key=lambda one: len(one.differences) + one.unused, default=None)
     return near if near and len(near.differences) < near.differences.number / 10 else None
 
@@ -67,18 +60,17 @@ def _fits_of_family(state: State) -> list[Fit]:
 def fit(state: State, model: Published) -> Fit:
     """How the weights of a file fit a published model."""
     backbone = build(model.name)
-    shapes = {key: tuple(value.shape) for key, value in backbone.state_dict().items()}
-    converted = backbone.convert_checkpoint(state, shapes)
-    differences = compare(converted, shapes, backbone.optional_weights)
+    expected = backbone.state_dict()
+    converted = backbone.convert_checkpoint(state, expected)
+    differences = compare(converted, expected, backbone.optional_weights)
     return Fit(model, converted, differences)
 
 
 def identify(state: State) -> str:
     """What a file is, as the end of a sentence that begins with 'the file'."""
-    fits = _fits_of_family(state)
-    if exact := _exact(fits):
-        return f'is {list_models(exact)}'
-    near = _nearest(fits)
+    if fits := recognise(state):
+        return f'is {list_models(fits)}'
+    near = nearest(state)
     return f'is nearly {list_models([near])}' if near else f'seems to be {describe(state)}'
 
 

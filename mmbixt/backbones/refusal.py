@@ -30,14 +30,8 @@ def refuse_file(
 ) -> NoReturn:
     """Refuse a file. If it has a larger model, compare the part of it that fits best.
 
-    Args:
-        model: name of the backbone.
-        source: weights of the file by the names in it, without ``prefix``.
-        file: its name.
-        compare: compares weights with those of the backbone.
-        advice: returns what the user can do about weights that do not fit.
-        prefix: prefix that the config has removed from the names; None for a part of a whole model,
-            where no further prefix is searched.
+    The names in ``source`` have no ``prefix``, which the config has removed; it is None for a part
+    of a whole model, where no further prefix is searched. ``advice`` returns what the user can do.
     """
     prefixes = [] if prefix is None else closest(source, compare)
     if not prefixes:

@@ -12,7 +12,7 @@ from timm.layers import DropPath
 from torch import Tensor, nn
 
 from mmbixt.backbones.arch import check_choice, check_rate, resolve_arch, resolve_out_indices
-from mmbixt.backbones.base import DenseBackbone, Parts, Shapes, State
+from mmbixt.backbones.base import DenseBackbone, Parts, State
 from mmbixt.checkpoints import xcit as authors
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError, Conversion
 from mmbixt.layers import (
@@ -135,12 +135,8 @@ class XCiT(DenseBackbone):
             Layer(channels, self.arch['num_heads'], hidden, *rates)
             for _ in range(max(self.out_indices) + 1)
         )
-        self.reset_parameters()
+        self.apply(init_linear)  # the authors' initialisation; the rest is torch's
         self.freeze()
-
-    def reset_parameters(self) -> None:
-        """The authors' initialisation: linear layers only, the rest is torch's."""
-        self.apply(init_linear)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
@@ -158,7 +154,7 @@ class XCiT(DenseBackbone):
     def freezable_stages(self) -> list[Parts]:
         return [[self.patch_embed, self.pos_embeder], *([layer] for layer in self.blocks)]
 
-    def convert_checkpoint(self, state: State, expected: Shapes) -> Conversion:
+    def convert_checkpoint(self, state: State, expected: State) -> Conversion:
         return authors.convert_xcit(state, expected, self.arch['depth'])
 
     def _checkpoint_filter(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
@@ -175,5 +171,5 @@ class XCiT(DenseBackbone):
                 'loaded.'
             )
 
-    def advise(self, state: State, expected: Shapes) -> str | None:
+    def advise(self, state: State, expected: State) -> str | None:
         return authors.advise_xcit(state, self.arch['depth'], self.patch_size)

@@ -13,6 +13,7 @@ from torch import nn
 
 from mmbixt.checkpoints.describe import describe
 from mmbixt.checkpoints.origin import file_of
+from mmbixt.checkpoints.prefixes import replace, without
 from mmbixt.checkpoints.state_dict import (
     NOTHING,
     CheckpointMismatchError,
@@ -31,16 +32,11 @@ PREFIX = "Load the neck of this file: init_cfg=dict(type='Pretrained', ..., pref
 def split_classifier(state_dict: dict[str, Any], prefix: str, moves: tuple[str, str]) -> bool:
     """Rename, in place, the weights of the authors' file to those of an ``ImageClassifier``.
 
-    Args:
-        state_dict: weights of the authors', or of an ``ImageClassifier``, which do not change.
-        prefix: prefix of all names of the classifier.
-        moves: pattern and replacement for names of weights of the neck.
-
-    Returns:
-        Whether the file is the authors'.
+    Those of an ``ImageClassifier`` do not change. ``prefix`` is that of all names of the
+    classifier, ``moves`` a pattern and a replacement for names of weights of the neck. Returns
+    whether the file is the authors'.
     """
-    own = [key for key in state_dict if key.startswith(prefix)]
-    source = unwrap({key.removeprefix(prefix): state_dict[key] for key in own})
+    source = unwrap(without(prefix, state_dict))
     is_ours = any(key.startswith('backbone.') for key in source)
     if not source or (is_ours and all(prefix + key in state_dict for key in source)):
         return False
@@ -59,9 +55,7 @@ def split_classifier(state_dict: dict[str, Any], prefix: str, moves: tuple[str, 
     if not is_ours:
         print_log('The file is a classifier of the authors; its weights are renamed.', 'current')
         source = translate(source, rename).weights
-    for key in own:
-        del state_dict[key]
-    state_dict.update((prefix + key, value) for key, value in source.items())
+    replace(state_dict, prefix, source)
     return not is_ours
 
 
@@ -71,23 +65,19 @@ def fit_part(part: nn.Module, state_dict: dict[str, Any], prefix: str) -> None:
     In place: names of the file become those of ``part`` (by its ``convert_checkpoint``, if it has
     one), and other weights are removed. With an empty prefix, the file may be a whole classifier.
     """
-    own = [key for key in state_dict if key.startswith(prefix)]
-    source = unwrap({key.removeprefix(prefix): state_dict[key] for key in own})
+    source = unwrap(without(prefix, state_dict))
     if hasattr(part, 'convert_checkpoint'):
         source = part.convert_checkpoint(source)
     current = part.state_dict()
-    shapes = {key: tuple(value.shape) for key, value in current.items()}
     name, weights = type(part).__name__, source
     if not prefix:  # the file may hold weights of other parts
-        parts = {key.partition('.')[0] for key in shapes}
+        parts = {key.partition('.')[0] for key in current}
         weights = {key: value for key, value in source.items() if key.partition('.')[0] in parts}
-    differences = compare(Conversion(weights), shapes, r'num_batches_tracked$')
+    differences = compare(Conversion(weights), current, r'num_batches_tracked$')
     if differences:
         advice = PREFIX if any(key.startswith('neck.') for key in source) else None
         what = None if prefix else f'seems to be {describe(source)}'
         refuse(differences, name, file_of(source), what, advice, NOTHING)
-    print_log(f'{name}: {len(weights)} of {len(shapes)} weights loaded', 'current')
-    for key in own:
-        del state_dict[key]
-    weights = {**weights, **{key: current[key] for key in differences.optional}}
-    state_dict.update((prefix + key, value) for key, value in weights.items())
+    print_log(f'{name}: {len(weights)} of {len(current)} weights loaded', 'current')
+    fresh = {key: current[key] for key in differences.optional}
+    replace(state_dict, prefix, {**weights, **fresh})

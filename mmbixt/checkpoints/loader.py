@@ -36,21 +36,19 @@ _ADVICE = (
 
 def load(name: str, map_location: Any = None) -> Any:
     """A checkpoint by path, URL or name; whole models of the XCiT authors in our layout."""
-    checkpoint = name_weights(convert_whole_model(read_source(name, map_location)))
-    if isinstance(checkpoint, Mapping):
-        remember(unwrap(checkpoint), name)
-    return checkpoint
-
-
-def name_weights(checkpoint: Any) -> Any:
-    """A checkpoint with its weights under 'state_dict', by names without prefixes of wrappers.
-
-    mmengine's own reader removes ``prefix`` from the names, and needs them in this form.
-    """
-    weights = unwrap(checkpoint) if isinstance(checkpoint, Mapping) else {}
-    given = checkpoint.get('state_dict', checkpoint) if weights else {}
-    if weights.keys() <= given.keys():
+    checkpoint = convert_whole_model(read_source(name, map_location))
+    if not isinstance(checkpoint, Mapping):
         return checkpoint
+    weights = unwrap(checkpoint)
+    remember(weights, name)
+    # mmengine removes ``prefix`` from names that have no prefixes of wrappers
+    if not weights or weights.keys() <= checkpoint.get('state_dict', checkpoint).keys():
+        return checkpoint
+    return _with_weights(checkpoint, weights)
+
+
+def _with_weights(checkpoint: Mapping, weights: Mapping[str, Tensor]) -> dict:
+    """A checkpoint with these weights under 'state_dict'."""
     rest = {key: value for key, value in checkpoint.items() if not isinstance(value, Tensor)}
     return {**rest, 'state_dict': weights}
 
@@ -65,9 +63,7 @@ def convert_whole_model(checkpoint: Any) -> Any:
     if converted is None:
         return checkpoint
     print_log('The file is a whole model of the XCiT authors; its weights are renamed.', 'current')
-    weights = {*CONTAINERS, *(key for key in checkpoint if isinstance(checkpoint[key], Tensor))}
-    rest = {key: value for key, value in checkpoint.items() if key not in weights}
-    return {**rest, 'state_dict': converted.weights}
+    return _with_weights(checkpoint, converted.weights)
 
 
 def read_file(filename: str, map_location: Any = None) -> Any:

@@ -22,6 +22,13 @@ def without(prefix: str, state: State) -> dict[str, Tensor]:
     return {k.removeprefix(prefix): x for k, x in state.items() if k.startswith(prefix)}
 
 
+def replace(state: dict[str, Tensor], prefix: str, weights: State) -> None:
+    """Replace, in place, the weights whose names begin with a prefix."""
+    for key in [key for key in state if key.startswith(prefix)]:
+        del state[key]
+    state.update((prefix + key, value) for key, value in weights.items())
+
+
 def closest(state: State, compare: Callable[[State], Differences]) -> list[str]:
     """The prefixes with which the most weights of a model, more than half, are in a larger file.
 

@@ -127,24 +127,22 @@ class Differences:
 
 
 def compare(
-    converted: Conversion, shapes: Mapping[str, tuple[int, ...]], optional: str | None = None
+    converted: Conversion, expected: Mapping[str, Tensor], optional: str | None = None
 ) -> Differences:
     """Compare the weights of a file with those of a model.
 
-    Args:
-        converted: the weights of the file.
-        shapes: shapes of the weights of the model.
-        optional: regular expression for names of weights that may be missing, if the file has no
-            weight with the same matched prefix.
+    Names that begin with a match of ``optional`` may be missing, if the file has none with the same
+    beginning.
     """
-    state, found = converted.weights, Differences(len(shapes))
-    for key, shape in shapes.items():
+    state, found = converted.weights, Differences(len(expected))
+    for key, value in expected.items():
         if key not in state:
             may_be = optional and _is_optional(key, state, optional)
             (found.optional if may_be else found.missing).append(key)
-        elif tuple(state[key].shape) != shape:
-            found.wrong.append(f'{key}: {tuple(state[key].shape)} in the file, {shape} here')
-    found.unknown = [converted.origins.get(key, key) for key in state if key not in shapes]
+        elif state[key].shape != value.shape:
+            theirs, ours = tuple(state[key].shape), tuple(value.shape)
+            found.wrong.append(f'{key}: {theirs} in the file, {ours} here')
+    found.unknown = [converted.origins.get(key, key) for key in state if key not in expected]
     return found
 
 
@@ -156,12 +154,8 @@ def refuse(
     mmengine loads checkpoints with ``strict=False``: without this error, a model without any
     matching weight trains from random weights after one line in the log.
 
-    Args:
-        differences: those of the file and the model.
-        model: name of the model.
-        file: name of the file, if it is known.
-        what: what the file is, such as 'is xcit_tiny_12_p8' or 'seems to be BiXT', if it is known.
-        advice: further lines of the error.
+    ``what`` the file is, such as 'is xcit_tiny_12_p8' or 'seems to be BiXT', may be unknown;
+    ``advice`` are further lines.
     """
     name = file or 'The checkpoint'
     first = f'{name} does not fit {model}' + (f': the file {what}.' if what else '.')
@@ -189,17 +183,17 @@ def load_whole_state(model: nn.Module, checkpoint: Mapping[str, Any]) -> None:
     """
     state = unwrap(checkpoint)
     name, file, what = type(model).__name__, file_of(state), f'seems to be {describe(state)}'
-    shapes = {key: tuple(value.shape) for key, value in model.state_dict().items()}
+    expected = model.state_dict()
     try:
         missing, unexpected = model.load_state_dict(state, strict=False)
     except CheckpointMismatchError as error:
         raise name_file(error, file) from None
     except RuntimeError as error:  # weights of another shape; of authors' files only torch knows
-        wrong = compare(Conversion(dict(state)), shapes).wrong or [str(error)]
-        refuse(Differences(len(shapes), wrong=wrong), name, file, what, _config_of_run(file))
+        wrong = compare(Conversion(dict(state)), expected).wrong or [str(error)]
+        refuse(Differences(len(expected), wrong=wrong), name, file, what, _config_of_run(file))
     missing = [key for key in missing if not key.endswith('num_batches_tracked')]
     if missing:
-        refuse(Differences(len(shapes), missing), name, file, what, _config_of_run(file))
+        refuse(Differences(len(expected), missing), name, file, what, _config_of_run(file))
     for module in model.modules():  # our backbones also load parts, for further training
         for attribute, text in (('not_in_file', 'lacks'), ('not_in_model', 'has more than')):
             if names := getattr(module, attribute, ()):

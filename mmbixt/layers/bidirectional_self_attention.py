@@ -67,8 +67,7 @@ class BidirectionalSelfAttention(nn.Module):
         projection: str = 'hypernetwork',
     ) -> None:
         super().__init__()
-        check_branches(lam, lam_init, branch_norm)
-        check_design(bisa_order, projection, lam)
+        check_options(lam, lam_init, branch_norm, bisa_order, projection)
         self.bisa_order = bisa_order
         self.num_heads = num_heads
         self.scale = head_width(channels, num_heads) ** -0.5
@@ -311,9 +310,17 @@ def relative_position_index(window_size: int) -> Tensor:
     return down * (2 * window_size - 1) + right
 
 
-def check_branches(lam: float | str, lam_init: float, branch_norm: str | None) -> None:
-    if branch_norm not in (None, 'instance'):
-        raise ValueError(f"branch_norm={branch_norm!r} is not one of None, 'instance'.")
+def check_options(
+    lam: float | str, lam_init: float, branch_norm: str | None, bisa_order: str, projection: str
+) -> None:
+    """Check the options of :class:`BidirectionalSelfAttention`."""
+    for name, value, valid in (
+        ('branch_norm', branch_norm, (None, 'instance')),
+        ('bisa_order', bisa_order, ('parallel', 'misa_msa', 'msa_misa')),
+        ('projection', projection, ('hypernetwork', 'mlp')),
+    ):
+        if value not in valid:
+            raise ValueError(f'{name}={value!r} is not one of {", ".join(map(repr, valid))}.')
     is_number = isinstance(lam, int | float) and not isinstance(lam, bool)
     if lam != 'learned' and not (is_number and 0 <= lam <= 1):
         raise ValueError(f"lam={lam!r} must be a number from 0 to 1, or 'learned'.")
@@ -322,14 +329,6 @@ def check_branches(lam: float | str, lam_init: float, branch_norm: str | None) -
             f'lam_init={lam_init!r} must be above 0 and below 1: at the ends one branch would '
             'never get a gradient. Use 0.99 to start close to plain self-attention.'
         )
-
-
-def check_design(bisa_order: str, projection: str, lam: float | str) -> None:
-    orders, projections = ('parallel', 'misa_msa', 'msa_misa'), ('hypernetwork', 'mlp')
-    if bisa_order not in orders:
-        raise ValueError(f'bisa_order={bisa_order!r} is not one of {orders}.')
-    if projection not in projections:
-        raise ValueError(f'projection={projection!r} is not one of {projections}.')
     if bisa_order != 'parallel' and lam != 0.5:
         raise ValueError(
             f"lam={lam!r} has an effect with bisa_order='parallel' only; leave lam out."

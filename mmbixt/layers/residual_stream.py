@@ -34,11 +34,7 @@ class ResidualStream:
         return out
 
     def add(
-        self,
-        update: Tensor,
-        scale: nn.Module,
-        drop_path: nn.Module,
-        layer: nn.Linear | None = None,
+        self, update: Tensor, scale: nn.Module, drop_path: nn.Module, layer: nn.Linear | None = None
     ) -> None:
         """Add ``drop_path(scale(update))``, or ``drop_path(scale(layer(update)))``."""
         self.x, bias = self.value(), None

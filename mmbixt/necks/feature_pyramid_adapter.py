@@ -22,9 +22,6 @@ class MaxPool(nn.Module):
         """(B,C,H,W) to (B,C,floor(H/factor),floor(W/factor)), at least one cell."""
         return max_pool2d(x, [min(self.factor, side) for side in x.shape[-2:]])
 
-    def extra_repr(self) -> str:
-        return f'factor={self.factor}'
-
 
 def make_resampler(channels: int, in_stride: int, out_stride: int, norm_cfg: dict) -> nn.Module:
     """Upsampling by transposed convolutions, with norm and GELU between them, or max pooling."""

@@ -2,10 +2,7 @@
 
 from torch import Tensor
 
-from mmbixt.ops.cpu.window_attention import (
-    bidirectional_window_attention_cpu,
-    window_attention_cpu,
-)
+from mmbixt.ops.cpu.window_attention import bidirectional_window_attention_cpu, window_attention_cpu
 from mmbixt.ops.dispatch import choose, implementations
 from mmbixt.ops.heads import join_heads, split_heads
 from mmbixt.ops.inverse_attention import bidirectional_self_attention, self_attention
