@@ -20,8 +20,9 @@ from torch.utils.checkpoint import checkpoint
 
 from mmbixt.backbones.arch import check_positive
 from mmbixt.backbones.refusal import refuse_file, refuse_prefix
+from mmbixt.checkpoints.adapters import check_adapted
 from mmbixt.checkpoints.classifier import split_classifier
-from mmbixt.checkpoints.origin import file_of
+from mmbixt.checkpoints.origin import file_of, origin_of
 from mmbixt.checkpoints.prefixes import replace, without
 from mmbixt.checkpoints.state_dict import (
     NOTHING,
@@ -279,11 +280,13 @@ class DenseBackbone(BaseModule):
             raise NoWholeModelError(FILE_OF_A_BACKBONE.format(prefix))
         current = self.state_dict()
         adapters = {key: value for key, value in current.items() if '.lora_' in key}
-        if adapters and adapters.keys() >= source.keys():  # a file of these alone
+        if adapters and all('.lora_' in key for key in source):  # a file of these alone
+            file, notes = origin_of(source)
             differences = compare(Conversion(source), adapters)
             if differences:
                 model = f'the adapters of mmbixt.{type(self).__name__}'
-                refuse(differences, model, self._file or file_of(source), None, NOTHING)
+                refuse(differences, model, self._file or file, None, NOTHING)
+            check_adapted(self, prefix, notes, file)
             text = f'{len(adapters)} weights of adapters loaded, the others are unchanged'
             print_log(f'{type(self).__name__}: {text}', 'current')
             self.not_in_model = []  # of the other weights' file, which may be a classifier's

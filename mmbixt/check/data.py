@@ -165,7 +165,7 @@ def folder_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator
         is_named = classes and not isinstance(classes, str)  # a string is the name of a file
         if type_name(dataset) not in names or has_list or not is_named or not root.is_dir():
             continue
-        folders = sorted(x.name for x in root.iterdir() if x.is_dir() and x.name[0] != '.')
+        folders = sorted(x.name for x in root.iterdir() if x.is_dir())  # mmpretrain's hidden, too
         if folders != list(classes):
             yield (
                 f'{path}.metainfo.classes begins with {list(classes)[:10]}, but the folders of '

@@ -132,12 +132,18 @@ def adapter_problems(model: nn.Module) -> Iterator[str]:
                 f'model.{name}.module.init_cfg: checkpoints of the run do not contain the weights '
                 "that adapters belong to. Set it to dict(type='Pretrained', checkpoint=...)."
             )
-        has_norms = any(isinstance(module, _BatchNorm) for module in part.modules())
-        if has_norms and not getattr(part.module, 'norm_eval', True):
+        was_training = part.training
+        part.train()
+        norms = [x for x in part.modules() if isinstance(x, _BatchNorm) and x.track_running_stats]
+        if any(norm.training for norm in norms):
+            advice = 'Set it to True.'
+            if not hasattr(part.module, 'norm_eval'):
+                advice = f'{type(part.module).__name__} has no such option: choose another network.'
             yield (
                 f'model.{name}.module.norm_eval = False: training changes the statistics of batch '
-                'norms, which checkpoints of adapters do not contain. Set it to True.'
+                f'norms, which checkpoints of adapters do not contain. {advice}'
             )
+        part.train(was_training)
 
 
 def misfits(config: Mapping[str, Any], model: nn.Module, image: Tensor) -> Iterator[str]:

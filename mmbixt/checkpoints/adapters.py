@@ -1,6 +1,6 @@
 """What adapters (LoRA) were trained with: their checkpoints do not contain the other weights."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any
 
@@ -10,49 +10,67 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from mmbixt.checkpoints.errors import CheckpointError
 
-_META = 'mmbixt_adapters'  # key in a checkpoint's meta
+META = 'mmbixt_adapters'  # key in a checkpoint's meta
 Sums = tuple[tuple[int, ...], float, float]  # shape, sum, sum of the absolute values
 
 
 def note_adapters(model: nn.Module, checkpoint: Mapping[str, Any]) -> None:
     """Write sums of the other weights, and the factors of the adapters, into the meta."""
-    if found := _describe(model):
-        checkpoint['meta'][_META] = found
+    if found := {name: _describe(part) for name, part in _adapted(model)}:
+        checkpoint['meta'][META] = found
 
 
 def check_adapters(model: nn.Module, checkpoint: Mapping[str, Any], file: str | None) -> None:
     """Raise an error if the model has other weights or factors than in training."""
-    noted = (checkpoint.get('meta') or {}).get(_META)
-    if not noted:
-        return
-    found = _describe(model)
-    for name in noted.keys() & found.keys():
-        given, here = noted[name]['factors'], found[name]['factors']
-        other = [key for key in given if key in here and given[key] != here[key]]
-        text = f'{file or "The checkpoint"} has adapters of {name} that were trained with'
-        if other:
-            factors = f'{given[other[0]]:g}, and the config gives {here[other[0]]:g}'
+    notes = (checkpoint.get('meta') or {}).get(META) or {}
+    for name, part in _adapted(model):
+        if name in notes:
+            _compare(notes[name], _describe(part), name, file)
+
+
+def check_adapted(network: nn.Module, prefix: str, notes: Any, file: str | None) -> None:
+    """The same for a network in a ``LoRAModel``, where only its own weights are known.
+
+    Args:
+        network: that of the ``LoRAModel``.
+        prefix: of its weights in a state dict.
+        notes: of :func:`note_adapters`, None if there are none.
+        file: name of the checkpoint.
+    """
+    name = prefix.removesuffix('module.').removesuffix('.')
+    if notes and name in notes:
+        _compare(notes[name], _describe(network, 'module.'), name, file)
+
+
+def _compare(noted: dict[str, Any], here: dict[str, Any], name: str, file: str | None) -> None:
+    text = f'{file or "The checkpoint"} has adapters of {name} that were trained with'
+    given, factors = noted['factors'], here['factors']
+    for key in given.keys() & factors.keys():
+        if given[key] != factors[key]:
             raise CheckpointError(
-                f'{text} another alpha or rank: alpha / rank of {other[0]} was {factors}.'
+                f'{text} another alpha or rank: alpha / rank of {key} was {given[key]:g}, and the '
+                f'config gives {factors[key]:g}.'
             )
-        here = found[name]['weights']
-        for key, weight in noted[name].get('weights', {}).items():
-            if key not in here or not _is_same(weight, here[key]):
-                raise CheckpointError(
-                    f'{text} other weights of {name} than it has here ({key} differs). Give its '
-                    'init_cfg the file that it had in training.'
-                )
+    weights = here['weights']
+    for key, weight in noted.get('weights', {}).items():
+        if key not in weights or not _is_same(weight, weights[key]):
+            raise CheckpointError(
+                f'{text} other weights of {name} than it has here ({key} differs). Give its '
+                'init_cfg the file that it had in training.'
+            )
 
 
-def _describe(model: nn.Module) -> dict[str, dict[str, Any]]:
-    """For each of mmpretrain's ``LoRAModel`` in a model."""
-    found = {}
+def _adapted(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Each of mmpretrain's ``LoRAModel`` in a model."""
     for name, part in model.named_modules():
         if type(part).__name__ == 'LoRAModel' and '_fsdp' not in name:  # no process has all of it
-            layers = ((key, x) for key, x in part.named_modules() if hasattr(x, 'scaling'))
-            factors = {key: float(layer.scaling) for key, layer in layers}
-            found[name] = dict(weights=_sums(part), factors=factors)
-    return found
+            yield name, part
+
+
+def _describe(part: nn.Module, prefix: str = '') -> dict[str, Any]:
+    layers = ((prefix + key, x) for key, x in part.named_modules() if hasattr(x, 'scaling'))
+    factors = {key: float(layer.scaling) for key, layer in layers}
+    return dict(weights={prefix + key: x for key, x in _sums(part).items()}, factors=factors)
 
 
 def _sums(model: nn.Module) -> dict[str, Sums]:

@@ -10,8 +10,10 @@ from typing import Any
 
 import torch
 from mmengine.logging import print_log
+from safetensors.torch import load_file as load_safetensors
 from torch import Tensor
 
+from mmbixt.checkpoints.adapters import META
 from mmbixt.checkpoints.download import cache_folder, fetch, remove_download
 from mmbixt.checkpoints.errors import (
     BrokenCheckpointError,
@@ -40,7 +42,7 @@ def load(name: str, map_location: Any = None) -> Any:
     if not isinstance(checkpoint, Mapping):
         return checkpoint
     weights = unwrap(checkpoint)
-    remember(weights, name)
+    remember(weights, name, (checkpoint.get('meta') or {}).get(META))
     # mmengine removes ``prefix`` from names that have no prefixes of wrappers
     if not weights or weights.keys() <= checkpoint.get('state_dict', checkpoint).keys():
         return checkpoint
@@ -75,6 +77,8 @@ def read_file(filename: str, map_location: Any = None) -> Any:
     what, is_whole = f'{path} ({path.stat().st_size} bytes)', False
     is_trusted = os.environ.get(TRUST, '0') not in ('', '0')
     try:
+        if path.suffix == '.safetensors':
+            return load_safetensors(path)
         if is_trusted:
             return torch.load(path, map_location, weights_only=False)
         with path.open('rb') as file:

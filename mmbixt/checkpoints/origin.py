@@ -1,6 +1,6 @@
-"""The files that weights were read from, for messages.
+"""The files that weights were read from, and what these say of adapters.
 
-mmengine passes only the tensors from the reader to the model, not the name of the file.
+mmengine passes only the tensors from the reader to the model, not the rest of the file.
 """
 
 from collections.abc import Mapping
@@ -9,16 +9,20 @@ from typing import Any
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-_FILES = WeakTensorKeyDictionary()  # tensor -> name, without keeping the tensor alive
+_FILES = WeakTensorKeyDictionary()  # tensor -> (name, notes), without keeping the tensor alive
 
 
-def remember(weights: Mapping[str, Any], file: str) -> None:
-    """Note the file of these weights."""
+def remember(weights: Mapping[str, Any], file: str, notes: Any = None) -> None:
+    """Note the file of these weights, and its notes of :func:`note_adapters`."""
     for value in weights.values():
         if isinstance(value, Tensor):
-            _FILES[value] = file
+            _FILES[value] = file, notes
+
+
+def origin_of(weights: Mapping[str, Tensor]) -> tuple[str | None, Any]:
+    """The file that weights were read from by mmbixt, and its notes; None for what is unknown."""
+    return next((_FILES[value] for value in weights.values() if value in _FILES), (None, None))
 
 
 def file_of(weights: Mapping[str, Tensor]) -> str | None:
-    """The file that weights were read from by mmbixt; None if it is unknown."""
-    return next((_FILES[value] for value in weights.values() if value in _FILES), None)
+    return origin_of(weights)[0]

@@ -19,7 +19,7 @@ def written_checkpoints(
     text = note.read_text().strip() if note.is_file() else ''
     saved = [file for folder in folders for file in folder.glob('*_*.pth')]
     saved = [file for file in saved if file.name.startswith(('iter_', 'epoch_'))]
-    saved.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    saved.sort(key=lambda path: _age(path, Path(text)), reverse=True)
     # the folder may be a copy, whose note names a file of the original
     named = [Path(abspath(text)), *(folder / Path(text).name for folder in folders)]
     named = [path for path in named if path.is_file()]
@@ -31,3 +31,15 @@ def written_checkpoints(
             yield path, None
         except Exception as error:  # a damaged file can raise any error
             yield path, f'{type(error).__name__}: {error}'
+
+
+def _age(path: Path, last: Path) -> tuple[bool, float]:
+    """Of newer files more: those up to the number of the ``last`` one, then by their time.
+
+    Copies of a work dir may have been written in any order.
+    """
+    (kind, _, number), (last_kind, _, last_number) = (x.stem.partition('_') for x in (path, last))
+    is_numbered = kind == last_kind and number.isdigit() and last_number.isdigit()
+    if is_numbered and int(number) <= int(last_number):
+        return True, int(number)
+    return False, path.stat().st_mtime

@@ -168,8 +168,12 @@ def reading_problem(path: str, error: Exception) -> str:
     text = ' '.join(str(error).split())
     if 'reduce_zero_label' in text:  # it differs between data set and pipeline
         return f'{path} cannot be read with these settings: {text}'
-    reason = _damage(path) or f'{type(error).__name__}: {text}'
-    return f'{path}: damaged, or not an image ({reason})'
+    reasons = [] if isinstance(error, AssertionError) else [f'{type(error).__name__}: {text}']
+    if not os.path.isfile(path):  # of another backend
+        return f'{path} cannot be read: {reasons[0] if reasons else text}'
+    if damage := _damage(path):
+        reasons.insert(0, damage)
+    return f'{path}: damaged, or not an image ({"; ".join(reasons) or text})'
 
 
 def _damage(path: str) -> str:

@@ -1,15 +1,19 @@
 """LoRA by mmpretrain's ``LoRAModel``, in a config of mmseg: the recipe in docs/projects.md."""
 
+from unittest.mock import patch
+
 import pytest
 import torch
 from helpers import assert_close, image
 from mmengine.model import BaseModule
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
+from mmseg.apis import init_model
 from running import fresh_mmengine, small_segmentor
 from variants import FAMILIES, VARIANTS, build
 
 from mmbixt.check.config import find_problems
+from mmbixt.check.model import adapter_problems
 from mmbixt.checkpoints.adapters import check_adapters, note_adapters
 from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError, load_whole_state
@@ -87,6 +91,15 @@ def test_training_and_resuming(tmp_path):
             torch.save({**state, **changed}, tmp_path / 'whole.pth')
             with pytest.raises(CheckpointError, match=r'other weights of backbone .* differs\)'):
                 load_whole_state(MODELS.build(cfg.model), written)
+            with pytest.raises(CheckpointError, match=r'other weights of backbone .* differs\)'):
+                init_model(cfg, str(tmp_path / 'run/iter_3.pth'), device='cpu')
+        other = {**cfg.model.backbone, 'targets': [dict(type='.*fc1')]}
+        with pytest.raises(
+            CheckpointMismatchError, match=r'does not fit the adapters of mmbixt\.XC'
+        ):
+            MODELS.build(other).load_state_dict(
+                {k.removeprefix('backbone.'): x for k, x in written['state_dict'].items()}, False
+            )
 
 
 class ManySizes(BaseModule):
@@ -129,3 +142,12 @@ def test_what_would_be_lost_is_refused(tmp_path):
         (first, second), _ = find_problems(cfg, ('train',))
     assert first.startswith('model.backbone.module.init_cfg: ')
     assert second.startswith('model.backbone.module.norm_eval ')
+
+
+def test_batch_norms_that_cannot_be_kept_are_refused():
+    module = dict(type='mmpretrain.MobileViT', arch='xx_small', init_cfg=dict(type='Pretrained'))
+    config = dict(type='mmpretrain.LoRAModel', rank=2, alpha=4, targets=[dict(type='.*qkv')])
+    with torch.device('meta'), patch.object(BaseModule, 'init_weights'):
+        model = MODELS.build({**config, 'module': module})
+    (problem,) = adapter_problems(torch.nn.ModuleDict(dict(backbone=model)))
+    assert 'MobileViT has no such option: choose another network' in problem
