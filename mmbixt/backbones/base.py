@@ -36,7 +36,9 @@ from mmbixt.checkpoints.state_dict import (
     translate,
     unwrap,
 )
+from mmbixt.layers.maps import channels_last
 from mmbixt.ops import ops_path, use_ops
+from mmbixt.ops.dispatch import is_exporting
 
 State = Mapping[str, Tensor]  # weights by name
 Parts = list[nn.Module | nn.Parameter]
@@ -211,6 +213,16 @@ class DenseBackbone(BaseModule):
                 if isinstance(module, _BatchNorm):
                     module.eval()
         return self
+
+    def prepare(self, image: Tensor) -> Tensor:
+        """Images (B,in_channels,H,W) in the memory format of tokens; an error for other tensors."""
+        is_image = image.dim() == 4 and image.is_floating_point()
+        if not is_image or (not is_exporting() and image.shape[1] != self.in_channels):
+            raise ValueError(
+                f'{type(self).__name__} needs images (B,{self.in_channels},H,W) of floating point '
+                f'numbers. These have the shape {tuple(image.shape)} and are {image.dtype}.'
+            )
+        return channels_last(image)
 
     def run_layer(self, layer: nn.Module, *inputs: Any) -> Any:
         """A layer's outputs, checkpointed if ``with_cp`` is set."""

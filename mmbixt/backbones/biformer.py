@@ -24,7 +24,6 @@ from mmbixt.checkpoints import biformer as authors
 from mmbixt.checkpoints.state_dict import Conversion
 from mmbixt.layers.feed_forward import SequentialMlp, add_feed_forward
 from mmbixt.layers.linear import init_linear
-from mmbixt.layers.maps import channels_last
 from mmbixt.layers.norm import LayerNorm
 from mmbixt.layers.routing_attention import FullAttention, Regions, RoutingAttention
 from mmbixt.registry import MODELS
@@ -220,8 +219,8 @@ class BiFormer(DenseBackbone):
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
+        x = self.prepare(x)
         self._check_size(x)
-        x = channels_last(x)
         feature_maps = []
         for i, (downsample, stage) in enumerate(
             zip(self.downsample_layers, self.stages, strict=True)

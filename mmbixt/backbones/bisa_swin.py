@@ -31,7 +31,6 @@ from mmbixt.layers.bidirectional_self_attention import (
 from mmbixt.layers.convolution import apply_conv
 from mmbixt.layers.feed_forward import FeedForward, add_feed_forward
 from mmbixt.layers.linear import apply_linear, init_linear
-from mmbixt.layers.maps import channels_last
 from mmbixt.layers.norm import LayerNorm
 from mmbixt.ops.dispatch import holds
 from mmbixt.ops.padding import larger, padding_to_multiple, smaller
@@ -282,7 +281,7 @@ class BiSASwin(DenseBackbone):
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
-        x = self.patch_embed(channels_last(x))
+        x = self.patch_embed(self.prepare(x))
         feature_maps = []
         for i, stage in enumerate(self.stages):
             x, out = stage(x, self.run_layer)

@@ -31,7 +31,6 @@ from mmbixt.layers import (
     ResidualStream,
     SelfAttention,
     add_feed_forward,
-    channels_last,
     map_to_tokens,
     tokens_to_map,
 )
@@ -392,12 +391,13 @@ class BiXT(DenseBackbone):
 
     def tokenize(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """An image (B,3,H,W) to tokens with their position encoding (B,N,C), and their grid."""
+        x = self.prepare(x)
         height, width = x.shape[-2:]
         if min(height, width) < 16:
             raise ValueError(
                 f'An image of {height} x {width} pixels is too small: a patch has 16 x 16.'
             )
-        feature_map = self.patch_embed(channels_last(x))
+        feature_map = self.patch_embed(x)
         grid = tuple(feature_map.shape[-2:])
         position = self.fourier_pos_encode(*grid, feature_map.device, feature_map.dtype)
         return map_to_tokens(feature_map + position), grid

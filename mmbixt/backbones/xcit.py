@@ -23,7 +23,6 @@ from mmbixt.layers import (
     Mlp,
     add_feed_forward,
     add_update,
-    channels_last,
     map_to_tokens,
     tokens_to_map,
 )
@@ -140,7 +139,7 @@ class XCiT(DenseBackbone):
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
-        feature_map = self.patch_embed(channels_last(x))
+        feature_map = self.patch_embed(self.prepare(x))
         grid = tuple(feature_map.shape[-2:])
         position = self.pos_embeder(*grid, feature_map.device, feature_map.dtype)
         tokens = map_to_tokens(feature_map + position)

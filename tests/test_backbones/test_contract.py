@@ -159,6 +159,15 @@ def test_small_images_give_feature_maps_or_an_error(config, size):
         assert all(x.isfinite().all() for x in [*maps, *(p.grad for p in backbone.parameters())])
 
 
+@pytest.mark.parametrize('family', FAMILIES)
+@pytest.mark.parametrize(
+    'wrong', [image(1, 48, 48)[0], image(1, 48, 48).byte(), image(1, 48, 48).permute(0, 2, 3, 1)]
+)
+def test_what_is_no_image_is_refused(family, wrong):
+    with pytest.raises(ValueError, match=r'needs images \(B,3,H,W\) of floating point'):
+        build(FAMILIES[family])(wrong)
+
+
 class OneConvolution(DenseBackbone):
     """The least that a backbone has to define (docs/adding_a_backbone.md)."""
 
