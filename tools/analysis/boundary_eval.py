@@ -159,6 +159,9 @@ def draw_worst(
     width = 3 if 3 in args.widths else args.widths[0]
     found = image_scores(counted, main_band(counted.counts))
     worst = worst_images(found, args.worst, read)
+    others = len(
+        {*args.out_dir.rglob('*.png')} - {args.out_dir / f'{pairs[i].name}.png' for i in worst}
+    )
     for i in progress(worst):
         name, image = pairs[i].name, read(i)
         truth, prediction = labels(pairs[i], reading)
@@ -175,6 +178,8 @@ def draw_worst(
     )
     for rank, i in enumerate(worst, 1):
         print(f'  {rank}. {pairs[i].name}  mIoU {found[i]:.1f}')
+    if others:
+        print(f'{args.out_dir} has {others} other pictures, which an earlier evaluation has left.')
 
 
 def make_table(found: dict[str, float], size: tuple[int, int]) -> str:
