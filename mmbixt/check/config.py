@@ -7,7 +7,7 @@ the check. A mistake is something that failed when it was tried here, or that ca
 import copy
 import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from unittest import mock
@@ -68,9 +68,11 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
     if wrong := [*structure_problems(cfg, splits), *scope_problems(cfg)]:
         return wrong, []
     misspelt = dict(misspelt_sections(cfg))
-    if absent := {name: right for name, right in misspelt.items() if cfg.get(right) is None}:
+    absent = [name for name, right in misspelt.items() if cfg.get(right) is None]
+    # other values are classes that the config imports
+    if absent := [name for name in absent if isinstance(cfg[name], Mapping | list | str)]:
         text = 'the runner reads no section of this name.'
-        return [f'{name}: {text}{meant(right)}' for name, right in absent.items()], []
+        return [f'{name}: {text}{meant(misspelt[name])}' for name in absent], []
     cfg = copy.deepcopy(cfg)
     with _undisturbed(cfg.get('default_scope')):
         problems = [*_problems_of_settings(cfg, splits)]
@@ -95,7 +97,17 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
         if model is not None and not problems:
             notes += pyramid_notes(cfg.model, model, image)
         problems += _missing_data(cfg, data)
-        return [*dict.fromkeys(problems)], notes
+        return _merged(problems), notes
+
+
+def _merged(problems: list[str]) -> list[str]:
+    """Each mistake once: 'train_ and val_dataloader ...' for what both have."""
+    splits: dict[str, list[str]] = {}
+    for problem in dict.fromkeys(problems):
+        split, _, rest = problem.partition('_')
+        is_of_split = split in ('train', 'val', 'test')
+        splits.setdefault(rest if is_of_split else problem, []).extend([split] * is_of_split)
+    return [f'{"_ and ".join(names)}_{text}' if names else text for text, names in splits.items()]
 
 
 def _problems_of_settings(cfg: Config, splits: tuple[str, ...]) -> Iterator[str]:
@@ -124,7 +136,8 @@ def _inspect_all(
         if (split.problems or split.is_missing) and (wrong := [*correct_types(cfg, key)]):
             problems += wrong
             split = inspect(cfg, name, model)
-        problems += split.problems
+        if not split.unknown or split.unknown not in [other.unknown for other in data]:
+            problems += split.problems
         data.append(split)
     return data, problems
 

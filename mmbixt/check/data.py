@@ -35,6 +35,7 @@ class Split:
     kind: str  # the type of the data set
     classes: tuple[str, ...] = ()  # their names; none if it does not say
     epoch: int | None = None  # iterations of an epoch; None if not known
+    unknown: tuple[str, ...] = ()  # classes in place of those of its file
     first: Any = None  # the first image after the pipeline; None if it was not read
     is_missing: bool = False  # whether files were not found, of which `check_datasets` tells
     problems: list[str] = field(default_factory=list)
@@ -60,7 +61,7 @@ def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
         split.is_missing = True
     except Exception as error:  # raised by any class that the config names
         if isinstance(error, UnknownClassesError):  # their number says nothing about the model
-            split.classes = ()
+            split.unknown, split.classes = split.classes, ()
         text = explain(error, cfg.get('default_scope'))
         split.problems.append(f'{name}_dataloader.dataset ({split.kind}): {text}')
     return split

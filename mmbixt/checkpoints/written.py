@@ -33,13 +33,12 @@ def written_checkpoints(
             yield path, f'{type(error).__name__}: {error}'
 
 
-def _age(path: Path, last: Path) -> tuple[bool, float]:
-    """Of newer files more: those up to the number of the ``last`` one, then by their time.
+def _age(path: Path, last: Path) -> tuple[bool, int, float]:
+    """Of later files larger: by number, up to that of the ``last`` file; others by their time.
 
-    Copies of a work dir may have been written in any order.
+    A copy of a work dir may have been written in any order.
     """
     (kind, _, number), (last_kind, _, last_number) = (x.stem.partition('_') for x in (path, last))
     is_numbered = kind == last_kind and number.isdigit() and last_number.isdigit()
-    if is_numbered and int(number) <= int(last_number):
-        return True, int(number)
-    return False, path.stat().st_mtime
+    is_before = is_numbered and int(number) <= int(last_number)
+    return is_before, int(number) if is_before else 0, path.stat().st_mtime

@@ -16,7 +16,6 @@ from mmbixt.sample.sample_data import MANIFEST
 
 # scores of mmdet, and what they measure
 DETECTION = {'coco/bbox_mAP': 'boxes', 'coco/segm_mAP': 'masks', 'coco/boundary_mAP': 'mask edges'}
-
 HIDDEN = {'time', 'data_time', 'step'}  # of a record, no scores
 NO_LOSS = 'loss is not finite'  # in a record, in place of such a loss
 
@@ -43,8 +42,7 @@ class Run:
         self.config = Config.fromfile((dumped or configs)[-1])
         self.config.merge_from_dict(dict(options or {}))
         if self.config.get('default_scope') == 'mmpretrain':
-            text = f'{folder} is the work dir of a classifier, which has no report.'
-            raise ReportError(f'{text} Its predictions: tools/test.py with --out and --show-dir.')
+            raise ReportError(f'{folder} is of a classifier; for it: tools/test.py --show-dir DIR.')
         self.detects = self.config.get('default_scope') == 'mmdet'
         self.test_set = (self.config.get('test_dataloader') or {}).get('dataset', {})
         root = Path(self.test_set.get('data_root') or '')

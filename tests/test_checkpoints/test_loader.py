@@ -1,6 +1,5 @@
 """mmengine's stock functions read files safely, and published weights by their names."""
 
-import os
 import zipfile
 from collections import Counter
 from unittest.mock import Mock
@@ -16,7 +15,6 @@ import mmbixt.registry  # noqa: F401
 from mmbixt.checkpoints.errors import BrokenCheckpointError, CheckpointFileError, DownloadError
 from mmbixt.checkpoints.loader import load, load_from_timm, register_checkpoint_readers
 from mmbixt.checkpoints.sources import SCHEMES, SOURCES, UnknownSourceError, find
-from mmbixt.checkpoints.written import written_checkpoints
 from mmbixt.cli import run
 
 
@@ -61,16 +59,6 @@ def test_safetensors(tmp_path):
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(BrokenCheckpointError, match=r'model\.safetensors .* may be incomplete'):
         load(str(path))
-
-
-def test_the_last_complete_checkpoint_of_a_copied_run(tmp_path):
-    for i in (20, 12, 4, 16):  # as a copy may write them; 20 is of an earlier run
-        torch.save({}, tmp_path / f'iter_{i}.pth')
-        os.utime(tmp_path / f'iter_{i}.pth', (100 - i, 100 - i))
-    (tmp_path / 'iter_16.pth').write_bytes(b'PK')
-    (tmp_path / 'last_checkpoint').write_text('/elsewhere/iter_16.pth')
-    found = [(path.stem, problem is None) for path, problem in written_checkpoints(tmp_path, {})]
-    assert found == [('iter_16', False), ('iter_12', True), ('iter_4', True), ('iter_20', True)]
 
 
 def test_which_of_two_sets_of_weights_is_used_is_said(save, log):

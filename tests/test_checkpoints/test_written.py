@@ -31,6 +31,15 @@ def test_a_copied_folder_uses_its_own_files(tmp_path):
     assert [path for path, _ in written_checkpoints(tmp_path / 'b', {})] == [own, original]
 
 
+def test_a_copy_in_any_order_uses_the_latest_iteration_before_a_damaged_file(tmp_path):
+    # 20 is of an earlier run
+    files = {n: write(tmp_path / f'iter_{n}.pth', 100 - n) for n in (20, 12, 4, 16)}
+    files[16].write_bytes(b'PK')
+    (tmp_path / 'last_checkpoint').write_text('/elsewhere/iter_16.pth')
+    found = [path for path, _ in written_checkpoints(tmp_path, {})]
+    assert found == [files[n] for n in (16, 12, 4, 20)]
+
+
 def test_out_dir_and_a_relative_folder(tmp_path, monkeypatch):
     cfg = dict(default_hooks=dict(checkpoint=dict(out_dir='out')))
     (tmp_path / 'out').mkdir()
