@@ -91,7 +91,7 @@ def add_common_arguments(
 
 def read_config(path: str) -> Config:
     """A config from a file, from a package (``mmseg::swin/...py``), or one of ours by its name."""
-    if Path(path).suffix in ('.pth', '.pt', '.bin'):
+    if Path(path).suffix in ('.pth', '.pt', '.bin', '.safetensors'):
         raise ConfigError(f'{path} is no config, but a checkpoint: give the config first.')
     if '::' in path:
         return Config.fromstring(f'_base_ = {path!r}', '.py')

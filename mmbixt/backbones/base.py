@@ -216,11 +216,13 @@ class DenseBackbone(BaseModule):
 
     def prepare(self, image: Tensor) -> Tensor:
         """Images (B,in_channels,H,W) in the memory format of tokens; an error for other tensors."""
-        is_image = image.dim() == 4 and image.is_floating_point()
+        is_image = isinstance(image, Tensor) and image.dim() == 4 and image.is_floating_point()
         if not is_image or (not is_exporting() and image.shape[1] != self.in_channels):
+            shape, dtype = (getattr(image, name, None) for name in ('shape', 'dtype'))
+            given = f'of shape {tuple(shape)} and {dtype}' if shape else type(image).__name__
             raise ValueError(
                 f'{type(self).__name__} needs images (B,{self.in_channels},H,W) of floating point '
-                f'numbers. These have the shape {tuple(image.shape)} and are {image.dtype}.'
+                f'numbers, and here it gets {given}.'
             )
         return channels_last(image)
 
@@ -298,7 +300,7 @@ class DenseBackbone(BaseModule):
             if differences:
                 model = f'the adapters of mmbixt.{type(self).__name__}'
                 refuse(differences, model, self._file or file, None, NOTHING)
-            check_adapted(self, prefix, notes, file)
+            check_adapted(self, notes, prefix, file)
             text = f'{len(adapters)} weights of adapters loaded, the others are unchanged'
             print_log(f'{type(self).__name__}: {text}', 'current')
             self.not_in_model = []  # of the other weights' file, which may be a classifier's

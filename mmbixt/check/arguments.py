@@ -22,11 +22,12 @@ OF_MMENGINE |= {'constructor', 'optimizer', 'paramwise_cfg', 'dtype', 'loss_scal
 OF_MMENGINE |= {'disable_subprocess_warning'}
 PARAMWISE = {'custom_keys', 'bias_lr_mult', 'bypass_duplicate', 'dcn_offset_lr_mult'}
 PARAMWISE |= {f'{kind}_decay_mult' for kind in ('bias', 'norm', 'flat', 'dwconv')}
-# keys of paramwise_cfg by constructor; others may read any, or build several optimizers
+# keys of paramwise_cfg by constructor, if they are known; others may build several optimizers
 CONSTRUCTORS = {
     '': PARAMWISE,
     'DefaultOptimWrapperConstructor': PARAMWISE,
     'LayerDecayOptimWrapperConstructor': PARAMWISE | {'decay_rate', 'decay_type'},
+    **{f'LearningRateDecay{x}Constructor': set() for x in ('Optimizer', 'OptimWrapper')},
 }
 PACKAGES = {'mmengine', 'mmcv', 'mmseg', 'mmdet', 'mmpretrain', 'mmbixt', 'torch'}
 Part = tuple[str, Any, Registry | Callable]  # name, config, its class or the registry of it
@@ -68,7 +69,7 @@ def paramwise_notes(cfg: Mapping[str, Any], model: nn.Module | None) -> Iterator
     """A note on each key of ``paramwise_cfg`` that changes nothing: mmengine ignores it."""
     wrapper = within(cfg, 'optim_wrapper')
     known = CONSTRUCTORS.get(_constructor(wrapper))
-    if known is None:
+    if not known:
         return
     place, paramwise = 'optim_wrapper.paramwise_cfg', within(wrapper, 'paramwise_cfg')
     names = [] if model is None else [name for name, _ in model.named_parameters()]
@@ -84,7 +85,7 @@ def paramwise_notes(cfg: Mapping[str, Any], model: nn.Module | None) -> Iterator
 def paramwise_problems(cfg: Mapping[str, Any], model: nn.Module) -> Iterator[str]:
     """The error of the constructor that gives each parameter of the model its learning rate."""
     wrapper = dict(within(cfg, 'optim_wrapper'))
-    if _constructor(wrapper) not in CONSTRUCTORS or 'optimizer' not in wrapper:
+    if not CONSTRUCTORS.get(_constructor(wrapper)) or 'optimizer' not in wrapper:
         return
     kind = wrapper.pop('constructor', 'DefaultOptimWrapperConstructor')
     paramwise = wrapper.pop('paramwise_cfg', None)

@@ -144,7 +144,8 @@ def classifier_problems(
             if kind != 'Accuracy' or scope not in (None, 'mmpretrain'):
                 continue
             topk = metric.get('topk', 1)
-            if 0 < classes < max(topk if isinstance(topk, list | tuple) else [topk]):
+            sizes = topk if isinstance(topk, list | tuple) else [topk]
+            if 0 < classes < max([k for k in sizes if isinstance(k, int)], default=0):
                 yield (
                     f'{split.name}_evaluator: Accuracy has topk = {topk}, but '
                     f'{split.name}_dataloader has {classes} classes.'

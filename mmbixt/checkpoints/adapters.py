@@ -12,6 +12,7 @@ from mmbixt.checkpoints.errors import CheckpointError
 
 META = 'mmbixt_adapters'  # key in a checkpoint's meta
 Sums = tuple[tuple[int, ...], float, float]  # shape, sum, sum of the absolute values
+Notes = Mapping[str, Mapping[str, Any]]  # of each LoRAModel: its weights' sums, its factors
 
 
 def note_adapters(model: nn.Module, checkpoint: Mapping[str, Any]) -> None:
@@ -20,29 +21,42 @@ def note_adapters(model: nn.Module, checkpoint: Mapping[str, Any]) -> None:
         checkpoint['meta'][META] = found
 
 
+def notes_of(checkpoint: Mapping[str, Any]) -> Notes:
+    """What :func:`note_adapters` has written; other files may have anything as their meta."""
+    meta = checkpoint.get('meta')
+    notes = meta.get(META) if isinstance(meta, Mapping) else None
+    is_ours = isinstance(notes, Mapping) and all(
+        isinstance(part, Mapping) and isinstance(part.get('factors'), Mapping)
+        for part in notes.values()
+    )
+    return notes if is_ours else {}
+
+
 def check_adapters(model: nn.Module, checkpoint: Mapping[str, Any], file: str | None) -> None:
     """Raise an error if the model has other weights or factors than in training."""
-    notes = (checkpoint.get('meta') or {}).get(META) or {}
+    notes = notes_of(checkpoint)
     for name, part in _adapted(model):
         if name in notes:
             _compare(notes[name], _describe(part), name, file)
 
 
-def check_adapted(network: nn.Module, prefix: str, notes: Any, file: str | None) -> None:
+def check_adapted(network: nn.Module, notes: Notes, prefix: str, file: str | None) -> None:
     """The same for a network in a ``LoRAModel``, where only its own weights are known.
 
     Args:
         network: that of the ``LoRAModel``.
-        prefix: of its weights in a state dict.
-        notes: of :func:`note_adapters`, None if there are none.
+        notes: of the file.
+        prefix: of the network's weights in a state dict.
         file: name of the checkpoint.
     """
     name = prefix.removesuffix('module.').removesuffix('.')
-    if notes and name in notes:
+    if name not in notes and len(notes) == 1:  # of a part of the model that was trained
+        name = next(iter(notes))
+    if name in notes and not any(p.is_meta for p in network.parameters()):
         _compare(notes[name], _describe(network, 'module.'), name, file)
 
 
-def _compare(noted: dict[str, Any], here: dict[str, Any], name: str, file: str | None) -> None:
+def _compare(noted: Mapping[str, Any], here: dict[str, Any], name: str, file: str | None) -> None:
     text = f'{file or "The checkpoint"} has adapters of {name} that were trained with'
     given, factors = noted['factors'], here['factors']
     for key in given.keys() & factors.keys():

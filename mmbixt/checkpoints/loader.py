@@ -13,7 +13,7 @@ from mmengine.logging import print_log
 from safetensors.torch import load_file as load_safetensors
 from torch import Tensor
 
-from mmbixt.checkpoints.adapters import META
+from mmbixt.checkpoints.adapters import notes_of
 from mmbixt.checkpoints.download import cache_folder, fetch, remove_download
 from mmbixt.checkpoints.errors import (
     BrokenCheckpointError,
@@ -42,7 +42,7 @@ def load(name: str, map_location: Any = None) -> Any:
     if not isinstance(checkpoint, Mapping):
         return checkpoint
     weights = unwrap(checkpoint)
-    remember(weights, name, (checkpoint.get('meta') or {}).get(META))
+    remember(weights, name, notes_of(checkpoint))
     # mmengine removes ``prefix`` from names that have no prefixes of wrappers
     if not weights or weights.keys() <= checkpoint.get('state_dict', checkpoint).keys():
         return checkpoint

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mmbixt.checkpoints.layout import inspect_file
+from mmbixt.config import within
 
 
 def written_checkpoints(
@@ -13,7 +14,7 @@ def written_checkpoints(
 ) -> Iterator[tuple[Path, str | None]]:
     """Each with what is wrong with it (None if it is complete), the one to resume from first."""
     folders = [Path(abspath(work_dir))]
-    if out_dir := (cfg.get('default_hooks', {}).get('checkpoint') or {}).get('out_dir'):
+    if out_dir := within(cfg, 'default_hooks', 'checkpoint').get('out_dir'):
         folders.append(Path(abspath(out_dir), folders[0].name))  # as CheckpointHook does
     note = work_dir / 'last_checkpoint'  # written by mmengine
     text = note.read_text().strip() if note.is_file() else ''

@@ -1,10 +1,9 @@
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import conv2d
 
 from mmbixt.layers.as_built import is_as_built
-from mmbixt.ops.dispatch import on_processor
-from mmbixt.ops.precision import half_dtype, is_half, without_autocast
+from mmbixt.ops.dispatch import is_exporting, on_processor
+from mmbixt.ops.precision import half_dtype, is_autocast, is_half, without_autocast
 
 
 def apply_conv(conv: nn.Module, x: Tensor) -> Tensor:
@@ -16,10 +15,11 @@ def apply_conv(conv: nn.Module, x: Tensor) -> Tensor:
     of a depthwise convolution of 5 x 5 it takes 2 to 6 times as long.
     """
     is_half_here = is_half(x) and x.dtype != torch.float64 and on_processor(x)
-    if not (is_half_here and is_as_built(conv, nn.Conv2d)):
+    if not is_half_here or is_exporting() or not is_as_built(conv, nn.Conv2d):
         return conv(x)
+    if not is_autocast(x) and x.dtype != conv.weight.dtype:
+        return conv(x)  # an error
     dtype = half_dtype(x)
-    options = conv.stride, conv.padding, conv.dilation, conv.groups
     with without_autocast(x):
         x, weight, bias = (y if y is None else y.float() for y in (x, conv.weight, conv.bias))
-        return conv2d(x, weight, bias, *options).to(dtype)
+        return conv._conv_forward(x, weight, bias).to(dtype)

@@ -7,7 +7,7 @@ import torch
 from helpers import assert_close, image
 from mmengine.model import BaseModule
 from mmengine.registry import MODELS, init_default_scope
-from mmengine.runner import Runner
+from mmengine.runner import Runner, load_checkpoint
 from mmseg.apis import init_model
 from running import fresh_mmengine, small_segmentor
 from variants import FAMILIES, VARIANTS, build
@@ -93,6 +93,10 @@ def test_training_and_resuming(tmp_path):
                 load_whole_state(MODELS.build(cfg.model), written)
             with pytest.raises(CheckpointError, match=r'other weights of backbone .* differs\)'):
                 init_model(cfg, str(tmp_path / 'run/iter_3.pth'), device='cpu')
+            revise = [(r'^backbone\.', '')]
+            backbone = MODELS.build(cfg.model.backbone)
+            with pytest.raises(CheckpointError, match='other weights of backbone'):
+                load_checkpoint(backbone, str(tmp_path / 'run/iter_3.pth'), revise_keys=revise)
         other = {**cfg.model.backbone, 'targets': [dict(type='.*fc1')]}
         with pytest.raises(
             CheckpointMismatchError, match=r'does not fit the adapters of mmbixt\.XC'
@@ -133,6 +137,16 @@ def test_networks_that_change_with_the_size_of_images():
         trained.module.position.mul_(0.5)
     with pytest.raises(CheckpointError, match=r'position differs'):
         check_adapters(trained, checkpoint, None)
+
+
+@pytest.mark.parametrize(
+    'meta', [3, 'text', dict(mmbixt_adapters=3), dict(mmbixt_adapters=dict(backbone=3)), None]
+)
+def test_files_of_others_may_have_anything_as_their_meta(meta, tmp_path):
+    state = build(VARIANTS['xcit']).state_dict()
+    torch.save(dict(meta=meta, state_dict=state), tmp_path / 'x.pth')
+    load_checkpoint(build(VARIANTS['xcit']), str(tmp_path / 'x.pth'))
+    check_adapters(torch.nn.Linear(1, 1), dict(meta=meta), None)
 
 
 def test_what_would_be_lost_is_refused(tmp_path):

@@ -179,7 +179,7 @@ def draw_worst(
     for rank, i in enumerate(worst, 1):
         print(f'  {rank}. {pairs[i].name}  mIoU {found[i]:.1f}')
     if others:
-        print(f'{args.out_dir} has {others} other pictures, which an earlier evaluation has left.')
+        print(f'{args.out_dir} has {others} other PNG files, perhaps of an earlier evaluation.')
 
 
 def make_table(found: dict[str, float], size: tuple[int, int]) -> str:

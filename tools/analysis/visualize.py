@@ -102,10 +102,11 @@ def chosen_images(dataset: BaseDataset, args: argparse.Namespace) -> list[int]:
             f'has {len(names):,}. tools/test.py CONFIG CHECKPOINT --boundary counts those of the '
             'test set.'
         )
-    order = [find(names, name) for name in counted.images]
     found = image_scores(counted, counted.choose_band(band_name(args.width)))
-    worst = worst_images(found, args.worst, lambda i: read_image(paths[order[i]]))
-    return [order[i] for i in worst]
+    worst = worst_images(
+        found, args.worst, lambda i: read_image(paths[find(names, counted.images[i])])
+    )
+    return [find(names, counted.images[i]) for i in worst]
 
 
 def draw(
