@@ -184,9 +184,10 @@ def draw_worst(
 
 def make_table(found: dict[str, float], size: tuple[int, int]) -> str:
     """Scores of all pixels, bands, Boundary IoU and F; widths in pixels for images (H,W)."""
-    rows = [['', *COLUMNS, '']]
+    columns = [x for x in COLUMNS if any(name.endswith(f'/{x}') for name in found)]
+    rows = [['', *columns, '']]
     for where in dict.fromkeys(name.partition('/')[0] for name in found):
-        names = [f'{where}/{what}' for what in COLUMNS]
+        names = [f'{where}/{what}' for what in columns]
         cells = [f'{found[name]:.2f}' if name in found else '' for name in names]
         rows.append([where, *cells, _pixels(where, size)])
     return '\n'.join(aligned(rows))
