@@ -34,7 +34,8 @@ class LinearPatchEmbed(nn.Module):
     def forward(self, image: Tensor) -> Tensor:
         """(B,in_channels,H,W) to (B,C,ceil(H/stride),ceil(W/stride))."""
         bottom, right = (padding_to_multiple(side, self.stride) for side in image.shape[-2:])
-        if bottom or right or not is_eager():  # padding by nothing would copy the image
+        # padding by nothing would copy the image; compilers must not ask for sizes
+        if not is_eager() or bottom or right:
             image = pad(image, (0, right, 0, bottom))
         return apply_conv(self.proj, image)
 
