@@ -42,7 +42,7 @@ class Run:
         self.config = Config.fromfile((dumped or configs)[-1])
         self.config.merge_from_dict(dict(options or {}))
         if self.config.get('default_scope') == 'mmpretrain':
-            raise ReportError(f'{folder} is the work dir of a classifier: use tools/test.py --show-dir.')
+            raise ReportError(f'{folder} is the work dir of a classifier, which has no report.')
         self.detects = self.config.get('default_scope') == 'mmdet'
         self.test_set = (self.config.get('test_dataloader') or {}).get('dataset', {})
         root = Path(self.test_set.get('data_root') or '')
