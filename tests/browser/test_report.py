@@ -104,6 +104,7 @@ def test_missing_values_are_last_and_names_are_escaped(browser, tmp_path):
     file = tmp_path / 'report.html'
     file.write_text(make_page(ReportData(run, counts=counted, band='band3px', problem=QUOTED)))
     browser.errors.clear()
+    browser.resize(*DESK)  # other tests have made it narrow
     browser.open(file)
     gap = 5
     for descending in (True, False):
