@@ -284,9 +284,11 @@ def _feed_forward(x: Tensor, hidden: int) -> Decision:
     if eager and values < MIN_HIDDEN and on_processor(x):
         return 'portable', 'the MLP is small'
     path, why = _on_processors(x, 'hidden values stay in the cache')
-    few = eager and values <= 2 * SCORES
-    if path == 'cpu' and few and torch.is_grad_enabled() and not ONEDNN_IS_FASTER:
+    few = eager and values <= 2 * SCORES and not ONEDNN_IS_FASTER
+    if path == 'cpu' and few and torch.is_grad_enabled():
         return 'portable', 'it takes longer to compute few hidden values again than to keep them'
+    if path == 'cpu' and few and threads() > 1:
+        return 'portable', 'few hidden values stay in the caches of all threads'
     if path == 'cpu' and not x.is_contiguous():
         return 'portable', 'the tokens are not contiguous in memory'
     return path, why
