@@ -25,11 +25,19 @@ def notes_of(checkpoint: Mapping[str, Any]) -> Notes:
     """What :func:`note_adapters` has written; other files may have anything as their meta."""
     meta = checkpoint.get('meta')
     notes = meta.get(META) if isinstance(meta, Mapping) else None
-    is_ours = isinstance(notes, Mapping) and all(
-        isinstance(part, Mapping) and isinstance(part.get('factors'), Mapping)
-        for part in notes.values()
-    )
+    is_ours = isinstance(notes, Mapping) and all(map(_is_note, notes.values()))
     return notes if is_ours else {}
+
+
+def _is_note(part: Any) -> bool:
+    if not isinstance(part, Mapping):
+        return False
+    weights, factors = part.get('weights', {}), part.get('factors')
+    if not (isinstance(weights, Mapping) and isinstance(factors, Mapping)):
+        return False
+    has_sums = all(isinstance(x, tuple | list) and len(x) == 3 for x in weights.values())
+    numbers = [*factors.values(), *(n for x in weights.values() for n in x[1:])] if has_sums else []
+    return has_sums and all(isinstance(n, int | float) for n in numbers)
 
 
 def check_adapters(model: nn.Module, checkpoint: Mapping[str, Any], file: str | None) -> None:

@@ -25,7 +25,7 @@ from mmbixt.checkpoints.errors import (
 from mmbixt.checkpoints.layout import inspect_file
 from mmbixt.checkpoints.origin import remember
 from mmbixt.checkpoints.sources import BY_ADDRESS, SCHEMES, UnknownSourceError, find, near_matches
-from mmbixt.checkpoints.state_dict import CONTAINERS, unwrap
+from mmbixt.checkpoints.state_dict import CONTAINERS, shorten, unwrap
 from mmbixt.checkpoints.unpickler import read
 from mmbixt.checkpoints.xcit import convert_whole_xcit
 
@@ -42,11 +42,19 @@ def load(name: str, map_location: Any = None) -> Any:
     if not isinstance(checkpoint, Mapping):
         return checkpoint
     weights = unwrap(checkpoint)
+    _warn_of_nan(weights, name)
     remember(weights, name, notes_of(checkpoint))
     # mmengine removes ``prefix`` from names that have no prefixes of wrappers
     if not weights or weights.keys() <= checkpoint.get('state_dict', checkpoint).keys():
         return checkpoint
     return _with_weights(checkpoint, weights)
+
+
+def _warn_of_nan(weights: Mapping[str, Tensor], name: str) -> None:
+    floats = {key: x for key, x in weights.items() if x.is_floating_point() and not x.is_meta}
+    if wrong := [key for key, x in floats.items() if x.isnan().any()]:
+        text = f'{name} has NaN in {len(wrong)} of {len(weights)} weights: {shorten(wrong)}.'
+        print_log(text, 'current', logging.WARNING)
 
 
 def _with_weights(checkpoint: Mapping, weights: Mapping[str, Tensor]) -> dict:

@@ -137,6 +137,9 @@ def test_networks_that_change_with_the_size_of_images():
         trained.module.position.mul_(0.5)
     with pytest.raises(CheckpointError, match=r'position differs'):
         check_adapters(trained, checkpoint, None)
+    for weights in (3, dict(position=3), dict(position=[1, 2]), dict(position=[(4,), 'a', 'b'])):
+        of_others = dict(mmbixt_adapters={'': dict(factors={}, weights=weights)})
+        check_adapters(trained, dict(meta=of_others), None)
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,12 @@ def test_which_of_two_sets_of_weights_is_used_is_said(save, log):
     assert log.call_args.args[0] == f"{file}: 'model' is used, not 'model_ema'."
 
 
+def test_weights_that_are_nan(save, log):
+    file = save({'a': torch.tensor([1, torch.nan]), 'b': torch.ones(2), 'n': torch.tensor(3)})
+    load(file)
+    assert log.call_args.args[0] == f'{file} has NaN in 1 of 3 weights: a.'
+
+
 @pytest.fixture
 def publish(server, cache, monkeypatch):
     """Serve a state dict from the local server under the name of published weights."""
