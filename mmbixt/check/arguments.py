@@ -22,6 +22,7 @@ OF_MMENGINE |= {'constructor', 'optimizer', 'paramwise_cfg', 'dtype', 'loss_scal
 OF_MMENGINE |= {'disable_subprocess_warning'}
 PARAMWISE = {'custom_keys', 'bias_lr_mult', 'bypass_duplicate', 'dcn_offset_lr_mult'}
 PARAMWISE |= {f'{kind}_decay_mult' for kind in ('bias', 'norm', 'flat', 'dwconv')}
+MULTIPLIERS = {'lr_mult', 'decay_mult'}  # of custom_keys
 # keys of paramwise_cfg by constructor, if they are known; others may build several optimizers
 CONSTRUCTORS = {
     '': PARAMWISE,
@@ -73,11 +74,18 @@ def paramwise_notes(cfg: Mapping[str, Any], model: nn.Module | None) -> Iterator
         return
     place, paramwise = 'optim_wrapper.paramwise_cfg', within(wrapper, 'paramwise_cfg')
     names = [] if model is None else [name for name, _ in model.named_parameters()]
-    for key in within(paramwise, 'custom_keys'):
+    for key, part in within(paramwise, 'custom_keys').items():
         right = near(key, {part for name in names for part in name.split('.')})
         # keys that are similar to none may be for layers that this model does not have
         if right and not any(key in name for name in names):
             yield f'{place}.custom_keys.{key}: no parameter has this in its name.{meant(right)}'
+        # other keys are passed to the optimizer
+        for name in sorted(part.keys() - MULTIPLIERS if isinstance(part, Mapping) else ()):
+            if name.endswith('_mult') or near(name, MULTIPLIERS):
+                yield (
+                    f'{place}.custom_keys.{key}.{name} is not read. What is read: '
+                    f'{", ".join(sorted(MULTIPLIERS))}.'
+                )
     for key in sorted(paramwise.keys() - known - {'_delete_'}):
         yield f'{place}.{key} is not read. What is read: {", ".join(sorted(known))}.'
 

@@ -27,6 +27,7 @@ from mmbixt.check.data import (
     folder_problems,
     image_of,
     inspect,
+    reduction_notes,
 )
 from mmbixt.check.metrics import annotation_problems, best_problems, metric_problems
 from mmbixt.check.model import (
@@ -168,6 +169,7 @@ def _notes(
 ) -> Iterator[str]:
     for split in data:
         yield from split.notes
+    yield from reduction_notes(data)
     if 'train' in splits:
         yield from paramwise_notes(cfg, model)
     if 'train' in splits and not [*loop_problems(cfg)]:  # notes compute with the lengths

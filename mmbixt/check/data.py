@@ -36,6 +36,7 @@ class Split:
     classes: tuple[str, ...] = ()  # their names; none if it does not say
     epoch: int | None = None  # iterations of an epoch; None if not known
     unknown: tuple[str, ...] = ()  # classes in place of those of its file
+    reduces: bool | None = None  # mmseg's reduce_zero_label; None if it has none, or several
     first: Any = None  # the first image after the pipeline; None if it was not read
     is_missing: bool = False  # whether files were not found, of which `check_datasets` tells
     problems: list[str] = field(default_factory=list)
@@ -54,6 +55,8 @@ def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
             return split
         dataset = build_dataset(loader['dataset'], is_test=name == 'test')
         split.classes = tuple(dataset.metainfo.get('classes') or ())
+        reduces = {getattr(part, 'reduce_zero_label', None) for part in built_leaves(dataset)}
+        split.reduces = reduces.pop() if len(reduces) == 1 else None
         split.epoch = -(-len(dataset) // (loader.get('batch_size', 1) * get_world_size()))
         split.notes += _sampler_notes(loader, name, len(dataset))
         _read_first(split, dataset, cfg, model)
@@ -76,6 +79,18 @@ def _sampler_notes(loader: Mapping[str, Any], name: str, images: int) -> Iterato
             f'image {times} times, and only 1/{times} of the {images:,} images an epoch. '
             "To use all: sampler=dict(_delete_=True, type='DefaultSampler', shuffle=True)."
         )
+
+
+def reduction_notes(splits: list[Split]) -> Iterator[str]:
+    """A note if only one of two splits ignores label 0, and shifts the others by one."""
+    known = [split for split in splits if split.reduces is not None]
+    for split in known[1:]:
+        if (split.kind, split.reduces) == (known[0].kind, not known[0].reduces):
+            yield (
+                f'{known[0].name}_dataloader.dataset has reduce_zero_label={known[0].reduces}, and '
+                f'{split.name}_dataloader.dataset {split.reduces}: unless their files differ, the '
+                'classes of one are shifted by one.'
+            )
 
 
 def _read_first(split: Split, dataset: Any, cfg: Config, model: nn.Module | None) -> None:

@@ -239,6 +239,13 @@ def folder_sums(
         for sums in found:
             done.append(sums)
             on_image()
+    except (MemoryError, cv2.error) as error:
+        if isinstance(error, cv2.error) and 'Insufficient memory' not in str(error):
+            raise
+        raise LabelFilesError(
+            f'Out of memory, after {len(done):,} of {len(pairs):,} images: try fewer --jobs (now '
+            f'{jobs}). {error}'
+        ) from error
     except BrokenProcessPool as error:
         raise WorkerKilledError(
             f'A process that counts pixels was killed, after {len(done):,} of {len(pairs):,} '

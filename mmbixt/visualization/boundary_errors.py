@@ -104,8 +104,11 @@ def error_figure(
         ignore_index: true label of pixels that do not count.
     """
     if image.shape != (*truth.shape, 3):
+        is_turned = image.shape[1::-1] == truth.shape
+        hint = ': perhaps it is turned by its EXIF orientation' if is_turned else ''
         raise ValueError(
             f'the image must be {(*truth.shape, 3)}, as large as its label map, got {image.shape}'
+            f'{hint}'
         )
     errors = error_map(truth, prediction, width, ignore_index)
     found = scores(image_sums(truth, prediction, len(classes), (width,), (), (), ignore_index))

@@ -208,11 +208,14 @@ def test_settings_that_change_nothing_are_noted(cfg):
     cfg.merge_from_dict(
         {
             'optim_wrapper.paramwise_cfg': dict(
-                custom_keys=dict(back_bone=dict(lr_mult=0.1), head=dict(lars_exclude=True)),
+                custom_keys=dict(
+                    back_bone=dict(lr_mult=0.1), head=dict(wd_mult=0.0, lars_exclude=True)
+                ),
                 norm_decay_mul=0.0,
             ),
             'optim_wraper': {'optimizer': {}},
             'train_dataloader.sampler': dict(_delete_=True, type='mmpretrain.RepeatAugSampler'),
+            'train_dataloader.dataset.reduce_zero_label': True,
         }
     )
     problems, notes = found(cfg)
@@ -221,7 +224,9 @@ def test_settings_that_change_nothing_are_noted(cfg):
         [
             'optim_wraper is not read: the section of the runner is optim_wrapper',
             'RepeatAugSampler.* 3 times, and only 1/3 of the 3 images',
+            'train_dataloader.* reduce_zero_label=True, and val_dataloader.* False: unless',
             "custom_keys.back_bone: no parameter has this in its name. Is 'backbone' meant",
+            'custom_keys.head.wd_mult is not read. What is read: decay_mult, lr_mult',
             r'paramwise_cfg.norm_decay_mul is not read. What is read: .*norm_decay_mult',
         ],
         notes,

@@ -7,7 +7,7 @@ import pytest
 from label_maps import label_maps
 from PIL import Image
 
-from mmbixt.evaluation import image_sums
+from mmbixt.evaluation import folders, image_sums
 from mmbixt.evaluation.folders import (
     LabelFilesError,
     Pair,
@@ -54,11 +54,15 @@ def raises(message):
     return pytest.raises(LabelFilesError, match=message)
 
 
-def test_errors_in_one_process_do_not_block_the_others(tmp_path):
+def test_errors_in_one_process_do_not_block_the_others(tmp_path, make_pair, monkeypatch):
     bad, good = (save(tmp_path / f'{k}.png', np.full((60, 60), k)) for k in (9, 1))
     paths = [bad if i % 20 == 13 else good for i in range(60)]
     with raises('has label 9'):
         folder_sums([Pair('', path, path) for path in paths], ['a', 'b'], Reading(), {}, 4)
+    # in forked processes, which inherit the patch, as well
+    monkeypatch.setattr(folders, 'image_sums', lambda *_, **__: np.empty(2**60, np.uint8))
+    with raises(r'^Out of memory, after 0 of 3 images: try fewer --jobs \(now 2\)'):
+        folder_sums([make_pair([[0]], [[0]])] * 3, ['a'], Reading(), {}, 2)
 
 
 @pytest.mark.parametrize(('reduce_truth', 'ignored'), [(True, 255), (False, 9)])
