@@ -29,7 +29,12 @@ from mmbixt.check.data import (
     inspect,
     reduction_notes,
 )
-from mmbixt.check.metrics import annotation_problems, best_problems, metric_problems
+from mmbixt.check.metrics import (
+    annotation_problems,
+    best_problems,
+    metric_errors,
+    metric_problems,
+)
 from mmbixt.check.model import (
     adapter_problems,
     build_model,
@@ -115,6 +120,7 @@ def _problems_of_settings(cfg: Config, splits: tuple[str, ...]) -> Iterator[str]
     """Mistakes that are found without a model and data."""
     yield from argument_problems(cfg, splits)
     yield from metric_problems(cfg, splits)
+    yield from metric_errors(cfg, splits)
     yield from correct_classes(cfg, splits)
     yield from folder_problems(cfg, splits)
     yield from annotation_problems(cfg, splits)

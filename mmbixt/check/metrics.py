@@ -5,6 +5,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from mmengine.registry import METRICS
+
+from mmbixt.check.names import explain
 from mmbixt.config import within
 from mmbixt.datasets.availability import leaves
 
@@ -23,6 +26,7 @@ INSTEAD = {
         'Accuracy with topk=(1, 5)',
     ),
 }
+FILES = {'ann_file', 'output_dir'}  # arguments of metrics, which may be None
 SCORES = ('mIoU', 'mDice', 'mFscore')  # of mmseg's IoUMetric
 # names of the scores of metrics without a prefix of their own, and an example
 BEST = {
@@ -64,6 +68,20 @@ def metric_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator
                 yield f'{evaluator}: iou_metrics has {wrong}; IoUMetric knows {", ".join(SCORES)}.'
             elif name == 'BoundaryCocoMetric' and boxes_only and not metric.get('format_only'):
                 yield f'{evaluator} has {shown}, but this model {BOXES_ONLY}'
+
+
+def metric_errors(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[str]:
+    """The errors of metrics about their arguments, without reading or writing files."""
+    scope = cfg.get('default_scope')
+    for split in splits:
+        for _, name, metric in metrics_of(cfg.get(f'{split}_evaluator')):
+            if name not in BEST or name in INSTEAD.get(scope, ()):
+                continue
+            try:
+                METRICS.build({**metric, **dict.fromkeys(FILES & metric.keys())})
+            except Exception as error:
+                if 'unexpected keyword' not in str(error):  # of which argument_problems tells
+                    yield f'{split}_evaluator ({name}): {explain(error, scope)}'
 
 
 def _unknown_scores(metric: Mapping[str, Any]) -> str:

@@ -105,6 +105,8 @@ def compact_labels(
 
 def ratio_pixels(ratio: float, shape: tuple[int, int]) -> int:
     """A fraction of the diagonal of an image (H,W), in whole pixels, at least one."""
+    if not 0 < ratio < 1:
+        raise ValueError(f'ratios are fractions of the diagonal, between 0 and 1, got {ratio}')
     return max(1, round(ratio * float(np.hypot(*shape))))
 
 
@@ -121,6 +123,19 @@ def band_pixels(width: int | float, shape: tuple[int, int]) -> int:
     raise ValueError(
         f'widths are pixels (int) or a fraction of the diagonal (float below 1), got {width}'
     )
+
+
+def check_widths(
+    widths: Iterable[int | float], ratios: Iterable[float], tolerances: Iterable[float]
+) -> None:
+    """Raise an error about wrong arguments of :func:`image_sums`."""
+    for width in widths:
+        band_pixels(width, (1, 1))
+    for ratio in ratios:
+        ratio_pixels(ratio, (1, 1))
+    for tolerance in tolerances:
+        if not tolerance > 0:
+            raise ValueError(f'tolerances are pixels, above 0, got {tolerance}')
 
 
 def band_width(text: str) -> int | float:

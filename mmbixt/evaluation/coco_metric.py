@@ -8,6 +8,7 @@ from mmdet.evaluation.metrics import CocoMetric
 from mmengine.logging import MMLogger
 
 from mmbixt.check.metrics import BOXES_ONLY
+from mmbixt.evaluation.boundary import ratio_pixels
 from mmbixt.evaluation.boundary_coco import BoundaryCOCOeval
 from mmbixt.registry import METRICS
 
@@ -33,6 +34,7 @@ class BoundaryCocoMetric(CocoMetric):
 
     def __init__(self, *args: Any, ratio: float = 0.02, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        ratio_pixels(ratio, (1, 1))  # raises for a wrong ratio now, not after the first epoch
         self.ratio = ratio
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:

@@ -8,7 +8,14 @@ import numpy as np
 from mmengine.evaluator import BaseMetric
 from mmengine.logging import print_log
 
-from mmbixt.evaluation.boundary import RATIOS, WIDTHS, class_scores, image_sums, scores
+from mmbixt.evaluation.boundary import (
+    RATIOS,
+    WIDTHS,
+    check_widths,
+    class_scores,
+    image_sums,
+    scores,
+)
 from mmbixt.evaluation.sums import ImageSums, write_sums
 from mmbixt.evaluation.tables import class_table, headline
 from mmbixt.registry import METRICS
@@ -47,6 +54,7 @@ class BoundaryIoUMetric(BaseMetric):
         super().__init__(**kwargs)
         if sums_file is not None and Path(sums_file).suffix != '.npz':
             raise ValueError(f'sums_file must end with .npz, got {sums_file}')
+        check_widths(widths, ratios, tolerances)
         self.options = widths, ratios, tolerances, ignore_index
         self.sums_file = sums_file
 

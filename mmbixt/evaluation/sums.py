@@ -49,8 +49,15 @@ class ImageSums:
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[Path]:
-    """A temporary file, renamed to ``path`` at the end, or deleted after an error."""
+    """A temporary file, renamed to ``path`` at the end, or deleted after an error.
+
+    Devices and pipes are written directly; of a link the file that it leads to is replaced.
+    """
     path = Path(path)
+    if path.exists() and not path.is_file():
+        yield path
+        return
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f'.{path.stem}.part{path.suffix}')
     try:

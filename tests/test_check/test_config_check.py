@@ -152,6 +152,14 @@ ALONE = [
         'optim_wrapper: paramwise_cfg.decay_rate is 1.5',
     ),
     ({'optim_wrapper.constructor': LAYER_DECAY[:-1]}, f"Is '{LAYER_DECAY}' meant"),
+    *(
+        ({'val_evaluator': [dict(type='mmbixt.BoundaryIoUMetric', **wrong)]}, said)
+        for wrong, said in (
+            (dict(ratios=(2,)), r'val_evaluator \(BoundaryIoUMetric\): ratios are fractions'),
+            (dict(widths=(1.5,)), 'widths are pixels .*got 1.5'),
+            (dict(tolerances=(0,)), 'tolerances are pixels, above 0, got 0'),
+        )
+    ),
     ({'default_hooks.checkpoint.save_best': 'miou'}, r"save_best = 'miou' .* example mIoU\."),
     ({'val_dataloader.dataset.pipeline': []}, 'val_dataloader.* its last step must be PackSeg'),
     (

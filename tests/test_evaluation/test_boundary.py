@@ -176,3 +176,6 @@ def test_bad_arguments_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             image_sums(np.array(truth), np.array(prediction), 3, (width,))
+    for ratio in (2, 0, -0.02, np.nan):
+        with pytest.raises(ValueError, match='ratios are fractions of the diagonal, between 0 and'):
+            image_sums(np.zeros((4, 4), int), np.zeros((4, 4), int), 3, ratios=(ratio,))

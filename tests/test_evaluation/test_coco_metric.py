@@ -42,6 +42,11 @@ def rle(mask):
     return dict(code, counts=code['counts'].decode())
 
 
+def test_a_ratio_that_is_no_fraction_is_refused():
+    with pytest.raises(ValueError, match='ratios are fractions of the diagonal'):
+        BoundaryCocoMetric(ratio=2)
+
+
 @pytest.fixture
 def ann_file(tmp_path):
     objects = [(i, label, mask) for i, found in TRUTHS.items() for label, mask in found]

@@ -1,10 +1,18 @@
 import os
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from mmbixt.evaluation.sums import ImageSums, SumsFileError, find_sums, read_sums, write_sums
+from mmbixt.evaluation.sums import (
+    ImageSums,
+    SumsFileError,
+    find_sums,
+    read_sums,
+    write_sums,
+    written_whole,
+)
 
 IMAGES, CLASSES = ['a/1', 'a/2', 'b'], ['sky', 'sea of trees']
 COUNTS = {
@@ -76,3 +84,20 @@ def test_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     with pytest.raises(OSError, match='No space'):
         write_sums(file, [], [], {})
     assert [path.read_text() for path in tmp_path.iterdir()] == ['old']
+
+
+def test_links_and_pipes_stay_what_they_are(tmp_path):
+    target, link, pipe = (tmp_path / name for name in ('target', 'link', 'pipe'))
+    target.write_text('old')
+    link.symlink_to('target')
+    with written_whole(link) as part:
+        part.write_text('new')
+    assert link.is_symlink()
+    assert target.read_text() == 'new'
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(pipe.read_text)
+        with written_whole(pipe) as part:
+            part.write_text('all')
+        assert read.result() == 'all'
+    assert pipe.is_fifo()
