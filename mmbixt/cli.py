@@ -23,7 +23,7 @@ from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.checkpoints.loader import TRUST
 from mmbixt.checkpoints.sources import near_matches
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
-from mmbixt.config import all_dicts
+from mmbixt.config import all_dicts, type_name
 from mmbixt.datasets.problems import BadSampleError
 from mmbixt.frameworks import INSTALL, import_problem, missing_framework
 from mmbixt.sample.sample_config import use_sample_data
@@ -135,12 +135,22 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
         _synchronise_no_norms(cfg)
     if splits and not args.unchecked:  # a tool that only uses a backbone needs no data or heads
         checked = copy(cfg)
-        if getattr(args, 'resume', None):  # a checkpoint replaces load_from
-            checked.load_from = None
+        if getattr(args, 'resume', None) or getattr(args, 'checkpoint', None):  # it has all weights
+            checked.load_from, checked.model = None, _without_initial_weights(cfg.get('model'))
         for note in check_config(checked, splits, args.config):
             if is_main_process():
                 print(f'Note: {note}', flush=True)
     return cfg
+
+
+def _without_initial_weights(config: Any) -> Any:
+    """A model without ``init_cfg``, but for adapters, whose checkpoints have only themselves."""
+    if isinstance(config, list | tuple):
+        return type(config)(map(_without_initial_weights, config))
+    if not isinstance(config, dict) or type_name(config).endswith('LoRAModel'):
+        return config
+    kept = {key: x for key, x in config.items() if key != 'init_cfg'}
+    return type(config)({key: _without_initial_weights(part) for key, part in kept.items()})
 
 
 def _use_sample(cfg: Config, args: argparse.Namespace, splits: tuple[str, ...]) -> list[str]:

@@ -13,6 +13,7 @@ from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
 from mmbixt.check.arguments import PACKAGES
+from mmbixt.check.model import missing_file
 from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.written import written_checkpoints
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
@@ -159,6 +160,17 @@ def add_hooks(runner: Runner, cfg: Config) -> None:
         )
 
 
+def skip_lost_weights(runner: Runner) -> None:
+    """Do not read an ``init_cfg`` whose file is gone: the checkpoint of a resumed run has all."""
+    for name, part in unwrapped(runner.model).named_modules():
+        given = getattr(part, 'init_cfg', None)
+        for init in given if isinstance(given, list) else [given]:
+            file = init.get('checkpoint') if isinstance(init, dict) else None
+            if isinstance(file, str) and [*missing_file(file, '')]:
+                part.init_cfg = None
+                runner.logger.info(f'{name}.init_cfg: {file} is missing, and not needed to resume.')
+
+
 class RatesHook(Hook):
     """Log the learning rates of parts of the model, in place of mmengine's line for each weight."""
 
@@ -188,6 +200,8 @@ def main() -> None:
     runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
     for message in messages:
         runner.logger.warning(message)
+    if cfg.get('resume'):
+        skip_lost_weights(runner)
     add_hooks(runner, cfg)
     summarise_rates(runner, cfg)
     try:

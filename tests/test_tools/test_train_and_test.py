@@ -22,6 +22,7 @@ MASKS = CONFIGS / 'bixt/maskrcnn_bixt_ti_3x_coco.py'
 FLOAT16 = ('--cfg-options', 'optim_wrapper.dtype=float16')
 TOOL = Path(__file__).parents[2] / 'tools/test.py'
 RUN = Path('work_dirs/semfpn_bixt_ti_ade20k_sample')
+LOST = 'model.backbone.init_cfg.checkpoint=lost.pth'
 # a few iterations of small crops, a few scenes to evaluate
 SHORT = [
     *TWO_STEPS,
@@ -73,13 +74,17 @@ def test_run_prints_changes_and_writes_logs_and_checkpoints(folder):
 
 
 def test_resume_restores_optimizer_and_history(folder, run, tmp_path):
-    """Even if last_checkpoint is empty and the latest checkpoint is truncated (a power cut)."""
+    """Even if last_checkpoint is empty and the latest checkpoint is truncated (a power cut).
+
+    The file that the first run started from is not needed any more, also in the next test.
+    """
     os.link(folder / RUN / 'iter_2.pth', tmp_path / 'iter_2.pth')
     content = (folder / RUN / 'iter_2.pth').read_bytes()
     (tmp_path / 'iter_4.pth').write_bytes(content[: len(content) // 2])
     (tmp_path / 'last_checkpoint').touch()
     arguments = CONFIG, '--resume', '--work-dir', tmp_path
-    output = run('train.py', *arguments, options=['train_cfg.max_iters=3'])
+    output = run('train.py', *arguments, options=['train_cfg.max_iters=3', LOST])
+    assert 'backbone.init_cfg: lost.pth is missing, and not needed to resume.' in output
     log = next(tmp_path.glob('*/*.log')).read_text()
     assert f'--resume: {tmp_path / "iter_4.pth"} is empty or damaged' in log
     assert f'Load checkpoint from {tmp_path / "iter_2.pth"}' in output
@@ -110,7 +115,8 @@ def test_mixed_precision_without_a_gpu(run, tmp_path, monkeypatch):
 
 def test_evaluation_and_predictions(folder, run, tmp_path):
     options = ['--out', tmp_path / 'maps', '--show-dir', tmp_path / 'pictures', '--boundary']
-    output = run('test.py', CONFIG, folder / RUN / 'iter_2.pth', *options, '--work-dir', tmp_path)
+    arguments = CONFIG, folder / RUN / 'iter_2.pth', *options, '--work-dir', tmp_path
+    output = run('test.py', *arguments, options=[LOST])
     assert 'mIoU: ' in output
     assert 'band3px/mIoU: ' in output
     maps = sorted((tmp_path / 'maps').glob('*.png'))
