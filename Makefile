@@ -42,6 +42,7 @@ lint: setup ## check format and style
 	@$(python) -m ruff check .
 
 format: setup ## put format and style in order
+	@$(python) -m ruff format -q . # wraps what would be too long for the check
 	@$(python) -m ruff check --fix .
 	@$(python) -m ruff format .
 

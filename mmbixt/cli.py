@@ -1,6 +1,7 @@
 """Functions that all tools use."""
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -329,6 +330,9 @@ USER_ERRORS = (
 )
 
 
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}  # a disk, or read-only
+
+
 def run(main: Callable[[], None]) -> None:
     """Run a tool; errors that users can solve are shown without a traceback.
 
@@ -345,5 +349,10 @@ def run(main: Callable[[], None]) -> None:
             get_error_handler().record_exception(error)
         raise
     except USER_ERRORS as error:
+        get_error_handler().record_exception(error)
+        sys.exit(f'{type(error).__name__}: {error}')
+    except OSError as error:
+        if error.errno not in FULL or not error.filename:
+            raise
         get_error_handler().record_exception(error)
         sys.exit(f'{type(error).__name__}: {error}')

@@ -93,6 +93,8 @@ def test_interruptions_have_no_traceback_and_unexpected_errors_keep_theirs(capsy
     assert capsys.readouterr().err == 'Interrupted.\n'
     with pytest.raises(OSError, match='No space left'):  # it names no file
         run(Mock(side_effect=OSError(28, 'No space left on device')))
+    with pytest.raises(SystemExit, match=r"No space left on device: 'x\.onnx'"):
+        run(Mock(side_effect=OSError(28, 'No space left on device', 'x.onnx')))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ the content of a file. Files are recognised by their weights; unknown files are 
 import argparse
 import os
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 
 import torch
@@ -29,6 +30,7 @@ from mmbixt.checkpoints.state_dict import (
 )
 from mmbixt.checkpoints.xcit import convert_whole_xcit
 from mmbixt.cli import run
+from mmbixt.evaluation.sums import written_whole
 from mmbixt.necks import FeaturePyramidAdapter
 from mmbixt.version import __version__
 
@@ -147,13 +149,10 @@ def report(converted: Conversion, missing: list[str], verbose: bool) -> None:
 def save(converted: Conversion, source: str, what: str, target: Path) -> None:
     """Write a file; an interrupted write leaves no file of this name."""
     meta = dict(mmbixt_version=__version__, source=source, model=what)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f'{target.name}.{os.getpid()}.part')
-    try:
-        torch.save(dict(meta=meta, state_dict=converted.weights), partial)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    content = BytesIO()  # errors of torch.save do not say that a disk is full
+    torch.save(dict(meta=meta, state_dict=converted.weights), content)
+    with written_whole(target) as part:
+        part.write_bytes(content.getbuffer())
 
 
 def main() -> None:

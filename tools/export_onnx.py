@@ -327,7 +327,11 @@ def export(
         )
     ClearMetadataAndDocStringPass()(program.model)  # each node has a stack trace of this machine
     program.model.metadata_props.update(metadata)
-    program.save(file, external_data=False)
+    try:
+        program.save(file, external_data=False)
+    except OSError as error:  # a full disk; errors of writing name no file
+        error.filename = error.filename or str(file)
+        raise
 
 
 def check(file: Path, model: nn.Module, sizes: Sequence[Sequence[int]], logits: bool) -> None:

@@ -15,6 +15,7 @@ from mmengine.runner import Runner
 from mmbixt.check.arguments import PACKAGES
 from mmbixt.check.model import missing_file
 from mmbixt.checkpoints.loader import load
+from mmbixt.checkpoints.state_dict import shorten
 from mmbixt.checkpoints.written import written_checkpoints
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
 from mmbixt.config import type_name, within
@@ -76,6 +77,11 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> list[str]:
     file, messages = args.resume, []
     if args.resume == 'auto':
         file, messages = latest_whole(Path(cfg.work_dir), cfg)
+    elif not args.resume and (old := sorted(x.name for x in Path(cfg.work_dir).glob('*_*.pth'))):
+        messages.append(
+            f'{cfg.work_dir} has checkpoints of another run ({shorten(old, 3)}), which this '
+            'run may replace. To continue the other run: --resume.'
+        )
     if file:  # else the weights of load_from, if the config has it
         cfg.resume, cfg.load_from = True, file
         if args.resume != 'auto' and 'meta' not in load(args.resume):

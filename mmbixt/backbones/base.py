@@ -94,6 +94,10 @@ class DenseBackbone(BaseModule):
         in_channels: int = 3,
     ) -> None:
         check_positive('in_channels', in_channels)
+        if isinstance(init_cfg, str):
+            raise TypeError(
+                f"init_cfg = {init_cfg!r}: use dict(type='Pretrained', checkpoint={init_cfg!r})."
+            )
         init_cfg = copy.deepcopy(init_cfg)
         self._adapts_stem = isinstance(init_cfg, dict) and init_cfg.pop('adapt_stem', False)
         super().__init__(init_cfg)

@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_leaves
 
 from mmbixt.backbones.base import DenseBackbone
-from mmbixt.check.names import explain
+from mmbixt.check.names import explain, valid
 from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.checkpoints.sources import SOURCES, UnknownSourceError, find
 from mmbixt.config import type_name
@@ -26,6 +26,7 @@ PARTS = ('backbone', 'neck', 'rpn_head', 'roi_head', 'bbox_head', 'mask_head', '
 PARTS += ('auxiliary_head', 'head')
 HEADS_OF_DETECTORS = ('rpn_head', 'bbox_head')
 HEADS = ('decode_head', 'auxiliary_head', 'head', *HEADS_OF_DETECTORS)
+PRETRAINED = {'checkpoint', 'prefix', 'map_location', 'adapt_stem'}  # the last one is ours
 OF_SHAPES = re.compile('must match|Invalid channel dimensions|cannot be multiplied')  # of torch
 PUBLISHED = tuple({name.partition('://')[0] + '://' for name in SOURCES})
 
@@ -95,6 +96,8 @@ def missing_files(config: Any, path: str) -> Iterator[str]:
         return
     if config.get('type') == 'Pretrained':
         yield from missing_file(config.get('checkpoint'), f'{path}.checkpoint')
+        for key in sorted(config.keys() - PRETRAINED - {'type', '_scope_', '_delete_'}):
+            yield f'{path}.{key}: Pretrained has no such argument.{valid(key, PRETRAINED)}'
     for key, part in config.items():
         yield from missing_files(part, f'{path}.{key}')
 

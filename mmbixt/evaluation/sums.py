@@ -63,6 +63,9 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     try:
         yield part
         part.replace(path)
+    except OSError as error:  # a full disk; errors of writing name no file
+        error.filename = error.filename or str(path)
+        raise
     finally:
         part.unlink(missing_ok=True)
 

@@ -135,6 +135,10 @@ ALONE = [
         {'model.backbone.init_cfg': dict(_delete_=True, type='Pretrained', checkpoint='lost.pth')},
         r"model\.backbone\.init_cfg\.checkpoint = 'lost\.pth': there is no such file",
     ),
+    (
+        {'model.backbone.init_cfg': dict(_delete_=True, type='Pretrained', chekpoint='x.pth')},
+        r"init_cfg\.chekpoint: Pretrained has no such argument\. Is 'checkpoint' meant",
+    ),
     ({'model.test_cfg.mode': 'slide'}, 'test_cfg, val_dataloader: the model cannot pred.*stride'),
     pytest.param(
         {'model.data_preprocessor.mean': [0, 0, 0, 0]},

@@ -119,7 +119,7 @@ def test_table():
     bixt = find('bixt://tiny-16-d13-384')
     assert (bixt.url[-8:], bixt.figure) == ('52882955', 'top-1 82.15')
     count = Counter(name.split('://')[0] for name in SOURCES)
-    assert count == dict(bixt=17, xcit=42 + 4 + 24, biformer=5, swin=6)
+    assert count.items() >= dict(bixt=17, xcit=42 + 4 + 24, biformer=5, swin=6).items()
     files = {source.file for source in SOURCES.values()}
     assert len(files) == len(SOURCES) - 1  # swin://base and swin://mm-base
 

@@ -9,6 +9,7 @@ import torch
 
 pytest.importorskip('mmdet')
 
+from documents import shown
 from mmdet.evaluation.metrics import CocoMetric
 from mmdet.structures import DetDataSample
 from mmengine.evaluator import Evaluator
@@ -98,6 +99,17 @@ def test_other_metrics_equal_those_of_mmdet(ann_file):
     np.testing.assert_equal({key: found[key] for key in expected}, expected)
     by_class = [f'coco/boundary_{name}_precision' for name in CLASSES]
     assert set(found) - set(expected) == {*KEYS, *by_class}
+
+
+def test_result_files_of_other_models(ann_file, tmp_path, monkeypatch):
+    detections = {i: shifted(objects, 2) for i, objects in TRUTHS.items()}
+    options = dict(ann_file=ann_file, metric='segm', outfile_prefix=f'{tmp_path}/results')
+    found = evaluate(BoundaryCocoMetric(**options), detections)
+    monkeypatch.chdir(tmp_path)
+    (code,), names = shown('coco results'), {}
+    exec(code, names)
+    stats = names['evaluation'].stats[:6].round(3)
+    np.testing.assert_equal(stats, [found[key] for key in KEYS])
 
 
 def test_options_have_the_same_effect_as_for_mask_ap(ann_file):

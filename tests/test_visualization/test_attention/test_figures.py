@@ -95,7 +95,7 @@ def test_errors(tmp_path):
     torch.save({'backbone.x': torch.zeros(1)}, path)
     with pytest.raises(ValueError, match=r'no layer 2\. This BiXT has 0, 1'):
         draw('bixt', layers=['0', '2'])
-    with pytest.raises(ValueError, match=r'BiFormer, BiSASwin; .* is a Conv2d'):
+    with pytest.raises(ValueError, match=r'BiFormer, BiSASwin.*; .* is a Conv2d'):
         attention_figures(OTHER, INPUTS, IMAGE)
     with pytest.raises(RuntimeError, match='Missing in the file'):
         load_backbone(small(), path)
