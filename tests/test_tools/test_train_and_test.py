@@ -229,7 +229,9 @@ def test_detector_trains_and_is_evaluated(run, within, folder, tmp_path):
     done = within('test.py', *wrong, cwd=folder, fails=True)
     assert '--out boxes: give a .pkl file' in done.stderr
     once = ['train_cfg.max_iters=1', 'test_dataloader.dataset.indices=1']
+    (tmp_path / 'iter_2.pth').touch()
     output = run('train.py', config, '--work-dir', tmp_path, options=once)
+    assert f'{tmp_path} has checkpoints of another run (iter_2.pth), which this run may' in output
     assert output.count('Hook that tools/train.py adds: mmbixt.ExactResumeHook') == 1
     assert 'mmbixt_exact_resume' in torch.load(tmp_path / 'iter_1.pth', weights_only=False)['meta']
     options = '--tta', '--out', boxes, '--work-dir', tmp_path, '--show-dir', tmp_path / 'drawn'
