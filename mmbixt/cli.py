@@ -1,7 +1,6 @@
 """Functions that all tools use."""
 
 import argparse
-import errno
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -26,6 +25,7 @@ from mmbixt.checkpoints.sources import near_matches
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.config import all_dicts, type_name
 from mmbixt.datasets.problems import BadSampleError
+from mmbixt.files import FULL
 from mmbixt.frameworks import INSTALL, import_problem, missing_framework
 from mmbixt.sample.sample_config import use_sample_data
 
@@ -328,9 +328,6 @@ USER_ERRORS = (
     *(FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError),
     *(BadSampleError, ConfigError, CheckpointError),
 )
-
-
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}  # a disk, or read-only
 
 
 def run(main: Callable[[], None]) -> None:

@@ -30,7 +30,7 @@ from mmbixt.checkpoints.state_dict import (
 )
 from mmbixt.checkpoints.xcit import convert_whole_xcit
 from mmbixt.cli import run
-from mmbixt.evaluation.sums import written_whole
+from mmbixt.files import written_whole
 from mmbixt.necks import FeaturePyramidAdapter
 from mmbixt.version import __version__
 

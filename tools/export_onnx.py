@@ -37,6 +37,7 @@ from mmbixt.checkpoints.loader import TRUST
 from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import check_framework, read_config, run
 from mmbixt.config import within
+from mmbixt.files import named
 from mmbixt.layers import RoutingAttention
 from mmbixt.ops.padding import crop, padding_to_multiple
 from mmbixt.progress import phase
@@ -327,11 +328,8 @@ def export(
         )
     ClearMetadataAndDocStringPass()(program.model)  # each node has a stack trace of this machine
     program.model.metadata_props.update(metadata)
-    try:
+    with named(file):
         program.save(file, external_data=False)
-    except OSError as error:  # a full disk; errors of writing name no file
-        error.filename = error.filename or str(file)
-        raise
 
 
 def check(file: Path, model: nn.Module, sizes: Sequence[Sequence[int]], logits: bool) -> None:

@@ -1,8 +1,7 @@
 """Files with the counts of each image; scores of any part of a data set follow from them."""
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import BadZipFile
@@ -10,6 +9,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from mmbixt.evaluation.boundary import main_band
+from mmbixt.files import written_whole
 
 FILE_NAME = 'boundary.npz'
 
@@ -45,29 +45,6 @@ class ImageSums:
             found = ', '.join(bands) or 'none'
             raise SumsFileError(f'{wanted} was not counted. Counted bands: {found}.')
         return wanted or main_band(self.counts)
-
-
-@contextmanager
-def written_whole(path: str | Path) -> Iterator[Path]:
-    """A temporary file, renamed to ``path`` at the end, or deleted after an error.
-
-    Devices and pipes are written directly; of a link the file that it leads to is replaced.
-    """
-    path = Path(path)
-    if path.exists() and not path.is_file():
-        yield path
-        return
-    path = path.resolve()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f'.{path.stem}.part{path.suffix}')
-    try:
-        yield part
-        part.replace(path)
-    except OSError as error:  # a full disk; errors of writing name no file
-        error.filename = error.filename or str(path)
-        raise
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def write_sums(

@@ -5,14 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from mmbixt.evaluation.sums import (
-    ImageSums,
-    SumsFileError,
-    find_sums,
-    read_sums,
-    write_sums,
-    written_whole,
-)
+from mmbixt.evaluation.sums import ImageSums, SumsFileError, find_sums, read_sums, write_sums
+from mmbixt.files import written_whole
 
 IMAGES, CLASSES = ['a/1', 'a/2', 'b'], ['sky', 'sea of trees']
 COUNTS = {

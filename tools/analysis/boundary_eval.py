@@ -40,8 +40,9 @@ from mmbixt.evaluation.folders import (
     shift_hint,
     size_text,
 )
-from mmbixt.evaluation.sums import ImageSums, write_sums, written_whole
+from mmbixt.evaluation.sums import ImageSums, write_sums
 from mmbixt.evaluation.tables import aligned, class_table, headline
+from mmbixt.files import written_whole
 from mmbixt.progress import progress
 from mmbixt.visualization.choice import image_scores, worst_images
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from mmbixt.checkpoints.loader import TRUST
 from mmbixt.cli import Options, run
-from mmbixt.evaluation.sums import SumsFileError, written_whole
+from mmbixt.evaluation.sums import SumsFileError
+from mmbixt.files import written_whole
 from mmbixt.report.collect import collect
 from mmbixt.report.page import make_page
 from mmbixt.report.work_dir import ReportError, Run
