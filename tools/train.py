@@ -11,6 +11,7 @@ from mmengine.dist import is_main_process
 from mmengine.hooks import Hook
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
+from torch import nn
 
 from mmbixt.check.arguments import PACKAGES
 from mmbixt.check.model import missing_file
@@ -168,6 +169,8 @@ def add_hooks(runner: Runner, cfg: Config) -> None:
 
 def skip_lost_weights(runner: Runner) -> None:
     """Do not read an ``init_cfg`` whose file is gone: the checkpoint of a resumed run has all."""
+    if not isinstance(runner.model, nn.Module):  # FlexibleRunner builds it later
+        return
     for name, part in unwrapped(runner.model).named_modules():
         given = getattr(part, 'init_cfg', None)
         for init in given if isinstance(given, list) else [given]:

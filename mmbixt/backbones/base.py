@@ -307,6 +307,10 @@ class DenseBackbone(BaseModule):
             check_adapted(self, notes, prefix, file)
             text = f'{len(adapters)} weights of adapters loaded, the others are unchanged'
             print_log(f'{type(self).__name__}: {text}', 'current')
+            if file and not notes:
+                text = f'{file} does not say which other weights its adapters were trained with'
+                text += ', so these are not checked. mmbixt.LoadFromHook writes that in training.'
+                print_log(text, 'current', logging.WARNING)
             self.not_in_model = []  # of the other weights' file, which may be a classifier's
             return
         converted = self.convert_checkpoint(source, current)

@@ -7,6 +7,7 @@ from mmbixt.config import type_name, within
 
 POSITIVE = ('max_iters', 'max_epochs', 'val_interval', 'accumulative_counts', 'batch_size')
 NUMBERS = (*POSITIVE, 'interval', 'lr', 'begin', 'end', 'factor', 'start_factor', 'end_factor')
+DECAYS = ('PolyLR', 'CosineAnnealingLR', 'LinearLR')
 WARM_UPS = ('LinearLR', 'ConstantLR', 'QuadraticWarmupLR')
 
 
@@ -84,7 +85,7 @@ def _unit_notes(cfg: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _rate_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
-    """Whether the warm-up ends, and the learning rate falls, before the training ends."""
+    """Whether warm-up and decay of the learning rate end before the training."""
     loop = within(cfg, 'train_cfg')
     epochs, iterations = loop.get('max_epochs'), loop.get('max_iters')
     if epochs and epoch:
@@ -92,14 +93,11 @@ def _rate_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
     for path, part in _schedulers(cfg).items():
         by_epoch, end = part.get('by_epoch', True), part.get('end')
         length = epochs if by_epoch else iterations
-        first = min(part.get('milestones') or [0])
-        if length and first >= length:
-            yield (
-                f'{path}: the first milestone is {first:,}, and training ends after {length:,}: '
-                'the learning rate does not fall.'
-            )
+        rate = within(cfg, 'optim_wrapper', 'optimizer').get('lr')
         start = part.get('start_factor', part.get('factor', 1 / 3))
         rises = type_name(part) in WARM_UPS and start < part.get('end_factor', 1)
+        if not rises:
+            yield from _decay_notes(path, part, length, rate)
         if rises and length and (end is None or end > length):
             what = 'epochs' if by_epoch else 'iterations'
             until = 'has no end' if end is None else f'lasts {end:,} {what}'
@@ -108,6 +106,27 @@ def _rate_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
                 f'gets to its value. Set {path}.end (and begin of what follows) to a tenth of the '
                 'training or less, or train longer.'
             )
+
+
+def _decay_notes(
+    path: str, part: Mapping[str, Any], length: int | None, rate: Any
+) -> Iterator[str]:
+    """Whether the learning rate falls, and to its last value, before the training ends."""
+    first, end, lowest = min(part.get('milestones') or [0]), part.get('end'), part.get('eta_min')
+    if length and first >= length:
+        yield (
+            f'{path}: the first milestone is {first:,}, and training ends after {length:,}: the '
+            'learning rate does not fall.'
+        )
+    if type_name(part) not in DECAYS:
+        return
+    if isinstance(rate, int | float) and (lowest or 0) >= rate > 0:
+        yield f'{path}.eta_min = {lowest:g}, and the learning rate is {rate:g}: it does not fall.'
+    if end and length and end > length:
+        yield (
+            f'{path}: {type_name(part)} ends after {end:,}, and training after {length:,}: the '
+            f'learning rate does not get to its last value. Set {path}.end = {length}.'
+        )
 
 
 def schedule_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:

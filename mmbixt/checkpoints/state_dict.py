@@ -188,6 +188,8 @@ def load_whole_state(model: nn.Module, checkpoint: Mapping[str, Any]) -> None:
         missing, unexpected = model.load_state_dict(state, strict=False)
     except CheckpointMismatchError as error:
         raise name_file(error, file) from None
+    except CheckpointError:  # about adapters
+        raise
     except RuntimeError as error:  # weights of another shape; of authors' files only torch knows
         wrong = compare(Conversion(dict(state)), expected).wrong or [str(error)]
         refuse(Differences(len(expected), wrong=wrong), name, file, what, _config_of_run(file))

@@ -16,6 +16,7 @@ from mmbixt.check.config import find_problems
 from mmbixt.check.model import adapter_problems
 from mmbixt.checkpoints.adapters import check_adapters, note_adapters
 from mmbixt.checkpoints.errors import CheckpointError
+from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError, load_whole_state
 
 
@@ -75,7 +76,13 @@ def test_training_and_resuming(tmp_path):
     with fresh_mmengine():
         init_default_scope('mmseg')
         load_whole_state(MODELS.build(cfg.model), written)
+        torch.save(dict(state_dict=written['state_dict']), tmp_path / 'unnoted.pth')
+        with patch('mmbixt.backbones.base.print_log') as log:
+            load_checkpoint(MODELS.build(cfg.model), str(tmp_path / 'unnoted.pth'))
+        assert 'unnoted.pth does not say which other weights' in log.call_args.args[0]
         cfg.model.backbone.alpha = 6
+        with pytest.raises(CheckpointError, match=r'^\S+iter_3\.pth has adapters of .*another alph'):
+            load_whole_state(MODELS.build(cfg.model), load(str(tmp_path / 'run/iter_3.pth')))
         with pytest.raises(CheckpointError, match=r'another alpha or rank: .* was 2, .* gives 3\.'):
             load_whole_state(MODELS.build(cfg.model), written)
         with pytest.raises(CheckpointError, match='another alpha'):

@@ -9,6 +9,11 @@ def warm_up(**options):
     return dict(param_scheduler=[dict(type='LinearLR', **options)])
 
 
+def poly(**options):
+    schedule = dict(type='PolyLR', by_epoch=False, **options)
+    return dict(param_scheduler=schedule, optim_wrapper=dict(optimizer=dict(lr=0.01)))
+
+
 def hook(name, **options):
     return dict(default_hooks={name: options})
 
@@ -25,7 +30,10 @@ def accumulate(count, **checkpoint):
         (dict(max_epochs=12), warm_up(by_epoch=False, end=500), 40, 'lasts 500 iteration'),
         (dict(max_epochs=5), warm_up(end=20, convert_to_iter_based=True), 40, 'lasts 20 epochs'),
         (dict(max_epochs=20), warm_up(end=20, convert_to_iter_based=True), 40, None),
-        (dict(max_iters=99), warm_up(by_epoch=False, start_factor=2, end=100), 40, None),
+        (dict(max_iters=99), warm_up(by_epoch=False, start_factor=2, end=100), 40, '0.end = 99'),
+        (dict(max_iters=99), poly(end=99), None, None),
+        (dict(max_iters=99), poly(end=300), None, 'PolyLR ends after 300, and training after 99'),
+        (dict(max_iters=99), poly(end=99, eta_min=0.01), None, 'rate is 0.01: it does not fall'),
         (dict(max_iters=20), hook('logger', interval=50), None, 'hooks.logger.interval=2'),
         (dict(max_iters=5), {}, 40, 'logger.interval=1'),  # mmengine's default is 10
         (dict(max_iters=50), hook('logger', interval=50), None, None),
