@@ -81,7 +81,9 @@ def test_training_and_resuming(tmp_path):
             load_checkpoint(MODELS.build(cfg.model), str(tmp_path / 'unnoted.pth'))
         assert 'unnoted.pth does not say which other weights' in log.call_args.args[0]
         cfg.model.backbone.alpha = 6
-        with pytest.raises(CheckpointError, match=r'^\S+iter_3\.pth has adapters of .*another alph'):
+        with pytest.raises(
+            CheckpointError, match=r'^\S+iter_3\.pth has adapters of .*another alph'
+        ):
             load_whole_state(MODELS.build(cfg.model), load(str(tmp_path / 'run/iter_3.pth')))
         with pytest.raises(CheckpointError, match=r'another alpha or rank: .* was 2, .* gives 3\.'):
             load_whole_state(MODELS.build(cfg.model), written)
