@@ -1,9 +1,14 @@
 """Writing files completely or not at all."""
 
 import errno
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import copymode
+from tempfile import TemporaryDirectory
+from uuid import uuid4
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}  # a full disk, or a read-only one
 
@@ -23,18 +28,32 @@ def named(path: str | Path) -> Iterator[None]:
 def written_whole(path: str | Path) -> Iterator[Path]:
     """A temporary file, renamed to ``path`` at the end, or deleted after an error.
 
-    Devices and pipes are written directly; of a link the file that it leads to is replaced.
+    Devices and pipes are written directly; of a link the file that it leads to is replaced, by one
+    of the same mode. What is written to ``/dev/stdout`` follows what was printed before.
     """
     path = Path(path)
+    streams = {Path('/dev/stdout'): sys.stdout, Path('/dev/stderr'): sys.stderr}
+    if stream := streams.get(path):  # if it is a file, a second descriptor would truncate it
+        with TemporaryDirectory() as folder:
+            yield (part := Path(folder, 'part'))
+            stream.flush()
+            stream.buffer.write(part.read_bytes())
+        return
     if path.exists() and not path.is_file():
         yield path
         return
-    path = path.resolve()
+    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f'.{path.stem}.part{path.suffix}')
+    part = path.with_name(
+        f'.{uuid4().hex[:12]}{path.suffix[:20]}'
+    )  # another process may write, too
     try:
         with named(path):
+            if path.exists():
+                path.open('ab').close()  # an error if it may not be written
             yield part
+            if path.exists():
+                copymode(path, part)
             part.replace(path)
     finally:
         part.unlink(missing_ok=True)

@@ -168,10 +168,17 @@ def add_hooks(runner: Runner, cfg: Config) -> None:
 
 
 def skip_lost_weights(runner: Runner) -> None:
-    """Do not read an ``init_cfg`` whose file is gone: the checkpoint of a resumed run has all."""
+    """Do not read an ``init_cfg`` whose file is gone: the checkpoint of a resumed run has all.
+
+    That of adapters (LoRA) has only themselves, so the weights below them are needed.
+    """
     if not isinstance(runner.model, nn.Module):  # FlexibleRunner builds it later
         return
-    for name, part in unwrapped(runner.model).named_modules():
+    parts = dict(unwrapped(runner.model).named_modules())
+    adapted = [name for name, part in parts.items() if type(part).__name__ == 'LoRAModel']
+    for name, part in parts.items():
+        if any(name == above or name.startswith(f'{above}.'.lstrip('.')) for above in adapted):
+            continue
         given = getattr(part, 'init_cfg', None)
         for init in given if isinstance(given, list) else [given]:
             file = init.get('checkpoint') if isinstance(init, dict) else None

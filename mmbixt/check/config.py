@@ -99,9 +99,9 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
             f'{name} is not read: the section of the runner is {right}.'
             for name, right in misspelt.items()
         ]
-        notes += _notes(cfg, splits, data, model)
-        if model is not None and not problems:
-            notes += pyramid_notes(cfg.model, model, image)
+        if not problems:  # notes read settings that are right
+            notes += _notes(cfg, splits, data, model)
+            notes += pyramid_notes(cfg.model, model, image) if model is not None else ()
         problems += _missing_data(cfg, data)
         return _merged(problems), notes
 

@@ -77,6 +77,12 @@ def metric_errors(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[s
         for _, name, metric in metrics_of(cfg.get(f'{split}_evaluator')):
             if name not in BEST or name in INSTEAD.get(scope, ()):
                 continue
+            kind = metric['type']
+            if isinstance(kind, str):
+                with METRICS.switch_scope_and_registry(metric.get('_scope_')) as there:
+                    kind = there.get(kind)
+            if getattr(kind, '__module__', '').partition('.')[0] not in {*INSTEAD, 'mmbixt'}:
+                continue  # another metric of this name, whose arguments are not known
             try:
                 METRICS.build({**metric, **dict.fromkeys(FILES & metric.keys())})
             except Exception as error:

@@ -1,13 +1,16 @@
 """Whether the lengths of a training, its warm-up and its intervals fit each other."""
 
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 
 from mmbixt.config import type_name, within
 
 POSITIVE = ('max_iters', 'max_epochs', 'val_interval', 'accumulative_counts', 'batch_size')
 NUMBERS = (*POSITIVE, 'interval', 'lr', 'begin', 'end', 'factor', 'start_factor', 'end_factor')
-DECAYS = ('PolyLR', 'CosineAnnealingLR', 'LinearLR')
+NUMBERS += ('eta_min', 'T_max')
+TO_MINIMUM = ('PolyLR', 'CosineAnnealingLR')  # they have eta_min
+DECAYS = (*TO_MINIMUM, 'LinearLR')
 WARM_UPS = ('LinearLR', 'ConstantLR', 'QuadraticWarmupLR')
 
 
@@ -34,6 +37,9 @@ def loop_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
                 yield f'{path}.{key} = {value!r} is no number.'
             elif value is not None and value <= 0 and key in POSITIVE:
                 yield f'{path}.{key} = {value} must be larger than 0.'
+        steps = part.get('milestones', [])
+        if not isinstance(steps, list | tuple) or any(not isinstance(x, int) for x in steps):
+            yield f'{path}.milestones = {steps!r} is no list of whole numbers.'
     units = {'Iter': ('max_epochs', 'max_iters'), 'Epoch': ('max_iters', 'max_epochs')}
     for word, (key, right) in units.items():
         if kind.startswith(word) and key in loop:
@@ -90,15 +96,20 @@ def _rate_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
     epochs, iterations = loop.get('max_epochs'), loop.get('max_iters')
     if epochs and epoch:
         iterations = epochs * epoch
-    for path, part in _schedulers(cfg).items():
-        by_epoch, end = part.get('by_epoch', True), part.get('end')
+    parts = _schedulers(cfg)
+    for path, part in parts.items():
+        by_epoch, begin, end = part.get('by_epoch', True), part.get('begin', 0), part.get('end')
         length = epochs if by_epoch else iterations
-        rate = within(cfg, 'optim_wrapper', 'optimizer').get('lr')
         start = part.get('start_factor', part.get('factor', 1 / 3))
-        rises = type_name(part) in WARM_UPS and start < part.get('end_factor', 1)
-        if not rises:
-            yield from _decay_notes(path, part, length, rate)
-        if rises and length and (end is None or end > length):
+        warms_up = not begin and type_name(part) in WARM_UPS and start < part.get('end_factor', 1)
+        if length and begin >= length:
+            yield (
+                f'{path} begins at {begin:,}, and training ends after {length:,}: it changes '
+                'nothing.'
+            )
+        elif not warms_up:
+            yield from _decay_notes(path, part, length)
+        elif length and (end is None or end > length):
             what = 'epochs' if by_epoch else 'iterations'
             until = 'has no end' if end is None else f'lasts {end:,} {what}'
             yield (
@@ -106,26 +117,30 @@ def _rate_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
                 f'gets to its value. Set {path}.end (and begin of what follows) to a tenth of the '
                 'training or less, or train longer.'
             )
+    rate = within(cfg, 'optim_wrapper', 'optimizer').get('lr', 0)
+    ends = {path: x.get('eta_min') or 0 for path, x in parts.items() if type_name(x) in TO_MINIMUM}
+    if ends and min(ends.values()) >= rate > 0:  # of several phases, some may rise
+        path, value = min(ends.items(), key=itemgetter(1))
+        yield f'{path}.eta_min = {value:g}, and the learning rate is {rate:g}: it does not fall.'
 
 
-def _decay_notes(
-    path: str, part: Mapping[str, Any], length: int | None, rate: Any
-) -> Iterator[str]:
-    """Whether the learning rate falls, and to its last value, before the training ends."""
-    first, end, lowest = min(part.get('milestones') or [0]), part.get('end'), part.get('eta_min')
+def _decay_notes(path: str, part: Mapping[str, Any], length: int | None) -> Iterator[str]:
+    """Whether the learning rate falls to its last value before the training ends."""
+    kind, begin, end = type_name(part), part.get('begin', 0), part.get('end')
+    first = min(part.get('milestones') or [0])
     if length and first >= length:
         yield (
             f'{path}: the first milestone is {first:,}, and training ends after {length:,}: the '
             'learning rate does not fall.'
         )
-    if type_name(part) not in DECAYS:
-        return
-    if isinstance(rate, int | float) and (lowest or 0) >= rate > 0:
-        yield f'{path}.eta_min = {lowest:g}, and the learning rate is {rate:g}: it does not fall.'
-    if end and length and end > length:
+    last, key = end, 'end'
+    if kind == 'CosineAnnealingLR' and part.get('T_max'):  # a half period, of the length of a phase
+        last, key = begin + part['T_max'], 'T_max'
+    if kind in DECAYS and last and length and last > length:
         yield (
-            f'{path}: {type_name(part)} ends after {end:,}, and training after {length:,}: the '
-            f'learning rate does not get to its last value. Set {path}.end = {length}.'
+            f'{path}: {kind} ends after {last:,}, and training after {length:,}: the learning rate '
+            f'does not get to its last value. Set {path}.{key} = '
+            f'{length - (begin if key == "T_max" else 0)}.'
         )
 
 

@@ -156,6 +156,14 @@ ALONE = [
         'optim_wrapper: paramwise_cfg.decay_rate is 1.5',
     ),
     ({'optim_wrapper.constructor': LAYER_DECAY[:-1]}, f"Is '{LAYER_DECAY}' meant"),
+    (
+        {'param_scheduler': [dict(type='MultiStepLR', milestones=5, by_epoch=False)]},
+        'milestones = 5 is no list of whole numbers',
+    ),
+    (
+        {'param_scheduler': [dict(type='PolyLR', eta_min='1e-5', by_epoch=False)]},
+        "eta_min = '1e-5' is no number",
+    ),
     *(
         ({'val_evaluator': [dict(type='mmbixt.BoundaryIoUMetric', **wrong)]}, said)
         for wrong, said in (
@@ -205,6 +213,15 @@ def test_weights_of_the_inherited_backbone():
     )
 
 
+def test_a_metric_of_a_project_with_a_name_of_ours_is_not_built(cfg):
+    class IoUMetric(BaseMetric):
+        def __init__(self, ann_file):
+            raise FileNotFoundError
+
+    cfg.val_evaluator = dict(type=IoUMetric, ann_file='x.json')
+    assert found(cfg)[0] == []
+
+
 def test_labels_of_the_first_images(cfg, root):
     labels = np.full((64, 80), 7, np.uint8)
     Image.fromarray(labels).save(root / 'labels/2.png')
@@ -212,8 +229,8 @@ def test_labels_of_the_first_images(cfg, root):
     assert 'labels/2.png has the ids 7 (5,120 pixels), where 0 to 2 are classes' in problem
     assert problem.endswith('(1 of the first 3 images are bad)')
     cfg.default_hooks.sample_check.on_bad = 'skip'
-    problems, notes = found(cfg)
-    assert problems == notes == [problem]  # validation leaves nothing out
+    assert found(cfg)[0] == [problem]  # validation leaves nothing out
+    assert found(cfg, ('train',)) == ([], [problem])
 
 
 def test_settings_that_change_nothing_are_noted(cfg):

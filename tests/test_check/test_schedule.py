@@ -14,6 +14,17 @@ def poly(**options):
     return dict(param_scheduler=schedule, optim_wrapper=dict(optimizer=dict(lr=0.01)))
 
 
+def phases(*schedules):
+    """Of 100 iterations, with a learning rate of 0.001."""
+    common = dict(by_epoch=False)
+    schedules = [common | schedule for schedule in schedules]
+    return dict(param_scheduler=schedules, optim_wrapper=dict(optimizer=dict(lr=1e-3)))
+
+
+def cosine(**options):
+    return dict(type='CosineAnnealingLR', **options)
+
+
 def hook(name, **options):
     return dict(default_hooks={name: options})
 
@@ -34,6 +45,23 @@ def accumulate(count, **checkpoint):
         (dict(max_iters=99), poly(end=99), None, None),
         (dict(max_iters=99), poly(end=300), None, 'PolyLR ends after 300, and training after 99'),
         (dict(max_iters=99), poly(end=99, eta_min=0.01), None, 'rate is 0.01: it does not fall'),
+        # one cycle, of which the first phase rises to eta_min
+        (
+            dict(max_iters=100),
+            phases(cosine(end=40, eta_min=1e-2), cosine(begin=40, end=100, eta_min=1e-5)),
+            None,
+            None,
+        ),
+        (dict(max_iters=100), phases(cosine(end=40, eta_min=1e-2), cosine(begin=40)), None, None),
+        (dict(max_iters=100), phases(cosine(T_max=100, end=1000)), None, None),
+        (dict(max_iters=100), phases(cosine(begin=20, T_max=100)), None, '0.T_max = 80'),
+        (dict(max_iters=99), poly(begin=99, end=300), None, 'begins at 99, and training ends'),
+        (
+            dict(max_iters=100),
+            phases(dict(type='ConstantLR', factor=0.1, begin=50, end=200)),
+            None,
+            None,
+        ),
         (dict(max_iters=20), hook('logger', interval=50), None, 'hooks.logger.interval=2'),
         (dict(max_iters=5), {}, 40, 'logger.interval=1'),  # mmengine's default is 10
         (dict(max_iters=50), hook('logger', interval=50), None, None),

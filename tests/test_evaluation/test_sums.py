@@ -1,5 +1,7 @@
 import os
 import pickle
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -95,3 +97,27 @@ def test_links_and_pipes_stay_what_they_are(tmp_path):
             part.write_text('all')
         assert read.result() == 'all'
     assert pipe.is_fifo()
+
+
+def test_a_file_keeps_its_mode_and_two_writers_write_it_whole(tmp_path):
+    path = tmp_path / ('n' * 250)
+    path.touch(0o600)
+    with written_whole(path) as first:
+        first.write_text('one')
+        with written_whole(path) as second:
+            second.write_text('two')
+        assert path.read_text() == 'two'
+    assert path.read_text() == 'one'
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def test_what_goes_to_stdout_follows_what_was_printed(tmp_path):
+    code = (
+        "print('before'); from mmbixt.files import written_whole\n"
+        "with written_whole('/dev/stdout') as part: part.write_text('text\\n')\n"
+        "print('after')"
+    )
+    with open(tmp_path / 'log', 'w') as log:
+        subprocess.run([sys.executable, '-c', code], stdout=log, check=True)
+    assert (tmp_path / 'log').read_text() == 'before\ntext\nafter\n'
