@@ -1,10 +1,12 @@
 """Train, resume, evaluate; and the errors of the tools."""
 
 import json
+import logging
 import os
 import re
 import runpy
 from pathlib import Path
+from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -15,6 +17,7 @@ from helpers import CONFIGS, official_state, only_in_zoo
 from mmengine.config import Config
 from mmengine.registry import MODELS
 from running import NO_WORKERS, TWO_STEPS, fresh_mmengine, write_few_scenes
+from torch import nn
 
 CONFIG = CONFIGS / 'bixt/semfpn_bixt_ti_ade20k.py'
 BOXES = 'mmdet::retinanet/retinanet_r50_fpn_1x_coco.py'
@@ -94,6 +97,20 @@ def test_resume_restores_optimizer_and_history(folder, run, tmp_path):
     assert steps == {3}
     losses = checkpoint['message_hub']['log_scalars']['train/loss']
     assert len(losses.data[0]) == 3
+
+
+def test_weights_below_adapters_are_read_again_when_a_run_is_resumed():
+    """A checkpoint has only the adapters."""
+    skip_lost_weights = runpy.run_path(TOOL.with_name('train.py'))['skip_lost_weights']
+    lost = dict(type='Pretrained', checkpoint='lost.pth')
+    bare, adapted = nn.Module(), nn.Module()
+    bare.init_cfg, adapted.module = lost, nn.Module()
+    adapted.module.init_cfg = lost
+    adapted.__class__ = type('LoRAModel', (nn.Module,), {})
+    for model in (nn.ModuleDict(dict(bare=bare, adapted=adapted)), adapted):
+        skip_lost_weights(SimpleNamespace(model=model, logger=logging.getLogger()))
+    assert bare.init_cfg is None
+    assert adapted.module.init_cfg is lost
 
 
 def test_resume_stops_if_all_checkpoints_are_damaged(folder, within, tmp_path):
