@@ -139,6 +139,12 @@ class Checked:
             loaded = self.load(results)
         except Exception as error:  # decoders raise many types of errors for damaged files
             path = results.get(self.path_key) or results.get('img_path')
+            if error.args == ('mask',) and 'instances' in results:  # of mmdet
+                raise BadSampleError(
+                    f'Annotations of {path} have no segmentation, and LoadAnnotations needs it '
+                    '(with_mask=True in the pipeline). Add polygons or RLE to the annotations, or '
+                    'train a detector that predicts boxes only.'
+                ) from error
             if isinstance(error, KeyError):
                 raise BadSampleError(
                     f'{type(self.load).__name__} needs {error}, which the data set does not '

@@ -254,6 +254,13 @@ def test_mistakes_in_the_config_are_not_skipped(root):
         read(dataset, skipped=SkippedImages(root / 'skipped.txt', 9))
 
 
+def test_boxes_without_masks_do_not_suit_a_detector_of_masks(root):
+    dataset = detection(root)
+    dataset.pipeline.transforms[1].with_mask = True
+    with pytest.raises(BadSampleError, match=r'Annotations of .*0\.jpg have no segmentation'):
+        read(dataset)
+
+
 @pytest.mark.parametrize(
     ('damage', 'message'),
     [
