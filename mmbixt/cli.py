@@ -314,6 +314,9 @@ def run_loop(runner: Runner, loop: Callable[[], Any]) -> None:
     except Exception as error:
         if not hook.started:
             raise
+        if isinstance(error, OSError) and error.errno in FULL:  # the log cannot be written either
+            where = error.filename or f'a file in {runner.work_dir}'
+            sys.exit(f'The run was stopped: {error.strerror}, while {where} was written.')
         if isinstance(error, DATA_ERRORS):
             runner.logger.error(f'The run was stopped: {error}')
         else:

@@ -131,6 +131,13 @@ def test_bad_data_are_logged_without_traceback(make_runner, tmp_path):
     assert 'Traceback' not in log.read_text()
 
 
+def test_a_full_disk_during_a_run_is_an_error_of_one_line(make_runner, tmp_path):
+    runner = make_runner()
+    runner.model.train_step = Mock(side_effect=OSError(28, 'No space left on device'))
+    with pytest.raises(SystemExit, match=f'No space left on device, while a file in {tmp_path}'):
+        run(lambda: run_loop(runner, runner.train))
+
+
 def test_a_complete_run_that_is_resumed_says_so(make_runner, tmp_path):
     make_runner().train()
     runner = make_runner(load_from=str(tmp_path / 'iter_4.pth'), resume=True)
