@@ -17,6 +17,9 @@ INSTALL = {
     '(or onedl-mmpretrain)',
 }
 
+# whose classes are known; others are of projects
+PACKAGES = {'mmengine', 'mmcv', 'mmseg', 'mmdet', 'mmpretrain', 'mmbixt', 'torch'}
+
 # errors of importing a missing, incomplete or incompatible framework: AssertionError for versions
 # of mmcv and mmengine; TypeError in mmpretrain if transformers is too new; KeyError in a second
 # import after such an error, because some components are registered already

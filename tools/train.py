@@ -13,7 +13,6 @@ from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 from torch import nn
 
-from mmbixt.check.arguments import PACKAGES
 from mmbixt.check.model import missing_file
 from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.state_dict import shorten
@@ -23,6 +22,7 @@ from mmbixt.config import type_name, within
 from mmbixt.engine import ExactResumeHook, LoadFromHook
 from mmbixt.engine.layer_decay import table
 from mmbixt.engine.load_from import unwrapped
+from mmbixt.frameworks import PACKAGES
 
 OF_A_WEIGHT = re.compile(r'^paramwise_options -- | is skipped since its requires_grad=')
 # types of parts that read data in the usual way

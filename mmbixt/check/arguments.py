@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 from mmbixt.check.metrics import INSTEAD, metrics_of
 from mmbixt.check.names import explain, meant, near, near_type, valid
 from mmbixt.config import type_name, within
+from mmbixt.frameworks import PACKAGES
 
 # what mmengine uses itself, in place of a part's class; dtype and loss_scale are of --amp, which
 # changes the type of the wrapper after the check
@@ -30,7 +31,6 @@ CONSTRUCTORS = {
     'LayerDecayOptimWrapperConstructor': PARAMWISE | {'decay_rate', 'decay_type'},
     **{f'LearningRateDecay{x}Constructor': set() for x in ('Optimizer', 'OptimWrapper')},
 }
-PACKAGES = {'mmengine', 'mmcv', 'mmseg', 'mmdet', 'mmpretrain', 'mmbixt', 'torch'}
 Part = tuple[str, Any, Registry | Callable]  # name, config, its class or the registry of it
 
 

@@ -99,15 +99,15 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
             f'{name} is not read: the section of the runner is {right}.'
             for name, right in misspelt.items()
         ]
-        if not problems:  # notes read settings that are right
-            notes += _notes(cfg, splits, data, model)
-            notes += pyramid_notes(cfg.model, model, image) if model is not None else ()
+        notes += _notes(cfg, splits, data, model)
+        if model is not None and not problems:
+            notes += pyramid_notes(cfg.model, model, image)
         problems += _missing_data(cfg, data)
-        return _merged(problems), notes
+        return _merged(problems), _merged(notes)
 
 
 def _merged(problems: list[str]) -> list[str]:
-    """Each mistake once: 'train_ and val_dataloader ...' for what both have."""
+    """Each message once: 'train_ and val_dataloader ...' for what both have."""
     splits: dict[str, list[str]] = {}
     for problem in dict.fromkeys(problems):
         split, _, rest = problem.partition('_')

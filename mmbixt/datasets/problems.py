@@ -90,12 +90,16 @@ class LabelProblem:
     """The problem of a label map of mmseg; None if there is none.
 
     Args:
-        classes: number of classes.
+        classes: number of classes; None if the labels are converted after they are loaded: then
+            only their size is checked.
         ignored: ids that are not classes; ids above 255 cannot occur.
         reduced: whether ids were reduced by one when they were loaded.
     """
 
-    def __init__(self, classes: int, ignored: Collection[int], reduced: bool) -> None:
+    def __init__(self, classes: int | None, ignored: Collection[int], reduced: bool) -> None:
+        self.classes = classes
+        if classes is None:
+            return
         self.is_wrong = (np.arange(256) >= classes).astype(np.uint8)  # of each id
         ignored = sorted({i for i in ignored if 0 <= i < 256})
         self.is_wrong[ignored] = 0
@@ -104,6 +108,8 @@ class LabelProblem:
 
     def __call__(self, results: dict, turns: bool) -> str | None:
         path, label = results['seg_map_path'], results['gt_seg_map']
+        if self.classes is None:
+            return size_problem(results, label.shape[1::-1], turns, path)
         if label.ndim != 2:
             shape = ' x '.join(map(str, label.shape))
             return f'{path} is of shape {shape}; labels have one channel, with the ids of classes'

@@ -23,6 +23,7 @@ from mmbixt.datasets.problems import (
     reading_problem,
 )
 from mmbixt.engine.exact_resume import ExactResumeHook
+from mmbixt.frameworks import PACKAGES
 from mmbixt.registry import HOOKS
 
 _SHOWN = 20  # files of a list
@@ -40,6 +41,7 @@ class SampleCheckHook(Hook):
     - Images: missing, empty, damaged, with pixels that are not finite.
     - Label maps of mmseg: missing, damaged, of several channels or 16 bits, for another size than
       the image's or an image that is turned by its EXIF data, with ids that are no class.
+      If a transform of a project follows, which may convert labels, only their size.
     - Annotations of mmdet: for another size or orientation, boxes that are not finite or outside
       of the image; before training, classes that the file does not name, and a file without
       annotations.
@@ -174,6 +176,19 @@ def is_machine_error(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno not in _FILE_ERRORS
 
 
+def own_transform(dataset: BaseDataset) -> str | None:
+    """The first transform of a project behind the one that loads labels, which it may convert."""
+    from mmcv.transforms import LoadAnnotations
+
+    is_loaded = False
+    for step in dataset.pipeline.transforms:
+        step = step.load if isinstance(step, Checked) else step
+        if is_loaded and getattr(step, '__module__', '').partition('.')[0] not in PACKAGES:
+            return type(step).__name__
+        is_loaded = is_loaded or isinstance(step, LoadAnnotations)
+    return None
+
+
 def watch(dataset: BaseDataset, model: nn.Module, skipped: SkippedImages | None) -> None:
     """Wrap the loading transforms of a data set in checks; calling it twice wraps them once."""
     from mmcv.transforms import LoadAnnotations, LoadImageFromFile
@@ -189,6 +204,8 @@ def watch(dataset: BaseDataset, model: nn.Module, skipped: SkippedImages | None)
             classes = min(classes, head.num_classes)
             if 1 in (head.num_classes, getattr(head, 'out_channels', None)):
                 classes = max(classes, 2)  # one logit: foreground or not
+        if own_transform(dataset):
+            classes = None
         ignored = {dataset.ignore_index, *(head.ignore_index for head in heads)}
         find_problem = LabelProblem(classes, ignored, dataset.reduce_zero_label)
     for i, load in enumerate(transforms):

@@ -229,8 +229,28 @@ def test_labels_of_the_first_images(cfg, root):
     assert 'labels/2.png has the ids 7 (5,120 pixels), where 0 to 2 are classes' in problem
     assert problem.endswith('(1 of the first 3 images are bad)')
     cfg.default_hooks.sample_check.on_bad = 'skip'
-    assert found(cfg)[0] == [problem]  # validation leaves nothing out
-    assert found(cfg, ('train',)) == ([], [problem])
+    problems, notes = found(cfg)
+    assert problems == notes == [problem]  # validation leaves nothing out
+
+
+def test_labels_that_a_transform_of_a_project_converts(cfg, root):
+    class Convert:
+        def __call__(self, results):
+            results['gt_seg_map'] = results['gt_seg_map'][..., 0] // 100
+            return results
+
+    for path in (root / 'labels').iterdir():  # colours
+        Image.new('RGB', (80, 64), (200, 0, 0)).save(path)
+    cfg.train_dataloader.dataset.pipeline = [*STEPS[:2], dict(type=Convert), *STEPS[2:]]
+    cfg.val_dataloader = cfg.train_dataloader
+    problems, notes = found(cfg)
+    assert problems == []
+    assert notes == [
+        'train_ and val_dataloader.dataset: Convert may convert labels: whether they are classes '
+        'is not checked.'
+    ]
+    Image.new('RGB', (40, 64)).save(root / 'labels/1.png')
+    assert 'labels/1.png is for 40 x 64 pixels' in found(cfg)[0][0]
 
 
 def test_settings_that_change_nothing_are_noted(cfg):
