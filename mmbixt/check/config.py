@@ -29,6 +29,7 @@ from mmbixt.check.data import (
     inspect,
     reduction_notes,
 )
+from mmbixt.check.ignored import ignored_notes
 from mmbixt.check.metrics import (
     annotation_problems,
     best_problems,
@@ -176,6 +177,7 @@ def _notes(
     for split in data:
         yield from split.notes
     yield from reduction_notes(data)
+    yield from ignored_notes(cfg, splits)
     if 'train' in splits:
         yield from paramwise_notes(cfg, model)
     if 'train' in splits and not [*loop_problems(cfg)]:  # notes compute with the lengths

@@ -253,6 +253,14 @@ def test_labels_that_a_transform_of_a_project_converts(cfg, root):
     assert 'labels/1.png is for 40 x 64 pixels' in found(cfg)[0][0]
 
 
+def test_all_parts_ignore_the_same_label(cfg):
+    cfg.val_dataloader.dataset.ignore_index = 11
+    cfg.val_evaluator = [dict(type='IoUMetric'), dict(type='mmbixt.BoundaryIoUMetric')]
+    (note,) = found(cfg)[1]
+    assert '255: model.decode_head.ignore_index, model.data_preprocessor.seg_pad_val, t' in note
+    assert '; 11: val_dataloader.dataset.ignore_index)' in note
+
+
 def test_settings_that_change_nothing_are_noted(cfg):
     cfg.merge_from_dict(
         {
