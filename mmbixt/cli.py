@@ -312,6 +312,8 @@ def run_loop(runner: Runner, loop: Callable[[], Any]) -> None:
     except CheckpointMismatchError:
         raise
     except Exception as error:
+        if isinstance(error.__context__, KeyboardInterrupt):  # mmengine's yapf makes others of it
+            raise KeyboardInterrupt from error
         if not hook.started:
             raise
         if isinstance(error, OSError) and error.errno in FULL:  # the log cannot be written either

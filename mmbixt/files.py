@@ -55,5 +55,9 @@ def written_whole(path: str | Path) -> Iterator[Path]:
             if path.exists():
                 copymode(path, part)
             part.replace(path)
+    except OSError as error:
+        if error.filename == str(part):  # a folder that is read-only
+            error.filename = str(path)
+        raise
     finally:
         part.unlink(missing_ok=True)

@@ -8,7 +8,7 @@ import torch
 from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.dist import is_main_process
-from mmengine.hooks import Hook
+from mmengine.hooks import CheckpointHook, Hook
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 from torch import nn
@@ -85,7 +85,8 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> list[str]:
         )
     if file:  # else the weights of load_from, if the config has it
         cfg.resume, cfg.load_from = True, file
-        if args.resume != 'auto' and 'meta' not in load(args.resume):
+        # best_*.pth have no state of the optimizer
+        if args.resume != 'auto' and not {'meta', 'optimizer'} <= load(args.resume).keys():
             raise SystemExit(
                 f'--resume: {args.resume} has weights, but no training state. To start from the '
                 f'weights: --cfg-options load_from={args.resume}'
@@ -187,6 +188,32 @@ def skip_lost_weights(runner: Runner) -> None:
                 runner.logger.info(f'{name}.init_cfg: {file} is missing, and not needed to resume.')
 
 
+class KeepOtherRunsHook(Hook):
+    """Forget a best checkpoint of another folder, which mmengine would delete for a better one.
+
+    A resumed checkpoint names the best one of its run.
+    """
+
+    priority = 'LOWEST'  # after CheckpointHook has read the names
+
+    def before_train(self, runner: Runner) -> None:
+        for hook in runner.hooks:
+            if isinstance(hook, CheckpointHook) and hook.save_best is not None:
+                if len(hook.key_indicators) == 1:
+                    hook.best_ckpt_path = self._here(hook.best_ckpt_path, hook.out_dir)
+                else:
+                    names = hook.best_ckpt_path_dict
+                    names.update({key: self._here(names[key], hook.out_dir) for key in names})
+
+    @staticmethod
+    def _here(path: str | None, folder: str) -> str | None:
+        """The path, or that of the same name in a folder that was moved, or None."""
+        if not path or Path(path).parent.absolute() == Path(folder).absolute():
+            return path
+        moved = Path(folder, Path(path).name)
+        return str(moved) if moved.is_file() else None
+
+
 class RatesHook(Hook):
     """Log the learning rates of parts of the model, in place of mmengine's line for each weight."""
 
@@ -218,6 +245,7 @@ def main() -> None:
         runner.logger.warning(message)
     if cfg.get('resume'):
         skip_lost_weights(runner)
+        runner.register_hook(KeepOtherRunsHook())
     add_hooks(runner, cfg)
     summarise_rates(runner, cfg)
     try:

@@ -19,7 +19,7 @@ from mmbixt.check.names import explain, registered
 from mmbixt.config import type_name, within
 from mmbixt.datasets.availability import MissingDatasetError, check_datasets, leaves, parts_of
 from mmbixt.datasets.problems import UnknownClassesError, built_leaves, check_annotations
-from mmbixt.engine.sample_check import Checked, own_transform, watch
+from mmbixt.engine.sample_check import Checked, CheckedLabels, watch
 
 FIRST = 8  # images that are read
 LARGE = 64 << 20  # bytes of annotations: they take long to read, and the run reads them again
@@ -110,11 +110,6 @@ def _read_first(split: Split, dataset: Any, cfg: Config, model: nn.Module | None
         images = min(FIRST, len(dataset))
         text = f'{bad[0]} ({len(bad)} of the first {images} images are bad)'
         (split.notes if skips else split.problems).append(text)
-    for part in built_leaves(dataset):
-        if hasattr(part, 'reduce_zero_label') and (own := own_transform(part)):
-            split.notes.append(
-                f'{place}: {own} may convert labels: whether they are classes is not checked.'
-            )
     if split.problems:
         return
     first = dataset[0]
@@ -236,7 +231,10 @@ class ImageProblems(Dataset):
         before = dataset.pipeline.transforms
         dataset.pipeline.transforms = [*before]
         watch(dataset, model, self.found)
-        self.steps = [x for x in dataset.pipeline.transforms if isinstance(x, Checked)]
+        steps = dataset.pipeline.transforms
+        converted = [i for i, step in enumerate(steps) if isinstance(step, CheckedLabels)]
+        needed = [step for step in steps if isinstance(step, Checked)]
+        self.steps = steps[: converted[-1] + 1] if converted else needed
         dataset.pipeline.transforms = before
 
     def __len__(self) -> int:

@@ -82,6 +82,8 @@ def _unit_notes(cfg: Mapping[str, Any]) -> Iterator[str]:
         return
     checkpoint = within(cfg, 'default_hooks', 'checkpoint')
     for path, part in (_schedulers(cfg) | {'default_hooks.checkpoint': checkpoint}).items():
+        if type_name(part) == 'ReduceOnPlateauLR':  # after each validation
+            continue
         if part and part.get('by_epoch', True):
             what = 'saves only at the end' if part is checkpoint else 'changes nothing'
             yield (

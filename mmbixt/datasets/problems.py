@@ -86,20 +86,22 @@ def image_problem(results: dict, turns: bool) -> str | None:
     return size_problem(results, annotated, turns, f'the annotation of {path}')
 
 
+def label_size_problem(results: dict, turns: bool) -> str | None:
+    """Why a label map does not fit its image; None if it does."""
+    size = results['gt_seg_map'].shape[1::-1]
+    return size_problem(results, size, turns, results['seg_map_path'])
+
+
 class LabelProblem:
     """The problem of a label map of mmseg; None if there is none.
 
     Args:
-        classes: number of classes; None if the labels are converted after they are loaded: then
-            only their size is checked.
+        classes: number of classes.
         ignored: ids that are not classes; ids above 255 cannot occur.
         reduced: whether ids were reduced by one when they were loaded.
     """
 
-    def __init__(self, classes: int | None, ignored: Collection[int], reduced: bool) -> None:
-        self.classes = classes
-        if classes is None:
-            return
+    def __init__(self, classes: int, ignored: Collection[int], reduced: bool) -> None:
         self.is_wrong = (np.arange(256) >= classes).astype(np.uint8)  # of each id
         ignored = sorted({i for i in ignored if 0 <= i < 256})
         self.is_wrong[ignored] = 0
@@ -108,17 +110,23 @@ class LabelProblem:
 
     def __call__(self, results: dict, turns: bool) -> str | None:
         path, label = results['seg_map_path'], results['gt_seg_map']
-        if self.classes is None:
-            return size_problem(results, label.shape[1::-1], turns, path)
         if label.ndim != 2:
             shape = ' x '.join(map(str, label.shape))
             return f'{path} is of shape {shape}; labels have one channel, with the ids of classes'
-        if problem := size_problem(results, label.shape[::-1], turns, path):
+        if problem := label_size_problem(results, turns):
             return problem
         if os.path.isfile(path):
             with suppress(*_UNKNOWN), Image.open(path) as image:
                 if image.mode[0] in 'IF' and np.max(image) > 255:
                     return f'{path} has ids up to {np.max(image)}; mmseg keeps 8 bits of them'
+        return self.of_ids(results)
+
+    def of_ids(self, results: dict) -> str | None:
+        """The problem of the ids of a label map, of any size; other labels are not checked."""
+        path, label = results['seg_map_path'], results['gt_seg_map']
+        if label.ndim != 2 or label.dtype.kind not in 'bui':  # such as shares of classes
+            return None
+        label = np.clip(label, 0, 255).astype(np.uint8)
         if not cv2.LUT(label, self.is_wrong).any():
             return None
         counts = np.bincount(label.ravel(), minlength=256)

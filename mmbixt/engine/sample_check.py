@@ -4,6 +4,7 @@ import errno
 import logging
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from mmengine.dataset import BaseDataset
@@ -20,6 +21,7 @@ from mmbixt.datasets.problems import (
     built_leaves,
     check_annotations,
     image_problem,
+    label_size_problem,
     reading_problem,
 )
 from mmbixt.engine.exact_resume import ExactResumeHook
@@ -41,7 +43,7 @@ class SampleCheckHook(Hook):
     - Images: missing, empty, damaged, with pixels that are not finite.
     - Label maps of mmseg: missing, damaged, of several channels or 16 bits, for another size than
       the image's or an image that is turned by its EXIF data, with ids that are no class.
-      If a transform of a project follows, which may convert labels, only their size.
+      Ids are checked behind the last transform of a project, which may convert labels.
     - Annotations of mmdet: for another size or orientation, boxes that are not finite or outside
       of the image; before training, classes that the file does not name, and a file without
       annotations.
@@ -141,32 +143,66 @@ class Checked:
             loaded = self.load(results)
         except Exception as error:  # decoders raise many types of errors for damaged files
             path = results.get(self.path_key) or results.get('img_path')
-            if error.args == ('mask',) and 'instances' in results:  # of mmdet
-                raise BadSampleError(
-                    f'Annotations of {path} have no segmentation, and LoadAnnotations needs it '
-                    '(with_mask=True in the pipeline). Add polygons or RLE to the annotations, or '
-                    'train a detector that predicts boxes only.'
-                ) from error
-            if isinstance(error, KeyError):
-                raise BadSampleError(
-                    f'{type(self.load).__name__} needs {error}, which the data set does not '
-                    f'provide for {path}: see its data_prefix and pipeline in the config.'
-                ) from error
+            if problem := _setting_problem(self.load, error, results, path):
+                raise BadSampleError(problem) from error
             if is_machine_error(error):
                 raise
             cause, problem = error, reading_problem(path, error)
         else:
             problem = None if loaded is None else self.find_problem(loaded)
-        if problem is None:
-            return loaded
-        if self.skipped is None:
-            raise BadSampleError(
-                f'{problem}. Repair the file or remove the image from the data '
-                '(tools/check_dataset.py CONFIG reads all files). To train without '
-                "such images (validation needs all): default_hooks.sample_check.on_bad='skip'."
-            ) from cause
-        self.skipped.add(problem)
-        return None  # the data set takes another image
+        return loaded if problem is None else _report(problem, self.skipped, cause)
+
+
+class CheckedLabels:
+    """A transform of a project, which may convert labels, followed by a check of their ids."""
+
+    def __init__(
+        self,
+        convert: Callable[[dict], dict | None],
+        find_problem: Callable[[dict], str | None],
+        skipped: SkippedImages | None,
+    ) -> None:
+        self.convert, self.find_problem, self.skipped = convert, find_problem, skipped
+
+    def __call__(self, results: dict) -> dict | None:
+        converted = self.convert(results)
+        problem = None if converted is None else self.find_problem(converted)
+        return converted if problem is None else _report(problem, self.skipped)
+
+
+def _setting_problem(load: object, error: Exception, results: dict, path: str) -> str | None:
+    """The problem if it is in the config or the environment, not in the file."""
+    backend, color = getattr(load, 'imdecode_backend', None), getattr(load, 'color_type', None)
+    if backend == 'tifffile' and find_spec(backend) is None:
+        return "imdecode_backend='tifffile' needs this package: pip install tifffile"
+    if not isinstance(error, KeyError):
+        return None
+    if error.args == (color,):
+        return f'{type(load).__name__} has no color_type={color!r}.'
+    if error.args == ('mask',) and 'instances' in results:  # of mmdet
+        return (
+            f'Annotations of {path} have no segmentation, and LoadAnnotations needs it '
+            '(with_mask=True in the pipeline). Add polygons or RLE to the annotations, or train a '
+            'detector that predicts boxes only.'
+        )
+    return (
+        f'{type(load).__name__} needs {error}, which the data set does not provide for {path}: see '
+        'its data_prefix and pipeline in the config.'
+    )
+
+
+def _report(
+    problem: str, skipped: SkippedImages | None, cause: Exception | None = None
+) -> dict | None:
+    """Raise an error, or note a skipped image: the data set takes another one for None."""
+    if skipped is None:
+        raise BadSampleError(
+            f'{problem}. Repair the file or remove the image from the data '
+            '(tools/check_dataset.py CONFIG reads all files). To train without '
+            "such images (validation needs all): default_hooks.sample_check.on_bad='skip'."
+        ) from cause
+    skipped.add(problem)
+    return None
 
 
 def is_machine_error(error: Exception) -> bool:
@@ -176,17 +212,17 @@ def is_machine_error(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno not in _FILE_ERRORS
 
 
-def own_transform(dataset: BaseDataset) -> str | None:
-    """The first transform of a project behind the one that loads labels, which it may convert."""
+def _last_of_project(transforms: list) -> int | None:
+    """The place of the last transform of a project behind the one that loads labels."""
     from mmcv.transforms import LoadAnnotations
 
-    is_loaded = False
-    for step in dataset.pipeline.transforms:
-        step = step.load if isinstance(step, Checked) else step
-        if is_loaded and getattr(step, '__module__', '').partition('.')[0] not in PACKAGES:
-            return type(step).__name__
-        is_loaded = is_loaded or isinstance(step, LoadAnnotations)
-    return None
+    loading = [i for i, step in enumerate(transforms) if isinstance(step, LoadAnnotations)]
+    of_projects = [
+        i
+        for i, step in enumerate(transforms)
+        if getattr(step, '__module__', '').partition('.')[0] not in PACKAGES
+    ]
+    return of_projects[-1] if loading and of_projects and of_projects[-1] > loading[0] else None
 
 
 def watch(dataset: BaseDataset, model: nn.Module, skipped: SkippedImages | None) -> None:
@@ -204,10 +240,11 @@ def watch(dataset: BaseDataset, model: nn.Module, skipped: SkippedImages | None)
             classes = min(classes, head.num_classes)
             if 1 in (head.num_classes, getattr(head, 'out_channels', None)):
                 classes = max(classes, 2)  # one logit: foreground or not
-        if own_transform(dataset):
-            classes = None
         ignored = {dataset.ignore_index, *(head.ignore_index for head in heads)}
         find_problem = LabelProblem(classes, ignored, dataset.reduce_zero_label)
+        if (last := _last_of_project(transforms)) is not None:
+            transforms[last] = CheckedLabels(transforms[last], find_problem.of_ids, skipped)
+            find_problem = label_size_problem
     for i, load in enumerate(transforms):
         if isinstance(load, LoadImageFromFile):
             turns = load.color_type in ('color', 'grayscale')

@@ -233,24 +233,40 @@ def test_labels_of_the_first_images(cfg, root):
     assert problems == notes == [problem]  # validation leaves nothing out
 
 
-def test_labels_that_a_transform_of_a_project_converts(cfg, root):
-    class Convert:
-        def __call__(self, results):
-            results['gt_seg_map'] = results['gt_seg_map'][..., 0] // 100
-            return results
+class Convert:
+    """Colours (BGR) to labels."""
 
-    for path in (root / 'labels').iterdir():  # colours
+    def __call__(self, results):
+        results['gt_seg_map'] = results['gt_seg_map'][..., 2].astype(int) // 100
+        return results
+
+
+class Gamma:
+    def __call__(self, results):
+        results['img'] = results['img'] ** 0.5
+        return results
+
+
+def test_labels_that_a_transform_of_a_project_converts(cfg, root):
+    paths = sorted((root / 'labels').iterdir())
+    for path in paths:
         Image.new('RGB', (80, 64), (200, 0, 0)).save(path)
     cfg.train_dataloader.dataset.pipeline = [*STEPS[:2], dict(type=Convert), *STEPS[2:]]
     cfg.val_dataloader = cfg.train_dataloader
-    problems, notes = found(cfg)
-    assert problems == []
-    assert notes == [
-        'train_ and val_dataloader.dataset: Convert may convert labels: whether they are classes '
-        'is not checked.'
-    ]
-    Image.new('RGB', (40, 64)).save(root / 'labels/1.png')
-    assert 'labels/1.png is for 40 x 64 pixels' in found(cfg)[0][0]
+    assert found(cfg) == ([], [])
+    Image.new('RGB', (80, 64), (255, 0, 0)).save(paths[0])
+    cfg.model.decode_head.num_classes = 2
+    cfg.train_dataloader.dataset.metainfo = dict(classes=CLASSES[:2])
+    (problem,) = found(cfg)[0]
+    assert 'has the ids 2 (5,120 pixels)' in problem
+    Image.new('RGB', (40, 64)).save(paths[0])
+    assert 'labels/0.png is for 40 x 64 pixels' in found(cfg)[0][0]
+
+
+def test_labels_behind_a_transform_of_images_of_a_project(cfg, root):
+    Image.fromarray(np.full((64, 80), 7, np.uint8)).save(root / 'labels/2.png')
+    cfg.train_dataloader.dataset.pipeline = [*STEPS[:2], dict(type=Gamma), *STEPS[2:]]
+    assert 'labels/2.png has the ids 7 (5,120 pixels)' in found(cfg, ('train',))[0][0]
 
 
 def test_all_parts_ignore_the_same_label(cfg):

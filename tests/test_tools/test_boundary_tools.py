@@ -244,7 +244,7 @@ def test_interval_of_a_better_run_is_above_0(runs, tmp_path, within):
 def test_means_spreads_and_differences_by_seed(tmp_path, within):
     """Two models with three seeds each."""
     runs, found = {'a': [], 'b': []}, {'a': [], 'b': []}
-    for model, wrong in zip('ababab', (0.6, 0.3, 0.5, 0.2, 0.4, 0.3), strict=True):
+    for model, wrong in zip('ababab', (0.6, 0.3, 0.5, 0.2, 0.4, 0.25), strict=True):
         counts = stacked_sums(label_maps(wrong=wrong))
         runs[model].append(tmp_path / f'{model}_{wrong}')
         found[model].append(scores(total(counts))['band0.02/gap'])
@@ -258,7 +258,12 @@ def test_means_spreads_and_differences_by_seed(tmp_path, within):
     # one seed has no spread
     done = within('analysis/compare_seeds.py', '--a', runs['a'][0], '--b', runs['b'][0])
     assert '±' not in done.stdout
-    for others, message in ((runs['b'], 'one for each seed'), (['nowhere'], 'There is no folder')):
+    wrong = {
+        'one for each seed': runs['b'],
+        'There is no folder': ['nowhere'],
+        'a_0.6 is given twice': [runs['a'][0]],
+    }
+    for message, others in wrong.items():
         arguments = '--a', runs['a'][0], '--b', *others
         assert message in within('analysis/compare_seeds.py', *arguments, fails=True).stderr
 

@@ -131,10 +131,16 @@ def count(
 ) -> tuple[ImageSums, tuple[int, int], list[str]]:
     """Counts of all images, the most common image size (H,W), and warnings."""
     names = read_classes(args.classes) if args.classes else map(str, range(args.num_classes))
+    names = list(names)
+    if 0 <= reading.ignore_index < len(names):
+        raise LabelFilesError(
+            f'--ignore-index {reading.ignore_index} (255 by default) is the label of a class of '
+            f'{len(names)}; give a label that is none, such as 65535'
+        )
     size = check_pairs(pairs)
     options = dict(widths=args.widths, ratios=args.ratios, tolerances=args.tolerances)
     with progress(total=len(pairs)) as bar:
-        counted = folder_sums(pairs, list(names), reading, options, args.jobs, bar.update)
+        counted = folder_sums(pairs, names, reading, options, args.jobs, bar.update)
     hints = [shift_hint(pairs, reading)]
     if args.classes == 'ade20k' and not args.reduce_zero_label:
         hints.append("ADE20K's own files number classes from 1: if yours do, --reduce-zero-label.")

@@ -39,6 +39,9 @@ def parse_args() -> argparse.Namespace:
             f'there are {len(args.a)} runs of A and {len(args.b)} of B: the lists must be pairs, '
             'one for each seed'
         )
+    runs = [run.resolve() for run in (*args.a, *args.b)]
+    if twice := [run for i, run in enumerate(runs) if run in runs[:i]]:
+        parser.error(f'{twice[0]} is given twice')
     return args
 
 
