@@ -88,6 +88,9 @@ def augment_tests(cfg: Config, args: argparse.Namespace) -> None:
         )
     if cfg.default_scope == 'mmseg':
         fit_scales(cfg, parts[0].pipeline)
+    load = parts[0].pipeline[0]
+    if 'LoadImage' in type_name(load) and 'LoadImage' in type_name(cfg.tta_pipeline[0]):
+        cfg.tta_pipeline[0] = load  # an inherited one may be for another number of channels
     for part in parts:
         part.pipeline = cfg.tta_pipeline
     model = cfg.tta_model.copy()

@@ -3,14 +3,17 @@
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import index
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.dataset import BaseDataset, pseudo_collate
 from mmengine.dist import get_world_size
 from mmengine.registry import DATASETS, MODELS
+from PIL import Image, UnidentifiedImageError
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
@@ -55,6 +58,9 @@ def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
             return split
         dataset = build_dataset(loader['dataset'], is_test=name == 'test')
         split.classes = tuple(dataset.metainfo.get('classes') or ())
+        if cfg.default_scope in ('mmseg', 'mmdet'):
+            metainfo = within(parts[0], 'metainfo')
+            split.problems += _name_problems(f'{name}_dataloader.dataset', metainfo)
         reduces = {getattr(part, 'reduce_zero_label', None) for part in built_leaves(dataset)}
         split.reduces = reduces.pop() if len(reduces) == 1 else None
         split.epoch = -(-len(dataset) // (loader.get('batch_size', 1) * get_world_size()))
@@ -68,6 +74,43 @@ def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
         text = explain(error, cfg.get('default_scope'))
         split.problems.append(f'{name}_dataloader.dataset ({split.kind}): {text}')
     return split
+
+
+def _name_problems(path: str, metainfo: Mapping[str, Any]) -> Iterator[str]:
+    """Classes of the same name in a config, and colours that are none."""
+    classes, palette = metainfo.get('classes'), metainfo.get('palette')
+    classes = classes if isinstance(classes, list | tuple) else ()  # or the name of a file
+    if twice := [name for i, name in enumerate(classes) if name in classes[:i]]:
+        yield f'{path}.metainfo.classes has {twice[0]!r} twice.'
+    colours = palette if isinstance(palette, list | tuple) else ()
+    if wrong := [i for i, colour in enumerate(colours) if not _is_colour(colour)]:
+        yield (
+            f'{path}.metainfo.palette: number {wrong[0]}, {colours[wrong[0]]}, is no colour, which '
+            'has three whole numbers from 0 to 255.'
+        )
+
+
+def _zero_note(place: str, dataset: BaseDataset) -> Iterator[str]:
+    """With reduce_zero_label, label 0 does not count; files that also have 255 may mean a class."""
+    for i in range(min(FIRST, len(dataset))):
+        path = dataset.get_data_info(i)['seg_map_path']
+        try:
+            labels = np.asarray(Image.open(path))
+        except (OSError, UnidentifiedImageError):  # of which the check of the image tells
+            continue
+        if (labels == 0).any() and (labels == 255).any():
+            yield (
+                f'{place} has reduce_zero_label=True, and {path} has the labels 0 and 255. Neither '
+                'counts then: if 0 is a class, set reduce_zero_label=False.'
+            )
+            return
+
+
+def _is_colour(colour: Any) -> bool:
+    try:
+        return len(colour) == 3 and all(index(value) in range(256) for value in colour)
+    except TypeError:  # no sequence, or no whole numbers
+        return False
 
 
 def _sampler_notes(loader: Mapping[str, Any], name: str, images: int) -> Iterator[str]:
@@ -110,6 +153,8 @@ def _read_first(split: Split, dataset: Any, cfg: Config, model: nn.Module | None
         images = min(FIRST, len(dataset))
         text = f'{bad[0]} ({len(bad)} of the first {images} images are bad)'
         (split.notes if skips else split.problems).append(text)
+    for part in built_leaves(dataset) if split.reduces else ():
+        split.notes += _zero_note(place, part)
     if split.problems:
         return
     first = dataset[0]

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 from matplotlib.figure import Figure
 from mmengine.dist import is_main_process
@@ -16,6 +15,7 @@ from mmengine.structures import BaseDataElement
 from mmbixt.evaluation.boundary import band_pixels
 from mmbixt.registry import HOOKS
 from mmbixt.visualization.boundary_errors import error_figure, render
+from mmbixt.visualization.images import decode_rgb
 
 MISSING = {
     'gt_sem_seg': 'the dataset has no true labels, or its pipeline does not load them '
@@ -135,10 +135,10 @@ def sample_figure(
 def read_image(path: str, backend_args: dict[str, Any] | None = None) -> np.ndarray:
     """The pixels of an image file (H,W,3), RGB."""
     data = np.frombuffer(get(path, backend_args), np.uint8)
-    image = cv2.imdecode(data, cv2.IMREAD_COLOR)
+    image = decode_rgb(data)
     if image is None:
         raise ValueError(f'{path} is not an image that OpenCV can read')
-    return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
+    return image
 
 
 def label_map(sample: BaseDataElement, key: str) -> np.ndarray:

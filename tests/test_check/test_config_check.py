@@ -269,6 +269,30 @@ def test_labels_behind_a_transform_of_images_of_a_project(cfg, root):
     assert 'labels/2.png has the ids 7 (5,120 pixels)' in found(cfg, ('train',))[0][0]
 
 
+@pytest.mark.parametrize(
+    ('names', 'said'),
+    [
+        (dict(classes=('road', 'tree', 'road')), "classes has 'road' twice"),
+        (dict(palette=[[0, 0, 0], [0, 128, 300], [0, 0, 1]]), 'number 1, .0, 128, 300., is no col'),
+        (dict(palette=[[0, 0, 0], [0, 128], [0, 0, 1]]), 'number 1, .0, 128., is no colour'),
+        (dict(palette=[[0.5, 0, 0], [0, 1, 0], [0, 0, 1]]), 'number 0, .0.5, 0, 0., is no colour'),
+    ],
+)
+def test_names_and_colours(cfg, names, said):
+    cfg.train_dataloader.dataset.metainfo = dict(classes=CLASSES) | names
+    (problem,) = found(cfg, ('train',))[0]
+    assert re.search(said, problem)
+
+
+def test_label_0_and_255_with_reduce_zero_label(cfg, root):
+    cfg.train_dataloader.dataset.reduce_zero_label = True
+    (note,) = found(cfg, ('train',))[1]
+    assert 'labels/0.png has the labels 0 and 255. Neither counts then' in note
+    for path in (root / 'labels').iterdir():
+        Image.new('L', (80, 64), 1).save(path)
+    assert found(cfg, ('train',)) == ([], [])
+
+
 def test_all_parts_ignore_the_same_label(cfg):
     cfg.val_dataloader.dataset.ignore_index = 11
     cfg.val_evaluator = [dict(type='IoUMetric'), dict(type='mmbixt.BoundaryIoUMetric')]
@@ -297,6 +321,7 @@ def test_settings_that_change_nothing_are_noted(cfg):
         [
             'optim_wraper is not read: the section of the runner is optim_wrapper',
             'RepeatAugSampler.* 3 times, and only 1/3 of the 3 images',
+            'train_dataloader.* reduce_zero_label=True, and .*0.png has the labels 0 and 255',
             'train_dataloader.* reduce_zero_label=True, and val_dataloader.* False: unless',
             "custom_keys.back_bone: no parameter has this in its name. Is 'backbone' meant",
             'custom_keys.head.wd_mult is not read. What is read: decay_mult, lr_mult',

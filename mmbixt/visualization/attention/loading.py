@@ -14,6 +14,7 @@ from mmbixt.backbones.base import DenseBackbone
 from mmbixt.checkpoints.state_dict import unwrap
 from mmbixt.visualization.attention import family_of
 from mmbixt.visualization.attention.pictures import AttentionPictureError
+from mmbixt.visualization.images import decode_rgb
 
 
 def load_backbone(cfg: Config, checkpoint: str) -> DenseBackbone:
@@ -41,7 +42,7 @@ def prepare_image(cfg: Config, path: str) -> tuple[Tensor, np.ndarray, tuple[int
         raise FileNotFoundError(f'There is no image at {path}{what}.')
     content = np.fromfile(path, np.uint8)
     # as the pipeline decodes it; imread would accept a truncated file
-    original = cv2.imdecode(content, cv2.IMREAD_COLOR) if content.size else None
+    original = decode_rgb(content)
     if original is None:
         raise AttentionPictureError(f'{path} is not an image that can be read, or is incomplete.')
     dataset = cfg.test_dataloader.dataset
@@ -50,10 +51,18 @@ def prepare_image(cfg: Config, path: str) -> tuple[Tensor, np.ndarray, tuple[int
     steps = [step for step in dataset.pipeline if 'Annotations' not in str(step.type)]
     init_default_scope(cfg.default_scope)
     packed = Compose(steps)(dict(img_path=path, img_id=0))
+    channels, expected = len(packed['inputs']), cfg.model.backbone.get('in_channels', 3)
+    if channels != expected:
+        raise AttentionPictureError(
+            f'{path} has {channels} channels as the test pipeline loads it, and the backbone needs '
+            f'{expected}.'
+        )
     # configs of classifiers have it outside the model, and without a type
     settings = cfg.model.get('data_preprocessor') or cfg.data_preprocessor
     preprocessor = MODELS.build(settings, default_args=dict(type='ClsDataPreprocessor')).eval()
     inputs = preprocessor(pseudo_collate([packed]), training=False)['inputs']
     # loaded and resized, BGR; normalisation and padding are left to the preprocessor
     image = packed['inputs'].permute(1, 2, 0).numpy()[..., ::-1]
+    if image.shape[2] != 3 or image.dtype != np.uint8:
+        image = cv2.resize(original, image.shape[1::-1])
     return inputs, np.ascontiguousarray(image), original.shape[1::-1]
