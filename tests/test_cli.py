@@ -138,6 +138,20 @@ def test_a_full_disk_during_a_run_is_an_error_of_one_line(make_runner, tmp_path)
         run(lambda: run_loop(runner, runner.train))
 
 
+def test_an_interruption_that_a_library_hides(make_runner):
+    def prepare(*_, **options):
+        try:
+            raise KeyboardInterrupt
+        except BaseException:
+            raise SyntaxError('Failed to format the config file')  # noqa: B904, as mmengine does
+
+    runner = make_runner()
+    runner.model.train_step = prepare
+    with pytest.raises(SystemExit) as end:
+        run(lambda: run_loop(runner, runner.train))
+    assert end.value.code == 130
+
+
 def test_a_complete_run_that_is_resumed_says_so(make_runner, tmp_path):
     make_runner().train()
     runner = make_runner(load_from=str(tmp_path / 'iter_4.pth'), resume=True)

@@ -67,6 +67,7 @@ def accumulate(count, **checkpoint):
         (dict(max_iters=50), hook('logger', interval=50), None, None),
         (dict(max_iters=20), hook('logger', interval=50), 20, None),  # at the end of the epoch
         (dict(max_iters=100), warm_up(end=5), 40, 'counts in epochs'),
+        (dict(max_iters=100), dict(param_scheduler=dict(type='ReduceOnPlateauLR')), 40, None),
         (dict(max_iters=100), hook('checkpoint', interval=5), 40, 'checkpoint counts in epochs'),
         (dict(max_epochs=100), hook('checkpoint', interval=5), 40, None),
         # a checkpoint between two updates lacks accumulated gradients

@@ -104,6 +104,7 @@ def test_shifted_labels_are_warned_of(folders, evaluate):
         (['--num-classes', 4, '--ratios', 3], '--ratios are fractions of the diagonal'),
         (['--num-classes', 4, '--sums', f'{__file__}/new/x.npz'], 'is a file'),
         (['--num-classes', 4, '--worst', 3], '--worst N needs --images'),
+        (['--num-classes', 256], '255 (by default 255) is the label of one of the 256'),
         (['--num-classes', 3], 'the truth has label 3, but with 3 classes'),
     ],
 )

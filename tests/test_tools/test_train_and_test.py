@@ -15,6 +15,7 @@ import torch
 from filelock import FileLock
 from helpers import CONFIGS, official_state, only_in_zoo
 from mmengine.config import Config
+from mmengine.hooks import CheckpointHook
 from mmengine.registry import MODELS
 from running import NO_WORKERS, TWO_STEPS, fresh_mmengine, write_few_scenes
 from torch import nn
@@ -111,6 +112,32 @@ def test_weights_below_adapters_are_read_again_when_a_run_is_resumed():
         skip_lost_weights(SimpleNamespace(model=model, logger=logging.getLogger()))
     assert bare.init_cfg is None
     assert adapted.module.init_cfg is lost
+
+
+def test_a_run_keeps_the_best_checkpoint_of_another_folder(tmp_path):
+    """Which a resumed checkpoint names; mmengine deletes it for a better one."""
+    keep = runpy.run_path(TOOL.with_name('train.py'))['KeepOtherRunsHook']()
+    (tmp_path / 'moved.pth').touch()
+    found = {'/other/best.pth': None, str(tmp_path / 'best.pth'): str(tmp_path / 'best.pth')}
+    found |= {None: None, '/other/moved.pth': str(tmp_path / 'moved.pth')}
+    for given, expected in found.items():
+        one = CheckpointHook(save_best='mIoU', out_dir=str(tmp_path))
+        one.key_indicators, one.best_ckpt_path = ['mIoU'], given
+        two = CheckpointHook(save_best=['mIoU', 'aAcc'], out_dir=str(tmp_path))
+        two.best_ckpt_path_dict = dict(mIoU=given, aAcc=None)
+        keep.before_train(SimpleNamespace(hooks=[one, two, CheckpointHook()]))
+        assert one.best_ckpt_path == expected
+        assert two.best_ckpt_path_dict == dict(mIoU=expected, aAcc=None)
+
+
+def test_files_without_an_optimizer_are_not_resumed(folder, within, tmp_path):
+    """As mmengine's best_*.pth."""
+    content = torch.load(folder / RUN / 'iter_2.pth', weights_only=False)
+    del content['optimizer']
+    torch.save(content, tmp_path / 'best.pth')
+    arguments = CONFIG, '--sample', '--work-dir', tmp_path, '--resume', tmp_path / 'best.pth'
+    done = within('train.py', *arguments, cwd=folder, fails=True)
+    assert 'best.pth has weights, but no training state' in done.stderr
 
 
 def test_resume_stops_if_all_checkpoints_are_damaged(folder, within, tmp_path):

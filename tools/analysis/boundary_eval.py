@@ -134,8 +134,8 @@ def count(
     names = list(names)
     if 0 <= reading.ignore_index < len(names):
         raise LabelFilesError(
-            f'--ignore-index {reading.ignore_index} (255 by default) is the label of a class of '
-            f'{len(names)}; give a label that is none, such as 65535'
+            f'--ignore-index {reading.ignore_index} (by default 255) is the label of one of the '
+            f'{len(names)} classes; give a label that is none, such as 65535'
         )
     size = check_pairs(pairs)
     options = dict(widths=args.widths, ratios=args.ratios, tolerances=args.tolerances)
