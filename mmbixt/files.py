@@ -40,7 +40,8 @@ def written_whole(path: str | Path) -> Iterator[Path]:
             stream.buffer.write(part.read_bytes())
         return
     if path.exists() and not path.is_file():
-        yield path
+        with named(path):
+            yield path
         return
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)

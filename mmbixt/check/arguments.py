@@ -109,7 +109,10 @@ def paramwise_problems(cfg: Mapping[str, Any], model: nn.Module) -> Iterator[str
 def _parts(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[Part]:
     for name, hook in within(cfg, 'default_hooks').items():
         yield f'default_hooks.{name}', hook, mm.HOOKS
-    yield from _numbered(cfg, 'custom_hooks', mm.HOOKS)
+    for path, hook, registry in _numbered(cfg, 'custom_hooks', mm.HOOKS):
+        yield path, hook, registry
+        if isinstance(hook, Mapping) and 'ema_type' in hook:
+            yield f'{path}.ema_type', {'type': hook['ema_type']}, mm.MODELS
     yield 'log_processor', cfg.get('log_processor'), mm.LOG_PROCESSORS
     yield 'randomness', cfg.get('randomness'), Runner.set_randomness
     for split in splits:

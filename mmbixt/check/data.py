@@ -320,6 +320,12 @@ def image_of(cfg: Config, splits: list[Split], model: nn.Module) -> tuple[Tensor
         except Exception as error:
             text = explain(error, cfg.get('default_scope'))
             size = ' x '.join(map(str, getattr(first.first['inputs'], 'shape', '?')))
+            mean = config.get('mean') or ()
+            if size[:1].isdigit() and len(mean) > 1 and len(mean) != first.first['inputs'].shape[0]:
+                text = (
+                    f'its mean has {len(mean)} channels. The first image has those that the '
+                    'pipeline gives (LoadImageFromFile with color_type, PhotoMetricDistortion: 3)'
+                )
             problems = [f'model.data_preprocessor cannot prepare the first image ({size}): {text}']
     size = (config or {}).get('size') or _size_after(cfg, splits[0].name if splits else 'train')
     channels = within(cfg, 'model', 'backbone').get('in_channels', 3)

@@ -142,9 +142,10 @@ ALONE = [
     ({'model.test_cfg.mode': 'slide'}, 'test_cfg, val_dataloader: the model cannot pred.*stride'),
     pytest.param(
         {'model.data_preprocessor.mean': [0, 0, 0, 0]},
-        'data_preprocessor cannot prepare .*3 x',
+        r'data_preprocessor cannot prepare .*3 x .*: its mean has 4 channels\. The first image has',
         marks=takes_four_channels,
     ),
+    ({'custom_hooks': [dict(type='EMAHook', ema_type='ExpMomentumEMA')]}, 'ema_type.* no registry'),
     ({'default_scope': None}, 'default_scope = None, which has no EncoderDecoder. Set'),
     ({'default_scope': 'mmsegm'}, "default_scope = 'mmsegm', which has no EncoderDecoder. Set"),
     ({'model': None}, 'The config has no model'),

@@ -249,7 +249,7 @@ def evaluate(args: argparse.Namespace) -> None:
         print()
     if args.json:
         with written_whole(args.json) as part:
-            part.write_text(as_json(counted, found, by_class))
+            part.write_text(as_json(counted, found, by_class) + '\n')
         print(f'scores: {args.json}')
     if args.sums:
         write_sums(args.sums, **vars(counted))
