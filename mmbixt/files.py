@@ -33,7 +33,8 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     """
     path = Path(path)
     streams = {Path('/dev/stdout'): sys.stdout, Path('/dev/stderr'): sys.stderr}
-    if stream := streams.get(path):  # if it is a file, a second descriptor would truncate it
+    # if it is a file, a second descriptor would truncate it
+    if (stream := streams.get(path)) and hasattr(stream, 'buffer'):
         with TemporaryDirectory() as folder:
             yield (part := Path(folder, 'part'))
             stream.flush()

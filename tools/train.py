@@ -85,13 +85,18 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> list[str]:
         )
     if file:  # else the weights of load_from, if the config has it
         cfg.resume, cfg.load_from = True, file
-        # best_*.pth have no state of the optimizer
-        if args.resume != 'auto' and not {'meta', 'optimizer'} <= load(args.resume).keys():
+        if args.resume != 'auto' and not has_training_state(args.resume):
             raise SystemExit(
                 f'--resume: {args.resume} has weights, but no training state. To start from the '
                 f'weights: --cfg-options load_from={args.resume}'
             )
     return messages
+
+
+def has_training_state(path: str) -> bool:
+    """mmengine's best_*.pth have none of the optimizer; others may be meant so."""
+    content = load(path)
+    return 'meta' in content and ('optimizer' in content or not Path(path).name.startswith('best_'))
 
 
 def use_bfloat16(cfg: Config) -> None:
@@ -201,7 +206,7 @@ class KeepOtherRunsHook(Hook):
             if isinstance(hook, CheckpointHook) and hook.save_best is not None:
                 if len(hook.key_indicators) == 1:
                     hook.best_ckpt_path = self._here(hook.best_ckpt_path, hook.out_dir)
-                else:
+                elif not hook.published_keys:  # mmengine publishes all that it names
                     names = hook.best_ckpt_path_dict
                     names.update({key: self._here(names[key], hook.out_dir) for key in names})
 
@@ -245,8 +250,9 @@ def main() -> None:
         runner.logger.warning(message)
     if cfg.get('resume'):
         skip_lost_weights(runner)
-        runner.register_hook(KeepOtherRunsHook())
     add_hooks(runner, cfg)
+    if cfg.get('resume'):
+        runner.register_hook(KeepOtherRunsHook())
     summarise_rates(runner, cfg)
     try:
         run_loop(runner, runner.train)

@@ -52,7 +52,8 @@ def argument_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterat
                 kind = there.get(name)
                 if kind is None:
                     right = near_type(name, (part.get('_scope_'), scope))
-                    yield f'{path}.type = {name!r} is in no registry.{meant(right)}'
+                    place = path if path.endswith('.ema_type') else f'{path}.type'
+                    yield f'{place} = {name!r} is in no registry.{meant(right)}'
                     kind = there.get(right) if right else None
         known = _arguments(kind) if callable(kind) else None
         if known is None:
@@ -111,7 +112,7 @@ def _parts(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[Part]:
         yield f'default_hooks.{name}', hook, mm.HOOKS
     for path, hook, registry in _numbered(cfg, 'custom_hooks', mm.HOOKS):
         yield path, hook, registry
-        if isinstance(hook, Mapping) and 'ema_type' in hook:
+        if isinstance(hook, Mapping) and 'ema_type' in hook and type_name(hook) == 'EMAHook':
             yield f'{path}.ema_type', {'type': hook['ema_type']}, mm.MODELS
     yield 'log_processor', cfg.get('log_processor'), mm.LOG_PROCESSORS
     yield 'randomness', cfg.get('randomness'), Runner.set_randomness

@@ -13,7 +13,7 @@ from mmengine.config import Config
 from mmengine.dataset import BaseDataset, pseudo_collate
 from mmengine.dist import get_world_size
 from mmengine.registry import DATASETS, MODELS
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
@@ -22,12 +22,14 @@ from mmbixt.check.names import explain, registered
 from mmbixt.config import type_name, within
 from mmbixt.datasets.availability import MissingDatasetError, check_datasets, leaves, parts_of
 from mmbixt.datasets.problems import UnknownClassesError, built_leaves, check_annotations
-from mmbixt.engine.sample_check import Checked, CheckedLabels, watch
+from mmbixt.engine.sample_check import Checked, watch
 
 FIRST = 8  # images that are read
 LARGE = 64 << 20  # bytes of annotations: they take long to read, and the run reads them again
 FEW = 100_000  # images; ImageNet has a million
 SIDE = 224  # of an image whose size is unknown
+# errors of Pillow about files
+UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 
 
 @dataclass
@@ -82,7 +84,9 @@ def _name_problems(path: str, metainfo: Mapping[str, Any]) -> Iterator[str]:
     classes = classes if isinstance(classes, list | tuple) else ()  # or the name of a file
     if twice := [name for i, name in enumerate(classes) if name in classes[:i]]:
         yield f'{path}.metainfo.classes has {twice[0]!r} twice.'
-    colours = palette if isinstance(palette, list | tuple) else ()
+    # mmdet takes one colour for all classes
+    has_many = isinstance(palette, list | tuple) and not _is_colour(palette)
+    colours = palette if has_many else ()
     if wrong := [i for i, colour in enumerate(colours) if not _is_colour(colour)]:
         yield (
             f'{path}.metainfo.palette: number {wrong[0]}, {colours[wrong[0]]}, is no colour, which '
@@ -93,10 +97,10 @@ def _name_problems(path: str, metainfo: Mapping[str, Any]) -> Iterator[str]:
 def _zero_note(place: str, dataset: BaseDataset) -> Iterator[str]:
     """With reduce_zero_label, label 0 does not count; files that also have 255 may mean a class."""
     for i in range(min(FIRST, len(dataset))):
-        path = dataset.get_data_info(i)['seg_map_path']
+        path = dataset.get_data_info(i).get('seg_map_path')  # tests may have none
         try:
-            labels = np.asarray(Image.open(path))
-        except (OSError, UnidentifiedImageError):  # of which the check of the image tells
+            labels = np.asarray(Image.open(path)) if path else np.empty(0)
+        except UNREADABLE:  # of which the check of the image tells
             continue
         if (labels == 0).any() and (labels == 255).any():
             yield (
@@ -276,10 +280,7 @@ class ImageProblems(Dataset):
         before = dataset.pipeline.transforms
         dataset.pipeline.transforms = [*before]
         watch(dataset, model, self.found)
-        steps = dataset.pipeline.transforms
-        converted = [i for i, step in enumerate(steps) if isinstance(step, CheckedLabels)]
-        needed = [step for step in steps if isinstance(step, Checked)]
-        self.steps = steps[: converted[-1] + 1] if converted else needed
+        self.steps = [x for x in dataset.pipeline.transforms if isinstance(x, Checked)]
         dataset.pipeline.transforms = before
 
     def __len__(self) -> int:
@@ -320,7 +321,8 @@ def image_of(cfg: Config, splits: list[Split], model: nn.Module) -> tuple[Tensor
         except Exception as error:
             text = explain(error, cfg.get('default_scope'))
             size = ' x '.join(map(str, getattr(first.first['inputs'], 'shape', '?')))
-            mean = config.get('mean') or ()
+            mean = config.get('mean')
+            mean = mean if isinstance(mean, list | tuple) else ()
             if size[:1].isdigit() and len(mean) > 1 and len(mean) != first.first['inputs'].shape[0]:
                 text = (
                     f'its mean has {len(mean)} channels. The first image has those that the '

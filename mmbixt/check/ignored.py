@@ -41,7 +41,8 @@ def _settings(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[tuple
         label = within(cfg, 'model', 'data_preprocessor').get('seg_pad_val', USUAL)
         yield 'model.data_preprocessor.seg_pad_val', label
     for split in splits:
-        for dataset in leaves(within(cfg, f'{split}_dataloader', 'dataset')):
+        given = within(cfg, f'{split}_dataloader', 'dataset')
+        for dataset in leaves(given) if given else ():
             path = f'{split}_dataloader.dataset.ignore_index'
             yield path, dataset.get('ignore_index', USUAL)
         for _, name, metric in metrics_of(cfg.get(f'{split}_evaluator')):

@@ -38,8 +38,10 @@ def loop_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
             elif value is not None and value <= 0 and key in POSITIVE:
                 yield f'{path}.{key} = {value} must be larger than 0.'
         steps = part.get('milestones', [])
-        if not isinstance(steps, list | tuple) or any(not isinstance(x, int) for x in steps):
-            yield f'{path}.milestones = {steps!r} is no list of whole numbers.'
+        if not isinstance(steps, list | tuple) or any(
+            not isinstance(x, int | float) for x in steps
+        ):
+            yield f'{path}.milestones = {steps!r} is no list of numbers.'
     units = {'Iter': ('max_epochs', 'max_iters'), 'Epoch': ('max_iters', 'max_epochs')}
     for word, (key, right) in units.items():
         if kind.startswith(word) and key in loop:
@@ -119,7 +121,7 @@ def _rate_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
                 f'gets to its value. Set {path}.end (and begin of what follows) to a tenth of the '
                 'training or less, or train longer.'
             )
-    rate = within(cfg, 'optim_wrapper', 'optimizer').get('lr', 0)
+    rate = within(cfg, 'optim_wrapper', 'optimizer').get('lr') or 0
     ends = {path: x.get('eta_min') or 0 for path, x in parts.items() if type_name(x) in TO_MINIMUM}
     if ends and min(ends.values()) >= rate > 0:  # of several phases, some may rise
         path, value = min(ends.items(), key=itemgetter(1))

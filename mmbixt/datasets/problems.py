@@ -119,14 +119,6 @@ class LabelProblem:
             with suppress(*_UNKNOWN), Image.open(path) as image:
                 if image.mode[0] in 'IF' and np.max(image) > 255:
                     return f'{path} has ids up to {np.max(image)}; mmseg keeps 8 bits of them'
-        return self.of_ids(results)
-
-    def of_ids(self, results: dict) -> str | None:
-        """The problem of the ids of a label map, of any size; other labels are not checked."""
-        path, label = results['seg_map_path'], results['gt_seg_map']
-        if label.ndim != 2 or label.dtype.kind not in 'bui':  # such as shares of classes
-            return None
-        label = np.clip(label, 0, 255).astype(np.uint8)
         if not cv2.LUT(label, self.is_wrong).any():
             return None
         counts = np.bincount(label.ravel(), minlength=256)

@@ -1,12 +1,17 @@
 """Bad images and labels stop a run with an error that names the file, or are skipped."""
 
+import copy
 import errno
 import logging
+import random
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import torch
 from mmengine.dataset import BaseDataset
 from mmengine.dist import is_main_process
 from mmengine.hooks import Hook
@@ -43,7 +48,7 @@ class SampleCheckHook(Hook):
     - Images: missing, empty, damaged, with pixels that are not finite.
     - Label maps of mmseg: missing, damaged, of several channels or 16 bits, for another size than
       the image's or an image that is turned by its EXIF data, with ids that are no class.
-      Ids are checked behind the last transform of a project, which may convert labels.
+      If a transform of a project converts labels after they are loaded, only their size.
     - Annotations of mmdet: for another size or orientation, boxes that are not finite or outside
       of the image; before training, classes that the file does not name, and a file without
       annotations.
@@ -153,21 +158,41 @@ class Checked:
         return loaded if problem is None else _report(problem, self.skipped, cause)
 
 
-class CheckedLabels:
-    """A transform of a project, which may convert labels, followed by a check of their ids."""
+class ConvertedLabels:
+    """The problem of a label map that transforms of a project may convert after it was loaded.
 
-    def __init__(
-        self,
-        convert: Callable[[dict], dict | None],
-        find_problem: Callable[[dict], str | None],
-        skipped: SkippedImages | None,
-    ) -> None:
-        self.convert, self.find_problem, self.skipped = convert, find_problem, skipped
+    Args:
+        find_problem: of label maps as they are loaded.
+        own: these transforms.
+    """
 
-    def __call__(self, results: dict) -> dict | None:
-        converted = self.convert(results)
-        problem = None if converted is None else self.find_problem(converted)
-        return converted if problem is None else _report(problem, self.skipped)
+    def __init__(self, find_problem: LabelProblem, own: list[Callable]) -> None:
+        self.find_problem, self.own, self.converts = find_problem, own, False
+
+    def __call__(self, results: dict, turns: bool) -> str | None:
+        if self.converts:
+            return label_size_problem(results, turns)
+        problem = self.find_problem(results, turns)
+        if problem is None or (wrong_size := label_size_problem(results, turns)):
+            return problem and wrong_size
+        before = results['gt_seg_map']
+        after = self._after(results)
+        self.converts = not isinstance(after, np.ndarray) or not np.array_equal(before, after)
+        return None if self.converts else problem
+
+    def _after(self, results: dict) -> Any:
+        """The labels behind the transforms of the project, which do not change random numbers."""
+        copied, states = copy.deepcopy(results), (random.getstate(), np.random.get_state())
+        try:
+            with torch.random.fork_rng(devices=[]):
+                for step in self.own:
+                    copied = step(copied)
+                return copied['gt_seg_map']
+        except Exception:  # a transform that needs what others make: nothing is known
+            return None
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])
 
 
 def _setting_problem(load: object, error: Exception, results: dict, path: str) -> str | None:
@@ -212,17 +237,20 @@ def is_machine_error(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno not in _FILE_ERRORS
 
 
-def _last_of_project(transforms: list) -> int | None:
-    """The place of the last transform of a project behind the one that loads labels."""
+def _steps_of_project(transforms: list) -> list:
+    """Transforms of a project between the one that loads labels and the one that packs."""
     from mmcv.transforms import LoadAnnotations
 
-    loading = [i for i, step in enumerate(transforms) if isinstance(step, LoadAnnotations)]
-    of_projects = [
-        i
-        for i, step in enumerate(transforms)
-        if getattr(step, '__module__', '').partition('.')[0] not in PACKAGES
-    ]
-    return of_projects[-1] if loading and of_projects and of_projects[-1] > loading[0] else None
+    found, is_loaded = [], False
+    for step in transforms:
+        kinds = [kind.__name__ for kind in type(step).__mro__]
+        if any(name.startswith('Pack') for name in kinds):
+            break
+        is_own = getattr(step, '__module__', '').partition('.')[0] not in PACKAGES
+        if is_loaded and is_own and not any(name.startswith('Load') for name in kinds):
+            found.append(step)
+        is_loaded = is_loaded or isinstance(step, LoadAnnotations)
+    return found
 
 
 def watch(dataset: BaseDataset, model: nn.Module, skipped: SkippedImages | None) -> None:
@@ -242,9 +270,8 @@ def watch(dataset: BaseDataset, model: nn.Module, skipped: SkippedImages | None)
                 classes = max(classes, 2)  # one logit: foreground or not
         ignored = {dataset.ignore_index, *(head.ignore_index for head in heads)}
         find_problem = LabelProblem(classes, ignored, dataset.reduce_zero_label)
-        if (last := _last_of_project(transforms)) is not None:
-            transforms[last] = CheckedLabels(transforms[last], find_problem.of_ids, skipped)
-            find_problem = label_size_problem
+        if own := _steps_of_project(transforms):
+            find_problem = ConvertedLabels(find_problem, own)
     for i, load in enumerate(transforms):
         if isinstance(load, LoadImageFromFile):
             turns = load.color_type in ('color', 'grayscale')

@@ -134,10 +134,17 @@ def test_files_without_an_optimizer_are_not_resumed(folder, within, tmp_path):
     """As mmengine's best_*.pth."""
     content = torch.load(folder / RUN / 'iter_2.pth', weights_only=False)
     del content['optimizer']
-    torch.save(content, tmp_path / 'best.pth')
-    arguments = CONFIG, '--sample', '--work-dir', tmp_path, '--resume', tmp_path / 'best.pth'
+    torch.save(content, tmp_path / 'best_mIoU_iter_2.pth')
+    arguments = (
+        CONFIG,
+        '--sample',
+        '--work-dir',
+        tmp_path,
+        '--resume',
+        tmp_path / 'best_mIoU_iter_2.pth',
+    )
     done = within('train.py', *arguments, cwd=folder, fails=True)
-    assert 'best.pth has weights, but no training state' in done.stderr
+    assert 'best_mIoU_iter_2.pth has weights, but no training state' in done.stderr
 
 
 def test_resume_stops_if_all_checkpoints_are_damaged(folder, within, tmp_path):

@@ -120,6 +120,8 @@ def write_problem(path: Path | None) -> str | None:
         return None
     if path.is_dir():
         return 'this is a folder'
+    if path.parent == Path('/dev') and os.access(path, os.W_OK):
+        return None
     folder = next(folder for folder in path.absolute().parents if folder.exists())
     if not folder.is_dir():
         return f'{folder} is a file'
@@ -132,7 +134,9 @@ def count(
     """Counts of all images, the most common image size (H,W), and warnings."""
     names = read_classes(args.classes) if args.classes else map(str, range(args.num_classes))
     names = list(names)
-    if 0 <= reading.ignore_index < len(names):
+    # another class may be left out on purpose
+    is_doubtful = reading.ignore_index == 255 or reading.reduce_truth
+    if is_doubtful and 0 <= reading.ignore_index < len(names):
         raise LabelFilesError(
             f'--ignore-index {reading.ignore_index} (by default 255) is the label of one of the '
             f'{len(names)} classes; give a label that is none, such as 65535'
