@@ -44,11 +44,10 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         with named(path):
             yield path
         return
-    path = Path(os.path.realpath(path))
+    path = Path(os.path.realpath(path))  # leaves a link to itself to open(), which names it
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(
-        f'.{uuid4().hex[:12]}{path.suffix[:20]}'
-    )  # another process may write, too
+    # of its own: another process may write the same file
+    part = path.with_name(f'.{uuid4().hex[:12]}{path.suffix[:20]}')
     try:
         with named(path):
             if path.exists():

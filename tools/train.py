@@ -8,7 +8,7 @@ import torch
 from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.dist import is_main_process
-from mmengine.hooks import CheckpointHook, Hook
+from mmengine.hooks import Hook
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 from torch import nn
@@ -22,6 +22,7 @@ from mmbixt.config import type_name, within
 from mmbixt.engine import ExactResumeHook, LoadFromHook
 from mmbixt.engine.layer_decay import table
 from mmbixt.engine.load_from import unwrapped
+from mmbixt.engine.other_runs import KeepOtherRunsHook
 from mmbixt.frameworks import PACKAGES
 
 OF_A_WEIGHT = re.compile(r'^paramwise_options -- | is skipped since its requires_grad=')
@@ -191,32 +192,6 @@ def skip_lost_weights(runner: Runner) -> None:
             if isinstance(file, str) and [*missing_file(file, '')]:
                 part.init_cfg = None
                 runner.logger.info(f'{name}.init_cfg: {file} is missing, and not needed to resume.')
-
-
-class KeepOtherRunsHook(Hook):
-    """Forget a best checkpoint of another folder, which mmengine would delete for a better one.
-
-    A resumed checkpoint names the best one of its run.
-    """
-
-    priority = 'LOWEST'  # after CheckpointHook has read the names
-
-    def before_train(self, runner: Runner) -> None:
-        for hook in runner.hooks:
-            if isinstance(hook, CheckpointHook) and hook.save_best is not None:
-                if len(hook.key_indicators) == 1:
-                    hook.best_ckpt_path = self._here(hook.best_ckpt_path, hook.out_dir)
-                elif not hook.published_keys:  # mmengine publishes all that it names
-                    names = hook.best_ckpt_path_dict
-                    names.update({key: self._here(names[key], hook.out_dir) for key in names})
-
-    @staticmethod
-    def _here(path: str | None, folder: str) -> str | None:
-        """The path, or that of the same name in a folder that was moved, or None."""
-        if not path or Path(path).parent.absolute() == Path(folder).absolute():
-            return path
-        moved = Path(folder, Path(path).name)
-        return str(moved) if moved.is_file() else None
 
 
 class RatesHook(Hook):

@@ -23,13 +23,12 @@ from mmbixt.config import type_name, within
 from mmbixt.datasets.availability import MissingDatasetError, check_datasets, leaves, parts_of
 from mmbixt.datasets.problems import UnknownClassesError, built_leaves, check_annotations
 from mmbixt.engine.sample_check import Checked, watch
+from mmbixt.evaluation.folders import BROKEN
 
 FIRST = 8  # images that are read
 LARGE = 64 << 20  # bytes of annotations: they take long to read, and the run reads them again
 FEW = 100_000  # images; ImageNet has a million
 SIDE = 224  # of an image whose size is unknown
-# errors of Pillow about files
-UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 
 
 @dataclass
@@ -97,10 +96,12 @@ def _name_problems(path: str, metainfo: Mapping[str, Any]) -> Iterator[str]:
 def _zero_note(place: str, dataset: BaseDataset) -> Iterator[str]:
     """With reduce_zero_label, label 0 does not count; files that also have 255 may mean a class."""
     for i in range(min(FIRST, len(dataset))):
-        path = dataset.get_data_info(i).get('seg_map_path')  # tests may have none
+        if not (path := dataset.get_data_info(i).get('seg_map_path')):  # of a test
+            return
         try:
-            labels = np.asarray(Image.open(path)) if path else np.empty(0)
-        except UNREADABLE:  # of which the check of the image tells
+            with Image.open(path) as image:
+                labels = np.asarray(image)
+        except BROKEN:  # of which the check of the image tells
             continue
         if (labels == 0).any() and (labels == 255).any():
             yield (

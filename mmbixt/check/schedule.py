@@ -38,9 +38,8 @@ def loop_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
             elif value is not None and value <= 0 and key in POSITIVE:
                 yield f'{path}.{key} = {value} must be larger than 0.'
         steps = part.get('milestones', [])
-        if not isinstance(steps, list | tuple) or any(
-            not isinstance(x, int | float) for x in steps
-        ):
+        are_many = isinstance(steps, list | tuple)
+        if not are_many or not all(isinstance(x, int | float) for x in steps):
             yield f'{path}.milestones = {steps!r} is no list of numbers.'
     units = {'Iter': ('max_epochs', 'max_iters'), 'Epoch': ('max_iters', 'max_epochs')}
     for word, (key, right) in units.items():

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -48,7 +47,7 @@ class SampleCheckHook(Hook):
     - Images: missing, empty, damaged, with pixels that are not finite.
     - Label maps of mmseg: missing, damaged, of several channels or 16 bits, for another size than
       the image's or an image that is turned by its EXIF data, with ids that are no class.
-      If a transform of a project converts labels after they are loaded, only their size.
+      Labels that a transform of a project converts are checked behind it.
     - Annotations of mmdet: for another size or orientation, boxes that are not finite or outside
       of the image; before training, classes that the file does not name, and a file without
       annotations.
@@ -161,38 +160,47 @@ class Checked:
 class ConvertedLabels:
     """The problem of a label map that transforms of a project may convert after it was loaded.
 
+    They are called only where the labels, as they are loaded, have a problem.
+
     Args:
-        find_problem: of label maps as they are loaded.
+        find_problem: of label maps.
         own: these transforms.
     """
 
     def __init__(self, find_problem: LabelProblem, own: list[Callable]) -> None:
-        self.find_problem, self.own, self.converts = find_problem, own, False
+        self.find_problem, self.own = find_problem, own
 
     def __call__(self, results: dict, turns: bool) -> str | None:
-        if self.converts:
-            return label_size_problem(results, turns)
-        problem = self.find_problem(results, turns)
-        if problem is None or (wrong_size := label_size_problem(results, turns)):
-            return problem and wrong_size
-        before = results['gt_seg_map']
-        after = self._after(results)
-        self.converts = not isinstance(after, np.ndarray) or not np.array_equal(before, after)
-        return None if self.converts else problem
+        if self.find_problem(results, turns) is None:
+            return None
+        if wrong_size := label_size_problem(results, turns):
+            return wrong_size
+        converted = self._converted(results)
+        return converted and self.find_problem(converted, turns)
 
-    def _after(self, results: dict) -> Any:
-        """The labels behind the transforms of the project, which do not change random numbers."""
-        copied, states = copy.deepcopy(results), (random.getstate(), np.random.get_state())
+    def _converted(self, results: dict) -> dict | None:
+        """Labels behind the transforms; None if these have other forms, or need other results.
+
+        Random numbers of the pipeline stay as they are.
+        """
+        converted, states = copy.deepcopy(results), (random.getstate(), np.random.get_state())
         try:
             with torch.random.fork_rng(devices=[]):
                 for step in self.own:
-                    copied = step(copied)
-                return copied['gt_seg_map']
-        except Exception:  # a transform that needs what others make: nothing is known
+                    converted = step(converted)
+            labels = np.asarray(converted['gt_seg_map'])
+        except Exception:  # of any type: the run calls them in their place, and shows it
             return None
         finally:
             random.setstate(states[0])
             np.random.set_state(states[1])
+        if labels.ndim != 2 or labels.dtype.kind not in 'bui':  # such as shares of classes
+            return None
+        # without ori_shape, only ids are checked: the transforms may have changed the size
+        return dict(
+            seg_map_path=results['seg_map_path'],
+            gt_seg_map=np.clip(labels, 0, 255).astype(np.uint8),
+        )
 
 
 def _setting_problem(load: object, error: Exception, results: dict, path: str) -> str | None:

@@ -6,58 +6,17 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from checking import CLASSES, TRAINING, found
 from helpers import CONFIGS, others_in_zoo, takes_four_channels
 from mmengine.config import Config
 from mmengine.evaluator import BaseMetric
 from mmengine.hooks import Hook
 from mmengine.registry import MODELS, OPTIM_WRAPPER_CONSTRUCTORS
 from mmengine.utils import deprecated_api_warning
-from mmseg.datasets.transforms import PackSegInputs
-from PIL import Image
-from running import fresh_mmengine, write_images
+from running import fresh_mmengine
 
-from mmbixt.check.config import ConfigError, check_config, find_problems
+from mmbixt.check.config import ConfigError, check_config
 from mmbixt.check.data import folder_problems
-
-TRAINING = 'train', 'val'
-CLASSES = ('road', 'tree', 'sky')
-SMALL = dict(_delete_=True, embed_dims=(64, 128, 256, 512), depths=(1, 1, 1, 1))
-STEPS = [
-    dict(type='LoadImageFromFile'),
-    dict(type='LoadAnnotations'),
-    dict(type='RandomCrop', crop_size=(64, 64)),
-    dict(type='PackSegInputs'),
-]
-
-
-@pytest.fixture
-def root(tmp_path):
-    """Three images of 80 x 64 pixels, with labels of three classes."""
-    write_images(tmp_path, 3, 64, 80)
-    return tmp_path
-
-
-@pytest.fixture
-def cfg(root):
-    """A segmentor with a BiFormer on these images."""
-    cfg = Config.fromfile(CONFIGS / 'biformer/semfpn_biformer_t_ade20k.py')
-    dataset = dict(type='BaseSegDataset', data_root=str(root), metainfo=dict(classes=CLASSES))
-    dataset |= dict(data_prefix=dict(img_path='images', seg_map_path='labels'), pipeline=STEPS)
-    for split in TRAINING:
-        cfg[f'{split}_dataloader'].dataset = dataset
-    cfg.merge_from_dict(
-        {
-            'model.decode_head.num_classes': 3,
-            'model.data_preprocessor.size': (64, 64),
-            'model.backbone': dict(num_regions=4, arch=SMALL, init_cfg=None),
-        }
-    )
-    return cfg
-
-
-def found(cfg, splits=TRAINING):
-    with fresh_mmengine():
-        return find_problems(cfg, splits)
 
 
 def problems_of(cfg, *splits):
@@ -222,95 +181,6 @@ def test_a_metric_of_a_project_with_a_name_of_ours_is_not_built(cfg):
 
     cfg.val_evaluator = dict(type=IoUMetric, ann_file='x.json')
     assert found(cfg)[0] == []
-
-
-def test_labels_of_the_first_images(cfg, root):
-    labels = np.full((64, 80), 7, np.uint8)
-    Image.fromarray(labels).save(root / 'labels/2.png')
-    (problem,) = found(cfg)[0]  # once, although both splits have it
-    assert 'labels/2.png has the ids 7 (5,120 pixels), where 0 to 2 are classes' in problem
-    assert problem.endswith('(1 of the first 3 images are bad)')
-    cfg.default_hooks.sample_check.on_bad = 'skip'
-    problems, notes = found(cfg)
-    assert problems == notes == [problem]  # validation leaves nothing out
-
-
-class Convert:
-    """Colours (BGR) to labels."""
-
-    def __call__(self, results):
-        results['gt_seg_map'] = results['gt_seg_map'][..., 2].astype(int) // 100
-        return results
-
-
-class Gamma:
-    def __call__(self, results):
-        results['img'] = results['img'] ** 0.5
-        return results
-
-
-def test_labels_that_a_transform_of_a_project_converts(cfg, root):
-    paths = sorted((root / 'labels').iterdir())
-    for path in paths:
-        Image.new('RGB', (80, 64), (200, 0, 0)).save(path)
-    cfg.train_dataloader.dataset.pipeline = [*STEPS[:2], dict(type=Convert), *STEPS[2:]]
-    cfg.val_dataloader = cfg.train_dataloader
-    assert found(cfg) == ([], [])
-    Image.new('RGB', (40, 64)).save(paths[0])
-    assert 'labels/0.png is for 40 x 64 pixels' in found(cfg)[0][0]
-
-
-class Pack(PackSegInputs):
-    """That of a project."""
-
-
-@pytest.mark.parametrize('own', [[dict(type=Gamma), STEPS[3]], [dict(type=Pack)]])
-def test_labels_of_a_project_that_keeps_them(cfg, root, own):
-    cfg.train_dataloader.dataset.pipeline = [*STEPS[:3], *own]
-    assert found(cfg, ('train',)) == ([], [])
-    Image.fromarray(np.full((64, 80), 7, np.uint8)).save(root / 'labels/2.png')
-    assert 'labels/2.png has the ids 7 (5,120 pixels)' in found(cfg, ('train',))[0][0]
-
-
-@pytest.mark.parametrize(
-    ('names', 'said'),
-    [
-        (dict(classes=('road', 'tree', 'road')), "classes has 'road' twice"),
-        (dict(palette=[[0, 0, 0], [0, 128, 300], [0, 0, 1]]), 'number 1, .0, 128, 300., is no col'),
-        (dict(palette=[[0, 0, 0], [0, 128], [0, 0, 1]]), 'number 1, .0, 128., is no colour'),
-        (dict(palette=[[0.5, 0, 0], [0, 1, 0], [0, 0, 1]]), 'number 0, .0.5, 0, 0., is no colour'),
-    ],
-)
-def test_names_and_colours(cfg, names, said):
-    cfg.train_dataloader.dataset.metainfo = dict(classes=CLASSES) | names
-    (problem,) = found(cfg, ('train',))[0]
-    assert re.search(said, problem)
-
-
-def test_label_0_and_255_with_reduce_zero_label(cfg, root):
-    cfg.train_dataloader.dataset.reduce_zero_label = True
-    (note,) = found(cfg, ('train',))[1]
-    assert 'labels/0.png has the labels 0 and 255. Neither counts then' in note
-    for path in (root / 'labels').iterdir():
-        Image.new('L', (80, 64), 1).save(path)
-    assert found(cfg, ('train',)) == ([], [])
-
-
-def test_test_images_without_labels(cfg):
-    dataset = cfg.val_dataloader.dataset | dict(pipeline=[STEPS[0], STEPS[3]])
-    dataset.data_prefix = dict(img_path='images')
-    dataset.reduce_zero_label = True
-    cfg.test_dataloader.dataset = dataset
-    cfg.test_evaluator = dict(type='IoUMetric', format_only=True)
-    assert found(cfg, ('test',)) == ([], [])
-
-
-def test_all_parts_ignore_the_same_label(cfg):
-    cfg.val_dataloader.dataset.ignore_index = 11
-    cfg.val_evaluator = [dict(type='IoUMetric'), dict(type='mmbixt.BoundaryIoUMetric')]
-    (note,) = found(cfg)[1]
-    assert '255: model.decode_head.ignore_index, model.data_preprocessor.seg_pad_val, t' in note
-    assert '; 11: val_dataloader.dataset.ignore_index)' in note
 
 
 def test_settings_that_change_nothing_are_noted(cfg):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mmbixt.check.schedule import schedule_notes
+from mmbixt.check.schedule import loop_problems, schedule_notes
 
 
 def warm_up(**options):
@@ -55,6 +55,7 @@ def accumulate(count, **checkpoint):
         (dict(max_iters=100), phases(cosine(end=40, eta_min=1e-2), cosine(begin=40)), None, None),
         (dict(max_iters=100), phases(cosine(T_max=100, end=1000)), None, None),
         (dict(max_iters=100), phases(cosine(begin=20, T_max=100)), None, '0.T_max = 80'),
+        (dict(max_iters=99), phases(dict(type='MultiStepLR', milestones=[6e1, 8e1])), None, None),
         (dict(max_iters=99), poly(begin=99, end=300), None, 'begins at 99, and training ends'),
         (
             dict(max_iters=100),
@@ -78,6 +79,8 @@ def accumulate(count, **checkpoint):
     ],
 )
 def test_notes(loop, others, epoch, expected):
-    notes = [*schedule_notes(dict(train_cfg=loop, **others), epoch)]
+    cfg = dict(train_cfg=loop, **others)
+    assert not [x for x in loop_problems(cfg) if 'has no type' not in x]
+    notes = [*schedule_notes(cfg, epoch)]
     assert len(notes) == (expected is not None)
     assert all(expected in note for note in notes)

@@ -7,6 +7,7 @@ import re
 import runpy
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import cv2
 import numpy as np
@@ -15,10 +16,11 @@ import torch
 from filelock import FileLock
 from helpers import CONFIGS, official_state, only_in_zoo
 from mmengine.config import Config
-from mmengine.hooks import CheckpointHook
 from mmengine.registry import MODELS
 from running import NO_WORKERS, TWO_STEPS, fresh_mmengine, write_few_scenes
 from torch import nn
+
+from mmbixt.engine.other_runs import KeepOtherRunsHook
 
 CONFIG = CONFIGS / 'bixt/semfpn_bixt_ti_ade20k.py'
 BOXES = 'mmdet::retinanet/retinanet_r50_fpn_1x_coco.py'
@@ -114,20 +116,15 @@ def test_weights_below_adapters_are_read_again_when_a_run_is_resumed():
     assert adapted.module.init_cfg is lost
 
 
-def test_a_run_keeps_the_best_checkpoint_of_another_folder(tmp_path):
-    """Which a resumed checkpoint names; mmengine deletes it for a better one."""
-    keep = runpy.run_path(TOOL.with_name('train.py'))['KeepOtherRunsHook']()
-    (tmp_path / 'moved.pth').touch()
-    found = {'/other/best.pth': None, str(tmp_path / 'best.pth'): str(tmp_path / 'best.pth')}
-    found |= {None: None, '/other/moved.pth': str(tmp_path / 'moved.pth')}
-    for given, expected in found.items():
-        one = CheckpointHook(save_best='mIoU', out_dir=str(tmp_path))
-        one.key_indicators, one.best_ckpt_path = ['mIoU'], given
-        two = CheckpointHook(save_best=['mIoU', 'aAcc'], out_dir=str(tmp_path))
-        two.best_ckpt_path_dict = dict(mIoU=given, aAcc=None)
-        keep.before_train(SimpleNamespace(hooks=[one, two, CheckpointHook()]))
-        assert one.best_ckpt_path == expected
-        assert two.best_ckpt_path_dict == dict(mIoU=expected, aAcc=None)
+def test_resumed_runs_of_other_configs_are_exact(capsys):
+    """The hook that resumed runs have is none of the config."""
+    add_hooks = runpy.run_path(TOOL.with_name('train.py'))['add_hooks']
+    runner = Mock(hooks=[KeepOtherRunsHook()])
+    loader = dict(sampler=dict(type='DefaultSampler'))
+    add_hooks(runner, Config(dict(train_cfg=dict(by_epoch=True), train_dataloader=loader)))
+    added = [type(call.args[0]).__name__ for call in runner.register_hook.call_args_list]
+    assert added == ['LoadFromHook', 'ExactResumeHook']
+    assert not capsys.readouterr().out
 
 
 def test_files_without_an_optimizer_are_not_resumed(folder, within, tmp_path):
