@@ -27,6 +27,7 @@ from mmbixt.check.data import (
     folder_problems,
     image_of,
     inspect,
+    order_problems,
     reduction_notes,
 )
 from mmbixt.check.ignored import ignored_notes
@@ -88,7 +89,7 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
             problems += wrong
             model, found = build_model(cfg)
         data, of_data = _inspect_all(cfg, splits, model)
-        problems += [*found, *of_data]
+        problems += [*found, *of_data, *order_problems(data)]
         if model is not None:
             problems += [*class_problems(model, data), *adapter_problems(model)]
             problems += [*classifier_problems(cfg, model, data), *weight_problems(model)]

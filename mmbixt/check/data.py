@@ -1,6 +1,7 @@
 """The data sets of a config: built, their classes, the first images with their labels."""
 
 import copy
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import index
@@ -138,6 +139,21 @@ def reduction_notes(splits: list[Split]) -> Iterator[str]:
                 f'{known[0].name}_dataloader.dataset has reduce_zero_label={known[0].reduces}, and '
                 f'{split.name}_dataloader.dataset {split.reduces}: unless their files differ, the '
                 'classes of one are shifted by one.'
+            )
+
+
+def order_problems(splits: list[Split]) -> Iterator[str]:
+    """A message if the classes of two splits differ in their order alone: ids change meaning."""
+    known = [split for split in splits if split.classes]
+    for split in known[1:]:
+        first, classes = known[0].classes, split.classes
+        if first != classes and Counter(first) == Counter(classes):
+            i = next(
+                i for i, pair in enumerate(zip(first, classes, strict=True)) if len({*pair}) > 1
+            )
+            yield (
+                f'{split.name}_dataloader.dataset has the classes of {known[0].name}_dataloader in '
+                f'another order: number {i} is {classes[i]!r}, not {first[i]!r}.'
             )
 
 

@@ -1,5 +1,6 @@
 """What is said of data sets, their labels, classes and colours."""
 
+import copy
 import re
 
 import numpy as np
@@ -81,6 +82,16 @@ def test_names_and_colours(cfg, names, said):
     cfg.train_dataloader.dataset.metainfo = dict(classes=CLASSES) | names
     (problem,) = found(cfg, ('train',))[0]
     assert re.search(said, problem)
+
+
+def test_classes_in_another_order(cfg):
+    cfg.val_dataloader = copy.deepcopy(cfg.train_dataloader)
+    cfg.val_dataloader.dataset.metainfo.classes = ('road', 'sky', 'tree')
+    (problem,) = found(cfg)[0]
+    assert problem == (
+        'val_dataloader.dataset has the classes of train_dataloader in another order: number 1 is '
+        "'sky', not 'tree'."
+    )
 
 
 def test_one_colour_for_all_classes(root):
