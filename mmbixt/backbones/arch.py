@@ -1,6 +1,7 @@
 """Checks of the arguments that all backbones share, with messages that list what is valid."""
 
 from collections.abc import Collection, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 
@@ -17,8 +18,8 @@ def check_positive(name: str, value: int) -> None:
 
 
 def check_rate(name: str, value: float) -> None:
-    if not 0 <= value < 1:
-        raise ValueError(f'{name}={value!r} must be at least 0 and below 1.')
+    if not (isinstance(value, Real) and 0 <= value < 1):
+        raise ValueError(f'{name}={value!r} must be a number, at least 0 and below 1.')
 
 
 def check_stages(**given: Sequence[int]) -> None:

@@ -11,6 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
+from glob import glob
 from importlib.util import find_spec
 from multiprocessing import parent_process
 from pathlib import Path, PurePosixPath
@@ -278,8 +279,8 @@ def _listing(folder: Path, suffix: str, option: str, prefix: str = '') -> dict[s
     """Files with a prefix and suffix that are not hidden, by their path without these."""
     if not folder.is_dir():
         raise LabelFilesError(f'There is no folder {folder}.')
-    inside = [path.relative_to(folder) for path in sorted(folder.rglob('*')) if path.is_file()]
-    visible = [path.as_posix() for path in inside if not any(p[0] == '.' for p in path.parts)]
+    inside = sorted(map(Path, glob('**', root_dir=folder, recursive=True)))  # follows links
+    visible = [path.as_posix() for path in inside if (folder / path).is_file()]
     found = {}
     for path in visible:
         parent, slash, name = path.removesuffix(suffix).rpartition('/')

@@ -84,6 +84,9 @@ def test_names_with_prefix_and_suffix_and_files_without_them(both):
     pairs = pair_files(*where, **options)
     assert pairs[1] == Pair('b/1', where[0] / 'b/x_1_p.png', where[1] / 'b/1.png')
     assert [pair.name for pair in pairs] == ['a/1', 'b/1']
+    moved = (where[0] / 'b').rename(where[0].parent / 'moved')
+    (where[0] / 'b').symlink_to(moved)
+    assert pair_files(*where, **options) == pairs  # links are followed
     pairs[1].prediction.unlink()
     with raises(r'there should be\n  b/x_1_p\.png\n.*--pred-prefix \(now x_\)'):
         pair_files(*where, **options)
