@@ -334,6 +334,7 @@ def image_of(cfg: Config, splits: list[Split], model: nn.Module) -> tuple[Tensor
             preprocess = MODELS.build({'type': kind, **config})
             batch = preprocess(pseudo_collate([first.first]), training=first.name == 'train')
             if isinstance(batch['inputs'], Tensor):
+                first.notes += _range_note(first, batch['inputs'])
                 return torch.empty_like(batch['inputs'], device='meta'), []
         except Exception as error:
             text = explain(error, cfg.get('default_scope'))
@@ -349,6 +350,17 @@ def image_of(cfg: Config, splits: list[Split], model: nn.Module) -> tuple[Tensor
     size = (config or {}).get('size') or _size_after(cfg, splits[0].name if splits else 'train')
     channels = within(cfg, 'model', 'backbone').get('in_channels', 3)
     return torch.empty(1, channels, *size, device='meta'), problems
+
+
+def _range_note(split: Split, inputs: Tensor) -> Iterator[str]:
+    """A note if an image of more than 8 bits is prepared by the mean and std of 8 bits."""
+    values, largest = torch.as_tensor(split.first['inputs']).float().max(), inputs.abs().max()
+    if values > 255 and largest > 50:
+        yield (
+            f'The first image of {split.name}_dataloader has values up to {values:,.0f}, '
+            f'which mean and std of model.data_preprocessor make {largest:,.0f} for the network: '
+            'give those of your images.'
+        )
 
 
 def _size_after(cfg: Config, split: str) -> tuple[int, int]:

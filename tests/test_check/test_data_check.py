@@ -3,6 +3,7 @@
 import copy
 import re
 
+import cv2
 import numpy as np
 import pytest
 from checking import CLASSES, STEPS, found
@@ -105,6 +106,18 @@ def test_label_0_and_255_with_reduce_zero_label(cfg, root):
     assert 'labels/0.png has the labels 0 and 255. Neither counts then' in note
     for path in (root / 'labels').iterdir():
         Image.new('L', (80, 64), 1).save(path)
+    assert found(cfg, ('train',)) == ([], [])
+
+
+def test_mean_and_std_of_8_bits_for_images_of_16(cfg, root):
+    image = np.full((64, 80, 3), 40_000, np.uint16)
+    for path in (root / 'images').iterdir():
+        path.write_bytes(cv2.imencode('.png', image)[1])
+    steps = [dict(type='LoadImageFromFile', color_type='unchanged'), *STEPS[1:]]
+    cfg.train_dataloader.dataset.pipeline = steps
+    (note,) = found(cfg, ('train',))[1]
+    assert 'has values up to 40,000, which mean and std of model.data_preprocessor make 69' in note
+    cfg.model.data_preprocessor.update(mean=[30_000] * 3, std=[10_000] * 3)
     assert found(cfg, ('train',)) == ([], [])
 
 
