@@ -20,16 +20,13 @@ from mmengine.registry import DefaultScope
 from torch import nn
 
 from mmbixt.check.arguments import argument_problems, paramwise_notes, paramwise_problems
-from mmbixt.check.data import (
-    Split,
+from mmbixt.check.classes import (
     class_problems,
     classifier_problems,
     folder_problems,
-    image_of,
-    inspect,
     order_problems,
-    reduction_notes,
 )
+from mmbixt.check.data import image_of, inspect, reduction_notes
 from mmbixt.check.ignored import ignored_notes
 from mmbixt.check.metrics import (
     annotation_problems,
@@ -55,6 +52,7 @@ from mmbixt.check.names import (
 )
 from mmbixt.check.prediction import prediction_problems
 from mmbixt.check.schedule import loop_problems, schedule_notes
+from mmbixt.check.split import Split
 from mmbixt.check.structure import structure_problems
 from mmbixt.datasets.availability import MissingDatasetError, check_datasets
 from mmbixt.progress import errors_only

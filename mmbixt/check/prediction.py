@@ -9,9 +9,9 @@ from mmengine.dataset import pseudo_collate
 from timm.layers import to_2tuple
 from torch import nn
 
-from mmbixt.check.data import Split
 from mmbixt.check.metrics import metrics_of
 from mmbixt.check.names import explain
+from mmbixt.check.split import Split
 from mmbixt.config import within
 
 # others may come from operators that do not compute shapes alone

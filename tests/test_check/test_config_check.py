@@ -15,8 +15,8 @@ from mmengine.registry import MODELS, OPTIM_WRAPPER_CONSTRUCTORS
 from mmengine.utils import deprecated_api_warning
 from running import fresh_mmengine
 
+from mmbixt.check.classes import folder_problems
 from mmbixt.check.config import ConfigError, check_config
-from mmbixt.check.data import folder_problems
 
 
 def problems_of(cfg, *splits):

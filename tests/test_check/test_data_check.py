@@ -10,7 +10,7 @@ from checking import CLASSES, STEPS, found
 from mmseg.datasets.transforms import PackSegInputs
 from PIL import Image
 
-from mmbixt.check.data import _name_problems
+from mmbixt.check.classes import name_problems
 
 
 def test_labels_of_the_first_images(cfg, root):
@@ -97,7 +97,7 @@ def test_classes_in_another_order(cfg):
 
 def test_one_colour_for_all_classes(root):
     dataset = dict(classes=CLASSES, palette=(220, 20, 60))
-    assert [*_name_problems('train_dataloader.dataset', dataset)] == []
+    assert [*name_problems('train_dataloader.dataset', dataset)] == []
 
 
 def test_label_0_and_255_with_reduce_zero_label(cfg, root):
