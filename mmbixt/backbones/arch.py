@@ -1,7 +1,7 @@
 """Checks of the arguments that all backbones share, with messages that list what is valid."""
 
 from collections.abc import Collection, Mapping, Sequence
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 
@@ -72,6 +72,8 @@ def resolve_out_indices(out_indices: int | Sequence[int] | None, depth: int) -> 
         return tuple(sorted(set(layers)))
     if isinstance(out_indices, int):
         out_indices = (out_indices,)
+    if not all(isinstance(i, Integral) for i in out_indices):
+        raise ValueError(f'out_indices={out_indices!r} must be integers.')
     indices = tuple(i + depth if i < 0 else i for i in out_indices)
     if not indices or min(indices) < 0 or max(indices) >= depth:
         raise ValueError(

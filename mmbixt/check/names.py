@@ -135,6 +135,8 @@ def meant(right: str | None) -> str:
 
 def valid(name: str, known: Collection[str]) -> str:
     """Which argument is meant, or else which ones there are."""
+    if name == '_delete_':  # mmengine leaves it where it finds nothing to remove
+        return ' Nothing is inherited here (a list replaces the inherited one): leave it out.'
     return meant(near(name, known)) or f' It has {", ".join(sorted(known))}. {DELETE}'
 
 

@@ -33,6 +33,7 @@ def test_wrong_out_indices(wrong):
         (dict(arch='huge'), "{}: arch='huge' is not one of '.*'"),
         (dict(arch=dict(heigth=2)), r"{}: an arch dict .* missing: \['.* unknown: \['heigth'\]"),
         (dict(out_indices=(99,)), r'out_indices=\(99,\): there are layers 0 to'),
+        (dict(out_indices='1'), "out_indices='1' must be integers"),
         (dict(drop_path_rate=1.0), 'drop_path_rate=1.0 must be a number, at least 0 and below 1'),
         (dict(drop_path_rate='0.1'), "drop_path_rate='0.1' must be a number"),
         (dict(in_channels=0), 'in_channels=0 must be an integer, at least 1'),

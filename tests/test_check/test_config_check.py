@@ -99,6 +99,10 @@ ALONE = [
         {'model.backbone.init_cfg': dict(_delete_=True, type='Pretrained', chekpoint='x.pth')},
         r"init_cfg\.chekpoint: Pretrained has no such argument\. Is 'checkpoint' meant",
     ),
+    (
+        {'model.neck': [dict(type='mmbixt.FeaturePyramidAdapter', _delete_=True)]},
+        "'_delete_'. Nothing is inherited here",
+    ),
     ({'model.test_cfg.mode': 'slide'}, 'test_cfg, val_dataloader: the model cannot pred.*stride'),
     pytest.param(
         {'model.data_preprocessor.mean': [0, 0, 0, 0]},
