@@ -20,6 +20,13 @@ INSTALL = {
 # whose classes are known; others are of projects
 PACKAGES = {'mmengine', 'mmcv', 'mmseg', 'mmdet', 'mmpretrain', 'mmbixt', 'torch'}
 
+
+def is_of_project(thing: object) -> bool:
+    """Whether a class, function or object is of a project: what it does is not known."""
+    module = getattr(thing, '__module__', None) or 'builtins'
+    return module.partition('.')[0] not in {*PACKAGES, 'builtins'}
+
+
 # errors of importing a missing, incomplete or incompatible framework: AssertionError for versions
 # of mmcv and mmengine; TypeError in mmpretrain if transformers is too new; KeyError in a second
 # import after such an error, because some components are registered already

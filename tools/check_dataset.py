@@ -22,8 +22,9 @@ from mmbixt.check.data import ImageProblems, build_dataset
 from mmbixt.check.names import explain
 from mmbixt.check.structure import structure_problems
 from mmbixt.cli import add_common_arguments, load_config, run
+from mmbixt.config import within
 from mmbixt.datasets.availability import check_datasets
-from mmbixt.datasets.problems import built_leaves
+from mmbixt.datasets.problems import built_leaves, unused_boxes
 from mmbixt.progress import progress
 
 SHOWN = 20  # most problems of a data set that are printed
@@ -61,9 +62,9 @@ def data_sets(cfg: Config) -> dict[str, Any]:
         raise ConfigError('\n'.join(wrong))
     found: dict[str, Any] = {}
     for name in SPLITS:
-        loader = cfg.get(f'{name}_dataloader')
-        if loader and loader['dataset'] not in found.values():
-            found[name] = loader['dataset']
+        dataset = within(cfg, f'{name}_dataloader', 'dataset')
+        if dataset and dataset not in found.values():
+            found[name] = dataset
     return found
 
 
@@ -81,6 +82,8 @@ def problems_of(cfg: Config, name: str, args: argparse.Namespace) -> Iterator[st
         expected = IMAGES.get(kind, {}).get(name, count)
         if count != expected and not (args.subset or args.sample):
             yield f'{count:,} images, not {expected:,} (if this is intended: --subset)'
+        if getattr(part, 'cat_ids', None) and (text := unused_boxes(part)):
+            print(f'  {text}')
         images = ImageProblems(part, nn.Module())
         found = DataLoader(images, batch_size=None, num_workers=min(args.workers, count))
         yield from chain.from_iterable(progress(found, count))

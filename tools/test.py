@@ -14,7 +14,7 @@ from timm.layers import to_2tuple
 from mmbixt.check.metrics import metrics_of
 from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
-from mmbixt.config import all_dicts, type_name
+from mmbixt.config import all_dicts, type_name, within
 from mmbixt.datasets.availability import leaves
 from mmbixt.engine.load_from import unwrapped
 from mmbixt.progress import errors_only
@@ -66,6 +66,12 @@ def draw_predictions(cfg: Config, args: argparse.Namespace) -> None:
         hook = dict(type='mmbixt.DrawClassesHook', out_dir=args.show_dir, **window)
         cfg.default_hooks.visualization = hook
         return
+    kind = {'mmseg': 'Seg', 'mmdet': 'Det'}.get(cfg.default_scope)
+    if kind and not within(cfg, 'default_hooks', 'visualization'):
+        cfg.default_hooks.visualization = dict(type=f'{kind}VisualizationHook')
+    if kind and not within(cfg, 'visualizer'):
+        backends = [dict(type='LocalVisBackend')]
+        cfg.visualizer = dict(type=f'{kind}LocalVisualizer', vis_backends=backends)
     hook = cfg.default_hooks.visualization
     hook.update(draw=True, interval=1, **window)  # mmseg's default is one of 50 images
     if args.show_dir and cfg.default_scope == 'mmdet':

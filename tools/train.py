@@ -76,6 +76,8 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> list[str]:
                 'rate; set auto_scale_lr=dict(base_batch_size=...).'
             )
         cfg.auto_scale_lr.enable = True
+    if cfg.get('resume') and not args.resume:  # in the config
+        args.resume = cfg.get('load_from') or 'auto'
     file, messages = args.resume, []
     if args.resume == 'auto':
         file, messages = latest_whole(Path(cfg.work_dir), cfg)

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from mmbixt.check.metrics import INSTEAD, metrics_of
 from mmbixt.check.names import explain, meant, near, near_type, valid
 from mmbixt.config import type_name, within
-from mmbixt.frameworks import PACKAGES
+from mmbixt.frameworks import is_of_project
 
 # what mmengine uses itself, in place of a part's class; dtype and loss_scale are of --amp, which
 # changes the type of the wrapper after the check
@@ -118,7 +118,8 @@ def _parts(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[Part]:
     yield 'randomness', cfg.get('randomness'), Runner.set_randomness
     for split in splits:
         loader = f'{split}_dataloader'
-        yield loader, cfg.get(loader), DataLoader
+        if within(cfg, loader, 'dataset'):  # else it is for a loop of a project
+            yield loader, cfg[loader], DataLoader
         for part in ('sampler', 'batch_sampler'):
             yield f'{loader}.{part}', within(cfg, loader).get(part), mm.DATA_SAMPLERS
         loop = dict(within(cfg, f'{split}_cfg'))
@@ -176,6 +177,6 @@ def _arguments(kind: Callable) -> set[str] | None:
             return (names | {*parameters}) - {'self'}
         if all(x.kind is not x.VAR_KEYWORD for x in parameters):
             return names - {'self'}
-        if getattr(owner, '__module__', '').partition('.')[0] not in PACKAGES:
+        if is_of_project(owner):
             return None
     return None

@@ -9,9 +9,11 @@ from typing import Any
 from torch import nn
 
 from mmbixt.check.metrics import metrics_of
+from mmbixt.check.model import PARTS
 from mmbixt.check.split import Split
 from mmbixt.config import type_name, within
 from mmbixt.datasets.availability import parts_of
+from mmbixt.frameworks import is_of_project
 
 
 def class_problems(model: nn.Module, splits: list[Split]) -> Iterator[str]:
@@ -25,6 +27,8 @@ def class_problems(model: nn.Module, splits: list[Split]) -> Iterator[str]:
             continue
         is_rpn = last.endswith('rpn_head') or 'RPN' in type(head).__name__  # object or background
         if is_rpn or last.endswith('semantic_head'):  # of stuff, in a hybrid task cascade
+            continue
+        if is_of_project(type(head)) and last.rpartition('.')[2] not in PARTS:  # of another task
             continue
         is_binary = getattr(head, 'out_channels', 0) == 1
         if is_binary or (name.startswith('auxiliary_head') and count <= 2):

@@ -54,6 +54,7 @@ from mmbixt.check.prediction import prediction_problems
 from mmbixt.check.schedule import loop_problems, schedule_notes
 from mmbixt.check.split import Split
 from mmbixt.check.structure import structure_problems
+from mmbixt.config import within
 from mmbixt.datasets.availability import MissingDatasetError, check_datasets
 from mmbixt.progress import errors_only
 
@@ -137,7 +138,7 @@ def _inspect_all(
     """What is known about the data set of each split, and the mistakes."""
     data, problems = [], []
     for name in splits:
-        if not cfg.get(key := f'{name}_dataloader'):
+        if not within(cfg, key := f'{name}_dataloader', 'dataset'):  # a loop may have several
             continue
         split = inspect(cfg, name, model)
         if (split.problems or split.is_missing) and (wrong := [*correct_types(cfg, key)]):

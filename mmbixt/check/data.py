@@ -1,8 +1,7 @@
 """The data sets of a config: built, and the first images with their labels."""
 
 import copy
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sized
 from typing import Any
 
 import numpy as np
@@ -20,11 +19,24 @@ from mmbixt.check.metrics import metrics_of
 from mmbixt.check.names import explain, registered
 from mmbixt.check.split import Split
 from mmbixt.config import type_name, within
-from mmbixt.datasets.availability import MissingDatasetError, check_datasets, leaves
-from mmbixt.datasets.problems import UnknownClassesError, built_leaves, check_annotations
+from mmbixt.datasets.availability import (
+    MissingDatasetError,
+    annotation_file,
+    check_datasets,
+    leaves,
+    parts_of,
+)
+from mmbixt.datasets.problems import (
+    UnknownClassesError,
+    built_leaves,
+    check_annotations,
+    unused_boxes,
+)
 from mmbixt.engine.sample_check import Checked, watch
 from mmbixt.evaluation.folders import BROKEN
+from mmbixt.frameworks import is_of_project
 
+MMS = ('mmseg', 'mmdet')  # whose data sets have names and colours of classes
 FIRST = 8  # images that are read
 LARGE = 64 << 20  # bytes of annotations: they take long to read, and the run reads them again
 FEW = 100_000  # images; ImageNet has a million
@@ -39,13 +51,15 @@ def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
     try:
         split.classes = _published_classes(parts[0], cfg.get('default_scope'))
         check_datasets(cfg, (name,))
-        if _takes_long(parts, is_listed=bool(split.classes) and cfg.default_scope == 'mmpretrain'):
+        of_classifier = cfg.get('default_scope') == 'mmpretrain'
+        if _takes_long(parts, is_listed=bool(split.classes) and of_classifier):
             return split
         dataset = build_dataset(loader['dataset'], is_test=name == 'test')
-        split.classes = tuple(dataset.metainfo.get('classes') or ())
-        if cfg.default_scope in ('mmseg', 'mmdet'):
-            metainfo = within(parts[0], 'metainfo')
-            split.problems += name_problems(f'{name}_dataloader.dataset', metainfo)
+        split.classes = tuple(getattr(dataset, 'metainfo', {}).get('classes') or ())
+        if not isinstance(dataset, Sized):  # a stream
+            return split
+        for path, part in parts_of(cfg, name) if cfg.get('default_scope') in MMS else ():
+            split.problems += name_problems(path, within(part, 'metainfo'))
         reduces = {getattr(part, 'reduce_zero_label', None) for part in built_leaves(dataset)}
         split.reduces = reduces.pop() if len(reduces) == 1 else None
         split.epoch = -(-len(dataset) // (loader.get('batch_size', 1) * get_world_size()))
@@ -71,7 +85,7 @@ def _zero_note(place: str, dataset: BaseDataset) -> Iterator[str]:
                 labels = np.asarray(image)
         except BROKEN:  # of which the check of the image tells
             continue
-        if (labels == 0).any() and (labels == 255).any():
+        if labels.ndim == 2 and (labels == 0).any() and (labels == 255).any():
             yield (
                 f'{place} has reduce_zero_label=True, and {path} has the labels 0 and 255. Neither '
                 'counts then: if 0 is a class, set reduce_zero_label=False.'
@@ -119,12 +133,16 @@ def _read_first(split: Split, dataset: Any, cfg: Config, model: nn.Module | None
         images = min(FIRST, len(dataset))
         text = f'{bad[0]} ({len(bad)} of the first {images} images are bad)'
         (split.notes if skips else split.problems).append(text)
-    for part in built_leaves(dataset) if split.reduces else ():
-        split.notes += _zero_note(place, part)
+    for part in built_leaves(dataset):
+        split.notes += _zero_note(place, part) if split.reduces else ()
+        if getattr(part, 'cat_ids', None) and (text := unused_boxes(part)):
+            split.notes.append(text)
     if split.problems:
         return
     first = dataset[0]
     if isinstance(first, Mapping) and 'inputs' not in first:
+        if is_of_project(type(model)):
+            return
         split.problems.append(
             f'{place}.pipeline gives no inputs: its last step must be PackSegInputs (mmseg), '
             'PackDetInputs (mmdet) or PackInputs.'
@@ -135,7 +153,7 @@ def _read_first(split: Split, dataset: Any, cfg: Config, model: nn.Module | None
 
 def _takes_long(parts: list[Mapping[str, Any]], is_listed: bool) -> bool:
     """Whether a data set has a million files or objects, or is to be downloaded."""
-    files = (Path(x.get('data_root') or '', x.get('ann_file') or '') for x in parts)
+    files = map(annotation_file, parts)
     return is_listed or any(path.is_file() and path.stat().st_size > LARGE for path in files)
 
 
@@ -219,8 +237,8 @@ def image_of(cfg: Config, splits: list[Split], model: nn.Module) -> tuple[Tensor
             mean = config.get('mean')
             mean = mean if isinstance(mean, list | tuple) else ()
             if size[:1].isdigit() and len(mean) > 1 and len(mean) != first.first['inputs'].shape[0]:
-                text = (
-                    f'its mean has {len(mean)} channels. The first image has those that the '
+                text += (
+                    f'. Its mean has {len(mean)} channels; the first image has those that the '
                     'pipeline gives (LoadImageFromFile with color_type, PhotoMetricDistortion: 3)'
                 )
             problems = [f'model.data_preprocessor cannot prepare the first image ({size}): {text}']

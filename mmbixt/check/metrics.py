@@ -9,7 +9,7 @@ from mmengine.registry import METRICS
 
 from mmbixt.check.names import explain
 from mmbixt.config import within
-from mmbixt.datasets.availability import leaves
+from mmbixt.datasets.availability import annotation_file, leaves
 
 INSTEAD = {
     'mmdet': {
@@ -124,7 +124,7 @@ def annotation_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iter
     """A message for each metric of COCO that reads another file than the data set."""
     for split in splits:
         parts = [*leaves(within(cfg, f'{split}_dataloader', 'dataset'))]
-        file = Path(parts[0].get('data_root') or '', parts[0].get('ann_file') or '')
+        file = annotation_file(parts[0])
         for _, name, metric in metrics_of(cfg.get(f'{split}_evaluator')):
             of_coco = name in ('CocoMetric', 'BoundaryCocoMetric') and len(parts) == 1
             other = metric.get('ann_file')

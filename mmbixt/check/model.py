@@ -20,6 +20,7 @@ from mmbixt.check.names import explain, valid
 from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.checkpoints.sources import SOURCES, UnknownSourceError, find
 from mmbixt.config import type_name
+from mmbixt.frameworks import is_of_project
 from mmbixt.layers.routing_attention import RoutingAttention
 
 PARTS = ('backbone', 'neck', 'rpn_head', 'roi_head', 'bbox_head', 'mask_head', 'decode_head')
@@ -36,7 +37,7 @@ def without_weights(config: Mapping[str, Any]) -> nn.Module:
     try:
         with torch.device('meta'):
             return MODELS.build(copy.deepcopy(config)).eval()  # models change their configs
-    except (NotImplementedError, RuntimeError):  # it reads values when it is built
+    except (NotImplementedError, RuntimeError, TypeError):  # it reads values when it is built
         return MODELS.build(copy.deepcopy(config)).to('meta').eval()
 
 
@@ -95,7 +96,10 @@ def missing_files(config: Any, path: str) -> Iterator[str]:
     if not isinstance(config, Mapping):
         return
     if config.get('type') == 'Pretrained':
-        yield from missing_file(config.get('checkpoint'), f'{path}.checkpoint')
+        file = config.get('checkpoint')
+        if not (file and isinstance(file, str)):
+            yield f'{path}.checkpoint = {file!r} is no file. Without weights: init_cfg=None.'
+        yield from missing_file(file, f'{path}.checkpoint')
         for key in sorted(config.keys() - PRETRAINED - {'type', '_scope_', '_delete_'}):
             yield f'{path}.{key}: Pretrained has no such argument.{valid(key, PRETRAINED)}'
     for key, part in config.items():
@@ -156,6 +160,8 @@ def misfits(config: Mapping[str, Any], model: nn.Module, image: Tensor) -> Itera
     """
     if 'BaseSelfSupervisor' in (kind.__name__ for kind in type(model).__mro__):
         return  # it calls its parts with masks
+    if is_of_project(getattr(type(model), 'extract_feat', type(model))):
+        return  # it may give its parts other inputs
     cells = _watch_regions(model)
     maps, problems = _feature_maps(config, model, image)
     yield from problems

@@ -43,7 +43,7 @@ def loop_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
             yield f'{path}.milestones = {steps!r} is no list of numbers.'
     units = {'Iter': ('max_epochs', 'max_iters'), 'Epoch': ('max_iters', 'max_epochs')}
     for word, (key, right) in units.items():
-        if kind.startswith(word) and key in loop:
+        if kind == f'{word}BasedTrainLoop' and key in loop:
             yield (
                 f'train_cfg.{key} = {loop[key]}, but train_cfg.type = {kind!r}: set '
                 f'train_cfg.{right}.'

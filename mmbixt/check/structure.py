@@ -4,15 +4,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mmbixt.check.model import PARTS
-from mmbixt.config import within
+from mmbixt.config import type_name, within
 
 DICTS = ('model', 'data_preprocessor', 'train_cfg', 'optim_wrapper', 'default_hooks', 'visualizer')
+LOOPS = ('EpochBasedTrainLoop', 'IterBasedTrainLoop', 'ValLoop', 'TestLoop', 'None')
 LISTS = ('param_scheduler', 'custom_hooks')  # or one dict
 
 
 def structure_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[str]:
     """A message for each text, number or list in place of a dict."""
-    loaders = [f'{split}_dataloader' for split in splits]
+    # loops of projects may have several data loaders
+    usual = [split for split in splits if type_name(within(cfg, f'{split}_cfg')) in LOOPS]
+    loaders = [f'{split}_dataloader' for split in usual]
     places = {name: cfg.get(name) for name in (*DICTS, *loaders)}
     for loader in loaders:
         if isinstance(cfg.get(loader), Mapping):

@@ -109,7 +109,7 @@ class Differences:
 
     number: int  # of weights of the model
     missing: list[str] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)  # with both shapes
+    wrong: list[str] = field(default_factory=list)  # with both shapes or types
     unknown: list[str] = field(default_factory=list)  # names in the file
     optional: list[str] = field(default_factory=list)  # missing, which is allowed
 
@@ -120,7 +120,7 @@ class Differences:
         """For an error message."""
         listed = (
             (self.missing, f'Missing in the file: {len(self.missing)} of {self.number} weights'),
-            (self.wrong, f'Of another shape: {len(self.wrong)} of {self.number} weights'),
+            (self.wrong, f'Of another shape or type: {len(self.wrong)} of {self.number} weights'),
             (self.unknown, f'Not in the model: {len(self.unknown)} weights of the file'),
         )
         return [f'{title}: {shorten(names)}' for names, title in listed if names]
@@ -141,6 +141,9 @@ def compare(
             (found.optional if may_be else found.missing).append(key)
         elif state[key].shape != value.shape:
             theirs, ours = tuple(state[key].shape), tuple(value.shape)
+            found.wrong.append(f'{key}: {theirs} in the file, {ours} here')
+        elif value.is_floating_point() and not state[key].is_floating_point():  # quantised
+            theirs, ours = (str(x.dtype).removeprefix('torch.') for x in (state[key], value))
             found.wrong.append(f'{key}: {theirs} in the file, {ours} here')
     found.unknown = [converted.origins.get(key, key) for key in state if key not in expected]
     return found

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from mmbixt.config import type_name, within
+
 _HOW_TO_GET = {  # of data sets in the folders of our configs
     'ADE20KDataset': (
         'data/ade',
@@ -60,8 +62,8 @@ def _how_to_get(dataset: Mapping[str, Any]) -> str | None:
 
 def parts_of(cfg: Mapping[str, Any], split: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The datasets of a split inside wrappers, with the names of their settings."""
-    if loader := cfg.get(f'{split}_dataloader'):
-        yield from _named(loader['dataset'], f'{split}_dataloader.dataset')
+    if dataset := within(cfg, f'{split}_dataloader', 'dataset'):
+        yield from _named(dataset, f'{split}_dataloader.dataset')
 
 
 def leaves(dataset: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -72,7 +74,7 @@ def leaves(dataset: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _named(dataset: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     inner = {f'datasets.{i}': part for i, part in enumerate(dataset.get('datasets') or ())}
     inner = inner or {'dataset': dataset.get('dataset')}
-    if None in inner.values():
+    if not all(isinstance(part, Mapping) for part in inner.values()):  # or names, of a project
         yield path, dataset
         return
     for name, part in inner.items():
@@ -90,8 +92,16 @@ def _paths(dataset: Mapping[str, Any]) -> list[Path]:
         return []
     if str(dataset.get('type')).startswith('CIFAR') and dataset.get('download', True):
         return []  # it downloads itself
-    # for mmpretrain's ImageNet the split is the name of a folder, and the prefix may be a string
-    prefix = dataset.get('data_prefix') or dataset.get('split') or {}
+    prefix = dataset.get('data_prefix') or {}  # a string in mmpretrain
+    if type_name(dataset).endswith('ImageNet'):  # its split is the name of a folder
+        prefix = prefix or dataset.get('split')
     prefixes = prefix.values() if isinstance(prefix, Mapping) else [prefix]
-    parts = [*prefixes, dataset.get('ann_file') or '']
-    return [Path(root, part) for part in parts if part]
+    parts = [*prefixes, dataset.get('ann_file')]  # projects may have lists
+    parts = [part for part in parts if part and isinstance(part, str)]
+    return [Path(root, part) for part in parts if '://' not in part]
+
+
+def annotation_file(dataset: Mapping[str, Any]) -> Path:
+    """The file of the labels, or the folder of the data set if there is none."""
+    file = dataset.get('ann_file')
+    return Path(dataset.get('data_root') or '', file if isinstance(file, str) else '')

@@ -4,7 +4,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ Size = tuple[int, int]  # width, height
 _SHOWN = 20  # most entries of a list in a message
 _OUTSIDE = 0.05  # fraction of an image's side: boxes often exceed the image by a pixel or two
 _UNKNOWN = (UnidentifiedImageError, Image.DecompressionBombError)  # PIL fails, OpenCV may not
+_UNUSED = 0.001  # fraction of boxes that is not worth a message; COCO has some, too
 _ORIENTATION = 0x0112  # the EXIF tag
 _SIDEWAYS = (5, 6, 7, 8)  # orientations that exchange width and height
 
@@ -73,10 +74,13 @@ def size_problem(results: dict, labelled: Size, turns: bool, labels: str) -> str
     return f'{labels} is for {width} x {height} pixels, but {path} has {shown[0]} x {shown[1]}'
 
 
-def image_problem(results: dict, turns: bool) -> str | None:
-    """The problem of a loaded image, or of its size in a COCO file; None if there is none."""
+def image_problem(results: dict, turns: bool, is_final: bool = True) -> str | None:
+    """The problem of a loaded image, or of its size in a COCO file; None if there is none.
+
+    Pixels must be finite if the image is final: transforms of a project may fill gaps.
+    """
     path, image = results['img_path'], results['img']
-    if image.dtype.kind == 'f' and not (finite := np.isfinite(image)).all():
+    if is_final and image.dtype.kind == 'f' and not (finite := np.isfinite(image)).all():
         return f'{path} has {np.sum(~finite):,} values that are NaN or infinite'
     if 'instances' not in results or 'width' not in results:
         return None
@@ -99,10 +103,15 @@ class LabelProblem:
         classes: number of classes.
         ignored: ids that are not classes; ids above 255 cannot occur.
         reduced: whether ids were reduced by one when they were loaded.
+        has_8_bits: whether 8 bits of the files are read, as in mmseg.
     """
 
-    def __init__(self, classes: int, ignored: Collection[int], reduced: bool) -> None:
+    def __init__(
+        self, classes: int, ignored: Collection[int], reduced: bool, has_8_bits: bool = True
+    ) -> None:
+        self.has_8_bits = has_8_bits
         self.is_wrong = (np.arange(256) >= classes).astype(np.uint8)  # of each id
+        self.ignored = sorted({*ignored})
         ignored = sorted({i for i in ignored if 0 <= i < 256})
         self.is_wrong[ignored] = 0
         self.expected = f'0 to {classes - 1} are classes; ignored: {ignored}'
@@ -115,10 +124,20 @@ class LabelProblem:
             return f'{path} is of shape {shape}; labels have one channel, with the ids of classes'
         if problem := label_size_problem(results, turns):
             return problem
-        if os.path.isfile(path):
+        if self.has_8_bits and os.path.isfile(path):
             with suppress(*_UNKNOWN), Image.open(path) as image:
                 if image.mode[0] in 'IF' and np.max(image) > 255:
                     return f'{path} has ids up to {np.max(image)}; mmseg keeps 8 bits of them'
+        return self.of_ids(path, label)
+
+    def of_ids(self, path: str, label: np.ndarray) -> str | None:
+        """The same for the ids (H,W), of any type of integers, alone."""
+        if label.dtype != np.uint8:
+            outside = np.setdiff1d(label[(label < 0) | (label > 255)], self.ignored)
+            if outside.size:
+                shown = ', '.join(map(str, outside[:_SHOWN]))
+                return f'{path} has the ids {shown}{self.note}, where {self.expected}'
+            label = np.clip(label, 0, 255).astype(np.uint8)  # of ignored ones, 0 or 255
         if not cv2.LUT(label, self.is_wrong).any():
             return None
         counts = np.bincount(label.ravel(), minlength=256)
@@ -148,7 +167,9 @@ class BoxProblem:
             return None
         height, width = results['ori_shape']
         for instance in results.get('instances', ()):
-            left, top, right, bottom = box = instance.get('bbox', (0, 0, 0, 0))
+            if len(instance.get('bbox', ())) != 4:  # none, or rotated boxes of a project
+                continue
+            left, top, right, bottom = box = instance['bbox']
             over = max(-left, right - width) / width, max(-top, bottom - height) / height
             possible = is_possible(box, (width, height))
             if possible and (max(over) <= _OUTSIDE or self.is_logged):
@@ -221,6 +242,7 @@ def check_annotations(dataset: Any) -> None:
             "Set metainfo=dict(classes=(...)) of the data sets to the file's names, and "
             'num_classes of the model to their number.'
         )
+    _check_order(dataset, classes)
     loads = any(isinstance(x, LoadAnnotations) for x in dataset.pipeline.transforms)
     infos = map(dataset.get_data_info, range(len(dataset)))
     # unlabelled data sets load no annotations; video data sets keep theirs in 'images'
@@ -232,6 +254,58 @@ def check_annotations(dataset: Any) -> None:
             f'{dataset.ann_file} has {images:,} images and {annotations:,} annotations, but no '
             'annotation can be used: each needs an area, a box within its image and a class.'
         )
+
+
+def _check_order(dataset: Any, classes: Sequence[str]) -> None:
+    """mmdet numbers the categories in the order of the file, whatever the order of the classes."""
+    known = type(dataset).METAINFO.get('classes') or ()
+    if tuple(classes) == tuple(known) or not os.path.isfile(dataset.ann_file):
+        return
+    content = _content(dataset)
+    names = {category['id']: category['name'] for category in content['categories']}
+    order = [names.get(i) for i in dataset.cat_ids]
+    if order == [*classes]:
+        return
+    if twice := [name for i, name in enumerate(order) if name in order[:i]]:
+        raise BadSampleError(
+            f'{dataset.ann_file} has several categories with the name {twice[0]!r}, which mmdet '
+            'numbers apart. Give its annotations one id.'
+        )
+    raise BadSampleError(
+        f'{dataset.ann_file} has its categories in another order than metainfo.classes, and mmdet '
+        f'numbers them as the file does. Set classes=({_listing([*map(repr, order)])}).'
+    )
+
+
+def unused_boxes(dataset: Any) -> str | None:
+    """How many boxes of a COCO file mmdet leaves out in silence, if that is more than a few."""
+    from mmdet.datasets import CocoDataset
+
+    is_usual = getattr(type(dataset), 'parse_data_info', None) is CocoDataset.parse_data_info
+    if not is_usual or not os.path.isfile(dataset.ann_file):
+        return None
+    content = _content(dataset)
+    images = {image['id']: image for image in content['images']}
+    used = {*dataset.cat_ids}
+    boxes = [x for x in content.get('annotations', ()) if x.get('category_id') in used]
+    bad = [x for x in boxes if x['image_id'] in images and not _is_used(x, images[x['image_id']])]
+    if len(bad) <= len(boxes) * _UNUSED:
+        return None
+    image = images[bad[0]['image_id']]
+    return (
+        f'{dataset.ann_file}: {len(bad):,} of {len(boxes):,} annotations are not used, because '
+        'their area is 0, or their box (left, top, width, height) is outside of the image or '
+        f'narrower than a pixel; the first is {bad[0]["bbox"]} in {image["file_name"]}, of '
+        f'{image["width"]} x {image["height"]} pixels'
+    )
+
+
+def _is_used(annotation: Mapping[str, Any], image: Mapping[str, Any]) -> bool:
+    """By the rule of mmdet's ``CocoDataset``."""
+    left, top, width, height = annotation['bbox']
+    inside = min(left + width, image['width']) - max(left, 0)
+    below = min(top + height, image['height']) - max(top, 0)
+    return inside > 0 and below > 0 and annotation.get('area', 1) > 0 and min(width, height) >= 1
 
 
 def _content(dataset: Any) -> dict[str, list]:

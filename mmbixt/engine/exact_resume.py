@@ -6,6 +6,7 @@ state is saved: the generators are seeded in each iteration and for each image f
 rank, the iteration, and the position of the image in its batch.
 """
 
+import json
 import logging
 import random
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from mmengine.config import Config
 from mmengine.dist import broadcast_object_list, get_rank, get_world_size
 from mmengine.hooks import Hook
 from mmengine.logging import print_log
@@ -20,10 +22,13 @@ from mmengine.runner import BaseLoop, Runner
 from mmengine.runner.loops import IterBasedTrainLoop, _InfiniteDataloaderIterator
 from torch.utils.data import BatchSampler, Dataset, Sampler
 
+from mmbixt.config import within
+from mmbixt.frameworks import is_of_project
 from mmbixt.ops import dispatch
 from mmbixt.registry import DATA_SAMPLERS, HOOKS
 
-_META, _USES_ONEDNN = 'mmbixt_exact_resume', 'mmbixt_convolves'  # keys in a checkpoint's meta
+# keys in a checkpoint's meta
+_META, _USES_ONEDNN, _RESTORED = 'mmbixt_exact_resume', 'mmbixt_convolves', 'mmbixt_restored'
 _STEP, _IMAGE = 0, 1  # first number of the seeds, so that steps and images draw different numbers
 
 
@@ -90,12 +95,20 @@ class NumberedBatches:
 
 
 class _SeededItems:
-    """``dataset.__getitems__``: seeds the generators anew for each image of a batch."""
+    """``dataset.__getitems__``: seeds the generators anew for each image of a batch.
+
+    For the whole batch if the class of a project reads it in one call.
+    """
 
     def __init__(self, dataset: Dataset, seed: int) -> None:
         self.dataset, self.numbers = dataset, (seed, _IMAGE, get_rank())
+        own = getattr(type(dataset), '__getitems__', None)
+        self.read_batch = own if own and is_of_project(own) else None
 
     def __call__(self, batch: _NumberedBatch) -> list[Any]:
+        if self.read_batch:
+            _set_generators(*self.numbers, batch.number, 0)
+            return self.read_batch(self.dataset, batch)
         return [self.item(index, batch.number, i) for i, index in enumerate(batch)]
 
     def item(self, index: int, number: int, position: int) -> Any:
@@ -139,10 +152,19 @@ class ExactResumeHook(Hook):
             checkpoint['meta'].update(epoch=runner.epoch, iter=runner.iter)
         checkpoint['meta'][_META] = self._batching(runner)
         checkpoint['meta'][_USES_ONEDNN] = dispatch.ONEDNN_IS_FASTER
+        checkpoint['meta'][_RESTORED] = _restored(runner.cfg)
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         if not runner._resume:
             return
+        before, now = checkpoint.get('meta', {}).get(_RESTORED) or {}, _restored(runner.cfg)
+        if changed := [name for name in before if before[name] != now[name]]:
+            text = (
+                f'{", ".join(changed)}: changed since the checkpoint was written. A resumed run '
+                'restores their state with the old values, or stops with an error if it does not '
+                'fit. To use the new ones: load_from in place of --resume.'
+            )
+            print_log(text, 'current', logging.WARNING)
         self.uses_onednn = checkpoint.get('meta', {}).get(_USES_ONEDNN)
         before, now = checkpoint.get('meta', {}).get(_META), self._batching(runner)
         self.same_batches = before is not None and all(now[key] == before[key] for key in before)
@@ -214,6 +236,18 @@ class ExactResumeHook(Hook):
 
     def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Sequence) -> None:
         _set_generators(runner.seed, _STEP, get_rank(), runner.iter)
+
+
+def _name(thing: Any) -> str:
+    return getattr(thing, '__name__', type(thing).__name__)
+
+
+def _restored(cfg: Config) -> dict[str, str]:
+    """The settings of optimizer and schedules, as text."""
+    keys = ('optimizer', 'paramwise_cfg')
+    settings = {f'optim_wrapper.{key}': within(cfg, 'optim_wrapper').get(key) for key in keys}
+    settings['param_scheduler'] = cfg.get('param_scheduler')
+    return {key: json.dumps(part, default=_name, sort_keys=True) for key, part in settings.items()}
 
 
 class _SkippingIterator(_InfiniteDataloaderIterator):

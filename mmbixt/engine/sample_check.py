@@ -29,7 +29,7 @@ from mmbixt.datasets.problems import (
     reading_problem,
 )
 from mmbixt.engine.exact_resume import ExactResumeHook
-from mmbixt.frameworks import PACKAGES
+from mmbixt.frameworks import is_of_project
 from mmbixt.registry import HOOKS
 
 _SHOWN = 20  # files of a list
@@ -158,13 +158,13 @@ class Checked:
 
 
 class ConvertedLabels:
-    """The problem of a label map that transforms of a project may convert after it was loaded.
+    """The problem of a label map that a project loads, or converts after it was loaded.
 
-    They are called only where the labels, as they are loaded, have a problem.
+    Its transforms are called only where the labels, as they are loaded, have a problem.
 
     Args:
         find_problem: of label maps.
-        own: these transforms.
+        own: the transforms behind the one that loads labels.
     """
 
     def __init__(self, find_problem: LabelProblem, own: list[Callable]) -> None:
@@ -176,10 +176,12 @@ class ConvertedLabels:
         if wrong_size := label_size_problem(results, turns):
             return wrong_size
         converted = self._converted(results)
-        return converted and self.find_problem(converted, turns)
+        if converted is None:
+            return None
+        return self.find_problem.of_ids(results['seg_map_path'], converted)
 
-    def _converted(self, results: dict) -> dict | None:
-        """Labels behind the transforms; None if these have other forms, or need other results.
+    def _converted(self, results: dict) -> np.ndarray | None:
+        """Labels (H,W) behind the transforms; None if they have other forms, or need more results.
 
         Random numbers of the pipeline stay as they are.
         """
@@ -194,13 +196,8 @@ class ConvertedLabels:
         finally:
             random.setstate(states[0])
             np.random.set_state(states[1])
-        if labels.ndim != 2 or labels.dtype.kind not in 'bui':  # such as shares of classes
-            return None
-        # without ori_shape, only ids are checked: the transforms may have changed the size
-        return dict(
-            seg_map_path=results['seg_map_path'],
-            gt_seg_map=np.clip(labels, 0, 255).astype(np.uint8),
-        )
+        # others are, for example, shares of classes
+        return labels if labels.ndim == 2 and labels.dtype.kind in 'bui' else None
 
 
 def _setting_problem(load: object, error: Exception, results: dict, path: str) -> str | None:
@@ -208,6 +205,11 @@ def _setting_problem(load: object, error: Exception, results: dict, path: str) -
     backend, color = getattr(load, 'imdecode_backend', None), getattr(load, 'color_type', None)
     if backend == 'tifffile' and find_spec(backend) is None:
         return "imdecode_backend='tifffile' needs this package: pip install tifffile"
+    if isinstance(error, TypeError) and 'len()' in str(error) and 'instances' in results:
+        return (  # numbers where mmdet expects polygons
+            f'Annotations of {path} have a segmentation that is no list of polygons '
+            '[[x, y, x, y, ...], ...] and no RLE.'
+        )
     if not isinstance(error, KeyError):
         return None
     if error.args == (color,):
@@ -245,6 +247,13 @@ def is_machine_error(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno not in _FILE_ERRORS
 
 
+def _is_own(step: object) -> bool:
+    """Whether a transform is, or applies, one of a project."""
+    inner = getattr(step, 'transforms', None)  # of a Compose, or a list of them
+    inner = inner if isinstance(inner, list) else [inner] * (inner is not None)
+    return is_of_project(step) or any(map(_is_own, inner))
+
+
 def _steps_of_project(transforms: list) -> list:
     """Transforms of a project between the one that loads labels and the one that packs."""
     from mmcv.transforms import LoadAnnotations
@@ -254,8 +263,7 @@ def _steps_of_project(transforms: list) -> list:
         kinds = [kind.__name__ for kind in type(step).__mro__]
         if any(name.startswith('Pack') for name in kinds):
             break
-        is_own = getattr(step, '__module__', '').partition('.')[0] not in PACKAGES
-        if is_loaded and is_own and not any(name.startswith('Load') for name in kinds):
+        if is_loaded and _is_own(step) and not any(name.startswith('Load') for name in kinds):
             found.append(step)
         is_loaded = is_loaded or isinstance(step, LoadAnnotations)
     return found
@@ -277,14 +285,19 @@ def watch(dataset: BaseDataset, model: nn.Module, skipped: SkippedImages | None)
             if 1 in (head.num_classes, getattr(head, 'out_channels', None)):
                 classes = max(classes, 2)  # one logit: foreground or not
         ignored = {dataset.ignore_index, *(head.ignore_index for head in heads)}
-        find_problem = LabelProblem(classes, ignored, dataset.reduce_zero_label)
-        if own := _steps_of_project(transforms):
+        loaders = [x for x in transforms if isinstance(x, LoadAnnotations)]
+        is_own = any(map(is_of_project, loaders))
+        find_problem = LabelProblem(classes, ignored, dataset.reduce_zero_label, not is_own)
+        own = _steps_of_project(transforms)
+        if own or is_own:
             find_problem = ConvertedLabels(find_problem, own)
+    is_final = not any(map(_is_own, transforms))
     for i, load in enumerate(transforms):
         if isinstance(load, LoadImageFromFile):
             turns = load.color_type in ('color', 'grayscale')
             turns = turns and load.imdecode_backend in ('cv2', 'pillow')
-            transforms[i] = Checked(load, 'img_path', partial(image_problem, turns=turns), skipped)
+            check = partial(image_problem, turns=turns, is_final=is_final)
+            transforms[i] = Checked(load, 'img_path', check, skipped)
         elif isinstance(load, LoadAnnotations):
             transforms[i] = Checked(
                 load, 'seg_map_path', partial(find_problem, turns=turns), skipped

@@ -106,7 +106,7 @@ ALONE = [
     ({'model.test_cfg.mode': 'slide'}, 'test_cfg, val_dataloader: the model cannot pred.*stride'),
     pytest.param(
         {'model.data_preprocessor.mean': [0, 0, 0, 0]},
-        r'data_preprocessor cannot prepare .*3 x .*: its mean has 4 channels\. The first image has',
+        r'data_preprocessor cannot prepare .*3 x .*. Its mean has 4 channels; the first image has',
         marks=takes_four_channels,
     ),
     ({'custom_hooks': [dict(type='EMAHook', ema_type='ExpMomentumEMA')]}, 'ema_type.* no registry'),

@@ -73,6 +73,10 @@ def learned():
     return {**bisa_swin(lam='learned'), LOGIT: torch.tensor([3.0]).log()}
 
 
+def of_integers():
+    return {key: x.to(torch.int8) for key, x in meta_state('swin_tiny_timm').items()}
+
+
 LOGIT = 'stages.0.blocks.1.attn.w_msa.lam_logit'
 # its names also contain 'downsample'
 RESNET = dict.fromkeys(('layer1.0.conv1.weight', 'layer2.0.downsample.0.weight'), torch.zeros(8))
@@ -88,6 +92,7 @@ PLAIN = dict(bisa_stages=())
         ('biformer_tiny', BiFormer, dict(arch='stl'), "arch='tiny', 'small' or 'base'"),
         ('xcit_tiny_12_p8', XCiT, dict(arch='tiny12'), 'patch_size=8, the model 12 and 16'),
         (without_one, BiSASwin, PLAIN, r'1 of 189.*\.2\.blocks\.4\.norm2'),
+        (of_integers, BiSASwin, PLAIN, 'shape or type: .*int8 in the file, float32 here'),
         (bisa_swin, BiSASwin, PLAIN, r'Not in the model: 6 .*w_msa\.isa\.G'),
         (bisa_swin, BiSASwin, dict(bisa_stages=(1,)), r'backbone with bisa_stages=\(0,\)'),
         (learned, BiSASwin, {}, r"(?s)nearly bisa_swin_tiny.* \(0\.75\), .* with lam='learned'"),

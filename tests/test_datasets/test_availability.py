@@ -1,5 +1,5 @@
 import pytest
-from mmengine.config import Config
+from mmengine.config import Config, ConfigDict
 
 from mmbixt.datasets.availability import MissingDatasetError, check_datasets
 
@@ -60,7 +60,7 @@ def test_one_message_names_the_settings_of_all_splits(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize('prefix', [dict(split='train'), dict(data_prefix='train')])
 def test_imagenet_has_a_split_or_a_prefix(tmp_path, prefix):
-    cfg = Config(dict(dataset=dict(type='ImageNet', data_root=str(tmp_path), **prefix)))
+    cfg = ConfigDict(dataset=dict(type='ImageNet', data_root=str(tmp_path), **prefix))
     with pytest.raises(MissingDatasetError, match=rf'\n  {tmp_path}/train\n'):
         check_datasets(dict(train_dataloader=cfg), ('train',))
     (tmp_path / 'train').mkdir()

@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from mmengine.config import Config
 from mmengine.model import BaseModel
 from mmengine.runner import Runner
 from torch.utils.data import Dataset
@@ -74,10 +75,17 @@ LOADER = ('num_workers', 'num_batch_per_epoch', 'batch_size')
 
 
 def train(
-    folder, train_cfg, sampler, accumulative_counts=1, half=6, wrapper='OptimWrapper', **options
+    folder,
+    train_cfg,
+    sampler,
+    accumulative_counts=1,
+    half=6,
+    wrapper='OptimWrapper',
+    dataset=None,
+    **options,
 ):
     torch.manual_seed(0)
-    dataset = Noise()
+    dataset = dataset or Noise()
     loader = dict(batch_size=4, num_workers=0, dataset=dict(type=lambda: dataset), sampler=sampler)
     loader |= {key: options.pop(key) for key in LOADER if key in options}
     runner = Runner(
@@ -147,6 +155,30 @@ def test_another_batch_size_is_warned_of_and_keeps_the_epochs(tmp_path):
     (log,) = (tmp_path / 'second').glob('*/*.log')
     assert 'of a run with processes 1, batch size 4, images 10; this run has' in log.read_text()
     assert Noise.read == 3 * IMAGES  # one whole epoch was recorded in the checkpoint
+
+
+def test_changed_settings_that_are_restored_are_warned_of(tmp_path):
+    old, new = (Config(dict(param_scheduler=[dict(type='LinearLR', end=i)])) for i in (9, 90))
+    train(tmp_path / 'first', cfg=old, **ITERATIONS)
+    resume = dict(resume=True, load_from=str(tmp_path / 'first/iter_6.pth'))
+    for folder, cfg in (('same', old), ('changed', new)):
+        train(tmp_path / folder, cfg=cfg, **ITERATIONS, **resume)
+        (log,) = (tmp_path / folder).glob('*/*.log')
+        assert ('param_scheduler: changed since' in log.read_text()) is (folder == 'changed')
+
+
+class ReadsBatches(Noise):
+    def __getitems__(self, indices):
+        return [self[i] for i in indices[:2]]
+
+
+def test_batches_that_a_data_set_reads_itself(tmp_path):
+    for name in ('first', 'second'):
+        Noise.read = 0
+        train(tmp_path / name, **ITERATIONS, dataset=ReadsBatches(), randomness=dict(seed=1))
+        assert Noise.read == 24  # two of each batch of four
+    first, second = (state(tmp_path / name, 'iter_12.pth') for name in ('first', 'second'))
+    assert first[1] == second[1]
 
 
 def test_resumed_run_uses_the_same_matrix_library(tmp_path, monkeypatch):

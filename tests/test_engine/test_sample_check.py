@@ -16,7 +16,7 @@ from mmseg.datasets import BaseSegDataset
 from PIL import Image
 from running import FirstClass, fresh_mmengine, training, write_images
 
-from mmbixt.datasets.problems import BadSampleError, BoxProblem, check_annotations
+from mmbixt.datasets.problems import BadSampleError, BoxProblem, check_annotations, unused_boxes
 from mmbixt.engine.sample_check import SkippedImages, watch
 
 LOAD = dict(type='LoadImageFromFile')
@@ -266,14 +266,38 @@ def test_boxes_without_masks_do_not_suit_a_detector_of_masks(root):
     [
         (lambda c: c.update(annotations=[]), '4 images and 0 annotations, but no'),
         (lambda c: c['categories'][2].update(name='auto'), 'no categories car; it has sky,'),
+        (lambda c: c['categories'].reverse(), "order .*Set classes=.'car', 'road', 'sky'."),
+        (
+            lambda c: c['categories'].append(dict(id=9, name='sky')),
+            "several categories with the name 'sky'",
+        ),
         (lambda c: c.update(images=[]), '0 images and 4 annotations'),
     ],
 )
 def test_coco_files_without_annotations_or_classes(root, damage, message):
     edit_coco(root, damage)
     for options in ({}, dict(filter_cfg=dict(filter_empty_gt=True))):
-        with pytest.raises(BadSampleError, match=f'coco.json .*{message}'):
+        with pytest.raises(BadSampleError, match=f'coco.json.*{message}'):
             check_annotations(detection(root, **options))
+
+
+@pytest.mark.parametrize('box', [[40, 2, 9, 9], [2, 2, -9, 9], [2, 2, 9, 0.5], [2, np.nan, 9, 9]])
+def test_boxes_that_mmdet_leaves_out(root, box):
+    assert unused_boxes(detection(root)) is None
+    edit_coco(root, lambda c: c['annotations'][2].update(bbox=box))
+    dataset = detection(root)
+    assert not dataset.get_data_info(2)['instances']
+    text = unused_boxes(dataset)
+    assert '1 of 4 annotations are not used' in text
+    assert f'{box} in 2.jpg, of 32 x 24' in text
+
+
+def test_polygons_that_are_flat_lists(root):
+    edit_coco(root, lambda c: c['annotations'][0].update(segmentation=[1, 1, 9, 1, 9, 9]))
+    dataset = detection(root)
+    dataset.pipeline.transforms[1].with_mask = True
+    with pytest.raises(BadSampleError, match=r'of .*0\.jpg have a segmentation that is no list'):
+        read(dataset)
 
 
 def test_data_whose_annotations_are_not_read(root):
