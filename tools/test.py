@@ -12,6 +12,7 @@ from mmengine.runner import Runner
 from timm.layers import to_2tuple
 
 from mmbixt.check.metrics import metrics_of
+from mmbixt.checkpoints.run_config import warn_of_changes
 from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
 from mmbixt.config import all_dicts, type_name, within
@@ -227,6 +228,7 @@ class WholeModelHook(Hook):
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         with errors_only(runner.logger):  # mmengine logs this when it loads the weights again
             load_whole_state(unwrapped(runner.model), checkpoint)
+        warn_of_changes(checkpoint, runner.cfg)
 
 
 def main() -> None:

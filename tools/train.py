@@ -148,8 +148,9 @@ def latest_whole(work_dir: Path, cfg: Config) -> tuple[str | None, list[str]]:
 def print_resume_advice(runner: Runner) -> None:
     """After a stopped run, if it has written a checkpoint."""
     note = Path(runner.work_dir, 'last_checkpoint')  # written by mmengine
-    if is_main_process() and note.is_file() and Path(note.read_text().strip()).exists():
-        print(f'To resume from {note.read_text().strip()}: the same command with --resume.')
+    file = Path(runner.work_dir, Path(note.read_text().strip()).name if note.is_file() else '.')
+    if is_main_process() and file.is_file():
+        print(f'To resume from {file}: the same command with --resume.')
 
 
 def add_hooks(runner: Runner, cfg: Config) -> None:

@@ -51,6 +51,11 @@ class BoundaryCOCOeval(COCOeval):
         overlaps = super().computeIoU(image, category)
         if len(overlaps) == 0:
             return overlaps
+        if np.min(overlaps) < 0:
+            raise ValueError(
+                f'Image {image}: masks of the detections have another size than those of the '
+                'truths, which is the size of the image.'
+            )
         # in the order of COCOeval: the highest scores first
         categories = [category] if self.params.useCats else self.params.catIds
         detections = [d for c in categories for d in self._dts[image, c]]

@@ -45,9 +45,24 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
+def check_different(paths: Sequence[Path]) -> None:
+    """Refuse two runs of a model with the same counts: their spread would be that of one run."""
+    totals: dict[bytes, Path] = {}
+    for path in paths:
+        counts = read_sums(find_sums(path)).counts.values()
+        other = totals.setdefault(b''.join(x.tobytes() for x in counts), path)
+        if other != path:
+            raise SumsFileError(
+                f'{other} and {path} have the same counts: one is a copy of the other, or both '
+                'were trained with the same seed (--cfg-options randomness.seed=...).'
+            )
+
+
 def scores_of_pairs(first: Sequence[Path], second: Sequence[Path]) -> tuple[list[dict], list[dict]]:
     """Scores of each run of A and of B; an error if the images or truths of a pair differ."""
     found = [], []
+    check_different(first)
+    check_different(second)
     for paths in zip(first, second, strict=True):
         pair = paired(*(read_sums(find_sums(path)) for path in paths))
         for model_scores, counted in zip(found, pair, strict=True):

@@ -1,0 +1,79 @@
+"""Settings that the weights of a checkpoint do not show, compared with those of its run."""
+
+import ast
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mmengine.logging import print_log
+
+# settings of the training alone
+_OF_TRAINING = {'init_cfg', 'pretrained', 'with_cp', 'frozen_stages', 'norm_eval', 'norm_cfg'}
+_OF_TRAINING |= {'drop_path_rate', 'drop_rate', 'attn_drop_rate', 'lam_init', '_scope_'}
+_OF_IMAGES = {'mean', 'std', 'bgr_to_rgb', 'rgb_to_bgr'}
+
+
+def warn_of_changes(checkpoint: Mapping[str, Any], cfg: Mapping[str, Any]) -> None:
+    """Log how network and images differ from those of the run that wrote a checkpoint.
+
+    mmengine stores the config of the run, as text, in the checkpoint.
+    """
+    meta = checkpoint.get('meta')
+    then = read_model(meta.get('cfg') if isinstance(meta, Mapping) else None)
+    then = then if isinstance(then, Mapping) else {}
+    now = _plain(cfg.get('model') or {})
+    now = now.get('module', now)  # of test-time augmentation
+    changes = [
+        change
+        for part in ('backbone', 'neck', 'data_preprocessor')
+        for change in _changes(f'model.{part}', then.get(part), now.get(part))
+    ]
+    if changes:
+        text = f'The checkpoint was trained with other settings: {"; ".join(changes)}.'
+        print_log(text, 'current', logging.WARNING)
+
+
+def read_model(text: Any) -> dict[str, Any]:
+    """The model in the text of a config, without running it; empty if it has more than values."""
+    try:
+        lines = ast.parse(text).body if isinstance(text, str) else []
+        parts = [x.value for x in lines if ast.unparse(x).startswith('model = ')]
+        return _value(parts[-1]) if parts else {}
+    except (AttributeError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError):
+        return {}
+
+
+def _value(node: ast.expr) -> Any:
+    if isinstance(node, ast.Call) and node.func.id == 'dict':
+        named = {x.arg: _value(x.value) for x in node.keywords}
+        return {key: x for part in node.args for key, x in _value(part).items()} | named
+    if isinstance(node, ast.Dict):
+        keys = map(ast.literal_eval, node.keys)
+        return dict(zip(keys, map(_value, node.values), strict=True))
+    if isinstance(node, ast.List | ast.Tuple):
+        return [*map(_value, node.elts)]
+    return ast.literal_eval(node)
+
+
+def _plain(part: Any) -> Any:
+    if isinstance(part, Mapping):
+        return {key: _plain(x) for key, x in part.items()}
+    return [*map(_plain, part)] if isinstance(part, list | tuple) else part
+
+
+def _changes(path: str, then: Any, now: Any) -> Iterator[str]:
+    """The settings of a part, of the same type, that differ."""
+    if isinstance(then, list) and isinstance(now, list) and len(then) == len(now):
+        for i, (before, after) in enumerate(zip(then, now, strict=True)):
+            if isinstance(before, dict):
+                yield from _changes(f'{path}.{i}', before, after)
+    if not (isinstance(then, dict) and isinstance(now, dict)):
+        return
+    if then.get('type') != now.get('type'):  # the weights show it
+        return
+    for key in sorted((then.keys() | now.keys()) - _OF_TRAINING):
+        before, after = then.get(key), now.get(key)
+        if isinstance(before, dict) and isinstance(after, dict):
+            yield from _changes(f'{path}.{key}', before, after)
+        elif before != after and (path != 'model.data_preprocessor' or key in _OF_IMAGES):
+            yield f'{path}.{key} = {before!r:.60}, now {after!r:.60}'

@@ -1,0 +1,47 @@
+"""Settings of a run that its weights do not show."""
+
+from unittest import mock
+
+import pytest
+from helpers import CONFIGS
+from mmengine.config import Config
+
+from mmbixt.checkpoints.run_config import read_model, warn_of_changes
+
+
+def warnings(checkpoint, cfg):
+    with mock.patch('mmbixt.checkpoints.run_config.print_log') as log:
+        warn_of_changes(checkpoint, cfg)
+    return ' '.join(call.args[0] for call in log.call_args_list)
+
+
+def test_changes_are_named():
+    cfg = Config.fromfile(CONFIGS / 'bisa_swin/semfpn_bisa_swin_t_ade20k.py')
+    checkpoint = dict(meta=dict(cfg=cfg.pretty_text))
+    assert warnings(checkpoint, cfg) == ''
+    cfg.model.backbone.drop_path_rate = 0.9
+    cfg.model.decode_head.num_classes = 7  # the weights show it
+    cfg.model.data_preprocessor.size = (99, 99)
+    assert warnings(checkpoint, cfg) == ''
+    cfg.model.backbone.bisa_order = 'parallel'
+    cfg.model.data_preprocessor.bgr_to_rgb = False
+    wrapped = dict(model=dict(type='SegTTAModel', module=cfg.model))
+    for changed in (cfg, wrapped):
+        text = warnings(checkpoint, changed)
+        assert "model.backbone.bisa_order = None, now 'parallel'" in text
+        assert 'model.data_preprocessor.bgr_to_rgb = True, now False' in text
+        assert text.count(', now ') == 2
+
+
+@pytest.mark.parametrize('cfg', [None, 5, 'import os', 'model =', 'model = 3', 'model = dict(1)'])
+def test_other_files_are_not_compared(cfg):
+    meta = dict(cfg=cfg)
+    assert warnings(dict(meta=meta), dict(model=dict(backbone=dict(type='XCiT')))) == ''
+
+
+def test_text_is_not_run(tmp_path):
+    file = tmp_path / 'made'
+    assert read_model(f'model = open({str(file)!r}, "w")') == {}
+    assert not file.exists()
+    found = read_model("a = open\nmodel = dict({'e e': 1}, b=[1, (2, -3.5)], c={'d': None})")
+    assert found == {'e e': 1, 'b': [1, [2, -3.5]], 'c': {'d': None}}
