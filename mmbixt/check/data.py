@@ -27,6 +27,7 @@ from mmbixt.datasets.availability import (
     parts_of,
 )
 from mmbixt.datasets.problems import (
+    BadSampleError,
     UnknownClassesError,
     built_leaves,
     check_annotations,
@@ -37,6 +38,7 @@ from mmbixt.evaluation.folders import BROKEN
 from mmbixt.frameworks import is_of_project
 
 MMS = ('mmseg', 'mmdet')  # whose data sets have names and colours of classes
+OF_COCO = ('area', 'bbox', 'category_id', 'image_id', 'file_name', 'width', 'height')  # keys
 FIRST = 8  # images that are read
 LARGE = 64 << 20  # bytes of annotations: they take long to read, and the run reads them again
 FEW = 100_000  # images; ImageNet has a million
@@ -168,6 +170,13 @@ def build_dataset(config: Mapping[str, Any], is_test: bool) -> Any:
     """The data set of a config; it must have images and, except for tests, annotations."""
     try:
         dataset = DATASETS.build(copy.deepcopy(config))
+    except KeyError as error:
+        if error.args[0] not in OF_COCO:
+            raise
+        files = ' or '.join(str(annotation_file(part)) for part in leaves(config))
+        raise BadSampleError(
+            f'An image or annotation of {files} has no {error.args[0]!r}, which mmdet needs.'
+        ) from error
     except ValueError as error:
         if 'need at least one array' not in str(error):
             raise

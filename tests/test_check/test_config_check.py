@@ -196,6 +196,7 @@ def test_settings_that_change_nothing_are_noted(cfg):
                 ),
                 norm_decay_mul=0.0,
             ),
+            'seed': 3,
             'optim_wraper': {'optimizer': {}},
             'train_dataloader.sampler': dict(_delete_=True, type='mmpretrain.RepeatAugSampler'),
             'train_dataloader.dataset.reduce_zero_label': True,
@@ -205,6 +206,7 @@ def test_settings_that_change_nothing_are_noted(cfg):
     assert problems == []
     for expected, note in zip(
         [
+            'seed is not read: the section of the runner is randomness',
             'optim_wraper is not read: the section of the runner is optim_wrapper',
             'RepeatAugSampler.* 3 times, and only 1/3 of the 3 images',
             'train_dataloader.* reduce_zero_label=True, and .*0.png has the labels 0 and 255',

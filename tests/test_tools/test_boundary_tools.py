@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -264,6 +265,10 @@ def test_means_spreads_and_differences_by_seed(tmp_path, within):
         'There is no folder': ['nowhere'],
         'a_0.6 is given twice': [runs['a'][0]],
     }
+    shutil.copytree(runs['a'][0], tmp_path / 'copy')
+    arguments = '--a', runs['a'][0], tmp_path / 'copy', '--b', *runs['b'][:2]
+    stopped = within('analysis/compare_seeds.py', *arguments, fails=True)
+    assert 'copy have the same counts: one is a copy of the other' in stopped.stderr
     for message, others in wrong.items():
         arguments = '--a', runs['a'][0], '--b', *others
         assert message in within('analysis/compare_seeds.py', *arguments, fails=True).stderr

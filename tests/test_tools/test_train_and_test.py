@@ -147,9 +147,10 @@ def test_files_without_an_optimizer_are_not_resumed(folder, within, tmp_path):
 def test_resume_stops_if_all_checkpoints_are_damaged(folder, within, tmp_path):
     (tmp_path / 'iter_4.pth').write_bytes(b'half')
     (tmp_path / 'last_checkpoint').write_text(str(tmp_path / 'iter_4.pth'))
-    arguments = CONFIG, '--sample', '--resume', '--work-dir', tmp_path
-    done = within('train.py', *arguments, cwd=folder, fails=True)
-    assert f'--resume: {tmp_path} has no complete checkpoint. ' in done.stderr
+    for option in (['--resume'], ['--cfg-options', 'resume=True']):
+        arguments = CONFIG, '--sample', '--work-dir', tmp_path, *option
+        done = within('train.py', *arguments, cwd=folder, fails=True)
+        assert f'--resume: {tmp_path} has no complete checkpoint. ' in done.stderr
     assert 'Iter(train)' not in done.stdout
 
 
@@ -164,7 +165,8 @@ def test_mixed_precision_without_a_gpu(run, tmp_path, monkeypatch):
 def test_evaluation_and_predictions(folder, run, tmp_path):
     options = ['--out', tmp_path / 'maps', '--show-dir', tmp_path / 'pictures', '--boundary']
     arguments = CONFIG, folder / RUN / 'iter_2.pth', *options, '--work-dir', tmp_path
-    output = run('test.py', *arguments, options=[LOST])
+    without = ['default_hooks.visualization=None', 'visualizer=None']  # which --show-dir makes
+    output = run('test.py', *arguments, options=[LOST, *without])
     assert 'mIoU: ' in output
     assert 'band3px/mIoU: ' in output
     maps = sorted((tmp_path / 'maps').glob('*.png'))
