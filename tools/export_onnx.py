@@ -194,7 +194,7 @@ def about(config: Config, path: str, checkpoint: Mapping[str, Any]) -> dict[str,
 
     Names and colours of the classes are from the checkpoint, or else from the config's test set.
     """
-    dataset = config.get('test_dataloader', {}).get('dataset', {})
+    dataset = within(config, 'test_dataloader', 'dataset')
     kind = registered('mmseg').get(str(dataset.get('type')).rpartition('.')[2])
     trained = (checkpoint.get('meta') or {}).get('dataset_meta') or {}
     tested = {**getattr(kind, 'METAINFO', {}), **(dataset.get('metainfo') or {})}

@@ -3,6 +3,7 @@
 import argparse
 import os
 from math import ceil
+from pathlib import Path
 
 from mmengine.config import Config, ConfigDict
 from mmengine.dist import is_main_process
@@ -17,6 +18,7 @@ from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
 from mmbixt.config import all_dicts, type_name, within
 from mmbixt.datasets.availability import leaves
+from mmbixt.datasets.problems import built_leaves
 from mmbixt.engine.load_from import unwrapped
 from mmbixt.progress import errors_only
 
@@ -196,6 +198,9 @@ def evaluate_boundaries(cfg: Config, args: argparse.Namespace) -> None:
     else:
         if not ours:  # a second one would have scores of the same names
             ours = [ConfigDict(type='mmbixt.BoundaryIoUMetric')]
+            for name, e in named:
+                if name == 'IoUMetric' and 'ignore_index' in e:
+                    ours[0].ignore_index = e.ignore_index
             evaluators += ours
         if ours[0].get('sums_file') is None:
             ours[0].sums_file = os.path.join(cfg.work_dir, 'boundary.npz')
@@ -204,6 +209,11 @@ def evaluate_boundaries(cfg: Config, args: argparse.Namespace) -> None:
 
 def list_evaluators(cfg: Config) -> list[dict]:
     evaluators = cfg.test_evaluator
+    if isinstance(evaluators, dict) and 'metrics' in evaluators:
+        raise SystemExit(
+            f'--boundary, --out: {type_name(evaluators)} is an evaluator of several data sets, for '
+            'which these options are not made. Test the data sets one by one.'
+        )
     return list(evaluators) if isinstance(evaluators, list) else [evaluators]
 
 
@@ -231,6 +241,22 @@ class WholeModelHook(Hook):
         warn_of_changes(checkpoint, runner.cfg)
 
 
+class FileNamesHook(Hook):
+    """Refuse to write files of equal names for images in different folders."""
+
+    def before_test(self, runner: Runner) -> None:
+        for dataset in built_leaves(runner.test_dataloader.dataset):
+            infos = map(dataset.get_data_info, range(len(dataset)))
+            paths: dict[str, str] = {}
+            for path in (info.get('img_path', '') for info in infos):
+                other = paths.setdefault(Path(path).stem, path)
+                if other != path:
+                    raise SystemExit(
+                        f'--out, --show-dir: {other} and {path} have the same name, and one file '
+                        'would replace the other.'
+                    )
+
+
 def main() -> None:
     args = parse_args()
     cfg = load_config(args, splits=('test',))
@@ -247,6 +273,8 @@ def main() -> None:
         save_predictions(cfg, args)
     runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
     runner.register_hook(WholeModelHook())
+    if args.show_dir or (args.out and cfg.default_scope == 'mmseg'):
+        runner.register_hook(FileNamesHook())
     run_loop(runner, runner.test)
 
 

@@ -18,6 +18,10 @@ class SumsFileError(ValueError):
     """A file is missing, or does not hold the counts of images."""
 
 
+class OtherImagesError(SumsFileError):
+    """The counts are of other images."""
+
+
 @dataclass(frozen=True)
 class ImageSums:
     """Counts of N images and K classes."""
@@ -75,6 +79,34 @@ def read_sums(path: str | Path) -> ImageSums:
             'tools/analysis/report.py --evaluate and tools/analysis/boundary_eval.py --sums.'
         ) from e
     return ImageSums(images, classes, counts)
+
+
+def indices_of(images: Sequence[str], paths: Sequence[str]) -> list[int]:
+    """Index in ``paths`` of each counted image, by its name without suffix.
+
+    Several images of one name, in different folders, were counted in the order of the paths.
+    """
+    left: dict[str, list[int]] = {}
+    for index, path in enumerate(paths):
+        left.setdefault(Path(path).stem, []).insert(0, index)
+    try:
+        return [left[Path(name).stem].pop() for name in images]
+    except LookupError:
+        missing = next(name for name in images if not left.get(Path(name).stem))
+        raise OtherImagesError(
+            f'The counts are of another test set than that of the config: {missing}, for example, '
+            f'is not one of its {len(paths):,} images.'
+        ) from None
+
+
+def unique_names(paths: Sequence[str]) -> list[str]:
+    """Names of files without suffixes; with parts of their folders where some are equal."""
+    parts = [Path(path).with_suffix('').parts for path in paths]
+    for depth in range(1, max(map(len, parts), default=1) + 1):
+        names = ['_'.join(part[-depth:]) for part in parts]
+        if len({*names}) == len(names):
+            break
+    return names
 
 
 def find_sums(path: str | Path) -> Path:

@@ -9,7 +9,14 @@ from mmengine.registry import DATASETS, MODELS, init_default_scope
 
 from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.engine.boundary_vis_hook import NoLabelsError
-from mmbixt.evaluation.sums import FILE_NAME, ImageSums, SumsFileError, read_sums, write_sums
+from mmbixt.evaluation.sums import (
+    FILE_NAME,
+    ImageSums,
+    OtherImagesError,
+    SumsFileError,
+    read_sums,
+    write_sums,
+)
 from mmbixt.report.predictor import Example, Predictor
 from mmbixt.report.work_dir import Run
 
@@ -50,6 +57,9 @@ def collect(run: Run, options: Namespace) -> ReportData:
         missing = f'There is no checkpoint in {run.folder}.'
         data.problem = missing if model else 'The model was not run (--no-model).'
         return data
+    if not config.get('test_dataloader'):
+        data.problem = 'The config has no test_dataloader.'
+        return data
     try:
         predictor = Predictor(config, model, checkpoint, run.generated)
         data.weights = checkpoint.name
@@ -75,7 +85,7 @@ def collect(run: Run, options: Namespace) -> ReportData:
         else:
             print('drawing pictures', flush=True)
             data.examples = predictor.worst_and_best(data.counts, data.band, options.images)
-    except (CheckpointError, FileNotFoundError, NoLabelsError) as error:
+    except (CheckpointError, FileNotFoundError, NoLabelsError, OtherImagesError) as error:
         if options.checkpoint or options.evaluate:
             raise
         data.problem = str(error)

@@ -19,7 +19,7 @@ from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.datasets.availability import check_datasets
 from mmbixt.engine.boundary_vis_hook import label_map, read_image, sample_figure
 from mmbixt.evaluation.boundary import band_width, image_sums, scores
-from mmbixt.evaluation.sums import ImageSums
+from mmbixt.evaluation.sums import ImageSums, indices_of
 from mmbixt.progress import progress
 from mmbixt.visualization.attention import summary_figure
 from mmbixt.visualization.choice import image_scores, worst_and_best
@@ -68,14 +68,7 @@ class Predictor:
     def worst_and_best(self, counts: ImageSums, band: str, number: int) -> dict[str, list[Example]]:
         """Images with the lowest and the highest mIoU in a band, at most ``number`` of each."""
         paths = [self.dataset.get_data_info(k)['img_path'] for k in range(len(self.dataset))]
-        indices = {Path(path).stem: k for k, path in enumerate(paths)}
-        names = [Path(name).stem for name in counts.images]
-        if missing := [name for name in names if name not in indices]:
-            raise FileNotFoundError(
-                f'The counts are of another test set than that of the config: {missing[0]}, for '
-                f'example, is not one of its {len(indices):,} images.'
-            )
-        order = [indices[name] for name in names]
+        order = indices_of(counts.images, paths)
         counted = image_scores(counts, band)
         worst, best = worst_and_best(counted, number, lambda i: read_image(paths[order[i]]))
         examples = [self.draw(order[i], band, counted[i]) for i in progress([*worst, *best])]

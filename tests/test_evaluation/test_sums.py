@@ -7,7 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from mmbixt.evaluation.sums import ImageSums, SumsFileError, find_sums, read_sums, write_sums
+from mmbixt.evaluation.sums import (
+    ImageSums,
+    OtherImagesError,
+    SumsFileError,
+    find_sums,
+    indices_of,
+    read_sums,
+    unique_names,
+    write_sums,
+)
 from mmbixt.files import written_whole
 
 IMAGES, CLASSES = ['a/1', 'a/2', 'b'], ['sky', 'sea of trees']
@@ -121,3 +130,13 @@ def test_what_goes_to_stdout_follows_what_was_printed(tmp_path):
     with open(tmp_path / 'log', 'w') as log:
         subprocess.run([sys.executable, '-c', code], stdout=log, check=True)
     assert (tmp_path / 'log').read_text() == 'before\ntext\nafter\n'
+
+
+def test_images_of_one_name_in_several_folders():
+    paths = ['a/1.jpg', 'b/1.jpg', 'b/2.jpg']
+    assert indices_of(['1.jpg', '2.jpg', '1.jpg'], paths) == [0, 2, 1]
+    assert unique_names(paths) == ['a_1', 'b_1', 'b_2']
+    assert unique_names(paths[1:]) == ['1', '2']
+    for images in (['3.jpg'], ['2', '2']):
+        with pytest.raises(OtherImagesError, match=f'{images[-1]}, for example, is not one of'):
+            indices_of(images, paths)

@@ -269,6 +269,10 @@ def test_means_spreads_and_differences_by_seed(tmp_path, within):
     arguments = '--a', runs['a'][0], tmp_path / 'copy', '--b', *runs['b'][:2]
     stopped = within('analysis/compare_seeds.py', *arguments, fails=True)
     assert 'copy have the same counts: one is a copy of the other' in stopped.stderr
+    write_sums(tmp_path / 'few.npz', 'vwxyz', CLASSES, {k: counts[k] for k in counts if 'all' in k})
+    arguments = '--a', *runs['a'][:2], '--b', runs['b'][0], tmp_path / 'few.npz'
+    stopped = within('analysis/compare_seeds.py', *arguments, fails=True)
+    assert 'few.npz has counts of other bands than the first runs' in stopped.stderr
     for message, others in wrong.items():
         arguments = '--a', runs['a'][0], '--b', *others
         assert message in within('analysis/compare_seeds.py', *arguments, fails=True).stderr

@@ -65,6 +65,10 @@ def scores_of_pairs(first: Sequence[Path], second: Sequence[Path]) -> tuple[list
     check_different(second)
     for paths in zip(first, second, strict=True):
         pair = paired(*(read_sums(find_sums(path)) for path in paths))
+        names = {name for part in found for one in part[:1] for name in one}
+        for path, counted in zip(paths, pair, strict=True):
+            if names and scores(counted.total()).keys() != names:
+                raise NotPairedError(f'{path} has counts of other bands than the first runs.')
         for model_scores, counted in zip(found, pair, strict=True):
             model_scores.append(scores(counted.total()))
     return found

@@ -21,7 +21,7 @@ from mmbixt.checkpoints.state_dict import load_whole_state, shorten
 from mmbixt.cli import add_common_arguments, load_config, read_config, run
 from mmbixt.engine.boundary_vis_hook import NoLabelsError, read_image, sample_figure
 from mmbixt.evaluation.boundary import band_name, band_width
-from mmbixt.evaluation.sums import SumsFileError, find_sums, read_sums
+from mmbixt.evaluation.sums import SumsFileError, find_sums, indices_of, read_sums, unique_names
 from mmbixt.progress import progress
 from mmbixt.visualization.choice import image_scores, worst_images
 from mmbixt.visualization.palette import sample_palette
@@ -92,7 +92,7 @@ def find(names: Sequence[str], name: str) -> int:
 
 def chosen_images(dataset: BaseDataset, args: argparse.Namespace) -> list[int]:
     paths = [dataset.get_data_info(i)['img_path'] for i in range(len(dataset))]
-    names = [Path(path).stem for path in paths]
+    names = unique_names(paths)
     if args.worst is None:
         return choose(names, args.images)
     file = find_sums(args.sums)
@@ -104,10 +104,9 @@ def chosen_images(dataset: BaseDataset, args: argparse.Namespace) -> list[int]:
             'test set.'
         )
     found = image_scores(counted, counted.choose_band(band_name(args.width)))
-    worst = worst_images(
-        found, args.worst, lambda i: read_image(paths[find(names, counted.images[i])])
-    )
-    return [find(names, counted.images[i]) for i in worst]
+    order = indices_of(counted.images, paths)
+    worst = worst_images(found, args.worst, lambda i: read_image(paths[order[i]]))
+    return [order[i] for i in worst]
 
 
 def draw(
@@ -124,13 +123,13 @@ def draw(
     if args.sample:
         meta['palette'] = sample_palette(meta['classes'], meta['palette'])
     args.out_dir.mkdir(parents=True, exist_ok=True)
+    names = unique_names([dataset.get_data_info(i)['img_path'] for i in range(len(dataset))])
     for i in progress(chosen):
         with torch.no_grad():
             (sample,) = model.test_step(pseudo_collate([dataset[i]]))
-        name = Path(sample.img_path).stem
-        title = f'{name}, {Path(args.config).stem}: errors near boundaries'
+        title = f'{names[i]}, {Path(args.config).stem}: errors near boundaries'
         figure = sample_figure(sample, meta, title, args.width, ignore_index)
-        figure.savefig(args.out_dir / f'{name}.png')
+        figure.savefig(args.out_dir / f'{names[i]}.png')
 
 
 def main() -> None:
@@ -145,6 +144,8 @@ def main() -> None:
     args.out_dir = args.out_dir or Path(cfg.work_dir, 'boundary_errors')
     args.sums = args.sums or Path(cfg.work_dir)
     init_default_scope(scope)
+    if not cfg.get(f'{args.split}_dataloader'):
+        sys.exit(f'error: {args.config} has no {args.split}_dataloader.')
     dataset = DATASETS.build(cfg[f'{args.split}_dataloader'].dataset)
     try:
         chosen = chosen_images(dataset, args)
