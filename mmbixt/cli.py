@@ -136,7 +136,8 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...]) -> Config:
         _synchronise_no_norms(cfg)
     if splits and not args.unchecked:  # a tool that only uses a backbone needs no data or heads
         checked = copy(cfg)
-        if getattr(args, 'resume', None) or getattr(args, 'checkpoint', None):  # it has all weights
+        resumes = cfg.get('resume') or getattr(args, 'resume', None)
+        if resumes or getattr(args, 'checkpoint', None):  # it has all weights
             checked.load_from, checked.model = None, _without_initial_weights(cfg.get('model'))
         for note in check_config(checked, splits, args.config):
             if is_main_process():

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from mmengine.config import ConfigDict
 
 
@@ -22,6 +23,18 @@ def type_name(node: Mapping[str, Any]) -> str:
     """The type of a part, which is a class in configs in Python's own syntax."""
     kind = node.get('type')
     return kind.__name__ if isinstance(kind, type) else str(kind)
+
+
+def plain(part: Any) -> Any:
+    """A part of a config of dicts, lists, texts and numbers alone, for comparisons."""
+    if isinstance(part, Mapping):
+        return {str(key): plain(x) for key, x in part.items()}
+    if isinstance(part, list | tuple):
+        return [*map(plain, part)]
+    if isinstance(part, np.generic | np.ndarray):
+        return part.tolist()
+    is_plain = part is None or isinstance(part, str | int | float)
+    return part if is_plain else getattr(part, '__name__', type(part).__name__)
 
 
 def within(cfg: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:

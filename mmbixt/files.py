@@ -4,7 +4,7 @@ import errno
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import copymode
 from tempfile import TemporaryDirectory
@@ -44,17 +44,18 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         with named(path):
             yield path
         return
-    path = Path(os.path.realpath(path))  # leaves a link to itself to open(), which names it
+    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     # of its own: another process may write the same file
     part = path.with_name(f'.{uuid4().hex[:12]}{path.suffix[:20]}')
     try:
         with named(path):
-            if path.exists():
+            if path.exists() or path.is_symlink():  # a link to itself
                 path.open('ab').close()  # an error if it may not be written
             yield part
             if path.exists():
-                copymode(path, part)
+                with suppress(PermissionError):  # some file systems have no modes
+                    copymode(path, part)
             part.replace(path)
     except OSError as error:
         if error.filename == str(part):  # a folder that is read-only

@@ -37,7 +37,7 @@ from mmbixt.checkpoints.loader import TRUST
 from mmbixt.checkpoints.run_config import warn_of_changes
 from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import check_framework, read_config, run
-from mmbixt.config import within
+from mmbixt.config import type_name, within
 from mmbixt.files import named
 from mmbixt.layers import RoutingAttention
 from mmbixt.ops.padding import crop, padding_to_multiple
@@ -195,7 +195,7 @@ def about(config: Config, path: str, checkpoint: Mapping[str, Any]) -> dict[str,
     Names and colours of the classes are from the checkpoint, or else from the config's test set.
     """
     dataset = within(config, 'test_dataloader', 'dataset')
-    kind = registered('mmseg').get(str(dataset.get('type')).rpartition('.')[2])
+    kind = registered('mmseg').get(type_name(dataset).rpartition('.')[2])
     trained = (checkpoint.get('meta') or {}).get('dataset_meta') or {}
     tested = {**getattr(kind, 'METAINFO', {}), **(dataset.get('metainfo') or {})}
     lists = {}
@@ -216,7 +216,7 @@ def check_config(config: Config, path: str) -> None:
     """Stop where the tool cannot export a model."""
     check_framework(config, path)
     model, scope = config.model, config.get('default_scope')
-    kind, head = model.type.rpartition('.')[2], within(model, 'decode_head')
+    kind, head = type_name(model).rpartition('.')[2], within(model, 'decode_head')
     if scope != 'mmseg' or kind != 'EncoderDecoder':
         reason = (
             f'is a {kind} of {scope}. This tool exports segmentors of mmseg (EncoderDecoder), not '

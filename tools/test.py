@@ -69,6 +69,7 @@ def draw_predictions(cfg: Config, args: argparse.Namespace) -> None:
         hook = dict(type='mmbixt.DrawClassesHook', out_dir=args.show_dir, **window)
         cfg.default_hooks.visualization = hook
         return
+    cfg.setdefault('default_hooks', {})
     kind = {'mmseg': 'Seg', 'mmdet': 'Det'}.get(cfg.default_scope)
     if kind and not within(cfg, 'default_hooks', 'visualization'):
         cfg.default_hooks.visualization = dict(type=f'{kind}VisualizationHook')
@@ -245,10 +246,12 @@ class FileNamesHook(Hook):
     """Refuse to write files of equal names for images in different folders."""
 
     def before_test(self, runner: Runner) -> None:
+        paths: dict[str, str] = {}
         for dataset in built_leaves(runner.test_dataloader.dataset):
             infos = map(dataset.get_data_info, range(len(dataset)))
-            paths: dict[str, str] = {}
-            for path in (info.get('img_path', '') for info in infos):
+            for path in (info.get('img_path') for info in infos):
+                if not isinstance(path, str):  # several images, or none
+                    continue
                 other = paths.setdefault(Path(path).stem, path)
                 if other != path:
                     raise SystemExit(
@@ -273,7 +276,8 @@ def main() -> None:
         save_predictions(cfg, args)
     runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
     runner.register_hook(WholeModelHook())
-    if args.show_dir or (args.out and cfg.default_scope == 'mmseg'):
+    by_name = ('mmseg', 'mmdet') if args.show_dir else ('mmseg',) if args.out else ()
+    if cfg.default_scope in by_name:
         runner.register_hook(FileNamesHook())
     run_loop(runner, runner.test)
 

@@ -78,20 +78,22 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> list[str]:
         cfg.auto_scale_lr.enable = True
     if cfg.get('resume') and not args.resume:  # in the config
         args.resume = cfg.get('load_from') or 'auto'
-    file, messages = args.resume, []
-    if args.resume == 'auto':
-        file, messages = latest_whole(Path(cfg.work_dir), cfg)
-    elif not args.resume and (old := sorted(x.name for x in Path(cfg.work_dir).glob('*_*.pth'))):
+    file, messages, work_dir = args.resume, [], Path(cfg.work_dir)
+    is_here = file and Path(file).parent.resolve() == work_dir.resolve()
+    if file == 'auto':
+        file, messages = latest_whole(work_dir, cfg)
+        cfg.resume = False  # unless there is one
+    elif not is_here and (old := sorted(x.name for x in work_dir.glob('*_*.pth'))):
         messages.append(
-            f'{cfg.work_dir} has checkpoints of another run ({shorten(old, 3)}), which this '
-            'run may replace. To continue the other run: --resume.'
+            f'{work_dir} has checkpoints of another run ({shorten(old, 3)}), which this run may '
+            'replace. To continue the other run: --resume.'
         )
     if file:  # else the weights of load_from, if the config has it
         cfg.resume, cfg.load_from = True, file
         if args.resume != 'auto' and not has_training_state(args.resume):
             raise SystemExit(
                 f'--resume: {args.resume} has weights, but no training state. To start from the '
-                f'weights: --cfg-options load_from={args.resume}'
+                f'weights: --cfg-options resume=False load_from={args.resume}'
             )
     return messages
 

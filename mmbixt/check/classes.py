@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +93,9 @@ def folder_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator
         if type_name(dataset) not in names or has_list or not is_named or not root.is_dir():
             continue
         folders = sorted(x.name for x in root.iterdir() if x.is_dir())  # mmpretrain's hidden, too
-        if folders != list(classes):
+        places = {name: i for i, name in enumerate(folders)}  # others have readable names
+        is_moved = any(places.get(name, i) != i for i, name in enumerate(classes))
+        if is_moved or len(classes) != len(folders):
             yield (
                 f'{path}.metainfo.classes begins with {list(classes)[:10]}, but the folders of '
                 f'{root}, which are numbered in alphabetical order, with {folders[:10]}.'
@@ -119,6 +120,6 @@ def name_problems(path: str, metainfo: Mapping[str, Any]) -> Iterator[str]:
 
 def _is_colour(colour: Any) -> bool:
     try:
-        return len(colour) == 3 and all(index(value) in range(256) for value in colour)
-    except TypeError:  # no sequence, or no whole numbers
+        return len(colour) == 3 and all(value in range(256) for value in colour)
+    except TypeError:  # no sequence
         return False

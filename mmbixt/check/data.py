@@ -57,7 +57,7 @@ def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
         if _takes_long(parts, is_listed=bool(split.classes) and of_classifier):
             return split
         dataset = build_dataset(loader['dataset'], is_test=name == 'test')
-        split.classes = tuple(getattr(dataset, 'metainfo', {}).get('classes') or ())
+        split.classes = tuple((getattr(dataset, 'metainfo', None) or {}).get('classes') or ())
         if not isinstance(dataset, Sized):  # a stream
             return split
         for path, part in parts_of(cfg, name) if cfg.get('default_scope') in MMS else ():
@@ -163,7 +163,8 @@ def _published_classes(dataset: Mapping[str, Any], framework: str | None) -> tup
     """The classes that are known without reading the files."""
     kind = registered(framework).get(dataset['type'])
     metainfo = {**getattr(kind, 'METAINFO', {}), **(dataset.get('metainfo') or {})}
-    return tuple(metainfo.get('classes') or ())
+    classes = metainfo.get('classes')
+    return tuple(classes) if isinstance(classes, list | tuple) else ()  # or the name of a file
 
 
 def build_dataset(config: Mapping[str, Any], is_test: bool) -> Any:
@@ -258,8 +259,8 @@ def image_of(cfg: Config, splits: list[Split], model: nn.Module) -> tuple[Tensor
 
 def _range_note(split: Split, inputs: Tensor) -> Iterator[str]:
     """A note if an image of more than 8 bits is prepared by the mean and std of 8 bits."""
-    values, largest = torch.as_tensor(split.first['inputs']).float().max(), inputs.abs().max()
-    if values > 255 and largest > 50:
+    values, largest = split.first['inputs'], inputs.abs().max()
+    if isinstance(values, Tensor) and (values := values.float().max()) > 255 and largest > 50:
         yield (
             f'The first image of {split.name}_dataloader has values up to {values:,.0f}, '
             f'which mean and std of model.data_preprocessor make {largest:,.0f} for the network: '

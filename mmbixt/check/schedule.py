@@ -1,6 +1,6 @@
 """Whether the lengths of a training, its warm-up and its intervals fit each other."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any
 
@@ -37,8 +37,8 @@ def loop_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
                 yield f'{path}.{key} = {value!r} is no number.'
             elif value is not None and value <= 0 and key in POSITIVE:
                 yield f'{path}.{key} = {value} must be larger than 0.'
-        steps = part.get('milestones', [])
-        are_many = isinstance(steps, list | tuple)
+        steps = part.get('milestones') or []
+        are_many = isinstance(steps, Iterable) and not isinstance(steps, str)
         if not are_many or not all(isinstance(x, int | float) for x in steps):
             yield f'{path}.milestones = {steps!r} is no list of numbers.'
     units = {'Iter': ('max_epochs', 'max_iters'), 'Epoch': ('max_iters', 'max_epochs')}
@@ -101,7 +101,7 @@ def _rate_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
         iterations = epochs * epoch
     parts = _schedulers(cfg)
     for path, part in parts.items():
-        by_epoch, begin, end = part.get('by_epoch', True), part.get('begin', 0), part.get('end')
+        by_epoch, begin, end = part.get('by_epoch', True), part.get('begin') or 0, part.get('end')
         length = epochs if by_epoch else iterations
         start = part.get('start_factor', part.get('factor', 1 / 3))
         warms_up = not begin and type_name(part) in WARM_UPS and start < part.get('end_factor', 1)
@@ -129,7 +129,7 @@ def _rate_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
 
 def _decay_notes(path: str, part: Mapping[str, Any], length: int | None) -> Iterator[str]:
     """Whether the learning rate falls to its last value before the training ends."""
-    kind, begin, end = type_name(part), part.get('begin', 0), part.get('end')
+    kind, begin, end = type_name(part), part.get('begin') or 0, part.get('end')
     first = min(part.get('milestones') or [0])
     if length and first >= length:
         yield (

@@ -14,7 +14,8 @@ LISTS = ('param_scheduler', 'custom_hooks')  # or one dict
 def structure_problems(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[str]:
     """A message for each text, number or list in place of a dict."""
     # loops of projects may have several data loaders
-    usual = [split for split in splits if type_name(within(cfg, f'{split}_cfg')) in LOOPS]
+    loops = {split: type_name(within(cfg, f'{split}_cfg')) for split in splits}
+    usual = [split for split, loop in loops.items() if loop.rpartition('.')[2] in LOOPS]
     loaders = [f'{split}_dataloader' for split in usual]
     places = {name: cfg.get(name) for name in (*DICTS, *loaders)}
     for loader in loaders:

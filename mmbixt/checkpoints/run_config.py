@@ -1,11 +1,15 @@
 """Settings that the weights of a checkpoint do not show, compared with those of its run."""
 
 import ast
+import inspect
 import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mmengine.logging import print_log
+from mmengine.registry import MODELS
+
+from mmbixt.config import plain
 
 # settings of the training alone
 _OF_TRAINING = {'init_cfg', 'pretrained', 'with_cp', 'frozen_stages', 'norm_eval', 'norm_cfg'}
@@ -21,7 +25,7 @@ def warn_of_changes(checkpoint: Mapping[str, Any], cfg: Mapping[str, Any]) -> No
     meta = checkpoint.get('meta')
     then = read_model(meta.get('cfg') if isinstance(meta, Mapping) else None)
     then = then if isinstance(then, Mapping) else {}
-    now = _plain(cfg.get('model') or {})
+    now = plain(cfg.get('model') or {})
     now = now.get('module', now)  # of test-time augmentation
     changes = [
         change
@@ -55,10 +59,12 @@ def _value(node: ast.expr) -> Any:
     return ast.literal_eval(node)
 
 
-def _plain(part: Any) -> Any:
-    if isinstance(part, Mapping):
-        return {key: _plain(x) for key, x in part.items()}
-    return [*map(_plain, part)] if isinstance(part, list | tuple) else part
+def _defaults(kind: Any) -> dict[str, Any]:
+    """The default values of the arguments of a class."""
+    found = MODELS.get(kind) if isinstance(kind, str) else None
+    bases = reversed(found.__mro__) if isinstance(found, type) else ()
+    parameters = [x for base in bases for x in inspect.signature(base.__init__).parameters.values()]
+    return {x.name: plain(x.default) for x in parameters if x.default is not x.empty}
 
 
 def _changes(path: str, then: Any, now: Any) -> Iterator[str]:
@@ -71,8 +77,9 @@ def _changes(path: str, then: Any, now: Any) -> Iterator[str]:
         return
     if then.get('type') != now.get('type'):  # the weights show it
         return
+    defaults = _defaults(now.get('type'))
     for key in sorted((then.keys() | now.keys()) - _OF_TRAINING):
-        before, after = then.get(key), now.get(key)
+        before, after = (part.get(key, defaults.get(key)) for part in (then, now))
         if isinstance(before, dict) and isinstance(after, dict):
             yield from _changes(f'{path}.{key}', before, after)
         elif before != after and (path != 'model.data_preprocessor' or key in _OF_IMAGES):

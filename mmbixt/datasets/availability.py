@@ -72,7 +72,9 @@ def leaves(dataset: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _named(dataset: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    inner = {f'datasets.{i}': part for i, part in enumerate(dataset.get('datasets') or ())}
+    parts = dataset.get('datasets')
+    parts = parts if isinstance(parts, list | tuple) else ()
+    inner = {f'datasets.{i}': part for i, part in enumerate(parts)}
     inner = inner or {'dataset': dataset.get('dataset')}
     if not all(isinstance(part, Mapping) for part in inner.values()):  # or names, of a project
         yield path, dataset

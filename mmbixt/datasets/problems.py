@@ -16,6 +16,8 @@ from mmengine.dataset import BaseDataset
 from mmengine.logging import print_log
 from PIL import Image, UnidentifiedImageError
 
+from mmbixt.frameworks import is_of_project
+
 Size = tuple[int, int]  # width, height
 
 _SHOWN = 20  # most entries of a list in a message
@@ -103,13 +105,9 @@ class LabelProblem:
         classes: number of classes.
         ignored: ids that are not classes; ids above 255 cannot occur.
         reduced: whether ids were reduced by one when they were loaded.
-        has_8_bits: whether 8 bits of the files are read, as in mmseg.
     """
 
-    def __init__(
-        self, classes: int, ignored: Collection[int], reduced: bool, has_8_bits: bool = True
-    ) -> None:
-        self.has_8_bits = has_8_bits
+    def __init__(self, classes: int, ignored: Collection[int], reduced: bool) -> None:
         self.is_wrong = (np.arange(256) >= classes).astype(np.uint8)  # of each id
         self.ignored = sorted({*ignored})
         ignored = sorted({i for i in ignored if 0 <= i < 256})
@@ -124,7 +122,7 @@ class LabelProblem:
             return f'{path} is of shape {shape}; labels have one channel, with the ids of classes'
         if problem := label_size_problem(results, turns):
             return problem
-        if self.has_8_bits and os.path.isfile(path):
+        if os.path.isfile(path):
             with suppress(*_UNKNOWN), Image.open(path) as image:
                 if image.mode[0] in 'IF' and np.max(image) > 255:
                     return f'{path} has ids up to {np.max(image)}; mmseg keeps 8 bits of them'
@@ -258,11 +256,12 @@ def check_annotations(dataset: Any) -> None:
 
 def _check_order(dataset: Any, classes: Sequence[str]) -> None:
     """mmdet numbers the categories in the order of the file, whatever the order of the classes."""
-    known = type(dataset).METAINFO.get('classes') or ()
-    if tuple(classes) == tuple(known) or not os.path.isfile(dataset.ann_file):
+    kind = type(dataset)
+    known = () if is_of_project(kind) else kind.METAINFO.get('classes') or ()
+    is_own = is_of_project(kind.load_data_list)
+    if is_own or tuple(classes) == tuple(known) or not os.path.isfile(dataset.ann_file):
         return
-    content = _content(dataset)
-    names = {category['id']: category['name'] for category in content['categories']}
+    names = {category['id']: category['name'] for category in _categories(dataset.ann_file)}
     order = [names.get(i) for i in dataset.cat_ids]
     if order == [*classes]:
         return
@@ -287,15 +286,16 @@ def unused_boxes(dataset: Any) -> str | None:
     content = _content(dataset)
     images = {image['id']: image for image in content['images']}
     used = {*dataset.cat_ids}
-    boxes = [x for x in content.get('annotations', ()) if x.get('category_id') in used]
+    boxes = [x for x in content.get('annotations', ()) if x['category_id'] in used and 'bbox' in x]
     bad = [x for x in boxes if x['image_id'] in images and not _is_used(x, images[x['image_id']])]
     if len(bad) <= len(boxes) * _UNUSED:
         return None
     image = images[bad[0]['image_id']]
+    name = image.get('file_name', image['id'])
     return (
         f'{dataset.ann_file}: {len(bad):,} of {len(boxes):,} annotations are not used, because '
         'their area is 0, or their box (left, top, width, height) is outside of the image or '
-        f'narrower than a pixel; the first is {bad[0]["bbox"]} in {image["file_name"]}, of '
+        f'narrower than a pixel; the first is {bad[0]["bbox"]} in {name}, of '
         f'{image["width"]} x {image["height"]} pixels'
     )
 
@@ -306,6 +306,17 @@ def _is_used(annotation: Mapping[str, Any], image: Mapping[str, Any]) -> bool:
     inside = min(left + width, image['width']) - max(left, 0)
     below = min(top + height, image['height']) - max(top, 0)
     return inside > 0 and below > 0 and annotation.get('area', 1) > 0 and min(width, height) >= 1
+
+
+def _categories(path: str) -> list[dict[str, Any]]:
+    """The categories of a COCO file; all processes read it, so only this part is decoded."""
+    text = Path(path).read_text()
+    with suppress(ValueError):
+        start = text.index('[', text.rindex('"categories"'))
+        found, _ = json.JSONDecoder().raw_decode(text, start)
+        if found and all(isinstance(x, dict) and {'id', 'name'} <= x.keys() for x in found):
+            return found
+    return json.loads(text)['categories']
 
 
 def _content(dataset: Any) -> dict[str, list]:

@@ -22,7 +22,7 @@ from mmengine.runner import BaseLoop, Runner
 from mmengine.runner.loops import IterBasedTrainLoop, _InfiniteDataloaderIterator
 from torch.utils.data import BatchSampler, Dataset, Sampler
 
-from mmbixt.config import within
+from mmbixt.config import plain, within
 from mmbixt.frameworks import is_of_project
 from mmbixt.ops import dispatch
 from mmbixt.registry import DATA_SAMPLERS, HOOKS
@@ -187,7 +187,7 @@ class ExactResumeHook(Hook):
         loader = runner.train_dataloader
         return dict(
             processes=get_world_size(),
-            batch_size=loader.batch_sampler.batch_size,
+            batch_size=getattr(loader.batch_sampler, 'batch_size', None),  # a project's has none
             images=len(loader.dataset),
         )
 
@@ -238,16 +238,12 @@ class ExactResumeHook(Hook):
         _set_generators(runner.seed, _STEP, get_rank(), runner.iter)
 
 
-def _name(thing: Any) -> str:
-    return getattr(thing, '__name__', type(thing).__name__)
-
-
 def _restored(cfg: Config) -> dict[str, str]:
     """The settings of optimizer and schedules, as text."""
     keys = ('optimizer', 'paramwise_cfg')
     settings = {f'optim_wrapper.{key}': within(cfg, 'optim_wrapper').get(key) for key in keys}
     settings['param_scheduler'] = cfg.get('param_scheduler')
-    return {key: json.dumps(part, default=_name, sort_keys=True) for key, part in settings.items()}
+    return {key: json.dumps(plain(part), sort_keys=True) for key, part in settings.items()}
 
 
 class _SkippingIterator(_InfiniteDataloaderIterator):

@@ -7,26 +7,30 @@ from mmengine.runner import Runner
 
 
 class KeepOtherRunsHook(Hook):
-    """Forget a best checkpoint of another folder, which mmengine would delete for a better one.
+    """Forget which checkpoints of another folder mmengine may delete.
 
-    A resumed checkpoint names the best one of its run.
+    A resumed checkpoint names the best one of its run, and the numbers of the last ones: mmengine
+    deletes files by these names for a better one, and files of these numbers in the new folder.
     """
 
-    priority = 'LOWEST'  # after CheckpointHook has read the names
-
-    def before_train(self, runner: Runner) -> None:
-        for hook in runner.hooks:
-            if isinstance(hook, CheckpointHook) and hook.save_best is not None:
-                if len(hook.key_indicators) == 1:
-                    hook.best_ckpt_path = self._here(hook.best_ckpt_path, hook.out_dir)
-                elif not hook.published_keys:  # mmengine publishes all that it names
-                    names = hook.best_ckpt_path_dict
-                    names.update({key: self._here(names[key], hook.out_dir) for key in names})
-
-    @staticmethod
-    def _here(path: str | None, folder: str) -> str | None:
-        """The path, or that of the same name in a folder that was moved, or None."""
-        if not path or Path(path).parent.absolute() == Path(folder).absolute():
-            return path
-        moved = Path(folder, Path(path).name)
-        return str(moved) if moved.is_file() and not Path(path).exists() else None
+    def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        info = (checkpoint.get('message_hub') or {}).get('runtime_info') or {}
+        if not runner._resume:
+            return
+        hooks = [hook for hook in runner.hooks if isinstance(hook, CheckpointHook)]
+        out_dirs = [Path(x.out_dir, Path(runner.work_dir).name) for x in hooks if x.out_dir]
+        folders = [Path(folder).resolve() for folder in (*out_dirs, runner.work_dir)]
+        # without a name it is the latest one of this folder
+        is_here = not runner._load_from or Path(runner._load_from).parent.resolve() in folders
+        if not is_here:
+            info.pop('keep_ckpt_ids', None)
+        for key in [key for key in info if key.startswith('best_ckpt') and info[key]]:
+            best = Path(info[key])
+            if best.parent.resolve() in folders:
+                continue
+            moved = [folder / best.name for folder in folders if (folder / best.name).is_file()]
+            if is_here and moved:  # with the folder
+                info[key] = str(moved[0])
+            else:
+                del info[key]
+                info.pop(key.replace('best_ckpt', 'best_score'), None)

@@ -160,28 +160,37 @@ class Checked:
 class ConvertedLabels:
     """The problem of a label map that a project loads, or converts after it was loaded.
 
-    Its transforms are called only where the labels, as they are loaded, have a problem.
+    Its transforms are called only where the ids, as they are loaded, have a problem.
 
     Args:
         find_problem: of label maps.
         own: the transforms behind the one that loads labels.
+        is_loaded_by_project: what its files contain, and of which size, is not known.
     """
 
-    def __init__(self, find_problem: LabelProblem, own: list[Callable]) -> None:
+    def __init__(
+        self, find_problem: LabelProblem, own: list[Callable], is_loaded_by_project: bool
+    ) -> None:
         self.find_problem, self.own = find_problem, own
+        self.is_loaded_by_project = is_loaded_by_project
 
     def __call__(self, results: dict, turns: bool) -> str | None:
-        if self.find_problem(results, turns) is None:
-            return None
-        if wrong_size := label_size_problem(results, turns):
-            return wrong_size
-        converted = self._converted(results)
-        if converted is None:
-            return None
-        return self.find_problem.of_ids(results['seg_map_path'], converted)
+        if self.is_loaded_by_project:
+            problem = self._of_ids(results, results)
+        else:
+            problem = self.find_problem(results, turns)
+            if problem and (wrong_size := label_size_problem(results, turns)):
+                return wrong_size
+        return self._of_ids(results, self._converted(results)) if problem and self.own else problem
 
-    def _converted(self, results: dict) -> np.ndarray | None:
-        """Labels (H,W) behind the transforms; None if they have other forms, or need more results.
+    def _of_ids(self, loaded: dict, converted: dict) -> str | None:
+        labels = np.asarray(converted.get('gt_seg_map'))
+        if labels.ndim != 2 or labels.dtype.kind not in 'bui':  # such as shares of classes
+            return None
+        return self.find_problem.of_ids(loaded.get('seg_map_path'), labels)
+
+    def _converted(self, results: dict) -> dict:
+        """The results behind the transforms; empty if these need more.
 
         Random numbers of the pipeline stay as they are.
         """
@@ -190,14 +199,12 @@ class ConvertedLabels:
             with torch.random.fork_rng(devices=[]):
                 for step in self.own:
                     converted = step(converted)
-            labels = np.asarray(converted['gt_seg_map'])
+            return dict(converted)
         except Exception:  # of any type: the run calls them in their place, and shows it
-            return None
+            return {}
         finally:
             random.setstate(states[0])
             np.random.set_state(states[1])
-        # others are, for example, shares of classes
-        return labels if labels.ndim == 2 and labels.dtype.kind in 'bui' else None
 
 
 def _setting_problem(load: object, error: Exception, results: dict, path: str) -> str | None:
@@ -263,7 +270,7 @@ def _steps_of_project(transforms: list) -> list:
         kinds = [kind.__name__ for kind in type(step).__mro__]
         if any(name.startswith('Pack') for name in kinds):
             break
-        if is_loaded and _is_own(step) and not any(name.startswith('Load') for name in kinds):
+        if is_loaded and _is_own(step):
             found.append(step)
         is_loaded = is_loaded or isinstance(step, LoadAnnotations)
     return found
@@ -287,10 +294,10 @@ def watch(dataset: BaseDataset, model: nn.Module, skipped: SkippedImages | None)
         ignored = {dataset.ignore_index, *(head.ignore_index for head in heads)}
         loaders = [x for x in transforms if isinstance(x, LoadAnnotations)]
         is_own = any(map(is_of_project, loaders))
-        find_problem = LabelProblem(classes, ignored, dataset.reduce_zero_label, not is_own)
+        find_problem = LabelProblem(classes, ignored, dataset.reduce_zero_label)
         own = _steps_of_project(transforms)
         if own or is_own:
-            find_problem = ConvertedLabels(find_problem, own)
+            find_problem = ConvertedLabels(find_problem, own, is_own)
     is_final = not any(map(_is_own, transforms))
     for i, load in enumerate(transforms):
         if isinstance(load, LoadImageFromFile):

@@ -6,12 +6,11 @@ The files have one channel of 1 to 16 bits, whose values (or indices into a pale
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
-from glob import glob
 from importlib.util import find_spec
 from multiprocessing import parent_process
 from pathlib import Path, PurePosixPath
@@ -279,8 +278,7 @@ def _listing(folder: Path, suffix: str, option: str, prefix: str = '') -> dict[s
     """Files with a prefix and suffix that are not hidden, by their path without these."""
     if not folder.is_dir():
         raise LabelFilesError(f'There is no folder {folder}.')
-    inside = sorted(map(Path, glob('**', root_dir=folder, recursive=True)))  # follows links
-    visible = [path.as_posix() for path in inside if (folder / path).is_file()]
+    visible = [path.relative_to(folder).as_posix() for path in sorted(_visible(folder))]
     found = {}
     for path in visible:
         parent, slash, name = path.removesuffix(suffix).rpartition('/')
@@ -291,6 +289,18 @@ def _listing(folder: Path, suffix: str, option: str, prefix: str = '') -> dict[s
         ends = f'begins with {prefix} and ends with {suffix}' if prefix else f'ends with {suffix}'
         raise LabelFilesError(f'No file in {folder} {ends}{other}.')
     return found
+
+
+def _visible(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
+    """Files below a folder that are not hidden. Links are followed, but not to folders above."""
+    real = folder.resolve()
+    for path in folder.iterdir() if real not in above else ():
+        if path.name[0] == '.':
+            continue
+        if path.is_dir():
+            yield from _visible(path, (*above, real))
+        elif path.is_file():
+            yield path
 
 
 def _comparable(*folders: dict[str, Path]) -> Sequence[dict[str, Path]]:

@@ -90,9 +90,9 @@ def indices_of(images: Sequence[str], paths: Sequence[str]) -> list[int]:
     for index, path in enumerate(paths):
         left.setdefault(Path(path).stem, []).insert(0, index)
     try:
-        return [left[Path(name).stem].pop() for name in images]
+        return [left[name if name in left else Path(name).stem].pop() for name in images]
     except LookupError:
-        missing = next(name for name in images if not left.get(Path(name).stem))
+        missing = next(name for name in images if not (left.get(name) or left.get(Path(name).stem)))
         raise OtherImagesError(
             f'The counts are of another test set than that of the config: {missing}, for example, '
             f'is not one of its {len(paths):,} images.'
@@ -100,12 +100,13 @@ def indices_of(images: Sequence[str], paths: Sequence[str]) -> list[int]:
 
 
 def unique_names(paths: Sequence[str]) -> list[str]:
-    """Names of files without suffixes; with parts of their folders where some are equal."""
-    parts = [Path(path).with_suffix('').parts for path in paths]
-    for depth in range(1, max(map(len, parts), default=1) + 1):
-        names = ['_'.join(part[-depth:]) for part in parts]
-        if len({*names}) == len(names):
+    """Names of files without suffixes; with suffixes, or parts of folders, where some are equal."""
+    files = [Path(path).absolute() for path in paths]
+    names = [file.stem for file in files]
+    for depth in range(1, max((len(file.parts) for file in files), default=1)):
+        if len({*names}) == len({*files}):
             break
+        names = ['_'.join(file.parts[1:][-depth:]) for file in files]
     return names
 
 

@@ -313,9 +313,13 @@ def test_folders_of_classes(tmp_path):
     for name in ('chair', 'person'):
         (tmp_path / 'train' / name).mkdir(parents=True)
     dataset = dict(type='CustomDataset', data_root=str(tmp_path), data_prefix='train')
-    for classes, count in ((('chair', 'person'), 0), (('person', 'chair'), 1), (('chair',), 1)):
+    wrong, right = (('person', 'chair'), ('chair',)), (('chair', 'person'), ('a chair', 'someone'))
+    for classes in (*wrong, *right):
         loader = dict(dataset=dict(dataset, metainfo=dict(classes=classes)))
-        for scope, expected in (('mmpretrain', count), ('mmseg', 0)):  # there a user's own class
+        for scope, expected in (
+            ('mmpretrain', classes in wrong),
+            ('mmseg', 0),
+        ):  # there a user's own class
             cfg = dict(default_scope=scope, train_dataloader=loader)
             assert len([*folder_problems(cfg, ('train',))]) == expected
 

@@ -33,6 +33,12 @@ class LoadMany(LoadAnnotations):
         results['gt_seg_map'] = np.stack([results['gt_seg_map'] == i for i in range(3)], -1)
 
 
+class LoadHalf(LoadAnnotations):
+    def _load_seg_map(self, results):
+        super()._load_seg_map(results)
+        results['gt_seg_map'] = results['gt_seg_map'][::2, ::2]
+
+
 class FillGaps:
     def __call__(self, results):
         results['img'] = np.nan_to_num(results['img'])
@@ -106,8 +112,9 @@ def test_labels_of_16_bits(cfg, root):
     assert 'has the ids 117 (5,120' in found(cfg, ('train',))[0][0]
 
 
-def test_labels_of_several_channels(cfg):
-    cfg.train_dataloader.dataset.pipeline = own_loader(LoadMany)[:2] + STEPS[3:]
+@pytest.mark.parametrize('kind', [LoadMany, LoadHalf])
+def test_labels_of_other_forms(cfg, kind):
+    cfg.train_dataloader.dataset.pipeline = own_loader(kind)[:2] + STEPS[3:]
     assert found(cfg, ('train',)) == ([], [])
 
 

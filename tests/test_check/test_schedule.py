@@ -55,7 +55,12 @@ def accumulate(count, **checkpoint):
         (dict(max_iters=100), phases(cosine(end=40, eta_min=1e-2), cosine(begin=40)), None, None),
         (dict(max_iters=100), phases(cosine(T_max=100, end=1000)), None, None),
         (dict(max_iters=100), phases(cosine(begin=20, T_max=100)), None, '0.T_max = 80'),
-        (dict(max_iters=99), phases(dict(type='MultiStepLR', milestones=[6e1, 8e1])), None, None),
+        (
+            dict(max_iters=99),
+            phases(dict(type='MultiStepLR', milestones=range(60, 90))),
+            None,
+            None,
+        ),
         (dict(max_iters=99), poly(begin=99, end=300), None, 'begins at 99, and training ends'),
         (
             dict(max_iters=100),

@@ -20,15 +20,16 @@ def test_changes_are_named():
     checkpoint = dict(meta=dict(cfg=cfg.pretty_text))
     assert warnings(checkpoint, cfg) == ''
     cfg.model.backbone.drop_path_rate = 0.9
+    cfg.model.backbone.in_channels = 3  # the default
     cfg.model.decode_head.num_classes = 7  # the weights show it
     cfg.model.data_preprocessor.size = (99, 99)
     assert warnings(checkpoint, cfg) == ''
-    cfg.model.backbone.bisa_order = 'parallel'
+    cfg.model.backbone.bisa_order = 'msa_misa'
     cfg.model.data_preprocessor.bgr_to_rgb = False
     wrapped = dict(model=dict(type='SegTTAModel', module=cfg.model))
     for changed in (cfg, wrapped):
         text = warnings(checkpoint, changed)
-        assert "model.backbone.bisa_order = None, now 'parallel'" in text
+        assert "model.backbone.bisa_order = 'parallel', now 'msa_misa'" in text
         assert 'model.data_preprocessor.bgr_to_rgb = True, now False' in text
         assert text.count(', now ') == 2
 

@@ -1,26 +1,85 @@
 """Checkpoints of other runs."""
 
-from types import SimpleNamespace
+import shutil
 
-from mmengine.hooks import CheckpointHook
+import pytest
+from mmengine.evaluator import BaseMetric
+from mmengine.runner import Runner
+from running import FirstClass, fresh_mmengine
+from torch.utils.data import Dataset
 
 from mmbixt.engine.other_runs import KeepOtherRunsHook
 
 
-def test_a_run_keeps_the_best_checkpoint_of_another_folder(tmp_path):
-    """Which a resumed checkpoint names; mmengine deletes it for a better one."""
-    for folder in (tmp_path, tmp_path / 'other'):
-        folder.mkdir(exist_ok=True)
-        (folder / 'both.pth').touch()
-    (tmp_path / 'moved.pth').touch()
-    found = {'/other/best.pth': None, str(tmp_path / 'best.pth'): str(tmp_path / 'best.pth')}
-    found |= {str(tmp_path / 'other/both.pth'): None}
-    found |= {None: None, '/other/moved.pth': str(tmp_path / 'moved.pth')}
-    for given, expected in found.items():
-        one = CheckpointHook(save_best='mIoU', out_dir=str(tmp_path))
-        one.key_indicators, one.best_ckpt_path = ['mIoU'], given
-        two = CheckpointHook(save_best=['mIoU', 'aAcc'], out_dir=str(tmp_path))
-        two.best_ckpt_path_dict = dict(mIoU=given, aAcc=None)
-        KeepOtherRunsHook().before_train(SimpleNamespace(hooks=[one, two, CheckpointHook()]))
-        assert one.best_ckpt_path == expected
-        assert two.best_ckpt_path_dict == dict(mIoU=expected, aAcc=None)
+class One(Dataset):
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return dict(inputs=0, data_samples=[])
+
+
+class Rising(BaseMetric):
+    """A score that is better than that of any validation before."""
+
+    score = 0
+
+    def process(self, data_batch, data_samples):
+        self.results.append(0)
+
+    def compute_metrics(self, results):
+        Rising.score += 1
+        return dict.fromkeys(('one', 'two'), Rising.score)
+
+
+class Model(FirstClass):
+    def forward(self, inputs, data_samples=None, mode='predict'):
+        return dict(loss=self.weight.sum()) if mode == 'loss' else [inputs]
+
+
+def run(folder, iterations, best=('one',), resume_from=None):
+    loader = dict(batch_size=1, num_workers=0, dataset=dict(type=One))
+    checkpoint = dict(type='CheckpointHook', interval=1, by_epoch=False, max_keep_ckpts=2)
+    checkpoint |= dict(save_best=list(best), rule='greater')
+    checkpoint['published_keys'] = ['state_dict', 'meta']
+    with fresh_mmengine():
+        runner = Runner(
+            Model(),
+            str(folder),
+            loader | dict(sampler=dict(type='InfiniteSampler')),
+            val_dataloader=loader | dict(sampler=dict(type='DefaultSampler', shuffle=False)),
+            train_cfg=dict(type='IterBasedTrainLoop', max_iters=iterations, val_interval=1),
+            val_cfg=dict(),
+            val_evaluator=dict(type=Rising),
+            optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1)),
+            default_hooks=dict(checkpoint=checkpoint),
+            resume=resume_from is not None,
+            load_from=resume_from and str(resume_from),
+            experiment_name=str(folder),
+        )
+        runner.register_hook(KeepOtherRunsHook())
+        runner.train()
+
+
+def names(folder, pattern='*.pth'):
+    return {path.name for path in folder.glob(pattern)}
+
+
+@pytest.mark.parametrize('best', [('one',), ('one', 'two')])
+def test_checkpoints_of_another_run_are_kept(tmp_path, best):
+    first, second, copy = (tmp_path / name for name in ('first', 'second', 'copy'))
+    run(first, 3, best)
+    kept = names(first)
+    assert {'iter_2.pth', 'iter_3.pth', 'best_one_iter_3.pth'} <= kept
+    second.mkdir()
+    for name in ('iter_2.pth', 'best_one_iter_3.pth'):
+        (second / name).touch()
+    run(second, 5, best, first / 'iter_3.pth')
+    assert names(first) == kept
+    assert names(second, 'iter_?.pth') == {'iter_2.pth', 'iter_4.pth', 'iter_5.pth'}
+    assert 'best_one_iter_3.pth' in names(second)
+    shutil.copytree(first, copy)
+    run(copy, 5, best, copy / 'iter_3.pth')
+    assert names(first) == kept
+    assert names(copy, 'iter_?.pth') == {'iter_4.pth', 'iter_5.pth'}
+    assert names(copy, 'best_one_iter_?.pth') == {'best_one_iter_5.pth'}  # as in one folder

@@ -86,6 +86,8 @@ def test_names_with_prefix_and_suffix_and_files_without_them(both):
     assert [pair.name for pair in pairs] == ['a/1', 'b/1']
     moved = (where[0] / 'b').rename(where[0].parent / 'moved')
     (where[0] / 'b').symlink_to(moved)
+    for name in ('loop', 'again'):
+        (moved / name).symlink_to(where[0])
     assert pair_files(*where, **options) == pairs  # links are followed
     pairs[1].prediction.unlink()
     with raises(r'there should be\n  b/x_1_p\.png\n.*--pred-prefix \(now x_\)'):

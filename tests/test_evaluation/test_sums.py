@@ -135,8 +135,10 @@ def test_what_goes_to_stdout_follows_what_was_printed(tmp_path):
 def test_images_of_one_name_in_several_folders():
     paths = ['a/1.jpg', 'b/1.jpg', 'b/2.jpg']
     assert indices_of(['1.jpg', '2.jpg', '1.jpg'], paths) == [0, 2, 1]
-    assert unique_names(paths) == ['a_1', 'b_1', 'b_2']
+    assert unique_names(paths) == ['a_1.jpg', 'b_1.jpg', 'b_2.jpg']
     assert unique_names(paths[1:]) == ['1', '2']
+    assert unique_names(['/a/1.jpg', '/a/1.png']) == ['1.jpg', '1.png']
+    assert unique_names(['/a/1.jpg'] * 2) == ['1', '1']  # it is the same image
     for images in (['3.jpg'], ['2', '2']):
         with pytest.raises(OtherImagesError, match=f'{images[-1]}, for example, is not one of'):
             indices_of(images, paths)

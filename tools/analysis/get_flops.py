@@ -5,6 +5,7 @@ image. Norms, activations, softmax and additions are not counted.
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 import torch
@@ -127,7 +128,14 @@ def main() -> None:
         return
     cfg = read_config(args.config)
     print(f'{args.config} at {args.shape[0]} x {args.shape[1]}, one image')
-    for name, params, macs in measure_config(cfg, *args.shape):
+    try:
+        parts = measure_config(cfg, *args.shape)
+    except (AssertionError, AttributeError, RuntimeError, TypeError, ValueError) as error:
+        sys.exit(
+            f'error: the model does not run on an image of this size alone, which the count needs: '
+            f'{type(error).__name__}: {error}'
+        )
+    for name, params, macs in parts:
         print(f'{name:<10}{params / 1e6:10.2f} M parameters{macs / 1e9:10.2f} G multiply-adds')
     if name != 'model':
         print('(The head is not counted: its operations depend on the detected boxes.)')
