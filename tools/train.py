@@ -70,7 +70,7 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> list[str]:
     if type_name(cfg.optim_wrapper) == 'AmpOptimWrapper' and get_device() == 'cpu':
         use_bfloat16(cfg)
     if args.auto_scale_lr:
-        if 'base_batch_size' not in cfg.get('auto_scale_lr', {}):
+        if 'base_batch_size' not in within(cfg, 'auto_scale_lr'):
             raise SystemExit(
                 f'--auto-scale-lr: {args.config} does not name the batch size of its learning '
                 'rate; set auto_scale_lr=dict(base_batch_size=...).'

@@ -120,11 +120,28 @@ def _rate_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
                 f'gets to its value. Set {path}.end (and begin of what follows) to a tenth of the '
                 'training or less, or train longer.'
             )
+    yield from _zero_note(parts, epochs, iterations)
     rate = within(cfg, 'optim_wrapper', 'optimizer').get('lr') or 0
     ends = {path: x.get('eta_min') or 0 for path, x in parts.items() if type_name(x) in TO_MINIMUM}
     if ends and min(ends.values()) >= rate > 0:  # of several phases, some may rise
         path, value = min(ends.items(), key=itemgetter(1))
         yield f'{path}.eta_min = {value:g}, and the learning rate is {rate:g}: it does not fall.'
+
+
+def _zero_note(
+    parts: Mapping[str, Mapping[str, Any]], epochs: int | None, iterations: int | None
+) -> Iterator[str]:
+    """Whether the last schedule ends at 0, before the training does."""
+    path, part = next(reversed(parts.items()), ('', {}))
+    end, length = part.get('end'), epochs if part.get('by_epoch', True) else iterations
+    has_minimum = part.get('eta_min') or part.get('eta_min_ratio')
+    is_zero = type_name(part) in TO_MINIMUM and not has_minimum
+    is_whole = part.get('T_max') in (None, (end or 0) - (part.get('begin') or 0))
+    if is_zero and is_whole and end and length and end < length:
+        yield (
+            f'{path} ends after {end:,}, and training after {length:,}: from there on the learning '
+            f'rate is 0. Set {path}.end = {length}.'
+        )
 
 
 def _decay_notes(path: str, part: Mapping[str, Any], length: int | None) -> Iterator[str]:

@@ -286,7 +286,8 @@ def unused_boxes(dataset: Any) -> str | None:
     content = _content(dataset)
     images = {image['id']: image for image in content['images']}
     used = {*dataset.cat_ids}
-    boxes = [x for x in content.get('annotations', ()) if x['category_id'] in used and 'bbox' in x]
+    boxes = [x for x in content.get('annotations', ()) if x['category_id'] in used]
+    boxes = [x for x in boxes if 'bbox' in x and not x.get('ignore')]
     bad = [x for x in boxes if x['image_id'] in images and not _is_used(x, images[x['image_id']])]
     if len(bad) <= len(boxes) * _UNUSED:
         return None

@@ -242,7 +242,7 @@ def _restored(cfg: Config) -> dict[str, str]:
     """The settings of optimizer and schedules, as text."""
     keys = ('optimizer', 'paramwise_cfg')
     settings = {f'optim_wrapper.{key}': within(cfg, 'optim_wrapper').get(key) for key in keys}
-    settings['param_scheduler'] = cfg.get('param_scheduler')
+    settings |= {key: cfg.get(key) for key in ('param_scheduler', 'auto_scale_lr')}
     return {key: json.dumps(plain(part), sort_keys=True) for key, part in settings.items()}
 
 

@@ -89,14 +89,16 @@ def indices_of(images: Sequence[str], paths: Sequence[str]) -> list[int]:
     left: dict[str, list[int]] = {}
     for index, path in enumerate(paths):
         left.setdefault(Path(path).stem, []).insert(0, index)
-    try:
-        return [left[name if name in left else Path(name).stem].pop() for name in images]
-    except LookupError:
-        missing = next(name for name in images if not (left.get(name) or left.get(Path(name).stem)))
-        raise OtherImagesError(
-            f'The counts are of another test set than that of the config: {missing}, for example, '
-            f'is not one of its {len(paths):,} images.'
-        ) from None
+    order = []
+    for name in images:
+        same = left.get(name) or left.get(Path(name).stem)
+        if not same:
+            raise OtherImagesError(
+                f'The counts are of another test set than that of the config: {name}, for example, '
+                f'is not one of its {len(paths):,} images.'
+            )
+        order.append(same.pop())
+    return order
 
 
 def unique_names(paths: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 
 from mmbixt.checkpoints.errors import CheckpointError
+from mmbixt.datasets.availability import leaves
 from mmbixt.engine.boundary_vis_hook import NoLabelsError
 from mmbixt.evaluation.sums import (
     FILE_NAME,
@@ -39,7 +40,10 @@ def collect(run: Run, options: Namespace) -> ReportData:
     """The data of the report of a run; options are those of tools/analysis/report.py."""
     data, config, model = ReportData(run), deepcopy(run.config), None
     if 'module' in config.model:  # a config dumped by a test with --tta
-        config.model, config.test_dataloader = config.model.module, config.val_dataloader
+        config.model = config.model.module
+        pipeline = next(leaves(config.val_dataloader.dataset)).pipeline  # without augmentation
+        for part in leaves(config.test_dataloader.dataset):
+            part.pipeline = pipeline
     if not options.no_model:
         init_default_scope(config.get('default_scope', 'mmengine'))
         model = MODELS.build(config.model)

@@ -43,6 +43,8 @@ def accumulate(count, **checkpoint):
         (dict(max_epochs=20), warm_up(end=20, convert_to_iter_based=True), 40, None),
         (dict(max_iters=99), warm_up(by_epoch=False, start_factor=2, end=100), 40, '0.end = 99'),
         (dict(max_iters=99), poly(end=99), None, None),
+        (dict(max_iters=99), poly(end=9), None, 'after 99: from there on the learning rate is 0'),
+        (dict(max_iters=99), phases(cosine(end=9, T_max=4)), None, None),  # it rises again
         (dict(max_iters=99), poly(end=300), None, 'PolyLR ends after 300, and training after 99'),
         (dict(max_iters=99), poly(end=99, eta_min=0.01), None, 'rate is 0.01: it does not fall'),
         # one cycle, of which the first phase rises to eta_min

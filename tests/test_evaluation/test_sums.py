@@ -139,6 +139,7 @@ def test_images_of_one_name_in_several_folders():
     assert unique_names(paths[1:]) == ['1', '2']
     assert unique_names(['/a/1.jpg', '/a/1.png']) == ['1.jpg', '1.png']
     assert unique_names(['/a/1.jpg'] * 2) == ['1', '1']  # it is the same image
-    for images in (['3.jpg'], ['2', '2']):
+    assert indices_of(['a.b', '2.c.jpg'], ['d/2.c.png', 'd/a.b.png']) == [1, 0]
+    for images in (['3.jpg'], ['2', '2'], ['2', '1', 'a.b']):
         with pytest.raises(OtherImagesError, match=f'{images[-1]}, for example, is not one of'):
             indices_of(images, paths)
