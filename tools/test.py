@@ -211,6 +211,9 @@ def evaluate_boundaries(cfg: Config, args: argparse.Namespace) -> None:
 def list_evaluators(cfg: Config) -> list[dict]:
     evaluators = cfg.test_evaluator
     if isinstance(evaluators, dict) and 'metrics' in evaluators:
+        if type_name(evaluators) in ('None', 'Evaluator'):
+            evaluators = evaluators.metrics
+            return list(evaluators) if isinstance(evaluators, list) else [evaluators]
         raise SystemExit(
             f'--boundary, --out: {type_name(evaluators)} is an evaluator of several data sets, for '
             'which these options are not made. Test the data sets one by one.'
@@ -243,7 +246,13 @@ class WholeModelHook(Hook):
 
 
 class FileNamesHook(Hook):
-    """Refuse to write files of equal names for images in different folders."""
+    """Refuse to write files of equal names for images in different folders.
+
+    mmseg and mmdet name pictures as the images, and mmseg predictions without the suffix.
+    """
+
+    def __init__(self, has_suffix: bool) -> None:
+        self.has_suffix = has_suffix
 
     def before_test(self, runner: Runner) -> None:
         paths: dict[str, str] = {}
@@ -252,7 +261,8 @@ class FileNamesHook(Hook):
             for path in (info.get('img_path') for info in infos):
                 if not isinstance(path, str):  # several images, or none
                     continue
-                other = paths.setdefault(Path(path).stem, path)
+                name = Path(path).name if self.has_suffix else Path(path).stem
+                other = paths.setdefault(name, path)
                 if other != path:
                     raise SystemExit(
                         f'--out, --show-dir: {other} and {path} have the same name, and one file '
@@ -265,7 +275,7 @@ def main() -> None:
     cfg = load_config(args, splits=('test',))
     if not cfg.get('test_dataloader'):
         raise SystemExit(f'{args.config} has no test_dataloader.')
-    cfg.load_from = args.checkpoint
+    cfg.load_from, cfg.resume = args.checkpoint, False
     if args.show or args.show_dir:
         draw_predictions(cfg, args)
     if args.tta:
@@ -276,9 +286,9 @@ def main() -> None:
         save_predictions(cfg, args)
     runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
     runner.register_hook(WholeModelHook())
-    by_name = ('mmseg', 'mmdet') if args.show_dir else ('mmseg',) if args.out else ()
-    if cfg.default_scope in by_name:
-        runner.register_hook(FileNamesHook())
+    writes_maps = args.out and cfg.default_scope == 'mmseg'
+    if writes_maps or (args.show_dir and cfg.default_scope in ('mmseg', 'mmdet')):
+        runner.register_hook(FileNamesHook(has_suffix=not writes_maps))
     run_loop(runner, runner.test)
 
 

@@ -150,9 +150,10 @@ def latest_whole(work_dir: Path, cfg: Config) -> tuple[str | None, list[str]]:
 def print_resume_advice(runner: Runner) -> None:
     """After a stopped run, if it has written a checkpoint."""
     note = Path(runner.work_dir, 'last_checkpoint')  # written by mmengine
-    file = Path(runner.work_dir, Path(note.read_text().strip()).name if note.is_file() else '.')
-    if is_main_process() and file.is_file():
-        print(f'To resume from {file}: the same command with --resume.')
+    named = Path(note.read_text().strip() if note.is_file() else '.')
+    files = [file for file in (note.with_name(named.name), named) if file.is_file()]
+    if is_main_process() and files:  # the folder may be a copy of the one that is named
+        print(f'To resume from {files[0]}: the same command with --resume.')
 
 
 def add_hooks(runner: Runner, cfg: Config) -> None:

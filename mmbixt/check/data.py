@@ -38,7 +38,7 @@ from mmbixt.evaluation.folders import BROKEN
 from mmbixt.frameworks import is_of_project
 
 MMS = ('mmseg', 'mmdet')  # whose data sets have names and colours of classes
-OF_COCO = ('area', 'bbox', 'category_id', 'image_id', 'file_name', 'width', 'height')  # keys
+OF_COCO = {'area', 'bbox', 'category_id', 'image_id', 'file_name', 'width', 'height'}  # keys
 FIRST = 8  # images that are read
 LARGE = 64 << 20  # bytes of annotations: they take long to read, and the run reads them again
 FEW = 100_000  # images; ImageNet has a million
@@ -172,9 +172,9 @@ def build_dataset(config: Mapping[str, Any], is_test: bool) -> Any:
     try:
         dataset = DATASETS.build(copy.deepcopy(config))
     except KeyError as error:
-        if error.args[0] not in OF_COCO:
-            raise
         files = ' or '.join(str(annotation_file(part)) for part in leaves(config))
+        if not {*error.args} & OF_COCO or not files.endswith('.json'):
+            raise
         raise BadSampleError(
             f'An image or annotation of {files} has no {error.args[0]!r}, which mmdet needs.'
         ) from error

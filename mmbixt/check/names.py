@@ -43,7 +43,8 @@ def misspelt_sections(cfg: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     It has the same letters, or all but one; other names are of variables.
     """
     letters = {''.join(sorted(section)): section for section in _SECTIONS}
-    if 'seed' in cfg and 'seed' not in within(cfg, 'randomness'):  # that of mmseg 0.x
+    is_free = 'seed' not in within(cfg, 'randomness')
+    if is_free and isinstance(cfg.get('seed'), int):  # that of mmseg 0.x
         yield 'seed', 'randomness'
     for name in sorted(cfg.keys() - _SECTIONS):
         similar = get_close_matches(name, _SECTIONS, n=1, cutoff=0.92)

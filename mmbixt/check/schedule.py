@@ -37,7 +37,7 @@ def loop_problems(cfg: Mapping[str, Any]) -> Iterator[str]:
                 yield f'{path}.{key} = {value!r} is no number.'
             elif value is not None and value <= 0 and key in POSITIVE:
                 yield f'{path}.{key} = {value} must be larger than 0.'
-        steps = part.get('milestones') or []
+        steps = () if part.get('milestones') is None else part['milestones']
         are_many = isinstance(steps, Iterable) and not isinstance(steps, str)
         if not are_many or not all(isinstance(x, int | float) for x in steps):
             yield f'{path}.milestones = {steps!r} is no list of numbers.'

@@ -14,7 +14,8 @@ from mmbixt.config import plain
 # settings of the training alone
 _OF_TRAINING = {'init_cfg', 'pretrained', 'with_cp', 'frozen_stages', 'norm_eval', 'norm_cfg'}
 _OF_TRAINING |= {'drop_path_rate', 'drop_rate', 'attn_drop_rate', 'lam_init', '_scope_'}
-_OF_IMAGES = {'mean', 'std', 'bgr_to_rgb', 'rgb_to_bgr'}
+_SECTIONS = ('model', 'data_preprocessor')
+_OF_IMAGES = {'mean', 'std', 'bgr_to_rgb', 'rgb_to_bgr', 'to_rgb'}
 
 
 def warn_of_changes(checkpoint: Mapping[str, Any], cfg: Mapping[str, Any]) -> None:
@@ -23,10 +24,8 @@ def warn_of_changes(checkpoint: Mapping[str, Any], cfg: Mapping[str, Any]) -> No
     mmengine stores the config of the run, as text, in the checkpoint.
     """
     meta = checkpoint.get('meta')
-    then = read_model(meta.get('cfg') if isinstance(meta, Mapping) else None)
-    then = then if isinstance(then, Mapping) else {}
-    now = plain(cfg.get('model') or {})
-    now = now.get('module', now)  # of test-time augmentation
+    then = _model(read_config(meta.get('cfg') if isinstance(meta, Mapping) else None))
+    now = _model({key: cfg.get(key) for key in _SECTIONS})
     changes = [
         change
         for part in ('backbone', 'neck', 'data_preprocessor')
@@ -37,14 +36,22 @@ def warn_of_changes(checkpoint: Mapping[str, Any], cfg: Mapping[str, Any]) -> No
         print_log(text, 'current', logging.WARNING)
 
 
-def read_model(text: Any) -> dict[str, Any]:
-    """The model in the text of a config, without running it; empty if it has more than values."""
+def _model(cfg: Mapping[str, Any]) -> dict[str, Any]:
+    """The model of a config with its data preprocessor, which mmpretrain has beside it."""
+    model, images = (plain(part) if isinstance(part, Mapping) else {} for part in cfg.values())
+    return {'data_preprocessor': images, **model.get('module', model)}  # the module: of TTA
+
+
+def read_config(text: Any) -> dict[str, Any]:
+    """These sections of the text of a config, without running it."""
+    found: dict[str, Any] = dict.fromkeys(_SECTIONS)
     try:
-        lines = ast.parse(text).body if isinstance(text, str) else []
-        parts = [x.value for x in lines if ast.unparse(x).startswith('model = ')]
-        return _value(parts[-1]) if parts else {}
+        for line in ast.parse(text).body if isinstance(text, str) else ():
+            name = ast.unparse(line).partition(' = ')[0]
+            found |= {name: _value(line.value)} if name in _SECTIONS else {}
+        return found
     except (AttributeError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError):
-        return {}
+        return found  # more than values
 
 
 def _value(node: ast.expr) -> Any:
@@ -61,7 +68,10 @@ def _value(node: ast.expr) -> Any:
 
 def _defaults(kind: Any) -> dict[str, Any]:
     """The default values of the arguments of a class."""
-    found = MODELS.get(kind) if isinstance(kind, str) else None
+    found = None
+    if isinstance(kind, str):
+        with MODELS.switch_scope_and_registry(None) as there:
+            found = there.get(kind)
     bases = reversed(found.__mro__) if isinstance(found, type) else ()
     parameters = [x for base in bases for x in inspect.signature(base.__init__).parameters.values()]
     return {x.name: plain(x.default) for x in parameters if x.default is not x.empty}

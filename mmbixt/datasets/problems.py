@@ -135,7 +135,9 @@ class LabelProblem:
             if outside.size:
                 shown = ', '.join(map(str, outside[:_SHOWN]))
                 return f'{path} has the ids {shown}{self.note}, where {self.expected}'
-            label = np.clip(label, 0, 255).astype(np.uint8)  # of ignored ones, 0 or 255
+            label = label[(label >= 0) & (label <= 255)].astype(np.uint8)  # others are ignored
+            if not label.size:
+                return None
         if not cv2.LUT(label, self.is_wrong).any():
             return None
         counts = np.bincount(label.ravel(), minlength=256)
@@ -258,10 +260,11 @@ def _check_order(dataset: Any, classes: Sequence[str]) -> None:
     """mmdet numbers the categories in the order of the file, whatever the order of the classes."""
     kind = type(dataset)
     known = () if is_of_project(kind) else kind.METAINFO.get('classes') or ()
-    is_own = is_of_project(kind.load_data_list)
-    if is_own or tuple(classes) == tuple(known) or not os.path.isfile(dataset.ann_file):
+    readers = (kind.full_init, kind.load_data_list, kind.parse_data_info)
+    is_known = any(map(is_of_project, readers)) or tuple(classes) == tuple(known)
+    if is_known or not os.path.isfile(dataset.ann_file):
         return
-    names = {category['id']: category['name'] for category in _categories(dataset.ann_file)}
+    names = {category['id']: category['name'] for category in _categories(dataset)}
     order = [names.get(i) for i in dataset.cat_ids]
     if order == [*classes]:
         return
@@ -309,13 +312,13 @@ def _is_used(annotation: Mapping[str, Any], image: Mapping[str, Any]) -> bool:
     return inside > 0 and below > 0 and annotation.get('area', 1) > 0 and min(width, height) >= 1
 
 
-def _categories(path: str) -> list[dict[str, Any]]:
+def _categories(dataset: Any) -> list[dict[str, Any]]:
     """The categories of a COCO file; all processes read it, so only this part is decoded."""
-    text = Path(path).read_text()
-    with suppress(ValueError):
+    text = Path(dataset.ann_file).read_text()
+    with suppress(KeyError, TypeError, ValueError):  # not that of the file
         start = text.index('[', text.rindex('"categories"'))
         found, _ = json.JSONDecoder().raw_decode(text, start)
-        if found and all(isinstance(x, dict) and {'id', 'name'} <= x.keys() for x in found):
+        if {*dataset.cat_ids} <= {x['id'] for x in found if isinstance(x, dict) and 'name' in x}:
             return found
     return json.loads(text)['categories']
 

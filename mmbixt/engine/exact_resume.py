@@ -161,8 +161,9 @@ class ExactResumeHook(Hook):
         if changed := [name for name in before if before[name] != now[name]]:
             text = (
                 f'{", ".join(changed)}: changed since the checkpoint was written. A resumed run '
-                'restores their state with the old values, or stops with an error if it does not '
-                'fit. To use the new ones: load_from in place of --resume.'
+                'restores their state with the old values (the rate of a schedule that has ended '
+                'stays as it is), or stops with an error if it does not fit. To use the new ones, '
+                'also to train longer: load_from in place of --resume.'
             )
             print_log(text, 'current', logging.WARNING)
         self.uses_onednn = checkpoint.get('meta', {}).get(_USES_ONEDNN)

@@ -91,7 +91,7 @@ def indices_of(images: Sequence[str], paths: Sequence[str]) -> list[int]:
         left.setdefault(Path(path).stem, []).insert(0, index)
     order = []
     for name in images:
-        same = left.get(name) or left.get(Path(name).stem)
+        same = left.get(name if name in left else Path(name).stem)
         if not same:
             raise OtherImagesError(
                 f'The counts are of another test set than that of the config: {name}, for example, '

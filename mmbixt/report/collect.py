@@ -41,7 +41,10 @@ def collect(run: Run, options: Namespace) -> ReportData:
     data, config, model = ReportData(run), deepcopy(run.config), None
     if 'module' in config.model:  # a config dumped by a test with --tta
         config.model = config.model.module
-        pipeline = next(leaves(config.val_dataloader.dataset)).pipeline  # without augmentation
+        if not (config.get('val_dataloader') and config.get('test_dataloader')):
+            data.problem = 'After --tta, the config needs val_dataloader and test_dataloader.'
+            return data
+        pipeline = next(leaves(config.val_dataloader.dataset)).pipeline
         for part in leaves(config.test_dataloader.dataset):
             part.pipeline = pipeline
     if not options.no_model:

@@ -53,7 +53,8 @@ class Predictor:
     def sums(self, sample: BaseDataElement, **options) -> dict[str, np.ndarray]:
         """Pixel counts (K,) of an image, by name."""
         maps = (label_map(sample, key) for key in ('gt_sem_seg', 'pred_sem_seg'))
-        return image_sums(*maps, len(self.meta['classes']), **options)
+        ignored = getattr(self.dataset, 'ignore_index', 255)
+        return image_sums(*maps, len(self.meta['classes']), ignore_index=ignored, **options)
 
     @torch.no_grad()
     def count(self) -> ImageSums:

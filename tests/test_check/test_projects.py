@@ -141,7 +141,7 @@ def test_other_inputs_of_the_backbone(cfg):
     'change',
     [
         {'model.type': WithWeather},
-        {'model.neck': [dict(type='mmbixt.FeaturePyramidAdapter'), dict(type=WithNumbers)]},
+        {'model.neck': dict(type=WithNumbers)},
         {'train_cfg': dict(_delete_=True, type=Loop, max_epochs=3)},
         {'train_dataloader.dataset': dict(_delete_=True, type=Images)},
         {'train_dataloader.dataset': dict(_delete_=True, type=Stream)},
@@ -150,7 +150,7 @@ def test_other_inputs_of_the_backbone(cfg):
 def test_parts_of_a_project(cfg, change):
     cfg.param_scheduler = []
     if 'model.neck' in change:
-        change['model.neck'] = [cfg.model.neck, dict(type=WithNumbers)]
+        change = {'model.neck': [cfg.model.neck, change['model.neck']]}
     if 'train_dataloader.dataset' in change:
         cfg.model.type = FromRGBD
     cfg.merge_from_dict(change)

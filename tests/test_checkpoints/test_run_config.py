@@ -5,8 +5,10 @@ from unittest import mock
 import pytest
 from helpers import CONFIGS
 from mmengine.config import Config
+from mmengine.registry import DefaultScope
 
-from mmbixt.checkpoints.run_config import read_model, warn_of_changes
+from mmbixt.checkpoints.run_config import _SECTIONS as SECTIONS
+from mmbixt.checkpoints.run_config import read_config, warn_of_changes
 
 
 def warnings(checkpoint, cfg):
@@ -34,6 +36,18 @@ def test_changes_are_named():
         assert text.count(', now ') == 2
 
 
+def test_stock_parts_and_their_defaults():
+    model = dict(backbone=dict(type='ResNet', depth=50))
+    cfg = Config(dict(model=model, data_preprocessor=dict(mean=[9], to_rgb=True)))
+    checkpoint = dict(meta=dict(cfg=cfg.pretty_text))
+    cfg.model.backbone.update(in_channels=3, deep_stem=False)  # the defaults
+    cfg.data_preprocessor.num_classes = 7
+    with DefaultScope.overwrite_default_scope('mmpretrain'):
+        assert warnings(checkpoint, cfg) == ''
+        cfg.data_preprocessor.to_rgb = False
+        assert 'model.data_preprocessor.to_rgb = True, now False' in warnings(checkpoint, cfg)
+
+
 @pytest.mark.parametrize('cfg', [None, 5, 'import os', 'model =', 'model = 3', 'model = dict(1)'])
 def test_other_files_are_not_compared(cfg):
     meta = dict(cfg=cfg)
@@ -42,7 +56,7 @@ def test_other_files_are_not_compared(cfg):
 
 def test_text_is_not_run(tmp_path):
     file = tmp_path / 'made'
-    assert read_model(f'model = open({str(file)!r}, "w")') == {}
+    assert read_config(f'model = open({str(file)!r}, "w")') == dict.fromkeys(SECTIONS)
     assert not file.exists()
-    found = read_model("a = open\nmodel = dict({'e e': 1}, b=[1, (2, -3.5)], c={'d': None})")
-    assert found == {'e e': 1, 'b': [1, [2, -3.5]], 'c': {'d': None}}
+    found = read_config("a = open\nmodel = dict({'e e': 1}, b=[1, (2, -3.5)], c={'d': None})")
+    assert found['model'] == {'e e': 1, 'b': [1, [2, -3.5]], 'c': {'d': None}}

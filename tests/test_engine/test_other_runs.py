@@ -78,6 +78,10 @@ def test_checkpoints_of_another_run_are_kept(tmp_path, best):
     assert names(first) == kept
     assert names(second, 'iter_?.pth') == {'iter_2.pth', 'iter_4.pth', 'iter_5.pth'}
     assert 'best_one_iter_3.pth' in names(second)
+    run(tmp_path / 'third', 3, best, first / 'iter_3.pth')  # nothing is left to train
+    assert names(first) == kept
+    run(second, 6, ['two'], second / 'iter_5.pth')  # another score is watched
+    assert {'best_one_iter_3.pth', 'best_one_iter_5.pth'} <= names(second)
     shutil.copytree(first, copy)
     run(copy, 5, best, copy / 'iter_3.pth')
     assert names(first) == kept

@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import runpy
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -16,6 +17,7 @@ import torch
 from filelock import FileLock
 from helpers import CONFIGS, official_state, only_in_zoo
 from mmengine.config import Config
+from mmengine.dataset import BaseDataset
 from mmengine.registry import MODELS
 from running import NO_WORKERS, TWO_STEPS, fresh_mmengine, write_few_scenes
 from torch import nn
@@ -176,6 +178,29 @@ def test_evaluation_and_predictions(folder, run, tmp_path):
     with np.load(tmp_path / 'boundary.npz') as sums:
         assert sums['images'].shape == (2,)
         assert sums['all/true'].shape == (2, 150)
+
+
+def test_files_of_one_name_are_refused():
+    kind = runpy.run_path(TOOL.with_name('test.py'))['FileNamesHook']
+    for paths, with_suffix, without in (
+        (['a/1.jpg', 'b/1.jpg'], True, True),
+        (['a/1.jpg', 'a/1.png'], False, True),
+        (['a/1.jpg', 'a/1.jpg', None, ['b/1.jpg']], False, False),
+    ):
+        runner = Mock()
+        parts = [BaseDataset(lazy_init=True) for _ in paths]
+        for part, path in zip(parts, paths, strict=True):
+            part.get_data_info, part.__class__ = Mock(return_value=dict(img_path=path)), OneImage
+        runner.test_dataloader.dataset = SimpleNamespace(datasets=parts)
+        for has_suffix, is_refused in ((True, with_suffix), (False, without)):
+            context = pytest.raises(SystemExit) if is_refused else nullcontext()
+            with context:
+                kind(has_suffix).before_test(runner)
+
+
+class OneImage(BaseDataset):
+    def __len__(self):
+        return 1
 
 
 def test_mistakes_end_in_one_line(within, tmp_path, monkeypatch):

@@ -45,33 +45,32 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-def check_different(paths: Sequence[Path]) -> None:
-    """Refuse two runs of a model with the same counts: their spread would be that of one run."""
-    totals: dict[bytes, Path] = {}
+def check_seeds(paths: Sequence[Path]) -> None:
+    """An error if runs of a model are of different images; a note if two have the same counts."""
+    first, seen = read_sums(find_sums(paths[0])), {}
     for path in paths:
-        counts = read_sums(find_sums(path)).counts.values()
-        other = totals.setdefault(b''.join(x.tobytes() for x in counts), path)
+        run = read_sums(find_sums(path))
+        paired(first, run)
+        other = seen.setdefault(b''.join(x.tobytes() for x in run.counts.values()), path)
         if other != path:
-            raise SumsFileError(
-                f'{other} and {path} have the same counts: one is a copy of the other, or both '
-                'were trained with the same seed (--cfg-options randomness.seed=...).'
+            print(
+                f'Note: {other} and {path} have the same counts. Is one a copy of the other, or '
+                'were both trained with the same seed (--cfg-options randomness.seed=...)?'
             )
 
 
 def scores_of_pairs(first: Sequence[Path], second: Sequence[Path]) -> tuple[list[dict], list[dict]]:
     """Scores of each run of A and of B; an error if the images or truths of a pair differ."""
     found = [], []
-    check_different(first)
-    check_different(second)
+    check_seeds(first)
+    check_seeds(second)
     for paths in zip(first, second, strict=True):
         pair = paired(*(read_sums(find_sums(path)) for path in paths))
-        names = {name for part in found for one in part[:1] for name in one}
-        for path, counted in zip(paths, pair, strict=True):
-            if names and scores(counted.total()).keys() != names:
-                raise NotPairedError(f'{path} has counts of other bands than the first runs.')
         for model_scores, counted in zip(found, pair, strict=True):
             model_scores.append(scores(counted.total()))
-    return found
+    every = [run for runs in found for run in runs]
+    common = [name for name in every[0] if all(name in run for run in every)]  # bands may differ
+    return tuple([{name: run[name] for name in common} for run in runs] for runs in found)
 
 
 def make_table(first: list[dict], second: list[dict]) -> str:

@@ -11,6 +11,7 @@ from mmengine.runner import CheckpointLoader
 from torch import Tensor
 
 from mmbixt.backbones.base import DenseBackbone
+from mmbixt.checkpoints.run_config import warn_of_changes
 from mmbixt.checkpoints.state_dict import unwrap
 from mmbixt.visualization.attention import family_of
 from mmbixt.visualization.attention.pictures import AttentionPictureError
@@ -24,7 +25,9 @@ def load_backbone(cfg: Config, checkpoint: str) -> DenseBackbone:
         raise AttentionPictureError(f'A model of type {cfg.model.type} has no backbone.')
     backbone = MODELS.build(cfg.model.backbone)
     family_of(backbone)  # raises an error for other backbones
-    state = unwrap(CheckpointLoader.load_checkpoint(checkpoint, map_location='cpu'))
+    content = CheckpointLoader.load_checkpoint(checkpoint, map_location='cpu')
+    warn_of_changes(content, cfg)
+    state = unwrap(content)
     own = {key[9:]: x for key, x in state.items() if key.startswith('backbone.')}
     backbone.load_state_dict(own or state)
     return backbone.eval()
