@@ -12,7 +12,9 @@ from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 from timm.layers import to_2tuple
 
+from mmbixt.check.classes import order_problems
 from mmbixt.check.metrics import metrics_of
+from mmbixt.check.split import Split
 from mmbixt.checkpoints.run_config import warn_of_changes
 from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
@@ -243,6 +245,12 @@ class WholeModelHook(Hook):
         with errors_only(runner.logger):  # mmengine logs this when it loads the weights again
             load_whole_state(unwrapped(runner.model), checkpoint)
         warn_of_changes(checkpoint, runner.cfg)
+        trained = (checkpoint.get('meta') or {}).get('dataset_meta') or {}
+        tested = getattr(runner.test_dataloader.dataset, 'metainfo', None) or {}
+        known = [tuple(meta.get('classes') or ()) for meta in (trained, tested)]
+        splits = [Split('train', '', known[0]), Split('test', '', known[1])]
+        for problem in order_problems(splits):
+            raise SystemExit(f'{runner._load_from}: {problem}')
 
 
 class FileNamesHook(Hook):

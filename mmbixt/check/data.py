@@ -66,6 +66,7 @@ def inspect(cfg: Config, name: str, model: nn.Module | None) -> Split:
         split.reduces = reduces.pop() if len(reduces) == 1 else None
         split.epoch = -(-len(dataset) // (loader.get('batch_size', 1) * get_world_size()))
         split.notes += _sampler_notes(loader, name, len(dataset))
+        split.notes += _indices_note(cfg, name, parts)
         _read_first(split, dataset, cfg, model)
     except MissingDatasetError:
         split.is_missing = True
@@ -93,6 +94,16 @@ def _zero_note(place: str, dataset: BaseDataset) -> Iterator[str]:
                 'counts then: if 0 is a class, set reduce_zero_label=False.'
             )
             return
+
+
+def _indices_note(cfg: Config, name: str, parts: list[Mapping[str, Any]]) -> Iterator[str]:
+    metrics = {kind for _, kind, _ in metrics_of(cfg.get(f'{name}_evaluator'))}
+    has_part = any(part.get('indices') is not None for part in parts)
+    if has_part and metrics & {'CocoMetric', 'BoundaryCocoMetric'}:
+        yield (
+            f'{name}_dataloader.dataset.indices: AP is of all images of the annotation file; those '
+            'that are left out count as images without detections.'
+        )
 
 
 def _sampler_notes(loader: Mapping[str, Any], name: str, images: int) -> Iterator[str]:

@@ -15,7 +15,11 @@ from mmbixt.config import plain
 _OF_TRAINING = {'init_cfg', 'pretrained', 'with_cp', 'frozen_stages', 'norm_eval', 'norm_cfg'}
 _OF_TRAINING |= {'drop_path_rate', 'drop_rate', 'attn_drop_rate', 'lam_init', '_scope_'}
 _SECTIONS = ('model', 'data_preprocessor')
-_OF_IMAGES = {'mean', 'std', 'bgr_to_rgb', 'rgb_to_bgr', 'to_rgb'}
+# of other parts, all that a prediction depends on
+_OF_PREDICTION = {
+    'model.data_preprocessor': {'mean', 'std', 'bgr_to_rgb', 'rgb_to_bgr', 'to_rgb'},
+    'model.decode_head': {'align_corners', 'in_index', 'input_transform', 'threshold'},
+}
 
 
 def warn_of_changes(checkpoint: Mapping[str, Any], cfg: Mapping[str, Any]) -> None:
@@ -28,7 +32,7 @@ def warn_of_changes(checkpoint: Mapping[str, Any], cfg: Mapping[str, Any]) -> No
     now = _model({key: cfg.get(key) for key in _SECTIONS})
     changes = [
         change
-        for part in ('backbone', 'neck', 'data_preprocessor')
+        for part in ('backbone', 'neck', 'decode_head', 'data_preprocessor')
         for change in _changes(f'model.{part}', then.get(part), now.get(part))
     ]
     if changes:
@@ -88,9 +92,10 @@ def _changes(path: str, then: Any, now: Any) -> Iterator[str]:
     if then.get('type') != now.get('type'):  # the weights show it
         return
     defaults = _defaults(now.get('type'))
-    for key in sorted((then.keys() | now.keys()) - _OF_TRAINING):
+    keys = (then.keys() | now.keys()) - _OF_TRAINING
+    for key in sorted(keys & _OF_PREDICTION.get(path, keys)):
         before, after = (part.get(key, defaults.get(key)) for part in (then, now))
         if isinstance(before, dict) and isinstance(after, dict):
             yield from _changes(f'{path}.{key}', before, after)
-        elif before != after and (path != 'model.data_preprocessor' or key in _OF_IMAGES):
+        elif before != after:
             yield f'{path}.{key} = {before!r:.60}, now {after!r:.60}'

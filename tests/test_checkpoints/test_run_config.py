@@ -24,16 +24,19 @@ def test_changes_are_named():
     cfg.model.backbone.drop_path_rate = 0.9
     cfg.model.backbone.in_channels = 3  # the default
     cfg.model.decode_head.num_classes = 7  # the weights show it
+    cfg.model.decode_head.loss_decode.loss_weight = 7
     cfg.model.data_preprocessor.size = (99, 99)
     assert warnings(checkpoint, cfg) == ''
     cfg.model.backbone.bisa_order = 'msa_misa'
     cfg.model.data_preprocessor.bgr_to_rgb = False
+    cfg.model.decode_head.align_corners = True
     wrapped = dict(model=dict(type='SegTTAModel', module=cfg.model))
     for changed in (cfg, wrapped):
         text = warnings(checkpoint, changed)
         assert "model.backbone.bisa_order = 'parallel', now 'msa_misa'" in text
         assert 'model.data_preprocessor.bgr_to_rgb = True, now False' in text
-        assert text.count(', now ') == 2
+        assert 'model.decode_head.align_corners = False, now True' in text
+        assert text.count(', now ') == 3
 
 
 def test_stock_parts_and_their_defaults():

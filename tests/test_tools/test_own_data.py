@@ -74,6 +74,15 @@ def test_wrong_annotations_of_a_metric_are_found(folder, monkeypatch):
         assert problem.startswith(f'val_evaluator.ann_file is {file}{message}')
 
 
+def test_a_part_of_a_coco_file_is_noted(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    cfg = read_config('coco_mini.py')
+    assert find_problems(cfg, ('val',)) == ([], [])
+    cfg.val_dataloader.dataset.indices = 2
+    ((), (note,)) = find_problems(cfg, ('val',))
+    assert note.startswith('val_dataloader.dataset.indices: AP is of all images')
+
+
 def test_forgotten_classes_are_one_mistake(folder, monkeypatch):
     monkeypatch.chdir(folder)
     cfg = read_config('coco_mini.py')
