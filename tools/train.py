@@ -151,7 +151,7 @@ def print_resume_advice(runner: Runner) -> None:
     """After a stopped run, if it has written a checkpoint."""
     note = Path(runner.work_dir, 'last_checkpoint')  # written by mmengine
     named = Path(note.read_text().strip() if note.is_file() else '.')
-    files = [file for file in (note.with_name(named.name), named) if file.is_file()]
+    files = [file for file in (note.parent / named.name, named) if file.is_file()]
     if is_main_process() and files:  # the folder may be a copy of the one that is named
         print(f'To resume from {files[0]}: the same command with --resume.')
 
