@@ -33,9 +33,9 @@ def _settings(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[tuple
     """The place and the value of each setting for pixels that do not count."""
     for name in ('decode_head', 'auxiliary_head') if 'train' in splits else ():
         heads = (cfg.get('model') or {}).get(name) or ()
-        for head in [heads] if isinstance(heads, Mapping) else heads:
-            if 'num_classes' not in (head or ()):  # of depth, for example
-                continue
+        for head in filter(None, [heads] if isinstance(heads, Mapping) else heads):
+            if 'num_classes' not in head:  # of depth, for example
+                return
             yield f'model.{name}.ignore_index', head.get('ignore_index', USUAL)
     if 'train' in splits:
         label = within(cfg, 'model', 'data_preprocessor').get('seg_pad_val', USUAL)

@@ -95,12 +95,13 @@ def _paths(dataset: Mapping[str, Any]) -> list[Path]:
     if str(dataset.get('type')).startswith('CIFAR') and dataset.get('download', True):
         return []  # it downloads itself
     prefix = dataset.get('data_prefix') or {}  # a string in mmpretrain
-    if type_name(dataset).endswith('ImageNet'):  # its split is the name of a folder
+    if 'ImageNet' in type_name(dataset):  # its split is the name of a folder
         prefix = prefix or dataset.get('split')
     prefixes = prefix.values() if isinstance(prefix, Mapping) else [prefix]
     parts = [*prefixes, dataset.get('ann_file')]  # projects may have lists
     parts = [part for part in parts if part and isinstance(part, str)]
-    return [Path(root, part) for part in parts if '://' not in part]
+    paths = [Path(root, part) for part in parts if '://' not in part]
+    return paths if parts or not root else [Path(root)]
 
 
 def annotation_file(dataset: Mapping[str, Any]) -> Path:

@@ -68,3 +68,11 @@ def test_imagenet_has_a_split_or_a_prefix(tmp_path, prefix):
     cfg.dataset.data_root = 'data/imagenet'  # that of our configs: where to get it
     with pytest.raises(MissingDatasetError, match=r'imagenet/train\n(.*\n)+.*image-net'):
         check_datasets(dict(train_dataloader=cfg), ('train',))
+
+
+def test_only_imagenets_split_is_a_folder(tmp_path):
+    cfg = ConfigDict(dataset=dict(type='CUB', data_root=str(tmp_path / 'cub'), split='train'))
+    with pytest.raises(MissingDatasetError, match=r'\n  .*/cub\n'):
+        check_datasets(dict(train_dataloader=cfg), ('train',))
+    (tmp_path / 'cub').mkdir()
+    check_datasets(dict(train_dataloader=cfg), ('train',))
