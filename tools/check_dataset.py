@@ -82,7 +82,7 @@ def problems_of(cfg: Config, name: str, args: argparse.Namespace) -> Iterator[st
         expected = IMAGES.get(kind, {}).get(name, count)
         if count != expected and not (args.subset or args.sample):
             yield f'{count:,} images, not {expected:,} (if this is intended: --subset)'
-        if getattr(part, 'cat_ids', None) and (text := unused_boxes(part)):
+        if text := unused_boxes(part):
             print(f'  {text}')
         images = ImageProblems(part, nn.Module())
         found = DataLoader(images, batch_size=None, num_workers=min(args.workers, count))

@@ -148,7 +148,7 @@ def _read_first(split: Split, dataset: Any, cfg: Config, model: nn.Module | None
         (split.notes if skips else split.problems).append(text)
     for part in built_leaves(dataset):
         split.notes += _zero_note(place, part) if split.reduces else ()
-        if getattr(part, 'cat_ids', None) and (text := unused_boxes(part)):
+        if text := unused_boxes(part):
             split.notes.append(text)
     if split.problems:
         return

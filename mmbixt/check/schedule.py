@@ -120,7 +120,7 @@ def _rate_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
                 f'gets to its value. Set {path}.end (and begin of what follows) to a tenth of the '
                 'training or less, or train longer.'
             )
-    yield from _zero_note(parts, epochs, iterations)
+    yield from _end_note(parts, epochs, iterations)
     rate = within(cfg, 'optim_wrapper', 'optimizer').get('lr') or 0
     ends = {path: x.get('eta_min') or 0 for path, x in parts.items() if type_name(x) in TO_MINIMUM}
     if ends and min(ends.values()) >= rate > 0:  # of several phases, some may rise
@@ -128,7 +128,7 @@ def _rate_notes(cfg: Mapping[str, Any], epoch: int | None) -> Iterator[str]:
         yield f'{path}.eta_min = {value:g}, and the learning rate is {rate:g}: it does not fall.'
 
 
-def _zero_note(
+def _end_note(
     parts: Mapping[str, Mapping[str, Any]], epochs: int | None, iterations: int | None
 ) -> Iterator[str]:
     """Whether the last schedule ends at 0, before the training does."""

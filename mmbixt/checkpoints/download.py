@@ -181,5 +181,5 @@ def _unpack(archive: Path, target: Path) -> bool:
                 shutil.copyfileobj(source, file)  # compares the checksum
         return True
     # errors of zipfile for archives that are damaged, truncated, encrypted or of unknown method
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise DownloadError(f'it should be a zip archive of one checkpoint: {error}') from error

@@ -281,6 +281,8 @@ def _check_order(dataset: Any, classes: Sequence[str]) -> None:
 
 def unused_boxes(dataset: Any) -> str | None:
     """How many boxes of a COCO file mmdet leaves out in silence, if that is more than a few."""
+    if not getattr(dataset, 'cat_ids', None):  # none of mmdet
+        return None
     from mmdet.datasets import CocoDataset
 
     is_usual = getattr(type(dataset), 'parse_data_info', None) is CocoDataset.parse_data_info

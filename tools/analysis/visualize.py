@@ -6,7 +6,7 @@ missed or moved boundaries, and predicted classes that are not near in the truth
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -90,11 +90,12 @@ def find(names: Sequence[str], name: str) -> int:
     )
 
 
-def chosen_images(dataset: BaseDataset, args: argparse.Namespace) -> list[int]:
+def chosen_images(dataset: BaseDataset, args: argparse.Namespace) -> dict[int, str]:
+    """Names of pictures by the indices of their images."""
     paths = [dataset.get_data_info(i)['img_path'] for i in range(len(dataset))]
     names = unique_names(paths)
     if args.worst is None:
-        return choose(names, args.images)
+        return {i: names[i] for i in choose(names, args.images)}
     file = find_sums(args.sums)
     counted = read_sums(file)
     if len(counted.images) != len(names):
@@ -106,13 +107,13 @@ def chosen_images(dataset: BaseDataset, args: argparse.Namespace) -> list[int]:
     found = image_scores(counted, counted.choose_band(band_name(args.width)))
     order = indices_of(counted.images, paths)
     worst = worst_images(found, args.worst, lambda i: read_image(paths[order[i]]))
-    return [order[i] for i in worst]
+    return {order[i]: names[order[i]] for i in worst}
 
 
 def draw(
-    cfg: Config, dataset: BaseDataset, chosen: Sequence[int], args: argparse.Namespace
+    cfg: Config, dataset: BaseDataset, chosen: Mapping[int, str], args: argparse.Namespace
 ) -> None:
-    """Write a picture for each of the chosen images."""
+    """Write a picture for each of the chosen images, by the names of the files."""
     model = MODELS.build(cfg.model)
     checkpoint = CheckpointLoader.load_checkpoint(args.checkpoint, map_location='cpu')
     load_whole_state(model, checkpoint)
@@ -123,13 +124,12 @@ def draw(
     if args.sample:
         meta['palette'] = sample_palette(meta['classes'], meta['palette'])
     args.out_dir.mkdir(parents=True, exist_ok=True)
-    names = unique_names([dataset.get_data_info(i)['img_path'] for i in range(len(dataset))])
-    for i in progress(chosen):
+    for i, name in progress([*chosen.items()]):
         with torch.no_grad():
             (sample,) = model.test_step(pseudo_collate([dataset[i]]))
-        title = f'{names[i]}, {Path(args.config).stem}: errors near boundaries'
+        title = f'{name}, {Path(args.config).stem}: errors near boundaries'
         figure = sample_figure(sample, meta, title, args.width, ignore_index)
-        figure.savefig(args.out_dir / f'{names[i]}.png')
+        figure.savefig(args.out_dir / f'{name}.png')
 
 
 def main() -> None:
