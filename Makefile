@@ -5,7 +5,7 @@ export VENV PYTHON JOBS MMCV_CUDA CHROME
 python = "$(VENV)/bin/python"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test test-zoo test-onedl test-browser fuzz lint format clean
+.PHONY: help setup demo docs test test-zoo test-gpu test-onedl test-browser fuzz lint format clean
 
 help: ## this list
 	@echo 'make VENV=.venv PYTHON=python3.11 <target>, where target is one of'
@@ -26,7 +26,10 @@ test: lint ## lint, then all tests that take seconds
 test-zoo: setup ## the tests that take minutes: all configs and models, mim, compilers, exporters
 	@OMP_NUM_THREADS=1 $(python) -m pytest -m zoo -n 2 --dist worksteal tests
 
-test-onedl: ## all tests but the zoo's with the OneDL fork, in an environment beside the other one
+test-gpu: setup ## the tests that need a GPU
+	@$(python) -m pytest -m gpu tests
+
+test-onedl: ## all tests of make test with the OneDL fork, in an environment beside the other one
 	@tools/dev/setup_env.sh onedl
 	@OMP_NUM_THREADS=1 "$${VENV%/}-onedl/bin/python" -m pytest -n 2 --dist worksteal tests
 

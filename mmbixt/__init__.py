@@ -9,7 +9,7 @@ __all__ = ['__version__']
 
 try:
     from mmengine.config.utils import MODULE2PACKAGE
-except ImportError:  # mmbixt.ops works without mmengine; other parts raise an error
+except ImportError:  # mmbixt.attention works without mmengine; other parts raise an error
     MODULE2PACKAGE = {}
 
 # Lets mmengine resolve `_base_ = 'mmbixt::bixt/...'`: it finds no distribution 'mmbixt.version' and

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -19,6 +20,8 @@ from reference.golden_io import Golden
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from mmbixt.attention import by_definition
+
 REFERENCE = Path(__file__).parent / 'reference'
 CONFIGS = Path(__file__).parents[1] / 'configs'
 IS_FORK = packages_distributions()['mim'] == ['onedl-mim']
@@ -26,6 +29,11 @@ takes_four_channels = pytest.mark.xfail(
     IS_FORK, reason='its SegDataPreProcessor takes means of one or three channels', strict=True
 )
 only_in_zoo = pytest.mark.zoo
+
+
+def formulation(name: str) -> AbstractContextManager:
+    """Compute attentions in the formulation that runs ('fast'), or by their 'definition'."""
+    return by_definition() if name == 'definition' else nullcontext()
 
 
 def others_in_zoo(values: Iterable[Any], here: Collection[Any]) -> list[Any]:

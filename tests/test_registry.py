@@ -54,19 +54,19 @@ def test_importing_mmbixt_is_cheap_and_needs_no_framework(tmp_path):
     assert run(tmp_path, 'import mmbixt', hidden) == {}
 
 
-def test_ops_need_torch_alone(tmp_path):
+def test_attentions_need_torch_alone(tmp_path):
     code = """
 import torch
-from mmbixt.ops import bidirectional_attention
-x = torch.zeros(1, 1, 2, 4)
-answers['shape'] = list(bidirectional_attention(x, x, x, x, 1.0)[1].shape)
+from mmbixt.attention import BidirectionalAttention
+x = torch.zeros(1, 2, 4)
+answers['shape'] = list(BidirectionalAttention(4, 2)(x, x)[1].shape)
 def backbones():
     from mmbixt.backbones import BiXT
 answers['backbones'] = error_of(backbones)
 """
     hidden = ['mmengine', 'mmcv', 'mmseg', 'mmdet', 'timm', 'torchvision']
     found = run(tmp_path, code, hidden)
-    assert found['shape'] == [1, 1, 2, 4]
+    assert found['shape'] == [1, 2, 4]
     assert re.search('needs mmengine.*pip install mmengine.*onedl-mmengine', found['backbones'])
 
 

@@ -32,6 +32,7 @@ from mmengine.runner import CheckpointLoader
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, pad
 
+from mmbixt.attention import RoutingAttention
 from mmbixt.check.names import registered
 from mmbixt.checkpoints.loader import TRUST
 from mmbixt.checkpoints.run_config import warn_of_changes
@@ -39,8 +40,7 @@ from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import check_framework, read_config, run
 from mmbixt.config import type_name, within
 from mmbixt.files import named
-from mmbixt.layers import RoutingAttention
-from mmbixt.ops.padding import crop, padding_to_multiple
+from mmbixt.layers.padding import crop, padding_to_multiple
 from mmbixt.progress import phase
 from mmbixt.version import __version__
 

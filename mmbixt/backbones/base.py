@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
-from mmbixt.backbones.arch import check_positive
+from mmbixt.backbones.arch import check_choice, check_positive
 from mmbixt.backbones.refusal import refuse_file, refuse_prefix
 from mmbixt.checkpoints.adapters import check_adapted
 from mmbixt.checkpoints.classifier import split_classifier
@@ -36,9 +36,9 @@ from mmbixt.checkpoints.state_dict import (
     translate,
     unwrap,
 )
+from mmbixt.layers import DropPath
 from mmbixt.layers.maps import channels_last
-from mmbixt.ops import ops_path, use_ops
-from mmbixt.ops.dispatch import is_exporting
+from mmbixt.layers.tracing import is_exporting
 
 State = Mapping[str, Tensor]  # weights by name
 Parts = list[nn.Module | nn.Parameter]
@@ -192,6 +192,13 @@ class DenseBackbone(BaseModule):
     def _dump_init_info(self) -> None:
         """Without a runner, mmengine would print three lines for each weight."""
 
+    def set_drop_path(self, kind: str) -> None:
+        """How stochastic depth drops updates, 'mask' or 'skip'; called in ``__init__``."""
+        check_choice('drop_path', kind, ('mask', 'skip'))
+        for module in self.modules():
+            if isinstance(module, DropPath):
+                module.skips = kind == 'skip'
+
     def freeze(self) -> None:
         """Switch gradients off in the frozen stages; called at the end of ``__init__``."""
         if self.frozen_stages not in range(-1, len(self.freezable_stages())):
@@ -236,8 +243,7 @@ class DenseBackbone(BaseModule):
             return layer(*inputs)
         contexts = {}
         if not torch.compiler.is_compiling():  # compilers accept no contexts, and need none
-            path = ops_path()
-            contexts = dict(context_fn=lambda: (nullcontext(), _Recomputation(layer, path)))
+            contexts = dict(context_fn=lambda: (nullcontext(), _Recomputation(layer)))
         return checkpoint(layer, *inputs, use_reentrant=False, **contexts)
 
     @torch.no_grad()
@@ -373,22 +379,19 @@ class DenseBackbone(BaseModule):
 class _Recomputation:
     """The context in which a checkpointed layer is computed again in the backward pass.
 
-    The ops take the path of the forward pass, and batch norms do not update their statistics.
+    Batch norms do not update their statistics again.
     """
 
-    def __init__(self, layer: nn.Module, path: str) -> None:
-        self.layer, self.path = layer, path
+    def __init__(self, layer: nn.Module) -> None:
+        self.layer = layer
 
     def __enter__(self) -> None:
         norms = [m for m in self.layer.modules() if isinstance(m, _BatchNorm) and m.training]
         self.before = [(norm, norm.momentum, norm.num_batches_tracked.clone()) for norm in norms]
         for norm in norms:
             norm.momentum = 0.0
-        self.context = use_ops(self.path)
-        self.context.__enter__()
 
     def __exit__(self, *error: Any) -> None:
-        self.context.__exit__(*error)
         for norm, momentum, count in self.before:
             norm.momentum = momentum
             norm.num_batches_tracked.copy_(count)

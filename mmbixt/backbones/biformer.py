@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from timm.layers import DropPath
 from torch import Tensor, nn
 
+from mmbixt.attention.routing import FullAttention, Regions, RoutingAttention
 from mmbixt.backbones.arch import (
     check_choice,
     check_positive,
@@ -22,10 +22,8 @@ from mmbixt.backbones.arch import (
 from mmbixt.backbones.base import DenseBackbone, Parts, State
 from mmbixt.checkpoints import biformer as authors
 from mmbixt.checkpoints.state_dict import Conversion
-from mmbixt.layers.feed_forward import SequentialMlp, add_feed_forward
-from mmbixt.layers.linear import init_linear
-from mmbixt.layers.norm import LayerNorm
-from mmbixt.layers.routing_attention import FullAttention, Regions, RoutingAttention
+from mmbixt.layers import DropPath, SequentialMlp, residual
+from mmbixt.layers.initialise import init_linear
 from mmbixt.registry import MODELS
 
 ARCHS = {
@@ -65,9 +63,9 @@ class Block(nn.Module):
         self.pos_embed = None
         if position:
             self.pos_embed = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
-        self.norm1 = LayerNorm(channels, eps=1e-6)
+        self.norm1 = nn.LayerNorm(channels, eps=1e-6)
         self.attn = attention
-        self.norm2 = LayerNorm(channels, eps=1e-6)
+        self.norm2 = nn.LayerNorm(channels, eps=1e-6)
         self.mlp = SequentialMlp(channels, int(channels * mlp_ratio))
         self.drop_path = DropPath(drop_path)
 
@@ -75,8 +73,8 @@ class Block(nn.Module):
         """(B,H,W,C) to (B,H,W,C)."""
         if self.pos_embed is not None:
             x = x + self.pos_embed(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
-        x = x + self.drop_path(self.attn(self.norm1(x)))
-        return add_feed_forward(x, self.norm2, self.mlp, self.drop_path)
+        x = residual(x, lambda x: self.attn(self.norm1(x)), self.drop_path)
+        return residual(x, lambda x: self.mlp(self.norm2(x)), self.drop_path)
 
 
 class Stage(nn.Sequential):
@@ -149,6 +147,9 @@ class BiFormer(DenseBackbone):
         output_norms: False returns the feature maps without norms, as classifiers need them.
         drop_path_rate: stochastic depth, growing linearly from 0 at the first block to this rate
             at the last one of all stages.
+        drop_path: how stochastic depth drops the update of an image. 'mask' multiplies it with 0;
+            'skip' does not compute it, in batches of 8 or more images, which saves time. Both draw
+            alike; the results are the same.
         frozen_stages: -1 freezes nothing, k the first k + 1 stages, each with the convolutions
             before it and its output's norm.
         in_channels, norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
@@ -166,6 +167,7 @@ class BiFormer(DenseBackbone):
         out_indices: Sequence[int] | None = None,
         output_norms: bool = True,
         drop_path_rate: float = 0.0,
+        drop_path: str = 'mask',
         in_channels: int = 3,
         frozen_stages: int = -1,
         norm_eval: bool = False,
@@ -202,9 +204,10 @@ class BiFormer(DenseBackbone):
                 self.stages[i].append(Block(widths[i], attention, *options))
         self.extra_norms = nn.ModuleDict()
         for i in self.out_indices:
-            norm = LayerNorm(widths[i], eps=1e-6) if output_norms else nn.Identity()
+            norm = nn.LayerNorm(widths[i], eps=1e-6) if output_norms else nn.Identity()
             self.extra_norms[str(i)] = norm
         self.apply(init_linear)  # the authors' initialisation; the rest is torch's
+        self.set_drop_path(drop_path)
         self.freeze()
 
     def _make_attention(self, stage: int, num_regions: int, padding: str) -> nn.Module:

@@ -7,9 +7,10 @@ that the cost is linear in the tokens. The names of the weights are the authors'
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
-from timm.layers import DropPath, LayerScale, lecun_normal_, trunc_normal_
+from timm.layers import LayerScale, lecun_normal_
 from torch import Tensor, nn
 
+from mmbixt.attention import BidirectionalAttention, LatentAttention
 from mmbixt.backbones.arch import (
     check_choice,
     check_positive,
@@ -21,22 +22,17 @@ from mmbixt.backbones.base import DenseBackbone, Parts, State
 from mmbixt.checkpoints import bixt as authors
 from mmbixt.checkpoints.state_dict import Conversion
 from mmbixt.layers import (
-    BidirectionalAttention,
     ConvPatchEmbed,
+    DropPath,
     FourierPositionEncoding,
-    LatentAttention,
     LinearPatchEmbed,
     LocalPatchInteraction,
     Mlp,
-    ResidualStream,
     SelfAttention,
-    add_feed_forward,
     map_to_tokens,
+    residual,
     tokens_to_map,
 )
-from mmbixt.layers.as_built import is_as_built
-from mmbixt.layers.norm import LayerNorm
-from mmbixt.ops import ops_path
 from mmbixt.registry import MODELS
 
 ARCHS = {
@@ -62,25 +58,24 @@ class SelfAttentionBlock(nn.Module):
         self, channels: int, num_heads: int, hidden: int, scale: float | None, drop_path: float
     ) -> None:
         super().__init__()
-        self.norm1 = LayerNorm(channels, eps=1e-6)
+        self.norm1 = nn.LayerNorm(channels, eps=1e-6)
         self.attn = SelfAttention(channels, num_heads)
         self.ls1 = make_layer_scale(channels, scale)
-        self.norm2 = LayerNorm(channels, eps=1e-6)
+        self.norm2 = nn.LayerNorm(channels, eps=1e-6)
         self.mlp = Mlp(channels, hidden)
         self.ls2 = make_layer_scale(channels, scale)
         self.drop_path = DropPath(drop_path)
 
     def forward(self, latents: Tensor) -> Tensor:
         """(B,M,C) to (B,M,C)."""
-        latents = latents + self.drop_path(self.ls1(self.attn(self.norm1(latents))))
-        return add_feed_forward(latents, self.norm2, self.mlp, self.drop_path, self.ls2)
 
-    def run(self, latents: ResidualStream) -> None:
-        """:meth:`forward`, where additions wait for norms."""
-        normed = latents.normed(self.norm1)
-        update = self.attn.attend(normed, normed.shape[1])
-        latents.add(update, self.ls1, self.drop_path, self.attn.proj)
-        latents.add_mlp(self.norm2, self.mlp, self.ls2, self.drop_path)
+        def attend(x: Tensor) -> Tensor:
+            return self.ls1(self.attn(self.norm1(x)))
+
+        def widen(x: Tensor) -> Tensor:
+            return self.ls2(self.mlp(self.norm2(x)))
+
+        return residual(residual(latents, attend, self.drop_path), widen, self.drop_path)
 
 
 class CrossAttentionBlock(nn.Module):
@@ -102,16 +97,16 @@ class CrossAttentionBlock(nn.Module):
     ) -> None:
         super().__init__()
         self.update_latents = update_latents
-        self.norm1_lat = LayerNorm(channels, eps=1e-6)
-        self.norm1_pat = LayerNorm(channels, eps=1e-6)
+        self.norm1_lat = nn.LayerNorm(channels, eps=1e-6)
+        self.norm1_pat = nn.LayerNorm(channels, eps=1e-6)
         self.attn = BidirectionalAttention(channels, num_heads, update_latents)
         self.ls1_pat = make_layer_scale(channels, scale)
-        self.norm2_pat = LayerNorm(channels, eps=1e-6)
+        self.norm2_pat = nn.LayerNorm(channels, eps=1e-6)
         self.mlp_pat = Mlp(channels, hidden)
         self.ls2_pat = make_layer_scale(channels, scale)
         if update_latents:
             self.ls1_lat = make_layer_scale(channels, scale)
-            self.norm2_lat = LayerNorm(channels, eps=1e-6)
+            self.norm2_lat = nn.LayerNorm(channels, eps=1e-6)
             self.mlp_lat = Mlp(channels, hidden)
             self.ls2_lat = make_layer_scale(channels, scale)
         self.drop_path = DropPath(drop_path)
@@ -120,27 +115,17 @@ class CrossAttentionBlock(nn.Module):
         """Latents (B,M,C) or (1,M,C) and tokens (B,N,C) to both, (B,M,C) and (B,N,C)."""
         for_latents, for_tokens = self.attn(self.norm1_lat(latents), self.norm1_pat(tokens))
         tokens = tokens + self.drop_path(self.ls1_pat(for_tokens))
-        tokens = add_feed_forward(
-            tokens, self.norm2_pat, self.mlp_pat, self.drop_path, self.ls2_pat
-        )
+        tokens = residual(tokens, self._widen_tokens, self.drop_path)
         if self.update_latents:
             latents = latents + self.drop_path(self.ls1_lat(for_latents))
-            latents = add_feed_forward(
-                latents, self.norm2_lat, self.mlp_lat, self.drop_path, self.ls2_lat
-            )
+            latents = residual(latents, self._widen_latents, self.drop_path)
         return latents, tokens
 
-    def run(self, latents: ResidualStream, tokens: ResidualStream) -> Tensor:
-        """:meth:`forward`, where additions wait for norms; returns the tokens as they came."""
-        normed = latents.normed(self.norm1_lat), tokens.normed(self.norm1_pat)
-        before = tokens.x
-        for_latents, for_tokens = self.attn.attend(*normed)
-        tokens.add(for_tokens, self.ls1_pat, self.drop_path, self.attn.proj_pat)
-        tokens.add_mlp(self.norm2_pat, self.mlp_pat, self.ls2_pat, self.drop_path)
-        if self.update_latents:
-            latents.add(for_latents, self.ls1_lat, self.drop_path, self.attn.proj_lat)
-            latents.add_mlp(self.norm2_lat, self.mlp_lat, self.ls2_lat, self.drop_path)
-        return before
+    def _widen_tokens(self, x: Tensor) -> Tensor:
+        return self.ls2_pat(self.mlp_pat(self.norm2_pat(x)))
+
+    def _widen_latents(self, x: Tensor) -> Tensor:
+        return self.ls2_lat(self.mlp_lat(self.norm2_lat(x)))
 
 
 class Layer(nn.Module):
@@ -175,15 +160,6 @@ class Layer(nn.Module):
             tokens = self.local_patch_interaction(tokens, grid)
         return latents, tokens
 
-    def run(self, latents: ResidualStream, tokens: ResidualStream, grid: tuple[int, int]) -> Tensor:
-        """:meth:`forward`, where additions wait for norms; returns the tokens as they came."""
-        before = self.cross_attention_latents_token.run(latents, tokens)
-        if self.self_attention_latents is not None:
-            self.self_attention_latents.run(latents)
-        if (lpi := self.local_patch_interaction) is not None:
-            tokens.add(lpi.lpi(tokens.normed(lpi.norm), grid), lpi.ls, lpi.drop_path)
-        return before
-
 
 class LatentCrossAttentionBlock(nn.Module):
     """:class:`CrossAttentionBlock` without the tokens' update."""
@@ -192,11 +168,11 @@ class LatentCrossAttentionBlock(nn.Module):
         self, channels: int, num_heads: int, hidden: int, scale: float | None, drop_path: float
     ) -> None:
         super().__init__()
-        self.norm1_lat = LayerNorm(channels, eps=1e-6)
-        self.norm1_pat = LayerNorm(channels, eps=1e-6)
+        self.norm1_lat = nn.LayerNorm(channels, eps=1e-6)
+        self.norm1_pat = nn.LayerNorm(channels, eps=1e-6)
         self.attn = LatentAttention(channels, num_heads)
         self.ls1_lat = make_layer_scale(channels, scale)
-        self.norm2_lat = LayerNorm(channels, eps=1e-6)
+        self.norm2_lat = nn.LayerNorm(channels, eps=1e-6)
         self.mlp_lat = Mlp(channels, hidden)
         self.ls2_lat = make_layer_scale(channels, scale)
         self.drop_path = DropPath(drop_path)
@@ -205,7 +181,10 @@ class LatentCrossAttentionBlock(nn.Module):
         """Latents (B,M,C) and tokens (B,N,C) to latents (B,M,C)."""
         update = self.attn(self.norm1_lat(latents), self.norm1_pat(tokens))
         latents = latents + self.drop_path(self.ls1_lat(update))
-        return add_feed_forward(latents, self.norm2_lat, self.mlp_lat, self.drop_path, self.ls2_lat)
+        return residual(latents, self._widen, self.drop_path)
+
+    def _widen(self, x: Tensor) -> Tensor:
+        return self.ls2_lat(self.mlp_lat(self.norm2_lat(x)))
 
 
 class LatentLayer(nn.Module):
@@ -232,7 +211,7 @@ class ResidualLPI(nn.Module):
 
     def __init__(self, channels: int, scale: float | None, drop_path: float) -> None:
         super().__init__()
-        self.norm = LayerNorm(channels, eps=1e-6)
+        self.norm = nn.LayerNorm(channels, eps=1e-6)
         self.lpi = LocalPatchInteraction(channels)
         self.ls = make_layer_scale(channels, scale)
         self.drop_path = DropPath(drop_path)
@@ -244,13 +223,6 @@ class ResidualLPI(nn.Module):
 
 def make_layer_scale(channels: int, init: float | None) -> nn.Module:
     return nn.Identity() if init is None else LayerScale(channels, init)
-
-
-READABLE = {  # modules of layers whose weights may be read; not the classifiers' latent layer
-    *(nn.ModuleList, nn.Linear, nn.GELU, nn.Identity, LayerNorm, LayerScale, DropPath, Mlp),
-    *(Layer, CrossAttentionBlock, SelfAttentionBlock, ResidualLPI, LocalPatchInteraction),
-    *(BidirectionalAttention, SelfAttention),
-}
 
 
 @MODELS.register_module()
@@ -279,6 +251,9 @@ class BiXT(DenseBackbone):
             ``depth`` others, and return the latents, as classifiers need them.
         drop_path_rate: stochastic depth, growing linearly from 0 at the first layer to this rate
             at layer ``depth``, the authors' last one, which only classifiers have.
+        drop_path: how stochastic depth drops the update of an image. 'mask' multiplies it with 0;
+            'skip' does not compute it, in batches of 8 or more images, which saves time. Both draw
+            alike; the results are the same.
         frozen_stages: -1 freezes nothing, 0 the tokeniser, position encoding and latents, k the
             first k layers too.
         in_channels, norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
@@ -299,6 +274,7 @@ class BiXT(DenseBackbone):
         with_latents: bool = False,
         latent_layer: bool = False,
         drop_path_rate: float = 0.0,
+        drop_path: str = 'mask',
         in_channels: int = 3,
         frozen_stages: int = -1,
         norm_eval: bool = False,
@@ -334,11 +310,12 @@ class BiXT(DenseBackbone):
         if latent_layer:
             self.blocks.append(LatentLayer(*sizes, drop_path_rate))
         self.reset_parameters()
+        self.set_drop_path(drop_path)
         self.freeze()
 
     def reset_parameters(self) -> None:
         """The authors' initialisation, which timm calls 'jax'."""
-        trunc_normal_(self.latents, std=0.02)
+        nn.init.trunc_normal_(self.latents, std=0.02)
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
@@ -356,38 +333,12 @@ class BiXT(DenseBackbone):
         """
         tokens, grid = self.tokenize(x)
         latents = self.latents
-        if self._waits_for_norms():
-            return self._run(ResidualStream(latents), ResidualStream(tokens), grid)
         feature_maps = []
         for i, layer in enumerate(self.blocks):
             latents, tokens = self.run_layer(layer, latents, tokens, grid)
             if i in self.out_indices:
                 feature_maps.append(tokens_to_map(tokens, grid))
         return (tuple(feature_maps), latents) if self.with_latents else tuple(feature_maps)
-
-    def _waits_for_norms(self) -> bool:
-        """Whether additions are fused into the next norms; all weights must be readable."""
-        if ops_path() != 'triton' or (self.with_cp and torch.is_grad_enabled()):
-            return False
-        parts = {name: part for name, part in self.blocks.named_modules() if '.lpi.' not in name}
-        return all(
-            type(part) in READABLE
-            and is_as_built(part, type(part))
-            and getattr(part, 'bias', True) is not None
-            for part in parts.values()
-        )
-
-    def _run(
-        self, latents: ResidualStream, tokens: ResidualStream, grid: tuple[int, int]
-    ) -> tuple[Tensor, ...] | tuple[tuple[Tensor, ...], Tensor]:
-        """The layers of :meth:`forward`. The next layer completes the tokens of a layer."""
-        feature_maps = []
-        for i, layer in enumerate(self.blocks):
-            before = layer.run(latents, tokens, grid)
-            if i - 1 in self.out_indices:
-                feature_maps.append(tokens_to_map(before, grid))
-        feature_maps.append(tokens_to_map(tokens.value(), grid))
-        return (tuple(feature_maps), latents.value()) if self.with_latents else tuple(feature_maps)
 
     def tokenize(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """An image (B,3,H,W) to tokens with their position encoding (B,N,C), and their grid."""

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_leaves
 
+from mmbixt.attention import RoutingAttention
 from mmbixt.backbones.base import DenseBackbone
 from mmbixt.check.names import explain, valid
 from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.checkpoints.sources import SOURCES, UnknownSourceError, find
 from mmbixt.config import type_name
 from mmbixt.frameworks import is_of_project
-from mmbixt.layers.routing_attention import RoutingAttention
 
 PARTS = ('backbone', 'neck', 'rpn_head', 'roi_head', 'bbox_head', 'mask_head', 'decode_head')
 PARTS += ('auxiliary_head', 'head')

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from mmengine.config import Config
-from mmengine.dist import broadcast_object_list, get_rank, get_world_size
+from mmengine.dist import get_rank, get_world_size
 from mmengine.hooks import Hook
 from mmengine.logging import print_log
 from mmengine.runner import BaseLoop, Runner
@@ -24,11 +24,10 @@ from torch.utils.data import BatchSampler, Dataset, Sampler
 
 from mmbixt.config import plain, within
 from mmbixt.frameworks import is_of_project
-from mmbixt.ops import dispatch
 from mmbixt.registry import DATA_SAMPLERS, HOOKS
 
 # keys in a checkpoint's meta
-_META, _USES_ONEDNN, _RESTORED = 'mmbixt_exact_resume', 'mmbixt_convolves', 'mmbixt_restored'
+_META, _RESTORED = 'mmbixt_exact_resume', 'mmbixt_restored'
 _STEP, _IMAGE = 0, 1  # first number of the seeds, so that steps and images draw different numbers
 
 
@@ -127,8 +126,7 @@ class ExactResumeHook(Hook):
     be written after the last one of them.
 
     The run to be resumed must have used this hook, the same number of processes and the same batch
-    size; otherwise a warning says what differs. oneDNN and MKL round matrix products differently,
-    so all processes use the library that rank 0 found to be faster, or that the checkpoint names.
+    size; otherwise a warning says what differs.
 
     Example:
         >>> default_hooks = dict(exact_resume=dict(type='mmbixt.ExactResumeHook'))
@@ -138,7 +136,6 @@ class ExactResumeHook(Hook):
 
     def __init__(self) -> None:
         self.same_batches = True  # as in the run that is resumed
-        self.uses_onednn: bool | None = None  # of the run that is resumed
         self.is_validating = False
 
     def before_val(self, runner: Runner) -> None:
@@ -151,7 +148,6 @@ class ExactResumeHook(Hook):
         if self.is_validating:  # the best checkpoint; FlexibleRunner writes one iteration too many
             checkpoint['meta'].update(epoch=runner.epoch, iter=runner.iter)
         checkpoint['meta'][_META] = self._batching(runner)
-        checkpoint['meta'][_USES_ONEDNN] = dispatch.ONEDNN_IS_FASTER
         checkpoint['meta'][_RESTORED] = _restored(runner.cfg)
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
@@ -166,7 +162,6 @@ class ExactResumeHook(Hook):
                 'also to train longer: load_from in place of --resume.'
             )
             print_log(text, 'current', logging.WARNING)
-        self.uses_onednn = checkpoint.get('meta', {}).get(_USES_ONEDNN)
         before, now = checkpoint.get('meta', {}).get(_META), self._batching(runner)
         self.same_batches = before is not None and all(now[key] == before[key] for key in before)
         if self.same_batches:
@@ -199,9 +194,6 @@ class ExactResumeHook(Hook):
                 'ExactResumeHook builds the data loader for training again, and needs '
                 f'train_dataloader as a dict, not a {type(config).__name__}.'
             )
-        choice = [dispatch.ONEDNN_IS_FASTER if self.uses_onednn is None else self.uses_onednn]
-        broadcast_object_list(choice)
-        dispatch.ONEDNN_IS_FASTER = choice[0]
         dataset, seed = loop.dataloader.dataset, runner.seed
         loop.dataloader = loop.dataloader_iterator = None  # ends its workers
         batches = dict(type='mmbixt.NumberedBatches', batches=config.get('batch_sampler'))

@@ -1,6 +1,5 @@
 from torch import Tensor, nn
 
-from mmbixt.layers.as_built import is_as_built
 from mmbixt.layers.maps import map_to_tokens, tokens_to_map
 
 
@@ -18,12 +17,7 @@ class LocalPatchInteraction(nn.Module):
         self.act = nn.GELU()
         self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
 
-    def forward(self, tokens: Tensor, grid: tuple[int, int], scale: Tensor | None = None) -> Tensor:
-        """Tokens (B,N,C) of a grid (H,W), row by row, to (B,N,C), times a scale (C,) if given."""
+    def forward(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
+        """Tokens (B,N,C) of a grid (H,W), row by row, to (B,N,C)."""
         x = self.bn(self.act(self.conv1(tokens_to_map(tokens, grid))))
-        if scale is not None and is_as_built(self.conv2, nn.Conv2d):  # scales the few weights
-            weight, bias = scale[:, None, None, None] * self.conv2.weight, self.conv2.bias
-            bias = None if bias is None else scale * bias
-            return map_to_tokens(self.conv2._conv_forward(x, weight, bias))  # with its options
-        x = map_to_tokens(self.conv2(x))
-        return x if scale is None else scale * x
+        return map_to_tokens(self.conv2(x))

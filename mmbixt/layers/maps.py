@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from mmbixt.ops.dispatch import is_exporting, is_transformed
+from mmbixt.layers.tracing import is_exporting, is_transformed
 
 
 def channels_last(image: Tensor) -> Tensor:
@@ -27,29 +27,3 @@ def tokens_to_map(tokens: Tensor, grid: tuple[int, int]) -> Tensor:
 def map_to_tokens(feature_map: Tensor) -> Tensor:
     """(B,C,H,W) to (B,N,C): a view where the feature map is channels-last."""
     return feature_map.permute(0, 2, 3, 1).flatten(1, 2)
-
-
-def as_image(feature_map: Tensor) -> Tensor:
-    """(B,H,W,C) to (B,C,H,W) in channels-last memory format: a view of contiguous memory.
-
-    Where a view of a copy is the input of a convolution, inductor (of torch 2.11) loses the strides
-    of dimensions of size one, such as a batch of one, and assumes another memory format, in which
-    depthwise convolutions take twice the time. So the strides are given explicitly.
-    """
-    if torch.compiler.is_dynamo_compiling():
-        return StridedImage.apply(feature_map)
-    return feature_map.permute(0, 3, 1, 2)
-
-
-class StridedImage(torch.autograd.Function):
-    """:func:`as_image` with explicit strides."""
-
-    @staticmethod
-    def forward(ctx, x: Tensor) -> Tensor:
-        batch, height, width, channels = x.shape
-        strides = (height * width * channels, 1, width * channels, channels)
-        return x.contiguous().as_strided((batch, channels, height, width), strides)
-
-    @staticmethod
-    def backward(ctx, grad: Tensor) -> Tensor:
-        return grad.permute(0, 2, 3, 1)

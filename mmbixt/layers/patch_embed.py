@@ -8,9 +8,9 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from mmbixt.layers.convolution import apply_conv
-from mmbixt.ops.dispatch import is_eager
-from mmbixt.ops.padding import padding_to_multiple
+from mmbixt.layers.padding import padding_to_multiple
+from mmbixt.layers.precision import call_in_float32
+from mmbixt.layers.tracing import holds
 
 
 class LinearPatchEmbed(nn.Module):
@@ -34,10 +34,9 @@ class LinearPatchEmbed(nn.Module):
     def forward(self, image: Tensor) -> Tensor:
         """(B,in_channels,H,W) to (B,C,ceil(H/stride),ceil(W/stride))."""
         bottom, right = (padding_to_multiple(side, self.stride) for side in image.shape[-2:])
-        # padding by nothing would copy the image; compilers must not ask for sizes
-        if not is_eager() or bottom or right:
+        if not holds(bottom + right == 0):  # padding by nothing would copy the image
             image = pad(image, (0, right, 0, bottom))
-        return apply_conv(self.proj, image)
+        return call_in_float32(self.proj, image)
 
 
 class ConvPatchEmbed(nn.Module):

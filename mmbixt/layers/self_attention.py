@@ -1,12 +1,11 @@
 from torch import Tensor, nn
 
-from mmbixt.layers.linear import apply_linear
-from mmbixt.ops.heads import head_width, join_heads, split_heads
-from mmbixt.ops.inverse_attention import self_attention
+from mmbixt.layers.fused_attention import fused_attention
+from mmbixt.layers.heads import head_width, join_heads, split_heads
 
 
 class SelfAttention(nn.Module):
-    """Attention of all tokens over all tokens, by :func:`mmbixt.ops.self_attention`.
+    """Attention of all tokens over all tokens: ``proj(softmax(q k^T / sqrt(d)) v)``.
 
     Args:
         channels: width C of the tokens.
@@ -22,12 +21,12 @@ class SelfAttention(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(B,N,C) to (B,N,C)."""
-        return apply_linear(self.proj, self.attend(tokens, tokens.shape[1]))
+        return self.proj(self._attend(tokens, tokens.shape[1]))
 
-    def attend(self, tokens: Tensor, queries: int) -> Tensor:
+    def _attend(self, tokens: Tensor, queries: int) -> Tensor:
         """The first tokens attend to all: (B,N,C) to (B,queries,C), before the projection."""
-        q, k, v = split_heads(apply_linear(self.qkv, tokens), 3, self.num_heads)
-        return join_heads(self_attention(q[:, :, :queries], k, v, self.scale))
+        q, k, v = split_heads(self.qkv(tokens), 3, self.num_heads)
+        return join_heads(fused_attention(q[:, :, :queries], k, v, self.scale))
 
 
 class ClassAttention(SelfAttention):
@@ -35,4 +34,4 @@ class ClassAttention(SelfAttention):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(B,1+N,C), the class token first, to the class token's update (B,1,C)."""
-        return apply_linear(self.proj, self.attend(tokens, 1))
+        return self.proj(self._attend(tokens, 1))

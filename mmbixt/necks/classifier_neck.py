@@ -16,11 +16,8 @@ from torch import Tensor, nn
 from mmbixt.checkpoints.classifier import fit_part
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.checkpoints.xcit import fuse_class_attention
-from mmbixt.layers.feed_forward import Mlp
-from mmbixt.layers.linear import init_linear
-from mmbixt.layers.maps import map_to_tokens
-from mmbixt.layers.norm import LayerNorm
-from mmbixt.layers.self_attention import ClassAttention
+from mmbixt.layers import ClassAttention, Mlp, map_to_tokens
+from mmbixt.layers.initialise import init_linear
 from mmbixt.registry import MODELS
 
 
@@ -59,9 +56,9 @@ class ClassAttentionLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.tokens_norm = tokens_norm
-        self.norm1 = LayerNorm(channels, eps=1e-6)
+        self.norm1 = nn.LayerNorm(channels, eps=1e-6)
         self.attn = ClassAttention(channels, num_heads)
-        self.norm2 = LayerNorm(channels, eps=1e-6)
+        self.norm2 = nn.LayerNorm(channels, eps=1e-6)
         self.mlp = Mlp(channels, hidden)
         self.gamma1 = nn.Parameter(torch.full((channels,), float(layer_scale)))
         self.gamma2 = nn.Parameter(torch.full((channels,), float(layer_scale)))
@@ -111,7 +108,7 @@ class ClassAttentionNeck(ClassifierNeck):
         self.num_heads = num_heads
         self.cls_token = nn.Parameter(torch.empty(1, 1, in_channels))
         self.cls_attn_blocks = nn.Sequential(*(ClassAttentionLayer(*sizes) for _ in range(depth)))
-        self.norm = LayerNorm(in_channels, eps=1e-6)
+        self.norm = nn.LayerNorm(in_channels, eps=1e-6)
         trunc_normal_(self.cls_token, std=0.02)
         self.apply(init_linear)
 
@@ -142,7 +139,7 @@ class LatentMeanNeck(ClassifierNeck):
 
     def __init__(self, in_channels: int, init_cfg: dict | None = None) -> None:
         super().__init__(init_cfg)
-        self.fc_norm = LayerNorm(in_channels, eps=1e-6)
+        self.fc_norm = nn.LayerNorm(in_channels, eps=1e-6)
 
     def forward(self, inputs: tuple[tuple[Tensor, ...], Tensor]) -> tuple[Tensor]:
         """Feature maps and latents (B,M,C) to (B,C)."""

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from timm.layers import DropPath
 
 from mmbixt import backbones
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, base
 from mmbixt.backbones.arch import resolve_out_indices
+from mmbixt.layers import DropPath
 
 
 @pytest.mark.parametrize(

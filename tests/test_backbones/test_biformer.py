@@ -2,10 +2,9 @@ import copy
 
 import pytest
 import torch
-from helpers import golden, image, official_state
+from helpers import formulation, golden, image, official_state
 
 from mmbixt.backbones import BiFormer
-from mmbixt.ops import use_ops
 
 
 @torch.no_grad()
@@ -18,9 +17,9 @@ def test_golden(num_regions, side, padding):
     backbone.load_state_dict(official_state('biformer_tiny__dense'))
     for stage in backbone.stages:
         stage.register_forward_hook(lambda *args: raw.append(args[2].permute(0, 3, 1, 2)))
-    for path in ('auto', 'reference'):
+    for path in ('fast', 'definition'):
         raw.clear()
-        with use_ops(path):
+        with formulation(path):
             maps = backbone(image(1, side, side))
         for i in range(4):
             assert reference.check(f'raw{i}', raw[i].numpy()) < 2e-5

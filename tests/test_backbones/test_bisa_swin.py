@@ -1,10 +1,9 @@
 import pytest
 import torch
-from helpers import assert_close, image, official_parameters
+from helpers import assert_close, formulation, image, official_parameters
 from mmseg.models.backbones import SwinTransformer
 
 from mmbixt.backbones import BiSASwin
-from mmbixt.ops import use_ops
 
 SMALL = dict(embed_dims=16, depths=(2, 2, 2, 2), num_heads=(1, 2, 4, 8))
 
@@ -31,12 +30,12 @@ def swin_of_mmseg():
     return ours, theirs
 
 
-@pytest.mark.parametrize('path', ['auto', 'reference'])
+@pytest.mark.parametrize('path', ['fast', 'definition'])
 @pytest.mark.parametrize('size', [(1, 1), (3, 50), (20, 20), (41, 43), (107, 161)])
 def test_equals_swin_of_mmseg(swin_of_mmseg, size, path):
     ours, theirs = swin_of_mmseg
     x = image(2, *size)
-    with torch.no_grad(), use_ops(path):
+    with torch.no_grad(), formulation(path):
         for actual, expected in zip(ours(x), theirs(x), strict=True):
             assert_close(actual, expected)
 

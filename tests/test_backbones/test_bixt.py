@@ -1,9 +1,8 @@
 import pytest
 import torch
-from helpers import golden, image, official_state
+from helpers import formulation, golden, image, official_state
 
 from mmbixt.backbones import BiXT
-from mmbixt.ops import use_ops
 
 GOLDENS = {  # layout: options, batch
     'bixt_ti_l64_d13_p16': (dict(), 2),
@@ -20,8 +19,8 @@ def test_golden(layout):
     backbone.load_state_dict(official_state(layout))
     reference = golden(f'{layout}__dense__64x64')
     x = image(batch, 64, 64)
-    for path in ('auto', 'reference'):
-        with use_ops(path):
+    for path in ('fast', 'definition'):
+        with formulation(path):
             tokens, grid = backbone.tokenize(x)
             maps, latents = backbone(x)
         embed = tokens.transpose(1, 2).unflatten(2, grid)

@@ -1,10 +1,5 @@
-"""Changes that users make to modules: hooks, replaced layers, other options, quantisation.
+"""Changes that users make to modules have an effect: hooks, replaced layers, quantisation."""
 
-Fast paths use weights without calling the modules that hold them, so each of these changes must
-switch them off where it is made.
-"""
-
-import copy
 import warnings
 from collections import Counter
 from contextlib import contextmanager
@@ -13,10 +8,7 @@ import pytest
 import torch
 from helpers import assert_close, image
 from torch import nn
-from torch.nn.modules.module import register_module_forward_hook
 from variants import FAMILIES, VARIANTS, build
-
-from mmbixt.ops import dispatch, use_ops
 
 
 def assert_same(actual, expected, tolerance=1e-4):
@@ -70,12 +62,10 @@ class Delegating(nn.Module):
         return self.wrapped(*inputs)
 
 
-@pytest.mark.parametrize('processor', ['cpu', 'none'], ids=['on a processor', 'as on a GPU'])
 @torch.no_grad()
-def test_a_single_hooked_or_wrapped_module_is_called(backbone, processor, monkeypatch):
-    """One module at a time: nothing else switches its fast path off."""
-    monkeypatch.setattr(dispatch, '_PROCESSOR', processor)
-    x = image(1, 33, 48)
+def test_a_single_hooked_or_wrapped_module_is_called(backbone):
+    """One module at a time, with enough tokens for XCiT's Gram matrix, which calls none."""
+    x = image(1, 96, 100)
     expected = backbone(x)
     for name, module in list(backbone.named_modules())[1:]:  # the first is the backbone
         if isinstance(module, nn.ModuleList | nn.ModuleDict) or not list(module.parameters()):
@@ -106,29 +96,6 @@ def test_replaced_activations_norms_and_stochastic_depth_are_called(backbone):
     assert len(found) == 3
 
 
-def without_bias(layer):
-    return nn.Linear(layer.in_features, layer.out_features, bias=False)
-
-
-def circular(layer):
-    layer = copy.deepcopy(layer)
-    layer.padding_mode = 'circular' if layer.kernel_size[0] % 2 else 'zeros'
-    return layer
-
-
-@torch.no_grad()
-def test_layers_with_other_options_are_computed_with_these(backbone):
-    """The result is the same as with hooks, with which each layer is called."""
-    x = image(1, 96, 100)  # enough tokens for XCiT's Gram matrix
-    changes = {nn.Linear: without_bias, nn.Conv2d: circular}
-    for name, module in list(backbone.named_modules()):
-        if type(module) in changes and 'embed' not in name:
-            with replaced(backbone, name, changes[type(module)](module)):
-                maps = backbone(x)
-                with register_module_forward_hook(lambda *_: None):
-                    assert_same(maps, backbone(x))
-
-
 @pytest.mark.parametrize('family', FAMILIES)
 def test_dynamic_quantisation_changes_every_linear_layer(family):
     backbone = make(FAMILIES[family])
@@ -145,11 +112,3 @@ def test_dynamic_quantisation_changes_every_linear_layer(family):
     for actual, wanted in zip(quantised(image(1, 64, 48)), expected, strict=True):
         assert not torch.equal(actual, wanted)
         assert (actual - wanted).std() < 0.2 * wanted.std()
-
-
-def test_checkpointing_computes_again_on_the_path_of_the_forward_pass(backbone):
-    backbone.with_cp = True
-    for path in ('reference', 'portable', 'cpu'):
-        with use_ops(path):
-            maps = backbone(image(1, 48, 33))
-        sum(m.sin().sum() for m in maps).backward()

@@ -1,19 +1,17 @@
-"""Networks in half precision are as near to float64 as in the plain order, and finite where that
-is: on a processor, and in the order of operations of a GPU."""
+"""Deep networks in half precision are as near to float64 as by the definitions, and finite where
+these are."""
 
 import math
 from collections import deque
 
 import pytest
 from helpers import image, others_in_zoo
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from parity import PRECISIONS, errors
 from variants import build
 
-from mmbixt.gpu_check import parity
-from mmbixt.layers import RoutingAttention, routing_attention
-from mmbixt.ops import dispatch
+from mmbixt.attention import RoutingAttention, routing
 
-HALF = {p.name: p for p in parity.PRECISIONS if p.name not in ('fp32', 'TF32')}
+HALF = [name for name in PRECISIONS if name not in ('fp32', 'TF32')]
 DEEP = {  # as deep as the tiny architectures, and narrow
     'bixt': dict(type='mmbixt.BiXT', arch=dict(embed_dims=16, num_heads=2, depth=12)),
     'xcit': dict(type='mmbixt.XCiT', arch=dict(embed_dims=16, num_heads=4, depth=12), patch_size=8),
@@ -37,11 +35,9 @@ IMAGES = {
 
 @pytest.mark.parametrize('size', others_in_zoo(IMAGES, ['normal']))
 @pytest.mark.parametrize('precision', others_in_zoo(HALF, ['bf16', 'amp bf16']))
-@pytest.mark.parametrize('processor', ['cpu', 'none'], ids=['on a processor', 'as on a GPU'])
 @pytest.mark.parametrize('family', DEEP)
-def test_deep_networks(family, processor, precision, size, monkeypatch):
-    monkeypatch.setattr(dispatch, '_PROCESSOR', processor)
-    network, routes, route = build(DEEP[family]).eval(), deque(), routing_attention.best_routes
+def test_deep_networks(family, precision, size, monkeypatch):
+    network, routes, route = build(DEEP[family]).eval(), deque(), routing.route
     count = sum(isinstance(m, RoutingAttention) for m in network.modules())
 
     def of_the_first(*arguments):
@@ -49,14 +45,9 @@ def test_deep_networks(family, processor, precision, size, monkeypatch):
         routes.append(routes.popleft() if len(routes) == count else route(*arguments))
         return routes[-1]
 
-    monkeypatch.setattr(routing_attention, 'best_routes', of_the_first)
-    make = lambda: (network, [IMAGES[size](image(2, 80, 112))])  # noqa: E731
-    # the fused kernel for processors has no gradient for a bias
-    kernels = [SDPBackend.MATH] if processor == 'none' else list(SDPBackend.__members__.values())
-    with sdpa_kernel(kernels):
-        found = parity.check(make, 'cpu', 'eager', HALF[precision])
-    for part in ('results', 'gradients'):
-        ours, plain = found[part]
-        if not math.isfinite(plain):  # gradients of what is not finite mean nothing
+    monkeypatch.setattr(routing, 'route', of_the_first)
+    x, precision = IMAGES[size](image(2, 80, 112)), PRECISIONS[precision]
+    for part, error in errors(lambda: (network, [x]), precision).items():
+        if not math.isfinite(error.definition):  # gradients of what is not finite mean nothing
             break
-        assert ours <= 1.5 * (plain + HALF[precision].unit), found
+        assert error.ours <= 1.5 * (error.definition + precision.unit), (part, error)

@@ -1,99 +1,130 @@
-"""Second derivatives, on the reference path and as errors on the others; torch.func."""
+"""Derivatives by autograd and torch.func: all of them by the definitions, first ones otherwise."""
 
 import pytest
-import timm
 import torch
 from helpers import image
-from torch.autograd import forward_ad
-from torch.func import functional_call, grad, jvp, stack_module_state, vmap
+from torch.func import functional_call, grad, hessian, jvp, stack_module_state, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from variants import FAMILIES, build
 
-from mmbixt.ops import use_ops
+from mmbixt.attention import by_definition
+
+DEFINED = {'by definition': by_definition, 'unfused': lambda: sdpa_kernel(SDPBackend.MATH)}
+FUSED = ('bixt conv, LPI', 'biformer')  # their attentions are fused kernels
 
 
-def product(backbone, x, vector):
-    """The Hessian times a vector."""
-    loss = sum((feature_map + 0.3).sin().mean() for feature_map in backbone(x))
-    # with named inputs, autograd ignores once_differentiable
-    parameters = list(backbone.parameters())
-    first = torch.autograd.grad(loss, parameters, create_graph=True)
-    along = sum((g * v).sum() for g, v in zip(first, vector, strict=True))
-    options = dict(allow_unused=True, materialize_grads=True)
-    return torch.cat([g.flatten() for g in torch.autograd.grad(along, parameters, **options)])
+class Loss:
+    """A loss of the weights and images, in float64."""
+
+    def __init__(self, family):
+        self.backbone = build(FAMILIES[family]).double().eval()
+        self.weights = dict(self.backbone.named_parameters())
+        self.images = image(2, 48, 32).double()
+
+    def __call__(self, weights, x=None):
+        outs = functional_call(self.backbone, weights, (self.images if x is None else x,))
+        return sum((out + 0.3).sin().mean() for out in outs)
+
+    def gradient(self, weights):
+        return flat(torch.autograd.grad(self(weights), list(weights.values())))
+
+    def product(self, vector):
+        """The Hessian times a vector, by autograd."""
+        weights = list(self.weights.values())
+        first = torch.autograd.grad(self(self.weights), weights, create_graph=True)
+        along = (flat(first) * flat(vector.values())).sum()
+        options = dict(allow_unused=True, materialize_grads=True)
+        return flat(torch.autograd.grad(along, weights, **options))
 
 
-@pytest.mark.parametrize('path', ['cpu', 'auto', 'portable'])
-@pytest.mark.parametrize('variant', FAMILIES)
-def test_fast_paths_are_right_or_raise_an_error(variant, path):
-    """On some paths a backbone has only plain operations, which have all derivatives."""
-    backbone, x = build(FAMILIES[variant]).eval(), image(1, 48, 32)
-    vector = [torch.randn_like(p) for p in backbone.parameters()]
-    try:
-        with use_ops(path):
-            found = product(backbone, x, vector)
-    except RuntimeError as error:
-        if 'set MMBIXT_OPS=reference' not in str(error):
-            raise
-        return
-    with use_ops('reference'):
-        expected = product(backbone, x, vector)
-    assert (found - expected).norm() < 1e-3 * expected.norm()
+def flat(parts):
+    return torch.cat([x.flatten() for x in parts])
 
 
-@pytest.mark.parametrize('variant', FAMILIES)
-def test_batches_of_gradients_and_tangents_raise_an_error(variant):
-    """In the backward pass of operators, after a forward pass without them."""
-    backbone, x = build(FAMILIES[variant]).eval(), image(1, 48, 32)
-    weights = list(backbone.parameters())
-    with use_ops('cpu'):
-        out = backbone(x)[-1]
-    ones = torch.ones_like(out)
-    options = dict(retain_graph=True, allow_unused=True)
-    with pytest.raises(RuntimeError, match='set MMBIXT_OPS=reference'):
-        torch.autograd.grad(out, weights, ones[None], is_grads_batched=True, **options)
-    with pytest.raises(RuntimeError, match='set MMBIXT_OPS=reference'):
-        vmap(lambda v: torch.autograd.grad(out, weights, v, **options))(ones[None])
-    with forward_ad.dual_level(), pytest.raises(RuntimeError, match='set MMBIXT_OPS=reference'):
-        torch.autograd.grad(out, weights, forward_ad.make_dual(ones, ones), **options)
+def assert_near(found, expected, tolerance=1e-9):
+    assert (found - expected).norm() <= tolerance * expected.norm()
 
 
-@pytest.mark.parametrize('variant', FAMILIES)
-def test_torch_func(variant):
-    """Gradients of single images, an ensemble, derivatives along a vector, a Hessian's product."""
-    backbone, other = (build(FAMILIES[variant]).eval() for _ in range(2))
-    x, weights = image(2, 48, 32), dict(backbone.named_parameters())
+@pytest.mark.parametrize('defined', DEFINED.values(), ids=DEFINED)
+@pytest.mark.parametrize('family', FAMILIES)
+def test_second_and_forward_derivatives(family, defined):
+    loss = Loss(family)
+    weights, vector = loss.weights, {k: torch.randn_like(p) for k, p in loss.weights.items()}
 
-    def loss(weights, x):
-        return sum((out + 0.3).sin().mean() for out in functional_call(backbone, weights, (x,)))
-
-    of_each = vmap(grad(loss), in_dims=(None, 0))(weights, x[:, None])
-    for i in range(2):
-        expected = torch.autograd.grad(loss(weights, x[i : i + 1]), list(weights.values()))
-        torch.testing.assert_close(tuple(g[i] for g in of_each.values()), expected)
-
-    states = stack_module_state([backbone, other])
-    outs = vmap(lambda *state: functional_call(backbone, state, (x,)))(*states)
-    for i, network in enumerate((backbone, other)):
-        torch.testing.assert_close(tuple(out[i] for out in outs), tuple(network(x)))
-
-    vector = {name: torch.randn_like(value) for name, value in weights.items()}
+    def moved(step):
+        moved = {k: (p + step * vector[k]).detach().requires_grad_() for k, p in weights.items()}
+        return loss.gradient(moved)
 
     def slope(weights):
-        return sum((g * vector[name]).sum() for name, g in grad(loss)(weights, x).items())
+        return sum((g * vector[name]).sum() for name, g in grad(loss)(weights).items())
 
-    # the weights require gradients outside of torch.func, too, where a backward pass may follow
-    found = torch.autograd.grad(slope(weights), list(weights.values()), allow_unused=True)
-    torch.testing.assert_close(found, tuple(grad(slope)(weights).values()), rtol=1e-3, atol=1e-3)
+    with defined():
+        expected = loss.product(vector)
+        assert_near(expected, (moved(1e-6) - moved(-1e-6)) / 2e-6, 1e-5)
+        assert_near(flat(grad(slope)(weights).values()), expected)
+        if defined is not by_definition:  # functions of mmbixt have no forward-mode derivatives
+            return
+        over_reverse = jvp(grad(loss), (weights,), (vector,))
+        assert_near(flat(over_reverse[1].values()), expected)
+        assert_near(jvp(loss, (weights,), (vector,))[1], slope(weights))
+        direction = torch.randn_like(loss.images)
+        along = jvp(lambda x: loss(weights, x), (loss.images,), (direction,))[1]
+        assert_near(along, (grad(loss, argnums=1)(weights, loss.images) * direction).sum())
 
-    along = jvp(lambda weights: loss(weights, x), (weights,), (vector,))[1]
-    torch.testing.assert_close(along, slope(weights), rtol=1e-4, atol=1e-5)
-    with torch.no_grad():  # timm's fused attention has none
-        for module in backbone.modules():
-            if isinstance(module, timm.layers.Attention):
-                module.fused_attn = False
-        direction = torch.randn_like(x)
-        along = jvp(lambda x: loss(weights, x), (x,), (direction,))[1]
-    expected = (grad(loss, argnums=1)(weights, x) * direction).sum()
-    torch.testing.assert_close(along, expected, rtol=1e-4, atol=1e-5)
-    forward_over_reverse = jvp(grad(lambda weights: loss(weights, x)), (weights,), (vector,))[1]
-    torch.testing.assert_close(grad(slope)(weights), forward_over_reverse, rtol=1e-3, atol=1e-3)
+
+@pytest.mark.parametrize('family', FAMILIES)
+def test_gradients_at_other_weights(family):
+    """A backward pass after ``functional_call``, when the module has its own weights again."""
+    loss = Loss(family)
+    weights = {k: (1.1 * p).detach().requires_grad_() for k, p in loss.weights.items()}
+    found = loss.gradient(weights)
+    for name, p in loss.weights.items():
+        p.data.copy_(weights[name])
+    assert_near(found, loss.gradient(loss.weights))
+
+
+@pytest.mark.parametrize('family', FAMILIES)
+def test_hessian_of_a_few_weights(family):
+    loss = Loss(family)
+    name = min(loss.weights, key=lambda name: loss.weights[name].numel())
+
+    def of_few(few):
+        return loss(loss.weights | {name: few})
+
+    with by_definition():
+        found = hessian(of_few)(loss.weights[name])
+        expected = torch.autograd.functional.hessian(of_few, loss.weights[name])
+    assert found.any()
+    assert_near(found, expected)
+
+
+@pytest.mark.parametrize('formulation', [None, *DEFINED.values()], ids=['fast', *DEFINED])
+@pytest.mark.parametrize('family', FAMILIES)
+def test_gradients_of_single_images_and_ensembles(family, formulation):
+    loss, other = Loss(family), build(FAMILIES[family]).double().eval()
+    torch.nn.init.normal_(next(other.parameters()))
+    with formulation() if formulation else torch.enable_grad():
+        of_each = vmap(grad(loss), in_dims=(None, 0))(loss.weights, loss.images[:, None])
+        for i in range(2):
+            expected = grad(loss)(loss.weights, loss.images[i : i + 1])
+            assert_near(flat(g[i] for g in of_each.values()), flat(expected.values()))
+        states = stack_module_state([loss.backbone, other])
+        outs = vmap(lambda *state: functional_call(other, state, (loss.images,)))(*states)
+        for i, network in enumerate((loss.backbone, other)):
+            assert_near(flat(out[i] for out in outs), flat(network(loss.images)))
+
+
+@pytest.mark.parametrize('family', FAMILIES)
+def test_fused_kernels_have_first_derivatives_only(family):
+    """torch says so, where the result would be wrong otherwise."""
+    loss = Loss(family)
+    vector = {name: torch.randn_like(p) for name, p in loss.weights.items()}
+    if family in FUSED:
+        with pytest.raises(RuntimeError, match=r'scaled_dot_product.*backward.*not implemented'):
+            loss.product(vector)
+        with pytest.raises(NotImplementedError, match='forward AD'):
+            jvp(loss, (loss.weights,), (vector,))
+        return
+    found = loss.product(vector)
+    with by_definition():
+        assert_near(found, loss.product(vector))

@@ -2,11 +2,10 @@ from itertools import product
 
 import pytest
 import torch
-from helpers import golden, image, official_state
+from helpers import formulation, golden, image, official_state
 
 from mmbixt.backbones import XCiT
 from mmbixt.necks import FeaturePyramidAdapter
-from mmbixt.ops import use_ops
 
 GOLDENS = {  # authors' model: options, sizes
     'tiny_12_p16': (dict(arch='tiny12', patch_size=16), [(64, 64), (72, 104)]),
@@ -24,8 +23,8 @@ def test_golden_before_and_after_the_pyramid(name):
     pyramid = FeaturePyramidAdapter(192, options['patch_size']).eval()
     own = [key for key in pyramid.state_dict() if not key.endswith('num_batches_tracked')]
     pyramid.load_state_dict({key: state[key] for key in own}, strict=False)
-    for path, (height, width) in product(('auto', 'reference'), sizes):
-        with use_ops(path):
+    for path, (height, width) in product(('fast', 'definition'), sizes):
+        with formulation(path):
             maps = backbone(image(1, height, width))
             levels = pyramid(maps)
         reference = golden(f'xcit_{name}__dense__{height}x{width}')

@@ -9,6 +9,7 @@ import torch
 from classifiers import build, build_meta, published
 from helpers import (
     assert_close,
+    formulation,
     golden,
     image,
     official_layouts,
@@ -25,7 +26,6 @@ from variants import FAMILIES, VARIANTS
 
 from mmbixt.backbones.published import classifier_config
 from mmbixt.checkpoints.state_dict import CheckpointMismatchError, load_whole_state
-from mmbixt.ops import use_ops
 
 GOLDENS = {  # name, golden, batch and side of the image, container of the weights in the file
     'xcit': ('xcit_tiny_12_p16', 'logits__64x64', 2, 64, 'model'),
@@ -45,8 +45,8 @@ def test_golden(case, save):
     state = official_state(name)
     file = save({container: state, 'epoch': 3} if container else state)
     load_checkpoint(model, file, map_location='cpu', strict=True)
-    for path in ('auto', 'reference'):
-        with use_ops(path):
+    for path in ('fast', 'definition'):
+        with formulation(path):
             logits = model(image(batch, side, side))
         assert golden(f'{name}__{values}').check('logits', logits.numpy()) < 2e-5
 
@@ -65,8 +65,8 @@ def test_equals_timm(name, save):
     ours = build(dict(published(name, 10), init_cfg=init_cfg))
     ours.init_weights()
     x = image(1, 224, 224)
-    for path in ('auto', 'reference'):
-        with use_ops(path):
+    for path in ('fast', 'definition'):
+        with formulation(path):
             assert_close(ours(x), theirs(x))
 
 

@@ -14,7 +14,6 @@ from torch.utils.data import Dataset
 
 import mmbixt.registry  # noqa: F401
 from mmbixt.checkpoints.loader import load
-from mmbixt.ops import dispatch
 
 IMAGES = 10
 COLLATE = dict(collate_fn=dict(type='default_collate'))
@@ -173,15 +172,3 @@ def test_changed_settings_that_are_restored_are_warned_of(tmp_path):
         train(tmp_path / folder, cfg=cfg, **ITERATIONS, **resume)
         (log,) = (tmp_path / folder).glob('*/*.log')
         assert ('param_scheduler: changed since' in log.read_text()) is (folder == 'changed')
-
-
-def test_resumed_run_uses_the_same_matrix_library(tmp_path, monkeypatch):
-    """The library of the first run is used, even where the other one is faster now."""
-    monkeypatch.setattr(dispatch, 'ONEDNN_IS_FASTER', True)
-    train(tmp_path / 'first', **ITERATIONS)
-    monkeypatch.setattr(dispatch, 'ONEDNN_IS_FASTER', False)
-    train(tmp_path / 'second', **ITERATIONS)
-    assert not dispatch.ONEDNN_IS_FASTER
-    resume = dict(resume=True, load_from=str(tmp_path / 'first/iter_6.pth'))
-    train(tmp_path / 'third', **ITERATIONS, **resume)
-    assert dispatch.ONEDNN_IS_FASTER

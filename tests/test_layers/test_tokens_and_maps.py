@@ -1,9 +1,8 @@
 import pytest
 import torch
-from helpers import assert_close, golden
+from helpers import golden
 
 from mmbixt.layers import fourier_features, map_to_tokens, tokens_to_map
-from mmbixt.layers.maps import as_image
 
 
 @pytest.mark.parametrize('grid', [(4, 4), (4, 6), (7, 5), (1, 3), (14, 14)])
@@ -20,15 +19,3 @@ def test_tokens_and_maps_share_memory():
     assert feature_map.data_ptr() == tokens.data_ptr()
     assert torch.equal(feature_map[0, :, 1, 2], tokens[0, 7])
     assert map_to_tokens(feature_map).data_ptr() == tokens.data_ptr()
-
-
-def test_compiled_or_not_an_image_is_the_map_with_channels_first():
-    for make in (torch.randn, lambda *size: torch.randn(*size[::-1]).permute(3, 2, 1, 0)):
-        x = make(1, 4, 5, 3).requires_grad_()
-        compiled = torch.compile(as_image, fullgraph=True, backend='eager')
-        for image in (as_image(x), compiled(x)):
-            assert torch.equal(image, x.permute(0, 3, 1, 2))
-            weight = torch.randn(image.shape)
-            (grad,) = torch.autograd.grad((image * weight).sum(), x)
-            assert_close(grad, weight.permute(0, 2, 3, 1))
-        assert compiled(x).is_contiguous(memory_format=torch.channels_last)

@@ -15,7 +15,7 @@ from onnxruntime import InferenceSession
 from PIL import Image
 from torch import nn
 
-from mmbixt.layers import RoutingAttention
+from mmbixt.attention import RoutingAttention
 from mmbixt.sample.scenes import make_scene
 from mmbixt.version import __version__
 

@@ -6,15 +6,19 @@ image. Norms, activations, softmax and additions are not counted.
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
+from mmbixt.attention import by_definition
 from mmbixt.backbones.published import PUBLISHED, Published, classifier_config
-from mmbixt.benchmarking.worker import count_macs
 from mmbixt.cli import read_config, run
 
 # comments around the table in docs/configs.md
@@ -39,6 +43,14 @@ def parse_args() -> argparse.Namespace:
 
 def count_parameters(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
+
+
+def count_macs(forward: Callable[[], Any]) -> int:
+    """Multiply-adds of a call, of attentions by their definition."""
+    counter = FlopCounterMode(display=False)
+    with counter, torch.no_grad(), sdpa_kernel(SDPBackend.MATH), by_definition():
+        forward()
+    return counter.get_total_flops() // 2
 
 
 def build_without_memory(config: dict) -> nn.Module:

@@ -13,17 +13,20 @@ from collections import defaultdict
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
+import numpy as np
 import torch
 from mmengine.model import revert_sync_batchnorm
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
+from mmengine.structures import InstanceData, PixelData
 
-from mmbixt.benchmarking.labels import random_labels
-from mmbixt.benchmarking.worker import resident
 from mmbixt.cli import read_config, run
 from mmbixt.progress import progress
 
+OBJECTS = 8  # in an image
+CLASSES = 19  # no data set of ours has fewer than Cityscapes
 STOCK = {
     'mmseg': 'mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py',
     'mmdet': 'mmdet::swin/mask-rcnn_swin-t-p4-w7_fpn_1x_coco.py',
@@ -45,6 +48,40 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument('--json', type=Path, help='also write all measurements to this file')
     parser.add_argument('--one', action='store_true', help=argparse.SUPPRESS)
     return parser.parse_args()
+
+
+def random_labels(scope: str, size: tuple[int, int]) -> Any:
+    """A data sample of mmseg, mmdet or mmpretrain for an image (H,W)."""
+    meta = dict(img_shape=size, ori_shape=size, pad_shape=size, batch_input_shape=size)
+    if scope == 'mmseg':
+        from mmseg.structures import SegDataSample
+
+        found = SegDataSample(metainfo=meta)
+        found.gt_sem_seg = PixelData(data=torch.randint(CLASSES, (1, *size)))
+    elif scope == 'mmpretrain':
+        from mmpretrain.structures import DataSample
+
+        found = DataSample(metainfo=meta).set_gt_label(torch.randint(CLASSES, (1,)))
+    else:
+        from mmdet.structures import DetDataSample
+        from mmdet.structures.mask import BitmapMasks
+
+        found = DetDataSample(metainfo=meta | dict(scale_factor=(1.0, 1.0)))
+        middle = torch.tensor([size[1] / 2, size[0] / 2])
+        first, last = torch.rand(2, OBJECTS, 2) * middle  # corners in two quarters of the image
+        boxes = torch.cat([first, last + middle], 1)
+        masks = BitmapMasks(np.ones((OBJECTS, *size), np.uint8), *size)
+        classes = torch.randint(CLASSES, (OBJECTS,))
+        found.gt_instances = InstanceData(bboxes=boxes, labels=classes, masks=masks)
+        found.ignored_instances = InstanceData(bboxes=boxes[:0], labels=classes[:0])
+    return found
+
+
+def resident(field: str) -> int:
+    """Resident memory of the process in bytes: current ('VmRSS') or peak ('VmHWM')."""
+    with open('/proc/self/status') as file:
+        line = next(line for line in file if line.startswith(field))
+    return int(line.split()[1]) * 1024
 
 
 def measure(args: argparse.Namespace) -> dict[str, float]:

@@ -9,7 +9,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from mmbixt.layers import RoutingAttention
+from mmbixt.attention import RoutingAttention
 from mmbixt.visualization.attention.drawing import RED_AND_BLUE
 from mmbixt.visualization.attention.pictures import Layer
 from mmbixt.visualization.attention.stages import Box, PointMaps, StagePictures

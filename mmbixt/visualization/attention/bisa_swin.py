@@ -15,7 +15,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from mmbixt.ops.window_attention.windows import Windows
+from mmbixt.attention.windows import Windows
 from mmbixt.visualization.attention.drawing import RED_AND_BLUE, sheet
 from mmbixt.visualization.attention.pictures import Layer
 from mmbixt.visualization.attention.stages import PointMaps, StagePictures
@@ -46,8 +46,9 @@ def _join(x: Tensor, windows: Windows) -> Tensor:
 def window_point(layer: Layer, cell: tuple[int, int]) -> PointMaps:
     """Attention of the token in a cell (row, column), within the unmasked part of its window."""
     over_keys, over_queries, windows = window_maps(layer)
-    place = windows.place[cell[0] * windows.shape[2] + cell[1]]
-    window, index = divmod(int(place), windows.size**2)
+    cells = torch.zeros(1, windows.height, windows.width, 1)
+    cells[0, cell[0], cell[1]] = 1
+    window, index = windows.cut(cells)[0, :, :, 0].nonzero()[0].tolist()
     shares = {'self-attention': over_keys[window, :, index]}
     if layer.module.w_msa.isa is not None:
         shares['inverse attention'] = over_queries[window, :, :, index]

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from torch import Tensor
 
+from mmbixt.attention import BidirectionalAttention
 from mmbixt.backbones import BiXT
-from mmbixt.layers import BidirectionalAttention
 from mmbixt.visualization.attention.drawing import IMAGE, RED_AND_BLUE, WIDTH, Panel, sheet
 from mmbixt.visualization.attention.pictures import Layer, Pictures
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from mmbixt.attention import CrossCovarianceAttention
 from mmbixt.backbones import XCiT
-from mmbixt.layers import CrossCovarianceAttention
 from mmbixt.visualization.attention.drawing import sheet
 from mmbixt.visualization.attention.pictures import Layer, Pictures
 

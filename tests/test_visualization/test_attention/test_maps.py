@@ -10,10 +10,10 @@ from helpers import assert_close, image
 from torch import nn
 from torch.nn.functional import gelu
 
+from mmbixt.attention import RoutingAttention
+from mmbixt.attention.cross_covariance import split_channels
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
-from mmbixt.layers import RoutingAttention
-from mmbixt.ops.cross_covariance import split_channels
-from mmbixt.ops.heads import join_heads, split_heads
+from mmbixt.layers.heads import join_heads, split_heads
 from mmbixt.visualization.attention import FAMILIES, bisa_swin, bixt
 from mmbixt.visualization.attention.biformer import point_attention
 from mmbixt.visualization.attention.drawing import Scene
@@ -64,12 +64,12 @@ def test_bixt_attention_times_values_is_the_output(stride):
 @torch.no_grad()
 def test_xcit_queries_and_keys_give_the_output_and_the_magnitudes():
     for layer, output, heat_maps in layers_of(XCiT(COLUMNAR), image(1, 70, 100)):  # 5 x 7 tokens
-        attention, (tokens, scale) = layer.module, layer.inputs
+        attention, (tokens,) = layer.module, layer.inputs
         queries, keys = attention.normalised_queries_and_keys(tokens)
         shares = (queries @ keys.transpose(-2, -1) * attention.temperature).softmax(-1)
         values = split_channels(attention.qkv(tokens), 2)[2]
         out = (shares @ values).permute(0, 3, 1, 2).flatten(2)
-        assert_close(scale * attention.proj(out), output)
+        assert_close(attention.proj(out), output)
         magnitudes = torch.cat((queries, keys), 1)[0].square().sum(1).sqrt() / (16 / 35) ** 0.5
         assert_close(heat_maps('query_key_magnitude').flatten(1), magnitudes)
 
@@ -123,11 +123,10 @@ def test_bisa_swin_attention_times_values_is_the_output(size):
     for layer, output, _ in layers_of(BiSASwin(WINDOWS), image(1, *size)):
         attention, x = layer.module.w_msa, layer.inputs[0]
         over_keys, over_queries, windows = bisa_swin.window_maps(layer)
-        qkv = windows.cut(attention.qkv(x), attention.qkv.bias)[0]
-        values = qkv.unflatten(-1, (3, attention.num_heads, -1)).transpose(-4, -2)[..., 2, :, :]
+        tokens = windows.cut(x)[0]
+        values = split_heads(attention.qkv(tokens), 3, attention.num_heads)[2]
         out = over_keys @ values
         if attention.isa is not None:
-            tokens = windows.cut(x, x.new_zeros(x.shape[-1]))[0]
             q_hat, v_hat = (
                 split_heads(gelu(linear(tokens)), 1, attention.num_heads)[0]
                 for linear in (attention.isa.q, attention.isa.v)

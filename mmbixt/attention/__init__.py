@@ -1,0 +1,23 @@
+"""The attentions of four papers, a file each; torch alone.
+
+Each file has the equations, their definition in a few lines, the formulation that runs, and the
+module with the weights. :func:`by_definition` switches to the definitions.
+"""
+
+from mmbixt.attention.bidirectional import BidirectionalAttention, LatentAttention
+from mmbixt.attention.cross_covariance import CrossCovarianceAttention
+from mmbixt.attention.inverse import BidirectionalSelfAttention
+from mmbixt.attention.routing import FullAttention, RoutingAttention
+from mmbixt.attention.windows import WindowAttention
+from mmbixt.layers.definition import by_definition
+
+__all__ = [
+    'BidirectionalAttention',
+    'BidirectionalSelfAttention',
+    'CrossCovarianceAttention',
+    'FullAttention',
+    'LatentAttention',
+    'RoutingAttention',
+    'WindowAttention',
+    'by_definition',
+]

@@ -1,0 +1,359 @@
+"""Inverse self-attention, in parallel with self-attention and on the same scores (BiSA).
+
+In self-attention each query attends to the values. In inverse self-attention each value attends to
+the queries: it projects them with a matrix that a hypernetwork G makes from the value. For each
+head, with ``q_hat = gelu(isa.q(x))`` and ``v_hat = gelu(isa.v(x))``::
+
+    S = q k^T / sqrt(d) + bias                                              (N,N)
+    plain = softmax(S, over keys) v                                         (N,d)
+    inverse[i] = sum_j L[i,j] q_hat[i] W_j,  L = softmax(S, over queries)   (N,d)
+    W_j = sum_a v_hat[j,a] G[a]                                             (d,d)
+    out = proj(lam * plain + (1 - lam) * inverse)
+
+What runs averages the values before the hypernetwork, which is linear in them, and not after it:
+``sum_j L[i,j] (v_hat[j] G) q_hat[i] = (sum_j L[i,j] v_hat[j]) G q_hat[i]``. This leaves one
+bilinear product for each token, whose cost does not depend on the number of tokens that attend.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import gelu, linear
+
+from mmbixt.layers.definition import is_by_definition
+from mmbixt.layers.fused_attention import attention_scores, biased_attention
+from mmbixt.layers.heads import head_width, join_heads, split_heads
+from mmbixt.layers.precision import half_dtype, without_autocast
+from mmbixt.layers.tracing import is_exporting
+
+Hypernetwork = Tensor | Callable[[Tensor], Tensor]  # G, or the MLP in its place
+
+
+def bidirectional_self_attention_maps(
+    q: Tensor, k: Tensor, scale: float, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The two attention matrices, both (...,h,N,N): rows are queries, columns are keys.
+
+    The first sums to one over the keys (attention of each query), the second over the queries
+    (inverse attention of each value).
+    """
+    S = attention_scores(q, k, scale, bias)
+    return S.softmax(dim=-1), S.softmax(dim=-2)
+
+
+def inverse_attention_definition(L: Tensor, q_hat: Tensor, v_hat: Tensor, G: Tensor) -> Tensor:
+    """The inverse branch by the equations above.
+
+    Args:
+        L: (...,h,N,N), each column sums to one.
+        q_hat, v_hat: (...,h,N,d), the queries that are projected, by the values.
+        G: (d,d,d), shared by the heads; its axes belong to ``v_hat``, ``q_hat`` and the output.
+
+    Returns:
+        (...,h,N,d).
+    """
+    return torch.einsum('...ij,...ja,...ib,abc->...ic', L, v_hat, q_hat, G.to(q_hat.dtype))
+
+
+# --- The bilinear product -------------------------------------------------------------------------
+
+
+def bilinear(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
+    """(...,a), (...,b) and a weight (a,b,c) to (...,c): ``sum_ab left[a] right[b] weight[a,b]``."""
+    right, weight = right.to(left.dtype), weight.to(left.dtype)
+    if torch.compiler.is_compiling() or is_exporting():
+        outer = left.unsqueeze(-1) * right.unsqueeze(-2)
+        return outer.flatten(-2) @ weight.flatten(0, 1)
+    out = Bilinear.apply(left.flatten(0, -2), right.flatten(0, -2), weight)
+    return out.unflatten(0, left.shape[:-1])
+
+
+class Bilinear(torch.autograd.Function):
+    """Rows (T,a) and (T,b) and a weight (a,b,c) to (T,c), some rows at a time.
+
+    One expression for all rows would write their outer products to memory, which are d times as
+    large as the inputs, read them for a matrix product, and keep them for the backward pass. Its
+    derivatives are products of this form and of that of :class:`BilinearGradients`, whose own
+    derivatives are so, too: all derivatives exist.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
+        matrix = weight.flatten(0, 1).t().contiguous()  # the order that MKL multiplies faster
+        parts = (
+            left[rows].unsqueeze(2) * right[rows].unsqueeze(1) for rows in _blocks(left, right)
+        )
+        return torch.cat([linear(outer.flatten(1), matrix) for outer in parts])
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, ...]:
+        return BilinearGradients.apply(*ctx.saved_tensors, grad)
+
+
+class BilinearGradients(torch.autograd.Function):
+    """The backward pass: with a gradient (T,c) also, to the gradients of left, right and weight."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(left: Tensor, right: Tensor, weight: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
+        matrix = weight.flatten(0, 1).t().contiguous()  # (c,ab)
+        grads_left, grads_right, total = [], [], 0
+        dtype = torch.promote_types(weight.dtype, torch.float32)  # of the sum
+        for rows in _blocks(left, right):
+            a, b, c = left[rows], right[rows], grad[rows]
+            outer = (a.unsqueeze(2) * b.unsqueeze(1)).flatten(1)
+            # in parts, because MKL gives one long sum to one thread
+            parts = (8 if len(outer) % 8 == 0 else 1, -1)
+            products = c.unflatten(0, parts).transpose(1, 2) @ outer.unflatten(0, parts)
+            total = total + products.sum(0, dtype=dtype)  # (c,ab)
+            outer = (c @ matrix).view(-1, a.shape[1], b.shape[1])  # its gradient
+            grads_left.append((b.unsqueeze(1) @ outer.transpose(1, 2)).squeeze(1))
+            grads_right.append((a.unsqueeze(1) @ outer).squeeze(1))
+        grad_weight = total.t().reshape(weight.shape).to(weight.dtype)
+        return torch.cat(grads_left), torch.cat(grads_right), grad_weight
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, *directions: Tensor) -> tuple[Tensor, ...]:
+        """Of the sum of ``grad`` times the derivative of :class:`Bilinear` in three directions."""
+        *inputs, grad = ctx.saved_tensors
+        grads = [0] * 3
+        for i, direction in enumerate(directions):
+            parts = BilinearGradients.apply(*inputs[:i], direction, *inputs[i + 1 :], grad)
+            grads = [grads[j] if i == j else grads[j] + parts[j] for j in range(3)]
+        return *grads, _derivative(*inputs, *directions)
+
+
+def _derivative(left: Tensor, right: Tensor, weight: Tensor, *directions: Tensor) -> Tensor:
+    """Of :class:`Bilinear` along changes of its three inputs."""
+    inputs = (left, right, weight)
+    return sum(
+        Bilinear.apply(*inputs[:i], direction, *inputs[i + 1 :])
+        for i, direction in enumerate(directions)
+    )
+
+
+def _blocks(left: Tensor, right: Tensor) -> Iterator[slice]:
+    """Rows whose outer products stay in the caches of a CPU; more at a time on a GPU."""
+    values = 2**19 if left.device.type == 'cpu' else 2**27
+    step = max(1, values // (left.shape[1] * right.shape[1]))
+    return (slice(start, start + step) for start in range(0, max(len(left), 1), step))
+
+
+# --- Modules --------------------------------------------------------------------------------------
+
+
+class InverseWeights(nn.Module):
+    """The weights of inverse self-attention: two projections and a hypernetwork.
+
+    The paper leaves details open. These give its numbers of parameters: projections of full width
+    without biases, one G for all heads, scores shared with self-attention, and no separate output
+    projection.
+
+    The paper also compares the hypernetwork with an MLP, without a definition. Here the MLP has as
+    many weights as G, and computes ``inverse[i] = mlp([sum_j L[i,j] v_hat[j], q_hat[i]])``.
+    """
+
+    def __init__(self, channels: int, num_heads: int, projection: str = 'hypernetwork') -> None:
+        super().__init__()
+        d = head_width(channels, num_heads)
+        self.q = nn.Linear(channels, channels, bias=False)
+        self.v = nn.Linear(channels, channels, bias=False)
+        if projection == 'hypernetwork':
+            self.G = nn.Parameter(torch.empty(d, d, d))
+        else:
+            hidden = max(1, round(d**2 / 3))  # times 3d weights
+            layers = (nn.Linear(2 * d, hidden, bias=False), nn.Linear(hidden, d, bias=False))
+            self.G = nn.Sequential(layers[0], nn.GELU(), layers[1])
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Small values, as in Swin; queries of order one, and a G that keeps their scale.
+
+        Both branches then have about the same scale at the start. (The paper does not say how it
+        initialises G.)
+        """
+        nn.init.trunc_normal_(self.v.weight, std=0.02)
+        nn.init.normal_(self.q.weight, std=self.q.in_features**-0.5)
+        if isinstance(self.G, Tensor):
+            nn.init.normal_(self.G, std=2 / len(self.G))
+        else:
+            for layer in (self.G[0], self.G[2]):
+                nn.init.normal_(layer.weight, std=layer.in_features**-0.5)
+
+    def forward(
+        self, x: Tensor, attend: Callable[[Tensor, Tensor, Hypernetwork], tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, Tensor]:
+        """The branches of self-attention and inverse self-attention.
+
+        G is passed from here, because under FSDP it is complete only while its own module runs.
+
+        Args:
+            x: tokens (...,C).
+            attend: computes the branches from ``q_hat`` and ``v_hat``, (...,C) each, and ``G``.
+        """
+        return attend(gelu(self.q(x)), gelu(self.v(x)), self.G)
+
+
+class BidirectionalSelfAttention(nn.Module):
+    """BiSA: self-attention and inverse self-attention in parallel, with the same scores.
+
+    Args:
+        channels: width C of the tokens.
+        num_heads: heads h; d = C / h.
+        lam: the share of self-attention: a number from 0 to 1, or 'learned'. With 1 this is plain
+            self-attention, without norms of branches: the inverse branch, which would never get a
+            gradient, is not built.
+        lam_init: initial value of a learned ``lam``, between 0 and 1. Near 1 (for example 0.99) the
+            output is close to that of plain self-attention with the same weights.
+        branch_norm: None, or 'instance' to normalise each channel of each branch over the tokens
+            (no weights, eps 1e-5) before they are combined.
+        bisa_order: 'parallel' as above; or one attention on the output of the other, with the same
+            weights of queries and keys: 'misa_msa' (inverse self-attention first) or 'msa_misa'.
+            These two have no ``lam``.
+        projection: 'hypernetwork' as above, or 'mlp', see :class:`InverseWeights`.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        num_heads: int,
+        lam: float | str = 0.5,
+        lam_init: float = 0.5,
+        branch_norm: str | None = None,
+        bisa_order: str = 'parallel',
+        projection: str = 'hypernetwork',
+    ) -> None:
+        super().__init__()
+        check_options(lam, lam_init, branch_norm, bisa_order, projection)
+        self.bisa_order = bisa_order
+        self.num_heads = num_heads
+        self.scale = head_width(channels, num_heads) ** -0.5
+        self.branch_norm = branch_norm
+        self.qkv = nn.Linear(channels, 3 * channels)
+        self.proj = nn.Linear(channels, channels)
+        self.isa = None if lam == 1 else InverseWeights(channels, num_heads, projection)
+        self.fixed_lam = None if lam == 'learned' else lam
+        if lam == 'learned':
+            # a logit, so that lam stays between 0 and 1 in training; of shape (1,) for FSDP
+            self.lam_logit = nn.Parameter(torch.full((1,), math.log(lam_init / (1 - lam_init))))
+
+    @property
+    def lam(self) -> float | Tensor:
+        """The share of self-attention: a number, or a tensor (1,) if it is learned."""
+        return self.lam_logit.sigmoid() if self.fixed_lam is None else self.fixed_lam
+
+    def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Tokens (...,N,C) to (...,N,C), in groups of N that attend to one another.
+
+        Args:
+            x: the tokens, with at least one dimension of groups (images, windows).
+            bias: is added to the scores: relative positions, masks; of a shape that broadcasts to
+                (...,h,N,N). Each query needs a key, and each key a query, that is not hidden.
+        """
+        return self.proj(self._attend(x, bias))
+
+    def _attend(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """The module without its output projection, (...,N,C) to (...,N,C)."""
+        if self.isa is None:
+            q, k, v = split_heads(self.qkv(x), 3, self.num_heads)
+            return join_heads(biased_attention(q, k, v, self.scale, bias))
+        if self.bisa_order == 'parallel':
+            plain, inverse = self._branches(x, bias)
+            # in the precision of the branches: a float32 tensor would make the result float32
+            lam = self.lam.to(plain.dtype) if self.fixed_lam is None else self.fixed_lam
+            return torch.lerp(inverse, plain, lam)
+        first, second = (1, 0) if self.bisa_order == 'misa_msa' else (0, 1)
+        return self._branches(self._branches(x, bias)[first], bias)[second]
+
+    def _branches(self, x: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Self-attention and inverse self-attention, (...,N,C) each."""
+        attend = self._attend_both_ways if self.branch_norm is None else self._attend_and_norm
+        return self.isa(x, partial(attend, self.qkv(x), bias))
+
+    def _attend_both_ways(
+        self,
+        qkv: Tensor,
+        bias: Tensor | None,
+        q_hat: Tensor,
+        v_hat: Tensor,
+        G: Hypernetwork,
+    ) -> tuple[Tensor, Tensor]:
+        """Queries, keys and values (...,N,3C), q_hat and v_hat (...,N,C) to the two branches."""
+        heads = self.num_heads
+        q, k, v = split_heads(qkv, 3, heads)
+        (v_hat,) = split_heads(v_hat, 1, heads)
+        over_keys, L = bidirectional_self_attention_maps(q, k, self.scale, bias)
+        plain = join_heads(over_keys @ v)
+        if is_by_definition() and isinstance(G, Tensor):
+            (q_hat,) = split_heads(q_hat, 1, heads)
+            return plain, join_heads(inverse_attention_definition(L, q_hat, v_hat, G))
+        pooled = join_heads(L @ v_hat).unflatten(-1, (heads, -1))
+        q_hat = q_hat.unflatten(-1, (heads, -1))
+        if isinstance(G, Tensor):
+            return plain, bilinear(pooled, q_hat, G).flatten(-2)
+        return plain, G(torch.cat((pooled, q_hat), dim=-1)).flatten(-2)
+
+    def _attend_and_norm(
+        self, qkv: Tensor, bias: Tensor | None, *weights: Any
+    ) -> tuple[Tensor, Tensor]:
+        """The same, and an instance norm of each channel over the N tokens; at least in float32.
+
+        Where tokens are almost equal (an area of one colour), the norm would enlarge the rounding
+        errors of attention weights in half precision up to 300 times.
+        """
+        *hats, G = weights
+        with without_autocast(qkv):
+            single = [x.float() if half_dtype(x) else x for x in (qkv, *hats)]
+            if not isinstance(G, Tensor):
+                learned = {name: x.to(single[0].dtype) for name, x in G.named_parameters()}
+                G = partial(functional_call, G, learned)
+            branches = self._attend_both_ways(single[0], bias, *single[1:], G)
+            heads = (split_heads(x, 1, self.num_heads)[0] for x in branches)
+            return tuple(join_heads(normed_over_tokens(x)).to(qkv.dtype) for x in heads)
+
+
+def normed_over_tokens(branch: Tensor) -> Tensor:
+    """An instance norm of (...,h,N,d) over N."""
+    var, mean = torch.var_mean(branch, dim=-2, correction=0, keepdim=True)
+    return (branch - mean) * (var + 1e-5).rsqrt()
+
+
+def check_options(
+    lam: float | str, lam_init: float, branch_norm: str | None, bisa_order: str, projection: str
+) -> None:
+    """Check the options of :class:`BidirectionalSelfAttention`."""
+    for name, value, valid in (
+        ('branch_norm', branch_norm, (None, 'instance')),
+        ('bisa_order', bisa_order, ('parallel', 'misa_msa', 'msa_misa')),
+        ('projection', projection, ('hypernetwork', 'mlp')),
+    ):
+        if value not in valid:
+            raise ValueError(f'{name}={value!r} is not one of {", ".join(map(repr, valid))}.')
+    is_number = isinstance(lam, int | float) and not isinstance(lam, bool)
+    if lam != 'learned' and not (is_number and 0 <= lam <= 1):
+        raise ValueError(f"lam={lam!r} must be a number from 0 to 1, or 'learned'.")
+    if lam == 'learned' and not 0 < lam_init < 1:
+        raise ValueError(
+            f'lam_init={lam_init!r} must be above 0 and below 1: at the ends one branch would '
+            'never get a gradient. Use 0.99 to start close to plain self-attention.'
+        )
+    if bisa_order != 'parallel' and lam != 0.5:
+        raise ValueError(
+            f"lam={lam!r} has an effect with bisa_order='parallel' only; leave lam out."
+        )

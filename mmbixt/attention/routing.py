@@ -1,0 +1,400 @@
+"""Bi-level routing attention: each region attends to the few it is routed to (BiFormer).
+
+A feature map is cut into R regions of L tokens. Each region is routed to the k regions whose mean
+keys have the largest products with its mean query. The tokens of a region attend to all tokens of
+the regions it is routed to. A depthwise convolution of the values is added (LePE)::
+
+    routes = top k of mean(q) mean(k)^T                                     (R,k)
+    out = wo(softmax(q k[routes]^T / sqrt(C)) v[routes] + lepe(v))          (R,L,C)
+
+What runs copies whole regions, as rows of a table, and calls fused attention. The backward pass
+adds whole rows; that of ``torch.gather``, which the authors use, adds single numbers, and is the
+slowest part of training. On a GPU, where a map has few tokens for each route, all tokens attend to
+all, with a mask for the routes: products with hidden keys then cost less than copies.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from mmbixt.layers.definition import is_by_definition
+from mmbixt.layers.fused_attention import attention_scores, fused_attention
+from mmbixt.layers.heads import head_width, join_heads, split_heads
+from mmbixt.layers.padding import ceil_div, crop, larger, smaller
+from mmbixt.layers.precision import call_in_float32, without_autocast
+from mmbixt.layers.tracing import holds
+
+
+class Regions(NamedTuple):
+    """How a feature map is cut into regions.
+
+    Attributes:
+        rows, columns: regions from top to bottom, and from left to right.
+        height, width: of a region in cells.
+    """
+
+    rows: int
+    columns: int
+    height: int
+    width: int
+
+    def cut(self, x: Tensor) -> Tensor:
+        """(B,H,W,C) to (B,R,L,C), with zeros at the right and the bottom up to whole regions."""
+        bottom = self.rows * self.height - x.shape[1]
+        right = self.columns * self.width - x.shape[2]
+        if not holds(bottom + right == 0):
+            x = pad(x, (0, 0, 0, right, 0, bottom))
+        x = x.unflatten(2, (self.columns, self.width)).unflatten(1, (self.rows, self.height))
+        return x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
+
+    def join(self, x: Tensor) -> Tensor:
+        """(B,R,L,...) to the padded feature map (B,rows*height,columns*width,C), in one copy."""
+        size = (self.rows * self.height, self.columns * self.width)
+        channels = x.shape[3:].numel()
+        x = x.unflatten(2, (self.height, self.width)).unflatten(1, (self.rows, self.columns))
+        return x.transpose(2, 3).reshape(x.shape[0], *size, channels)
+
+    def inside(self, height: int, width: int, device: torch.device) -> Tensor | None:
+        """(R,L), True for the cells of a feature map (H,W); None if nothing was padded."""
+        if holds(self.rows * self.height == height) and holds(self.columns * self.width == width):
+            return None
+        row = torch.arange(self.rows * self.height, device=device) < height
+        column = torch.arange(self.columns * self.width, device=device) < width
+        return self.cut((row[:, None] & column)[None, :, :, None])[0, :, :, 0]
+
+
+# --- Routes ---------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def route(queries: Tensor, keys: Tensor, topk: int, valid: Tensor | None = None) -> Tensor:
+    """The top k regions for each region, the best first; without a gradient.
+
+    Args:
+        queries, keys: (B,R,L,C).
+        topk: number k of regions to choose; all of them if there are fewer.
+        valid: (R,L), False for tokens that the means leave out. Regions without valid tokens are
+            chosen last.
+
+    Returns:
+        (B,R,k).
+    """
+    scores = routing_scores(queries, keys, valid)
+    return scores.topk(smaller(topk, scores.shape[-1]), dim=-1).indices
+
+
+@torch.no_grad()
+def routing_scores(queries: Tensor, keys: Tensor, valid: Tensor | None = None) -> Tensor:
+    """``mean(q) mean(k)^T`` (B,R,R), minus infinity for regions without a valid token.
+
+    At least in float32, because rounding errors could change the order of the regions.
+    """
+    with without_autocast(queries):
+        scores = _means(queries, valid) @ _means(keys, valid).transpose(1, 2)
+    return scores if valid is None else scores.masked_fill(~valid.any(1), -torch.inf)
+
+
+def _means(x: Tensor, valid: Tensor | None) -> Tensor:
+    """Means over the tokens of each region, (B,R,L,C) to (B,R,C)."""
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    if valid is None:
+        return x.mean(2, dtype=dtype)
+    share = valid.to(dtype) / valid.sum(1, keepdim=True).clamp_min(1)
+    return (x * share[..., None]).sum(2)
+
+
+# --- Attention ------------------------------------------------------------------------------------
+
+MASKED = 128  # tokens of a map for each route, at most, for attention among all tokens
+
+
+def routing_attention_maps(
+    queries: Tensor, keys: Tensor, routes: Tensor, scale: float, valid: Tensor | None = None
+) -> Tensor:
+    """The attention of each token over the tokens of the k regions it is routed to, (B,r,h,L,kL).
+
+    Each row sums to one. The arguments are those of :func:`routing_attention`, where queries
+    (B,r,L,h,d) and routes (B,r,k) may be of r of the R regions.
+    """
+    scores = attention_scores(queries.transpose(2, 3), _gather(keys, routes), scale)
+    if valid is not None:
+        hidden = ~valid[routes].flatten(2)  # (B,r,kL)
+        scores = scores.masked_fill(hidden[:, :, None, None], -torch.inf)
+    return scores.softmax(dim=-1)
+
+
+def routing_attention_definition(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    routes: Tensor,
+    scale: float,
+    valid: Tensor | None = None,
+) -> Tensor:
+    """:func:`routing_attention` by the equations above."""
+    attention = routing_attention_maps(queries, keys, routes, scale, valid)
+    return (attention @ _gather(values, routes)).transpose(2, 3)
+
+
+def _gather(x: Tensor, routes: Tensor) -> Tensor:
+    """(B,R,L,h,d) of all regions to those that each of r regions is routed to, (B,r,h,kL,d)."""
+    _, _, tokens, heads, d = x.shape
+    x = x[:, None].expand(-1, routes.shape[1], -1, -1, -1, -1)
+    index = routes[..., None, None, None].expand(-1, -1, -1, tokens, heads, d)
+    return x.gather(2, index).flatten(2, 3).transpose(2, 3)
+
+
+def routing_attention(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    routes: Tensor,
+    scale: float,
+    valid: Tensor | None = None,
+) -> Tensor:
+    """Each token attends to all tokens of the regions that its own region is routed to.
+
+    Args:
+        queries, keys, values: (B,R,L,h,d): L tokens in each of R regions.
+        routes: (B,R,k): the regions that each region attends to, from :func:`route`.
+        scale: factor of the products of queries and keys.
+        valid: (R,L), False for tokens that no token attends to, such as padding. Each region needs
+            a valid token among those of the regions it is routed to.
+
+    Returns:
+        (B,R,L,h,d).
+    """
+    if is_by_definition():
+        return routing_attention_definition(queries, keys, values, routes, scale, valid)
+    batch, regions, tokens, heads, d = queries.shape
+    if queries.device.type != 'cpu' and holds(regions * tokens <= MASKED * routes.shape[2]):
+        return attend_masked(queries, keys, values, routes, scale, valid)
+    first = torch.arange(batch, device=routes.device)[:, None, None] * regions
+    rows = (routes + first).flatten()  # of a table of the regions of all images
+    length = routes.shape[2] * tokens
+    keys, values = (
+        x.flatten(0, 1).index_select(0, rows).view(batch * regions, length, heads, d)
+        for x in (keys, values)
+    )
+    bias = None
+    if valid is not None:
+        bias = _minus_infinity(~valid[routes], queries).view(batch * regions, 1, 1, length)
+    heads_first = (x.transpose(1, 2) for x in (queries.flatten(0, 1), keys, values))
+    out = fused_attention(*heads_first, scale, bias)
+    return out.transpose(1, 2).unflatten(0, (batch, regions))
+
+
+def attend_masked(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    routes: Tensor,
+    scale: float,
+    valid: Tensor | None,
+) -> Tensor:
+    """:func:`routing_attention` among all tokens."""
+    batch, regions, tokens = queries.shape[:3]
+    hidden = torch.ones(batch, regions, regions, dtype=torch.bool, device=routes.device)
+    hidden = hidden.scatter(2, routes, False)[:, :, None, :, None]
+    hidden = hidden.expand(-1, -1, tokens, -1, tokens)
+    if valid is not None:
+        hidden = hidden | ~valid
+    length = regions * tokens
+    bias = _minus_infinity(hidden, queries).reshape(batch, 1, length, length)
+    heads_first = (x.flatten(1, 2).transpose(1, 2) for x in (queries, keys, values))
+    out = fused_attention(*heads_first, scale, bias)
+    return out.transpose(1, 2).unflatten(1, (regions, tokens))
+
+
+def _minus_infinity(where: Tensor, like: Tensor) -> Tensor:
+    """A mask in the dtype of attention: minus infinity where a condition holds, 0 elsewhere."""
+    return torch.zeros_like(where, dtype=like.dtype).masked_fill(where, -torch.inf)
+
+
+# --- Modules --------------------------------------------------------------------------------------
+
+
+class NestedQKV(nn.Module):
+    """Queries, keys and values of each token; nested as the authors' weight, ``qkv.qkv``."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(channels, 3 * channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(...,C) to (...,3C)."""
+        return self.qkv(x)
+
+
+class RoutingAttention(nn.Module):
+    """BiFormer's bi-level routing attention.
+
+    Args:
+        channels: width C of the tokens.
+        num_heads: heads h. The scores are scaled by ``C ** -0.5``, not by a head's width.
+        topk: number k of regions that a region attends to.
+        num_regions: regions per side of the feature map.
+        floor_regions: how a side is cut that ``num_regions`` does not divide. False: the size of
+            the regions is rounded up. True: it is rounded down, and there are more regions.
+        padding: how the zeros are treated that pad a feature map to whole regions. 'masked': no
+            token attends to them, and means leave them out. 'legacy': as in the authors' code.
+            With ``floor_regions`` they are keys and values of zero; without, they are tokens of
+            zero before the projection, get its biases, and are treated like other tokens.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        num_heads: int,
+        topk: int,
+        num_regions: int,
+        floor_regions: bool = False,
+        padding: str = 'masked',
+    ) -> None:
+        super().__init__()
+        head_width(channels, num_heads)  # raises an error if the heads cannot share the channels
+        self.num_heads = num_heads
+        self.scale = channels**-0.5
+        self.topk = topk
+        self.num_regions = num_regions
+        self.floor_regions = floor_regions
+        self.padding = padding
+        self.lepe = local_enhancement(channels)
+        self.qkv = NestedQKV(channels)
+        self.wo = nn.Linear(channels, channels)
+
+    def regions(self, height: int, width: int) -> Regions:
+        """The regions of a feature map of this size."""
+        if self.floor_regions:
+            sides = [larger(1, side // self.num_regions) for side in (height, width)]
+            counts = [ceil_div(*pair) for pair in zip((height, width), sides, strict=True)]
+        else:
+            counts = [self.num_regions] * 2
+            sides = [ceil_div(side, self.num_regions) for side in (height, width)]
+        return Regions(*counts, *sides)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B,H,W,C) to (B,H,W,C)."""
+        height, width = x.shape[1:3]
+        regions = self.regions(height, width)
+        queries, keys, values, routes, valid = self._route(x, regions)
+        out = routing_attention(queries, keys, values, routes, self.scale, valid)
+        out, values = regions.join(out), regions.join(values)
+        if not self._is_padded_before:
+            out, values = (crop(part, height, width) for part in (out, values))
+        return self.wo(crop(out + enhance_locally(self.lepe, values), height, width))
+
+    def _route(self, x: Tensor, regions: Regions) -> tuple[Tensor, ...]:
+        """Cut feature maps (B,H,W,C) into regions, project their tokens, and choose the routes.
+
+        Returns:
+            Queries, keys and values (B,R,L,h,d), the routes (B,R,k), and which tokens may be
+            attended to (R,L), None for all.
+        """
+        inside = regions.inside(*x.shape[1:3], x.device)
+        qkv, counted = self._project(regions.cut(x), inside)
+        queries, keys, values = qkv.chunk(3, dim=-1)
+        routes = route(queries, keys, self.topk, counted)
+        heads = (part.unflatten(-1, (self.num_heads, -1)) for part in (queries, keys, values))
+        return *heads, routes, inside if self.padding == 'masked' else None
+
+    def _project(self, x: Tensor, inside: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Tokens (B,R,L,C) to queries, keys and values (B,R,L,3C), and those that count in means.
+
+        ``inside`` (R,L) is False for padding, or None without any; so is what is returned.
+        """
+        qkv = self.qkv(x)
+        if inside is None or self._is_padded_before:
+            return qkv, None
+        return qkv * inside[..., None].to(qkv.dtype), inside  # without the biases of the projection
+
+    @property
+    def _is_padded_before(self) -> bool:
+        """Whether the padding is projected like tokens, and treated like tokens afterwards."""
+        return self.padding == 'legacy' and not self.floor_regions
+
+    @torch.no_grad()
+    def attention_maps(self, x: Tensor, region: int) -> Tensor:
+        """For pictures: the attention of the L tokens of one region of feature maps (B,H,W,C).
+
+        Returns:
+            (B,h,L,k,L): for each token, its attention over the tokens of the k regions.
+        """
+        queries, keys, _, routes, valid = self._route(x, self.regions(*x.shape[1:3]))
+        own = slice(region, region + 1)
+        maps = routing_attention_maps(queries[:, own], keys, routes[:, own], self.scale, valid)
+        return maps[:, 0].unflatten(-1, (routes.shape[2], -1))
+
+    @torch.no_grad()
+    def routes(self, x: Tensor) -> tuple[Tensor, Regions]:
+        """For pictures: the regions (B,R,k) that each region of (B,H,W,C) attends to."""
+        regions = self.regions(*x.shape[1:3])
+        return self._route(x, regions)[3], regions
+
+    @torch.no_grad()
+    def routing_gap(self, x: Tensor) -> Tensor:
+        """How close each image of (B,H,W,C) is to another route, (B,).
+
+        The smallest difference between the lowest chosen and the highest other score, divided by
+        the largest score; infinite if all regions are chosen. Equal scores do not count: regions
+        that contain only padding have them.
+        """
+        regions = self.regions(*x.shape[1:3])
+        qkv, counted = self._project(regions.cut(x), regions.inside(*x.shape[1:3], x.device))
+        queries, keys, _ = qkv.chunk(3, dim=-1)
+        scores = routing_scores(queries, keys, counted)
+        if self.topk >= scores.shape[-1]:
+            return x.new_full((len(x),), torch.inf)
+        ordered = scores.topk(self.topk + 1, dim=-1).values
+        gap = ordered[..., -2] - ordered[..., -1]
+        largest = scores.masked_fill(scores.isinf(), 0.0).abs().amax((1, 2))
+        return gap.masked_fill(~(gap > 0), torch.inf).amin(1) / largest
+
+
+class FullAttention(nn.Module):
+    """BiFormer's last stage: ``out = proj(softmax(q k^T / sqrt(d)) v + lepe(x or v))``.
+
+    Args:
+        channels: width C of the tokens.
+        num_heads: heads h; the scores are scaled by a head's width ``d ** -0.5``.
+        lepe_of: the input of the depthwise convolution: 'input' (x) in one code base of the
+            authors, 'values' (v) in the other; None for no convolution.
+    """
+
+    def __init__(self, channels: int, num_heads: int = 8, lepe_of: str | None = 'input') -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.scale = head_width(channels, num_heads) ** -0.5
+        self.lepe_of = lepe_of
+        self.qkv = nn.Linear(channels, 3 * channels, bias=False)
+        self.proj = nn.Linear(channels, channels)
+        self.lepe = None if lepe_of is None else local_enhancement(channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B,H,W,C) to (B,H,W,C)."""
+        qkv = self.qkv(x)
+        q, k, v = split_heads(qkv.flatten(1, 2), 3, self.num_heads)
+        out = join_heads(fused_attention(q, k, v, self.scale)).unflatten(1, x.shape[1:3])
+        if self.lepe is not None:
+            local = x if self.lepe_of == 'input' else qkv.chunk(3, dim=-1)[2]
+            out = out + enhance_locally(self.lepe, local)
+        return self.proj(out)
+
+    @torch.no_grad()
+    def attention_maps(self, x: Tensor) -> Tensor:
+        """For pictures: the attention of each token of (B,H,W,C) over all tokens, (B,h,N,N)."""
+        q, k, _ = split_heads(self.qkv(x).flatten(1, 2), 3, self.num_heads)
+        return attention_scores(q, k, self.scale).softmax(dim=-1)
+
+
+def local_enhancement(channels: int) -> nn.Conv2d:
+    """LePE: a depthwise convolution of 5 x 5."""
+    return nn.Conv2d(channels, channels, 5, padding=2, groups=channels)
+
+
+def enhance_locally(lepe: nn.Module, x: Tensor) -> Tensor:
+    """LePE of tokens (B,H,W,C)."""
+    image, trains = x.permute(0, 3, 1, 2), torch.is_grad_enabled()  # only the backward pass is slow
+    return (call_in_float32(lepe, image) if trains else lepe(image)).permute(0, 2, 3, 1)

@@ -1,0 +1,134 @@
+"""Attention within square windows of a feature map, shifted or not (Swin, BiSA-Swin).
+
+The feature map is padded with zeros at the right and the bottom to whole windows, and shifted
+cyclically. The zeros are tokens in the attention, as in the Swin Transformer's code. Tokens that
+only the cyclic shift has made neighbours do not see each other.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from mmbixt.attention.inverse import BidirectionalSelfAttention, bidirectional_self_attention_maps
+from mmbixt.layers.heads import split_heads
+from mmbixt.layers.padding import crop, padding_to_multiple
+from mmbixt.layers.tracing import holds
+
+
+class Windows(NamedTuple):
+    """How feature maps (B,H,W,C) are cut into windows, after a shift to the left and up.
+
+    Attributes:
+        height, width: H and W.
+        size: side of a window.
+        shift: in cells.
+    """
+
+    height: int
+    width: int
+    size: int
+    shift: int
+
+    def cut(self, x: Tensor) -> Tensor:
+        """(B,H,W,C) to (B,windows,N,C) with N = size * size."""
+        bottom, right = (padding_to_multiple(side, self.size) for side in x.shape[1:3])
+        if not holds(bottom + right == 0):  # padding by nothing would copy
+            x = pad(x, (0, 0, 0, right, 0, bottom))
+        rows, columns = (side // self.size for side in x.shape[1:3])
+        x = _roll(x, self.shift).unflatten(2, (columns, self.size)).unflatten(1, (rows, self.size))
+        return x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
+
+    def join(self, x: Tensor) -> Tensor:
+        """The inverse of :meth:`cut`, (B,windows,N,C) to (B,H,W,C), without the padding."""
+        sides = self.height, self.width
+        rows, columns = ((s + padding_to_multiple(s, self.size)) // self.size for s in sides)
+        x = x.unflatten(2, (self.size, self.size)).unflatten(1, (rows, columns))
+        x = x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
+        return crop(_roll(x, -self.shift), *sides)
+
+    def mask(self, x: Tensor) -> Tensor | None:
+        """What is added to the scores of shifted windows, (windows,1,N,N); None without a shift.
+
+        0 for two tokens that are neighbours in the feature map, minus infinity where the shift
+        joins opposite sides. Swin's code adds -100, with which hidden tokens get weights of about
+        1e-44: such subnormal numbers take CPUs many times as long. The two differ in float32 only
+        where a hidden score is more than about 85 above all others.
+        """
+        if holds(self.shift == 0):
+            return None
+
+        def part(length: int) -> Tensor:
+            padded = length + padding_to_multiple(length, self.size)
+            place = torch.arange(padded, device=x.device)
+            return (place >= padded - self.size).long() + (place >= padded - self.shift).long()
+
+        parts = 3 * part(self.height)[:, None] + part(self.width)[None, :]
+        parts = self._replace(shift=0).cut(parts[None, :, :, None])[0, :, :, 0]  # (windows,N)
+        apart = parts[:, None, :, None] != parts[:, None, None, :]
+        return torch.zeros_like(apart, dtype=x.dtype).masked_fill(apart, -torch.inf)
+
+
+def _roll(x: Tensor, shift: int | torch.SymInt) -> Tensor:
+    """(B,H,W,C) shifted cyclically to the left and up."""
+    if isinstance(shift, int):
+        return x.roll((-shift, -shift), dims=(1, 2)) if shift else x
+    for dim in (1, 2):  # ONNX has no roll by a size
+        index = (torch.arange(x.shape[dim], device=x.device) + shift) % x.shape[dim]
+        x = x.index_select(dim, index)
+    return x
+
+
+class WindowAttention(BidirectionalSelfAttention):
+    """BiSA within square windows, with a learned bias for each relative position.
+
+    A window of side ``window_size`` has N = window_size ** 2 tokens.
+    """
+
+    def __init__(self, channels: int, num_heads: int, window_size: int = 7, **options) -> None:
+        super().__init__(channels, num_heads, **options)
+        self.relative_position_bias_table = nn.Parameter(
+            torch.zeros((2 * window_size - 1) ** 2, num_heads)
+        )
+        # in the state dict, because OpenMMLab's Swin has it there
+        self.register_buffer('relative_position_index', relative_position_index(window_size))
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, windows: Windows | None = None
+    ) -> Tensor:
+        """Tokens of windows (...,N,C) to (...,N,C), or whole feature maps (B,H,W,C) to (B,H,W,C).
+
+        Args:
+            x: the tokens.
+            mask: is added to the scores, as the learned bias is; of a shape that broadcasts to
+                (...,h,N,N). For feature maps :meth:`Windows.mask`.
+            windows: how feature maps are cut into windows; None if the tokens are in windows.
+        """
+        if windows is None:
+            return self.proj(self._attend(x, self._bias(mask)))
+        # joined before the projection, which then has no padding to compute
+        return self.proj(windows.join(self._attend(windows.cut(x), self._bias(mask))))
+
+    def attention_maps(
+        self, x: Tensor, mask: Tensor | None, windows: Windows
+    ) -> tuple[Tensor, Tensor]:
+        """For pictures: both attention matrices of feature maps (B,H,W,C), (B,windows,h,N,N).
+
+        The first sums to one over the keys, the second over the queries.
+        """
+        q, k, _ = split_heads(self.qkv(windows.cut(x)), 3, self.num_heads)
+        return bidirectional_self_attention_maps(q, k, self.scale, self._bias(mask))
+
+    def _bias(self, mask: Tensor | None) -> Tensor:
+        """Relative positions plus the mask, (h,N,N) or (windows,h,N,N)."""
+        bias = self.relative_position_bias_table[self.relative_position_index].permute(2, 0, 1)
+        return bias if mask is None else bias + mask
+
+
+def relative_position_index(window_size: int) -> Tensor:
+    """The row of the bias table for each pair of tokens of a window, (N,N)."""
+    side = torch.arange(window_size)
+    cells = torch.cartesian_prod(side, side)  # (N,2), row by row
+    down, right = (cells[:, None] - cells[None, :] + window_size - 1).unbind(-1)
+    return down * (2 * window_size - 1) + right

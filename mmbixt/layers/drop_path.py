@@ -1,0 +1,55 @@
+"""Stochastic depth, by multiplying updates with zero or by computing only those that are kept."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+# Copying images costs time: below these, computing all of them is as fast.
+MIN_BATCH, MIN_RATE = 8, 0.1
+
+
+class DropPath(nn.Module):
+    """The update of a residual connection: zero for some images, scaled up for the others.
+
+    Args:
+        drop_prob: probability that an image gets no update.
+        skips: whether :func:`residual` computes only the kept images of large batches.
+    """
+
+    def __init__(self, drop_prob: float = 0.0, skips: bool = False) -> None:
+        super().__init__()
+        self.drop_prob = drop_prob
+        self.skips = skips
+
+    def forward(self, update: Tensor) -> Tensor:
+        """(B,...) to (B,...)."""
+        if not self.training or self.drop_prob == 0:
+            return update
+        keeps = update.new_empty(len(update), *[1] * (update.dim() - 1)).bernoulli_(
+            1 - self.drop_prob
+        )
+        return update * (keeps / (1 - self.drop_prob))
+
+    def extra_repr(self) -> str:
+        return f'drop_prob={self.drop_prob}' + ', skips=True' * self.skips
+
+
+def residual(x: Tensor, branch: Callable[[Tensor], Tensor], drop_path: nn.Module) -> Tensor:
+    """``x + drop_path(branch(x))``, (B,...) to (B,...), of a branch that treats images apart.
+
+    The images that are computed are drawn on the CPU, so that a GPU need not be waited for. Their
+    number changes from step to step, so compiled programs compute all.
+    """
+    skips = getattr(drop_path, 'skips', False) and drop_path.training
+    if not skips or drop_path.drop_prob < MIN_RATE or len(x) < MIN_BATCH:
+        return x + drop_path(branch(x))
+    if torch.compiler.is_compiling():
+        return x + drop_path(branch(x))
+    share = 1 - drop_path.drop_prob
+    kept = torch.empty(len(x), device='cpu').bernoulli_(share).nonzero().flatten()
+    if len(kept) == 0:  # weights need gradients, of zero
+        return x + 0 * branch(x)
+    kept = kept.to(x.device, non_blocking=True)
+    part = x.index_select(0, kept)
+    return x.index_copy(0, kept, part + branch(part) / share)

@@ -1,0 +1,45 @@
+"""Padding of the sides of feature maps."""
+
+import torch
+from torch import Tensor
+
+from mmbixt.layers.tracing import holds
+
+
+def padding_to_multiple(length: int, size: int) -> int:
+    """How many cells to add to a side to make it a multiple of a size: ``-length % size``.
+
+    Computed with a quotient, because inductor (of torch 2.11) fails for remainders of symbolic
+    sizes, which it introduces after images of two sizes.
+    """
+    return ceil_div(length, size) * size - length
+
+
+def ceil_div(length: int, size: int) -> int:
+    """``length / size`` rounded up; with a plus, because exporters compare it with sizes."""
+    return (length + size - 1) // size
+
+
+def crop(x: Tensor, height: int, width: int) -> Tensor:
+    """The first rows and columns of feature maps (B,H,W,C)."""
+    if holds(height <= x.shape[1]) and holds(width <= x.shape[2]):
+        return x[:, :height, :width]
+    # with symbolic sizes, exporters do not know the size of a slice
+    for dim, length in ((1, height), (2, width)):
+        x = x.index_select(dim, torch.arange(length, device=x.device))
+    return x
+
+
+def smaller(a: int, b: int) -> int:
+    """The minimum of two sizes, which stays a symbol in an exported program."""
+    return torch.sym_min(a, b) if _has_symbols() else min(a, b)
+
+
+def larger(a: int, b: int) -> int:
+    """The maximum of two sizes, which stays a symbol in an exported program."""
+    return torch.sym_max(a, b) if _has_symbols() else max(a, b)
+
+
+def _has_symbols() -> bool:
+    """Not under Dynamo, which traces ``min`` and ``max``, nor ``torch.jit.trace``."""
+    return not (torch.compiler.is_dynamo_compiling() or torch.jit.is_tracing())

@@ -1,0 +1,52 @@
+"""In which precision products of tensors are computed."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from mmbixt.layers.tracing import is_exporting
+
+
+def is_autocast(x: Tensor) -> bool:
+    """Whether autocast is on for the device of a tensor; the meta device has none."""
+    return x.device.type != 'meta' and torch.is_autocast_enabled(x.device.type)
+
+
+def half_dtype(x: Tensor) -> torch.dtype | None:
+    """The half precision in which products of a tensor are computed, or None."""
+    if is_autocast(x):
+        return torch.get_autocast_dtype(x.device.type)
+    return x.dtype if x.dtype in (torch.float16, torch.bfloat16) else None
+
+
+def without_autocast(x: Tensor) -> AbstractContextManager:
+    """A context without autocast on the device of a tensor."""
+    return torch.autocast(x.device.type, enabled=False) if is_autocast(x) else nullcontext()
+
+
+def is_reduced_float32(x: Tensor) -> bool:
+    """Whether products of a float32 tensor are rounded to TF32 or bfloat16 on its device."""
+    return x.dtype == torch.float32 and _rounds_float32(x.device.type)
+
+
+@torch.compiler.assume_constant_result  # compilers cannot trace the settings
+def _rounds_float32(device: str) -> bool:
+    backend = torch.backends.mkldnn if device == 'cpu' else torch.backends.cuda
+    return backend.matmul.fp32_precision in ('tf32', 'bf16')
+
+
+def call_in_float32(conv: nn.Module, x: Tensor) -> Tensor:
+    """``conv(x)``, on CPUs computed in float32 where half precision is asked for.
+
+    In bfloat16, oneDNN (of torch 2.11) is wrong on CPUs with AMX for patches of 16 x 16 pixels of
+    4, 6, 8 and more channels. For 3 channels it takes 5 to 40 times as long as in float32; for the
+    backward pass of a depthwise convolution of 5 x 5 it takes 2 to 6 times as long.
+    """
+    dtype = half_dtype(x)
+    if dtype is None or x.dtype == torch.float64 or x.device.type != 'cpu' or is_exporting():
+        return conv(x)
+    weights = {name: p.float() for name, p in conv.named_parameters()}
+    with without_autocast(x):
+        return functional_call(conv, weights, x.float()).to(dtype)

@@ -1,0 +1,36 @@
+"""Values that the backward pass computes again on CPUs, to keep less memory."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.functional import gelu
+
+from mmbixt.layers.tracing import is_transformed
+
+
+def without_keeping(activated: Tensor) -> AbstractContextManager:
+    """A context in which layers keep the result of a GELU by its input, which it keeps itself.
+
+    On GPUs, moving values once more takes longer than they are worth. Compilers decide for
+    themselves what they keep, and ``torch.func`` cannot recompute.
+    """
+    if torch.compiler.is_compiling() or is_transformed() or activated.device.type != 'cpu':
+        return nullcontext()
+    node = activated.grad_fn
+    if type(node).__name__ != 'GeluBackward0':
+        return nullcontext()
+    if torch._C._autograd._top_saved_tensors_default_hooks(False):  # such as checkpointing's
+        return nullcontext()
+    place, count = activated.data_ptr(), activated.numel()
+
+    def pack(kept: Tensor) -> Tensor | torch.Size:
+        return kept.shape if (kept.data_ptr(), kept.numel()) == (place, count) else kept
+
+    def unpack(kept: Tensor | torch.Size) -> Tensor:
+        if isinstance(kept, Tensor):
+            return kept
+        return gelu(node._saved_self, approximate=node._saved_approximate).view(kept)
+
+    return saved_tensors_hooks(pack, unpack)

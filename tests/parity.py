@@ -1,0 +1,222 @@
+"""Whether what runs is as exact as the definition, in a precision and in a way of running."""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from helpers import assert_close
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from mmbixt.attention import by_definition
+
+FEW = 100  # values of a tensor; with fewer, the whole error may be one rounding
+DRAWS = 4  # of random numbers for such tensors; the errors of all draws are added
+
+
+class Precision(NamedTuple):
+    """``dtype`` of weights and inputs; ``unit``, a relative error that is always allowed.
+
+    In half precision about one rounding; in float32 several, as fused kernels add in parts.
+    """
+
+    dtype: torch.dtype
+    autocast: torch.dtype | None
+    unit: float
+    tf32: bool = False
+
+
+PRECISIONS = {
+    'fp32': Precision(torch.float32, None, 2**-21),
+    'amp bf16': Precision(torch.float32, torch.bfloat16, 2**-9),
+    'amp fp16': Precision(torch.float32, torch.float16, 2**-12),
+    'bf16': Precision(torch.bfloat16, None, 2**-9),
+    'fp16': Precision(torch.float16, None, 2**-12),
+    'TF32': Precision(torch.float32, None, 2**-12, tf32=True),
+}
+EXACT = Precision(torch.float64, None, 0.0)
+
+
+class Call(nn.Module):
+    """A function or a module, and its inputs.
+
+    All floating-point tensors are parameters, so ``.to()`` takes them to a device and a dtype.
+    """
+
+    def __init__(self, function: Callable, inputs: list) -> None:
+        super().__init__()
+        self.function = function
+        self.inputs = nn.ParameterList(
+            nn.Parameter(x, x.requires_grad) if isinstance(x, Tensor) else x for x in inputs
+        )
+
+
+# --- Ways of running: the results of a call, and the gradients of its parameters ------------------
+
+Outcome = tuple[list[Tensor], list[Tensor | None]]
+
+
+def eager(call: Call, precision: Precision = EXACT, function: Callable | None = None) -> Outcome:
+    """Autocast ends before the backward pass, as in training, and drops its copies of weights."""
+    wanted = [p for p in call.parameters() if p.requires_grad]
+    with torch.autocast(
+        wanted[0].device.type, precision.autocast, enabled=precision.autocast is not None
+    ):
+        results = tensors((call.function if function is None else function)(*call.inputs))
+    # weights in place of a sum of the results, which could overflow in half precision
+    weights = [
+        torch.cos(torch.arange(x.numel(), device=x.device)).view_as(x).to(x) for x in results
+    ]
+    return results, list(torch.autograd.grad(results, wanted, weights, allow_unused=True))
+
+
+def tensors(tree: Any) -> list[Tensor]:
+    return [x for x in tree_leaves(tree) if isinstance(x, Tensor)]
+
+
+def compiled(call: Call, precision: Precision) -> Outcome:
+    """On CPUs without inductor, which takes minutes for all cases."""
+    torch._dynamo.reset()
+    backend = 'inductor' if is_on_gpu(call) else 'aot_eager'
+    options = dict(fullgraph=True, dynamic=False, backend=backend)
+    return eager(call, precision, torch.compile(call.function, **options))
+
+
+def without_waiting(call: Call, precision: Precision) -> Outcome:
+    """torch raises an error where the CPU waits for the GPU. The first call starts libraries."""
+    eager(call, precision)
+    if not is_on_gpu(call):
+        return eager(call, precision)
+    torch.cuda.set_sync_debug_mode('error')
+    try:
+        return eager(call, precision)
+    finally:
+        torch.cuda.set_sync_debug_mode('default')
+
+
+def in_graph(call: Call, precision: Precision) -> Outcome:
+    """A forward and backward pass in one CUDA graph, captured on other values than it runs with."""
+    values = [p.detach().clone() for p in call.parameters()]
+    write(values, call.parameters(), 0.5)
+    outcome, replay = captured(lambda: eager(call, precision), is_on_gpu(call))
+    write(values, call.parameters())
+    replay()
+    results, gradients = outcome  # their memory is the graph's
+    return [x.clone() for x in results], [None if x is None else x.clone() for x in gradients]
+
+
+def captured(run: Callable[[], Outcome], on_gpu: bool) -> tuple[Outcome, Callable[[], None]]:
+    """What is computed, and a function that computes it again in the same memory."""
+    if not on_gpu:
+        outcome = run()
+        return outcome, lambda: write(tensors(run()), tensors(outcome))
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(3):
+            run()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        outcome = run()
+    return outcome, graph.replay
+
+
+@torch.no_grad()
+def write(values: list[Tensor], to: Iterator[Tensor], factor: float = 1.0) -> None:
+    for value, x in zip(values, to, strict=True):
+        x.detach().copy_(factor * value)
+
+
+def is_on_gpu(call: Call) -> bool:
+    return next(call.parameters()).is_cuda
+
+
+WAYS = {
+    'eager': eager,
+    'without waiting': without_waiting,
+    'CUDA graph': in_graph,
+    'compiled': compiled,
+}
+
+
+# --- Comparisons ----------------------------------------------------------------------------------
+
+
+def assert_same(actual: Outcome, expected: Outcome, tolerance: float) -> None:
+    """Gradients are compared on one scale, because some are zero within rounding."""
+    for ours, theirs in zip(actual[0], expected[0], strict=True):
+        assert_close(ours, theirs, tolerance)
+    scale = max((float(x.abs().max()) for x in expected[1] if x is not None), default=1.0)
+    for ours, theirs in zip(actual[1], expected[1], strict=True):
+        assert (ours is None) == (theirs is None)
+        assert ours is None or (ours - theirs).abs().max() <= tolerance * scale
+
+
+class Error(NamedTuple):
+    """Relative to float64: of what runs, and of the definition in the same precision."""
+
+    ours: float
+    definition: float
+
+
+def errors(
+    make: Callable[[], tuple], precision: Precision, way: str = 'eager', device: str = 'cpu'
+) -> dict[str, Error]:
+    """The errors of the results and gradients of a case."""
+    draws, found = 1, []
+    while len(found) < draws:
+        torch.manual_seed(len(found))
+        with torch.device(device):
+            call = Call(*make()).to(device, precision.dtype)
+        with by_definition():
+            truth = eager(copy.deepcopy(call).double())
+            with tf32(precision.tf32):
+                definition = eager(copy.deepcopy(call), precision)
+        with tf32(precision.tf32):
+            ours = WAYS[way](call, precision)
+        assert {x.dtype for x in ours[0]} <= {precision.dtype, precision.autocast}
+        found.append([[distance(x[i], truth[i]) for x in (ours, definition)] for i in (0, 1)])
+        draws = DRAWS if sum(x.numel() for x in truth[0]) < FEW else 1
+    pairs = torch.tensor(found, dtype=torch.float64).square().mean(0).sqrt().tolist()
+    return {part: Error(*pair) for part, pair in zip(('results', 'gradients'), pairs, strict=True)}
+
+
+def assert_as_exact(
+    make: Callable[[], tuple], precision: Precision, way: str = 'eager', device: str = 'cpu'
+) -> None:
+    """At most 1.5 times the error of the definition with one ``unit``; no error is NaN."""
+    for part, error in errors(make, precision, way, device).items():
+        assert error.ours <= 1.5 * (error.definition + precision.unit), (part, error)
+
+
+@torch.no_grad()
+def distance(found: list[Tensor | None], truth: list[Tensor | None]) -> float:
+    """Root mean square over the tensors of their relative errors.
+
+    The error of a tensor is divided by its size, or by a thousandth of the largest tensor's size if
+    that is more: some are zero except for rounding.
+    """
+    pairs = [(f, t) for f, t in zip(found, truth, strict=True) if t is not None and t.numel()]
+    largest = max(float(t.square().mean().sqrt()) for _, t in pairs)
+    total = 0.0
+    for f, t in pairs:
+        assert getattr(f, 'shape', None) == t.shape, f'a tensor of shape {t.shape} is missing'
+        size = max(float(t.square().mean().sqrt()), 1e-3 * largest, 1e-30)
+        total += float((f.double() - t).square().mean()) / size**2
+    return (total / len(pairs)) ** 0.5
+
+
+@contextmanager
+def tf32(enabled: bool) -> Iterator[None]:
+    """By the older names of the settings: where only the newer ones are set, inductor fails when it
+    reads the older ones (torch 2.11)."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    matmul.allow_tf32 = cudnn.allow_tf32 = enabled
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before

@@ -1,0 +1,186 @@
+"""Inverse attention: goldens, the paper's algorithm and designs, its bilinear product."""
+
+import copy
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from cases import ATTENTIONS, learned
+from helpers import assert_close, formulation, golden, kept_bytes
+from reference import fill, misa_naive
+from torch.nn.functional import gelu
+
+from mmbixt.attention import BidirectionalSelfAttention, WindowAttention
+from mmbixt.attention.inverse import bilinear
+from mmbixt.layers.heads import split_heads
+
+CASES = ('plain_bisa', 'in_bisa', 'rpb_bisa', 'rpbmask_bisa')
+
+
+def window():
+    return torch.from_numpy(fill.tensor((49, 96), 9))[None]
+
+
+@pytest.mark.parametrize('path', ['fast', 'definition'])
+@pytest.mark.parametrize('case', CASES)
+def test_golden(case, path):
+    branch_norm = 'instance' if case == 'in_bisa' else None
+    attention = fill.fill_module(WindowAttention(96, num_heads=3, branch_norm=branch_norm))
+    if not case.startswith('rpb'):
+        torch.nn.init.zeros_(attention.relative_position_bias_table)
+    if case == 'in_bisa':  # was stored before the projection
+        attention.proj = torch.nn.Identity()
+    parts = torch.arange(49) // 7 // 4 * 2 + torch.arange(49) % 7 // 4  # of a window shifted by 3
+    mask = -100.0 * (parts[:, None] != parts) if 'mask' in case else None
+    with torch.no_grad(), formulation(path):
+        output = attention(window(), mask)
+    assert golden('bisa__n49_c96_h3').check(case, output[0].numpy()) < 2e-5
+
+
+@pytest.mark.parametrize('branch_norm', [None, 'instance'])
+def test_without_the_inverse_branch_it_is_self_attention_without_norms(branch_norm):
+    plain = BidirectionalSelfAttention(24, num_heads=2, lam=1, branch_norm=branch_norm)
+    assert plain.isa is None
+    stock = torch.nn.MultiheadAttention(24, 2, batch_first=True)
+    names = dict(in_proj_weight='qkv.weight', in_proj_bias='qkv.bias')
+    names.update({'out_proj.weight': 'proj.weight', 'out_proj.bias': 'proj.bias'})
+    stock.load_state_dict({key: plain.state_dict()[name] for key, name in names.items()})
+    x = torch.randn(3, 10, 24)
+    assert_close(plain(x), stock(x, x, x)[0])
+
+
+@pytest.mark.parametrize('projection', ['hypernetwork', 'mlp'])
+@pytest.mark.parametrize('autocast', [False, True])
+def test_instance_norm_of_an_even_area_in_half_precision(projection, autocast):
+    """The tokens differ by a small bias only; the norm must not amplify rounding errors."""
+    attention = WindowAttention(24, 2, 4, branch_norm='instance', projection=projection)
+    torch.nn.init.normal_(attention.relative_position_bias_table, std=0.02)
+    attention.proj = torch.nn.Identity()
+    half = attention.bfloat16()
+    attention = copy.deepcopy(half).float()
+    x = torch.randn(24).bfloat16().expand(1, 16, 24)
+    with torch.autocast('cpu', torch.bfloat16, enabled=autocast):
+        output = attention(x.float()) if autocast else half(x)
+    output.sum().backward()
+    truth = attention.double()(x.double())
+    assert output.dtype == torch.bfloat16
+    assert (output - truth).norm() < 0.02 * truth.norm()
+
+
+@pytest.mark.parametrize('projection', ['hypernetwork', 'mlp'])
+def test_one_attention_on_the_output_of_the_other(projection):
+    """Compared with parallel attention of the same weights: lam=0 is inverse, lam=1 plain."""
+    both, plain = (BidirectionalSelfAttention(12, 3, lam, projection=projection) for lam in (0, 1))
+    both.proj = plain.proj = torch.nn.Identity()
+    plain.qkv = both.qkv
+    x = torch.randn(2, 9, 12)
+    for order, expected in (('misa_msa', plain(both(x))), ('msa_misa', both(plain(x)))):
+        in_turn = BidirectionalSelfAttention(12, 3, bisa_order=order, projection=projection)
+        in_turn.proj = torch.nn.Identity()
+        in_turn.load_state_dict(both.state_dict())
+        assert_close(in_turn(x), expected)
+
+
+def test_mlp_in_place_of_the_hypernetwork():
+    """As many parameters, and the formula of the docstring for each window and pair of tokens."""
+    sizes = []
+    for projection in ('hypernetwork', 'mlp'):
+        attention = WindowAttention(96, 3, projection=projection, lam=0)
+        sizes.append(sum(p.numel() for p in attention.parameters()))
+    assert sizes[1] == pytest.approx(sizes[0], abs=32)
+    attention.proj = torch.nn.Identity()
+    x, isa = window(), attention.isa
+    q, k, _ = split_heads(attention.qkv(x), 3, 3)
+    q_hat, v_hat = (split_heads(gelu(layer(x)), 1, 3)[0] for layer in (isa.q, isa.v))
+    L = (q @ k.transpose(-2, -1) * 32**-0.5).softmax(dim=-2)  # over the queries
+    values = (L[..., None] * v_hat[..., None, :, :]).sum(-2)
+    inverse = isa.G(torch.cat((values, q_hat), dim=-1))
+    assert_close(attention(x), inverse.transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize(
+    'options', [dict(bisa_order='msa_misa', lam=0.3), dict(bisa_order='x'), dict(projection='x')]
+)
+def test_impossible_designs_are_refused(options):
+    with pytest.raises(ValueError, match=r'lam=0.3|bisa_order|projection'):
+        WindowAttention(12, 3, **options)
+
+
+# --- Compared with Algorithm 1 of the paper -------------------------------------------------------
+
+BISA = [name for name in ATTENTIONS if name.startswith('bisa')]
+
+
+@pytest.mark.parametrize('path', ['fast', 'definition'])
+@pytest.mark.parametrize('name', BISA)
+@torch.no_grad()
+def test_equals_algorithm_1(name, path):
+    attention, inputs = ATTENTIONS[name]()
+    attention, (x, *bias) = attention.double(), [x.double() for x in inputs]
+    attention.proj, attention.fixed_lam, isa = torch.nn.Identity(), 0.25, attention.isa
+    with formulation(path):
+        out = attention(x, *bias)
+    heads = attention.num_heads
+    q, k, v = split_heads(attention.qkv(x), 3, heads)
+    q_hat, v_hat = (split_heads(gelu(layer(x)), 1, heads)[0] for layer in (isa.q, isa.v))
+    scores = sum(bias, q @ k.transpose(-2, -1) * attention.scale)
+    groups = (y.flatten(0, -4).numpy() for y in (scores, v, q_hat, v_hat))
+    for m, v, q_hat, v_hat, found in zip(*groups, out.flatten(0, -3).numpy(), strict=True):
+        expected = 0.25 * misa_naive.msa(m, v)
+        expected += 0.75 * misa_naive.misa_naive(m, q_hat, v_hat, isa.G.numpy())
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+# --- The bilinear product -------------------------------------------------------------------------
+
+
+def factors(rows, a, b, c):
+    return learned((rows, a), (rows, b), (a, b, c), dtype=torch.float64)
+
+
+def by_einsum(left, right, weight):
+    return torch.einsum('...a,...b,abc->...c', left, right, weight)
+
+
+def gradients(compute, *inputs):
+    return torch.autograd.grad(compute(*inputs).sin().sum(), inputs, create_graph=True)
+
+
+@pytest.mark.parametrize('rows', [1, 5, 8])
+def test_bilinear_product_has_all_derivatives(rows):
+    inputs = factors(rows, 2, 3, 4)
+    for function in (bilinear, partial(gradients, bilinear)):
+        assert torch.autograd.gradcheck(function, inputs)
+        assert torch.autograd.gradgradcheck(function, inputs)
+
+
+@pytest.mark.parametrize('rows', [5, 9000], ids=['one block', 'several blocks'])
+def test_bilinear_product_and_its_derivatives(rows):
+    inputs = factors(rows, 16, 16, 3)
+
+    def run(compute):
+        first = gradients(compute, *inputs)
+        return [compute(*inputs), *first, *gradients(lambda *_: torch.cat(first[:2]), *inputs)]
+
+    for found, expected in zip(run(bilinear), run(by_einsum), strict=True):
+        assert_close(found, expected, 1e-12)
+
+
+@pytest.mark.parametrize('batched', [(0, 0, 0), (0, None, 0), (None, 0, None)])
+def test_bilinear_product_may_be_vectorised(batched):
+    pairs = zip(factors(5, 2, 3, 4), batched, strict=True)
+    inputs = [x if b is None else torch.stack((x, 2 * x)) for x, b in pairs]
+
+    def run(compute):
+        first = torch.func.grad(lambda *x: compute(*x).sin().sum(), (0, 1, 2))
+        second = torch.func.grad(lambda *x: sum(g.sin().sum() for g in first(*x)), (0, 1, 2))
+        return [*torch.vmap(first, batched)(*inputs), *torch.vmap(second, batched)(*inputs)]
+
+    for found, expected in zip(run(bilinear), run(by_einsum), strict=True):
+        assert_close(found, expected, 1e-12)
+
+
+def test_no_outer_products_are_kept():
+    inputs = learned((9, 8), (9, 8), (8, 8, 8))
+    assert kept_bytes(lambda: bilinear(*inputs)) == sum(x.nbytes for x in inputs)

@@ -1,0 +1,101 @@
+"""Routing attention: goldens, padding, routes."""
+
+import pytest
+import torch
+from helpers import assert_close, formulation, golden
+from reference import fill
+
+from mmbixt.attention import RoutingAttention
+from mmbixt.attention.routing import route
+
+GOLDENS = {
+    'biformer_bra__nwin7__28x28': (7, (28, 28), 5),
+    'biformer_bra__nwin8_autopad__17x25': (8, (17, 25), 6),
+}
+
+
+@pytest.mark.parametrize('path', ['fast', 'definition'])
+@pytest.mark.parametrize('name', GOLDENS)
+def test_golden(name, path):
+    num_regions, size, seed = GOLDENS[name]
+    attention = fill.fill_module(RoutingAttention(64, 2, 4, num_regions, padding='legacy'))
+    x = torch.from_numpy(fill.tensor((1, *size, 64), seed))
+    with torch.no_grad(), formulation(path):
+        out, (routes, _) = attention(x), attention.routes(x)
+    reference = golden(name)
+    assert reference.check('out', out.numpy()) < 2e-5
+    expected = torch.from_numpy(reference.data['r_idx']).long()
+    assert torch.equal(routes.sort(-1).values, expected.sort(-1).values)
+
+
+def by_hand(attention, x):
+    """Masked routing attention of one image (H,W,C), query by query, without any padding."""
+    height, width, channels = x.shape
+    regions = attention.regions(height, width)
+    q, k, v = attention.qkv(x).chunk(3, dim=-1)
+    places = {}
+    for i in range(height):
+        for j in range(width):
+            places.setdefault((i // regions.height, j // regions.width), []).append((i, j))
+    means = {
+        r: [torch.stack([m[p] for p in ps]).mean(0) for m in (q, k)] for r, ps in places.items()
+    }
+    out = torch.empty_like(x)
+    heads, d = attention.num_heads, channels // attention.num_heads
+    for region, inside in places.items():
+        order = sorted(places, key=lambda r: -float(means[region][0] @ means[r][1]))
+        seen = [p for r in order[: attention.topk] for p in places[r]]
+        for p in inside:
+            for h in range(heads):
+                part = slice(h * d, (h + 1) * d)
+                scores = torch.stack([q[p][part] @ k[s][part] for s in seen]) * channels**-0.5
+                out[p][part] = scores.softmax(0) @ torch.stack([v[s][part] for s in seen])
+    lepe = attention.lepe(v.permute(2, 0, 1)[None])[0].permute(1, 2, 0)
+    return attention.wo(out + lepe)
+
+
+@pytest.mark.parametrize('floor_regions', [False, True])
+@pytest.mark.parametrize('size', [(5, 7), (3, 2), (1, 1), (9, 8)])
+@pytest.mark.parametrize('path', ['fast', 'definition'])
+def test_masked_padding_takes_no_part(size, floor_regions, path):
+    """Also where most regions contain padding only."""
+    attention = RoutingAttention(16, 2, 3, 4, floor_regions).double()
+    x = torch.randn(1, *size, 16, dtype=torch.float64)
+    with torch.no_grad(), formulation(path):
+        assert_close(attention(x)[0], by_hand(attention, x[0]), 1e-12)
+
+
+def test_zero_keys_take_part_in_the_channels_first_code():
+    """Padding is added after the projection: its scores are zero, not minus infinity."""
+    attention = RoutingAttention(4, 1, 4, 2, floor_regions=True, padding='legacy').double()
+    with torch.no_grad():
+        attention.qkv.qkv.weight.zero_()
+        attention.qkv.qkv.bias.copy_(torch.tensor([0.0] * 8 + [1.0] * 4))  # v = 1, q = k = 0
+        attention.lepe.weight.zero_()
+        attention.lepe.bias.zero_()
+        attention.wo.weight.copy_(torch.eye(4))
+        attention.wo.bias.zero_()
+        # 5 x 4 cells are cut into regions of 2 x 2: three rows; half of the last one is padding
+        out = attention(torch.randn(1, 5, 4, 4, dtype=torch.float64))
+    assert attention.regions(5, 4) == (3, 2, 2, 2)
+    # each query attends to 4 of 6 equal regions: 16 keys, 2 or 4 of them padding with values of 0
+    assert set(out.mul(16).round().int().flatten().tolist()) <= {12, 14, 16}
+    assert out.min() < 0.95
+
+
+def test_routes_go_to_the_regions_of_the_most_similar_means():
+    queries, keys = torch.zeros(1, 3, 2, 3), torch.zeros(1, 3, 2, 3)
+    queries[0] = torch.eye(3)[:, None]
+    keys[0, :, 0] = 2 * torch.tensor([[0.0, 3, 1], [2.0, 1, 0], [1.0, 2, 3]])
+    assert route(queries, keys, 2).tolist() == [[[1, 2], [0, 2], [2, 0]]]
+    valid = torch.tensor([[True, True], [False, False], [True, False]])
+    # the second region has no valid token, the third only one
+    assert route(queries, keys, 2, valid)[0, [0, 2]].tolist() == [[2, 0], [2, 0]]
+    assert route(queries, keys, 9, valid).shape == (1, 3, 3)
+
+
+def test_routes_do_not_depend_on_autocast():
+    x = torch.randn(1, 16, 4, 8)
+    with torch.autocast('cpu', torch.bfloat16):
+        half = route(x, x.flip(1), 3)
+    assert torch.equal(half, route(x, x.flip(1), 3))

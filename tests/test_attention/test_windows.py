@@ -1,0 +1,41 @@
+"""Tokens that only the cyclic shift has made neighbours do not see each other."""
+
+import pytest
+import torch
+from cases import CASES, InWindows
+from helpers import formulation
+from parity import Call, assert_same, eager
+
+SHIFTED = [name for name in CASES if name.endswith('shifted')]
+
+
+class AsSwin(InWindows):
+    """With the mask of Swin's code."""
+
+    def forward(self, x):
+        return self.attention(x, self.windows.mask(x).clamp_min(-100), self.windows)
+
+
+@pytest.mark.parametrize('path', ['fast', 'definition'])
+@pytest.mark.parametrize('name', SHIFTED)
+def test_equals_swins_finite_mask(name, path):
+    module, inputs = CASES[name]()
+    mask = module.windows.mask(inputs[0])
+    assert mask.unique().tolist() == [-torch.inf, 0]
+    assert (mask.diagonal(dim1=-2, dim2=-1) == 0).all()
+    with formulation(path):
+        expected = eager(Call(AsSwin(module.attention, module.windows), inputs))
+        assert_same(eager(Call(module, inputs)), expected, 2e-5)
+
+
+@pytest.mark.parametrize('factor', [1, 30])
+def test_hidden_tokens_get_no_weight(factor):
+    """None at all: CPUs take many times as long to compute with subnormal numbers."""
+    module, (x,) = CASES['WindowAttention, learned, shifted']()
+    mask = module.windows.mask(x)
+    hidden = mask.expand(2, -1, 3, -1, -1) == -torch.inf
+    for weights in module.attention.attention_maps(factor * x, mask, module.windows):
+        assert (weights[hidden] == 0).all()
+        if factor == 1:
+            tiny = torch.finfo(weights.dtype).tiny
+            assert not ((weights > 0) & (weights < tiny)).any()

@@ -1,1 +1,0 @@
-"""Parts of ``benchmark.py``: worker processes, alternation, plots."""
