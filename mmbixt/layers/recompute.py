@@ -1,6 +1,7 @@
 """Values that the backward pass computes again on CPUs, to keep less memory."""
 
 from contextlib import AbstractContextManager, nullcontext
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -23,10 +24,12 @@ def without_keeping(activated: Tensor) -> AbstractContextManager:
         return nullcontext()
     if torch._C._autograd._top_saved_tensors_default_hooks(False):  # such as checkpointing's
         return nullcontext()
-    place, count = activated.data_ptr(), activated.numel()
+    result, version = ref(activated), activated._version  # not kept by the hooks either
 
     def pack(kept: Tensor) -> Tensor | torch.Size:
-        return kept.shape if (kept.data_ptr(), kept.numel()) == (place, count) else kept
+        x = result()
+        is_result = kept.data_ptr() == x.data_ptr() and kept.numel() == x.numel()
+        return kept.shape if is_result and x._version == version else kept
 
     def unpack(kept: Tensor | torch.Size) -> Tensor:
         if isinstance(kept, Tensor):
