@@ -10,7 +10,7 @@ import pytest
 import torch
 from cases import BACKBONES, CASES, learned, next_regions
 from helpers import formulation, only_in_zoo
-from labels import random_labels
+from iteration_cost import random_labels
 from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import MODELS, init_default_scope
 from parity import PRECISIONS, WAYS, assert_as_exact
@@ -24,16 +24,18 @@ from mmbixt.layers.definition import is_by_definition
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason='torch finds no GPU')
 ON_GPU = [pytest.mark.gpu, NO_GPU]
 QUICK = 'fp32', 'bf16'
+ON_CPU = (*QUICK, 'amp bf16')  # which have a use there; test_precision.py has float16, too
 COMPILED = 'fp32', 'amp bf16'  # inductor takes up to a minute for each
 
 
 def runs(cases, quick, in_every_way):
-    """All on a GPU; on the CPU, most ways make a difference only to the code of the tests."""
+    """All on a GPU. On the CPU every case is called, and few are run in the other ways, which take
+    minutes or make a difference only to the code of the tests."""
     for name, way, precision in product(cases, WAYS, PRECISIONS):
         if way == 'compiled' and precision not in COMPILED:
             continue
         marked = [('cuda', ON_GPU)]
-        if precision != 'TF32' and (way in ('eager', 'compiled') or name in in_every_way):
+        if precision in ON_CPU and (way == 'eager' or name in in_every_way):
             is_quick = precision in QUICK and name in (quick if way == 'eager' else in_every_way)
             marked.append(('cpu', [] if is_quick else [only_in_zoo]))
         for device, marks in marked:
@@ -41,7 +43,7 @@ def runs(cases, quick, in_every_way):
 
 
 def parametrize(*about):
-    return pytest.mark.parametrize(('name', 'way', 'precision', 'device'), runs(*about))
+    return pytest.mark.parametrize(('name', 'way', 'precision', 'device'), list(runs(*about)))
 
 
 @parametrize(CASES, CASES, ['xca: many tokens', 'WindowAttention, learned, shifted'])
@@ -108,7 +110,7 @@ def loss_of(name, device, size=(96, 128)):
     return model, lambda: model.parse_losses(model.loss(images, labels))[0]
 
 
-@pytest.mark.parametrize(('name', 'precision', 'device'), steps())
+@pytest.mark.parametrize(('name', 'precision', 'device'), list(steps()))
 def test_losses(name, precision, device):
     """As by the definitions, with finite gradients of all parameters."""
     dtype, losses = PRECISIONS[precision].autocast, {}

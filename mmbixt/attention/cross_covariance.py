@@ -59,7 +59,7 @@ def cross_covariance(qkv: Tensor, temperature: Tensor) -> Tensor:
     """
     if is_by_definition() or _needs_definition(qkv):
         return cross_covariance_definition(qkv, temperature)
-    batch, heads = len(qkv), len(temperature)
+    batch, heads = qkv.shape[0], len(temperature)
     queries_keys, values = qkv.unflatten(-1, (3, heads, -1)).split((2, 1), 2)
     queries_keys = queries_keys.permute(0, 3, 2, 4, 1).flatten(2, 3).flatten(0, 1)  # (Bh,2d,N)
     wide = torch.promote_types(qkv.dtype, torch.float32)
@@ -92,7 +92,7 @@ def attention_of_channels(
     # norms are at least 1e-12, as in torch.nn.functional.normalize
     query_norms, key_norms = (x.clamp_min(1e-24).sqrt() for x in (query_squares, key_squares))
     cosines = products / (query_norms[:, :, None] * key_norms[:, None, :])
-    temperature = temperature.repeat(len(products) // len(temperature), 1, 1)
+    temperature = temperature.repeat(products.shape[0] // temperature.shape[0], 1, 1)
     return (cosines * temperature).softmax(dim=-1)
 
 

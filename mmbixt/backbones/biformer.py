@@ -148,8 +148,8 @@ class BiFormer(DenseBackbone):
         drop_path_rate: stochastic depth, growing linearly from 0 at the first block to this rate
             at the last one of all stages.
         drop_path: how stochastic depth drops the update of an image. 'mask' multiplies it with 0;
-            'skip' does not compute it, in batches of 8 or more images, which saves time. Both draw
-            alike; the results are the same.
+            'skip' does not compute it, in batches of 8 or more images, which saves time, for the
+            same results (on a GPU of another draw).
         frozen_stages: -1 freezes nothing, k the first k + 1 stages, each with the convolutions
             before it and its output's norm.
         in_channels, norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.

@@ -174,8 +174,8 @@ class BiSASwin(DenseBackbone):
         drop_path_rate: stochastic depth, growing linearly from 0 at the first block to this rate
             at the last one of all stages. 0.1 is OpenMMLab's default.
         drop_path: how stochastic depth drops the update of an image. 'mask' multiplies it with 0;
-            'skip' does not compute it, in batches of 8 or more images, which saves time. Both draw
-            alike; the results are the same.
+            'skip' does not compute it, in batches of 8 or more images, which saves time, for the
+            same results (on a GPU of another draw).
         frozen_stages: -1 freezes nothing, 0 the patch embedding, k the first k stages too, each
             with the merging after it and its output's norm.
         in_channels, norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.

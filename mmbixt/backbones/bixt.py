@@ -252,8 +252,8 @@ class BiXT(DenseBackbone):
         drop_path_rate: stochastic depth, growing linearly from 0 at the first layer to this rate
             at layer ``depth``, the authors' last one, which only classifiers have.
         drop_path: how stochastic depth drops the update of an image. 'mask' multiplies it with 0;
-            'skip' does not compute it, in batches of 8 or more images, which saves time. Both draw
-            alike; the results are the same.
+            'skip' does not compute it, in batches of 8 or more images, which saves time, for the
+            same results (on a GPU of another draw).
         frozen_stages: -1 freezes nothing, 0 the tokeniser, position encoding and latents, k the
             first k layers too.
         in_channels, norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.

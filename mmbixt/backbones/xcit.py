@@ -95,8 +95,8 @@ class XCiT(DenseBackbone):
         layer_scale: initial value of the layer scales; default: the published one of ``arch``.
         drop_path_rate: stochastic depth, the same in all layers; default: the published rate.
         drop_path: how stochastic depth drops the update of an image. 'mask' multiplies it with 0;
-            'skip' does not compute it, in batches of 8 or more images, which saves time. Both draw
-            alike; the results are the same.
+            'skip' does not compute it, in batches of 8 or more images, which saves time, for the
+            same results (on a GPU of another draw).
         frozen_stages: -1 freezes nothing, 0 the patch embedding and position encoding, k the first
             k layers too.
         in_channels, norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.

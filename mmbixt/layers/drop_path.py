@@ -5,6 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from mmbixt.layers.tracing import is_transformed
+
 # Copying images costs time: below these, computing all of them is as fast.
 MIN_BATCH, MIN_RATE = 8, 0.1
 
@@ -26,7 +28,7 @@ class DropPath(nn.Module):
         """(B,...) to (B,...)."""
         if not self.training or self.drop_prob == 0:
             return update
-        keeps = update.new_empty(len(update), *[1] * (update.dim() - 1)).bernoulli_(
+        keeps = update.new_empty(update.shape[0], *[1] * (update.dim() - 1)).bernoulli_(
             1 - self.drop_prob
         )
         return update * (keeps / (1 - self.drop_prob))
@@ -39,17 +41,18 @@ def residual(x: Tensor, branch: Callable[[Tensor], Tensor], drop_path: nn.Module
     """``x + drop_path(branch(x))``, (B,...) to (B,...), of a branch that treats images apart.
 
     The images that are computed are drawn on the CPU, so that a GPU need not be waited for. Their
-    number changes from step to step, so compiled programs compute all.
+    number changes from step to step, so compiled programs and ``torch.func`` compute all.
     """
     skips = getattr(drop_path, 'skips', False) and drop_path.training
-    if not skips or drop_path.drop_prob < MIN_RATE or len(x) < MIN_BATCH:
+    if not skips or torch.compiler.is_compiling() or is_transformed():
         return x + drop_path(branch(x))
-    if torch.compiler.is_compiling():
+    if drop_path.drop_prob < MIN_RATE or x.shape[0] < MIN_BATCH:
         return x + drop_path(branch(x))
     share = 1 - drop_path.drop_prob
-    kept = torch.empty(len(x), device='cpu').bernoulli_(share).nonzero().flatten()
+    kept = torch.empty(x.shape[0], device='cpu').bernoulli_(share).nonzero().flatten()
     if len(kept) == 0:  # weights need gradients, of zero
         return x + 0 * branch(x)
     kept = kept.to(x.device, non_blocking=True)
     part = x.index_select(0, kept)
-    return x.index_copy(0, kept, part + branch(part) / share)
+    part = part + branch(part) / share
+    return x.to(part.dtype).index_copy(0, kept, part)

@@ -20,20 +20,26 @@ def without_keeping(activated: Tensor) -> AbstractContextManager:
     if torch.compiler.is_compiling() or is_transformed() or activated.device.type != 'cpu':
         return nullcontext()
     node = activated.grad_fn
-    if type(node).__name__ != 'GeluBackward0':
+    if type(node).__name__ != 'GeluBackward0' or not activated.is_contiguous():
         return nullcontext()
     if torch._C._autograd._top_saved_tensors_default_hooks(False):  # such as checkpointing's
         return nullcontext()
-    result, version = ref(activated), activated._version  # not kept by the hooks either
+    result = ref(activated)  # not kept by the hooks either
 
-    def pack(kept: Tensor) -> Tensor | torch.Size:
+    def pack(kept: Tensor) -> torch.Size | tuple[Tensor, int]:
         x = result()
         is_result = kept.data_ptr() == x.data_ptr() and kept.numel() == x.numel()
-        return kept.shape if is_result and x._version == version else kept
+        is_unchanged = kept.is_contiguous() and x._version == 0
+        return kept.shape if is_result and is_unchanged else (kept, kept._version)
 
-    def unpack(kept: Tensor | torch.Size) -> Tensor:
-        if isinstance(kept, Tensor):
-            return kept
-        return gelu(node._saved_self, approximate=node._saved_approximate).view(kept)
+    def unpack(kept: torch.Size | tuple[Tensor, int]) -> Tensor:
+        if isinstance(kept, torch.Size):
+            return gelu(node._saved_self, approximate=node._saved_approximate).view(kept)
+        tensor, version = kept
+        if tensor._version != version:  # which torch checks without hooks only
+            raise RuntimeError(
+                'A tensor needed for the gradient was modified by an inplace operation.'
+            )
+        return tensor
 
     return saved_tensors_hooks(pack, unpack)

@@ -1,4 +1,4 @@
-"""``compile=True`` in a config: mmengine's Runner compiles the model, in training and in tests."""
+"""``compile=True`` in a config: mmengine compiles the model, in training and in validation."""
 
 import pytest
 from helpers import CONFIGS, only_in_zoo
@@ -11,7 +11,6 @@ SHORT = [
     'default_hooks.checkpoint.save_best=None',
     'train_dataloader.batch_size=2',
     'val_dataloader.dataset.indices=2',
-    'test_dataloader.dataset.indices=2',
     # the compiler's code takes minutes; test_compiled.py has it
     'compile.backend=aot_eager',
 ]
@@ -28,7 +27,5 @@ def test_trains_and_evaluates(config, within, tmp_path):
     write_few_scenes(tmp_path / 'data/sample')
     options = ('--sample', '--cfg-options', *SHORT)
     said = within('train.py', CONFIGS / config, *options, cwd=tmp_path).said
+    assert 'Model has been "compiled"' in said
     assert 'mIoU' in said
-    name = config.rpartition('/')[2].removesuffix('.py')
-    checkpoint = tmp_path / f'work_dirs/{name}_sample/iter_2.pth'
-    assert 'mIoU' in within('test.py', CONFIGS / config, checkpoint, *options, cwd=tmp_path).said
