@@ -124,7 +124,7 @@ class CrossCovarianceAttention(nn.Module):
         """
         if is_by_definition() or half_dtype(x) is not None or is_reduced_float32(x):
             return False
-        if not holds(x.shape[1] >= 2 * x.shape[2]) or holds(x.shape[0] == 0):
+        if holds(x.shape[1] < 2 * x.shape[2]) or holds(x.shape[0] == 0):
             return False
         return is_as_built(self.qkv) and is_as_built(self.proj)
 
