@@ -5,7 +5,7 @@ import torch
 from helpers import assert_close, formulation, golden
 from reference import fill
 
-from mmbixt.attention import RoutingAttention
+from mmbixt.attention import RoutingAttention, routing
 from mmbixt.attention.routing import route
 
 GOLDENS = {
@@ -99,3 +99,17 @@ def test_routes_do_not_depend_on_autocast():
     with torch.autocast('cpu', torch.bfloat16):
         half = route(x, x.flip(1), 3)
     assert torch.equal(half, route(x, x.flip(1), 3))
+
+
+@pytest.mark.parametrize('has_padding', [False, True])
+def test_attention_with_a_mask_for_the_routes_equals_the_definition(has_padding):
+    """It runs on GPUs only, and is called here."""
+    q, k, v = (torch.randn(2, 6, 4, 2, 8).double().requires_grad_() for _ in range(3))
+    valid = (torch.arange(24).view(6, 4) % 4 < 3) if has_padding else None
+    routes = routing.route(q.flatten(3), k.flatten(3), 3, valid)
+    outcomes = []
+    for attend in (routing.attend_masked, routing.routing_attention_definition):
+        out = attend(q, k, v, routes, 0.3, valid)
+        outcomes.append([out, *torch.autograd.grad(out.sin().sum(), (q, k, v))])
+    for found, expected in zip(*outcomes, strict=True):
+        assert_close(found, expected, 1e-11)
