@@ -56,9 +56,13 @@ def biased_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor
     """
     if is_by_definition() or q.device.type == 'cpu':
         return attention_scores(q, k, scale, bias).softmax(dim=-1) @ v
-    if bias is not None:  # fused kernels need four dimensions
+    return fused_with_bias(q, k, v, scale, bias)
+
+
+def fused_with_bias(q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None) -> Tensor:
+    """The same by the fused kernels of GPUs, which need four dimensions."""
+    if bias is not None:
         bias = bias.to(q.dtype).expand(*q.shape[:-1], k.shape[-2]).flatten(0, -4)
-    out = scaled_dot_product_attention(
-        *(x.flatten(0, -4) for x in (q, k, v)), attn_mask=bias, scale=scale
-    )
+    four = (x.flatten(0, -4) for x in (q, k, v))
+    out = scaled_dot_product_attention(*four, attn_mask=bias, scale=scale)
     return out.unflatten(0, q.shape[:-3])

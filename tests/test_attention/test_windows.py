@@ -3,8 +3,11 @@
 import pytest
 import torch
 from cases import CASES, InWindows
-from helpers import formulation
+from helpers import assert_close, formulation
 from parity import Call, assert_same, eager
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from mmbixt.layers import fused_attention
 
 SHIFTED = [name for name in CASES if name.endswith('shifted')]
 
@@ -39,3 +42,17 @@ def test_hidden_tokens_get_no_weight(factor):
         if factor == 1:
             tiny = torch.finfo(weights.dtype).tiny
             assert not ((weights > 0) & (weights < tiny)).any()
+
+
+@pytest.mark.parametrize('shape', [(2, 9, 9), (4, 2, 9, 9), None])
+def test_the_kernel_of_gpus_with_a_bias_equals_the_products(shape):
+    """It runs on GPUs only, and is called here."""
+    inputs = [torch.randn(3, 4, 2, 9, 8).double().requires_grad_() for _ in range(3)]
+    bias = None if shape is None else torch.randn(shape).double().requires_grad_()
+    given, outcomes = [x for x in (*inputs, bias) if x is not None], []
+    for attend in (fused_attention.fused_with_bias, fused_attention.biased_attention):
+        with sdpa_kernel(SDPBackend.MATH):
+            out = attend(*inputs, 0.3, bias)
+        outcomes.append([out, *torch.autograd.grad(out.sin().sum(), given)])
+    for found, expected in zip(*outcomes, strict=True):
+        assert_close(found, expected, 1e-11)
