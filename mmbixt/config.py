@@ -1,10 +1,33 @@
-"""Walking through configs."""
+"""Reading configs and walking through them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-from mmengine.config import ConfigDict
+from mmengine.config import Config, ConfigDict
+
+# in an installed package the files themselves, in a checkout a link to its configs/
+CONFIGS = Path(__file__).parent / '.mim/configs'
+
+
+class ConfigError(ValueError):
+    """A mistake in a config."""
+
+
+def read_config(path: str) -> Config:
+    """A config from a file or a package (``mmseg::swin/...py``), or mmbixt's by its name."""
+    if '::' in path:
+        return Config.fromstring(f'_base_ = {path!r}', '.py')
+    if not Path(path).exists():
+        names = {file.stem: file for file in CONFIGS.glob('[!_]*/*.py')}
+        name = Path(path).stem
+        if path not in (name, f'{name}.py') or name not in names:
+            near = get_close_matches(name, names, n=3, cutoff=0.5)
+            hint = f' Similar names: {", ".join(near)}.' if near else ''
+            raise FileNotFoundError(f'{path} is neither a file nor the name of a config.{hint}')
+        path = str(names[name])
+    return Config.fromfile(path)
 
 
 def all_dicts(*nodes: Any) -> list[ConfigDict]:
@@ -25,21 +48,25 @@ def type_name(node: Mapping[str, Any]) -> str:
     return kind.__name__ if isinstance(kind, type) else str(kind)
 
 
-def plain(part: Any) -> Any:
-    """A part of a config of dicts, lists, texts and numbers alone, for comparisons."""
-    if isinstance(part, Mapping):
-        return {str(key): plain(x) for key, x in part.items()}
-    if isinstance(part, list | tuple):
-        return [*map(plain, part)]
-    if isinstance(part, np.generic | np.ndarray):
-        return part.tolist()
-    is_plain = part is None or isinstance(part, str | int | float)
-    return part if is_plain else getattr(part, '__name__', type(part).__name__)
-
-
 def within(cfg: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
     """A part of a config; empty where it is missing, None or an object."""
     for key in keys:
         part = cfg.get(key)
         cfg = part if isinstance(part, Mapping) else {}
     return cfg
+
+
+def data_sets(cfg: Mapping[str, Any], split: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The data sets of a split, also those in wrappers, with the names of their settings."""
+    rest = [(f'{split}_dataloader.dataset', within(cfg, f'{split}_dataloader', 'dataset'))]
+    for path, dataset in rest:  # which grows
+        inner = [(f'{path}.dataset', dataset.get('dataset'))]
+        inner += [(f'{path}.datasets.{i}', x) for i, x in enumerate(dataset.get('datasets') or ())]
+        inner = [(name, part) for name, part in inner if isinstance(part, Mapping)]
+        rest += inner
+        if dataset and not inner:
+            yield path, dataset
+
+
+def plain(part):  # removed at the merge
+    return str(part)

@@ -130,11 +130,12 @@ def join_batch_augments() -> None:
 
 MODELS = child('MODELS', ('mmbixt.backbones', 'mmbixt.necks', 'mmbixt.decode_heads'))
 METRICS = child('METRICS', ('mmbixt.evaluation.registered',))
-HOOKS = child('HOOKS', ('mmbixt.engine',))
+HOOKS = child('HOOKS', ('mmbixt.engine', 'mmbixt.check.sanity'))
 OPTIM_WRAPPERS = child('OPTIM_WRAPPERS', ('mmbixt.engine',))
 OPTIM_WRAPPER_CONSTRUCTORS = child('OPTIM_WRAPPER_CONSTRUCTORS', ('mmbixt.engine',))
 FUNCTIONS = child('FUNCTIONS', ('mmbixt.engine',))
 STRATEGIES = child('STRATEGIES', ('mmbixt.engine',))
+TRANSFORMS = child('TRANSFORMS', ('mmbixt.check.sample',))
 
 # mmbixt has no components of these kinds, but names of inherited configs are looked up in them.
 DATASETS = child('DATASETS')
@@ -146,7 +147,6 @@ MODEL_WRAPPERS = child('MODEL_WRAPPERS')
 OPTIMIZERS = child('OPTIMIZERS')
 PARAM_SCHEDULERS = child('PARAM_SCHEDULERS')
 TASK_UTILS = child('TASK_UTILS')
-TRANSFORMS = child('TRANSFORMS')
 VISBACKENDS = child('VISBACKENDS')
 VISUALIZERS = child('VISUALIZERS')
 WEIGHT_INITIALIZERS = child('WEIGHT_INITIALIZERS')

@@ -137,7 +137,7 @@ def small_segmentor(root: Path, backbone: dict, channels: int = 3) -> Config:
             train_dataloader=loader,
             train_cfg=dict(type='IterBasedTrainLoop', max_iters=2),
             optim_wrapper=dict(optimizer=dict(type='AdamW', lr=1e-3)),
-            default_hooks=dict(sample_check=dict(type='mmbixt.SampleCheckHook')),
+            default_hooks=dict(sanity=dict(type='mmbixt.SanityHook')),
             work_dir=str(root / 'run'),
         )
     )

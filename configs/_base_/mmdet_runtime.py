@@ -11,7 +11,7 @@ default_hooks = dict(
     sampler_seed=dict(type='DistSamplerSeedHook'),
     load_from=dict(type='mmbixt.LoadFromHook'),
     exact_resume=dict(type='mmbixt.ExactResumeHook'),
-    sample_check=dict(type='mmbixt.SampleCheckHook'),
+    sanity=dict(type='mmbixt.SanityHook'),
     finite_loss=dict(type='mmbixt.FiniteLossHook'),
     visualization=dict(type='DetVisualizationHook'),
 )

@@ -1,1 +1,1 @@
-"""Find the mistakes of a config before training: see ``config.py``."""
+"""The mistakes that users make with configs and data."""

@@ -9,7 +9,6 @@ from mmbixt.engine.finite_loss import FiniteLossHook
 from mmbixt.engine.fsdp import FSDPStrategy
 from mmbixt.engine.layer_decay import LayerDecayOptimWrapperConstructor
 from mmbixt.engine.load_from import LoadFromHook
-from mmbixt.engine.sample_check import SampleCheckHook
 
 __all__ = [
     'BFloat16OptimWrapper',
@@ -21,6 +20,5 @@ __all__ = [
     'LayerDecayOptimWrapperConstructor',
     'LoadFromHook',
     'NumberedBatches',
-    'SampleCheckHook',
     'default_collate',
 ]

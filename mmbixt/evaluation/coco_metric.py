@@ -7,7 +7,6 @@ import numpy as np
 from mmdet.evaluation.metrics import CocoMetric
 from mmengine.logging import MMLogger
 
-from mmbixt.check.metrics import BOXES_ONLY
 from mmbixt.evaluation.boundary import ratio_pixels
 from mmbixt.evaluation.boundary_coco import BoundaryCOCOeval
 from mmbixt.registry import METRICS
@@ -45,7 +44,7 @@ class BoundaryCocoMetric(CocoMetric):
             )
         has_masks = all('masks' in sample['pred_instances'] for sample in data_samples)
         if not (has_masks or self.format_only):
-            raise ValueError(f'This model {BOXES_ONLY}')
+            raise ValueError('BoundaryCocoMetric needs masks, and this model predicts boxes only.')
         super().process(data_batch, data_samples)
 
     def compute_metrics(self, results: list) -> dict[str, float]:

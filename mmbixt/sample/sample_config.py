@@ -5,8 +5,7 @@ from typing import Any
 
 from mmengine.config import Config, ConfigDict
 
-from mmbixt.check.config import ConfigError
-from mmbixt.config import all_dicts, type_name
+from mmbixt.config import ConfigError, all_dicts, type_name
 from mmbixt.sample.sample_data import write_sample_data
 
 # folders of write_sample_data for the stock dataset classes

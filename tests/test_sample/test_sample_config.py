@@ -2,7 +2,7 @@ import pytest
 from helpers import CONFIGS
 from mmengine.config import Config
 
-from mmbixt.check.config import ConfigError
+from mmbixt.config import ConfigError
 from mmbixt.sample.sample_config import use_sample_data
 
 

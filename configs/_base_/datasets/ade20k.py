@@ -5,6 +5,7 @@ crop_size = (512, 512)
 train_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='LoadAnnotations'),
+    dict(type='mmbixt.CheckSample', num_classes=150),
     dict(type='RandomResize', scale=(2048, 512), ratio_range=(0.5, 2.0), keep_ratio=True),
     dict(type='RandomCrop', crop_size=crop_size, cat_max_ratio=0.75),
     dict(type='RandomFlip', prob=0.5),
@@ -16,6 +17,7 @@ test_pipeline = [
     dict(type='Resize', scale=(2048, 512), keep_ratio=True),
     # after Resize: results are compared at the original resolution
     dict(type='LoadAnnotations'),
+    dict(type='mmbixt.CheckSample', num_classes=150),
     dict(type='PackSegInputs'),
 ]
 # The usual multi-scale and flip testing. Scales are factors of the test size, not of the original

@@ -6,6 +6,7 @@ test_pipeline = [
     dict(type='Resize', scale=(2048, 512), keep_ratio=True),
     dict(type='ResizeToMultiple', size_divisor=32),
     dict(type='LoadAnnotations'),
+    dict(type='mmbixt.CheckSample', num_classes=150),
     dict(type='PackSegInputs'),
 ]
 val_dataloader = dict(dataset=dict(pipeline=test_pipeline))

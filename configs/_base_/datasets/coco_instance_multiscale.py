@@ -6,6 +6,7 @@ scales = [(side, 1333) for side in range(480, 801, 32)]
 train_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
+    dict(type='mmbixt.CheckSample'),
     dict(type='RandomFlip', prob=0.5),
     dict(
         type='RandomChoice',

@@ -1,0 +1,111 @@
+"""Mistakes that only the built model, data sets and schedules show."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mmengine.dataset import BaseDataset
+from mmengine.optim import scheduler
+from torch import nn
+
+Classes = tuple[str, ...]
+_TO_ZERO = (scheduler.PolyParamScheduler, scheduler.CosineAnnealingParamScheduler)
+
+
+def leaves(dataset: Any) -> Iterator[BaseDataset]:
+    """The data sets inside wrappers (RepeatDataset, ConcatDataset ...)."""
+    if isinstance(dataset, BaseDataset):
+        yield dataset
+    for part in getattr(dataset, 'datasets', None) or [getattr(dataset, 'dataset', None)]:
+        if part is not None:
+            yield from leaves(part)
+
+
+def classes_of(dataset: Any) -> Classes:
+    """The names of a data set's classes; none if it has none."""
+    return tuple((getattr(dataset, 'metainfo', None) or {}).get('classes') or ())
+
+
+def head_problems(model: nn.Module, splits: Mapping[str, Classes]) -> Iterator[str]:
+    """A message for each head that has another number of classes than a data set.
+
+    Args:
+        model: of mmseg, mmdet or mmpretrain.
+        splits: the classes of 'train' and 'val'.
+    """
+    # panoptic: heads for things and heads for stuff
+    if hasattr(model, 'semantic_head'):
+        return
+    for name, head in model.named_modules():
+        count, kind = getattr(head, 'num_classes', None), name.rstrip('.0123456789')
+        if not isinstance(count, int) or not kind.endswith('head') or kind.endswith('rpn_head'):
+            continue
+        # one logit, foreground or background, also in auxiliary heads for boundaries
+        if getattr(head, 'out_channels', 0) == 1 or (count <= 2 and kind == 'auxiliary_head'):
+            continue
+        for split, classes in splits.items():
+            if classes and len(classes) != count:
+                yield (
+                    f'model.{name}.num_classes = {count}, but {split}_dataloader has '
+                    f'{len(classes)} classes.'
+                )
+
+
+def order_problems(splits: Mapping[str, Classes]) -> Iterator[str]:
+    """A message if the classes of two splits differ in their order alone: ids change meaning."""
+    known = {split: classes for split, classes in splits.items() if classes}
+    first, names = next(iter(known.items()), ('', ()))
+    for split, other in known.items():
+        if names != other and Counter(names) == Counter(other):
+            pairs = enumerate(zip(names, other, strict=True))
+            i = next(i for i, (one, two) in pairs if one != two)
+            yield (
+                f'{split} has the classes of {first} in another order: number {i} is '
+                f'{other[i]!r}, not {names[i]!r}.'
+            )
+
+
+def dataset_problems(dataset: BaseDataset) -> Iterator[str]:
+    """A message if a COCO file lacks classes, or has its categories in another order.
+
+    mmdet numbers the categories in the order of the file, whatever the order of the classes.
+    """
+    file, classes = getattr(dataset, 'ann_file', ''), classes_of(dataset)
+    ids = getattr(dataset, 'cat_ids', None)
+    is_stock = classes == tuple(type(dataset).METAINFO.get('classes') or ())
+    if not ids or not Path(file).is_file() or (is_stock and len(ids) == len(classes)):
+        return
+    categories = {x['id']: x['name'] for x in json.loads(Path(file).read_text())['categories']}
+    if absent := [name for name in classes if name not in categories.values()]:
+        yield (
+            f'{file} has no categories {", ".join(absent)}; it has '
+            f'{", ".join(categories.values())}. Set metainfo=dict(classes=(...)) and num_classes.'
+        )
+    elif (order := [categories.get(i) for i in ids]) != [*classes]:
+        yield (
+            f'{file} has its categories in another order than metainfo.classes, and mmdet numbers '
+            f'them as the file does. Set classes={tuple(order)}.'
+        )
+
+
+def schedule_problems(schedulers: Any, lengths: Mapping[bool, int]) -> Iterator[str]:
+    """A message if the last schedule of the learning rate ends at 0 before the training does.
+
+    Args:
+        schedulers: of the runner, a list; or a dict of lists for several optimizers.
+        lengths: of the training, in epochs (True) and in iterations (False).
+    """
+    groups = schedulers.values() if isinstance(schedulers, Mapping) else [schedulers or []]
+    for last in (group[-1] for group in groups if group):
+        length = lengths[last.by_epoch]
+        if last.param_name != 'lr':
+            continue
+        if isinstance(last, _TO_ZERO) and not (last.eta_min or getattr(last, 'eta_min_ratio', 0)):
+            whole = getattr(last, 'T_max', last.end - last.begin) == last.end - last.begin
+            if whole and last.end < length:
+                yield (
+                    f'{type(last).__name__} ends after {last.end:,}, and training after '
+                    f'{length:,}: from there on the learning rate is 0. Set its end to {length}.'
+                )

@@ -1,0 +1,123 @@
+"""Check an image and its labels where a pipeline has loaded them."""
+
+from contextlib import suppress
+from os.path import isfile
+from typing import Any
+
+import numpy as np
+from mmcv.transforms import BaseTransform
+from PIL import Image, UnidentifiedImageError
+
+from mmbixt.registry import TRANSFORMS
+
+_ORIENTATION = 0x0112  # the EXIF tag
+_SIDEWAYS = (5, 6, 7, 8)  # orientations that exchange width and height
+_SHOWN = 20  # most ids in a message
+
+
+class BadSampleError(ValueError):
+    """An image or its labels cannot be used."""
+
+
+@TRANSFORMS.register_module()
+class CheckSample(BaseTransform):
+    """Raise an error that names the file of an image or label that would give wrong results.
+
+    - Images with values that are not finite.
+    - Label maps (mmseg) with several channels, more than 8 bits or ids that are not classes.
+    - Labels, or annotations of COCO, for another size or orientation than the image's. OpenCV turns
+      an image by its EXIF data when it is read, but not the label.
+
+    It belongs directly behind the transforms that load image and labels. ``tools/check_dataset.py``
+    runs it over all images of a config.
+
+    Args:
+        num_classes: ids 0 to ``num_classes - 1`` are classes; None does not check ids.
+        ignore_index: the id of pixels that do not count.
+        check_orientation: False for images that are loaded as they are stored
+            (``color_type='color_ignore_orientation'`` of ``LoadImageFromFile``).
+
+    Example:
+        >>> pipeline = [
+        ...     dict(type='LoadImageFromFile'),
+        ...     dict(type='LoadAnnotations'),
+        ...     dict(type='mmbixt.CheckSample', num_classes=150),
+        ... ]
+    """
+
+    def __init__(
+        self,
+        num_classes: int | None = None,
+        ignore_index: int = 255,
+        check_orientation: bool = True,
+    ) -> None:
+        self.num_classes, self.ignore_index = num_classes, ignore_index
+        self.check_orientation = check_orientation
+
+    def transform(self, results: dict[str, Any]) -> dict[str, Any]:
+        image, labels = results.get('img'), results.get('gt_seg_map')
+        if image is not None and image.dtype.kind == 'f' and not np.isfinite(image).all():
+            raise BadSampleError(f'{results["img_path"]} has values that are NaN or infinite.')
+        if labels is not None:
+            self._check_labels(results, labels)
+            self._check_size(results, results['seg_map_path'], labels.shape[::-1])
+        elif results.get('width') and results.get('height'):  # of a COCO file
+            size = results['width'], results['height']
+            self._check_size(results, f'The annotation of {results["img_path"]}', size)
+        return results
+
+    def _check_labels(self, results: dict[str, Any], labels: np.ndarray) -> None:
+        path = results['seg_map_path']
+        if labels.ndim != 2:
+            raise BadSampleError(
+                f'{path} has the shape {labels.shape}; a label map has one channel, with the ids '
+                'of classes.'
+            )
+        if isfile(path):
+            with Image.open(path) as stored:
+                if stored.mode[0] in 'IF' and (highest := np.max(stored)) > 255:
+                    raise BadSampleError(f'{path} has ids up to {highest}; mmseg keeps 8 bits.')
+        if self.num_classes is None:
+            return
+        wrong = (labels < 0) | (labels >= self.num_classes)
+        wrong &= labels != self.ignore_index
+        if wrong.any():
+            ids, counts = np.unique(labels[wrong], return_counts=True)
+            pairs = [*zip(ids, counts, strict=True)][:_SHOWN]
+            listed = ', '.join(f'{i} ({count:,} pixels)' for i, count in pairs)
+            reduced = ', after reduce_zero_label' if results.get('reduce_zero_label') else ''
+            raise BadSampleError(
+                f'{path} has the ids {listed}{reduced}, but 0 to {self.num_classes - 1} are '
+                f'classes and {self.ignore_index} is ignored. To check all files: '
+                'tools/check_dataset.py CONFIG'
+            )
+
+    def _check_size(self, results: dict[str, Any], what: str, labelled: tuple[int, int]) -> None:
+        """Compare the size (width, height) of labels with that of their image, as it was read."""
+        path, shown = results['img_path'], tuple(results['ori_shape'][1::-1])
+        tag = _orientation(path) if self.check_orientation and isfile(path) else 1
+        stored = shown[::-1] if tag in _SIDEWAYS else shown
+        if tag != 1 and labelled == stored:  # a label of the size that is shown fits
+            raise BadSampleError(
+                f'{path} is turned or mirrored when it is read (EXIF orientation {tag}), and its '
+                'labels are not. If they fit the image as it is stored: '
+                "color_type='color_ignore_orientation' in LoadImageFromFile and "
+                'check_orientation=False in CheckSample; if they fit it as it is shown, rewrite '
+                'the image with PIL.ImageOps.exif_transpose.'
+            )
+        if labelled != shown:
+            raise BadSampleError(
+                f'{what} is for {labelled[0]} x {labelled[1]} pixels, but {path} has '
+                f'{shown[0]} x {shown[1]}.'
+            )
+
+    def __repr__(self) -> str:
+        return f'CheckSample(num_classes={self.num_classes}, ignore_index={self.ignore_index})'
+
+
+def _orientation(path: str) -> int:
+    """The EXIF orientation of a file, 1 to 8; 1 if it is shown as it is stored."""
+    tag = 1
+    with suppress(UnidentifiedImageError), Image.open(path) as image:  # OpenCV may know the format
+        tag = image.getexif().get(_ORIENTATION, 1)
+    return tag if tag in range(1, 9) else 1

@@ -1,1 +1,0 @@
-"""Checks that the data sets of a config exist, and that their files are valid."""

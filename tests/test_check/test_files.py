@@ -1,0 +1,65 @@
+"""Files that a config names and that are missing."""
+
+import pytest
+
+from mmbixt.check.files import check_files
+from mmbixt.checkpoints.sources import UnknownSourceError
+from mmbixt.config import ConfigError
+
+ADE = dict(
+    type='ADE20KDataset',
+    data_root='data/ade/ADEChallengeData2016',
+    data_prefix=dict(img_path='images/training', seg_map_path='annotations/training'),
+)
+COCO = dict(
+    type='CocoDataset',
+    data_root='data/coco/',
+    ann_file='annotations/instances_train2017.json',
+    data_prefix=dict(img='train2017/'),
+)
+IMAGENET = dict(type='ImageNet', data_root='data/imagenet', split='train')
+SETTING = 'train_dataloader.dataset'
+
+
+@pytest.mark.parametrize(
+    ('dataset', 'messages'),
+    [
+        (ADE, [f'{SETTING} (ADE20KDataset): ', 'annotations/training does', 'ADEChallengeData201']),
+        (COCO, ['train2017 does not exist', 'instances_train2017.json does', 'train2017.zip']),
+        (IMAGENET, ['data/imagenet/train does not exist', 'image-net.org']),
+        (dict(ADE, data_root='mine'), ['mine/images/training', f'set {SETTING}.data_root']),
+        (dict(type='RepeatDataset', dataset=COCO), [f'{SETTING}.dataset (Coco', 'train2017.zip']),
+        (dict(type='ConcatDataset', datasets=[ADE, COCO]), [f'{SETTING}.datasets.1 (CocoDataset']),
+    ],
+)
+def test_missing_data_and_their_setting(dataset, messages, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cfg = dict(train_dataloader=dict(dataset=dataset), val_dataloader=None)
+    with pytest.raises(ConfigError) as caught:
+        check_files(cfg, ('train', 'val'))
+    assert all(message in str(caught.value) for message in messages)
+    assert ('--sample' in str(caught.value)) == ('mine' not in str(caught.value))
+    check_files(cfg, ('val', 'test'))
+
+
+def test_existing_and_remote_data(tmp_path):
+    (tmp_path / 'train').mkdir()
+    for dataset in (
+        dict(type='ImageNet', data_root=str(tmp_path), split='train'),
+        dict(type='CustomDataset', data_root=str(tmp_path), data_prefix='train'),
+        dict(COCO, data_root='s3://bucket'),
+        dict(type='CIFAR100', data_root='nowhere'),
+    ):
+        check_files(dict(train_dataloader=dict(dataset=dataset)), ('train',))
+
+
+def test_missing_weights():
+    init = dict(type='Pretrained', checkpoint='lost.pth')
+    cfg = dict(model=dict(backbone=dict(type='mmbixt.BiXT', init_cfg=init)))
+    with pytest.raises(ConfigError, match=r'init_cfg of mmbixt.BiXT: the checkpoint lost.pth does'):
+        check_files(cfg, ())
+    with pytest.raises(ConfigError, match=r'load_from: the checkpoint lost.pth does not exist'):
+        check_files(dict(load_from='lost.pth'), ())
+    with pytest.raises(UnknownSourceError, match=r'Similar names: .*xcit://tiny12-p16'):
+        check_files(dict(load_from='xcit://tiny12-p61'), ())
+    check_files(dict(load_from='https://host/x.pth'), ())

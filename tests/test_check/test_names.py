@@ -1,0 +1,32 @@
+"""Near names for misspelt types and arguments."""
+
+import pytest
+from mmengine.registry import DATASETS, HOOKS, MODELS, DefaultScope
+
+from mmbixt.check.names import suggest
+
+XCIT = dict(type='mmbixt.XCiT', arch='nano12')
+
+
+@pytest.mark.parametrize(
+    ('registry', 'config', 'message'),
+    [
+        (MODELS, dict(type='mmbixt.XCIT'), "There is no model 'mmbixt.XCIT'. Is 'mmbixt.XCiT' me"),
+        (MODELS, dict(XCIT, patchsize=8), "XCiT has no argument 'patchsize'. Is 'patch_size' mean"),
+        (MODELS, dict(XCIT, init_cf=1), "XCiT has no argument 'init_cf'. Is 'init_cfg' meant?"),
+        (MODELS, dict(type='EncoderDecodr'), "no model 'EncoderDecodr'. Is 'EncoderDecoder' mean"),
+        (MODELS, dict(type='FCNHead', num_clases=3), "'num_clases'. Is 'num_classes' meant?"),
+        (DATASETS, dict(type='ADE20kDataset'), "Is 'ADE20KDataset' meant?"),
+        (HOOKS, dict(type='LoggerHook', intervall=2), "'intervall'. Is 'interval' meant?"),
+        (HOOKS, dict(type='Zebra'), "There is no hook 'Zebra'."),
+    ],
+)
+def test_near_names(registry, config, message):
+    with DefaultScope.overwrite_default_scope('mmseg'), pytest.raises(Exception) as caught:  # noqa: PT011
+        registry.build(config)
+    assert message in suggest(caught.value)
+
+
+@pytest.mark.parametrize('error', [KeyError('x'), TypeError('x'), KeyError(), ValueError('x is')])
+def test_other_errors(error):
+    assert suggest(error) is None

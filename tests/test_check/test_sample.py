@@ -1,0 +1,88 @@
+"""mmbixt.CheckSample in pipelines of mmseg and mmdet."""
+
+import re
+
+import cv2
+import numpy as np
+import pytest
+from mmengine.registry import DATASETS
+from PIL import Image
+from samples import LOAD, detection, edit_coco, edit_label, orient, segmentation
+
+from mmbixt.check.sample import BadSampleError
+
+
+def read(config):
+    dataset = DATASETS.build(config)
+    return [dataset[i] for i in range(len(dataset))]
+
+
+def label(function):
+    return lambda root: edit_label(root / 'labels/1.png', function)
+
+
+def narrow(root):
+    Image.new('RGB', (30, 24)).save(root / 'images/1.jpg')
+
+
+MISTAKES = [
+    (segmentation, lambda root: orient(root / 'images/1.jpg', 6), '1.jpg is turned.*labels are n'),
+    (segmentation, lambda root: orient(root / 'images/1.jpg', 3), '1.jpg is turned or mirrored'),
+    (segmentation, narrow, '1.png is for 32 x 24 pixels, but .*1.jpg has 30 x 24'),
+    (segmentation, label(lambda x: x[:20]), '1.png is for 32 x 20 pixels, but .*1.jpg has 32 x 24'),
+    (segmentation, label(lambda x: np.dstack([x] * 3)), r'1.png has the shape \(24, 32, 3\)'),
+    (segmentation, label(lambda x: x + np.uint16(300)), '1.png has ids up to 555; mmseg keeps 8'),
+    (
+        segmentation,
+        label(lambda x: x + 2),
+        r'1.png has the ids 3 \(\d+ pixels\), 4 .*0 to 2 are classes and 255 is ignored. To check '
+        'all files: tools/check_dataset.py',
+    ),
+    (detection, narrow, 'annotation of .*1.jpg is for 32 x 24 pixels, but .*1.jpg has 30 x 24'),
+    (detection, lambda root: orient(root / 'images/1.jpg', 8), '1.jpg is turned.*labels are not'),
+]
+
+
+@pytest.mark.parametrize(('make', 'spoil', 'message'), MISTAKES)
+def test_mistakes_name_the_file(root, make, spoil, message):
+    assert len(read(make(root))) == 4
+    spoil(root)
+    with pytest.raises(BadSampleError, match=message):
+        read(make(root))
+
+
+def test_turned_images_with_turned_labels(root):
+    orient(root / 'images/1.jpg', 6)
+    edit_label(root / 'labels/1.png', lambda x: np.rot90(x).copy())
+    edit_coco(root, lambda c: c['images'][1].update(width=24, height=32))
+    read(segmentation(root))
+    read(detection(root))
+
+
+def test_images_that_are_read_as_they_are_stored(root):
+    load, check = dict(LOAD, color_type='color_ignore_orientation'), dict(check_orientation=False)
+    for tag in (3, 6):
+        orient(root / 'images/1.jpg', tag)
+        read(segmentation(root, load, check))
+        read(detection(root, load, check))
+
+
+def test_ids_after_reduction_and_another_ignored_id(root):
+    for i in range(4):
+        edit_label(root / f'labels/{i}.png', lambda x: x + 1)  # 255 becomes 0
+    read(segmentation(root, reduce_zero_label=True))
+    edit_label(root / 'labels/1.png', lambda x: x * 20)
+    with pytest.raises(BadSampleError, match=r'has the ids 19 .*, after reduce_zero_label'):
+        read(segmentation(root, reduce_zero_label=True))
+    edit_label(root / 'labels/1.png', lambda x: (x == 20) * np.uint8(7))
+    read(segmentation(root, check=dict(num_classes=4, ignore_index=7)))
+
+
+def test_pixels_that_are_not_finite(root):
+    for path in (root / 'images').iterdir():
+        pixels = cv2.imread(str(path)).astype(np.float32)
+        pixels[3, 4] = np.nan if path.stem == '1' else 1
+        cv2.imwrite(str(path.with_suffix('.tiff')), pixels)
+    load = dict(LOAD, color_type='unchanged')
+    with pytest.raises(BadSampleError, match=re.escape('1.tiff has values that are NaN')):
+        read(segmentation(root, load, img_suffix='.tiff'))
