@@ -68,7 +68,8 @@ def draw_predictions(cfg: Config, args: argparse.Namespace) -> None:
         print('--show, --show-dir: of several processes only the first draws its images.')
     window = dict(show=args.show, wait_time=args.wait_time)
     if cfg.default_scope == 'mmpretrain':
-        hook = dict(type='mmbixt.DrawClassesHook', out_dir=args.show_dir, **window)
+        hook = dict(type='VisualizationHook', enable=True, interval=1, **window)
+        hook['out_dir'] = args.show_dir
         cfg.default_hooks.visualization = hook
         return
     cfg.setdefault('default_hooks', {})

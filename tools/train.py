@@ -1,7 +1,6 @@
 """Train a model: mmengine's runner, for configs of mmseg, mmdet and mmpretrain."""
 
 import argparse
-import re
 from pathlib import Path
 
 import torch
@@ -20,12 +19,10 @@ from mmbixt.checkpoints.written import written_checkpoints
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
 from mmbixt.config import type_name, within
 from mmbixt.engine import ExactResumeHook, LoadFromHook
-from mmbixt.engine.layer_decay import table
 from mmbixt.engine.load_from import unwrapped
 from mmbixt.engine.other_runs import KeepOtherRunsHook
 from mmbixt.frameworks import PACKAGES
 
-OF_A_WEIGHT = re.compile(r'^paramwise_options -- | is skipped since its requires_grad=')
 # types of parts that read data in the usual way
 STOCK = {
     'loop': ('None', 'IterBasedTrainLoop', 'EpochBasedTrainLoop'),  # None: it has by_epoch
@@ -200,23 +197,6 @@ def skip_lost_weights(runner: Runner) -> None:
                 runner.logger.info(f'{name}.init_cfg: {file} is missing, and not needed to resume.')
 
 
-class RatesHook(Hook):
-    """Log the learning rates of parts of the model, in place of mmengine's line for each weight."""
-
-    priority = 'LOWEST'
-
-    def before_train(self, runner: Runner) -> None:
-        rates = table(unwrapped(runner.model), runner.optim_wrapper.param_groups)
-        runner.logger.info(f'Learning rates before the schedule:\n{rates}')
-
-
-def summarise_rates(runner: Runner, cfg: Config) -> None:
-    """Log a table of learning rates, unless a constructor makes them (ours logs its own)."""
-    if 'optimizer' in cfg.optim_wrapper and 'constructor' not in cfg.optim_wrapper:
-        runner.logger.addFilter(lambda record: not OF_A_WEIGHT.search(record.getMessage()))
-        runner.register_hook(RatesHook())
-
-
 def _add(runner: Runner, hook: Hook) -> None:
     runner.register_hook(hook)
     runner.logger.info(f'Hook that tools/train.py adds: mmbixt.{type(hook).__name__}')
@@ -234,7 +214,6 @@ def main() -> None:
     add_hooks(runner, cfg)
     if cfg.get('resume'):
         runner.register_hook(KeepOtherRunsHook())
-    summarise_rates(runner, cfg)
     try:
         run_loop(runner, runner.train)
     except (KeyboardInterrupt, SystemExit):
