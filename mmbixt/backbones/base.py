@@ -125,7 +125,9 @@ class DenseBackbone(BaseModule):
         return self.freezable_stages()
 
     def get_layer_depth(self, param_name: str, prefix: str = '') -> tuple[int, int]:
-        """The layer of a parameter and the number of layers; as in mmpretrain, one is the head.
+        """The layer of a parameter, and the number of layers, of which the head is the last.
+
+        For mmpretrain, whose classifiers ask their backbone for it.
 
         Args:
             param_name: its name in the whole model.

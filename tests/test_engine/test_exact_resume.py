@@ -133,7 +133,8 @@ def train(
             checkpoint=checkpoint,
             logger=dict(type='LoggerHook', interval=1),
         ),
-        custom_hooks=[dict(type='EMAHook')],
+        # mmengine cannot resume it with a FlexibleRunner
+        custom_hooks=[dict(type='EMAHook')] if runner is Runner else [],
         env_cfg=dict(),
         **more,
     )
@@ -149,7 +150,7 @@ def state(folder, name):
     """Schedules, logged losses and all tensors of a checkpoint."""
     saved = load(str(folder / name))
     logged = saved['message_hub']['log_scalars']['train/loss'].data[0].tolist()
-    tensors = [saved[key] for key in ('state_dict', 'ema_state_dict', 'optimizer')]
+    tensors = [saved.get(key) for key in ('state_dict', 'ema_state_dict', 'optimizer')]
     return saved['param_schedulers'], logged, tensors
 
 

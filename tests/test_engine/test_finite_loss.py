@@ -64,10 +64,10 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path, bad):
 
 
 def train_one_of_two(rank, folder):
-    """Train with a bad second batch on rank 0; write the error to a file."""
+    """Train with a bad second batch on rank 0, which has images 0 and 2; write the error."""
     store = torch.distributed.FileStore(f'{folder}/store', 2)
     torch.distributed.init_process_group('gloo', store=store, rank=rank, world_size=2)
-    values = [[1.0, 1.0, 2.0, float('nan')], [1.0] * 4][rank]
+    values = [[1.0, 1.0, float('nan'), 1.0], [1.0] * 4][rank]
     runner = make_runner(folder / str(rank), values)
     runner.model = MMDistributedDataParallel(runner.model)
     with pytest.raises(FloatingPointError) as info:

@@ -60,19 +60,17 @@ def test_each_parameter_has_the_rate_of_its_layer(family):
 
 @pytest.mark.parametrize('family', LAYERS)
 def test_mmpretrains_constructor_gives_classifiers_the_same_rates(family):
-    model = ImageClassifier(
-        nn.Identity(), head=dict(type='LinearClsHead', num_classes=2, in_channels=8)
-    )
-    model.backbone = build_backbone(VARIANTS[family])
-    same = dict(norm_decay_mult=0.0, bias_decay_mult=0.0, flat_decay_mult=0.0)
+    head = dict(type='LinearClsHead', num_classes=2, in_channels=8)
     with DefaultScope.overwrite_default_scope('mmpretrain'):
-        constructor = 'LearningRateDecayOptimWrapperConstructor'
-        found = settings(model, build(model, constructor, layer_decay_rate=0.5, **same))
+        model = ImageClassifier(build_backbone(VARIANTS[family]), head=head)
+    same = dict(norm_decay_mult=0.0, bias_decay_mult=0.0, flat_decay_mult=0.0)
+    constructor = 'mmpretrain.LearningRateDecayOptimWrapperConstructor'
+    found = settings(model, build(model, constructor, layer_decay_rate=0.5, **same))
     expected = settings(model, build(model, decay_rate=0.5))
     assert found.keys() == expected.keys()
     for name, group in expected.items():
         for key in ('lr', 'weight_decay'):
-            assert found[name][key] == pytest.approx(group[key]), name
+            assert found[name].get(key) == pytest.approx(group.get(key, 0.05)), name
 
 
 @pytest.mark.parametrize('family', LAYERS)
