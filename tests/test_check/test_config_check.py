@@ -116,10 +116,6 @@ ALONE = [
     ({'model.decode_head.num_classes': 2}, r'a mistake in .*\n- model\.decode_head\.num_classes'),
     ({'train_cfg': dict(_delete_=True, max_epochs=1)}, 'train_cfg has no type: set'),
     ({'train_cfg.max_epochs': 3}, "train_cfg.type = 'IterBasedTrainLoop': set .*max_iters"),
-    (
-        {'optim_wrapper': dict(constructor=LAYER_DECAY, paramwise_cfg=dict(decay_rate=1.5))},
-        'optim_wrapper: paramwise_cfg.decay_rate is 1.5',
-    ),
     ({'optim_wrapper.constructor': LAYER_DECAY[:-1]}, f"Is '{LAYER_DECAY}' meant"),
     (
         {'param_scheduler': [dict(type='MultiStepLR', milestones=5, by_epoch=False)]},

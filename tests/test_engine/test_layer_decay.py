@@ -45,8 +45,8 @@ def settings(model, optimizer):
 @pytest.mark.parametrize('family', LAYERS)
 def test_each_parameter_has_the_rate_of_its_layer(family):
     count, model = LAYERS[family], Model(build_backbone(VARIANTS[family]))
-    found = settings(model, build(model, decay_rate=0.5))
-    assert found.keys() == dict(model.named_parameters()).keys()
+    groups = settings(model, build(model, decay_rate=0.5))
+    assert groups.keys() == dict(model.named_parameters()).keys()
     layers = model.backbone.layers()
     assert len(layers) == count
     depths = {id(p): i for i, layer in enumerate(layers) for p in parameters_of(layer)}
@@ -54,8 +54,8 @@ def test_each_parameter_has_the_rate_of_its_layer(family):
     for name, parameter in model.named_parameters():
         scale = 0.5 ** (count - depths.get(id(parameter), count))
         assert (scale == 1) == name.startswith('decode_head')
-        assert found[name]['lr'] == pytest.approx(0.1 * scale)
-        assert found[name]['weight_decay'] == (0 if parameter.ndim == 1 else 0.05)
+        assert groups[name]['lr'] == pytest.approx(0.1 * scale)
+        assert groups[name]['weight_decay'] == (0 if parameter.ndim == 1 else 0.05)
 
 
 @pytest.mark.parametrize('family', LAYERS)
@@ -65,12 +65,12 @@ def test_mmpretrains_constructor_gives_classifiers_the_same_rates(family):
         model = ImageClassifier(build_backbone(VARIANTS[family]), head=head)
     same = dict(norm_decay_mult=0.0, bias_decay_mult=0.0, flat_decay_mult=0.0)
     constructor = 'mmpretrain.LearningRateDecayOptimWrapperConstructor'
-    found = settings(model, build(model, constructor, layer_decay_rate=0.5, **same))
+    groups = settings(model, build(model, constructor, layer_decay_rate=0.5, **same))
     expected = settings(model, build(model, decay_rate=0.5))
-    assert found.keys() == expected.keys()
+    assert groups.keys() == expected.keys()
     for name, group in expected.items():
         for key in ('lr', 'weight_decay'):
-            assert found[name].get(key) == pytest.approx(group.get(key, 0.05)), name
+            assert groups[name].get(key) == pytest.approx(group.get(key, 0.05)), name
 
 
 @pytest.mark.parametrize('family', LAYERS)
@@ -92,12 +92,12 @@ def test_stock_options_and_frozen_parts():
     model = Model(XCiT(XCIT, frozen_stages=1))
     keys = {'decode_head': dict(lr_mult=10.0), 'temperature': dict(decay_mult=0.5)}
     options = dict(norm_decay_mult=1.0, custom_keys=keys)
-    found = settings(model, build(model, decay_rate=0.9, **options))
-    assert found.keys() == {name for name, p in model.named_parameters() if p.requires_grad}
-    assert found['decode_head.weight']['lr'] == pytest.approx(1.0)
-    assert found['backbone.blocks.3.norm1.weight']['weight_decay'] == 0.05
-    assert found['backbone.blocks.3.attn.temperature']['weight_decay'] == 0.025
-    assert found['backbone.blocks.3.attn.temperature']['lr'] == pytest.approx(0.1 * 0.9)
+    groups = settings(model, build(model, decay_rate=0.9, **options))
+    assert groups.keys() == {name for name, p in model.named_parameters() if p.requires_grad}
+    assert groups['decode_head.weight']['lr'] == pytest.approx(1.0)
+    assert groups['backbone.blocks.3.norm1.weight']['weight_decay'] == 0.05
+    assert groups['backbone.blocks.3.attn.temperature']['weight_decay'] == 0.025
+    assert groups['backbone.blocks.3.attn.temperature']['lr'] == pytest.approx(0.1 * 0.9)
     # with and without weight decay, of three layers and of the head
     assert len(build(model, decay_rate=0.9).param_groups) == 2 * (3 + 1)
 

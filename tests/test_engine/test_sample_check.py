@@ -325,6 +325,7 @@ def make_runner(root, dataset, check=None, exact=True, **options):
         default_hooks=hooks,
         experiment_name=f'{root.name}_{len(list(root.glob("work/*")))}',
         randomness=dict(seed=0),
+        cfg=dict(train_dataloader={**loader, 'dataset': None}),
     )
 
 
