@@ -66,7 +66,3 @@ def data_sets(cfg: Mapping[str, Any], split: str) -> Iterator[tuple[str, Mapping
         rest += inner
         if dataset and not inner:
             yield path, dataset
-
-
-def plain(part):  # removed at the merge
-    return str(part)

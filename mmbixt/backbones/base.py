@@ -124,6 +124,26 @@ class DenseBackbone(BaseModule):
         """
         return self.freezable_stages()
 
+    def get_layer_depth(self, param_name: str, prefix: str = '') -> tuple[int, int]:
+        """The layer of a parameter, and the number of layers, of which the head is the last.
+
+        For mmpretrain, whose classifiers ask their backbone for it.
+
+        Args:
+            param_name: its name in the whole model.
+            prefix: what the names of the backbone's parameters begin with, such as 'backbone.'.
+        """
+        layers = self.layers()
+        if not param_name.startswith(prefix):
+            return len(layers), len(layers) + 1
+        weight = self.get_parameter(param_name.removeprefix(prefix))
+        for depth, layer in enumerate(layers):
+            for part in layer:
+                weights = part.parameters() if isinstance(part, nn.Module) else [part]
+                if any(x is weight for x in weights):
+                    return depth, len(layers) + 1
+        raise ValueError(f'{param_name} is in no layer of {type(self).__name__}.')
+
     def convert_checkpoint(self, state: State, expected: State) -> Conversion:
         """The weights in an official state dict (without wrappers) under our names.
 

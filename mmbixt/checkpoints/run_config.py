@@ -9,7 +9,6 @@ from typing import Any
 from mmengine.logging import print_log
 from mmengine.registry import MODELS
 
-from mmbixt.config import plain
 
 # settings of the training alone
 _OF_TRAINING = {'init_cfg', 'pretrained', 'with_cp', 'frozen_stages', 'norm_eval', 'norm_cfg'}

@@ -3,8 +3,7 @@
 from mmbixt.engine.bfloat16 import BFloat16OptimWrapper
 from mmbixt.engine.boundary_vis_hook import BoundaryVisHook
 from mmbixt.engine.collate import default_collate
-from mmbixt.engine.draw_classes import DrawClassesHook
-from mmbixt.engine.exact_resume import ExactResumeHook, NumberedBatches
+from mmbixt.engine.exact_resume import ExactResumeHook
 from mmbixt.engine.finite_loss import FiniteLossHook
 from mmbixt.engine.fsdp import FSDPStrategy
 from mmbixt.engine.layer_decay import LayerDecayOptimWrapperConstructor
@@ -13,12 +12,10 @@ from mmbixt.engine.load_from import LoadFromHook
 __all__ = [
     'BFloat16OptimWrapper',
     'BoundaryVisHook',
-    'DrawClassesHook',
     'ExactResumeHook',
     'FSDPStrategy',
     'FiniteLossHook',
     'LayerDecayOptimWrapperConstructor',
     'LoadFromHook',
-    'NumberedBatches',
     'default_collate',
 ]

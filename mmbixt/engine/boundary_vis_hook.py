@@ -9,20 +9,13 @@ from matplotlib.figure import Figure
 from mmengine.dist import is_main_process
 from mmengine.fileio import get
 from mmengine.hooks import Hook
-from mmengine.runner import BaseLoop, Runner
+from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 
 from mmbixt.evaluation.boundary import band_pixels
 from mmbixt.registry import HOOKS
 from mmbixt.visualization.boundary_errors import error_figure, render
 from mmbixt.visualization.images import decode_rgb
-
-MISSING = {
-    'gt_sem_seg': 'the dataset has no true labels, or its pipeline does not load them '
-    '(LoadAnnotations); errors cannot be drawn without them',
-    'pred_sem_seg': 'the model does not predict a label map; pictures of errors near boundaries '
-    'are for segmentors of mmseg',
-}
 
 
 class NoLabelsError(ValueError):
@@ -61,47 +54,47 @@ class BoundaryVisHook(Hook):
         ignore_index: int = 255,
         backend_args: dict[str, Any] | None = None,
     ) -> None:
-        if interval < 1 or max_images < 1:
-            raise ValueError(
-                f'BoundaryVisHook: interval={interval} and max_images={max_images} must be at '
-                'least 1; draw=False turns it off'
-            )
         band_pixels(width, (1, 1))  # raises for a wrong width now, not after the first epoch
-        self.draw = draw
-        self.interval = interval
-        self.max_images = max_images
+        self.draw, self.interval, self.max_images = draw, interval, max_images
         self.options = dict(width=width, ignore_index=ignore_index, backend_args=backend_args)
         self.seen = 0  # images of this evaluation
+        self.is_training = False  # else `runner.iter` would build the training loop
 
-    def _before_epoch(self, runner: Runner, mode: str = 'train') -> None:
+    def before_train(self, runner: Runner) -> None:
+        self.is_training = True
+
+    def before_val_epoch(self, runner: Runner) -> None:
         self.seen = 0
 
-    def _after_iter(
-        self,
-        runner: Runner,
-        batch_idx: int,
-        data_batch: Any = None,
-        outputs: Sequence[BaseDataElement] | dict | None = None,
-        mode: str = 'train',
-    ) -> None:
-        """Draw every ``interval``-th of the samples ``outputs``, for any batch size."""
-        if mode == 'train' or not self.draw or not is_main_process():
-            return
-        for sample in outputs:
-            count, rest = divmod(self.seen, self.interval)
-            if rest == 0 and count < self.max_images:
-                self._add_picture(runner, sample, mode)
-            self.seen += 1
+    def before_test_epoch(self, runner: Runner) -> None:
+        self.seen = 0
 
-    def _add_picture(self, runner: Runner, sample: BaseDataElement, mode: str) -> None:
-        visualizer, name = runner.visualizer, Path(sample.img_path).stem
-        # without this test `runner.iter` would build the training of a run that only evaluates
-        training = isinstance(runner._train_loop, BaseLoop)
-        step = runner.iter if training else 0
-        when = f' at iteration {step:,}' if training else ''
-        title = f'{name}{when}: errors near boundaries'
-        figure = sample_figure(sample, visualizer.dataset_meta, title, **self.options)
-        visualizer.add_image(f'{mode}_boundary_{name}', render(figure), step)
+    def after_val_iter(
+        self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Sequence = ()
+    ) -> None:
+        self._add_pictures(runner, outputs, 'val')
+
+    def after_test_iter(
+        self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Sequence = ()
+    ) -> None:
+        self._add_pictures(runner, outputs, 'test')
+
+    def _add_pictures(self, runner: Runner, samples: Sequence[BaseDataElement], mode: str) -> None:
+        """Draw every ``interval``-th of the samples, for any batch size."""
+        if not self.draw or not is_main_process():
+            return
+        for sample in samples:
+            count, rest = divmod(self.seen, self.interval)
+            self.seen += 1
+            if rest > 0 or count >= self.max_images:
+                continue
+            name, step = Path(sample.img_path).stem, runner.iter if self.is_training else 0
+            title = f'{name}: errors near boundaries'
+            if self.is_training:
+                title = f'{name} at iteration {step:,}: errors near boundaries'
+            meta = runner.visualizer.dataset_meta
+            figure = sample_figure(sample, meta, title, **self.options)
+            runner.visualizer.add_image(f'{mode}_boundary_{name}', render(figure), step)
 
 
 def sample_figure(
@@ -119,23 +112,15 @@ def sample_figure(
             image file.
         dataset_meta: with ``classes`` and, if the dataset has one, ``palette``.
     """
+    image = read_image(sample.img_path, backend_args)
     truth, prediction = (label_map(sample, key) for key in ('gt_sem_seg', 'pred_sem_seg'))
-    return error_figure(
-        read_image(sample.img_path, backend_args),
-        truth,
-        prediction,
-        dataset_meta['classes'],
-        dataset_meta.get('palette'),
-        width,
-        title,
-        ignore_index,
-    )
+    classes, palette = dataset_meta['classes'], dataset_meta.get('palette')
+    return error_figure(image, truth, prediction, classes, palette, width, title, ignore_index)
 
 
 def read_image(path: str, backend_args: dict[str, Any] | None = None) -> np.ndarray:
     """The pixels of an image file (H,W,3), RGB."""
-    data = np.frombuffer(get(path, backend_args), np.uint8)
-    image = decode_rgb(data)
+    image = decode_rgb(np.frombuffer(get(path, backend_args), np.uint8))
     if image is None:
         raise ValueError(f'{path} is not an image that OpenCV can read')
     return image
@@ -144,5 +129,5 @@ def read_image(path: str, backend_args: dict[str, Any] | None = None) -> np.ndar
 def label_map(sample: BaseDataElement, key: str) -> np.ndarray:
     """A label map (H,W) of a sample."""
     if key not in sample:
-        raise NoLabelsError(f'{sample.img_path} has no {key}: {MISSING[key]}.')
+        raise NoLabelsError(f'{sample.img_path} has no {key}.')
     return sample.get(key).data.cpu().numpy()[0]

@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from mmengine._strategy import FSDPStrategy as StockFSDPStrategy
-from mmengine.dist import is_distributed
 from mmengine.optim import OptimWrapper
 from torch import Tensor, nn
 from torch.distributed.fsdp import FullOptimStateDictConfig, FullStateDictConfig
@@ -45,23 +44,14 @@ class FSDPStrategy(StockFSDPStrategy):
         self.state_dict_config = FullStateDictConfig(**options)
         self.optim_state_dict_config = FullOptimStateDictConfig(**options)
 
-    def _setup_env(self, *, launcher: str | None = None, **options: Any) -> None:
-        if launcher == 'none' and not is_distributed():
-            raise ValueError(
-                'FSDP distributes weights over processes, but this process was started without a '
-                'launcher: use tools/dist_train.sh CONFIG N (tools/dist_test.sh to evaluate); N '
-                'may be 1.'
-            )
-        super()._setup_env(launcher=launcher, **options)
-
-    def _wrap_model(self, model: nn.Module) -> nn.Module:
+    def build_model(self, model: nn.Module | dict) -> nn.Module:
+        model = super().build_model(model)
         backbones = [part for part in model.modules() if isinstance(part, DenseBackbone)]
         blocks = {layer[0] for backbone in backbones for layer in backbone.layers()}
         policy = partial(lambda_auto_wrap_policy, lambda_fn=blocks.__contains__)
         self.model_wrapper.setdefault('auto_wrap_policy', policy)
-        if torch.cuda.is_available():
-            model = self.convert_model(model)  # applies ``sync_bn``, which mmengine leaves out
-        return super()._wrap_model(model)
+        # mmengine leaves ``sync_bn`` out
+        return self.convert_model(model) if torch.cuda.is_available() else model
 
     def build_optim_wrapper(self, optim_wrapper: Any, model: nn.Module) -> OptimWrapper:
         built = super().build_optim_wrapper(optim_wrapper, model)

@@ -46,7 +46,7 @@ def test_page_is_plain_markdown(page):
 
 
 def test_reference_lists_all_components_and_tools():
-    private = {'NumberedBatches', 'default_collate'}  # of ExactResumeHook
+    private = {'default_collate'}
     components = registered('mmbixt').keys() - private
     assert {name for name in components if f'mmbixt.{name}`' not in REFERENCE} == set()
     tools = [*ROOT.glob('tools/*.??'), *ROOT.glob('tools/analysis/*.py')]

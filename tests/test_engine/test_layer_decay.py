@@ -3,15 +3,15 @@
 import pytest
 import torch
 from mmengine.optim import build_optim_wrapper
+from mmengine.registry import DefaultScope
+from mmpretrain.models import ImageClassifier
 from torch import nn
 from variants import VARIANTS
 from variants import build as build_backbone
 
 from mmbixt.backbones import XCiT
-from mmbixt.engine.layer_decay import parameters_of
 
-# number of layers and of stages of small backbones
-LAYERS = {'bixt': (3, 3), 'xcit': (3, 3), 'biformer': (5, 3), 'bisa': (5, 3)}
+LAYERS = {'bixt': 3, 'xcit': 3, 'biformer': 5, 'bisa': 5}  # of small backbones
 XCIT = dict(embed_dims=32, num_heads=2, depth=4)
 
 
@@ -22,10 +22,15 @@ class Model(nn.Module):
         self.decode_head = nn.Conv2d(8, 8, 1)
 
 
-def build(model, lr=0.1, **paramwise_cfg):
+def parameters_of(layer):
+    for part in layer:
+        yield from part.parameters() if isinstance(part, nn.Module) else [part]
+
+
+def build(model, constructor='mmbixt.LayerDecayOptimWrapperConstructor', **paramwise_cfg):
     cfg = dict(
-        constructor='mmbixt.LayerDecayOptimWrapperConstructor',
-        optimizer=dict(type='AdamW', lr=lr, weight_decay=0.05),
+        constructor=constructor,
+        optimizer=dict(type='AdamW', lr=0.1, weight_decay=0.05),
         paramwise_cfg=paramwise_cfg,
     )
     return build_optim_wrapper(model, cfg).optimizer
@@ -38,22 +43,34 @@ def settings(model, optimizer):
 
 
 @pytest.mark.parametrize('family', LAYERS)
-@pytest.mark.parametrize('kind', ['layer_wise', 'stage_wise'])
-def test_each_parameter_has_the_rate_of_its_layer(family, kind):
-    num_layers, num_stages = LAYERS[family]
-    model = Model(build_backbone(VARIANTS[family]))
-    found = settings(model, build(model, decay_rate=0.5, decay_type=kind))
-    assert found.keys() == dict(model.named_parameters()).keys()
-    parts = model.backbone.layers() if kind == 'layer_wise' else model.backbone.freezable_stages()
-    count = num_layers if kind == 'layer_wise' else num_stages
-    assert len(parts) == count
-    depths = {id(p): i for i, layer in enumerate(parts) for p in parameters_of(layer)}
+def test_each_parameter_has_the_rate_of_its_layer(family):
+    count, model = LAYERS[family], Model(build_backbone(VARIANTS[family]))
+    groups = settings(model, build(model, decay_rate=0.5))
+    assert groups.keys() == dict(model.named_parameters()).keys()
+    layers = model.backbone.layers()
+    assert len(layers) == count
+    depths = {id(p): i for i, layer in enumerate(layers) for p in parameters_of(layer)}
     assert len(depths) == sum(1 for _ in model.backbone.parameters())
     for name, parameter in model.named_parameters():
         scale = 0.5 ** (count - depths.get(id(parameter), count))
         assert (scale == 1) == name.startswith('decode_head')
-        assert found[name]['lr'] == pytest.approx(0.1 * scale)
-        assert found[name]['weight_decay'] == (0 if parameter.ndim == 1 else 0.05)
+        assert groups[name]['lr'] == pytest.approx(0.1 * scale)
+        assert groups[name]['weight_decay'] == (0 if parameter.ndim == 1 else 0.05)
+
+
+@pytest.mark.parametrize('family', LAYERS)
+def test_mmpretrains_constructor_gives_classifiers_the_same_rates(family):
+    head = dict(type='LinearClsHead', num_classes=2, in_channels=8)
+    with DefaultScope.overwrite_default_scope('mmpretrain'):
+        model = ImageClassifier(build_backbone(VARIANTS[family]), head=head)
+    same = dict(norm_decay_mult=0.0, bias_decay_mult=0.0, flat_decay_mult=0.0)
+    constructor = 'mmpretrain.LearningRateDecayOptimWrapperConstructor'
+    groups = settings(model, build(model, constructor, layer_decay_rate=0.5, **same))
+    expected = settings(model, build(model, decay_rate=0.5))
+    assert groups.keys() == expected.keys()
+    for name, group in expected.items():
+        for key in ('lr', 'weight_decay'):
+            assert groups[name].get(key) == pytest.approx(group.get(key, 0.05)), name
 
 
 @pytest.mark.parametrize('family', LAYERS)
@@ -75,22 +92,22 @@ def test_stock_options_and_frozen_parts():
     model = Model(XCiT(XCIT, frozen_stages=1))
     keys = {'decode_head': dict(lr_mult=10.0), 'temperature': dict(decay_mult=0.5)}
     options = dict(norm_decay_mult=1.0, custom_keys=keys)
-    found = settings(model, build(model, decay_rate=0.9, **options))
-    assert found.keys() == {name for name, p in model.named_parameters() if p.requires_grad}
-    assert found['decode_head.weight']['lr'] == pytest.approx(1.0)
-    assert found['backbone.blocks.3.norm1.weight']['weight_decay'] == 0.05
-    assert found['backbone.blocks.3.attn.temperature']['weight_decay'] == 0.025
-    assert found['backbone.blocks.3.attn.temperature']['lr'] == pytest.approx(0.1 * 0.9)
+    groups = settings(model, build(model, decay_rate=0.9, **options))
+    assert groups.keys() == {name for name, p in model.named_parameters() if p.requires_grad}
+    assert groups['decode_head.weight']['lr'] == pytest.approx(1.0)
+    assert groups['backbone.blocks.3.norm1.weight']['weight_decay'] == 0.05
+    assert groups['backbone.blocks.3.attn.temperature']['weight_decay'] == 0.025
+    assert groups['backbone.blocks.3.attn.temperature']['lr'] == pytest.approx(0.1 * 0.9)
     # with and without weight decay, of three layers and of the head
     assert len(build(model, decay_rate=0.9).param_groups) == 2 * (3 + 1)
 
 
-def test_bad_settings_are_explained():
-    for cfg, message in (
-        (dict(decay_rate=1.5), 'decay_rate is 1.5'),
-        (dict(decay_rate=0.9, decay_type='block'), "decay_type='block' is not one of layer_wise"),
+def test_wrong_settings_are_refused():
+    for message, cfg in (
+        ('decay_rate', dict(norm_decay_mult=1.0)),
+        ('decay_type', dict(decay_rate=0.9, decay_type='stage_wise')),
     ):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises((KeyError, ValueError), match=message):
             build(Model(XCiT(XCIT)), **cfg)
     with pytest.raises(ValueError, match='no backbone of mmbixt'):
         build(Model(nn.Linear(2, 2)), decay_rate=0.9)

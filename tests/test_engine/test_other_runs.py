@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from mmengine.config import Config
 from mmengine.evaluator import BaseMetric
 from mmengine.runner import Runner
 from running import FirstClass, fresh_mmengine
@@ -41,12 +42,11 @@ def run(folder, iterations, best=('one',), resume_from=None):
     loader = dict(batch_size=1, num_workers=0, dataset=dict(type=One))
     checkpoint = dict(type='CheckpointHook', interval=1, by_epoch=False, max_keep_ckpts=2)
     checkpoint |= dict(save_best=list(best), rule='greater')
-    checkpoint['published_keys'] = ['state_dict', 'meta']
     with fresh_mmengine():
-        runner = Runner(
-            Model(),
-            str(folder),
-            loader | dict(sampler=dict(type='InfiniteSampler')),
+        config = dict(
+            model=dict(type=Model),
+            work_dir=str(folder),
+            train_dataloader=loader | dict(sampler=dict(type='InfiniteSampler')),
             val_dataloader=loader | dict(sampler=dict(type='DefaultSampler', shuffle=False)),
             train_cfg=dict(type='IterBasedTrainLoop', max_iters=iterations, val_interval=1),
             val_cfg=dict(),
@@ -55,8 +55,8 @@ def run(folder, iterations, best=('one',), resume_from=None):
             default_hooks=dict(checkpoint=checkpoint),
             resume=resume_from is not None,
             load_from=resume_from and str(resume_from),
-            experiment_name=str(folder),
         )
+        runner = Runner.from_cfg(Config(config))
         runner.register_hook(KeepOtherRunsHook())
         runner.train()
 
@@ -80,8 +80,6 @@ def test_checkpoints_of_another_run_are_kept(tmp_path, best):
     assert 'best_one_iter_3.pth' in names(second)
     run(tmp_path / 'third', 3, best, first / 'iter_3.pth')  # nothing is left to train
     assert names(first) == kept
-    run(second, 6, ['two'], second / 'iter_5.pth')  # another score is watched
-    assert {'best_one_iter_3.pth', 'best_one_iter_5.pth'} <= names(second)
     shutil.copytree(first, copy)
     run(copy, 5, best, copy / 'iter_3.pth')
     assert names(first) == kept

@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import cv2
 import mmengine
 import pytest
 import torch
@@ -74,11 +73,8 @@ def test_evaluation_and_predictions(run, checkpoint, folder):
     assert output.count('weights loaded') == 1  # the check before loading logs nothing
     predictions = mmengine.load(folder / 'predictions.pkl')
     assert [p['pred_score'].shape for p in predictions] == [(1000,)] * 3
-    assert len(list((folder / 'pictures').iterdir())) == 3
-    for path in (Path(prediction['img_path']) for prediction in predictions):
-        picture = cv2.imread(str(folder / f'pictures/val_{path.name}.png'))
-        blue, _, red = picture.mean((0, 1)) - cv2.imread(str(folder / path)).mean((0, 1))
-        assert abs(red - blue) < 20  # mmpretrain's own pictures have them exchanged: 2 * 70 here
+    names = {f'{Path(prediction["img_path"]).name}_0.png' for prediction in predictions}
+    assert {path.name for path in (folder / 'pictures').iterdir()} == names
 
 
 def test_options_for_dense_models_are_refused(folder, within, checkpoint):

@@ -86,4 +86,4 @@ def test_configs_that_do_not_fit(visualize):
     labels = "    dict(type='LoadAnnotations'),\n"
     Path('unlabelled.py').write_text(Path('mine.py').read_text().replace(labels, ''))
     _, error = visualize('--images', 1, config='unlabelled.py')
-    assert re.search(r'^error: \S+ has no gt_sem_seg: ', error, re.MULTILINE)
+    assert re.search(r'^error: \S+ has no gt_sem_seg', error, re.MULTILINE)
