@@ -43,6 +43,7 @@ fuzz: setup ## read damaged checkpoints for a while (SECONDS=600), which must ne
 lint: setup ## check format and style
 	@$(python) -m ruff format --check .
 	@$(python) -m ruff check .
+	@"$(VENV)/bin/lint-imports" --no-logo
 
 format: setup ## put format and style in order
 	@$(python) -m ruff format -q . # wraps what would be too long for the check
@@ -50,10 +51,9 @@ format: setup ## put format and style in order
 	@$(python) -m ruff format .
 
 .PHONY: lock release-check
-lock: ## renew requirements/locked/, the hashes of all that is pinned (after a change of a pin)
-	@$(python) -m pip install -q --upgrade --target "$(VENV)/uv" uv==0.13.9
+lock: setup ## renew requirements/locked/, the hashes of all that is pinned (after a change of a pin)
 	@for set in environment openmmlab onedl peft; do \
-		grep -v '^torch' requirements/$$set.txt | "$(VENV)/uv/bin/uv" pip compile - -q --upgrade \
+		grep -v '^torch' requirements/$$set.txt | "$(VENV)/bin/uv" pip compile - -q --upgrade \
 			--no-deps --generate-hashes --custom-compile-command "make lock" --no-annotate \
 			--python $(python) --output-file requirements/locked/$$set.txt >/dev/null || exit; \
 	done
