@@ -43,7 +43,7 @@ fuzz: setup ## read damaged checkpoints for a while (SECONDS=600), which must ne
 lint: setup ## check format and style
 	@$(python) -m ruff format --check .
 	@$(python) -m ruff check .
-	@"$(VENV)/bin/lint-imports" --no-logo
+	@"$(VENV)/bin/lint-imports" --no-logo --no-cache
 
 format: setup ## put format and style in order
 	@$(python) -m ruff format -q . # wraps what would be too long for the check

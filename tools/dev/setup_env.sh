@@ -70,6 +70,7 @@ exec 9<"$0" # one set-up at a time; the others wait for it
 flock 9
 up_to_date && exit
 
+trap 'fail "interrupted; run it again to continue"' INT TERM
 find_python
 [ -e "$stamp" ] || [ -z "$(ls -A "$venv" 2>/dev/null)" ] ||
     fail "$venv was not made by this script; delete it or name another place: make VENV=..."
