@@ -5,7 +5,7 @@ export VENV PYTHON JOBS MMCV_CUDA CHROME
 python = "$(VENV)/bin/python"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test test-zoo test-gpu test-onedl test-browser fuzz lint format clean
+.PHONY: help setup demo docs test test-zoo test-gpu test-onedl test-browser test-lowest fuzz lint format clean
 
 help: ## this list
 	@echo 'make VENV=.venv PYTHON=python3.11 <target>, where target is one of'
@@ -32,6 +32,16 @@ test-gpu: setup ## the tests that need a GPU
 test-onedl: ## all tests of make test with the OneDL fork, in an environment beside the other one
 	@tools/dev/setup_env.sh onedl
 	@OMP_NUM_THREADS=1 "$${VENV%/}-onedl/bin/python" -m pytest -n 2 --dist worksteal tests
+
+# Without OpenMMLab, so only the tests that need torch, timm and numpy alone.
+lowest = "$(VENV)-lowest"
+test-lowest: setup ## attentions and networks with the oldest versions that requirements.txt claims
+	@"$(VENV)/bin/uv" venv -q --clear --python $(python) $(lowest)
+	@sed 's/>=/==/' requirements.txt | "$(VENV)/bin/uv" pip install -q --python $(lowest) -r -
+	@"$(VENV)/bin/uv" pip install -q --python $(lowest) -c requirements/environment.txt pytest-xdist
+	@OMP_NUM_THREADS=1 $(lowest)/bin/python -m pytest -n 2 --dist worksteal \
+		tests/test_attention tests/test_layers $(foreach name,arch biformer bixt composition contract \
+		export precision second_derivatives,tests/test_backbones/test_$(name).py)
 
 test-browser: setup ## look at a report and the site in Chromium, on a desk and on a phone (CHROME=path: in that one)
 	@OMP_NUM_THREADS=1 $(python) -m pytest tests/browser
