@@ -64,7 +64,7 @@ def main() -> None:
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
         run(UV, 'build', '-q', '--out-dir', folder / 'dist')
-        run(UV, 'tool', 'run', 'twine@7.0.0', 'check', '--strict', *folder.glob('dist/*.*'))
+        run(UV, 'tool', 'run', 'twine@7.0.0', 'check', '--strict', *folder.glob('dist/mmbixt-*'))
         run(UV, 'tool', 'run', 'cffconvert@2.0.0', '--validate')
         python, package = install(*folder.glob('dist/*.whl'), folder / 'environment')
         run_readme(python, package, folder / 'empty')

@@ -77,8 +77,10 @@ find_python
 command -v "${CXX:-c++}" >/dev/null ||
     fail "mmcv needs a C++ compiler and Python's headers (Debian, Ubuntu: g++, python3-dev)"
 echo "setup: making $venv (in all 3 GB of downloads, 6 GB on disk)"
-"$python" -m venv --clear "$venv"
-touch "$stamp"
+mkdir -p "$venv"
+: >"$stamp"
+find "$venv" -mindepth 1 -maxdepth 1 ! -name setup.stamp -exec rm -rf {} +
+"$python" -m venv "$venv"
 "$py" -m pip install -q --no-deps --require-hashes -r <(pins_of uv "$packages")
 
 index=${PIP_INDEX_URL:-$("$py" -m pip config get global.index-url 2>/dev/null || true)}
@@ -91,9 +93,9 @@ mmcv=$(grep -o '^[a-z-]*mmcv==[0-9.]*' "$stack")
 torch=$("$py" -c 'import sys, torch; print(sys.implementation.cache_tag, torch.__version__)')
 wheel=${XDG_CACHE_HOME:-$HOME/.cache}/mmbixt/$mmcv-${torch/ /-torch}${MMCV_CUDA:+-ops-cuda}
 [ -e "$wheel" ] || build_mmcv "${mmcv%==*}" "$wheel"
-install "$wheel"/*.whl
-sed "/^$mmcv/,/[^\\\\]\$/d" "$stack" | install --require-hashes -r -
-install --require-hashes --target "$venv/peft" -r requirements/locked/peft.txt # for one test
+install -q "$wheel"/*.whl
+sed "/^$mmcv/,/[^\\\\]\$/d" "$stack" | install -q --require-hashes -r -
+install -q --require-hashes --target "$venv/peft" -r requirements/locked/peft.txt # for one test
 
 # As `pip install -e` did before it put metadata in site-packages: there, mim and mmengine would
 # look for mmbixt/.mim beside the metadata instead of in the checkout.
