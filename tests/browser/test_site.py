@@ -7,7 +7,8 @@ from documents import build_site
 SCRIPT = """({
   width: document.documentElement.scrollWidth,
   broken: [...document.images].filter(x => x.complete && !x.naturalWidth).map(x => x.src),
-  flat: [...document.querySelectorAll('math')].filter(x => x.getBoundingClientRect().height < 5).length,
+  flat: [...document.querySelectorAll('math')]
+    .filter(x => x.getBoundingClientRect().height < 5).length,
   requests: performance.getEntriesByType('resource').map(x => x.name).filter(x => /^http/.test(x)),
 })"""
 
