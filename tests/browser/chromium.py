@@ -7,13 +7,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from html import unescape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import unquote
 
 NAMES = ('chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable', 'chrome')
-# loads the pages one after the other into a frame, and replaces itself by the results
+# loads the pages one after the other into a frame, and prints the results to the console
 WRAPPER = """
 <iframe style="width: {size[0]}px; height: {size[1]}px; border: 0"></iframe>
 <script>
@@ -23,8 +23,11 @@ WRAPPER = """
     await new Promise((done) => {{ frame.onload = done; frame.src = page; }});
     results.push(await frame.contentWindow.eval({script}));
   }}
-  document.body.textContent = 'RESULTS' + JSON.stringify(results);
-}})();
+  return results;
+}})().then(
+  (results) => console.log(`RESULTS=${{encodeURIComponent(JSON.stringify(results))}}=`),
+  (error) => console.log(`ERROR ${{error.stack}}`),
+);
 </script>
 """
 
@@ -38,24 +41,22 @@ def find_browser() -> str:
 
 def look(pages: Sequence[Path], script: str, size: tuple[int, int]) -> list[Any]:
     """What a script returns in pages of this size, which must print nothing to the console."""
-    urls = [page.absolute().as_uri() for page in pages]
-    with TemporaryDirectory() as folder:
+    urls = json.dumps([page.absolute().as_uri() for page in pages])
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         wrapper = Path(folder, 'wrapper.html')
-        wrapper.write_text(
-            WRAPPER.format(size=size, pages=json.dumps(urls), script=json.dumps(script))
-        )
+        wrapper.write_text(WRAPPER.format(size=size, pages=urls, script=json.dumps(script)))
         flags = [
             *('--headless=new', '--no-sandbox', '--disable-gpu', '--hide-scrollbars'),
             *('--allow-file-access-from-files', '--enable-logging=stderr'),
-            *('--virtual-time-budget=600000', f'--user-data-dir={folder}/profile', '--dump-dom'),
+            f'--user-data-dir={folder}/profile',
         ]
-        command = [find_browser(), *flags, wrapper.as_uri()]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    printed = [line for line in done.stderr.splitlines() if 'CONSOLE' in line]
-    assert printed == []
-    results = re.search(r'RESULTS(.*)</body>', done.stdout)
-    assert results, done.stderr[-2000:]
-    return json.loads(unescape(results[1]))
+        command = ['timeout', '300', find_browser(), *flags, wrapper.as_uri()]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as browser:
+            printed = next((line for line in browser.stderr if 'CONSOLE' in line), 'nothing')
+            browser.terminate()
+    results = re.search(r'RESULTS=(.*)=', printed)
+    assert results, printed
+    return json.loads(unquote(results[1]))
 
 
 if __name__ == '__main__':
