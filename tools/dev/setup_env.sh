@@ -26,7 +26,7 @@ packages=requirements/locked/environment.txt stack=requirements/locked/${1:-open
 
 fingerprint() { # of all that the environment was made from
     { echo "$root $venv ${MMCV_CUDA:-}" && "$py" -V && cat requirements/{,locked/}*.txt \
-        requirements.txt setup.py mmbixt/version.py "$0"; } 2>&1 | cksum
+        requirements.txt setup.py mmbixt/version.py tools/dev/setup_env.sh; } 2>&1 | cksum
 }
 up_to_date() {
     [ -e mmbixt.egg-info ] && [ "$(fingerprint)" = "$(cat "$stamp" 2>&1)" ] &&
@@ -66,7 +66,7 @@ build_mmcv() { # build_mmcv NAME FOLDER: make a folder with its wheel, for the i
 }
 
 up_to_date && exit
-exec 9<"$0" # one set-up at a time; the others wait for it
+exec 9<tools/dev/setup_env.sh # one set-up at a time; the others wait for it
 flock 9
 up_to_date && exit
 
