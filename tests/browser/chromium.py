@@ -21,7 +21,8 @@ WRAPPER = """
   const frame = document.querySelector('iframe'), results = [];
   for (const page of {pages}) {{
     await new Promise((done) => {{ frame.onload = done; frame.src = page; }});
-    results.push(await frame.contentWindow.eval({script}));
+    const {{ document, performance }} = frame.contentWindow;
+    results.push(await {script});
   }}
   return results;
 }})().then(
@@ -40,11 +41,11 @@ def find_browser() -> str:
 
 
 def look(pages: Sequence[Path], script: str, size: tuple[int, int]) -> list[Any]:
-    """What a script returns in pages of this size, which must print nothing to the console."""
+    """The values of a JavaScript expression in pages, which must print nothing to the console."""
     urls = json.dumps([page.absolute().as_uri() for page in pages])
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         wrapper = Path(folder, 'wrapper.html')
-        wrapper.write_text(WRAPPER.format(size=size, pages=urls, script=json.dumps(script)))
+        wrapper.write_text(WRAPPER.format(size=size, pages=urls, script=script))
         flags = [
             *('--headless=new', '--no-sandbox', '--disable-gpu', '--hide-scrollbars'),
             *('--allow-file-access-from-files', '--enable-logging=stderr'),
