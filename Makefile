@@ -5,7 +5,7 @@ export VENV PYTHON JOBS MMCV_CUDA CHROME
 python = "$(VENV)/bin/python"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test test-zoo test-gpu test-onedl test-browser fuzz lint format clean
+.PHONY: help setup demo docs test test-zoo test-gpu test-onedl test-browser test-lowest fuzz lint format clean
 
 help: ## this list
 	@echo 'make VENV=.venv PYTHON=python3.11 <target>, where target is one of'
@@ -33,6 +33,16 @@ test-onedl: ## all tests of make test with the OneDL fork, in an environment bes
 	@tools/dev/setup_env.sh onedl
 	@OMP_NUM_THREADS=1 "$${VENV%/}-onedl/bin/python" -m pytest -n 2 --dist worksteal tests
 
+# Without OpenMMLab, so only the tests that need torch, timm and numpy alone.
+lowest = "$(VENV)-lowest"
+test-lowest: setup ## attentions and networks with the oldest versions that requirements.txt claims
+	@"$(VENV)/bin/uv" venv -q --clear --python $(python) $(lowest)
+	@sed 's/>=/==/' requirements.txt | "$(VENV)/bin/uv" pip install -q --python $(lowest) -r -
+	@"$(VENV)/bin/uv" pip install -q --python $(lowest) -c requirements/environment.txt pytest-xdist
+	@OMP_NUM_THREADS=1 $(lowest)/bin/python -m pytest -n 2 --dist worksteal \
+		tests/test_attention tests/test_layers $(foreach name,arch biformer bixt composition contract \
+		export precision second_derivatives,tests/test_backbones/test_$(name).py)
+
 test-browser: setup ## look at a report and the site in Chromium, on a desk and on a phone (CHROME=path: in that one)
 	@OMP_NUM_THREADS=1 $(python) -m pytest tests/browser
 
@@ -43,6 +53,7 @@ fuzz: setup ## read damaged checkpoints for a while (SECONDS=600), which must ne
 lint: setup ## check format and style
 	@$(python) -m ruff format --check .
 	@$(python) -m ruff check .
+	@"$(VENV)/bin/lint-imports" --no-logo --no-cache
 
 format: setup ## put format and style in order
 	@$(python) -m ruff format -q . # wraps what would be too long for the check
@@ -50,10 +61,9 @@ format: setup ## put format and style in order
 	@$(python) -m ruff format .
 
 .PHONY: lock release-check
-lock: ## renew requirements/locked/, the hashes of all that is pinned (after a change of a pin)
-	@$(python) -m pip install -q --upgrade --target "$(VENV)/uv" uv==0.13.9
+lock: setup ## renew requirements/locked/, the hashes of all that is pinned (after a change of a pin)
 	@for set in environment openmmlab onedl peft; do \
-		grep -v '^torch' requirements/$$set.txt | "$(VENV)/uv/bin/uv" pip compile - -q --upgrade \
+		grep -v '^torch' requirements/$$set.txt | "$(VENV)/bin/uv" pip compile - -q --upgrade \
 			--no-deps --generate-hashes --custom-compile-command "make lock" --no-annotate \
 			--python $(python) --output-file requirements/locked/$$set.txt >/dev/null || exit; \
 	done

@@ -21,7 +21,7 @@ setup(
     long_description_content_type='text/markdown',
     license='Apache-2.0',
     license_files=['LICENSE', 'NOTICE'],
-    python_requires='>=3.10',
+    python_requires='>=3.11',
     install_requires=requirements(),
     # The tested versions, for an environment without the fork. mmcv is missing on purpose: pip
     # would build it apart from torch, and so silently without its operators.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from filelock import FileLock
-from helpers import pip
+from helpers import pip, python
 
 ROOT = Path(__file__).parents[1]
 
@@ -54,9 +54,12 @@ def copy_tree(tree):
 
 @pytest.fixture(scope='session')
 def wheel(tree, shared):
+    """Built from a source distribution, so it tells what both hold."""
     with FileLock(shared / 'wheel.lock'):
         if not (shared / 'wheel').exists():
-            pip('wheel', tree, '--no-build-isolation', '--wheel-dir', shared / 'wheel')
+            python('setup.py', '-q', 'sdist', '--dist-dir', shared / 'sdist', cwd=tree)
+            (sdist,) = (shared / 'sdist').iterdir()
+            pip('wheel', sdist, '--no-build-isolation', '--wheel-dir', shared / 'wheel')
     return next((shared / 'wheel').glob('mmbixt-*.whl'))
 
 

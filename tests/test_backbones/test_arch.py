@@ -85,6 +85,7 @@ SMALL = dict(embed_dims=32, num_heads=2, depth=2)
 
 @pytest.fixture
 def logged(monkeypatch):
+    pytest.importorskip('mmengine')  # which logs
     lines = []
     monkeypatch.setattr(base, 'print_log', lambda text, *_: lines.append(text))
     # mmengine's lines for each weight
