@@ -10,9 +10,9 @@ import torch
 from mmengine.config import Config, DictAction
 from torch import distributed
 
+from mmbixt.check import BadSampleError
 from mmbixt.check.files import check_files
 from mmbixt.check.names import suggest
-from mmbixt.check.sample import BadSampleError
 from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.config import ConfigError, read_config
 from mmbixt.frameworks import INSTALL, import_problem, missing_framework

@@ -11,7 +11,6 @@ from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
 from mmbixt.cli import add_common_arguments, load_config, run
-from mmbixt.engine.other_runs import KeepOtherRunsHook
 
 
 def parse_args() -> argparse.Namespace:
@@ -61,7 +60,7 @@ def main() -> None:
     apply_options(cfg, args)
     runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
     if cfg.get('resume'):
-        runner.register_hook(KeepOtherRunsHook())
+        runner.register_hook(dict(type='mmbixt.KeepOtherRunsHook'))
     try:
         runner.train()
     except KeyboardInterrupt:

@@ -1,1 +1,5 @@
 """The mistakes that users make with configs and data."""
+
+
+class BadSampleError(ValueError):
+    """An image or its labels cannot be used."""

@@ -8,15 +8,12 @@ import numpy as np
 from mmcv.transforms import BaseTransform
 from PIL import Image, UnidentifiedImageError
 
+from mmbixt.check import BadSampleError
 from mmbixt.registry import TRANSFORMS
 
 _ORIENTATION = 0x0112  # the EXIF tag
 _SIDEWAYS = (5, 6, 7, 8)  # orientations that exchange width and height
 _SHOWN = 20  # most ids in a message
-
-
-class BadSampleError(ValueError):
-    """An image or its labels cannot be used."""
 
 
 @TRANSFORMS.register_module()

@@ -8,6 +8,7 @@ from mmbixt.engine.finite_loss import FiniteLossHook
 from mmbixt.engine.fsdp import FSDPStrategy
 from mmbixt.engine.layer_decay import LayerDecayOptimWrapperConstructor
 from mmbixt.engine.load_from import LoadFromHook
+from mmbixt.engine.other_runs import KeepOtherRunsHook
 
 __all__ = [
     'BFloat16OptimWrapper',
@@ -15,6 +16,7 @@ __all__ = [
     'ExactResumeHook',
     'FSDPStrategy',
     'FiniteLossHook',
+    'KeepOtherRunsHook',
     'LayerDecayOptimWrapperConstructor',
     'LoadFromHook',
     'default_collate',

@@ -5,7 +5,10 @@ from pathlib import Path
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
+from mmbixt.registry import HOOKS
 
+
+@HOOKS.register_module()
 class KeepOtherRunsHook(Hook):
     """Forget which checkpoints of another folder mmengine may delete.
 
