@@ -19,10 +19,9 @@ from mmengine.runner import EpochBasedTrainLoop, Runner
 from torch.distributed.elastic.multiprocessing.errors import get_error_handler
 
 from mmbixt.check.config import ConfigError, check_config
-from mmbixt.checkpoints.errors import CheckpointError
+from mmbixt.checkpoints.errors import CheckpointError, CheckpointMismatchError
 from mmbixt.checkpoints.loader import TRUST
 from mmbixt.checkpoints.sources import near_matches
-from mmbixt.checkpoints.state_dict import CheckpointMismatchError
 from mmbixt.config import all_dicts, type_name
 from mmbixt.datasets.problems import BadSampleError
 from mmbixt.files import FULL

@@ -11,7 +11,7 @@ from mmengine.runner import Runner
 from running import FirstClass, training
 
 from mmbixt.check.config import ConfigError
-from mmbixt.checkpoints.state_dict import CheckpointMismatchError
+from mmbixt.checkpoints.errors import CheckpointMismatchError
 from mmbixt.cli import (
     LoopStartHook,
     add_common_arguments,

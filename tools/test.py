@@ -15,13 +15,12 @@ from timm.layers import to_2tuple
 from mmbixt.check.classes import order_problems
 from mmbixt.check.metrics import metrics_of
 from mmbixt.check.split import Split
-from mmbixt.checkpoints.run_config import warn_of_changes
 from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
 from mmbixt.config import all_dicts, type_name, within
 from mmbixt.datasets.availability import leaves
 from mmbixt.datasets.problems import built_leaves
-from mmbixt.engine.load_from import unwrapped
+from mmbixt.engine.unwrapped import unwrapped
 from mmbixt.progress import errors_only
 
 
@@ -244,7 +243,6 @@ class WholeModelHook(Hook):
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         with errors_only(runner.logger):  # mmengine logs this when it loads the weights again
             load_whole_state(unwrapped(runner.model), checkpoint)
-        warn_of_changes(checkpoint, runner.cfg)
         trained = (checkpoint.get('meta') or {}).get('dataset_meta') or {}
         tested = getattr(runner.test_dataloader.dataset, 'metainfo', None) or {}
         known = [tuple(meta.get('classes') or ()) for meta in (trained, tested)]

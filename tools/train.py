@@ -19,10 +19,10 @@ from mmbixt.checkpoints.state_dict import shorten
 from mmbixt.checkpoints.written import written_checkpoints
 from mmbixt.cli import add_common_arguments, load_config, run, run_loop
 from mmbixt.config import type_name, within
-from mmbixt.engine import ExactResumeHook, LoadFromHook
+from mmbixt.engine import ExactResumeHook
 from mmbixt.engine.layer_decay import table
-from mmbixt.engine.load_from import unwrapped
 from mmbixt.engine.other_runs import KeepOtherRunsHook
+from mmbixt.engine.unwrapped import unwrapped
 from mmbixt.frameworks import PACKAGES
 
 OF_A_WEIGHT = re.compile(r'^paramwise_options -- | is skipped since its requires_grad=')
@@ -162,8 +162,6 @@ def add_hooks(runner: Runner, cfg: Config) -> None:
     ``ExactResumeHook`` builds it again, in another form.
     """
     given = [type(hook) for hook in runner.hooks]
-    if LoadFromHook not in given:
-        _add(runner, LoadFromHook())
     if ExactResumeHook in given:
         return
     parts = {key: within(cfg, 'train_dataloader', key) for key in ('sampler', 'batch_sampler')}

@@ -41,7 +41,6 @@ from mmbixt.check.model import (
     missing_file,
     missing_files,
     pyramid_notes,
-    weight_problems,
 )
 from mmbixt.check.names import (
     correct_classes,
@@ -91,7 +90,7 @@ def find_problems(cfg: Config, splits: tuple[str, ...]) -> tuple[list[str], list
         problems += [*found, *of_data, *order_problems(data)]
         if model is not None:
             problems += [*class_problems(model, data), *adapter_problems(model)]
-            problems += [*classifier_problems(cfg, model, data), *weight_problems(model)]
+            problems += classifier_problems(cfg, model, data)
             image, found = image_of(cfg, data, model)
             found += misfits(cfg.model, model, image)
             problems += found or prediction_problems(cfg, model, data)

@@ -16,9 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_leaves
 
 from mmbixt.attention import RoutingAttention
-from mmbixt.backbones.base import DenseBackbone
 from mmbixt.check.names import explain, valid
-from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.checkpoints.sources import SOURCES, UnknownSourceError, find
 from mmbixt.config import type_name
 from mmbixt.frameworks import is_of_project
@@ -104,17 +102,6 @@ def missing_files(config: Any, path: str) -> Iterator[str]:
             yield f'{path}.{key}: Pretrained has no such argument.{valid(key, PRETRAINED)}'
     for key, part in config.items():
         yield from missing_files(part, f'{path}.{key}')
-
-
-def weight_problems(model: nn.Module) -> Iterator[str]:
-    """The error of each backbone of ours about the file of its ``init_cfg``, if it is local."""
-    for name, part in model.named_modules():
-        has_adapters = any('.lora_' in key for key, _ in part.named_parameters())  # of mmpretrain
-        if isinstance(part, DenseBackbone) and not has_adapters:
-            try:
-                part.try_weights()
-            except CheckpointError as error:
-                yield f'model.{name}.init_cfg: {error}'
 
 
 def missing_file(file: Any, path: str) -> Iterator[str]:

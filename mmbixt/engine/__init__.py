@@ -8,7 +8,6 @@ from mmbixt.engine.exact_resume import ExactResumeHook, NumberedBatches
 from mmbixt.engine.finite_loss import FiniteLossHook
 from mmbixt.engine.fsdp import FSDPStrategy
 from mmbixt.engine.layer_decay import LayerDecayOptimWrapperConstructor
-from mmbixt.engine.load_from import LoadFromHook
 from mmbixt.engine.sample_check import SampleCheckHook
 
 __all__ = [
@@ -19,7 +18,6 @@ __all__ = [
     'FSDPStrategy',
     'FiniteLossHook',
     'LayerDecayOptimWrapperConstructor',
-    'LoadFromHook',
     'NumberedBatches',
     'SampleCheckHook',
     'default_collate',

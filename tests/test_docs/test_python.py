@@ -232,7 +232,6 @@ def test_plain_torch(tmp_path):
     file = tmp_path / 'weights.pth'
     torch.save({'model': official_state('xcit_nano_12_p16')}, file)
     exec(code.replace('xcit://small12-p16-dist', str(file)).replace('small12', 'nano12'), found)
-    assert found['backbone'].not_in_file == []
     assert found['backbone'].state_dict()['patch_embed.proj.0.0.weight'].abs().sum() > 0
 
 

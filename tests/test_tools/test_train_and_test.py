@@ -125,7 +125,7 @@ def test_resumed_runs_of_other_configs_are_exact(capsys):
     loader = dict(sampler=dict(type='DefaultSampler'))
     add_hooks(runner, Config(dict(train_cfg=dict(by_epoch=True), train_dataloader=loader)))
     added = [type(call.args[0]).__name__ for call in runner.register_hook.call_args_list]
-    assert added == ['LoadFromHook', 'ExactResumeHook']
+    assert added == ['ExactResumeHook']
     assert not capsys.readouterr().out
 
 
