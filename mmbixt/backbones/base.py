@@ -224,7 +224,7 @@ class DenseBackbone(BaseModule):
                 advice = "To load the backbone of a whole model: init_cfg=dict(prefix='backbone.')."
             lines = [first, *problems, advice, 'Nothing was loaded.']
             raise CheckpointMismatchError('\n  '.join(filter(None, lines)))
-        text = f'{name}: {len(expected) - len(new)} of {len(expected)} weights loaded'
+        text = f'{name}: {len(weights)} of {len(expected)} weights loaded'
         if (unused := len(source) - len(weights)) > 0:
             text += f'; {unused} weights of the file are not used'
         log(f'{text}; new: {shorten(new)}' if new else text)

@@ -24,7 +24,7 @@ def load(name: str, map_location: Any = None) -> Any:
     if not isinstance(checkpoint, Mapping):
         return checkpoint
     weights = rename_whole_xcit(unwrap(checkpoint))
-    if weights.keys() == checkpoint.get('state_dict', checkpoint).keys():
+    if not weights or weights.keys() == checkpoint.get('state_dict', checkpoint).keys():
         return checkpoint
     # mmengine knows no other container, and looks for prefixes in the names themselves
     rest = {k: x for k, x in checkpoint.items() if not isinstance(x, torch.Tensor)}
@@ -49,14 +49,15 @@ def read_file(path: str | Path, map_location: Any = None) -> Any:
         raise
     except Exception as error:  # a damaged file can raise any error
         reason = _reason(error)
-        text = f'{path} cannot be read: {type(error).__name__}: {reason}'
+        advice = 'It may be incomplete, or not a checkpoint.'
         if 'GLOBAL' in reason:
-            text += (
-                '\n  It holds more than data, and reading that could execute code. If you trust '
-                f'its author, set the variable {TRUST}=1.'
+            advice = (
+                'It holds more than data, and reading that could execute code. If you trust its '
+                f'author, set the variable {TRUST}=1.'
             )
-        if path.parent == cache_folder():
-            text += '\n  If it is an incomplete download, remove it and run again.'
+        elif path.parent == cache_folder():
+            advice += ' If it was a download, remove it and run again.'
+        text = f'{path} cannot be read: {type(error).__name__}: {reason}\n  {advice}'
         raise CheckpointFileError(text) from error
 
 

@@ -35,7 +35,7 @@ def test_all_weights_are_loaded_and_the_file_is_recognised(layout):
     shapes = official_shapes(layout)
     state = {key: torch.empty(shape, device='meta') for key, shape in shapes.items()}
     model = BY_NAME[FILES[layout]]
-    weights, (problems, new) = fit(state, model, getattr(backbones, model.family))
+    problems, new = fit(state, model, getattr(backbones, model.family))[1]
     assert not problems
     is_dense = layout.endswith(('__dense', '_mmseg'))
     assert all(key.startswith(NEW.get(model.family, ())) for key in new)

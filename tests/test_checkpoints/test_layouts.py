@@ -32,7 +32,7 @@ def test_same_weights_in_both_codes_of_biformer_give_the_same_outputs():
     outputs = []
     for arch, state in (('stl', rows), ('stl-nchw', columns)):
         backbone = BiFormer(arch, 2, topks=(1, 2, 4, -2), out_indices=(0, 1, 2)).eval()
-        backbone.load_state_dict(state)
+        backbone.load_state_dict(state, strict=False)  # norms of outputs are new
         with torch.no_grad():
             outputs.append(backbone(image(1, 64, 32)))
     for actual, expected in zip(*outputs, strict=True):
