@@ -1,7 +1,5 @@
-"""The base class of the backbones: freezing, norms in eval mode, loading of checkpoints."""
+"""The base class of the backbones: freezing, norms in eval mode, gradient checkpointing."""
 
-import copy
-import re
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import nullcontext
@@ -13,20 +11,18 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
 from mmbixt.backbones.arch import check_choice, check_positive
-from mmbixt.backbones.recognise import identify
-from mmbixt.checkpoints.errors import CheckpointMismatchError
-from mmbixt.checkpoints.state_dict import compare, rename, replace, shorten, unwrap, without
+from mmbixt.backbones.loading import LoadsFiles, State
 from mmbixt.layers import DropPath
 from mmbixt.layers.maps import channels_last
 from mmbixt.layers.tracing import is_exporting
-from mmbixt.optional import BaseModule, log
 
-State = Mapping[str, Tensor]  # weights by name
+__all__ = ['DenseBackbone', 'Parts', 'State']
+
 Parts = list[nn.Module | nn.Parameter]
 
 
-class DenseBackbone(BaseModule):
-    """Frozen stages, norms in eval mode, and checkpoints that load completely or raise an error.
+class DenseBackbone(LoadsFiles):
+    """Frozen stages, norms in eval mode, gradient checkpointing, and the loading of files.
 
     A subclass sets ``out_channels`` and ``out_strides``, and defines what can be frozen
     (:meth:`freezable_stages`); if the authors' weights have other names, it renames them
@@ -53,9 +49,6 @@ class DenseBackbone(BaseModule):
 
     out_channels: tuple[int, ...]
     out_strides: tuple[int, ...]
-    may_be_missing = r'(?!)'  # beginnings of new weights, which files need not have
-    # a pattern and a replacement for the authors' weights of what mmpretrain calls a neck
-    neck_in_classifier: tuple[str, str] = (r'(?!)', '')
 
     def __init__(
         self,
@@ -66,18 +59,10 @@ class DenseBackbone(BaseModule):
         in_channels: int = 3,
     ) -> None:
         check_positive('in_channels', in_channels)
-        if isinstance(init_cfg, str):
-            raise TypeError(
-                f"init_cfg = {init_cfg!r}: use dict(type='Pretrained', checkpoint={init_cfg!r})."
-            )
-        init_cfg = copy.deepcopy(init_cfg)
-        self.adapt_stem = isinstance(init_cfg, dict) and init_cfg.pop('adapt_stem', False)
-        super().__init__(init_cfg)
-        self.in_channels = in_channels
+        super().__init__(init_cfg, in_channels)
         self.frozen_stages = frozen_stages
         self.norm_eval = norm_eval
         self.with_cp = with_cp
-        self.register_load_state_dict_pre_hook(DenseBackbone._fit_weights)
 
     @abstractmethod
     def freezable_stages(self) -> list[Parts]:
@@ -89,27 +74,6 @@ class DenseBackbone(BaseModule):
         Together the lists contain all parts.
         """
         return self.freezable_stages()
-
-    def convert(self, state: State) -> dict[str, Tensor]:
-        """The weights of a file by this network's names, without those that it does not use.
-
-        By default the file's names are kept. Unknown weights must be kept, too: they are an error.
-        """
-        return dict(state)
-
-    def init_weights(self) -> None:
-        """As in mmengine, with the name of the file in errors."""
-        given = [self.init_cfg] if isinstance(self.init_cfg, dict) else self.init_cfg or []
-        files = [cfg['checkpoint'] for cfg in given if cfg.get('checkpoint')]
-        try:
-            super().init_weights()
-        except CheckpointMismatchError as error:
-            raise CheckpointMismatchError(f'{", ".join(files)}: {error}') from None
-        if not files:
-            log(f'{type(self).__name__}: random weights, because init_cfg names no checkpoint')
-
-    def _dump_init_info(self) -> None:
-        """Without a runner, mmengine would print three lines for each weight."""
 
     def set_drop_path(self, kind: str) -> None:
         """How stochastic depth drops updates, 'mask' or 'skip'; called in ``__init__``."""
@@ -195,75 +159,6 @@ class DenseBackbone(BaseModule):
     def _frozen_parts(self) -> Parts:
         stages = self.freezable_stages()[: self.frozen_stages + 1]
         return [part for stage in stages for part in stage]
-
-    def _fit_weights(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-        """Convert the weights of a file, or raise an error, before they are loaded.
-
-        A pre-hook of ``load_state_dict``, so that it runs for ``init_cfg``, ``load_from``,
-        ``resume`` and ``load_state_dict`` alike. mmengine loads with ``strict=False``: without this
-        error, a model without any matching weight trains from random weights after a line in the
-        log.
-        """
-        source = unwrap(without(prefix, state_dict))
-        if source and all('.lora_' in key for key in source):  # adapters alone
-            return
-        if prefix and not source:
-            raise CheckpointMismatchError(
-                f'No weight of the file begins with {prefix!r}. A file of the backbone alone, such '
-                'as a classifier, is not for load_from; give it to the backbone: '
-                "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...))."
-            )
-        weights, expected = self.convert(source), self.state_dict()
-        advice = self._fit_stem(weights)
-        problems, new = compare(weights, expected, self.may_be_missing)
-        name = type(self).__name__
-        if problems:
-            classes = {cls.__name__: cls for cls in DenseBackbone.__subclasses__()}
-            first = f'The weights do not fit mmbixt.{name}: the file {identify(source, classes)}.'
-            if any(key.startswith('backbone.') for key in source):
-                advice = "To load the backbone of a whole model: init_cfg=dict(prefix='backbone.')."
-            lines = [first, *problems, advice, 'Nothing was loaded.']
-            raise CheckpointMismatchError('\n  '.join(filter(None, lines)))
-        text = f'{name}: {len(weights)} of {len(expected)} weights loaded'
-        if (unused := len(source) - len(weights)) > 0:
-            text += f'; {unused} weights of the file are not used'
-        log(f'{text}; new: {shorten(new)}' if new else text)
-        replace(state_dict, prefix, weights)
-
-    def _fit_stem(self, weights: dict[str, Tensor]) -> str | None:
-        """Adapt the first convolution of a file for three channels, in place, or return advice."""
-        first = next(name for name, m in self.named_modules() if isinstance(m, nn.Conv2d))
-        weight = weights.get(f'{first}.weight')
-        if weight is None or weight.ndim != 4 or not weight.shape[1] == 3 != self.in_channels:
-            return None
-        if not self.adapt_stem:
-            return (
-                f'The file is for images of 3 channels, the backbone for {self.in_channels}. To '
-                'sum or repeat its first weights: init_cfg=dict(adapt_stem=True).'
-            )
-        from timm.models import adapt_input_conv  # takes seconds
-
-        weights[f'{first}.weight'] = adapt_input_conv(self.in_channels, weight)
-        return None
-
-    def _checkpoint_filter(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-        """Called by mmpretrain's ``ImageClassifier`` before its weights are loaded.
-
-        The names in a classifier of the authors become those of its parts.
-        """
-        source = unwrap(without(prefix, state_dict))
-        if any(key.startswith('backbone.') for key in source):
-            return
-        neck = re.compile(self.neck_in_classifier[0])
-        head = re.compile(r'^head\.(fc\.)?(?=(weight|bias)$)')  # 'head.fc' in timm's Swin
-
-        def new_name(key: str) -> str:
-            if head.match(key):
-                return head.sub('head.fc.', key)
-            is_neck = neck.match(key)
-            return neck.sub(self.neck_in_classifier[1], key) if is_neck else f'backbone.{key}'
-
-        replace(state_dict, prefix, rename(source, new_name))
 
 
 class _Recomputation:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mmbixt import backbones
-from mmbixt.backbones import BiFormer, BiSASwin, BiXT, base
+from mmbixt.backbones import BiFormer, BiSASwin, BiXT, loading
 from mmbixt.backbones.arch import resolve_out_indices
 from mmbixt.layers import DropPath
 
@@ -85,7 +85,7 @@ SMALL = dict(embed_dims=32, num_heads=2, depth=2)
 
 def test_the_log_tells_what_was_loaded(monkeypatch, tmp_path):
     logged, file, state = [], str(tmp_path / 'plain.pth'), BiXT(SMALL).state_dict()
-    monkeypatch.setattr(base, 'log', logged.append)
+    monkeypatch.setattr(loading, 'log', logged.append)
     torch.save(state, file)
     start = dict(type='Pretrained', checkpoint=file)
     backbone = BiXT(SMALL, token_refiner='lpi', init_cfg=start)
