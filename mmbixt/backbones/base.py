@@ -141,10 +141,10 @@ class DenseBackbone(LoadsFiles):
         Returns:
             What ``read`` returned, under the same keys.
         """
-        found = {}
+        values = {}
 
         def keep(name: Hashable) -> Callable:
-            return lambda module, inputs: found.update({name: read(name, module, inputs)})
+            return lambda module, inputs: values.update({name: read(name, module, inputs)})
 
         handles = [m.register_forward_pre_hook(keep(name)) for name, m in modules.items()]
         was_training = self.training
@@ -154,7 +154,7 @@ class DenseBackbone(LoadsFiles):
             self.train(was_training)
             for handle in handles:
                 handle.remove()
-        return found
+        return values
 
     def _frozen_parts(self) -> Parts:
         stages = self.freezable_stages()[: self.frozen_stages + 1]

@@ -1,4 +1,4 @@
-"""The models that the authors publish: their names, our configs, and the papers' numbers."""
+"""The models that the authors publish: their names, mmbixt's configs, and the papers' numbers."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,10 +1,9 @@
 """Read checkpoints from files, URLs and names for mmengine, without executing their content."""
 
-import re
 from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import urlparse
 
 import torch
 from safetensors.torch import load_file as load_safetensors
@@ -75,9 +74,7 @@ def find_file(name: str) -> Path:
     if source is not None:
         return fetch(source.url, source.file, source.is_zip, source.note)
     if name.startswith(('http://', 'https://')):
-        unique = sha256(name.encode()).hexdigest()[:12]  # other URLs may have files of this name
-        file = PurePosixPath(name.partition('?')[0]).name[-50:]
-        return fetch(name, f'{unique}-{file}')
+        return fetch(name, PurePosixPath(urlparse(name).path).name)  # as torch hub names it
     return Path(name)
 
 
@@ -91,11 +88,11 @@ def load_from_timm(name: str, map_location: Any = None) -> Any:
 def register_checkpoint_readers() -> None:
     """Make mmengine read files, and published weights by name or URL, through this module.
 
-    mmengine's own file reader cannot read mmengine's checkpoints with torch >= 2.6.
+    With torch >= 2.6, mmengine's own reader of files cannot read mmengine's checkpoints; its reader
+    of URLs executes what a file contains.
     """
     from mmengine.runner import CheckpointLoader
 
-    folders = {re.escape(url.rpartition('/')[0] + '/') for url in BY_ADDRESS}
-    for prefix in ('', *SCHEMES, *folders):  # regular expressions
+    for prefix in ('', 'http://', 'https://', *SCHEMES):
         CheckpointLoader.register_scheme(prefix, load, force=True)
     CheckpointLoader.register_scheme('timm://', load_from_timm, force=True)

@@ -59,16 +59,16 @@ TIMM = {'xcit_tiny_12_p16': 'xcit_tiny_12_p16_224', 'swin_tiny': 'swin_tiny_patc
 @pytest.mark.parametrize('name', TIMM)
 def test_equals_timm(name, save):
     """Includes Swin's last stage of a single window, and class attention with separate q, k, v."""
-    theirs = timm.create_model(TIMM[name], num_classes=10).eval()
-    for p in theirs.parameters():  # large, so that each affects the output
+    official = timm.create_model(TIMM[name], num_classes=10).eval()
+    for p in official.parameters():  # large, so that each affects the output
         nn.init.normal_(p, mean=float(p.ndim == 1), std=0.5 * p.shape[-1] ** -0.5)
-    init_cfg = dict(type='Pretrained', checkpoint=save({'state_dict': theirs.state_dict()}))
-    ours = build(dict(published(name, 10), init_cfg=init_cfg))
-    ours.init_weights()
+    init_cfg = dict(type='Pretrained', checkpoint=save({'state_dict': official.state_dict()}))
+    model = build(dict(published(name, 10), init_cfg=init_cfg))
+    model.init_weights()
     x = image(1, 224, 224)
     for path in ('fast', 'definition'):
         with formulation(path):
-            assert_close(ours(x), theirs(x))
+            assert_close(model(x), official(x))
 
 
 LAYOUTS = [  # one of each kind of network

@@ -1,14 +1,17 @@
 """Downloads from a local server."""
 
 import multiprocessing
+import os
 
 import pytest
 import torch
+from mmengine.runner import CheckpointLoader
 from test_checkpoints.layouts import saved, zipped
 
+import mmbixt.registry  # noqa: F401
 from mmbixt.checkpoints.download import fetch
 from mmbixt.checkpoints.errors import CheckpointFileError, DownloadError
-from mmbixt.checkpoints.loader import find_file, load
+from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.sources import hash_in
 
 CHECKPOINT = saved({'weight': torch.ones(2)})
@@ -67,11 +70,17 @@ def test_a_file_of_another_hash_is_refused(server, cache):
         assert not hash_in(f'https://host/{name}')
 
 
-def test_files_of_the_same_name_from_two_urls_do_not_collide(server, url, cache):
-    server.files['other/model.pth'] = b'another'
-    for _ in range(2):
-        assert find_file(server.url('other/model.pth')).read_bytes() == b'another'
-        assert find_file(url).read_bytes() == CHECKPOINT
+def test_mmengine_reads_urls_safely_from_the_cache_of_torch_hub(server, url, cache):
+    assert CheckpointLoader.load_checkpoint(url)['weight'].tolist() == [1, 1]
+    server.files['bad.pth'] = saved(Calls())
+    with pytest.raises(CheckpointFileError, match=r'bad\.pth cannot be read: .*GLOBAL os\.getenv'):
+        CheckpointLoader.load_checkpoint(server.url('bad.pth'))
+    assert {path.name for path in cache.iterdir()} == {'model.pth', 'bad.pth'}
+
+
+class Calls:
+    def __reduce__(self):
+        return os.getenv, ('HOME',)
 
 
 def test_several_processes_may_download_a_file(server, url, cache):

@@ -176,14 +176,14 @@ def test_golden_of_a_whole_segmentor(save):
 
 
 def test_whole_detectors_are_converted(save):
-    """A file is made from our model: mmdet's heads have the same names since 2.x."""
+    """A file is made from mmbixt's model: mmdet's heads have the same names since 2.x."""
     model = build('maskrcnn_xcit_t12_p16_3x_coco')
-    theirs = {
+    official = {
         key.replace('neck.0.fpn', 'backbone.fpn').replace('neck.1.', 'neck.'): value + 1
         for key, value in model.state_dict().items()
     }
-    assert {'backbone.fpn1.0.weight', 'neck.fpn_convs.0.conv.weight'} <= set(theirs)
+    assert {'backbone.fpn1.0.weight', 'neck.fpn_convs.0.conv.weight'} <= set(official)
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    file = save(dict(meta=META, state_dict=theirs))
+    file = save(dict(meta=META, state_dict=official))
     load_checkpoint(model, file, map_location='cpu', strict=True)
     assert all(torch.equal(value, before[key] + 1) for key, value in model.state_dict().items())
