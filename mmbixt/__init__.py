@@ -9,7 +9,7 @@ __all__ = ['__version__']
 
 try:
     from mmengine.config.utils import MODULE2PACKAGE
-except ImportError:  # mmbixt.attention works without mmengine; other parts raise an error
+except ImportError:  # layers, attention and backbones work without mmengine; others raise errors
     MODULE2PACKAGE = {}
 
 # Lets mmengine resolve `_base_ = 'mmbixt::bixt/...'`: it finds no distribution 'mmbixt.version' and

@@ -13,7 +13,7 @@ try:
     from mmengine.logging import print_log
 except ImportError as error:
     raise ImportError(
-        'mmbixt (all of it but mmbixt.attention and mmbixt.layers) needs mmengine, which cannot be '
+        'This part of mmbixt (not layers, attention and backbones) needs mmengine, which cannot be '
         f'imported ({error}). To install it: `pip install mmengine` (or onedl-mmengine).'
     ) from error
 

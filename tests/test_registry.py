@@ -60,14 +60,14 @@ import torch
 from mmbixt.attention import BidirectionalAttention
 x = torch.zeros(1, 2, 4)
 answers['shape'] = list(BidirectionalAttention(4, 2)(x, x)[1].shape)
-def backbones():
-    from mmbixt.backbones import BiXT
-answers['backbones'] = error_of(backbones)
+def registry():
+    import mmbixt.registry
+answers['registry'] = error_of(registry)
 """
     hidden = ['mmengine', 'mmcv', 'mmseg', 'mmdet', 'timm', 'torchvision']
     found = run(tmp_path, code, hidden)
     assert found['shape'] == [1, 2, 4]
-    assert re.search('needs mmengine.*pip install mmengine.*onedl-mmengine', found['backbones'])
+    assert re.search('needs mmengine.*pip install mmengine.*onedl-mmengine', found['registry'])
 
 
 def test_a_missing_framework_breaks_what_needs_it_only(tmp_path):

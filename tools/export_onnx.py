@@ -35,7 +35,6 @@ from torch.nn.functional import interpolate, pad
 from mmbixt.attention import RoutingAttention
 from mmbixt.check.names import registered
 from mmbixt.checkpoints.loader import TRUST
-from mmbixt.checkpoints.run_config import warn_of_changes
 from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import check_framework, read_config, run
 from mmbixt.config import type_name, within
@@ -185,7 +184,6 @@ def build(config: Config, checkpoint: Mapping[str, Any]) -> nn.Module:
     init_default_scope('mmseg')
     model = revert_sync_batchnorm(MODELS.build(config.model))
     load_whole_state(model, checkpoint)
-    warn_of_changes(checkpoint, config)
     return model.eval()
 
 

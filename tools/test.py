@@ -5,11 +5,10 @@ import os
 
 from mmengine.config import Config, ConfigDict
 from mmengine.hooks import Hook
-from mmengine.model import is_model_wrapper
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
-from mmbixt.check.built import classes_of, order_problems
+from mmbixt.check.built import classes_of, order_problems, unwrapped
 from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import add_common_arguments, load_config, run
 from mmbixt.config import ConfigError, data_sets, type_name
@@ -137,8 +136,7 @@ class WholeModelHook(Hook):
     priority = 'LOWEST'  # after hooks that choose weights, such as averaged ones
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        model = runner.model.module if is_model_wrapper(runner.model) else runner.model
-        load_whole_state(getattr(model, 'module', model), checkpoint)  # of a TTA model
+        load_whole_state(unwrapped(runner.model), checkpoint)
         trained = checkpoint.get('meta', {}).get('dataset_meta') or {}
         classes = dict(
             training=tuple(trained.get('classes') or ()),

@@ -9,7 +9,6 @@ default_hooks = dict(
     param_scheduler=dict(type='ParamSchedulerHook'),
     checkpoint=dict(type='CheckpointHook', interval=1, max_keep_ckpts=3, save_best='accuracy/top1'),
     sampler_seed=dict(type='DistSamplerSeedHook'),
-    load_from=dict(type='mmbixt.LoadFromHook'),
     exact_resume=dict(type='mmbixt.ExactResumeHook'),
     sanity=dict(type='mmbixt.SanityHook'),
     finite_loss=dict(type='mmbixt.FiniteLossHook'),

@@ -11,7 +11,6 @@ default_hooks = dict(
         type='CheckpointHook', by_epoch=False, interval=8000, max_keep_ckpts=3, save_best='mIoU'
     ),
     sampler_seed=dict(type='DistSamplerSeedHook'),
-    load_from=dict(type='mmbixt.LoadFromHook'),
     exact_resume=dict(type='mmbixt.ExactResumeHook'),
     sanity=dict(type='mmbixt.SanityHook'),
     finite_loss=dict(type='mmbixt.FiniteLossHook'),

@@ -1,6 +1,5 @@
 """One file per paper."""
 
-from mmbixt import registry  # noqa: F401 (first: its error says how to install mmengine)
 from mmbixt.backbones.biformer import BiFormer
 from mmbixt.backbones.bisa_swin import BiSASwin
 from mmbixt.backbones.bixt import BiXT

@@ -4,6 +4,7 @@ Each region of a feature map attends to the few regions that it is routed to, to
 three stages; in the fourth all tokens attend to all. The names of the weights are the authors'.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -20,11 +21,10 @@ from mmbixt.backbones.arch import (
     resolve_out_indices,
 )
 from mmbixt.backbones.base import DenseBackbone, Parts, State
-from mmbixt.checkpoints import biformer as authors
-from mmbixt.checkpoints.state_dict import Conversion
+from mmbixt.checkpoints.state_dict import rename
 from mmbixt.layers import DropPath, SequentialMlp, residual
 from mmbixt.layers.initialise import init_linear
-from mmbixt.registry import MODELS
+from mmbixt.optional import MODELS
 
 ARCHS = {
     'tiny': dict(embed_dims=(64, 128, 256, 512), depths=(2, 2, 8, 2)),
@@ -43,6 +43,16 @@ ARCH_DEFAULTS = dict(mlp_ratio=3, topks=(1, 4, 16, -2), code='biformer')
 CODES = ('biformer', 'stl', 'stl-nchw')
 HEAD_WIDTH = 32  # of routing attention
 FULL_HEADS = 8  # of full attention, for any width
+
+# names in the authors' files of the Swin-like models
+RENAMES = (
+    (re.compile(r'^(stages\.\d+)\.blocks\.'), r'\1.'),
+    (re.compile(r'\.mlp\.2\.'), '.mlp.3.'),
+    (re.compile(r'\.attn\.qkv_linear\.'), '.attn.qkv.qkv.'),
+    (re.compile(r'\.attn\.output_linear\.'), '.attn.wo.'),
+)
+PART = re.compile(r'(?:downsample_layers|stages|extra_norms)\.(\d+)\.')
+LINEAR = re.compile(r'\.(qkv|wo|proj|mlp\.\d)\.weight$')
 
 
 class Block(nn.Module):
@@ -155,8 +165,8 @@ class BiFormer(DenseBackbone):
         in_channels, norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
-    optional_weights = authors.OPTIONAL
-    in_classifier = authors.IN_CLASSIFIER
+    may_be_missing = r'extra_norms\.\d+\.'  # files of classifiers have no norms of the outputs
+    neck_in_classifier = (r'^norm\.', 'neck.norm.')
 
     def __init__(
         self,
@@ -288,11 +298,37 @@ class BiFormer(DenseBackbone):
             layers += blocks
         return layers
 
-    def convert_checkpoint(self, state: State, expected: State) -> Conversion:
-        return authors.convert_biformer(state, expected, self.arch['code'])
+    def convert(self, state: State) -> dict[str, Tensor]:
+        """From the authors' files of classifiers and dense models.
 
-    def advise(self, state: State, expected: State) -> str | None:
-        return authors.advise_biformer(state, self.arch['code'])
+        Left out are the classifier, and stages and output norms that this network does not have.
+        Weights of another of the authors' code bases have the same shapes but another meaning: they
+        keep their names, which do not match, so that loading them is an error.
+        """
+        expected = self.state_dict()
+        renames = RENAMES if code_of(state) in (None, self.arch['code']) else ()
+
+        def new_name(key: str) -> str | None:
+            for pattern, replacement in renames:
+                key = pattern.sub(replacement, key)
+            part = PART.match(key)
+            is_later = part and int(part[1]) >= len(self.stages)
+            is_dropped = is_later or key.startswith(('norm.', 'head.', 'extra_norms.'))
+            return None if is_dropped and key not in expected else key
+
+        # in the channels-first code linear layers are 1 x 1 convolutions
+        return {
+            key: value.flatten(1) if LINEAR.search(key) else value
+            for key, value in rename(state, new_name).items()
+        }
+
+
+def code_of(state: State) -> str | None:
+    """The code base of a file of a Swin-like model; None for the main code base and for mmbixt."""
+    if any('.attn.qkv_linear.' in key for key in state):
+        return 'stl-nchw'
+    is_stl = any(re.match(r'stages\.\d+\.blocks\.\d+\.attn\.lepe', key) for key in state)
+    return 'stl' if is_stl else None
 
 
 def check_regions(topks: Sequence[int], num_regions: Sequence[int]) -> None:

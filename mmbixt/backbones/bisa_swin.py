@@ -5,7 +5,8 @@ Without it (``bisa_stages=()``) this is a Swin Transformer. The names of the wei
 OpenMMLab's Swin Transformer. The authors of BiSA have published no code and no weights.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 
 from torch import Tensor, nn
 from torch.nn.functional import pad
@@ -20,14 +21,13 @@ from mmbixt.backbones.arch import (
     resolve_out_indices,
 )
 from mmbixt.backbones.base import DenseBackbone, Parts, State
-from mmbixt.checkpoints import swin
-from mmbixt.checkpoints.state_dict import Conversion
+from mmbixt.checkpoints.state_dict import rename
 from mmbixt.layers import DropPath, FeedForward, residual
 from mmbixt.layers.initialise import init_linear
 from mmbixt.layers.padding import larger, padding_to_multiple, smaller
 from mmbixt.layers.precision import call_in_float32
 from mmbixt.layers.tracing import holds
-from mmbixt.registry import MODELS
+from mmbixt.optional import MODELS
 
 ARCHS = {
     'tiny': dict(embed_dims=96, depths=(2, 2, 6, 2), num_heads=(3, 6, 12, 24)),
@@ -35,6 +35,18 @@ ARCHS = {
     'base': dict(embed_dims=128, depths=(2, 2, 18, 2), num_heads=(4, 8, 16, 32)),
 }
 ARCH_DEFAULTS = dict(window_size=7, mlp_ratio=4)
+
+# Microsoft's names and timm's
+RENAMES = (
+    (re.compile(r'^layers\.'), 'stages.'),
+    (re.compile(r'^patch_embed\.proj\.'), 'patch_embed.projection.'),
+    (re.compile(r'(\.blocks\.\d+\.attn)\.(?!w_msa\.)'), r'\1.w_msa.'),
+    (re.compile(r'\.mlp\.fc1\.'), '.ffn.layers.0.0.'),
+    (re.compile(r'\.mlp\.fc2\.'), '.ffn.layers.1.'),
+)
+STAGE = re.compile(r'stages\.(\d+)\.')
+MERGING = re.compile(r'stages\.(\d+)\.downsample\.(norm|reduction)\.')
+NOT_USED = re.compile(r'(norm|norm\d+|head)\.')  # the classifier, and norms of other outputs
 
 
 class PatchEmbed(nn.Module):
@@ -148,8 +160,7 @@ class BiSASwin(DenseBackbone):
     Checkpoints of OpenMMLab's, Microsoft's and timm's Swin Transformers load without conversion. No
     weights with inverse attention are public. To fine-tune, start from one of these checkpoints
     with ``lam='learned', lam_init=0.99``: the share of the new branches is then 1 % at first, and
-    is learned. (Exempt ``lam_logit`` from weight decay,
-    which would move ``lam`` towards 0.5.)
+    is learned. (Exempt ``lam_logit`` from weight decay, which would move ``lam`` towards 0.5.)
 
     Args:
         arch: 'tiny', 'small' or 'base', or a dict with ``embed_dims`` (the first stage's width,
@@ -181,8 +192,9 @@ class BiSASwin(DenseBackbone):
         in_channels, norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
-    optional_weights = swin.OPTIONAL
-    in_classifier = swin.IN_CLASSIFIER
+    # plain Swin Transformers have no inverse attention, and classifiers no norms of the outputs
+    may_be_missing = r'norm\d+\.|stages\.\d+\.blocks\.\d+\.attn\.w_msa\.(isa\.|lam_logit$)'
+    neck_in_classifier = (r'^norm\.', 'backbone.norm3.')  # all published ones have four stages
 
     def __init__(
         self,
@@ -281,31 +293,45 @@ class BiSASwin(DenseBackbone):
                 layers[-1].append(getattr(self, f'norm{i}'))
         return layers
 
-    def convert_checkpoint(self, state: State, expected: State) -> Conversion:
-        done = swin.convert_swin(state, expected)
+    def convert(self, state: State) -> dict[str, Tensor]:
+        """From OpenMMLab's, Microsoft's and timm's Swin Transformers.
+
+        Left out are the classifier, masks, and stages and output norms that this network does not
+        have.
+        """
+        expected, last = self.state_dict(), len(self.stages) - 1
+        is_openmmlab = 'patch_embed.projection.weight' in state
+        # timm's patch merging belongs to the stage after it, the others' to the one before
+        is_timm = not is_openmmlab and 'layers.0.downsample.norm.weight' not in state
+
+        def new_name(key: str) -> str | None:
+            name = key
+            for pattern, replacement in () if is_openmmlab else RENAMES:
+                name = pattern.sub(replacement, name)
+            if is_timm:
+                name = MERGING.sub(lambda x: f'stages.{int(x[1]) - 1}.downsample.{x[2]}.', name)
+            stage, is_merging = STAGE.match(name), MERGING.match(name)
+            is_later = stage and int(stage[1]) + bool(is_merging) > last
+            is_dropped = is_later or NOT_USED.match(name) or name.endswith('.attn_mask')
+            return None if is_dropped and name not in expected else name
+
+        weights = rename(state, new_name)
+        if not is_openmmlab:
+            weights = {k: pixels_last(x) if MERGING.match(k) else x for k, x in weights.items()}
         # computed from the size of the windows, so the file's is not needed
         index = relative_position_index(self.arch['window_size'])
-        done.weights.update((k, index) for k in expected if k.endswith('relative_position_index'))
-        return done
+        tables = [key for key in expected if key.endswith('relative_position_index')]
+        return weights | dict.fromkeys(tables, index)
 
-    def advise(self, state: State, expected: State) -> str | None:
-        return swin.advise_swin(state, expected, self.arch['window_size'])
 
-    def explain_new(self, names: Collection[str]) -> str | None:
-        """The initial share of inverse attention, which a file does not store."""
-        is_learned = self.lam == 'learned'
-        lam = self.lam_init if is_learned else self.lam
-        setting = f'{"lam_init" if is_learned else "lam"}={lam}'
-        if any('.isa.' in name for name in names):
-            return f'The share of the new inverse attention is {1 - lam:.2g} at first ({setting}).'
-        if any(name.endswith('lam_logit') for name in names):
-            return (
-                'The file has inverse attention that was trained with a fixed lam, which files do '
-                f'not store (default: 0.5). The learned lam begins at {setting}. If the two '
-                'differ, the outputs are not those of the trained model: set lam_init to the '
-                'fixed lam, or set lam to it.'
-            )
-        return None
+def pixels_last(value: Tensor) -> Tensor:
+    """Reorder the inputs of patch merging, (...,4C) to (...,4C).
+
+    Microsoft (and timm) concatenate the channels of four pixels, column by column: (...,4,C).
+    OpenMMLab has the four pixels of each channel, row by row: (...,C,4).
+    """
+    pixels = value.unflatten(-1, (4, -1))[..., [0, 2, 1, 3], :]
+    return pixels.transpose(-2, -1).flatten(-2)
 
 
 def resolve_stages(bisa_stages: int | Sequence[int], count: int) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ A few latents and all tokens attend to each other through one similarity matrix 
 that the cost is linear in the tokens. The names of the weights are the authors'.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
@@ -19,8 +20,7 @@ from mmbixt.backbones.arch import (
     resolve_out_indices,
 )
 from mmbixt.backbones.base import DenseBackbone, Parts, State
-from mmbixt.checkpoints import bixt as authors
-from mmbixt.checkpoints.state_dict import Conversion
+from mmbixt.checkpoints.state_dict import rename
 from mmbixt.layers import (
     ConvPatchEmbed,
     DropPath,
@@ -33,7 +33,7 @@ from mmbixt.layers import (
     residual,
     tokens_to_map,
 )
-from mmbixt.registry import MODELS
+from mmbixt.optional import MODELS
 
 ARCHS = {
     'tiny': dict(embed_dims=192, num_heads=6, depth=12),
@@ -45,6 +45,11 @@ ARCHS = {
 ARCH_DEFAULTS = dict(mlp_ratio=4, layer_scale=None)
 
 PATCH_EMBEDS = {'linear': LinearPatchEmbed, 'conv': ConvPatchEmbed}
+
+# in the authors' files: the classifier, and the grid of positions
+NOT_USED = re.compile(r'(fc_norm|head)\.|fourier_pos_encode\.pos$')
+LATENT_UPDATE = re.compile(r'\.(self_attention_latents|attn\.proj_lat|\w+_lat)\.')
+LAYER = re.compile(r'blocks\.(\d+)\.')
 
 
 class SelfAttentionBlock(nn.Module):
@@ -243,7 +248,7 @@ class BiXT(DenseBackbone):
         patch_embed: 'linear' (patches of 16 x 16 pixels, overlapping for strides below 16) or
             'conv' (the convolutional tokeniser).
         token_refiner: None, or 'lpi' for XCiT's local patch interaction after each layer, the
-    paper's "+LPI".
+            paper's "+LPI".
         out_indices: layers (from 0; negative ones from the end) whose tokens are returned.
             Default: after a third, a half, two thirds and all of them, (3, 5, 7, 11) of 12.
         with_latents: also build the last layer's latent update and return the latents.
@@ -259,8 +264,9 @@ class BiXT(DenseBackbone):
         in_channels, norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
-    optional_weights = authors.OPTIONAL
-    in_classifier = authors.IN_CLASSIFIER
+    # no published file has the local patch interaction of the paper's "+LPI"
+    may_be_missing = r'blocks\.\d+\.local_patch_interaction\.'
+    neck_in_classifier = (r'^fc_norm\.', 'neck.fc_norm.')
 
     def __init__(
         self,
@@ -378,8 +384,22 @@ class BiXT(DenseBackbone):
         stem = [self.patch_embed, self.fourier_pos_encode, self.latents]
         return [stem, *([layer] for layer in self.blocks)]
 
-    def convert_checkpoint(self, state: State, expected: State) -> Conversion:
-        return authors.convert_bixt(state, expected)
+    def convert(self, state: State) -> dict[str, Tensor]:
+        """From the authors' classifiers.
 
-    def advise(self, state: State, expected: State) -> str | None:
-        return authors.advise_bixt(state, expected)
+        Left out are the classifier, a stored grid of positions, which is computed here, layers
+        beyond those of this network (among them the last one of a file, which updates only the
+        latents), and the update of the latents in the last layer of a network that has none.
+        """
+        expected, last = self.state_dict(), len(self.blocks) - 1
+
+        def new_name(key: str) -> str | None:
+            layer = LAYER.match(key)
+            if layer is None:
+                is_dropped = NOT_USED.match(key) is not None
+            else:
+                is_last = int(layer[1]) == last and LATENT_UPDATE.search(key)
+                is_dropped = int(layer[1]) > last or is_last
+            return None if is_dropped and key not in expected else key
+
+        return rename(state, new_name)

@@ -1,13 +1,14 @@
-"""The models that the authors publish: their names, our configs, and the papers' numbers."""
+"""The models that the authors publish: their names, mmbixt's configs, and the papers' numbers."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from mmengine.registry import MODELS
+
+from mmbixt.optional import MODELS
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Published:
     """A classification model of the authors, and the dense backbone with its weights.
 
@@ -28,6 +29,11 @@ class Published:
     @property
     def family(self) -> str:
         return self.backbone['type'].removeprefix('mmbixt.')
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of the backbone's class."""
+        return {key: value for key, value in self.backbone.items() if key != 'type'}
 
 
 def _bixt(name: str, params: str = '', gmacs: str = '', **options: Any) -> Published:

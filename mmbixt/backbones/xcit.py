@@ -4,8 +4,8 @@ Channels attend to each other by their correlation over all tokens, so that the 
 the tokens; local patch interaction combines neighbours. The names of the weights are the authors'.
 """
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from mmbixt.attention import CrossCovarianceAttention
 from mmbixt.backbones.arch import check_choice, check_rate, resolve_arch, resolve_out_indices
 from mmbixt.backbones.base import DenseBackbone, Parts, State
-from mmbixt.checkpoints import xcit as authors
-from mmbixt.checkpoints.state_dict import CheckpointMismatchError, Conversion
+from mmbixt.checkpoints.state_dict import rename
 from mmbixt.layers import (
     ConvPatchEmbed,
     DropPath,
@@ -26,7 +25,7 @@ from mmbixt.layers import (
     tokens_to_map,
 )
 from mmbixt.layers.initialise import init_linear
-from mmbixt.registry import MODELS
+from mmbixt.optional import MODELS
 
 # Layer scales start at 1 in 12 layers and at 1e-5 in 24; for stochastic depth see Table B.1.
 ARCHS = {
@@ -39,6 +38,11 @@ ARCHS = {
     'large24': dict(embed_dims=768, num_heads=16, depth=24, layer_scale=1e-5, drop_path_rate=0.25),
 }
 ARCH_DEFAULTS = dict(mlp_ratio=4, layer_scale=1.0, drop_path_rate=0.0)
+
+# In the authors' files: the classifier, and in those of dense models the operations that make a
+# pyramid, which are of FeaturePyramidAdapter here.
+NOT_USED = re.compile(r'(cls_token$|cls_attn_blocks\.|norm\.|head\.|fpn\d\.)')
+LAYER = re.compile(r'blocks\.(\d+)\.')
 
 
 class Layer(nn.Module):
@@ -102,8 +106,7 @@ class XCiT(DenseBackbone):
         in_channels, norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
-    optional_weights = authors.OPTIONAL
-    in_classifier = authors.IN_CLASSIFIER
+    neck_in_classifier = (r'^(cls_token$|cls_attn_blocks\.|norm\.)', r'neck.\1')
 
     def __init__(
         self,
@@ -160,22 +163,18 @@ class XCiT(DenseBackbone):
     def freezable_stages(self) -> list[Parts]:
         return [[self.patch_embed, self.pos_embeder], *([layer] for layer in self.blocks)]
 
-    def convert_checkpoint(self, state: State, expected: State) -> Conversion:
-        return authors.convert_xcit(state, expected, self.arch['depth'])
+    def convert(self, state: State) -> dict[str, Tensor]:
+        """From the authors' files of classifiers and dense models, and timm's.
 
-    def _checkpoint_filter(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
-        super()._checkpoint_filter(state_dict, prefix, *others)
-        if self._is_classifiers:  # the neck's weights do not show how many heads it has
-            state_dict[f'{prefix}neck.num_heads'] = torch.tensor(self.arch['num_heads'])
+        Layers that no output needs are left out.
+        """
+        expected = self.state_dict()
 
-    def check_origin(self, state: State, prefix: str) -> None:
-        if prefix and any(authors.PYRAMID.match(key) for key in state):
-            raise CheckpointMismatchError(
-                "The file is a whole model of the XCiT authors, but was not read by mmbixt's "
-                'reader, which moves the pyramid operations from the backbone to the neck. Put '
-                "custom_imports = dict(imports=['mmbixt.registry']) into the config. Nothing was "
-                'loaded.'
-            )
+        def new_name(key: str) -> str | None:
+            name = re.sub(r'^pos_embed\.', 'pos_embeder.', key)  # timm's to the authors'
+            layer = LAYER.match(name)
+            is_later = layer and len(self.blocks) <= int(layer[1]) < self.arch['depth']
+            is_needed = name in expected or not (NOT_USED.match(name) or is_later)
+            return name if is_needed else None
 
-    def advise(self, state: State, expected: State) -> str | None:
-        return authors.advise_xcit(state, self.arch['depth'], self.patch_size)
+        return rename(state, new_name)

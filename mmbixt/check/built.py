@@ -7,11 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from mmengine.dataset import BaseDataset
+from mmengine.model import BaseTTAModel, is_model_wrapper
 from mmengine.optim import scheduler
 from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel
 
 Classes = tuple[str, ...]
 _TO_ZERO = (scheduler.PolyParamScheduler, scheduler.CosineAnnealingParamScheduler)
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """A model without wrappers; FSDP's stays, because its module has only shards."""
+    is_wrapper = is_model_wrapper(model) or isinstance(model, BaseTTAModel)
+    if is_wrapper and not isinstance(model, FullyShardedDataParallel):
+        return unwrapped(model.module)
+    return model
 
 
 def leaves(dataset: Any) -> Iterator[BaseDataset]:

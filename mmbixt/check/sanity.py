@@ -10,7 +10,6 @@ import torch
 from mmengine.dataset import BaseDataset
 from mmengine.dist import get_world_size
 from mmengine.hooks import CheckpointHook, Hook
-from mmengine.model import is_model_wrapper
 from mmengine.runner import BaseLoop, Runner
 from torch import Tensor, nn
 
@@ -21,6 +20,7 @@ from mmbixt.check.built import (
     leaves,
     order_problems,
     schedule_problems,
+    unwrapped,
 )
 from mmbixt.check.sample import CheckSample
 from mmbixt.config import ConfigError
@@ -65,7 +65,7 @@ class SanityHook(Hook):
         loop, model = runner.val_loop, runner.model
         count = 0
         model.eval()
-        with torch.no_grad(), _Strides(_unwrapped(model)) as strides, _quiet(runner.logger):
+        with torch.no_grad(), _Strides(unwrapped(model)) as strides, _quiet(runner.logger):
             for _, batch in zip(range(self.batches), loop.dataloader, strict=False):
                 outputs = model.val_step(batch)
                 loop.evaluator.process(data_samples=outputs, data_batch=batch)
@@ -75,10 +75,6 @@ class SanityHook(Hook):
         problems = [*strides.problems(), *_best_problems(runner, scores)]
         if problems:
             raise ConfigError('\n'.join(problems))
-
-
-def _unwrapped(model: nn.Module) -> nn.Module:
-    return model.module if is_model_wrapper(model) else model
 
 
 def _built_problems(runner: Runner) -> Iterator[str]:
@@ -93,7 +89,7 @@ def _built_problems(runner: Runner) -> Iterator[str]:
             yield from dataset_problems(leaf)
             yield from _unequal_numbers(leaf)
     classes = {split: classes_of(dataset) for split, dataset in data.items()}
-    yield from head_problems(_unwrapped(runner.model), classes)
+    yield from head_problems(unwrapped(runner.model), classes)
     yield from order_problems(classes)
 
 

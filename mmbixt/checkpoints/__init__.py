@@ -1,1 +1,1 @@
-"""Safe reading of checkpoint files, and conversion of the authors' layouts to ours."""
+"""Published weights by name, downloads, and safe reading of checkpoint files."""

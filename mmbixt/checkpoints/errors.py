@@ -6,20 +6,12 @@ class CheckpointError(RuntimeError):
 
 
 class CheckpointFileError(CheckpointError):
-    """The file is not a checkpoint, or cannot be loaded on this machine."""
-
-
-class BrokenCheckpointError(CheckpointFileError):
-    """The file is damaged, or was not written by ``torch.save``."""
-
-
-class UnsupportedContentError(CheckpointFileError):
-    """The file is complete, but has content that mmbixt does not read."""
+    """The file cannot be read."""
 
 
 class DownloadError(CheckpointFileError):
     """The file cannot be downloaded."""
 
 
-class UnsafeCheckpointError(CheckpointError):
-    """The file contains more than data: loading it could execute code."""
+class CheckpointMismatchError(CheckpointError):
+    """The weights of the file do not fit the model."""

@@ -81,7 +81,7 @@ _BIXT = {
 }
 
 _XCIT_URL = 'https://dl.fbaipublicfiles.com/xcit'
-_XCIT_RECIPES = {  # our suffix: (text before and after the patch size in the authors', recipe)
+_XCIT_RECIPES = {  # mmbixt's suffix: (text before and after the patch size in the authors', recipe)
     '': ('p', '224', 'ImageNet-1k, 224 px'),
     '-dist': ('p', '224_dist', 'ImageNet-1k, 224 px, distilled'),
     '-384-dist': ('p', '384_dist', 'ImageNet-1k, 384 px, distilled'),
@@ -97,7 +97,7 @@ _XCIT_TOP1 = {  # at 224 pixels with patches of 16: (trained, distilled)
     'large24': (82.9, 84.9),
 }
 _AP = 'box AP {2}, mask AP {3}'
-_XCIT_WHOLE = {  # our name: (part of the URL, what it is, decoder, format of the figures)
+_XCIT_WHOLE = {  # mmbixt's name: (part of the URL, what it is, decoder, format of the figures)
     'ade-semfpn': ('ade/sem_fpn', 'ADE20K, whole segmentor', 'SemanticFPN', 'mIoU {0}'),
     'ade-upernet': ('ade/upernet', 'ADE20K, whole segmentor', 'UPerNet', 'mIoU {1}'),
     'coco-maskrcnn': ('coco/maskrcnn', 'COCO, whole detector', 'Mask R-CNN', _AP),
@@ -153,8 +153,8 @@ def _xcit() -> Iterator[Source]:
         for recipe, (before, after, what) in _XCIT_RECIPES.items():
             if recipe == '-dino' and arch not in ('small12', 'medium24'):
                 continue
-            name, (theirs, model) = f'xcit://{arch}-p{patch}{recipe}', _xcit_names(arch, patch)
-            url = f'{_XCIT_URL}/{theirs}_{before}{patch}_{after}.pth'
+            name, (official, model) = f'xcit://{arch}-p{patch}{recipe}', _xcit_names(arch, patch)
+            url = f'{_XCIT_URL}/{official}_{before}{patch}_{after}.pth'
             figure = f'top-1 {figures[recipe]}' if recipe in figures else ''
             yield Source(name, url, what, model, figure)
 
@@ -163,14 +163,14 @@ def _xcit_whole() -> Iterator[Source]:
     """Whole models, trained by the XCiT authors with mmseg 0.11 and mmdet 2."""
     for kind, (address, what, decoder, figure) in _XCIT_WHOLE.items():
         for (arch, patch), figures in _XCIT_DENSE.items():
-            theirs, model = _xcit_names(arch, patch)
-            url = f'{_XCIT_URL}/{address}_{theirs}_p{patch}.pth'
+            official, model = _xcit_names(arch, patch)
+            url = f'{_XCIT_URL}/{address}_{official}_p{patch}.pth'
             name, fills = f'xcit://{kind}-{arch}-p{patch}', f'{decoder} on {model}'
             yield Source(name, url, what, fills, figure.format(*figures))
 
 
 def _xcit_names(arch: str, patch: int) -> tuple[str, str]:
-    """The authors' name of an architecture in file names, and our model."""
+    """The authors' name of an architecture in file names, and mmbixt's model."""
     return f'xcit_{arch[:-2]}_{arch[-2:]}', f"mmbixt.XCiT: arch='{arch}', patch_size={patch}"
 
 

@@ -5,7 +5,7 @@ from os.path import abspath
 from pathlib import Path
 from typing import Any
 
-from mmbixt.checkpoints.layout import inspect_file
+from mmbixt.checkpoints.loader import read_file
 from mmbixt.config import within
 
 
@@ -27,8 +27,7 @@ def written_checkpoints(
     inside = [path for path in named if path.parent in folders]
     for path in dict.fromkeys([*inside, *saved, *named]):
         try:
-            with path.open('rb') as file:
-                inspect_file(file)
+            read_file(path, 'meta')
             yield path, None
         except Exception as error:  # a damaged file can raise any error
             yield path, f'{type(error).__name__}: {error}'

@@ -7,7 +7,6 @@ from mmbixt.engine.exact_resume import ExactResumeHook
 from mmbixt.engine.finite_loss import FiniteLossHook
 from mmbixt.engine.fsdp import FSDPStrategy
 from mmbixt.engine.layer_decay import LayerDecayOptimWrapperConstructor
-from mmbixt.engine.load_from import LoadFromHook
 from mmbixt.engine.other_runs import KeepOtherRunsHook
 
 __all__ = [
@@ -18,6 +17,5 @@ __all__ = [
     'FiniteLossHook',
     'KeepOtherRunsHook',
     'LayerDecayOptimWrapperConstructor',
-    'LoadFromHook',
     'default_collate',
 ]

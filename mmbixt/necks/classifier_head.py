@@ -5,8 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from mmbixt.checkpoints.classifier import fit_part
-from mmbixt.checkpoints.state_dict import CheckpointMismatchError
+from mmbixt.checkpoints.errors import CheckpointMismatchError
 from mmbixt.registry import MODELS
 
 
@@ -29,8 +28,7 @@ def ClassifierHead(**options: Any) -> nn.Module:  # noqa: N802 (a type in config
             f'mmbixt.ClassifierHead needs mmpretrain, which cannot be imported ({error}).'
         ) from error
     head = LinearClsHead(**options)
-    head.fits_itself = True
-    head.register_load_state_dict_pre_hook(_fit_checkpoint)
+    head.register_load_state_dict_pre_hook(_check_classes)
     head.register_forward_pre_hook(_check_vectors)
     if getattr(head.loss_module, 'use_sigmoid', False):
         head.loss_module.register_forward_pre_hook(_make_scores)
@@ -53,7 +51,7 @@ def _make_scores(loss: nn.Module, inputs: tuple[Tensor, Tensor]) -> tuple[Tensor
     return logits, one_hot(target, logits.shape[1]) if target.ndim == 1 else target
 
 
-def _fit_checkpoint(head: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+def _check_classes(head: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
     weight = state_dict.get(f'{prefix}fc.weight')
     if weight is not None and len(weight) != head.num_classes:
         raise CheckpointMismatchError(
@@ -62,4 +60,3 @@ def _fit_checkpoint(head: nn.Module, state_dict: dict[str, Any], prefix: str, *_
             "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...)), and the same for "
             'the neck.'
         )
-    fit_part(head, state_dict, prefix)

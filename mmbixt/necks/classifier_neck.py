@@ -5,7 +5,8 @@ authors', so that a neck can load its weights from a whole file:
 ``neck=dict(type=..., init_cfg=dict(type='Pretrained', checkpoint=...))``.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,25 +14,32 @@ from mmengine.model import BaseModule
 from timm.layers import trunc_normal_
 from torch import Tensor, nn
 
-from mmbixt.checkpoints.classifier import fit_part
-from mmbixt.checkpoints.state_dict import CheckpointMismatchError
-from mmbixt.checkpoints.xcit import fuse_class_attention
+from mmbixt.checkpoints.errors import CheckpointMismatchError
+from mmbixt.checkpoints.state_dict import compare, replace, unwrap, without
 from mmbixt.layers import ClassAttention, Mlp, map_to_tokens
 from mmbixt.layers.initialise import init_linear
 from mmbixt.registry import MODELS
 
 
 class ClassifierNeck(BaseModule):
-    """A neck that loads all of its weights, or raises an error."""
-
-    fits_itself = True
+    """A neck that loads all of its weights, also from a whole classifier, or raises an error."""
 
     def __init__(self, init_cfg: dict | None = None) -> None:
         super().__init__(init_cfg)
-        self.register_load_state_dict_pre_hook(ClassifierNeck._fit_checkpoint)
+        self.register_load_state_dict_pre_hook(ClassifierNeck._fit_weights)
 
-    def _fit_checkpoint(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-        fit_part(self, state_dict, prefix)
+    def convert(self, state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The weights of a file by this neck's names."""
+        return state
+
+    def _fit_weights(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+        source, expected = self.convert(unwrap(without(prefix, state_dict))), self.state_dict()
+        parts = {key.partition('.')[0] for key in expected}
+        weights = {key: x for key, x in source.items() if key.partition('.')[0] in parts}
+        if problems := compare(weights, expected).problems:
+            lines = [f'The weights do not fit mmbixt.{type(self).__name__}.', *problems]
+            raise CheckpointMismatchError('\n  '.join([*lines, 'Nothing was loaded.']))
+        replace(state_dict, prefix, weights)
 
 
 def _last_feature_map(inputs: Sequence[Tensor], neck: nn.Module) -> Tensor:
@@ -119,13 +127,15 @@ class ClassAttentionNeck(ClassifierNeck):
         tokens = self.cls_attn_blocks(torch.cat((class_token, tokens), dim=1))
         return (self.norm(tokens[:, 0]),)
 
-    def convert_checkpoint(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        if (heads := int(state.pop('num_heads', self.num_heads))) != self.num_heads:
-            raise CheckpointMismatchError(
-                f'ClassAttentionNeck has num_heads={self.num_heads}, the file is of a model with '
-                f'num_heads={heads}. Nothing was loaded.'
-            )
-        return fuse_class_attention(state)
+    def convert(self, state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Concatenate timm's linear layers q, k and v of class attention to the authors' qkv."""
+        fused = dict(state)
+        for key in state:
+            first = re.fullmatch(r'(cls_attn_blocks\.\d+\.attn\.)q(\.weight|\.bias)', key)
+            parts = [f'{first[1]}{part}{first[2]}' for part in 'qkv'] if first else []
+            if parts and all(part in state for part in parts):
+                fused[f'{first[1]}qkv{first[2]}'] = torch.cat([fused.pop(part) for part in parts])
+        return fused
 
 
 @MODELS.register_module()

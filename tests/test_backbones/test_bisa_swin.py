@@ -72,7 +72,7 @@ def test_inverse_attention_is_in_every_block_of_bisa_stages(stages, expected):
 def test_learned_share_near_1_starts_as_swin():
     swin = randomized(BiSASwin(SMALL, bisa_stages=())).eval()
     bisa = BiSASwin(SMALL, lam='learned', lam_init=0.999).eval()
-    bisa.load_state_dict(swin.state_dict())
+    bisa.load_state_dict(swin.state_dict(), strict=False)
     x = image(1, 64, 64)
     assert_close(bisa(x)[0], swin(x)[0], 0.05)
     assert not torch.equal(bisa(x)[0], swin(x)[0])
@@ -86,4 +86,4 @@ def test_other_designs_of_the_paper_train(bisa_order, projection):
     sum(feature_map.sin().sum() for feature_map in backbone(image(1, 71, 93))).backward()
     assert not [name for name, p in backbone.named_parameters() if not p.grad.abs().sum() > 0]
     plain = BiSASwin(SMALL, bisa_stages=()).state_dict()
-    backbone.load_state_dict(plain)  # without the weights of inverse attention
+    backbone.load_state_dict(plain, strict=False)  # without the weights of inverse attention

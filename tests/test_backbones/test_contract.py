@@ -9,7 +9,7 @@ from torch import nn
 from variants import FAMILIES, VARIANTS, build
 
 from mmbixt.backbones.base import DenseBackbone
-from mmbixt.checkpoints.state_dict import CheckpointMismatchError
+from mmbixt.checkpoints.errors import CheckpointMismatchError
 
 
 @pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)

@@ -11,7 +11,7 @@ from torch import nn
 from variants import FAMILIES, VARIANTS, build
 
 from mmbixt.check.config import find_problems
-from mmbixt.checkpoints.state_dict import CheckpointMismatchError
+from mmbixt.checkpoints.errors import CheckpointMismatchError
 
 
 @pytest.mark.parametrize('family', FAMILIES)
@@ -36,7 +36,7 @@ def test_stem_of_a_file_for_three_channels_is_adapted_only_on_request(family, tm
         assert_close(stems[1], repeated)
         again = build(given)  # its own weights load as ever
         again.load_state_dict(adapted.state_dict())
-    with pytest.raises(CheckpointMismatchError, match=r'for images of 3 .* adapt_stem=True'):
+    with pytest.raises(CheckpointMismatchError, match=r'for images of 3 .*adapt_stem=True'):
         build({**given, 'init_cfg': pretrained}).init_weights()
 
 

@@ -1,5 +1,6 @@
 """Every published model: its weights fit our backbone, and its size is that of the paper."""
 
+import re
 from pathlib import Path
 
 import get_flops as flops
@@ -7,8 +8,9 @@ import pytest
 import torch
 from helpers import official_layouts, official_shapes
 
+from mmbixt import backbones
 from mmbixt.backbones.published import PUBLISHED
-from mmbixt.backbones.recognise import fit
+from mmbixt.backbones.recognise import fit, identify
 
 TABLE = Path(__file__).parents[2] / 'docs/configs.md'
 BY_NAME = {model.name: model for model in PUBLISHED}
@@ -29,19 +31,16 @@ NEW = {
 
 
 @pytest.mark.parametrize('layout', FILES)
-def test_all_weights_are_loaded(layout):
+def test_all_weights_are_loaded_and_the_file_is_recognised(layout):
     shapes = official_shapes(layout)
     state = {key: torch.empty(shape, device='meta') for key, shape in shapes.items()}
-    found = fit(state, BY_NAME[FILES[layout]])
-    assert not found.differences, found.differences.lines()
-    missing = [k for k in found.differences.optional if not k.endswith('relative_position_index')]
-    new = (
-        () if layout.endswith(('__dense', '_mmseg')) else NEW.get(BY_NAME[FILES[layout]].family, ())
-    )
-    assert all(key.startswith(new) for key in missing), missing
-    kept, dropped = set(found.converted.origins.values()), set(found.converted.dropped)
-    assert kept.isdisjoint(dropped)
-    assert kept | dropped == set(shapes)
+    model = BY_NAME[FILES[layout]]
+    problems, new = fit(state, model, getattr(backbones, model.family))[1]
+    assert not problems
+    is_dense = layout.endswith(('__dense', '_mmseg'))
+    assert all(key.startswith(NEW.get(model.family, ())) for key in new)
+    assert not (is_dense and new)
+    assert re.search(rf'\b{model.name} \(', identify(state, vars(backbones)))
 
 
 # multiply-adds at 224 x 224 of the official classifiers, counted in their own code (in G)

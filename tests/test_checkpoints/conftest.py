@@ -8,15 +8,13 @@ import torch
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves ``files`` with ``headers`` and ``status``, and counts requests."""
+    """Serves ``files`` with a ``status``, and counts requests."""
 
     def __init__(self):
         super().__init__(('127.0.0.1', 0), Handler)
-        self.files, self.headers, self.status, self.requests = {}, {}, 200, 0
-        # bytes of body to send before the connection breaks, one per request; None sends all
+        self.files, self.status, self.requests = {}, 200, 0
+        # bytes of body to send before the connection breaks, one per request
         self.breaks = []
-        self.released = threading.Event()
-        self.released.set()
 
     def url(self, name):
         return f'http://127.0.0.1:{self.server_port}/{name}'
@@ -30,11 +28,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if content is None:
             return self.send_error(404)
         self.send_response(server.status)
-        for name, value in {'Content-Length': str(len(content)), **server.headers}.items():
-            if value:
-                self.send_header(name, value)
+        self.send_header('Content-Length', str(len(content)))
         self.end_headers()
-        server.released.wait(60)
         self.wfile.write(content[: server.breaks.pop(0) if server.breaks else None])
 
     def log_message(self, *args):
@@ -44,7 +39,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setenv('no_proxy', '127.0.0.1')
-    monkeypatch.setattr('mmbixt.checkpoints.download.PAUSES', (0, 0))
     with Server() as running:
         threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
         yield running

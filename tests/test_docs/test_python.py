@@ -182,7 +182,6 @@ def test_predictions(project):
         code += f'import os; os.rename("results", "results {number}")\n'
     output = python('-c', code, cwd=project, TORCH_HOME=str(project))
     assert output.count('SHAPE (72, 100)') == len(snippets) == 3
-    assert output.count('a whole model of the XCiT authors') == 3
     assert 'missing keys' not in output
     assert 'do not match' not in output
     assert all((project / f'results {i}/vis/photo.jpg').is_file() for i in range(3))
@@ -232,7 +231,6 @@ def test_plain_torch(tmp_path):
     file = tmp_path / 'weights.pth'
     torch.save({'model': official_state('xcit_nano_12_p16')}, file)
     exec(code.replace('xcit://small12-p16-dist', str(file)).replace('small12', 'nano12'), found)
-    assert found['backbone'].not_in_file == []
     assert found['backbone'].state_dict()['patch_embed.proj.0.0.weight'].abs().sum() > 0
 
 

@@ -16,7 +16,6 @@ from mmengine.device import get_device
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 from mmengine.runner import CheckpointLoader
 
-from mmbixt.checkpoints.run_config import warn_of_changes
 from mmbixt.checkpoints.state_dict import load_whole_state, shorten
 from mmbixt.cli import add_common_arguments, load_config, read_config, run
 from mmbixt.engine.boundary_vis_hook import NoLabelsError, read_image, sample_figure
@@ -117,7 +116,6 @@ def draw(
     model = MODELS.build(cfg.model)
     checkpoint = CheckpointLoader.load_checkpoint(args.checkpoint, map_location='cpu')
     load_whole_state(model, checkpoint)
-    warn_of_changes(checkpoint, cfg)
     model = model.to(get_device()).eval()
     ignore_index = getattr(dataset, 'ignore_index', 255)
     meta = dataset.metainfo

@@ -11,7 +11,6 @@ from mmengine.runner import CheckpointLoader
 from torch import Tensor
 
 from mmbixt.backbones.base import DenseBackbone
-from mmbixt.checkpoints.run_config import warn_of_changes
 from mmbixt.checkpoints.state_dict import unwrap
 from mmbixt.visualization.attention import family_of
 from mmbixt.visualization.attention.pictures import AttentionPictureError
@@ -26,10 +25,9 @@ def load_backbone(cfg: Config, checkpoint: str) -> DenseBackbone:
     backbone = MODELS.build(cfg.model.backbone)
     family_of(backbone)  # raises an error for other backbones
     content = CheckpointLoader.load_checkpoint(checkpoint, map_location='cpu')
-    warn_of_changes(content, cfg)
     state = unwrap(content)
     own = {key[9:]: x for key, x in state.items() if key.startswith('backbone.')}
-    backbone.load_state_dict(own or state)
+    backbone.load_state_dict(own or state, strict=False)  # files of classifiers lack norms
     return backbone.eval()
 
 

@@ -1,0 +1,136 @@
+"""Loading of files: a network loads all of its weights, or raises an error and loads nothing."""
+
+import copy
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from mmbixt.backbones.recognise import identify
+from mmbixt.checkpoints.errors import CheckpointMismatchError
+from mmbixt.checkpoints.state_dict import compare, rename, replace, shorten, unwrap, without
+from mmbixt.optional import BaseModule, log
+
+State = Mapping[str, Tensor]  # weights by name
+
+
+class LoadsFiles(BaseModule):
+    """A network that converts the weights of a file, and compares them with its own.
+
+    Args:
+        init_cfg: mmengine's initialisation, which may have ``adapt_stem=True``, see
+            :class:`mmbixt.backbones.base.DenseBackbone`.
+        in_channels: channels of the images.
+    """
+
+    families: ClassVar[dict[str, type]] = {}  # all such networks by their names
+    may_be_missing = r'(?!)'  # beginnings of new weights, which files need not have
+    # a pattern and a replacement for the authors' weights of what mmpretrain calls a neck
+    neck_in_classifier: tuple[str, str] = (r'(?!)', '')
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.families.setdefault(cls.__name__, cls)
+
+    def __init__(self, init_cfg: dict | None, in_channels: int) -> None:
+        if isinstance(init_cfg, str):
+            raise TypeError(
+                f"init_cfg = {init_cfg!r}: use dict(type='Pretrained', checkpoint={init_cfg!r})."
+            )
+        init_cfg = copy.deepcopy(init_cfg)
+        self.adapt_stem = isinstance(init_cfg, dict) and init_cfg.pop('adapt_stem', False)
+        super().__init__(init_cfg)
+        self.in_channels = in_channels
+        self.register_load_state_dict_pre_hook(LoadsFiles._fit_weights)
+
+    def convert(self, state: State) -> dict[str, Tensor]:
+        """The weights of a file by this network's names, without those that it does not use.
+
+        By default the file's names are kept. Unknown weights must be kept, too: they are an error.
+        """
+        return dict(state)
+
+    def init_weights(self) -> None:
+        """As in mmengine, with the name of the file in errors."""
+        given = [self.init_cfg] if isinstance(self.init_cfg, dict) else self.init_cfg or []
+        files = [cfg['checkpoint'] for cfg in given if cfg.get('checkpoint')]
+        try:
+            super().init_weights()
+        except CheckpointMismatchError as error:
+            raise CheckpointMismatchError(f'{", ".join(files)}: {error}') from None
+        if not files:
+            log(f'{type(self).__name__}: random weights, because init_cfg names no checkpoint')
+
+    def _dump_init_info(self) -> None:
+        """Without a runner, mmengine would print three lines for each weight."""
+
+    def _fit_weights(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+        """Convert the weights of a file, or raise an error, before they are loaded.
+
+        A pre-hook of ``load_state_dict``, so that it runs for ``init_cfg``, ``load_from``,
+        ``resume`` and ``load_state_dict`` alike. mmengine loads with ``strict=False``: without this
+        error, a model without any matching weight trains from random weights after a line in the
+        log.
+        """
+        source = unwrap(without(prefix, state_dict))
+        if source and all('.lora_' in key for key in source):  # adapters alone
+            return
+        if prefix and not source:
+            raise CheckpointMismatchError(
+                f'No weight of the file begins with {prefix!r}. A file of the backbone alone, such '
+                'as a classifier, is not for load_from; give it to the backbone: '
+                "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...))."
+            )
+        weights, expected = self.convert(source), self.state_dict()
+        advice = self._fit_stem(weights)
+        problems, new = compare(weights, expected, self.may_be_missing)
+        name = type(self).__name__
+        if problems:
+            file = identify(source, self.families)
+            first = f'The weights do not fit mmbixt.{name}: the file {file}.'
+            if any(key.startswith('backbone.') for key in source):
+                advice = "Its backbone: init_cfg=dict(..., prefix='backbone.')."
+            lines = [first, *problems, advice, 'Nothing was loaded.']
+            raise CheckpointMismatchError('\n  '.join(filter(None, lines)))
+        text = f'{name}: {len(weights)} of {len(expected)} weights loaded'
+        if (unused := len(source) - len(weights)) > 0:
+            text += f'; {unused} weights of the file are not used'
+        log(f'{text}; new: {shorten(new)}' if new else text)
+        replace(state_dict, prefix, weights)
+
+    def _fit_stem(self, weights: dict[str, Tensor]) -> str | None:
+        """Adapt the first convolution of a file for three channels, in place, or return advice."""
+        layers = (name for name, part in self.named_modules() if isinstance(part, nn.Conv2d))
+        first = next(layers, '')
+        weight = weights.get(f'{first}.weight')
+        if weight is None or weight.ndim != 4 or not weight.shape[1] == 3 != self.in_channels:
+            return None
+        if not self.adapt_stem:
+            return (
+                f'The file is for images of 3 channels, the backbone for {self.in_channels}. To '
+                'sum or repeat its first weights: init_cfg=dict(adapt_stem=True).'
+            )
+        from timm.models import adapt_input_conv  # takes seconds
+
+        weights[f'{first}.weight'] = adapt_input_conv(self.in_channels, weight)
+        return None
+
+    def _checkpoint_filter(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+        """Called by mmpretrain's ``ImageClassifier`` before its weights are loaded.
+
+        The names in a classifier of the authors become those of its parts.
+        """
+        source = unwrap(without(prefix, state_dict))
+        if any(key.startswith('backbone.') for key in source):
+            return
+        neck = re.compile(self.neck_in_classifier[0])
+        head = re.compile(r'^head\.(fc\.)?(?=(weight|bias)$)')  # 'head.fc' in timm's Swin
+
+        def new_name(key: str) -> str:
+            if head.match(key):
+                return head.sub('head.fc.', key)
+            is_neck = neck.match(key)
+            return neck.sub(self.neck_in_classifier[1], key) if is_neck else f'backbone.{key}'
+
+        replace(state_dict, prefix, rename(source, new_name))

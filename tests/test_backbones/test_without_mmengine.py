@@ -1,0 +1,40 @@
+"""Without mmengine, the networks are plain modules of torch, which load the authors' files."""
+
+import torch
+from helpers import python
+from test_checkpoints.layouts import random_state
+
+PROGRAM = """
+import sys
+for name in ('mmengine', 'mmcv', 'mmseg', 'mmdet', 'mmpretrain'):
+    sys.modules[name] = None
+import torch
+from mmbixt import backbones
+from mmbixt.checkpoints.loader import load
+
+file, wrong = sys.argv[1:]
+network = backbones.XCiT('nano12')
+try:
+    network.load_state_dict(load(wrong))
+except RuntimeError as error:
+    print(error)
+network.load_state_dict(load(file))
+assert torch.equal(network.blocks[3].gamma1, load(file)['state_dict']['blocks.3.gamma1'])
+try:
+    backbones.XCiT('nano12', init_cfg=dict(type='Pretrained', checkpoint=file))
+except ImportError as error:
+    print(error)
+for name in backbones.__all__:
+    assert len(getattr(backbones, name)()(torch.rand(1, 3, 64, 64))) == 4
+assert not any(name.partition('.')[0] in ('mmengine', 'mmcv') and sys.modules[name]
+               for name in sys.modules)
+"""
+
+
+def test_backbones_run_and_load_files(tmp_path):
+    files = {'xcit_nano_12_p16': tmp_path / 'right.pth', 'xcit_nano_12_p8': tmp_path / 'wrong.pth'}
+    for layout, file in files.items():
+        torch.save({'model': random_state(layout)}, file)
+    said = python('-c', PROGRAM, *files.values())
+    assert 'the file is xcit_nano_12_p8 (' in said
+    assert 'init_cfg needs mmengine' in said

@@ -1,0 +1,204 @@
+"""Data are read; code, damaged files and malicious files are refused."""
+
+import collections
+import io
+import os
+import zipfile
+from argparse import Namespace
+
+import numpy as np
+import pytest
+import torch
+from mmengine.logging import HistoryBuffer
+from mmengine.optim import OneCycleLR
+from mmengine.optim.scheduler.param_scheduler import OneCycleParamScheduler
+from test_checkpoints.layouts import saved, zipped
+
+from mmbixt.checkpoints.errors import CheckpointFileError
+from mmbixt.checkpoints.loader import TRUST, load
+
+LEGACY = dict(_use_new_zipfile_serialization=False)
+both_formats = pytest.mark.parametrize('options', [{}, LEGACY], ids=['zip', 'legacy format'])
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Load a file with these bytes."""
+
+    def read(content):
+        (tmp_path / 'x.pth').write_bytes(content)
+        return load(str(tmp_path / 'x.pth'))
+
+    return read
+
+
+def one_cycle(kind):
+    """The state of a scheduler that names one of its functions."""
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+    return OneCycleLR(optimizer, 0.1, total_steps=4, anneal_strategy=kind).state_dict()
+
+
+def with_attributes():
+    """A parameter as torch.compile leaves it."""
+    weight = torch.nn.Parameter(torch.arange(3.0))
+    weight.mark = 1
+    return weight
+
+
+DATA = {
+    'numbers': [1, 2.5, True, None, 3 + 4j, 'text', b'bytes', b'', 2**80],
+    'containers': [(1, 2), {3, 4}, frozenset({5}), {2: 1, 0.5: 2, None: 3, b'x': 5}],
+    'named': [collections.OrderedDict(a=1), collections.Counter('aab')],
+    'options': Namespace(lr=0.1, data=Namespace(path='x'), mean=np.ones(3, 'f2').tolist()),
+    'numpy': (np.float32(1.5), [np.int64(7), {'a': np.bool_(1)}]),
+    'schedulers': [one_cycle('cos'), one_cycle('linear')],
+    'tensors': [torch.ones(2, dtype=x) for x in (torch.half, torch.bfloat16, torch.bool)],
+    'tensors with attributes': with_attributes(),
+}
+
+
+@both_formats
+@pytest.mark.parametrize('kind', DATA)
+def test_data_are_read(read, kind, options):
+    assert repr(read(saved(DATA[kind], **options))) == repr(DATA[kind])
+
+
+ARRAYS = [np.arange(6.0).reshape(2, 3), np.arange(3, dtype='>i4'), np.array([]), np.array(2.5)]
+ARRAYS += [np.asfortranarray(np.eye(2, 3, dtype=bool)), np.ones((0, 3), 'c8')]
+
+
+@both_formats
+def test_arrays_are_read_and_saved_again_as_numpy_s(read, options):
+    given = read(saved(ARRAYS, **options))
+    again = torch.load(io.BytesIO(saved(given)), weights_only=False)
+    for expected, array, same in zip(ARRAYS, given, again, strict=True):
+        assert type(same) is np.ndarray
+        assert same.dtype == expected.dtype.newbyteorder('=')
+        assert same.tolist() == array.tolist() == expected.tolist()
+
+
+@both_formats
+def test_log_histories_are_mmengine_s(read, options):
+    given = HistoryBuffer([1.0, 5.0], [1, 1])
+    buffer = read(saved(given, **options))
+    assert type(buffer) is HistoryBuffer
+    buffer.update(6.0)
+    assert (buffer.mean(), buffer.max(), buffer.max_length) == (4, 6, given.max_length)
+    for array, expected in zip(read(saved(given)).data, given.data, strict=True):
+        assert type(array) is np.ndarray
+        assert (array.dtype, array.tolist()) == (expected.dtype, expected.tolist())
+
+
+def test_checkpoint_of_numpy_1(read):
+    names = b'numpy._core.multiarray', b'numpy.core.multiarray'
+    with zipfile.ZipFile(io.BytesIO(saved([np.ones(3), np.float32(2)]))) as archive:
+        array, scalar = read(as_zip(archive.read('archive/data.pkl')[2:-1].replace(*names)))
+    assert (array.sum(), scalar) == (3, 2)
+
+
+class Calls:
+    """Pickled as a call of a function."""
+
+    def __init__(self, function, *arguments):
+        self.call = (function, arguments)
+
+    def __reduce__(self):
+        return self.call
+
+
+ATTACKS = {
+    'a shell command': (Calls(os.system, 'touch MARK'), 'posix.system'),
+    'getattr of a module': (Calls(getattr, Calls(__import__, 'os'), 'system'), '__import__'),
+    'getattr of an array': (Calls(getattr, np.ndarray, 'tofile'), "attribute 'tofile'"),
+    'getattr of a scheduler': (Calls(getattr, OneCycleParamScheduler, '__init__'), '__init__'),
+    'getattr of a log history': (Calls(getattr, HistoryBuffer, '__class__'), '__class__'),
+    'objects in arrays': (np.array([{'a': 1}], dtype=object), "type 'O8'"),
+}
+OF_ANY_CODE = ('posix.system', '__import__')
+
+
+@both_formats
+@pytest.mark.parametrize('attack', ATTACKS)
+def test_code_is_refused_and_not_run(read, tmp_path, monkeypatch, attack, options):
+    payload, name = ATTACKS[attack]
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CheckpointFileError, match=f'x.pth cannot be read: .*{name}') as caught:
+        read(saved({'w': payload}, **options))
+    assert len(str(caught.value)) < 600
+    assert (f'set the variable {TRUST}=1' in str(caught.value)) == (name in OF_ANY_CODE)
+    assert not (tmp_path / 'MARK').exists()
+
+
+def test_trusted_files_are_read(read, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(TRUST, '1')
+    with pytest.warns(UserWarning, match=TRUST):
+        read(saved({'w': Calls(os.system, 'touch MARK')}))
+    assert (tmp_path / 'MARK').exists()
+
+
+def as_zip(body, a=bytes(4)):
+    records = {'archive/data.pkl': b'\x80\x02' + body + b'.', 'archive/version': '3'}
+    return zipped({**records, 'archive/data/a': a}, zipfile.ZIP_STORED)
+
+
+def text(value):
+    return b'X' + len(value).to_bytes(4, 'little') + value.encode()
+
+
+FLOAT8 = b'cnumpy\ndtype\n' + text('f8') + b'\x89\x88\x87Rq\x08'
+ARRAY = b'cnumpy._core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85' + text('b') + b'\x87R'
+
+
+def dtype_state(size, order='|', alignment=1):
+    numbers = (b'J' + n.to_bytes(4, 'little', signed=True) for n in (size, alignment))
+    return b'(K\x03' + text(order) + b'NNN' + b''.join(numbers) + b'K\x00tb'
+
+
+def array_state(dtype, content, shape=b'K\x01\x85'):
+    content = b'c_codecs\nencode\n' + text(content) + text('latin1') + b'\x86R'
+    return b'(K\x01' + shape + dtype + b'\x89' + content + b'tb'
+
+
+FLOATS = ARRAY + array_state(FLOAT8 + dtype_state(-1, '<', -1), 'a' * 8)
+
+
+def test_sizes_of_a_foreign_dtype_are_not_used(read):
+    """They corrupted numpy's memory when a dtype was changed after an array had used it."""
+    array, _ = read(as_zip(b'(' + FLOATS + b'h\x08' + dtype_state(4096) + b't'))
+    assert array.tobytes() == b'a' * 8
+    array = read(as_zip(ARRAY + array_state(FLOAT8 + dtype_state(4096), 'a' * 8)))
+    assert array.itemsize == 8
+
+
+MALICIOUS = {
+    'a shape beyond the content': ARRAY + array_state(FLOAT8, 'a' * 8, b'K\x09\x85'),
+    'a negative size': ARRAY + array_state(FLOAT8, 'a' * 8, b'J\xff\xff\xff\xff\x85'),
+    'a text for a size': ARRAY + array_state(FLOAT8, 'a' * 8, text('x') + b'\x85'),
+    'a text for a dtype': ARRAY + array_state(text('O8'), 'a' * 8),
+    'an array of pointers': b'cnumpy\nndarray\nK\x01\x85' + text('O8') + text('A' * 8) + b'\x87R',
+    'a text that is called': b'c' + b'mmengine.optim.scheduler.param_scheduler\n'
+    b'OneCycleParamScheduler\n)R',
+    'an unknown byte order': FLOAT8 + dtype_state(8, 'x'),
+}
+
+
+@pytest.mark.parametrize('kind', MALICIOUS)
+def test_malicious_pickles_are_refused(read, kind):
+    with pytest.raises(CheckpointFileError, match=r'x\.pth cannot be read: '):
+        read(as_zip(MALICIOUS[kind]))
+
+
+def test_damaged_files_are_named(read):
+    value = {'w': torch.randn(9), 'a': np.ones(3), 's': {1}}
+    cut = [content[:-9] for content in (saved(value), saved(value, **LEGACY))]
+    for content in (*cut, b'', b'not a checkpoint', b'\x80\x02garbage', b'PK\x03\x04broken'):
+        with pytest.raises(CheckpointFileError, match=r'x\.pth cannot be read: ') as caught:
+            read(content)
+        assert TRUST not in str(caught.value)
+
+
+def test_names_that_a_user_allows_are_not_used_and_are_restored(read):
+    with torch.serialization.safe_globals([np.dtype, collections.deque]):
+        assert read(saved(np.ones(3))).sum() == 3
+        assert {np.dtype, collections.deque} <= set(torch.serialization.get_safe_globals())
