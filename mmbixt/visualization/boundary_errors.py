@@ -36,7 +36,7 @@ class Pixel(IntEnum):
 # Colour-blind readers can distinguish blue, orange and grey.
 COLOURS = {
     Pixel.IGNORED: WHITE,
-    Pixel.FAR: (130, 80, 40),
+    Pixel.FAR: (100, 62, 32),
     Pixel.RIGHT: (200, 200, 200),
     Pixel.MISSED: (60, 150, 255),
     Pixel.WRONG: (255, 110, 0),
@@ -100,7 +100,9 @@ def error_figure(
         ignore_index: true label of pixels that do not count.
     """
     if image.shape != (*truth.shape, 3):
-        raise ValueError(f'the image is {image.shape}, but its label map is {truth.shape}')
+        raise ValueError(
+            f'the image must be {(*truth.shape, 3)}, as large as its label map, got {image.shape}'
+        )
     sums = image_sums(truth, prediction, len(classes), (width,), (), (), ignore_index)
     kinds = error_map(truth, prediction, width, ignore_index)
     palette = distinct_palette(len(classes)) if palette is None else palette
