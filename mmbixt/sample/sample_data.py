@@ -27,10 +27,10 @@ def write_sample_data(
     """
     root = Path(root).expanduser().resolve()
     settings = dict(version=VERSION, train=num_train, val=num_val, size=[height, width])
-    if not root.exists():  # a folder that exists may be read-only, and needs no lock
+    if _is_empty(root):  # the lock needs write permission
         root.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(root.with_name(f'.{root.name}.lock')):
-            if not root.exists():
+            if _is_empty(root):
                 _write(root, settings)
     manifest = root / MANIFEST
     found = json.loads(manifest.read_text()) if manifest.exists() else {}
@@ -39,6 +39,10 @@ def write_sample_data(
             f'{root} exists, but is not the generated scenes that are needed: move it away first'
         )
     return root
+
+
+def _is_empty(root: Path) -> bool:
+    return not root.exists() or not any(root.iterdir())
 
 
 def _write(root: Path, settings: dict) -> None:
