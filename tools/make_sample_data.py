@@ -5,7 +5,6 @@ ImageNet (classification), so that all configs can be tried without downloads.
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from torchvision.models import MobileNet_V2_Weights
 from torchvision.ops import masks_to_boxes
 from torchvision.utils import draw_bounding_boxes, draw_segmentation_masks
 
+from mmbixt.cli import run
 from mmbixt.sample.sample_data import write_sample_data
 from mmbixt.sample.scenes import ADE_LABELS, Scene, imagenet_class, make_scene
 from mmbixt.visualization.palette import sample_palette
@@ -28,30 +28,14 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        '--out', default='data/sample', metavar='DIR', help='folder to write (default: %(default)s)'
-    )
-    parser.add_argument(
-        '--train', type=int, default=256, metavar='N', help='training scenes (default: %(default)s)'
-    )
-    parser.add_argument(
-        '--val', type=int, default=32, metavar='N', help='validation scenes (default: %(default)s)'
-    )
-    parser.add_argument(
-        '--size',
-        type=int,
-        nargs=2,
-        default=(192, 256),
-        metavar=('H', 'W'),
-        help='height and width of the pictures (default: 192 256)',
-    )
-    parser.add_argument(
-        '--preview', metavar='PNG', help='also draw some of the scenes with their labels'
-    )
-    args = parser.parse_args()
-    if min(args.train, args.val) < 1 or min(args.size) < 32:
-        parser.error('--train and --val must be at least 1, and --size at least 32 32')
-    return args
+    add, default = parser.add_argument, '(default: %(default)s)'
+    add('--out', default='data/sample', metavar='DIR', help=f'folder to write {default}')
+    add('--train', type=int, default=256, metavar='N', help=f'training scenes {default}')
+    add('--val', type=int, default=32, metavar='N', help=f'validation scenes {default}')
+    text = 'height and width of the pictures (default: 192 256)'
+    add('--size', type=int, nargs=2, default=(192, 256), metavar=('H', 'W'), help=text)
+    add('--preview', type=Path, metavar='PNG', help='draw some of the scenes with their labels')
+    return parser.parse_args()
 
 
 def preview(scenes: list[Scene]) -> Figure:
@@ -61,9 +45,8 @@ def preview(scenes: list[Scene]) -> Figure:
     colours[[ADE_LABELS[name] for name in names]] = sample_palette(names, [(0, 0, 0)] * len(names))
     height, width = scenes[0].semantic.shape
     rows = (len(scenes) + 1) // 2
-    figure = Figure(
-        figsize=(14, rows * (14 / 6 * height / width + 0.2) + 0.6), layout='constrained'
-    )
+    size = (14, rows * (14 / 6 * height / width + 0.2) + 0.6)
+    figure = Figure(figsize=size, layout='constrained')
     axes = figure.subplots(rows, 6, squeeze=False).ravel()
     for ax in axes:
         ax.set_axis_off()
@@ -71,9 +54,9 @@ def preview(scenes: list[Scene]) -> Figure:
         picture = torch.from_numpy(scene.image).permute(2, 0, 1)
         if scene.instances:
             masks = torch.from_numpy(np.stack([mask for _, mask in scene.instances]))
-            found = [name for name, _ in scene.instances]
+            objects = [name for name, _ in scene.instances]
             picture = draw_segmentation_masks(picture, masks, colors=MASKS[: len(masks)])
-            picture = draw_bounding_boxes(picture, masks_to_boxes(masks), found, colors='white')
+            picture = draw_bounding_boxes(picture, masks_to_boxes(masks), objects, colors='white')
         panels = scene.image, colours[scene.semantic], picture.permute(1, 2, 0)
         for ax, panel in zip(axes[3 * k :], panels, strict=False):
             ax.imshow(panel)
@@ -85,20 +68,16 @@ def preview(scenes: list[Scene]) -> Figure:
 
 def main() -> None:
     args = parse_args()
-    height, width = args.size
-    try:
-        root = write_sample_data(args.out, args.train, args.val, height, width)
-    except OSError as error:
-        sys.exit(f'error: {error}')
+    root = write_sample_data(args.out, args.train, args.val, *args.size)
     print(f'sample data: {root}')
     print(f'  for mmseg: data_root={root / "ade" / "ADEChallengeData2016"}')
     print(f'  for mmdet: data_root={root / "coco"}')
     print(f'  for mmpretrain: data_root={root / "imagenet"}')
     if args.preview:
-        Path(args.preview).parent.mkdir(parents=True, exist_ok=True)
-        preview([make_scene(seed, height, width) for seed in range(18, 28)]).savefig(args.preview)
+        args.preview.parent.mkdir(parents=True, exist_ok=True)
+        preview([make_scene(seed, *args.size) for seed in range(18, 28)]).savefig(args.preview)
         print(f'preview: {args.preview}')
 
 
 if __name__ == '__main__':
-    main()
+    run(main)

@@ -39,11 +39,18 @@ def split_channels(qkv: Tensor, heads: int) -> tuple[Tensor, ...]:
     return qkv.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 4, 1).unbind(0)
 
 
+def cross_covariance_maps(
+    queries: Tensor, keys: Tensor, temperature: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """q_hat and k_hat (B,h,d,N), and the attention (B,h,d,d) of each channel, which sums to one."""
+    q_hat, k_hat = normalize(queries, dim=-1), normalize(keys, dim=-1)
+    return q_hat, k_hat, (temperature * q_hat @ k_hat.transpose(-2, -1)).softmax(dim=-1)
+
+
 def cross_covariance_definition(qkv: Tensor, temperature: Tensor) -> Tensor:
     """:func:`cross_covariance` by the equations above."""
     queries, keys, values = split_channels(qkv, len(temperature))
-    q_hat, k_hat = normalize(queries, dim=-1), normalize(keys, dim=-1)
-    attention = (temperature * q_hat @ k_hat.transpose(-2, -1)).softmax(dim=-1)
+    attention = cross_covariance_maps(queries, keys, temperature)[2]
     return (attention @ values).permute(0, 3, 1, 2).flatten(2)
 
 
@@ -141,10 +148,11 @@ class CrossCovarianceAttention(nn.Module):
         bias = nn.functional.linear(mixed_bias, self.proj.weight, self.proj.bias)
         return torch.baddbmm(bias[:, None], x, weight.transpose(1, 2))
 
-    def normalised_queries_and_keys(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """For pictures: queries and keys of length one over the tokens, (B,h,d,N) each."""
+    @torch.no_grad()
+    def attention_maps(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """For pictures: :func:`cross_covariance_maps` of tokens (B,N,C)."""
         queries, keys, _ = split_channels(self.qkv(tokens), len(self.temperature))
-        return normalize(queries, dim=-1), normalize(keys, dim=-1)
+        return cross_covariance_maps(queries, keys, self.temperature)
 
 
 def second_moments(

@@ -21,7 +21,7 @@ from mmbixt.engine.boundary_vis_hook import label_map, read_image, sample_figure
 from mmbixt.evaluation.boundary import band_width, image_sums, scores
 from mmbixt.evaluation.sums import ImageSums, indices_of
 from mmbixt.progress import progress
-from mmbixt.visualization.attention import summary_figure
+from mmbixt.visualization.attention import FAMILIES, attention_figures
 from mmbixt.visualization.choice import image_scores, worst_and_best
 from mmbixt.visualization.palette import sample_palette
 
@@ -86,7 +86,10 @@ class Predictor:
         errors = sample_figure(sample, self.meta, name, width)
         # the inputs beyond `img_shape` are padding
         image = read_image(sample.img_path)
-        attention = summary_figure(self.model, data['inputs'], image, content=sample.img_shape)
+        attention = None
+        if isinstance(self.model.backbone, tuple(FAMILIES)):
+            inputs, content = data['inputs'], sample.img_shape
+            [attention] = attention_figures(self.model, inputs, image, content=content).values()
         pictures = embed(errors), attention and embed(attention)
         score = found[f'{band}/mIoU']
         # the scores of one model may differ by a point between devices

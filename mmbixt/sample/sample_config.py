@@ -8,9 +8,12 @@ from mmengine.config import Config, ConfigDict
 from mmbixt.config import ConfigError, all_dicts, type_name
 from mmbixt.sample.sample_data import write_sample_data
 
-# folders of write_sample_data for the stock dataset classes
-_ROOTS = dict(ADE20KDataset='ade/ADEChallengeData2016', CocoDataset='coco/', ImageNet='imagenet')
-_ROOTS['CIFAR100'] = 'imagenet'  # becomes ImageNet
+# folders of write_sample_data for the stock dataset classes of each framework
+_FOLDERS = {
+    'mmseg': dict(ADE20KDataset='ade/ADEChallengeData2016'),
+    'mmdet': dict(CocoDataset='coco/'),
+    'mmpretrain': dict(ImageNet='imagenet', CIFAR100='imagenet'),  # CIFAR100 becomes ImageNet
+}
 _SIZE_KEYS = {'scale', 'scales', 'crop_size', 'size', 'img_scale', 'stride', 'random_size_range'}
 # iterations in all, between validations, of warm-up, and that averaged weights (EMA) cover
 ITERATIONS, INTERVAL, WARM_UP, AVERAGED = 700, 175, 50, 100
@@ -21,31 +24,40 @@ def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
 
     The scenes are written to ``root`` unless they exist. Returns a line for each change.
     """
-    if missing := ', '.join(sorted({'model', 'train_dataloader', 'optim_wrapper'} - set(cfg))):
-        raise ConfigError(f'--sample needs a complete config; this one has no {missing}.')
-    kinds = {type_name(node) for node in all_dicts(*cfg.values()) if 'data_root' in node}
-    if others := ', '.join(sorted(kinds - set(_ROOTS))):
-        raise ConfigError(f'--sample has scenes for {", ".join(_ROOTS)}, none for {others}.')
-    classifies = cfg.get('default_scope') == 'mmpretrain'
-    done = _replace_parts(cfg, write_sample_data(root))
-    factor = 2 if classifies else 4  # crops of 224 pixels become 112, and of 512 become 128
+    scope, datasets = cfg.get('default_scope'), _dataset_names(cfg)
+    folders = _FOLDERS.get(scope, {})
+    if not datasets or datasets - {*folders}:
+        known = '; '.join(f'{name}: {", ".join(kinds)}' for name, kinds in _FOLDERS.items())
+        raise ConfigError(
+            f'--sample has scenes for the datasets of {known}. This config has '
+            f'{", ".join(sorted(datasets)) or "no dataset"} of {scope}.'
+        )
+    done = _replace_parts(cfg, write_sample_data(root), folders)
+    # crops of 224 pixels become 112, and of 512 become 128
+    factor, batch_size = (2, 8) if scope == 'mmpretrain' else (4, 4)
     _shrink_images(cfg, factor)
     done['sizes'] = f'crops, test images and padding divided by {factor}'
-    done['sizes'] += '' if classifies else ', random scales 1.0 to 1.25'
-    done['schedule'] = _shorten(cfg, batch_size=8 if classifies else 4)
+    done['sizes'] += '; ratio_range, where there is one, (1.0, 1.25)'
+    done['schedule'] = _shorten(cfg, batch_size)
     done['weights'] = _remove_weights(cfg)
     return [f'{what}: {change}' for what, change in done.items() if change]
 
 
-def _replace_parts(cfg: Config, root: Path) -> dict[str, str | None]:
+def _dataset_names(cfg: Config) -> set[str]:
+    loaders = (part for key, part in cfg.items() if key.endswith('_dataloader'))
+    kinds = {type_name(node) for node in all_dicts(*loaders) if 'data_root' in node}
+    return {kind.rpartition('.')[2] for kind in kinds}
+
+
+def _replace_parts(cfg: Config, root: Path, folders: dict[str, str]) -> dict[str, str | None]:
     """Change what depends on data, sizes of images or the length of training, wherever it is."""
     done = {'data': f'generated scenes in {root}'}
     for node in all_dicts(*cfg.values()):
-        kind = type_name(node)
+        kind = type_name(node).rpartition('.')[2]
         if 'data_root' in node:
-            node.data_root = str(root / _ROOTS[kind])
-        if str(node.get('ann_file', '')).startswith('data/coco/'):  # of a metric
-            node.ann_file = str(root / Path(node.ann_file).relative_to('data'))
+            node.data_root = str(root / folders[kind])
+        elif 'ann_file' in node:  # of a metric
+            node.ann_file = str(root / 'coco/annotations' / Path(node.ann_file).name)
         if kind == 'CIFAR100':  # its class refuses other files
             node.update(type='ImageNet', split=dict(train='train', test='val')[node.split])
             node.pipeline = [dict(type='LoadImageFromFile'), *node.pipeline]
@@ -109,12 +121,6 @@ def _remove_weights(cfg: Config) -> str | None:
                 node[key] = None
     if not removed:
         return None
-    change = f'random instead of {", ".join(removed)}, and nothing frozen'
-    for node in all_dicts(cfg.model):  # random weights must not be adapted or frozen
-        if str(node.get('type')).rpartition('.')[2] == 'LoRAModel':
-            module = node.module
-            node.clear()
-            node.update(module)
-            change += '; without the adapters of LoRAModel'
+    for node in all_dicts(cfg.model):  # random weights must not be frozen
         node.update({k: v for k, v in dict(frozen_stages=-1, norm_eval=False).items() if k in node})
-    return change
+    return f'random instead of {", ".join(removed)}, and nothing frozen'

@@ -2,7 +2,6 @@
 
 import json
 import tempfile
-from collections.abc import Iterable
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from filelock import FileLock
 from mmengine.fileio import dump, put, put_text
 
 from mmbixt.progress import progress
-from mmbixt.sample.scenes import VERSION, Scene, imagenet_class, make_scene
+from mmbixt.sample.scenes import VERSION, imagenet_class, make_scene
 
 MANIFEST = 'sample_data.json'
 FIRST_SEED = {'train': 1, 'val': 1_000_000_001}  # seed of the scene with number 1
@@ -24,52 +23,39 @@ def write_sample_data(
     """Write the sample data unless they exist; returns the absolute path of the folder.
 
     The folder has a subfolder for each layout (``ade``, ``coco``, ``imagenet``). It is renamed to
-    ``root`` when it is complete; of several processes one writes it, and the others wait. An older
-    or incomplete folder is replaced. A folder with other files in it is an error.
+    ``root`` when it is complete; of several processes one writes it, and the others wait.
     """
     root = Path(root).expanduser().resolve()
-    settings = dict(version=VERSION, train=num_train, val=num_val, size=(height, width))
-    try:
-        if not _is_complete(root, settings):  # before the lock, which needs write permission
-            root.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(root.with_name(f'.{root.name}.lock')):
-                if not _is_complete(root, settings):
-                    _replace(root, settings)
-    except OSError as error:
-        reason = error.strerror or error
-        raise type(error)(f"cannot write the sample data to '{root}': {reason}") from error
+    settings = dict(version=VERSION, train=num_train, val=num_val, size=[height, width])
+    if _is_empty(root):  # the lock needs write permission
+        root.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(root.with_name(f'.{root.name}.lock')):
+            if _is_empty(root):
+                _write(root, settings)
+    manifest = root / MANIFEST
+    found = json.loads(manifest.read_text()) if manifest.exists() else {}
+    if {**found, **settings} != found:
+        raise FileExistsError(
+            f'{root} exists, but is not the generated scenes that are needed: move it away first'
+        )
     return root
 
 
-def _is_complete(root: Path, settings: dict) -> bool:
-    """Whether these sample data exist; an error if the folder has other files."""
-    found = [path.relative_to(root) for path in root.rglob('*') if not path.is_dir()]
-    ours = ('ade', 'coco', 'imagenet', MANIFEST) if Path(MANIFEST) in found else ()
-    others = [str(path) for path in found if path.parts[0] not in ours]
-    if others or root.is_file():
-        raise FileExistsError(f"move '{min(others, default=root)}' away first")
-    manifest = json.dumps({**settings, 'files': len(found)})
-    return bool(found) and (root / MANIFEST).read_text() == manifest
+def _is_empty(root: Path) -> bool:
+    return not root.exists() or not any(root.iterdir())
 
 
-def _replace(root: Path, settings: dict) -> None:
+def _write(root: Path, settings: dict) -> None:
     with tempfile.TemporaryDirectory(dir=root.parent, prefix=f'.{root.name}-') as scratch:
         new = Path(scratch, 'new')
         for split in ('train', 'val'):
             print(f'making {settings[split]} sample scenes for {split}', flush=True)
-            seeds = range(FIRST_SEED[split], FIRST_SEED[split] + settings[split])
-            with ThreadPool() as pool:
-                made = pool.imap(lambda seed: make_scene(seed, *settings['size']), seeds)
-                _write_split(new, split, progress(made, settings[split]))
-        files = sum(not path.is_dir() for path in new.rglob('*'))
-        (new / MANIFEST).write_text(json.dumps({**settings, 'files': files + 1}))
-        if root.exists():
-            root.rename(Path(scratch, 'old'))
+            _write_split(new, split, settings[split], settings['size'])
+        (new / MANIFEST).write_text(json.dumps(settings))
         new.rename(root)
 
 
-def _write_split(root: Path, split: str, scenes: Iterable[Scene]) -> None:
-    """Write the files of each layout; `_is_complete` has the names of their folders, too."""
+def _write_split(root: Path, split: str, count: int, size: list[int]) -> None:
     from torchvision.models.detection import MaskRCNN_ResNet50_FPN_Weights  # slow to import
 
     names = MaskRCNN_ResNet50_FPN_Weights.COCO_V1.meta['categories']  # by COCO's ids, with gaps
@@ -77,20 +63,23 @@ def _write_split(root: Path, split: str, scenes: Iterable[Scene]) -> None:
     coco = {'images': [], 'annotations': [], 'categories': categories}
     ade, folder = root / 'ade/ADEChallengeData2016', dict(train='training', val='validation')[split]
     labels = ''  # a list of names and labels, which mmpretrain reads instead of class folders
-    for number, scene in enumerate(scenes, 1):
-        name, coco_name = f'{split}_{number:08d}', f'{number:012d}.jpg'
-        picture = cv2.imencode('.jpg', scene.image[..., ::-1])[1].tobytes()
-        label_map = cv2.imencode('.png', scene.semantic)[1].tobytes()
-        put(picture, ade / f'images/{folder}/ADE_{name}.jpg')
-        put(label_map, ade / f'annotations/{folder}/ADE_{name}.png')
-        put(picture, root / f'coco/{split}2017/{coco_name}')
-        put(picture, root / f'imagenet/{split}/{name}.jpg')
-        labels += f'{name}.jpg {imagenet_class(scene)}\n'
-        height, width = scene.semantic.shape
-        coco['images'].append(dict(id=number, file_name=coco_name, height=height, width=width))
-        for category, mask in scene.instances:
-            ids = dict(id=len(coco['annotations']) + 1, category_id=names.index(category))
-            coco['annotations'].append({**ids, 'image_id': number, **_outline(mask)})
+    seeds = range(FIRST_SEED[split], FIRST_SEED[split] + count)
+    with ThreadPool() as pool:
+        scenes = pool.imap(lambda seed: make_scene(seed, *size), seeds)
+        for number, scene in enumerate(progress(scenes, count), 1):
+            name, coco_name = f'{split}_{number:08d}', f'{number:012d}.jpg'
+            picture = cv2.imencode('.jpg', scene.image[..., ::-1])[1].tobytes()
+            label_map = cv2.imencode('.png', scene.semantic)[1].tobytes()
+            put(picture, ade / f'images/{folder}/ADE_{name}.jpg')
+            put(label_map, ade / f'annotations/{folder}/ADE_{name}.png')
+            put(picture, root / f'coco/{split}2017/{coco_name}')
+            put(picture, root / f'imagenet/{split}/{name}.jpg')
+            labels += f'{name}.jpg {imagenet_class(scene)}\n'
+            height, width = scene.semantic.shape
+            coco['images'].append(dict(id=number, file_name=coco_name, height=height, width=width))
+            for category, mask in scene.instances:
+                ids = dict(id=len(coco['annotations']) + 1, category_id=names.index(category))
+                coco['annotations'].append({**ids, 'image_id': number, **_outline(mask)})
     dump(coco, root / f'coco/annotations/instances_{split}2017.json')
     put_text(labels, root / f'imagenet/meta/{split}.txt')
 

@@ -13,14 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from mmbixt.evaluation.boundary import (
-    band_pixels,
-    check_shapes,
-    compact_labels,
-    image_sums,
-    near_other_labels,
-    scores,
-)
+from mmbixt.evaluation.boundary import band_pixels, image_sums, near_other_labels, scores
 from mmbixt.visualization.palette import distinct_palette
 
 WHITE = (255, 255, 255)
@@ -43,10 +36,18 @@ class Pixel(IntEnum):
 # Colour-blind readers can distinguish blue, orange and grey.
 COLOURS = {
     Pixel.IGNORED: WHITE,
-    Pixel.FAR: (130, 80, 40),  # where the image is dark grey
+    Pixel.FAR: (100, 62, 32),
     Pixel.RIGHT: (200, 200, 200),
     Pixel.MISSED: (60, 150, 255),
     Pixel.WRONG: (255, 110, 0),
+}
+LEGEND = {
+    Pixel.RIGHT: '{:.1%} of the band: right',
+    Pixel.MISSED: '{:.1%} boundary missed or moved: the truth\n'
+    'has the predicted class within {} px',
+    Pixel.WRONG: '{:.1%} wrong class: the truth does not have\nthe predicted class within {} px',
+    Pixel.FAR: 'wrong outside of the band',
+    Pixel.IGNORED: 'no true label: not counted',
 }
 
 
@@ -61,22 +62,19 @@ def error_map(
     Returns:
         Values of `Pixel` (H,W), uint8.
     """
-    check_shapes(truth, prediction)
     valid = truth != ignore_index
     distance = band_pixels(width, truth.shape)
-    num_classes = int(truth.max(where=valid, initial=0)) + 1
-    labels = compact_labels(truth, valid, num_classes, 'truth')
+    labels = np.where(valid, truth, 0).astype(np.uint16)  # a type that OpenCV filters
     band = near_other_labels(labels, valid, [distance])[distance]
-    found = np.where(valid, Pixel.OUTSIDE, Pixel.IGNORED).astype(np.uint8)
-    found[valid & (truth != prediction)] = Pixel.FAR
-    found[band] = np.where(truth == prediction, Pixel.RIGHT, Pixel.WRONG)[band]
-    wrong = found == Pixel.WRONG
+    kinds = np.where(valid, Pixel.OUTSIDE, Pixel.IGNORED).astype(np.uint8)
+    kinds[valid & (truth != prediction)] = Pixel.FAR
+    kinds[band] = np.where(truth == prediction, Pixel.RIGHT, Pixel.WRONG)[band]
+    wrong = kinds == Pixel.WRONG
     kernel = np.ones((2 * distance + 1,) * 2, np.uint8)
     for label in np.unique(prediction[wrong]):
-        there = (valid & (truth == label)).view(np.uint8)
-        near = cv2.dilate(there, kernel).view(bool)
-        found[wrong & near & (prediction == label)] = Pixel.MISSED
-    return found
+        near = cv2.dilate((valid & (truth == label)).view(np.uint8), kernel).view(bool)
+        kinds[wrong & near & (prediction == label)] = Pixel.MISSED
+    return kinds
 
 
 def error_figure(
@@ -91,8 +89,6 @@ def error_figure(
 ) -> Figure:
     """An image, its truth, a prediction, and the errors in the band around true boundaries.
 
-    Errors outside the band are dark; where the truth is ignored, the prediction is pale.
-
     Args:
         image: (H,W,3), RGB.
         truth: label map (H,W).
@@ -104,39 +100,37 @@ def error_figure(
         ignore_index: true label of pixels that do not count.
     """
     if image.shape != (*truth.shape, 3):
-        is_turned = image.shape[1::-1] == truth.shape
-        hint = ': perhaps it is turned by its EXIF orientation' if is_turned else ''
         raise ValueError(
             f'the image must be {(*truth.shape, 3)}, as large as its label map, got {image.shape}'
-            f'{hint}'
         )
-    errors = error_map(truth, prediction, width, ignore_index)
-    found = scores(image_sums(truth, prediction, len(classes), (width,), (), (), ignore_index))
-    if palette is None:
-        palette = distinct_palette(len(classes))
+    sums = image_sums(truth, prediction, len(classes), (width,), (), (), ignore_index)
+    kinds = error_map(truth, prediction, width, ignore_index)
+    palette = distinct_palette(len(classes)) if palette is None else palette
     truth = np.where(truth == ignore_index, -1, truth.astype(np.int64))
     dark = 15 + 0.45 * cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
     overlay = np.repeat(dark[..., None].astype(np.uint8), 3, axis=-1)
-    far = overlay[errors == Pixel.FAR]
     for kind, colour in COLOURS.items():
-        overlay[errors == kind] = colour
-    overlay[errors == Pixel.FAR] = 0.65 * far + 0.35 * np.array(COLOURS[Pixel.WRONG])
-    predicted = _paint(prediction, palette)
-    ignored = errors == Pixel.IGNORED
-    predicted[ignored] = 255 - (255 - predicted[ignored]) // 4
+        overlay[kinds == kind] = colour
     distance = band_pixels(width, truth.shape)
     panels = {
         'image': image,
         'truth': _paint(truth, palette),
-        'prediction': predicted,
+        'prediction': _paint(prediction, palette),
         f'errors within {distance} px of true boundaries': overlay,
     }
     present = [i for i in np.union1d(truth, prediction) if 0 <= i < len(classes)]
     class_legend = [_patch(palette[i], classes[i]) for i in present]
-    figure = _draw_panels(panels, class_legend, _error_legend(errors, distance))
+    figure = _draw_panels(panels, class_legend, _error_legend(kinds, distance))
     figure.suptitle(title, fontsize=TITLE + 1)
-    figure.supxlabel(_caption(found, errors, distance), fontsize=TEXT)
+    figure.supxlabel(_caption(scores(sums), distance), fontsize=TEXT)
     return figure
+
+
+def render(figure: Figure) -> np.ndarray:
+    """The pixels of a figure (H,W,3), RGB."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.ascontiguousarray(np.asarray(canvas.buffer_rgba())[..., :3])
 
 
 def _draw_panels(
@@ -165,47 +159,33 @@ def _draw_panels(
     return figure
 
 
-def render(figure: Figure) -> np.ndarray:
-    """The pixels of a figure (H,W,3), RGB."""
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    return np.ascontiguousarray(np.asarray(canvas.buffer_rgba())[..., :3])
-
-
 def _paint(labels: np.ndarray, palette: Sequence[Sequence[int]]) -> np.ndarray:
     """A label map (H,W) in the colours of its classes (H,W,3); other labels are white."""
     known = (labels >= 0) & (labels < len(palette))
     return np.array([*palette, WHITE], np.uint8)[np.where(known, labels, len(palette))]
 
 
-def _caption(found: dict[str, float], errors: np.ndarray, distance: int) -> str:
+def _caption(values: dict[str, float], distance: int) -> str:
     """The scores of the image, as text."""
-    band = next(name.removesuffix('/mIoU') for name in found if name.startswith('band'))
-    if np.isnan(found[f'{band}/aAcc']):
+    band = next(name.removesuffix('/mIoU') for name in values if name.startswith('band'))
+    if np.isnan(values[f'{band}/aAcc']):
         return 'The truth of this image has no boundary.'
-    share = np.mean(errors[errors != Pixel.IGNORED] >= Pixel.RIGHT)
-    near = f'band of {distance} px around true boundaries ({share:.0%} of the image)'
-    return '\n'.join(
-        f'{text}: mIoU {found[f"{where}/mIoU"]:.1f}%, {found[f"{where}/aAcc"]:.1f}% of pixels right'
-        for where, text in ((band, near), ('all', 'whole image'))
-    )
+    lines = []
+    for where, text in ((band, f'band of {distance} px'), ('all', 'whole image')):
+        iou, accuracy = (values[f'{where}/{name}'] for name in ('mIoU', 'aAcc'))
+        lines.append(f'{text}: mIoU {iou:.1f}%, {accuracy:.1f}% of pixels right')
+    return '\n'.join(lines)
 
 
-def _error_legend(errors: np.ndarray, distance: int) -> list[Patch]:
+def _error_legend(kinds: np.ndarray, distance: int) -> list[Patch]:
     """Legend of the kinds of pixels that there are, with their shares of the band."""
-    count = np.bincount(errors.ravel(), minlength=len(Pixel))
+    count = np.bincount(kinds.ravel(), minlength=len(Pixel))
     share = count / max(count[Pixel.RIGHT :].sum(), 1)
-    elsewhere = count[Pixel.FAR] / max(count[Pixel.FAR] + count[Pixel.OUTSIDE], 1)
-    texts = {
-        Pixel.RIGHT: f'{share[Pixel.RIGHT]:.1%} of the band: right',
-        Pixel.MISSED: f'{share[Pixel.MISSED]:.1%} boundary missed or moved: the truth\n'
-        f'has the predicted class within {distance} px',
-        Pixel.WRONG: f'{share[Pixel.WRONG]:.1%} wrong class: the truth does not have\n'
-        f'the predicted class within {distance} px',
-        Pixel.FAR: f'{elsewhere:.1%} of the pixels outside of the band: wrong',
-        Pixel.IGNORED: 'no true label: not counted (prediction pale)',
-    }
-    return [_patch(COLOURS[kind], text) for kind, text in texts.items() if count[kind]]
+    return [
+        _patch(COLOURS[kind], text.format(share[kind], distance))
+        for kind, text in LEGEND.items()
+        if count[kind]
+    ]
 
 
 def _patch(colour: Sequence[int], label: str) -> Patch:

@@ -1,6 +1,6 @@
-"""Choose the images of an evaluation to draw: the worst or the best, each only once."""
+"""Choose the images of an evaluation to draw: the worst or the best, and no two alike."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import cv2
 import numpy as np
@@ -21,37 +21,33 @@ def image_scores(counts: ImageSums, band: str) -> np.ndarray:
     return class_mean(class_scores(near)[f'{band}/IoU'])
 
 
-def worst_images(found: np.ndarray, number: int, read: Read) -> list[int]:
+def worst_images(scores: np.ndarray, number: int, read: Read) -> list[int]:
     """Indices of at most ``number`` images, the worst first, from their scores (N,); images without
     a score (NaN) are left out."""
-    return _distinct(_ranked(found), number, read)
+    return _distinct(_ranked(scores), number, read)
 
 
-def worst_and_best(found: np.ndarray, number: int, read: Read) -> tuple[list[int], list[int]]:
+def worst_and_best(scores: np.ndarray, number: int, read: Read) -> tuple[list[int], list[int]]:
     """The same, and the best, the best first; no image is in both lists."""
-    order = _ranked(found)
+    order = _ranked(scores)
     worst = _distinct(order, number, read)
     return worst, _distinct([i for i in reversed(order) if i not in worst], number, read)
 
 
-def _ranked(found: np.ndarray) -> list[int]:
-    return np.argsort(found, kind='stable')[: np.count_nonzero(~np.isnan(found))].tolist()
+def _ranked(scores: np.ndarray) -> list[int]:
+    return np.argsort(scores, kind='stable')[: np.count_nonzero(~np.isnan(scores))].tolist()
 
 
-def _distinct(order: list[int], number: int, read: Read) -> list[int]:
-    """The first ``number`` images of an order; similar ones only if there are too few others."""
-    chosen, vectors, alike = [], [], []
-    for i in order[: 10 * number] if len(order) > number else ():  # reading images takes time
+def _distinct(order: Iterable[int], number: int, read: Read) -> list[int]:
+    """The first ``number`` images of an order, without those like an earlier one."""
+    chosen = {}
+    for i in order:
+        if len(chosen) == number:
+            break
         small = cv2.resize(read(i), (SIDE, SIDE), interpolation=cv2.INTER_AREA)
         vector = small.mean(-1, dtype=float).ravel()
         vector -= vector.mean()
         vector /= max(np.linalg.norm(vector), 1e-9)
-        if max((vector @ other for other in vectors), default=0) > ALIKE:
-            alike.append(i)
-            continue
-        chosen.append(i)
-        vectors.append(vector)
-        if len(chosen) == number:
-            break
-    some = {*chosen, *alike[: number - len(chosen)]} or {*order}
-    return [i for i in order if i in some]
+        if all(vector @ other <= ALIKE for other in chosen.values()):
+            chosen[i] = vector
+    return list(chosen)

@@ -1,18 +1,13 @@
 """LoRA by mmpretrain's ``LoRAModel``, in a config of mmseg: the recipe in docs/projects.md."""
 
-from unittest.mock import patch
-
 import pytest
 import torch
 from helpers import assert_close, image
-from mmengine.model import BaseModule
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
 from running import fresh_mmengine, small_segmentor
 from variants import FAMILIES, VARIANTS, build
 
-from mmbixt.check.config import find_problems
-from mmbixt.check.model import adapter_problems
 from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.state_dict import load_whole_state
 
@@ -64,21 +59,3 @@ def test_training_and_resuming(tmp_path):
         assert runner.iter == 3
         init_default_scope('mmseg')
         load_whole_state(MODELS.build(cfg.model), load(str(tmp_path / 'run/iter_3.pth')))
-
-
-def test_what_would_be_lost_is_refused(tmp_path):
-    cfg = small_segmentor(tmp_path, adapted(VARIANTS['xcit'], tmp_path / 'whole.pth'))
-    cfg.model.backbone.module.update(norm_eval=False, init_cfg=None)
-    with fresh_mmengine():
-        (first, second), _ = find_problems(cfg, ('train',))
-    assert first.startswith('model.backbone.module.init_cfg: ')
-    assert second.startswith('model.backbone.module.norm_eval ')
-
-
-def test_batch_norms_that_cannot_be_kept_are_refused():
-    module = dict(type='mmpretrain.MobileViT', arch='xx_small', init_cfg=dict(type='Pretrained'))
-    config = dict(type='mmpretrain.LoRAModel', rank=2, alpha=4, targets=[dict(type='.*qkv')])
-    with torch.device('meta'), patch.object(BaseModule, 'init_weights'):
-        model = MODELS.build({**config, 'module': module})
-    (problem,) = adapter_problems(torch.nn.ModuleDict(dict(backbone=model)))
-    assert 'MobileViT has no such option: choose another network' in problem

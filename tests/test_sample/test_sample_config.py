@@ -52,15 +52,6 @@ def test_changes_only_what_is_necessary(written, cfg):
     assert cfg.param_scheduler[-1].end == cfg.train_cfg.max_iters
 
 
-def test_adapters_are_left_out_with_the_weights_that_they_belong_to(written, cfg):
-    module = {**cfg.model.backbone, 'type': 'mmbixt.BiXT'}
-    wrapped = dict(_delete_=True, type='mmpretrain.LoRAModel', module=module, rank=2, targets=[])
-    cfg.merge_from_dict({'model.backbone': wrapped})
-    assert use_sample_data(cfg)[3].endswith('nothing frozen; without the adapters of LoRAModel')
-    changed = dict(frozen_stages=-1, norm_eval=False, init_cfg=None)
-    assert cfg.model.backbone == module | changed
-
-
 def test_annotations_of_coco_and_learning_rate_of_sgd(written, cfg):
     cfg.val_evaluator = dict(ann_file='data/coco/annotations/instances_val2017.json')
     cfg.optim_wrapper.optimizer = dict(type='SGD', lr=0.02)
@@ -82,10 +73,20 @@ def test_cifar100(written):
     assert (cfg.model.head.num_classes, cfg.data_preprocessor.num_classes) == (1000, 1000)
 
 
-def test_other_datasets_and_parts_of_configs_are_refused(written, cfg):
-    cfg.train_dataloader.dataset.type = 'CityscapesDataset'
-    with pytest.raises(ConfigError, match='none for CityscapesDataset'):
-        use_sample_data(cfg)
-    cfg.pop('model')
-    with pytest.raises(ConfigError, match='this one has no model'):
-        use_sample_data(cfg)
+@pytest.mark.parametrize(
+    ('scope', 'dataset', 'message'),
+    [
+        ('mmseg', dict(type='CityscapesDataset'), 'This config has CityscapesDataset of mmseg'),
+        ('mmpose', dict(type='CocoDataset'), 'This config has CocoDataset of mmpose'),
+        ('mmseg', dict(_delete_=True, type='Mine'), 'This config has no dataset of mmseg'),
+    ],
+)
+def test_other_frameworks_and_datasets_are_refused_before_drawing(
+    tmp_path, cfg, scope, dataset, message
+):
+    loaders = ('train_dataloader', 'val_dataloader', 'test_dataloader')
+    cfg.merge_from_dict({f'{loader}.dataset': dataset for loader in loaders})
+    cfg.default_scope = scope
+    with pytest.raises(ConfigError, match=message):
+        use_sample_data(cfg, tmp_path / 'sample')
+    assert not [*tmp_path.iterdir()]

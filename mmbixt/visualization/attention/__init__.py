@@ -1,10 +1,11 @@
-"""Pictures of the attention of the four families for an image.
+"""Pictures of the attention of the four families for an image, one picture for a layer.
 
 The attention is computed again by the layers from their inputs, which one forward pass records: the
-fast paths of the network do not compute attention matrices.
+formulations that run in the network do not compute attention matrices.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -12,83 +13,99 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
-from mmbixt.visualization.attention.biformer import BiFormerPictures
-from mmbixt.visualization.attention.bisa_swin import BiSASwinPictures
-from mmbixt.visualization.attention.bixt import BiXTPictures
-from mmbixt.visualization.attention.drawing import NARROW, Scene
-from mmbixt.visualization.attention.pictures import AttentionPictureError, Pictures, check_point
-from mmbixt.visualization.attention.xcit import XCiTPictures
+from mmbixt.visualization.attention import biformer, bisa_swin, bixt, xcit
+from mmbixt.visualization.attention.drawing import Scene
+from mmbixt.visualization.attention.layer import AttentionPictureError, Layer
 
-__all__ = ['AttentionPictureError', 'attention_figures', 'draw_figures', 'summary_figure']
+__all__ = ['FAMILIES', 'AttentionPictureError', 'attention_figures']
 
-FAMILIES = {
-    BiXT: BiXTPictures,
-    XCiT: XCiTPictures,
-    BiFormer: BiFormerPictures,
-    BiSASwin: BiSASwinPictures,
+# A module for each family has
+#   attention_layers(backbone) -> {name: (module, stride)}, in the order of the network
+#   default_layer(backbone) -> name
+#   draw(Layer, Scene) -> Figure
+FAMILIES: dict[type[nn.Module], ModuleType] = {
+    BiXT: bixt,
+    XCiT: xcit,
+    BiFormer: biformer,
+    BiSASwin: bisa_swin,
 }
 
 
 @torch.no_grad()
-def draw_figures(
+def attention_figures(
     model: nn.Module,
     inputs: Tensor,
     image: np.ndarray,
     layers: Sequence[str] | None = None,
-    heads: str | int | None = None,
+    heads: Sequence[int] | None = None,
     point: tuple[float, float] | None = None,
     content: tuple[int, int] | None = None,
-) -> Iterator[tuple[str, Figure]]:
-    """Generate (file name, picture) of the attention of a model.
+) -> dict[str, Figure]:
+    """Pictures of the attention of a model, a picture for each layer.
 
     Args:
-        model: a model of mmseg or mmdet with a backbone of ours, or such a backbone.
+        model: a model with a backbone of mmbixt, or such a backbone.
         inputs: the preprocessed image, (1,3,H,W).
         image: the image to draw on, (h,w,3) in uint8, RGB, of any size.
         layers: names of layers, counted from 0: '7', or '2.5' for block 5 of stage 2 in backbones
-            with stages, or '2' for all layers of that stage; 'all'. Default: a few layers.
-        heads: 'mean', 'each' or the number of a head (from 0). Default: depends on the picture.
+            with stages, or '2' for all layers of that stage; 'all'. Default: one layer.
+        heads: heads, counted from 0; of several the mean is drawn, for XCiT each. Default: the mean
+            of all, for XCiT the four with the highest attention.
         point: (x, y) in pixels of ``image``, for the attention of one point (BiFormer, BiSA-Swin);
             default: the centre.
         content: (rows, columns) of the inputs that the image fills, from the top left; the rest is
             padding. Default: all.
     """
     backbone = getattr(model, 'backbone', model)
-    rows, columns = image.shape[:2]
-    height, width = content or inputs.shape[2:]
-    x, y = point or (columns / 2, rows / 2)
-    check_point((x, y), columns, rows)
-    scene = Scene(image, height, width, (x * width / columns, y * height / rows))
-    yield from family_of(backbone)(backbone, inputs, scene, heads).figures(layers)
+    family = family_of(backbone)
+    chosen = _choose(backbone, layers or [family.default_layer(backbone)])
+    scene = _make_scene(image, point, content or inputs.shape[2:])
+    recorded = record_layers(backbone, inputs, chosen, heads)
+    return {f'layer_{layer.name:0>2}': family.draw(layer, scene) for layer in recorded}
 
 
-def attention_figures(*args, **options) -> dict[str, Figure]:
-    """The pictures of :func:`draw_figures`, by file name."""
-    return dict(draw_figures(*args, **options))
+def record_layers(
+    backbone: nn.Module, inputs: Tensor, names: Sequence[str], heads: Sequence[int] | None = None
+) -> list[Layer]:
+    """Layers with what they get in a forward pass of images (1,3,H,W)."""
+    existing = family_of(backbone).attention_layers(backbone)
+
+    def read(name: str, module: nn.Module, arguments: tuple) -> Layer:
+        stride = existing[name][1]
+        grid = tuple(-(-side // stride) for side in inputs.shape[2:])
+        return Layer(name, module, arguments, stride, grid, heads)
+
+    modules = {name: existing[name][0] for name in names}
+    return list(backbone.record(inputs, modules, read).values())
 
 
-@torch.no_grad()
-def summary_figure(
-    model: nn.Module, inputs: Tensor, image: np.ndarray, content: tuple[int, int] | None = None
-) -> Figure | None:
-    """One picture of the whole network; pictures of a point show the centre.
-
-    Arguments are those of :func:`draw_figures`. None for backbones of other packages.
-    """
-    backbone = getattr(model, 'backbone', model)
-    if not isinstance(backbone, tuple(FAMILIES)):
-        return None
-    height, width = content or inputs.shape[2:]
-    scene = Scene(image, height, width, (width / 2, height / 2), NARROW)
-    return family_of(backbone)(backbone, inputs, scene).summary()
-
-
-def family_of(backbone: nn.Module) -> type[Pictures]:
+def family_of(backbone: nn.Module) -> ModuleType:
     for kind, family in FAMILIES.items():
         if isinstance(backbone, kind):
             return family
     names = ', '.join(kind.__name__ for kind in FAMILIES)
     raise AttentionPictureError(
-        f'There are pictures for {names}; the backbone of this model is a '
-        f'{type(backbone).__name__}.'
+        f'There are pictures for {names}; this backbone is a {type(backbone).__name__}.'
     )
+
+
+def _choose(backbone: nn.Module, wanted: Sequence[str]) -> list[str]:
+    """Full names of the wanted layers; a stage ('2') stands for all of its layers."""
+    existing = family_of(backbone).attention_layers(backbone)
+    names = {layer: {layer, layer.split('.')[0], 'all'} for layer in existing}
+    if unknown := {*wanted}.difference(*names.values()):
+        raise AttentionPictureError(
+            f'There is no layer {min(unknown)}. This {type(backbone).__name__} has '
+            f'{", ".join(existing)}.'
+        )
+    return [layer for layer in existing if names[layer] & {*wanted}]
+
+
+def _make_scene(
+    image: np.ndarray, point: tuple[float, float] | None, content: Sequence[int]
+) -> Scene:
+    (rows, columns), (height, width) = image.shape[:2], content
+    x, y = point or (columns / 2, rows / 2)
+    if not (0 <= x < columns and 0 <= y < rows):
+        raise AttentionPictureError('The point is outside the image.')
+    return Scene(image, height, width, (x * width / columns, y * height / rows))

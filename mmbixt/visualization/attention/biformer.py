@@ -1,32 +1,63 @@
-"""BiFormer: the attention of a point, and the regions that its region is routed to.
+"""BiFormer: the attention of a point, and the regions that its region is routed to."""
 
-In stages with full attention there is no routing: a point attends to the whole image.
-"""
-
-from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from matplotlib.figure import Figure
-from torch import Tensor
+from torch import Tensor, nn
 
 from mmbixt.attention import RoutingAttention
-from mmbixt.visualization.attention.drawing import RED_AND_BLUE
-from mmbixt.visualization.attention.pictures import Layer
-from mmbixt.visualization.attention.stages import Box, PointMaps, StagePictures
+from mmbixt.backbones import BiFormer
+from mmbixt.visualization.attention import drawing
+from mmbixt.visualization.attention.drawing import RED_AND_BLUE, Panel, Scene
+from mmbixt.visualization.attention.layer import Layer
+
+Box = tuple[int, int, int, int]  # row, column, height, width in cells
+ROUTED = (
+    'The patches of a region (cyan, with the point +) attend only to the patches of the {count} '
+    'regions (yellow, 1 is the best) whose mean keys are most similar to its mean query; {colours}.'
+)
+FULL = 'In this layer a patch (+) attends to all patches of the image; {colours}.'
 
 
-def point_attention(layer: Layer, cell: tuple[int, int]) -> PointMaps:
+class PointAttention(NamedTuple):
+    """The attention of the token at a point."""
+
+    # (h,H',W'): attention times the number of tokens that the point may attend to, so that uniform
+    # attention is 1; NaN for other tokens
+    maps: Tensor
+    own: Box | None = None  # the region of the point; None for full attention
+    routed: Sequence[Box] = ()  # the k regions that it is routed to, the best first
+
+
+def attention_layers(backbone: BiFormer) -> dict[str, tuple[nn.Module, int]]:
+    return {
+        f'{i}.{j}': (block.attn, 4 * 2**i)
+        for i, stage in enumerate(backbone.stages)
+        for j, block in enumerate(stage)
+    }
+
+
+def default_layer(backbone: BiFormer) -> str:
+    """The last one with routing."""
+    layers = attention_layers(backbone).items()
+    return [name for name, (module, _) in layers if isinstance(module, RoutingAttention)][-1]
+
+
+def point_attention(layer: Layer, cell: tuple[int, int]) -> PointAttention:
     """Attention of the token in a cell (row, column) of a layer's input (1,H',W',C)."""
     attention, x = layer.module, layer.inputs[0]
     if isinstance(attention, RoutingAttention):
         return routed_attention(attention, x, cell)
     height, width = x.shape[1:3]
     shares = attention.attention_maps(x)[0, :, cell[0] * width + cell[1]]
-    maps = shares.unflatten(-1, (height, width)) * (height * width)
-    return PointMaps({'full attention': maps}, None)
+    return PointAttention(shares.unflatten(-1, (height, width)) * (height * width))
 
 
-def routed_attention(attention: RoutingAttention, x: Tensor, cell: tuple[int, int]) -> PointMaps:
+def routed_attention(
+    attention: RoutingAttention, x: Tensor, cell: tuple[int, int]
+) -> PointAttention:
     """Attention of the token in a cell over the tokens of its k routed regions."""
     height, width = x.shape[1:3]
     routes, regions = attention.routes(x)
@@ -48,17 +79,22 @@ def routed_attention(attention: RoutingAttention, x: Tensor, cell: tuple[int, in
         sides = (regions.height, regions.width)
         return (top * sides[0], left * sides[1], *sides)
 
-    return PointMaps({'routed attention': maps}, box(own), [box(int(i)) for i in routed])
+    return PointAttention(maps, box(own), [box(int(i)) for i in routed])
 
 
-class BiFormerPictures(StagePictures):
-    point_note = (
-        'cyan: the region of the point (+) · yellow: the regions that it is routed to, 1 is the '
-        'best; full attention routes nothing, the point attends to all of the image · '
-        f'{RED_AND_BLUE} over all that the point attends to'
-    )
-
-    point_maps = staticmethod(point_attention)
-
-    def draw(self, layer: Layer) -> Iterator[tuple[str, Figure]]:
-        yield 'point_attention', self.point_figure([layer])
+def draw(layer: Layer, scene: Scene) -> Figure:
+    x, y = (int(side // layer.stride) for side in scene.point)
+    maps, own, routed = point_attention(layer, (y, x))
+    caption = f'attention of the point ({layer.text_of_heads})'
+    panels = [Panel('image'), Panel(caption, layer.mean_of_heads(maps), layer.stride)]
+    title = f'BiFormer, layer {layer.name}: what the patch at a point attends to'
+    sentence = (FULL if own is None else ROUTED).format(count=len(routed), colours=RED_AND_BLUE)
+    figure, axes = drawing.sheet(scene, panels, title, sentence, columns=2)
+    for ax in axes:
+        for rank, box in enumerate(routed, start=1):
+            text = str(rank) if ax is axes[0] else ''
+            drawing.outline(ax, box, layer.stride, 'yellow', text)
+        if own is not None:
+            drawing.outline(ax, own, layer.stride, 'cyan')
+        drawing.mark_point(ax, scene)
+    return figure

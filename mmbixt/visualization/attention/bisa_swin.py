@@ -1,4 +1,4 @@
-"""BiSA-Swin: the emphasis of queries by inverse self-attention, and the attention of a point.
+"""BiSA-Swin: the attention of a point in its window, in both directions, and the emphasis.
 
 Inverse self-attention normalises the scores S (N,N) of a window over the queries i, for each value
 j. The emphasis of a query in a head is the sum of its weights over all values::
@@ -9,22 +9,39 @@ The weights of each value sum to 1, so the mean of e over a window is 1, and e_i
 attention is uniform. Padding of windows takes part, as in the network, but is not drawn.
 """
 
-from collections.abc import Iterator, Sequence
-
 import torch
 from matplotlib.figure import Figure
-from torch import Tensor
+from torch import Tensor, nn
 
 from mmbixt.attention.windows import Windows
-from mmbixt.visualization.attention.drawing import RED_AND_BLUE, sheet
-from mmbixt.visualization.attention.pictures import Layer
-from mmbixt.visualization.attention.stages import PointMaps, StagePictures
+from mmbixt.backbones import BiSASwin
+from mmbixt.visualization.attention import drawing
+from mmbixt.visualization.attention.drawing import RED_AND_BLUE, Panel, Scene
+from mmbixt.visualization.attention.layer import Layer
 
-LABEL = 'emphasis (1 × = uniform)'
-NOTE = (
-    'emphasis of a query: the sum of the attention of all values of its window to this query; '
-    f'{RED_AND_BLUE} over the window'
+SELF = (
+    'Patches attend within their window (cyan, enlarged). Self-attention: which patches the point '
+    '(+) takes its values from'
 )
+INVERSE = (
+    '. Inverse attention: which patches the value of the point goes to. Emphasis: how much each '
+    'patch gets from all values of its window'
+)
+
+
+def attention_layers(backbone: BiSASwin) -> dict[str, tuple[nn.Module, int]]:
+    return {
+        f'{i}.{j}': (block.attn, 4 * 2**i)
+        for i, stage in enumerate(backbone.stages)
+        for j, block in enumerate(stage.blocks)
+    }
+
+
+def default_layer(backbone: BiSASwin) -> str:
+    """The last one with inverse attention; a plain Swin Transformer has none."""
+    layers = attention_layers(backbone)
+    inverse = [name for name, (module, _) in layers.items() if module.w_msa.isa is not None]
+    return [*layers, *inverse][-1]
 
 
 def window_maps(layer: Layer) -> tuple[Tensor, Tensor, Windows]:
@@ -38,68 +55,60 @@ def window_maps(layer: Layer) -> tuple[Tensor, Tensor, Windows]:
     return over_keys[0], over_queries[0], windows
 
 
+def emphasis(layer: Layer) -> Tensor:
+    """The emphasis (h,H',W') of each query: see the top of this file."""
+    _, over_queries, windows = window_maps(layer)
+    return _join(over_queries.sum(-1), windows)
+
+
 def _join(x: Tensor, windows: Windows) -> Tensor:
     """Tokens of windows (windows,h,N) to (h,H',W')."""
     return windows.join(x.transpose(1, 2)[None])[0].permute(2, 0, 1)
 
 
-def window_point(layer: Layer, cell: tuple[int, int]) -> PointMaps:
-    """Attention of the token in a cell (row, column), within the unmasked part of its window."""
+def window_point(layer: Layer, cell: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """Attention of the token in a cell (row, column), within the unmasked part of its window.
+
+    Returns:
+        Of its query over the keys, and of its value over the queries, (h,H',W') each: attention
+        times the number of these tokens, so that uniform attention is 1; NaN for other tokens.
+    """
     over_keys, over_queries, windows = window_maps(layer)
     cells = torch.zeros(1, windows.height, windows.width, 1)
     cells[0, cell[0], cell[1]] = 1
     window, index = windows.cut(cells)[0, :, :, 0].nonzero()[0].tolist()
-    shares = {'self-attention': over_keys[window, :, index]}
-    if layer.module.w_msa.isa is not None:
-        shares['inverse attention'] = over_queries[window, :, :, index]
     seen = torch.ones_like(over_keys[0, 0, 0], dtype=torch.bool)
     mask = layer.inputs[2]
     if mask is not None:  # a shifted window joins opposite borders of the image; -inf between them
         seen = mask[window, 0, index] == 0
-    found = {}
-    for kind, one in shares.items():
-        everywhere = torch.full_like(over_keys[..., 0], torch.nan)
-        everywhere[window] = (one * seen.sum()).where(seen, torch.nan)
-        found[kind] = _join(everywhere, windows)
-    cells = found['self-attention'][0].isfinite().nonzero()
-    (top, left), (bottom, right) = cells.amin(0).tolist(), cells.amax(0).tolist()
-    return PointMaps(found, (top, left, bottom - top + 1, right - left + 1))
+
+    def everywhere(shares: Tensor) -> Tensor:
+        maps = torch.full_like(over_keys[..., 0], torch.nan)
+        maps[window] = (shares * seen.sum()).where(seen, torch.nan)
+        return _join(maps, windows)
+
+    return everywhere(over_keys[window, :, index]), everywhere(over_queries[window, :, :, index])
 
 
-class BiSASwinPictures(StagePictures):
-    point_note = (
-        'cyan: the window of the point (+) · self-attention: of its query to the values · inverse '
-        f'attention: of its value to the queries · {RED_AND_BLUE} over the window'
-    )
-
-    point_maps = staticmethod(window_point)
-
-    def _inverse_layers(self) -> list[str]:
-        """Layers with inverse attention; a plain Swin Transformer has none."""
-        layers = self.attention_layers(self.backbone)
-        return [name for name, layer in layers.items() if layer.w_msa.isa is not None]
-
-    def default_layers(self) -> list[str]:
-        return [*self._inverse_layers(), *super().default_layers()]
-
-    def draw(self, layer: Layer) -> Iterator[tuple[str, Figure]]:
-        if layer.module.w_msa.isa is not None:
-            yield 'inverse_emphasis', self._emphasis([layer])
-        yield 'point_attention', self.point_figure([layer])
-
-    def summary(self) -> Figure:
-        """The emphasis in two layers, three heads each; without any the attention of a point."""
-        inverse = self._inverse_layers()
-        return self._emphasis(self.record(inverse[:2]), most=3) if inverse else super().summary()
-
-    def _emphasis(self, layers: Sequence[Layer], most: int | None = None) -> Figure:
-        """The emphasis of all queries, in all heads of some layers or in the first ``most``."""
-        panels = []
-        for layer in layers:
-            share = 1 - float(layer.module.w_msa.lam)
-            _, over_queries, windows = window_maps(layer)
-            emphasis = _join(over_queries.sum(-1), windows)  # see the top of this file
-            maps = {f'emphasis ({share:.2g} of the output)': emphasis}
-            panels += self.panels(layer, maps, 'each')[:most]
-        title = f'{type(self.backbone).__name__}: which queries inverse self-attention emphasises'
-        return sheet(self.scene, panels, title, NOTE, 3, LABEL)[0]
+def draw(layer: Layer, scene: Scene) -> Figure:
+    x, y = (int(side // layer.stride) for side in scene.point)
+    over_keys, over_queries = window_point(layer, (y, x))
+    has_inverse = layer.module.w_msa.isa is not None
+    maps = {'self-attention of the point': over_keys}
+    if has_inverse:
+        maps |= {'inverse attention of the point': over_queries, 'emphasis': emphasis(layer)}
+    panels = [Panel('image')]
+    panels += [Panel(text, layer.mean_of_heads(m), layer.stride) for text, m in maps.items()]
+    title = f'BiSA-Swin, layer {layer.name}: attention in windows ({layer.text_of_heads})'
+    sentence = f'{SELF}{INVERSE if has_inverse else ""}; {RED_AND_BLUE}.'
+    figure, axes = drawing.sheet(scene, panels, title, sentence, columns=2)
+    inside = over_keys[0].isfinite().nonzero()
+    (top, left), (bottom, right) = inside.amin(0).tolist(), inside.amax(0).tolist()
+    box = (top, left, bottom - top + 1, right - left + 1)
+    for ax in axes:
+        drawing.outline(ax, box, layer.stride, 'cyan')
+        drawing.mark_point(ax, scene)
+    for ax in axes[1:3]:  # a window is small: enlarge it
+        top, left, height, width = (side * layer.stride for side in box)
+        ax.set(xlim=(left, left + width), ylim=(top + height, top))
+    return figure

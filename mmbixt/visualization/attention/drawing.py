@@ -1,4 +1,4 @@
-"""Panels with heat maps on an image, for the pictures of all families."""
+"""Panels with heat maps on an image: a title above them, a colour bar, and a sentence below."""
 
 import textwrap
 from collections.abc import Sequence
@@ -8,19 +8,16 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LogNorm
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from torch import Tensor
 
-COLOURS = 'RdYlBu_r'  # pale where attention is uniform
+COLOURS = 'RdYlBu_r'  # pale in the middle of a scale
 OPACITY = 0.6  # of a heat map on the image
-WIDTH = 11  # of a picture in inches of 110 pixels
-NARROW = 6  # of one for half of a page: half as many columns, so that its text is readable
-# the unit of all families: 1 is uniform attention
-TIMES_EVEN = 'attention (1 × = uniform)'
-RED_AND_BLUE = 'red: more, blue: less than uniform attention'
+WIDTH, DPI = 8, 150  # of a picture in inches; readable in half of a page
+RED_AND_BLUE = 'red is more, blue is less than an equal share'
 
 
 class Scene(NamedTuple):
@@ -30,66 +27,71 @@ class Scene(NamedTuple):
     height: int  # pixels of the inputs that it fills, from the top left;
     width: int  # the rest is padding, and is not drawn
     point: tuple[float, float]  # (x, y) in pixels of the inputs
-    inches: float = WIDTH  # of the picture
 
 
 class Panel(NamedTuple):
     """The image, with a heat map or colours on it."""
 
     caption: str
-    # a heat map (H',W'), NaN for cells without colour; or colours (H',W',3)
+    # a heat map (H',W'), NaN for cells without colour; or colours (H',W',3); None for the image
     values: Tensor | None = None
     stride: int = 1  # pixels from one cell to the next
 
 
-IMAGE = Panel('image')
+class Scale(NamedTuple):
+    """What the colours of heat maps mean."""
+
+    norm: Normalize
+    label: str
+    unit: str = ''
+    ticks: Sequence[float] | None = None
 
 
 def sheet(
     scene: Scene,
-    panels: Sequence[Panel],
+    panels: Sequence[Panel | None],
     title: str,
-    note: str,
+    sentence: str,
     columns: int,
-    label: str = TIMES_EVEN,
-    empty: int = 0,
+    scale: Scale | None = None,
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of panels, row by row, with a note below; and the axes of the panels, with at least
-    ``empty`` more axes after them in ``figure.axes``."""
-    width = scene.inches
-    columns = min(columns if width == WIDTH else -(-columns // 2), len(panels))
-    rows = -(-(len(panels) + empty) // columns)
-    title, note = (textwrap.fill(text, int(n * width)) for text, n in ((title, 10), (note, 14)))
-    side = (width - 0.9) / columns
-    captions = [textwrap.fill(panel.caption, int(17 * side)) for panel in panels]
-    more = max(caption.count('\n') for caption in captions)  # lines of captions
-    height = rows * (side * scene.height / scene.width + 0.22 + 0.13 * more) + 0.25
-    height += 0.22 * (title.count('\n') + 1) + 0.16 * (note.count('\n') + 1)
-    figure = Figure(figsize=(width, height), layout='constrained', dpi=110 * WIDTH / width)
-    figure.suptitle(title, fontsize=13)
-    figure.supxlabel(note, fontsize=9, color='0.3')
+    """A figure of panels, row by row, and their axes; None leaves an empty place.
+
+    Without a scale, heat maps are attention as a multiple of uniform attention.
+    """
+    columns = min(columns, len(panels))
+    rows = -(-len(panels) // columns)
+    title, sentence = textwrap.fill(title, 78), textwrap.fill(sentence, 118)
+    side = (WIDTH - 0.9) / columns
+    height = rows * (side * scene.height / scene.width + 0.34) + 0.35
+    height += 0.22 * (title.count('\n') + 1) + 0.17 * (sentence.count('\n') + 1)
+    figure = Figure(figsize=(WIDTH, height), layout='constrained', dpi=DPI)
+    figure.suptitle(title, fontsize=12)
+    figure.supxlabel(sentence, fontsize=9, x=0.02, ha='left')
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
-    norm = common_norm(panels)
+    scale = scale or times_uniform(panels)
     for ax in axes:
         ax.set_axis_off()
-    for ax, panel, caption in zip(axes, panels, captions, strict=False):
-        _show(ax, scene, panel, norm)
-        ax.set_title(caption, fontsize=8, pad=2)
+    for ax, panel in zip(axes, panels, strict=False):
+        if panel is not None:
+            _show(ax, scene, panel, scale.norm)
+            ax.set_title(panel.caption, fontsize=8, pad=3)
     bar = figure.colorbar(
-        ScalarMappable(norm, COLOURS),
+        ScalarMappable(scale.norm, COLOURS),
         ax=axes,
-        ticks=np.geomspace(norm.vmin, norm.vmax, 5),
-        format='{x:.3g} ×',
-        label=label,
+        ticks=scale.ticks,
+        format=f'{{x:.3g}}{scale.unit}',
         extend='both',  # beyond the scale the colours stay the same
         extendfrac=0.03,
         **dict(fraction=0.03, pad=0.01, aspect=6 * height),  # of the axes; a sixth of an inch wide
     )
+    bar.set_label(scale.label, fontsize=8)
+    bar.ax.tick_params(labelsize=8)
     bar.minorticks_off()
     return figure, axes[: len(panels)]
 
 
-def common_norm(panels: Sequence[Panel]) -> LogNorm:
+def times_uniform(panels: Sequence[Panel]) -> Scale:
     """One scale for all panels: logarithmic, from 1 / x to x, where x is the 99.5 % quantile.
 
     Logarithmic, because attention may be almost uniform or a single peak. x is at least 1.1, so
@@ -99,10 +101,11 @@ def common_norm(panels: Sequence[Panel]) -> LogNorm:
     values = torch.cat([heat_map.flatten() for heat_map in heat_maps]).float().cpu()
     values = values[values.isfinite()]  # none if a point attends only to padding
     highest = max(float(np.quantile(values, 0.995)), 1.1) if len(values) else 1.1
-    return LogNorm(1 / highest, highest)
+    ticks = np.geomspace(1 / highest, highest, 5)
+    return Scale(LogNorm(1 / highest, highest), 'attention (1 × = uniform)', ' ×', ticks)
 
 
-def _show(ax: Axes, scene: Scene, panel: Panel, norm: LogNorm) -> None:
+def _show(ax: Axes, scene: Scene, panel: Panel, norm: Normalize) -> None:
     """Draw the image, or the image in grey below a heat map."""
     box = (0, scene.width, scene.height, 0)
     shown = scene.image if panel.values is None else scene.image.mean(-1)
@@ -117,8 +120,9 @@ def _show(ax: Axes, scene: Scene, panel: Panel, norm: LogNorm) -> None:
 
 
 def mark_point(ax: Axes, scene: Scene) -> None:
-    stroke = [withStroke(linewidth=5, foreground='black')]
-    ax.plot(*scene.point, 'w+', ms=12, mew=2.5, clip_on=False, path_effects=stroke)
+    stroke = [withStroke(linewidth=4, foreground='black')]
+    style = dict(ms=10, mew=2, clip_on=False, path_effects=stroke)
+    ax.plot(*scene.point, 'w+', **style)
 
 
 def outline(
@@ -126,9 +130,8 @@ def outline(
 ) -> None:
     """Draw a box (row, column, height, width) in cells, with a text."""
     top, left, height, width = (side * stride for side in box)
-    stroke = [withStroke(linewidth=3.5, foreground='black')]
-    options = dict(fill=False, edgecolor=colour, linewidth=1.8, path_effects=stroke)
+    stroke = [withStroke(linewidth=3, foreground='black')]
+    options = dict(fill=False, edgecolor=colour, linewidth=1.5, path_effects=stroke)
     ax.add_patch(Rectangle((left, top), width, height, **options))
-    middle = (left + width / 2, top + height / 2)
     options = dict(ha='center', va='center', fontsize=8, color='white', clip_on=True)
-    ax.text(*middle, text, path_effects=stroke, **options)
+    ax.text(left + width / 2, top + height / 2, text, path_effects=stroke, **options)

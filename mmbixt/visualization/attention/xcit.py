@@ -1,58 +1,73 @@
-"""XCiT: the weights of tokens in the attention between channels.
+"""XCiT: the channels that attend most to each other, and where in the image they agree.
 
-The scores of a head (d,d) are products of queries and keys (d,N) over the N tokens, after each
-channel is normalised over the tokens. So the contribution of a token to the scores depends on the
-norm of its normalised query (key) over the d channels. The XCiT authors show these magnitudes.
+A head has no attention between tokens, but a matrix (d,d) between its channels: the softmax of the
+cosines of a query channel and of all key channels, each a map over the image.
 """
 
-from collections.abc import Iterator, Sequence
-
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from torch import Tensor
+from torch import Tensor, nn
 
-from mmbixt.attention import CrossCovarianceAttention
 from mmbixt.backbones import XCiT
-from mmbixt.visualization.attention.drawing import sheet
-from mmbixt.visualization.attention.pictures import Layer, Pictures
+from mmbixt.visualization.attention.drawing import Panel, Scale, Scene, sheet
+from mmbixt.visualization.attention.layer import Layer
 
-LABEL = 'magnitude (1 × = all tokens equal)'
-NOTE = (
-    'red: tokens with more, blue: with less weight in the cosines between channels (magnitude '
-    'of the query or key, normalised along the tokens, over the channels of a head)'
+HEADS = 4  # drawn by default: those with the highest attention
+SCALE = Scale(Normalize(-3, 3), 'value (1 = root mean square over the image)', ticks=range(-3, 4))
+SENTENCE = (
+    'In XCiT channels attend to each other; patches do not. A row is a head: the attention of its '
+    'channels (dark is high; equal attention would be {uniform:.1%}), and the query and the key '
+    'with the highest attention (red square) as maps over the image. A channel attends to those '
+    'whose maps agree with its own: there the product is red, and its mean is their cosine.'
 )
 
 
-def magnitude_maps(layer: Layer) -> dict[str, Tensor]:
-    """Magnitudes (h,H',W') of the queries and keys of each token.
-
-    ``sqrt(N / d)`` times the norm of the normalised query (key) of a token over the d channels of a
-    head. The squares of each channel sum to 1 over the N tokens, so the mean of the squared
-    magnitudes is 1.
-    """
-    both = layer.module.normalised_queries_and_keys(layer.inputs[0])  # (1,h,d,N) each
-    return {
-        name: (x[0].norm(dim=1) * (x.shape[3] / x.shape[2]) ** 0.5).unflatten(-1, layer.grid)
-        for name, x in zip(('query', 'key'), both, strict=True)
-    }
+def attention_layers(backbone: XCiT) -> dict[str, tuple[nn.Module, int]]:
+    return {str(i): (block.attn, backbone.patch_size) for i, block in enumerate(backbone.blocks)}
 
 
-class XCiTPictures(Pictures):
-    @staticmethod
-    def attention_layers(backbone: XCiT) -> dict[str, CrossCovarianceAttention]:
-        return {str(i): block.attn for i, block in enumerate(backbone.blocks)}
+def default_layer(backbone: XCiT) -> str:
+    return str(backbone.out_indices[-1])
 
-    def stride(self, layer: str) -> int:
-        return self.backbone.patch_size
 
-    def draw(self, layer: Layer) -> Iterator[tuple[str, Figure]]:
-        yield 'query_key_magnitude', self._magnitudes([layer], 'each')
+def attention_maps(layer: Layer) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries and keys (h,d,H',W') with a mean square of 1 over the image, attention (h,d,d)."""
+    q_hat, k_hat, attention = (x[0] for x in layer.module.attention_maps(*layer.inputs))
+    maps = ((x * x.shape[-1] ** 0.5).unflatten(-1, layer.grid) for x in (q_hat, k_hat))
+    return *maps, attention
 
-    def summary(self) -> Figure:
-        """Magnitudes in four layers, mean over the heads."""
-        last = len(self.backbone.blocks) - 1
-        return self._magnitudes(self.record([str(round(last * i / 3)) for i in range(4)]), 'mean')
 
-    def _magnitudes(self, layers: Sequence[Layer], heads: str) -> Figure:
-        panels = [p for x in layers for p in self.panels(x, magnitude_maps(x), heads)]
-        title = 'XCiT: magnitude of each token in the queries and the keys'
-        return sheet(self.scene, panels, title, NOTE, 4, LABEL)[0]
+def draw(layer: Layer, scene: Scene) -> Figure:
+    queries, keys, attention = attention_maps(layer)
+    highest, pairs = attention.flatten(1).max(1)
+    heads = highest.argsort(descending=True)[:HEADS].sort().values.tolist()
+    if layer.heads is not None:
+        heads = layer.checked_heads(len(attention))
+    count = attention.shape[-1]
+    panels = []
+    for head in heads:
+        query, key = divmod(int(pairs[head]), count)
+        product = queries[head, query] * keys[head, key]
+        captions = {
+            f'query of channel {query}': queries[head, query],
+            f'key of channel {key}': keys[head, key],
+            f'product: cosine {product.mean():.2f}': product,
+        }
+        panels += [None, *(Panel(text, x, layer.stride) for text, x in captions.items())]
+    title = f'XCiT, layer {layer.name}: the two channels of each head with the highest attention'
+    figure, axes = sheet(scene, panels, title, SENTENCE.format(uniform=1 / count), 4, SCALE)
+    for ax, head in zip(axes[::4], heads, strict=True):
+        caption = f'head {head}: up to {highest[head]:.1%}'
+        _show_matrix(ax, attention[head], divmod(int(pairs[head]), count), caption)
+    return figure
+
+
+def _show_matrix(ax: Axes, matrix: Tensor, pair: tuple[int, int], caption: str) -> None:
+    ax.set_axis_on()
+    ax.imshow(matrix.float().cpu().numpy(), cmap='Greys', vmin=0)
+    ax.plot(*pair[::-1], 's', mfc='none', mec='red', ms=7)
+    ax.set(xticks=(), yticks=())
+    ax.set_xlabel('keys', fontsize=8, labelpad=2)
+    ax.set_ylabel('queries', fontsize=8, labelpad=2)
+    ax.set_title(caption, fontsize=8, pad=3)

@@ -1,22 +1,28 @@
 """The attention in the pictures of each family agrees with the outputs of the layers."""
 
 from collections.abc import Iterator
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from helpers import assert_close, image
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import gelu
 
 from mmbixt.attention import RoutingAttention
 from mmbixt.attention.cross_covariance import split_channels
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
 from mmbixt.layers.heads import join_heads, split_heads
-from mmbixt.visualization.attention import FAMILIES, bisa_swin, bixt
-from mmbixt.visualization.attention.biformer import point_attention
+from mmbixt.visualization.attention import (
+    biformer,
+    bisa_swin,
+    bixt,
+    family_of,
+    record_layers,
+    xcit,
+)
 from mmbixt.visualization.attention.drawing import Scene
+from mmbixt.visualization.attention.layer import Layer
 
 COLUMNAR = dict(embed_dims=32, num_heads=2, depth=2)
 STAGES = dict(embed_dims=(32, 64, 64, 64), depths=(1, 1, 1, 1), topks=(1, 2, 4, -2))
@@ -26,30 +32,27 @@ WINDOWS = dict(embed_dims=24, depths=(2, 2), num_heads=(3, 6), window_size=4)
 
 
 @torch.no_grad()
-def layers_of(backbone: nn.Module, x: torch.Tensor) -> Iterator[tuple]:
-    """Recorded layers, their outputs, and a function that returns their heat maps in a picture."""
+def layers_of(backbone: nn.Module, x: Tensor) -> Iterator[tuple[Layer, Tensor, list[Tensor]]]:
+    """Recorded layers, their outputs, and the heat maps in their pictures of the first token."""
     for parameter in backbone.parameters():  # attention is almost uniform with initial weights
         parameter.add_(torch.randn_like(parameter), alpha=0.2)
-    scene = Scene(np.zeros((8, 8, 3)), *x.shape[2:], (0, 0))
-    pictures = FAMILIES[type(backbone)](backbone.eval(), x, scene)
-
-    def heat_maps(layer: tuple, kind: str) -> torch.Tensor:
-        images = [ax.get_images() for ax in dict(pictures.draw(layer))[kind].axes]
+    family, scene = family_of(backbone), Scene(np.zeros((8, 8, 3)), *x.shape[2:], (0, 0))
+    for layer in record_layers(backbone, x, [*family.attention_layers(backbone)]):
+        images = [ax.get_images() for ax in family.draw(layer, scene).axes]
         shown = [two[1].get_array().filled(np.nan) for two in images if len(two) == 2]
-        return torch.from_numpy(np.stack(shown))
-
-    for layer in pictures.record(list(pictures.attention_layers(backbone))):
-        yield layer, layer.module(*layer.inputs), partial(heat_maps, layer)
+        maps = [torch.from_numpy(one) for one in shown if one.ndim == 2]
+        yield layer, layer.module(*layer.inputs), maps
 
 
 @pytest.mark.parametrize('stride', [16, 8])
 @torch.no_grad()
 def test_bixt_attention_times_values_is_the_output(stride):
     backbone = BiXT(COLUMNAR, num_latents=5, patch_stride=stride)
-    for layer, (for_latents, for_tokens), heat_maps in layers_of(backbone, image(1, 40, 55)):
+    for layer, (for_latents, for_tokens), shown in layers_of(backbone, image(1, 40, 55)):
         over_tokens, over_latents = bixt.attention_maps(layer)
-        assert_close(heat_maps('latents_over_image'), over_tokens.mean(0))
-        assert_close(heat_maps('image_over_latents'), over_latents.mean(0))
+        for drawn, maps in zip((shown[:4], shown[4:]), (over_tokens, over_latents), strict=True):
+            means = list(maps.mean(0))
+            assert all(any(one.allclose(mean) for mean in means) for one in drawn)
         over_tokens, over_latents = over_tokens.flatten(2), over_latents.flatten(2)
         attention, (latents, tokens) = layer.module, layer.inputs
         _, v_latents = split_heads(attention.rv_latents(latents), 2, 2)
@@ -62,16 +65,18 @@ def test_bixt_attention_times_values_is_the_output(stride):
 
 
 @torch.no_grad()
-def test_xcit_queries_and_keys_give_the_output_and_the_magnitudes():
-    for layer, output, heat_maps in layers_of(XCiT(COLUMNAR), image(1, 70, 100)):  # 5 x 7 tokens
-        attention, (tokens,) = layer.module, layer.inputs
-        queries, keys = attention.normalised_queries_and_keys(tokens)
-        shares = (queries @ keys.transpose(-2, -1) * attention.temperature).softmax(-1)
-        values = split_channels(attention.qkv(tokens), 2)[2]
-        out = (shares @ values).permute(0, 3, 1, 2).flatten(2)
-        assert_close(attention.proj(out), output)
-        magnitudes = torch.cat((queries, keys), 1)[0].square().sum(1).sqrt() / (16 / 35) ** 0.5
-        assert_close(heat_maps('query_key_magnitude').flatten(1), magnitudes)
+def test_xcit_attention_times_values_is_the_output():
+    for layer, output, shown in layers_of(XCiT(COLUMNAR), image(1, 70, 100)):  # 5 x 7 tokens
+        queries, keys, attention = xcit.attention_maps(layer)
+        values = split_channels(layer.module.qkv(layer.inputs[0]), 2)[2]
+        assert_close(layer.module.proj((attention @ values).permute(0, 3, 1, 2).flatten(2)), output)
+        cosines = torch.einsum('hiyx,hjyx->hij', queries, keys) / 35
+        assert_close((layer.module.temperature * cosines).softmax(-1), attention)
+        for head, (query, key, product) in enumerate(zip(*[iter(shown)] * 3, strict=True)):
+            i, j = divmod(int(attention[head].argmax()), 16)
+            assert_close(query, queries[head, i])
+            assert_close(key, keys[head, j])
+            assert_close(product.mean(), cosines[head, i, j])
 
 
 def biformer_output(attention, x, shares, cell):
@@ -93,24 +98,20 @@ def biformer_output(attention, x, shares, cell):
 def test_biformer_attention_times_values_is_the_output(options):
     # feature maps of 21 x 25 cells and less, which 4 x 4 regions do not divide
     backbone = BiFormer(**dict(arch=STAGES, num_regions=4) | options)
-    for layer, _, heat_maps in layers_of(backbone, image(1, 84, 100)):
+    for layer, _, (shown,) in layers_of(backbone, image(1, 84, 100)):
         attention, x = layer.module, layer.inputs[0]
+        first = biformer.point_attention(layer, (0, 0)).maps.mean(0)
+        assert_close(shown.nan_to_num(), first.nan_to_num())
         legacy = getattr(attention, 'padding', '') == 'legacy'
         if legacy:  # attention to the authors' padding is not in the pictures: make its values 0
             attention.qkv.qkv.bias[-attention.wo.in_features :] = 0
         output = attention(x)
         height, width = x.shape[1:3]
         for cell in {(0, 0), (height // 2, width // 3), (height - 1, width - 1)}:
-            found = point_attention(layer, cell)
-            (maps,) = found.maps.values()
-            if cell == (0, 0):
-                shown = heat_maps('point_attention').nan_to_num()
-                assert_close(shown, maps.mean(0, keepdim=True).nan_to_num())
-            count = int(maps[0].isfinite().sum())
-            if legacy:
-                count = len(found.routed) * found.own[2] * found.own[3]
-            inside = torch.full(maps.shape[1:], not found.routed)
-            for top, left, rows, columns in found.routed:
+            maps, own, routed = biformer.point_attention(layer, cell)
+            count = len(routed) * own[2] * own[3] if legacy else int(maps[0].isfinite().sum())
+            inside = torch.full(maps.shape[1:], not routed)
+            for top, left, rows, columns in routed:
                 inside[top : top + rows, left : left + columns] = True
             assert torch.equal(maps[0].isfinite(), inside)
             shares = maps.nan_to_num() / count
@@ -140,15 +141,16 @@ def test_bisa_swin_attention_times_values_is_the_output(size):
 @torch.no_grad()
 def test_bisa_swin_emphasis_and_point_are_in_the_right_cells():
     # 16 x 16 cells in windows of 4 x 4
-    (layer, _, heat_maps), (shifted, *_), *_ = layers_of(BiSASwin(WINDOWS), image(1, 64, 64))
+    (layer, _, shown), (shifted, *_), *_ = layers_of(BiSASwin(WINDOWS), image(1, 64, 64))
     over_keys, over_queries, _ = bisa_swin.window_maps(layer)
     # window 7 is in rows 4 to 7, columns 12 to 15; its token 6 is in row 5, column 14
-    shown = heat_maps('inverse_emphasis')
-    assert_close(shown[:, 4:8, 12:].flatten(1), over_queries[7].sum(-1))
-    reads, chooses = bisa_swin.window_point(layer, (5, 14)).maps.values()
+    assert_close(shown[2][4:8, 12:].flatten(), over_queries[7].sum(-1).mean(0))
+    reads, goes = bisa_swin.window_point(layer, (5, 14))
     assert_close(reads[:, 4:8, 12:].flatten(1), 16 * over_keys[7, :, 6])
-    assert_close(chooses[:, 4:8, 12:].flatten(1), 16 * over_queries[7, :, :, 6])
+    assert_close(goes[:, 4:8, 12:].flatten(1), 16 * over_queries[7, :, :, 6])
     # the last shifted window joins corners of the image: the part that the mask leaves to the point
-    point = bisa_swin.window_point(shifted, (15, 7))
-    assert point.own == (14, 6, 2, 4)
-    assert_close(point.maps['self-attention'].nanmean((1, 2)), torch.ones(3))
+    reads, _ = bisa_swin.window_point(shifted, (15, 7))
+    assert reads[0].isfinite().nonzero().unique(dim=0).tolist() == [
+        [row, column] for row in (14, 15) for column in (6, 7, 8, 9)
+    ]
+    assert_close(reads.nanmean((1, 2)), torch.ones(3))

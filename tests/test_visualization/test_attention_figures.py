@@ -8,7 +8,7 @@ import torch
 from mmengine.config import Config
 
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
-from mmbixt.visualization.attention import attention_figures, summary_figure
+from mmbixt.visualization.attention import attention_figures
 from mmbixt.visualization.attention.loading import load_backbone, prepare_image
 
 INPUTS = helpers.image(1, 64, 96)
@@ -24,41 +24,45 @@ MODELS = dict(
     bisa_swin=lambda: BiSASwin(WINDOWS),
     swin=lambda: BiSASwin(WINDOWS, bisa_stages=()),
 )
-OTHER = torch.nn.Conv2d(3, 3, 1)
-
-
-def draw(name, image=IMAGE, **options):
-    """All pictures of a model, by name."""
-    return attention_figures(MODELS[name](), INPUTS, image, **options)
 
 
 @pytest.mark.parametrize('name', MODELS)
-def test_summary(name):
+def test_one_picture_that_explains_itself(name):
     model = torch.nn.Module()
     model.backbone = MODELS[name]().train()
-    figure = summary_figure(model, INPUTS, IMAGE)
-    assert len([ax for ax in figure.axes if ax.get_title()]) >= 4
+    (figure,) = attention_figures(model, INPUTS, IMAGE).values()
+    assert 'layer' in figure.get_suptitle()
+    assert figure.get_supxlabel().endswith('.')
+    assert all(ax.get_title() or ax.get_ylabel() for ax in figure.axes)
     assert model.backbone.training
-    assert summary_figure(OTHER, INPUTS, IMAGE) is None
+    everywhere = attention_figures(model, INPUTS, IMAGE, layers=['all'], heads=[0])
+    assert len(everywhere) == len({*everywhere.values()}) >= 2
 
 
 @pytest.mark.parametrize(
     ('name', 'layer', 'box', 'limits', 'caption'),
     [
         # regions of 4 x 6 cells of 4 pixels; enlarged windows of 4 x 4 cells of 8 pixels
-        ('biformer', '0.0', (24, 16, 24, 16), ((0, 96), (30, 0)), 'routed attention, head 0'),
-        ('bisa_swin', '1.1', (16, 16, 32, 32), ((16, 48), (48, 16)), 'self-attention, head 0'),
+        (
+            'biformer',
+            '0.0',
+            (24, 16, 24, 16),
+            ((0, 96), (30, 0)),
+            'attention of the point (head 0)',
+        ),
+        ('bisa_swin', '1.1', (16, 16, 32, 32), ((16, 48), (48, 16)), 'self-attention of the point'),
     ],
 )
 def test_point_is_in_pixels_of_the_image(name, layer, box, limits, caption):
     half = IMAGE[:30:2, ::2]  # 15 x 48 pixels, for 30 x 96 of the inputs
-    figures = draw(name, half, layers=[layer], heads=0, point=(12, 10), content=(30, 96))
-    image, heat_map = figures[f'layer_{layer}_point_attention'].axes[:2]
+    options = dict(layers=[layer], heads=[0], point=(12, 10), content=(30, 96))
+    figures = attention_figures(MODELS[name](), INPUTS, half, **options)
+    image, heat_map = figures[f'layer_{layer}'].axes[:2]
     assert (image.get_xlim(), image.get_ylim()) == ((0, 96), (30, 0))
     assert image.get_lines()[0].get_xydata()[0].tolist() == [24, 20]
     assert image.patches[-1].get_bbox().bounds == box
     assert (heat_map.get_xlim(), heat_map.get_ylim()) == limits
-    assert heat_map.get_title() == f'layer {layer}, {caption}'
+    assert heat_map.get_title() == caption
 
 
 def small(config='semfpn_bixt_ti_ade20k'):
@@ -73,7 +77,7 @@ def test_image_is_resized_by_the_test_pipeline_without_padding(tmp_path):
     pixels[:, :20, 2] = 200  # red at the left
     cv2.imwrite(path, pixels)
     inputs, image, original = prepare_image(small('maskrcnn_bixt_ti_3x_coco'), path)
-    assert (original, image.shape, inputs.shape) == ((40, 30), (800, 1067, 3), (1, 3, 800, 1088))
+    assert (original, image.shape, inputs.shape) == ((30, 40), (800, 1067, 3), (1, 3, 800, 1088))
     assert image[400, 10].tolist() == [200, 0, 0]
     expected = torch.tensor([(200 - 123.675) / 58.395, -116.28 / 57.12, -103.53 / 57.375])
     torch.testing.assert_close(inputs[0, :, 400, 10], expected)
@@ -93,11 +97,14 @@ def test_weights_of_a_whole_model_or_of_its_backbone(tmp_path, prefix, head):
 def test_errors(tmp_path):
     path = str(tmp_path / 'x.pth')
     torch.save({'backbone.x': torch.zeros(1)}, path)
-    with pytest.raises(ValueError, match=r'no layer 2\. This BiXT has 0, 1'):
-        draw('bixt', layers=['0', '2'])
-    with pytest.raises(ValueError, match=r'BiFormer, BiSASwin.*; .* is a Conv2d'):
-        attention_figures(OTHER, INPUTS, IMAGE)
     with pytest.raises(RuntimeError, match='Missing in the file'):
         load_backbone(small(), path)
-    with pytest.raises(ValueError, match='pth is not an image'):
-        prepare_image(small(), path)
+    for options, message in (
+        (dict(layers=['0', '2']), r'no layer 2\. This BiXT has 0, 1'),
+        (dict(heads=[2]), 'no head 2 in layer 1, which has heads 0 to 1'),
+        (dict(point=(96, 0)), 'outside the image'),
+    ):
+        with pytest.raises(ValueError, match=message):
+            attention_figures(MODELS['bixt'](), INPUTS, IMAGE, **options)
+    with pytest.raises(ValueError, match=r'BiFormer, BiSASwin; .* is a Conv2d'):
+        attention_figures(torch.nn.Conv2d(3, 3, 1), INPUTS, IMAGE)

@@ -1,0 +1,40 @@
+"""An attention layer in a forward pass, and the choice of its heads."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+
+class AttentionPictureError(ValueError):
+    """A layer, a head or a point that the model or the image does not have."""
+
+
+class Layer(NamedTuple):
+    """An attention layer in a forward pass of one image."""
+
+    name: str  # '7', or '2.5' for block 5 of stage 2
+    module: nn.Module
+    inputs: tuple  # arguments of its forward
+    stride: int  # pixels of the inputs from one cell of its feature map to the next
+    grid: tuple[int, int]  # (H',W') of its feature map
+    heads: Sequence[int] | None = None  # to draw; None for the default
+
+    def mean_of_heads(self, maps: Tensor) -> Tensor:
+        """The mean over the chosen heads of maps (h,...), or over all."""
+        return maps.mean(0) if self.heads is None else maps[self.checked_heads(len(maps))].mean(0)
+
+    def checked_heads(self, count: int) -> list[int]:
+        if wrong := [head for head in self.heads if not 0 <= head < count]:
+            raise AttentionPictureError(
+                f'There is no head {wrong[0]} in layer {self.name}, which has heads 0 to '
+                f'{count - 1}.'
+            )
+        return list(self.heads)
+
+    @property
+    def text_of_heads(self) -> str:
+        if self.heads is None:
+            return 'mean of the heads'
+        numbers = ', '.join(map(str, self.heads))
+        return f'mean of heads {numbers}' if len(self.heads) > 1 else f'head {numbers}'
