@@ -11,11 +11,12 @@ from matplotlib.figure import Figure
 from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
 from mmengine.device import get_device
-from mmengine.runner import CheckpointLoader, Runner
+from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 from torch import nn
 from tqdm import tqdm
 
+from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.engine.boundary_vis_hook import label_map, read_image, sample_figure
 from mmbixt.evaluation.boundary import band_width, image_sums, scores
@@ -38,7 +39,7 @@ class Predictor:
     """A model of mmseg with the weights of a checkpoint, and the test set of its config."""
 
     def __init__(self, config: Config, model: nn.Module, checkpoint: Path, generated: bool) -> None:
-        load_whole_state(model, CheckpointLoader.load_checkpoint(str(checkpoint), 'cpu'))
+        load_whole_state(model, load(str(checkpoint), 'cpu'))
         self.model = model.to(get_device()).eval()
         self.loader = Runner.build_dataloader(config.test_dataloader)
         self.dataset = self.loader.dataset
