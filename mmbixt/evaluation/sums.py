@@ -41,7 +41,7 @@ class ImageSums:
         """The band ``wanted``, which must be counted; without one `main_band`."""
         bands = dict.fromkeys(k.partition('/')[0] for k in self.counts if k.startswith('band'))
         if wanted and wanted not in bands:
-            raise SumsFileError(f'{wanted} was not counted; counted bands: {", ".join(bands)}')
+            raise SumsFileError(f'{wanted} was not counted. Counted bands: {", ".join(bands)}.')
         return wanted or main_band(self.counts)
 
 
@@ -75,13 +75,15 @@ def find_sums(path: str | Path) -> Path:
     path = Path(path)
     if path.is_file():
         return path
+    if path.suffix == '.npz':
+        raise SumsFileError(f'There is no file {path}')
     if (path / FILE_NAME).exists():
         return path / FILE_NAME
     if below := list(path.rglob(FILE_NAME)):
         return max(below, key=lambda file: file.stat().st_mtime)
     raise SumsFileError(
-        f'There is no {FILE_NAME} in {path}: tools/test.py --boundary, tools/analysis/report.py '
-        'and tools/analysis/boundary_eval.py --sums write such files'
+        f'There is no {FILE_NAME} in {path}. To write it: tools/test.py CONFIG CHECKPOINT '
+        f'--boundary --work-dir {path}, or tools/analysis/boundary_eval.py --sums'
     )
 
 
