@@ -10,10 +10,10 @@ import pytest
 import torch
 from cases import BACKBONES, CASES, learned, next_regions
 from helpers import formulation, only_in_zoo
-from iteration_cost import random_labels
 from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import MODELS, init_default_scope
 from parity import PRECISIONS, WAYS, assert_as_exact
+from random_labels import random_labels
 from running import fresh_mmengine
 from variants import FAMILIES
 

@@ -333,25 +333,6 @@ class RoutingAttention(nn.Module):
         regions = self.regions(*x.shape[1:3])
         return self._route(x, regions)[3], regions
 
-    @torch.no_grad()
-    def routing_gap(self, x: Tensor) -> Tensor:
-        """How close each image of (B,H,W,C) is to another route, (B,).
-
-        The smallest difference between the lowest chosen and the highest other score, divided by
-        the largest score; infinite if all regions are chosen. Equal scores do not count: regions
-        that contain only padding have them.
-        """
-        regions = self.regions(*x.shape[1:3])
-        qkv, counted = self._project(regions.cut(x), regions.inside(*x.shape[1:3], x.device))
-        queries, keys, _ = qkv.chunk(3, dim=-1)
-        scores = routing_scores(queries, keys, counted)
-        if self.topk >= scores.shape[-1]:
-            return x.new_full((len(x),), torch.inf)
-        ordered = scores.topk(self.topk + 1, dim=-1).values
-        gap = ordered[..., -2] - ordered[..., -1]
-        largest = scores.masked_fill(scores.isinf(), 0.0).abs().amax((1, 2))
-        return gap.masked_fill(~(gap > 0), torch.inf).amin(1) / largest
-
 
 class FullAttention(nn.Module):
     """BiFormer's last stage: ``out = proj(softmax(q k^T / sqrt(d)) v + lepe(x or v))``.

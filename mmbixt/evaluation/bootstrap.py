@@ -7,7 +7,6 @@ difficult for both do not widen the interval of the difference.
 
 import warnings
 from dataclasses import dataclass
-from itertools import zip_longest
 from os.path import commonprefix
 from pathlib import PurePosixPath
 
@@ -52,27 +51,20 @@ def paired(first: ImageSums, second: ImageSums) -> tuple[ImageSums, ImageSums]:
     from files with different names.
     """
     if first.classes != second.classes:
-        names = zip_longest(first.classes, second.classes, fillvalue='nothing')
-        differ = next('{!r} of one is {!r} in the other'.format(*n) for n in names if n[0] != n[1])
-        counts = dict.fromkeys(str(len(run.classes)) for run in (first, second))
-        raise NotPairedError(
-            f'The runs differ in their classes ({" and ".join(counts)}): {differ}. '
-            'Evaluate both with the same classes and names.'
-        )
+        counts = f'{len(first.classes)} and {len(second.classes)}'
+        raise NotPairedError(f'the runs have different classes ({counts})')
     (names, first), (other_names, second) = map(_in_order, (first, second))
     if names != other_names:
-        only = [sorted({*names} - {*other_names}), sorted({*other_names} - {*names})]
-        first_alone, second_alone = (f'{len(x):,} ({", ".join(x[:3]) or "none"})' for x in only)
+        different = sorted({*names} ^ {*other_names}) or names
         raise NotPairedError(
-            f'The runs have {len(names):,} and {len(other_names):,} images. Only in the first: '
-            f'{first_alone}; only in the second: {second_alone}. Evaluate both on the same images.'
+            f'the runs have {len(names):,} and {len(other_names):,} images; only one of them has '
+            f'{different[0]}, for example'
         )
     same = (first.counts['all/true'] == second.counts['all/true']).all(1)
     if not same.all():
         raise NotPairedError(
-            f'The true labels of {(~same).sum():,} of {len(names):,} images differ between the '
-            f'runs, for example of {first.images[np.argmin(same)]}. Evaluate both with the same '
-            'label files and the same options.'
+            f'the true labels of {(~same).sum():,} of {len(names):,} images differ between the '
+            f'runs, for example of {first.images[np.argmin(same)]}'
         )
     return first, second
 

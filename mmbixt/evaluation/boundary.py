@@ -125,19 +125,6 @@ def band_pixels(width: int | float, shape: tuple[int, int]) -> int:
     )
 
 
-def check_widths(
-    widths: Iterable[int | float], ratios: Iterable[float], tolerances: Iterable[float]
-) -> None:
-    """Raise an error about wrong arguments of :func:`image_sums`."""
-    for width in widths:
-        band_pixels(width, (1, 1))
-    for ratio in ratios:
-        ratio_pixels(ratio, (1, 1))
-    for tolerance in tolerances:
-        if not tolerance > 0:
-            raise ValueError(f'tolerances are pixels, above 0, got {tolerance}')
-
-
 def band_width(text: str) -> int | float:
     """The width of a band on a command line: '3' pixels, '0.02' of the diagonal."""
     number = int(text) if text.isdecimal() else float(text)

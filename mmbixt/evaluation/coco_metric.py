@@ -7,7 +7,6 @@ import numpy as np
 from mmdet.evaluation.metrics import CocoMetric
 from mmengine.logging import MMLogger
 
-from mmbixt.evaluation.boundary import ratio_pixels
 from mmbixt.evaluation.boundary_coco import BoundaryCOCOeval
 from mmbixt.registry import METRICS
 
@@ -33,18 +32,14 @@ class BoundaryCocoMetric(CocoMetric):
 
     def __init__(self, *args: Any, ratio: float = 0.02, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        ratio_pixels(ratio, (1, 1))  # raises for a wrong ratio now, not after the first epoch
         self.ratio = ratio
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
-        if any('pred_instances' not in sample for sample in data_samples):
+        if not all('masks' in sample['pred_instances'] for sample in data_samples):
             raise ValueError(
-                'mmbixt.BoundaryCocoMetric needs objects, which this model does not predict. For '
-                'the label maps of segmentors use mmbixt.BoundaryIoUMetric.'
+                'This model predicts boxes without masks, which have no boundaries: use '
+                "mmdet's CocoMetric"
             )
-        has_masks = all('masks' in sample['pred_instances'] for sample in data_samples)
-        if not (has_masks or self.format_only):
-            raise ValueError('BoundaryCocoMetric needs masks, and this model predicts boxes only.')
         super().process(data_batch, data_samples)
 
     def compute_metrics(self, results: list) -> dict[str, float]:
@@ -75,14 +70,14 @@ class BoundaryCocoMetric(CocoMetric):
 
     def _detections(self, results: list) -> list[dict]:
         """Detections in COCO's format, without boxes: COCO would use the areas of the boxes."""
-        found = []
+        detections = []
         for _, prediction in results:
             scores = prediction.get('mask_scores', prediction['scores'])
             parts = zip(prediction['labels'], scores, prediction['masks'], strict=True)
             for label, score, mask in parts:
                 about = dict(image_id=prediction['img_id'], category_id=self.cat_ids[label])
-                found.append(about | dict(score=float(score), segmentation=mask))
-        return found
+                detections.append(about | dict(score=float(score), segmentation=mask))
+        return detections
 
     def _class_precision(self, evaluation: BoundaryCOCOeval) -> dict[str, float]:
         """AP of each class, NaN for a class without truths."""

@@ -9,17 +9,12 @@ from zipfile import BadZipFile
 import numpy as np
 
 from mmbixt.evaluation.boundary import main_band
-from mmbixt.files import written_whole
 
 FILE_NAME = 'boundary.npz'
 
 
 class SumsFileError(ValueError):
-    """A file is missing, or does not hold the counts of images."""
-
-
-class OtherImagesError(SumsFileError):
-    """The counts are of other images."""
+    """A file is missing, does not hold the counts of images, or holds those of other images."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +41,7 @@ class ImageSums:
         """The band ``wanted``, which must be counted; without one `main_band`."""
         bands = dict.fromkeys(k.partition('/')[0] for k in self.counts if k.startswith('band'))
         if wanted and wanted not in bands:
-            found = ', '.join(bands) or 'none'
-            raise SumsFileError(f'{wanted} was not counted. Counted bands: {found}.')
+            raise SumsFileError(f'{wanted} was not counted. Counted bands: {", ".join(bands)}.')
         return wanted or main_band(self.counts)
 
 
@@ -58,8 +52,8 @@ def write_sums(
     counts: Mapping[str, np.ndarray],
 ) -> None:
     """Write the counts (N,K) of N images and K classes to an .npz file."""
-    with written_whole(path) as part:
-        np.savez_compressed(part, images=np.array(images), classes=np.array(classes), **counts)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(path, images=np.array(images), classes=np.array(classes), **counts)
 
 
 def read_sums(path: str | Path) -> ImageSums:
@@ -71,14 +65,26 @@ def read_sums(path: str | Path) -> ImageSums:
         shape = len(images), len(classes)
         if any(counts[name].shape != shape for name in ('all/true', *counts)):
             raise ValueError('arrays of other shapes than images x classes')
-    # not an archive, a single array, a truncated archive, an archive of something else
-    except (ValueError, TypeError, AttributeError, EOFError, BadZipFile, zlib.error, KeyError) as e:
-        raise SumsFileError(
-            f'{path} is not a file of counts of images, or is damaged ({type(e).__name__}: {e}). '
-            'tools/test.py --boundary writes such files, as WORK_DIR/boundary.npz, and so do '
-            'tools/analysis/report.py --evaluate and tools/analysis/boundary_eval.py --sums.'
-        ) from e
+    except (ValueError, TypeError, KeyError, EOFError, BadZipFile, zlib.error) as error:
+        raise SumsFileError(f'{path} is not a file of counts, or is damaged: {error}') from error
     return ImageSums(images, classes, counts)
+
+
+def find_sums(path: str | Path) -> Path:
+    """``path`` if it is a file; the file in a folder ``path``, or the newest in its subfolders."""
+    path = Path(path)
+    if path.is_file():
+        return path
+    if path.suffix == '.npz':
+        raise SumsFileError(f'There is no file {path}')
+    if (path / FILE_NAME).exists():
+        return path / FILE_NAME
+    if below := list(path.rglob(FILE_NAME)):
+        return max(below, key=lambda file: file.stat().st_mtime)
+    raise SumsFileError(
+        f'There is no {FILE_NAME} in {path}. To write it: tools/test.py CONFIG CHECKPOINT '
+        f'--boundary --work-dir {path}, or tools/analysis/boundary_eval.py --sums'
+    )
 
 
 def indices_of(images: Sequence[str], paths: Sequence[str]) -> list[int]:
@@ -93,9 +99,9 @@ def indices_of(images: Sequence[str], paths: Sequence[str]) -> list[int]:
     for name in images:
         same = left.get(name if name in left else Path(name).stem)
         if not same:
-            raise OtherImagesError(
+            raise SumsFileError(
                 f'The counts are of another test set than that of the config: {name}, for example, '
-                f'is not one of its {len(paths):,} images.'
+                f'is not one of its {len(paths):,} images'
             )
         order.append(same.pop())
     return order
@@ -110,22 +116,3 @@ def unique_names(paths: Sequence[str]) -> list[str]:
             break
         names = ['_'.join(file.parts[1:][-depth:]) for file in files]
     return names
-
-
-def find_sums(path: str | Path) -> Path:
-    """``path`` if it is a file; the file in a folder ``path``, or the newest in its subfolders."""
-    path = Path(path)
-    if path.is_file():
-        return path
-    if path.suffix == '.npz':
-        raise SumsFileError(f'There is no file {path}.')
-    if (path / FILE_NAME).exists():
-        return path / FILE_NAME
-    if below := list(path.rglob(FILE_NAME)):
-        return max(below, key=lambda file: file.stat().st_mtime)
-    what = f'{FILE_NAME} in {path} or its subfolders' if path.is_dir() else f'folder {path}'
-    raise SumsFileError(
-        f'There is no {what}. To write the counts of each image: tools/test.py CONFIG CHECKPOINT '
-        f'--boundary --work-dir {path}, or, from existing label maps, '
-        f'tools/analysis/boundary_eval.py PREDICTIONS TRUTHS --sums {path / FILE_NAME}'
-    )

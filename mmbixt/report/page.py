@@ -52,11 +52,10 @@ def facts(data: ReportData) -> list[str | None]:
     parts = dict(model=model, backbone=model.get('backbone'), head=head)
     parts['data set'] = run.test_set
     kinds = [(name, part[-1] if isinstance(part, list) else part) for name, part in parts.items()]
-    images = len(data.counts.images) if data.counts else data.images
     return [
         *[f'{name} {part["type"]}' for name, part in kinds if part and 'type' in part],
         'generated scenes' if run.generated else run.test_set.get('data_root'),
-        f'{images:,} test images' if images else None,
+        f'{len(data.counts.images):,} test images' if data.counts else None,
         f'logged until iteration {run.iterations:,}' if run.iterations else None,
         f'{data.parameters / 1e6:.1f} million parameters' if data.parameters else None,
         f'weights of {data.weights}' if data.weights else None,

@@ -11,38 +11,35 @@ from matplotlib.figure import Figure
 from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
 from mmengine.device import get_device
-from mmengine.runner import CheckpointLoader, Runner
+from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 from torch import nn
+from tqdm import tqdm
 
+from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.state_dict import load_whole_state
-from mmbixt.datasets.availability import check_datasets
 from mmbixt.engine.boundary_vis_hook import label_map, read_image, sample_figure
 from mmbixt.evaluation.boundary import band_width, image_sums, scores
-from mmbixt.evaluation.sums import ImageSums, indices_of
-from mmbixt.progress import progress
-from mmbixt.visualization.attention import FAMILIES, attention_figures
+from mmbixt.evaluation.sums import ImageSums, SumsFileError, indices_of
 from mmbixt.visualization.choice import image_scores, worst_and_best
 from mmbixt.visualization.palette import sample_palette
 
 
 class Example(NamedTuple):
-    """An image of the test set and its prediction; pictures are data URLs."""
+    """An image of the test set and a picture of its errors."""
 
     name: str
     score: float  # mIoU in the band, per cent
     overall: float  # mIoU over all pixels, per cent
     differs: bool  # whether the score differs from that of the counts
-    errors: str
-    attention: str | None  # None for backbones of other packages
+    errors: str  # a data URL
 
 
 class Predictor:
     """A model of mmseg with the weights of a checkpoint, and the test set of its config."""
 
     def __init__(self, config: Config, model: nn.Module, checkpoint: Path, generated: bool) -> None:
-        check_datasets(config, ('test',))
-        load_whole_state(model, CheckpointLoader.load_checkpoint(str(checkpoint), 'cpu'))
+        load_whole_state(model, load(str(checkpoint), 'cpu'))
         self.model = model.to(get_device()).eval()
         self.loader = Runner.build_dataloader(config.test_dataloader)
         self.dataset = self.loader.dataset
@@ -60,7 +57,7 @@ class Predictor:
     def count(self) -> ImageSums:
         """Predict all images and count their pixels."""
         names, sums = [], []
-        for batch in progress(self.loader):
+        for batch in tqdm(self.loader):
             for sample in self.model.test_step(batch):
                 names.append(Path(sample.img_path).name)
                 sums.append({key: n.astype(np.uint32) for key, n in self.sums(sample).items()})
@@ -69,31 +66,27 @@ class Predictor:
     def worst_and_best(self, counts: ImageSums, band: str, number: int) -> dict[str, list[Example]]:
         """Images with the lowest and the highest mIoU in a band, at most ``number`` of each."""
         paths = [self.dataset.get_data_info(k)['img_path'] for k in range(len(self.dataset))]
+        if counts.classes != list(self.meta['classes']):
+            raise SumsFileError(
+                'The counts are of other classes than those of the test set: see --evaluate'
+            )
         order = indices_of(counts.images, paths)
         counted = image_scores(counts, band)
         worst, best = worst_and_best(counted, number, lambda i: read_image(paths[order[i]]))
-        examples = [self.draw(order[i], band, counted[i]) for i in progress([*worst, *best])]
+        examples = [self.draw(order[i], band, counted[i]) for i in tqdm([*worst, *best])]
         return {'Worst': examples[: len(worst)], 'Best': examples[len(worst) :]}
 
     @torch.no_grad()
     def draw(self, index: int, band: str, counted: float) -> Example:
         """Predict and draw one image, whose mIoU in the band should be ``counted``."""
-        data = self.model.data_preprocessor(pseudo_collate([self.dataset[index]]))
-        [sample] = self.model(**data, mode='predict')
+        [sample] = self.model.test_step(pseudo_collate([self.dataset[index]]))
         name = Path(sample.img_path).name
         width = band_width(band.removeprefix('band').removesuffix('px'))
-        found = scores(self.sums(sample, widths=[width]))
-        errors = sample_figure(sample, self.meta, name, width)
-        # the inputs beyond `img_shape` are padding
-        image = read_image(sample.img_path)
-        attention = None
-        if isinstance(self.model.backbone, tuple(FAMILIES)):
-            inputs, content = data['inputs'], sample.img_shape
-            [attention] = attention_figures(self.model, inputs, image, content=content).values()
-        pictures = embed(errors), attention and embed(attention)
-        score = found[f'{band}/mIoU']
+        means = scores(self.sums(sample, widths=[width]))
+        score = means[f'{band}/mIoU']
+        errors = embed(sample_figure(sample, self.meta, name, width))
         # the scores of one model may differ by a point between devices
-        return Example(name, score, found['all/mIoU'], abs(score - counted) > 1, *pictures)
+        return Example(name, score, means['all/mIoU'], abs(score - counted) > 1, errors)
 
 
 def embed(figure: Figure) -> str:

@@ -51,7 +51,7 @@ def report(tmp_path_factory):
 def test_report_is_complete_and_reacts(report, size):
     (seen,) = look([report], SCRIPT, size)
     assert seen['parts'] == [5, 0, 4]
-    assert len(seen['widths']) == 8  # errors and attention
+    assert len(seen['widths']) == 4
     assert min(seen['widths']) > 500
     assert [url for url in seen['loaded'] if not url.startswith('data:')] == []
     names, reversed_names = seen['names']

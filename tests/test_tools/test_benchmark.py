@@ -2,11 +2,10 @@
 
 import json
 from functools import partial
-from multiprocessing import get_context
 
 import pytest
 import torch
-from benchmark import RowError, build, split_row
+from benchmark import build, split_row
 from helpers import only_in_zoo
 
 OTHER_CODE = """
@@ -49,22 +48,6 @@ def test_networks_against_another(benchmark, tmp_path):
         assert [len(one[key]) for key in ('forward', 'both', 'memory')] == [1, times, times]
 
 
-def test_networks_that_fail_are_named_in_a_few_lines(benchmark, tmp_path, monkeypatch):
-    """Both after an error and after a crash of the process, which is forked to save imports."""
-    monkeypatch.setattr('multiprocessing.get_context', lambda _: get_context('fork'))
-    asks = 'def build():\n from mmbixt.layers.definition import is_by_definition\n '
-    for mode, code, message in (
-        ('compiled', 'def build(): 1 / 0', 'ZeroDivisionError: division by zero'),
-        ('definition', f'{asks}raise KeyError(is_by_definition())', 'KeyError: True'),
-        ('compiled', 'def build(): __import__("os")._exit(1)', 'its process ended without a'),
-    ):
-        (tmp_path / 'broken.py').write_text(code)
-        row = f'{tmp_path}/broken.py:build@{mode}'
-        done = benchmark(row, fails=True)
-        assert f'error: {row}: {message}' in done.stderr
-        assert 'Traceback' not in done.stderr
-
-
 @pytest.mark.parametrize(
     ('name', 'shapes'),
     [
@@ -88,16 +71,8 @@ def test_networks_are_built_for_their_size_and_without_stochastic_depth():
 
 
 def test_mistakes_are_explained():
-    for name, message in (
-        ('xcit_tiny_13_p16', 'Similar names: xcit_tiny_12_p16'),
-        (f'{__file__}:nothing', 'has no nothing'),
-    ):
-        with pytest.raises(RowError, match=message):
-            build(name, 64)
+    with pytest.raises(ValueError, match='no network xcit_tiny_13_p16; similar names: xcit_tiny'):
+        build('xcit_tiny_13_p16', 64)
+    with pytest.raises(ValueError, match="'quick' is not a mode; the modes are compiled, def"):
+        split_row('biformer_tiny@quick')
     assert split_row('swin_tiny@definition@compiled') == ('swin_tiny', ['definition', 'compiled'])
-    for row, message in (
-        ('biformer_tiny@quick', "'quick' is not a mode. The modes are compiled, definition"),
-        ('biformer_tiny@compiled@openvino', 'only @definition can be combined'),
-    ):
-        with pytest.raises(RowError, match=message):
-            split_row(row)

@@ -1,21 +1,19 @@
 """tools/export_onnx.py on small segmentors: what it writes, and what it refuses."""
 
 import json
+import re
 import sys
 from pathlib import Path
-from unittest.mock import MagicMock
 
 import export_onnx
 import pytest
 import torch
 from documents import shown
 from helpers import only_in_zoo, python
-from mmengine.config import Config
 from onnxruntime import InferenceSession
 from PIL import Image
 from torch import nn
 
-from mmbixt.attention import RoutingAttention
 from mmbixt.sample.scenes import make_scene
 from mmbixt.version import __version__
 
@@ -44,9 +42,10 @@ def run(monkeypatch, *arguments):
 @only_in_zoo
 def test_file_agrees_with_the_model(files, monkeypatch, capsys):
     run(monkeypatch, *files, '--dynamic', '--logits')
-    said = capsys.readouterr()
-    assert said.out.count('largest difference') == sum(batch for batch, *_ in export_onnx.CHECKED)
-    assert 'rewritten' in said.out
+    said = capsys.readouterr().out
+    differences = [float(x) for x in re.findall(r'largest difference (\S+)', said)]
+    assert len(differences) == len(export_onnx.CHECKED)
+    assert max(differences) < 1e-4
     session = InferenceSession(files[2])
     (given,), (returned,) = session.get_inputs(), session.get_outputs()
     assert (given.name, given.shape) == ('images', ['batch', 3, 'height', 'width'])
@@ -72,46 +71,11 @@ def test_example_runs_without_torch(files, tmp_path, monkeypatch):
         assert {colour for _, colour in picture.getcolors()} <= {*map(tuple, PALETTE)}
 
 
-def test_wrong_file_is_not_left(files, tmp_path, monkeypatch):
+def test_a_file_that_differs_from_the_model_is_deleted(files, tmp_path, monkeypatch):
     monkeypatch.setattr(export_onnx.Exported, 'forward', lambda self, images: images.argmax(1))
-    with pytest.raises(SystemExit, match='Nothing was written'):
+    with pytest.raises(SystemExit, match=r'differ; .*out\.onnx was deleted'):
         run(monkeypatch, *files)
     assert sorted(p.name for p in tmp_path.iterdir()) == ['mine.py', 'model.pth']
-
-
-def test_what_it_cannot_export_is_an_error(tmp_path, monkeypatch, capsys):
-    segmentor = dict(type='EncoderDecoder', data_preprocessor=dict())
-    for words, scope, model in (
-        ('is a MaskRCNN of mmdet', 'mmdet', dict(type='MaskRCNN')),
-        ('whole images', 'mmseg', dict(segmentor, test_cfg=dict(mode='slide'))),
-        ('images of 4 channels', 'mmseg', dict(segmentor, backbone=dict(in_channels=4))),
-    ):
-        with pytest.raises(SystemExit, match=words):
-            export_onnx.check_config(Config(dict(default_scope=scope, model=model)), 'some.py')
-    with pytest.raises(SystemExit, match='2'):
-        run(monkeypatch, 'c.py', str(tmp_path / 'no.pth'), str(tmp_path / 'a.onnx'))
-    assert 'there is no such checkpoint' in capsys.readouterr().err
-
-
-@torch.no_grad()
-def test_other_route_is_told_from_an_error(monkeypatch):
-    """A file that differs for the second of two images, whose routing gap is the smaller one."""
-    layer = RoutingAttention(16, 2, topk=2, num_regions=2)
-    x = torch.randn(2, 8, 8, 16)
-    _, regions = layer.routes(x)
-    queries, keys = layer.qkv(regions.cut(x))[..., :32].mean(2).chunk(2, -1)
-    scores = (queries @ keys.transpose(1, 2)).sort(-1, descending=True).values
-    gap = (scores[..., 1] - scores[..., 2]).amin(1) / scores.abs().amax((1, 2))
-    torch.testing.assert_close(layer.routing_gap(x), gap)
-
-    expected = torch.rand(2, 3, 8, 8)
-    other = expected.clone()
-    other[1] = 1 - other[1]
-    monkeypatch.setattr(export_onnx, 'predict', lambda model, images: model(x) is None or expected)
-    session = MagicMock(run=lambda *_: [other.numpy()])
-    first, second = export_onnx.compare(session, layer, torch.rand(2, 3, 8, 8), True)
-    assert (first.is_right, second.is_right) == (True, False)
-    assert second.gap == pytest.approx(gap[1].item(), rel=1e-4)
 
 
 @only_in_zoo

@@ -9,15 +9,14 @@ import argparse
 import ctypes
 import gc
 import json
-import logging
 import os
 import runpy
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, nullcontext
+from difflib import get_close_matches
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -29,12 +28,12 @@ import torch
 from mmengine.registry import MODELS, init_default_scope
 from torch import nn
 from torch.utils._pytree import tree_leaves
+from tqdm import tqdm
 
+from mmbixt.attention import by_definition
 from mmbixt.backbones.published import PUBLISHED
-from mmbixt.checkpoints.sources import near_matches
 from mmbixt.cli import read_config
 from mmbixt.evaluation.tables import aligned
-from mmbixt.progress import progress
 
 ROWS = """\
 A ROW is one of
@@ -49,55 +48,40 @@ and may end in
 DTYPES = dict(fp32=torch.float32, bf16=torch.bfloat16, fp16=torch.float16)
 
 
-class RowError(ValueError):
-    """There is no such network, or it cannot be measured."""
-
-
 # --- Networks by name -----------------------------------------------------------------------------
 
 
 def split_row(row: str) -> tuple[str, list[str]]:
     """The name of a network, and its modes: the words after an ``@``."""
     name, *modes = row.split('@')
-    known = ['compiled', 'definition', *EXPORTED]
+    known = ('compiled', 'definition', *EXPORTED)
     if unknown := set(modes) - set(known):
-        raise RowError(f'{unknown.pop()!r} is not a mode. The modes are {", ".join(known)}.')
-    if len(set(modes) - {'definition'}) > 1:
-        raise RowError('only @definition can be combined with another mode.')
+        raise ValueError(f'{unknown.pop()!r} is not a mode; the modes are {", ".join(known)}')
     return name, modes
 
 
 def build(name: str, size: int) -> nn.Module:
     """A network by its name, without stochastic depth, which skips a random amount of work."""
     if name.startswith('timm/'):
-        return build_of_timm(name.removeprefix('timm/'), size)
+        import timm
+
+        name = name.removeprefix('timm/')
+        options = dict(img_size=size) if name.startswith(('cait', 'deit', 'swin', 'vit_')) else {}
+        return timm.create_model(name, features_only=True, **options)
     if '.py:' in name:
         path, _, function = name.rpartition(':')
-        found = runpy.run_path(path)
-        if function not in found:
-            raise RowError(f'the file has no {function}.')
-        return found[function]()
+        return runpy.run_path(path)[function]()
     if name.endswith('.py'):
         cfg = read_config(name)
         init_default_scope(cfg.default_scope)
         backbone = dict(cfg.model.backbone)
         return MODELS.build(backbone | {key: 0.0 for key in backbone if key == 'drop_path_rate'})
-    for model in PUBLISHED:
-        if model.name == name:
-            options = dict(model.at_512) if size >= 512 else {}
-            return MODELS.build({**model.backbone, **options, 'drop_path_rate': 0.0})
-    near = near_matches(name, [model.name for model in PUBLISHED])
-    raise RowError(f'there is no such network.{near} {ROWS}')
-
-
-def build_of_timm(name: str, size: int) -> nn.Module:
-    import timm
-
-    if name not in timm.list_models():
-        near = near_matches(name, timm.list_models())
-        raise RowError(f'timm {timm.__version__} has no such model.{near}')
-    options = dict(img_size=size) if name.startswith(('cait', 'deit', 'swin', 'vit_')) else {}
-    return timm.create_model(name, features_only=True, **options)
+    published = {model.name: model for model in PUBLISHED}
+    if name not in published:
+        near = ', '.join(get_close_matches(name, published))
+        raise ValueError(f'there is no network {name}; similar names: {near or "none"}')
+    options = dict(published[name].at_512) if size >= 512 else {}
+    return MODELS.build({**published[name].backbone, **options, 'drop_path_rate': 0.0})
 
 
 # --- Measurements of a network, in a process of its own -------------------------------------------
@@ -130,7 +114,6 @@ class Network:
 
     def __init__(self, row: str, size: int, args: argparse.Namespace) -> None:
         warnings.simplefilter('ignore')
-        logging.disable(logging.WARNING)  # of onnxscript about parts that it does not optimise
         torch.set_num_threads(args.threads)
         torch.manual_seed(0)
         name, modes = split_row(row)
@@ -142,8 +125,6 @@ class Network:
         call = torch.compile(self.model) if self.is_compiled else self.model
         self.run: Callable[[], Any] = lambda: call(image)
         self.program = next((mode for mode in modes if mode in EXPORTED), None)
-        if self.program and (args.device, args.dtype) != ('cpu', 'fp32'):
-            raise RowError(f'@{self.program} takes --device cpu and --dtype fp32 only.')
         if self.program:
             self.run = self._exported(image, args.threads)
 
@@ -218,47 +199,35 @@ def resident(field: str) -> int:
 NETWORKS: list[Network] = []  # one in a process
 
 
-def get(what: str, row: str, *others: Any) -> dict:
+def call(method: str, row: str, *others: Any) -> dict:
     """The result of a method of a :class:`Network`, which is built at the first call."""
-    from mmbixt.attention import by_definition
-
-    try:
-        with by_definition() if 'definition' in split_row(row)[1] else nullcontext():
-            if not NETWORKS:
-                NETWORKS.append(Network(row, *others))
-            return getattr(NETWORKS[0], what)()
-    except Exception as error:  # the other process may not know its class
-        kind = '' if isinstance(error, RowError) else f'{type(error).__name__}: '
-        raise RuntimeError(f'{kind}{error}') from None
+    with by_definition() if 'definition' in split_row(row)[1] else nullcontext():
+        if not NETWORKS:
+            NETWORKS.append(Network(row, *others))
+        return getattr(NETWORKS[0], method)()
 
 
 # --- All networks in turns ------------------------------------------------------------------------
 
 
-def ask(pool: ProcessPoolExecutor, what: str, row: str, *others: Any) -> dict:
-    """The result of :func:`get` in another process."""
-    try:
-        return pool.submit(get, what, row, *others).result()
-    except BrokenProcessPool:  # killed, most likely for its memory
-        error = 'its process ended without a result; is there enough memory?'
-    except RuntimeError as raised:
-        error = raised
-    raise SystemExit(f'error: {row}: {error}')
-
-
-def measure(size: int, args: argparse.Namespace, step: Callable[[], Any]) -> list[dict]:
+def measure(size: int, args: argparse.Namespace) -> list[dict]:
     """Measurements of each row at a size: lists of seconds (forward, both) and bytes (memory)."""
-    found = [dict(row=row, size=size, forward=[], both=[], memory=[]) for row in args.rows]
+    measured = [dict(row=row, size=size, forward=[], both=[], memory=[]) for row in args.rows]
     with ExitStack() as stack:
-        pools = [stack.enter_context(ProcessPoolExecutor(1, get_context('spawn'))) for _ in found]
-        for what in ['memory', *['turn'] * (1 + args.rounds)]:
-            for one, pool in zip(found, pools, strict=True):
-                for key, value in ask(pool, what, one['row'], size, args).items():
+        pools = [
+            stack.enter_context(ProcessPoolExecutor(1, get_context('spawn'))) for _ in measured
+        ]
+        for method in tqdm(['memory', *['turn'] * (1 + args.rounds)], desc=f'{size} pixels'):
+            for one, pool in zip(measured, pools, strict=True):
+                try:
+                    values = pool.submit(call, method, one['row'], size, args).result()
+                except Exception as error:
+                    raise RuntimeError(f'{one["row"]} failed') from error
+                for key, value in values.items():
                     one[key].append(value)
-                step()
-    for one in found:  # the first turn was for warm-up
+    for one in measured:  # the first turn was for warm-up
         del one['forward'][0], one['both'][:1]
-    return found
+    return measured
 
 
 # --- Tables and plots -----------------------------------------------------------------------------
@@ -279,12 +248,12 @@ def ratio(above: Sequence[float], below: Sequence[float], unit: str) -> str:
     return f'{median(ratios):.2f}{unit}' if ratios else '–'
 
 
-def make_table(found: Sequence[dict], against: str | None, batch: int) -> str:
+def make_table(measured: Sequence[dict], against: str | None, batch: int) -> str:
     """A table of all rows and sizes."""
-    baselines = {one['size']: one for one in found if one['row'] == against}
+    baselines = {one['size']: one for one in measured if one['row'] == against}
     rows = [['row', 'pixels', 'forward', '', 'fwd+bwd', '', 'memory', 'images/s']]
     rows[0] += ['fwd', 'fwd+bwd', 'memory'] if against else []
-    for one in found:
+    for one in measured:
         cells = [one['row'], str(one['size'])]
         cells += [*time_cells(one['forward']), *time_cells(one['both'])]
         cells.append(f'{one["memory"][0] / 2**20:.0f} MiB' if one['memory'] else '–')
@@ -299,25 +268,25 @@ def make_table(found: Sequence[dict], against: str | None, batch: int) -> str:
     return '\n'.join(lines)
 
 
-def growth(found: Sequence[dict], key: str) -> dict[str, tuple[list, list, float]]:
+def growth(measured: Sequence[dict], key: str) -> dict[str, tuple[list, list, float]]:
     """By row: numbers of pixels, medians, and the exponent p of medians ~ pixels^p."""
     lines = {}
-    for row in dict.fromkeys(one['row'] for one in found if one[key]):
-        sizes = sorted((one['size'], median(one[key])) for one in found if one['row'] == row)
+    for row in dict.fromkeys(one['row'] for one in measured if one[key]):
+        sizes = sorted((one['size'], median(one[key])) for one in measured if one['row'] == row)
         pixels, values = [size**2 for size, _ in sizes], [value for _, value in sizes]
         lines[row] = pixels, values, float(np.polyfit(np.log(pixels), np.log(values), 1)[0])
     return lines
 
 
-def plot_growth(found: Sequence[dict], path: Path) -> None:
+def plot_growth(measured: Sequence[dict], path: Path) -> None:
     """Time and memory over the number of pixels, with logarithmic axes."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(18, 5.5), layout='constrained')
     titles = dict(forward='forward (s)', both='forward and backward (s)', memory='memory (bytes)')
-    sizes = sorted({one['size'] for one in found})
+    sizes = sorted({one['size'] for one in measured})
     for axes, (key, title) in zip(figure.subplots(1, 3), titles.items(), strict=True):
-        for row, (pixels, values, exponent) in growth(found, key).items():
+        for row, (pixels, values, exponent) in growth(measured, key).items():
             axes.loglog(pixels, values, marker='o', label=f'{row}: pixels^{exponent:.2f}')
         axes.set_xticks([size**2 for size in sizes], [f'{size}²' for size in sizes])
         axes.minorticks_off()
@@ -348,12 +317,6 @@ def parse_args() -> argparse.Namespace:
     add('--json', type=Path, metavar='FILE', help='write all measurements')
     add('--plot', type=Path, metavar='PNG', help='plot time and memory over the number of pixels')
     args = parser.parse_args()
-    if args.plot and len(set(args.sizes)) < 2:
-        parser.error('--plot shows growth: give two --sizes or more.')
-    if args.device == 'cuda' and not torch.cuda.is_available():
-        parser.error('--device cuda: torch finds no GPU.')
-    if min(args.rounds, args.batch, args.threads, *args.sizes) < 1:
-        parser.error('--rounds, --batch, --threads and --sizes must be at least 1.')
     rows = [args.against, *args.rows] if args.against else args.rows
     if args.compiled:
         rows = [row if '@compiled' in row else f'{row}@compiled' for row in rows]
@@ -364,23 +327,22 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
-    found: list[dict] = []
-    with progress(total=len(args.sizes) * len(args.rows) * (args.rounds + 2)) as bar:
-        for size in args.sizes:
-            found += measure(size, args, bar.update)
-            if args.json:  # after each size, so that an error loses less
-                content = dict(args=vars(args), torch=torch.__version__, measured=found)
-                args.json.write_text(json.dumps(content, indent=1, default=str))
+    measured: list[dict] = []
+    for size in args.sizes:
+        measured += measure(size, args)
+        if args.json:  # after each size, so that an error loses less
+            content = dict(args=vars(args), torch=torch.__version__, measured=measured)
+            args.json.write_text(json.dumps(content, indent=1, default=str))
     print(f'{args.device}, {args.threads} threads, {args.dtype}, batch {args.batch};', end=' ')
     print(f'medians of {args.rounds} rounds in turns, ± half the interquartile range')
     if args.against:
         print(f'ratios to {args.against}: its time / time of the row; memory of the row / its')
-    print(make_table(found, args.against, args.batch))
+    print(make_table(measured, args.against, args.batch))
     if len(args.sizes) > 1:
-        for row, (*_, exponent) in growth(found, 'forward').items():
+        for row, (*_, exponent) in growth(measured, 'forward').items():
             print(f'{row}: time of a forward pass grows as pixels^{exponent:.2f}')
     if args.plot:
-        plot_growth(found, args.plot)
+        plot_growth(measured, args.plot)
         print(f'plot: {args.plot}')
 
 

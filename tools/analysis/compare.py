@@ -1,14 +1,19 @@
-"""Compare two runs over all pixels and near boundaries, with confidence intervals.
+"""Compare two runs, or two models trained with several seeds, near boundaries and over all pixels.
 
-A run is a file of counts by image, boundary.npz, written by boundary_eval.py --sums or by
-BoundaryIoUMetric(sums_file=...); or a folder that contains one. The 95 % intervals are those of a
-paired bootstrap over the images: if an interval does not contain 0, the difference is likely to
-hold for other images of the same kind. Training with another seed is another source of variation.
+A run is a file of counts by image, boundary.npz (of tools/test.py --boundary, boundary_eval.py
+--sums or BoundaryIoUMetric(sums_file=...)), or a folder that contains one.
+
+Two runs: the 95 % intervals are those of a paired bootstrap over the images. If an interval does
+not contain 0, the difference is likely to hold for other images of the same kind. Training with
+another seed is another source of variation.
+
+Several seeds: runs of A and B at the same position of their lists are pairs (the same seed). Values
+after ± are standard deviations over the runs of a model.
 """
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,29 +31,35 @@ from mmbixt.evaluation.boundary import MAIN_BAND, scores
 from mmbixt.evaluation.sums import ImageSums, SumsFileError, find_sums, read_sums
 from mmbixt.evaluation.tables import absent_classes, aligned, headline
 
+EPILOG = """Examples:
+  python tools/analysis/compare.py work_dirs/swin work_dirs/bisa --per-class
+  python tools/analysis/compare.py --a work_dirs/swin_? --b work_dirs/bisa_?"""
+
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EPILOG
     )
-    parser.add_argument('runs', nargs=2, type=Path, metavar='RUN', help='A and B')
-    parser.add_argument('--names', nargs=2, metavar=('A', 'B'), help='names of the runs')
-    parser.add_argument(
-        '--per-class',
-        nargs='?',
-        const=MAIN_BAND,
-        metavar='BAND',
-        help='print IoU of each class, over all pixels and in a band (default: %(const)s)',
-    )
-    parser.add_argument('--plot', type=Path, metavar='FILE.png', help='plot mIoU over the widths')
-    parser.add_argument('--samples', type=int, default=1000, help='bootstrap draws (default: 1000)')
-    parser.add_argument('--seed', type=int, default=0, help='seed of the draws (default: 0)')
+    add = parser.add_argument
+    add('runs', nargs='*', type=Path, metavar='RUN', help='A and B')
+    add('--a', nargs='+', type=Path, metavar='RUN', help='runs of model A, one for each seed')
+    add('--b', nargs='+', type=Path, metavar='RUN', help='runs of model B, with the same seeds')
+    add('--names', nargs=2, default=('A', 'B'), metavar=('A', 'B'), help='names of runs or models')
+    text = 'of two runs: print IoU of each class, over all pixels and in a band (%(const)s)'
+    add('--per-class', nargs='?', const=MAIN_BAND, metavar='BAND', help=text)
+    text = 'of two runs: plot mIoU over the widths'
+    add('--plot', type=Path, metavar='FILE.png', help=text)
+    add('--samples', type=int, default=1000, help='bootstrap draws (default: 1000)')
+    add('--seed', type=int, default=0, help='seed of the draws (default: 0)')
     args = parser.parse_args()
-    if args.samples < 1 or args.seed < 0:
-        parser.error('--samples must be at least 1, --seed at least 0')
-    if args.names and args.names[0] == args.names[1]:
-        parser.error('--names must differ')
+    if len(args.runs) == 2:
+        args.a, args.b = args.runs[:1], args.runs[1:]
+    if not args.a or not args.b or len(args.a) != len(args.b):
+        parser.error('give two runs, or --a and --b with as many runs each')
     return args
+
+
+# --- Two runs -------------------------------------------------------------------------------------
 
 
 def bounds(low: float, high: float, digits: int) -> str:
@@ -66,7 +77,7 @@ def make_table(
     for name in first:
         a, b = first[name], second[name]
         gap = f'{name.rpartition("/")[0]}/gap'
-        gaps = [f'{found[gap]:.2f}' if gap in found else '' for found in both]
+        gaps = [f'{means[gap]:.2f}' if gap in means else '' for means in both]
         difference = [f'{b.value - a.value:+.2f}', bounds(*(b - a).interval(), 2)]
         rows.append([name, f'{a.value:.2f}', f'{b.value:.2f}', *difference, *gaps])
     return '\n'.join(aligned(rows))
@@ -81,25 +92,16 @@ def make_class_table(
     intervals = {where: gain.interval() for where, gain in gains.items()}
     titles = 'B', 'B - A', f'{LEVEL} %'
     rows = [['class', *(x for where in places for x in (f'{where}/IoU: A', *titles))]]
-    scored = ~np.isnan([found['all/IoU'].value for found in (first, second)]).all(0)
+    scored = ~np.isnan([run['all/IoU'].value for run in (first, second)]).all(0)
     for k in np.argsort(-gains[band].value):  # NaN is last
         if not scored[k]:
             continue
         row = [classes[k]]
         for where in places:
-            a, b = (found[f'{where}/IoU'].value[k] for found in (first, second))
+            a, b = (run[f'{where}/IoU'].value[k] for run in (first, second))
             row += [f'{a:.1f}', f'{b:.1f}', f'{b - a:+.1f}', bounds(*intervals[where][:, k], 1)]
         rows.append(row)
     return '\n'.join([*aligned(rows), *absent_classes(scored)])
-
-
-def pixel_shares(counted: ImageSums, scores: Iterable[str]) -> dict[str, float]:
-    """Fraction of all pixels in each band with a score, increasing; 'all' (1) is last."""
-    total = counted.total()
-    places = [name.removesuffix('/mIoU') for name in scores if not name.startswith('boundary')]
-    pixels = {where: total[f'{where}/true'].sum() for where in places}
-    order = sorted(pixels, key=lambda where: (where == 'all', pixels[where]))
-    return {where: float(pixels[where] / pixels['all']) for where in order}
 
 
 def draw(
@@ -108,67 +110,93 @@ def draw(
     """Write a figure of the mIoU of both runs over the widths."""
     from matplotlib.figure import Figure  # takes a second
 
-    shares = pixel_shares(counted, means[0])
-    names = args.names or ('A', 'B')
+    total = counted.total()
+    places = [name.removesuffix('/mIoU') for name in means[0] if not name.startswith('boundary')]
+    shares = {where: total[f'{where}/true'].sum() / total['all/true'].sum() for where in places}
+    shares = dict(sorted(shares.items(), key=lambda item: (item[0] == 'all', item[1])))
     figure = Figure(figsize=(8, 4.8), layout='constrained', dpi=110)
-    figure.suptitle(f'{names[0]} and {names[1]}: mIoU near true boundaries and over all pixels')
+    figure.suptitle(f'{" and ".join(args.names)}: mIoU near true boundaries and over all pixels')
     ax = figure.subplots()
     # equidistant: 'all' has no width, and a fraction of the diagonal has many widths in pixels
     steps = np.arange(len(shares))
-    for name, found in zip(names, means, strict=True):
-        scores = [found[f'{where}/mIoU'] for where in shares]
-        low, high = np.transpose([score.interval() for score in scores])
+    for name, run in zip(args.names, means, strict=True):
+        curve = [run[f'{where}/mIoU'] for where in shares]
+        low, high = np.transpose([score.interval() for score in curve])
         ax.fill_between(steps, low, high, alpha=0.18, linewidth=0)
-        ax.plot(steps, [score.value for score in scores], 'o-', label=name)
+        ax.plot(steps, [score.value for score in curve], 'o-', label=name)
     ax.set_xticks(steps, [f'{band}\n({share:.0%} of pixels)' for band, share in shares.items()])
     ax.set(xlabel='pixels that count: those in a band around true boundaries', ylabel='mIoU (%)')
     ax.grid(alpha=0.3)
     ax.legend()
     note = f'shaded: {LEVEL} % of {args.samples:,} resamplings of {len(counted.images):,} images, '
     figure.supxlabel(f'{note}separately for each run', fontsize=9, color='0.35')
-    try:
-        args.plot.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(args.plot)
-    except (OSError, ValueError) as error:  # a folder, an unknown image format
-        sys.exit(f'error: --plot {args.plot}: {error}')
+    args.plot.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(args.plot)
     print(f'\nplot: {args.plot}')
 
 
-def load(args: argparse.Namespace) -> tuple[tuple[ImageSums, ImageSums], list[str]]:
-    """Counts of both runs with the same order of images; and a line for each run."""
-    paths = [find_sums(path) for path in args.runs]
-    runs = paired(*map(read_sums, paths))
-    names = [f'{name}, ' for name in args.names] if args.names else ['', '']
-    return runs, [f'{x}: {name}{path}' for x, name, path in zip('AB', names, paths, strict=True)]
+def compare_runs(args: argparse.Namespace, runs: Sequence[ImageSums]) -> None:
+    """Print the scores of two runs and the intervals of their differences."""
+    images, classes = runs[0].images, runs[0].classes
+    weights = draw_weights(len(images), args.samples, args.seed)
+    first, second = (estimate(run, weights) for run in runs)
+    names = [name for name in first if name in second and not name.endswith('/Acc')]
+    if args.per_class and f'{args.per_class}/IoU' not in names:
+        sys.exit(f'error: --per-class {args.per_class}: the runs have {", ".join(names)}')
+    means = [
+        {name.replace('/', '/m'): run[name].over_classes() for name in names}  # IoU: mIoU
+        for run in (first, second)
+    ]
+    both = [scores(run.total()) for run in runs]
+    print(f'{len(images):,} images, {len(classes)} classes; {args.samples:,} draws\n')
+    print(f'{headline(dict(zip(args.names, both, strict=True)))}\n\n{make_table(*means, both)}')
+    if args.per_class:
+        print(f'\n{make_class_table(classes, first, second, args.per_class)}')
+    if args.plot:
+        draw(args, runs[0], means)
+
+
+# --- Several seeds --------------------------------------------------------------------------------
+
+
+def with_spread(values: np.ndarray) -> str:
+    return f'{values.mean():.2f} ± {values.std(ddof=1):.2f}'
+
+
+def compare_seeds(args: argparse.Namespace, runs: Sequence[Sequence[ImageSums]]) -> None:
+    """Print mean and standard deviation of each score, for A, for B and for B - A."""
+    by_seed = [[scores(run.total()) for run in model] for model in runs]
+    every = [run for model in by_seed for run in model]
+    common = [name for name in every[0] if all(name in run for run in every)]  # bands may differ
+    first, second = (
+        {name: np.array([run[name] for run in model]) for name in common} for model in by_seed
+    )
+    rows = [['', 'A', 'B', 'B - A', 'B - A by seed']]
+    for name in common:
+        if name.endswith(('/mIoU', '/gap')):
+            a, b = first[name], second[name]
+            seeds = ' '.join(f'{x:+.2f}' for x in b - a)
+            rows.append([name, *map(with_spread, (a, b, b - a)), seeds])
+    means = [{name: values.mean() for name, values in model.items()} for model in (first, second)]
+    print(f'\n{headline(dict(zip(args.names, means, strict=True)))}\n')
+    print('\n'.join(aligned(rows)))
 
 
 def main() -> None:
     args = parse_args()
     try:
-        runs, lines = load(args)
-    except (SumsFileError, NotPairedError, OSError) as error:
+        paths = [[find_sums(run) for run in model] for model in (args.a, args.b)]
+        reference = read_sums(paths[0][0])
+        runs = [[paired(reference, read_sums(path))[1] for path in model] for model in paths]
+        for letter, name, model in zip('AB', args.names, paths, strict=True):
+            label = letter if name == letter else f'{letter} ({name})'
+            print(f'{label}: {", ".join(map(str, model))}')
+        if len(args.a) == 1:
+            compare_runs(args, [runs[0][0], runs[1][0]])
+        else:
+            compare_seeds(args, runs)
+    except (SumsFileError, NotPairedError) as error:
         sys.exit(f'error: {error}')
-    images, classes = runs[0].images, runs[0].classes
-    weights = draw_weights(len(images), args.samples, args.seed)
-    first, second = (estimate(one, weights) for one in runs)
-    names = [name for name in first if name in second and not name.endswith('/Acc')]
-    band = args.per_class
-    if band and f'{band}/IoU' not in names:
-        there = ', '.join(name.removesuffix('/IoU') for name in names if name.endswith('/IoU'))
-        sys.exit(f'error: --per-class {band}: the runs have {there}')
-    means = [
-        {name.replace('/', '/m'): found[name].over_classes() for name in names}  # IoU: mIoU
-        for found in (first, second)
-    ]
-    print(*lines, sep='\n')
-    print(f'{len(images):,} images, {len(classes)} classes; {args.samples:,} draws\n')
-    found = [scores(one.total()) for one in runs]
-    named = dict(zip(args.names or 'AB', found, strict=True))
-    print(f'{headline(named)}\n\n{make_table(*means, found)}')
-    if band:
-        print(f'\n{make_class_table(classes, first, second, band)}')
-    if args.plot:
-        draw(args, runs[0], means)
 
 
 if __name__ == '__main__':

@@ -6,14 +6,13 @@ evaluated on its test set.
 """
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
-from mmbixt.checkpoints.loader import TRUST
-from mmbixt.cli import Options, run
+from mmengine.config import DictAction
+
+from mmbixt.cli import run
 from mmbixt.evaluation.sums import SumsFileError
-from mmbixt.files import written_whole
 from mmbixt.report.collect import collect
 from mmbixt.report.page import make_page
 from mmbixt.report.work_dir import ReportError, Run
@@ -36,35 +35,21 @@ def parse_args() -> argparse.Namespace:
     add('--no-model', action='store_true', help=text)
     text = 'change settings of the config, for example the folder of the data: '
     text += 'test_dataloader.dataset.data_root=data/elsewhere'
-    add('--cfg-options', nargs='+', action=Options, default={}, metavar='KEY=VALUE', help=text)
-    text = 'also read checkpoints that contain more than data; their code is executed'
-    add('--trust-checkpoint', action='store_true', help=text)
-    args = parser.parse_args()
-    if args.images < 0:
-        parser.error('--images must be at least 0')
-    if args.no_model and (args.evaluate or args.checkpoint):
-        parser.error('--evaluate and --checkpoint need the model: remove --no-model')
-    return args
+    add('--cfg-options', nargs='+', action=DictAction, default={}, metavar='KEY=VALUE', help=text)
+    return parser.parse_args()
 
 
 def main() -> None:
     args = parse_args()
-    if args.trust_checkpoint:
-        os.environ[TRUST] = '1'
     out = args.out or args.work_dir / 'report.html'
     try:
-        found = Run(args.work_dir, args.cfg_options)
-        with written_whole(out) as part:
-            part.touch()  # raises an error before the computation if the folder is not writable
-            data = collect(found, args)
-            if args.evaluate and data.problem and not data.counts:
-                sys.exit(f'error: --evaluate: {data.problem}')
-            part.write_text(make_page(data), 'utf-8')
+        data = collect(Run(args.work_dir, args.cfg_options), args)
     except (ReportError, SumsFileError) as error:
         sys.exit(f'error: {error}')
-    missing = 'no pictures' if data.counts else 'no scores near boundaries, no pictures'
-    for note in found.notes + ([f'{missing}: {data.problem}'] if data.problem else []):
-        print(note)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(make_page(data), 'utf-8')
+    if data.problem:
+        print(data.problem)
     print(f'report: {out} ({out.stat().st_size / 1e6:.1f} MB)')
 
 
