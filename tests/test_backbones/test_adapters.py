@@ -1,4 +1,4 @@
-"""LoRA by mmpretrain's ``LoRAModel``, in a config of mmseg: the recipe in docs/projects.md."""
+"""LoRA by mmpretrain's ``LoRAModel``, in a config of mmseg: the recipe in docs/training.md."""
 
 import pytest
 import torch

@@ -4,8 +4,9 @@ import re
 
 import pytest
 from documents import ROOT, build_site
+from mmengine.registry import Registry
 
-from mmbixt.check.names import registered
+import mmbixt.registry
 
 REFERENCE = (ROOT / 'docs/reference.md').read_text()
 
@@ -28,7 +29,10 @@ def test_every_page_is_complete_and_needs_no_network(site):
 
 def test_reference_lists_all_components_and_tools():
     private = {'default_collate'}
-    components = registered('mmbixt').keys() - private
+    registries = [x for x in vars(mmbixt.registry).values() if isinstance(x, Registry)]
+    for registry in registries:
+        registry.import_from_location()
+    components = {name for registry in registries for name in registry.module_dict} - private
     assert {name for name in components if f'mmbixt.{name}`' not in REFERENCE} == set()
     tools = [*ROOT.glob('tools/*.??'), *ROOT.glob('tools/analysis/*.py')]
     assert [str(tool) for tool in tools if f'`{tool.relative_to(ROOT)}`' not in REFERENCE] == []
