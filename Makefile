@@ -5,7 +5,7 @@ export VENV PYTHON JOBS MMCV_CUDA CHROME
 python = "$(VENV)/bin/python"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test test-zoo test-gpu test-onedl test-browser test-lowest fuzz lint format clean
+.PHONY: help setup demo docs test test-zoo test-gpu test-onedl test-browser test-lowest lint format clean
 
 help: ## this list
 	@echo 'make VENV=.venv PYTHON=python3.11 <target>, where target is one of'
@@ -45,10 +45,6 @@ test-lowest: setup ## attentions and networks with the oldest versions that requ
 
 test-browser: setup ## look at a report and the site in Chromium, on a desk and on a phone (CHROME=path: in that one)
 	@OMP_NUM_THREADS=1 $(python) -m pytest tests/browser
-
-fuzz: setup ## read damaged checkpoints for a while (SECONDS=600), which must never do harm
-	@OMP_NUM_THREADS=1 FUZZ_SECONDS=$(or $(SECONDS),600) \
-		$(python) -m pytest -s tests/test_checkpoints/test_unpickler.py -k fuzzed
 
 lint: setup ## check format and style
 	@$(python) -m ruff format --check .

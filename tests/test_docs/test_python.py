@@ -16,9 +16,9 @@ from helpers import (
     takes_four_channels,
     unused_parameters,
 )
+from mmengine import registry
 from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
-from mmengine import registry
 from mmengine.registry import MODELS, init_default_scope
 from running import fresh_mmengine
 

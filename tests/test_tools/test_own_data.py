@@ -1,6 +1,5 @@
 """The page "Your own data set": its configs and its commands, in its order, on generated images."""
 
-import json
 import re
 from pathlib import Path
 
@@ -15,9 +14,8 @@ from PIL import Image
 from running import NO_WORKERS, TWO_STEPS
 from test_report.runs import read_page
 
-from mmbixt.check.config import find_problems
 from mmbixt.checkpoints.loader import load
-from mmbixt.cli import read_config
+from mmbixt.config import read_config
 from mmbixt.sample.sample_data import write_sample_data
 
 PAGE = (CONFIGS.parent / 'docs/own_data.md').read_text()
@@ -61,46 +59,6 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_wrong_annotations_of_a_metric_are_found(folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    cfg = read_config('coco_mini.py')
-    for file, message in (
-        ('data/coco_mini/annotations/instances_train.json', ', but'),
-        ('val.json', ', which does not exist, but'),
-    ):
-        cfg.val_evaluator.ann_file = file
-        (problem,), _ = find_problems(cfg, ('val',))
-        assert problem.startswith(f'val_evaluator.ann_file is {file}{message}')
-
-
-def test_a_part_of_a_coco_file_is_noted(folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    cfg = read_config('coco_mini.py')
-    assert find_problems(cfg, ('val',)) == ([], [])
-    cfg.val_dataloader.dataset.indices = 2
-    ((), (note,)) = find_problems(cfg, ('val',))
-    assert note.startswith('val_dataloader.dataset.indices: AP is of all images')
-
-
-def test_forgotten_classes_are_one_mistake(folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    cfg = read_config('coco_mini.py')
-    for split in ('train', 'val'):
-        dataset = cfg[f'{split}_dataloader'].dataset
-        content = json.loads(Path(dataset.data_root, dataset.ann_file).read_text())
-        content['categories'] = [c for c in content['categories'] if c['name'] in cfg.classes]
-        dataset.ann_file = f'annotations/{split}_of_mine.json'
-        Path(dataset.data_root, dataset.ann_file).write_text(json.dumps(content))
-        del dataset.metainfo  # the classes are then COCO's
-    cfg.val_evaluator.ann_file = f'{dataset.data_root}{dataset.ann_file}'
-    ((problem,), _) = find_problems(cfg, ('train', 'val'))
-    assert 'train_of_mine.json has no categories ' in problem
-    assert 'Set metainfo=dict(classes=(...)) of the data sets' in problem
-    for split in ('train', 'val'):  # each is wrong in another way
-        cfg[f'{split}_dataloader'].dataset.metainfo = dict(classes=(f'a_{split}',))
-    assert len(find_problems(cfg, ('train', 'val'))[0]) == 2
-
-
 @only_in_zoo
 def test_commands(folder, within):
     """All that the page tells to run, in its order; trainings of few steps and small images."""
@@ -109,7 +67,7 @@ def test_commands(folder, within):
         tool = path.removeprefix('tools/')
         if tool == 'train.py':
             changes = DET if 'coco' in arguments[0] else TWO_STEPS
-            arguments += ['--unchecked', '--cfg-options', *NO_WORKERS, *changes]
+            arguments += ['--cfg-options', *NO_WORKERS, *changes]
         if tool == 'analysis/report.py':
             arguments += ['--no-model']
         within(tool, *arguments, cwd=folder)
