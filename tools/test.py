@@ -52,8 +52,8 @@ def draw_predictions(cfg: Config, args: argparse.Namespace) -> None:
     hook.update(show=args.show, wait_time=args.wait_time, interval=1)
     if cfg.default_scope == 'mmpretrain':
         hook.update(enable=True, out_dir=args.show_dir)
-    else:
-        hook.draw = True
+        return
+    hook.draw = True
     if args.show_dir and cfg.default_scope == 'mmdet':
         hook.test_out_dir = os.path.abspath(args.show_dir)  # else in the folder of the log
     elif args.show_dir:

@@ -165,7 +165,7 @@ def test_other_channels_and_adapters():
     channels, adapters = (Config.fromstring(config, '.py').model for config in configs)
     assert channels.backbone.init_cfg.pop('adapt_stem')
     adapters.backbone.module.init_cfg = None
-    channels, adapters = (without_weights(part, 'mmseg') for part in (channels, adapters))
+    channels, adapters = map(MODELS.build, (channels, adapters))
     assert channels.backbone.patch_embed.proj[0][0].in_channels == 4
     assert len(channels.data_preprocessor.mean) == 4
     learning = [key for key, p in adapters.backbone.named_parameters() if p.requires_grad]
@@ -242,7 +242,6 @@ def test_plain_torch(tmp_path):
     file = tmp_path / 'weights.pth'
     torch.save({'model': official_state('xcit_nano_12_p16')}, file)
     exec(code.replace('xcit://small12-p16-dist', str(file)).replace('small12', 'nano12'), found)
-    assert found['backbone'].not_in_file == []
     assert found['backbone'].state_dict()['patch_embed.proj.0.0.weight'].abs().sum() > 0
 
 

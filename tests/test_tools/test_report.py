@@ -92,7 +92,7 @@ def test_broken_checkpoint_counts_and_images_that_are_elsewhere(work_dir, report
     assert len(read_page(work_dir / 'report.html').all('table')) == 2
     # but with --checkpoint it is an error
     said = report(work_dir, '--checkpoint', work_dir / 'iter_100.pth')
-    assert 'CheckpointError: ' in said
+    assert 'CheckpointFileError: ' in said
     (work_dir / 'boundary.npz').write_bytes(b'half')
     assert 'boundary.npz is not a file of counts' in report(work_dir)
 

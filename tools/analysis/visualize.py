@@ -35,7 +35,7 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EPILOG
     )
-    add_common_arguments(parser, 'mmseg')
+    add_common_arguments(parser)
     add, chosen = parser.add_argument, parser.add_mutually_exclusive_group()
     add('checkpoint', help='checkpoint file')
     text = 'names of images, with or without a suffix; or a number of images, evenly spaced in the '
