@@ -1,7 +1,6 @@
 """Mistakes that only the built model, data sets and schedules show."""
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -65,12 +64,10 @@ def head_problems(model: nn.Module, splits: Mapping[str, Classes]) -> Iterator[s
 
 def order_problems(splits: Mapping[str, Classes]) -> Iterator[str]:
     """A message if the classes of two splits differ in their order alone: ids change meaning."""
-    known = {split: classes for split, classes in splits.items() if classes}
-    first, names = next(iter(known.items()), ('', ()))
-    for split, other in known.items():
-        if names != other and Counter(names) == Counter(other):
-            pairs = enumerate(zip(names, other, strict=True))
-            i = next(i for i, (one, two) in pairs if one != two)
+    first, names = next((x for x in splits.items() if x[1]), ('', ()))
+    for split, other in splits.items():
+        if names != other and sorted(names) == sorted(other):
+            i = next(i for i, name in enumerate(names) if name != other[i])
             yield (
                 f'{split} has the classes of {first} in another order: number {i} is '
                 f'{other[i]!r}, not {names[i]!r}.'
@@ -113,8 +110,8 @@ def schedule_problems(schedulers: Any, lengths: Mapping[bool, int]) -> Iterator[
         if last.param_name != 'lr':
             continue
         if isinstance(last, _TO_ZERO) and not (last.eta_min or getattr(last, 'eta_min_ratio', 0)):
-            whole = getattr(last, 'T_max', last.end - last.begin) == last.end - last.begin
-            if whole and last.end < length:
+            span = last.end - last.begin
+            if last.end < length and getattr(last, 'T_max', span) == span:
                 yield (
                     f'{type(last).__name__} ends after {last.end:,}, and training after '
                     f'{length:,}: from there on the learning rate is 0. Set its end to {length}.'

@@ -7,17 +7,7 @@ from typing import Any
 from mmbixt.checkpoints.sources import SCHEMES, find
 from mmbixt.config import ConfigError, all_dicts, data_sets, type_name
 
-_HOW_TO_GET = {  # of data sets in the folders of mmbixt's configs
-    'ADE20KDataset': 'ADE20K (SceneParse150) is one file, '
-    'http://data.csail.mit.edu/places/ADEchallenge/ADEChallengeData2016.zip; unpack it into '
-    'data/ade.',
-    'CocoDataset': 'COCO 2017 is http://images.cocodataset.org/zips/train2017.zip, '
-    '.../zips/val2017.zip and .../annotations/annotations_trainval2017.zip; unpack them into '
-    'data/coco.',
-    'ImageNet': 'ImageNet-1k (ILSVRC2012) is at https://image-net.org/download-images; put its '
-    'images into data/imagenet/train/CLASS and data/imagenet/val/CLASS.',
-}
-_FOLDERS = ('data/ade', 'data/coco', 'data/imagenet')
+_STOCK = ('data/ade', 'data/coco', 'data/imagenet')  # folders of mmbixt's configs
 
 
 def check_files(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
@@ -33,16 +23,13 @@ def check_files(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
 
 
 def _missing_data(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[str]:
-    advice = {}
     for path, dataset in (part for split in splits for part in data_sets(cfg, split)):
-        for file in _paths(dataset):
-            if not file.exists():
-                yield f'{path} ({type_name(dataset)}): {file.absolute()} does not exist.'
-                advice[f'If it is in another place, make a link, or set {path}.data_root.'] = None
-                is_stock = str(dataset.get('data_root')).startswith(_FOLDERS)
-                if is_stock and (how := _HOW_TO_GET.get(type_name(dataset))):
-                    advice[f'{how} To try the config on generated images: --sample.'] = None
-    yield from advice
+        missing = [file.absolute() for file in _paths(dataset) if not file.exists()]
+        yield from (f'{path} ({type_name(dataset)}): {file} does not exist.' for file in missing)
+        if missing:
+            yield f'If it is in another place, make a link, or set {path}.data_root.'
+        if missing and str(dataset.get('data_root')).startswith(_STOCK):
+            yield 'docs/datasets.md says how to get it; --sample tries the config without it.'
 
 
 def _paths(dataset: Mapping[str, Any]) -> list[Path]:
@@ -60,18 +47,13 @@ def _paths(dataset: Mapping[str, Any]) -> list[Path]:
 
 
 def _missing_weights(cfg: Mapping[str, Any]) -> Iterator[str]:
-    names = [(f'init_cfg of {type_name(node)}', part) for node, part in _initialised(cfg)]
-    for setting, file in (*names, ('load_from', cfg.get('load_from'))):
-        if not isinstance(file, str):
-            continue
-        if file.startswith(SCHEMES):
-            find(file)  # an error for an unknown name
-        elif '://' not in file and not Path(file).expanduser().exists():
-            yield f'{setting}: the checkpoint {file} does not exist.'
-
-
-def _initialised(cfg: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Any]]:
+    files = [('load_from', cfg.get('load_from'))]
     for node in all_dicts(cfg.get('model')):
         init = node.get('init_cfg')
         if isinstance(init, Mapping) and init.get('type') == 'Pretrained':
-            yield node, init.get('checkpoint')
+            files.append((f'init_cfg of {type_name(node)}', init.get('checkpoint')))
+    for setting, file in files:
+        if isinstance(file, str) and file.startswith(SCHEMES):
+            find(file)  # an error for an unknown name
+        elif isinstance(file, str) and '://' not in file and not Path(file).expanduser().exists():
+            yield f'{setting}: the checkpoint {file} does not exist.'

@@ -35,11 +35,8 @@ class CheckSample(BaseTransform):
             (``color_type='color_ignore_orientation'`` of ``LoadImageFromFile``).
 
     Example:
-        >>> pipeline = [
-        ...     dict(type='LoadImageFromFile'),
-        ...     dict(type='LoadAnnotations'),
-        ...     dict(type='mmbixt.CheckSample', num_classes=150),
-        ... ]
+        >>> load = [dict(type='LoadImageFromFile'), dict(type='LoadAnnotations')]
+        >>> pipeline = [*load, dict(type='mmbixt.CheckSample', num_classes=150)]
     """
 
     def __init__(
@@ -97,19 +94,15 @@ class CheckSample(BaseTransform):
         if tag != 1 and labelled == stored:  # a label of the size that is shown fits
             raise BadSampleError(
                 f'{path} is turned or mirrored when it is read (EXIF orientation {tag}), and its '
-                'labels are not. If they fit the image as it is stored: '
-                "color_type='color_ignore_orientation' in LoadImageFromFile and "
-                'check_orientation=False in CheckSample; if they fit it as it is shown, rewrite '
-                'the image with PIL.ImageOps.exif_transpose.'
+                'labels are not. To read it as it is stored: '
+                "color_type='color_ignore_orientation' in LoadImageFromFile, and "
+                'check_orientation=False in CheckSample.'
             )
         if labelled != shown:
             raise BadSampleError(
                 f'{what} is for {labelled[0]} x {labelled[1]} pixels, but {path} has '
                 f'{shown[0]} x {shown[1]}.'
             )
-
-    def __repr__(self) -> str:
-        return f'CheckSample(num_classes={self.num_classes}, ignore_index={self.ignore_index})'
 
 
 def _orientation(path: str) -> int:

@@ -2,15 +2,14 @@
 
 import logging
 from collections.abc import Iterator
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from typing import Any
 
 import torch
-from mmengine.dataset import BaseDataset
 from mmengine.dist import get_world_size
 from mmengine.hooks import CheckpointHook, Hook
-from mmengine.runner import BaseLoop, Runner
+from mmengine.runner import Runner
 from torch import Tensor, nn
 
 from mmbixt.check.built import (
@@ -33,9 +32,8 @@ class SanityHook(Hook):
 
     - Numbers of classes of heads and data, their order in training and validation and in COCO
       files, schedules that reach 0 too early.
-    - Two validation batches run through the model and the evaluator, as with Lightning's
-      ``num_sanity_val_steps``. What fails there would fail after hours: pipelines, metrics,
-      ``save_best``, anchors of other strides than the feature maps.
+    - Two validation batches run through the model and the evaluator (as in Lightning). What fails
+      there would fail after hours: pipelines, metrics, ``save_best``, strides of anchors.
 
     Args:
         batches: validation batches; 0 runs none.
@@ -62,46 +60,35 @@ class SanityHook(Hook):
     def _validate(self, runner: Runner) -> None:
         """Evaluate a few batches, and check what the hooks need of the scores."""
         runner.logger.info(f'Sanity check: {self.batches} validation batches')
-        loop, model = runner.val_loop, runner.model
-        count = 0
+        loop, model, count = runner.val_loop, runner.model, 0
         model.eval()
-        with torch.no_grad(), _Strides(unwrapped(model)) as strides, _quiet(runner.logger):
+        with torch.no_grad(), _noted_sides(unwrapped(model)) as sides, _quiet(runner.logger):
             for _, batch in zip(range(self.batches), loop.dataloader, strict=False):
                 outputs = model.val_step(batch)
                 loop.evaluator.process(data_samples=outputs, data_batch=batch)
                 count += len(outputs) * get_world_size()
             scores = loop.evaluator.evaluate(min(count, len(loop.dataloader.dataset)))
         model.train()
-        problems = [*strides.problems(), *_best_problems(runner, scores)]
+        problems = [*_stride_problems(unwrapped(model), sides), *_best_problems(runner, scores)]
         if problems:
             raise ConfigError('\n'.join(problems))
 
 
 def _built_problems(runner: Runner) -> Iterator[str]:
     loops = dict(train=runner.train_loop, val=runner.val_loop)
-    data = {
-        split: loop.dataloader.dataset
-        for split, loop in loops.items()
-        if isinstance(loop, BaseLoop)
-    }
-    for dataset in data.values():
-        for leaf in leaves(dataset):
-            yield from dataset_problems(leaf)
-            yield from _unequal_numbers(leaf)
+    data = {split: loop.dataloader.dataset for split, loop in loops.items() if loop}
     classes = {split: classes_of(dataset) for split, dataset in data.items()}
+    for dataset in (leaf for whole in data.values() for leaf in leaves(whole)):
+        yield from dataset_problems(dataset)
+        count = len(classes_of(dataset))
+        for step in dataset.pipeline.transforms:
+            if isinstance(step, CheckSample) and count and step.num_classes not in (None, count):
+                yield (
+                    f'CheckSample.num_classes = {step.num_classes}, but {type(dataset).__name__} '
+                    f'has {count} classes.'
+                )
     yield from head_problems(unwrapped(runner.model), classes)
     yield from order_problems(classes)
-
-
-def _unequal_numbers(dataset: BaseDataset) -> Iterator[str]:
-    """A message if the data set's CheckSample expects another number of classes."""
-    count = len(classes_of(dataset))
-    for step in dataset.pipeline.transforms:
-        if isinstance(step, CheckSample) and count and step.num_classes not in (None, count):
-            yield (
-                f'CheckSample.num_classes = {step.num_classes}, but {type(dataset).__name__} has '
-                f'{count} classes.'
-            )
 
 
 def _best_problems(runner: Runner, scores: dict[str, Any]) -> Iterator[str]:
@@ -118,66 +105,56 @@ def _best_problems(runner: Runner, scores: dict[str, Any]) -> Iterator[str]:
                 )
 
 
-class _quiet(redirect_stdout):  # noqa: N801
+@contextmanager
+def _quiet(logger: logging.Logger) -> Iterator[None]:
     """Scores of two batches mean nothing: neither the logger nor pycocotools prints them."""
-
-    def __init__(self, logger: logging.Logger) -> None:
-        super().__init__(StringIO())
-        self.logger, self.level = logger, logger.level
-
-    def __enter__(self) -> Any:
-        self.logger.setLevel(logging.CRITICAL)
-        return super().__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
-        self.logger.setLevel(self.level)
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with redirect_stdout(StringIO()):
+            yield
+    finally:
+        logger.setLevel(level)
 
 
-class _Strides:
-    """Record the sizes of images and feature maps where a detector has anchors and regions.
+@contextmanager
+def _noted_sides(model: nn.Module) -> Iterator[dict[str, list[int]]]:
+    """The heights of what these parts get: the backbone's images, the detectors' feature maps."""
+    sides, handles = {}, []
+    for name, part in model.named_modules():
+        if name == 'backbone' or _strides(part):
 
-    With wrong strides these would be in wrong places, without an error.
-    """
+            def note(_: nn.Module, inputs: tuple, name: str = name) -> None:
+                maps = [inputs[0]] if isinstance(inputs[0], Tensor) else inputs[0]
+                sides[name] = [x.shape[2] for x in maps]
 
-    def __init__(self, model: nn.Module) -> None:
-        self.model, self.handles = model, []
-        self.height = 0  # of the images
-        self.heads: dict[str, tuple[list[int], list[int]]] = {}  # strides, heights of maps
-
-    def __enter__(self) -> '_Strides':
-        if isinstance(backbone := getattr(self.model, 'backbone', None), nn.Module):
-            self.handles.append(backbone.register_forward_pre_hook(self._note_image))
-        for name, part in self.model.named_modules():
-            strides = getattr(part, 'featmap_strides', None)  # of RoI extractors
-            if hasattr(part, 'prior_generator'):
-                strides = [stride[1] for stride in part.prior_generator.strides]
-            if strides:
-                self._watch(name, part, strides)
-        return self
-
-    def _watch(self, name: str, part: nn.Module, strides: list[int]) -> None:
-        def note(_: nn.Module, inputs: tuple) -> None:
-            self.heads[name] = strides, [x.shape[2] for x in inputs[0]]
-
-        self.handles.append(part.register_forward_pre_hook(note))
-
-    def _note_image(self, _: nn.Module, inputs: tuple[Tensor]) -> None:
-        self.height = inputs[0].shape[2]
-
-    def __exit__(self, *error: Any) -> None:
-        for handle in self.handles:
+            handles.append(part.register_forward_pre_hook(note))
+    try:
+        yield sides
+    finally:
+        for handle in handles:
             handle.remove()
 
-    def problems(self) -> Iterator[str]:
-        for name, (strides, sides) in self.heads.items():
-            # small maps are rounded up; a wrong stride is wrong by a factor of 2
-            pairs = zip(strides, sides, strict=False)
-            apart = [abs(s * y - self.height) / max(6 * s, self.height) for s, y in pairs]
-            if self.height and max(apart, default=0) > 0.25:
-                listed = ', '.join(f'{self.height / side:.0f}' for side in sides)
-                yield (
-                    f'model.{name} has the strides {[*strides]}, but its feature maps {listed}. '
-                    'Set these strides, or make maps of other strides by '
-                    'mmbixt.FeaturePyramidAdapter (out_strides), as the first neck.'
-                )
+
+def _strides(part: nn.Module) -> list[int]:
+    """The strides of a head with anchors or points, or of an extractor of regions; else none."""
+    if hasattr(part, 'prior_generator'):
+        return [stride[1] for stride in part.prior_generator.strides]
+    return list(getattr(part, 'featmap_strides', ()))
+
+
+def _stride_problems(model: nn.Module, sides: dict[str, list[int]]) -> Iterator[str]:
+    """With wrong strides, anchors and regions would be in wrong places, without an error."""
+    (height,) = sides.pop('backbone', [0])
+    for name, heights in sides.items():
+        strides = _strides(model.get_submodule(name))
+        # small maps are rounded up; a wrong stride is wrong by a factor of 2
+        pairs = zip(strides, heights, strict=False)
+        apart = [abs(s * y - height) / max(6 * s, height) for s, y in pairs]
+        if height and max(apart, default=0) > 0.25:
+            real = ', '.join(f'{height / y:.0f}' for y in heights)
+            yield (
+                f'model.{name} has the strides {strides}, but its feature maps {real}. Set these '
+                'strides, or make maps of other strides by mmbixt.FeaturePyramidAdapter '
+                '(out_strides), as the first neck.'
+            )
