@@ -28,12 +28,12 @@ def named(path: str | Path) -> Iterator[None]:
 def written_whole(path: str | Path) -> Iterator[Path]:
     """A temporary file, renamed to ``path`` at the end, or deleted after an error.
 
-    Devices and pipes are written directly; of a link the file that it leads to is replaced, by one
-    of the same mode. What is written to ``/dev/stdout`` follows what was printed before.
+    Devices and pipes are written directly. A link stays: its target is replaced by a file of the
+    same mode. What is written to ``/dev/stdout`` follows what was printed before.
     """
     path = Path(path)
     streams = {Path('/dev/stdout'): sys.stdout, Path('/dev/stderr'): sys.stderr}
-    # if it is a file, a second descriptor would truncate it
+    # output may be redirected to a file, which opening it again would truncate
     if (stream := streams.get(path)) and hasattr(stream, 'buffer'):
         with TemporaryDirectory() as folder:
             yield (part := Path(folder, 'part'))
@@ -46,7 +46,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         return
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    # of its own: another process may write the same file
+    # a random name, because another process may write the same file
     part = path.with_name(f'.{uuid4().hex[:12]}{path.suffix[:20]}')
     try:
         with named(path):

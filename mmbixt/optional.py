@@ -35,7 +35,7 @@ else:
     from mmbixt.registry import MODELS
 
     def log(text: str) -> None:
-        """To the log of the run, if there is one."""
+        """Write to the log of the run, if there is one."""
         print_log(text, 'current')
 
 

@@ -1,4 +1,4 @@
-"""Mistakes that only the built model, data sets and schedules show."""
+"""Mistakes that can be seen only in the built model, data sets and schedules."""
 
 import json
 from collections import Counter
@@ -64,10 +64,10 @@ def head_problems(model: nn.Module, splits: Mapping[str, Classes]) -> Iterator[s
 
 
 def order_problems(splits: Mapping[str, Classes]) -> Iterator[str]:
-    """A message if the classes of two splits differ in their order alone: ids change meaning."""
-    known = {split: classes for split, classes in splits.items() if classes}
-    first, names = next(iter(known.items()), ('', ()))
-    for split, other in known.items():
+    """A message if two splits have the same classes in another order: ids change their meaning."""
+    named = {split: classes for split, classes in splits.items() if classes}
+    first, names = next(iter(named.items()), ('', ()))
+    for split, other in named.items():
         if names != other and Counter(names) == Counter(other):
             pairs = enumerate(zip(names, other, strict=True))
             i = next(i for i, (one, two) in pairs if one != two)
@@ -113,8 +113,8 @@ def schedule_problems(schedulers: Any, lengths: Mapping[bool, int]) -> Iterator[
         if last.param_name != 'lr':
             continue
         if isinstance(last, _TO_ZERO) and not (last.eta_min or getattr(last, 'eta_min_ratio', 0)):
-            whole = getattr(last, 'T_max', last.end - last.begin) == last.end - last.begin
-            if whole and last.end < length:
+            ends_at_zero = getattr(last, 'T_max', last.end - last.begin) == last.end - last.begin
+            if ends_at_zero and last.end < length:
                 yield (
                     f'{type(last).__name__} ends after {last.end:,}, and training after '
                     f'{length:,}: from there on the learning rate is 0. Set its end to {length}.'

@@ -1,4 +1,4 @@
-"""Files that a config names and that do not exist, found before anything is built."""
+"""Files that a config names and that do not exist; checked before anything is built."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -38,7 +38,7 @@ def _missing_data(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[s
         for file in _paths(dataset):
             if not file.exists():
                 yield f'{path} ({type_name(dataset)}): {file.absolute()} does not exist.'
-                advice[f'If it is in another place, make a link, or set {path}.data_root.'] = None
+                advice[f'If it is in another place, create a link, or set {path}.data_root.'] = None
                 is_stock = str(dataset.get('data_root')).startswith(_FOLDERS)
                 if is_stock and (how := _HOW_TO_GET.get(type_name(dataset))):
                     advice[f'{how} To try the config on generated images: --sample.'] = None

@@ -22,7 +22,6 @@ from mmbixt.check.built import (
     schedule_problems,
     unwrapped,
 )
-from mmbixt.check.sample import CheckSample
 from mmbixt.config import ConfigError
 from mmbixt.registry import HOOKS
 
@@ -87,17 +86,19 @@ def _built_problems(runner: Runner) -> Iterator[str]:
     for dataset in data.values():
         for leaf in leaves(dataset):
             yield from dataset_problems(leaf)
-            yield from _unequal_numbers(leaf)
+            yield from _sample_problems(leaf)
     classes = {split: classes_of(dataset) for split, dataset in data.items()}
     yield from head_problems(unwrapped(runner.model), classes)
     yield from order_problems(classes)
 
 
-def _unequal_numbers(dataset: BaseDataset) -> Iterator[str]:
+def _sample_problems(dataset: BaseDataset) -> Iterator[str]:
     """A message if the data set's CheckSample expects another number of classes."""
     count = len(classes_of(dataset))
     for step in dataset.pipeline.transforms:
-        if isinstance(step, CheckSample) and count and step.num_classes not in (None, count):
+        if type(step).__name__ != 'CheckSample':  # its module needs mmcv, hooks do not
+            continue
+        if count and step.num_classes not in (None, count):
             yield (
                 f'CheckSample.num_classes = {step.num_classes}, but {type(dataset).__name__} has '
                 f'{count} classes.'
@@ -113,13 +114,13 @@ def _best_problems(runner: Runner, scores: dict[str, Any]) -> Iterator[str]:
         for name in (hook.save_best or ()) if scores else ():
             if name not in ('auto', *scores):
                 yield (
-                    f'default_hooks.checkpoint.save_best = {name!r} is not a score of '
-                    f'val_evaluator; it reports, for example, {", ".join([*scores][:5])}.'
+                    f'default_hooks.checkpoint.save_best = {name!r} is a score that val_evaluator '
+                    f'does not report; it reports, for example, {", ".join([*scores][:5])}.'
                 )
 
 
 class _quiet(redirect_stdout):  # noqa: N801
-    """Scores of two batches mean nothing: neither the logger nor pycocotools prints them."""
+    """No output of the logger and of pycocotools: scores of two batches would mislead."""
 
     def __init__(self, logger: logging.Logger) -> None:
         super().__init__(StringIO())
@@ -173,11 +174,11 @@ class _Strides:
         for name, (strides, sides) in self.heads.items():
             # small maps are rounded up; a wrong stride is wrong by a factor of 2
             pairs = zip(strides, sides, strict=False)
-            apart = [abs(s * y - self.height) / max(6 * s, self.height) for s, y in pairs]
-            if self.height and max(apart, default=0) > 0.25:
+            errors = [abs(s * y - self.height) / max(6 * s, self.height) for s, y in pairs]
+            if self.height and max(errors, default=0) > 0.25:
                 listed = ', '.join(f'{self.height / side:.0f}' for side in sides)
                 yield (
-                    f'model.{name} has the strides {[*strides]}, but its feature maps {listed}. '
-                    'Set these strides, or make maps of other strides by '
+                    f'model.{name} has the strides {[*strides]}, but its feature maps have '
+                    f'{listed}. Set these strides, or make maps of other strides by '
                     'mmbixt.FeaturePyramidAdapter (out_strides), as the first neck.'
                 )

@@ -12,7 +12,7 @@ from mmbixt.config import within
 def written_checkpoints(
     work_dir: Path, cfg: Mapping[str, Any]
 ) -> Iterator[tuple[Path, str | None]]:
-    """Each with what is wrong with it (None if it is complete), the one to resume from first."""
+    """Each checkpoint, the one to resume from first, with the error of reading it, or None."""
     folders = [Path(abspath(work_dir))]
     if out_dir := within(cfg, 'default_hooks', 'checkpoint').get('out_dir'):
         folders.append(Path(abspath(out_dir), folders[0].name))  # as CheckpointHook does
@@ -34,11 +34,12 @@ def written_checkpoints(
 
 
 def _age(path: Path, last: Path) -> tuple[bool, int, float]:
-    """Of later files larger: by number, up to that of the ``last`` file; others by their time.
+    """A sort key, larger for later files: by number up to that of the ``last`` file, then by time.
 
     A copy of a work dir may have been written in any order.
     """
-    (kind, _, number), (last_kind, _, last_number) = (x.stem.partition('_') for x in (path, last))
+    kind, _, number = path.stem.partition('_')
+    last_kind, _, last_number = last.stem.partition('_')
     is_numbered = kind == last_kind and number.isdigit() and last_number.isdigit()
     is_before = is_numbered and int(number) <= int(last_number)
     return is_before, int(number) if is_before else 0, path.stat().st_mtime

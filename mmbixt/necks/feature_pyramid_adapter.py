@@ -65,7 +65,9 @@ class FeaturePyramidAdapter(BaseModule):
     ) -> None:
         super().__init__(init_cfg)
         if isinstance(out_strides, int) or not out_strides:
-            raise ValueError(f'out_strides={out_strides} must name one stride per level.')
+            raise ValueError(
+                f'out_strides={out_strides} must be a sequence with one stride per level.'
+            )
         levels = len(out_strides)
         self.out_strides = tuple(out_strides)
         self.out_channels = _per_level('in_channels', in_channels, levels)

@@ -32,7 +32,7 @@ def test_wrong_out_indices(wrong):
     [
         (dict(arch='huge'), "{}: arch='huge' is not one of '.*'"),
         (dict(arch=dict(heigth=2)), r"{}: an arch dict .* missing: \['.* unknown: \['heigth'\]"),
-        (dict(out_indices=(99,)), r'out_indices=\(99,\): there are layers 0 to'),
+        (dict(out_indices=(99,)), r'out_indices=\(99,\): must be from 0 to'),
         (dict(out_indices='1'), "out_indices='1' must be integers"),
         (dict(drop_path_rate=1.0), 'drop_path_rate=1.0 must be a number, at least 0 and below 1'),
         (dict(drop_path_rate='0.1'), "drop_path_rate='0.1' must be a number"),
@@ -56,8 +56,12 @@ SWIN = dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))
         (BiXT, dict(arch=HEADS), '30 channels.*4 heads'),
         (BiXT, dict(patch_stride=32), 'patch_stride=32 is not one of 16, 8, 4'),
         (BiXT, dict(token_refiner='conv'), "token_refiner='conv' is not one of None, 'lpi'"),
-        (BiFormer, dict(topks=(1, 4, 16)), r'topks=\(1, 4, 16\).* one number for each stage'),
-        (BiFormer, dict(topks=(1, 4, 70, -2)), '70 is neither a number of regions, 1 to 64 of 8 x'),
+        (
+            BiFormer,
+            dict(topks=(1, 4, 16)),
+            r'topks=\(1, 4, 16\).* must have one number for each stage',
+        ),
+        (BiFormer, dict(topks=(1, 4, 70, -2)), '70 must be a number of regions, 1 to 64 of 8 x'),
         (BiFormer, dict(num_regions=(8, 8)), r'num_regions=\(8, 8\) need one number for each'),
         (BiSASwin, dict(arch={**SWIN, 'num_heads': (1,)}), 'depths=.*num_heads=.*for each stage'),
         (BiSASwin, dict(bisa_stages=(4,)), r'bisa_stages=\(4,\): .* 0 to 3, or -4 to -1 from'),

@@ -71,7 +71,7 @@ def train(cfg):
         ),
         (
             {'default_hooks.checkpoint.save_best': 'mIoUs'},
-            "save_best = 'mIoUs' is not a score of val_evaluator; it reports, for example, aAcc, ",
+            "save_best = 'mIoUs' is a score that val_evaluator does not report; it reports, for ",
         ),
     ],
 )
