@@ -323,8 +323,8 @@ class RoutingAttention(nn.Module):
             (B,h,L,k,L): for each token, its attention over the tokens of the k regions.
         """
         queries, keys, _, routes, valid = self._route(x, self.regions(*x.shape[1:3]))
-        own = slice(region, region + 1)
-        maps = routing_attention_maps(queries[:, own], keys, routes[:, own], self.scale, valid)
+        queries, routes = queries[:, region, None], routes[:, region, None]
+        maps = routing_attention_maps(queries, keys, routes, self.scale, valid)
         return maps[:, 0].unflatten(-1, (routes.shape[2], -1))
 
     @torch.no_grad()

@@ -56,9 +56,9 @@ class ClassAttentionLayer(nn.Module):
 
     For tokens x = [c, p], where c is the class token::
 
-    x' = x + gamma1 * [attn(norm1(x)), norm1(p)]
-    x' = norm2(x')                   with tokens_norm; else only c' = norm2(c')
-    x'' = [c' + gamma2 * mlp(c'), 2 p']
+        x' = x + gamma1 * [attn(norm1(x)), norm1(p)]
+        x' = norm2(x')                   with tokens_norm; else only c' = norm2(c')
+        x'' = [c' + gamma2 * mlp(c'), 2 p']
     """
 
     def __init__(
