@@ -11,7 +11,7 @@ try:
 except ImportError:
 
     class BaseModule(nn.Module):
-        """In place of mmengine's."""
+        """In place of mmengine's class."""
 
         def __init__(self, init_cfg: dict | None = None) -> None:
             if init_cfg is not None:

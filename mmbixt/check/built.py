@@ -90,7 +90,7 @@ def dataset_problems(dataset: BaseDataset) -> Iterator[str]:
     categories = {x['id']: x['name'] for x in json.loads(Path(file).read_text())['categories']}
     if absent := [name for name in classes if name not in categories.values()]:
         yield (
-            f'{file} has no categories {", ".join(absent)}; it has '
+            f'{file} lacks the categories {", ".join(absent)}; it has '
             f'{", ".join(categories.values())}. Set metainfo=dict(classes=(...)) and num_classes.'
         )
     elif (order := [categories.get(i) for i in ids]) != [*classes]:

@@ -110,8 +110,10 @@ def _best_problems(runner: Runner, scores: dict[str, Any]) -> Iterator[str]:
 
     Metrics report none where an untrained detector finds nothing.
     """
-    for hook in (hook for hook in runner.hooks if isinstance(hook, CheckpointHook)):
-        for name in (hook.save_best or ()) if scores else ():
+    for hook in runner.hooks:
+        if not scores or not isinstance(hook, CheckpointHook):
+            continue
+        for name in hook.save_best or ():
             if name not in ('auto', *scores):
                 yield (
                     f'default_hooks.checkpoint.save_best = {name!r} is a score that val_evaluator '
@@ -174,8 +176,8 @@ class _Strides:
         for name, (strides, sides) in self.heads.items():
             # small maps are rounded up; a wrong stride is wrong by a factor of 2
             pairs = zip(strides, sides, strict=False)
-            errors = [abs(s * y - self.height) / max(6 * s, self.height) for s, y in pairs]
-            if self.height and max(errors, default=0) > 0.25:
+            deviations = [abs(s * y - self.height) / max(6 * s, self.height) for s, y in pairs]
+            if self.height and max(deviations, default=0) > 0.25:
                 listed = ', '.join(f'{self.height / side:.0f}' for side in sides)
                 yield (
                     f'model.{name} has the strides {[*strides]}, but its feature maps have '

@@ -89,7 +89,7 @@ def compare(state: State, expected: State, may_be_missing: str = r'(?!)') -> Com
     new = [key for key in absent if is_new(key)]
     missing = [key for key in absent if key not in new]
     wrong = [
-        f'{key}: {tuple(state[key].shape)} in the file, {tuple(value.shape)} here'
+        f'{key}: {tuple(state[key].shape)} in the file, {tuple(value.shape)} in the model'
         for key, value in expected.items()
         if key in state and state[key].shape != value.shape
     ]

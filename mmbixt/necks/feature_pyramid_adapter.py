@@ -1,4 +1,4 @@
-"""A feature pyramid from the feature maps of a columnar backbone, as in XCiT's dense code."""
+"""A feature pyramid from feature maps of one stride, as in XCiT's dense code."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,9 +38,9 @@ def make_resampler(channels: int, in_stride: int, out_stride: int, norm_cfg: dic
 
 @MODELS.register_module()
 class FeaturePyramidAdapter(BaseModule):
-    """Resample feature map ``i`` of a columnar backbone to level ``i`` of a pyramid.
+    """Resample feature map ``i`` of a columnar backbone (all of one stride) to level ``i``.
 
-    A stock neck follows: ``neck=[dict(type='mmbixt.FeaturePyramidAdapter', ...),
+    A neck of the framework follows: ``neck=[dict(type='mmbixt.FeaturePyramidAdapter', ...),
     dict(type='FPN', ...)]``, in mmseg and in mmdet.
 
     Args:

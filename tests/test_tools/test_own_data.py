@@ -94,7 +94,7 @@ def test_forgotten_classes_are_one_mistake(folder, monkeypatch):
         del dataset.metainfo  # the classes are then COCO's
     cfg.val_evaluator.ann_file = f'{dataset.data_root}{dataset.ann_file}'
     ((problem,), _) = find_problems(cfg, ('train', 'val'))
-    assert 'train_of_mine.json has no categories ' in problem
+    assert 'train_of_mine.json lacks the categories ' in problem
     assert 'Set metainfo=dict(classes=(...)) of the data sets' in problem
     for split in ('train', 'val'):  # each is wrong in another way
         cfg[f'{split}_dataloader'].dataset.metainfo = dict(classes=(f'a_{split}',))
