@@ -54,7 +54,7 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
                     layer, count = part.get_layer_depth(name)
                     scales[id(weight)] = self.decay_rate ** (count - 1 - layer)
         if not scales:
-            raise ValueError(f'{type(module).__name__} must have a backbone of mmbixt.')
+            raise ValueError(f'{type(module).__name__} has no backbone of mmbixt.')
         for group in params:
             group['lr_scale'] = scales.get(id(group['params'][0]), 1.0)
             group['lr'] = group.get('lr', self.base_lr) * group['lr_scale']
