@@ -7,7 +7,7 @@ from typing import Any
 
 from mmengine.config import Config, ConfigDict
 
-# in an installed package the files themselves, in a checkout a link to its configs/
+# in an installed package a folder of files, in a checkout a link to configs/
 CONFIGS = Path(__file__).parent / '.mim/configs'
 
 
@@ -16,15 +16,15 @@ class ConfigError(ValueError):
 
 
 def read_config(path: str) -> Config:
-    """A config from a file or a package (``mmseg::swin/...py``), or mmbixt's by its name."""
+    """A config from a file, a package (``mmseg::swin/...py``), or the name of one of mmbixt's."""
     if '::' in path:
         return Config.fromstring(f'_base_ = {path!r}', '.py')
     if not Path(path).exists():
         names = {file.stem: file for file in CONFIGS.glob('[!_]*/*.py')}
         name = Path(path).stem
         if path not in (name, f'{name}.py') or name not in names:
-            near = get_close_matches(name, names, n=3, cutoff=0.5)
-            hint = f' Similar names: {", ".join(near)}.' if near else ''
+            similar = get_close_matches(name, names, n=3, cutoff=0.5)
+            hint = f' Similar names: {", ".join(similar)}.' if similar else ''
             raise FileNotFoundError(f'{path} is neither a file nor the name of a config.{hint}')
         path = str(names[name])
     return Config.fromfile(path)
@@ -32,14 +32,14 @@ def read_config(path: str) -> Config:
 
 def all_dicts(*nodes: Any) -> list[ConfigDict]:
     """All dicts in parts of a config, each once."""
-    found, rest = {}, list(nodes)
-    for node in rest:  # which grows
+    dicts, queue = {}, list(nodes)
+    for node in queue:  # grows within the loop
         if isinstance(node, dict):
-            found[id(node)] = node
-            rest += node.values()
+            dicts[id(node)] = node
+            queue += node.values()
         elif isinstance(node, (list, tuple)):
-            rest += node
-    return list(found.values())
+            queue += node
+    return list(dicts.values())
 
 
 def type_name(node: Mapping[str, Any]) -> str:
@@ -58,11 +58,11 @@ def within(cfg: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
 
 def data_sets(cfg: Mapping[str, Any], split: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The data sets of a split, also those in wrappers, with the names of their settings."""
-    rest = [(f'{split}_dataloader.dataset', within(cfg, f'{split}_dataloader', 'dataset'))]
-    for path, dataset in rest:  # which grows
+    queue = [(f'{split}_dataloader.dataset', within(cfg, f'{split}_dataloader', 'dataset'))]
+    for path, dataset in queue:  # grows within the loop
         inner = [(f'{path}.dataset', dataset.get('dataset'))]
         inner += [(f'{path}.datasets.{i}', x) for i, x in enumerate(dataset.get('datasets') or ())]
         inner = [(name, part) for name, part in inner if isinstance(part, Mapping)]
-        rest += inner
+        queue += inner
         if dataset and not inner:
             yield path, dataset

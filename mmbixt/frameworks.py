@@ -4,7 +4,7 @@ mmengine, mmcv, mmsegmentation, mmdet and mmpretrain are not requirements of mmb
 there are two distributions of each with the same modules, and installing both breaks them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib import import_module
 
 from mmengine.registry import Registry
@@ -17,16 +17,6 @@ INSTALL = {
     '(or onedl-mmpretrain)',
 }
 
-# whose classes are known; others are of projects
-PACKAGES = {'mmengine', 'mmcv', 'mmseg', 'mmdet', 'mmpretrain', 'mmbixt', 'torch'}
-
-
-def is_of_project(thing: object) -> bool:
-    """Whether a class, function or object is of a project: what it does is not known."""
-    module = getattr(thing, '__module__', None) or 'builtins'
-    return module.partition('.')[0] not in {*PACKAGES, 'builtins'}
-
-
 # errors of importing a missing, incomplete or incompatible framework: AssertionError for versions
 # of mmcv and mmengine; TypeError in mmpretrain if transformers is too new; KeyError in a second
 # import after such an error, because some components are registered already
@@ -35,13 +25,10 @@ UNUSABLE = (ImportError, AssertionError, TypeError, KeyError)
 
 def missing_framework(what: str, framework: str, problem: Exception) -> ImportError:
     """The error for ``what`` that needs a framework: the reason, and how to install it."""
-    advice = f'To install it: {INSTALL[framework]}.'
-    if isinstance(problem, TypeError):
-        advice = (
-            'mmpretrain, which mmseg and mmdet import if it is installed, cannot be imported '
-            'with transformers 5: remove one of the two.'
-        )
-    return ImportError(f'{what} needs {framework}, which cannot be imported ({problem}). {advice}')
+    return ImportError(
+        f'{what} needs {framework}, which cannot be imported ({problem}). To install it: '
+        f'{INSTALL[framework]}.'
+    )
 
 
 def import_problem(module: str) -> Exception | None:
@@ -58,36 +45,25 @@ def import_problem(module: str) -> Exception | None:
 
 
 def register_missing(
-    registry: Registry, names: Iterable[str], framework: str, problem: Exception
+    registry: Registry, name: str, framework: str, problem: Exception
 ) -> Callable[[str], object]:
-    """Register components whose framework is missing: building one raises an error with advice.
+    """Register a component whose framework is missing: building it raises an error with advice.
 
     mmengine imports all locations of a registry to find one type, so importing a location must not
     raise an error: other components of mmbixt keep working.
 
-    Args:
-        registry: registry of the components.
-        names: names of the components.
-        framework: the missing framework, a key of ``INSTALL``.
-        problem: the error of importing it.
-
     Returns:
-        A module-level ``__getattr__`` that raises the same error when a name is imported.
+        A module-level ``__getattr__`` that raises the same error when the component is imported.
     """
-    names = tuple(names)
 
-    def make_builder(name: str) -> Callable:
-        def build(*args, **kwargs):
-            raise missing_framework(f'mmbixt.{name}', framework, problem) from problem
+    def build(*_: object, **__: object) -> None:
+        raise missing_framework(f'mmbixt.{name}', framework, problem) from problem
 
-        return build
+    registry.register_module(name=name, module=build)
 
-    for name in names:
-        registry.register_module(name=name, module=make_builder(name))
-
-    def module_getattr(name: str) -> object:
-        if name in names:
-            make_builder(name)()
-        raise AttributeError(name)
+    def module_getattr(attribute: str) -> None:
+        if attribute == name:
+            build()
+        raise AttributeError(attribute)
 
     return module_getattr

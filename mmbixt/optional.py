@@ -11,7 +11,7 @@ try:
 except ImportError:
 
     class BaseModule(nn.Module):
-        """In place of mmengine's."""
+        """In place of mmengine's class."""
 
         def __init__(self, init_cfg: dict | None = None) -> None:
             if init_cfg is not None:
@@ -35,7 +35,7 @@ else:
     from mmbixt.registry import MODELS
 
     def log(text: str) -> None:
-        """To the log of the run, if there is one."""
+        """Write to the log of the run, if there is one."""
         print_log(text, 'current')
 
 

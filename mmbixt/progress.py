@@ -1,4 +1,4 @@
-"""What is printed: progress of loops and phases, and less of what mmengine logs."""
+"""Progress of loops and phases, and fewer messages of mmengine."""
 
 import logging
 import sys

@@ -5,25 +5,18 @@ config, without ``custom_imports`` and with any default scope.
 """
 
 from collections.abc import Callable
-from functools import cache, wraps
 from importlib import import_module
 
 try:
     from mmengine import registry as root
-    from mmengine.logging import print_log
 except ImportError as error:
     raise ImportError(
         'This part of mmbixt (not layers, attention and backbones) needs mmengine, which cannot be '
         f'imported ({error}). To install it: `pip install mmengine` (or onedl-mmengine).'
     ) from error
 
+from mmbixt.checkpoints.loader import register_checkpoint_readers
 from mmbixt.frameworks import UNUSABLE, missing_framework
-
-try:
-    from mmbixt.checkpoints.loader import register_checkpoint_readers
-except ImportError as error:
-    # mmengine ignores an ImportError of `<scope>.registry`, and then does not find its types
-    raise RuntimeError(f'mmbixt.registry cannot be imported: {error}') from error
 
 SCOPE = 'mmbixt'
 FRAMEWORKS = ('mmseg', 'mmdet', 'mmpretrain')
@@ -37,80 +30,50 @@ class Registry(root.Registry):
     runner instead: mmseg, mmdet or mmpretrain.
     """
 
-    latest_framework: str | None = None  # of the latest component found without a default scope
-
     def get(self, key: str) -> type | Callable | None:
         scope, name = self.split_scope_key(key)
-        if scope is not None:
-            return super().get(key)
         self.import_from_location()
-        if name in self.module_dict:
-            return self.module_dict[name]
+        if scope is not None or name in self.module_dict:
+            return super().get(key)
         framework = default_scope()
-        found = self.parent.get(f'{framework}.{name}') if framework else None
-        if found and framework == 'mmpretrain':
-            join_batch_augments()
-        return found or self._get_without_scope(name)
+        component = self.parent.get(f'{framework}.{name}') if framework else None
+        return component or self._get_without_scope(name)
 
-    def _get_without_scope(self, name: str) -> Callable | None:
-        """Look up a name in all frameworks, where there is no default scope.
+    def _get_without_scope(self, name: str) -> type | Callable | None:
+        """Look up a name in all frameworks, where the default scope does not help.
 
         This happens in mmengine's hub with ``mmbixt::...``, and in inferencers with
-        ``scope='mmbixt'``. They build a whole model first, whose name only one framework has; its
-        parts, such as ``FPN``, are then looked up in the scope of this framework, and so are the
-        other components of an inferencer, such as ``InferencerLoader``.
-
-        Raises:
-            LookupError: the frameworks have different components of this name, and no model of
-                one of them was built before.
-            ImportError: the name is that of mmpretrain's classifiers, and mmpretrain is missing.
+        ``scope='mmbixt'``. They build a whole model first, whose name only one framework has. This
+        framework becomes the default scope, in which the other names are looked up.
         """
-        found, problem = {}, None
+        components = {}
         for framework in FRAMEWORKS:
             try:
                 import_module(f'{framework}.registry')
                 component = self.parent.get(f'{framework}.{name}')
             except UNUSABLE as error:
-                if getattr(error, 'name', None) != framework:  # installed, but not importable
-                    problem = error
-                elif name == 'ImageClassifier' and framework == 'mmpretrain':
-                    problem = missing_framework(name, framework, error)
+                if (name, framework) == ('ImageClassifier', 'mmpretrain'):
+                    raise missing_framework(name, framework, error) from error
                 continue
             if component is not None:
-                found[framework] = component
-        if len(set(found.values())) > 1:
-            if (framework := Registry.latest_framework) in found:
-                print_log(f'{name} is from {framework}, like the model.', 'current')
-                return self._within_scope(framework, found[framework])
+                components[framework] = component
+        if len(set(components.values())) > 1:
             raise LookupError(
-                f'{name} is a {self.name} of {", ".join(found)}, and there is no default scope to '
-                'choose one. Call mmengine.registry.init_default_scope(cfg.default_scope) before, '
-                f'or write the scope in front of the type, such as {next(iter(found))}.{name}.'
+                f'{name} is a {self.name} of {", ".join(components)}, and there is no default '
+                'scope to choose one. Call mmengine.registry.init_default_scope(cfg.default_scope) '
+                f'first, or write the scope in front of the type: {next(iter(components))}.{name}.'
             )
         shared = super().get(name)  # of mmengine or mmcv
-        if not found and shared is None and problem is not None:
-            raise problem
-        for framework, component in found.items():
+        for framework, component in components.items():
             if component is not shared:
-                return self._within_scope(framework, component)
+                root.init_default_scope(framework)
+                return component
         return shared
-
-    @staticmethod
-    def _within_scope(scope: str, build: Callable) -> Callable:
-        """``build``, with its own parts looked up in ``scope``."""
-
-        @wraps(build, updated=())
-        def build_within_scope(*args, **kwargs):
-            with root.DefaultScope.overwrite_default_scope(scope):
-                built = build(*args, **kwargs)
-            Registry.latest_framework = scope
-            return built
-
-        return build_within_scope
 
 
 def default_scope() -> str | None:
     """The latest default scope other than mmbixt."""
+    # mmengine's public methods return only the latest scope, which is mmbixt in inherited configs
     scopes = [instance.scope_name for instance in root.DefaultScope._instance_dict.values()]
     return next((scope for scope in reversed(scopes) if scope != SCOPE), None)
 
@@ -118,14 +81,6 @@ def default_scope() -> str | None:
 def child(name: str, locations: tuple[str, ...] = (SCOPE,)) -> Registry:
     parent = getattr(root, name)
     return Registry(parent.name, parent=parent, scope=SCOPE, locations=list(locations))
-
-
-@cache
-def join_batch_augments() -> None:
-    """Find Mixup and CutMix in inherited configs: mmpretrain's registry of them has no parent."""
-    from mmpretrain.registry import BATCH_AUGMENTS
-
-    Registry(BATCH_AUGMENTS.name, parent=BATCH_AUGMENTS, scope=SCOPE)
 
 
 MODELS = child('MODELS', ('mmbixt.backbones', 'mmbixt.necks', 'mmbixt.decode_heads'))
@@ -151,5 +106,5 @@ VISBACKENDS = child('VISBACKENDS')
 VISUALIZERS = child('VISUALIZERS')
 WEIGHT_INITIALIZERS = child('WEIGHT_INITIALIZERS')
 
-# Stock runners read checkpoints safely when a config uses any component of mmbixt.
+# Any config with a component of mmbixt imports this module, so stock runners read files safely.
 register_checkpoint_readers()

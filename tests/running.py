@@ -16,7 +16,6 @@ from mmengine.structures import PixelData
 from mmengine.utils import ManagerMixin
 from PIL import Image
 
-from mmbixt.registry import Registry
 from mmbixt.sample.sample_data import MANIFEST, write_sample_data
 
 # for --cfg-options
@@ -41,7 +40,6 @@ def fresh_mmengine() -> Iterator[None]:
     with ExitStack() as stack:
         for kind in kinds:
             stack.enter_context(mock.patch.dict(kind._instance_dict, clear=True))
-        stack.enter_context(mock.patch.object(Registry, 'latest_framework', None))
         for module, create in (('mmengine.config.config', True), ('yapf.yapflib.yapf_api', False)):
             # mmengine has a name of its own for it, the OneDL fork of it has none
             patch = mock.patch(f'{module}.FormatCode', unformatted, create=create)

@@ -1,7 +1,7 @@
 """Read all images and labels of a config's data sets, before a long training.
 
-Each is loaded and checked as in a run (mmbixt.CheckSample): missing and damaged files, sizes,
-orientations, ids of classes. All problems are listed; nothing is changed.
+They are loaded and checked as in training (mmbixt.CheckSample): missing and damaged files, sizes,
+orientations, ids of classes. All problems are listed; no file is changed.
 """
 
 import argparse
@@ -45,7 +45,7 @@ class Problems(Dataset):
         pipeline = dataset.pipeline.transforms
         self.steps = [x for x in pipeline if type(x).__name__.startswith('Load')]
         checks = [x for x in pipeline if isinstance(x, CheckSample)]
-        # ids of other frameworks' labels are not those of pixels
+        # only mmseg's data sets have labels of pixels
         count = len(classes_of(dataset)) if hasattr(dataset, 'reduce_zero_label') else None
         ignored = getattr(dataset, 'ignore_index', 255)
         self.steps += checks or [CheckSample(count or None, ignored)]
@@ -94,7 +94,7 @@ def main() -> None:
     if args.out:
         args.out.write_text(''.join(f'{problem}\n' for problem in problems))
     if problems:
-        sys.exit(f'Problems: {len(problems):,}. Download damaged files again; correct the rest.')
+        sys.exit(f'Problems: {len(problems):,}. Download damaged files again; correct the others.')
     print('All images and labels can be read.')
 
 

@@ -55,7 +55,8 @@ def draw_predictions(cfg: Config, args: argparse.Namespace) -> None:
         return
     hook.draw = True
     if args.show_dir and cfg.default_scope == 'mmdet':
-        hook.test_out_dir = os.path.abspath(args.show_dir)  # else in the folder of the log
+        # mmdet puts a relative path into the folder of the log
+        hook.test_out_dir = os.path.abspath(args.show_dir)
     elif args.show_dir:
         cfg.visualizer.save_dir = args.show_dir
 
@@ -78,7 +79,7 @@ def augment_tests(cfg: Config) -> None:
     for dataset in data:
         dataset.pipeline = cfg.tta_pipeline
     cfg.model = ConfigDict(**cfg.tta_model, module=cfg.model)
-    # the weights of a checkpoint are averaged already
+    # a checkpoint has the averaged weights already
     hooks = cfg.get('custom_hooks') or []
     cfg.custom_hooks = [hook for hook in hooks if type_name(hook) != 'EMAHook']
 

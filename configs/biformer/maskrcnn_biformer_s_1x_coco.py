@@ -10,7 +10,7 @@ model = dict(
         type='mmbixt.BiFormer',
         arch='small',
         num_regions=16,  # images are larger than in segmentation
-        padding='legacy',  # attention includes it, as in the authors' code
+        padding='legacy',  # attention includes padding, as in the authors' code
         drop_path_rate=0.2,
         norm_eval=True,
         init_cfg=dict(type='Pretrained', checkpoint='biformer://small'),

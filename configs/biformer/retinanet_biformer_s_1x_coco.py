@@ -10,7 +10,7 @@ model = dict(
         type='mmbixt.BiFormer',
         arch='small',
         num_regions=16,  # images are larger than in segmentation
-        padding='legacy',  # attention includes it, as in the authors' code
+        padding='legacy',  # attention includes padding, as in the authors' code
         drop_path_rate=0.2,
         norm_eval=True,
         init_cfg=dict(type='Pretrained', checkpoint='biformer://small'),
@@ -19,7 +19,7 @@ model = dict(
     neck=dict(in_channels=[128, 256, 512]),
 )
 
-# the authors' for RetinaNet: little weight decay, on all weights
+# as the authors train RetinaNet: little weight decay, on all weights
 optim_wrapper = dict(
     _delete_=True,
     type='OptimWrapper',

@@ -11,7 +11,7 @@ model = dict(
         type='mmbixt.BiFormer',
         arch='small',
         num_regions=8,  # 8 x 8, for crops of 512 pixels
-        padding='legacy',  # attention includes it, as in the authors' code; crops have none
+        padding='legacy',  # attention includes padding, as in the authors' code; crops have none
         drop_path_rate=0.15,
         init_cfg=dict(type='Pretrained', checkpoint='biformer://small'),
     ),

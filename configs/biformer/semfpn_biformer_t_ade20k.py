@@ -1,4 +1,4 @@
 _base_ = './semfpn_biformer_s_ade20k.py'
 
-# no recipe is published for this size; this is the recipe of S
+# No recipe is published for this size; this is the recipe of BiFormer-S.
 model = dict(backbone=dict(arch='tiny', init_cfg=dict(checkpoint='biformer://tiny')))

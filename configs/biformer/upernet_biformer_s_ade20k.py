@@ -11,7 +11,7 @@ model = dict(
         type='mmbixt.BiFormer',
         arch='small',
         num_regions=8,  # 8 x 8, for crops of 512 pixels
-        padding='legacy',  # attention includes it, as in the authors' code; crops have none
+        padding='legacy',  # attention includes padding, as in the authors' code; crops have none
         drop_path_rate=0.3,
         init_cfg=dict(type='Pretrained', checkpoint='biformer://small'),
     ),
@@ -19,5 +19,5 @@ model = dict(
     auxiliary_head=dict(in_channels=channels[2]),
 )
 
-# 16 images a step: 8 GPUs x 2
+# 16 images per step: 8 GPUs x 2
 train_dataloader = dict(batch_size=2)

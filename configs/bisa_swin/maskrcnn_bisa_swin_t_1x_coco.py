@@ -6,8 +6,9 @@ _base_ = [
 ]
 
 model = dict(
-    # No weights of BiSA-Swin are published: this starts as a plain Swin, to within 1 %, and learns
-    # the share of self-attention. With ImageNet weights of your own, lam=0.5 is the paper's.
+    # No weights of BiSA-Swin are published. This starts from a plain Swin, with a share of 1 % for
+    # inverse self-attention, and learns the share. With ImageNet weights of BiSA-Swin that you
+    # trained, use lam=0.5 as in the paper.
     backbone=dict(
         type='mmbixt.BiSASwin',
         arch='tiny',

@@ -1,6 +1,6 @@
 _base_ = '../biformer/retinanet_biformer_s_1x_coco.py'
 
-# the baseline of BiFormer's paper: a plain Swin Transformer by the same recipe
+# The baseline in BiFormer's paper: a plain Swin Transformer with the same recipe.
 model = dict(
     backbone=dict(
         _delete_=True,

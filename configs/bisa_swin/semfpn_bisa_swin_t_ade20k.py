@@ -7,8 +7,9 @@ _base_ = [
 
 channels = [96, 192, 384, 768]
 model = dict(
-    # No weights of BiSA-Swin are published: this starts as a plain Swin, to within 1 %, and learns
-    # the share of self-attention. With ImageNet weights of your own, lam=0.5 is the paper's.
+    # No weights of BiSA-Swin are published. This starts from a plain Swin, with a share of 1 % for
+    # inverse self-attention, and learns the share. With ImageNet weights of BiSA-Swin that you
+    # trained, use lam=0.5 as in the paper.
     backbone=dict(
         type='mmbixt.BiSASwin',
         arch='tiny',
@@ -21,6 +22,6 @@ model = dict(
     decode_head=dict(in_channels=[256] * 4),
 )
 
-# 16 images a step: 8 GPUs x 2
+# 16 images per step: 8 GPUs x 2
 train_dataloader = dict(batch_size=2)
 auto_scale_lr = dict(base_batch_size=16)

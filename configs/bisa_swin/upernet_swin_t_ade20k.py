@@ -1,4 +1,4 @@
 _base_ = './upernet_bisa_swin_t_ade20k.py'
 
-# the baseline: the same without inverse self-attention, a plain Swin Transformer
+# The baseline: a plain Swin Transformer, without inverse self-attention.
 model = dict(backbone=dict(bisa_stages=()))

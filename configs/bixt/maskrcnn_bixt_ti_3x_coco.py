@@ -11,7 +11,7 @@ model = dict(
         type='mmbixt.BiXT',
         arch='tiny',
         patch_stride=16,
-        drop_path_rate=0.05,  # the paper's for tiny models
+        drop_path_rate=0.05,  # as in the paper for tiny models
         init_cfg=dict(type='Pretrained', checkpoint='bixt://tiny-16-d13'),
     ),
     neck=[
@@ -25,4 +25,4 @@ model = dict(
     ],
 )
 
-sync_bn = 'torch'  # of the backbone, too
+sync_bn = 'torch'  # also in the backbone

@@ -11,7 +11,7 @@ model = dict(
         type='mmbixt.BiXT',
         arch='tiny',
         patch_stride=16,
-        drop_path_rate=0.05,  # the paper's for tiny models
+        drop_path_rate=0.05,  # as in the paper for tiny models
         init_cfg=dict(type='Pretrained', checkpoint='bixt://tiny-16-d13'),
     ),
     neck=dict(
@@ -24,5 +24,5 @@ model = dict(
     auxiliary_head=dict(in_channels=channels),
 )
 
-# 16 images a step: 8 GPUs x 2
+# 16 images per step: 8 GPUs x 2
 train_dataloader = dict(batch_size=2)

@@ -24,4 +24,4 @@ model = dict(
     ],
 )
 
-sync_bn = 'torch'  # of the backbone, too
+sync_bn = 'torch'  # also in the backbone

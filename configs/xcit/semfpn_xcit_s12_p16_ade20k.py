@@ -25,6 +25,6 @@ model = dict(
     decode_head=dict(in_channels=[channels] * 4),
 )
 
-# 16 images a step: 8 GPUs x 2
+# 16 images per step: 8 GPUs x 2
 train_dataloader = dict(batch_size=2)
 auto_scale_lr = dict(base_batch_size=16)

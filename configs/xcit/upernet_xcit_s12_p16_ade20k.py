@@ -23,5 +23,5 @@ model = dict(
     auxiliary_head=dict(in_channels=channels),
 )
 
-# 16 images a step: 8 GPUs x 2
+# 16 images per step: 8 GPUs x 2
 train_dataloader = dict(batch_size=2)

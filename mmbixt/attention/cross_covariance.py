@@ -5,13 +5,13 @@ For queries, keys and values q, k and v (d,N) of a head::
     q_hat = q / |q|,  k_hat = k / |k|                   each row has length one over the tokens
     out = softmax(temperature * q_hat k_hat^T) v        (d,d) times (d,N)
 
-The cost is linear in the tokens, and no weight depends on their number. What runs takes the norms
-from the same product, of queries and keys together, and divides the products by them, in place of
-the queries and keys, which would be copied.
+The cost is linear in the tokens, and no weight depends on their number. The implementation computes
+the norms in the same matrix product, of queries and keys together, and divides the products by
+them. To divide the queries and keys would copy them.
 
-In float32, with many tokens, not even queries, keys and values are computed. For tokens ``X`` (N,C)
-of an image with mean ``m``, and projections with weights ``W`` and biases ``b``, attention needs
-only sums over the tokens of products of queries and keys::
+In float32, with many tokens, queries, keys and values are not computed at all. For tokens ``X``
+(N,C) of an image with mean ``m``, and projections with weights ``W`` and biases ``b``, attention
+needs only sums over the tokens of products of queries and keys::
 
     q k^T = Wq G Wk^T + N (Wq m + bq)(Wk m + bk)^T,   G = (X - m)^T (X - m)
 
@@ -26,7 +26,7 @@ So there are two products with all tokens instead of four.
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
-from torch.nn.modules import module as every_module
+from torch.nn.modules.module import _has_any_global_hook
 
 from mmbixt.layers.definition import is_by_definition
 from mmbixt.layers.heads import head_width
@@ -79,10 +79,10 @@ def cross_covariance(qkv: Tensor, temperature: Tensor) -> Tensor:
 
 
 def _needs_definition(x: Tensor) -> bool:
-    """Products over all tokens need more range than float16 has.
+    """Whether half precision is not enough for products over all tokens, or not faster.
 
-    In bfloat16 they are rounded coherently: where all tokens are alike, gradients had three times
-    the error of the definition. GPUs gain by it; CPUs have no use for half precision.
+    They overflow float16. In bfloat16, where all tokens are alike, gradients had three times the
+    error of the definition; this is accepted on GPUs, where it saves time, and not on CPUs.
     """
     dtype = half_dtype(x)
     return dtype == torch.float16 or (dtype is not None and x.device.type == 'cpu')
@@ -127,13 +127,13 @@ class CrossCovarianceAttention(nn.Module):
     def _uses_gram_matrix(self, x: Tensor) -> bool:
         """With fewer than 2C tokens Gram matrices cost more than they save.
 
-        They need exact products: with rounded ones, squares could be negative.
+        They need products without reduced precision: rounded squares could be negative.
         """
         if is_by_definition() or half_dtype(x) is not None or is_reduced_float32(x):
             return False
         if holds(x.shape[1] < 2 * x.shape[2]) or holds(x.shape[0] == 0):
             return False
-        return is_as_built(self.qkv) and is_as_built(self.proj)
+        return is_plain_linear(self.qkv) and is_plain_linear(self.proj)
 
     def _by_gram_matrix(self, x: Tensor) -> Tensor:
         batch, _, channels = x.shape
@@ -186,7 +186,7 @@ def second_moments(
     return products, *squares.view(batch, 2, heads, -1).transpose(0, 1).flatten(1, 2)
 
 
-def is_as_built(layer: nn.Module) -> bool:
+def is_plain_linear(layer: nn.Module) -> bool:
     """Whether the weights of a linear layer may be read in place of calling it.
 
     True if it is exactly an ``nn.Linear`` (not a subclass, as LoRA layers and quantised,
@@ -194,7 +194,7 @@ def is_as_built(layer: nn.Module) -> bool:
     """
     return (
         type(layer) is nn.Linear
-        and not every_module._has_any_global_hook()
+        and not _has_any_global_hook()
         and isinstance(layer.weight, nn.Parameter)
         and isinstance(layer.bias, nn.Parameter)
         and not any((layer._forward_hooks, layer._forward_pre_hooks))

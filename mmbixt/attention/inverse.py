@@ -10,7 +10,7 @@ head, with ``q_hat = gelu(isa.q(x))`` and ``v_hat = gelu(isa.v(x))``::
     W_j = sum_a v_hat[j,a] G[a]                                             (d,d)
     out = proj(lam * plain + (1 - lam) * inverse)
 
-What runs averages the values before the hypernetwork, which is linear in them, and not after it:
+The implementation averages the values before the hypernetwork, which is linear in them:
 ``sum_j L[i,j] (v_hat[j] G) q_hat[i] = (sum_j L[i,j] v_hat[j]) G q_hat[i]``. This leaves one
 bilinear product for each token, whose cost does not depend on the number of tokens that attend.
 """
@@ -77,9 +77,9 @@ class Bilinear(torch.autograd.Function):
     """Rows (T,a) and (T,b) and a weight (a,b,c) to (T,c), some rows at a time.
 
     One expression for all rows would write their outer products to memory, which are d times as
-    large as the inputs, read them for a matrix product, and keep them for the backward pass. Its
-    derivatives are products of this form and of that of :class:`BilinearGradients`, whose own
-    derivatives are so, too: all derivatives exist.
+    large as the inputs, read them for a matrix product, and keep them for the backward pass.
+    Derivatives of any order exist: those of this function and of :class:`BilinearGradients` are
+    computed by these two functions.
     """
 
     generate_vmap_rule = True
@@ -102,7 +102,7 @@ class Bilinear(torch.autograd.Function):
 
 
 class BilinearGradients(torch.autograd.Function):
-    """The backward pass: with a gradient (T,c) also, to the gradients of left, right and weight."""
+    """The backward pass: a gradient (T,c) to the gradients of left, right and weight."""
 
     generate_vmap_rule = True
 
@@ -130,7 +130,7 @@ class BilinearGradients(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *directions: Tensor) -> tuple[Tensor, ...]:
-        """Of the sum of ``grad`` times the derivative of :class:`Bilinear` in three directions."""
+        """The gradients of ``sum(grad * _derivative(left, right, weight, *directions))``."""
         *inputs, grad = ctx.saved_tensors
         grads = [0] * 3
         for i, direction in enumerate(directions):
@@ -140,7 +140,7 @@ class BilinearGradients(torch.autograd.Function):
 
 
 def _derivative(left: Tensor, right: Tensor, weight: Tensor, *directions: Tensor) -> Tensor:
-    """Of :class:`Bilinear` along changes of its three inputs."""
+    """The derivative of :class:`Bilinear` along changes (``directions``) of its three inputs."""
     inputs = (left, right, weight)
     return sum(
         Bilinear.apply(*inputs[:i], direction, *inputs[i + 1 :])
@@ -312,10 +312,10 @@ class BidirectionalSelfAttention(nn.Module):
     def _attend_and_norm(
         self, qkv: Tensor, bias: Tensor | None, *weights: Any
     ) -> tuple[Tensor, Tensor]:
-        """The same, and an instance norm of each channel over the N tokens; at least in float32.
+        """:meth:`_attend_both_ways` with an instance norm of each channel over the N tokens.
 
-        Where tokens are almost equal (an area of one colour), the norm would enlarge the rounding
-        errors of attention weights in half precision up to 300 times.
+        It is computed at least in float32: where tokens are almost equal (an area of one colour),
+        the norm enlarges rounding errors of attention weights up to 300 times.
         """
         *hats, G = weights
         with without_autocast(qkv):
@@ -355,5 +355,5 @@ def check_options(
         )
     if bisa_order != 'parallel' and lam != 0.5:
         raise ValueError(
-            f"lam={lam!r} has an effect with bisa_order='parallel' only; leave lam out."
+            f"lam={lam!r} has an effect only with bisa_order='parallel'; leave lam out."
         )

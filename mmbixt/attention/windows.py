@@ -2,7 +2,7 @@
 
 The feature map is padded with zeros at the right and the bottom to whole windows, and shifted
 cyclically. The zeros are tokens in the attention, as in the Swin Transformer's code. Tokens that
-only the cyclic shift has made neighbours do not see each other.
+only the cyclic shift has made neighbours do not attend to each other.
 """
 
 from typing import NamedTuple

@@ -27,7 +27,7 @@ def check_stages(**given: Sequence[int]) -> None:
     lengths = {len(x) if isinstance(x, Sequence) else 0 for x in given.values()}
     if len(lengths) > 1 or 0 in lengths:
         *others, last = (f'{name}={value!r}' for name, value in given.items())
-        raise ValueError(f'{", ".join(others)} and {last} need one number for each stage.')
+        raise ValueError(f'{", ".join(others)} and {last} must have one number for each stage.')
     for depth in given['depths']:
         check_positive('depths', depth)
 
@@ -77,8 +77,8 @@ def resolve_out_indices(out_indices: int | Sequence[int] | None, depth: int) -> 
     indices = tuple(i + depth if i < 0 else i for i in out_indices)
     if not indices or min(indices) < 0 or max(indices) >= depth:
         raise ValueError(
-            f'out_indices={tuple(out_indices)}: there are layers 0 to {depth - 1}, or -{depth} to '
-            '-1 from the end.'
+            f'out_indices={tuple(out_indices)} must be from 0 to {depth - 1}, or from -{depth} '
+            'to -1, which count from the end.'
         )
     if list(indices) != sorted(set(indices)):
         raise ValueError(f'out_indices={tuple(out_indices)} must be ascending, without repetition.')

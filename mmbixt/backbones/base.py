@@ -93,7 +93,7 @@ class DenseBackbone(LoadsFiles):
                 weights = part.parameters() if isinstance(part, nn.Module) else [part]
                 if any(x is weight for x in weights):
                     return depth, len(layers) + 1
-        raise ValueError(f'{param_name} is in no layer of {type(self).__name__}.')
+        raise ValueError(f'{param_name} is not in a layer of {type(self).__name__}.')
 
     def set_drop_path(self, kind: str) -> None:
         """How stochastic depth drops updates, 'mask' or 'skip'; called in ``__init__``."""
@@ -131,7 +131,7 @@ class DenseBackbone(LoadsFiles):
             given = f'of shape {tuple(shape)} and {dtype}' if shape else type(image).__name__
             raise ValueError(
                 f'{type(self).__name__} needs images (B,{self.in_channels},H,W) of floating point '
-                f'numbers, and here it gets {given}.'
+                f'numbers, but got {given}.'
             )
         return channels_last(image)
 
@@ -141,7 +141,7 @@ class DenseBackbone(LoadsFiles):
             return layer(*inputs)
         contexts = {}
         if not torch.compiler.is_compiling():  # compilers accept no contexts, and need none
-            contexts = dict(context_fn=lambda: (nullcontext(), _Recomputation(layer)))
+            contexts['context_fn'] = lambda: (nullcontext(), _Recomputation(layer))
         return checkpoint(layer, *inputs, use_reentrant=False, **contexts)
 
     @torch.no_grad()

@@ -118,18 +118,18 @@ def overlapping_downsampling(in_channels: int, widths: Sequence[int]) -> nn.Modu
         return [nn.Conv2d(c_in, c_out, 3, stride=2, padding=1), nn.BatchNorm2d(c_out)]
 
     stem = [*halve(in_channels, widths[0] // 2), nn.GELU(), *halve(widths[0] // 2, widths[0])]
-    rest = [halve(*pair) for pair in pairwise(widths)]
-    return nn.ModuleList(nn.Sequential(*layers) for layers in (stem, *rest))
+    between = [halve(*pair) for pair in pairwise(widths)]
+    return nn.ModuleList(nn.Sequential(*layers) for layers in (stem, *between))
 
 
 def patchwise_downsampling(in_channels: int, widths: Sequence[int]) -> nn.ModuleList:
     """Convolutions of patches without overlap, as in a Swin Transformer; sides are rounded down."""
     stem = [nn.Conv2d(in_channels, widths[0], 4, stride=4), nn.BatchNorm2d(widths[0])]
-    rest = [
+    between = [
         [nn.BatchNorm2d(c_in), nn.Conv2d(c_in, c_out, 2, stride=2)]
         for c_in, c_out in pairwise(widths)
     ]
-    return nn.ModuleList(nn.Sequential(*layers) for layers in (stem, *rest))
+    return nn.ModuleList(nn.Sequential(*layers) for layers in (stem, *between))
 
 
 @MODELS.register_module()
@@ -216,7 +216,7 @@ class BiFormer(DenseBackbone):
         for i in self.out_indices:
             norm = nn.LayerNorm(widths[i], eps=1e-6) if output_norms else nn.Identity()
             self.extra_norms[str(i)] = norm
-        self.apply(init_linear)  # the authors' initialisation; the rest is torch's
+        self.apply(init_linear)  # the authors' initialisation; other layers keep torch's
         self.set_drop_path(drop_path)
         self.freeze()
 
@@ -337,6 +337,6 @@ def check_regions(topks: Sequence[int], num_regions: Sequence[int]) -> None:
         check_positive('num_regions', regions)
         if topk not in (-1, -2) and not (isinstance(topk, int) and 1 <= topk <= regions**2):
             raise ValueError(
-                f'topks={topks!r}: {topk!r} is neither a number of regions, 1 to {regions**2} of '
-                f'{regions} x {regions}, nor -1 or -2 for attention among all tokens.'
+                f'topks={topks!r}: {topk!r} must be a number of regions, 1 to {regions**2} of '
+                f'{regions} x {regions}, or -1 or -2 for attention among all tokens.'
             )

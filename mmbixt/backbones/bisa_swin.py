@@ -336,10 +336,10 @@ def pixels_last(value: Tensor) -> Tensor:
 
 def resolve_stages(bisa_stages: int | Sequence[int], count: int) -> tuple[int, ...]:
     """The stages with inverse attention, from 0."""
-    wanted = (bisa_stages,) if isinstance(bisa_stages, int) else tuple(bisa_stages)
-    if any(stage not in range(-count, count) for stage in wanted):
+    stages = (bisa_stages,) if isinstance(bisa_stages, int) else tuple(bisa_stages)
+    if any(stage not in range(-count, count) for stage in stages):
         raise ValueError(
-            f'bisa_stages={bisa_stages!r}: there are stages 0 to {count - 1}, or -{count} to -1 '
-            'from the end; () for none.'
+            f'bisa_stages={bisa_stages!r} must be from 0 to {count - 1}, or from -{count} to -1, '
+            'which count from the end; () for none.'
         )
-    return tuple(stage % count for stage in wanted)
+    return tuple(stage % count for stage in stages)

@@ -24,9 +24,9 @@ class LoadsFiles(BaseModule):
         in_channels: channels of the images.
     """
 
-    families: ClassVar[dict[str, type]] = {}  # all such networks by their names
-    may_be_missing = r'(?!)'  # beginnings of new weights, which files need not have
-    # a pattern and a replacement for the authors' weights of what mmpretrain calls a neck
+    families: ClassVar[dict[str, type]] = {}  # all subclasses by their names
+    may_be_missing = r'(?!)'  # beginnings of the names of weights that files need not have
+    # a pattern and a replacement for the names of the authors' layers that form a neck here
     neck_in_classifier: tuple[str, str] = (r'(?!)', '')
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -36,7 +36,7 @@ class LoadsFiles(BaseModule):
     def __init__(self, init_cfg: dict | None, in_channels: int) -> None:
         if isinstance(init_cfg, str):
             raise TypeError(
-                f"init_cfg = {init_cfg!r}: use dict(type='Pretrained', checkpoint={init_cfg!r})."
+                f"init_cfg={init_cfg!r} must be a dict(type='Pretrained', checkpoint={init_cfg!r})."
             )
         init_cfg = copy.deepcopy(init_cfg)
         self.adapt_stem = isinstance(init_cfg, dict) and init_cfg.pop('adapt_stem', False)
@@ -78,8 +78,8 @@ class LoadsFiles(BaseModule):
             return
         if prefix and not source:
             raise CheckpointMismatchError(
-                f'No weight of the file begins with {prefix!r}. A file of the backbone alone, such '
-                'as a classifier, is not for load_from; give it to the backbone: '
+                f'No weight of the file begins with {prefix!r}. load_from needs a file of a whole '
+                'model; give the file of a classifier or of a backbone to the backbone: '
                 "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...))."
             )
         weights, expected = self.convert(source), self.state_dict()

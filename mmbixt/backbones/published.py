@@ -98,7 +98,7 @@ PUBLISHED = (
     _swin('bisa_swin_tiny', 'tiny', '28.4', '5.3', (0,)),
 )
 
-# of each backbone as part of a classifier: the neck after it, and its options
+# for each backbone: the neck of its classifier, and the backbone's options in a classifier
 _AS_CLASSIFIER = {
     'mmbixt.XCiT': ('mmbixt.ClassAttentionNeck', dict()),
     'mmbixt.BiXT': ('mmbixt.LatentMeanNeck', dict(latent_layer=True)),

@@ -10,7 +10,7 @@ from mmbixt.checkpoints.describe import describe
 from mmbixt.checkpoints.state_dict import Comparison, compare
 
 State = Mapping[str, Tensor]
-# by the description of their weights
+# descriptions of weights, and the backbones that have them if the names differ
 _FAMILIES = {'Swin Transformer': 'BiSASwin', 'BiSA-Swin': 'BiSASwin'}
 
 
@@ -40,7 +40,7 @@ def identify(state: State, classes: Mapping[str, type[nn.Module]]) -> str:
 def fit(
     state: State, model: Published, backbone: type[nn.Module]
 ) -> tuple[dict[str, Tensor], Comparison]:
-    """The weights of a file by the names of a published model, and how they differ from its."""
+    """The weights of a file by the names of a published model, and how they differ from it."""
     with torch.device('meta'):
         built = backbone(**model.options)
     weights = built.convert(state)

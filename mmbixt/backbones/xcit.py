@@ -76,7 +76,7 @@ class Layer(nn.Module):
             return self.gamma2 * self.mlp(self.norm2(x))
 
         tokens = residual(tokens, attend, self.drop_path)
-        # of all images, because of its batch norm
+        # for all images, because its batch norm needs them
         update = self.gamma3 * self.local_mp(self.norm3(tokens), grid)
         return residual(tokens + self.drop_path(update), widen, self.drop_path)
 
@@ -138,12 +138,12 @@ class XCiT(DenseBackbone):
         self.patch_embed = ConvPatchEmbed(channels, patch_size, in_channels)
         self.pos_embeder = FourierPositionEncoding(channels)
         hidden = int(channels * self.arch['mlp_ratio'])
-        rates = (self.arch['layer_scale'], self.arch['drop_path_rate'])
+        scale_and_rate = (self.arch['layer_scale'], self.arch['drop_path_rate'])
         self.blocks = nn.ModuleList(
-            Layer(channels, self.arch['num_heads'], hidden, *rates)
+            Layer(channels, self.arch['num_heads'], hidden, *scale_and_rate)
             for _ in range(max(self.out_indices) + 1)
         )
-        self.apply(init_linear)  # the authors' initialisation; the rest is torch's
+        self.apply(init_linear)  # the authors' initialisation; other layers keep torch's
         self.set_drop_path(drop_path)
         self.freeze()
 

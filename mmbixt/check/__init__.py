@@ -1,4 +1,4 @@
-"""The mistakes that users make with configs and data."""
+"""Checks of configs and data."""
 
 
 class BadSampleError(ValueError):

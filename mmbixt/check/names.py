@@ -17,10 +17,11 @@ def suggest(error: Exception) -> str | None:
     text = str(error.args[0]) if error.args else ''
     if isinstance(error, KeyError) and (match := _TYPE.search(text)):
         kind, registry = match.groups()
-        return f'There is no {registry} {kind!r}.{_meant(near(kind, _types(registry)))}'
+        return f'There is no {registry} {kind!r}.{_did_you_mean(near(kind, _types(registry)))}'
     if isinstance(error, TypeError) and (match := _ARGUMENT.search(text)):
         owner, argument = match.groups()
-        return f'{owner} has no argument {argument!r}.{_meant(near(argument, _arguments(owner)))}'
+        hint = _did_you_mean(near(argument, _arguments(owner)))
+        return f'{owner} has no argument {argument!r}.{hint}'
     return None
 
 
@@ -31,15 +32,15 @@ def near(name: str, names: Iterable[str]) -> str | None:
     return lower[matches[0]] if matches else None
 
 
-def _meant(right: str | None) -> str:
-    return f' Is {right!r} meant?' if right else ''
+def _did_you_mean(right: str | None) -> str:
+    return f' Did you mean {right!r}?' if right else ''
 
 
 def _registries() -> Iterator[Registry]:
-    for one in vars(root).values():
-        if isinstance(one, Registry):
-            yield one
-            yield from one.children.values()
+    for value in vars(root).values():
+        if isinstance(value, Registry):
+            yield value
+            yield from value.children.values()
 
 
 def _types(name: str) -> Iterator[str]:
@@ -52,7 +53,7 @@ def _types(name: str) -> Iterator[str]:
 
 def _arguments(owner: str) -> Iterator[str]:
     """The arguments of registered classes that are, or inherit from, a class of this name."""
-    classes = {kind for one in _registries() for kind in one.module_dict.values()}
+    classes = {kind for registry in _registries() for kind in registry.module_dict.values()}
     for kind in (kind for kind in classes if isinstance(kind, type)):
         if owner in (base.__name__ for base in kind.__mro__):
             for base in kind.__mro__[:-1]:

@@ -25,8 +25,8 @@ class CheckSample(BaseTransform):
     - Labels, or annotations of COCO, for another size or orientation than the image's. OpenCV turns
       an image by its EXIF data when it is read, but not the label.
 
-    It belongs directly behind the transforms that load image and labels. ``tools/check_dataset.py``
-    runs it over all images of a config.
+    It must come directly after the transforms that load image and labels.
+    ``tools/check_dataset.py`` runs it over all images of a config.
 
     Args:
         num_classes: ids 0 to ``num_classes - 1`` are classes; None does not check ids.

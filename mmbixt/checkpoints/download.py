@@ -34,7 +34,7 @@ def fetch(url: str, name: str, is_zip: bool = False, note: str = '') -> Path:
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         unpacked = ' (unpacked)' if is_zip else ''
         lines = (
-            f'{url} was not downloaded: {error}',
+            f'{url} cannot be downloaded: {error}',
             note,
             f'If you have a copy of the file, put it{unpacked} at {path}, or give its path instead '
             "(init_cfg's checkpoint='/path/to/file.pth').",
@@ -61,14 +61,14 @@ def _download(url: str, path: Path, is_zip: bool) -> None:
 def _check_hash(file: str | Path, digits: str) -> None:
     """Published names have the first digits of a hash; pooch compares only whole ones."""
     if digits and not pooch.file_hash(str(file)).startswith(digits):
-        raise ValueError(f'the sha256 of {file} should begin with {digits}')
+        raise ValueError(f'the sha256 of {file} must begin with {digits}')
 
 
 def _unpack(archive: str) -> str:
     """The checkpoint of a zip archive."""
     files = pooch.Unzip()(archive, 'download', None)
-    # file managers add hidden files
-    held = [x for x in files if x.endswith(_SUFFIXES) and not Path(x).name.startswith('.')]
-    if len(held) != 1:
-        raise ValueError(f'the archive should hold one checkpoint, and holds {len(held)}')
-    return held[0]
+    # archives may contain hidden files of file managers
+    checkpoints = [x for x in files if x.endswith(_SUFFIXES) and not Path(x).name.startswith('.')]
+    if len(checkpoints) != 1:
+        raise ValueError(f'the archive must contain one checkpoint, not {len(checkpoints)}')
+    return checkpoints[0]

@@ -14,7 +14,7 @@ from mmbixt.checkpoints.sources import BY_ADDRESS, SCHEMES, find
 from mmbixt.checkpoints.stand_ins import stand_ins
 from mmbixt.checkpoints.state_dict import rename_whole_xcit, unwrap
 
-TRUST = 'TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD'  # torch's variable
+TRUST = 'TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD'  # torch's environment variable
 
 
 def load(name: str, map_location: Any = None) -> Any:
@@ -26,8 +26,8 @@ def load(name: str, map_location: Any = None) -> Any:
     if not weights or weights.keys() == checkpoint.get('state_dict', checkpoint).keys():
         return checkpoint
     # mmengine knows no other container, and looks for prefixes in the names themselves
-    rest = {k: x for k, x in checkpoint.items() if not isinstance(x, torch.Tensor)}
-    return {**rest, 'state_dict': weights}
+    others = {k: x for k, x in checkpoint.items() if not isinstance(x, torch.Tensor)}
+    return {**others, 'state_dict': weights}
 
 
 def read_file(path: str | Path, map_location: Any = None) -> Any:
@@ -38,7 +38,7 @@ def read_file(path: str | Path, map_location: Any = None) -> Any:
     """
     path = Path(path).expanduser()
     if not path.is_file():
-        raise FileNotFoundError(f'There is no checkpoint file at {path}.')
+        raise FileNotFoundError(f'The checkpoint file {path} does not exist.')
     try:
         if path.suffix == '.safetensors':
             return load_safetensors(path)
@@ -51,8 +51,8 @@ def read_file(path: str | Path, map_location: Any = None) -> Any:
         advice = 'It may be incomplete, or not a checkpoint.'
         if 'GLOBAL' in reason:
             advice = (
-                'It holds more than data, and reading that could execute code. If you trust its '
-                f'author, set the variable {TRUST}=1.'
+                'It contains more than data, and reading that could execute code. If you trust its '
+                f'author, set the environment variable {TRUST}=1.'
             )
         elif path.parent == cache_folder():
             advice += ' If it was a download, remove it and run again.'

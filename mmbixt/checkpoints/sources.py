@@ -1,7 +1,7 @@
 """Weights published by the authors: the names for ``init_cfg`` and ``load_from``, and their URLs.
 
-All URLs are from the authors' own pages. A file without a known hash is accepted when it is first
-downloaded (over https); later its size is compared with the size of that download.
+All URLs are from the authors' pages. Files whose published name contains a hash are compared with
+it; other files are accepted as they are downloaded (over https).
 """
 
 import re
@@ -124,7 +124,7 @@ _BIFORMER = {
 }
 _BIFORMER_NOTE = (
     "The BiFormer authors' links are reported broken since March 2026, and no other source is "
-    'known: if you have the file, give its path.'
+    'known. If you have the file, use its path.'
 )
 
 _SWIN_URL = 'https://github.com/SwinTransformer/storage/releases/download/v1.0.0'

@@ -1,8 +1,8 @@
 """What torch's safe reader (``weights_only=True``) needs for the names in mmengine's checkpoints.
 
-The reader calls nothing but what it knows. The names below, which mmengine's log histories and
-schedulers, and the authors' options, have in a pickle, stand for classes and functions of this
-module that accept only numbers: nothing from the file is executed.
+The reader calls only classes and functions that it knows. The names below occur in pickles of
+mmengine's log histories and schedulers, and of the authors' options. The reader replaces them by
+classes and functions of this module that accept only numbers: nothing from the file is executed.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from torch import serialization
 
 
 class _Dtype:
-    """A dtype of numbers. numpy's own accepts states that corrupt the memory of arrays."""
+    """A dtype of numbers. numpy's dtype accepts states that corrupt the memory of arrays."""
 
     def __init__(self, code: str, *_: bool) -> None:
         if code[:1] not in tuple('biufc') or not code[1:].isdecimal():
@@ -32,7 +32,7 @@ class _Dtype:
 
 
 class _Array(np.ndarray):
-    """An empty array, which gets its content by its state; it is saved as numpy's own."""
+    """An empty array, which gets its content by its state; it is saved as a numpy array."""
 
     def __new__(cls) -> '_Array':
         return super().__new__(cls, 0)
@@ -74,7 +74,7 @@ _ONE_CYCLE = 'mmengine.optim.scheduler.param_scheduler.OneCycleParamScheduler'
 
 
 def _attribute(owner: Any, name: str) -> Any:
-    """In place of getattr: the functions that a log history and a scheduler name in their state."""
+    """In place of getattr: only the functions that states of log histories and schedulers name."""
     if owner is _HistoryBuffer and name in ('min', 'max', 'current', 'mean'):
         return name  # every log history has them
     if owner == _ONE_CYCLE and name in ('_annealing_cos', '_annealing_linear'):
@@ -100,7 +100,7 @@ _STAND_INS = [
 
 @contextmanager
 def stand_ins() -> Iterator[None]:
-    """Let torch's reader use these, and not the classes themselves if a user has allowed them."""
+    """Let torch's reader use these, also where a user has allowed the classes themselves."""
     allowed = serialization.get_safe_globals()
     serialization.clear_safe_globals()
     try:

@@ -12,7 +12,7 @@ from mmbixt.checkpoints.errors import CheckpointMismatchError
 CONTAINERS = ('state_dict', 'model', 'state_dict_ema', 'model_ema')
 # prefixes of DistributedDataParallel and torch.compile
 _WRAPPERS = re.compile(r'^((module|_orig_mod)\.)+')
-_COUNT = 'num_batches_tracked'  # old files have none
+_COUNT = 'num_batches_tracked'  # files of old versions of torch have none
 
 State = Mapping[str, Tensor]
 
@@ -20,7 +20,7 @@ State = Mapping[str, Tensor]
 def unwrap(checkpoint: Mapping[str, Any]) -> OrderedDict[str, Tensor]:
     """The weights of a checkpoint, without containers and without prefixes of wrappers.
 
-    They keep torch's versions of modules (``_metadata``).
+    The versions of modules that torch stores (``_metadata``) are kept.
     """
     parts = (checkpoint.get(name) for name in CONTAINERS)
     checkpoint = next((part for part in parts if isinstance(part, Mapping)), checkpoint)
@@ -89,7 +89,7 @@ def compare(state: State, expected: State, may_be_missing: str = r'(?!)') -> Com
     new = [key for key in absent if is_new(key)]
     missing = [key for key in absent if key not in new]
     wrong = [
-        f'{key}: {tuple(state[key].shape)} in the file, {tuple(value.shape)} here'
+        f'{key}: {tuple(state[key].shape)} in the file, {tuple(value.shape)} in the model'
         for key, value in expected.items()
         if key in state and state[key].shape != value.shape
     ]

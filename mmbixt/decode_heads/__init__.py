@@ -7,4 +7,4 @@ problem = import_problem('mmseg.models')
 if problem is None:
     from mmbixt.decode_heads.linear_token_head import LinearTokenHead
 else:
-    __getattr__ = register_missing(MODELS, __all__, 'mmseg', problem)
+    __getattr__ = register_missing(MODELS, 'LinearTokenHead', 'mmseg', problem)

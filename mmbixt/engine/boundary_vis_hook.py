@@ -58,7 +58,7 @@ class BoundaryVisHook(Hook):
         self.draw, self.interval, self.max_images = draw, interval, max_images
         self.options = dict(width=width, ignore_index=ignore_index, backend_args=backend_args)
         self.seen = 0  # images of this evaluation
-        self.is_training = False  # else `runner.iter` would build the training loop
+        self.is_training = False  # outside training, `runner.iter` would build the training loop
 
     def before_train(self, runner: Runner) -> None:
         self.is_training = True
@@ -84,9 +84,9 @@ class BoundaryVisHook(Hook):
         if not self.draw or not is_main_process():
             return
         for sample in samples:
-            count, rest = divmod(self.seen, self.interval)
+            drawn, remainder = divmod(self.seen, self.interval)
             self.seen += 1
-            if rest > 0 or count >= self.max_images:
+            if remainder > 0 or drawn >= self.max_images:
                 continue
             name, step = Path(sample.img_path).stem, runner.iter if self.is_training else 0
             title = f'{name}: errors near boundaries'
@@ -105,7 +105,7 @@ def sample_figure(
     ignore_index: int = 255,
     backend_args: dict[str, Any] | None = None,
 ) -> Figure:
-    """`error_figure` of one image; ``width`` and the rest as for :class:`BoundaryVisHook`.
+    """``error_figure`` of one image; for the other arguments see :class:`BoundaryVisHook`.
 
     Args:
         sample: with ``img_path``, ``pred_sem_seg`` and ``gt_sem_seg`` (1,H,W), of the size of the

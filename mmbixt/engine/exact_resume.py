@@ -74,7 +74,7 @@ class NumberedBatches:
 class _SeededItems:
     """``dataset.__getitems__``: seeds the generators anew for each image of a batch.
 
-    For the whole batch if the data set's class reads it in one call.
+    A data set whose class reads a whole batch in one call is seeded once for each batch.
     """
 
     def __init__(self, dataset: Dataset, seed: int) -> None:
@@ -135,7 +135,7 @@ class ExactResumeHook(Hook):
         before = meta.get(_KEY, 'no ExactResumeHook')
         self.has_same_batches = before == now
         if not self.has_same_batches:
-            text = f'The checkpoint is of a run with {before}, this run has {now}'
+            text = f'The checkpoint is of a run with {before}, but this run has {now}'
             text += ': the order of the images and the random numbers differ.'
             print_log(text, 'current', logging.WARNING)
         elif not isinstance(runner.train_loop, IterBasedTrainLoop):
@@ -147,20 +147,21 @@ class ExactResumeHook(Hook):
         loop, done, config = runner.train_loop, runner.iter, dict(runner.cfg.train_dataloader)
         dataset = loop.dataloader.dataset
         dataset.__getitems__ = _SeededItems(dataset, runner.seed)
-        # a function, because the config is copied, and a data set may be too large for a copy
+        # a function, because mmengine copies the config, and the data set may be too large to copy
         config['dataset'] = dict(type=lambda: dataset)
         config.pop('num_batch_per_epoch', None)  # the data set is cut already
         options = dict(
             batches=config.get('batch_sampler'), drop_last=config.pop('drop_last', False)
         )
         config['batch_sampler'] = dict(type=NumberedBatches, **options)
-        is_different = runner.cfg.get('randomness', {}).get('diff_rank_seed', False)
-        loop.dataloader = runner.build_dataloader(config, runner.seed, is_different)
+        diff_rank_seed = runner.cfg.get('randomness', {}).get('diff_rank_seed', False)
+        loop.dataloader = runner.build_dataloader(config, runner.seed, diff_rank_seed)
         batches = loop.dataloader.batch_sampler
         self.iterations = batches.first = done
         if isinstance(loop, IterBasedTrainLoop):
             batches.is_endless = True
-            if hasattr(loop, 'fast_forward_on_resume'):  # the OneDL fork, which then calls nothing
+            # OneDL's mmengine, which reads no earlier batches with this setting
+            if hasattr(loop, 'fast_forward_on_resume'):
                 loop.fast_forward_on_resume, done = True, 0
             # mmengine calls next for each of the earlier batches
             loop.dataloader_iterator = chain(repeat(None, done), loop.dataloader)

@@ -16,7 +16,7 @@ from mmbixt.registry import STRATEGIES
 
 @STRATEGIES.register_module()
 class FSDPStrategy(StockFSDPStrategy):
-    """mmengine's FSDP for our backbones and safe checkpoints, on GPUs and on CPUs.
+    """mmengine's FSDP for mmbixt's backbones and safe checkpoints, on GPUs and on CPUs.
 
     Each block of a backbone is one FSDP unit: its weights are gathered only while it runs. A
     checkpoint is one file with whole weights, which any number of processes can load, with FSDP or
@@ -38,8 +38,8 @@ class FSDPStrategy(StockFSDPStrategy):
         if not has_gpu:
             model_wrapper['device_id'] = 'cpu'
         super().__init__(model_wrapper=model_wrapper, state_dict_cfg='full', **kwargs)
-        # Our backbones compare the weights of a file with their own, so each rank gathers all of
-        # them. No offload on a CPU: torch would return the weights without a copy, then free them.
+        # mmbixt's backbones compare all of their weights with those of a file, so each rank gathers
+        # all. No offload on a CPU: torch would return the weights without a copy, then free them.
         options = dict(rank0_only=False, offload_to_cpu=has_gpu)
         self.state_dict_config = FullStateDictConfig(**options)
         self.optim_state_dict_config = FullOptimStateDictConfig(**options)
@@ -50,13 +50,13 @@ class FSDPStrategy(StockFSDPStrategy):
         blocks = {layer[0] for backbone in backbones for layer in backbone.layers()}
         policy = partial(lambda_auto_wrap_policy, lambda_fn=blocks.__contains__)
         self.model_wrapper.setdefault('auto_wrap_policy', policy)
-        # mmengine leaves ``sync_bn`` out
+        # mmengine's strategy ignores ``sync_bn``
         return self.convert_model(model) if torch.cuda.is_available() else model
 
     def build_optim_wrapper(self, optim_wrapper: Any, model: nn.Module) -> OptimWrapper:
         built = super().build_optim_wrapper(optim_wrapper, model)
         if getattr(built, 'clip_func', None) is nn.utils.clip_grad_norm_:
-            # FSDP's method uses the norm of all gradients; torch's function, of this rank's only
+            # FSDP's method uses the norm of all gradients, torch's function only this rank's
             built.clip_func = lambda _, **options: model.clip_grad_norm_(**options)
         return built
 

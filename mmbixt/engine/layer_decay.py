@@ -17,8 +17,8 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
     Layer ``i`` of the ``n`` layers of a backbone (``DenseBackbone.get_layer_depth``) has the
     learning rate ``lr * decay_rate ** (n - i)`` for ``i = 0 ... n - 1``; parameters outside of the
     backbone have ``lr``. ``paramwise_cfg`` needs the factor ``decay_rate``, and may have all
-    settings of mmengine's constructor (``custom_keys``, ``norm_decay_mult`` ...). As in mm's
-    constructors of this kind, norms and biases have no weight decay unless it says otherwise.
+    settings of mmengine's constructor (``custom_keys``, ``norm_decay_mult`` ...). As in mmseg's
+    constructor of this kind, norms and biases have no weight decay unless it says otherwise.
 
     For classifiers, mmpretrain's ``LearningRateDecayOptimWrapperConstructor`` does the same.
 
@@ -32,8 +32,8 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
     def __init__(self, optim_wrapper_cfg: dict, paramwise_cfg: dict | None = None) -> None:
         paramwise_cfg = dict(paramwise_cfg or {})
         self.decay_rate = paramwise_cfg.pop('decay_rate')
-        if paramwise_cfg.pop('decay_type', 'layer_wise') != 'layer_wise':
-            raise ValueError("paramwise_cfg.decay_type must be 'layer_wise'.")
+        if (kind := paramwise_cfg.pop('decay_type', 'layer_wise')) != 'layer_wise':
+            raise ValueError(f"paramwise_cfg.decay_type={kind!r} must be 'layer_wise'.")
         if optim_wrapper_cfg['optimizer'].get('weight_decay') is not None:
             for kind in ('norm', 'bias', 'flat'):
                 paramwise_cfg.setdefault(f'{kind}_decay_mult', 0.0)

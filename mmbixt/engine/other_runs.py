@@ -19,12 +19,12 @@ class KeepOtherRunsHook(Hook):
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         hub, folder = checkpoint.get('message_hub') or {}, Path(runner.work_dir).resolve()
         info, file = hub.get('runtime_info', {}), runner.cfg.get('load_from')
-        # without a name it is the latest one of this folder
-        is_here = not file or Path(file).resolve().parent == folder
+        # without a name, mmengine resumes the latest checkpoint of this folder
+        is_same_folder = not file or Path(file).resolve().parent == folder
         for key in [key for key in info if key.startswith(('keep_ckpt_ids', 'best_'))]:
-            moved = folder / Path(str(info[key])).name  # with the folder, or as it is
-            if is_here and key.startswith('best_ckpt') and moved.is_file():
-                info[key] = str(moved)
-            elif not is_here or key.startswith('best_ckpt'):
+            best = folder / Path(str(info[key])).name  # the folder may have been moved
+            if is_same_folder and key.startswith('best_ckpt') and best.is_file():
+                info[key] = str(best)
+            elif not is_same_folder or key.startswith('best_ckpt'):
                 del info[key]
                 hub['resumed_keys'].pop(key, None)

@@ -8,6 +8,6 @@ problem = import_problem('mmdet.evaluation')
 if problem is None:
     from mmbixt.evaluation.coco_metric import BoundaryCocoMetric
 else:
-    __getattr__ = register_missing(METRICS, ['BoundaryCocoMetric'], 'mmdet', problem)
+    __getattr__ = register_missing(METRICS, 'BoundaryCocoMetric', 'mmdet', problem)
 
 __all__ = ['BoundaryCocoMetric', 'BoundaryIoUMetric']

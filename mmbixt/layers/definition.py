@@ -1,4 +1,4 @@
-"""A switch from the formulations that run to the definitions, which are slower.
+"""A switch from the fast implementations to the definitions, which are slower.
 
 The definitions are plain products and softmaxes, so they have all derivatives: second ones,
 forward-mode ones, and those of ``torch.func``. Fused attention has first derivatives only.
@@ -7,7 +7,7 @@ forward-mode ones, and those of ``torch.func``. Fused attention has first deriva
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_is_on = False  # a global, because compilers guard these
+_is_on = False  # a global variable, because compilers check these before they reuse a program
 
 
 def is_by_definition() -> bool:
@@ -18,7 +18,7 @@ def is_by_definition() -> bool:
 def by_definition() -> Iterator[None]:
     """Compute all attentions of a block of code by their definitions, in all threads.
 
-    With gradient checkpointing, which computes again, it must also hold in the backward pass.
+    With gradient checkpointing, the backward pass must also run within the block.
     """
     global _is_on
     before, _is_on = _is_on, True

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from mmbixt.layers.tracing import is_transformed
 
-# Copying images costs time: below these, computing all of them is as fast.
+# below these, copying the kept images takes as much time as it saves
 MIN_BATCH, MIN_RATE = 8, 0.1
 
 
@@ -34,14 +34,14 @@ class DropPath(nn.Module):
         return update * (keeps / (1 - self.drop_prob))
 
     def extra_repr(self) -> str:
-        return f'drop_prob={self.drop_prob}' + ', skips=True' * self.skips
+        return f'drop_prob={self.drop_prob}, skips={self.skips}'
 
 
 def residual(x: Tensor, branch: Callable[[Tensor], Tensor], drop_path: nn.Module) -> Tensor:
-    """``x + drop_path(branch(x))``, (B,...) to (B,...), of a branch that treats images apart.
+    """``x + drop_path(branch(x))``, (B,...) to (B,...), of a branch that does not mix images.
 
-    The images that are computed are drawn on the CPU, so that a GPU need not be waited for. Their
-    number changes from step to step, so compiled programs and ``torch.func`` compute all.
+    The images to compute are drawn on the CPU, so that the program does not wait for the GPU. Their
+    number changes from step to step, so compiled programs and ``torch.func`` compute all images.
     """
     skips = getattr(drop_path, 'skips', False) and drop_path.training
     if not skips or torch.compiler.is_compiling() or is_transformed():
@@ -50,7 +50,7 @@ def residual(x: Tensor, branch: Callable[[Tensor], Tensor], drop_path: nn.Module
         return x + drop_path(branch(x))
     share = 1 - drop_path.drop_prob
     kept = torch.empty(x.shape[0], device='cpu').bernoulli_(share).nonzero().flatten()
-    if len(kept) == 0:  # weights need gradients, of zero
+    if len(kept) == 0:  # distributed training needs gradients of all weights: here zeros
         return x + 0 * branch(x)
     kept = kept.to(x.device, non_blocking=True)
     part = x.index_select(0, kept)

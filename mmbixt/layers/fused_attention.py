@@ -42,15 +42,15 @@ def fused_attention(
 def _is_inexact(*inputs: Tensor) -> bool:
     """Whether a backward pass may follow in half precision on a CPU.
 
-    There the fused kernel does not add up the scores in the order of its forward pass: with scores
-    of a million, weights were up to 1.5 on an AMD EPYC.
+    The backward pass of torch's fused kernel adds up the products of a score in another order than
+    its forward pass: with scores of a million, it used attention weights of up to 1.5 (AMD EPYC).
     """
     needs_gradients = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
     return needs_gradients and inputs[0].device.type == 'cpu' and half_dtype(inputs[0]) is not None
 
 
 def biased_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None) -> Tensor:
-    """The same with a learned bias: (...,h,N,d) to (...,h,N,d).
+    """:func:`fused_attention` with a learned bias: (...,h,N,d) to (...,h,N,d).
 
     The fused kernel for CPUs has no gradient for a bias.
     """
@@ -60,7 +60,7 @@ def biased_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor
 
 
 def fused_with_bias(q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None) -> Tensor:
-    """The same by the fused kernels of GPUs, which need four dimensions."""
+    """:func:`biased_attention` by the fused kernels of GPUs, which need four dimensions."""
     if bias is not None:
         bias = bias.to(q.dtype).expand(*q.shape[:-1], k.shape[-2]).flatten(0, -4)
     four = (x.flatten(0, -4) for x in (q, k, v))

@@ -20,7 +20,7 @@ class Mlp(nn.Module):
 
 
 class SequentialMlp(nn.Sequential):
-    """The same with BiFormer's names of weights."""
+    """:class:`Mlp` with BiFormer's names of weights."""
 
     def __init__(self, channels: int, hidden: int) -> None:
         super().__init__(nn.Linear(channels, hidden), nn.GELU())
@@ -28,22 +28,23 @@ class SequentialMlp(nn.Sequential):
 
 
 class FeedForward(nn.Module):
-    """The same with the names of weights of OpenMMLab's Swin Transformer."""
+    """:class:`Mlp` with the names of weights of OpenMMLab's Swin Transformer."""
 
     def __init__(self, channels: int, hidden: int) -> None:
         super().__init__()
         widen = nn.Sequential(nn.Linear(channels, hidden), nn.GELU())
-        self.layers = ThriftySequential(widen, nn.Linear(hidden, channels))
+        self.layers = RecomputingSequential(widen, nn.Linear(hidden, channels))
 
     def forward(self, x: Tensor) -> Tensor:
         """(...,C) to (...,C)."""
         return self.layers(x)
 
 
-class ThriftySequential(nn.Sequential):
-    """The second layer does not keep the GELU of the first, a quarter of what a block keeps.
+class RecomputingSequential(nn.Sequential):
+    """The output of the first layer, a GELU, is computed again in the backward pass, not kept.
 
-    A training step of Swin-T at 512 pixels on a CPU then takes 521 MB, not 620, and 2 % more time.
+    It is a quarter of the memory of a block: a training step of Swin-T at 512 pixels on a CPU takes
+    521 MB instead of 620, and 2 % more time.
     """
 
     def forward(self, x: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ def padding_to_multiple(length: int, size: int) -> int:
 
 
 def ceil_div(length: int, size: int) -> int:
-    """``length / size`` rounded up; with a plus, because exporters compare it with sizes."""
+    """``length / size`` rounded up, in a form that exporters can compare with other sizes."""
     return (length + size - 1) // size
 
 
@@ -41,5 +41,5 @@ def larger(a: int, b: int) -> int:
 
 
 def _has_symbols() -> bool:
-    """Not under Dynamo, which traces ``min`` and ``max``, nor ``torch.jit.trace``."""
+    """Whether sizes may be symbols; Dynamo and ``torch.jit.trace`` trace ``min`` and ``max``."""
     return not (torch.compiler.is_dynamo_compiling() or torch.jit.is_tracing())

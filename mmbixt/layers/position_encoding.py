@@ -39,5 +39,5 @@ class FourierPositionEncoding(nn.Module):
 
     def forward(self, height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
         """The encoding of a grid, (1,C,H,W), on the device and in the dtype of the tokens."""
-        # A feature map as an argument would get no gradient, so that its gradient hooks never ran.
+        # Its arguments are sizes: a feature map would get no gradient, so its hooks would not run.
         return self.token_projection(fourier_features(height, width, device).to(dtype)[None])

@@ -31,7 +31,7 @@ def is_reduced_float32(x: Tensor) -> bool:
     return x.dtype == torch.float32 and _rounds_float32(x.device.type)
 
 
-@torch.compiler.assume_constant_result  # compilers cannot trace the settings
+@torch.compiler.assume_constant_result  # compilers cannot trace torch's settings
 def _rounds_float32(device: str) -> bool:
     backend = torch.backends.mkldnn if device == 'cpu' else torch.backends.cuda
     return backend.matmul.fp32_precision in ('tf32', 'bf16')

@@ -1,4 +1,4 @@
-"""Values that the backward pass computes again on CPUs, to keep less memory."""
+"""Values that the backward pass computes again on CPUs, to use less memory."""
 
 from contextlib import AbstractContextManager, nullcontext
 from weakref import ref
@@ -12,19 +12,21 @@ from mmbixt.layers.tracing import is_transformed
 
 
 def without_keeping(activated: Tensor) -> AbstractContextManager:
-    """A context in which layers keep the result of a GELU by its input, which it keeps itself.
+    """A context in which layers do not keep the result of a GELU, only its input.
 
-    On GPUs, moving values once more takes longer than they are worth. Compilers decide for
-    themselves what they keep, and ``torch.func`` cannot recompute.
+    On GPUs the second GELU costs more time than the memory justifies. Compilers decide themselves
+    what to keep, and ``torch.func`` cannot recompute.
     """
     if torch.compiler.is_compiling() or is_transformed() or activated.device.type != 'cpu':
         return nullcontext()
     node = activated.grad_fn
     if type(node).__name__ != 'GeluBackward0' or not activated.is_contiguous():
         return nullcontext()
-    if torch._C._autograd._top_saved_tensors_default_hooks(False):  # such as checkpointing's
+    if torch._C._autograd._top_saved_tensors_default_hooks(
+        False
+    ):  # of gradient checkpointing, for example
         return nullcontext()
-    result = ref(activated)  # not kept by the hooks either
+    result = ref(activated)  # weak, or these hooks would keep the result
 
     def pack(kept: Tensor) -> torch.Size | tuple[Tensor, int]:
         x = result()
@@ -36,7 +38,7 @@ def without_keeping(activated: Tensor) -> AbstractContextManager:
         if isinstance(kept, torch.Size):
             return gelu(node._saved_self, approximate=node._saved_approximate).view(kept)
         tensor, version = kept
-        if tensor._version != version:  # which torch checks without hooks only
+        if tensor._version != version:  # torch checks this only without hooks
             raise RuntimeError(
                 'A tensor needed for the gradient was modified by an inplace operation.'
             )

@@ -1,4 +1,4 @@
-"""What compilers and exporters need to be asked."""
+"""Whether a compiler, an exporter or ``torch.func`` is at work."""
 
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true

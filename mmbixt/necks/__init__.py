@@ -15,4 +15,4 @@ problem = import_problem('mmcv.cnn')
 if problem is None:
     from mmbixt.necks.feature_pyramid_adapter import FeaturePyramidAdapter
 else:
-    __getattr__ = register_missing(MODELS, ['FeaturePyramidAdapter'], 'mmcv', problem)
+    __getattr__ = register_missing(MODELS, 'FeaturePyramidAdapter', 'mmcv', problem)

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from mmbixt.checkpoints.errors import CheckpointMismatchError
+from mmbixt.frameworks import UNUSABLE, missing_framework
 from mmbixt.registry import MODELS
 
 
@@ -14,8 +15,8 @@ def ClassifierHead(**options: Any) -> nn.Module:  # noqa: N802 (a type in config
     """``mmpretrain.LinearClsHead`` that refuses weights of another number of classes.
 
     With such weights mmengine only warns, and then trains or tests a random head. (The stock head
-    also works with our backbones and necks.) Binary cross-entropy accepts class indices (B), where
-    no Mixup or CutMix makes scores (B,K) from them. This is a function, so that mmpretrain is
+    also works with mmbixt's backbones and necks.) Binary cross-entropy accepts class indices (B),
+    where no Mixup or CutMix makes scores (B,K) from them. This is a function, so that mmpretrain is
     imported only when a head is built.
 
     Args:
@@ -23,10 +24,8 @@ def ClassifierHead(**options: Any) -> nn.Module:  # noqa: N802 (a type in config
     """
     try:
         from mmpretrain.models.heads import LinearClsHead
-    except (ImportError, AssertionError) as error:  # it asserts the versions of mmcv and mmengine
-        raise ImportError(
-            f'mmbixt.ClassifierHead needs mmpretrain, which cannot be imported ({error}).'
-        ) from error
+    except UNUSABLE as error:
+        raise missing_framework('mmbixt.ClassifierHead', 'mmpretrain', error) from error
     head = LinearClsHead(**options)
     head.register_load_state_dict_pre_hook(_check_classes)
     head.register_forward_pre_hook(_check_vectors)
@@ -55,7 +54,7 @@ def _check_classes(head: nn.Module, state_dict: dict[str, Any], prefix: str, *_:
     weight = state_dict.get(f'{prefix}fc.weight')
     if weight is not None and len(weight) != head.num_classes:
         raise CheckpointMismatchError(
-            f'The file is a classifier of {len(weight)} classes, the head has num_classes='
+            f'The file is a classifier of {len(weight)} classes, but the head has num_classes='
             f'{head.num_classes}. To train other classes, load only the backbone and the neck: '
             "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...)), and the same for "
             'the neck.'

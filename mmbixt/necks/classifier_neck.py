@@ -52,11 +52,13 @@ def _last_feature_map(inputs: Sequence[Tensor], neck: nn.Module) -> Tensor:
 
 
 class ClassAttentionLayer(nn.Module):
-    """Class attention and an MLP of the class token c, as in XCiT's code, for tokens x = [c, p]::
+    """Class attention and an MLP of the class token, as in XCiT's code.
 
-    x' = x + gamma1 * [attn(norm1(x)), norm1(p)]
-    x' = norm2(x')                   with tokens_norm; else only c' = norm2(c')
-    x'' = [c' + gamma2 * mlp(c'), 2 p']
+    For tokens x = [c, p], where c is the class token::
+
+        x' = x + gamma1 * [attn(norm1(x)), norm1(p)]
+        x' = norm2(x')                   with tokens_norm; else only c' = norm2(c')
+        x'' = [c' + gamma2 * mlp(c'), 2 p']
     """
 
     def __init__(

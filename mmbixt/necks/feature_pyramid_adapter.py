@@ -1,4 +1,4 @@
-"""A feature pyramid from the feature maps of a columnar backbone, as in XCiT's dense code."""
+"""A feature pyramid from feature maps of one stride, as in XCiT's dense code."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,9 +38,9 @@ def make_resampler(channels: int, in_stride: int, out_stride: int, norm_cfg: dic
 
 @MODELS.register_module()
 class FeaturePyramidAdapter(BaseModule):
-    """Resample feature map ``i`` of a columnar backbone to level ``i`` of a pyramid.
+    """Resample feature map ``i`` of a columnar backbone (all of one stride) to level ``i``.
 
-    A stock neck follows: ``neck=[dict(type='mmbixt.FeaturePyramidAdapter', ...),
+    A neck of the framework follows: ``neck=[dict(type='mmbixt.FeaturePyramidAdapter', ...),
     dict(type='FPN', ...)]``, in mmseg and in mmdet.
 
     Args:
@@ -65,7 +65,9 @@ class FeaturePyramidAdapter(BaseModule):
     ) -> None:
         super().__init__(init_cfg)
         if isinstance(out_strides, int) or not out_strides:
-            raise ValueError(f'out_strides={out_strides} must name one stride per level.')
+            raise ValueError(
+                f'out_strides={out_strides} must be a sequence with one stride per level.'
+            )
         levels = len(out_strides)
         self.out_strides = tuple(out_strides)
         self.out_channels = _per_level('in_channels', in_channels, levels)

@@ -11,13 +11,25 @@ XCIT = dict(type='mmbixt.XCiT', arch='nano12')
 @pytest.mark.parametrize(
     ('registry', 'config', 'message'),
     [
-        (MODELS, dict(type='mmbixt.XCIT'), "There is no model 'mmbixt.XCIT'. Is 'mmbixt.XCiT' me"),
-        (MODELS, dict(XCIT, patchsize=8), "XCiT has no argument 'patchsize'. Is 'patch_size' mean"),
-        (MODELS, dict(XCIT, init_cf=1), "XCiT has no argument 'init_cf'. Is 'init_cfg' meant?"),
-        (MODELS, dict(type='EncoderDecodr'), "no model 'EncoderDecodr'. Is 'EncoderDecoder' mean"),
-        (MODELS, dict(type='FCNHead', num_clases=3), "'num_clases'. Is 'num_classes' meant?"),
-        (DATASETS, dict(type='ADE20kDataset'), "Is 'ADE20KDataset' meant?"),
-        (HOOKS, dict(type='LoggerHook', intervall=2), "'intervall'. Is 'interval' meant?"),
+        (
+            MODELS,
+            dict(type='mmbixt.XCIT'),
+            "There is no model 'mmbixt.XCIT'. Did you mean 'mmbixt.XCiT'",
+        ),
+        (
+            MODELS,
+            dict(XCIT, patchsize=8),
+            "XCiT has no argument 'patchsize'. Did you mean 'patch_size'",
+        ),
+        (MODELS, dict(XCIT, init_cf=1), "XCiT has no argument 'init_cf'. Did you mean 'init_cfg'?"),
+        (
+            MODELS,
+            dict(type='EncoderDecodr'),
+            "no model 'EncoderDecodr'. Did you mean 'EncoderDecoder'",
+        ),
+        (MODELS, dict(type='FCNHead', num_clases=3), "'num_clases'. Did you mean 'num_classes'?"),
+        (DATASETS, dict(type='ADE20kDataset'), "Did you mean 'ADE20KDataset'?"),
+        (HOOKS, dict(type='LoggerHook', intervall=2), "'intervall'. Did you mean 'interval'?"),
         (HOOKS, dict(type='Zebra'), "There is no hook 'Zebra'."),
     ],
 )

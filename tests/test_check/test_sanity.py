@@ -71,7 +71,7 @@ def train(cfg):
         ),
         (
             {'default_hooks.checkpoint.save_best': 'mIoUs'},
-            "save_best = 'mIoUs' is not a score of val_evaluator; it reports, for example, aAcc, ",
+            "save_best = 'mIoUs' is a score that val_evaluator does not report; it reports, for ",
         ),
     ],
 )
@@ -115,7 +115,7 @@ def detector(root, strides):
 
 def test_strides_of_anchors(root):
     train(detector(root, [8, 16, 32, 64, 128]))
-    message = r'model.bbox_head has the strides \[16, .*, but its feature maps 8, 16, 32, '
+    message = r'model.bbox_head has the strides \[16, .*, but its feature maps have 8, 16, 32, '
     with pytest.raises(ConfigError, match=message):
         train(detector(root, [16, 32, 64, 128, 256]))
 
@@ -123,7 +123,10 @@ def test_strides_of_anchors(root):
 @pytest.mark.parametrize(
     ('spoil', 'message'),
     [
-        (lambda c: c['categories'][2].update(name='bus'), 'no categories car; it has sky, road, b'),
+        (
+            lambda c: c['categories'][2].update(name='bus'),
+            'lacks the categories car; it has sky, road, b',
+        ),
         (
             lambda c: c['categories'].reverse(),
             r"another order .*Set classes=\('car', 'road', 'sky'",

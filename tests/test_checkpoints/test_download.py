@@ -40,7 +40,7 @@ def test_a_file_is_downloaded_and_unpacked_once(server, url, cache, content):
         (dict(status=503), '503'),
         (dict(breaks=[100]), 'IncompleteRead'),
         (dict(archive=b'not a zip'), 'not a zip'),
-        (dict(archive=zipped({'a.txt': b''})), 'should hold one checkpoint, and holds 0'),
+        (dict(archive=zipped({'a.txt': b''})), 'must contain one checkpoint, not 0'),
     ],
 )
 def test_what_fails_leaves_nothing_and_says_which_file_to_put_where(
@@ -58,11 +58,11 @@ def test_what_fails_leaves_nothing_and_says_which_file_to_put_where(
 
 def test_a_file_of_another_hash_is_refused(server, cache):
     server.files['m-0000000f.pth'] = CHECKPOINT
-    with pytest.raises(DownloadError, match='should begin with 0000000f'):
+    with pytest.raises(DownloadError, match='must begin with 0000000f'):
         fetch(server.url('m-0000000f.pth'), 'm.pth')
     assert not [*cache.iterdir()]
     (cache / 'm.pth').write_bytes(b'by hand')
-    with pytest.raises(DownloadError, match=r'sha256 of .*m\.pth should begin with 0000000f'):
+    with pytest.raises(DownloadError, match=r'sha256 of .*m\.pth must begin with 0000000f'):
         fetch(server.url('m-0000000f.pth'), 'm.pth')
     assert fetch(server.url('m.pth'), 'm.pth').read_bytes() == b'by hand'
     assert server.requests == 1

@@ -125,7 +125,7 @@ def test_code_is_refused_and_not_run(read, tmp_path, monkeypatch, attack, option
     with pytest.raises(CheckpointFileError, match=f'x.pth cannot be read: .*{name}') as caught:
         read(saved({'w': payload}, **options))
     assert len(str(caught.value)) < 600
-    assert (f'set the variable {TRUST}=1' in str(caught.value)) == (name in OF_ANY_CODE)
+    assert (f'set the environment variable {TRUST}=1' in str(caught.value)) == (name in OF_ANY_CODE)
     assert not (tmp_path / 'MARK').exists()
 
 

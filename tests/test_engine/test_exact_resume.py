@@ -178,6 +178,6 @@ def test_another_batch_size_is_warned_of_and_keeps_the_epochs(tmp_path):
     resume = dict(resume=True, load_from=str(tmp_path / 'first/iter_6.pth'))
     train(tmp_path / 'second', **settings, **resume, loader=dict(batch_size=8))
     (log,) = (tmp_path / 'second').glob('*/*.log')
-    text = "of a run with {'processes': 1, 'batch_size': 4, 'images': 10}, this run has"
+    text = "of a run with {'processes': 1, 'batch_size': 4, 'images': 10}, but this run has"
     assert text in log.read_text()
     assert Noise.read == 3 * IMAGES  # one whole epoch was recorded in the checkpoint

@@ -1,6 +1,6 @@
 _base_ = './ade20k.py'
 
-# Tested at sizes that are multiples of 32, so that no stage has to round.
+# Tested at sizes that are multiples of 32, so that the sides of all feature maps are whole numbers.
 test_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='Resize', scale=(2048, 512), keep_ratio=True),

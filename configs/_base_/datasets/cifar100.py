@@ -4,7 +4,7 @@ dataset_type = 'CIFAR100'
 data_root = 'data/cifar100/'
 data_preprocessor = dict(
     num_classes=100,  # Mixup and CutMix make one-hot labels
-    # of the RGB images as they are stored
+    # mean and std of the RGB images as they are stored
     mean=[129.304, 124.070, 112.434],
     std=[68.170, 65.392, 70.418],
     to_rgb=False,

@@ -15,7 +15,7 @@ train_pipeline = [
 ]
 test_pipeline = [
     dict(type='LoadImageFromFile'),
-    # 224 / 256 = 0.875 of the shorter side is seen
+    # the crop covers 224 / 256 = 0.875 of the shorter side
     dict(type='ResizeEdge', scale=256, edge='short', backend='pillow', interpolation='bicubic'),
     dict(type='CenterCrop', crop_size=224),
     dict(type='PackInputs'),

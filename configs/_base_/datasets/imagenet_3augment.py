@@ -17,7 +17,7 @@ train_pipeline = [
                 )
             ],
             [dict(type='Solarize', thr=128, prob=1.0)],
-            # a radius between the two, all equally likely
+            # the radius is drawn uniformly between these two
             [dict(type='GaussianBlur', magnitude_range=(0.1, 2.0), magnitude_std='inf', prob=1.0)],
         ],
     ),

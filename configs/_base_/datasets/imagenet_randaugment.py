@@ -1,7 +1,7 @@
 _base_ = './imagenet.py'
 
 # RandAugment of two operations at level 9 of 10, and random erasing: DeiT's augmentation, which all
-# but BiXT use. The colours to fill with are those of BGR images.
+# but BiXT use. The fill colours are in BGR order.
 train_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='RandomResizedCrop', scale=224, backend='pillow', interpolation='bicubic'),

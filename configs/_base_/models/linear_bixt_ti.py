@@ -8,14 +8,14 @@ model = dict(
         arch='tiny',
         patch_stride=16,
         out_indices=(11,),
-        drop_path_rate=0.05,  # the paper's for tiny models
+        drop_path_rate=0.05,  # as in the paper for tiny models
         init_cfg=dict(type='Pretrained', checkpoint='bixt://tiny-16-d13'),
     ),
     decode_head=dict(
         type='mmbixt.LinearTokenHead',
         in_channels=192,
         num_classes=150,
-        # BiXT has no norm after its last layer (its classifier's comes after pooling)
+        # BiXT has no norm after its last layer (that of its classifier follows the pooling)
         norm_cfg=dict(type='LN', eps=1e-6),
         align_corners=False,
         loss_decode=dict(type='CrossEntropyLoss', use_sigmoid=False, loss_weight=1.0),

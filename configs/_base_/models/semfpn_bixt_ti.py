@@ -10,7 +10,7 @@ model = dict(
         arch='tiny',
         patch_stride=16,
         out_indices=(3, 5, 7, 11),
-        drop_path_rate=0.05,  # the paper's for tiny models
+        drop_path_rate=0.05,  # as in the paper for tiny models
         init_cfg=dict(type='Pretrained', checkpoint='bixt://tiny-16-d13'),
     ),
     neck=[

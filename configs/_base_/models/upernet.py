@@ -1,7 +1,7 @@
 _base_ = './encoder_decoder.py'
 
 # UPerNet with an auxiliary head on the third feature map. A config adds the backbone, a neck if the
-# feature maps are no pyramid, and the heads' in_channels.
+# feature maps are not a pyramid, and the heads' in_channels.
 norm_cfg = dict(type='SyncBN', requires_grad=True)
 model = dict(
     decode_head=dict(

@@ -33,5 +33,5 @@ param_scheduler = [
 train_cfg = dict(type='EpochBasedTrainLoop', max_epochs=300, val_interval=1)
 val_cfg = dict(type='ValLoop')
 test_cfg = dict(type='TestLoop')
-# The learning rate is meant for 1024 images a step. --auto-scale-lr scales it to another total.
+# The learning rate is for 1024 images per step. --auto-scale-lr scales it to another total.
 auto_scale_lr = dict(enable=False, base_batch_size=1024)

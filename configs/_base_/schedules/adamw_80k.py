@@ -24,5 +24,5 @@ param_scheduler = [
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=80000, val_interval=8000)
 val_cfg = dict(type='ValLoop')
 test_cfg = dict(type='TestLoop')
-# The learning rate is meant for 32 images a step. --auto-scale-lr scales it to another total.
+# The learning rate is for 32 images per step. --auto-scale-lr scales it to another total.
 auto_scale_lr = dict(enable=False, base_batch_size=32)

@@ -1,5 +1,5 @@
 # BiXT's recipe for ImageNet-1k: LAMB with clipped trust ratios, a warm-up of 5 epochs from 1e-6,
-# then a cosine to zero. 1024 images a step are 128 on each of 8 GPUs.
+# then a cosine to zero. 1024 images per step are 128 on each of 8 GPUs.
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='Lamb', lr=2.5e-3, weight_decay=0.05, trust_clip=True),
@@ -21,5 +21,5 @@ param_scheduler = [
 train_cfg = dict(type='EpochBasedTrainLoop', max_epochs=800, val_interval=1)
 val_cfg = dict(type='ValLoop')
 test_cfg = dict(type='TestLoop')
-# The learning rate is meant for 1024 images a step. --auto-scale-lr scales it to another total.
+# The learning rate is for 1024 images per step. --auto-scale-lr scales it to another total.
 auto_scale_lr = dict(enable=False, base_batch_size=1024)
