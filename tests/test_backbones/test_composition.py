@@ -1,7 +1,6 @@
 """Changes that users make to modules have an effect: hooks, replaced layers, quantisation."""
 
 import warnings
-from collections import Counter
 from contextlib import contextmanager
 
 import pytest
@@ -75,25 +74,6 @@ def test_a_single_hooked_or_wrapped_module_is_called(backbone):
         with replaced(backbone, name, changed), calls_of(changed) as called:
             assert_same(backbone(x), expected)
         assert called == [1], name
-
-
-class Zero(nn.Module):
-    def forward(self, x):
-        return 0 * x
-
-
-@torch.no_grad()
-def test_replaced_activations_norms_and_stochastic_depth_are_called(backbone):
-    found = Counter()
-    for name, module in list(backbone.named_modules()):
-        kinds = (isinstance(module, nn.GELU), isinstance(module, nn.LayerNorm))
-        if any(kinds) or name.endswith('drop_path'):
-            zero = Zero()
-            with replaced(backbone, name, zero), calls_of(zero) as called:
-                backbone(image(1, 33, 48))
-            assert called, name
-            found[kinds] += 1
-    assert len(found) == 3
 
 
 @pytest.mark.parametrize('family', FAMILIES)

@@ -1,14 +1,10 @@
 """Images of other channels than three, and weights for three."""
 
-import math
-
 import pytest
 import torch
-from helpers import assert_close, takes_four_channels
-from mmengine.runner import Runner
-from running import fresh_mmengine, small_segmentor
+from helpers import assert_close
 from torch import nn
-from variants import FAMILIES, VARIANTS, build
+from variants import FAMILIES, build
 
 from mmbixt.checkpoints.errors import CheckpointMismatchError
 
@@ -37,17 +33,3 @@ def test_stem_of_a_file_for_three_channels_is_adapted_only_on_request(family, tm
         again.load_state_dict(adapted.state_dict())
     with pytest.raises(CheckpointMismatchError, match=r'for images of 3 .*adapt_stem=True'):
         build({**given, 'init_cfg': pretrained}).init_weights()
-
-
-@pytest.fixture
-def cfg(tmp_path):
-    return small_segmentor(tmp_path, {**VARIANTS['xcit'], 'in_channels': 4}, channels=4)
-
-
-@takes_four_channels
-def test_training_on_four_channels(cfg):
-    with fresh_mmengine():
-        runner = Runner.from_cfg(cfg)
-        runner.train()
-    assert math.isfinite(runner.message_hub.log_scalars['train/loss'].current())
-    assert runner.iter == 2

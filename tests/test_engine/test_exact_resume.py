@@ -79,7 +79,6 @@ VALIDATED = dict(
 SETTINGS = {
     'iterations': ITERATIONS,
     'iterations, epochs of data': ITERATIONS | dict(sampler='DefaultSampler'),
-    'iterations, alike images': ITERATIONS | dict(sampler='DefaultSampler', loader=ALIKE),
     'epochs': EPOCHS | dict(half=3),
     'from the middle of an epoch of alike images': EPOCHS | dict(half=5, loader=ALIKE),
     'from the middle of a short epoch': dict(
@@ -95,12 +94,11 @@ SETTINGS = {
     'FlexibleRunner, saved again by a validation': ITERATIONS
     | dict(train_cfg=dict(by_epoch=False, max_iters=12, val_interval=6), runner=FlexibleRunner)
     | VALIDATED,
-    'FlexibleRunner, epochs': EPOCHS | dict(half=3, runner=FlexibleRunner),
 }
 
 # images read by the resumed run: 6, 9 or 7 batches of 4, or of 2 at the end of an epoch of data
-READ = {'iterations, epochs of data': 20, 'iterations, alike images': 20, 'epochs': 30}
-READ |= {'from the middle of an epoch of alike images': 22, 'FlexibleRunner, epochs': 30}
+READ = {'iterations, epochs of data': 20, 'epochs': 30}
+READ |= {'from the middle of an epoch of alike images': 22}
 READ |= {'from the middle of a short epoch': 28, 'batches that the data set reads': 12}
 READ |= {'workers': 0, 'FlexibleRunner, saved again by a validation': 24 + IMAGES}
 

@@ -89,14 +89,6 @@ def test_options_for_dense_models_are_refused(folder, within, checkpoint):
         assert message in within(*arguments, cwd=folder, fails=True).stderr
 
 
-def test_attention_is_drawn(folder, within, checkpoint):
-    image = 'data/sample/imagenet/val/val_00000001.jpg'
-    arguments = 'mine.py', checkpoint, image, '--sample', '--layers', 11, '--out', 'attention'
-    done = within('analysis/visualize_attention.py', *arguments, cwd=folder)
-    assert 'resized to 112 x 112' in done.stdout
-    assert list((folder / 'attention').glob('*.png'))
-
-
 def test_inferencer(checkpoint, folder):
     """The example of docs/projects.md, and a config of a user."""
     weights = folder / 'nano.pth'
