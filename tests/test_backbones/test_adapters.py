@@ -24,6 +24,5 @@ def test_adapters_alone_are_a_checkpoint_of_any_family(family, tmp_path):
     assert len(state) == len(adapters) > 0
     loaded = MODELS.build(config)
     assert loaded.load_state_dict(state, strict=False) == ([], [])
-    for actual, expected in zip(loaded.eval()(x), trained.eval()(x), strict=True):
-        assert_close(actual, expected, 1e-6)
+    assert_close(loaded.eval()(x), trained.eval()(x), 1e-6)
     assert not torch.allclose(plain(x)[-1], loaded(x)[-1])

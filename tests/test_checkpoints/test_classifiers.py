@@ -143,21 +143,6 @@ def test_files_of_other_models_are_refused(file, changes, message):
         load_whole_state(build_meta(config), meta_state(file))
 
 
-@pytest.mark.parametrize(
-    ('family', 'changes', 'message'),
-    [
-        ('bixt', dict(neck=None), r'in_channels=16 needs .* is \(1, \d+, 16\)'),
-        ('bixt', dict(neck=dict(type='mmbixt.BatchNormMeanNeck')), 'use LatentMeanNeck'),
-        ('xcit', dict(head=dict(in_channels=7)), r'\(B,7\), but .* is \(1, 16\)'),
-    ],
-)
-def test_necks_and_heads_refuse_other_inputs(family, changes, message):
-    config = classifier_config(VARIANTS[family], num_classes=5)
-    changed = {part: {**config[part], **x} if x else x for part, x in changes.items()}
-    with pytest.raises(ValueError, match=message):
-        build({**config, **changed})(image(1, 32, 32))
-
-
 def test_binary_cross_entropy_accepts_class_indices():
     """As in a recipe without Mixup and CutMix."""
     loss = dict(type='CrossEntropyLoss', use_sigmoid=True)

@@ -1,13 +1,12 @@
 """The tools with a config of mmpretrain: train, resume, evaluate, predict."""
 
-import re
 from pathlib import Path
 
 import mmengine
 import pytest
 import torch
 from documents import shown
-from helpers import CONFIGS, official_state
+from helpers import official_state
 from mmpretrain import ImageClassificationInferencer
 from mmpretrain.datasets.categories import IMAGENET_CATEGORIES
 from running import NO_WORKERS, TWO_STEPS, fresh_mmengine, write_few_scenes
@@ -77,18 +76,6 @@ def test_evaluation_and_predictions(run, checkpoint, folder):
     assert {path.name for path in (folder / 'pictures').iterdir()} == names
 
 
-def test_options_for_dense_models_are_refused(folder, within, checkpoint):
-    evaluate = 'test.py', 'mine.py', checkpoint, '--sample'
-    for arguments, message in (
-        ([*evaluate, '--tta', '--show'], 'cannot draw predictions of --tta'),
-        ([*evaluate, '--boundary'], 'mine.py is of a classifier'),
-        ([*evaluate, '--cfg-options', 'test_evaluator.type=IoUMetric'], 'Use Accuracy'),
-        (['analysis/visualize.py', *evaluate[1:]], 'draws label maps of mmseg configs'),
-        (['analysis/report.py', checkpoint.parent], 'mine_sample is the work dir of a classifier'),
-    ):
-        assert message in within(*arguments, cwd=folder, fails=True).stderr
-
-
 def test_inferencer(checkpoint, folder):
     """The example of docs/projects.md, and a config of a user."""
     weights = folder / 'nano.pth'
@@ -103,18 +90,3 @@ def test_inferencer(checkpoint, folder):
         (result,) = infer(image)
     assert result['pred_class'] == IMAGENET_CATEGORIES[result['pred_label']]
     assert result['pred_scores'].shape == (1000,)
-
-
-def test_dense_model_starts_from_the_classifier(folder, within, checkpoint):
-    """With --sample, which removes the weights of the config, but not those of --cfg-options."""
-    path = CONFIGS / 'xcit/semfpn_xcit_t12_p16_ade20k.py'
-    weights = f'model.backbone.init_cfg.checkpoint={checkpoint}'
-    small = (
-        'model.backbone.arch=nano12',
-        *(f'{key}=128' for key in ('model.neck.0.in_channels', 'model.neck.1.out_channels')),
-    )
-    lists = 'model.neck.1.in_channels', 'model.decode_head.in_channels'
-    small = *small, *(f'{key}="[128,128,128,128]"' for key in lists)
-    options = *SHORT, *small, weights, 'model.backbone.init_cfg.prefix=backbone.'
-    done = within('train.py', path, '--sample', '--cfg-options', *options, cwd=folder)
-    assert re.search(r'XCiT: (\d+) of \1 weights loaded', done.said)
