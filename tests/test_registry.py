@@ -139,7 +139,7 @@ def test_names_are_those_of_the_framework_that_the_config_is_for(tmp_path, hidde
         assert found[name] == [framework, 'mmbixt', framework]
     assert found['inherited'] == [
         *('mmseg', 'mmbixt', 'mmseg', 'mmseg'),
-        *('mmcv', 'mmseg', 'mmseg', 'mmseg'),
+        *('mmcv', 'mmseg', 'mmseg', 'mmbixt', 'mmseg'),
         *('mmseg', 'mmseg'),
     ]
     assert found['in scope'] == 'mmseg'

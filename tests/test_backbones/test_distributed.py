@@ -23,7 +23,7 @@ def make_backbone(family):
 
 def shard(backbone, wrap):
     """The FSDP units are blocks, or linear layers and the module that has G."""
-    for module in list(backbone.modules())[1:]:
+    for module in reversed(list(backbone.modules())[1:]):  # inner ones first
         is_linear = type(module) is nn.Linear or getattr(module, 'G', None) is not None
         if type(module).__name__ in BLOCKS if wrap == 'FSDP of blocks' else is_linear:
             fully_shard(module)

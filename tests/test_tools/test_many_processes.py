@@ -53,17 +53,15 @@ default_hooks = dict(checkpoint=dict(save_best='mIoU'))  # writes iter_2.pth aga
 """
 SRUN = """#!/usr/bin/env bash
 while [[ $1 == --* ]]; do
-    [[ $1 == --ntasks=* ]] && export SLURM_NTASKS=${1#*=} SLURM_NODELIST=localhost
+    [[ $1 == --ntasks=* ]] && export WORLD_SIZE=${1#*=} MASTER_ADDR=127.0.0.1
     shift
 done
-for ((i = 1; i < SLURM_NTASKS; i++)); do
-    SLURM_PROCID=$i SLURM_LOCALID=$i "$@" &
-done
-SLURM_PROCID=0 SLURM_LOCALID=0 "$@" && wait
+for ((i = 1; i < WORLD_SIZE; i++)); do RANK=$i "$@" & done
+RANK=0 "$@" && wait
 """
 
 
-def start(folder, tool, *arguments, succeeds=True):
+def start(folder, tool, *arguments):
     """Run a shell script of the tools in a folder; returns its output."""
     with socket.create_server(('127.0.0.1', 0)) as server:
         port = str(server.getsockname()[1])  # a free one
@@ -80,7 +78,7 @@ def start(folder, tool, *arguments, succeeds=True):
         check=False,
     )
     output = done.stdout + done.stderr
-    assert (done.returncode == 0) == succeeds, output[-4000:]
+    assert done.returncode == 0, output[-4000:]
     return output
 
 
@@ -92,9 +90,8 @@ def folder(tmp_path_factory, within):
     (folder / 'fsdp.py').write_text(FSDP)
     write_few_scenes(folder / 'data')
     (folder / 'bin').mkdir()
-    for name, content in (('srun', SRUN), ('scontrol', '#!/bin/sh\necho localhost\n')):
-        (folder / 'bin' / name).write_text(content)
-        (folder / 'bin' / name).chmod(0o755)
+    (folder / 'bin/srun').write_text(SRUN)
+    (folder / 'bin/srun').chmod(0o755)
     train(within, folder, 'segmentor', 'alone')
     return folder
 
@@ -150,8 +147,3 @@ def test_fsdp_trains_as_one_process_is_resumed_and_evaluated(folder, within):
     alone = within('test.py', 'fsdp.py', last, '--cfg-options', 'runner_type=Runner', cwd=folder)
     score = re.compile(r'Iter\(test\).*(aAcc: \S+  mIoU: \S+  mAcc: \S+)')
     assert score.search(said)[1] == score.search(alone.said)[1]
-
-
-def test_the_report_of_torchrun_ends_with_our_message(tmp_path):
-    said = start(tmp_path, 'dist_train.sh', 'absent.py', '2', succeeds=False)
-    assert 'FileNotFoundError: absent.py is neither a file' in said[-400:]
