@@ -31,32 +31,20 @@ def shared(tmp_path_factory):
 
 
 @pytest.fixture(scope='session')
-def tree(shared):
-    """A copy of the files that a build needs, so that it writes nothing into the repository."""
+def wheel(shared):
+    """Built from a source distribution, in a copy, so that it writes nothing here."""
     tree = shared / 'tree'
-    with FileLock(shared / 'tree.lock'):
-        if not tree.exists():
-            copy_tree(tree)
-    return tree
-
-
-def copy_tree(tree):
-    tree.mkdir()
-    for path in ROOT.iterdir():
-        if path.is_file():
-            shutil.copy(path, tree)
-    for folder in ('mmbixt', 'configs', 'tools'):
-        shutil.copytree(ROOT / folder, tree / folder, symlinks=True)
-    # files that running the tools leaves in a checkout
-    (tree / 'tools/__pycache__').mkdir(exist_ok=True)
-    (tree / 'tools/__pycache__/train.cpython-311.pyc').touch()
-
-
-@pytest.fixture(scope='session')
-def wheel(tree, shared):
-    """Built from a source distribution, so it tells what both hold."""
     with FileLock(shared / 'wheel.lock'):
-        if not (shared / 'wheel').exists():
+        if not tree.exists():
+            tree.mkdir()
+            for path in ROOT.iterdir():
+                if path.is_file():
+                    shutil.copy(path, tree)
+            for folder in ('mmbixt', 'configs', 'tools'):
+                shutil.copytree(ROOT / folder, tree / folder, symlinks=True)
+            # a file that running the tools leaves in a checkout
+            (tree / 'tools/__pycache__').mkdir(exist_ok=True)
+            (tree / 'tools/__pycache__/train.cpython-311.pyc').touch()
             python('setup.py', '-q', 'sdist', '--dist-dir', shared / 'sdist', cwd=tree)
             (sdist,) = (shared / 'sdist').iterdir()
             pip('wheel', sdist, '--no-build-isolation', '--wheel-dir', shared / 'wheel')

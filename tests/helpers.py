@@ -69,8 +69,12 @@ def image(batch: int, height: int, width: int, seed: int = 0) -> torch.Tensor:
     return torch.from_numpy(fill.image(batch, height, width, seed))
 
 
-def assert_close(actual: torch.Tensor, expected: torch.Tensor, tolerance: float = 1e-5) -> None:
-    """Equal within a fraction of the largest value."""
+def assert_close(actual: Any, expected: Any, tolerance: float = 1e-5) -> None:
+    """Tensors, or several of them, are equal within a fraction of the largest value."""
+    if not isinstance(actual, torch.Tensor):
+        for pair in zip(actual, expected, strict=True):
+            assert_close(*pair, tolerance)
+        return
     scale = expected.abs().max().clamp_min(1e-12)
     assert actual.shape == expected.shape
     worst = (actual - expected).abs().max()

@@ -84,20 +84,11 @@ def compiled(call: Call, precision: Precision) -> Outcome:
     return eager(call, precision, torch.compile(call.function, **options))
 
 
-def without_waiting(call: Call, precision: Precision) -> Outcome:
-    """torch raises an error where the CPU waits for the GPU. The first call starts libraries."""
-    eager(call, precision)
-    if not is_on_gpu(call):
-        return eager(call, precision)
-    torch.cuda.set_sync_debug_mode('error')
-    try:
-        return eager(call, precision)
-    finally:
-        torch.cuda.set_sync_debug_mode('default')
-
-
 def in_graph(call: Call, precision: Precision) -> Outcome:
-    """A forward and backward pass in one CUDA graph, captured on other values than it runs with."""
+    """A forward and backward pass in one CUDA graph, captured on other values than it runs with.
+
+    CUDA raises an error where the CPU would wait for the GPU.
+    """
     values = [p.detach().clone() for p in call.parameters()]
     write(values, call.parameters(), 0.5)
     outcome, replay = captured(lambda: eager(call, precision), is_on_gpu(call))
@@ -136,7 +127,6 @@ def is_on_gpu(call: Call) -> bool:
 
 WAYS = {
     'eager': eager,
-    'without waiting': without_waiting,
     'CUDA graph': in_graph,
     'compiled': compiled,
 }

@@ -8,7 +8,6 @@ from unittest import mock
 
 import numpy as np
 import torch
-from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
 from mmengine.logging import MMLogger
 from mmengine.model import BaseModel
@@ -76,15 +75,6 @@ def make_loader(dataset, sampler: str, batch_size: int) -> dict:
     return dict(dataset=dataset, sampler=sampler, collate_fn=pseudo_collate, batch_size=batch_size)
 
 
-def training(dataset, **train_cfg) -> dict:
-    """Options of a runner that trains for four iterations."""
-    return dict(
-        train_dataloader=make_loader(dataset, 'InfiniteSampler', 1),
-        train_cfg=dict(type='IterBasedTrainLoop', max_iters=4, **train_cfg),
-        optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1)),
-    )
-
-
 def write_images(root: Path, count: int, height: int, width: int) -> None:
     """Images of noise, and their labels: three classes, and a row that is ignored."""
     rng = np.random.default_rng(0)
@@ -104,38 +94,3 @@ def write_few_scenes(root: Path, train: int = 4, val: int = 3) -> Path:
     written = json.loads(manifest.read_text())
     manifest.write_text(json.dumps({**written, 'train': 256, 'val': 32}))
     return manifest.parent
-
-
-def small_segmentor(root: Path, backbone: dict, channels: int = 3) -> Config:
-    """A whole config: two iterations on two PNG images of noise, with labels of two classes."""
-    rng = np.random.default_rng(0)
-    for folder in ('images', 'labels'):
-        (root / folder).mkdir()
-    for i in range(2):
-        pixels = rng.integers(256, size=(64, 64, channels), dtype=np.uint8)
-        Image.fromarray(pixels).save(root / f'images/{i}.png')
-        Image.fromarray(pixels[..., -1] // 128).save(root / f'labels/{i}.png')
-    steps = [dict(type='LoadImageFromFile', color_type='unchanged'), dict(type='LoadAnnotations')]
-    dataset = dict(type='BaseSegDataset', data_root=str(root), img_suffix='.png')
-    dataset |= dict(pipeline=[*steps, dict(type='PackSegInputs')])
-    dataset |= dict(data_prefix=dict(img_path='images', seg_map_path='labels'))
-    dataset |= dict(metainfo=dict(classes=('near', 'far')))
-    statistics = dict(mean=[127.5] * channels, std=[70.0] * channels)
-    loader = dict(batch_size=2, num_workers=0, dataset=dataset)
-    loader |= dict(sampler=dict(type='InfiniteSampler'), collate_fn=dict(type='pseudo_collate'))
-    return Config(
-        dict(
-            default_scope='mmseg',
-            model=dict(
-                type='EncoderDecoder',
-                data_preprocessor=dict(type='SegDataPreProcessor', size=(64, 64), **statistics),
-                backbone=backbone,
-                decode_head=dict(type='mmbixt.LinearTokenHead', in_channels=16, num_classes=2),
-            ),
-            train_dataloader=loader,
-            train_cfg=dict(type='IterBasedTrainLoop', max_iters=2),
-            optim_wrapper=dict(optimizer=dict(type='AdamW', lr=1e-3)),
-            default_hooks=dict(sanity=dict(type='mmbixt.SanityHook')),
-            work_dir=str(root / 'run'),
-        )
-    )

@@ -18,7 +18,7 @@ from running import fresh_mmengine
 from variants import FAMILIES
 
 from mmbixt.attention import routing
-from mmbixt.cli import read_config
+from mmbixt.config import read_config
 from mmbixt.layers.definition import is_by_definition
 
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason='torch finds no GPU')
@@ -59,9 +59,7 @@ def test_backbones(name, way, precision, device, monkeypatch):
 
 WRONG = {
     'off by 2 %': lambda x: 1.02 * x,
-    'gradient': lambda x: 2 * x - x.detach(),
-    'a gradient that is no number': lambda x: x + (x - x.detach()).abs().sqrt(),
-    'no number': lambda x: x * torch.nan,
+    'a gradient that is NaN': lambda x: x + (x - x.detach()).abs().sqrt(),
     'dtype': lambda x: x.double(),
     'no gradient': lambda x: x.detach(),
 }

@@ -52,17 +52,11 @@ def mim(installed, project):
     return partial(python, program, cwd=project, PYTHONPATH=str(installed), PYTHONSAFEPATH='1')
 
 
-def test_search_by_data_set_and_run_any_tool(mim):
+def test_search_by_data_set(mim):
     output = mim('search', 'mmbixt', '--dataset', 'ade20k', '--field', 'parameters', 'weight')
     assert 'config id: semfpn_xcit_s12_p16_ade20k\n' in output
     assert 'parameters  32222374' in output
     assert 'https://dl.fbaipublicfiles.com/xcit/ade/sem_fpn_xcit_small_12' in output
-    assert 'coco' not in output.replace('semfpn', '')
-    splits = 'train', 'val', 'test'
-    roots = [f'{split}_dataloader.dataset.data_root=data/scenes/coco/' for split in splits]
-    config = 'maskrcnn_xcit_t12_p16_3x_coco'
-    output = mim('run', 'mmbixt', 'check_dataset', config, '--cfg-options', *roots)
-    assert 'All images and labels can be read.' in output
 
 
 def test_train_and_test_a_config_of_mmbixt_by_name(mim, project):

@@ -1,8 +1,6 @@
-"""What a wheel carries, what is claimed and pinned, what the set-up says if it cannot go on."""
+"""What a wheel carries, what is claimed and pinned."""
 
-import os
 import re
-import subprocess
 from email.parser import HeaderParser
 from pathlib import Path
 from runpy import run_path
@@ -74,17 +72,3 @@ def test_locked_versions_are_those_pinned(name):
     text = (ROOT / f'requirements/locked/{name}.txt').read_text()
     assert text.count('==') == len(re.findall(r'==\S+ \\\n    --hash=sha256:[0-9a-f]{64}', text))
     assert '://' not in text
-
-
-@pytest.mark.parametrize(
-    ('python', 'words'),
-    [('/nowhere/python', 'Python 3.11 or 3.12 is needed'), ('', 'was not made by this script')],
-)
-def test_setup_says_what_is_wrong_and_keeps_the_folders_of_others(tmp_path, python, words):
-    (tmp_path / 'thesis.tex').touch()
-    environment = {**os.environ, 'PYTHON': python, 'VENV': str(tmp_path)}
-    command = ROOT / 'tools/dev/setup_env.sh'
-    done = subprocess.run([command], env=environment, stderr=subprocess.PIPE, text=True)
-    assert done.returncode != 0
-    assert words in done.stderr
-    assert (tmp_path / 'thesis.tex').exists()

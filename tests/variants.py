@@ -61,6 +61,12 @@ VARIANTS = {
         branch_norm='instance',
         out_indices=(0, 1),
     ),
+    'bisa, in turn, MLP': dict(
+        BISA,
+        arch=dict(embed_dims=16, depths=(1, 1), num_heads=(1, 2)),
+        bisa_order='misa_msa',
+        projection='mlp',
+    ),
     'swin': dict(
         BISA,
         arch=dict(embed_dims=16, depths=(1, 2, 1), num_heads=(1, 2, 4)),

@@ -7,10 +7,10 @@ the regions it is routed to. A depthwise convolution of the values is added (LeP
     routes = top k of mean(q) mean(k)^T                                     (R,k)
     out = wo(softmax(q k[routes]^T / sqrt(C)) v[routes] + lepe(v))          (R,L,C)
 
-What runs copies whole regions, as rows of a table, and calls fused attention. The backward pass
-adds whole rows; that of ``torch.gather``, which the authors use, adds single numbers, and is the
-slowest part of training. On a GPU, where a map has few tokens for each route, all tokens attend to
-all, with a mask for the routes: products with hidden keys then cost less than copies.
+The implementation copies whole regions, as rows of a table, and calls fused attention. The backward
+pass adds whole rows; that of ``torch.gather``, which the authors use, adds single numbers, and is
+the slowest part of training. On a GPU, where a map has few tokens for each route, all tokens attend
+to all, with a mask for the routes: products with masked keys then cost less than copies.
 """
 
 from typing import NamedTuple
@@ -107,7 +107,7 @@ def _means(x: Tensor, valid: Tensor | None) -> Tensor:
 
 # --- Attention ------------------------------------------------------------------------------------
 
-MASKED = 128  # tokens of a map for each route, at most, for attention among all tokens
+MASKED = 128  # up to so many tokens of a map for each route, all tokens attend to all
 
 
 def routing_attention_maps(
@@ -217,7 +217,7 @@ def _minus_infinity(where: Tensor, like: Tensor) -> Tensor:
 
 
 class NestedQKV(nn.Module):
-    """Queries, keys and values of each token; nested as the authors' weight, ``qkv.qkv``."""
+    """Queries, keys and values of each token; the authors' name of the weight is ``qkv.qkv``."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -323,8 +323,8 @@ class RoutingAttention(nn.Module):
             (B,h,L,k,L): for each token, its attention over the tokens of the k regions.
         """
         queries, keys, _, routes, valid = self._route(x, self.regions(*x.shape[1:3]))
-        own = slice(region, region + 1)
-        maps = routing_attention_maps(queries[:, own], keys, routes[:, own], self.scale, valid)
+        queries, routes = queries[:, region, None], routes[:, region, None]
+        maps = routing_attention_maps(queries, keys, routes, self.scale, valid)
         return maps[:, 0].unflatten(-1, (routes.shape[2], -1))
 
     @torch.no_grad()
@@ -377,5 +377,7 @@ def local_enhancement(channels: int) -> nn.Conv2d:
 
 def enhance_locally(lepe: nn.Module, x: Tensor) -> Tensor:
     """LePE of tokens (B,H,W,C)."""
-    image, trains = x.permute(0, 3, 1, 2), torch.is_grad_enabled()  # only the backward pass is slow
-    return (call_in_float32(lepe, image) if trains else lepe(image)).permute(0, 2, 3, 1)
+    image = x.permute(0, 3, 1, 2)
+    # in half precision on a CPU, only the backward pass is slow
+    out = call_in_float32(lepe, image) if torch.is_grad_enabled() else lepe(image)
+    return out.permute(0, 2, 3, 1)

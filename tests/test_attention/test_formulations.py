@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from cases import ATTENTIONS, CASES, FIRST, MODULES, bixt
+from cases import CASES, FIRST, MODULES, bixt
 from parity import Call, assert_same, eager, tensors
 
-from mmbixt.attention import by_definition, routing
+from mmbixt.attention import by_definition
 
 PRECISIONS = pytest.mark.parametrize(
     ('dtype', 'tolerance'), [(torch.float64, 1e-11), (torch.float32, 2e-5)]
@@ -22,18 +22,6 @@ def defined(call):
 def test_equals_the_definition(name, dtype, tolerance):
     call = Call(*CASES[name]()).to(dtype)
     assert_same(eager(call), defined(call), tolerance)
-
-
-ROUTED = [name for name in ATTENTIONS if name.startswith('routed')]
-
-
-@pytest.mark.parametrize('most', [0, 2**20], ids=['copied', 'masked'])
-@pytest.mark.parametrize('name', ROUTED)
-def test_routed_regions_are_copied_or_the_others_masked(name, most, monkeypatch):
-    """Which of the two is taken depends on the number of tokens."""
-    monkeypatch.setattr(routing, 'MASKED', most)
-    call = Call(*CASES[name]()).double()
-    assert_same(eager(call), defined(call), 1e-11)
 
 
 @pytest.mark.parametrize('name', FIRST)

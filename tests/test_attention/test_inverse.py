@@ -1,7 +1,6 @@
 """Inverse attention: goldens, the paper's algorithm and designs, its bilinear product."""
 
 import copy
-from functools import partial
 
 import numpy as np
 import pytest
@@ -99,14 +98,6 @@ def test_mlp_in_place_of_the_hypernetwork():
     assert_close(attention(x), inverse.transpose(1, 2).flatten(2))
 
 
-@pytest.mark.parametrize(
-    'options', [dict(bisa_order='msa_misa', lam=0.3), dict(bisa_order='x'), dict(projection='x')]
-)
-def test_impossible_designs_are_refused(options):
-    with pytest.raises(ValueError, match=r'lam=0.3|bisa_order|projection'):
-        WindowAttention(12, 3, **options)
-
-
 # --- Compared with Algorithm 1 of the paper -------------------------------------------------------
 
 BISA = [name for name in ATTENTIONS if name.startswith('bisa')]
@@ -147,14 +138,6 @@ def gradients(compute, *inputs):
     return torch.autograd.grad(compute(*inputs).sin().sum(), inputs, create_graph=True)
 
 
-@pytest.mark.parametrize('rows', [1, 5, 8])
-def test_bilinear_product_has_all_derivatives(rows):
-    inputs = factors(rows, 2, 3, 4)
-    for function in (bilinear, partial(gradients, bilinear)):
-        assert torch.autograd.gradcheck(function, inputs)
-        assert torch.autograd.gradgradcheck(function, inputs)
-
-
 @pytest.mark.parametrize('rows', [5, 9000], ids=['one block', 'several blocks'])
 def test_bilinear_product_and_its_derivatives(rows):
     inputs = factors(rows, 16, 16, 3)
@@ -163,8 +146,7 @@ def test_bilinear_product_and_its_derivatives(rows):
         first = gradients(compute, *inputs)
         return [compute(*inputs), *first, *gradients(lambda *_: torch.cat(first[:2]), *inputs)]
 
-    for found, expected in zip(run(bilinear), run(by_einsum), strict=True):
-        assert_close(found, expected, 1e-12)
+    assert_close(run(bilinear), run(by_einsum), 1e-12)
 
 
 @pytest.mark.parametrize('batched', [(0, 0, 0), (0, None, 0), (None, 0, None)])
@@ -177,8 +159,7 @@ def test_bilinear_product_may_be_vectorised(batched):
         second = torch.func.grad(lambda *x: sum(g.sin().sum() for g in first(*x)), (0, 1, 2))
         return [*torch.vmap(first, batched)(*inputs), *torch.vmap(second, batched)(*inputs)]
 
-    for found, expected in zip(run(bilinear), run(by_einsum), strict=True):
-        assert_close(found, expected, 1e-12)
+    assert_close(run(bilinear), run(by_einsum), 1e-12)
 
 
 def test_no_outer_products_are_kept():

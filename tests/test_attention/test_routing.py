@@ -111,5 +111,4 @@ def test_attention_with_a_mask_for_the_routes_equals_the_definition(has_padding)
     for attend in (routing.attend_masked, routing.routing_attention_definition):
         out = attend(q, k, v, routes, 0.3, valid)
         outcomes.append([out, *torch.autograd.grad(out.sin().sum(), (q, k, v))])
-    for found, expected in zip(*outcomes, strict=True):
-        assert_close(found, expected, 1e-11)
+    assert_close(*outcomes, 1e-11)

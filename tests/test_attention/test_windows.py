@@ -2,33 +2,11 @@
 
 import pytest
 import torch
-from cases import CASES, InWindows
-from helpers import assert_close, formulation
-from parity import Call, assert_same, eager
+from cases import CASES
+from helpers import assert_close
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mmbixt.layers import fused_attention
-
-SHIFTED = [name for name in CASES if name.endswith('shifted')]
-
-
-class AsSwin(InWindows):
-    """With the mask of Swin's code."""
-
-    def forward(self, x):
-        return self.attention(x, self.windows.mask(x).clamp_min(-100), self.windows)
-
-
-@pytest.mark.parametrize('path', ['fast', 'definition'])
-@pytest.mark.parametrize('name', SHIFTED)
-def test_equals_swins_finite_mask(name, path):
-    module, inputs = CASES[name]()
-    mask = module.windows.mask(inputs[0])
-    assert mask.unique().tolist() == [-torch.inf, 0]
-    assert (mask.diagonal(dim1=-2, dim2=-1) == 0).all()
-    with formulation(path):
-        expected = eager(Call(AsSwin(module.attention, module.windows), inputs))
-        assert_same(eager(Call(module, inputs)), expected, 2e-5)
 
 
 @pytest.mark.parametrize('factor', [1, 30])
@@ -36,6 +14,8 @@ def test_hidden_tokens_get_no_weight(factor):
     """None at all: CPUs take many times as long to compute with subnormal numbers."""
     module, (x,) = CASES['WindowAttention, learned, shifted']()
     mask = module.windows.mask(x)
+    assert mask.unique().tolist() == [-torch.inf, 0]
+    assert (mask.diagonal(dim1=-2, dim2=-1) == 0).all()
     hidden = mask.expand(2, -1, 3, -1, -1) == -torch.inf
     for weights in module.attention.attention_maps(factor * x, mask, module.windows):
         assert (weights[hidden] == 0).all()
@@ -54,5 +34,4 @@ def test_the_kernel_of_gpus_with_a_bias_equals_the_products(shape):
         with sdpa_kernel(SDPBackend.MATH):
             out = attend(*inputs, 0.3, bias)
         outcomes.append([out, *torch.autograd.grad(out.sin().sum(), given)])
-    for found, expected in zip(*outcomes, strict=True):
-        assert_close(found, expected, 1e-11)
+    assert_close(*outcomes, 1e-11)

@@ -1,10 +1,10 @@
-"""The arguments of all backbones, errors that list valid values, and lines in the log."""
+"""The arguments of all backbones, and errors that list valid values."""
 
 import pytest
 import torch
 
 from mmbixt import backbones
-from mmbixt.backbones import BiFormer, BiSASwin, BiXT, loading
+from mmbixt.backbones import BiFormer, BiSASwin, BiXT
 from mmbixt.backbones.arch import resolve_out_indices
 from mmbixt.layers import DropPath
 
@@ -35,9 +35,7 @@ def test_wrong_out_indices(wrong):
         (dict(out_indices=(99,)), r'out_indices=\(99,\) must be from 0 to'),
         (dict(out_indices='1'), "out_indices='1' must be integers"),
         (dict(drop_path_rate=1.0), 'drop_path_rate=1.0 must be a number, at least 0 and below 1'),
-        (dict(drop_path_rate='0.1'), "drop_path_rate='0.1' must be a number"),
         (dict(in_channels=0), 'in_channels=0 must be an integer, at least 1'),
-        (dict(frozen_stages='1'), "frozen_stages='1': {} has stages 0 to"),
         (dict(frozen_stages=99, out_indices=(0,)), 'frozen_stages=99: {} has stages 0 to'),
     ],
 )
@@ -86,20 +84,3 @@ def test_stochastic_depth_grows_over_all_layers_also_those_not_built(cls, rate):
     step = 0.01 if cls is not BiFormer else 0.21 / 29
     assert len(rates) == {BiXT: 2, BiFormer: 8, BiSASwin: 4}[cls]
     torch.testing.assert_close(rates, step * torch.arange(len(rates)))
-
-
-SMALL = dict(embed_dims=32, num_heads=2, depth=2)
-
-
-def test_the_log_tells_what_was_loaded(monkeypatch, tmp_path):
-    logged, file, state = [], str(tmp_path / 'plain.pth'), BiXT(SMALL).state_dict()
-    monkeypatch.setattr(loading, 'log', logged.append)
-    torch.save(state, file)
-    start = dict(type='Pretrained', checkpoint=file)
-    backbone = BiXT(SMALL, token_refiner='lpi', init_cfg=start)
-    backbone.init_weights()
-    count = f'{len(state)} of {len(backbone.state_dict())}'
-    said = logged.pop()
-    assert said.startswith(f'BiXT: {count} weights loaded; new: blocks.0.local_patch_interaction')
-    BiXT(SMALL).init_weights()
-    assert logged == ['BiXT: random weights, because init_cfg names no checkpoint']

@@ -36,8 +36,7 @@ def test_equals_swin_of_mmseg(swin_of_mmseg, size, path):
     ours, theirs = swin_of_mmseg
     x = image(2, *size)
     with torch.no_grad(), formulation(path):
-        for actual, expected in zip(ours(x), theirs(x), strict=True):
-            assert_close(actual, expected)
+        assert_close(ours(x), theirs(x))
 
 
 def test_gradients_equal_those_of_mmseg(swin_of_mmseg):
@@ -67,23 +66,3 @@ def test_inverse_attention_is_in_every_block_of_bisa_stages(stages, expected):
     backbone = BiSASwin(SMALL, bisa_stages=stages, lam='learned')
     found = {name.rsplit('.', 1)[0] for name, _ in backbone.named_parameters() if '.lam' in name}
     assert found == {f'stages.{i}.blocks.{j}.attn.w_msa' for i in expected for j in (0, 1)}
-
-
-def test_learned_share_near_1_starts_as_swin():
-    swin = randomized(BiSASwin(SMALL, bisa_stages=())).eval()
-    bisa = BiSASwin(SMALL, lam='learned', lam_init=0.999).eval()
-    bisa.load_state_dict(swin.state_dict(), strict=False)
-    x = image(1, 64, 64)
-    assert_close(bisa(x)[0], swin(x)[0], 0.05)
-    assert not torch.equal(bisa(x)[0], swin(x)[0])
-
-
-@pytest.mark.parametrize('projection', ['hypernetwork', 'mlp'])
-@pytest.mark.parametrize('bisa_order', ['misa_msa', 'msa_misa'])
-def test_other_designs_of_the_paper_train(bisa_order, projection):
-    options = dict(bisa_order=bisa_order, projection=projection, drop_path_rate=0.0)
-    backbone = BiSASwin(SMALL, **options)
-    sum(feature_map.sin().sum() for feature_map in backbone(image(1, 71, 93))).backward()
-    assert not [name for name, p in backbone.named_parameters() if not p.grad.abs().sum() > 0]
-    plain = BiSASwin(SMALL, bisa_stages=()).state_dict()
-    backbone.load_state_dict(plain, strict=False)  # without the weights of inverse attention

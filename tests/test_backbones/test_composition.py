@@ -1,7 +1,6 @@
 """Changes that users make to modules have an effect: hooks, replaced layers, quantisation."""
 
 import warnings
-from collections import Counter
 from contextlib import contextmanager
 
 import pytest
@@ -9,11 +8,6 @@ import torch
 from helpers import assert_close, image
 from torch import nn
 from variants import FAMILIES, VARIANTS, build
-
-
-def assert_same(actual, expected, tolerance=1e-4):
-    for a, b in zip(actual, expected, strict=True):
-        assert_close(a, b, tolerance)
 
 
 def make(config):
@@ -73,27 +67,8 @@ def test_a_single_hooked_or_wrapped_module_is_called(backbone):
         is_leaf = isinstance(module, nn.Linear | nn.LayerNorm | nn.Conv2d)
         changed = module if is_leaf else Delegating(module)
         with replaced(backbone, name, changed), calls_of(changed) as called:
-            assert_same(backbone(x), expected)
+            assert_close(backbone(x), expected, 1e-4)
         assert called == [1], name
-
-
-class Zero(nn.Module):
-    def forward(self, x):
-        return 0 * x
-
-
-@torch.no_grad()
-def test_replaced_activations_norms_and_stochastic_depth_are_called(backbone):
-    found = Counter()
-    for name, module in list(backbone.named_modules()):
-        kinds = (isinstance(module, nn.GELU), isinstance(module, nn.LayerNorm))
-        if any(kinds) or name.endswith('drop_path'):
-            zero = Zero()
-            with replaced(backbone, name, zero), calls_of(zero) as called:
-                backbone(image(1, 33, 48))
-            assert called, name
-            found[kinds] += 1
-    assert len(found) == 3
 
 
 @pytest.mark.parametrize('family', FAMILIES)

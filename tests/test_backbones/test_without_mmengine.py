@@ -18,6 +18,10 @@ try:
     network.load_state_dict(load(wrong))
 except RuntimeError as error:
     print(error)
+try:
+    import mmbixt.registry
+except ImportError as error:
+    print(error)
 network.load_state_dict(load(file))
 assert torch.equal(network.blocks[3].gamma1, load(file)['state_dict']['blocks.3.gamma1'])
 try:
@@ -38,3 +42,4 @@ def test_backbones_run_and_load_files(tmp_path):
     said = python('-c', PROGRAM, *files.values())
     assert 'the file is xcit_nano_12_p8 (' in said
     assert 'init_cfg needs mmengine' in said
+    assert 'needs mmengine, which cannot be imported' in said

@@ -1,6 +1,5 @@
 """Downloads from a local server."""
 
-import multiprocessing
 import os
 
 import pytest
@@ -81,17 +80,6 @@ def test_mmengine_reads_urls_safely_from_the_cache_of_torch_hub(server, url, cac
 class Calls:
     def __reduce__(self):
         return os.getenv, ('HOME',)
-
-
-def test_several_processes_may_download_a_file(server, url, cache):
-    context = multiprocessing.get_context('fork')
-    processes = [context.Process(target=fetch, args=(url, 'model.pth')) for _ in range(3)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-        assert process.exitcode == 0
-    assert [path.read_bytes() for path in cache.iterdir()] == [CHECKPOINT]
 
 
 def test_a_page_in_place_of_a_file_is_named(server, url, cache):

@@ -72,11 +72,9 @@ NANO = r"xcit_nano_12_p16 \(mmbixt\.XCiT, arch='nano12', patch_size=16\)"
     ('state', 'model', 'options', 'message'),
     [
         ('xcit_nano_12_p16', BiFormer, {}, f'do not fit mmbixt.BiFormer: the file is {NANO}'),
-        ('xcit_tiny_12_p8', XCiT, dict(arch='tiny12'), 'the file is xcit_tiny_12_p8 '),
         ('bixt_ti_l64_p16', BiXT, {}, 'the file is bixt_ti_l64_p16 .*depth=11'),
         ('bixt_ti_l64_d13_p16', BiXT, dict(num_latents=128), r'latents: \(1, 64, 192\) in the fi'),
         ('biformer_stl', BiFormer, dict(arch='stl-nchw'), "arch='stl'"),
-        ('biformer_tiny', BiFormer, dict(arch='stl'), "arch='tiny'"),
         (without_one, BiSASwin, PLAIN, r'1 of 189.*\.2\.blocks\.4\.norm2'),
         (bisa_swin, BiSASwin, PLAIN, r'Not in the model: 6 .*w_msa\.isa\.G'),
         (lambda: bisa_swin(window_size=12), BiSASwin, {}, r'bias_table: \(529, 3\) in the file'),

@@ -11,7 +11,6 @@ import pytest
 import torch
 from mmengine.logging import HistoryBuffer
 from mmengine.optim import OneCycleLR
-from mmengine.optim.scheduler.param_scheduler import OneCycleParamScheduler
 from test_checkpoints.layouts import saved, zipped
 
 from mmbixt.checkpoints.errors import CheckpointFileError
@@ -38,13 +37,6 @@ def one_cycle(kind):
     return OneCycleLR(optimizer, 0.1, total_steps=4, anneal_strategy=kind).state_dict()
 
 
-def with_attributes():
-    """A parameter as torch.compile leaves it."""
-    weight = torch.nn.Parameter(torch.arange(3.0))
-    weight.mark = 1
-    return weight
-
-
 DATA = {
     'numbers': [1, 2.5, True, None, 3 + 4j, 'text', b'bytes', b'', 2**80],
     'containers': [(1, 2), {3, 4}, frozenset({5}), {2: 1, 0.5: 2, None: 3, b'x': 5}],
@@ -53,7 +45,6 @@ DATA = {
     'numpy': (np.float32(1.5), [np.int64(7), {'a': np.bool_(1)}]),
     'schedulers': [one_cycle('cos'), one_cycle('linear')],
     'tensors': [torch.ones(2, dtype=x) for x in (torch.half, torch.bfloat16, torch.bool)],
-    'tensors with attributes': with_attributes(),
 }
 
 
@@ -110,7 +101,6 @@ ATTACKS = {
     'a shell command': (Calls(os.system, 'touch MARK'), 'posix.system'),
     'getattr of a module': (Calls(getattr, Calls(__import__, 'os'), 'system'), '__import__'),
     'getattr of an array': (Calls(getattr, np.ndarray, 'tofile'), "attribute 'tofile'"),
-    'getattr of a scheduler': (Calls(getattr, OneCycleParamScheduler, '__init__'), '__init__'),
     'getattr of a log history': (Calls(getattr, HistoryBuffer, '__class__'), '__class__'),
     'objects in arrays': (np.array([{'a': 1}], dtype=object), "type 'O8'"),
 }
@@ -173,8 +163,6 @@ def test_sizes_of_a_foreign_dtype_are_not_used(read):
 
 MALICIOUS = {
     'a shape beyond the content': ARRAY + array_state(FLOAT8, 'a' * 8, b'K\x09\x85'),
-    'a negative size': ARRAY + array_state(FLOAT8, 'a' * 8, b'J\xff\xff\xff\xff\x85'),
-    'a text for a size': ARRAY + array_state(FLOAT8, 'a' * 8, text('x') + b'\x85'),
     'a text for a dtype': ARRAY + array_state(text('O8'), 'a' * 8),
     'an array of pointers': b'cnumpy\nndarray\nK\x01\x85' + text('O8') + text('A' * 8) + b'\x87R',
     'a text that is called': b'c' + b'mmengine.optim.scheduler.param_scheduler\n'
@@ -196,9 +184,3 @@ def test_damaged_files_are_named(read):
         with pytest.raises(CheckpointFileError, match=r'x\.pth cannot be read: ') as caught:
             read(content)
         assert TRUST not in str(caught.value)
-
-
-def test_names_that_a_user_allows_are_not_used_and_are_restored(read):
-    with torch.serialization.safe_globals([np.dtype, collections.deque]):
-        assert read(saved(np.ones(3))).sum() == 3
-        assert {np.dtype, collections.deque} <= set(torch.serialization.get_safe_globals())

@@ -16,8 +16,8 @@ from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
 from running import fresh_mmengine, write_few_scenes
 
+from mmbixt.check.files import check_files
 from mmbixt.checkpoints.sources import SOURCES
-from mmbixt.datasets.availability import check_datasets
 from mmbixt.sample.sample_config import use_sample_data
 
 ROOT = CONFIGS.parent
@@ -96,7 +96,7 @@ def test_schedule_is_the_listed_one_and_published_weights_fit(name):
 
 def test_cifar100_needs_no_files():
     """It would be downloaded."""
-    check_datasets(Config.fromfile(PATHS['bisa_swin_t_cifar100']), ('train', 'val'))
+    check_files(Config.fromfile(PATHS['bisa_swin_t_cifar100']), ('train', 'val'))
 
 
 @pytest.mark.parametrize('name', others_in_zoo(PATHS, BUILT))

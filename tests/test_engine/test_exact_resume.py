@@ -39,13 +39,6 @@ class Noise(Dataset):
         return dict(x=torch.full((3,), float(index)) + noise)
 
 
-class ReadsBatches(Noise):
-    """Two images of each batch."""
-
-    def __getitems__(self, indices):
-        return [self[i] for i in indices[:2]]
-
-
 class Model(BaseModel):
     def __init__(self):
         super().__init__()
@@ -79,7 +72,6 @@ VALIDATED = dict(
 SETTINGS = {
     'iterations': ITERATIONS,
     'iterations, epochs of data': ITERATIONS | dict(sampler='DefaultSampler'),
-    'iterations, alike images': ITERATIONS | dict(sampler='DefaultSampler', loader=ALIKE),
     'epochs': EPOCHS | dict(half=3),
     'from the middle of an epoch of alike images': EPOCHS | dict(half=5, loader=ALIKE),
     'from the middle of a short epoch': dict(
@@ -89,35 +81,27 @@ SETTINGS = {
         half=5,
     ),
     'workers': ITERATIONS | dict(loader=dict(num_workers=2)),
-    'batches that the data set reads': ITERATIONS | dict(dataset=ReadsBatches),
     'accumulation': ITERATIONS | dict(wrapper=dict(accumulative_counts=3)),
     'bfloat16': ITERATIONS | dict(wrapper=dict(type='mmbixt.BFloat16OptimWrapper')),
     'FlexibleRunner, saved again by a validation': ITERATIONS
     | dict(train_cfg=dict(by_epoch=False, max_iters=12, val_interval=6), runner=FlexibleRunner)
     | VALIDATED,
-    'FlexibleRunner, epochs': EPOCHS | dict(half=3, runner=FlexibleRunner),
 }
 
 # images read by the resumed run: 6, 9 or 7 batches of 4, or of 2 at the end of an epoch of data
-READ = {'iterations, epochs of data': 20, 'iterations, alike images': 20, 'epochs': 30}
-READ |= {'from the middle of an epoch of alike images': 22, 'FlexibleRunner, epochs': 30}
-READ |= {'from the middle of a short epoch': 28, 'batches that the data set reads': 12}
-READ |= {'workers': 0, 'FlexibleRunner, saved again by a validation': 24 + IMAGES}
+READ = {
+    'iterations, epochs of data': 20,
+    'epochs': 30,
+    'from the middle of an epoch of alike images': 22,
+    'from the middle of a short epoch': 28,
+    'workers': 0,
+    'FlexibleRunner, saved again by a validation': 24 + IMAGES,
+}
 
 
-def train(
-    folder,
-    train_cfg,
-    sampler,
-    half=6,
-    wrapper=None,
-    dataset=Noise,
-    loader=None,
-    runner=Runner,
-    **more,
-):
+def train(folder, train_cfg, sampler, half=6, wrapper=None, loader=None, runner=Runner, **more):
     torch.manual_seed(0)
-    data = dict(batch_size=4, num_workers=0, dataset=dict(type=dataset), sampler=dict(type=sampler))
+    data = dict(batch_size=4, num_workers=0, dataset=dict(type=Noise), sampler=dict(type=sampler))
     checkpoint = dict(type='CheckpointHook', interval=half, by_epoch=False, save_last=True)
     if 'val_cfg' in more:
         checkpoint |= dict(save_best='score', rule='greater')

@@ -100,14 +100,3 @@ def test_stock_options_and_frozen_parts():
     assert groups['backbone.blocks.3.attn.temperature']['lr'] == pytest.approx(0.1 * 0.9)
     # with and without weight decay, of three layers and of the head
     assert len(build(model, decay_rate=0.9).param_groups) == 2 * (3 + 1)
-
-
-def test_wrong_settings_are_refused():
-    for message, cfg in (
-        ('decay_rate', dict(norm_decay_mult=1.0)),
-        ('decay_type', dict(decay_rate=0.9, decay_type='stage_wise')),
-    ):
-        with pytest.raises((KeyError, ValueError), match=message):
-            build(Model(XCiT(XCIT)), **cfg)
-    with pytest.raises(ValueError, match='no backbone of mmbixt'):
-        build(Model(nn.Linear(2, 2)), decay_rate=0.9)

@@ -74,23 +74,6 @@ def test_evaluation_and_predictions(run, checkpoint, folder):
     assert {path.name for path in (folder / 'pictures').iterdir()} == names
 
 
-def test_options_for_dense_models_are_refused(folder, within, checkpoint):
-    evaluate = 'test.py', 'mine.py', checkpoint, '--sample'
-    for arguments, message in (
-        ([*evaluate, '--boundary'], '--boundary is for segmentors and for detectors with masks'),
-        (['analysis/report.py', checkpoint.parent], 'mine_sample is the work dir of a classifier'),
-    ):
-        assert message in within(*arguments, cwd=folder, fails=True).stderr
-
-
-def test_attention_is_drawn(folder, within, checkpoint):
-    image = 'data/sample/imagenet/val/val_00000001.jpg'
-    arguments = 'mine.py', checkpoint, image, '--sample', '--layers', 11, '--out', 'attention'
-    done = within('analysis/visualize_attention.py', *arguments, cwd=folder)
-    assert 'resized to 112 x 112' in done.stdout
-    assert list((folder / 'attention').glob('*.png'))
-
-
 def test_inferencer(checkpoint, folder):
     """The example of docs/projects.md, and a config of a user."""
     weights = folder / 'nano.pth'
