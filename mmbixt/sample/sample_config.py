@@ -8,71 +8,50 @@ from mmengine.config import Config, ConfigDict
 from mmbixt.config import ConfigError, all_dicts, type_name
 from mmbixt.sample.sample_data import write_sample_data
 
-# folders of write_sample_data for the stock dataset classes of each framework
-_FOLDERS = {
-    'mmseg': dict(ADE20KDataset='ade/ADEChallengeData2016'),
-    'mmdet': dict(CocoDataset='coco/'),
-    'mmpretrain': dict(ImageNet='imagenet', CIFAR100='imagenet'),  # CIFAR100 becomes ImageNet
+# of each framework: its dataset class, and the folder of write_sample_data for it
+_DATASETS = {
+    'mmseg': ('ADE20KDataset', 'ade/ADEChallengeData2016'),
+    'mmdet': ('CocoDataset', 'coco/'),
+    'mmpretrain': ('ImageNet', 'imagenet'),
 }
 _SIZE_KEYS = {'scale', 'scales', 'crop_size', 'size', 'img_scale', 'stride', 'random_size_range'}
-# iterations in all, between validations, of warm-up, and that averaged weights (EMA) cover
-ITERATIONS, INTERVAL, WARM_UP, AVERAGED = 700, 175, 50, 100
+ITERATIONS, INTERVAL, WARM_UP = 700, 175, 50  # in all, between validations, of warm-up
 
 
 def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
-    """Change a config of ADE20K, COCO, ImageNet or CIFAR-100 in place, as little as possible.
+    """Change a config of ADE20K, COCO or ImageNet in place, as little as possible.
 
     The scenes are written to ``root`` unless they exist. Returns a line for each change.
     """
-    scope, datasets = cfg.get('default_scope'), _dataset_names(cfg)
-    folders = _FOLDERS.get(scope, {})
-    if not datasets or datasets - {*folders}:
-        known = '; '.join(f'{name}: {", ".join(kinds)}' for name, kinds in _FOLDERS.items())
+    scope = cfg.get('default_scope')
+    known, folder = _DATASETS.get(scope, (None, None))
+    loaders = (part for key, part in cfg.items() if key.endswith('_dataloader'))
+    datasets = [node for node in all_dicts(*loaders) if 'data_root' in node]
+    kinds = {type_name(node).rpartition('.')[2] for node in datasets}
+    if kinds != {known}:
+        has = ', '.join(sorted(kinds)) or 'no dataset'
         raise ConfigError(
-            f'--sample has scenes for the datasets of {known}. This config has '
-            f'{", ".join(sorted(datasets)) or "no dataset"} of {scope}.'
+            f'--sample is for configs with {", ".join(name for name, _ in _DATASETS.values())}. '
+            f'This config has {has} of {scope}.'
         )
-    done = _replace_parts(cfg, write_sample_data(root), folders)
+    data = write_sample_data(root)
+    for node in datasets:
+        node.data_root = str(data / folder)
+    for node in all_dicts(cfg.get('val_evaluator'), cfg.get('test_evaluator')):
+        if 'ann_file' in node:
+            node.ann_file = str(data / 'coco/annotations' / Path(node.ann_file).name)
     # crops of 224 pixels become 112, and of 512 become 128
     factor, batch_size = (2, 8) if scope == 'mmpretrain' else (4, 4)
     _shrink_images(cfg, factor)
-    done['sizes'] = f'crops, test images and padding divided by {factor}'
-    done['sizes'] += '; ratio_range, where there is one, (1.0, 1.25)'
-    done['schedule'] = _shorten(cfg, batch_size)
-    done['weights'] = _remove_weights(cfg)
-    return [f'{what}: {change}' for what, change in done.items() if change]
-
-
-def _dataset_names(cfg: Config) -> set[str]:
-    loaders = (part for key, part in cfg.items() if key.endswith('_dataloader'))
-    kinds = {type_name(node) for node in all_dicts(*loaders) if 'data_root' in node}
-    return {kind.rpartition('.')[2] for kind in kinds}
-
-
-def _replace_parts(cfg: Config, root: Path, folders: dict[str, str]) -> dict[str, str | None]:
-    """Change what depends on data, sizes of images or the length of training, wherever it is."""
-    done = {'data': f'generated scenes in {root}'}
-    for node in all_dicts(*cfg.values()):
-        kind = type_name(node).rpartition('.')[2]
-        if 'data_root' in node:
-            node.data_root = str(root / folders[kind])
-        elif 'ann_file' in node:  # of a metric
-            node.ann_file = str(root / 'coco/annotations' / Path(node.ann_file).name)
-        if kind == 'CIFAR100':  # its class refuses other files
-            node.update(type='ImageNet', split=dict(train='train', test='val')[node.split])
-            node.pipeline = [dict(type='LoadImageFromFile'), *node.pipeline]
-            cfg.data_preprocessor.update(num_classes=1000, to_rgb=True)
-            cfg.model.head.num_classes = 1000
-            done['classes'] = 'the 1000 of ImageNet, because CIFAR-100 lacks classes of the scenes'
-        if kind.endswith('EMAHook'):  # the average is evaluated, and must not stay near the start
-            node.update(momentum=1 / AVERAGED, begin_epoch=0, begin_iter=0)
-            done['average'] = f'of the weights of about {AVERAGED} iterations'
-        if 'num_workers' in node:
-            node.update(num_workers=1, persistent_workers=True)
-        if node.get('num_regions') == 16:  # of BiFormer for detection: too many for small maps
-            node.num_regions = 8
-            done['regions'] = 'half as many per side of a feature map'
-    return done
+    _shorten(cfg, batch_size)
+    _remove_weights(cfg)
+    return [
+        f'data: generated scenes in {data}',
+        f'sizes: crops, test images and padding divided by {factor}',
+        f'schedule: {ITERATIONS} iterations of {batch_size} images in each process, learning rate '
+        f'{cfg.optim_wrapper.optimizer.lr}',
+        'weights: random',
+    ]
 
 
 def _shrink_images(cfg: Config, factor: int) -> None:
@@ -88,39 +67,30 @@ def _shrink_images(cfg: Config, factor: int) -> None:
             node[key] = shrink(node[key])
         if 'ratio_range' in node:
             node.ratio_range = (1.0, 1.25)
+        if 'num_workers' in node:
+            node.update(num_workers=1, persistent_workers=True)
 
 
-def _shorten(cfg: Config, batch_size: int) -> str:
+def _shorten(cfg: Config, batch_size: int) -> None:
     cfg.train_dataloader.batch_size = batch_size
     cfg.train_cfg = dict(type='IterBasedTrainLoop', max_iters=ITERATIONS, val_interval=INTERVAL)
     cfg.setdefault('log_processor', ConfigDict()).by_epoch = False
     cfg.default_hooks.checkpoint.update(by_epoch=False, interval=2 * INTERVAL)
     cfg.default_hooks.logger.update(interval=10)
     optimizer = cfg.optim_wrapper.optimizer
-    if type_name(optimizer) == 'SGD':  # in proportion to the batch size
-        optimizer.lr *= batch_size / cfg.get('auto_scale_lr', {}).get('base_batch_size', 16)
-    else:  # LAMB's steps are relative to the weights
-        optimizer.lr = 1e-2 if optimizer.type == 'Lamb' else 1e-3
+    optimizer.lr = 1e-2 if type_name(optimizer) == 'Lamb' else 1e-3  # LAMB's is relative
     cfg.param_scheduler = [
         dict(type='LinearLR', start_factor=1e-3, by_epoch=False, begin=0, end=WARM_UP),
         dict(type='PolyLR', eta_min=0.0, by_epoch=False, begin=WARM_UP, end=ITERATIONS),
     ]
-    run = f'{ITERATIONS} iterations of {batch_size} images in each process, with two checkpoints'
-    return f'{run}, learning rate {optimizer.lr} after {WARM_UP} iterations of warm-up'
 
 
-def _remove_weights(cfg: Config) -> str | None:
-    removed = [cfg.load_from] if cfg.get('load_from') else []
+def _remove_weights(cfg: Config) -> None:
     cfg.load_from = None
     for node in all_dicts(cfg.model):
         for key in ('init_cfg', 'pretrained'):
             value = node.get(key)  # a file, or how to begin, which may be a list
-            value = value.get('checkpoint') if isinstance(value, dict) else value
-            if isinstance(value, str):
-                removed.append(value)
+            if isinstance(value, str) or (isinstance(value, dict) and 'checkpoint' in value):
                 node[key] = None
-    if not removed:
-        return None
-    for node in all_dicts(cfg.model):  # random weights must not be frozen
-        node.update({k: v for k, v in dict(frozen_stages=-1, norm_eval=False).items() if k in node})
-    return f'random instead of {", ".join(removed)}, and nothing frozen'
+        if 'norm_eval' in node:  # statistics of random weights must not be frozen
+            node.norm_eval = False

@@ -38,7 +38,7 @@ BUILT = [*TRAINED, 'semfpn_xcit_t12_p16_ade20k', 'upernet_biformer_t_ade20k']
 DENSE = [name for name in PATHS if not name.endswith(('_in1k', '_cifar100'))]
 CLASSIFIERS = [
     *('xcit_n12_p8_in1k', 'bixt_ti_cnv_lpi_l64_d13_p16_in1k', 'swin_t_in1k'),
-    *('biformer_t_in1k', 'biformer_stl_nchw_in1k', 'bisa_swin_t_in1k', 'bisa_swin_t_cifar100'),
+    *('biformer_t_in1k', 'biformer_stl_nchw_in1k', 'bisa_swin_t_in1k'),
 ]
 
 

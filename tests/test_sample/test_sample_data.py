@@ -37,11 +37,6 @@ def scene():
     return make_scene(FIRST_SEED['val'] + VAL - 1, *SIZE)
 
 
-def ade_class(category: str) -> str:
-    """The class of an object in the label maps."""
-    return category if category in ('person', 'car', 'boat') else 'animal'
-
-
 def contents(root: Path) -> dict[str, bytes]:
     files = [path for path in root.rglob('*') if path.is_file()]
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
@@ -118,7 +113,7 @@ def test_one_of_several_processes_writes_and_the_others_wait(root, tmp_path):
 def test_an_interruption_leaves_nothing_and_other_files_stay(tmp_path, monkeypatch):
     (tmp_path / 'mine').mkdir()
     (tmp_path / 'mine/thesis.txt').write_text('years of work')
-    with pytest.raises(FileExistsError, match='mine exists, but is not the generated scenes'):
+    with pytest.raises(FileExistsError, match='mine has other files'):
         write(tmp_path / 'mine')
     monkeypatch.setattr(sample_data, 'put_text', None)  # fails at the end of a split
     with pytest.raises(TypeError):
@@ -142,7 +137,7 @@ def test_a_seed_gives_the_same_bytes_in_any_process():
         'assert not {"torch", "mmcv", "mmseg", "mmdet"} & set(sys.modules)'
     )
     # if this value changes, raise scenes.VERSION, so that old sample data are replaced
-    assert int(python('-c', code)) == zlib.crc32(make_scene(5).semantic.tobytes()) == 135892738
+    assert int(python('-c', code)) == zlib.crc32(make_scene(5).semantic.tobytes()) == 757003502
 
 
 @pytest.mark.parametrize('size', [(33, 64), (97, 131), (300, 40)])
@@ -152,8 +147,8 @@ def test_types_and_shapes_and_masks_that_agree_with_the_label_map(seed, size):
     assert scene.image.shape == (*size, 3)
     assert scene.image.dtype == scene.semantic.dtype == np.uint8
     assert set(np.unique(scene.semantic)) <= {0, *ADE_LABELS.values()}
-    for name in ('person', 'car', 'boat', 'animal'):
-        masks = [mask for category, mask in scene.instances if ade_class(category) == name]
+    for name in COCO_TO_IMAGENET:
+        masks = [mask for category, mask in scene.instances if category == name]
         together = np.sum([np.zeros(size), *masks], axis=0)  # without overlap
         np.testing.assert_array_equal(together, scene.semantic == ADE_LABELS[name])
 
@@ -169,4 +164,4 @@ def test_validation_scenes_have_all_classes_and_rows_do_not_predict_them():
     by_row = np.uint8([np.bincount(labels[:, row].ravel()).argmax() for row in range(96)])
     predicted = np.broadcast_to(by_row[None, :, None], truth.shape).reshape(-1, 128)
     sums = image_sums(truth.reshape(-1, 128) - 1, predicted - 1, 150, (), ())
-    assert scores(sums)['all/mIoU'] < 15
+    assert scores(sums)['all/mIoU'] < 25
