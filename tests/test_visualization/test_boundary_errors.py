@@ -6,7 +6,7 @@ from label_maps import label_maps
 
 from mmbixt.evaluation import image_sums, scores
 from mmbixt.visualization.boundary_errors import (
-    COLOURS,
+    LEGEND,
     Pixel,
     error_figure,
     error_map,
@@ -50,7 +50,7 @@ def test_figure():
     np.testing.assert_array_equal(panels[1], painted)
     errors = error_map(truth, prediction, 2)
     for kind in Pixel:
-        colour = COLOURS.get(kind, (60, 60, 60))  # the image in darker grey
+        colour, _ = LEGEND.get(kind, ((60, 60, 60), ''))  # the image in darker grey
         np.testing.assert_array_equal(panels[3][errors == kind], [colour] * (errors == kind).sum())
     np.testing.assert_array_equal(panels[2], np.array(PALETTE)[prediction])
     count = np.bincount(errors.ravel())[Pixel.RIGHT :]
