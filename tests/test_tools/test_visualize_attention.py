@@ -27,5 +27,3 @@ def test_pictures_of_a_point(within, tmp_path, monkeypatch):
     # in pixels of the file, not of the resized image
     done = within(*arguments, 40, 29, fails=True)
     assert done.stderr == 'error: The point is outside the image.\n'
-    done = within(TOOL, 'small.py', 'x.pth', 'nope.jpg', fails=True)
-    assert 'nope.jpg' in done.stderr
