@@ -67,8 +67,8 @@ def sheet(
     scale = scale or times_uniform(panels)
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
-    height = rows * ((WIDTH - 0.9) / columns * scene.height / scene.width + 0.34) + 1.2
-    figure = Figure(figsize=(WIDTH, height), layout='constrained', dpi=DPI)
+    height = rows * ((WIDTH - 0.9) / columns * scene.height / scene.width + 0.34) + 1.1
+    figure = Figure(figsize=(WIDTH, height), layout='compressed', dpi=DPI)
     figure.suptitle(textwrap.fill(title, 78), fontsize=12)
     figure.supxlabel(textwrap.fill(sentence, 118), fontsize=9, x=0.02, ha='left')
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
