@@ -25,8 +25,8 @@ def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
     """
     scope = cfg.get('default_scope')
     known, folder = _DATASETS.get(scope, (None, None))
-    loaders = (part for key, part in cfg.items() if key.endswith('_dataloader'))
-    datasets = [node for node in all_dicts(*loaders) if 'data_root' in node]
+    loading = all_dicts(*(part for key, part in cfg.items() if key.endswith('_dataloader')))
+    datasets = [node for node in loading if 'data_root' in node]
     kinds = {type_name(node).rpartition('.')[2] for node in datasets}
     if kinds != {known}:
         has = ', '.join(sorted(kinds)) or 'no dataset'
@@ -37,6 +37,9 @@ def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
     data = write_sample_data(root)
     for node in datasets:
         node.data_root = str(data / folder)
+    for node in loading:
+        if 'num_workers' in node:
+            node.update(num_workers=1, persistent_workers=True)
     for node in all_dicts(cfg.get('val_evaluator'), cfg.get('test_evaluator')):
         if 'ann_file' in node:
             node.ann_file = str(data / 'coco/annotations' / Path(node.ann_file).name)
@@ -67,8 +70,6 @@ def _shrink_images(cfg: Config, factor: int) -> None:
             node[key] = shrink(node[key])
         if 'ratio_range' in node:
             node.ratio_range = (1.0, 1.25)
-        if 'num_workers' in node:
-            node.update(num_workers=1, persistent_workers=True)
 
 
 def _shorten(cfg: Config, batch_size: int) -> None:
