@@ -1,4 +1,4 @@
-"""Write sample data: generated street, country and coast scenes with their annotations.
+"""Write sample data: generated streets and lakes with their annotations.
 
 They have the layouts of ADE20K (semantic segmentation), COCO (detection, instance segmentation) and
 ImageNet (classification), so that all configs can be tried without downloads.

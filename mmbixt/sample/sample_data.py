@@ -27,37 +27,30 @@ def write_sample_data(
     """
     root = Path(root).expanduser().resolve()
     settings = dict(version=VERSION, train=num_train, val=num_val, size=[height, width])
-    if _is_empty(root):  # the lock needs write permission
+    if not _is_complete(root, settings):  # the lock needs write permission
         root.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(root.with_name(f'.{root.name}.lock')):
-            if _is_empty(root):
-                _write(root, settings)
-    manifest = root / MANIFEST
-    found = json.loads(manifest.read_text()) if manifest.exists() else {}
-    if {**found, **settings} != found:
-        raise FileExistsError(
-            f'{root} exists, but is not the generated scenes that are needed: move it away first'
-        )
+            if not _is_complete(root, settings):
+                with tempfile.TemporaryDirectory(dir=root.parent, prefix=f'.{root.name}-') as new:
+                    _write_split(Path(new, 'new'), 'train', num_train, height, width)
+                    _write_split(Path(new, 'new'), 'val', num_val, height, width)
+                    Path(new, 'new', MANIFEST).write_text(json.dumps(settings))
+                    Path(new, 'new').rename(root)
     return root
 
 
-def _is_empty(root: Path) -> bool:
-    return not root.exists() or not any(root.iterdir())
+def _is_complete(root: Path, settings: dict) -> bool:
+    if not root.exists() or not any(root.iterdir()):
+        return False
+    if not (root / MANIFEST).exists() or json.loads((root / MANIFEST).read_text()) != settings:
+        raise FileExistsError(f'{root} has other files than these scenes: move it away first')
+    return True
 
 
-def _write(root: Path, settings: dict) -> None:
-    with tempfile.TemporaryDirectory(dir=root.parent, prefix=f'.{root.name}-') as scratch:
-        new = Path(scratch, 'new')
-        for split in ('train', 'val'):
-            print(f'making {settings[split]} sample scenes for {split}', flush=True)
-            _write_split(new, split, settings[split], settings['size'])
-        (new / MANIFEST).write_text(json.dumps(settings))
-        new.rename(root)
-
-
-def _write_split(root: Path, split: str, count: int, size: list[int]) -> None:
+def _write_split(root: Path, split: str, count: int, height: int, width: int) -> None:
     from torchvision.models.detection import MaskRCNN_ResNet50_FPN_Weights  # slow to import
 
+    print(f'making {count} sample scenes for {split}', flush=True)
     names = MaskRCNN_ResNet50_FPN_Weights.COCO_V1.meta['categories']  # by COCO's ids, with gaps
     categories = [{'id': k, 'name': name} for k, name in enumerate(names) if k and name != 'N/A']
     coco = {'images': [], 'annotations': [], 'categories': categories}
@@ -65,7 +58,7 @@ def _write_split(root: Path, split: str, count: int, size: list[int]) -> None:
     labels = ''  # a list of names and labels, which mmpretrain reads instead of class folders
     seeds = range(FIRST_SEED[split], FIRST_SEED[split] + count)
     with ThreadPool() as pool:
-        scenes = pool.imap(lambda seed: make_scene(seed, *size), seeds)
+        scenes = pool.imap(lambda seed: make_scene(seed, height, width), seeds)
         for number, scene in enumerate(progress(scenes, count), 1):
             name, coco_name = f'{split}_{number:08d}', f'{number:012d}.jpg'
             picture = cv2.imencode('.jpg', scene.image[..., ::-1])[1].tobytes()
@@ -75,7 +68,6 @@ def _write_split(root: Path, split: str, count: int, size: list[int]) -> None:
             put(picture, root / f'coco/{split}2017/{coco_name}')
             put(picture, root / f'imagenet/{split}/{name}.jpg')
             labels += f'{name}.jpg {imagenet_class(scene)}\n'
-            height, width = scene.semantic.shape
             coco['images'].append(dict(id=number, file_name=coco_name, height=height, width=width))
             for category, mask in scene.instances:
                 ids = dict(id=len(coco['annotations']) + 1, category_id=names.index(category))

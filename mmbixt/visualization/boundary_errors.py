@@ -17,9 +17,7 @@ from mmbixt.evaluation.boundary import band_pixels, image_sums, near_other_label
 from mmbixt.visualization.palette import distinct_palette
 
 WHITE = (255, 255, 255)
-PANEL = 3.3  # inches, the longer side of a panel: two of them are readable in half of a page
-LINE = 0.19  # inches, of a legend
-TEXT, TITLE = 9, 10  # points
+PANEL, LINE = 3.3, 0.19  # inches: the longer side of a panel, and a line of a legend
 
 
 class Pixel(IntEnum):
@@ -33,21 +31,19 @@ class Pixel(IntEnum):
     WRONG = 5  # in the band, wrong; the truth does not have it
 
 
-# Colour-blind readers can distinguish blue, orange and grey.
-COLOURS = {
-    Pixel.IGNORED: WHITE,
-    Pixel.FAR: (100, 62, 32),
-    Pixel.RIGHT: (200, 200, 200),
-    Pixel.MISSED: (60, 150, 255),
-    Pixel.WRONG: (255, 110, 0),
-}
+# colour and text; colour-blind readers can distinguish blue, orange and grey
 LEGEND = {
-    Pixel.RIGHT: '{:.1%} of the band: right',
-    Pixel.MISSED: '{:.1%} boundary missed or moved: the truth\n'
-    'has the predicted class within {} px',
-    Pixel.WRONG: '{:.1%} wrong class: the truth does not have\nthe predicted class within {} px',
-    Pixel.FAR: 'wrong outside of the band',
-    Pixel.IGNORED: 'no true label: not counted',
+    Pixel.RIGHT: ((200, 200, 200), '{:.1%} of the band: right'),
+    Pixel.MISSED: (
+        (60, 150, 255),
+        '{:.1%} boundary missed or moved: the truth\nhas the predicted class within {} px',
+    ),
+    Pixel.WRONG: (
+        (255, 110, 0),
+        '{:.1%} wrong class: the truth does not have\nthe predicted class within {} px',
+    ),
+    Pixel.FAR: ((100, 62, 32), 'wrong outside of the band'),
+    Pixel.IGNORED: (WHITE, 'no true label: not counted'),
 }
 
 
@@ -108,21 +104,24 @@ def error_figure(
     palette = distinct_palette(len(classes)) if palette is None else palette
     truth = np.where(truth == ignore_index, -1, truth.astype(np.int64))
     dark = 15 + 0.45 * cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
-    overlay = np.repeat(dark[..., None].astype(np.uint8), 3, axis=-1)
-    for kind, colour in COLOURS.items():
-        overlay[kinds == kind] = colour
+    errors = np.repeat(dark[..., None].astype(np.uint8), 3, axis=-1)
+    for kind, (colour, _) in LEGEND.items():
+        errors[kinds == kind] = colour
     distance = band_pixels(width, truth.shape)
     panels = {
         'image': image,
         'truth': _paint(truth, palette),
         'prediction': _paint(prediction, palette),
-        f'errors within {distance} px of true boundaries': overlay,
+        f'errors within {distance} px of true boundaries': errors,
     }
     present = [i for i in np.union1d(truth, prediction) if 0 <= i < len(classes)]
-    class_legend = [_patch(palette[i], classes[i]) for i in present]
-    figure = _draw_panels(panels, class_legend, _error_legend(kinds, distance))
-    figure.suptitle(title, fontsize=TITLE + 1)
-    figure.supxlabel(_caption(scores(sums), distance), fontsize=TEXT)
+    figure = _draw_panels(
+        panels,
+        [_patch(palette[i], classes[i]) for i in present],
+        _error_legend(kinds, distance),
+    )
+    figure.suptitle(title, fontsize=11)
+    figure.supxlabel(_caption(scores(sums), distance), fontsize=9)
     return figure
 
 
@@ -139,23 +138,19 @@ def _draw_panels(
     """Four panels (H,W,3) by their titles, two by two, and a legend below each column."""
     shape = panels['image'].shape[:2]
     height, width = (PANEL * side / max(shape) for side in shape)
-    width = max(width, PANEL)  # of a column; the legends need this width
     longest = max((len(patch.get_label()) for patch in class_legend), default=0)
     columns = max(1, 44 // (longest + 6))
-    error_lines = sum(patch.get_label().count('\n') + 1 for patch in error_legend)
-    lines = max(error_lines, -(-len(class_legend) // columns))
-    size = (2 * width + 0.2, 2 * height + LINE * lines + 1.05)
-    dpi = np.clip(max(shape) / PANEL, 190, 340)  # the image's own resolution, within limits
-    figure = Figure(figsize=size, layout='compressed', dpi=dpi)
+    lines = max(7, -(-len(class_legend) // columns))  # the other legend has at most 7
+    size = (2 * max(width, PANEL) + 0.2, 2 * height + LINE * lines + 1.05)
+    figure = Figure(figsize=size, layout='compressed', dpi=200)
     axes = figure.subplots(2, 2)
     for ax, (name, panel) in zip(axes.flat, panels.items(), strict=True):
         ax.imshow(panel)
         ax.set(xticks=(), yticks=())
-        ax.set_title(name, fontsize=TITLE, pad=3)
-    options = dict(loc='upper center', bbox_to_anchor=(0.5, 0), fontsize=TEXT, frameon=False)
-    options |= dict(handlelength=1.2, columnspacing=1)
-    axes[1, 0].legend(handles=class_legend, ncols=columns, **options)
-    axes[1, 1].legend(handles=error_legend, **options)
+        ax.set_title(name, fontsize=10, pad=3)
+    options = dict(loc='upper center', bbox_to_anchor=(0.5, 0), fontsize=9, frameon=False)
+    axes[1, 0].legend(handles=class_legend, ncols=columns, handlelength=1.2, **options)
+    axes[1, 1].legend(handles=error_legend, handlelength=1.2, **options)
     return figure
 
 
@@ -168,8 +163,6 @@ def _paint(labels: np.ndarray, palette: Sequence[Sequence[int]]) -> np.ndarray:
 def _caption(values: dict[str, float], distance: int) -> str:
     """The scores of the image, as text."""
     band = next(name.removesuffix('/mIoU') for name in values if name.startswith('band'))
-    if np.isnan(values[f'{band}/aAcc']):
-        return 'The truth of this image has no boundary.'
     lines = []
     for where, text in ((band, f'band of {distance} px'), ('all', 'whole image')):
         iou, accuracy = (values[f'{where}/{name}'] for name in ('mIoU', 'aAcc'))
@@ -181,11 +174,8 @@ def _error_legend(kinds: np.ndarray, distance: int) -> list[Patch]:
     """Legend of the kinds of pixels that there are, with their shares of the band."""
     count = np.bincount(kinds.ravel(), minlength=len(Pixel))
     share = count / max(count[Pixel.RIGHT :].sum(), 1)
-    return [
-        _patch(COLOURS[kind], text.format(share[kind], distance))
-        for kind, text in LEGEND.items()
-        if count[kind]
-    ]
+    entries = ((kind, *entry) for kind, entry in LEGEND.items() if count[kind])
+    return [_patch(colour, text.format(share[kind], distance)) for kind, colour, text in entries]
 
 
 def _patch(colour: Sequence[int], label: str) -> Patch:

@@ -1,6 +1,6 @@
 """Choose the images of an evaluation to draw: the worst or the best, and no two alike."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 
 import cv2
 import numpy as np
@@ -21,29 +21,17 @@ def image_scores(counts: ImageSums, band: str) -> np.ndarray:
     return class_mean(class_scores(near)[f'{band}/IoU'])
 
 
-def worst_images(scores: np.ndarray, number: int, read: Read) -> list[int]:
+def worst_images(
+    scores: np.ndarray, number: int, read: Read, leave_out: Collection[int] = ()
+) -> list[int]:
     """Indices of at most ``number`` images, the worst first, from their scores (N,); images without
-    a score (NaN) are left out."""
-    return _distinct(_ranked(scores), number, read)
-
-
-def worst_and_best(scores: np.ndarray, number: int, read: Read) -> tuple[list[int], list[int]]:
-    """The same, and the best, the best first; no image is in both lists."""
-    order = _ranked(scores)
-    worst = _distinct(order, number, read)
-    return worst, _distinct([i for i in reversed(order) if i not in worst], number, read)
-
-
-def _ranked(scores: np.ndarray) -> list[int]:
-    return np.argsort(scores, kind='stable')[: np.count_nonzero(~np.isnan(scores))].tolist()
-
-
-def _distinct(order: Iterable[int], number: int, read: Read) -> list[int]:
-    """The first ``number`` images of an order, without those like an earlier one."""
+    a score (NaN), like a worse one, or in ``leave_out`` are not among them."""
     chosen = {}
-    for i in order:
-        if len(chosen) == number:
+    for i in np.argsort(scores, kind='stable').tolist():
+        if len(chosen) == number or np.isnan(scores[i]):
             break
+        if i in leave_out:
+            continue
         small = cv2.resize(read(i), (SIDE, SIDE), interpolation=cv2.INTER_AREA)
         vector = small.mean(-1, dtype=float).ravel()
         vector -= vector.mean()
@@ -51,3 +39,9 @@ def _distinct(order: Iterable[int], number: int, read: Read) -> list[int]:
         if all(vector @ other <= ALIKE for other in chosen.values()):
             chosen[i] = vector
     return list(chosen)
+
+
+def worst_and_best(scores: np.ndarray, number: int, read: Read) -> tuple[list[int], list[int]]:
+    """The same, and the best, the best first; no image is in both lists."""
+    worst = worst_images(scores, number, read)
+    return worst, worst_images(-scores, number, read, leave_out=worst)

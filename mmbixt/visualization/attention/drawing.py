@@ -17,6 +17,7 @@ from torch import Tensor
 COLOURS = 'RdYlBu_r'  # pale in the middle of a scale
 OPACITY = 0.6  # of a heat map on the image
 WIDTH, DPI = 8, 150  # of a picture in inches; readable in half of a page
+STROKE = [withStroke(linewidth=3.5, foreground='black')]  # of marks, so that they stand out
 RED_AND_BLUE = 'red is more, blue is less than an equal share'
 
 
@@ -27,6 +28,10 @@ class Scene(NamedTuple):
     height: int  # pixels of the inputs that it fills, from the top left;
     width: int  # the rest is padding, and is not drawn
     point: tuple[float, float]  # (x, y) in pixels of the inputs
+
+    def cell(self, stride: int) -> tuple[int, int]:
+        """Row and column of the point in a feature map."""
+        return int(self.point[1] // stride), int(self.point[0] // stride)
 
 
 class Panel(NamedTuple):
@@ -43,8 +48,8 @@ class Scale(NamedTuple):
 
     norm: Normalize
     label: str
+    ticks: Sequence[float]
     unit: str = ''
-    ticks: Sequence[float] | None = None
 
 
 def sheet(
@@ -59,32 +64,24 @@ def sheet(
 
     Without a scale, heat maps are attention as a multiple of uniform attention.
     """
+    scale = scale or times_uniform(panels)
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
-    title, sentence = textwrap.fill(title, 78), textwrap.fill(sentence, 118)
-    side = (WIDTH - 0.9) / columns
-    height = rows * (side * scene.height / scene.width + 0.34) + 0.35
-    height += 0.22 * (title.count('\n') + 1) + 0.17 * (sentence.count('\n') + 1)
-    figure = Figure(figsize=(WIDTH, height), layout='constrained', dpi=DPI)
-    figure.suptitle(title, fontsize=12)
-    figure.supxlabel(sentence, fontsize=9, x=0.02, ha='left')
+    height = rows * ((WIDTH - 0.9) / columns * scene.height / scene.width + 0.34) + 1.1
+    figure = Figure(figsize=(WIDTH, height), layout='compressed', dpi=DPI)
+    figure.suptitle(textwrap.fill(title, 78), fontsize=12)
+    figure.supxlabel(textwrap.fill(sentence, 118), fontsize=9, x=0.02, ha='left')
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
-    scale = scale or times_uniform(panels)
     for ax in axes:
         ax.set_axis_off()
     for ax, panel in zip(axes, panels, strict=False):
         if panel is not None:
             _show(ax, scene, panel, scale.norm)
             ax.set_title(panel.caption, fontsize=8, pad=3)
-    bar = figure.colorbar(
-        ScalarMappable(scale.norm, COLOURS),
-        ax=axes,
-        ticks=scale.ticks,
-        format=f'{{x:.3g}}{scale.unit}',
-        extend='both',  # beyond the scale the colours stay the same
-        extendfrac=0.03,
-        **dict(fraction=0.03, pad=0.01, aspect=6 * height),  # of the axes; a sixth of an inch wide
-    )
+    # beyond the scale the colours stay the same
+    options = dict(extend='both', extendfrac=0.03, fraction=0.03, pad=0.01, aspect=6 * height)
+    options |= dict(ticks=scale.ticks, format=f'{{x:.3g}}{scale.unit}')
+    bar = figure.colorbar(ScalarMappable(scale.norm, COLOURS), ax=axes, **options)
     bar.set_label(scale.label, fontsize=8)
     bar.ax.tick_params(labelsize=8)
     bar.minorticks_off()
@@ -102,7 +99,7 @@ def times_uniform(panels: Sequence[Panel]) -> Scale:
     values = values[values.isfinite()]  # none if a point attends only to padding
     highest = max(float(np.quantile(values, 0.995)), 1.1) if len(values) else 1.1
     ticks = np.geomspace(1 / highest, highest, 5)
-    return Scale(LogNorm(1 / highest, highest), 'attention (1 × = uniform)', ' ×', ticks)
+    return Scale(LogNorm(1 / highest, highest), 'attention (1 × = uniform)', ticks, ' ×')
 
 
 def _show(ax: Axes, scene: Scene, panel: Panel, norm: Normalize) -> None:
@@ -120,9 +117,7 @@ def _show(ax: Axes, scene: Scene, panel: Panel, norm: Normalize) -> None:
 
 
 def mark_point(ax: Axes, scene: Scene) -> None:
-    stroke = [withStroke(linewidth=4, foreground='black')]
-    style = dict(ms=10, mew=2, clip_on=False, path_effects=stroke)
-    ax.plot(*scene.point, 'w+', **style)
+    ax.plot(*scene.point, 'w+', ms=10, mew=2, clip_on=False, path_effects=STROKE)
 
 
 def outline(
@@ -130,8 +125,7 @@ def outline(
 ) -> None:
     """Draw a box (row, column, height, width) in cells, with a text."""
     top, left, height, width = (side * stride for side in box)
-    stroke = [withStroke(linewidth=3, foreground='black')]
-    options = dict(fill=False, edgecolor=colour, linewidth=1.5, path_effects=stroke)
+    options = dict(fill=False, edgecolor=colour, linewidth=1.5, path_effects=STROKE)
     ax.add_patch(Rectangle((left, top), width, height, **options))
     options = dict(ha='center', va='center', fontsize=8, color='white', clip_on=True)
-    ax.text(left + width / 2, top + height / 2, text, path_effects=stroke, **options)
+    ax.text(left + width / 2, top + height / 2, text, path_effects=STROKE, **options)

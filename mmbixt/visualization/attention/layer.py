@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class AttentionPictureError(ValueError):
-    """A layer, a head or a point that the model or the image does not have."""
+    """A layer or a point that the model or the image does not have."""
 
 
 class Layer(NamedTuple):
@@ -22,15 +22,7 @@ class Layer(NamedTuple):
 
     def mean_of_heads(self, maps: Tensor) -> Tensor:
         """The mean over the chosen heads of maps (h,...), or over all."""
-        return maps.mean(0) if self.heads is None else maps[self.checked_heads(len(maps))].mean(0)
-
-    def checked_heads(self, count: int) -> list[int]:
-        if wrong := [head for head in self.heads if not 0 <= head < count]:
-            raise AttentionPictureError(
-                f'There is no head {wrong[0]} in layer {self.name}, which has heads 0 to '
-                f'{count - 1}.'
-            )
-        return list(self.heads)
+        return (maps if self.heads is None else maps[list(self.heads)]).mean(0)
 
     @property
     def text_of_heads(self) -> str:

@@ -14,7 +14,7 @@ from mmbixt.visualization.attention.drawing import Panel, Scale, Scene, sheet
 from mmbixt.visualization.attention.layer import Layer
 
 HEADS = 4  # drawn by default: those with the highest attention
-SCALE = Scale(Normalize(-3, 3), 'value (1 = root mean square over the image)', ticks=range(-3, 4))
+SCALE = Scale(Normalize(-3, 3), 'value (1 = root mean square over the image)', range(-3, 4))
 SENTENCE = (
     'In XCiT channels attend to each other; patches do not. A row is a head: the attention of its '
     'channels (dark is high; equal attention would be {uniform:.1%}), and the query and the key '
@@ -43,7 +43,7 @@ def draw(layer: Layer, scene: Scene) -> Figure:
     highest, pairs = attention.flatten(1).max(1)
     heads = highest.argsort(descending=True)[:HEADS].sort().values.tolist()
     if layer.heads is not None:
-        heads = layer.checked_heads(len(attention))
+        heads = list(layer.heads)
     count = attention.shape[-1]
     panels = []
     for head in heads:
