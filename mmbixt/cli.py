@@ -101,7 +101,7 @@ def run(main: Callable[[], None]) -> None:
         sys.exit(130)
     except USER_ERRORS as error:
         sys.exit(f'{type(error).__name__}: {error}')
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         if text := suggest(error):
-            raise ConfigError(text) from error
+            sys.exit(f'ConfigError: {text}')
         raise

@@ -2,16 +2,24 @@
 
 import argparse
 import os
+from itertools import chain
 
 from mmengine.config import Config, ConfigDict
 from mmengine.hooks import Hook
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
-from mmbixt.check.built import classes_of, order_problems, unwrapped
+from mmbixt.check.built import (
+    classes_of,
+    dataset_problems,
+    head_problems,
+    leaves,
+    order_problems,
+    unwrapped,
+)
 from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import add_common_arguments, load_config, run
-from mmbixt.config import ConfigError, data_sets, type_name
+from mmbixt.config import ConfigError, all_dicts, data_sets, type_name
 
 
 def parse_args() -> argparse.Namespace:
@@ -76,6 +84,8 @@ def augment_tests(cfg: Config) -> None:
     if cfg.default_scope in TTA_MODELS:
         cfg.setdefault('tta_model', ConfigDict(TTA_MODELS[cfg.default_scope]))
         cfg.setdefault('tta_pipeline', flip_pipeline(data[0].pipeline, cfg.default_scope))
+    scales = [x.get('scale') or x.get('scale_factor') for x in all_dicts(cfg.tta_pipeline)]
+    print(f'--tta: the sizes of tta_pipeline are {", ".join(map(str, filter(None, scales)))}')
     for dataset in data:
         dataset.pipeline = cfg.tta_pipeline
     cfg.model = ConfigDict(**cfg.tta_model, module=cfg.model)
@@ -139,12 +149,15 @@ class WholeModelHook(Hook):
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         load_whole_state(unwrapped(runner.model), checkpoint)
         trained = checkpoint.get('meta', {}).get('dataset_meta') or {}
-        classes = dict(
-            training=tuple(trained.get('classes') or ()),
-            test=classes_of(runner.test_loop.dataloader.dataset),
-        )
-        for problem in order_problems(classes):
-            raise ConfigError(problem)
+        dataset = runner.test_loop.dataloader.dataset
+        test = classes_of(dataset)
+        problems = [
+            *order_problems(dict(training=tuple(trained.get('classes') or ()), test=test)),
+            *head_problems(unwrapped(runner.model), dict(test=test)),
+            *chain.from_iterable(map(dataset_problems, leaves(dataset))),
+        ]
+        if problems:
+            raise ConfigError('\n'.join(problems))
 
 
 def main() -> None:

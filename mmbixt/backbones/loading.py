@@ -15,6 +15,15 @@ from mmbixt.optional import BaseModule, log
 State = Mapping[str, Tensor]  # weights by name
 
 
+# stored in files, but computed from sizes
+_COMPUTED = re.compile(r'(relative_position_index|attn_mask|fourier_pos_encode\.pos\S*|_tracked)$')
+
+
+def _learned(state: State) -> int:
+    """The number of weights, without what is computed from sizes."""
+    return sum(not _COMPUTED.search(key) for key in state)
+
+
 class LoadsFiles(BaseModule):
     """A network that converts the weights of a file, and compares them with its own.
 
@@ -83,6 +92,13 @@ class LoadsFiles(BaseModule):
                 "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...))."
             )
         weights, expected = self.convert(source), self.state_dict()
+        unused = _learned(source) - _learned(weights)
+        if prefix and unused > 0:  # later parts of a whole model were trained with these
+            raise CheckpointMismatchError(
+                f'The file of a whole model has {unused} weights that this {type(self).__name__} '
+                'does not have: build it with the options of the file (depth, stages). Nothing was '
+                'loaded.'
+            )
         advice = self._fit_stem(weights)
         problems, new = compare(weights, expected, self.may_be_missing)
         name = type(self).__name__

@@ -22,6 +22,8 @@ def suggest(error: Exception) -> str | None:
         owner, argument = match.groups()
         hint = _did_you_mean(near(argument, _arguments(owner)))
         return f'{owner} has no argument {argument!r}.{hint}'
+    if 'need at least one array to concatenate' in text:  # numpy, of an empty data set
+        return 'A data set has no images: look at its data_prefix, ann_file and suffixes.'
     return None
 
 

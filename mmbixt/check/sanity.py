@@ -101,8 +101,8 @@ def _best_problems(runner: Runner, scores: dict[str, Any]) -> Iterator[str]:
         for name in (hook.save_best or ()) if scores else ():
             if name not in ('auto', *scores):
                 yield (
-                    f'default_hooks.checkpoint.save_best = {name!r} is not a score of '
-                    f'val_evaluator; it reports, for example, {", ".join([*scores][:5])}.'
+                    f'default_hooks.checkpoint.save_best = {name!r} is a score that val_evaluator '
+                    f'does not report; it reports, for example, {", ".join([*scores][:5])}.'
                 )
 
 
@@ -155,7 +155,7 @@ def _stride_problems(model: nn.Module, sides: dict[str, list[int]]) -> Iterator[
         if height and max(apart, default=0) > 0.25:
             real = ', '.join(f'{height / y:.0f}' for y in heights)
             yield (
-                f'model.{name} has the strides {strides}, but its feature maps {real}. Set these '
-                'strides, or make maps of other strides by mmbixt.FeaturePyramidAdapter '
+                f'model.{name} has the strides {strides}, but its feature maps have {real}. Set '
+                'these strides, or make maps of other strides by mmbixt.FeaturePyramidAdapter '
                 '(out_strides), as the first neck.'
             )

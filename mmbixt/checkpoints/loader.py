@@ -1,6 +1,7 @@
 """Read checkpoints from files, URLs and names for mmengine, without executing their content."""
 
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlparse
@@ -74,7 +75,8 @@ def find_file(name: str) -> Path:
     if source is not None:
         return fetch(source.url, source.file, source.is_zip, source.note)
     if name.startswith(('http://', 'https://')):
-        return fetch(name, PurePosixPath(urlparse(name).path).name)  # as torch hub names it
+        address = sha256(name.encode()).hexdigest()[:8]  # other URLs may have files of this name
+        return fetch(name, f'{address}-{PurePosixPath(urlparse(name).path).name}')
     return Path(name)
 
 

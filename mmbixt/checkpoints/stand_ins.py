@@ -66,8 +66,11 @@ class _HistoryBuffer:
     def __setstate__(self, state: dict) -> None:
         from mmengine.logging import HistoryBuffer  # only files of mmengine need it
 
+        histories = state['_log_history'], state['_count_history']
+        if not all(type(x) is _Array for x in histories):  # others may tell numpy any address
+            raise UnpicklingError('an unexpected state of a log history')
         self.__class__ = HistoryBuffer
-        self.__init__(state['_log_history'], state['_count_history'], state['max_length'])
+        self.__init__(*histories, int(state['max_length']))
 
 
 _ONE_CYCLE = 'mmengine.optim.scheduler.param_scheduler.OneCycleParamScheduler'

@@ -1,6 +1,7 @@
 """Inverse attention: goldens, the paper's algorithm and designs, its bilinear product."""
 
 import copy
+from functools import partial
 
 import numpy as np
 import pytest
@@ -136,6 +137,14 @@ def by_einsum(left, right, weight):
 
 def gradients(compute, *inputs):
     return torch.autograd.grad(compute(*inputs).sin().sum(), inputs, create_graph=True)
+
+
+@pytest.mark.parametrize('rows', [1, 5, 8])
+def test_bilinear_product_has_all_derivatives(rows):
+    inputs = factors(rows, 2, 3, 4)
+    for function in (bilinear, partial(gradients, bilinear)):
+        assert torch.autograd.gradcheck(function, inputs)
+        assert torch.autograd.gradgradcheck(function, inputs)
 
 
 @pytest.mark.parametrize('rows', [5, 9000], ids=['one block', 'several blocks'])

@@ -68,7 +68,7 @@ def test_a_single_hooked_or_wrapped_module_is_called(backbone):
         changed = module if is_leaf else Delegating(module)
         with replaced(backbone, name, changed), calls_of(changed) as called:
             assert_close(backbone(x), expected, 1e-4)
-        assert called == [1], name
+        assert called, name
 
 
 @pytest.mark.parametrize('family', FAMILIES)

@@ -39,6 +39,11 @@ def test_near_names(registry, config, message):
     assert message in suggest(caught.value)
 
 
+def test_a_data_set_without_images():
+    error = ValueError('need at least one array to concatenate')
+    assert 'A data set has no images' in suggest(error)
+
+
 @pytest.mark.parametrize('error', [KeyError('x'), TypeError('x'), KeyError(), ValueError('x is')])
 def test_other_errors(error):
     assert suggest(error) is None

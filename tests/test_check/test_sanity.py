@@ -3,6 +3,7 @@
 import pytest
 import torch
 from helpers import CONFIGS
+from mmdet.datasets import CocoDataset
 from mmengine.config import Config
 from mmengine.optim import CosineAnnealingLR, PolyLR
 from mmengine.registry import DATASETS
@@ -138,6 +139,17 @@ def test_coco_files(root, spoil, message):
     edit_coco(root, spoil)
     (problem,) = dataset_problems(DATASETS.build(detection(root, serialize_data=False)))
     assert pytest.raises(ValueError, match=message).matches(ValueError(problem))
+
+
+def test_coco_s_classes_in_the_order_of_another_file(root):
+    """The 80 classes of COCO under other ids, sorted by name."""
+    names = CocoDataset.METAINFO['classes']
+    sort = [dict(id=i, name=name) for i, name in enumerate(sorted(names))]
+    edit_coco(root, lambda c: c.update(categories=sort))
+    config = detection(root, serialize_data=False)
+    del config['metainfo']
+    (problem,) = dataset_problems(DATASETS.build(config))
+    assert 'has its categories in another order than metainfo.classes' in problem
 
 
 def test_order_of_classes():

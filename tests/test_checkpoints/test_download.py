@@ -69,12 +69,15 @@ def test_a_file_of_another_hash_is_refused(server, cache):
         assert not hash_in(f'https://host/{name}')
 
 
-def test_mmengine_reads_urls_safely_from_the_cache_of_torch_hub(server, url, cache):
+def test_mmengine_reads_urls_safely_and_apart(server, url, cache):
     assert CheckpointLoader.load_checkpoint(url)['weight'].tolist() == [1, 1]
     server.files['bad.pth'] = saved(Calls())
     with pytest.raises(CheckpointFileError, match=r'bad\.pth cannot be read: .*GLOBAL os\.getenv'):
         CheckpointLoader.load_checkpoint(server.url('bad.pth'))
-    assert {path.name for path in cache.iterdir()} == {'model.pth', 'bad.pth'}
+    other = f'{url}?of=another'  # a file of the same name
+    assert [path.name[8:] for path in sorted(cache.iterdir())].count('-model.pth') == 1
+    server.files[other.rpartition('/')[2]] = saved(dict(weight=torch.zeros(2)))
+    assert CheckpointLoader.load_checkpoint(other)['weight'].tolist() == [0, 0]
 
 
 class Calls:

@@ -177,6 +177,16 @@ def test_malicious_pickles_are_refused(read, kind):
         read(as_zip(MALICIOUS[kind]))
 
 
+def test_histories_that_are_not_arrays_are_refused(read):
+    """numpy would read the address that a foreign ``__array_interface__`` names."""
+    options = Namespace()
+    options.__array_interface__ = dict(version=3, shape=(4,), typestr='<i8', data=(4096, True))
+    history = HistoryBuffer([1.0], [1])
+    history._log_history = [options]
+    with pytest.raises(CheckpointFileError, match='an unexpected state of a log history'):
+        read(saved(history))
+
+
 def test_damaged_files_are_named(read):
     value = {'w': torch.randn(9), 'a': np.ones(3), 's': {1}}
     cut = [content[:-9] for content in (saved(value), saved(value, **LEGACY))]

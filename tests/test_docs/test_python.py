@@ -192,7 +192,6 @@ def test_predictions(project):
         code += f'import os; os.rename("results", "results {number}")\n'
     output = python('-c', code, cwd=project, TORCH_HOME=str(project))
     assert output.count('SHAPE (72, 100)') == len(snippets) == 2
-    assert output.count('a whole model of the XCiT authors') == 2
     assert 'missing keys' not in output
     assert 'do not match' not in output
     assert all((project / f'results {i}/vis/photo.jpg').is_file() for i in range(len(snippets)))
