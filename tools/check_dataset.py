@@ -13,12 +13,12 @@ from pathlib import Path
 from mmengine.dataset import BaseDataset
 from mmengine.registry import DATASETS, init_default_scope
 from torch.utils.data import DataLoader, Dataset
+from tqdm import tqdm
 
 from mmbixt.check.built import classes_of, dataset_problems, leaves
 from mmbixt.check.sample import CheckSample
 from mmbixt.cli import add_common_arguments, load_config, run
 from mmbixt.config import within
-from mmbixt.progress import progress
 
 SHOWN = 20  # most problems of a data set that are printed
 
@@ -69,7 +69,7 @@ def problems_of(dataset: BaseDataset, workers: int) -> list[str]:
     problems = [*dataset_problems(dataset)]
     images = Problems(dataset)
     loader = DataLoader(images, batch_size=None, num_workers=min(workers, len(images)))
-    return [*problems, *chain.from_iterable(progress(loader, len(images)))]
+    return [*problems, *chain.from_iterable(tqdm(loader, disable=None))]
 
 
 def main() -> None:

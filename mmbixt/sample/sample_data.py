@@ -9,8 +9,8 @@ import cv2
 import numpy as np
 from filelock import FileLock
 from mmengine.fileio import dump, put, put_text
+from tqdm import tqdm
 
-from mmbixt.progress import progress
 from mmbixt.sample.scenes import VERSION, imagenet_class, make_scene
 
 MANIFEST = 'sample_data.json'
@@ -59,7 +59,7 @@ def _write_split(root: Path, split: str, count: int, height: int, width: int) ->
     seeds = range(FIRST_SEED[split], FIRST_SEED[split] + count)
     with ThreadPool() as pool:
         scenes = pool.imap(lambda seed: make_scene(seed, height, width), seeds)
-        for number, scene in enumerate(progress(scenes, count), 1):
+        for number, scene in enumerate(tqdm(scenes, total=count, disable=None), 1):
             name, coco_name = f'{split}_{number:08d}', f'{number:012d}.jpg'
             picture = cv2.imencode('.jpg', scene.image[..., ::-1])[1].tobytes()
             label_map = cv2.imencode('.png', scene.semantic)[1].tobytes()

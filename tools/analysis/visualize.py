@@ -13,6 +13,7 @@ import torch
 from mmengine.dataset import pseudo_collate
 from mmengine.device import get_device
 from mmengine.registry import DATASETS, MODELS, init_default_scope
+from tqdm import tqdm
 
 from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.state_dict import load_whole_state
@@ -20,7 +21,6 @@ from mmbixt.cli import add_common_arguments, load_config, run
 from mmbixt.engine.boundary_vis_hook import NoLabelsError, read_image, sample_figure
 from mmbixt.evaluation.boundary import band_name, band_width
 from mmbixt.evaluation.sums import SumsFileError, find_sums, indices_of, read_sums, unique_names
-from mmbixt.progress import progress
 from mmbixt.visualization.choice import image_scores, worst_images
 from mmbixt.visualization.palette import sample_palette
 
@@ -104,7 +104,7 @@ def main() -> None:
         load_whole_state(model, load(args.checkpoint, map_location='cpu'))
         model = model.to(get_device()).eval()
         out_dir.mkdir(parents=True, exist_ok=True)
-        for i in progress(chosen):
+        for i in tqdm(chosen, disable=None):  # no bar in a file
             with torch.no_grad():
                 (sample,) = model.test_step(pseudo_collate([dataset[i]]))
             title = f'{names[i]}, {Path(args.config).stem}: errors near boundaries'
