@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from mmengine.dist import get_world_size
 from mmengine.hooks import CheckpointHook, Hook
-from mmengine.runner import Runner
+from mmengine.runner import Runner, ValLoop
 from torch import Tensor, nn
 
 from mmbixt.check.built import (
@@ -53,7 +53,7 @@ class SanityHook(Hook):
         lengths = {True: runner.max_epochs, False: runner.max_iters}
         for problem in schedule_problems(runner.param_schedulers, lengths):
             runner.logger.warning(problem)
-        if self.batches and runner.val_loop is not None:
+        if self.batches and isinstance(runner.val_loop, ValLoop):
             self._validate(runner)
 
     def _validate(self, runner: Runner) -> None:
@@ -75,7 +75,11 @@ class SanityHook(Hook):
 
 def _built_problems(runner: Runner) -> Iterator[str]:
     loops = dict(train=runner.train_loop, val=runner.val_loop)
-    data = {split: loop.dataloader.dataset for split, loop in loops.items() if loop}
+    data = {
+        split: loop.dataloader.dataset
+        for split, loop in loops.items()
+        if hasattr(loop, 'dataloader')
+    }
     classes = {split: classes_of(dataset) for split, dataset in data.items()}
     for dataset in (leaf for whole in data.values() for leaf in leaves(whole)):
         yield from dataset_problems(dataset)

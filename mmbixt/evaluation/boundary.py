@@ -7,7 +7,7 @@ where            which pixels                                                   
 ===============  ===============================================================  ==================
 ``all``          all valid pixels                                                 intersect,
 ``band3px``      at most 3 pixels from another label of the truth, on both sides  predicted, true
-                 of its boundaries (a trimap); the image border is no boundary
+                 of its boundaries (a trimap); the image border is not one
 ``band0.02``     the same; the width is a fraction of the image's diagonal
 ``boundary0.02`` inner band of each class, in truth and in prediction: pixels of   intersect, union
                  the class near another class or the image border, within a
@@ -229,36 +229,36 @@ def class_scores(sums: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     for name, counts in sums.items():
         where, _, what = name.rpartition('/')
         places[where][what] = counts
-    found = {}
+    by_class = {}
     for where, n in places.items():
         if 'matched_true' in n:
             precision = np.nan_to_num(percent(n['matched_predicted'], n['predicted']))
             recall = np.nan_to_num(percent(n['matched_true'], n['true']))
             score = 2 * precision * recall / np.maximum(precision + recall, np.finfo(float).tiny)
             # 0 where only one of the label maps has a boundary, NaN where neither has
-            found[f'{where}/F'] = np.where(n['predicted'] + n['true'] > 0, score, np.nan)
+            by_class[f'{where}/F'] = np.where(n['predicted'] + n['true'] > 0, score, np.nan)
         elif 'union' in n:
-            found[f'{where}/IoU'] = percent(n['intersect'], n['union'])
+            by_class[f'{where}/IoU'] = percent(n['intersect'], n['union'])
         else:
             union = n['predicted'] + n['true'] - n['intersect']
-            found[f'{where}/IoU'] = percent(n['intersect'], union)
-            found[f'{where}/Acc'] = percent(n['intersect'], n['true'])
-    return found
+            by_class[f'{where}/IoU'] = percent(n['intersect'], union)
+            by_class[f'{where}/Acc'] = percent(n['intersect'], n['true'])
+    return by_class
 
 
 def scores(sums: Mapping[str, np.ndarray]) -> dict[str, float]:
     """Percentages over all classes, NaN where there is nothing to score, from summed counts."""
-    found = {}
+    means = {}
     for name, values in class_scores(sums).items():
         where, _, what = name.rpartition('/')
-        found[f'{where}/m{what}'] = float(class_mean(values))
+        means[f'{where}/m{what}'] = float(class_mean(values))
         if what == 'Acc':
             right, true = sums[f'{where}/intersect'].sum(), sums[f'{where}/true'].sum()
-            found[f'{where}/aAcc'] = float(percent(right, true))
+            means[f'{where}/aAcc'] = float(percent(right, true))
             if where != 'all':
-                drop = found['all/mIoU'] - found[f'{where}/mIoU']
-                found[f'{where}/gap'] = float(percent(drop, found['all/mIoU']))
-    return found
+                drop = means['all/mIoU'] - means[f'{where}/mIoU']
+                means[f'{where}/gap'] = float(percent(drop, means['all/mIoU']))
+    return means
 
 
 def main_band(names: Iterable[str]) -> str | None:

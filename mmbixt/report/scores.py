@@ -32,9 +32,9 @@ def score_regions(counts: ImageSums) -> dict[str, RegionScores]:
     """Scores of each region by name, with 1000 bootstrap draws if there are several images."""
     total, number = counts.total(), len(counts.images)
     overall, regions = scores(total), {}
-    found = estimate(counts, draw_weights(number, 1000 if number > 1 else 1, seed=0))
-    for name in dict.fromkeys(key.partition('/')[0] for key in found):
-        classes = found.get(f'{name}/IoU', found.get(f'{name}/F'))
+    estimates = estimate(counts, draw_weights(number, 1000 if number > 1 else 1, seed=0))
+    for name in dict.fromkeys(key.partition('/')[0] for key in estimates):
+        classes = estimates.get(f'{name}/IoU', estimates.get(f'{name}/F'))
         mean, share, gap = classes.over_classes(), None, None
         if f'{name}/aAcc' in overall:
             share = 100 * total[f'{name}/true'].sum() / total['all/true'].sum()

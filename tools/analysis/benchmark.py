@@ -100,7 +100,7 @@ def in_onnxruntime(file: str, images: np.ndarray, threads: int) -> Callable[[], 
 def in_openvino(file: str, images: np.ndarray, threads: int) -> Callable[[], Any]:
     import openvino
 
-    # without the hint it computes in bfloat16 on some processors
+    # without the hint it computes in bfloat16 on some CPUs
     options = dict(INFERENCE_NUM_THREADS=threads, INFERENCE_PRECISION_HINT='f32')
     program = openvino.compile_model(openvino.convert_model(file), 'CPU', options)
     return lambda: program([images], share_outputs=True)
