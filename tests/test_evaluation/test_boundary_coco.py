@@ -94,14 +94,6 @@ def test_boundary_is_the_inner_band(distance):
         np.testing.assert_array_equal(band, inner_band(mask, distance))
 
 
-def test_masks_of_another_size():
-    masks = shapes(np.random.default_rng(0))
-    coco = annotations([masks])
-    evaluation = BoundaryCOCOeval(coco, load(coco, [[mask[::2, ::2] for mask in masks]]))
-    with pytest.raises(ValueError, match='Image 0: masks of the detections have another size'):
-        evaluation.evaluate()
-
-
 @pytest.mark.parametrize(('ratio', 'use_categories'), [(0.001, True), (0.02, False), (0.2, True)])
 def test_overlaps_against_the_definition(ratio, use_categories):
     rng = np.random.default_rng(0)

@@ -61,7 +61,7 @@ def shifted(objects, pixels):
     return [(label, np.roll(mask, (pixels, pixels), (0, 1))) for label, mask in objects]
 
 
-def sample(image, objects, masks=True):
+def sample(image, objects):
     """The output of mmdet's models for one image."""
     boxes = [cv2.boundingRect(mask) for _, mask in objects]
     found = InstanceData(
@@ -69,18 +69,17 @@ def sample(image, objects, masks=True):
         scores=torch.linspace(0.9, 0.3, len(objects)),
         labels=torch.tensor([label for label, _ in objects], dtype=torch.long),
     )
-    if masks:
-        stack = np.array([mask for _, mask in objects], bool).reshape(-1, HEIGHT, WIDTH)
-        found.masks = torch.from_numpy(stack)
+    stack = np.array([mask for _, mask in objects], bool).reshape(-1, HEIGHT, WIDTH)
+    found.masks = torch.from_numpy(stack)
     about = dict(img_id=image, ori_shape=(HEIGHT, WIDTH))
     return DetDataSample(metainfo=about, pred_instances=found)
 
 
-def evaluate(metric, detections, **kwargs):
+def evaluate(metric, detections):
     evaluator = Evaluator(metric)
     evaluator.dataset_meta = dict(classes=CLASSES)
     for image, objects in detections.items():
-        evaluator.process([sample(image, objects, **kwargs)])
+        evaluator.process([sample(image, objects)])
     return evaluator.evaluate(len(detections))
 
 
@@ -128,9 +127,3 @@ def test_classes_are_distinguished_and_only_selected_classes_and_images_count(an
     metric.dataset_meta, metric.img_ids = dict(classes=['cat']), [10]
     metric.process({}, [sample(10, [(0, TRUTHS[10][0][1])]).to_dict()])
     assert metric.evaluate(1)['coco/boundary_mAP'] == 1
-
-
-def test_models_without_masks_and_without_detections(ann_file):
-    with pytest.raises(ValueError, match='predicts boxes without masks'):
-        evaluate(BoundaryCocoMetric(ann_file), TRUTHS, masks=False)
-    assert evaluate(BoundaryCocoMetric(ann_file), {image: [] for image in TRUTHS}) == {}

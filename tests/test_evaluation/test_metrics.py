@@ -69,10 +69,3 @@ def test_scores_are_of_the_summed_counts(tmp_path):
     assert written.images == [f'image_{i}.jpg' for i in range(3)]
     assert written.classes == list(CLASSES)
     np.testing.assert_equal(written.counts, image_counts)
-
-
-def test_a_test_set_without_labels_is_named():
-    sample = make_samples()[0]
-    del sample.gt_sem_seg
-    with pytest.raises(ValueError, match=r'image_0\.jpg has no true labels'):
-        evaluate([sample])

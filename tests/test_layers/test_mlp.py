@@ -2,7 +2,6 @@
 
 import copy
 
-import pytest
 import torch
 from torch import nn
 
@@ -15,16 +14,8 @@ def gradients(mlp):
     return torch.autograd.grad(mlp(x).sin().sum(), [x, *mlp.parameters()])
 
 
-@pytest.mark.parametrize('is_changed_in_place', [False, True])
-def test_gradients_are_those_of_plain_layers(is_changed_in_place):
+def test_gradients_are_those_of_plain_layers():
     mlp = FeedForward(6, 24).double()
-    if is_changed_in_place:
-        mlp.layers[1] = nn.Sequential(nn.Hardtanh(-0.1, 0.1, inplace=True), mlp.layers[1])
     plain = copy.deepcopy(mlp)
     plain.layers = nn.Sequential(*plain.layers)
     torch.testing.assert_close(gradients(mlp), gradients(plain))
-
-
-def test_second_derivatives():
-    mlp = FeedForward(3, 5).double()
-    assert torch.autograd.gradgradcheck(mlp, torch.randn(2, 3).double().requires_grad_())

@@ -64,17 +64,6 @@ def test_everything_is_escaped(full):
     assert 'window.broken' not in ' '.join(map(str, page.addresses))
 
 
-def test_config_is_complete_and_missing_parts_are_explained(make_run):
-    run = make_run("note = '<&\\''\nnumber = -1.5e-3\nnothing = None", records=[])
-    source = make_page(ReportData(run, problem=HOSTILE))
-    code = source[source.index('<pre>') : source.index('</pre>')]
-    assert Reader(f'{code}</pre>').text.strip() == run.config.pretty_text.strip()
-    page = Reader(source)
-    assert page.text.count(HOSTILE) == 3
-    assert len(page.all('script')) == 1
-    assert 'no records of training' in page.text
-
-
 def test_detector(make_run):
     scores = {'coco/bbox_mAP': 0.1, 'coco/segm_mAP': 0.05, 'coco/segm_mAP_l': -1.0}
     page = Reader(make_page(ReportData(make_run("default_scope = 'mmdet'", results=scores))))
@@ -82,17 +71,3 @@ def test_detector(make_run):
     assert '0.050' in page.text
     page = Reader(make_page(ReportData(make_run("default_scope = 'mmdet'", records=[]))))
     assert 'The run was not evaluated' in page.text
-
-
-@pytest.mark.parametrize(('missed', 'folded'), [(0, False), (1, False), (3, True), (4, False)])
-def test_classes_without_a_right_pixel(make_run, missed, folded):
-    truth = np.arange(4, dtype=np.uint8).repeat(60).reshape(12, 20)
-    prediction = np.where(truth < missed, (truth + 1) % max(missed, 1) + (missed == 1), truth)
-    counts = sums(['a1', 'b2', 'c3', 'd4'], (truth, prediction.astype(np.uint8)))
-    page = Reader(make_page(ReportData(make_run(), counts=counts, band='band3px')))
-    assert (f'{missed} of the 4 classes in the truth have an IoU' in page.text) == (missed > 0)
-    assert len(page.all('table')) == 2 + folded
-    assert ('Of its errors' in page.text) == (missed > 0)
-    assert 'nan' not in page.text
-    rows = [one['data-value'] for one in page.all('th', scope='row')][-4:]
-    assert rows == (['d4', 'a1', 'b2', 'c3'] if folded else ['a1', 'b2', 'c3', 'd4'])

@@ -54,15 +54,6 @@ def test_config_is_that_of_the_training(folder):
         Run(folder / 'empty')
 
 
-def test_losses_that_are_not_finite_are_not_in_the_curve(folder):
-    records = [train_record(step) for step in (10, 20, 30)]
-    for record, value in zip(records[1:], ('NaN', 'Infinity'), strict=True):
-        record['loss'] = float(value)
-    write_log(folder, '20250101_100000', records)
-    assert Run(folder).curve('loss')[:, 0].tolist() == [10]
-    assert Run(folder).iterations == 30
-
-
 def test_checkpoint_is_the_last_or_the_best_or_the_tested_one(folder):
     tested = {'load_from': 'tested.pth'}  # in the config of a test
     assert Run(folder).checkpoint is None

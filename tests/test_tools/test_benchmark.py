@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 import torch
-from benchmark import build, split_row
+from benchmark import build
 from helpers import only_in_zoo
 
 OTHER_CODE = """
@@ -68,11 +68,3 @@ def test_networks_are_built_for_their_size_and_without_stochastic_depth():
     model = build('biformer_tiny', 512)
     assert model.stages[0][0].attn.num_regions == 8
     assert {block.drop_path.drop_prob for stage in model.stages for block in stage} == {0.0}
-
-
-def test_mistakes_are_explained():
-    with pytest.raises(ValueError, match='no network xcit_tiny_13_p16; similar names: xcit_tiny'):
-        build('xcit_tiny_13_p16', 64)
-    with pytest.raises(ValueError, match="'quick' is not a mode; the modes are compiled, def"):
-        split_row('biformer_tiny@quick')
-    assert split_row('swin_tiny@definition@compiled') == ('swin_tiny', ['definition', 'compiled'])

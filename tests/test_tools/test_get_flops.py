@@ -45,15 +45,6 @@ def test_config_of_mmbixt(flops):
     assert found['model'][1] == pytest.approx(1.69 + 196 * 192 * 150 / 1e9, abs=0.011)
 
 
-@pytest.mark.parametrize(
-    ('config', 'expected'),
-    [
-        (
-            'mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py',
-            ['backbone', 'model'],
-        ),
-        ('mmdet::mask_rcnn/mask-rcnn_r50_fpn_1x_coco.py', ['backbone', 'neck']),
-    ],
-)
-def test_installed_configs(config, expected, flops):
-    assert list(parts(flops(config, '--shape', '64', '64'))) == expected
+def test_installed_config(flops):
+    config = 'mmdet::mask_rcnn/mask-rcnn_r50_fpn_1x_coco.py'
+    assert list(parts(flops(config, '--shape', '64', '64'))) == ['backbone', 'neck']
