@@ -138,3 +138,30 @@ def test_all_and_bands_are_scored_as_mmseg_does():
             np.testing.assert_allclose(ours[f'{where}/{name}'], 100 * theirs[name], rtol=1e-6)
             assert means[f'{where}/m{name}'] == pytest.approx(100 * np.nanmean(theirs[name]))
         assert means[f'{where}/aAcc'] == pytest.approx(100 * theirs['aAcc'])
+
+
+@pytest.mark.parametrize(
+    ('num_classes', 'dtype', 'ignored'),
+    [(256, np.uint8, -1), (255, np.int64, 999), (260, np.int64, -1)],
+)
+def test_labels_of_eight_bits_and_of_more(num_classes, dtype, ignored):
+    rng = np.random.default_rng(0)
+    values = np.array([0, 9, num_classes - 4, num_classes - 1], dtype)
+    truth, prediction = (values[blobs(rng, 8, 9, 4)] for _ in range(2))
+    if dtype != np.uint8:
+        truth[rng.random(truth.shape) < 0.1] = ignored
+    found = image_sums(truth, prediction, num_classes, WIDTHS, RATIOS, TOLERANCES, ignored)
+    found = {name: counts.tolist() for name, counts in found.items()}
+    assert found == sums_by_definition(truth, prediction, num_classes, ignored)
+
+
+@pytest.mark.parametrize(('size', 'label'), [((3, 4), 255), ((1, 1), 1)])
+def test_nothing_to_score_is_nan(size, label):
+    """All scores without valid pixels; scores of bands and F without a boundary."""
+    labels = np.full(size, label)
+    sums = image_sums(labels, labels, 3, tolerances=(3,))
+    found = scores(sums)
+    scored = {name for name, score in found.items() if score == 100}
+    anywhere = {'all/mIoU', 'all/mAcc', 'all/aAcc', 'boundary0.02/mIoU', 'boundary0.005/mIoU'}
+    assert scored == (anywhere if label == 1 else set())
+    assert all(np.isnan(found[name]) for name in set(found) - scored)

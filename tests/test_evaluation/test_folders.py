@@ -103,3 +103,16 @@ def test_names_of_classes(tmp_path):
     path.write_text('sky\nsea of trees \nsand\n\n')
     assert read_classes(str(path)) == ['sky', 'sea of trees', 'sand']
     assert read_classes('ade20k')[:2] == ['wall', 'building']
+
+
+@pytest.mark.parametrize(
+    ('prediction', 'truth', 'reading', 'message'),
+    [
+        ([[0, 1]], [[0, 4]], Reading(), 'truth has label 4, but with 4 classes labels are 0 to 3'),
+        ([[0, 1]], [[0, 1]], Reading(reduce_prediction=True), 'prediction has label -1'),
+        (np.zeros((3, 5)), np.zeros((6, 4)), Reading(), r'got \(6, 4\) and \(3, 5\)'),
+    ],
+)
+def test_wrong_labels_and_sizes_are_named(prediction, truth, reading, message, make_pair):
+    with raises(rf'(?s){message}.*g\.png\n.*p\.png\n.*--reduce-zero-label'):
+        pair_sums(make_pair(prediction, truth), 4, reading, OPTIONS)
