@@ -39,12 +39,7 @@ def classes_of(dataset: Any) -> Classes:
 
 
 def head_problems(model: nn.Module, splits: Mapping[str, Classes]) -> Iterator[str]:
-    """A message for each head that has another number of classes than a data set.
-
-    Args:
-        model: of mmseg, mmdet or mmpretrain.
-        splits: the classes of 'train' and 'val'.
-    """
+    """A message for each head that has another number of classes than the data of a split."""
     # panoptic: heads for things and heads for stuff
     if hasattr(model, 'semantic_head'):
         return
@@ -102,9 +97,7 @@ def dataset_problems(dataset: BaseDataset) -> Iterator[str]:
 def schedule_problems(schedulers: Any, lengths: Mapping[bool, int]) -> Iterator[str]:
     """A message if the last schedule of the learning rate ends at 0 before the training does.
 
-    Args:
-        schedulers: of the runner, a list; or a dict of lists for several optimizers.
-        lengths: of the training, in epochs (True) and in iterations (False).
+    ``lengths`` of the training are in epochs (True) and in iterations (False).
     """
     groups = schedulers.values() if isinstance(schedulers, Mapping) else [schedulers or []]
     for last in (group[-1] for group in groups if group):

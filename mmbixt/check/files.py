@@ -11,12 +11,7 @@ _STOCK = ('data/ade', 'data/coco', 'data/imagenet')  # folders of mmbixt's confi
 
 
 def check_files(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
-    """Raise an error that names missing data and weights, with their settings.
-
-    Args:
-        cfg: a config.
-        splits: whose data is used: 'train', 'val', 'test'.
-    """
+    """Raise an error that names missing weights, and missing data of 'train', 'val' or 'test'."""
     problems = [*_missing_weights(cfg), *_missing_data(cfg, splits)]
     if problems:
         raise ConfigError('\n'.join(dict.fromkeys(problems)))

@@ -33,10 +33,6 @@ class CheckSample(BaseTransform):
         ignore_index: the id of pixels that do not count.
         check_orientation: False for images that are loaded as they are stored
             (``color_type='color_ignore_orientation'`` of ``LoadImageFromFile``).
-
-    Example:
-        >>> load = [dict(type='LoadImageFromFile'), dict(type='LoadAnnotations')]
-        >>> pipeline = [*load, dict(type='mmbixt.CheckSample', num_classes=150)]
     """
 
     def __init__(

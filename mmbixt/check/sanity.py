@@ -36,9 +36,6 @@ class SanityHook(Hook):
 
     Args:
         batches: validation batches; 0 runs none.
-
-    Example:
-        >>> default_hooks = dict(sanity=dict(type='mmbixt.SanityHook'))
     """
 
     def __init__(self, batches: int = 2) -> None:

@@ -42,17 +42,6 @@ def test_missing_data_and_their_setting(dataset, messages, tmp_path, monkeypatch
     check_files(cfg, ('val', 'test'))
 
 
-def test_existing_and_remote_data(tmp_path):
-    (tmp_path / 'train').mkdir()
-    for dataset in (
-        dict(type='ImageNet', data_root=str(tmp_path), split='train'),
-        dict(type='CustomDataset', data_root=str(tmp_path), data_prefix='train'),
-        dict(COCO, data_root='s3://bucket'),
-        dict(type='CIFAR100', data_root='nowhere'),
-    ):
-        check_files(dict(train_dataloader=dict(dataset=dataset)), ('train',))
-
-
 def test_missing_weights():
     init = dict(type='Pretrained', checkpoint='lost.pth')
     cfg = dict(model=dict(backbone=dict(type='mmbixt.BiXT', init_cfg=init)))
