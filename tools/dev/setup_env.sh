@@ -9,7 +9,8 @@
 #   JOBS=1             compilers at once while mmcv builds (unset: what cores and memory allow)
 #   MMCV_CUDA=1        build mmcv's CUDA operators as well; needs the CUDA toolkit that torch was
 #                      built with (unset: CPU operators only, GPU or not)
-#   UV_...             uv's own: UV_TORCH_BACKEND=cpu, for example, installs torch without CUDA
+#   UV_...             uv's own: UV_TORCH_BACKEND=cpu installs torch without CUDA, UV_DEFAULT_INDEX
+#                      names a mirror (uv does not read pip's settings)
 
 set -euo pipefail
 fail() {
@@ -83,9 +84,7 @@ find "$venv" -mindepth 1 -maxdepth 1 ! -name setup.stamp -exec rm -rf {} +
 "$python" -m venv "$venv"
 "$py" -m pip install -q --no-deps --require-hashes -r <(pins_of uv "$packages")
 
-index=${PIP_INDEX_URL:-$("$py" -m pip config get global.index-url 2>/dev/null || true)}
-[ -z "$index" ] || export UV_DEFAULT_INDEX=${UV_DEFAULT_INDEX:-$index} # uv does not read pip's
-export UV_SYSTEM_CERTS=${UV_SYSTEM_CERTS:-1}                           # as pip does
+export UV_SYSTEM_CERTS=${UV_SYSTEM_CERTS:-1} # as pip does
 install --require-hashes -r "$packages"
 "$venv/bin/uv" pip install --python "$py" -c requirements/environment.txt torch torchvision
 
