@@ -21,7 +21,6 @@ XCIT = dict(type='mmbixt.XCiT', arch='nano12')
             dict(XCIT, patchsize=8),
             "XCiT has no argument 'patchsize'. Did you mean 'patch_size'",
         ),
-        (MODELS, dict(XCIT, init_cf=1), "XCiT has no argument 'init_cf'. Did you mean 'init_cfg'?"),
         (
             MODELS,
             dict(type='EncoderDecodr'),
