@@ -83,7 +83,10 @@ def child(name: str, locations: tuple[str, ...] = (SCOPE,)) -> Registry:
     return Registry(parent.name, parent=parent, scope=SCOPE, locations=list(locations))
 
 
-MODELS = child('MODELS', ('mmbixt.backbones', 'mmbixt.necks', 'mmbixt.decode_heads'))
+MODELS = child(
+    'MODELS',
+    ('mmbixt.backbones', 'mmbixt.necks', 'mmbixt.decode_heads', 'mmbixt.classifiers'),
+)
 METRICS = child('METRICS', ('mmbixt.evaluation.registered',))
 HOOKS = child('HOOKS', ('mmbixt.engine', 'mmbixt.check.sanity'))
 OPTIM_WRAPPERS = child('OPTIM_WRAPPERS', ('mmbixt.engine',))

@@ -64,6 +64,8 @@ neck = dict(type='mmbixt.FeaturePyramidAdapter', in_channels=8, in_strides=16)
 answers['neck'] = error_of(MODELS.build, neck)
 head = dict(type='mmbixt.LinearTokenHead', in_channels=8, num_classes=2)
 answers['built head'] = error_of(MODELS.build, head)
+classifier = dict(type='mmbixt.DistilledClassifier', teacher='regnety_160')
+answers['classifier'] = error_of(MODELS.build, classifier)
 def imported():
     from mmbixt.decode_heads import LinearTokenHead
 answers['imported head'] = error_of(imported)
@@ -72,6 +74,7 @@ answers['imported head'] = error_of(imported)
     assert re.search('FeaturePyramidAdapter needs mmcv.*mim install', found['neck'])
     message = 'LinearTokenHead needs mmseg.*pip install mmsegm.*onedl-mmsegm'
     assert re.search(message, found['built head'])
+    assert re.search('DistilledClassifier needs mmpretrain.*pip install', found['classifier'])
     assert found['imported head'].startswith('ImportError: mmbixt.LinearTokenHead needs mmseg')
     assert {found[part] for part in ('backbone', 'metric', 'hook')} == {'mmbixt'}
 
