@@ -119,6 +119,9 @@ def _remove_weights(cfg: Config) -> str | None:
             if isinstance(value, str):
                 removed.append(value)
                 node[key] = None
+    if teacher := cfg.model.get('teacher'):
+        removed.append(teacher if isinstance(teacher, str) else teacher['model_name'])
+        cfg.model.teacher = dict(model_name='test_resnet', num_classes=cfg.model.head.num_classes)
     if not removed:
         return None
     for node in all_dicts(cfg.model):  # random weights must not be frozen
