@@ -77,7 +77,7 @@ def sheet(
     for ax, panel in zip(axes, panels, strict=False):
         if panel is not None:
             _show(ax, scene, panel, scale.norm)
-            ax.set_title(panel.caption, fontsize=8, pad=3)
+            ax.set_title(panel.caption, fontsize=8 if columns < 8 else 6, pad=3)
     # beyond the scale the colours stay the same
     options = dict(extend='both', extendfrac=0.03, fraction=0.03, pad=0.01, aspect=6 * height)
     options |= dict(ticks=scale.ticks, format=f'{{x:.3g}}{scale.unit}')
