@@ -23,7 +23,7 @@ def test_pictures_of_a_point(within, tmp_path, monkeypatch):
     done = within(*arguments, 39, 29, '--layers', '0.1', '2')
     files = [f'work_dirs/attention/dog/layer_{i}.png' for i in ('0.1', '2.0', '2.1')]
     assert done.stdout.splitlines()[-3:] == files
-    assert 'dog.jpg: 40 x 30 pixels, resized to' in done.stdout
+    assert 'dog.jpg: 40 x 30 pixels, loaded as' in done.stdout
     assert all(cv2.imread(file).shape[1] > 800 for file in files)
     # in pixels of the file, not of the resized image
     done = within(*arguments, 40, 29, fails=True)

@@ -60,7 +60,8 @@ def parse_args() -> argparse.Namespace:
         type=float,
         nargs=2,
         metavar=('X', 'Y'),
-        help='in pixels of the image file, for BiFormer and BiSA-Swin (default: the centre)',
+        help='in pixels of the image file, for BiFormer and BiSA-Swin (default: the centre); where the '
+        'test pipeline crops, as those of classifiers do, relative to the crop',
     )
     parser.add_argument(
         '--out-dir', type=Path, help='default: work_dirs/attention/NAME_OF_THE_IMAGE'
@@ -74,7 +75,7 @@ def main() -> None:
     inputs, image, (height, width) = prepare_image(cfg, args.image)
     model = load_model(cfg, args.checkpoint)
     rows, columns = content = image.shape[:2]
-    print(f'{args.image}: {width} x {height} pixels, resized to {columns} x {rows}')
+    print(f'{args.image}: {width} x {height} pixels, loaded as {columns} x {rows}')
     point = args.point and (args.point[0] * columns / width, args.point[1] * rows / height)
     try:
         figures = attention_figures(

@@ -60,39 +60,36 @@ def attention_figures(
             padding. Default: all.
         all_latents: draw all latents of BiXT instead of the four with the most tokens.
     """
+    backbone, _, family = _parts(model)
     existing = attention_layers(model)
-    chosen = _choose([*existing], layers or [family_of(model).default_layer(_parts(model)[0])])
-    scene = make_scene(image, point, content or inputs.shape[2:])
-    recorded = record_layers(model, inputs, chosen, heads, all_latents)
-    return {f'layer_{x.name:0>2}': existing[x.name][0].draw(x, scene) for x in recorded}
+    chosen = _choose([*existing], layers or [family.default_layer(backbone)])
+    scene, figures = make_scene(image, point, content or inputs.shape[2:]), {}
+    for layer in record_layers(model, inputs, chosen):
+        drawn = layer._replace(heads=heads, all_latents=all_latents)
+        figures[f'layer_{layer.name:0>2}'] = existing[layer.name][0].draw(drawn, scene)
+    return figures
 
 
 def attention_layers(model: nn.Module) -> dict[str, tuple[ModuleType, nn.Module, int]]:
     """By name: what draws a layer, its attention, and its stride."""
-    (backbone, neck), family = _parts(model), family_of(model)
+    backbone, neck, family = _parts(model)
     layers = {k: (family, *found) for k, found in family.attention_layers(backbone).items()}
     for i, block in enumerate(neck.cls_attn_blocks if neck else ()):
         layers[f'class.{i}'] = class_attention, block.attn, backbone.out_strides[-1]
     return layers
 
 
-def record_layers(
-    model: nn.Module,
-    inputs: Tensor,
-    names: Sequence[str],
-    heads: Sequence[int] | None = None,
-    all_latents: bool = False,
-) -> list[Layer]:
+def record_layers(model: nn.Module, inputs: Tensor, names: Sequence[str]) -> list[Layer]:
     """Layers with what they get in a forward pass of images (1,3,H,W)."""
-    existing, (backbone, neck) = attention_layers(model), _parts(model)
+    existing, (backbone, neck, _) = attention_layers(model), _parts(model)
 
     def read(name: str, module: nn.Module, arguments: tuple) -> Layer:
         stride = existing[name][2]
         grid = tuple(-(-side // stride) for side in inputs.shape[2:])
-        return Layer(name, module, arguments, stride, grid, heads, all_latents)
+        return Layer(name, module, arguments, stride, grid)
 
     modules = {name: existing[name][1] for name in names}
-    # a forward pass of the backbone, and then of the neck
+    # the neck runs after the backbone
     handle = backbone.register_forward_hook(lambda _, __, maps: neck(maps) if neck else None)
     try:
         return list(backbone.record(inputs, modules, read).values())
@@ -100,20 +97,16 @@ def record_layers(
         handle.remove()
 
 
-def family_of(model: nn.Module) -> ModuleType:
-    backbone, _ = _parts(model)
+def _parts(model: nn.Module) -> tuple[nn.Module, ClassAttentionNeck | None, ModuleType]:
+    """The backbone, the neck if it is class attention, and what draws the backbone."""
+    backbone, neck = getattr(model, 'backbone', model), getattr(model, 'neck', None)
     for kind, family in FAMILIES.items():
         if isinstance(backbone, kind):
-            return family
+            return backbone, neck if isinstance(neck, ClassAttentionNeck) else None, family
     names = ', '.join(kind.__name__ for kind in FAMILIES)
     raise AttentionPictureError(
         f'There are pictures for {names}, not for a {type(backbone).__name__}.'
     )
-
-
-def _parts(model: nn.Module) -> tuple[nn.Module, ClassAttentionNeck | None]:
-    neck = getattr(model, 'neck', None)
-    return getattr(model, 'backbone', model), neck if isinstance(neck, ClassAttentionNeck) else None
 
 
 def _choose(existing: Sequence[str], wanted: Sequence[str]) -> list[str]:

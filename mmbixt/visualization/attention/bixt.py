@@ -20,13 +20,14 @@ FEW = (
 
 
 def attention_layers(backbone: BiXT) -> dict[str, tuple[nn.Module, int]]:
-    """The attention between latents and tokens, whatever its class, in each layer that has it."""
-    return {
-        str(i): (module, backbone.patch_stride)
+    """Each layer's attention of latents and tokens; the last layer's alone if layers share it."""
+    names = {
+        module: str(i)
         for i, block in enumerate(backbone.blocks)
         for module in block.modules()
         if hasattr(module, 'attention_maps')
     }
+    return {name: (module, backbone.patch_stride) for module, name in names.items()}
 
 
 def default_layer(backbone: BiXT) -> str:
