@@ -60,8 +60,8 @@ def parse_args() -> argparse.Namespace:
         type=float,
         nargs=2,
         metavar=('X', 'Y'),
-        help='in pixels of the image file, for BiFormer and BiSA-Swin (default: the centre); where the '
-        'test pipeline crops, as those of classifiers do, relative to the crop',
+        help='in pixels of the image file, for BiFormer and BiSA-Swin (default: the centre); where '
+        'the test pipeline crops, as those of classifiers do, relative to the crop',
     )
     parser.add_argument(
         '--out-dir', type=Path, help='default: work_dirs/attention/NAME_OF_THE_IMAGE'
