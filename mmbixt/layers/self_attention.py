@@ -1,6 +1,6 @@
 from torch import Tensor, nn
 
-from mmbixt.layers.fused_attention import fused_attention
+from mmbixt.layers.fused_attention import attention_scores, fused_attention
 from mmbixt.layers.heads import head_width, join_heads, split_heads
 
 
@@ -35,3 +35,8 @@ class ClassAttention(SelfAttention):
     def forward(self, tokens: Tensor) -> Tensor:
         """(B,1+N,C), the class token first, to the class token's update (B,1,C)."""
         return self.proj(self._attend(tokens, 1))
+
+    def attention_maps(self, tokens: Tensor) -> Tensor:
+        """For pictures: tokens (B,1+N,C) to the attention of the class token, (B,h,1+N)."""
+        q, k, _ = split_heads(self.qkv(tokens), 3, self.num_heads)
+        return attention_scores(q[:, :, :1], k, self.scale).softmax(dim=-1).squeeze(2)

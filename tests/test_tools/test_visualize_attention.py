@@ -3,11 +3,12 @@ from pathlib import Path
 import cv2
 import numpy as np
 import torch
+from helpers import CONFIGS, official_state
 
 from mmbixt.backbones import BiFormer
 
 TOOL = 'analysis/visualize_attention.py'
-CONFIG = Path(__file__).parents[2] / 'configs/biformer/semfpn_biformer_t_ade20k.py'
+CONFIG = CONFIGS / 'biformer/semfpn_biformer_t_ade20k.py'
 
 
 def test_pictures_of_a_point(within, tmp_path, monkeypatch):
@@ -22,8 +23,21 @@ def test_pictures_of_a_point(within, tmp_path, monkeypatch):
     done = within(*arguments, 39, 29, '--layers', '0.1', '2')
     files = [f'work_dirs/attention/dog/layer_{i}.png' for i in ('0.1', '2.0', '2.1')]
     assert done.stdout.splitlines()[-3:] == files
-    assert 'dog.jpg: 40 x 30 pixels, resized to' in done.stdout
+    assert 'dog.jpg: 40 x 30 pixels, loaded as' in done.stdout
     assert all(cv2.imread(file).shape[1] > 800 for file in files)
     # in pixels of the file, not of the resized image
     done = within(*arguments, 40, 29, fails=True)
     assert done.stderr == 'error: The point is outside the image.\n'
+
+
+def test_class_attention_of_the_authors_classifier(within, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    state = official_state('xcit_nano_12_p16')
+    torch.save(dict(model=state), 'x.pth')
+    cv2.imwrite('dog.jpg', np.zeros((30, 40, 3), np.uint8))
+    arguments = TOOL, 'xcit_n12_p16_in1k', 'x.pth', 'dog.jpg', '--layers', 'class.1', '11'
+    done = within(*arguments, '--out-dir', '.')
+    assert done.stdout.splitlines()[-2:] == ['layer_11.png', 'layer_class.1.png']
+    del state['cls_attn_blocks.1.attn.qkv.weight']  # the neck is loaded whole or not at all
+    torch.save(dict(model=state), 'x.pth')
+    assert 'do not fit mmbixt.ClassAttentionNeck' in within(*arguments, fails=True).stderr

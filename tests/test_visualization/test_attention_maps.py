@@ -12,11 +12,13 @@ from torch.nn.functional import gelu
 from mmbixt.attention.cross_covariance import split_channels
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
 from mmbixt.layers.heads import join_heads, split_heads
+from mmbixt.necks import ClassAttentionNeck
 from mmbixt.visualization.attention import (
+    attention_layers,
     biformer,
     bisa_swin,
     bixt,
-    family_of,
+    class_attention,
     record_layers,
     xcit,
 )
@@ -31,13 +33,13 @@ WINDOWS = dict(embed_dims=24, depths=(2, 2), num_heads=(3, 6), window_size=4)
 
 
 @torch.no_grad()
-def layers_of(backbone: nn.Module, x: Tensor) -> Iterator[tuple[Layer, Tensor, list[Tensor]]]:
+def layers_of(model: nn.Module, x: Tensor) -> Iterator[tuple[Layer, Tensor, list[Tensor]]]:
     """Recorded layers, their outputs, and the heat maps in their pictures of the first token."""
-    for parameter in backbone.parameters():  # attention is almost uniform with initial weights
+    for parameter in model.parameters():  # attention is almost uniform with initial weights
         parameter.add_(torch.randn_like(parameter), alpha=0.2)
-    family, scene = family_of(backbone), Scene(np.zeros((8, 8, 3)), *x.shape[2:], (0, 0))
-    for layer in record_layers(backbone, x, [*family.attention_layers(backbone)]):
-        images = [ax.get_images() for ax in family.draw(layer, scene).axes]
+    scene, layers = Scene(np.zeros((8, 8, 3)), *x.shape[2:], (0, 0)), attention_layers(model)
+    for layer in record_layers(model, x, [*layers]):
+        images = [ax.get_images() for ax in layers[layer.name][0].draw(layer, scene).axes]
         shown = [two[1].get_array().filled(np.nan) for two in images if len(two) == 2]
         maps = [torch.from_numpy(one) for one in shown if one.ndim == 2]
         yield layer, layer.module(*layer.inputs), maps
@@ -61,6 +63,34 @@ def test_bixt_attention_times_values_is_the_output(stride):
         if for_latents is not None:
             read = (over_tokens / over_tokens.shape[-1]) @ v_tokens
             assert_close(attention.proj_lat(join_heads(read)), for_latents)
+
+
+@torch.no_grad()
+def test_all_latents_of_the_last_layer_of_a_classifier():
+    """The tokens do not attend there; other layers draw the same panels with ``all_latents``."""
+    backbone = BiXT(COLUMNAR | dict(depth=1), num_latents=5, latent_layer=True)
+    (first, *_), (last, output, shown) = layers_of(backbone, image(1, 40, 55))
+    maps, _ = bixt.attention_maps(last)
+    assert_close(torch.stack(shown), maps.mean(0))
+    _, values = split_heads(last.module.rv_patches(last.inputs[1]), 2, 2)
+    read = (maps.flatten(2) / values.shape[2]) @ values
+    assert_close(last.module.proj_lat(join_heads(read)), output)
+    scene = Scene(np.zeros((8, 8, 3)), 40, 55, (0, 0))
+    panels = bixt.draw(first._replace(all_latents=True), scene).axes[:5]
+    assert [ax.get_title() for ax in panels] == [f'latent {i}' for i in range(5)]
+
+
+@torch.no_grad()
+def test_class_attention_times_values_is_the_output():
+    model = nn.Module()
+    model.backbone, model.neck = XCiT(COLUMNAR, out_indices=(1,)), ClassAttentionNeck(32, 2)
+    *_, (layer, output, shown) = layers_of(model, image(1, 70, 100))
+    assert layer.name == 'class.1'
+    to_itself, maps = class_attention.attention_maps(layer)
+    assert_close(torch.stack(shown), maps)
+    values = split_heads(layer.module.qkv(layer.inputs[0]), 3, 2)[2]
+    shares = torch.cat((to_itself[:, None], maps.flatten(1) / 36), 1)[None, :, None]  # 5 x 7 + 1
+    assert_close(layer.module.proj(join_heads(shares @ values)), output)
 
 
 @torch.no_grad()
@@ -135,12 +165,12 @@ def test_bisa_swin_attention_times_values_is_the_output(size):
 
 
 @torch.no_grad()
-def test_bisa_swin_emphasis_and_point_are_in_the_right_cells():
+def test_bisa_swin_maximum_and_point_are_in_the_right_cells():
     # 16 x 16 cells in windows of 4 x 4
     (layer, _, shown), (shifted, *_), *_ = layers_of(BiSASwin(WINDOWS), image(1, 64, 64))
     over_keys, over_queries, _ = bisa_swin.window_maps(layer)
     # window 7 is in rows 4 to 7, columns 12 to 15; its token 6 is in row 5, column 14
-    assert_close(shown[2][4:8, 12:].flatten(), over_queries[7].sum(-1).mean(0))
+    assert_close(shown[2][4:8, 12:].flatten(), 16 * over_queries[7].amax(-1).mean(0))
     reads, goes = bisa_swin.window_point(layer, (5, 14))
     assert_close(reads[:, 4:8, 12:].flatten(1), 16 * over_keys[7, :, 6])
     assert_close(goes[:, 4:8, 12:].flatten(1), 16 * over_queries[7, :, :, 6])
@@ -150,3 +180,7 @@ def test_bisa_swin_emphasis_and_point_are_in_the_right_cells():
         [row, column] for row in (14, 15) for column in (6, 7, 8, 9)
     ]
     assert_close(reads.nanmean((1, 2)), torch.ones(3))
+    shifted.module.w_msa.qkv.weight.zero_()  # uniform attention, also where parts are masked
+    shifted.module.w_msa.qkv.bias.zero_()
+    shifted.module.w_msa.relative_position_bias_table.zero_()
+    assert_close(bisa_swin.highest_inverse(shifted), torch.ones(3, 16, 16))

@@ -1,9 +1,11 @@
 """Draw the attention of a model for an image, one picture for each layer.
 
-BiXT         the latent that each patch attends to most, and where these latents attend
-XCiT         the channels of each head that attend most to each other, as maps over the image
+BiXT         the latent that each patch attends to most, and where these, or all latents, attend
+XCiT         the channels of each head that attend most to each other, as maps over the image; of
+             classifiers also where the class token attends in each head
 BiFormer     for a point: the routed regions of its region, and its attention in them
-BiSA-Swin    for a point: its attention in its window in both directions; emphasis of each patch
+BiSA-Swin    for a point: its attention in its window in both directions; for all patches the
+             highest attention of a value to them
 
 The image is loaded by the test pipeline of the config. docs/attention.md explains the pictures.
 """
@@ -14,11 +16,13 @@ from pathlib import Path
 
 from mmbixt.cli import add_common_arguments, load_config, run
 from mmbixt.visualization.attention import AttentionPictureError, attention_figures
-from mmbixt.visualization.attention.loading import load_backbone, prepare_image
+from mmbixt.visualization.attention.loading import load_model, prepare_image
 
 EPILOG = """Examples:
   python tools/analysis/visualize_attention.py configs/bixt/semfpn_bixt_ti_ade20k.py \
 work_dirs/demo/run/iter_700.pth photo.jpg --sample --layers 3 11
+  python tools/analysis/visualize_attention.py configs/xcit/xcit_s12_p16_in1k.py \
+xcit://small12-p16 photo.jpg --layers class
   python tools/analysis/visualize_attention.py configs/biformer/semfpn_biformer_t_ade20k.py \
 biformer.pth photo.jpg --point 120 80 --heads 0"""
 
@@ -28,14 +32,15 @@ def parse_args() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EPILOG
     )
     add_common_arguments(parser)
-    parser.add_argument('checkpoint', help="file of the whole model, or of the authors' backbone")
+    parser.add_argument('checkpoint', help='file of the whole model, or of the authors')
     parser.add_argument('image', help='an image file')
     parser.add_argument(
         '--layers',
         nargs='+',
         metavar='LAYER',
         help='counted from 0: 7 for BiXT and XCiT; 2.5 for block 5 of stage 2, or 2 for the whole '
-        'stage, for BiFormer and BiSA-Swin; or all (default: one layer)',
+        'stage, for BiFormer and BiSA-Swin; class.1 or class for class attention of XCiT; or all '
+        '(default: one layer)',
     )
     parser.add_argument(
         '--heads',
@@ -43,14 +48,20 @@ def parse_args() -> argparse.Namespace:
         nargs='+',
         metavar='HEAD',
         help='counted from 0; of several the mean is drawn, for XCiT each (default: the mean of '
-        'all, for XCiT the four with the highest attention)',
+        'all, for XCiT the four with the highest attention, or all of class attention)',
+    )
+    parser.add_argument(
+        '--all-latents',
+        action='store_true',
+        help='draw all latents of BiXT instead of the four with the most patches',
     )
     parser.add_argument(
         '--point',
         type=float,
         nargs=2,
         metavar=('X', 'Y'),
-        help='in pixels of the image file, for BiFormer and BiSA-Swin (default: the centre)',
+        help='in pixels of the image file, for BiFormer and BiSA-Swin (default: the centre); where '
+        'the test pipeline crops, as those of classifiers do, relative to the crop',
     )
     parser.add_argument(
         '--out-dir', type=Path, help='default: work_dirs/attention/NAME_OF_THE_IMAGE'
@@ -62,13 +73,13 @@ def main() -> None:
     args = parse_args()
     cfg = load_config(args, splits=())
     inputs, image, (height, width) = prepare_image(cfg, args.image)
-    backbone = load_backbone(cfg, args.checkpoint)
+    model = load_model(cfg, args.checkpoint)
     rows, columns = content = image.shape[:2]
-    print(f'{args.image}: {width} x {height} pixels, resized to {columns} x {rows}')
+    print(f'{args.image}: {width} x {height} pixels, loaded as {columns} x {rows}')
     point = args.point and (args.point[0] * columns / width, args.point[1] * rows / height)
     try:
         figures = attention_figures(
-            backbone, inputs, image, args.layers, args.heads, point, content
+            model, inputs, image, args.layers, args.heads, point, content, args.all_latents
         )
     except AttentionPictureError as error:
         sys.exit(f'error: {error}')

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
-from mmbixt.visualization.attention import biformer, bisa_swin, bixt, xcit
+from mmbixt.necks import ClassAttentionNeck
+from mmbixt.visualization.attention import biformer, bisa_swin, bixt, class_attention, xcit
 from mmbixt.visualization.attention.drawing import Scene
 from mmbixt.visualization.attention.layer import AttentionPictureError, Layer
 
@@ -40,6 +41,7 @@ def attention_figures(
     heads: Sequence[int] | None = None,
     point: tuple[float, float] | None = None,
     content: tuple[int, int] | None = None,
+    all_latents: bool = False,
 ) -> dict[str, Figure]:
     """Pictures of the attention of a model, a picture for each layer.
 
@@ -48,58 +50,76 @@ def attention_figures(
         inputs: the preprocessed image, (1,3,H,W).
         image: the image to draw on, (h,w,3) in uint8, RGB, of any size.
         layers: names of layers, counted from 0: '7', or '2.5' for block 5 of stage 2 in backbones
-            with stages, or '2' for all layers of that stage; 'all'. Default: one layer.
+            with stages, or '2' for all layers of that stage; 'class.1' or 'class' in the neck of
+            XCiT's classifiers; 'all'. Default: one layer of the backbone.
         heads: heads, counted from 0; of several the mean is drawn, for XCiT each. Default: the mean
-            of all, for XCiT the four with the highest attention.
+            of all, for XCiT the four with the highest attention, or all of class attention.
         point: (x, y) in pixels of ``image``, for the attention of one point (BiFormer, BiSA-Swin);
             default: the centre.
         content: (rows, columns) of the inputs that the image fills, from the top left; the rest is
             padding. Default: all.
+        all_latents: draw all latents of BiXT instead of the four with the most tokens.
     """
-    backbone = getattr(model, 'backbone', model)
-    family = family_of(backbone)
-    chosen = _choose(backbone, layers or [family.default_layer(backbone)])
-    scene = _make_scene(image, point, content or inputs.shape[2:])
-    recorded = record_layers(backbone, inputs, chosen, heads)
-    return {f'layer_{layer.name:0>2}': family.draw(layer, scene) for layer in recorded}
+    backbone, _, family = _parts(model)
+    existing = attention_layers(model)
+    chosen = _choose([*existing], layers or [family.default_layer(backbone)])
+    scene, figures = make_scene(image, point, content or inputs.shape[2:]), {}
+    for layer in record_layers(model, inputs, chosen):
+        drawn = layer._replace(heads=heads, all_latents=all_latents)
+        figures[f'layer_{layer.name:0>2}'] = existing[layer.name][0].draw(drawn, scene)
+    return figures
 
 
-def record_layers(
-    backbone: nn.Module, inputs: Tensor, names: Sequence[str], heads: Sequence[int] | None = None
-) -> list[Layer]:
+def attention_layers(model: nn.Module) -> dict[str, tuple[ModuleType, nn.Module, int]]:
+    """By name: what draws a layer, its attention, and its stride."""
+    backbone, neck, family = _parts(model)
+    layers = {k: (family, *found) for k, found in family.attention_layers(backbone).items()}
+    for i, block in enumerate(neck.cls_attn_blocks if neck else ()):
+        layers[f'class.{i}'] = class_attention, block.attn, backbone.out_strides[-1]
+    return layers
+
+
+def record_layers(model: nn.Module, inputs: Tensor, names: Sequence[str]) -> list[Layer]:
     """Layers with what they get in a forward pass of images (1,3,H,W)."""
-    existing = family_of(backbone).attention_layers(backbone)
+    existing, (backbone, neck, _) = attention_layers(model), _parts(model)
 
     def read(name: str, module: nn.Module, arguments: tuple) -> Layer:
-        stride = existing[name][1]
+        stride = existing[name][2]
         grid = tuple(-(-side // stride) for side in inputs.shape[2:])
-        return Layer(name, module, arguments, stride, grid, heads)
+        return Layer(name, module, arguments, stride, grid)
 
-    modules = {name: existing[name][0] for name in names}
-    return list(backbone.record(inputs, modules, read).values())
+    modules = {name: existing[name][1] for name in names}
+    # the neck runs after the backbone
+    handle = backbone.register_forward_hook(lambda _, __, maps: neck(maps) if neck else None)
+    try:
+        return list(backbone.record(inputs, modules, read).values())
+    finally:
+        handle.remove()
 
 
-def family_of(backbone: nn.Module) -> ModuleType:
+def _parts(model: nn.Module) -> tuple[nn.Module, ClassAttentionNeck | None, ModuleType]:
+    """The backbone, the neck if it is class attention, and what draws the backbone."""
+    backbone, neck = getattr(model, 'backbone', model), getattr(model, 'neck', None)
     for kind, family in FAMILIES.items():
         if isinstance(backbone, kind):
-            return family
+            return backbone, neck if isinstance(neck, ClassAttentionNeck) else None, family
     names = ', '.join(kind.__name__ for kind in FAMILIES)
     raise AttentionPictureError(
         f'There are pictures for {names}, not for a {type(backbone).__name__}.'
     )
 
 
-def _choose(backbone: nn.Module, wanted: Sequence[str]) -> list[str]:
+def _choose(existing: Sequence[str], wanted: Sequence[str]) -> list[str]:
     """Full names of the wanted layers; a stage ('2') stands for all of its layers."""
-    names = {x: {x, x.split('.')[0], 'all'} for x in family_of(backbone).attention_layers(backbone)}
+    names = {name: {name, name.split('.')[0], 'all'} for name in existing}
     if unknown := {*wanted}.difference(*names.values()):
         raise AttentionPictureError(
-            f'There is no layer {min(unknown)}. This backbone has {", ".join(names)}.'
+            f'There is no layer {min(unknown)}. This model has {", ".join(names)}.'
         )
     return [layer for layer, aliases in names.items() if aliases & {*wanted}]
 
 
-def _make_scene(
+def make_scene(
     image: np.ndarray, point: tuple[float, float] | None, content: Sequence[int]
 ) -> Scene:
     (rows, columns), (height, width) = image.shape[:2], content

@@ -1,12 +1,11 @@
-"""BiSA-Swin: the attention of a point in its window, in both directions, and the emphasis.
+"""BiSA-Swin: the attention of a point in its window, in both directions, and the paper's Figure 2.
 
 Inverse self-attention normalises the scores S (N,N) of a window over the queries i, for each value
-j. The emphasis of a query in a head is the sum of its weights over all values::
+j. Figure 2 shows the highest weight that a query gets from any value::
 
-    e_i = sum_j softmax_i(S)_ij
+    e_i = max_j softmax_i(S)_ij
 
-The weights of each value sum to 1, so the mean of e over a window is 1, and e_i = 1 for all i where
-attention is uniform. Padding of windows takes part, as in the network, but is not drawn.
+Its layer and head are open. Padding of windows takes part, as in the network, but is not drawn.
 """
 
 import torch
@@ -24,8 +23,8 @@ SELF = (
     '(+) takes its values from'
 )
 INVERSE = (
-    '. Inverse attention: which patches the value of the point goes to. Emphasis: how much each '
-    'patch gets from all values of its window'
+    '. Inverse attention: which patches the value of the point goes to; and for each patch, the '
+    'highest inverse attention that any value of its window pays to it'
 )
 
 
@@ -55,10 +54,14 @@ def window_maps(layer: Layer) -> tuple[Tensor, Tensor, Windows]:
     return over_keys[0], over_queries[0], windows
 
 
-def emphasis(layer: Layer) -> Tensor:
-    """The emphasis (h,H',W') of each query: see the top of this file."""
+def highest_inverse(layer: Layer) -> Tensor:
+    """The maximum over the values (h,H',W') for each query, times the number of tokens that attend
+    to each other, so that uniform attention is 1: see the top of this file."""
     _, over_queries, windows = window_maps(layer)
-    return _join(over_queries.sum(-1), windows)
+    mask, count = layer.inputs[2], over_queries.shape[-1]
+    if mask is not None:
+        count = (mask == 0).sum(-1)  # (windows,1,N)
+    return _join(over_queries.amax(-1) * count, windows)
 
 
 def _join(x: Tensor, windows: Windows) -> Tensor:
@@ -95,7 +98,8 @@ def draw(layer: Layer, scene: Scene) -> Figure:
     has_inverse = layer.module.w_msa.isa is not None
     maps = {'self-attention of the point': over_keys}
     if has_inverse:
-        maps |= {'inverse attention of the point': over_queries, 'emphasis': emphasis(layer)}
+        maps['inverse attention of the point'] = over_queries
+        maps['highest inverse attention'] = highest_inverse(layer)
     panels = [Panel('image')]
     panels += [Panel(text, layer.mean_of_heads(m), layer.stride) for text, m in maps.items()]
     title = f'BiSA-Swin, layer {layer.name}: attention in windows ({layer.text_of_heads})'

@@ -1,4 +1,4 @@
-"""BiXT: which latent each patch attends to most, and where these latents attend."""
+"""BiXT: which latent each patch attends to most, and where these, or all latents, attend."""
 
 import torch
 from matplotlib import colormaps
@@ -11,7 +11,8 @@ from mmbixt.visualization.attention.layer import Layer
 
 COLOURS = torch.tensor(colormaps['Set1'].colors)[:4]  # of the latents drawn
 OTHERS = 0.6  # grey, for latents without their own colour
-SENTENCE = (
+ALL = f'Where each latent attends in the image; {RED_AND_BLUE}.'
+FEW = (
     'Latents and patches attend to each other. Above: where a latent attends in the image. Below: '
     'how much the patches attend to it, and the share of the patches that attend to it most; these '
     f'have its colour at the left (grey: other latents). On the maps {RED_AND_BLUE}.'
@@ -19,9 +20,14 @@ SENTENCE = (
 
 
 def attention_layers(backbone: BiXT) -> dict[str, tuple[nn.Module, int]]:
-    blocks = enumerate(backbone.blocks[: backbone.num_bidirectional])
-    stride = backbone.patch_stride
-    return {str(i): (block.cross_attention_latents_token.attn, stride) for i, block in blocks}
+    """Each layer's attention of latents and tokens; the last layer's alone if layers share it."""
+    names = {
+        module: str(i)
+        for i, block in enumerate(backbone.blocks)
+        for module in block.modules()
+        if hasattr(module, 'attention_maps')
+    }
+    return {name: (module, backbone.patch_stride) for module, name in names.items()}
 
 
 def default_layer(backbone: BiXT) -> str:
@@ -29,17 +35,36 @@ def default_layer(backbone: BiXT) -> str:
     return str(backbone.out_indices[:2][-1])
 
 
-def attention_maps(layer: Layer) -> tuple[Tensor, Tensor]:
+def attention_maps(layer: Layer) -> tuple[Tensor, Tensor | None]:
     """Attention (h,M,H',W') of each latent over the tokens, times N, and of each token over the
-    latents, times M: uniform attention is 1."""
-    both = layer.module.attention_maps(*layer.inputs)  # (1,h,M,N) each
-    latents, tokens = both[0].shape[2:]
-    over_tokens, over_latents = (maps[0].unflatten(-1, layer.grid) for maps in both)
-    return over_tokens * tokens, over_latents * latents
+    latents, times M: uniform attention is 1. The second is None if the tokens do not attend."""
+    over_tokens, over_latents = layer.module.attention_maps(*layer.inputs)  # (1,h,M,N) each
+    latents, tokens = over_tokens.shape[2:]
+    over_tokens = over_tokens[0].unflatten(-1, layer.grid) * tokens
+    if over_latents is None:
+        return over_tokens, None
+    return over_tokens, over_latents[0].unflatten(-1, layer.grid) * latents
 
 
 def draw(layer: Layer, scene: Scene) -> Figure:
-    over_tokens, over_latents = map(layer.mean_of_heads, attention_maps(layer))  # (M,H',W') each
+    over_tokens, over_latents = attention_maps(layer)
+    over_tokens = layer.mean_of_heads(over_tokens)
+    text = f'the {len(over_tokens)} latents attend to ({layer.text_of_heads})'
+    title = f'BiXT, layer {layer.name}: what {text}'
+    if over_latents is None or layer.all_latents:
+        return _draw_all(layer, scene, over_tokens, title)
+    return _draw_few(layer, scene, over_tokens, layer.mean_of_heads(over_latents), title)
+
+
+def _draw_all(layer: Layer, scene: Scene, over_tokens: Tensor, title: str) -> Figure:
+    panels = [Panel(f'latent {i}', x, layer.stride) for i, x in enumerate(over_tokens)]
+    return sheet(scene, panels, title, ALL, columns=8)[0]
+
+
+def _draw_few(
+    layer: Layer, scene: Scene, over_tokens: Tensor, over_latents: Tensor, title: str
+) -> Figure:
+    """The latents to which most tokens attend most; maps are (M,H',W')."""
     chosen = over_latents.argmax(0).cpu()
     counts = chosen.flatten().bincount(minlength=len(over_latents))
     # of latents that no patch chose, those with the most attention first
@@ -52,9 +77,7 @@ def draw(layer: Layer, scene: Scene) -> Figure:
         above.append(Panel(f'latent {i}', over_tokens[i], layer.stride))
         caption = f'patches to it: {counts[i] / counts.sum():.0%}'
         below.append(Panel(caption, over_latents[i], layer.stride))
-    title = f'BiXT, layer {layer.name}: what the {len(over_latents)} latents attend to'
-    title = f'{title} ({layer.text_of_heads})'
-    figure, axes = sheet(scene, above + below, title, SENTENCE, columns=len(above))
+    figure, axes = sheet(scene, above + below, title, FEW, columns=len(above))
     for i, colour in enumerate(COLOURS[: len(shown)].tolist(), start=1):
         for ax in (axes[i], axes[len(above) + i]):
             ax.title.set(color=colour, fontweight='bold')

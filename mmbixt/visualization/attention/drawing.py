@@ -67,7 +67,9 @@ def sheet(
     scale = scale or times_uniform(panels)
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
-    height = rows * ((WIDTH - 0.9) / columns * scene.height / scene.width + 0.34) + 1.1
+    fontsize = 8 if columns < 8 else 6  # of captions
+    side = (WIDTH - 0.9) / columns - 0.08
+    height = rows * (side * scene.height / scene.width + fontsize / 27) + 1.2
     figure = Figure(figsize=(WIDTH, height), layout='compressed', dpi=DPI)
     figure.suptitle(textwrap.fill(title, 78), fontsize=12)
     figure.supxlabel(textwrap.fill(sentence, 118), fontsize=9, x=0.02, ha='left')
@@ -77,7 +79,7 @@ def sheet(
     for ax, panel in zip(axes, panels, strict=False):
         if panel is not None:
             _show(ax, scene, panel, scale.norm)
-            ax.set_title(panel.caption, fontsize=8, pad=3)
+            ax.set_title(panel.caption, fontsize=fontsize, pad=3)
     # beyond the scale the colours stay the same
     options = dict(extend='both', extendfrac=0.03, fraction=0.03, pad=0.01, aspect=6 * height)
     options |= dict(ticks=scale.ticks, format=f'{{x:.3g}}{scale.unit}')

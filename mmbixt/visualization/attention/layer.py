@@ -7,18 +7,19 @@ from torch import Tensor, nn
 
 
 class AttentionPictureError(ValueError):
-    """A layer or a point that the model or the image does not have."""
+    """What a model or an image does not have, and so cannot be drawn."""
 
 
 class Layer(NamedTuple):
     """An attention layer in a forward pass of one image."""
 
-    name: str  # '7', or '2.5' for block 5 of stage 2
-    module: nn.Module
+    name: str  # '7', or '2.5' for block 5 of stage 2, or 'class.1'
+    module: nn.Module  # the attention
     inputs: tuple  # arguments of its forward
     stride: int  # pixels of the inputs from one cell of its feature map to the next
     grid: tuple[int, int]  # (H',W') of its feature map
     heads: Sequence[int] | None = None  # to draw; None for the default
+    all_latents: bool = False  # of BiXT, instead of a few
 
     def mean_of_heads(self, maps: Tensor) -> Tensor:
         """The mean over the chosen heads of maps (h,...), or over all."""

@@ -1,25 +1,31 @@
-"""Load the backbone of a checkpoint, and an image by the test pipeline of a config."""
+"""Load the weights of a checkpoint, and an image by the test pipeline of a config."""
 
 import numpy as np
 from mmengine.config import Config
 from mmengine.dataset import Compose, pseudo_collate
 from mmengine.registry import MODELS, init_default_scope
-from torch import Tensor
+from torch import Tensor, nn
 
-from mmbixt.backbones.base import DenseBackbone
 from mmbixt.checkpoints.loader import load
-from mmbixt.checkpoints.state_dict import unwrap
+from mmbixt.checkpoints.state_dict import unwrap, without
+from mmbixt.config import type_name
 from mmbixt.visualization.images import as_rgb
 
 
-def load_backbone(cfg: Config, checkpoint: str) -> DenseBackbone:
-    """The backbone of a config, with weights from a file of the whole model or of the backbone."""
+def load_model(cfg: Config, checkpoint: str) -> nn.Module:
+    """The backbone of a config, and its neck if that is class attention, with weights from a file.
+
+    The file is one of mmbixt's of the whole model, or one of the authors.
+    """
     init_default_scope(cfg.default_scope)
-    backbone = MODELS.build(cfg.model.backbone)
-    state = unwrap(load(checkpoint, map_location='cpu'))
-    own = {key[9:]: x for key, x in state.items() if key.startswith('backbone.')}
-    backbone.load_state_dict(own or state)
-    return backbone.eval()
+    state, model, neck = unwrap(load(checkpoint, 'cpu')), nn.Module(), cfg.model.get('neck')
+    parts = ['backbone']
+    if isinstance(neck, dict) and type_name(neck).endswith('ClassAttentionNeck'):
+        parts.append('neck')
+    for name in parts:
+        model.add_module(name, MODELS.build(cfg.model[name]))
+        model.get_submodule(name).load_state_dict(without(f'{name}.', state) or state)
+    return model.eval()
 
 
 def prepare_image(cfg: Config, path: str) -> tuple[Tensor, np.ndarray, tuple[int, int]]:

@@ -1,0 +1,32 @@
+"""XCiT's class attention: where the class token of a classifier attends, a panel for each head."""
+
+import math
+
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from mmbixt.visualization.attention.drawing import RED_AND_BLUE, Panel, Scene, sheet
+from mmbixt.visualization.attention.layer import Layer
+
+SENTENCE = (
+    'Where the class token, which is classified, attends in each head, and its attention to itself '
+    f'(equal attention would be {{uniform:.1%}}); {RED_AND_BLUE}.'
+)
+
+
+def attention_maps(layer: Layer) -> tuple[Tensor, Tensor]:
+    """Attention of the class token to itself (h) and over the tokens (h,H',W'), which is times
+    1 + N, so that uniform attention is 1."""
+    attention = layer.module.attention_maps(*layer.inputs)[0]  # (h,1+N)
+    return attention[:, 0], (attention[:, 1:] * attention.shape[1]).unflatten(1, layer.grid)
+
+
+def draw(layer: Layer, scene: Scene) -> Figure:
+    to_itself, maps = attention_maps(layer)
+    panels = [Panel('image')]
+    for head in range(len(maps)) if layer.heads is None else layer.heads:
+        caption = f'head {head} (to itself: {to_itself[head]:.1%})'
+        panels.append(Panel(caption, maps[head], layer.stride))
+    title = f'XCiT, layer {layer.name}: where the class token attends'
+    sentence = SENTENCE.format(uniform=1 / (1 + maps[0].numel()))
+    return sheet(scene, panels, title, sentence, columns=math.ceil(len(panels) ** 0.5))[0]
