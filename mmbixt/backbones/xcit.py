@@ -101,9 +101,9 @@ class XCiT(DenseBackbone):
     The class-attention layers, which only a classifier needs, are not built, nor are layers after
     the last of ``out_indices``.
 
-    ``patch_embed='linear'`` and the options that are True are the ablations of the paper's Table 4.
-    What it does not say is chosen here: without attention or LPI a layer has no norm and no scale
-    of it either, and a temperature that is not learned is 1.
+    ``patch_embed='linear'``, and options that are True by default set to False, are the ablations
+    of the paper's Table 4. Open, and chosen here: without attention or LPI a layer has no norm and
+    no scale of it either, and a temperature that is not learned is 1.
 
     Args:
         arch: 'nano12', 'tiny12', 'tiny24', 'small12', 'small24', 'medium24', 'large24' (width and
