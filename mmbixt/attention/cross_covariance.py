@@ -5,9 +5,12 @@ For queries, keys and values q, k and v (d,N) of a head::
     q_hat = q / |q|,  k_hat = k / |k|                   each row has length one over the tokens
     out = softmax(temperature * q_hat k_hat^T) v        (d,d) times (d,N)
 
-The cost is linear in the tokens, and no weight depends on their number. The implementation computes
-the norms in the same matrix product, of queries and keys together, and divides the products by
-them. To divide the queries and keys would copy them.
+The cost is linear in the tokens, and no weight depends on their number. Two ablations of the paper
+are options: no normalisation, where ``q_hat`` is ``q`` and ``k_hat`` is ``k`` (by these equations
+only), and no learned temperature, which is then 1 (chosen here).
+
+The implementation computes the norms in the same matrix product, of queries and keys together, and
+divides the products by them. To divide the queries and keys would copy them.
 
 In float32, with many tokens, queries, keys and values are not computed at all. For tokens ``X``
 (N,C) of an image with mean ``m``, and projections with weights ``W`` and biases ``b``, attention
@@ -40,32 +43,33 @@ def split_channels(qkv: Tensor, heads: int) -> tuple[Tensor, ...]:
 
 
 def cross_covariance_maps(
-    queries: Tensor, keys: Tensor, temperature: Tensor
+    queries: Tensor, keys: Tensor, temperature: Tensor, l2_norm: bool = True
 ) -> tuple[Tensor, Tensor, Tensor]:
     """q_hat and k_hat (B,h,d,N), and the attention (B,h,d,d) of each channel, which sums to one."""
-    q_hat, k_hat = normalize(queries, dim=-1), normalize(keys, dim=-1)
+    q_hat, k_hat = (normalize(x, dim=-1) if l2_norm else x for x in (queries, keys))
     return q_hat, k_hat, (temperature * q_hat @ k_hat.transpose(-2, -1)).softmax(dim=-1)
 
 
-def cross_covariance_definition(qkv: Tensor, temperature: Tensor) -> Tensor:
+def cross_covariance_definition(qkv: Tensor, temperature: Tensor, l2_norm: bool = True) -> Tensor:
     """:func:`cross_covariance` by the equations above."""
     queries, keys, values = split_channels(qkv, len(temperature))
-    attention = cross_covariance_maps(queries, keys, temperature)[2]
+    attention = cross_covariance_maps(queries, keys, temperature, l2_norm)[2]
     return (attention @ values).permute(0, 3, 1, 2).flatten(2)
 
 
-def cross_covariance(qkv: Tensor, temperature: Tensor) -> Tensor:
+def cross_covariance(qkv: Tensor, temperature: Tensor, l2_norm: bool = True) -> Tensor:
     """The channels of a head attend to each other by their cosine over all tokens.
 
     Args:
         qkv: queries, keys and values (B,N,3C).
         temperature: (h,1,1), factor of the cosines of each head.
+        l2_norm: whether queries and keys are normalised; without, the definition is what runs.
 
     Returns:
         (B,N,C).
     """
-    if is_by_definition() or _needs_definition(qkv):
-        return cross_covariance_definition(qkv, temperature)
+    if is_by_definition() or not l2_norm or _needs_definition(qkv):
+        return cross_covariance_definition(qkv, temperature, l2_norm)
     batch, heads = qkv.shape[0], len(temperature)
     queries_keys, values = qkv.unflatten(-1, (3, heads, -1)).split((2, 1), 2)
     queries_keys = queries_keys.permute(0, 3, 2, 4, 1).flatten(2, 3).flatten(0, 1)  # (Bh,2d,N)
@@ -109,12 +113,22 @@ class CrossCovarianceAttention(nn.Module):
     Args:
         channels: width C of the tokens.
         num_heads: heads h; channels attend to those of their own head.
+        l2_norm: whether each channel of queries and keys is divided by its length.
+        learned_temperature: whether each head has a temperature; without, it is 1.
     """
 
-    def __init__(self, channels: int, num_heads: int) -> None:
+    def __init__(
+        self,
+        channels: int,
+        num_heads: int,
+        l2_norm: bool = True,
+        learned_temperature: bool = True,
+    ) -> None:
         super().__init__()
         head_width(channels, num_heads)  # raises an error if the heads cannot share the channels
-        self.temperature = nn.Parameter(torch.ones(num_heads, 1, 1))
+        self.num_heads, self.l2_norm = num_heads, l2_norm
+        temperature = nn.Parameter(torch.ones(num_heads, 1, 1)) if learned_temperature else None
+        self.register_parameter('temperature', temperature)
         self.qkv = nn.Linear(channels, 3 * channels)
         self.proj = nn.Linear(channels, channels)
 
@@ -122,14 +136,21 @@ class CrossCovarianceAttention(nn.Module):
         """(B,N,C) to (B,N,C)."""
         if self._uses_gram_matrix(tokens):
             return self._by_gram_matrix(tokens)
-        return self.proj(cross_covariance(self.qkv(tokens), self.temperature))
+        temperature = self._temperature(tokens)
+        return self.proj(cross_covariance(self.qkv(tokens), temperature, self.l2_norm))
+
+    def _temperature(self, x: Tensor) -> Tensor:
+        """(h,1,1)."""
+        return x.new_ones(self.num_heads, 1, 1) if self.temperature is None else self.temperature
 
     def _uses_gram_matrix(self, x: Tensor) -> bool:
         """With fewer than 2C tokens Gram matrices cost more than they save.
 
         They need products without reduced precision: rounded squares could be negative.
         """
-        if is_by_definition() or half_dtype(x) is not None or is_reduced_float32(x):
+        if is_by_definition() or not self.l2_norm:
+            return False
+        if half_dtype(x) is not None or is_reduced_float32(x):
             return False
         if holds(x.shape[1] < 2 * x.shape[2]) or holds(x.shape[0] == 0):
             return False
@@ -137,11 +158,12 @@ class CrossCovarianceAttention(nn.Module):
 
     def _by_gram_matrix(self, x: Tensor) -> Tensor:
         batch, _, channels = x.shape
-        heads = len(self.temperature)
+        heads = self.num_heads
         query_key, values = self.qkv.weight.split((2 * channels, channels))
         query_key_bias, value_bias = self.qkv.bias.split((2 * channels, channels))
         moments = second_moments(x, query_key, query_key_bias, heads)
-        attention = attention_of_channels(*moments, self.temperature).unflatten(0, (batch, heads))
+        attention = attention_of_channels(*moments, self._temperature(x))
+        attention = attention.unflatten(0, (batch, heads))
         mixed = (attention @ values.unflatten(0, (heads, -1))).flatten(1, 2)  # A Wv, (B,C,C)
         mixed_bias = (attention @ value_bias.view(heads, -1, 1)).flatten(1)  # A bv, (B,C)
         weight = self.proj.weight @ mixed
@@ -151,8 +173,8 @@ class CrossCovarianceAttention(nn.Module):
     @torch.no_grad()
     def attention_maps(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """For pictures: :func:`cross_covariance_maps` of tokens (B,N,C)."""
-        queries, keys, _ = split_channels(self.qkv(tokens), len(self.temperature))
-        return cross_covariance_maps(queries, keys, self.temperature)
+        queries, keys, _ = split_channels(self.qkv(tokens), self.num_heads)
+        return cross_covariance_maps(queries, keys, self._temperature(tokens), self.l2_norm)
 
 
 def second_moments(

@@ -161,12 +161,14 @@ def _blocks(left: Tensor, right: Tensor) -> Iterator[slice]:
 class InverseWeights(nn.Module):
     """The weights of inverse self-attention: two projections and a hypernetwork.
 
-    The paper leaves details open. These give its numbers of parameters: projections of full width
-    without biases, one G for all heads, scores shared with self-attention, and no separate output
-    projection.
+    The paper's number of parameters decides: projections of its own, of full width, one G for all
+    heads, and no separate output projection. It contradicts what the paper states: scores from
+    queries and keys of its own (W_Q^1, W_K), and inputs of the projections as wide as a head. Here
+    the scores are those of self-attention, and the inputs have the width C.
 
-    The paper also compares the hypernetwork with an MLP, without a definition. Here the MLP has as
-    many weights as G, and computes ``inverse[i] = mlp([sum_j L[i,j] v_hat[j], q_hat[i]])``.
+    The paper leaves open whether the projections have biases (here none), how G starts, and the MLP
+    that it compares with the hypernetwork. Here the MLP has as many weights as G, and computes
+    ``inverse[i] = mlp([sum_j L[i,j] v_hat[j], q_hat[i]])``.
     """
 
     def __init__(self, channels: int, num_heads: int, projection: str = 'hypernetwork') -> None:
@@ -212,6 +214,11 @@ class InverseWeights(nn.Module):
 
 class BidirectionalSelfAttention(nn.Module):
     """BiSA: self-attention and inverse self-attention in parallel, with the same scores.
+
+    The paper leaves open: relative positions and masks in the scores of the inverse branch (here in
+    both), the place of the output projection, how a learned share is kept between 0 and 1, what the
+    instance norm averages, and how two attentions in turn are connected. What its number of
+    parameters contradicts: see :class:`InverseWeights`.
 
     Args:
         channels: width C of the tokens.

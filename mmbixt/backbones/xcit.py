@@ -18,6 +18,7 @@ from mmbixt.layers import (
     ConvPatchEmbed,
     DropPath,
     FourierPositionEncoding,
+    LinearPatchEmbed,
     LocalPatchInteraction,
     Mlp,
     map_to_tokens,
@@ -49,21 +50,30 @@ class Layer(nn.Module):
     """Cross-covariance attention, local patch interaction, MLP, in this order.
 
     For each part: ``x + gamma * part(norm(x))``. Norms and scales have the authors' numbers, which
-    do not follow this order: 1, 3, 2.
+    do not follow this order: 1, 3, 2. A part that is left out has neither.
     """
 
     def __init__(
-        self, channels: int, num_heads: int, hidden: int, layer_scale: float, drop_path: float
+        self,
+        channels: int,
+        num_heads: int,
+        hidden: int,
+        layer_scale: float,
+        drop_path: float,
+        xca: bool = True,
+        lpi: bool = True,
+        **attention: bool,
     ) -> None:
         super().__init__()
-        self.norm1 = nn.LayerNorm(channels, eps=1e-6)
-        self.attn = CrossCovarianceAttention(channels, num_heads)
+        self.norm1 = nn.LayerNorm(channels, eps=1e-6) if xca else None
+        self.attn = CrossCovarianceAttention(channels, num_heads, **attention) if xca else None
         self.norm2 = nn.LayerNorm(channels, eps=1e-6)
         self.mlp = Mlp(channels, hidden)
-        self.norm3 = nn.LayerNorm(channels, eps=1e-6)
-        self.local_mp = LocalPatchInteraction(channels)
-        for name in ('gamma1', 'gamma2', 'gamma3'):
-            self.register_parameter(name, nn.Parameter(torch.full((channels,), float(layer_scale))))
+        self.norm3 = nn.LayerNorm(channels, eps=1e-6) if lpi else None
+        self.local_mp = LocalPatchInteraction(channels) if lpi else None
+        for name, is_there in (('gamma1', xca), ('gamma2', True), ('gamma3', lpi)):
+            scale = nn.Parameter(torch.full((channels,), float(layer_scale)))
+            self.register_parameter(name, scale if is_there else None)
         self.drop_path = DropPath(drop_path)
 
     def forward(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
@@ -75,10 +85,12 @@ class Layer(nn.Module):
         def widen(x: Tensor) -> Tensor:
             return self.gamma2 * self.mlp(self.norm2(x))
 
-        tokens = residual(tokens, attend, self.drop_path)
-        # for all images, because its batch norm needs them
-        update = self.gamma3 * self.local_mp(self.norm3(tokens), grid)
-        return residual(tokens + self.drop_path(update), widen, self.drop_path)
+        if self.attn is not None:
+            tokens = residual(tokens, attend, self.drop_path)
+        if self.local_mp is not None:  # for all images, because its batch norm needs them
+            update = self.gamma3 * self.local_mp(self.norm3(tokens), grid)
+            tokens = tokens + self.drop_path(update)
+        return residual(tokens, widen, self.drop_path)
 
 
 @MODELS.register_module()
@@ -89,11 +101,16 @@ class XCiT(DenseBackbone):
     The class-attention layers, which only a classifier needs, are not built, nor are layers after
     the last of ``out_indices``.
 
+    ``patch_embed='linear'``, and options that are True by default set to False, are the ablations
+    of the paper's Table 4. Open, and chosen here: without attention or LPI a layer has no norm and
+    no scale of it either, and a temperature that is not learned is 1.
+
     Args:
         arch: 'nano12', 'tiny12', 'tiny24', 'small12', 'small24', 'medium24', 'large24' (width and
             depth), or a dict with ``embed_dims``, ``num_heads``, ``depth`` and optionally
             ``mlp_ratio`` (4), ``layer_scale`` (1.0) and ``drop_path_rate`` (0.0).
         patch_size: 16 or 8, pixels from token to token.
+        patch_embed: 'conv', a stem of 3x3 convolutions, or 'linear', one layer of each patch.
         out_indices: layers (from 0; negative ones from the end) whose tokens are returned.
             Default: after a third, a half, two thirds and all of them, (3, 5, 7, 11) of 12.
         layer_scale: initial value of the layer scales; default: the published one of ``arch``.
@@ -101,6 +118,9 @@ class XCiT(DenseBackbone):
         drop_path: how stochastic depth drops the update of an image. 'mask' multiplies it with 0;
             'skip' does not compute it, in batches of 8 or more images, which saves time, for the
             same results (on a GPU of another draw).
+        xca, lpi: whether layers have cross-covariance attention, and local patch interaction.
+        l2_norm, learned_temperature: see
+            :class:`mmbixt.attention.cross_covariance.CrossCovarianceAttention`.
         frozen_stages: -1 freezes nothing, 0 the patch embedding and position encoding, k the first
             k layers too.
         in_channels, norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
@@ -112,10 +132,15 @@ class XCiT(DenseBackbone):
         self,
         arch: str | Mapping = 'small12',
         patch_size: int = 16,
+        patch_embed: str = 'conv',
         out_indices: Sequence[int] | None = None,
         layer_scale: float | None = None,
         drop_path_rate: float | None = None,
         drop_path: str = 'mask',
+        xca: bool = True,
+        lpi: bool = True,
+        l2_norm: bool = True,
+        learned_temperature: bool = True,
         in_channels: int = 3,
         frozen_stages: int = -1,
         norm_eval: bool = False,
@@ -124,6 +149,7 @@ class XCiT(DenseBackbone):
     ) -> None:
         super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels)
         check_choice('patch_size', patch_size, (16, 8))
+        check_choice('patch_embed', patch_embed, ('conv', 'linear'))
         if (arch, patch_size, drop_path_rate) == ('large24', 8, None):
             drop_path_rate = 0.3  # the one rate that differs between patch sizes
         overrides = dict(layer_scale=layer_scale, drop_path_rate=drop_path_rate)
@@ -135,12 +161,16 @@ class XCiT(DenseBackbone):
         self.out_channels = (channels,) * len(self.out_indices)
         self.out_strides = (patch_size,) * len(self.out_indices)
 
-        self.patch_embed = ConvPatchEmbed(channels, patch_size, in_channels)
+        if patch_embed == 'conv':
+            self.patch_embed = ConvPatchEmbed(channels, patch_size, in_channels)
+        else:
+            self.patch_embed = LinearPatchEmbed(channels, patch_size, in_channels, patch_size)
         self.pos_embeder = FourierPositionEncoding(channels)
         hidden = int(channels * self.arch['mlp_ratio'])
         scale_and_rate = (self.arch['layer_scale'], self.arch['drop_path_rate'])
+        parts = dict(xca=xca, lpi=lpi, l2_norm=l2_norm, learned_temperature=learned_temperature)
         self.blocks = nn.ModuleList(
-            Layer(channels, self.arch['num_heads'], hidden, *scale_and_rate)
+            Layer(channels, self.arch['num_heads'], hidden, *scale_and_rate, **parts)
             for _ in range(max(self.out_indices) + 1)
         )
         self.apply(init_linear)  # the authors' initialisation; other layers keep torch's

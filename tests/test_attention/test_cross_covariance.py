@@ -62,6 +62,26 @@ def test_products_must_be_exact_and_tokens_many(monkeypatch):
         torch.set_float32_matmul_precision(before)
 
 
+def test_without_norm_and_temperature():
+    """Channels attend by the products of queries and keys, with no factor."""
+    module = CrossCovarianceAttention(12, 3, l2_norm=False, learned_temperature=False)
+    x = torch.randn(2, 50, 12)
+    q, k, v = module.qkv(x).unflatten(-1, (3, 3, 4)).unbind(2)  # (B,N,h,d) each
+    attention = torch.einsum('bnhi,bnhj->bhij', q, k).softmax(-1)
+    expected = module.proj(torch.einsum('bhij,bnhj->bnhi', attention, v).flatten(2))
+    torch.testing.assert_close(module(x), expected)
+
+
+def test_a_fixed_temperature_is_one():
+    learned, fixed = (CrossCovarianceAttention(12, 3, learned_temperature=x) for x in (True, False))
+    state = learned.state_dict()
+    assert (state.pop('temperature') == 1).all()
+    fixed.load_state_dict(state)
+    for tokens in (50, 9):  # with and without the Gram matrix
+        x = torch.randn(2, tokens, 12)
+        assert torch.equal(fixed(x), learned(x))
+
+
 def compute_weight(layer):
     weight = 2 * layer.weight.detach()
     del layer.weight

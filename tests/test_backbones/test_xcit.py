@@ -5,6 +5,7 @@ import torch
 from helpers import formulation, golden, image, official_state
 
 from mmbixt.backbones import XCiT
+from mmbixt.checkpoints.errors import CheckpointMismatchError
 from mmbixt.necks import FeaturePyramidAdapter
 
 GOLDENS = {  # authors' model: options, sizes
@@ -31,6 +32,16 @@ def test_golden_before_and_after_the_pyramid(name):
         for i in range(4):
             assert reference.check(f'pre{i}', maps[i].numpy()) < 2e-5
             assert reference.check(f'post{i}', levels[i].numpy()) < 2e-5
+
+
+@pytest.mark.parametrize('option', ['xca', 'lpi', 'learned_temperature', 'patch_embed'])
+def test_without_a_part_files_of_the_authors_are_refused(option):
+    value = 'linear' if option == 'patch_embed' else False
+    backbone = XCiT('tiny12', **{option: value})
+    before = {key: value.clone() for key, value in backbone.state_dict().items()}
+    with pytest.raises(CheckpointMismatchError, match='Nothing was loaded'):
+        backbone.load_state_dict(official_state('xcit_tiny_12_p16__dense'), strict=False)
+    assert all(torch.equal(value, before[key]) for key, value in backbone.state_dict().items())
 
 
 PUBLISHED = {  # layer scale, stochastic depth: paper and released code

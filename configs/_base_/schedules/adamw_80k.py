@@ -4,7 +4,7 @@ optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='AdamW', lr=6e-5, betas=(0.9, 0.999), weight_decay=0.01),
     paramwise_cfg=dict(
-        norm_decay_mult=0.0,
+        norm_decay_mult=0.0,  # batch norms of stems, necks and heads, too
         # A key matches where it is part of a weight's name. 'backbone.latents' and not 'latents',
         # which is also part of the cross-attention's name, cross_attention_latents_token.
         custom_keys={

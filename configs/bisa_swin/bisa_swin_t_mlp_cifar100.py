@@ -1,0 +1,3 @@
+_base_ = './bisa_swin_t_cifar100.py'
+
+model = dict(backbone=dict(projection='mlp'))
