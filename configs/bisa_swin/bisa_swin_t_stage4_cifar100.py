@@ -1,3 +1,4 @@
 _base_ = './bisa_swin_t_cifar100.py'
 
+# In the fourth stage instead of the first.
 model = dict(backbone=dict(bisa_stages=(3,)))
