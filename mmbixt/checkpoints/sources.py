@@ -87,14 +87,14 @@ _XCIT_RECIPES = {  # mmbixt's suffix: (text before and after the patch size in t
     '-384-dist': ('p', '384_dist', 'ImageNet-1k, 384 px, distilled'),
     '-dino': ('cp', 'dino', 'ImageNet-1k without labels, DINO'),
 }
-_XCIT_TOP1 = {  # at 224 pixels with patches of 16: (trained, distilled)
-    'nano12': (69.9, 72.2),
-    'tiny12': (77.1, 78.6),
-    'tiny24': (79.4, 80.4),
-    'small12': (82.0, 83.3),
-    'small24': (82.6, 83.9),
-    'medium24': (82.7, 84.3),
-    'large24': (82.9, 84.9),
+_XCIT_TOP1 = {  # with patches of 16, then of 8: (trained, distilled, distilled at 384 pixels)
+    'nano12': ((69.9, 72.2, 75.4), (73.8, 76.3, 77.8)),
+    'tiny12': ((77.1, 78.6, 80.9), (79.7, 81.2, 82.4)),
+    'tiny24': ((79.4, 80.4, 82.6), (81.9, 82.6, 83.7)),
+    'small12': ((82.0, 83.3, 84.7), (83.4, 84.2, 85.1)),
+    'small24': ((82.6, 83.9, 85.1), (83.9, 84.9, 85.6)),
+    'medium24': ((82.7, 84.3, 85.4), (83.7, 85.1, 85.8)),
+    'large24': ((82.9, 84.9, 85.8), (84.4, 85.4, 86.0)),
 }
 _AP = 'box AP {2}, mask AP {3}'
 _XCIT_WHOLE = {  # mmbixt's name: (part of the URL, what it is, decoder, format of the figures)
@@ -148,8 +148,8 @@ def _bixt() -> Iterator[Source]:
 
 
 def _xcit() -> Iterator[Source]:
-    for (arch, top1), patch in product(_XCIT_TOP1.items(), (16, 8)):
-        figures = dict(zip(('', '-dist'), top1, strict=True)) if patch == 16 else {}
+    for (arch, top1), (column, patch) in product(_XCIT_TOP1.items(), enumerate((16, 8))):
+        figures = dict(zip(('', '-dist', '-384-dist'), top1[column], strict=True))
         for recipe, (before, after, what) in _XCIT_RECIPES.items():
             if recipe == '-dino' and arch not in ('small12', 'medium24'):
                 continue
