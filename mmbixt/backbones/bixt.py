@@ -74,6 +74,7 @@ class BiXT(DenseBackbone):
         self_attentions: of the latents in each layer of 'iterative', after the cross-attention.
         share_first: 'iterative': all layers share the weights of one cross-attention, and its
             rate of stochastic depth. Without it, the first layer has a cross-attention of its own.
+            mmengine's ``paramwise_cfg`` needs, in both cases, ``bypass_duplicate=True``.
         token_refiner: None, or 'lpi' for XCiT's local patch interaction after each layer, the
             paper's "+LPI".
         out_indices: layers (from 0; negative ones from the end) whose tokens are returned.
