@@ -146,6 +146,7 @@ def interaction() -> Case:
 SIMPLE = {  # by the class: its arguments, and the sizes of its inputs
     'BidirectionalAttention': ((192, 6), (1, 64, 192), (3, 77, 192)),
     'BidirectionalAttention, tokens only': ((30, 3, False), (2, 5, 30), (2, 77, 30)),
+    'SequentialAttention': ((192, 6), (1, 64, 192), (3, 77, 192)),
     'LatentAttention': ((192, 6), (2, 64, 192), (2, 77, 192)),
     'CrossCovarianceAttention, XCiT-T': ((192, 4), (2, 20 * 21, 192)),
     'CrossCovarianceAttention, odd sizes, batch 3': ((15, 5), (3, 77, 15)),
@@ -162,6 +163,7 @@ SIMPLE = {  # by the class: its arguments, and the sizes of its inputs
     'FeedForward': ((48, 101), (1, 5, 7, 48)),
     'ConvPatchEmbed': ((96, 8), (2, 3, 45, 71)),
     'LinearPatchEmbed': ((96, 8), (2, 3, 45, 71)),
+    'LinearPatchEmbed, large patches': ((96, 8, 3, 32), (2, 3, 45, 71)),
 }
 MODULES = {name: partial(module, name, *about) for name, about in SIMPLE.items()} | {
     'LocalPatchInteraction': interaction,

@@ -1,17 +1,18 @@
 """BiXT: Perceiving Longer Sequences With Bi-Directional Cross-Attention Transformers (2024).
 
 A few latents and all tokens attend to each other through one similarity matrix in each layer, so
-that the cost is linear in the tokens. The names of the weights are the authors'.
+that the cost is linear in the tokens. The names of the weights are the authors'. The layers are in
+:mod:`mmbixt.backbones.bixt_layers`.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
-from timm.layers import LayerScale, lecun_normal_
+from timm.layers import lecun_normal_
 from torch import Tensor, nn
 
-from mmbixt.attention import BidirectionalAttention, LatentAttention
+from mmbixt.attention import BidirectionalAttention, SequentialAttention
 from mmbixt.backbones.arch import (
     check_choice,
     check_positive,
@@ -20,17 +21,13 @@ from mmbixt.backbones.arch import (
     resolve_out_indices,
 )
 from mmbixt.backbones.base import DenseBackbone, Parts, State
+from mmbixt.backbones.bixt_layers import Layer, iterative_layers, make_latent_layer
 from mmbixt.checkpoints.state_dict import rename
 from mmbixt.layers import (
     ConvPatchEmbed,
-    DropPath,
     FourierPositionEncoding,
     LinearPatchEmbed,
-    LocalPatchInteraction,
-    Mlp,
-    SelfAttention,
     map_to_tokens,
-    residual,
     tokens_to_map,
 )
 from mmbixt.optional import MODELS
@@ -44,190 +41,10 @@ ARCHS = {
 }
 ARCH_DEFAULTS = dict(mlp_ratio=4, layer_scale=None)
 
-PATCH_EMBEDS = {'linear': LinearPatchEmbed, 'conv': ConvPatchEmbed}
-
 # in the authors' files: the classifier, and the grid of positions
 NOT_USED = re.compile(r'(fc_norm|head)\.|fourier_pos_encode\.pos$')
 LATENT_UPDATE = re.compile(r'\.(self_attention_latents|attn\.proj_lat|\w+_lat)\.')
 LAYER = re.compile(r'blocks\.(\d+)\.')
-
-
-class SelfAttentionBlock(nn.Module):
-    """Of the latents: ``x + attention(norm(x))``, then ``x + mlp(norm(x))``.
-
-    ``hidden`` is the width of the MLP between its two layers, ``scale`` the initial value of the
-    layer scales, None for no layer scale.
-    """
-
-    def __init__(
-        self, channels: int, num_heads: int, hidden: int, scale: float | None, drop_path: float
-    ) -> None:
-        super().__init__()
-        self.norm1 = nn.LayerNorm(channels, eps=1e-6)
-        self.attn = SelfAttention(channels, num_heads)
-        self.ls1 = make_layer_scale(channels, scale)
-        self.norm2 = nn.LayerNorm(channels, eps=1e-6)
-        self.mlp = Mlp(channels, hidden)
-        self.ls2 = make_layer_scale(channels, scale)
-        self.drop_path = DropPath(drop_path)
-
-    def forward(self, latents: Tensor) -> Tensor:
-        """(B,M,C) to (B,M,C)."""
-
-        def attend(x: Tensor) -> Tensor:
-            return self.ls1(self.attn(self.norm1(x)))
-
-        def widen(x: Tensor) -> Tensor:
-            return self.ls2(self.mlp(self.norm2(x)))
-
-        return residual(residual(latents, attend, self.drop_path), widen, self.drop_path)
-
-
-class CrossAttentionBlock(nn.Module):
-    """Bidirectional cross-attention, then an MLP on either side; norms before, residuals around.
-
-    The tokens attend to the latents from before the block, not to the updated latents. The
-    arguments are those of :class:`SelfAttentionBlock`; without ``update_latents`` only tokens are
-    updated.
-    """
-
-    def __init__(
-        self,
-        channels: int,
-        num_heads: int,
-        hidden: int,
-        scale: float | None,
-        drop_path: float,
-        update_latents: bool,
-    ) -> None:
-        super().__init__()
-        self.update_latents = update_latents
-        self.norm1_lat = nn.LayerNorm(channels, eps=1e-6)
-        self.norm1_pat = nn.LayerNorm(channels, eps=1e-6)
-        self.attn = BidirectionalAttention(channels, num_heads, update_latents)
-        self.ls1_pat = make_layer_scale(channels, scale)
-        self.norm2_pat = nn.LayerNorm(channels, eps=1e-6)
-        self.mlp_pat = Mlp(channels, hidden)
-        self.ls2_pat = make_layer_scale(channels, scale)
-        if update_latents:
-            self.ls1_lat = make_layer_scale(channels, scale)
-            self.norm2_lat = nn.LayerNorm(channels, eps=1e-6)
-            self.mlp_lat = Mlp(channels, hidden)
-            self.ls2_lat = make_layer_scale(channels, scale)
-        self.drop_path = DropPath(drop_path)
-
-    def forward(self, latents: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Latents (B,M,C) or (1,M,C) and tokens (B,N,C) to both, (B,M,C) and (B,N,C)."""
-        for_latents, for_tokens = self.attn(self.norm1_lat(latents), self.norm1_pat(tokens))
-        tokens = tokens + self.drop_path(self.ls1_pat(for_tokens))
-        tokens = residual(tokens, self._widen_tokens, self.drop_path)
-        if self.update_latents:
-            latents = latents + self.drop_path(self.ls1_lat(for_latents))
-            latents = residual(latents, self._widen_latents, self.drop_path)
-        return latents, tokens
-
-    def _widen_tokens(self, x: Tensor) -> Tensor:
-        return self.ls2_pat(self.mlp_pat(self.norm2_pat(x)))
-
-    def _widen_latents(self, x: Tensor) -> Tensor:
-        return self.ls2_lat(self.mlp_lat(self.norm2_lat(x)))
-
-
-class Layer(nn.Module):
-    """Bidirectional cross-attention, self-attention of the latents, LPI of the tokens if set."""
-
-    def __init__(
-        self,
-        channels: int,
-        num_heads: int,
-        hidden: int,
-        scale: float | None,
-        drop_path: float,
-        update_latents: bool,
-        token_refiner: str | None,
-    ) -> None:
-        super().__init__()
-        sizes = (channels, num_heads, hidden, scale, drop_path)
-        self.cross_attention_latents_token = CrossAttentionBlock(*sizes, update_latents)
-        self.self_attention_latents = SelfAttentionBlock(*sizes) if update_latents else None
-        self.local_patch_interaction = None
-        if token_refiner == 'lpi':
-            self.local_patch_interaction = ResidualLPI(channels, scale, drop_path)
-
-    def forward(
-        self, latents: Tensor, tokens: Tensor, grid: tuple[int, int]
-    ) -> tuple[Tensor, Tensor]:
-        """Latents (B,M,C) or (1,M,C) and tokens (B,N,C) of a grid (H,W) to both, updated."""
-        latents, tokens = self.cross_attention_latents_token(latents, tokens)
-        if self.self_attention_latents is not None:
-            latents = self.self_attention_latents(latents)
-        if self.local_patch_interaction is not None:
-            tokens = self.local_patch_interaction(tokens, grid)
-        return latents, tokens
-
-
-class LatentCrossAttentionBlock(nn.Module):
-    """:class:`CrossAttentionBlock` without the tokens' update."""
-
-    def __init__(
-        self, channels: int, num_heads: int, hidden: int, scale: float | None, drop_path: float
-    ) -> None:
-        super().__init__()
-        self.norm1_lat = nn.LayerNorm(channels, eps=1e-6)
-        self.norm1_pat = nn.LayerNorm(channels, eps=1e-6)
-        self.attn = LatentAttention(channels, num_heads)
-        self.ls1_lat = make_layer_scale(channels, scale)
-        self.norm2_lat = nn.LayerNorm(channels, eps=1e-6)
-        self.mlp_lat = Mlp(channels, hidden)
-        self.ls2_lat = make_layer_scale(channels, scale)
-        self.drop_path = DropPath(drop_path)
-
-    def forward(self, latents: Tensor, tokens: Tensor) -> Tensor:
-        """Latents (B,M,C) and tokens (B,N,C) to latents (B,M,C)."""
-        update = self.attn(self.norm1_lat(latents), self.norm1_pat(tokens))
-        latents = latents + self.drop_path(self.ls1_lat(update))
-        return residual(latents, self._widen, self.drop_path)
-
-    def _widen(self, x: Tensor) -> Tensor:
-        return self.ls2_lat(self.mlp_lat(self.norm2_lat(x)))
-
-
-class LatentLayer(nn.Module):
-    """The last layer of a classifier: it updates only the latents, whose mean is classified."""
-
-    def __init__(
-        self, channels: int, num_heads: int, hidden: int, scale: float | None, drop_path: float
-    ) -> None:
-        super().__init__()
-        sizes = (channels, num_heads, hidden, scale, drop_path)
-        self.cross_attention_latents_token = LatentCrossAttentionBlock(*sizes)
-        self.self_attention_latents = SelfAttentionBlock(*sizes)
-
-    def forward(
-        self, latents: Tensor, tokens: Tensor, grid: tuple[int, int]
-    ) -> tuple[Tensor, Tensor]:
-        """Latents (B,M,C) and tokens (B,N,C) to updated latents and the same tokens."""
-        latents = self.cross_attention_latents_token(latents, tokens)
-        return self.self_attention_latents(latents), tokens
-
-
-class ResidualLPI(nn.Module):
-    """XCiT's local patch interaction with a norm before and a residual around it."""
-
-    def __init__(self, channels: int, scale: float | None, drop_path: float) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(channels, eps=1e-6)
-        self.lpi = LocalPatchInteraction(channels)
-        self.ls = make_layer_scale(channels, scale)
-        self.drop_path = DropPath(drop_path)
-
-    def forward(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
-        """Tokens (B,N,C) of a grid (H,W) to (B,N,C)."""
-        return tokens + self.drop_path(self.ls(self.lpi(self.norm(tokens), grid)))
-
-
-def make_layer_scale(channels: int, init: float | None) -> nn.Module:
-    return nn.Identity() if init is None else LayerScale(channels, init)
 
 
 @MODELS.register_module()
@@ -245,8 +62,19 @@ class BiXT(DenseBackbone):
             loads into ``depth = n - 1``, because its last layer updates only the latents.
         num_latents: number of latents M.
         patch_stride: 16, 8 or 4 pixels from token to token.
-        patch_embed: 'linear' (patches of 16 x 16 pixels, overlapping for strides below 16) or
-            'conv' (the convolutional tokeniser).
+        patch_embed: 'linear' (patches, which overlap if they are larger than the stride) or 'conv'
+            (the convolutional tokeniser).
+        patch_size: side of the patches of 'linear': 32, 16, 8 or 4 pixels, not below the stride.
+        attention: 'bidirectional'; or a variant that the paper compares with it, of which no
+            weights are published: 'sequential' (the latents attend to the tokens, then the tokens
+            to the updated latents; :class:`mmbixt.attention.SequentialAttention`), or 'iterative'
+            (only the latents are updated, as in Perceiver). 'iterative' has no feature maps but
+            the unchanged tokens: it is for classifiers and needs ``latent_layer``; ``depth``
+            counts all of its layers.
+        self_attentions: of the latents in each layer of 'iterative', after the cross-attention.
+        share_first: 'iterative': all layers share the weights of one cross-attention, and its
+            rate of stochastic depth. Without it, the first layer has a cross-attention of its own.
+            mmengine's ``paramwise_cfg`` needs, in both cases, ``bypass_duplicate=True``.
         token_refiner: None, or 'lpi' for XCiT's local patch interaction after each layer, the
             paper's "+LPI".
         out_indices: layers (from 0; negative ones from the end) whose tokens are returned.
@@ -275,6 +103,10 @@ class BiXT(DenseBackbone):
         num_latents: int = 64,
         patch_stride: int = 16,
         patch_embed: str = 'linear',
+        patch_size: int = 16,
+        attention: str = 'bidirectional',
+        self_attentions: int = 1,
+        share_first: bool = True,
         token_refiner: str | None = None,
         out_indices: Sequence[int] | None = None,
         with_latents: bool = False,
@@ -290,11 +122,18 @@ class BiXT(DenseBackbone):
         super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels)
         self.arch = resolve_arch('BiXT', arch, ARCHS, ARCH_DEFAULTS, depth=depth)
         check_choice('patch_stride', patch_stride, (16, 8, 4))
-        check_choice('patch_embed', patch_embed, PATCH_EMBEDS)
+        check_choice('patch_embed', patch_embed, ('linear', 'conv'))
+        check_choice('patch_size', patch_size, [n for n in (32, 16, 8, 4) if n >= patch_stride])
+        check_choice('attention', attention, ('bidirectional', 'sequential', 'iterative'))
         check_choice('token_refiner', token_refiner, (None, 'lpi'))
         check_positive('num_latents', num_latents)
+        check_positive('self_attentions', self_attentions)
         check_rate('drop_path_rate', drop_path_rate)
-        self.patch_stride = patch_stride
+        if attention == 'iterative' and not latent_layer:
+            raise ValueError(
+                "attention='iterative' updates only the latents: it needs latent_layer=True."
+            )
+        self.patch_size, self.patch_stride = patch_size, patch_stride
         self.out_indices = resolve_out_indices(out_indices, self.arch['depth'])
         self.with_latents = with_latents or latent_layer
         channels = self.arch['embed_dims']
@@ -302,19 +141,25 @@ class BiXT(DenseBackbone):
         self.out_strides = (patch_stride,) * len(self.out_indices)
 
         self.latents = nn.Parameter(torch.empty(1, num_latents, channels))
-        self.patch_embed = PATCH_EMBEDS[patch_embed](channels, patch_stride, in_channels)
+        if patch_embed == 'linear':
+            self.patch_embed = LinearPatchEmbed(channels, patch_stride, in_channels, patch_size)
+        else:
+            self.patch_embed = ConvPatchEmbed(channels, patch_stride, in_channels)
         self.fourier_pos_encode = FourierPositionEncoding(channels)
         hidden = int(channels * self.arch['mlp_ratio'])
         sizes = (channels, self.arch['num_heads'], hidden, self.arch['layer_scale'])
         depth = self.arch['depth']
         last = depth - 1 if latent_layer else max(self.out_indices)
+        self.num_bidirectional = 0 if attention == 'iterative' else last + 1
         self.blocks = nn.ModuleList()
-        for i in range(last + 1):
-            rate = drop_path_rate * i / depth
-            self.blocks.append(Layer(*sizes, rate, i < last or self.with_latents, token_refiner))
-        self.num_bidirectional = len(self.blocks)
-        if latent_layer:
-            self.blocks.append(LatentLayer(*sizes, drop_path_rate))
+        for i in range(self.num_bidirectional):
+            options = i < last or self.with_latents, attention == 'sequential', token_refiner
+            self.blocks.append(Layer(*sizes, drop_path_rate * i / depth, *options))
+        if attention == 'iterative':
+            rates = [drop_path_rate * i / max(depth - 1, 1) for i in range(depth)]
+            self.blocks.extend(iterative_layers(sizes, rates, self_attentions, share_first))
+        elif latent_layer:
+            self.blocks.append(make_latent_layer(*sizes, drop_path_rate))
         self.reset_parameters()
         self.set_drop_path(drop_path)
         self.freeze()
@@ -350,9 +195,9 @@ class BiXT(DenseBackbone):
         """An image (B,3,H,W) to tokens with their position encoding (B,N,C), and their grid."""
         x = self.prepare(x)
         height, width = x.shape[-2:]
-        if min(height, width) < 16:
+        if min(height, width) < (side := self.patch_size):
             raise ValueError(
-                f'An image of {height} x {width} pixels is too small: a patch has 16 x 16.'
+                f'An image of {height} x {width} pixels is too small: a patch has {side} x {side}.'
             )
         feature_map = self.patch_embed(x)
         grid = tuple(feature_map.shape[-2:])
@@ -364,7 +209,8 @@ class BiXT(DenseBackbone):
     ) -> dict[int, tuple[Tensor, Tensor]]:
         """For pictures: the attention of some layers (default: all) on images (B,3,H,W).
 
-        The ``latent_layer`` is not one of them: in it only the latents attend.
+        Layers in which only the latents attend are not among them: the ``latent_layer``, and
+        those of ``attention='iterative'``.
 
         Returns:
             For each layer two tensors (B,h,M,H',W') on the grid of the tokens: each latent's
@@ -374,7 +220,9 @@ class BiXT(DenseBackbone):
         attentions = {i: self.blocks[i].cross_attention_latents_token.attn for i in indices}
         grid = tuple(-(-side // self.patch_stride) for side in x.shape[-2:])
 
-        def read(_: int, attention: BidirectionalAttention, inputs: tuple) -> tuple[Tensor, Tensor]:
+        def read(
+            _: int, attention: BidirectionalAttention | SequentialAttention, inputs: tuple
+        ) -> tuple[Tensor, Tensor]:
             over_tokens, over_latents = attention.attention_maps(*inputs)
             return over_tokens.unflatten(-1, grid), over_latents.unflatten(-1, grid)
 

@@ -14,7 +14,7 @@ from mmbixt.layers.tracing import holds
 
 
 class LinearPatchEmbed(nn.Module):
-    """Square patches, ``stride`` apart (overlapping if the stride is less than their side).
+    """Square patches, ``stride`` apart (overlapping if the stride is less than the patch's side).
 
     Images are padded with zeros at the right and the bottom to multiples of the stride. The
     authors' code uses images of one size, which need no padding.
@@ -23,7 +23,7 @@ class LinearPatchEmbed(nn.Module):
         channels: width C of the tokens.
         stride: pixels from one token to the next.
         in_channels: of the image.
-        patch_size: side of a patch in pixels.
+        patch_size: side of a patch in pixels, at least the stride; an even number more than it.
     """
 
     def __init__(
@@ -32,9 +32,8 @@ class LinearPatchEmbed(nn.Module):
         super().__init__()
         self.stride = stride
         # each patch is centred on its cell, so that the grid has H/stride x W/stride cells
-        self.proj = nn.Conv2d(
-            in_channels, channels, patch_size, stride, padding=(patch_size - stride) // 2
-        )
+        padding = (patch_size - stride) // 2
+        self.proj = nn.Conv2d(in_channels, channels, patch_size, stride, padding)
 
     def forward(self, image: Tensor) -> Tensor:
         """(B,in_channels,H,W) to (B,C,ceil(H/stride),ceil(W/stride))."""

@@ -1,8 +1,12 @@
 import pytest
 import torch
-from helpers import formulation, golden, image, official_state
+from get_flops import build_without_memory, count_macs, count_parameters
+from helpers import assert_close, formulation, golden, image, official_state
 
 from mmbixt.backbones import BiXT
+from mmbixt.backbones.published import classifier_config
+
+SMALL = dict(embed_dims=32, num_heads=2, depth=3)
 
 GOLDENS = {  # layout: options, batch
     'bixt_ti_l64_d13_p16': (dict(), 2),
@@ -44,8 +48,9 @@ def test_golden_of_fewer_layers_with_and_without_latents():
             assert reference.check(f'lat{layer}', latents.numpy()) < 2e-5
 
 
-def test_attention_maps_do_not_change_the_network():
-    backbone = BiXT(arch=dict(embed_dims=32, num_heads=2, depth=3), num_latents=5).eval()
+@pytest.mark.parametrize('attention', ['bidirectional', 'sequential'])
+def test_attention_maps_do_not_change_the_network(attention):
+    backbone = BiXT(arch=SMALL, num_latents=5, attention=attention).eval()
     x = image(2, 48, 64)
     before = backbone(x)
     found = backbone.attention_maps(x, layers=(0, 2))
@@ -56,3 +61,110 @@ def test_attention_maps_do_not_change_the_network():
     for actual, expected in zip(backbone(x), before, strict=True):
         assert torch.equal(actual, expected)
     assert not backbone.blocks[0].cross_attention_latents_token.attn._forward_pre_hooks
+
+
+def tiny(**options):
+    return dict(depth=11, **options)
+
+
+def small(num_latents):
+    return dict(arch='small', depth=11, num_latents=num_latents)
+
+
+def iterative(self_attentions, depth, share_first=False):
+    options = dict(self_attentions=self_attentions, share_first=share_first)
+    return dict(attention='iterative', depth=depth, **options)
+
+
+PRINTED = [  # classifiers; parameters (M) and operations at 224 x 224 (G) that the paper prints
+    (tiny(patch_size=32), '15.56', '1.77'),
+    (tiny(patch_size=32, patch_stride=8), '15.56', '5.05'),
+    (tiny(patch_size=8, patch_stride=8), '15.01', '4.62'),
+    (tiny(patch_size=8, patch_stride=4), '15.01', '16.46'),
+    (tiny(patch_size=4, patch_stride=4), '14.98', '16.38'),
+    (small(32), '59.57', '5.02'),
+    (small(64), '59.59', '6.43'),
+    (small(128), '59.61', '9.32'),
+    (tiny(token_refiner='lpi'), '15', '1.7'),
+    (dict(depth=10, attention='sequential'), '14.60', '1.66'),
+    (dict(depth=11, attention='sequential'), '15.94', '1.81'),  # 15.92: no biases of q, k and v
+    (iterative(5, 8, share_first=True), '18.61', '1.58'),
+    (iterative(5, 8), '19.05', '1.58'),
+    (iterative(6, 7, share_first=True), '19.50', '1.59'),
+    (iterative(6, 7), '19.94', '1.59'),
+    (iterative(6, 8, share_first=True), '22.16', '1.82'),
+    (iterative(6, 8), '22.61', '1.82'),
+    (iterative(4, 12, share_first=True), '22.16', '1.99'),
+    (iterative(4, 12), '22.61', '1.99'),
+    (iterative(1, 22), '11.04', '1.64'),
+    (iterative(1, 24), '11.93', '1.79'),
+]
+
+
+def operations_of_norms(model, call):
+    """Five for each value: the paper's counter includes them."""
+    found = []
+    for norm in (m for m in model.modules() if isinstance(m, torch.nn.LayerNorm)):
+        norm.register_forward_hook(lambda *args: found.append(5 * args[-1].numel()))
+    call()
+    return sum(found)
+
+
+@pytest.mark.parametrize(('options', 'parameters', 'operations'), PRINTED)
+def test_sizes_of_the_papers_tables(options, parameters, operations):
+    pytest.importorskip('mmpretrain')
+    config = classifier_config(dict(type='mmbixt.BiXT', **options))
+    model = build_without_memory(dict(config, type='mmpretrain.ImageClassifier'))
+
+    def call():
+        return model(torch.empty(1, 3, 224, 224, device='meta'), mode='tensor')
+
+    def printed(value, like):
+        return f'{value:.{len(like.partition(".")[2])}f}'
+
+    assert printed(count_parameters(model) / 1e6, parameters) == parameters
+    total = count_macs(call) + operations_of_norms(model, call)
+    assert printed(total / 1e9, operations) == operations
+
+
+@pytest.mark.parametrize(('patch_size', 'patch_stride'), [(32, 16), (32, 8), (8, 4), (4, 4)])
+@torch.no_grad()
+def test_any_patch_size_gives_the_grid_of_the_stride(patch_size, patch_stride):
+    backbone = BiXT(SMALL, patch_size=patch_size, patch_stride=patch_stride).eval()
+    for height, width in ((64, 48), (33, 70)):
+        grid = backbone(image(1, height, width))[-1].shape[2:]
+        assert grid == (-(-height // patch_stride), -(-width // patch_stride))
+    with pytest.raises(ValueError, match=f'too small: a patch has {patch_size} x {patch_size}'):
+        backbone(image(1, patch_size - 1, 64))
+    with pytest.raises(ValueError, match='patch_size=8 is not one of 32, 16'):
+        BiXT(SMALL, patch_size=8, patch_stride=16)
+
+
+@pytest.mark.parametrize('share_first', [True, False])
+def test_iterative_updates_only_latents_and_shares_a_cross_attention(share_first):
+    options = dict(attention='iterative', self_attentions=2, share_first=share_first)
+    with pytest.raises(ValueError, match='needs latent_layer=True'):
+        BiXT(SMALL, **options)
+    options |= dict(num_latents=5, latent_layer=True)
+    torch.manual_seed(0)
+    backbone = BiXT(SMALL, **options)
+    crosses = {layer.cross_attention_latents_token for layer in backbone.blocks}
+    assert len(crosses) == (1 if share_first else 2)
+    x = image(2, 48, 32)
+    maps, latents = backbone(x)
+    assert latents.shape == (2, 5, 32)
+    tokens, grid = backbone.tokenize(x)
+    assert_close(maps[-1], tokens.transpose(1, 2).unflatten(2, grid))
+    latents.sin().sum().backward()
+    assert not [name for name, p in backbone.named_parameters() if p.grad is None]
+    again = BiXT(SMALL, with_cp=True, **options)  # of other weights
+    again.load_state_dict(backbone.state_dict())
+    out = again(x)[1]
+    assert torch.equal(out, latents)
+    out.sin().sum().backward()
+    assert_close([p.grad for p in again.parameters()], [p.grad for p in backbone.parameters()])
+    assert backbone.get_layer_depth('blocks.2.self_attention_latents.1.norm1.weight') == (3, 5)
+    frozen = BiXT(SMALL, frozen_stages=1, drop_path_rate=0.5, **options).train()
+    assert not any(p.requires_grad for p in frozen.blocks[0].parameters())
+    rates = [layer.self_attention_latents[0].drop_path.drop_prob for layer in frozen.blocks]
+    assert rates == [0, 0.25, 0.5]

@@ -15,8 +15,6 @@ model = dict(
         type='mmbixt.LinearTokenHead',
         in_channels=192,
         num_classes=150,
-        # BiXT has no norm after its last layer (that of its classifier follows the pooling)
-        norm_cfg=dict(type='LN', eps=1e-6),
         align_corners=False,
         loss_decode=dict(type='CrossEntropyLoss', use_sigmoid=False, loss_weight=1.0),
     ),

@@ -1,0 +1,4 @@
+_base_ = './bixt_ti_l64_p16_120e_in1k.py'
+
+# all layers but the first share the weights of one cross-attention
+model = dict(backbone=dict(attention='iterative', depth=7, self_attentions=6, share_first=False))

@@ -1,0 +1,3 @@
+_base_ = './bixt_ti_l64_p16_120e_in1k.py'
+
+model = dict(backbone=dict(depth=12))

@@ -1,0 +1,225 @@
+"""The layers of BiXT: bidirectional and one-sided cross-attention, self-attention, LPI.
+
+The names of the weights are the authors'; those of the sequential attention are mmbixt's.
+"""
+
+from collections.abc import Sequence
+
+from timm.layers import LayerScale
+from torch import Tensor, nn
+
+from mmbixt.attention import BidirectionalAttention, LatentAttention, SequentialAttention
+from mmbixt.layers import DropPath, LocalPatchInteraction, Mlp, SelfAttention, residual
+
+
+class SelfAttentionBlock(nn.Module):
+    """Of the latents: ``x + attention(norm(x))``, then ``x + mlp(norm(x))``.
+
+    ``hidden`` is the width of the MLP between its two layers, ``scale`` the initial value of the
+    layer scales, None for no layer scale.
+    """
+
+    def __init__(
+        self, channels: int, num_heads: int, hidden: int, scale: float | None, drop_path: float
+    ) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(channels, eps=1e-6)
+        self.attn = SelfAttention(channels, num_heads)
+        self.ls1 = make_layer_scale(channels, scale)
+        self.norm2 = nn.LayerNorm(channels, eps=1e-6)
+        self.mlp = Mlp(channels, hidden)
+        self.ls2 = make_layer_scale(channels, scale)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, latents: Tensor) -> Tensor:
+        """(B,M,C) to (B,M,C)."""
+
+        def attend(x: Tensor) -> Tensor:
+            return self.ls1(self.attn(self.norm1(x)))
+
+        def widen(x: Tensor) -> Tensor:
+            return self.ls2(self.mlp(self.norm2(x)))
+
+        return residual(residual(latents, attend, self.drop_path), widen, self.drop_path)
+
+
+class CrossAttentionBlock(nn.Module):
+    """Cross-attention of both sides, then an MLP on either; norms before, residuals around.
+
+    Bidirectional: the tokens attend to the latents from before the block. Sequential: to the
+    updated latents. The other arguments are those of :class:`SelfAttentionBlock`; without
+    ``update_latents`` only tokens are updated.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        num_heads: int,
+        hidden: int,
+        scale: float | None,
+        drop_path: float,
+        update_latents: bool,
+        sequential: bool,
+    ) -> None:
+        super().__init__()
+        self.update_latents = update_latents
+        self.norm1_lat = nn.LayerNorm(channels, eps=1e-6)
+        self.norm1_pat = nn.LayerNorm(channels, eps=1e-6)
+        if sequential:
+            self.attn = SequentialAttention(channels, num_heads)
+        else:
+            self.attn = BidirectionalAttention(channels, num_heads, update_latents)
+        self.ls1_pat = make_layer_scale(channels, scale)
+        self.norm2_pat = nn.LayerNorm(channels, eps=1e-6)
+        self.mlp_pat = Mlp(channels, hidden)
+        self.ls2_pat = make_layer_scale(channels, scale)
+        if update_latents:
+            self.ls1_lat = make_layer_scale(channels, scale)
+            self.norm2_lat = nn.LayerNorm(channels, eps=1e-6)
+            self.mlp_lat = Mlp(channels, hidden)
+            self.ls2_lat = make_layer_scale(channels, scale)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, latents: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Latents (B,M,C) or (1,M,C) and tokens (B,N,C) to both, (B,M,C) and (B,N,C)."""
+        for_latents, for_tokens = self.attn(self.norm1_lat(latents), self.norm1_pat(tokens))
+        tokens = tokens + self.drop_path(self.ls1_pat(for_tokens))
+        tokens = residual(tokens, self._widen_tokens, self.drop_path)
+        if self.update_latents:
+            latents = latents + self.drop_path(self.ls1_lat(for_latents))
+            latents = residual(latents, self._widen_latents, self.drop_path)
+        return latents, tokens
+
+    def _widen_tokens(self, x: Tensor) -> Tensor:
+        return self.ls2_pat(self.mlp_pat(self.norm2_pat(x)))
+
+    def _widen_latents(self, x: Tensor) -> Tensor:
+        return self.ls2_lat(self.mlp_lat(self.norm2_lat(x)))
+
+
+class Layer(nn.Module):
+    """Cross-attention of both sides, self-attention of the latents, LPI of the tokens if set."""
+
+    def __init__(
+        self,
+        channels: int,
+        num_heads: int,
+        hidden: int,
+        scale: float | None,
+        drop_path: float,
+        update_latents: bool,
+        sequential: bool,
+        token_refiner: str | None,
+    ) -> None:
+        super().__init__()
+        sizes = (channels, num_heads, hidden, scale, drop_path)
+        self.cross_attention_latents_token = CrossAttentionBlock(*sizes, update_latents, sequential)
+        self.self_attention_latents = SelfAttentionBlock(*sizes) if update_latents else None
+        self.local_patch_interaction = None
+        if token_refiner == 'lpi':
+            self.local_patch_interaction = ResidualLPI(channels, scale, drop_path)
+
+    def forward(
+        self, latents: Tensor, tokens: Tensor, grid: tuple[int, int]
+    ) -> tuple[Tensor, Tensor]:
+        """Latents (B,M,C) or (1,M,C) and tokens (B,N,C) of a grid (H,W) to both, updated."""
+        latents, tokens = self.cross_attention_latents_token(latents, tokens)
+        if self.self_attention_latents is not None:
+            latents = self.self_attention_latents(latents)
+        if self.local_patch_interaction is not None:
+            tokens = self.local_patch_interaction(tokens, grid)
+        return latents, tokens
+
+
+class LatentCrossAttentionBlock(nn.Module):
+    """:class:`CrossAttentionBlock` without the tokens' update."""
+
+    def __init__(
+        self, channels: int, num_heads: int, hidden: int, scale: float | None, drop_path: float
+    ) -> None:
+        super().__init__()
+        self.norm1_lat = nn.LayerNorm(channels, eps=1e-6)
+        self.norm1_pat = nn.LayerNorm(channels, eps=1e-6)
+        self.attn = LatentAttention(channels, num_heads)
+        self.ls1_lat = make_layer_scale(channels, scale)
+        self.norm2_lat = nn.LayerNorm(channels, eps=1e-6)
+        self.mlp_lat = Mlp(channels, hidden)
+        self.ls2_lat = make_layer_scale(channels, scale)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, latents: Tensor, tokens: Tensor) -> Tensor:
+        """Latents (B,M,C) or (1,M,C) and tokens (B,N,C) to latents (B,M,C)."""
+        normed = self.norm1_lat(latents).expand(len(tokens), -1, -1)
+        update = self.attn(normed, self.norm1_pat(tokens))
+        latents = latents + self.drop_path(self.ls1_lat(update))
+        return residual(latents, self._widen, self.drop_path)
+
+    def _widen(self, x: Tensor) -> Tensor:
+        return self.ls2_lat(self.mlp_lat(self.norm2_lat(x)))
+
+
+class LatentLayer(nn.Module):
+    """It updates only the latents: the last layer of a classifier, all layers of 'iterative'.
+
+    Args:
+        cross_attention: a :class:`LatentCrossAttentionBlock`, which layers may share.
+        self_attention: one or several :class:`SelfAttentionBlock`.
+    """
+
+    def __init__(
+        self, cross_attention: LatentCrossAttentionBlock, self_attention: nn.Module
+    ) -> None:
+        super().__init__()
+        self.cross_attention_latents_token = cross_attention
+        self.self_attention_latents = self_attention
+
+    def forward(
+        self, latents: Tensor, tokens: Tensor, grid: tuple[int, int]
+    ) -> tuple[Tensor, Tensor]:
+        """Latents (B,M,C) or (1,M,C) and tokens (B,N,C) to updated latents and the same tokens."""
+        latents = self.cross_attention_latents_token(latents, tokens)
+        return self.self_attention_latents(latents), tokens
+
+
+class ResidualLPI(nn.Module):
+    """XCiT's local patch interaction with a norm before and a residual around it."""
+
+    def __init__(self, channels: int, scale: float | None, drop_path: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(channels, eps=1e-6)
+        self.lpi = LocalPatchInteraction(channels)
+        self.ls = make_layer_scale(channels, scale)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
+        """Tokens (B,N,C) of a grid (H,W) to (B,N,C)."""
+        return tokens + self.drop_path(self.ls(self.lpi(self.norm(tokens), grid)))
+
+
+def make_latent_layer(
+    channels: int, num_heads: int, hidden: int, scale: float | None, drop_path: float
+) -> LatentLayer:
+    """The last layer of the authors' classifiers."""
+    sizes = (channels, num_heads, hidden, scale, drop_path)
+    return LatentLayer(LatentCrossAttentionBlock(*sizes), SelfAttentionBlock(*sizes))
+
+
+def iterative_layers(
+    sizes: tuple, drop_path: Sequence[float], self_attentions: int, share_first: bool
+) -> list[LatentLayer]:
+    """One layer for each rate of stochastic depth, with one cross-attention for all.
+
+    ``sizes`` are the arguments of :class:`SelfAttentionBlock` before the rate. Without
+    ``share_first`` the first layer has a cross-attention of its own.
+    """
+    layers = []
+    for i, rate in enumerate(drop_path):
+        if i == 0 or (i == 1 and not share_first):
+            cross_attention = LatentCrossAttentionBlock(*sizes, rate)
+        blocks = (SelfAttentionBlock(*sizes, rate) for _ in range(self_attentions))
+        layers.append(LatentLayer(cross_attention, nn.Sequential(*blocks)))
+    return layers
+
+
+def make_layer_scale(channels: int, init: float | None) -> nn.Module:
+    return nn.Identity() if init is None else LayerScale(channels, init)
