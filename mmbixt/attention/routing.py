@@ -257,7 +257,7 @@ class RoutingAttention(nn.Module):
         num_heads: heads h. The scores are scaled by ``C ** -0.5``, not by a head's width.
         topk: number k of regions that a region attends to.
         num_regions: regions per side of the feature map, or 'auto': for each size of the map those
-            of :func:`region_side`, which an exporter or a compiler has to know.
+            of :func:`region_side`; exporters and compilers then take its sides as numbers.
         floor_regions: how a side is cut that ``num_regions`` does not divide. False: the size of
             the regions is rounded up. True: it is rounded down, and there are more regions.
         padding: how the zeros are treated that pad a feature map to whole regions. 'masked': no
