@@ -56,6 +56,9 @@ VARIANTS = {
         padding='legacy',
         out_indices=(0, 2),
     ),
+    'biformer, regions by the size, no position convolution': dict(
+        type='mmbixt.BiFormer', arch=BIFORMER, num_regions='auto', position_conv=False
+    ),
     'biformer stl': dict(type='mmbixt.BiFormer', arch=BIFORMER | dict(code='stl'), num_regions=2),
     'biformer stl-nchw': dict(
         type='mmbixt.BiFormer',

@@ -1,6 +1,7 @@
 _base_ = './upernet_biformer_s_ade20k.py'
 
-# Swin's layout with routing attention. No dense recipe is published: this is that of BiFormer-S.
+# Swin's layout with routing attention. No recipe and no result is published for UPerNet: this is
+# the recipe of BiFormer-S.
 channels = [96, 192, 384, 768]
 model = dict(
     backbone=dict(arch='stl', init_cfg=dict(checkpoint='biformer://stl')),

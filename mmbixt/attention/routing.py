@@ -13,6 +13,8 @@ the slowest part of training. On a GPU, where a map has few tokens for each rout
 to all, with a mask for the routes: products with masked keys then cost less than copies.
 """
 
+import math
+import operator
 from typing import NamedTuple
 
 import torch
@@ -63,6 +65,25 @@ class Regions(NamedTuple):
         row = torch.arange(self.rows * self.height, device=device) < height
         column = torch.arange(self.columns * self.width, device=device) < width
         return self.cut((row[:, None] & column)[None, :, :, None])[0, :, :, 0]
+
+
+def region_side(length: int, cells: int, topk: int) -> int:
+    """Cells on a side of a region, for a side of ``length`` cells of a feature map.
+
+    Equation 9 of BiFormer minimises ``R^2 + k H W L``, for R regions of L tokens. For square
+    regions the minimum is where their side is ``(2 H W / k)^(1/6)``, that is, where a square map
+    has ``S = (k / 2 (H W)^2)^(1/6)`` regions on a side. From the sides up to a factor of
+    ``sqrt(2)`` from there, this function takes the one that pads the map least, and of equals the
+    one with the smallest sum. So a map is not padded if its sides are multiples of a large power
+    of two. The paper says neither how S is rounded nor what it is for maps that are not square.
+    """
+
+    def rank(side: int) -> tuple[bool, int, float]:
+        is_far = not cells <= 4 * topk * side**6 <= 64 * cells
+        return is_far, -length % side, cells / side**4 + topk * side**2
+
+    longest = math.ceil((16 * cells / topk) ** (1 / 6))
+    return min(range(1, min(length, longest) + 1), key=rank)
 
 
 # --- Routes ---------------------------------------------------------------------------------------
@@ -235,7 +256,8 @@ class RoutingAttention(nn.Module):
         channels: width C of the tokens.
         num_heads: heads h. The scores are scaled by ``C ** -0.5``, not by a head's width.
         topk: number k of regions that a region attends to.
-        num_regions: regions per side of the feature map.
+        num_regions: regions per side of the feature map, or 'auto': for each size of the map those
+            of :func:`region_side`; exporters and compilers then take its sides as numbers.
         floor_regions: how a side is cut that ``num_regions`` does not divide. False: the size of
             the regions is rounded up. True: it is rounded down, and there are more regions.
         padding: how the zeros are treated that pad a feature map to whole regions. 'masked': no
@@ -249,7 +271,7 @@ class RoutingAttention(nn.Module):
         channels: int,
         num_heads: int,
         topk: int,
-        num_regions: int,
+        num_regions: int | str,
         floor_regions: bool = False,
         padding: str = 'masked',
     ) -> None:
@@ -267,7 +289,11 @@ class RoutingAttention(nn.Module):
 
     def regions(self, height: int, width: int) -> Regions:
         """The regions of a feature map of this size."""
-        if self.floor_regions:
+        if self.num_regions == 'auto':
+            height, width = map(operator.index, (height, width))  # numbers, not symbols
+            sides = [region_side(side, height * width, self.topk) for side in (height, width)]
+            counts = [ceil_div(*pair) for pair in zip((height, width), sides, strict=True)]
+        elif self.floor_regions:
             sides = [larger(1, side // self.num_regions) for side in (height, width)]
             counts = [ceil_div(*pair) for pair in zip((height, width), sides, strict=True)]
         else:

@@ -4,6 +4,7 @@ Each region of a feature map attends to the few regions that it is routed to, to
 three stages; in the fourth all tokens attend to all. The names of the weights are the authors'.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -132,6 +133,9 @@ def patchwise_downsampling(in_channels: int, widths: Sequence[int]) -> nn.Module
     return nn.ModuleList(nn.Sequential(*layers) for layers in (stem, *between))
 
 
+DOWNSAMPLING = {'overlapping': overlapping_downsampling, 'patchwise': patchwise_downsampling}
+
+
 @MODELS.register_module()
 class BiFormer(DenseBackbone):
     """Vision transformer with bi-level routing attention, for dense prediction.
@@ -139,12 +143,14 @@ class BiFormer(DenseBackbone):
     Args:
         arch: 'tiny', 'small', 'base'; 'stl' or 'stl-nchw', the Swin-T-like model of the authors'
             ablation in their two code bases (feature maps of ``floor(H/stride) x floor(W/stride)``
-            cells, since each stage drops the pixels that do not fill a patch); or a dict with
-            ``embed_dims`` and ``depths`` (per stage) and optionally ``mlp_ratio`` (3), ``topks``
-            and ``code`` ('biformer', 'stl' or 'stl-nchw').
+            cells, since each stage drops the pixels that do not fill a patch: images of at least
+            32 x 32 pixels); or a dict with ``embed_dims`` and ``depths`` (per stage) and optionally
+            ``mlp_ratio`` (3), ``topks`` and ``code`` ('biformer', 'stl' or 'stl-nchw').
         num_regions: regions per side of a feature map, for all stages or one number for each. The
             authors use 7 for classification at 224 pixels, 8 for segmentation at 512 and 16 for
-            detection.
+            detection. 'auto': as many as suit the size of the map, by Equation 9 of the paper (see
+            :func:`mmbixt.attention.routing.region_side`), so that the cost of attention grows as
+            ``(H W)^(4/3)``, not ``(H W)^2``; an exported program is for one size of images then.
         topks: regions that a region attends to, one number for each stage; default: those of
             ``arch``. -2 means attention among all tokens with LePE, -1 without LePE; in 'stl-nchw'
             both have LePE, as in its code.
@@ -160,6 +166,12 @@ class BiFormer(DenseBackbone):
         drop_path: how stochastic depth drops the update of an image. 'mask' multiplies it with 0;
             'skip' does not compute it, in batches of 8 or more images, which saves time, for the
             same results (on a GPU of another draw).
+        patch_embed: 'overlapping': convolutions of 3 x 3, sides are rounded up; 'patchwise': as in
+            a Swin Transformer, sides are rounded down. Default: overlapping, but not in 'stl' and
+            'stl-nchw'.
+        position_conv: whether each block begins with a depthwise convolution, which encodes
+            positions. Default: True, but not in 'stl' and 'stl-nchw'. With ``patch_embed`` it gives
+            the steps from 'stl' to 'small' in Table 6 of the paper.
         frozen_stages: -1 freezes nothing, k the first k + 1 stages, each with the convolutions
             before it and its output's norm.
         in_channels, norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
@@ -171,13 +183,15 @@ class BiFormer(DenseBackbone):
     def __init__(
         self,
         arch: str | Mapping = 'small',
-        num_regions: int | Sequence[int] = 8,
+        num_regions: int | str | Sequence[int | str] = 8,
         topks: Sequence[int] | None = None,
         padding: str = 'masked',
         out_indices: Sequence[int] | None = None,
         output_norms: bool = True,
         drop_path_rate: float = 0.0,
         drop_path: str = 'mask',
+        patch_embed: str | None = None,
+        position_conv: bool | None = None,
         in_channels: int = 3,
         frozen_stages: int = -1,
         norm_eval: bool = False,
@@ -190,8 +204,14 @@ class BiFormer(DenseBackbone):
         check_choice('padding', padding, ('masked', 'legacy'))
         check_choice('code', self.arch['code'], CODES)
         check_rate('drop_path_rate', drop_path_rate)
+        is_stl = self.arch['code'] != 'biformer'
+        if patch_embed is None:
+            patch_embed = 'patchwise' if is_stl else 'overlapping'
+        if position_conv is None:
+            position_conv = not is_stl
+        check_choice('patch_embed', patch_embed, DOWNSAMPLING)
         topks = self.arch['topks']
-        if not isinstance(num_regions, Sequence):
+        if isinstance(num_regions, str) or not isinstance(num_regions, Sequence):
             num_regions = (num_regions,) * len(depths)
         check_stages(embed_dims=widths, depths=depths, topks=topks, num_regions=num_regions)
         check_regions(topks, num_regions)
@@ -199,18 +219,17 @@ class BiFormer(DenseBackbone):
         self.out_indices = resolve_out_indices(indices, len(depths))
         self.out_channels = tuple(widths[i] for i in self.out_indices)
         self.out_strides = tuple(4 * 2**i for i in self.out_indices)
-        self.is_patchwise = self.arch['code'] != 'biformer'
+        self.is_patchwise = patch_embed == 'patchwise'
 
         last = max(self.out_indices)
-        make = patchwise_downsampling if self.is_patchwise else overlapping_downsampling
-        self.downsample_layers = make(in_channels, widths[: last + 1])
+        self.downsample_layers = DOWNSAMPLING[patch_embed](in_channels, widths[: last + 1])
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
         self.stages = nn.ModuleList()
         for i in range(last + 1):
             self.stages.append(Stage())
             for _ in range(depths[i]):
                 attention = self._make_attention(i, num_regions[i], padding)
-                options = (self.arch['mlp_ratio'], next(rates), not self.is_patchwise)
+                options = (self.arch['mlp_ratio'], next(rates), position_conv)
                 self.stages[i].append(Block(widths[i], attention, *options))
         self.extra_norms = nn.ModuleDict()
         for i in self.out_indices:
@@ -220,7 +239,7 @@ class BiFormer(DenseBackbone):
         self.set_drop_path(drop_path)
         self.freeze()
 
-    def _make_attention(self, stage: int, num_regions: int, padding: str) -> nn.Module:
+    def _make_attention(self, stage: int, num_regions: int | str, padding: str) -> nn.Module:
         channels, topk = self.arch['embed_dims'][stage], self.arch['topks'][stage]
         is_nchw = self.arch['code'] == 'stl-nchw'
         if topk > 0:
@@ -331,10 +350,14 @@ def code_of(state: State) -> str | None:
     return 'stl' if is_stl else None
 
 
-def check_regions(topks: Sequence[int], num_regions: Sequence[int]) -> None:
+def check_regions(topks: Sequence[int], num_regions: Sequence[int | str]) -> None:
     """Check that no stage attends to more regions than it has."""
     for topk, regions in zip(topks, num_regions, strict=True):
-        check_positive('num_regions', regions)
+        if isinstance(regions, str):
+            check_choice('num_regions', regions, ('auto',))
+            regions = math.inf
+        else:
+            check_positive('num_regions', regions)
         if topk not in (-1, -2) and not (isinstance(topk, int) and 1 <= topk <= regions**2):
             raise ValueError(
                 f'topks={topks!r}: {topk!r} must be a number of regions, 1 to {regions**2} of '

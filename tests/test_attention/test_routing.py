@@ -6,7 +6,7 @@ from helpers import assert_close, formulation, golden
 from reference import fill
 
 from mmbixt.attention import RoutingAttention, routing
-from mmbixt.attention.routing import route
+from mmbixt.attention.routing import region_side, route
 
 GOLDENS = {
     'biformer_bra__nwin7__28x28': (7, (28, 28), 5),
@@ -54,12 +54,31 @@ def by_hand(attention, x):
     return attention.wo(out + lepe)
 
 
+@pytest.mark.parametrize('topk', [1, 4, 16, 49])
+def test_regions_by_the_size_are_near_those_of_equation_9(topk):
+    attention = RoutingAttention(8, 1, topk, 'auto')
+    for size in [*((n, n) for n in range(1, 150)), (32, 104), (9, 250), (1, 1), (1, 90), (200, 3)]:
+        rows, columns, height, width = attention.regions(*size)
+        cells = size[0] * size[1]
+        for count, side, length in zip((rows, columns), (height, width), size, strict=True):
+            assert count * side >= length > (count - 1) * side  # no region contains padding only
+            ideal = (2 * cells / topk) ** (1 / 6)
+            assert ideal < 1 or side == length or 0.7 < side / ideal < 1.5
+        assert rows * columns >= min(topk, cells)  # else a region is one cell
+        if size[0] == size[1] and cells >= 4 * topk:
+            ideal = (topk / 2 * cells**2) ** (1 / 6)
+            assert 0.7 < rows / ideal < 1.5
+    for height, width in [(n, n) for n in (16, 48, 64, 128, 160, 512)] + [(128, 256), (200, 336)]:
+        assert not any(n % region_side(n, height * width, topk) for n in (height, width))
+
+
 @pytest.mark.parametrize('floor_regions', [False, True])
+@pytest.mark.parametrize('num_regions', [4, 'auto'])
 @pytest.mark.parametrize('size', [(5, 7), (3, 2), (1, 1), (9, 8)])
 @pytest.mark.parametrize('path', ['fast', 'definition'])
-def test_masked_padding_takes_no_part(size, floor_regions, path):
+def test_masked_padding_takes_no_part(size, num_regions, floor_regions, path):
     """Also where most regions contain padding only."""
-    attention = RoutingAttention(16, 2, 3, 4, floor_regions).double()
+    attention = RoutingAttention(16, 2, 3, num_regions, floor_regions).double()
     x = torch.randn(1, *size, 16, dtype=torch.float64)
     with torch.no_grad(), formulation(path):
         assert_close(attention(x)[0], by_hand(attention, x[0]), 1e-12)

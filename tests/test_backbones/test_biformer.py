@@ -2,9 +2,11 @@ import copy
 
 import pytest
 import torch
-from helpers import formulation, golden, image, official_state
+from helpers import assert_close, formulation, golden, image, official_state
 
+from mmbixt.attention import by_definition
 from mmbixt.backbones import BiFormer
+from mmbixt.checkpoints.errors import CheckpointMismatchError
 
 
 @torch.no_grad()
@@ -52,3 +54,46 @@ def test_routes_for_pictures_do_not_change_the_network():
     for actual, expected in zip(backbone.eval()(x), before, strict=True):
         assert torch.equal(actual, expected)
     assert not backbone.stages[0][0].attn._forward_pre_hooks
+
+
+@pytest.mark.parametrize(
+    ('arch', 'options', 'parameters'),
+    [
+        ('stl', dict(patch_embed='overlapping'), 30_347_560),
+        ('small', dict(position_conv=False), 25_461_992),
+    ],
+)
+def test_steps_from_the_layout_of_swin(arch, options, parameters):
+    """Table 6 of the paper; files of another step are refused."""
+    with torch.device('meta'):
+        step, published = BiFormer(arch, output_norms=False, **options), BiFormer(arch)
+        classifier = 1000 * step.out_channels[-1] + 1000 + 2 * step.out_channels[-1]
+    assert sum(p.numel() for p in step.parameters()) + classifier == parameters
+    with pytest.raises(CheckpointMismatchError):
+        step.load_state_dict(published.state_dict())
+
+
+def test_position_convolution_is_apart_from_the_patches():
+    backbone = BiFormer(SMALL, 2, patch_embed='patchwise').eval()
+    assert [m.shape[-1] for m in backbone(image(1, 70, 63))] == [15, 7, 3, 1]
+    assert backbone.stages[0][0].pos_embed is not None
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    'options',
+    [
+        *(dict(topks=topks) for topks in ((1, 4, 16, 49), (1, 2, 8, 32), (2, 8, 32, 49))),
+        dict(topks=(2, 2, 2, 1), num_regions=(8, 4, 2, 1)),
+    ],
+)
+def test_rows_of_table_7(options):
+    """At 224 pixels no map is padded; the last one has regions of one cell, or one region."""
+    backbone = BiFormer(SMALL, **dict(num_regions=7) | options).eval()
+    fast = backbone(image(1, 224, 224))
+    with by_definition():
+        assert_close(fast, backbone(image(1, 224, 224)), 1e-4)
+    for i, (topk, stage) in enumerate(zip(options['topks'], backbone.stages, strict=True)):
+        regions = stage[0].attn.regions(56 // 2**i, 56 // 2**i)
+        assert regions.rows * regions.height == 56 // 2**i
+        assert stage[0].attn.topk == topk <= regions.rows**2
