@@ -13,6 +13,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,16 +63,20 @@ def parse_args() -> argparse.Namespace:
     add('names', nargs='*', metavar='FAMILY|CONFIG', help=text)
     add('--work-dirs', type=Path, default='work_dirs', help='folder of the work dirs')
     add('--boundary', action='store_true', help='also scores near boundaries')
-    text = (
-        'first test the published weights without scores, which are downloaded at the first use; '
-    )
-    text += 'arguments after -- are for tools/test.py'
+    text = 'first test the published weights without scores; each is downloaded at its first use, '
+    text += 'and arguments after -- are for tools/test.py'
     add('--evaluate', action='store_true', help=text)
     add('--write', action='store_true', help='write the tables in configs/*/README.md instead')
-    end = sys.argv.index('--') if '--' in sys.argv else len(sys.argv)
-    args = parser.parse_args(sys.argv[1:end])
-    args.passed = sys.argv[end + 1 :]
+    words, passed = split_arguments()
+    args = parser.parse_args(words)
+    args.passed = passed
     return args
+
+
+def split_arguments() -> tuple[list[str], list[str]]:
+    """The arguments of the command line before and after --."""
+    end = sys.argv.index('--') if '--' in sys.argv else len(sys.argv)
+    return sys.argv[1:end], sys.argv[end + 1 :]
 
 
 # --- Rows -----------------------------------------------------------------------------------------
@@ -92,6 +97,12 @@ class Row(NamedTuple):
         return f'{self.config} ({what})' if what else self.config
 
     @property
+    def has_run(self) -> bool:
+        """Whether a config can give it: a note may say why none has the row."""
+        result = self.result.keys()
+        return bool(result & {'Options', 'Weights'}) or not {'Row', 'Note'} <= result
+
+    @property
     def run(self) -> str:
         """The name of its work dir."""
         if self.result.keys() & {'Options', 'Weights'}:
@@ -109,6 +120,7 @@ def families() -> list[str]:
     return sorted(path.parent.name for path in CONFIGS.glob('*/metafile.yml'))
 
 
+@cache
 def read_metafile(family: str) -> dict[str, Any]:
     """A metafile in which all values are strings, so that 80.10 keeps its digits."""
     return yaml.load((CONFIGS / family / 'metafile.yml').read_text(), yaml.BaseLoader)
@@ -144,7 +156,7 @@ class WorkDirs(NamedTuple):
 
     def scores(self, row: Row) -> dict[str, float | None]:
         """The score of a row, and those near boundaries, by the titles of their columns."""
-        found = last_scores(self.folder / row.work_dir)
+        found = last_scores(self.folder / row.work_dir) if row.has_run else {}
         more = BOUNDARY.get(row.metric, {}) if self.boundary else {}
         wanted = {'here': SCORES.get(row.metric, ('', 1)), **more}
         return {
@@ -168,7 +180,8 @@ class WorkDirs(NamedTuple):
 
     def missing(self, rows: Iterable[Row]) -> list[tuple[str, ...]]:
         """The commands for all scores that are missing and that the tools measure."""
-        empty = [row for row in rows if row.metric in SCORES and None in self.scores(row).values()]
+        rows = [row for row in rows if row.has_run and row.metric in SCORES]
+        empty = [row for row in rows if None in self.scores(row).values()]
         return list(dict.fromkeys(map(self.command, empty)))
 
     def with_trained(self, rows: Iterable[Row]) -> Iterator[Row]:
@@ -276,7 +289,7 @@ def table_of_rows(models: Sequence[Mapping[str, Any]]) -> str:
                     f'{int(parameters):,}' if parameters else NONE,
                     metrics(result),
                     result['Source'],
-                    code(result.get('Options')),
+                    code(shlex.join(shlex.split(result.get('Options', '')))),
                     code(result.get('Weights')),
                 ]
             )
