@@ -179,7 +179,7 @@ LOST = """
 
 @only_in_zoo
 def test_published_weights_are_tested(table, tmp_path, monkeypatch):
-    """On generated scenes: a file of the authors' layout in the cache, and a file that is not there."""
+    """On generated scenes: a file of the authors' layout in the cache, and a lost one."""
     (tmp_path / 'configs/xcit/metafile.yml').write_text(METAFILE + LOST)
     monkeypatch.setenv('TORCH_HOME', str(tmp_path))
     path = tmp_path / 'hub/checkpoints/sem_fpn_xcit_tiny_12_p16.pth'
