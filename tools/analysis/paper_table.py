@@ -261,12 +261,9 @@ def table_of_models(models: Sequence[Mapping[str, Any]], side: int, digits: int)
     for model in models:
         about, cells, weights = model['Metadata'], [], [published_name(model)]
         results = [x for x in model.get('Results', []) if not x.keys() & {'Row', 'Options'}]
-        for source, group in groupby(results, key=lambda result: result['Source']):
-            group = list(group)
-            marks = [notes.mark(result, '<sup>{}</sup>') for result in group]
-            values = ', '.join(map(metrics, group))
-            cells.append(f'{values} ({source}){"".join(dict.fromkeys(marks))}')
-            weights += [result.get('Weights') for result in group]
+        for result, values in merged(results):
+            cells.append(f'{values} ({result["Source"]}){notes.mark(result, "<sup>{}</sup>")}')
+            weights.append(result.get('Weights'))
         macs = about.get(f'Multiply-adds at {side}x{side} (G)')
         macs = f'{float(macs):.{digits}f}' if macs else NONE
         row = [code(model['Name']), f'{int(about["Parameters"]):,}', macs, '; '.join(cells) or NONE]
@@ -278,21 +275,14 @@ def table_of_rows(models: Sequence[Mapping[str, Any]]) -> str:
     header = ['row', 'config', 'parameters', 'result', 'source', 'options', 'published weights']
     rows, notes = [], Notes()
     for model in models:
-        for result in model.get('Results', []):
-            if not result.keys() & {'Row', 'Options'}:
-                continue
+        results = [x for x in model.get('Results', []) if x.keys() & {'Row', 'Options'}]
+        for result, values in merged(results):
             parameters = result.get('Parameters')
-            rows.append(
-                [
-                    result.get('Row', NONE) + notes.mark(result, '<sup>{}</sup>'),
-                    code(model['Name']),
-                    f'{int(parameters):,}' if parameters else NONE,
-                    metrics(result),
-                    result['Source'],
-                    code(shlex.join(shlex.split(result.get('Options', '')))),
-                    code(result.get('Weights')),
-                ]
-            )
+            row = [result.get('Row', NONE) + notes.mark(result, '<sup>{}</sup>')]
+            row += [code(model['Name']), f'{int(parameters):,}' if parameters else NONE]
+            row += [values, result['Source']]
+            row += [code(shlex.join(shlex.split(result.get('Options', ''))))]
+            rows.append([*row, code(result.get('Weights'))])
     return markdown(header, rows, notes)
 
 
@@ -301,8 +291,12 @@ def published_name(model: Mapping[str, Any]) -> str | None:
     return source and source.name
 
 
-def metrics(result: Mapping[str, Any]) -> str:
-    return ', '.join(f'{metric} {value}' for metric, value in result['Metrics'].items())
+def merged(results: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Results, with their metrics as text; those of boxes and masks as one."""
+    own = ('Task', 'Dataset', 'Metrics')
+    for shared, group in groupby(results, lambda x: {k: x[k] for k in x if k not in own}):
+        pairs = [pair for result in group for pair in result['Metrics'].items()]
+        yield shared, ', '.join(f'{metric} {value}' for metric, value in pairs)
 
 
 def code(text: str | None) -> str:
