@@ -185,14 +185,13 @@ class WorkDirs(NamedTuple):
         return list(dict.fromkeys(map(self.command, empty)))
 
     def with_trained(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Behind published weights of a config also its own run, if there is one."""
+        """After published weights of a config also its own run, if there is one."""
         for row in rows:
             yield row
-            own = {key: value for key, value in row.result.items() if key != 'Weights'}
-            row = row._replace(result=own)
-            if row.result.keys() & {'Row', 'Options'} or not last_scores(self.folder / row.run):
-                continue
-            yield row
+            own = row._replace(result={k: x for k, x in row.result.items() if k != 'Weights'})
+            of_config = 'Weights' in row.result and not own.result.keys() & {'Row', 'Options'}
+            if of_config and last_scores(self.folder / own.run):
+                yield own
 
 
 def beside(rows: Sequence[Row], work_dirs: WorkDirs) -> str:
