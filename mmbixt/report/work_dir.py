@@ -13,6 +13,8 @@ from mmbixt.sample.sample_data import MANIFEST
 
 # scores of mmdet, and what they measure
 DETECTION = {'coco/bbox_mAP': 'boxes', 'coco/segm_mAP': 'masks', 'coco/boundary_mAP': 'mask edges'}
+# one of them is in each record of a validation or a test
+_MEANS = {'mIoU', 'all/mIoU', 'accuracy/top1', *DETECTION}
 
 
 class ReportError(ValueError):
@@ -26,7 +28,7 @@ class Run:
         configs = sorted(folder.glob('*.py'), key=lambda path: path.stat().st_mtime)
         if not configs:
             raise ReportError(f'{folder} is not the work dir of a run: it has no config')
-        starts = sorted(folder.glob('[0-9]' * 8 + '_' + '[0-9]' * 6))  # mmengine's: date and time
+        starts = starts_in(folder)
         logs = {start: read_records(start / 'vis_data/scalars.json') for start in starts}
         trained = [start for start in starts if logs[start]]  # tests write no records
         # a later test may have overwritten the config in the work dir with its own
@@ -45,31 +47,43 @@ class Run:
         self.date = datetime.strptime(last[0].name, '%Y%m%d_%H%M%S') if last else None
         self.records = merge(logs.values())
         self.iterations = max((r['step'] for r in self.records), default=0)
-        # mmengine writes the scores of a test to a separate file
-        tests = [test for start in starts for test in read_records(start / f'{start.name}.json')]
-        means = {'mIoU', 'all/mIoU', *DETECTION}
-        scored = [record for record in (*self.records, *tests[-1:]) if means & record.keys()]
-        hidden = ('time', 'data_time', 'step')
-        self.scores = {k: v for k, v in scored[-1].items() if k not in hidden} if scored else {}
-        self.checkpoint = self._find_checkpoint()
-
-    def _find_checkpoint(self) -> Path | None:
-        """The last checkpoint of the run, or the tested one if the folder is of a test."""
-        note = self.folder / 'last_checkpoint'  # written by mmengine
-        last = Path(note.read_text().strip()) if note.exists() else Path('none')
-        best = sorted(self.folder.glob('best_*.pth'), key=lambda path: path.stat().st_mtime)
-        # a work dir that was moved has a note with its former path
-        for path in (last, self.folder / last.name, *reversed(best)):
-            if path.is_file():
-                return path
+        self.scores = last_scores(folder)
         tested = self.config.get('load_from')
-        return Path(tested) if tested and not self.iterations else None
+        self.checkpoint = last_checkpoint(folder)
+        if not self.checkpoint and tested and not self.iterations:  # the folder is of a test
+            self.checkpoint = Path(tested)
 
     def curve(self, name: str) -> np.ndarray:
         """Logged steps and finite values (P,2) of a name."""
         pairs = [(record['step'], record[name]) for record in self.records if name in record]
         points = np.array(pairs, float).reshape(-1, 2)
         return points[np.isfinite(points).all(1)]
+
+
+def starts_in(folder: Path) -> list[Path]:
+    """The folders of logs in a work dir, one for each start of a run or a test, in order."""
+    return sorted(folder.glob('[0-9]' * 8 + '_' + '[0-9]' * 6))  # mmengine's: date and time
+
+
+def last_scores(folder: Path) -> dict[str, float]:
+    """Scores of the last test in a work dir, or of the last validation; empty if there is none."""
+    starts = starts_in(folder)
+    # mmengine writes the scores of a test to a separate file
+    tests = [test for start in starts for test in read_records(start / f'{start.name}.json')]
+    records = merge(read_records(start / 'vis_data/scalars.json') for start in starts)
+    scored = [record for record in (*records, *tests[-1:]) if _MEANS & record.keys()]
+    hidden = ('time', 'data_time', 'step')
+    return {k: v for k, v in scored[-1].items() if k not in hidden} if scored else {}
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The last checkpoint of a run, or the best one."""
+    note = folder / 'last_checkpoint'  # written by mmengine
+    last = Path(note.read_text().strip()) if note.exists() else Path('none')
+    best = sorted(folder.glob('best_*.pth'), key=lambda path: path.stat().st_mtime)
+    # a work dir that was moved has a note with its former path
+    places = (last, folder / last.name, *reversed(best))
+    return next((path for path in places if path.is_file()), None)
 
 
 def read_records(file: Path) -> list[dict[str, float]]:

@@ -1,0 +1,194 @@
+import json
+import sys
+
+import paper_table
+import pytest
+import torch
+from helpers import official_state, only_in_zoo
+from running import write_few_scenes
+from test_report.runs import train_record, write_log
+
+from mmbixt.config import ConfigError
+
+METAFILE = """
+Collections: [{Name: XCiT}]
+Models:
+  - Name: dense_ade20k
+    Metadata: {Training Data: ADE20K, Parameters: 8899870, Multiply-adds at 512x512 (G): 21.7}
+    Results:
+      - {Task: Semantic Segmentation, Metrics: {mIoU: 45.0, mIoU (ms+flip): 46.0}, Source: Table 5}
+      - Task: Semantic Segmentation
+        Metrics: {mIoU: 45.60}
+        Source: repository
+        Row: other regions
+        Options: model.topks="(1,4)"
+        Parameters: 1234567
+  - Name: semfpn_xcit_t12_p16_ade20k
+    Metadata: {Training Data: ADE20K, Parameters: 10, Multiply-adds at 512x512 (G): 2}
+    Results:
+      - Task: Semantic Segmentation
+        Metrics: {mIoU: 38.1}
+        Source: Table 5
+        Weights: xcit://ade-semfpn-tiny12-p16
+  - Name: small_in1k
+    Metadata: {Training Data: ImageNet-1k, Parameters: 7, Multiply-adds at 224x224 (G): 1.2}
+    Results:
+      - Task: Image Classification
+        Metrics: {top-1: 80.10 ± 0.2}
+        Source: Table 4
+        Note: from other weights
+      - Task: Image Classification
+        Metrics: {top-1: fails to train}
+        Source: Table 4
+        Row: with labels of tokens
+        Note: no code is published
+"""
+README = """# XCiT
+<!-- table: dense -->
+old
+<!-- end of table -->
+<!-- table: classifiers -->
+<!-- end of table -->
+
+<!-- table: rows -->
+<!-- end of table -->
+The end.
+"""
+WRITTEN = """# XCiT
+<!-- table: dense -->
+| config | parameters | G at 512 | results | published weights |
+|---|---:|---:|---|---|
+| `dense_ade20k` | 8,899,870 | 21.7 | mIoU 45.0, mIoU (ms+flip) 46.0 (Table 5) | – |
+| `semfpn_xcit_t12_p16_ade20k` | 10 | 2.0 | mIoU 38.1 (Table 5) | `xcit://ade-semfpn-tiny12-p16` |
+<!-- end of table -->
+<!-- table: classifiers -->
+| config | parameters | G at 224 | results |
+|---|---:|---:|---|
+| `small_in1k` | 7 | 1.20 | top-1 80.10 ± 0.2 (Table 4)<sup>1</sup> |
+
+1. from other weights
+<!-- end of table -->
+
+<!-- table: rows -->
+| row | config | parameters | result | source | options |
+|---|---|---:|---|---|---|
+| other regions | `dense_ade20k` | 1,234,567 | mIoU 45.60 | repository | `'model.topks=(1,4)'` |
+| with labels of tokens<sup>1</sup> | `small_in1k` | – | top-1 fails to train | Table 4 | – |
+
+1. no code is published
+<!-- end of table -->
+The end.
+"""
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch, capsys):
+    """Calls the tool in a folder, with the metafile of one family; returns its output."""
+    (tmp_path / 'configs/xcit').mkdir(parents=True)
+    (tmp_path / 'configs/xcit/metafile.yml').write_text(METAFILE)
+    (tmp_path / 'configs/xcit/README.md').write_text(README)
+    monkeypatch.setattr(paper_table, 'CONFIGS', tmp_path / 'configs')
+    monkeypatch.setattr(paper_table, 'read_metafile', paper_table.read_metafile.__wrapped__)
+    monkeypatch.chdir(tmp_path)
+
+    def table(*arguments):
+        monkeypatch.setattr(sys, 'argv', ['paper_table.py', *arguments])
+        paper_table.main()
+        return capsys.readouterr().out
+
+    return table
+
+
+def log(name, train=(), **scores):
+    """The work dir of a training, or of a test."""
+    start = write_log(paper_table.Path('work_dirs', name), '20250101_100000', train)
+    if scores:
+        (start / f'{start.name}.json').write_text(json.dumps(scores))
+
+
+def lines(said):
+    """The words of each line."""
+    return [' '.join(line.split()) for line in said.splitlines()]
+
+
+def test_notes_and_commands_of_empty_rows(table):
+    assert lines(table('small_in1k', 'xcit*')) == [
+        *('', 'XCiT, Table 4', 'metric paper here difference'),
+        'small_in1k [1] top-1 80.10 ± 0.2 – –',
+        'small_in1k (with labels of tokens) [2] top-1 fails to train – –',
+        *('[1] from other weights', '[2] no code is published', 'missing:'),
+        'python tools/train.py small_in1k --work-dir work_dirs/small_in1k',
+    ]
+    said = lines(table('*ade20k'))
+    train = 'python tools/train.py dense_ade20k --work-dir work_dirs/dense_ade20k'
+    assert said.count(train) == 1  # for both scores
+    assert f"{train}-other-regions --cfg-options 'model.topks=(1,4)'" in said
+    assert (
+        'python tools/test.py semfpn_xcit_t12_p16_ade20k xcit://ade-semfpn-tiny12-p16 '
+        '--work-dir work_dirs/semfpn_xcit_t12_p16_ade20k-published'
+    ) in said
+    with pytest.raises(ConfigError, match=r'no results of nothing\.'):
+        table('nothing')
+
+
+def test_scores_of_work_dirs(table):
+    near = {'band3px/mIoU': 24.0, 'boundary0.02/mIoU': 30.0}
+    log('dense_ade20k', [train_record(10), {'mIoU': 44.5, 'step': 10}])
+    log('dense_ade20k-tta', mIoU=47.0)
+    log('semfpn_xcit_t12_p16_ade20k', [train_record(10), {'mIoU': 39.1, 'step': 10}])
+    log('semfpn_xcit_t12_p16_ade20k-published', mIoU=38.0, **near)
+    said = lines(table('*ade20k'))
+    assert said.count('dense_ade20k mIoU 45.0 44.50 -0.50') == 1
+    assert 'dense_ade20k mIoU (ms+flip) 46.0 47.00 +1.00' in said
+    assert 'semfpn_xcit_t12_p16_ade20k (published weights) mIoU 38.1 38.00 -0.10' in said
+    assert 'semfpn_xcit_t12_p16_ade20k mIoU 38.1 39.10 +1.00' in said
+    assert [line for line in said if line.startswith('python')] == [
+        'python tools/train.py dense_ade20k --work-dir work_dirs/dense_ade20k-other-regions '
+        "--cfg-options 'model.topks=(1,4)'"
+    ]
+    said = lines(table('semfpn*', '--boundary'))
+    assert 'metric paper here difference mIoU in band3px Boundary IoU' in said
+    assert said[-4].endswith('(published weights) mIoU 38.1 38.00 -0.10 24.00 30.00')
+    assert said[-1] == (
+        'python tools/test.py semfpn_xcit_t12_p16_ade20k '
+        'work_dirs/semfpn_xcit_t12_p16_ade20k/CHECKPOINT --boundary '
+        '--work-dir work_dirs/semfpn_xcit_t12_p16_ade20k'
+    )
+
+
+def test_tables_of_a_readme(table, tmp_path):
+    readme = tmp_path / 'configs/xcit/README.md'
+    for _ in range(2):
+        table('--write')
+        assert readme.read_text() == WRITTEN
+    readme.write_text(README.replace('table: rows', 'rows'))
+    with pytest.raises(ConfigError, match=r'configs/xcit/README\.md has no place .*\n.*rows'):
+        table('--write')
+
+
+LOST = """
+  - Name: semfpn_xcit_t12_p8_ade20k
+    Metadata: {Training Data: ADE20K}
+    Results:
+      - Task: Semantic Segmentation
+        Metrics: {mIoU: 39.9}
+        Source: Table 5
+        Weights: lost.pth
+"""
+
+
+@only_in_zoo
+def test_published_weights_are_tested(table, tmp_path, monkeypatch):
+    """On generated scenes: a file of the authors' layout in the cache, and a lost one."""
+    (tmp_path / 'configs/xcit/metafile.yml').write_text(METAFILE + LOST)
+    monkeypatch.setenv('TORCH_HOME', str(tmp_path))
+    path = tmp_path / 'hub/checkpoints/sem_fpn_xcit_tiny_12_p16.pth'
+    path.parent.mkdir(parents=True)
+    state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
+    torch.save(dict(meta={}, state_dict=state), path)
+    write_few_scenes(tmp_path / 'data/sample')
+    said = lines(table('semfpn*', '--evaluate', '--boundary', '--', '--sample'))
+    assert 'Failed, with errors above: lost.pth' in said
+    (row,) = [line for line in said if line.startswith('semfpn_xcit_t12_p16')]
+    assert '–' not in row
+    assert f'2 of 2: {said[-1]}' in said  # the only one that is missing

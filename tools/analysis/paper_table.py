@@ -1,0 +1,348 @@
+"""The papers' numbers beside those of work dirs, and the commands that give the missing ones.
+
+The papers' numbers are in configs/*/metafile.yml. The run of a config is in work_dirs/NAME, a run
+with other settings in work_dirs/NAME-ROW, where ROW says in a few words what differs, and the test
+of published weights in work_dirs/NAME-ROW or work_dirs/NAME-published.
+"""
+
+import argparse
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatch
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from mmbixt.checkpoints.sources import BY_ADDRESS
+from mmbixt.cli import run
+from mmbixt.config import CONFIGS, ConfigError
+from mmbixt.evaluation.boundary import MAIN_BAND
+from mmbixt.evaluation.tables import aligned
+from mmbixt.report.work_dir import last_checkpoint, last_scores
+
+EPILOG = """Examples:
+  python tools/analysis/paper_table.py biformer
+  python tools/analysis/paper_table.py '*xcit*ade20k' --evaluate --boundary
+  python tools/analysis/paper_table.py --write"""
+NONE = '–'
+TOOLS = Path(__file__).resolve().parents[1]
+# metrics of the papers: the names that the frameworks log, and factors that give per cent
+TTA = ' (ms+flip)'
+SCORES = {
+    'mIoU': ('mIoU', 1),
+    f'mIoU{TTA}': ('mIoU', 1),
+    'mIoU near boundaries': (f'{MAIN_BAND}/mIoU', 1),
+    'top-1': ('accuracy/top1', 1),
+    'top-5': ('accuracy/top5', 1),
+    'box AP': ('coco/bbox_mAP', 100),
+    'mask AP': ('coco/segm_mAP', 100),
+}
+# what --boundary adds to them, by the title of the column
+BOUNDARY = {
+    'mIoU': {
+        f'mIoU in {MAIN_BAND}': (f'{MAIN_BAND}/mIoU', 1),
+        'Boundary IoU': ('boundary0.02/mIoU', 1),
+    },
+    'mask AP': {'boundary AP': ('coco/boundary_mAP', 100)},
+}
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EPILOG
+    )
+    add = parser.add_argument
+    text = "families such as xcit, or names or patterns of configs such as '*_in1k' (default: all)"
+    add('names', nargs='*', metavar='FAMILY|CONFIG', help=text)
+    add('--work-dirs', type=Path, default='work_dirs', help='folder of the work dirs')
+    add('--boundary', action='store_true', help='also scores near boundaries')
+    text = 'first test the published weights without scores; each is downloaded at its first use, '
+    text += 'and arguments after -- are for tools/test.py'
+    add('--evaluate', action='store_true', help=text)
+    add('--write', action='store_true', help='write the tables in configs/*/README.md instead')
+    words, passed = split_arguments()
+    args = parser.parse_args(words)
+    args.passed = passed
+    return args
+
+
+def split_arguments() -> tuple[list[str], list[str]]:
+    """The arguments of the command line before and after --."""
+    end = sys.argv.index('--') if '--' in sys.argv else len(sys.argv)
+    return sys.argv[1:end], sys.argv[end + 1 :]
+
+
+# --- Rows -----------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """A number of a paper, and the run that gives it here."""
+
+    table: str  # names of the family and of the table
+    config: str
+    result: Mapping[str, Any]  # of the metafile
+    metric: str
+    has_boundary: bool  # whether tools/test.py takes the config with --boundary
+
+    @property
+    def label(self) -> str:
+        what = self.result.get('Row') or ('published weights' if 'Weights' in self.result else '')
+        return f'{self.config} ({what})' if what else self.config
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a config can give it: a note may say why none has the row."""
+        result = self.result.keys()
+        return bool(result & {'Options', 'Weights'}) or not {'Row', 'Note'} <= result
+
+    @property
+    def run(self) -> str:
+        """The name of its work dir."""
+        if self.result.keys() & {'Options', 'Weights'}:
+            words = re.findall(r'[a-z0-9]+', self.result.get('Row', 'published').lower())
+            return '-'.join([self.config, *words])
+        return self.config
+
+    @property
+    def work_dir(self) -> str:
+        """The work dir of its scores: a test with augmentation has one of its own."""
+        return self.run + '-tta' * self.metric.endswith(TTA)
+
+
+def families() -> list[str]:
+    return sorted(path.parent.name for path in CONFIGS.glob('*/metafile.yml'))
+
+
+@cache
+def read_metafile(family: str) -> dict[str, Any]:
+    """A metafile in which all values are strings, so that 80.10 keeps its digits."""
+    return yaml.load((CONFIGS / family / 'metafile.yml').read_text(), yaml.BaseLoader)
+
+
+def read_rows(names: Sequence[str] = ()) -> list[Row]:
+    """The rows of families and configs, or of all, in order of the tables."""
+    rows = []
+    for family in families():
+        metafile = read_metafile(family)
+        title = metafile['Collections'][0]['Name']
+        for model in metafile['Models']:
+            if names and not any(x == family or fnmatch(model['Name'], x) for x in names):
+                continue
+            results = model.get('Results', [])
+            has_boundary = any('Segmentation' in result['Task'] for result in results)
+            for result in results:
+                about = f'{title}, {result["Source"]}', model['Name'], result
+                rows += [Row(*about, metric, has_boundary) for metric in result['Metrics']]
+    if not rows:
+        raise ConfigError(f'There are no results of {" ".join(names)}.')
+    return sorted(rows, key=lambda row: row.table)
+
+
+# --- The papers' numbers beside those of work dirs ------------------------------------------------
+
+
+class WorkDirs(NamedTuple):
+    """The scores of runs."""
+
+    folder: Path
+    boundary: bool
+
+    def scores(self, row: Row) -> dict[str, float | None]:
+        """The score of a row, and those near boundaries, by the titles of their columns."""
+        found = last_scores(self.folder / row.work_dir) if row.has_run else {}
+        more = BOUNDARY.get(row.metric, {}) if self.boundary else {}
+        wanted = {'here': SCORES.get(row.metric, ('', 1)), **more}
+        return {
+            title: factor * found[name] if name in found else None
+            for title, (name, factor) in wanted.items()
+        }
+
+    def command(self, row: Row) -> tuple[str, ...]:
+        """The command that gives the scores of a row: a training, or the test of its result."""
+        weights, run = row.result.get('Weights'), self.folder / row.run
+        if not weights and last_scores(run):
+            weights = last_checkpoint(run) or run / 'CHECKPOINT'
+        options = shlex.split(row.result.get('Options', ''))
+        options = ['--cfg-options', *options] if options else []
+        if not weights:
+            return ('tools/train.py', row.config, '--work-dir', str(run), *options)
+        near = row.has_boundary and (self.boundary or row.metric == 'mIoU near boundaries')
+        flags = ['--tta'] * row.metric.endswith(TTA) + ['--boundary'] * near
+        work_dir = str(self.folder / row.work_dir)
+        return ('tools/test.py', row.config, str(weights), *flags, '--work-dir', work_dir, *options)
+
+    def missing(self, rows: Iterable[Row]) -> list[tuple[str, ...]]:
+        """The commands for all scores that are missing and that the tools measure."""
+        rows = [row for row in rows if row.has_run and row.metric in SCORES]
+        empty = [row for row in rows if None in self.scores(row).values()]
+        return list(dict.fromkeys(map(self.command, empty)))
+
+    def with_trained(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """After published weights of a config also its own run, if there is one."""
+        for row in rows:
+            yield row
+            own = row._replace(result={k: x for k, x in row.result.items() if k != 'Weights'})
+            of_config = 'Weights' in row.result and not own.result.keys() & {'Row', 'Options'}
+            if of_config and last_scores(self.folder / own.run):
+                yield own
+
+
+def beside(rows: Sequence[Row], work_dirs: WorkDirs) -> str:
+    """A table of a paper as text, with its notes and the commands for what is missing."""
+    scores = [work_dirs.scores(row) for row in rows]
+    titles = list(dict.fromkeys(title for found in scores for title in found if title != 'here'))
+    lines, notes = [['', 'metric', 'paper', 'here', 'difference', *titles]], Notes()
+    for row, found in zip(rows, scores, strict=True):
+        paper, here = row.result['Metrics'][row.metric], found['here']
+        number = re.match(r'[\d.]+', paper)  # of '72.48 ± 0.45'; there may be none
+        known = number and here is not None
+        difference = f'{here - float(number[0]):+.2f}' if known else NONE
+        label = row.label + notes.mark(row.result, ' [{}]')
+        cells = [NONE if found.get(x) is None else f'{found[x]:.2f}' for x in ('here', *titles)]
+        lines.append([label, row.metric, paper, cells[0], difference, *cells[1:]])
+    lines = [rows[0].table, *aligned(lines), *notes.lines('[{}] {}')]
+    if commands := work_dirs.missing(rows):
+        lines += ['missing:', *(f'  python {shlex.join(words)}' for words in commands)]
+    return '\n'.join(lines)
+
+
+class Notes(list):
+    """The notes of a table, which its cells refer to by number."""
+
+    def mark(self, result: Mapping[str, Any], form: str) -> str:
+        if 'Note' not in result:
+            return ''
+        if result['Note'] not in self:
+            self.append(result['Note'])
+        return form.format(self.index(result['Note']) + 1)
+
+    def lines(self, form: str) -> list[str]:
+        return [form.format(number, note) for number, note in enumerate(self, 1)]
+
+
+def evaluate(rows: Sequence[Row], work_dirs: WorkDirs, passed: Sequence[str]) -> None:
+    """Test the published weights without scores, one after the other; failures do not end it."""
+    commands = work_dirs.missing(row for row in rows if 'Weights' in row.result)
+    failed = []
+    for number, (tool, *words) in enumerate(commands, 1):
+        print(f'{number} of {len(commands)}: {shlex.join(["python", tool, *words])}', flush=True)
+        done = subprocess.run([sys.executable, TOOLS / Path(tool).name, *words, *passed])
+        if done.returncode:
+            failed.append(words[1])
+    if failed:
+        print(f'Failed, with errors above: {", ".join(failed)}')
+
+
+# --- Tables of configs/*/README.md ----------------------------------------------------------------
+
+
+def readme_tables(models: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The tables by their kinds; empty if a family has no such models or rows."""
+    dense = [model for model in models if model['Metadata']['Training Data'] in ('ADE20K', 'COCO')]
+    others = [model for model in models if model not in dense]
+    return {
+        'dense': table_of_models(dense, side=512, digits=1),
+        'classifiers': table_of_models(others, side=224, digits=2),
+        'rows': table_of_rows(models),
+    }
+
+
+def table_of_models(models: Sequence[Mapping[str, Any]], side: int, digits: int) -> str:
+    header = ['config', 'parameters', f'G at {side}', 'results', 'published weights']
+    rows, notes = [], Notes()
+    for model in models:
+        about, cells, weights = model['Metadata'], [], [published_name(model)]
+        results = [x for x in model.get('Results', []) if not x.keys() & {'Row', 'Options'}]
+        for result, values in merged(results):
+            cells.append(f'{values} ({result["Source"]}){notes.mark(result, "<sup>{}</sup>")}')
+            weights.append(result.get('Weights'))
+        macs = about.get(f'Multiply-adds at {side}x{side} (G)')
+        macs = f'{float(macs):.{digits}f}' if macs else NONE
+        row = [code(model['Name']), f'{int(about["Parameters"]):,}', macs, '; '.join(cells) or NONE]
+        rows.append([*row, ', '.join(map(code, dict.fromkeys(filter(None, weights)))) or NONE])
+    return markdown(header, rows, notes)
+
+
+def table_of_rows(models: Sequence[Mapping[str, Any]]) -> str:
+    header = ['row', 'config', 'parameters', 'result', 'source', 'options', 'published weights']
+    rows, notes = [], Notes()
+    for model in models:
+        results = [x for x in model.get('Results', []) if x.keys() & {'Row', 'Options'}]
+        for result, values in merged(results):
+            parameters = result.get('Parameters')
+            row = [result.get('Row', NONE) + notes.mark(result, '<sup>{}</sup>')]
+            row += [code(model['Name']), f'{int(parameters):,}' if parameters else NONE]
+            row += [values, result['Source']]
+            row += [code(shlex.join(shlex.split(result.get('Options', ''))))]
+            rows.append([*row, code(result.get('Weights'))])
+    return markdown(header, rows, notes)
+
+
+def published_name(model: Mapping[str, Any]) -> str | None:
+    source = BY_ADDRESS.get(model.get('Weights', ''))
+    return source and source.name
+
+
+def merged(results: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Results, with their metrics as text; those of boxes and masks as one."""
+    own = ('Task', 'Dataset', 'Metrics')
+    for shared, group in groupby(results, lambda x: {k: x[k] for k in x if k not in own}):
+        pairs = [pair for result in group for pair in result['Metrics'].items()]
+        yield shared, ', '.join(f'{metric} {value}' for metric, value in pairs)
+
+
+def code(text: str | None) -> str:
+    return f'`{text}`' if text else NONE
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], notes: Notes) -> str:
+    """A table without its empty columns, and the notes below."""
+    if not rows:
+        return ''
+    columns = [column for column in zip(header, *rows, strict=True) if {*column[1:]} != {NONE}]
+    header, *rows = zip(*columns, strict=True)
+    numbers = {'parameters', 'G at 224', 'G at 512'}
+    rule = '|'.join('---:' if title in numbers else '---' for title in header)
+    lines = [f'| {" | ".join(row)} |' for row in (header, *rows)]
+    notes = [textwrap.fill(line, 112, subsequent_indent='   ') for line in notes.lines('{}. {}')]
+    lines = [lines[0], f'|{rule}|', *lines[1:], *([''] if notes else []), *notes]
+    return ''.join(f'{line}\n' for line in lines)
+
+
+def with_tables(family: str) -> str:
+    """The README of a family with the tables of its metafile."""
+    path = CONFIGS / family / 'README.md'
+    text = path.read_text()
+    for kind, table in readme_tables(read_metafile(family)['Models']).items():
+        start, end = f'<!-- table: {kind} -->\n', '<!-- end of table -->'
+        before, found, rest = text.partition(start)
+        if found and end in rest:
+            text = f'{before}{start}{table}{rest[rest.index(end) :]}'
+        elif table:
+            raise ConfigError(f'configs/{family}/README.md has no place for a table:\n{start}{end}')
+    return text
+
+
+def main() -> None:
+    args = parse_args()
+    if args.write:
+        for family in families():
+            (CONFIGS / family / 'README.md').write_text(with_tables(family))
+        return
+    rows, work_dirs = read_rows(args.names), WorkDirs(args.work_dirs, args.boundary)
+    if args.evaluate:
+        evaluate(rows, work_dirs, args.passed)
+    rows = work_dirs.with_trained(rows)
+    for _, group in groupby(rows, key=lambda row: row.table):
+        print(f'\n{beside(list(group), work_dirs)}')
+
+
+if __name__ == '__main__':
+    run(main)
