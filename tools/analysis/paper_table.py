@@ -32,6 +32,7 @@ EPILOG = """Examples:
   python tools/analysis/paper_table.py '*xcit*ade20k' --evaluate --boundary
   python tools/analysis/paper_table.py --write"""
 NONE = '–'
+MARK = '<sup>{}</sup>'  # of a note
 TOOLS = Path(__file__).resolve().parents[1]
 # metrics of the papers: the names that the frameworks log, and factors that give per cent
 TTA = ' (ms+flip)'
@@ -255,13 +256,15 @@ def readme_tables(models: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def table_of_models(models: Sequence[Mapping[str, Any]], side: int, digits: int) -> str:
+    """A line for each config, with its results, and those of published weights in other rows."""
     header = ['config', 'parameters', f'G at {side}', 'results', 'published weights']
     rows, notes = [], Notes()
     for model in models:
         about, cells, weights = model['Metadata'], [], [published_name(model)]
-        results = [x for x in model.get('Results', []) if not x.keys() & {'Row', 'Options'}]
+        results = [x for x in model.get('Results', []) if not is_ablation(x)]
         for result, values in merged(results):
-            cells.append(f'{values} ({result["Source"]}){notes.mark(result, "<sup>{}</sup>")}')
+            row = f'{result["Row"]}: ' if 'Row' in result else ''
+            cells.append(f'{row}{values} ({result["Source"]}){notes.mark(result, MARK)}')
             weights.append(result.get('Weights'))
         macs = about.get(f'Multiply-adds at {side}x{side} (G)')
         macs = f'{float(macs):.{digits}f}' if macs else NONE
@@ -271,18 +274,21 @@ def table_of_models(models: Sequence[Mapping[str, Any]], side: int, digits: int)
 
 
 def table_of_rows(models: Sequence[Mapping[str, Any]]) -> str:
-    header = ['row', 'config', 'parameters', 'result', 'source', 'options', 'published weights']
+    """A line for each row that options make of a config."""
     rows, notes = [], Notes()
     for model in models:
-        results = [x for x in model.get('Results', []) if x.keys() & {'Row', 'Options'}]
-        for result, values in merged(results):
-            parameters = result.get('Parameters')
-            row = [result.get('Row', NONE) + notes.mark(result, '<sup>{}</sup>')]
-            row += [code(model['Name']), f'{int(parameters):,}' if parameters else NONE]
-            row += [values, result['Source']]
-            row += [code(shlex.join(shlex.split(result.get('Options', ''))))]
-            rows.append([*row, code(result.get('Weights'))])
-    return markdown(header, rows, notes)
+        for result, values in merged(filter(is_ablation, model.get('Results', []))):
+            count = result.get('Parameters')
+            row = [result.get('Row', NONE), code(model['Name'])]
+            row += [f'{int(count):,}' if count else NONE]
+            row += [f'{values} ({result["Source"]}){notes.mark(result, MARK)}']
+            rows.append([*row, code(shlex.join(shlex.split(result['Options'])))])
+    return markdown(['row', 'config', 'parameters', 'result', 'options'], rows, notes)
+
+
+def is_ablation(result: Mapping[str, Any]) -> bool:
+    """Whether it is a row to train with other options."""
+    return 'Options' in result and 'Weights' not in result
 
 
 def published_name(model: Mapping[str, Any]) -> str | None:

@@ -24,7 +24,10 @@ SENTENCE = (
 
 
 def attention_layers(backbone: XCiT) -> dict[str, tuple[nn.Module, int]]:
-    return {str(i): (block.attn, backbone.patch_size) for i, block in enumerate(backbone.blocks)}
+    attentions = {str(i): block.attn for i, block in enumerate(backbone.blocks)}
+    return {
+        name: (attn, backbone.patch_size) for name, attn in attentions.items() if attn is not None
+    }
 
 
 def default_layer(backbone: XCiT) -> str:
