@@ -38,12 +38,14 @@ ROWS = {
     for row in read_rows()
     if 'Options' in row.result and 'Weights' not in row.result and row.has_run
 }
-# each family, decoder and kind of detector; the Semantic FPN is in test_tools/test_train_and_test
+# each family, decoder and kind of detector, and a row of a paper; the Semantic FPN is in
+# test_tools/test_train_and_test
 TRAINED = [
     'linear_bixt_ti_ade20k',
     'maskrcnn_xcit_t12_p16_3x_coco',
     'retinanet_biformer_t_1x_coco',
     'upernet_bisa_swin_t_ade20k',
+    'xcit_s12_p16_in1k-without-lpi',
 ]
 BUILT = [*TRAINED, 'semfpn_xcit_t12_p16_ade20k', 'upernet_biformer_t_ade20k']
 DENSE = [name for name in PATHS if not name.endswith(('_in1k', '_cifar100'))]
