@@ -44,7 +44,7 @@ class DenseBackbone(LoadsFiles):
     Attributes:
         out_channels: width of each returned feature map.
         out_strides: stride of each; a feature map has ``ceil(H/stride) x ceil(W/stride)`` cells
-            (rounded down in BiFormer's 'stl' and 'stl-nchw').
+            (rounded down in BiFormer with patchwise embedding, as in 'stl').
     """
 
     out_channels: tuple[int, ...]
