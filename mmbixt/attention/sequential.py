@@ -51,7 +51,7 @@ class SequentialAttention(nn.Module):
     def attention_maps(self, latents: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Both attention matrices (B,h,M,N), over the tokens and over the latents: for pictures."""
         q_tokens, k_tokens, v_tokens = split_heads(self.qkv_patches(tokens), 3, self.num_heads)
-        q_latents = self._queries(latents, len(tokens))
+        q_latents = self._queries(latents, tokens.shape[0])
         over_tokens = attention_scores(q_latents, k_tokens, self.scale).softmax(dim=-1)
         updated = latents + self._update_latents(latents, k_tokens, v_tokens)
         k_latents, _ = self._split_latents(updated)
@@ -66,5 +66,5 @@ class SequentialAttention(nn.Module):
         return split_heads(self.kv_latents(latents), 2, self.num_heads)
 
     def _update_latents(self, latents: Tensor, k_tokens: Tensor, v_tokens: Tensor) -> Tensor:
-        q_latents = self._queries(latents, len(k_tokens))
+        q_latents = self._queries(latents, k_tokens.shape[0])
         return self.proj_lat(join_heads(fused_attention(q_latents, k_tokens, v_tokens, self.scale)))

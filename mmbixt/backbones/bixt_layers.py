@@ -149,7 +149,7 @@ class LatentCrossAttentionBlock(nn.Module):
 
     def forward(self, latents: Tensor, tokens: Tensor) -> Tensor:
         """Latents (B,M,C) or (1,M,C) and tokens (B,N,C) to latents (B,M,C)."""
-        normed = self.norm1_lat(latents).expand(len(tokens), -1, -1)
+        normed = self.norm1_lat(latents).expand(tokens.shape[0], -1, -1)
         update = self.attn(normed, self.norm1_pat(tokens))
         latents = latents + self.drop_path(self.ls1_lat(update))
         return residual(latents, self._widen, self.drop_path)

@@ -168,3 +168,6 @@ def test_iterative_updates_only_latents_and_shares_a_cross_attention(share_first
     assert not any(p.requires_grad for p in frozen.blocks[0].parameters())
     rates = [layer.self_attention_latents[0].drop_path.drop_prob for layer in frozen.blocks]
     assert rates == [0, 0.25, 0.5]
+    sizes = ({0: torch.export.Dim.AUTO, 2: torch.export.Dim.AUTO},)
+    program = torch.export.export(backbone.eval(), (x,), dynamic_shapes=sizes).module()
+    assert_close(program(image(3, 64, 32))[1], backbone(image(3, 64, 32))[1])

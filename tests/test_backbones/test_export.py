@@ -11,7 +11,15 @@ EXAMPLE = (2, 480, 544)
 DYNAMIC = ({0: Dim.AUTO, 2: Dim.AUTO, 3: Dim.AUTO},)
 PADDED = 'bisa, learned, instance norm, early stages'  # whose windows are
 # what is exported differently; not BiFormer's stl-nchw, whose number of regions depends on the size
-EXPORTED = ('bixt conv, LPI', 'xcit /8, layer scale', 'biformer', 'biformer stl', 'swin', PADDED)
+EXPORTED = (
+    'bixt conv, LPI',
+    'bixt, sequential',
+    'xcit /8, layer scale',
+    'biformer',
+    'biformer stl',
+    'swin',
+    PADDED,
+)
 
 
 def assert_same(run, backbone, sizes):
