@@ -44,6 +44,7 @@ ARCH_DEFAULTS = dict(mlp_ratio=4, layer_scale=None)
 # in the authors' files: the classifier, and the grid of positions
 NOT_USED = re.compile(r'(fc_norm|head)\.|fourier_pos_encode\.pos$')
 LATENT_UPDATE = re.compile(r'\.(self_attention_latents|attn\.proj_lat|\w+_lat)\.')
+QKV = re.compile(r'attn\.(qkv|q_latents|kv_latents|qkv_patches)$')
 LAYER = re.compile(r'blocks\.(\d+)\.')
 
 
@@ -75,6 +76,8 @@ class BiXT(DenseBackbone):
         share_first: 'iterative': all layers share the weights of one cross-attention, and its
             rate of stochastic depth. Without it, the first layer has a cross-attention of its own.
             mmengine's ``paramwise_cfg`` needs, in both cases, ``bypass_duplicate=True``.
+        qkv_bias: biases of queries, keys and values in self-attention and sequential attention.
+            Some parameters in the paper's tables are without, the published weights have them.
         token_refiner: None, or 'lpi' for XCiT's local patch interaction after each layer, the
             paper's "+LPI".
         out_indices: layers (from 0; negative ones from the end) whose tokens are returned.
@@ -107,6 +110,7 @@ class BiXT(DenseBackbone):
         attention: str = 'bidirectional',
         self_attentions: int = 1,
         share_first: bool = True,
+        qkv_bias: bool = True,
         token_refiner: str | None = None,
         out_indices: Sequence[int] | None = None,
         with_latents: bool = False,
@@ -160,6 +164,10 @@ class BiXT(DenseBackbone):
             self.blocks.extend(iterative_layers(sizes, rates, self_attentions, share_first))
         elif latent_layer:
             self.blocks.append(make_latent_layer(*sizes, drop_path_rate))
+        if not qkv_bias:
+            for name, module in self.blocks.named_modules():
+                if QKV.search(name):
+                    module.register_parameter('bias', None)
         self.reset_parameters()
         self.set_drop_path(drop_path)
         self.freeze()
@@ -171,7 +179,8 @@ class BiXT(DenseBackbone):
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
                 is_mlp = name.endswith(('.fc1', '.fc2'))
-                nn.init.normal_(module.bias, std=1e-6 if is_mlp else 0.0)
+                if module.bias is not None:
+                    nn.init.normal_(module.bias, std=1e-6 if is_mlp else 0.0)
             elif isinstance(module, nn.Conv2d):
                 lecun_normal_(module.weight)
                 if module.bias is not None:

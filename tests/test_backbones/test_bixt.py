@@ -87,7 +87,8 @@ PRINTED = [  # classifiers; parameters (M) and operations at 224 x 224 (G) that 
     (small(128), '59.61', '9.32'),
     (tiny(token_refiner='lpi'), '15', '1.7'),
     (dict(depth=10, attention='sequential'), '14.60', '1.66'),
-    (dict(depth=11, attention='sequential'), '15.94', '1.81'),  # 15.92: no biases of q, k and v
+    (dict(depth=11, attention='sequential', qkv_bias=False), '15.92', '1.81'),
+    (dict(depth=11, qkv_bias=False), '15.11', '1.68'),
     (iterative(5, 8, share_first=True), '18.61', '1.58'),
     (iterative(5, 8), '19.05', '1.58'),
     (iterative(6, 7, share_first=True), '19.50', '1.59'),
