@@ -1,10 +1,8 @@
 import pytest
 import torch
-from get_flops import build_without_memory, count_macs, count_parameters
 from helpers import assert_close, formulation, golden, image, official_state
 
 from mmbixt.backbones import BiXT
-from mmbixt.backbones.published import classifier_config
 
 SMALL = dict(embed_dims=32, num_heads=2, depth=3)
 
@@ -114,8 +112,12 @@ def operations_of_norms(model, call):
 @pytest.mark.parametrize(('options', 'parameters', 'operations'), PRINTED)
 def test_sizes_of_the_papers_tables(options, parameters, operations):
     pytest.importorskip('mmpretrain')
-    config = classifier_config(dict(type='mmbixt.BiXT', **options))
-    model = build_without_memory(dict(config, type='mmpretrain.ImageClassifier'))
+    from classifiers import build_meta
+    from get_flops import count_macs, count_parameters
+
+    from mmbixt.backbones.published import classifier_config
+
+    model = build_meta(classifier_config(dict(type='mmbixt.BiXT', **options)))
 
     def call():
         return model(torch.empty(1, 3, 224, 224, device='meta'), mode='tensor')

@@ -64,18 +64,17 @@ WRITTEN = """# XCiT
 <!-- table: classifiers -->
 | config | parameters | G at 224 | results |
 |---|---:|---:|---|
-| `small_in1k` | 7 | 1.20 | top-1 80.10 ± 0.2 (Table 4)<sup>1</sup> |
+| `small_in1k` | 7 | 1.20 | top-1 80.10 ± 0.2 (Table 4)<sup>1</sup>; \
+with labels of tokens: top-1 fails to train (Table 4)<sup>2</sup> |
 
 1. from other weights
+2. no code is published
 <!-- end of table -->
 
 <!-- table: rows -->
-| row | config | parameters | result | source | options |
-|---|---|---:|---|---|---|
-| other regions | `dense_ade20k` | 1,234,567 | mIoU 45.60 | repository | `'model.topks=(1,4)'` |
-| with labels of tokens<sup>1</sup> | `small_in1k` | – | top-1 fails to train | Table 4 | – |
-
-1. no code is published
+| row | config | parameters | result | options |
+|---|---|---:|---|---|
+| other regions | `dense_ade20k` | 1,234,567 | mIoU 45.60 (repository) | `'model.topks=(1,4)'` |
 <!-- end of table -->
 The end.
 """
