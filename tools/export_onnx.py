@@ -253,8 +253,14 @@ def main() -> None:
         replace_for_dynamic_sizes(exported.model)
     metadata = about(config, args.config, checkpoint)
     export(exported, tuple(args.size), args.dynamic, metadata, args.out)
-    if not check(args.out, model, CHECKED if args.dynamic else [(1, *args.size)], args.logits):
-        args.out.unlink()
+    agrees_everywhere = False
+    try:
+        sizes = CHECKED if args.dynamic else [(1, *args.size)]
+        agrees_everywhere = check(args.out, model, sizes, args.logits)
+    finally:  # also if onnxruntime cannot run it
+        if not agrees_everywhere:
+            args.out.unlink()
+    if not agrees_everywhere:
         sys.exit(f'error: onnxruntime and torch differ; {args.out} was deleted')
     print(f'wrote {args.out} ({args.out.stat().st_size / 1e6:.1f} MB)')
 

@@ -26,7 +26,7 @@ from mmbixt.layers.fused_attention import attention_scores, fused_attention
 from mmbixt.layers.heads import head_width, join_heads, split_heads
 from mmbixt.layers.padding import ceil_div, crop, larger, smaller
 from mmbixt.layers.precision import call_in_float32, without_autocast
-from mmbixt.layers.tracing import holds
+from mmbixt.layers.tracing import holds, is_exporting
 
 
 class Regions(NamedTuple):
@@ -290,6 +290,8 @@ class RoutingAttention(nn.Module):
     def regions(self, height: int, width: int) -> Regions:
         """The regions of a feature map of this size."""
         if self.num_regions == 'auto':
+            if is_exporting() and any(isinstance(x, torch.SymInt) for x in (height, width)):
+                raise ValueError("num_regions='auto' can be exported for one size of images only.")
             height, width = map(operator.index, (height, width))  # numbers, not symbols
             sides = [region_side(side, height * width, self.topk) for side in (height, width)]
             counts = [ceil_div(*pair) for pair in zip((height, width), sides, strict=True)]

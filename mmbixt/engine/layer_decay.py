@@ -55,6 +55,8 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
                     scales[id(weight)] = self.decay_rate ** (count - 1 - layer)
         if not scales:
             raise ValueError(f'{type(module).__name__} has no backbone of mmbixt.')
+        # layers may share weights (BiXT's iterative attention)
+        params[:] = {id(group['params'][0]): group for group in params}.values()
         for group in params:
             group['lr_scale'] = scales.get(id(group['params'][0]), 1.0)
             group['lr'] = group.get('lr', self.base_lr) * group['lr_scale']

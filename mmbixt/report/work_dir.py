@@ -1,7 +1,7 @@
 """The files in the work dir of a run: config, logs and checkpoint."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from math import inf
 from pathlib import Path
@@ -30,7 +30,7 @@ class Run:
             raise ReportError(f'{folder} is not the work dir of a run: it has no config')
         starts = starts_in(folder)
         logs = {start: read_records(start / 'vis_data/scalars.json') for start in starts}
-        trained = [start for start in starts if logs[start]]  # tests write no records
+        trained = [*filter(is_training, starts)]
         # a later test may have overwritten the config in the work dir with its own
         dumped = [file for start in trained if (file := start / 'vis_data/config.py').exists()]
         self.folder = folder
@@ -65,15 +65,26 @@ def starts_in(folder: Path) -> list[Path]:
     return sorted(folder.glob('[0-9]' * 8 + '_' + '[0-9]' * 6))  # mmengine's: date and time
 
 
-def last_scores(folder: Path) -> dict[str, float]:
-    """Scores of the last test in a work dir, or of the last validation; empty if there is none."""
-    starts = starts_in(folder)
-    # mmengine writes the scores of a test to a separate file
-    tests = [test for start in starts for test in read_records(start / f'{start.name}.json')]
-    records = merge(read_records(start / 'vis_data/scalars.json') for start in starts)
-    scored = [record for record in (*records, *tests[-1:]) if _MEANS & record.keys()]
-    hidden = ('time', 'data_time', 'step')
-    return {k: v for k, v in scored[-1].items() if k not in hidden} if scored else {}
+def last_scores(
+    folder: Path, counts: Callable[[Path], bool] = lambda start: True
+) -> dict[str, float]:
+    """Scores of the last validation or test in a work dir; empty if there is none.
+
+    ``counts`` tells by their folders of logs which trainings and tests count.
+    """
+    for start in reversed(starts_in(folder)):
+        # mmengine writes the scores of a test to a separate file
+        files = (start / 'vis_data/scalars.json', start / f'{start.name}.json')
+        scored = [x for file in files for x in read_records(file) if _MEANS & x.keys()]
+        if scored and counts(start):
+            hidden = ('time', 'data_time', 'step')
+            return {k: v for k, v in scored[-1].items() if k not in hidden}
+    return {}
+
+
+def is_training(start: Path) -> bool:
+    """Whether a folder of logs is of a training: tests write no records."""
+    return bool(read_records(start / 'vis_data/scalars.json'))
 
 
 def last_checkpoint(folder: Path) -> Path | None:

@@ -15,6 +15,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from mmbixt.attention import LatentAttention
 from mmbixt.visualization.attention import attention_layers, make_scene, record_layers
 from mmbixt.visualization.attention.drawing import Panel, Scale, sheet
 from mmbixt.visualization.attention.layer import AttentionPictureError
@@ -31,6 +32,8 @@ SENTENCE = (
 def first_feature_map(model: nn.Module, inputs: Tensor) -> tuple[Tensor, str, int]:
     """The output of the first attention for an image (1,3,H,W): (C,H',W'), its layer and stride."""
     (layer,) = record_layers(model, inputs, [*attention_layers(model)][:1])
+    if isinstance(layer.module, LatentAttention):
+        raise AttentionPictureError('The first attention updates only latents, without a map.')
     outputs = layer.module(*layer.inputs)
     tokens = (outputs[-1] if isinstance(outputs, tuple) else outputs)[0]  # BiXT: latents, tokens
     tokens = tokens.unflatten(0, layer.grid) if tokens.ndim == 2 else tokens

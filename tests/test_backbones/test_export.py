@@ -52,3 +52,11 @@ def test_exported_once_it_takes_other_batches_and_sizes(name, tmp_path):
     assert_same(program.module(), backbone, SIZES)
     run = in_onnxruntime(program, tmp_path / 'backbone.onnx')
     assert_same(run, backbone, (*SIZES, (1, 64, 64), (2, 97, 130), (1, 225, 290)))
+
+
+def test_regions_by_the_size_are_exported_for_one_size():
+    backbone = build(VARIANTS['biformer, regions by the size, no position convolution']).eval()
+    x = image(1, 96, 64)
+    assert_same(torch.export.export(backbone, (x,)).module(), backbone, [(1, 96, 64)])
+    with pytest.raises(ValueError, match="num_regions='auto' can be exported for one size"):
+        torch.export.export(backbone, (x,), dynamic_shapes=DYNAMIC)

@@ -9,7 +9,7 @@ from torch import nn
 from variants import VARIANTS
 from variants import build as build_backbone
 
-from mmbixt.backbones import XCiT
+from mmbixt.backbones import BiXT, XCiT
 
 LAYERS = {'bixt': 3, 'xcit': 3, 'biformer': 5, 'bisa': 5}  # of small backbones
 XCIT = dict(embed_dims=32, num_heads=2, depth=4)
@@ -86,6 +86,14 @@ def test_layers_are_in_the_order_of_the_network(family):
         assert layers == sorted(layers, reverse=True)
     assert used == sorted(set(used))
     assert used[-1] == len(model.layers())
+
+
+def test_weights_that_layers_share_are_updated_once():
+    iterative = dict(attention='iterative', latent_layer=True)
+    model = Model(BiXT(dict(embed_dims=16, num_heads=1, depth=3), **iterative))
+    groups = build(model, decay_rate=0.5).param_groups
+    updated = [id(parameter) for group in groups for parameter in group['params']]
+    assert sorted(updated) == sorted(map(id, model.parameters()))
 
 
 def test_stock_options_and_frozen_parts():

@@ -75,3 +75,5 @@ def test_scores_are_those_of_the_last_test_or_validation(folder):
         start = write_log(folder, f'2025010{day}_100000', [])
         (start / f'{start.name}.json').write_text(json.dumps({'mIoU': score, 'time': 0.1}))
     assert Run(folder).scores == {'mIoU': 40.0}
+    write_log(folder, '20250104_100000', [train_record(20), val_record(20, 50.0)])  # resumed
+    assert Run(folder).scores == {'mIoU': 50.0, 'band3px/mIoU': 25.0}

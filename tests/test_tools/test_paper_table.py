@@ -98,9 +98,11 @@ def table(tmp_path, monkeypatch, capsys):
     return table
 
 
-def log(name, train=(), **scores):
-    """The work dir of a training, or of a test."""
-    start = write_log(paper_table.Path('work_dirs', name), '20250101_100000', train)
+def log(name, train=(), tested=None, day=1, tta=False, **scores):
+    """The logs of a training or of a test in a work dir."""
+    start = write_log(paper_table.Path('work_dirs', name), f'2025010{day}_100000', train)
+    model = dict(module={}) if tta else {}
+    (start / 'vis_data/config.py').write_text(f'model = {model}\nload_from = {tested!r}\n')
     if scores:
         (start / f'{start.name}.json').write_text(json.dumps(scores))
 
@@ -133,9 +135,16 @@ def test_notes_and_commands_of_empty_rows(table):
 def test_scores_of_work_dirs(table):
     near = {'band3px/mIoU': 24.0, 'boundary0.02/mIoU': 30.0}
     log('dense_ade20k', [train_record(10), {'mIoU': 44.5, 'step': 10}])
-    log('dense_ade20k-tta', mIoU=47.0)
+    last = 'work_dirs/dense_ade20k/iter_10.pth'
+    log('dense_ade20k-tta', tested=last, tta=True, mIoU=47.0)
     log('semfpn_xcit_t12_p16_ade20k', [train_record(10), {'mIoU': 39.1, 'step': 10}])
-    log('semfpn_xcit_t12_p16_ade20k-published', mIoU=38.0, **near)
+    published = 'xcit://ade-semfpn-tiny12-p16'
+    log('semfpn_xcit_t12_p16_ade20k-published', tested=published, mIoU=38.0, **near)
+    # what is not of the rows, in the same work dirs
+    log('dense_ade20k', tested=last, tta=True, day=2, mIoU=48.0)
+    log('semfpn_xcit_t12_p16_ade20k', tested=published, day=2, mIoU=37.0)
+    ours = [train_record(10), {'mIoU': 36.0, 'step': 10}]
+    log('semfpn_xcit_t12_p16_ade20k-published', ours, day=2)
     said = lines(table('*ade20k'))
     assert said.count('dense_ade20k mIoU 45.0 44.50 -0.50') == 1
     assert 'dense_ade20k mIoU (ms+flip) 46.0 47.00 +1.00' in said

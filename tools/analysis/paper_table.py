@@ -2,7 +2,8 @@
 
 The papers' numbers are in configs/*/metafile.yml. The run of a config is in work_dirs/NAME, a run
 with other settings in work_dirs/NAME-ROW, where ROW says in a few words what differs, and the test
-of published weights in work_dirs/NAME-ROW or work_dirs/NAME-published.
+of published weights in work_dirs/NAME-ROW or work_dirs/NAME-published. The last validation or test
+counts; of tests in the work dir of a run, those of its own checkpoints.
 """
 
 import argparse
@@ -19,13 +20,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+from mmengine.config import Config
 
 from mmbixt.checkpoints.sources import BY_ADDRESS
 from mmbixt.cli import run
 from mmbixt.config import CONFIGS, ConfigError
 from mmbixt.evaluation.boundary import MAIN_BAND
 from mmbixt.evaluation.tables import aligned
-from mmbixt.report.work_dir import last_checkpoint, last_scores
+from mmbixt.report.work_dir import is_training, last_checkpoint, last_scores
 
 EPILOG = """Examples:
   python tools/analysis/paper_table.py biformer
@@ -157,7 +159,7 @@ class WorkDirs(NamedTuple):
 
     def scores(self, row: Row) -> dict[str, float | None]:
         """The score of a row, and those near boundaries, by the titles of their columns."""
-        found = last_scores(self.folder / row.work_dir) if row.has_run else {}
+        found = self.last_scores(row)
         more = BOUNDARY.get(row.metric, {}) if self.boundary else {}
         wanted = {'here': SCORES.get(row.metric, ('', 1)), **more}
         return {
@@ -165,10 +167,22 @@ class WorkDirs(NamedTuple):
             for title, (name, factor) in wanted.items()
         }
 
+    def last_scores(self, row: Row) -> dict[str, float]:
+        """The scores of a row in its work dir, which may also have other trainings and tests."""
+
+        def counts(start: Path) -> bool:
+            cfg = Config.fromfile(start / 'vis_data/config.py')  # written by mmengine
+            tested = Path(cfg.load_from or '').resolve()
+            own = is_training(start) or (self.folder / row.run).resolve() in tested.parents
+            is_augmented = 'module' in cfg.model
+            return (own, is_augmented) == ('Weights' not in row.result, row.metric.endswith(TTA))
+
+        return last_scores(self.folder / row.work_dir, counts) if row.has_run else {}
+
     def command(self, row: Row) -> tuple[str, ...]:
         """The command that gives the scores of a row: a training, or the test of its result."""
         weights, run = row.result.get('Weights'), self.folder / row.run
-        if not weights and last_scores(run):
+        if not weights and last_scores(run, is_training):
             weights = last_checkpoint(run) or run / 'CHECKPOINT'
         options = shlex.split(row.result.get('Options', ''))
         options = ['--cfg-options', *options] if options else []
@@ -191,7 +205,7 @@ class WorkDirs(NamedTuple):
             yield row
             own = row._replace(result={k: x for k, x in row.result.items() if k != 'Weights'})
             of_config = 'Weights' in row.result and not own.result.keys() & {'Row', 'Options'}
-            if of_config and last_scores(self.folder / own.run):
+            if of_config and self.last_scores(own):
                 yield own
 
 

@@ -35,10 +35,11 @@ def parse_args() -> argparse.Namespace:
     add('checkpoint', help='checkpoint file, or the name of published weights')
     add('--sizes', type=int, nargs='+', required=True, metavar='PIXELS')
     add('--boundary', action='store_true', help='also scores near boundaries')
-    add('--work-dir', type=Path, help='default: work_dirs/NAME_OF_THE_CONFIG-sizes')
+    add('--work-dir', type=Path, help='default: work_dirs/CONFIG-CHECKPOINT-sizes')
     words, passed = split_arguments()
     args = parser.parse_args(words)
-    args.work_dir = args.work_dir or Path('work_dirs', f'{Path(args.config).stem}-sizes')
+    name = f'{Path(args.config).stem}-{Path(args.checkpoint).stem}-sizes'
+    args.work_dir = args.work_dir or Path('work_dirs', name)
     args.passed = passed
     return args
 

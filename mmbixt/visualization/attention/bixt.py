@@ -32,7 +32,8 @@ def attention_layers(backbone: BiXT) -> dict[str, tuple[nn.Module, int]]:
 
 def default_layer(backbone: BiXT) -> str:
     """The second feature map: in deep layers the latents are often alike."""
-    return str(backbone.out_indices[:2][-1])
+    names = [*attention_layers(backbone)]  # fewer if layers share their attention
+    return next((x for x in names if x == str(backbone.out_indices[:2][-1])), names[-1])
 
 
 def attention_maps(layer: Layer) -> tuple[Tensor, Tensor | None]:
