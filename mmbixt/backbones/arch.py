@@ -1,8 +1,35 @@
 """Checks of the arguments that all backbones share, with messages that list what is valid."""
 
-from collections.abc import Collection, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
+
+WIDTHS = 'widths and depths are entries of arch, a name or a dict'
+NO_CLASSIFIER = 'a backbone returns feature maps and has no classifier'
+FROM_TIMM = dict(
+    in_chans='the channels of the images are in_channels',
+    img_size='images may have any size',
+    embed_dim=WIDTHS,
+    embed_dims=WIDTHS,
+    depth=WIDTHS,
+    depths=WIDTHS,
+    num_heads=WIDTHS,
+    num_classes=NO_CLASSIFIER,
+    global_pool=NO_CLASSIFIER,
+    features_only='feature maps are all that a backbone returns; out_indices chooses them',
+    pretrained='init_cfg or load_state_dict load weights',
+)
+
+
+def check_names(network: str, init: Callable, names: Collection[str]) -> None:
+    """Say what takes the place of timm's arguments; other unknown ones are Python's error."""
+    parameters = inspect.signature(init).parameters
+    if any(x.kind is x.VAR_KEYWORD for x in parameters.values()):
+        return
+    for name in names:
+        if name in FROM_TIMM and name not in parameters:
+            raise TypeError(f'{network} has no argument {name!r}: {FROM_TIMM[name]}.')
 
 
 def check_choice(name: str, value: Any, choices: Collection) -> None:

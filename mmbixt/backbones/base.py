@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
-from mmbixt.backbones.arch import check_choice, check_positive
+from mmbixt.backbones.arch import check_choice, check_names, check_positive
 from mmbixt.backbones.loading import LoadsFiles, State
 from mmbixt.layers import DropPath
 from mmbixt.layers.maps import channels_last
@@ -49,6 +49,10 @@ class DenseBackbone(LoadsFiles):
 
     out_channels: tuple[int, ...]
     out_strides: tuple[int, ...]
+
+    def __new__(cls, *_: Any, **options: Any) -> 'DenseBackbone':
+        check_names(cls.__name__, cls.__init__, options)
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -97,7 +101,7 @@ class DenseBackbone(LoadsFiles):
 
     def set_drop_path(self, kind: str) -> None:
         """How stochastic depth drops updates, 'mask' or 'skip'; called in ``__init__``."""
-        check_choice('drop_path', kind, ('mask', 'skip'))
+        check_choice('drop_path_rate is the rate; drop_path', kind, ('mask', 'skip'))
         for module in self.modules():
             if isinstance(module, DropPath):
                 module.skips = kind == 'skip'

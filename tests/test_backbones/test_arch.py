@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from mmengine.registry import MODELS
 
 from mmbixt import backbones
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT
@@ -42,6 +43,21 @@ def test_wrong_out_indices(wrong):
 def test_wrong_arguments_of_all_backbones(cls, options, message):
     with pytest.raises(ValueError, match=message.format(cls.__name__)):
         cls(**options)
+
+
+@pytest.mark.parametrize('cls', [getattr(backbones, name) for name in backbones.__all__])
+def test_arguments_of_timm_name_those_in_their_place(cls):
+    options = dict(in_chans='in_channels', embed_dim='arch', img_size='any size')
+    options |= dict(pretrained='init_cfg', features_only='out_indices', num_classes='no classifier')
+    for name, message in options.items():
+        with pytest.raises(
+            TypeError, match=f'^{cls.__name__} has no argument {name!r}: .*{message}'
+        ):
+            MODELS.build(dict(type=f'mmbixt.{cls.__name__}') | {name: 1})
+    with pytest.raises(ValueError, match=r'drop_path_rate is the rate; drop_path=0\.1 is not'):
+        cls(drop_path=0.1)
+    with pytest.raises(TypeError, match='an unexpected keyword argument'):
+        cls(heigth=2)
 
 
 HEADS = dict(embed_dims=30, num_heads=4, depth=2)
