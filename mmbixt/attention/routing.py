@@ -344,16 +344,23 @@ class RoutingAttention(nn.Module):
         return self.padding == 'legacy' and not self.floor_regions
 
     @torch.no_grad()
-    def attention_maps(self, x: Tensor, region: int) -> Tensor:
-        """For pictures: the attention of the L tokens of one region of feature maps (B,H,W,C).
+    def attention_maps(self, x: Tensor, region: int | None = None) -> Tensor:
+        """For pictures: the attention of the L tokens of each of R regions of maps (B,H,W,C).
+
+        Args:
+            x: the feature maps.
+            region: one region, whose attention is then (B,h,L,k,L).
 
         Returns:
-            (B,h,L,k,L): for each token, its attention over the tokens of the k regions.
+            (B,R,h,L,k,L): for each token, its attention over the tokens of the k regions that
+            :meth:`routes` names.
         """
         queries, keys, _, routes, valid = self._route(x, self.regions(*x.shape[1:3]))
-        queries, routes = queries[:, region, None], routes[:, region, None]
+        if region is not None:
+            queries, routes = queries[:, region, None], routes[:, region, None]
         maps = routing_attention_maps(queries, keys, routes, self.scale, valid)
-        return maps[:, 0].unflatten(-1, (routes.shape[2], -1))
+        maps = maps.unflatten(-1, (routes.shape[2], -1))
+        return maps if region is None else maps[:, 0]
 
     @torch.no_grad()
     def routes(self, x: Tensor) -> tuple[Tensor, Regions]:

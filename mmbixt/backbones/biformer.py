@@ -272,6 +272,22 @@ class BiFormer(DenseBackbone):
                 f'needs {needed} x {needed} pixels.'
             )
 
+    def attention_maps(
+        self, x: Tensor, stages: Iterable[int] | None = None
+    ) -> dict[tuple[int, int], Tensor]:
+        """For pictures: the attention of some stages on images (B,3,H,W), by (stage, block).
+
+        Args:
+            x: the images.
+            stages: from 0, negative ones from the end; default: all.
+
+        Returns:
+            Of routing attention (B,R,h,L,k,L): for each of the L tokens of each region, its
+            attention over the L tokens of the k regions of :meth:`routed_regions`. Of the last
+            stage, where all N tokens attend to all, (B,h,N,N).
+        """
+        return self.record(x, self._attentions(stages), lambda _, attn, x: attn.attention_maps(*x))
+
     def routed_regions(
         self, x: Tensor, stages: Iterable[int] | None = None
     ) -> dict[tuple[int, int], RoutedRegions]:
@@ -281,20 +297,22 @@ class BiFormer(DenseBackbone):
             x: the images.
             stages: from 0, negative ones from the end; default: all that have routing attention.
         """
-        indices = range(len(self.stages))
-        if stages is not None:
-            indices = [indices[i] for i in stages]
         routing = {
-            (i, j): block.attn
-            for i in indices
-            for j, block in enumerate(self.stages[i])
-            if isinstance(block.attn, RoutingAttention)
+            place: attention
+            for place, attention in self._attentions(stages).items()
+            if isinstance(attention, RoutingAttention)
         }
 
         def read(place: tuple[int, int], attention: RoutingAttention, inputs: tuple):
             return RoutedRegions(*attention.routes(*inputs), 4 * 2 ** place[0])
 
         return self.record(x, routing, read)
+
+    def _attentions(self, stages: Iterable[int] | None) -> dict[tuple[int, int], nn.Module]:
+        indices = range(len(self.stages))
+        if stages is not None:
+            indices = [indices[i] for i in stages]
+        return {(i, j): block.attn for i in indices for j, block in enumerate(self.stages[i])}
 
     def freezable_stages(self) -> list[Parts]:
         stages = [list(parts) for parts in zip(self.downsample_layers, self.stages, strict=True)]

@@ -6,7 +6,7 @@ OpenMMLab's Swin Transformer. The authors of BiSA have published no code and no 
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from torch import Tensor, nn
 from torch.nn.functional import pad
@@ -272,6 +272,34 @@ class BiSASwin(DenseBackbone):
             if i in self.out_indices:
                 feature_maps.append(getattr(self, f'norm{i}')(out).permute(0, 3, 1, 2))
         return tuple(feature_maps)
+
+    def attention_maps(
+        self, x: Tensor, stages: Iterable[int] | None = None
+    ) -> dict[tuple[int, int], tuple[Tensor, Tensor | None]]:
+        """For pictures: the attention of some stages on images (B,3,H,W), by (stage, block).
+
+        Args:
+            x: the images.
+            stages: from 0, negative ones from the end; default: all.
+
+        Returns:
+            For each block self-attention (B,windows,h,N,N) of the queries (rows) over the keys,
+            and inverse attention (B,windows,h,N,N) of the values (columns) over the queries, which
+            is None without inverse attention. Windows of every second block are shifted.
+        """
+        indices = range(len(self.stages))
+        if stages is not None:
+            indices = [indices[i] for i in stages]
+        attentions = {
+            (i, j): block.attn for i in indices for j, block in enumerate(self.stages[i].blocks)
+        }
+
+        def read(_: tuple[int, int], attention: ShiftedWindows, inputs: tuple):
+            x, windows, mask = inputs
+            over_keys, over_queries = attention.w_msa.attention_maps(x, mask, windows)
+            return over_keys, None if attention.w_msa.isa is None else over_queries
+
+        return self.record(x, attentions, read)
 
     def freezable_stages(self) -> list[Parts]:
         stages = [[stage] for stage in self.stages]

@@ -5,7 +5,7 @@ the tokens; local patch interaction combines neighbours. The names of the weight
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -189,6 +189,28 @@ class XCiT(DenseBackbone):
             if i in self.out_indices:
                 feature_maps.append(tokens_to_map(tokens, grid))
         return tuple(feature_maps)
+
+    def attention_maps(
+        self, x: Tensor, layers: Iterable[int] | None = None
+    ) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
+        """For pictures: the attention of some layers (default: all) on images (B,3,H,W).
+
+        Returns:
+            For each layer queries and keys (B,h,d,H',W') on the grid of the tokens, each channel
+            of length one over the tokens (with ``l2_norm``), and the attention (B,h,d,d) of each
+            channel over those of its head.
+        """
+        indices = range(len(self.blocks)) if layers is None else layers
+        attentions = {i: self.blocks[i].attn for i in indices if self.blocks[i].attn is not None}
+        grid = tuple(-(-side // self.patch_size) for side in x.shape[-2:])
+
+        def read(
+            _: int, attention: CrossCovarianceAttention, inputs: tuple
+        ) -> tuple[Tensor, Tensor, Tensor]:
+            queries, keys, over_channels = attention.attention_maps(*inputs)
+            return queries.unflatten(-1, grid), keys.unflatten(-1, grid), over_channels
+
+        return self.record(x, attentions, read)
 
     def freezable_stages(self) -> list[Parts]:
         return [[self.patch_embed, self.pos_embeder], *([layer] for layer in self.blocks)]
