@@ -36,6 +36,19 @@ def test_two_necks_in_a_row():
     assert [level.shape[-2:] for level in levels] == [(16, 24), (8, 12), (4, 6), (2, 3)]
 
 
+@pytest.mark.parametrize('kind', ['BiXT', 'XCiT'])
+def test_one_level_from_the_last_feature_map(kind):
+    """For frameworks that take one neck, such as mmpose: out_strides (4,), used by a head."""
+    arch = dict(embed_dims=16, num_heads=2, depth=2)
+    backbone = MODELS.build(dict(type=f'mmbixt.{kind}', arch=arch, out_indices=(-1,)))
+    config = dict(type='mmbixt.FeaturePyramidAdapter', in_channels=16, in_strides=16)
+    neck = MODELS.build(config | dict(out_strides=(4,)))
+    (level,) = neck(backbone(torch.randn(2, 3, 64, 48)))
+    assert level.shape == (2, 16, 16, 12)
+    level.square().mean().backward()
+    assert all(p.grad is not None for m in (backbone, neck) for p in m.parameters())
+
+
 @pytest.mark.parametrize(
     ('arguments', 'message'),
     [
