@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from documents import shown
 from helpers import IS_FORK, python
+from mmengine.config import Config
 from running import TWO_STEPS
 
 from mmbixt.sample.sample_data import write_sample_data
@@ -22,12 +23,13 @@ pytestmark = [
     ),
 ]
 
+SCENES = 'data/scenes/ade/ADEChallengeData2016'
 # what a user's config needs besides, to run two steps on the scenes without a GPU
-SMALL = """
+SMALL = f"""
 val_dataloader = dict(
     num_workers=0,
     persistent_workers=False,
-    dataset=dict(data_root='data/scenes/ade/ADEChallengeData2016'),
+    dataset=dict(data_root={SCENES!r}),
 )
 test_dataloader = val_dataloader
 train_dataloader = dict(val_dataloader, batch_size=2)
@@ -57,6 +59,21 @@ def test_search_by_data_set(mim):
     assert 'config id: semfpn_xcit_s12_p16_ade20k\n' in output
     assert 'parameters  32222374' in output
     assert 'https://dl.fbaipublicfiles.com/xcit/ade/sem_fpn_xcit_small_12' in output
+
+
+def test_download(mim, project):
+    """The config, whole in one file; the weights are there, as mim sees by their name."""
+    (project / 'sem_fpn_xcit_small_12_p16.pth').touch()
+    mim('download', 'mmbixt', '--config', 'semfpn_xcit_s12_p16_ade20k', '--dest', '.')
+    config = Config.fromfile(project / 'semfpn_xcit_s12_p16_ade20k.py')
+    assert config.model.backbone.type == 'mmbixt.XCiT'
+
+
+def test_run_a_tool(mim):
+    data = [f'{split}_dataloader.dataset.data_root={SCENES}' for split in ('train', 'val', 'test')]
+    options = ['--cfg-options', *data]
+    output = mim('run', 'mmbixt', 'check_dataset', 'semfpn_bixt_ti_ade20k', *options)
+    assert 'All images and labels can be read.' in output
 
 
 def test_train_and_test_a_config_of_mmbixt_by_name(mim, project):
