@@ -46,21 +46,6 @@ def test_golden_of_fewer_layers_with_and_without_latents():
             assert reference.check(f'lat{layer}', latents.numpy()) < 2e-5
 
 
-@pytest.mark.parametrize('attention', ['bidirectional', 'sequential'])
-def test_attention_maps_do_not_change_the_network(attention):
-    backbone = BiXT(arch=SMALL, num_latents=5, attention=attention).eval()
-    x = image(2, 48, 64)
-    before = backbone(x)
-    found = backbone.attention_maps(x, layers=(0, 2))
-    assert sorted(found) == [0, 2]
-    over_tokens, over_latents = found[2]
-    torch.testing.assert_close(over_tokens.sum((-2, -1)), torch.ones(2, 2, 5))
-    torch.testing.assert_close(over_latents.sum(2), torch.ones(2, 2, 3, 4))
-    for actual, expected in zip(backbone(x), before, strict=True):
-        assert torch.equal(actual, expected)
-    assert not backbone.blocks[0].cross_attention_latents_token.attn._forward_pre_hooks
-
-
 def tiny(**options):
     return dict(depth=11, **options)
 
