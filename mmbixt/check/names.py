@@ -22,9 +22,7 @@ def suggest(error: Exception) -> str | None:
         owner, argument = match.groups()
         hint = _did_you_mean(near(argument, _arguments(owner)))
         return f'{owner} has no argument {argument!r}.{hint}'
-    if (
-        isinstance(error, TypeError) and ' has no argument ' in text
-    ):  # of backbones, see check_names
+    if isinstance(error, TypeError) and ' has no argument ' in text:  # see backbones.arch
         return text
     if 'need at least one array to concatenate' in text:  # numpy, of an empty data set
         return 'A data set has no images: look at its data_prefix, ann_file and suffixes.'
