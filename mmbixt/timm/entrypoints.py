@@ -40,6 +40,8 @@ BIXT_WEIGHTS = {
 BIXT_TAGS = {'in1k': ('', 224), 'in1k_384': ('-384', 384)}
 XCIT_TAGS = {'in1k': ('', 224), 'dist_in1k': ('-dist', 224), 'dist_in1k_384': ('-384-dist', 384)}
 
+SOURCE_KEYS = {'url', 'file', 'state_dict', 'hf_hub_id', 'source'}  # where timm finds weights
+
 
 def _weights(model: Published) -> Iterator[tuple[str, str, int]]:
     """Tag, URL and side of the images of the published weights; nothing if there are none."""
@@ -96,9 +98,9 @@ def _entrypoint(name: str, model: Published, is_pyramid: bool) -> Callable[..., 
         **options: Any,
     ) -> nn.Module:
         overlay = dict(pretrained_cfg_overlay or {})
-        if pretrained and not pretrained_cfg_overlay and not isinstance(pretrained_cfg, dict):
-            tag = f'.{pretrained_cfg}' if isinstance(pretrained_cfg, str) else ''
-            cfg = get_pretrained_cfg(name + tag)
+        is_ours = isinstance(pretrained_cfg, str | None) and not overlay.keys() & SOURCE_KEYS
+        if pretrained and is_ours:
+            cfg = get_pretrained_cfg('.'.join(filter(None, (name, pretrained_cfg))))
             # timm can unpack only some of the files, and would mix up files of the same name
             if cfg is not None and cfg.url:
                 overlay['file'] = str(find_file(cfg.url))

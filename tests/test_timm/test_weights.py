@@ -7,6 +7,7 @@ import timm
 import torch
 from helpers import assert_close, golden, image, official_state, python
 from test_checkpoints.layouts import random_state
+from timm.models import save_for_hf
 
 import mmbixt.timm
 from mmbixt.backbones import BiSASwin
@@ -53,6 +54,16 @@ def test_own_checkpoint(tmp_path):
     again = timm.create_model(
         'xcit_nano_12_p16_pyramid', num_classes=5, checkpoint_path=str(tmp_path / 'last.pth.tar')
     ).eval()
+    assert torch.equal(again(image(1, 64, 64)), model(image(1, 64, 64)))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('name', ['bixt_ti_l64_p16', 'bisa_swin_tiny'])
+def test_folder(name, tmp_path):
+    """As timm pushes a model to the Hugging Face hub, and reads a folder."""
+    model = timm.create_model(name, num_classes=5).eval()
+    save_for_hf(model, tmp_path, model_config=dict(tags=['mine']))
+    again = timm.create_model(f'local-dir:{tmp_path}', pretrained=True).eval()
     assert torch.equal(again(image(1, 64, 64)), model(image(1, 64, 64)))
 
 
