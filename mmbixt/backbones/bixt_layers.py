@@ -90,6 +90,14 @@ class CrossAttentionBlock(nn.Module):
             latents = residual(latents, self._widen_latents, self.drop_path)
         return latents, tokens
 
+    def remove_latent_update(self) -> None:
+        """As if built without ``update_latents``."""
+        self.update_latents = False
+        for name in ('ls1_lat', 'norm2_lat', 'mlp_lat', 'ls2_lat'):
+            delattr(self, name)
+        if isinstance(self.attn, BidirectionalAttention):
+            self.attn.proj_lat = None
+
     def _widen_tokens(self, x: Tensor) -> Tensor:
         return self.ls2_pat(self.mlp_pat(self.norm2_pat(x)))
 

@@ -6,34 +6,9 @@ from typing import Any
 from mmcv.cnn import build_norm_layer
 from mmengine.model import BaseModule
 from torch import Tensor, nn
-from torch.nn.functional import max_pool2d
 
+from mmbixt.layers import make_resampler
 from mmbixt.registry import MODELS
-
-
-class MaxPool(nn.Module):
-    """Max pooling without overlap; a side shorter than the window becomes one cell."""
-
-    def __init__(self, factor: int) -> None:
-        super().__init__()
-        self.factor = factor
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B,C,H,W) to (B,C,floor(H/factor),floor(W/factor)), at least one cell."""
-        return max_pool2d(x, [min(self.factor, side) for side in x.shape[-2:]])
-
-
-def make_resampler(channels: int, in_stride: int, out_stride: int, norm_cfg: dict) -> nn.Module:
-    """Upsampling by transposed convolutions, with norm and GELU between them, or max pooling."""
-    if out_stride > in_stride:
-        return MaxPool(out_stride // in_stride)
-    layers: list[nn.Module] = []
-    while in_stride > out_stride:
-        if layers:
-            layers += [build_norm_layer(norm_cfg, channels)[1], nn.GELU()]
-        layers.append(nn.ConvTranspose2d(channels, channels, kernel_size=2, stride=2))
-        in_stride //= 2
-    return nn.Sequential(*layers) if layers else nn.Identity()
 
 
 @MODELS.register_module()
@@ -78,8 +53,12 @@ class FeaturePyramidAdapter(BaseModule):
                     f'in_strides={in_strides} and out_strides={self.out_strides} must be powers of '
                     f'two; {stride} is not.'
                 )
+
+        def make_norm(channels: int) -> nn.Module:
+            return build_norm_layer(norm_cfg, channels)[1]
+
         for i, (channels, in_stride) in enumerate(zip(self.out_channels, in_strides, strict=True)):
-            resampler = make_resampler(channels, in_stride, out_strides[i], norm_cfg)
+            resampler = make_resampler(channels, in_stride, out_strides[i], make_norm)
             self.add_module(f'fpn{i + 1}', resampler)  # the name of XCiT's checkpoints
         self.register_load_state_dict_pre_hook(_accept_first_of_several)
 

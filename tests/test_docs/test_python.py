@@ -262,3 +262,11 @@ def test_torchvision():
     target = dict(boxes=torch.tensor([[10.0, 10.0, 50.0, 60.0]]), labels=torch.tensor([1]))
     sum(model([torch.rand(3, 64, 96)], [target]).values()).backward()
     assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
+def test_timm():
+    (code,), found = shown('timm'), {}
+    exec(code, found)
+    assert found['logits'].shape == (1, 10)
+    assert found['strides'] == [4, 8, 16, 32]
+    assert [x.shape[-1] for x in found['feature_maps']] == [56, 28, 14, 7]

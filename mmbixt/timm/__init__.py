@@ -1,0 +1,7 @@
+"""``import mmbixt.timm`` adds the networks to timm's registry: ``timm.create_model(name)``."""
+
+from mmbixt.timm.entrypoints import default_cfgs
+
+__all__ = ['NAMES']
+
+NAMES = tuple(default_cfgs)

@@ -1,0 +1,144 @@
+"""The names in timm's registry: one function for each, made from the list of published models."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from timm.models import (
+    PretrainedCfg,
+    build_model_with_cfg,
+    generate_default_cfgs,
+    get_pretrained_cfg,
+    is_model,
+    register_model,
+)
+from torch import nn
+
+from mmbixt.backbones.published import PUBLISHED, Published
+from mmbixt.checkpoints.loader import find_file
+from mmbixt.checkpoints.sources import SOURCES
+from mmbixt.checkpoints.stand_ins import stand_ins
+from mmbixt.timm.classifiers import CLASSIFIERS, checkpoint_filter_fn
+from mmbixt.timm.pyramid import STRIDES, Pyramid
+
+__all__: list[str] = []  # timm adds the names
+
+# published weights (mmbixt.checkpoints.sources) by the rest of a name after 'bixt_'
+BIXT_WEIGHTS = {
+    'ti_l64_p16': 'tiny-16',
+    'ti_l64_p16s8': 'tiny-8',
+    'ti_l64_p16s4': 'tiny-4',
+    'ti_l64_d13_p16': 'tiny-16-d13',
+    'ti_l64_d13_p16s8': 'tiny-8-d13',
+    'ti_l64_d13_p16s4': 'tiny-4-d13',
+    'ti_cnv_l64_p16': 'tiny-16-conv',
+    'ti_cnv_l64_d13_p16': 'tiny-16-conv-d13',
+    'ti_cnv_l64_d13_p8': 'tiny-8-conv-d13',
+    'ed256_l64_p16': 'd256-16',
+    'ed256LS_l64_p16s8': 'd256-ls-8',
+}
+# timm's tag: what mmbixt's name of the weights ends with, side of the images
+BIXT_TAGS = {'in1k': ('', 224), 'in1k_384': ('-384', 384)}
+XCIT_TAGS = {'in1k': ('', 224), 'dist_in1k': ('-dist', 224), 'dist_in1k_384': ('-384-dist', 384)}
+
+SOURCE_KEYS = {'url', 'file', 'state_dict', 'hf_hub_id', 'source'}  # where timm finds weights
+
+
+def _weights(model: Published) -> Iterator[tuple[str, str, int]]:
+    """Tag, URL and side of the images of the published weights; nothing if there are none."""
+    if model.family == 'BiXT':
+        name, tags = BIXT_WEIGHTS.get(model.name.removeprefix('bixt_')), BIXT_TAGS
+        name = name and f'bixt://{name}'
+    elif model.family == 'XCiT':
+        options = model.options
+        name, tags = f'xcit://{options["arch"]}-p{options["patch_size"]}', XCIT_TAGS
+    else:  # the links to BiFormer's are broken, and BiSA-Swin's are not published
+        return
+    for tag, (suffix, side) in tags.items():
+        if name and (source := SOURCES.get(name + suffix)):
+            yield tag, source.url, side
+
+
+def _first_conv(model: Published) -> str:
+    if model.family == 'BiFormer':
+        return 'downsample_layers.0.0'
+    if model.family == 'BiSASwin':
+        return 'patch_embed.projection'
+    has_convs = model.family == 'XCiT' or model.options.get('patch_embed') == 'conv'
+    return 'patch_embed.proj.0.0' if has_convs else 'patch_embed.proj'
+
+
+def _cfgs(name: str, model: Published) -> dict[str, PretrainedCfg]:
+    """timm's descriptions of the weights, by name and tag.
+
+    Crops and interpolation are those of the authors' code, at 384 pixels of XCiT's only: for BiXT
+    it does not say another crop than at 224. ``license`` is empty, because timm would write its
+    own.
+    """
+    common = dict(
+        crop_pct=1.0 if model.family == 'XCiT' else 0.875,
+        classifier='head',
+        first_conv=_first_conv(model),
+        pool_size=(7, 7) if model.family in ('BiFormer', 'BiSASwin') else None,
+        license='',
+    )
+    cfgs = {
+        f'{name}.{tag}': PretrainedCfg(url=url, input_size=(3, side, side), **common)
+        for tag, url, side in _weights(model)
+    }
+    return cfgs or {name: PretrainedCfg(**common)}
+
+
+def _entrypoint(name: str, model: Published, is_pyramid: bool) -> Callable[..., nn.Module]:
+    columnar = model.family in ('BiXT', 'XCiT')
+
+    def create(
+        pretrained: bool = False,
+        pretrained_cfg: str | dict[str, Any] | PretrainedCfg | None = None,
+        pretrained_cfg_overlay: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> nn.Module:
+        overlay = dict(pretrained_cfg_overlay or {})
+        is_ours = isinstance(pretrained_cfg, str | None) and not overlay.keys() & SOURCE_KEYS
+        if pretrained and is_ours:
+            cfg = get_pretrained_cfg('.'.join(filter(None, (name, pretrained_cfg))))
+            # timm can unpack only some of the files, and would mix up files of the same name
+            if cfg is not None and cfg.url:
+                overlay['file'] = str(find_file(cfg.url))
+        features = dict(out_indices=range(4), feature_cls='getter')
+        if is_pyramid:
+            features = dict(out_indices=range(len(STRIDES)), feature_cls=Pyramid)
+        elif columnar:
+            features['out_indices'] = 4
+        with stand_ins():  # for the authors' files
+            return build_model_with_cfg(
+                CLASSIFIERS[model.family],
+                name,
+                pretrained,
+                pretrained_cfg=pretrained_cfg,
+                pretrained_cfg_overlay=overlay,
+                pretrained_filter_fn=checkpoint_filter_fn,
+                # BiSA-Swin may start from weights of Swin; the model itself compares the weights
+                pretrained_strict=model.family != 'BiSASwin',
+                feature_cfg=features,
+                **{**model.options, **options},
+            )
+
+    create.__name__ = create.__qualname__ = name
+    create.__doc__ = f'mmbixt.{model.family} with {model.options}, as a model of timm.'
+    return create
+
+
+def _names() -> Iterator[tuple[str, Published, bool]]:
+    for model in PUBLISHED:
+        if model.family in ('BiXT', 'BiFormer') or model.name == 'bisa_swin_tiny':
+            yield model.name, model, False
+        if model.family in ('BiXT', 'XCiT'):
+            yield f'{model.name}_pyramid', model, True
+
+
+default_cfgs = {}
+for _name, _model, _is_pyramid in _names():
+    if is_model(_name):
+        raise ImportError(f'timm has another model of the name {_name!r}.')
+    default_cfgs.update(generate_default_cfgs(_cfgs(_name, _model)))
+    globals()[_name] = register_model(_entrypoint(_name, _model, _is_pyramid))

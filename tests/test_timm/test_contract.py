@@ -1,0 +1,177 @@
+"""What timm's own tests ask of a model, for every name."""
+
+import copy
+
+import pytest
+import timm
+import torch
+from helpers import assert_close, image, others_in_zoo
+from timm.models import group_parameters
+from timm.optim import create_optimizer_v2, param_groups_layer_decay
+
+import mmbixt.timm
+from mmbixt.backbones.arch import resolve_out_indices
+
+HERE = (
+    'bixt_ti_l64_p16',
+    'bixt_ti_cnv_l64_d13_p16_pyramid',
+    'xcit_nano_12_p16_pyramid',
+    'biformer_tiny',
+    'biformer_stl',
+    'bisa_swin_tiny',
+)
+SIDE = 64
+every_name = pytest.mark.parametrize('name', others_in_zoo(mmbixt.timm.NAMES, HERE))
+
+
+def create(name, **options):
+    torch.manual_seed(0)
+    return timm.create_model(name, **{'num_classes': 10, **options})
+
+
+def without_gradient(model):
+    return [name for name, parameter in model.named_parameters() if parameter.grad is None]
+
+
+@every_name
+def test_forward_and_backward(name):
+    model = create(name, drop_rate=0.1, drop_path_rate=0.1, img_size=SIDE).train()
+    logits = model(image(2, SIDE, SIDE))
+    assert logits.shape == (2, 10)
+    logits.square().mean().backward()
+    assert without_gradient(model) == []
+
+
+@every_name
+@torch.no_grad()
+def test_parts_of_the_forward_pass(name):
+    model, x = create(name).eval(), image(2, SIDE, SIDE)
+    features, logits = model.forward_features(x), model(x)
+    vectors = model.forward_head(features, pre_logits=True)
+    assert vectors.shape == (2, model.num_features) == (2, model.head_hidden_size)
+    assert torch.equal(model.forward_head(features), logits)
+    assert torch.equal(model.get_classifier()(vectors), logits)
+    model.reset_classifier(0)
+    assert torch.equal(model(x), vectors)
+    model.reset_classifier(0, '')
+    assert torch.equal(model(x), features)
+    assert torch.equal(create(name, num_classes=0).eval()(x), vectors)
+    assert torch.equal(create(name, num_classes=0, global_pool='').eval()(x), features)
+    model.reset_classifier(3, model.pools[0])
+    assert model(x).shape == (2, 3)
+    with pytest.raises(ValueError, match='global_pool'):
+        create(name, global_pool='max')
+
+
+@every_name
+@torch.no_grad()
+def test_intermediates(name):
+    model, x = create(name).eval(), image(2, SIDE, SIDE)
+    features, maps = model.forward_intermediates(x)
+    assert torch.equal(features, model.forward_features(x))
+    assert len(maps) == len(model.feature_info)
+    for info, y in zip(model.feature_info, maps, strict=True):
+        side = SIDE // info['reduction']
+        assert y.shape == (2, info['num_chs'], side, side)
+        model.get_submodule(info['module'])
+    flat = dict(NHWC=(2, 3, 1), NCL=(1,), NLC=(1,))
+    for output_fmt in flat:
+        (y,) = model.forward_intermediates(x, 1, output_fmt=output_fmt, intermediates_only=True)
+        last = maps[-1]
+        expected = {
+            'NHWC': last.permute(0, 2, 3, 1),
+            'NCL': last.flatten(2),
+            'NLC': last.flatten(2).transpose(1, 2),
+        }
+        assert torch.equal(y, expected[output_fmt])
+    early, chosen = model.forward_intermediates(x, [0, -2], stop_early=True)
+    assert_close(chosen, [maps[0], maps[-2]], 1e-6)
+    assert len(early) == 2
+    with pytest.raises(ValueError, match='there are'):
+        model.forward_intermediates(x, [len(maps)])
+    (normed,) = model.forward_intermediates(x, 1, norm=True, intermediates_only=True)
+    if 'biformer' in name or 'bisa' in name:  # whose head reads this map
+        assert torch.equal(normed, features)
+    pruned = copy.deepcopy(model)
+    assert pruned.prune_intermediate_layers([0, -2], prune_norm=True) == [0, len(maps) - 2]
+    assert len(pruned.state_dict()) < len(model.state_dict())
+    again = pruned.eval().forward_intermediates(x, [0, -1], intermediates_only=True)
+    assert_close(again, chosen, 1e-6)
+
+
+@every_name
+@pytest.mark.parametrize('out_indices', [None, (0, 2), (1, -1)])
+def test_features_only(name, out_indices):
+    model = create(name, features_only=True, out_indices=out_indices).train()
+    x = image(2, SIDE, SIDE)
+    maps = model(x)
+    described = zip(model.feature_info.channels(), model.feature_info.reduction(), strict=True)
+    assert [tuple(y.shape[1:]) for y in maps] == [(c, SIDE // s, SIDE // s) for c, s in described]
+    if out_indices is None:
+        is_column = name.startswith('bixt') and not name.endswith('_pyramid')
+        strides = model.feature_info.reduction()
+        assert len(strides) == 4 if is_column else strides == [4, 8, 16, 32]
+    sum(y.square().mean() for y in maps).backward()
+    assert without_gradient(model) == []
+    again = create(name, features_only=True, out_indices=out_indices)
+    again.load_state_dict(model.state_dict())
+
+
+@every_name
+@torch.no_grad()
+def test_features_are_those_of_the_forward_pass(name):
+    model, x = create(name).eval(), image(1, SIDE, SIDE)
+    net = create(name, features_only=True).eval()  # the same random weights
+    layers = resolve_out_indices(None, len(model.feature_info))
+    layers = layers if name.endswith('_pyramid') else net.out_indices
+    expected = model.forward_intermediates(x, layers, intermediates_only=True)
+    strides = [model.feature_info[i]['reduction'] for i in layers]
+    for y, z, *pair in zip(net(x), expected, net.feature_info.reduction(), strides, strict=True):
+        if pair[0] == pair[1]:  # other levels of a pyramid are resampled
+            assert_close(y, z, 1e-6)
+
+
+@every_name
+def test_gradient_checkpointing(name):
+    """The same gradients."""
+    grads = []
+    for enable in (False, True):
+        model = create(name).train()
+        model.set_grad_checkpointing(enable)
+        model(image(2, SIDE, SIDE)).square().mean().backward()
+        grads.append([p.grad for p in model.parameters()])
+    assert_close(*grads, 1e-4)
+
+
+@every_name
+def test_other_channels(name):
+    x = torch.randn(1, 5, SIDE, SIDE)
+    assert create(name, in_chans=5)(x).shape == (1, 10)
+    assert len(create(name, in_chans=5, features_only=True)(x)) == 4
+
+
+@every_name
+def test_groups_of_weights(name):
+    """For layer-wise learning rates, and for weight decay."""
+    model = create(name)
+    names = [key for key, _ in model.named_parameters()]
+    for coarse in (False, True):
+        groups = group_parameters(model, model.group_matcher(coarse=coarse))
+        assert sorted(key for group in groups.values() for key in group) == sorted(names)
+        assert 'head.weight' not in groups[0]
+    assert len(param_groups_layer_decay(model, layer_decay=0.8)) > 8
+    for key in model.no_weight_decay():
+        model.get_parameter(key)
+    create_optimizer_v2(model, opt='adamw', weight_decay=0.05)
+
+
+@every_name
+def test_description(name):
+    cfg = create(name).default_cfg
+    assert cfg['license'] == ''
+    assert cfg['classifier'] == 'head'
+    with torch.device('meta'):
+        model = create(name, num_classes=1000)
+    weight = model.get_parameter(f'{cfg["first_conv"]}.weight')
+    assert weight.ndim == 4 and weight.shape[1] == 3  # noqa: PT018
+    assert timm.data.resolve_model_data_config(model)['crop_pct'] in (0.875, 1.0)

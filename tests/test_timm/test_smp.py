@@ -1,0 +1,41 @@
+"""The decoders of segmentation_models_pytorch that take timm's Swin, if it is installed."""
+
+import pytest
+import torch
+from helpers import only_in_zoo
+from test_checkpoints.layouts import random_state
+
+import mmbixt.timm  # noqa: F401 (for the names)
+from mmbixt.checkpoints.sources import SOURCES
+
+smp = pytest.importorskip('segmentation_models_pytorch')
+DECODERS = (
+    *('Unet', 'UnetPlusPlus', 'MAnet', 'Linknet', 'FPN', 'PSPNet', 'UPerNet', 'Segformer', 'DPT'),
+)
+MODELS = (
+    *('bixt_ti_l64_p16_pyramid', 'xcit_nano_12_p16_pyramid', 'biformer_tiny', 'bisa_swin_tiny'),
+)
+
+
+@only_in_zoo
+@pytest.mark.parametrize('name', MODELS)
+@pytest.mark.parametrize('decoder', DECODERS)
+def test_decoder(decoder, name):
+    model = getattr(smp, decoder)(f'tu-{name}', encoder_weights=None, classes=3).train()
+    logits = model(torch.randn(2, 3, 128, 128))
+    assert logits.shape == (2, 3, 128, 128)
+    logits.square().mean().backward()
+    unused = [key for key, p in model.named_parameters() if p.grad is None]
+    if decoder == 'PSPNet':  # it uses the last of its levels
+        unused = [key for key in unused if '.fpn1.' not in key]
+    assert unused == [] or decoder == 'DPT'  # which takes features of the whole classifier
+
+
+@only_in_zoo
+def test_weights(tmp_path, monkeypatch):
+    monkeypatch.setenv('TORCH_HOME', str(tmp_path))
+    state = random_state('bixt_ti_l64_p16')
+    (tmp_path / 'hub/checkpoints').mkdir(parents=True)
+    torch.save(state, tmp_path / 'hub/checkpoints' / SOURCES['bixt://tiny-16'].file)
+    model = smp.Unet('tu-bixt_ti_l64_p16_pyramid', encoder_weights='imagenet')
+    assert torch.equal(model.encoder.model.model.latents, state['latents'])

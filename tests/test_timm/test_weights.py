@@ -1,0 +1,175 @@
+"""The authors' files load as they are, and give the authors' logits."""
+
+import argparse
+
+import pytest
+import timm
+import torch
+from helpers import assert_close, golden, image, official_state, python
+from test_checkpoints.layouts import random_state
+from timm.models import save_for_hf
+
+import mmbixt.timm
+from mmbixt.backbones import BiSASwin
+from mmbixt.checkpoints.errors import CheckpointMismatchError
+from mmbixt.checkpoints.sources import SOURCES
+
+GOLDENS = {  # model of timm: layout, golden, batch and side of the image, container, options
+    'bixt_ti_l64_p16': ('bixt_ti_l64_p16', 'logits__64x64', 2, 64, 'state_dict', {}),
+    'bixt_ti_cnv_l64_p16_pyramid': ('bixt_ti_cnv_l64_p16', 'logits__64x64', 2, 64, None, {}),
+    'xcit_tiny_12_p16_pyramid': ('xcit_tiny_12_p16', 'logits__64x64', 2, 64, 'model', {}),
+    'biformer_tiny': ('biformer_tiny', 'logits__224x224', 1, 224, 'model', {}),
+    'biformer_stl': ('biformer_stl', 'nwin8__128x128', 1, 128, None, dict(num_regions=8)),
+}
+
+
+def from_file(name, file, **options):
+    overlay = dict(file=str(file))
+    return timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay, **options)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('name', GOLDENS)
+def test_golden(name, tmp_path):
+    layout, values, batch, side, container, options = GOLDENS[name]
+    state = official_state(layout)
+    content = {container: state, 'args': argparse.Namespace(lr=1.0)} if container else state
+    torch.save(content, tmp_path / 'file.pth')
+    x = image(batch, side, side)
+    model = from_file(name, tmp_path / 'file.pth', **options).eval()
+    assert golden(f'{layout}__{values}').check('logits', model(x).numpy()) < 2e-5
+    other = from_file(name, tmp_path / 'file.pth', num_classes=3, in_chans=1, **options).eval()
+    assert other(x[:, :1]).shape == (batch, 3)
+    net = from_file(name, tmp_path / 'file.pth', features_only=True, **options)
+    key = list(other.state_dict())[-10]
+    if key in net.model.state_dict():
+        assert torch.equal(net.model.state_dict()[key], model.state_dict()[key])
+
+
+@torch.no_grad()
+def test_own_checkpoint(tmp_path):
+    """As timm's train.py saves it, and validate.py loads it."""
+    model = timm.create_model('xcit_nano_12_p16_pyramid', num_classes=5).eval()
+    torch.save({'state_dict': model.state_dict(), 'epoch': 3}, tmp_path / 'last.pth.tar')
+    again = timm.create_model(
+        'xcit_nano_12_p16_pyramid', num_classes=5, checkpoint_path=str(tmp_path / 'last.pth.tar')
+    ).eval()
+    assert torch.equal(again(image(1, 64, 64)), model(image(1, 64, 64)))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('name', ['bixt_ti_l64_p16', 'bisa_swin_tiny'])
+def test_folder(name, tmp_path):
+    """As timm pushes a model to the Hugging Face hub, and reads a folder."""
+    model = timm.create_model(name, num_classes=5).eval()
+    save_for_hf(model, tmp_path, model_config=dict(tags=['mine']))
+    again = timm.create_model(f'local-dir:{tmp_path}', pretrained=True).eval()
+    assert torch.equal(again(image(1, 64, 64)), model(image(1, 64, 64)))
+
+
+@torch.no_grad()
+def test_file_of_openmmlab():
+    """A classifier of mmpretrain: backbone, neck, head.fc."""
+    state = timm.create_model('bisa_swin_tiny').state_dict()
+    prefix = dict(head='head.fc')
+    state = {
+        '.'.join([prefix.get(key.partition('.')[0], f'backbone.{key.partition(".")[0]}'), rest]): x
+        for key, x in state.items()
+        for rest in [key.partition('.')[2]]
+    }
+    model = timm.create_model(
+        'bisa_swin_tiny', pretrained=True, pretrained_cfg_overlay=dict(state_dict=state)
+    )
+    assert torch.equal(model.head.weight, state['head.fc.weight'])
+    assert torch.equal(model.norm3.weight, state['backbone.norm3.weight'])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('layout', ['swin_tiny_microsoft', 'swin_tiny_timm'])
+def test_bisa_swin_from_swin(layout, tmp_path):
+    """A fine-tuning may start from Swin; with ``lam=1`` it is one."""
+    state = random_state(layout)
+    torch.save({'model': state}, tmp_path / 'swin.pth')
+    model = from_file('bisa_swin_tiny', tmp_path / 'swin.pth', lam=1).eval()
+    backbone = BiSASwin(bisa_stages=(), shift_single_window=False, out_indices=(3,)).eval()
+    backbone.load_state_dict(state, strict=False)  # norm3 is new
+    backbone.norm3.load_state_dict(model.norm3.state_dict())
+    assert_close(model.forward_features(image(1, 64, 64)), *backbone(image(1, 64, 64)))
+    assert torch.equal(model.norm3.weight, state['norm.weight'])
+    from_file('bisa_swin_tiny', tmp_path / 'swin.pth', lam='learned', lam_init=0.99)
+
+
+def test_wrong_file(tmp_path):
+    torch.save(random_state('xcit_nano_12_p8'), tmp_path / 'file.pth')
+    with pytest.raises(CheckpointMismatchError, match='the file is xcit_nano_12_p8'):
+        from_file('xcit_nano_12_p16_pyramid', tmp_path / 'file.pth')
+
+
+@pytest.mark.parametrize(
+    ('name', 'source', 'layout'),
+    [
+        ('bixt_ti_l64_p16', 'bixt://tiny-16', 'bixt_ti_l64_p16'),
+        ('bixt_ti_l64_p16_pyramid.in1k_384', 'bixt://tiny-16-384', 'bixt_ti_l64_p16'),
+        ('xcit_nano_12_p16_pyramid', 'xcit://nano12-p16', 'xcit_nano_12_p16'),
+        ('xcit_nano_12_p8_pyramid.dist_in1k', 'xcit://nano12-p8-dist', 'xcit_nano_12_p8'),
+    ],
+)
+def test_pretrained(name, source, layout, tmp_path, monkeypatch):
+    """From the cache of mmbixt's downloader."""
+    monkeypatch.setenv('TORCH_HOME', str(tmp_path))
+    state = random_state(layout)
+    (tmp_path / 'hub/checkpoints').mkdir(parents=True)
+    torch.save({'model': state}, tmp_path / 'hub/checkpoints' / SOURCES[source].file)
+    model = timm.create_model(name, pretrained=True)
+    assert torch.equal(model.head.weight, state['head.weight'])
+    assert model.default_cfg['input_size'][-1] == (384 if '384' in name else 224)
+
+
+def test_all_published_files_have_a_name():
+    """Of BiXT and XCiT; those of XCiT without labels have no classifier."""
+    urls = {timm.get_pretrained_cfg(name).url for name in timm.list_pretrained('*_pyramid*')}
+    expected = {
+        source.url
+        for name, source in SOURCES.items()
+        if source.what.startswith('ImageNet') and source.name.startswith(('bixt', 'xcit'))
+        if not name.endswith('dino')
+    }
+    assert urls == expected
+
+
+def test_names():
+    assert set(timm.list_models(module='entrypoints')) == set(mmbixt.timm.NAMES)
+    assert timm.create_model.__module__.startswith('timm')
+
+
+WITHOUT = """
+import sys
+for name in ('mmengine', 'mmcv', 'mmseg', 'mmdet', 'mmpretrain')[{first}:]:
+    sys.modules[name] = None
+import mmbixt.timm, timm, torch
+names = 'bixt_ti_l64_p16_pyramid', 'xcit_nano_12_p16_pyramid', 'biformer_tiny', 'bisa_swin_tiny'
+for name in names:
+    assert len(timm.create_model(name, features_only=True)(torch.rand(1, 3, 64, 64))) == 4
+"""
+
+
+@pytest.mark.parametrize('first', [0, 1])
+def test_without_openmmlab(first):
+    """mmengine is imported where it is installed, for the backbones' base class; others never."""
+    python('-c', WITHOUT.format(first=first))
+
+
+SCRIPT = """
+import sys, timm
+assert __name__ == '__main__' and sys.argv[1:] == ['--model', 'biformer_tiny']
+assert timm.is_model(sys.argv[2])
+import beside
+print('DONE')
+"""
+
+
+def test_runs_scripts_of_timm(tmp_path):
+    (tmp_path / 'beside.py').write_text('')
+    (tmp_path / 'train.py').write_text(SCRIPT)
+    arguments = (tmp_path / 'train.py', '--model', 'biformer_tiny')
+    assert 'DONE' in python('-m', 'mmbixt.timm', *arguments)
