@@ -3,7 +3,6 @@
 from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
-import torch
 from timm.layers import Format, nchw_to
 from torch import Tensor, nn
 
@@ -158,7 +157,6 @@ class Classifier(nn.Module):
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         self.with_cp = enable
 
-    @torch.jit.ignore
     def no_weight_decay(self) -> set[str]:
         return {name for name, _ in self.named_parameters() if name.endswith(self.no_decay)}
 

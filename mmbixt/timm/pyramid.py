@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import torch
 from timm.models import FeatureInfo
 from torch import Tensor, nn
 
@@ -47,6 +46,5 @@ class Pyramid(nn.Module):
         pairs = zip(self.levels, maps, strict=True)
         return [getattr(self, f'fpn{i + 1}')(y) for i, y in pairs]
 
-    @torch.jit.ignore
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         self.model.set_grad_checkpointing(enable)
