@@ -20,7 +20,8 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
     settings of mmengine's constructor (``custom_keys``, ``norm_decay_mult`` ...). As in mmseg's
     constructor of this kind, norms and biases have no weight decay unless it says otherwise.
 
-    For classifiers, mmpretrain's ``LearningRateDecayOptimWrapperConstructor`` does the same.
+    For classifiers, mmpretrain's ``LearningRateDecayOptimWrapperConstructor`` does the same, except
+    where layers share weights (BiXT's iterative attention).
 
     Example:
         >>> optim_wrapper = dict(
