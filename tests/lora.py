@@ -12,7 +12,7 @@ def check(config):
     torch.manual_seed(0)
     plain = build(config).eval()
     linears = [name for name, m in plain.named_modules() if type(m) is torch.nn.Linear]
-    options = peft.LoraConfig(r=4, target_modules=linears, init_lora_weights=False)
+    options = peft.LoraConfig(r=4, target_modules='all-linear', init_lora_weights=False)
     adapted = peft.get_peft_model(copy.deepcopy(plain), options).eval()
     x = image(1, 48, 33)
     maps = adapted(x)

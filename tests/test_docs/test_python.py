@@ -230,20 +230,6 @@ def test_hub(project, monkeypatch):
     )
 
 
-@torch.no_grad()
-def test_plain_torch(tmp_path):
-    (code,), found = shown('plain torch'), {}
-    exec(code.replace('512, 683', '96, 150'), found)
-    assert [x.shape[2:] for x in found['feature_maps']] == [(24, 38), (12, 19), (6, 10), (3, 5)]
-    assert {3, 5, 7, 11} <= {*found['attention']}
-    assert (0, 0) in found['routes']
-    (code,) = shown('plain weights')
-    file = tmp_path / 'weights.pth'
-    torch.save({'model': official_state('xcit_nano_12_p16')}, file)
-    exec(code.replace('xcit://small12-p16-dist', str(file)).replace('small12', 'nano12'), found)
-    assert found['backbone'].state_dict()['patch_embed.proj.0.0.weight'].abs().sum() > 0
-
-
 def test_attention_figures():
     (code,) = shown('attention figures')
     arch = dict(embed_dims=16, num_heads=2, depth=12)
