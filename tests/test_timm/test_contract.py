@@ -23,7 +23,7 @@ HERE = (
 # every kind of patch embedding, layer, last layers and pyramid
 KINDS = (*HERE, 'bixt_ed256LS_l64_p16s8', 'xcit_tiny_12_p8_pyramid', 'biformer_stl_nchw')
 SIDE = 64
-every_name = pytest.mark.parametrize('name', mmbixt.timm.NAMES)
+every_name = pytest.mark.parametrize('name', others_in_zoo(mmbixt.timm.NAMES, HERE))
 every_kind = pytest.mark.parametrize('name', others_in_zoo(KINDS, HERE))
 
 
@@ -174,7 +174,7 @@ def test_graph(name):
     assert without_gradient(graph) == []
 
 
-@every_name
+@every_kind
 def test_groups_of_weights(name):
     """For layer-wise learning rates, and for weight decay."""
     with torch.device('meta'):
