@@ -98,7 +98,7 @@ def _entrypoint(name: str, model: Published, is_pyramid: bool) -> Callable[..., 
         pretrained_cfg_overlay: dict[str, Any] | None = None,
         **options: Any,
     ) -> nn.Module:
-        # others read the layers' outputs, which are no feature maps
+        # others return the layers' outputs, which are tokens
         check_choice('feature_cls', options.get('feature_cls', 'getter'), ('getter',))
         overlay = dict(pretrained_cfg_overlay or {})
         is_ours = isinstance(pretrained_cfg, str | None) and not overlay.keys() & SOURCE_KEYS

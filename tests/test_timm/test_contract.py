@@ -96,6 +96,9 @@ def test_intermediates(name):
     if 'biformer' in name or 'bisa' in name:  # whose head reads this map
         assert torch.equal(normed, features)
     pruned = copy.deepcopy(model)
+    pruned.prune_intermediate_layers([-1], prune_head=False)
+    assert torch.equal(pruned(x), model(x))
+    pruned = copy.deepcopy(model)
     assert pruned.prune_intermediate_layers([0, -2], prune_norm=True) == [0, len(maps) - 2]
     assert len(pruned.state_dict()) < len(model.state_dict())
     again = pruned.eval().forward_intermediates(x, [0, -1], intermediates_only=True)
