@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
@@ -49,6 +49,7 @@ class DenseBackbone(LoadsFiles):
 
     out_channels: tuple[int, ...]
     out_strides: tuple[int, ...]
+    min_side = 1  # of images, in pixels
 
     def __new__(cls, *_: Any, **options: Any) -> 'DenseBackbone':
         check_names(cls.__name__, cls.__init__, options)
@@ -129,14 +130,7 @@ class DenseBackbone(LoadsFiles):
 
     def prepare(self, image: Tensor) -> Tensor:
         """Images (B,in_channels,H,W) in the memory format of tokens; an error for other tensors."""
-        is_image = isinstance(image, Tensor) and image.dim() == 4 and image.is_floating_point()
-        if not is_image or (not is_exporting() and image.shape[1] != self.in_channels):
-            shape, dtype = (getattr(image, name, None) for name in ('shape', 'dtype'))
-            given = f'of shape {tuple(shape)} and {dtype}' if shape else type(image).__name__
-            raise ValueError(
-                f'{type(self).__name__} needs images (B,{self.in_channels},H,W) of floating point '
-                f'numbers, but got {given}.'
-            )
+        check_image(image, self.in_channels, self.min_side, type(self).__name__)
         return channels_last(image)
 
     def run_layer(self, layer: nn.Module, *inputs: Any) -> Any:
@@ -183,6 +177,24 @@ class DenseBackbone(LoadsFiles):
     def _frozen_parts(self) -> Parts:
         stages = self.freezable_stages()[: self.frozen_stages + 1]
         return [part for stage in stages for part in stage]
+
+
+@fx.wrap  # torch.fx cannot trace a choice by sizes
+def check_image(image: Tensor, in_channels: int, min_side: int, network: str) -> None:
+    is_image = isinstance(image, Tensor) and image.dim() == 4 and image.is_floating_point()
+    if not is_image or (not is_exporting() and image.shape[1] != in_channels):
+        shape, dtype = (getattr(image, name, None) for name in ('shape', 'dtype'))
+        given = f'of shape {tuple(shape)} and {dtype}' if shape else type(image).__name__
+        raise ValueError(
+            f'{network} needs images (B,{in_channels},H,W) of floating point numbers, but got '
+            f'{given}.'
+        )
+    height, width = image.shape[-2:]
+    if min_side > 1 and min(height, width) < min_side:
+        raise ValueError(
+            f'An image of {height} x {width} pixels is too small: {network} needs {min_side} x '
+            f'{min_side}.'
+        )
 
 
 class _Recomputation:

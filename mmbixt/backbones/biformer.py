@@ -219,9 +219,10 @@ class BiFormer(DenseBackbone):
         self.out_indices = resolve_out_indices(indices, len(depths))
         self.out_channels = tuple(widths[i] for i in self.out_indices)
         self.out_strides = tuple(4 * 2**i for i in self.out_indices)
-        self.is_patchwise = patch_embed == 'patchwise'
 
         last = max(self.out_indices)
+        if patch_embed == 'patchwise':  # the last stage needs one cell
+            self.min_side = 4 * 2**last
         self.downsample_layers = DOWNSAMPLING[patch_embed](in_channels, widths[: last + 1])
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
         self.stages = nn.ModuleList()
@@ -252,7 +253,6 @@ class BiFormer(DenseBackbone):
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
         x = self.prepare(x)
-        self._check_size(x)
         feature_maps = []
         for i, (downsample, stage) in enumerate(
             zip(self.downsample_layers, self.stages, strict=True)
@@ -262,15 +262,6 @@ class BiFormer(DenseBackbone):
                 feature_maps.append(self.extra_norms[str(i)](x).permute(0, 3, 1, 2))
             x = x.permute(0, 3, 1, 2)
         return tuple(feature_maps)
-
-    def _check_size(self, x: Tensor) -> None:
-        height, width = x.shape[-2:]
-        needed = 4 * 2 ** (len(self.stages) - 1)
-        if self.is_patchwise and min(height, width) < needed:
-            raise ValueError(
-                f'An image of {height} x {width} pixels is too small: one cell of the last stage '
-                f'needs {needed} x {needed} pixels.'
-            )
 
     def attention_maps(
         self, x: Tensor, stages: Iterable[int] | None = None

@@ -8,7 +8,7 @@ OpenMMLab's Swin Transformer. The authors of BiSA have published no code and no 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.nn.functional import pad
 
 from mmbixt.attention.inverse import InverseWeights, check_options
@@ -131,18 +131,27 @@ class SwinStage(nn.Module):
         """Tokens (B,H,W,C) to the input of the next stage and this stage's tokens (B,H,W,C)."""
         by_shift: dict[int, tuple[Windows, Tensor | None]] = {}  # shared by the blocks
         for block in self.blocks:
-            if block.attn.shift not in by_shift:
-                shift = self._shift(block.attn.shift, larger(*x.shape[1:3]))
-                windows = Windows(*x.shape[1:3], self.window_size, shift)
-                by_shift[block.attn.shift] = windows, windows.mask(x)
-            x = run_layer(block, x, *by_shift[block.attn.shift])
+            shift = block.attn.shift
+            if shift not in by_shift:
+                windows, mask = make_windows(x, self.window_size, shift, self.shift_single_window)
+                by_shift[shift] = windows, mask
+            x = run_layer(block, x, *by_shift[shift])
         return (x if self.downsample is None else self.downsample(x)), x
 
-    def _shift(self, shift: int, side: int) -> int:
-        """The shift, or 0 if one window covers a feature map with this longer side."""
-        if self.shift_single_window or holds(side > self.window_size):
-            return shift
-        return shift * smaller(1, (side - 1) // self.window_size)
+
+@fx.wrap  # torch.fx cannot trace a choice by sizes
+def make_windows(
+    x: Tensor, size: int, shift: int, shift_single_window: bool
+) -> tuple[Windows, Tensor | None]:
+    """The windows of feature maps (B,H,W,C), and their mask.
+
+    Without ``shift_single_window`` a window that covers the whole feature map is not shifted.
+    """
+    side = larger(*x.shape[1:3])
+    if not (shift_single_window or holds(side > size)):
+        shift = shift * smaller(1, (side - 1) // size)
+    windows = Windows(*x.shape[1:3], size, shift)
+    return windows, windows.mask(x)
 
 
 def pad_to_multiple(x: Tensor, size: int) -> Tensor:

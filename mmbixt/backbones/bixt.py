@@ -138,6 +138,7 @@ class BiXT(DenseBackbone):
                 "attention='iterative' updates only the latents: it needs latent_layer=True."
             )
         self.patch_size, self.patch_stride = patch_size, patch_stride
+        self.min_side = patch_size
         self.out_indices = resolve_out_indices(out_indices, self.arch['depth'])
         self.with_latents = with_latents or latent_layer
         channels = self.arch['embed_dims']
@@ -202,16 +203,10 @@ class BiXT(DenseBackbone):
 
     def tokenize(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """An image (B,3,H,W) to tokens with their position encoding (B,N,C), and their grid."""
-        x = self.prepare(x)
-        height, width = x.shape[-2:]
-        if min(height, width) < (side := self.patch_size):
-            raise ValueError(
-                f'An image of {height} x {width} pixels is too small: a patch has {side} x {side}.'
-            )
-        feature_map = self.patch_embed(x)
-        grid = tuple(feature_map.shape[-2:])
-        position = self.fourier_pos_encode(*grid, feature_map.device, feature_map.dtype)
-        return map_to_tokens(feature_map + position), grid
+        feature_map = self.patch_embed(self.prepare(x))
+        height, width = feature_map.shape[-2:]
+        position = self.fourier_pos_encode(height, width, feature_map.device, feature_map.dtype)
+        return map_to_tokens(feature_map + position), (height, width)
 
     def attention_maps(
         self, x: Tensor, layers: Iterable[int] | None = None

@@ -6,11 +6,18 @@ from itertools import islice
 from typing import Any
 
 import torch
+from timm.models import register_notrace_module
 from torch import Tensor, nn
 
-from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
+from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT, biformer, bisa_swin, bixt_layers, xcit
 from mmbixt.checkpoints.state_dict import rename, unwrap
-from mmbixt.layers import ClassAttentionLayer, map_to_tokens, tokens_to_map
+from mmbixt.layers import (
+    ClassAttentionLayer,
+    FourierPositionEncoding,
+    LinearPatchEmbed,
+    map_to_tokens,
+    tokens_to_map,
+)
 from mmbixt.layers.initialise import init_linear
 from mmbixt.timm.contract import Classifier
 
@@ -46,7 +53,8 @@ class BiXTClassifier(Classifier, BiXT):
         return self.fc_norm(x.mean(dim=1))
 
     def cut(self, count: int, prune_head: bool) -> None:
-        self.blocks, self.num_bidirectional = self.blocks[:count], count
+        if prune_head or count < self.num_bidirectional:
+            self.blocks, self.num_bidirectional = self.blocks[:count], count
         if prune_head:  # then nothing uses the latents of the last layer
             self.fc_norm = nn.Identity()
             self.with_latents = False
@@ -84,9 +92,9 @@ class XCiTClassifier(Classifier, XCiT):
     def run(self, x: Tensor, take: Collection[int], count: int | None) -> tuple[Tensor, list]:
         """The output is a feature map (B,C,H,W)."""
         x = self.patch_embed(self.prepare(x))
-        grid = tuple(x.shape[-2:])
-        tokens = map_to_tokens(x + self.pos_embeder(*grid, x.device, x.dtype))
-        maps = []
+        height, width = x.shape[-2:]
+        tokens = map_to_tokens(x + self.pos_embeder(height, width, x.device, x.dtype))
+        grid, maps = (height, width), []
         for i, layer in enumerate(islice(self.blocks, count)):
             tokens = self.run_layer(layer, tokens, grid)
             if i in take:
@@ -97,7 +105,7 @@ class XCiTClassifier(Classifier, XCiT):
         """(B,C,H,W) to (B,1+N,C), the class token first."""
         tokens = map_to_tokens(x)
         if self.cls_token is not None:
-            class_token = self.cls_token.expand(len(tokens), -1, -1)
+            class_token = self.cls_token.expand(tokens.shape[0], -1, -1)
             tokens = self.cls_attn_blocks(torch.cat((class_token, tokens), dim=1))
         return self.norm(tokens)
 
@@ -150,9 +158,7 @@ class BiFormerClassifier(OfStages, BiFormer):
         self.norm = nn.BatchNorm2d(self.num_features)
 
     def run(self, x: Tensor, take: Collection[int], count: int | None) -> tuple[Tensor, list]:
-        x = self.prepare(x)
-        self._check_size(x)
-        maps = []
+        x, maps = self.prepare(x), []
         parts = zip(self.downsample_layers, self.stages, strict=True)
         for i, (downsample, stage) in enumerate(islice(parts, count)):
             x = stage(downsample(x).permute(0, 2, 3, 1), self.run_layer).permute(0, 3, 1, 2)
@@ -217,6 +223,14 @@ CLASSIFIERS = {
     'BiFormer': BiFormerClassifier,
     'BiSASwin': BiSASwinClassifier,
 }
+
+# steps of a graph by torch.fx, which cannot trace a choice by sizes
+for _module in (
+    *(FourierPositionEncoding, LinearPatchEmbed, bixt_layers.Layer, bixt_layers.LatentLayer),
+    *(xcit.Layer, ClassAttentionLayer, biformer.Block),
+    *(bisa_swin.PatchEmbed, bisa_swin.PatchMerging, bisa_swin.SwinBlock),
+):
+    register_notrace_module(_module)
 
 
 def checkpoint_filter_fn(state: Mapping[str, Any], model: Classifier) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
+import torch
 from timm.layers import Format, nchw_to
 from torch import Tensor, nn
 
@@ -23,6 +24,7 @@ class Classifier(nn.Module):
         drop_rate: dropout before the head.
         drop_path_rate: stochastic depth.
         img_size: accepted and not used: the networks take images of any size.
+        device, dtype: of the weights.
         options: further arguments of the backbone.
     """
 
@@ -39,15 +41,19 @@ class Classifier(nn.Module):
         drop_rate: float = 0.0,
         drop_path_rate: float = 0.0,
         img_size: int | Sequence[int] | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
         **options: Any,
     ) -> None:
         rates = dict(drop_path_rate=drop_path_rate)
         super().__init__(in_channels=in_chans, **rates, **{**self.options, **options})
+        self.in_chans = in_chans
         self.num_features = self.head_hidden_size = self.out_channels[-1]
         self.add_final_layers()
         self.head_drop = nn.Dropout(drop_rate)
         self.reset_classifier(num_classes, self.pools[0] if global_pool is None else global_pool)
         self.feature_info = self.describe_features()
+        self.to(device=device, dtype=dtype)
 
     # What a family defines
 
@@ -153,6 +159,7 @@ class Classifier(nn.Module):
             weight = next(self.parameters())
             self.head = nn.Linear(self.num_features, num_classes).to(weight.device, weight.dtype)
             init_linear(self.head)
+        self.head.train(self.training)
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         self.with_cp = enable

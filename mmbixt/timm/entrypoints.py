@@ -13,6 +13,7 @@ from timm.models import (
 )
 from torch import nn
 
+from mmbixt.backbones.arch import check_choice
 from mmbixt.backbones.published import PUBLISHED, Published
 from mmbixt.checkpoints.loader import find_file
 from mmbixt.checkpoints.sources import SOURCES
@@ -97,6 +98,8 @@ def _entrypoint(name: str, model: Published, is_pyramid: bool) -> Callable[..., 
         pretrained_cfg_overlay: dict[str, Any] | None = None,
         **options: Any,
     ) -> nn.Module:
+        # others return the layers' outputs, which are tokens
+        check_choice('feature_cls', options.get('feature_cls', 'getter'), ('getter',))
         overlay = dict(pretrained_cfg_overlay or {})
         is_ours = isinstance(pretrained_cfg, str | None) and not overlay.keys() & SOURCE_KEYS
         if pretrained and is_ours:

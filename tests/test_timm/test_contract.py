@@ -1,4 +1,4 @@
-"""What timm's own tests ask of a model, for every name."""
+"""What timm's own tests ask of a model: in short for every name, in full for each kind."""
 
 import copy
 
@@ -6,7 +6,7 @@ import pytest
 import timm
 import torch
 from helpers import assert_close, image, others_in_zoo
-from timm.models import group_parameters
+from timm.models import create_feature_extractor, group_parameters
 from timm.optim import create_optimizer_v2, param_groups_layer_decay
 
 import mmbixt.timm
@@ -20,8 +20,11 @@ HERE = (
     'biformer_stl',
     'bisa_swin_tiny',
 )
+# every kind of patch embedding, layer, last layers and pyramid
+KINDS = (*HERE, 'bixt_ed256LS_l64_p16s8', 'xcit_tiny_12_p8_pyramid', 'biformer_stl_nchw')
 SIDE = 64
 every_name = pytest.mark.parametrize('name', others_in_zoo(mmbixt.timm.NAMES, HERE))
+every_kind = pytest.mark.parametrize('name', others_in_zoo(KINDS, HERE))
 
 
 def create(name, **options):
@@ -33,7 +36,7 @@ def without_gradient(model):
     return [name for name, parameter in model.named_parameters() if parameter.grad is None]
 
 
-@every_name
+@every_kind
 def test_forward_and_backward(name):
     model = create(name, drop_rate=0.1, drop_path_rate=0.1, img_size=SIDE).train()
     logits = model(image(2, SIDE, SIDE))
@@ -42,7 +45,7 @@ def test_forward_and_backward(name):
     assert without_gradient(model) == []
 
 
-@every_name
+@every_kind
 @torch.no_grad()
 def test_parts_of_the_forward_pass(name):
     model, x = create(name).eval(), image(2, SIDE, SIDE)
@@ -63,7 +66,7 @@ def test_parts_of_the_forward_pass(name):
         create(name, global_pool='max')
 
 
-@every_name
+@every_kind
 @torch.no_grad()
 def test_intermediates(name):
     model, x = create(name).eval(), image(2, SIDE, SIDE)
@@ -93,13 +96,16 @@ def test_intermediates(name):
     if 'biformer' in name or 'bisa' in name:  # whose head reads this map
         assert torch.equal(normed, features)
     pruned = copy.deepcopy(model)
+    pruned.prune_intermediate_layers([-1], prune_head=False)
+    assert torch.equal(pruned(x), model(x))
+    pruned = copy.deepcopy(model)
     assert pruned.prune_intermediate_layers([0, -2], prune_norm=True) == [0, len(maps) - 2]
     assert len(pruned.state_dict()) < len(model.state_dict())
     again = pruned.eval().forward_intermediates(x, [0, -1], intermediates_only=True)
     assert_close(again, chosen, 1e-6)
 
 
-@every_name
+@every_kind
 @pytest.mark.parametrize('out_indices', [None, (0, 2), (1, -1)])
 def test_features_only(name, out_indices):
     model = create(name, features_only=True, out_indices=out_indices).train()
@@ -107,17 +113,13 @@ def test_features_only(name, out_indices):
     maps = model(x)
     described = zip(model.feature_info.channels(), model.feature_info.reduction(), strict=True)
     assert [tuple(y.shape[1:]) for y in maps] == [(c, SIDE // s, SIDE // s) for c, s in described]
-    if out_indices is None:
-        is_column = name.startswith('bixt') and not name.endswith('_pyramid')
-        strides = model.feature_info.reduction()
-        assert len(strides) == 4 if is_column else strides == [4, 8, 16, 32]
     sum(y.square().mean() for y in maps).backward()
     assert without_gradient(model) == []
     again = create(name, features_only=True, out_indices=out_indices)
     again.load_state_dict(model.state_dict())
 
 
-@every_name
+@every_kind
 @torch.no_grad()
 def test_features_are_those_of_the_forward_pass(name):
     model, x = create(name).eval(), image(1, SIDE, SIDE)
@@ -131,7 +133,7 @@ def test_features_are_those_of_the_forward_pass(name):
             assert_close(y, z, 1e-6)
 
 
-@every_name
+@every_kind
 def test_gradient_checkpointing(name):
     """The same gradients."""
     grads = []
@@ -143,17 +145,43 @@ def test_gradient_checkpointing(name):
     assert_close(*grads, 1e-4)
 
 
-@every_name
+@every_kind
 def test_other_channels(name):
     x = torch.randn(1, 5, SIDE, SIDE)
     assert create(name, in_chans=5)(x).shape == (1, 10)
     assert len(create(name, in_chans=5, features_only=True)(x)) == 4
 
 
-@every_name
+@every_kind
+def test_device_and_dtype(name):
+    model = create(name, device='meta', dtype=torch.float64)
+    assert all(p.is_meta and p.dtype == torch.float64 for p in model.parameters())
+    model.eval().reset_classifier(3)
+    weight = model.get_classifier().weight
+    assert weight.is_meta and weight.dtype == torch.float64  # noqa: PT018
+    assert not any(module.training for module in model.modules())
+
+
+@every_kind
+def test_graph(name):
+    """Of torch.fx, with a layer's output."""
+    model, x = create(name).eval(), image(2, SIDE, SIDE)
+    layer = model.feature_info[-1]['module']
+    graph = create_feature_extractor(model, [layer, 'head'])
+    out = graph(x)
+    assert list(out) == [layer, 'head']
+    assert torch.equal(out['head'], model(x))
+    with pytest.raises(ValueError, match='feature_cls'):
+        create(name, features_only=True, feature_cls='fx')
+    out['head'].square().mean().backward()
+    assert without_gradient(graph) == []
+
+
+@every_kind
 def test_groups_of_weights(name):
     """For layer-wise learning rates, and for weight decay."""
-    model = create(name)
+    with torch.device('meta'):
+        model = create(name)
     names = [key for key, _ in model.named_parameters()]
     for coarse in (False, True):
         groups = group_parameters(model, model.group_matcher(coarse=coarse))
@@ -167,11 +195,21 @@ def test_groups_of_weights(name):
 
 @every_name
 def test_description(name):
-    cfg = create(name).default_cfg
-    assert cfg['license'] == ''
-    assert cfg['classifier'] == 'head'
+    """And that it is true."""
     with torch.device('meta'):
-        model = create(name, num_classes=1000)
-    weight = model.get_parameter(f'{cfg["first_conv"]}.weight')
-    assert weight.ndim == 4 and weight.shape[1] == 3  # noqa: PT018
+        model, features = create(name), create(name, features_only=True)
+        x = torch.empty(2, 3, SIDE, SIDE)
+    cfg, info = model.default_cfg, features.feature_info
+    assert cfg['license'] == ''
+    assert model.get_parameter(f'{cfg["classifier"]}.weight').shape[0] == 10
+    assert model.get_parameter(f'{cfg["first_conv"]}.weight').shape[1] == model.in_chans == 3
     assert timm.data.resolve_model_data_config(model)['crop_pct'] in (0.875, 1.0)
+    assert model(x).shape == (2, 10)
+    if pool_size := cfg['pool_size']:
+        assert pool_size == (7, 7)
+        assert model.forward_features(x).shape == (2, model.num_features, 2, 2)
+    described = zip(info.channels(), info.reduction(), strict=True)
+    shapes = [(2, channels, SIDE // stride, SIDE // stride) for channels, stride in described]
+    assert [y.shape for y in features(x)] == shapes
+    is_column = name.startswith('bixt') and not name.endswith('_pyramid')
+    assert len(shapes) == 4 if is_column else info.reduction() == [4, 8, 16, 32]
