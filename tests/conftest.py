@@ -49,11 +49,3 @@ def wheel(shared):
             (sdist,) = (shared / 'sdist').iterdir()
             pip('wheel', sdist, '--no-build-isolation', '--wheel-dir', shared / 'wheel')
     return next((shared / 'wheel').glob('mmbixt-*.whl'))
-
-
-@pytest.fixture(scope='session')
-def installed(wheel, shared):
-    with FileLock(shared / 'site.lock'):
-        if not (shared / 'site').exists():
-            pip('install', wheel, '--target', shared / 'site')
-    return shared / 'site'

@@ -1,18 +1,15 @@
-"""mim, outside of the repository, with mmbixt from a wheel. It takes minutes (`make test-zoo`)."""
+"""The commands of mim on the page, in a folder of a user. It takes a minute (`make test-zoo`)."""
 
 import re
+import shlex
 import sys
-from functools import partial
-from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
-from documents import shown
+from documents import blocks, shown
 from helpers import IS_FORK, python
 from mmengine.config import Config
-from running import TWO_STEPS
-
-from mmbixt.sample.sample_data import write_sample_data
+from running import NO_WORKERS, TWO_STEPS, write_few_scenes
 
 pytestmark = [
     pytest.mark.zoo,
@@ -23,76 +20,61 @@ pytestmark = [
     ),
 ]
 
-SCENES = 'data/scenes/ade/ADEChallengeData2016'
-# what a user's config needs besides, to run two steps on the scenes without a GPU
-SMALL = f"""
-val_dataloader = dict(
-    num_workers=0,
-    persistent_workers=False,
-    dataset=dict(data_root={SCENES!r}),
-)
-test_dataloader = val_dataloader
-train_dataloader = dict(val_dataloader, batch_size=2)
-model['decode_head'].update(norm_cfg=dict(type='BN'))
-train_cfg = dict(max_iters=2, val_interval=2)
-default_hooks = dict(checkpoint=dict(interval=2))
-"""
+NAME = 'semfpn_bixt_ti_ade20k'
+(PAGE,) = (block.code for block in blocks('bash') if block.kind == 'mim')
+SCENES = 'data/sample/ade/ADEChallengeData2016'
+SPLITS = 'train', 'val', 'test'
+OFFLINE = ['--no-deps', '--no-index', '--target', 'site']
+ON_SCENES = [f'{split}_dataloader.dataset.data_root={SCENES}' for split in SPLITS]
+CPU = ['--gpus', '0']
+# For each command, by its first words: options of the test, and a pattern of what it prints.
+COMMANDS = {
+    'install': (OFFLINE, 'Successfully installed mmbixt'),
+    'search mmbixt': ([], r'config id: semfpn_xcit_s12_p16_ade20k\n(?s:.*)parameters +32222374\n'),
+    'download mmbixt': ([], 'semfpn_xcit_s12_p16_ade20k'),
+    'run mmbixt': (['--cfg-options', *ON_SCENES], 'All images and labels can be read.'),
+    'train mmbixt': (['--cfg-options', *TWO_STEPS, *NO_WORKERS], 'Training finished success'),
+    'test mmbixt': ([*CPU, '--sample', '--cfg-options', *NO_WORKERS], r'Iter\(test\).*mIoU'),
+    'train mmsegmentation': (
+        [
+            *CPU,
+            '--cfg-options',
+            *ON_SCENES,
+            *TWO_STEPS,
+            *NO_WORKERS,
+            'train_dataloader.batch_size=1',
+        ],
+        'Training finished success',
+    ),
+}
 
 
-@pytest.fixture(scope='module')
-def project(tmp_path_factory):
-    """A user's folder, empty but for the scenes."""
-    folder = tmp_path_factory.mktemp('project')
-    write_sample_data(folder / 'data/scenes', 4, 2, 96, 128)
-    return folder
-
-
-@pytest.fixture(scope='module')
-def mim(installed, project):
-    """Runs mim in the project, with the installed mmbixt: what it prints."""
-    program = Path(sys.executable).with_name('mim')
-    return partial(python, program, cwd=project, PYTHONPATH=str(installed), PYTHONSAFEPATH='1')
-
-
-def test_search_by_data_set(mim):
-    output = mim('search', 'mmbixt', '--dataset', 'ade20k', '--field', 'parameters', 'weight')
-    assert 'config id: semfpn_xcit_s12_p16_ade20k\n' in output
-    assert 'parameters  32222374' in output
-    assert 'https://dl.fbaipublicfiles.com/xcit/ade/sem_fpn_xcit_small_12' in output
-
-
-def test_download(mim, project):
-    """The config, whole in one file; the weights are there, as mim sees by their name."""
-    (project / 'sem_fpn_xcit_small_12_p16.pth').touch()
-    mim('download', 'mmbixt', '--config', 'semfpn_xcit_s12_p16_ade20k', '--dest', '.')
-    config = Config.fromfile(project / 'semfpn_xcit_s12_p16_ade20k.py')
-    assert config.model.backbone.type == 'mmbixt.XCiT'
-
-
-def test_run_a_tool(mim):
-    data = [f'{split}_dataloader.dataset.data_root={SCENES}' for split in ('train', 'val', 'test')]
-    options = ['--cfg-options', *data]
-    output = mim('run', 'mmbixt', 'check_dataset', 'semfpn_bixt_ti_ade20k', *options)
-    assert 'All images and labels can be read.' in output
-
-
-def test_train_and_test_a_config_of_mmbixt_by_name(mim, project):
-    name = 'semfpn_bixt_ti_ade20k'
-    options = ['--gpus', 0, '--sample', '--cfg-options', *TWO_STEPS]
-    output = mim('train', 'mmbixt', f'{name}.py', *options)
-    assert 'Training finished successfully' in output
-    checkpoint = project / f'work_dirs/{name}_sample/iter_2.pth'
-    output = mim('test', 'mmbixt', f'{name}.py', '--checkpoint', checkpoint, *options[:3])
-    assert re.search(r'Iter\(test\).*mIoU', output)
-
-
-def test_train_and_test_a_config_of_a_user(mim, project):
-    """That of the documents, by mmsegmentation's own tools."""
-    text = re.sub(r' *init_cfg=dict\(.*\n', '', shown('mmseg')[0])  # weights are not at hand
-    (project / 'my_config.py').write_text(text + SMALL)
-    package = packages_distributions()['mmseg'][0]
-    output = mim('train', package, 'my_config.py', '--gpus', 0, '--work-dir', 'mine')
-    assert 'Training finished successfully' in output
-    checkpoint = project / 'mine/iter_2.pth'
-    output = mim('test', package, 'my_config.py', '--checkpoint', checkpoint, '--gpus', 0)
-    assert 'Testing finished successfully' in output
+def test_commands_of_the_page(wheel, tmp_path):
+    """In their order, from the wheel instead of the checkout."""
+    write_few_scenes(tmp_path / 'data/sample')
+    (tmp_path / 'sem_fpn_xcit_small_12_p16.pth').touch()  # nothing to download, as mim sees by name
+    config = re.sub(r' *init_cfg=dict\(.*\n', '', shown('mmseg')[0])  # no weights at hand
+    config = config.replace('small12', 'tiny12').replace('384', '192')
+    config += "model['decode_head'].update(norm_cfg=dict(type='BN'))"  # no GPU
+    (tmp_path / 'my_config.py').write_text(config)
+    page = PAGE.replace('install .', f'install {wheel}')
+    page = page.replace('FILE', f'work_dirs/{NAME}_sample/iter_2.pth')
+    untested = dict(COMMANDS)
+    for line in page.splitlines():
+        program, *words = shlex.split(line, comments=True)
+        assert program == 'mim'
+        start = words[0] if words[0] == 'install' else ' '.join(words[:2])
+        options, expected = untested.pop(start)
+        # the packages of this process, and mmbixt from where it was installed
+        output = python(
+            Path(sys.executable).with_name('mim'),
+            *words,
+            *options,
+            cwd=tmp_path,
+            PYTHONPATH=str(tmp_path / 'site'),
+            PYTHONSAFEPATH='1',
+        )
+        assert re.search(expected, output), f'{line}\n{output}'
+    assert not untested
+    downloaded = Config.fromfile(tmp_path / 'semfpn_xcit_s12_p16_ade20k.py')  # whole, in one file
+    assert downloaded.model.backbone.type == 'mmbixt.XCiT'
