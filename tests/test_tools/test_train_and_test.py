@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import torch
 from filelock import FileLock
-from helpers import CONFIGS, official_state, only_in_zoo
+from helpers import CONFIGS, official_state, only_in_zoo, python
 from mmengine.config import Config
 from mmengine.registry import MODELS
 from mmengine.runner import Runner
 from running import NO_WORKERS, TWO_STEPS, fresh_mmengine, write_few_scenes
 
+TRAIN = CONFIGS.parent / 'tools/train.py'
 CONFIG = CONFIGS / 'bixt/semfpn_bixt_ti_ade20k.py'
 BOXES = 'mmdet::retinanet/retinanet_r50_fpn_1x_coco.py'
 MASKS = CONFIGS / 'bixt/maskrcnn_bixt_ti_3x_coco.py'
@@ -33,15 +34,17 @@ SHORT = [
 
 
 @pytest.fixture(scope='session')
-def folder(shared, within):
-    """A folder with scenes and a training of two iterations. No test may change it: all workers of
-    pytest-xdist use it at the same time."""
+def folder(shared):
+    """A folder with scenes and a training of two iterations, in a process that forks workers.
+
+    No test may change it: all workers of pytest-xdist use it at the same time.
+    """
     folder = shared / 'trained'
     with FileLock(shared / 'trained.lock'):
         if not (folder / 'said.txt').exists():
             write_few_scenes(folder / 'data/sample')
-            done = within('train.py', CONFIG, '--sample', '--cfg-options', *SHORT, cwd=folder)
-            (folder / 'said.txt').write_text(done.said)
+            arguments = [TRAIN, CONFIG, '--sample', '--cfg-options', *SHORT]
+            (folder / 'said.txt').write_text(python(*arguments, cwd=folder))
     return folder
 
 
