@@ -1,11 +1,12 @@
 """The LoRA of docs/plain_torch.md, by peft; run by test_plain_torch.py.
 
-Here, which layers have adapters; that these learn and merge is in lora.py.
+Here, which layers have adapters; that these learn and merge is in lora_of_families.py.
 """
 
 import ast
 import re
 
+import lora_of_families  # noqa: F401 (its checks)
 from documents import ROOT, shown
 from peft import LoraConfig, get_peft_model
 from torch import nn

@@ -1,4 +1,4 @@
-"""Adapt a backbone of each family with LoRA, by peft; run by test_peft.py."""
+"""Adapt a backbone of each family with LoRA, by peft; run by lora_of_page.py."""
 
 import copy
 
