@@ -111,7 +111,7 @@ def unused_parameters(model: nn.Module, heads: Collection[str]) -> list[str]:
     parts = [part for name, part in model.named_children() if name in heads]
     outputs = tree_leaves([feature_maps, *(part(feature_maps) for part in parts)])
     sum(x.sum() for x in outputs).backward()
-    return [name for name, parameter in model.named_parameters() if parameter.grad is None]
+    return [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
 
 
 def python(*arguments: object, cwd: Path | None = None, **variables: str) -> str:
