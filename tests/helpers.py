@@ -105,11 +105,13 @@ def unused_parameters(model: nn.Module, heads: Collection[str]) -> list[str]:
     from mmengine.model import revert_sync_batchnorm  # here, for make test-lowest
 
     model = revert_sync_batchnorm(model).train()
-    feature_maps = model.extract_feat(torch.empty(2, 3, 80, 56, device='meta'))
+    side = getattr(model.backbone, 'img_size', None)
+    height, width = (side, side) if side else (80, 56)
+    feature_maps = model.extract_feat(torch.empty(2, 3, height, width, device='meta'))
     parts = [part for name, part in model.named_children() if name in heads]
     outputs = tree_leaves([feature_maps, *(part(feature_maps) for part in parts)])
     sum(x.sum() for x in outputs).backward()
-    return [name for name, parameter in model.named_parameters() if parameter.grad is None]
+    return [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
 
 
 def python(*arguments: object, cwd: Path | None = None, **variables: str) -> str:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mmbixt.checkpoints.errors import CheckpointMismatchError
 
-CONTAINERS = ('state_dict', 'model', 'state_dict_ema', 'model_ema')
+CONTAINERS = ('state_dict', 'model', 'state_dict_ema', 'model_ema', 'teacher')
 # prefixes of DistributedDataParallel and torch.compile
 _WRAPPERS = re.compile(r'^((module|_orig_mod)\.)+')
 _COUNT = 'num_batches_tracked'  # files of old versions of torch have none
@@ -20,15 +20,19 @@ State = Mapping[str, Tensor]
 def unwrap(checkpoint: Mapping[str, Any]) -> OrderedDict[str, Tensor]:
     """The weights of a checkpoint, without containers and without prefixes of wrappers.
 
-    The versions of modules that torch stores (``_metadata``) are kept.
+    Of a whole training with DINO (student, teacher and their projections) these are the teacher's
+    backbone. The versions of modules that torch stores (``_metadata``) are kept.
     """
-    parts = (checkpoint.get(name) for name in CONTAINERS)
-    checkpoint = next((part for part in parts if isinstance(part, Mapping)), checkpoint)
+    parts = (name for name in CONTAINERS if isinstance(checkpoint.get(name), Mapping))
+    part = next(parts, None)
+    checkpoint = checkpoint.get(part, checkpoint)
     weights = OrderedDict(
         (_WRAPPERS.sub('', key), value)
         for key, value in checkpoint.items()
         if isinstance(key, str) and isinstance(value, Tensor)
     )
+    if part == 'teacher':
+        return OrderedDict(without('backbone.', weights))
     if hasattr(checkpoint, '_metadata'):
         weights._metadata = checkpoint._metadata
     return weights

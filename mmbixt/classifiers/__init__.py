@@ -1,3 +1,5 @@
+"""What needs mmpretrain: functions, so that it is imported only when a component is built."""
+
 from typing import Any
 
 from torch import nn
@@ -5,17 +7,27 @@ from torch import nn
 from mmbixt.frameworks import import_problem, missing_framework
 from mmbixt.registry import MODELS
 
-__all__ = ['DistilledClassifier']
+__all__ = ['BiSALeViT', 'DistilledClassifier']
 
 
 @MODELS.register_module()
 def DistilledClassifier(**options: Any) -> nn.Module:  # noqa: N802 (a type in configs)
-    """Build the class of ``mmbixt.classifiers.distilled``, which describes the options.
-
-    This is a function, so that mmpretrain is imported only when a classifier is built.
-    """
-    if problem := import_problem('mmpretrain.models'):
-        raise missing_framework('mmbixt.DistilledClassifier', 'mmpretrain', problem) from problem
+    """Build the class of ``mmbixt.classifiers.distilled``, which describes the options."""
+    check_mmpretrain('DistilledClassifier')
     from mmbixt.classifiers import distilled
 
     return distilled.DistilledClassifier(**options)
+
+
+@MODELS.register_module()
+def BiSALeViT(**options: Any) -> nn.Module:  # noqa: N802
+    """Build the class of ``mmbixt.classifiers.bisa_levit``, which describes the options."""
+    check_mmpretrain('BiSALeViT')
+    from mmbixt.classifiers import bisa_levit
+
+    return bisa_levit.BiSALeViT(**options)
+
+
+def check_mmpretrain(name: str) -> None:
+    if problem := import_problem('mmpretrain.models'):
+        raise missing_framework(f'mmbixt.{name}', 'mmpretrain', problem) from problem

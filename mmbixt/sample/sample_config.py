@@ -5,7 +5,7 @@ from typing import Any
 
 from mmengine.config import Config, ConfigDict
 
-from mmbixt.config import ConfigError, all_dicts, type_name
+from mmbixt.config import ConfigError, all_dicts, type_name, within
 from mmbixt.sample.sample_data import write_sample_data
 
 # folders of write_sample_data for the stock dataset classes of each framework
@@ -88,6 +88,9 @@ def _shrink_images(cfg: Config, factor: int) -> None:
             node[key] = shrink(node[key])
         if 'ratio_range' in node:
             node.ratio_range = (1.0, 1.25)
+    backbone = within(cfg, 'model', 'backbone')
+    if 'img_size' in backbone:  # networks for images of one size
+        backbone.img_size = shrink(backbone.img_size)
 
 
 def _shorten(cfg: Config, batch_size: int) -> str:

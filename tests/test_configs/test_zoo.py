@@ -195,7 +195,7 @@ def check_multiply_adds(name, model, scope):
     macs = LISTED[name]['Metadata'].get(f'Multiply-adds at {side}x{side} (G)')
     assert (macs is None) == (scope == 'mmdet')
     if macs:
-        counted = measure_model(model, side, side)[-1][2] / 1e9
+        counted = measure_model(model.eval(), side, side)[-1][2] / 1e9
         assert f'{counted:.{digits}f}' == f'{float(macs):.{digits}f}'
 
 
