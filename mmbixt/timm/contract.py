@@ -45,6 +45,8 @@ class Classifier(nn.Module):
         dtype: torch.dtype | None = None,
         **options: Any,
     ) -> None:
+        if 'out_indices' in options:  # the layers after these would be missing
+            raise TypeError('out_indices needs features_only=True.')
         rates = dict(drop_path_rate=drop_path_rate)
         super().__init__(in_channels=in_chans, **rates, **{**self.options, **options})
         self.in_chans = in_chans

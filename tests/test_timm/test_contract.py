@@ -64,6 +64,8 @@ def test_parts_of_the_forward_pass(name):
     assert model(x).shape == (2, 3)
     with pytest.raises(ValueError, match='global_pool'):
         create(name, global_pool='max')
+    with pytest.raises(TypeError, match='features_only'):
+        create(name, out_indices=(0, 1))
 
 
 @every_kind
