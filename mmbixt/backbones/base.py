@@ -108,7 +108,10 @@ class DenseBackbone(LoadsFiles):
                 module.skips = kind == 'skip'
 
     def freeze(self) -> None:
-        """Switch gradients off in the frozen stages; called at the end of ``__init__``."""
+        """Switch gradients off in the frozen stages; called at the end of ``__init__``.
+
+        Plain training loops need not call :meth:`train`, so eval mode begins here as well.
+        """
         if self.frozen_stages not in range(-1, len(self.freezable_stages())):
             raise ValueError(
                 f'frozen_stages={self.frozen_stages!r}: {type(self).__name__} has stages '
@@ -116,6 +119,7 @@ class DenseBackbone(LoadsFiles):
             )
         for part in self._frozen_parts():
             part.requires_grad_(False)
+        self.train(self.training)
 
     def train(self, mode: bool = True) -> 'DenseBackbone':
         super().train(mode)
@@ -165,11 +169,12 @@ class DenseBackbone(LoadsFiles):
             return lambda module, inputs: values.update({name: read(name, module, inputs)})
 
         handles = [m.register_forward_pre_hook(keep(name)) for name, m in modules.items()]
-        was_training = self.training
+        modes = [(module, module.training) for module in self.modules()]
         try:
             self.eval()(x)  # in training, batch norms would update their statistics
         finally:
-            self.train(was_training)
+            for module, is_training in modes:  # some may be in eval mode in training
+                module.training = is_training
             for handle in handles:
                 handle.remove()
         return values

@@ -45,6 +45,8 @@ class Classifier(nn.Module):
         dtype: torch.dtype | None = None,
         **options: Any,
     ) -> None:
+        if 'out_indices' in options:  # the layers after these would be missing
+            raise TypeError('out_indices needs features_only=True.')
         rates = dict(drop_path_rate=drop_path_rate)
         super().__init__(in_channels=in_chans, **rates, **{**self.options, **options})
         self.in_chans = in_chans
@@ -53,7 +55,7 @@ class Classifier(nn.Module):
         self.head_drop = nn.Dropout(drop_rate)
         self.reset_classifier(num_classes, self.pools[0] if global_pool is None else global_pool)
         self.feature_info = self.describe_features()
-        self.to(device=device, dtype=dtype)
+        self.to(device=device, dtype=dtype).train()  # ``norm_eval`` is for the last norm as well
 
     # What a family defines
 
@@ -121,13 +123,15 @@ class Classifier(nn.Module):
         output_fmt, layers = Format(output_fmt), len(self.feature_info)
         take = take_indices(indices, layers)
         count = max(take) + 1 if stop_early or intermediates_only else None
+        if count == layers and not intermediates_only:  # a layer without a map may follow
+            count = None
         x, maps = self.run(x, take, count)
         if norm:
             maps = [self.normalise(y, i) for y, i in zip(maps, take, strict=True)]
         maps = [nchw_to(y, output_fmt) for y in maps]
         if intermediates_only:
             return maps
-        return (self.finish(x) if count in (None, layers) else x), maps
+        return (self.finish(x) if count is None else x), maps
 
     def prune_intermediate_layers(
         self,

@@ -50,9 +50,11 @@ def test_attention_maps_are_those_of_the_modules(config):
 @pytest.mark.parametrize('config', VARIANTS.values(), ids=VARIANTS)
 def test_attention_maps_do_not_change_a_network_in_training(config):
     backbone = build(config).train()
+    list(backbone.modules())[-1].eval()
+    modes = [module.training for module in backbone.modules()]
     before = copy.deepcopy(backbone.state_dict())
     backbone.attention_maps(image(2, 48, 64))
-    assert backbone.training
+    assert [module.training for module in backbone.modules()] == modes
     assert all(torch.equal(value, before[key]) for key, value in backbone.state_dict().items())
     assert not any(m._forward_pre_hooks for m in backbone.modules())
 

@@ -91,6 +91,15 @@ def test_frozen_stages_and_norms_in_eval_mode_do_not_change(config):
     assert all(torch.equal(value, before[key]) for key, value in backbone.named_buffers())
 
 
+def test_eval_mode_begins_without_train(config):
+    """As in a training loop of plain torch."""
+    for options in (dict(frozen_stages=1), dict(norm_eval=True)):
+        backbone = build(config, **options)
+        modes = [module.training for module in backbone.modules()]
+        assert backbone.training
+        assert modes == [module.training for module in backbone.train().modules()]
+
+
 def tensors_of(part):
     return [part] if isinstance(part, nn.Parameter) else [*part.parameters(), *part.buffers()]
 

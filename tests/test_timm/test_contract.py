@@ -64,6 +64,8 @@ def test_parts_of_the_forward_pass(name):
     assert model(x).shape == (2, 3)
     with pytest.raises(ValueError, match='global_pool'):
         create(name, global_pool='max')
+    with pytest.raises(TypeError, match='features_only'):
+        create(name, out_indices=(0, 1))
 
 
 @every_kind
@@ -90,6 +92,7 @@ def test_intermediates(name):
     early, chosen = model.forward_intermediates(x, [0, -2], stop_early=True)
     assert_close(chosen, [maps[0], maps[-2]], 1e-6)
     assert len(early) == 2
+    assert torch.equal(model.forward_intermediates(x, [-1], stop_early=True)[0], features)
     with pytest.raises(ValueError, match='there are'):
         model.forward_intermediates(x, [len(maps)])
     (normed,) = model.forward_intermediates(x, 1, norm=True, intermediates_only=True)
@@ -213,3 +216,11 @@ def test_description(name):
     assert [y.shape for y in features(x)] == shapes
     is_column = name.startswith('bixt') and not name.endswith('_pyramid')
     assert len(shapes) == 4 if is_column else info.reduction() == [4, 8, 16, 32]
+
+
+@every_kind
+def test_norms_in_eval_mode(name):
+    model = create(name, norm_eval=True)
+    before = copy.deepcopy(model.state_dict())
+    model(image(2, SIDE, SIDE))
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
