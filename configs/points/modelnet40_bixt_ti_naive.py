@@ -4,12 +4,14 @@ model = dict(
     type='mmbixt.PointClassifier',
     backbone=dict(type='mmbixt.PointBiXT', arch='tiny', depth=12),
     num_classes=40,
+    label_smoothing=0.2,
 )
 
 # PointMLP's regime
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='SGD', lr=0.1, momentum=0.9, weight_decay=2e-4),
+    clip_grad=dict(max_norm=1),
 )
 param_scheduler = [
     dict(type='CosineAnnealingLR', eta_min=0.005, begin=0, end=300, T_max=300),

@@ -64,16 +64,17 @@ def draw_shape(
     strongest = strongest[counts[strongest] > 0].numpy()
     colours[strongest] = COLOURS[: len(strongest)]
     share = counts[strongest].sum() / counts.sum()
-    by_latent = f'layer {layer}: the {len(strongest)} latents of {share:.0%} of the points'
+    by_latent = f'layer {layer}: the latent of each point ({share:.0%} coloured)'
     panels = {'shape': np.full((len(chosen), 3), GREY[0]), by_latent: colours[chosen]}
     if parts is not None:
         _, numbers = np.unique(parts[0].cpu(), return_inverse=True)
         panels = {'parts': COLOURS[numbers], by_latent: colours[chosen]}
     figure = Figure(figsize=(9, 4.6), layout='constrained', dpi=150)
-    x, y, z = points[0, :, :3].cpu().T
+    x, y, z = points[0, :, :3].cpu().numpy().T
     for i, (title, colour) in enumerate(panels.items(), start=1):
         ax = figure.add_subplot(1, 2, i, projection='3d')
         ax.scatter(x, z, y, c=colour, s=6)  # y is up
-        ax.set(title=title, box_aspect=[float(np.ptp(axis)) or 1 for axis in (x, z, y)])
+        ax.set_title(title)
+        ax.set_box_aspect([np.ptp(axis) or 1 for axis in (x, z, y)], zoom=1.2)
         ax.set_axis_off()
     return figure

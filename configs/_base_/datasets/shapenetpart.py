@@ -1,11 +1,11 @@
-# ShapeNetPart as in PointMLP's code: 2048 points with normals, training and validation shapes.
+# ShapeNetPart as in PointMLP's code: 2048 points with normals, training and validation shapes, no
+# augmentation.
 dataset_type = 'mmbixt.ShapeNetPart'
 data_root = 'data/shapenetcore_partanno_segmentation_benchmark_v0_normal'
 num_points = 2048
 train_pipeline = [
     dict(type='mmbixt.SamplePoints', num_points=num_points, random=True),
     dict(type='mmbixt.UnitSphere'),
-    dict(type='mmbixt.ScaleAndShift'),
     dict(type='mmbixt.PackPoints', keys=['category', 'parts']),
 ]
 test_pipeline = [
