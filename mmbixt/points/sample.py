@@ -36,7 +36,7 @@ Piece = tuple[int, Callable, tuple, tuple]
 
 
 def airplane(rng: RNG) -> list[Piece]:
-    """A body along x, two wings, a tail of two boards, and engines below the wings or behind."""
+    """A body along x, two wings, a tail of two boards, and an engine below each wing."""
     length, width, chord = 2, rng.uniform(0.2, 0.35), rng.uniform(0.25, 0.5)
     span, place = rng.uniform(1.2, 2.2), rng.uniform(-0.2, 0.2)
     under, apart = -width / 2 - 0.1, rng.uniform(0.2, 0.35) * span

@@ -4,8 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from helpers import CONFIGS
+from mmengine.config import Config
 from mmengine.registry import DATASETS, TRANSFORMS
 
+from mmbixt.check.files import check_files
+from mmbixt.config import ConfigError
 from mmbixt.points.datasets import CATEGORIES, PARTS
 from mmbixt.points.sample import COUNTS, SEEDS, make_shape
 
@@ -29,6 +33,16 @@ def test_modelnet40_text(tmp_path):
     assert dataset[0]['label'] == 1
     few = DATASETS.build(dict(cfg, num_points=4))
     np.testing.assert_allclose(few[0]['points'], written[:4, :3])
+
+
+def test_missing_data(tmp_path, monkeypatch):
+    """Before a run; a folder that is there is found."""
+    monkeypatch.chdir(tmp_path)
+    cfg = Config.fromfile(CONFIGS / 'points/modelnet40_bixt_ti_naive.py')
+    with pytest.raises(ConfigError, match=r'resampled does not exist(.*\n)+.*--sample'):
+        check_files(cfg, ('train',))
+    (tmp_path / cfg.train_dataloader.dataset.data_root).mkdir(parents=True)
+    check_files(cfg, ('train',))
 
 
 def write_shapenet(root):
