@@ -23,9 +23,9 @@ class PointBiXT(BaseModule):
     naive network all points are tokens in all layers. With ``reductions`` groups of points become
     tokens before the first layers, and if ``dense``, a decoder leads back to the points.
 
-    The paper leaves open, and this class chooses: coordinates from -1 to 1 are the range of an
-    axis; a grouping stands before a layer; the category is a learned vector that is added to
-    all tokens.
+    The paper leaves open, and this class chooses: the scale of the coordinates in the sines
+    (``periods``); a grouping stands before a layer; the category is a learned vector that is added
+    to all tokens.
 
     Args:
         axes: 3 for coordinates, 6 with normals.
@@ -33,6 +33,7 @@ class PointBiXT(BaseModule):
         depth: number of layers, with the last one, which updates only the tokens (``dense``) or
             only the latents; default: that of ``arch``.
         num_latents: number of latents M.
+        periods: of the fastest sine from -1 to 1 of an axis. Images have 1 over a side.
         reductions: for each of the first layers, the factor by which an
             :class:`mmbixt.points.grouping.AffineGrouping` before it reduces the points.
         neighbours: of an anchor in a grouping.
@@ -48,6 +49,7 @@ class PointBiXT(BaseModule):
         arch: str | Mapping = 'tiny',
         depth: int | None = None,
         num_latents: int = 64,
+        periods: float = 4,
         reductions: Sequence[int] = (),
         neighbours: int = 24,
         dense: bool = False,
@@ -62,7 +64,7 @@ class PointBiXT(BaseModule):
         check_rate('drop_path_rate', drop_path_rate)
         if len(reductions) > depth:
             raise ValueError(f'reductions={reductions!r} are more than the {depth} layers.')
-        self.channels, self.dense = channels, dense
+        self.channels, self.dense, self.periods = channels, dense, periods
         self.latents = nn.Parameter(torch.empty(1, num_latents, channels))
         self.token_projection = nn.Linear(axes * FEATURES_PER_AXIS, channels)
         self.categories = nn.Embedding(num_categories, channels) if num_categories else None
@@ -88,7 +90,7 @@ class PointBiXT(BaseModule):
 
     def tokenize(self, points: Tensor, category: Tensor | None = None) -> Tensor:
         """Points (B,N,axes) and categories (B,) to tokens (B,N,C)."""
-        features = sinusoids((points + 1) / 2).flatten(2)
+        features = sinusoids((points + 1) / 2 * self.periods).flatten(2)
         tokens = self.token_projection(features.to(self.token_projection.weight.dtype))
         if self.categories is not None:
             tokens = tokens + self.categories(category)[:, None]

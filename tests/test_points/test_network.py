@@ -60,8 +60,10 @@ def test_order_of_points():
 
 
 def test_tokens_have_32_sines_and_cosines_of_an_axis():
-    backbone = PointBiXT(axes=6, arch=ARCH)
+    backbone, points = PointBiXT(axes=6, arch=ARCH, periods=2), torch.rand(2, 5, 6)
     assert backbone.token_projection.in_features == 192
+    expected = backbone.token_projection(sinusoids(points + 1).flatten(2))
+    torch.testing.assert_close(backbone.tokenize(points), expected)
     p = 0.3
     angles = [2 * math.pi * p / 10000 ** (2 * (i // 2) / 32) for i in range(32)]
     expected = [math.cos(x) if i % 2 else math.sin(x) for i, x in enumerate(angles)]
