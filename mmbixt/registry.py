@@ -85,18 +85,24 @@ def child(name: str, locations: tuple[str, ...] = (SCOPE,)) -> Registry:
 
 MODELS = child(
     'MODELS',
-    ('mmbixt.backbones', 'mmbixt.necks', 'mmbixt.decode_heads', 'mmbixt.classifiers'),
+    (
+        'mmbixt.backbones',
+        'mmbixt.necks',
+        'mmbixt.decode_heads',
+        'mmbixt.classifiers',
+        'mmbixt.points',
+    ),
 )
-METRICS = child('METRICS', ('mmbixt.evaluation.registered',))
+METRICS = child('METRICS', ('mmbixt.evaluation.registered', 'mmbixt.points'))
 HOOKS = child('HOOKS', ('mmbixt.engine', 'mmbixt.check.sanity'))
 OPTIM_WRAPPERS = child('OPTIM_WRAPPERS', ('mmbixt.engine',))
 OPTIM_WRAPPER_CONSTRUCTORS = child('OPTIM_WRAPPER_CONSTRUCTORS', ('mmbixt.engine',))
 FUNCTIONS = child('FUNCTIONS', ('mmbixt.engine',))
 STRATEGIES = child('STRATEGIES', ('mmbixt.engine',))
-TRANSFORMS = child('TRANSFORMS', ('mmbixt.check.sample',))
+TRANSFORMS = child('TRANSFORMS', ('mmbixt.check.sample', 'mmbixt.points'))
+DATASETS = child('DATASETS', ('mmbixt.points',))
 
 # mmbixt has no components of these kinds, but names of inherited configs are looked up in them.
-DATASETS = child('DATASETS')
 DATA_SAMPLERS = child('DATA_SAMPLERS', ('mmbixt.engine',))
 EVALUATOR = child('EVALUATOR')
 LOG_PROCESSORS = child('LOG_PROCESSORS')

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
-from timm.layers import lecun_normal_
 from torch import Tensor, nn
 
 from mmbixt.attention import BidirectionalAttention, SequentialAttention
@@ -21,7 +20,12 @@ from mmbixt.backbones.arch import (
     resolve_out_indices,
 )
 from mmbixt.backbones.base import DenseBackbone, Parts, State
-from mmbixt.backbones.bixt_layers import Layer, iterative_layers, make_latent_layer
+from mmbixt.backbones.bixt_layers import (
+    Layer,
+    initialise,
+    iterative_layers,
+    make_latent_layer,
+)
 from mmbixt.checkpoints.state_dict import rename
 from mmbixt.layers import (
     ConvPatchEmbed,
@@ -174,18 +178,8 @@ class BiXT(DenseBackbone):
         self.freeze()
 
     def reset_parameters(self) -> None:
-        """The authors' initialisation, which timm calls 'jax'."""
         nn.init.trunc_normal_(self.latents, std=0.02)
-        for name, module in self.named_modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                is_mlp = name.endswith(('.fc1', '.fc2'))
-                if module.bias is not None:
-                    nn.init.normal_(module.bias, std=1e-6 if is_mlp else 0.0)
-            elif isinstance(module, nn.Conv2d):
-                lecun_normal_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+        initialise(self)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...] | tuple[tuple[Tensor, ...], Tensor]:
         """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index.

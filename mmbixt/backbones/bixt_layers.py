@@ -5,7 +5,7 @@ The names of the weights are the authors'; those of the sequential attention are
 
 from collections.abc import Sequence
 
-from timm.layers import LayerScale
+from timm.layers import LayerScale, lecun_normal_
 from torch import Tensor, nn
 
 from mmbixt.attention import BidirectionalAttention, LatentAttention, SequentialAttention
@@ -231,3 +231,17 @@ def iterative_layers(
 
 def make_layer_scale(channels: int, init: float | None) -> nn.Module:
     return nn.Identity() if init is None else LayerScale(channels, init)
+
+
+def initialise(network: nn.Module) -> None:
+    """The authors' initialisation of linear layers and convolutions, which timm calls 'jax'."""
+    for name, module in network.named_modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            is_mlp = name.endswith(('.fc1', '.fc2'))
+            if module.bias is not None:
+                nn.init.normal_(module.bias, std=1e-6 if is_mlp else 0.0)
+        elif isinstance(module, nn.Conv2d):
+            lecun_normal_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)

@@ -7,7 +7,8 @@ from typing import Any
 from mmbixt.checkpoints.sources import SCHEMES, find
 from mmbixt.config import ConfigError, all_dicts, data_sets, type_name
 
-_STOCK = ('data/ade', 'data/coco', 'data/imagenet')  # folders of mmbixt's configs
+# folders of mmbixt's configs
+_STOCK = ('data/ade', 'data/coco', 'data/imagenet', 'data/modelnet40', 'data/shapenetcore')
 
 
 def check_files(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
@@ -38,7 +39,7 @@ def _paths(dataset: Mapping[str, Any]) -> list[Path]:
         prefix = prefix or dataset.get('split')
     parts = [*prefix.values()] if isinstance(prefix, Mapping) else [prefix]
     parts = [part for part in (*parts, dataset.get('ann_file')) if part and isinstance(part, str)]
-    return [Path(root, part) for part in parts or filter(None, [root])]
+    return [Path(root, part) for part in parts or ([''] if root else [])]
 
 
 def _missing_weights(cfg: Mapping[str, Any]) -> Iterator[str]:

@@ -6,7 +6,11 @@ from mmbixt.layers.lpi import LocalPatchInteraction
 from mmbixt.layers.maps import channels_last, map_to_tokens, tokens_to_map
 from mmbixt.layers.mlp import FeedForward, Mlp, SequentialMlp
 from mmbixt.layers.patch_embed import ConvPatchEmbed, LinearPatchEmbed
-from mmbixt.layers.position_encoding import FourierPositionEncoding, fourier_features
+from mmbixt.layers.position_encoding import (
+    FourierPositionEncoding,
+    fourier_features,
+    sinusoids,
+)
 from mmbixt.layers.resampling import make_resampler
 from mmbixt.layers.self_attention import ClassAttention, SelfAttention
 
@@ -27,5 +31,6 @@ __all__ = [
     'make_resampler',
     'map_to_tokens',
     'residual',
+    'sinusoids',
     'tokens_to_map',
 ]

@@ -1,4 +1,4 @@
-"""``--sample``: change a config to a short run on generated scenes, for a laptop."""
+"""``--sample``: change a config to a short run on generated scenes or shapes, for a laptop."""
 
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,19 @@ _FOLDERS = {
 _SIZE_KEYS = {'scale', 'scales', 'crop_size', 'size', 'img_scale', 'stride', 'random_size_range'}
 # iterations in all, between validations, of warm-up, and that averaged weights (EMA) cover
 ITERATIONS, INTERVAL, WARM_UP, AVERAGED = 700, 175, 50, 100
+POINTS = 256  # of a shape
+_SHAPES = {'ModelNet40', 'ShapeNetPart'}  # data sets of points
 
 
 def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
-    """Change a config of ADE20K, COCO, ImageNet or CIFAR-100 in place, as little as possible.
+    """Change a config of ADE20K, COCO, ImageNet, CIFAR-100 or of points in place.
 
-    The scenes are written to ``root`` unless they exist. Returns a line for each change.
+    It changes as little as possible. The scenes are written to ``root`` unless they exist. Returns
+    a line for each change.
     """
     scope, datasets = cfg.get('default_scope'), _dataset_names(cfg)
+    if datasets and datasets <= _SHAPES:
+        return _use_sample_shapes(cfg)
     folders = _FOLDERS.get(scope, {})
     if not datasets or datasets - {*folders}:
         known = '; '.join(f'{name}: {", ".join(kinds)}' for name, kinds in _FOLDERS.items())
@@ -39,6 +44,22 @@ def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
     done['sizes'] = f'crops, test images and padding divided by {factor}'
     done['sizes'] += '; ratio_range, where there is one, (1.0, 1.25)'
     done['schedule'] = _shorten(cfg, batch_size)
+    done['weights'] = _remove_weights(cfg)
+    return [f'{what}: {change}' for what, change in done.items() if change]
+
+
+def _use_sample_shapes(cfg: Config) -> list[str]:
+    for node in all_dicts(*cfg.values()):
+        if 'data_root' in node:
+            del node['data_root']
+            node.pop('form', None)
+            node.update(type='mmbixt.SampleShapes', num_points=POINTS)
+        elif 'num_points' in node:
+            node.num_points = POINTS
+        if 'num_workers' in node:
+            node.update(num_workers=1, persistent_workers=True)
+    done = dict(data=f'generated planes, tables and lamps of {POINTS} points')
+    done['schedule'] = _shorten(cfg, 8)
     done['weights'] = _remove_weights(cfg)
     return [f'{what}: {change}' for what, change in done.items() if change]
 
@@ -108,7 +129,9 @@ def _shorten(cfg: Config, batch_size: int) -> str:
         dict(type='LinearLR', start_factor=1e-3, by_epoch=False, begin=0, end=WARM_UP),
         dict(type='PolyLR', eta_min=0.0, by_epoch=False, begin=WARM_UP, end=ITERATIONS),
     ]
-    run = f'{ITERATIONS} iterations of {batch_size} images in each process, with two checkpoints'
+    run = (
+        f'{ITERATIONS} iterations of batches of {batch_size} in each process, with two checkpoints'
+    )
     return f'{run}, learning rate {optimizer.lr} after {WARM_UP} iterations of warm-up'
 
 

@@ -140,12 +140,13 @@ def test_each_work_dir_is_of_one_run():
 def test_schedule_is_the_listed_one_and_published_weights_fit(name):
     cfg, meta = Config.fromfile(PATHS[name]), LISTED[name]['Metadata']
     assert int(meta['Batch Size']) == cfg.auto_scale_lr.base_batch_size
-    assert cfg.auto_scale_lr.base_batch_size == 8 * cfg.train_dataloader.batch_size
+    gpus = 1 if cfg.default_scope == 'mmengine' else 8
+    assert cfg.auto_scale_lr.base_batch_size == gpus * cfg.train_dataloader.batch_size
     length = cfg.train_cfg.get('max_iters', cfg.train_cfg.get('max_epochs'))
     assert int(meta.get('Iterations', meta.get('Epochs'))) == length
     assert {'tta_model', 'tta_pipeline'} <= cfg.keys() or cfg.default_scope != 'mmseg'
     backbone = cfg.model.backbone
-    if cfg.default_scope == 'mmpretrain':  # trained from random weights
+    if cfg.default_scope in ('mmpretrain', 'mmengine'):  # trained from random weights
         assert 'init_cfg' not in backbone
         assert [part.end for part in cfg.param_scheduler][-1] == length
         return
@@ -185,6 +186,8 @@ def test_model(name):
     else:
         assert int(LISTED[name]['Metadata']['Parameters']) == parameters
         check_multiply_adds(name, model, cfg.default_scope)
+    if cfg.default_scope == 'mmengine':  # of points, which test_points has
+        return
     heads = ['decode_head', 'auxiliary_head', 'bbox_head', 'rpn_head', 'head']
     unused = unused_parameters(model, heads)
     assert [key for key in unused if not key.startswith('roi_head.')] == []  # needs real values
@@ -193,7 +196,7 @@ def test_model(name):
 def check_multiply_adds(name, model, scope):
     side, digits = (224, 2) if scope == 'mmpretrain' else (512, 1)
     macs = LISTED[name]['Metadata'].get(f'Multiply-adds at {side}x{side} (G)')
-    assert (macs is None) == (scope == 'mmdet')
+    assert (macs is None) == (scope in ('mmdet', 'mmengine'))
     if macs:
         counted = measure_model(model.eval(), side, side)[-1][2] / 1e9
         assert f'{counted:.{digits}f}' == f'{float(macs):.{digits}f}'
@@ -248,5 +251,8 @@ def test_trains_and_evaluates(name, scenes, tmp_path, request):
     logged = runner.message_hub.log_scalars
     assert math.isfinite(logged['train/loss'].current())
     score = dict(mmseg='mIoU', mmdet='coco/bbox_mAP', mmpretrain='accuracy/top1')
+    score['mmengine'] = (
+        'parts/class_mIoU' if name.startswith('shapenetpart') else 'accuracy/class_mean'
+    )
     assert f'val/{score[cfg.default_scope]}' in logged
     assert 'val/coco/segm_mAP' in logged or not name.startswith('maskrcnn')

@@ -257,3 +257,10 @@ def test_timm():
     assert found['logits'].shape == (1, 10)
     assert found['strides'] == [4, 8, 16, 32]
     assert [x.shape[-1] for x in found['feature_maps']] == [56, 28, 14, 7]
+
+
+def test_points():
+    (code,), found = shown('points'), {}
+    exec(code.replace('1024', '64'), found)
+    assert found['latents'].shape == (2, 64, 192)
+    assert found['tokens'].shape == (2, 64, 192)

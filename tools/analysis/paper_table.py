@@ -46,6 +46,10 @@ SCORES = {
     'top-5': ('accuracy/top5', 1),
     'box AP': ('coco/bbox_mAP', 100),
     'mask AP': ('coco/segm_mAP', 100),
+    'overall accuracy': ('accuracy/overall', 1),
+    'mean class accuracy': ('accuracy/class_mean', 1),
+    'instance mIoU': ('parts/instance_mIoU', 1),
+    'class mIoU': ('parts/class_mIoU', 1),
 }
 # what --boundary adds to them, by the title of the column
 BOUNDARY = {
