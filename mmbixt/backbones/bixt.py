@@ -87,6 +87,8 @@ class BiXT(DenseBackbone):
         out_indices: layers (from 0; negative ones from the end) whose tokens are returned.
             Default: after a third, a half, two thirds and all of them, (3, 5, 7, 11) of 12.
         with_latents: also build the last layer's latent update and return the latents.
+        out_latents: also build the last layer's latent update, and return the latents after each
+            of ``out_indices``, behind the feature maps, as ``LatentMaskHead`` needs them.
         latent_layer: also build the authors' last layer, which updates only the latents, after
             ``depth`` others, and return the latents, as classifiers need them.
         drop_path_rate: stochastic depth, growing linearly from 0 at the first layer to this rate
@@ -118,6 +120,7 @@ class BiXT(DenseBackbone):
         token_refiner: str | None = None,
         out_indices: Sequence[int] | None = None,
         with_latents: bool = False,
+        out_latents: bool = False,
         latent_layer: bool = False,
         drop_path_rate: float = 0.0,
         drop_path: str = 'mask',
@@ -145,6 +148,7 @@ class BiXT(DenseBackbone):
         self.min_side = patch_size
         self.out_indices = resolve_out_indices(out_indices, self.arch['depth'])
         self.with_latents = with_latents or latent_layer
+        self.out_latents = out_latents
         channels = self.arch['embed_dims']
         self.out_channels = (channels,) * len(self.out_indices)
         self.out_strides = (patch_stride,) * len(self.out_indices)
@@ -162,7 +166,8 @@ class BiXT(DenseBackbone):
         self.num_bidirectional = 0 if attention == 'iterative' else last + 1
         self.blocks = nn.ModuleList()
         for i in range(self.num_bidirectional):
-            options = i < last or self.with_latents, attention == 'sequential', token_refiner
+            update_latents = i < last or self.with_latents or out_latents
+            options = update_latents, attention == 'sequential', token_refiner
             self.blocks.append(Layer(*sizes, drop_path_rate * i / depth, *options))
         if attention == 'iterative':
             rates = [drop_path_rate * i / max(depth - 1, 1) for i in range(depth)]
@@ -185,14 +190,18 @@ class BiXT(DenseBackbone):
         """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index.
 
         With ``with_latents`` or ``latent_layer``: the feature maps and the latents (B,M,C).
+        With ``out_latents``: the feature maps, then as many latents, in one tuple.
         """
         tokens, grid = self.tokenize(x)
         latents = self.latents
-        feature_maps = []
+        feature_maps, out_latents = [], []
         for i, layer in enumerate(self.blocks):
             latents, tokens = self.run_layer(layer, latents, tokens, grid)
             if i in self.out_indices:
                 feature_maps.append(tokens_to_map(tokens, grid))
+                out_latents.append(latents)
+        if self.out_latents:
+            return (*feature_maps, *out_latents)
         return (tuple(feature_maps), latents) if self.with_latents else tuple(feature_maps)
 
     def tokenize(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:

@@ -46,6 +46,21 @@ def test_golden_of_fewer_layers_with_and_without_latents():
             assert reference.check(f'lat{layer}', latents.numpy()) < 2e-5
 
 
+@torch.no_grad()
+def test_latents_behind_the_feature_maps():
+    """Those of each out index, for LatentMaskHead; the feature maps are the same."""
+    options, x = dict(arch=SMALL, num_latents=5), image(2, 64, 80)
+    backbone = BiXT(**options, out_indices=(0, 2), out_latents=True).eval()
+    outputs = backbone(x)
+    assert len(outputs) == 4
+    for i, layer in enumerate(backbone.out_indices):
+        single = BiXT(**options, out_indices=(layer,), with_latents=True).eval()
+        single.load_state_dict(backbone.state_dict())
+        (feature_map,), latents = single(x)
+        assert torch.equal(outputs[i], feature_map)
+        assert torch.equal(outputs[2 + i], latents)
+
+
 def tiny(**options):
     return dict(depth=11, **options)
 

@@ -49,6 +49,8 @@ TRAINED = [
 ]
 BUILT = [*TRAINED, 'semfpn_xcit_t12_p16_ade20k', 'upernet_biformer_t_ade20k']
 DENSE = [name for name in PATHS if not name.endswith(('_in1k', '_cifar100'))]
+# mmdet's panoptic loader needs panopticapi, which is not on PyPI: see test_latent_mask_head
+WITH_SCENES = [name for name in DENSE if not name.endswith('panoptic')]
 # sizes of a network and its number of epochs, in the name of a config
 SIZE = re.compile(r'(sa|[a-z])\d+(s\d+)?|[tsb]|\d+e')
 
@@ -179,7 +181,10 @@ def test_model(name):
         with torch.no_grad():
             logits = model.eval()(torch.empty(1, 3, 64, 96, device='meta'), mode='tensor')
         stride = {'linear_bixt_ti_ade20k': 16, 'linear_bixt_ti_s8_ade20k': 8}.get(name, 4)
-        assert logits.shape == (1, 150, 64 // stride, 96 // stride)
+        count = 150
+        if name.startswith('latentmask'):  # masks of 64 latents
+            logits, count = logits[1][-1], 64
+        assert logits.shape == (1, count, 64 // stride, 96 // stride)
     parameters = sum(p.numel() for p in model.parameters())
     if name in ROWS:
         assert int(ROWS[name].result.get('Parameters', parameters)) == parameters
@@ -188,7 +193,7 @@ def test_model(name):
         check_multiply_adds(name, model, cfg.default_scope)
     if cfg.default_scope == 'mmengine':  # of points, which test_points has
         return
-    heads = ['decode_head', 'auxiliary_head', 'bbox_head', 'rpn_head', 'head']
+    heads = ['decode_head', 'auxiliary_head', 'bbox_head', 'rpn_head', 'head', 'panoptic_head']
     unused = unused_parameters(model, heads)
     assert [key for key in unused if not key.startswith('roi_head.')] == []  # needs real values
 
@@ -240,7 +245,7 @@ def shorten(cfg, folder, steps):
     cfg.work_dir = str(folder)
 
 
-@pytest.mark.parametrize('name', others_in_zoo([*DENSE, *CLASSIFIERS, *ROWS], TRAINED))
+@pytest.mark.parametrize('name', others_in_zoo([*WITH_SCENES, *CLASSIFIERS, *ROWS], TRAINED))
 def test_trains_and_evaluates(name, scenes, tmp_path, request):
     cfg = load_config(name)
     use_sample_data(cfg, str(scenes))
@@ -255,4 +260,6 @@ def test_trains_and_evaluates(name, scenes, tmp_path, request):
         'parts/class_mIoU' if name.startswith('shapenetpart') else 'accuracy/class_mean'
     )
     assert f'val/{score[cfg.default_scope]}' in logged
-    assert 'val/coco/segm_mAP' in logged or not name.startswith('maskrcnn')
+    assert 'val/coco/segm_mAP' in logged or not name.startswith(
+        ('maskrcnn', 'latentmask_bixt_ti_3x')
+    )

@@ -7,6 +7,8 @@ BiFormer     for a point: the routed regions of its region, and its attention in
 BiSA-Swin    for a point: its attention in its window in both directions; for all patches the
              highest attention of a value to them
 
+Of BiXT with LatentMaskHead, --masks draws the segments of the latents instead.
+
 The image is loaded by the test pipeline of the config. docs/attention.md explains the pictures.
 """
 
@@ -14,9 +16,16 @@ import argparse
 import sys
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from mmbixt.cli import add_common_arguments, load_config, run
 from mmbixt.visualization.attention import AttentionPictureError, attention_figures
-from mmbixt.visualization.attention.loading import load_model, prepare_image
+from mmbixt.visualization.attention.loading import (
+    load_model,
+    load_whole_model,
+    prepare_image,
+)
+from mmbixt.visualization.latent_masks import latent_masks_figure
 
 EPILOG = """Examples:
   python tools/analysis/visualize_attention.py configs/bixt/semfpn_bixt_ti_ade20k.py \
@@ -56,6 +65,11 @@ def parse_args() -> argparse.Namespace:
         help='draw all latents of BiXT instead of the four with the most patches',
     )
     parser.add_argument(
+        '--masks',
+        action='store_true',
+        help='draw which latent of a trained LatentMaskHead took which segment, not the attention',
+    )
+    parser.add_argument(
         '--point',
         type=float,
         nargs=2,
@@ -69,13 +83,27 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def save(figures: dict[str, Figure], args: argparse.Namespace) -> None:
+    folder = args.out_dir or Path('work_dirs/attention', Path(args.image).stem)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, figure in figures.items():
+        file = folder / f'{name}.png'
+        figure.savefig(file)
+        print(file)
+
+
 def main() -> None:
     args = parse_args()
     cfg = load_config(args, splits=())
     inputs, image, (height, width) = prepare_image(cfg, args.image)
-    model = load_model(cfg, args.checkpoint)
     rows, columns = content = image.shape[:2]
     print(f'{args.image}: {width} x {height} pixels, loaded as {columns} x {rows}')
+    if args.masks:
+        model, classes = load_whole_model(cfg, args.checkpoint)
+        figure = latent_masks_figure(model, inputs, image, classes, content)
+        save(dict(latent_masks=figure), args)
+        return
+    model = load_model(cfg, args.checkpoint)
     point = args.point and (args.point[0] * columns / width, args.point[1] * rows / height)
     try:
         figures = attention_figures(
@@ -83,12 +111,7 @@ def main() -> None:
         )
     except AttentionPictureError as error:
         sys.exit(f'error: {error}')
-    folder = args.out_dir or Path('work_dirs/attention', Path(args.image).stem)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, figure in figures.items():
-        file = folder / f'{name}.png'
-        figure.savefig(file)
-        print(file)
+    save(figures, args)
 
 
 if __name__ == '__main__':

@@ -1,0 +1,35 @@
+"""The masks of BiXT's latents as a decode head of mmseg."""
+
+from typing import Any
+
+from mmseg.models.decode_heads import MaskFormerHead
+
+from mmbixt.decode_heads.latent_mask_head import LatentMaskHead
+from mmbixt.registry import MODELS
+
+
+@MODELS.register_module()
+class SemanticLatentMaskHead(LatentMaskHead, MaskFormerHead):
+    """:class:`LatentMaskHead` with the loss and the prediction of mmseg's ``MaskFormerHead``.
+
+    A pixel's score of a class is the sum over the latents of the class's probability times the
+    mask's.
+
+    Args:
+        num_classes: number of classes.
+        ignore_index: label of pixels that do not count.
+        align_corners: for compatibility with mmseg's other heads.
+        options: arguments of :class:`LatentMaskHead`.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        ignore_index: int = 255,
+        align_corners: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(num_things_classes=num_classes, num_stuff_classes=0, **options)
+        self.ignore_index = ignore_index
+        self.align_corners = align_corners
+        self.out_channels = num_classes

@@ -1,0 +1,64 @@
+"""Which latent of BiXT took which segment: the masks of a model with ``LatentMaskHead``."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from matplotlib import colormaps
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+
+from mmbixt.visualization.attention.drawing import Panel, Scale, Scene, sheet
+
+COLOURS = torch.tensor(colormaps['tab10'].colors)[:6]  # of the latents drawn
+OTHERS = 0.6  # grey, for latents without their own colour
+SCALE = Scale(Normalize(0, 1), 'probability of the mask', (0, 0.5, 1))
+SENTENCE = (
+    'Each pixel belongs to the latent with the highest product of the probabilities of its class '
+    'and of its mask. The masks of the latents with the most pixels: the number of a latent, its '
+    'class, the probability of the class, its share of the pixels (grey: other latents).'
+)
+
+
+@torch.no_grad()
+def latent_masks_figure(
+    model: nn.Module,
+    inputs: Tensor,
+    image: np.ndarray,
+    classes: Sequence[str],
+    content: tuple[int, int] | None = None,
+) -> Figure:
+    """The latents that took the largest segments of an image, and their masks.
+
+    Args:
+        model: mmseg's ``EncoderDecoder`` or mmdet's ``MaskFormer`` with mmbixt's head, in eval
+            mode.
+        inputs: the preprocessed image, (1,3,H,W).
+        image: the image to draw on, (h,w,3) in uint8, RGB, of any size.
+        classes: names of the classes.
+        content: (rows, columns) of the inputs that the image fills, from the top left; the rest is
+            padding. Default: all.
+    """
+    height, width = content or inputs.shape[2:]
+    head = getattr(model, 'panoptic_head', None) or model.decode_head
+    logits, masks = (x[-1, 0].cpu() for x in head(model.extract_feat(inputs)))
+    stride = inputs.shape[-1] // masks.shape[-1]
+    masks = masks.sigmoid()[:, : -(-height // stride), : -(-width // stride)]
+    scores, labels = logits.softmax(-1)[:, :-1].max(-1)
+    chosen = (scores[:, None, None] * masks).argmax(0)
+    counts = chosen.flatten().bincount(minlength=len(masks))
+    shown = [i for i in counts.argsort(descending=True).tolist() if counts[i]][: len(COLOURS)]
+    colours = torch.full((len(masks), 3), OTHERS)
+    colours[shown] = COLOURS[: len(shown)]
+    panels = [Panel('image'), Panel('latent of each pixel', colours[chosen], stride)]
+    for i in shown:
+        share = counts[i] / counts.sum()
+        caption = f'{i}: {classes[labels[i]]} {scores[i]:.0%} ({share:.0%})'
+        panels.append(Panel(caption, masks[i], stride))
+    title = f'BiXT: the largest segments, of {len(shown)} of {len(masks)} latents'
+    scene = Scene(image, height, width, (0, 0))
+    figure, axes = sheet(scene, panels, title, SENTENCE, columns=4, scale=SCALE)
+    for ax, colour in zip(axes[2:], COLOURS.tolist(), strict=False):
+        ax.title.set(color=colour, fontweight='bold')
+    return figure
