@@ -41,8 +41,7 @@ class LatentMaskHead(MaskFormerHead):
     For mmdet's ``MaskFormer``, with its losses, matching and results. In place of its pixel decoder
     and its transformer decoder there is the backbone: ``BiXT(out_latents=True)``, with an adapter
     of one stride for all levels as neck. Latents of earlier layers have losses of their own; their
-    masks are products with the same tokens, those of all levels together. An embedding for each
-    latent is added to it, as to MaskFormer's queries.
+    masks are products with the same tokens, those of all levels together.
 
     This head is of mmbixt, not of the paper.
 
@@ -84,7 +83,6 @@ class LatentMaskHead(MaskFormerHead):
         self.token_norm = nn.LayerNorm(sum(in_channels), eps=1e-6)
         self.token_embed = nn.Linear(sum(in_channels), channels)
         self.latent_norm = nn.LayerNorm(channels, eps=1e-6)
-        self.query_embed = nn.Embedding(num_queries, channels)
         self.cls_embed = nn.Linear(channels, self.num_classes + 1)
         self.mask_embed = nn.Sequential(
             nn.Linear(channels, channels),
@@ -113,8 +111,7 @@ class LatentMaskHead(MaskFormerHead):
         levels = len(x) // 2
         tokens = torch.cat([map_to_tokens(level) for level in x[:levels]], dim=-1)
         tokens = self.token_embed(self.token_norm(tokens))
-        # without it, the latents of an untrained backbone are almost equal
-        latents = self.latent_norm(torch.stack(x[levels:])) + self.query_embed.weight
+        latents = self.latent_norm(torch.stack(x[levels:]))
         masks = torch.einsum('lbmc,bnc->lbmn', self.mask_embed(latents), tokens)
         # losses are sums over all pixels, which are beyond half precision
         return self.cls_embed(latents), masks.float().unflatten(-1, x[0].shape[-2:])
