@@ -1,5 +1,6 @@
 """Heads and whole models for mmseg and mmdet, with MaskFormer's losses."""
 
+import numpy as np
 import pytest
 import torch
 from helpers import CONFIGS, assert_close
@@ -12,6 +13,7 @@ from mmseg.structures import SegDataSample
 from torch.nn.functional import softmax
 
 from mmbixt.decode_heads import LatentMaskHead, SemanticLatentMaskHead
+from mmbixt.visualization.latent_masks import latent_masks_figure
 
 LAYERS, BATCH, LATENTS, C = 2, 2, 6, 8
 SMALL = dict(embed_dims=32, num_heads=2, depth=12)
@@ -146,6 +148,16 @@ def test_padding_in_tests_is_cut_off():
         model.test_cfg.update(test_cfg)
         scores = model(**data, mode='predict')[0].seg_logits.data
         assert torch.equal(scores, whole[0, :, :24, :16])
+
+
+def test_masks_are_drawn_in_their_places():
+    """Also if the network pads the image: here from 40 to 48 pixels, 12 cells of 4 pixels."""
+    model = small_model('latentmask_bixt_ti_ade20k').eval()
+    names = [str(i) for i in range(150)]
+    pixels = np.zeros((40, 40, 3), np.uint8)
+    figure = latent_masks_figure(model, torch.randn(1, 3, 40, 40), pixels, names)
+    masks = figure.axes[2].images[-1]
+    assert (masks.get_array().shape[:2], masks.get_extent()) == ((10, 10), [0, 40, 40, 0])
 
 
 @pytest.mark.parametrize('name', ['coco-panoptic', 'coco'])
