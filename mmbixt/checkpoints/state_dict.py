@@ -111,8 +111,8 @@ def load_whole_state(model: nn.Module, checkpoint: Mapping[str, Any]) -> None:
     """Load all weights of a model that is used without further training, or raise an error.
 
     mmengine only logs missing weights, and would test a model with random ones. Weights that the
-    model does not have are ignored, as in mmengine, except those of a neck: the layers after it
-    were trained with its output.
+    model does not have are ignored, as in mmengine, except those of a backbone or a neck: the
+    layers after it were trained with its output.
     """
     name = type(model).__name__
     try:
@@ -123,6 +123,7 @@ def load_whole_state(model: nn.Module, checkpoint: Mapping[str, Any]) -> None:
         raise CheckpointMismatchError(f'The checkpoint does not fit {name}: {error}') from error
     problems = {
         'lacks weights of': [key for key in missing if not key.endswith(_COUNT)],
+        'has more in its backbone than': [k for k in unexpected if k.startswith('backbone.')],
         'has a neck, unlike': [key for key in unexpected if key.startswith('neck.')],
     }
     for what, keys in problems.items():

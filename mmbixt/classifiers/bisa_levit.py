@@ -83,3 +83,13 @@ class BiSALeViT(LeViT):
         inverse = dict(lam=lam, lam_init=lam_init, branch_norm=branch_norm)
         for block in blocks[:bisa_layers]:
             block.block = LeViTAttention(block.block, self.embed_dims[0], **inverse)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Images (B,3,img_size,img_size) to feature maps, of the stages in ``out_indices``."""
+        height, width = x.shape[-2:]
+        if (height, width) != (self.img_size, self.img_size):  # others may have as many tokens
+            raise ValueError(
+                f'BiSALeViT with img_size={self.img_size} needs images of {self.img_size} x '
+                f'{self.img_size} pixels, but got {height} x {width}.'
+            )
+        return super().forward(x)

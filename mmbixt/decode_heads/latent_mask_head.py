@@ -113,5 +113,7 @@ class LatentMaskHead(MaskFormerHead):
         tokens = self.token_embed(self.token_norm(tokens))
         latents = self.latent_norm(torch.stack(x[levels:]))
         masks = torch.einsum('lbmc,bnc->lbmn', self.mask_embed(latents), tokens)
-        # losses are sums over all pixels, which are beyond half precision
-        return self.cls_embed(latents), masks.float().unflatten(-1, x[0].shape[-2:])
+        # losses are sums over all pixels, which are beyond half precision; mmdet counts the pixels
+        # in the precision of the classes
+        masks = masks.float().unflatten(-1, x[0].shape[-2:])
+        return self.cls_embed(latents).float(), masks

@@ -1,8 +1,10 @@
 """The masks of BiXT's latents as a decode head of mmseg."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from mmseg.models.decode_heads import MaskFormerHead
+from torch import Tensor
 
 from mmbixt.decode_heads.latent_mask_head import LatentMaskHead
 from mmbixt.registry import MODELS
@@ -33,3 +35,14 @@ class SemanticLatentMaskHead(LatentMaskHead, MaskFormerHead):
         self.ignore_index = ignore_index
         self.align_corners = align_corners
         self.out_channels = num_classes
+
+    def predict(
+        self, x: Sequence[Tensor], batch_img_metas: Sequence[dict], test_cfg: dict
+    ) -> Tensor:
+        """Scores (B,num_classes,H,W) of images, with the padding that mmseg cuts off afterwards."""
+        if test_cfg.get('mode') != 'slide':  # crops have no padding of their own
+            batch_img_metas = [
+                {**meta, 'img_shape': meta['pad_shape']} if 'img_padding_size' in meta else meta
+                for meta in batch_img_metas
+            ]
+        return super().predict(x, batch_img_metas, test_cfg)

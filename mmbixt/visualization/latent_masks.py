@@ -43,7 +43,7 @@ def latent_masks_figure(
     height, width = content or inputs.shape[2:]
     head = getattr(model, 'panoptic_head', None) or model.decode_head
     logits, masks = (x[-1, 0].cpu() for x in head(model.extract_feat(inputs)))
-    stride = inputs.shape[-1] // masks.shape[-1]
+    stride = (getattr(model, 'neck', None) or model.backbone).out_strides[0]
     masks = masks.sigmoid()[:, : -(-height // stride), : -(-width // stride)]
     scores, labels = logits.softmax(-1)[:, :-1].max(-1)
     chosen = (scores[:, None, None] * masks).argmax(0)

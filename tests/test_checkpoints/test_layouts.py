@@ -140,6 +140,15 @@ def test_load_whole_state_needs_all_weights():
         load_whole_state(model, state)
 
 
+def test_load_whole_state_needs_no_more_backbone():
+    """Its other layers would change what those after them get."""
+    backbone = torch.nn.Sequential(torch.nn.Linear(3, 3))
+    model = torch.nn.ModuleDict(dict(backbone=backbone))
+    state = {**model.state_dict(), 'backbone.1.weight': torch.zeros(3, 3)}
+    with pytest.raises(CheckpointMismatchError, match=r'more in its backbone.*backbone\.1\.weight'):
+        load_whole_state(model, state)
+
+
 # of files of the XCiT authors' dense code, written with mmcv 1.x
 META = dict(mmcv_version='1.3.0', CLASSES=('wall', 'building'), PALETTE=[[1, 2, 3], [4, 5, 6]])
 

@@ -127,6 +127,13 @@ def test_counts_are_those_of_the_readme():
         assert (f'{count_parameters(model) / 1e6:.2f}', f'{macs:.1f}') == row
 
 
+def test_images_of_another_size_are_refused():
+    """Also those with as many tokens, of which the biases are those of other positions."""
+    model = build(img_size=64)
+    with pytest.raises(ValueError, match=r'images of 64 x 64 pixels, but got 32 x 128\.'):
+        model(image(1, 32, 128))
+
+
 def test_feature_maps_of_a_segmentor():
     init_default_scope('mmseg')
     head = dict(

@@ -1,5 +1,6 @@
 """Heads and whole models for mmseg and mmdet, with MaskFormer's losses."""
 
+import numpy as np
 import pytest
 import torch
 from helpers import CONFIGS, assert_close
@@ -12,6 +13,7 @@ from mmseg.structures import SegDataSample
 from torch.nn.functional import softmax
 
 from mmbixt.decode_heads import LatentMaskHead, SemanticLatentMaskHead
+from mmbixt.visualization.latent_masks import latent_masks_figure
 
 LAYERS, BATCH, LATENTS, C = 2, 2, 6, 8
 SMALL = dict(embed_dims=32, num_heads=2, depth=12)
@@ -85,6 +87,21 @@ def test_losses_and_predictions_are_those_of_mmsegs_head():
     assert_close(scores, each.sum(1))
 
 
+@torch.no_grad()
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
+def test_losses_in_half_precision(dtype):
+    """Also of images with more pixels than the largest number of float16."""
+    head = SemanticLatentMaskHead(5, in_channels=[C] * LAYERS, num_queries=LATENTS)
+    labels = torch.arange(6).repeat_interleave(256 * 64).view(1, 256, 384)
+    sample = SegDataSample(gt_sem_seg=PixelData(data=labels), metainfo=dict(img_shape=(256, 384)))
+    x = inputs()
+    expected = head.loss(x, [sample] * BATCH, {})
+    with torch.autocast('cpu', dtype):
+        losses = head.loss(x, [sample] * BATCH, {})
+    for name, loss in losses.items():
+        assert_close(loss, expected[name], 0.05)
+
+
 def small_model(name):
     cfg = Config.fromfile(CONFIGS / f'bixt/{name}.py')
     init_default_scope(cfg.default_scope)
@@ -117,6 +134,30 @@ def test_semantic_segmentation():
         sample.set_metainfo(dict(ori_shape=(48, 32)))
     predicted = model.eval()(**model.data_preprocessor(data, False), mode='predict')
     assert [x.pred_sem_seg.data.shape for x in predicted] == [(1, 48, 32)] * BATCH
+
+
+@torch.no_grad()
+def test_padding_in_tests_is_cut_off():
+    model = small_model('latentmask_bixt_ti_ade20k').eval()
+    model.data_preprocessor.test_cfg = dict(size=(32, 32))
+    image = torch.randint(0, 255, (3, 24, 16), dtype=torch.uint8)
+    sample = SegDataSample(metainfo=dict(img_shape=(24, 16), ori_shape=(24, 16)))
+    data = model.data_preprocessor(dict(inputs=[image], data_samples=[sample]), False)
+    whole = model.encode_decode(data['inputs'], [dict(img_shape=(32, 32))])
+    for test_cfg in ({}, dict(mode='slide', crop_size=(32, 32), stride=(32, 32))):
+        model.test_cfg.update(test_cfg)
+        scores = model(**data, mode='predict')[0].seg_logits.data
+        assert torch.equal(scores, whole[0, :, :24, :16])
+
+
+def test_masks_are_drawn_in_their_places():
+    """Also if the network pads the image: here from 40 to 48 pixels, 12 cells of 4 pixels."""
+    model = small_model('latentmask_bixt_ti_ade20k').eval()
+    names = [str(i) for i in range(150)]
+    pixels = np.zeros((40, 40, 3), np.uint8)
+    figure = latent_masks_figure(model, torch.randn(1, 3, 40, 40), pixels, names)
+    masks = figure.axes[2].images[-1]
+    assert (masks.get_array().shape[:2], masks.get_extent()) == ((10, 10), [0, 40, 40, 0])
 
 
 @pytest.mark.parametrize('name', ['coco-panoptic', 'coco'])

@@ -5,8 +5,10 @@ import math
 import pytest
 import torch
 from helpers import official_state
-from knn import vote
+from knn import load_without_head, vote
 from running import NO_WORKERS, write_few_scenes
+
+from mmbixt.checkpoints.errors import CheckpointMismatchError
 
 CONFIG = 'xcit_s12_p16_dino_linear_in1k'
 NANO = ['arch=nano12', 'frozen_stages=12']
@@ -25,6 +27,18 @@ def test_nearer_images_have_more_votes():
             expected = sum(math.exp(x / 0.1) for x, label in pairs if label == kind)
             assert scores[row, kind].item() == pytest.approx(expected, rel=1e-5)
     assert scores.argmax(1).tolist() == [2, 1]
+
+
+def test_all_weights_but_the_heads_are_needed():
+    """Of any network: mmbixt's own refuse files that lack weights."""
+    model = torch.nn.ModuleDict(
+        {part: torch.nn.Linear(2, 3, bias=False) for part in ('backbone', 'head')}
+    )
+    state = {'backbone.weight': torch.ones(3, 2), 'head.weight': torch.ones(9, 2)}
+    load_without_head(model, dict(state_dict=state))
+    assert (model.backbone.weight == 1).all()
+    with pytest.raises(CheckpointMismatchError, match=r'lacks weights of .*: backbone\.weight'):
+        load_without_head(model, dict(state_dict={'head.weight': torch.ones(9, 2)}))
 
 
 def test_a_file_of_dino(within, tmp_path):

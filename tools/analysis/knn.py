@@ -7,15 +7,17 @@ channel of the features (2 GB for ImageNet-1k and XCiT-S12).
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from mmengine.config import Config
-from mmengine.runner import Runner
+from mmengine.runner import CheckpointLoader, Runner
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.utils.data import DataLoader
 
+from mmbixt.checkpoints.state_dict import load_whole_state, unwrap
 from mmbixt.cli import add_common_arguments, load_config, run
 
 
@@ -34,12 +36,19 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def build(cfg: Config) -> tuple[nn.Module, DataLoader, DataLoader]:
+def load_without_head(model: nn.Module, checkpoint: Mapping[str, Any]) -> None:
+    """Load all weights but the head's, or raise an error: mmengine only logs missing ones."""
+    head = {key: x for key, x in model.state_dict().items() if key.startswith('head.')}
+    others = {k: x for k, x in unwrap(checkpoint).items() if not k.startswith('head.')}
+    load_whole_state(model, {**others, **head})
+
+
+def build(cfg: Config, checkpoint: str) -> tuple[nn.Module, DataLoader, DataLoader]:
     """The model with its weights, and loaders of the training and of the test images."""
     loader = cfg.test_dataloader
     training = dict(cfg.train_dataloader.dataset, pipeline=loader.dataset.pipeline)
     runner = Runner.from_cfg(cfg)
-    runner.load_or_resume()
+    load_without_head(runner.model, CheckpointLoader.load_checkpoint(checkpoint, 'cpu'))
     loaders = [Runner.build_dataloader(x) for x in (dict(loader, dataset=training), loader)]
     return runner.model.eval(), *loaders
 
@@ -62,8 +71,7 @@ def vote(products: Tensor, labels: Tensor, classes: int, temperature: float) -> 
 def main() -> None:
     args = parse_args()
     cfg = load_config(args, splits=('train', 'test'))
-    cfg.load_from = args.checkpoint
-    model, training, test = build(cfg)
+    model, training, test = build(cfg, args.checkpoint)
     known, labels = (torch.cat(x) for x in zip(*features(model, training), strict=True))
     scores, answers = {k: [] for k in args.neighbours}, []
     for vectors, target in features(model, test):
