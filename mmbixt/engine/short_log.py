@@ -20,8 +20,8 @@ def build_runner(cfg: Config) -> Runner:
     """mmengine's runner, with :class:`ShortLogProcessor` unless the config has one of its own."""
     runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
     if type(runner.log_processor) is LogProcessor:
-        options = {k: v for k, v in (cfg.get('log_processor') or {}).items() if k != 'type'}
-        runner.log_processor = ShortLogProcessor(**options)
+        options = {**(cfg.get('log_processor') or {}), 'type': ShortLogProcessor}
+        runner.log_processor = runner.build_log_processor(options)
     return runner
 
 
