@@ -6,7 +6,6 @@ from itertools import chain
 
 from mmengine.config import Config, ConfigDict
 from mmengine.hooks import Hook
-from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 
 from mmbixt.check.built import (
@@ -20,6 +19,7 @@ from mmbixt.check.built import (
 from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import add_common_arguments, load_config, run
 from mmbixt.config import ConfigError, all_dicts, data_sets, type_name
+from mmbixt.engine.short_log import build_runner
 
 
 def parse_args() -> argparse.Namespace:
@@ -172,7 +172,7 @@ def main() -> None:
         evaluate_boundaries(cfg)
     if args.out:
         save_predictions(cfg, args.out)
-    runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
+    runner = build_runner(cfg)
     runner.register_hook(WholeModelHook())
     runner.test()
 

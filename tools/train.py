@@ -7,10 +7,9 @@ from pathlib import Path
 
 import torch
 from mmengine.config import Config
-from mmengine.registry import RUNNERS
-from mmengine.runner import Runner
 
 from mmbixt.cli import add_common_arguments, load_config, run
+from mmbixt.engine.short_log import build_runner
 
 
 def parse_args() -> argparse.Namespace:
@@ -58,7 +57,7 @@ def main() -> None:
     args = parse_args()
     cfg = load_config(args, splits=('train', 'val'))
     apply_options(cfg, args)
-    runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
+    runner = build_runner(cfg)
     if cfg.get('resume'):
         runner.register_hook(dict(type='mmbixt.KeepOtherRunsHook'))
     try:

@@ -18,7 +18,7 @@ from mmbixt.checkpoints.state_dict import rename_whole_xcit, unwrap
 TRUST = 'TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD'  # torch's environment variable
 
 
-def load(name: str, map_location: Any = None) -> Any:
+def load_from_mmbixt(name: str, map_location: Any = None) -> Any:
     """A checkpoint by path, URL or name; whole models of the XCiT authors by mmbixt's names."""
     checkpoint = read_file(find_file(name), map_location)
     if not isinstance(checkpoint, Mapping):
@@ -29,6 +29,9 @@ def load(name: str, map_location: Any = None) -> Any:
     # mmengine knows no other container, and looks for prefixes in the names themselves
     others = {k: x for k, x in checkpoint.items() if not isinstance(x, torch.Tensor)}
     return {**others, 'state_dict': weights}
+
+
+load = load_from_mmbixt  # mmengine logs what follows 'load_from_' in the name of a reader
 
 
 def read_file(path: str | Path, map_location: Any = None) -> Any:

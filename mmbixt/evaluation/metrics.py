@@ -8,9 +8,8 @@ import numpy as np
 from mmengine.evaluator import BaseMetric
 from mmengine.logging import print_log
 
-from mmbixt.evaluation.boundary import RATIOS, WIDTHS, class_scores, image_sums, scores
+from mmbixt.evaluation.boundary import RATIOS, WIDTHS, image_sums, scores
 from mmbixt.evaluation.sums import ImageSums, write_sums
-from mmbixt.evaluation.tables import class_table, headline
 from mmbixt.registry import METRICS
 
 
@@ -65,17 +64,10 @@ class BoundaryIoUMetric(BaseMetric):
             self.results.append((name, {key: n.astype(np.uint32) for key, n in sums.items()}))
 
     def compute_metrics(self, results: list[tuple[str, dict[str, np.ndarray]]]) -> dict[str, float]:
-        """Scores of the data set; scores of each class are logged."""
+        """Scores of the data set; those of each class follow from ``sums_file``."""
         names, sums = zip(*results, strict=True)
         counted = ImageSums.stack(names, self.dataset_meta['classes'], sums)
         if self.sums_file is not None:
             write_sums(self.sums_file, counted.images, counted.classes, counted.counts)
             print_log(f'counts of every image are in {self.sums_file}', logger='current')
-        total = counted.total()
-        means = scores(total)
-        table = class_table(counted.classes, class_scores(total))
-        print_log(
-            f'near boundaries:\n\n{headline({"": means})}\n\nper class results:\n\n{table}',
-            logger='current',
-        )
-        return means
+        return scores(counted.total())

@@ -33,6 +33,7 @@ def make_page(data: ReportData) -> str:
         classes=rows,
         zeros=[row[:3] for row in rows if not row[3]],  # the IoU; only predicted ones are last
         areas=[[describe(name), x.share, x.mean, x.accuracy, x.gap] for name, x in regions.items()],
+        logged=run.scores.get('mIoU', run.scores.get('all/mIoU')),
         where=describe(band).lower() if band else '',
         charts=training_charts(run, band or MAIN_BAND),
         detection=DETECTION,

@@ -31,6 +31,7 @@ def write_sample_data(
         root.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(root.with_name(f'.{root.name}.lock')):
             if not _is_complete(root, settings):
+                print(f'making {num_train + num_val} sample scenes in {root}', flush=True)
                 with tempfile.TemporaryDirectory(dir=root.parent, prefix=f'.{root.name}-') as new:
                     _write_split(Path(new, 'new'), 'train', num_train, height, width)
                     _write_split(Path(new, 'new'), 'val', num_val, height, width)
@@ -50,7 +51,6 @@ def _is_complete(root: Path, settings: dict) -> bool:
 def _write_split(root: Path, split: str, count: int, height: int, width: int) -> None:
     from torchvision.models.detection import MaskRCNN_ResNet50_FPN_Weights  # slow to import
 
-    print(f'making {count} sample scenes for {split}', flush=True)
     names = MaskRCNN_ResNet50_FPN_Weights.COCO_V1.meta['categories']  # by COCO's ids, with gaps
     categories = [{'id': k, 'name': name} for k, name in enumerate(names) if k and name != 'N/A']
     coco = {'images': [], 'annotations': [], 'categories': categories}

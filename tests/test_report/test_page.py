@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from test_report.runs import HOSTILE, QUOTED, Reader, sums, train_record, val_record, write_work_dir
 
+from mmbixt.evaluation import scores
 from mmbixt.report.collect import ReportData
 from mmbixt.report.page import make_page
 from mmbixt.report.predictor import Example
@@ -51,6 +52,12 @@ def test_page_with_all_parts(full):
     assert not re.search(r'@import|url\(', source)
     [policy] = page.all('meta', **{'http-equiv': 'Content-Security-Policy'})
     assert policy['content'].startswith("default-src 'none'; img-src data:;")
+
+
+def test_another_score_in_the_log_is_explained(full):
+    assert 'In the log, the last evaluation has an mIoU of 40.0 %' in Reader(make_page(full)).text
+    full.run.scores['mIoU'] = round(scores(full.counts.total())['all/mIoU'], 2)
+    assert 'In the log' not in Reader(make_page(full)).text
 
 
 def test_everything_is_escaped(full):

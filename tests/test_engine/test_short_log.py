@@ -1,0 +1,77 @@
+"""The line of the log after an evaluation."""
+
+import json
+
+import pytest
+from mmengine.config import Config
+from mmengine.evaluator import BaseMetric
+from mmengine.runner import LogProcessor
+from running import FirstClass, fresh_mmengine
+
+from mmbixt.engine.short_log import ShortLogProcessor, build_runner
+
+SHOWN = {'band3px/mIoU': 3.0, 'band3px/gap': 4.0, 'boundary0.02/mIoU': 5.0}
+HIDDEN = {'band1px/mIoU': 2.0, 'boundary0.005/mIoU': 6.0, 'boundaryF3px/mF': 7.0, 'all/aAcc': 8.0}
+
+
+class Given(BaseMetric):
+    """Scores that are given."""
+
+    default_prefix = ''
+
+    def __init__(self, scores):
+        super().__init__()
+        self.scores = scores
+
+    def process(self, data_batch, data_samples):
+        self.results.append(0)
+
+    def compute_metrics(self, results):
+        return self.scores
+
+
+class Model(FirstClass):
+    def forward(self, inputs, data_samples=None, mode='predict'):
+        return [inputs]
+
+
+def make_runner(folder, scores, **log_processor):
+    sampler = dict(type='DefaultSampler', shuffle=False)
+    config = dict(
+        model=dict(type=Model),
+        work_dir=str(folder),
+        test_dataloader=dict(
+            batch_size=1, num_workers=0, dataset=[dict(inputs=0, data_samples=[])], sampler=sampler
+        ),
+        test_cfg=dict(),
+        test_evaluator=dict(type=Given, scores=scores),
+        visualizer=dict(type='Visualizer', vis_backends=[dict(type='LocalVisBackend')]),
+        log_processor=log_processor,
+    )
+    return build_runner(Config(config))
+
+
+@pytest.mark.parametrize('overall', ['mIoU', 'all/mIoU'])
+def test_the_line_has_four_scores_and_the_file_all(tmp_path, overall):
+    shown = {overall: 1.0, **SHOWN}
+    scores = {'all/mIoU': 1.0, **shown, **HIDDEN}
+    with fresh_mmengine():
+        runner = make_runner(tmp_path, scores, by_epoch=False, num_digits=2)
+        runner.test()
+    assert isinstance(runner.log_processor, ShortLogProcessor)
+    [log] = tmp_path.glob('*/*.log')
+    [line] = [line for line in log.read_text().splitlines() if 'band3px/mIoU: ' in line]
+    said = line.partition('/1]')[2].partition('data_time')[0].split()
+    found = dict(zip(said[::2], said[1::2], strict=True))
+    assert found == {f'{name}:': f'{score:.2f}' for name, score in shown.items()}
+    [file] = tmp_path.glob('*/*.json')
+    assert scores.items() <= json.loads(file.read_text()).items()
+
+
+class Mine(LogProcessor):
+    pass
+
+
+def test_a_log_processor_of_the_user_is_kept(tmp_path):
+    with fresh_mmengine():
+        assert type(make_runner(tmp_path, {}, type=Mine).log_processor) is Mine
