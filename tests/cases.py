@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
-from variants import FAMILIES, build
+from variants import FAMILIES, NETWORKS, build
 
 from mmbixt import attention, layers
 from mmbixt.attention import bidirectional, cross_covariance, routing
@@ -185,13 +185,6 @@ CASES = ATTENTIONS | MODULES
 
 
 # --- Networks -------------------------------------------------------------------------------------
-
-NETWORKS = {  # of full size
-    'BiXT-Ti': dict(type='mmbixt.BiXT', arch='tiny'),
-    'XCiT-T12': dict(type='mmbixt.XCiT', arch='tiny12'),
-    'BiFormer-T': dict(type='mmbixt.BiFormer', arch='tiny'),
-    'BiSA-Swin-T': dict(type='mmbixt.BiSASwin', arch='tiny'),
-}
 
 
 def network(config, *size) -> Case:

@@ -4,6 +4,7 @@ all modules of all of them."""
 import copy
 
 import torch
+from torch import nn
 
 from mmbixt import backbones
 
@@ -92,9 +93,26 @@ VARIANTS = {
 FAMILIES = {
     name: VARIANTS[name] for name in ('bixt conv, LPI', 'xcit /8, layer scale', 'biformer', 'bisa')
 }
+# of full size
+NETWORKS = {
+    'BiXT-Ti': dict(type='mmbixt.BiXT', arch='tiny'),
+    'XCiT-T12': dict(type='mmbixt.XCiT', arch='tiny12'),
+    'BiFormer-T': dict(type='mmbixt.BiFormer', arch='tiny'),
+    'BiSA-Swin-T': dict(type='mmbixt.BiSASwin', arch='tiny'),
+}
 
 
 def build(config, **options):
+    """Without stochastic depth unless it is given, so that two networks can be compared."""
     torch.manual_seed(1)
-    options = copy.deepcopy({**config, **options})
+    options = copy.deepcopy({'drop_path_rate': 0.0, **config, **options})
     return getattr(backbones, options.pop('type').removeprefix('mmbixt.'))(**options)
+
+
+def those_with_linear_layers(configs):
+    """Tests of LoRA and of quantisation need such layers; convolutions may take their place."""
+    return [
+        name
+        for name, config in configs.items()
+        if any(isinstance(module, nn.Linear) for module in build(config).modules())
+    ]

@@ -98,7 +98,9 @@ PUBLISHED = (
     _swin('bisa_swin_tiny', 'tiny', '28.4', '5.3', (0,)),
 )
 
-# for each backbone: the neck of its classifier, and the backbone's options in a classifier
+# the neck of a backbone's classifier, and the backbone's options in it, if not _MEAN: the mean of
+# the last feature map
+_MEAN = ('GlobalAveragePooling', dict(out_indices=(-1,)))
 _AS_CLASSIFIER = {
     'mmbixt.XCiT': ('mmbixt.ClassAttentionNeck', dict()),
     'mmbixt.BiXT': ('mmbixt.LatentMeanNeck', dict(latent_layer=True)),
@@ -110,7 +112,7 @@ _AS_CLASSIFIER = {
 def classifier_config(backbone: dict[str, Any], num_classes: int = 1000) -> dict[str, Any]:
     """The authors' classifier on a dense backbone, as an ``ImageClassifier`` of mmpretrain."""
     kind = backbone['type']
-    neck, options = _AS_CLASSIFIER[kind]
+    neck, options = _AS_CLASSIFIER.get(kind, _MEAN)
     backbone, neck = {**backbone, **options}, dict(type=neck)
     with torch.device('meta'):
         built = MODELS.build({**backbone, 'init_cfg': None})

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from mmbixt.backbones.published import PUBLISHED, Published
-from mmbixt.checkpoints.describe import describe
+from mmbixt.checkpoints.describe import PATTERNS, describe
 from mmbixt.checkpoints.state_dict import Comparison, compare
 
 State = Mapping[str, Tensor]
@@ -27,10 +27,12 @@ def identify(state: State, classes: Mapping[str, type[nn.Module]]) -> str:
     """
     kind = describe(state)
     family = _FAMILIES.get(kind, kind)
+    # other families have no pattern of names, so their weights are compared
+    described = {_FAMILIES.get(name, name) for _, name in PATTERNS} - {family}
     unused = {}
     for model in PUBLISHED:
-        if model.family == family and family in classes:
-            weights, (problems, new) = fit(state, model, classes[family])
+        if model.family in classes and model.family not in described:
+            weights, (problems, new) = fit(state, model, classes[model.family])
             if not problems:
                 unused[model] = len(state) - len(weights) + len(new)
     fits = [model for model, count in unused.items() if count == min(unused.values())]

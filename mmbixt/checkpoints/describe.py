@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 # (pattern of names that only this family has, the family); the first match counts
-_FAMILIES = (
+PATTERNS = (
     (r'cross_attention_latents_token', 'BiXT'),
     (r'cls_attn_blocks|pos_embeder\.|blocks\.\d+\.local_mp\.', 'XCiT'),
     (r'attn\.lepe\.|extra_norms\.', 'BiFormer'),
@@ -28,4 +28,4 @@ def describe(state: Mapping[str, Tensor]) -> str:
         return f'a whole mm model ({", ".join(parts)})'
     names = '\n'.join(state)
     unknown = f'something unknown, with weights like {", ".join(list(state)[:3])}'
-    return next((name for key, name in _FAMILIES if re.search(key, names)), unknown)
+    return next((name for key, name in PATTERNS if re.search(key, names)), unknown)

@@ -10,6 +10,7 @@ from documents import ROOT, shown
 from helpers import assert_close, image, official_state, only_in_zoo, python
 from onnxruntime import InferenceSession
 from test_checkpoints.layouts import random_state
+from variants import FAMILIES, build
 
 from mmbixt.checkpoints.sources import SOURCES
 
@@ -46,9 +47,8 @@ def test_page(names):
 
 @torch.no_grad()
 def test_segmentor_with_every_backbone(names):
-    for network in ('BiXT', 'BiFormer', 'BiSASwin'):
-        exec(f'from mmbixt.backbones import {network}', names)
-        model = names['Segmentor'](names[network]('tiny'), 3)
+    for config in FAMILIES.values():
+        model = names['Segmentor'](build(config), 3)
         assert model(image(1, 64, 96)).shape == (1, 3, 64, 96)
 
 
