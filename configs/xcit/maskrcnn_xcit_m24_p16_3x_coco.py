@@ -1,15 +1,10 @@
 _base_ = './maskrcnn_xcit_s12_p16_3x_coco.py'
 
 channels = 512
+adapter, fpn = _base_.model.neck
+adapter.in_channels = channels
+fpn.in_channels = [channels] * 4
 model = dict(
     backbone=dict(arch='medium24', init_cfg=dict(checkpoint='xcit://medium24-p16-384-dist')),
-    neck=[
-        dict(
-            type='mmbixt.FeaturePyramidAdapter',
-            in_channels=channels,
-            in_strides=16,
-            norm_cfg=dict(type='SyncBN', requires_grad=True),
-        ),
-        dict(type='FPN', in_channels=[channels] * 4, out_channels=256, num_outs=5),
-    ],
+    neck=[adapter, fpn],
 )

@@ -1,15 +1,8 @@
 _base_ = './maskrcnn_xcit_m24_p16_3x_coco.py'
 
-channels = 512
+adapter, fpn = _base_.model.neck
+adapter.in_strides = 8
 model = dict(
     backbone=dict(patch_size=8, init_cfg=dict(checkpoint='xcit://medium24-p8-384-dist')),
-    neck=[
-        dict(
-            type='mmbixt.FeaturePyramidAdapter',
-            in_channels=channels,
-            in_strides=8,
-            norm_cfg=dict(type='SyncBN', requires_grad=True),
-        ),
-        dict(type='FPN', in_channels=[channels] * 4, out_channels=256, num_outs=5),
-    ],
+    neck=[adapter, fpn],
 )

@@ -89,7 +89,8 @@ def test_class_attention_times_values_is_the_output():
     to_itself, maps = class_attention.attention_maps(layer)
     assert_close(torch.stack(shown), maps)
     values = split_heads(layer.module.qkv(layer.inputs[0]), 3, 2)[2]
-    shares = torch.cat((to_itself[:, None], maps.flatten(1) / 36), 1)[None, :, None]  # 5 x 7 + 1
+    itself = to_itself[:, None]
+    shares = torch.cat((itself, (1 - itself) * maps.flatten(1) / 35), 1)[None, :, None]  # 5 x 7
     assert_close(layer.module.proj(join_heads(shares @ values)), output)
 
 

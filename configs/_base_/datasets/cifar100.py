@@ -1,3 +1,5 @@
+_base_ = './imagenet.py'
+
 # CIFAR-100, enlarged from 32 to 224 x 224 pixels as the networks of ImageNet need it;
 # it is downloaded at the first use.
 dataset_type = 'CIFAR100'
@@ -37,24 +39,9 @@ test_pipeline = [
     dict(type='PackInputs'),
 ]
 train_dataloader = dict(
-    batch_size=128,
-    num_workers=8,
-    persistent_workers=True,
-    pin_memory=True,
-    collate_fn=dict(type='mmbixt.default_collate'),
-    sampler=dict(type='DefaultSampler', shuffle=True),
-    dataset=dict(type=dataset_type, data_root=data_root, split='train', pipeline=train_pipeline),
+    dataset=dict(type=dataset_type, data_root=data_root, split='train', pipeline=train_pipeline)
 )
 val_dataloader = dict(
-    batch_size=128,
-    num_workers=8,
-    persistent_workers=True,
-    pin_memory=True,
-    collate_fn=dict(type='mmbixt.default_collate'),
-    sampler=dict(type='DefaultSampler', shuffle=False),
-    dataset=dict(type=dataset_type, data_root=data_root, split='test', pipeline=test_pipeline),
+    dataset=dict(type=dataset_type, data_root=data_root, split='test', pipeline=test_pipeline)
 )
 test_dataloader = val_dataloader
-
-val_evaluator = dict(type='Accuracy', topk=(1, 5))
-test_evaluator = val_evaluator

@@ -9,16 +9,19 @@ from mmbixt.visualization.attention.drawing import RED_AND_BLUE, Panel, Scene, s
 from mmbixt.visualization.attention.layer import Layer
 
 SENTENCE = (
-    'Where the class token, which is classified, attends in each head, and its attention to itself '
-    f'(equal attention would be {{uniform:.1%}}); {RED_AND_BLUE}.'
+    'Where the class token, which is classified, attends in the image in each head; '
+    f'{RED_AND_BLUE} of what its attention to itself leaves.'
 )
 
 
 def attention_maps(layer: Layer) -> tuple[Tensor, Tensor]:
-    """Attention of the class token to itself (h) and over the tokens (h,H',W'), which is times
-    1 + N, so that uniform attention is 1."""
+    """Attention of the class token to itself (h) and over the tokens (h,H',W').
+
+    The latter is divided by its mean: in a trained network most attention may be to itself.
+    """
     attention = layer.module.attention_maps(*layer.inputs)[0]  # (h,1+N)
-    return attention[:, 0], (attention[:, 1:] * attention.shape[1]).unflatten(1, layer.grid)
+    others = attention[:, 1:]
+    return attention[:, 0], (others / others.mean(1, keepdim=True)).unflatten(1, layer.grid)
 
 
 def draw(layer: Layer, scene: Scene) -> Figure:
@@ -28,5 +31,4 @@ def draw(layer: Layer, scene: Scene) -> Figure:
         caption = f'head {head} (to itself: {to_itself[head]:.1%})'
         panels.append(Panel(caption, maps[head], layer.stride))
     title = f'XCiT, layer {layer.name}: where the class token attends'
-    sentence = SENTENCE.format(uniform=1 / (1 + maps[0].numel()))
-    return sheet(scene, panels, title, sentence, columns=math.ceil(len(panels) ** 0.5))[0]
+    return sheet(scene, panels, title, SENTENCE, columns=math.ceil(len(panels) ** 0.5))[0]

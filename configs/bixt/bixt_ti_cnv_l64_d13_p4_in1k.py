@@ -1,3 +1,0 @@
-_base_ = './bixt_ti_cnv_l64_d13_p16_in1k.py'
-
-model = dict(backbone=dict(patch_stride=4))
