@@ -9,6 +9,7 @@ from importlib import import_module
 
 try:
     from mmengine import registry as root
+    from mmengine.model import BaseDataPreprocessor, BaseModel
 except ImportError as error:
     raise ImportError(
         'This part of mmbixt (not layers, attention and backbones) needs mmengine, which cannot be '
@@ -44,7 +45,8 @@ class Registry(root.Registry):
 
         This happens in mmengine's hub with ``mmbixt::...``, and in inferencers with
         ``scope='mmbixt'``. They build a whole model first, whose name only one framework has. This
-        framework becomes the default scope, in which the other names are looked up.
+        framework becomes the default scope, in which the other names are looked up. A part from
+        another framework, such as a backbone of mmpretrain in a segmentor, leaves the scope.
         """
         components = {}
         for framework in FRAMEWORKS:
@@ -66,7 +68,8 @@ class Registry(root.Registry):
         shared = super().get(name)  # of mmengine or mmcv
         for framework, component in components.items():
             if component is not shared:
-                root.init_default_scope(framework)
+                if default_scope() is None or is_first_built(component):
+                    root.init_default_scope(framework)
                 return component
         return shared
 
@@ -76,6 +79,12 @@ def default_scope() -> str | None:
     # mmengine's public methods return only the latest scope, which is mmbixt in inherited configs
     scopes = [instance.scope_name for instance in root.DefaultScope._instance_dict.values()]
     return next((scope for scope in reversed(scopes) if scope != SCOPE), None)
+
+
+def is_first_built(component: type | Callable) -> bool:
+    """Whether it is a whole model, or what prepares its data."""
+    kinds = BaseModel, BaseDataPreprocessor
+    return isinstance(component, type) and issubclass(component, kinds)
 
 
 def child(name: str, locations: tuple[str, ...] = (SCOPE,)) -> Registry:

@@ -119,6 +119,12 @@ parts += [TRANSFORMS.build(transform) for transform in cfg.test_pipeline]
 parts += [METRICS.build(cfg.val_evaluator), VISUALIZERS.build(cfg.visualizer)]
 answers['inherited'] = [package(part) for part in parts]
 answers['in scope'] = ours('LoadAnnotations').__module__.split('.')[0]
+
+def foreign():
+    cfg.model.backbone = dict(type='ConvNeXt', arch='atto', out_indices=range(4))
+    model = MODELS.build(cfg.model)
+    answers['foreign backbone'] = [package(part) for part in (model.backbone, model.neck[1])]
+answers['no foreign backbone'] = error_of(foreign)
 """
 WITHOUT_MMDET = """
 coco = dict(type='mmbixt.BoundaryCocoMetric', metric='segm')
@@ -155,6 +161,8 @@ def test_names_are_those_of_the_framework_that_the_config_is_for(tmp_path, hidde
         assert re.match(message, found['clash'])
         assert found['classifier'] == ['mmpretrain', 'mmbixt', 'mmpretrain', 'mmpretrain']
         assert found['no classifier'] is None
+        assert found['foreign backbone'] == ['mmpretrain', 'mmseg']
+        assert found['no foreign backbone'] is None
 
 
 def test_configs_of_mmseg_are_found_in_the_fork(tmp_path):

@@ -147,7 +147,11 @@ class WholeModelHook(Hook):
     priority = 'LOWEST'  # after hooks that choose weights, such as averaged ones
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        load_whole_state(unwrapped(runner.model), checkpoint)
+        runner.logger.disabled = True  # mmengine loads the weights again, and logs it
+        try:
+            load_whole_state(unwrapped(runner.model), checkpoint)
+        finally:
+            runner.logger.disabled = False
         trained = checkpoint.get('meta', {}).get('dataset_meta') or {}
         dataset = runner.test_loop.dataloader.dataset
         test = classes_of(dataset)

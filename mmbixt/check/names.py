@@ -17,7 +17,9 @@ def suggest(error: Exception) -> str | None:
     text = str(error.args[0]) if error.args else ''
     if isinstance(error, KeyError) and (match := _TYPE.search(text)):
         kind, registry = match.groups()
-        return f'There is no {registry} {kind!r}.{_did_you_mean(near(kind, _types(registry)))}'
+        others = {*_types(registry)} - {kind}  # another scope may have a type of this name
+        same = next((x for x in sorted(others) if x.endswith(f'.{kind}')), None)
+        return f'There is no {registry} {kind!r}.{_did_you_mean(same or near(kind, others))}'
     if isinstance(error, TypeError) and (match := _ARGUMENT.search(text)):
         owner, argument = match.groups()
         hint = _did_you_mean(near(argument, _arguments(owner)))

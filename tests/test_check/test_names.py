@@ -27,6 +27,7 @@ XCIT = dict(type='mmbixt.XCiT', arch='nano12')
             dict(type='EncoderDecodr'),
             "no model 'EncoderDecodr'. Did you mean 'EncoderDecoder'",
         ),
+        (MODELS, dict(type='SingleStageDetector'), "Did you mean 'mmdet.SingleStageDetector'?"),
         (MODELS, dict(type='FCNHead', num_clases=3), "'num_clases'. Did you mean 'num_classes'?"),
         (DATASETS, dict(type='ADE20kDataset'), "Did you mean 'ADE20KDataset'?"),
         (HOOKS, dict(type='LoggerHook', intervall=2), "'intervall'. Did you mean 'interval'?"),

@@ -106,6 +106,7 @@ def test_evaluation_and_predictions(folder, run, tmp_path):
     output = run('test.py', *arguments)
     assert 'mIoU: ' in output
     assert 'Loads checkpoint by mmbixt backend' in output
+    assert output.count('weights loaded') == 1
     assert output.count('band3px/mIoU: ') == 1
     assert 'all/mIoU: ' not in output  # IoUMetric has it
     assert 'all/mIoU' in json.loads(next(tmp_path.glob('*/*.json')).read_text())
