@@ -69,10 +69,12 @@ def sheet(
     rows = -(-len(panels) // columns)
     fontsize = 8 if columns < 8 else 6  # of captions
     side = (WIDTH - 0.9) / columns - 0.08
-    height = rows * (side * scene.height / scene.width + fontsize / 27) + 1.2
+    title, sentence = textwrap.fill(title, 78), textwrap.fill(sentence, 118)
+    height = rows * (side * scene.height / scene.width + fontsize / 40) + 0.85
+    height += 0.25 * title.count('\n') + 0.16 * sentence.count('\n')
     figure = Figure(figsize=(WIDTH, height), layout='compressed', dpi=DPI)
-    figure.suptitle(textwrap.fill(title, 78), fontsize=12)
-    figure.supxlabel(textwrap.fill(sentence, 118), fontsize=9, x=0.02, ha='left')
+    figure.suptitle(title, fontsize=12)
+    figure.supxlabel(sentence, fontsize=9, x=0.02, ha='left')
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for ax in axes:
         ax.set_axis_off()
