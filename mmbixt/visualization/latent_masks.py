@@ -52,12 +52,9 @@ def latent_masks_figure(
     colours = torch.full((len(masks), 3), OTHERS)
     colours[shown] = COLOURS[: len(shown)]
     panels = [Panel('image'), Panel('latent of each pixel', colours[chosen], stride)]
-    for i in shown:
+    for i, colour in zip(shown, COLOURS.tolist(), strict=False):
         caption = f'latent {i}: {classes[labels[i]]}, {counts[i] / counts.sum():.0%}'
-        panels.append(Panel(caption, masks[i], stride))
+        panels.append(Panel(caption, masks[i], stride, colour))
     title = f'BiXT: the segments of {len(shown)} of {len(masks)} latents'
     scene = Scene(image, height, width, (0, 0))
-    figure, axes = sheet(scene, panels, title, SENTENCE, columns=4, scale=SCALE)
-    for ax, colour in zip(axes[2:], COLOURS.tolist(), strict=False):
-        ax.title.set(color=colour, fontweight='bold')
-    return figure
+    return sheet(scene, panels, title, SENTENCE, columns=4, scale=SCALE)[0]

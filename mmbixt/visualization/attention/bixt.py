@@ -74,12 +74,8 @@ def _draw_few(
     colours = torch.full((len(over_latents), 3), OTHERS)
     colours[shown] = COLOURS[: len(shown)]
     above, below = [Panel('image')], [Panel('latent of each patch', colours[chosen], layer.stride)]
-    for i in shown:
-        above.append(Panel(f'latent {i}', over_tokens[i], layer.stride))
+    for i, colour in zip(shown, COLOURS.tolist(), strict=False):
+        above.append(Panel(f'latent {i}', over_tokens[i], layer.stride, colour))
         caption = f'preferred by {counts[i] / counts.sum():.0%}'
-        below.append(Panel(caption, over_latents[i], layer.stride))
-    figure, axes = sheet(scene, above + below, title, FEW, columns=len(above))
-    for i, colour in enumerate(COLOURS[: len(shown)].tolist(), start=1):
-        for ax in (axes[i], axes[len(above) + i]):
-            ax.title.set(color=colour, fontweight='bold')
-    return figure
+        below.append(Panel(caption, over_latents[i], layer.stride, colour))
+    return sheet(scene, above + below, title, FEW, columns=len(above))[0]

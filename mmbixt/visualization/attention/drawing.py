@@ -41,6 +41,7 @@ class Panel(NamedTuple):
     # a heat map (H',W'), NaN for cells without colour; or colours (H',W',3); None for the image
     values: Tensor | None = None
     stride: int = 1  # pixels from one cell to the next
+    colour: str | Sequence[float] = 'black'  # of the caption, which is bold in other colours
 
 
 class Scale(NamedTuple):
@@ -81,7 +82,9 @@ def sheet(
     for ax, panel in zip(axes, panels, strict=False):
         if panel is not None:
             _show(ax, scene, panel, scale.norm)
-            ax.set_title(panel.caption, fontsize=fontsize, pad=3)
+            weight = 'normal' if panel.colour == 'black' else 'bold'
+            options = dict(fontsize=fontsize, color=panel.colour, fontweight=weight)
+            ax.set_title(panel.caption, pad=3, **options)
     # beyond the scale the colours stay the same
     options = dict(extend='both', extendfrac=0.03, fraction=0.03, pad=0.01, aspect=6 * height)
     options |= dict(ticks=scale.ticks, format=f'{{x:.3g}}{scale.unit}')
