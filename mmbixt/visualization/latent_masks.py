@@ -13,11 +13,11 @@ from mmbixt.visualization.attention.drawing import Panel, Scale, Scene, sheet
 
 COLOURS = torch.tensor(colormaps['tab10'].colors)[:6]  # of the latents drawn
 OTHERS = 0.6  # grey, for latents without their own colour
-SCALE = Scale(Normalize(0, 1), 'probability of the mask', (0, 0.5, 1))
+SCALE = Scale(Normalize(0, 1), 'probability that the pixel is in the mask', (0, 0.5, 1))
 SENTENCE = (
-    'Each pixel belongs to the latent with the highest product of the probabilities of its class '
-    'and of its mask. The masks of the latents with the most pixels: the number of a latent, its '
-    'class, the probability of the class, its share of the pixels (grey: other latents).'
+    'Each latent predicts a class and a mask. A pixel belongs to the latent with the highest '
+    'product of the two probabilities, and has its colour (grey: other latents). The other panels '
+    'are the masks of the latents with the most pixels, with their classes and shares of the image.'
 )
 
 
@@ -52,13 +52,9 @@ def latent_masks_figure(
     colours = torch.full((len(masks), 3), OTHERS)
     colours[shown] = COLOURS[: len(shown)]
     panels = [Panel('image'), Panel('latent of each pixel', colours[chosen], stride)]
-    for i in shown:
-        share = counts[i] / counts.sum()
-        caption = f'{i}: {classes[labels[i]]} {scores[i]:.0%} ({share:.0%})'
-        panels.append(Panel(caption, masks[i], stride))
-    title = f'BiXT: the largest segments, of {len(shown)} of {len(masks)} latents'
+    for i, colour in zip(shown, COLOURS.tolist(), strict=False):
+        caption = f'latent {i}: {classes[labels[i]]}, {counts[i] / counts.sum():.0%}'
+        panels.append(Panel(caption, masks[i], stride, colour))
+    title = f'BiXT: the segments of {len(shown)} of {len(masks)} latents'
     scene = Scene(image, height, width, (0, 0))
-    figure, axes = sheet(scene, panels, title, SENTENCE, columns=4, scale=SCALE)
-    for ax, colour in zip(axes[2:], COLOURS.tolist(), strict=False):
-        ax.title.set(color=colour, fontweight='bold')
-    return figure
+    return sheet(scene, panels, title, SENTENCE, columns=4, scale=SCALE)[0]

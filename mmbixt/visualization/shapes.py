@@ -63,18 +63,17 @@ def draw_shape(
     strongest = counts.argsort(descending=True)[:latents]
     strongest = strongest[counts[strongest] > 0].numpy()
     colours[strongest] = COLOURS[: len(strongest)]
-    share = counts[strongest].sum() / counts.sum()
-    by_latent = f'layer {layer}: the latent of each point ({share:.0%} coloured)'
+    by_latent = f'layer {layer}: the latent that each point attends to most'
     panels = {'shape': np.full((len(chosen), 3), GREY[0]), by_latent: colours[chosen]}
     if parts is not None:
         _, numbers = np.unique(parts[0].cpu(), return_inverse=True)
-        panels = {'parts': COLOURS[numbers], by_latent: colours[chosen]}
+        panels = {'true parts': COLOURS[numbers], by_latent: colours[chosen]}
     figure = Figure(figsize=(9, 4.6), layout='constrained', dpi=150)
     x, y, z = points[0, :, :3].cpu().numpy().T
     for i, (title, colour) in enumerate(panels.items(), start=1):
         ax = figure.add_subplot(1, 2, i, projection='3d')
         ax.scatter(x, z, y, c=colour, s=6)  # y is up
-        ax.set_title(title)
+        ax.set_title(title, fontsize=11)
         ax.set_box_aspect([np.ptp(axis) or 1 for axis in (x, z, y)], zoom=1.2)
         ax.set_axis_off()
     return figure

@@ -40,7 +40,7 @@ def test_table_of_models_is_that_of_the_tool(tmp_path, flops):
 
 def test_config_of_mmbixt(flops):
     found = parts(flops('linear_bixt_ti_ade20k', '--shape', '224', '224'))
-    assert found['backbone'] == (14.52, 1.69)  # as in the table
+    assert found['backbone'] == (14.52, 1.69)
     # one linear layer on 196 tokens
     assert found['model'][1] == pytest.approx(1.69 + 196 * 192 * 150 / 1e9, abs=0.011)
 

@@ -15,8 +15,8 @@ from mmbixt.visualization.attention.layer import Layer
 
 Box = tuple[int, int, int, int]  # row, column, height, width in cells
 SENTENCE = (
-    'The patches of a region (cyan, with the point +) attend only to the patches of the {count} '
-    'regions (yellow, 1 is the best) whose mean keys are most similar to its mean query; {colours}.'
+    'The patches of a region (cyan, with the point +) attend only to the yellow regions, the '
+    '{count} whose mean keys are most similar to its mean query (1 is the best); {colours}.'
 )
 
 

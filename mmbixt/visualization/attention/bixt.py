@@ -14,8 +14,8 @@ OTHERS = 0.6  # grey, for latents without their own colour
 ALL = f'Where each latent attends in the image; {RED_AND_BLUE}.'
 FEW = (
     'Latents and patches attend to each other. Above: where a latent attends in the image. Below: '
-    'how much the patches attend to it, and the share of the patches that attend to it most; these '
-    f'have its colour at the left (grey: other latents). On the maps {RED_AND_BLUE}.'
+    'how much the patches attend to it; those that prefer it to the other latents have its colour '
+    f'at the left (grey: other latents). On the maps {RED_AND_BLUE}.'
 )
 
 
@@ -74,12 +74,8 @@ def _draw_few(
     colours = torch.full((len(over_latents), 3), OTHERS)
     colours[shown] = COLOURS[: len(shown)]
     above, below = [Panel('image')], [Panel('latent of each patch', colours[chosen], layer.stride)]
-    for i in shown:
-        above.append(Panel(f'latent {i}', over_tokens[i], layer.stride))
-        caption = f'patches to it: {counts[i] / counts.sum():.0%}'
-        below.append(Panel(caption, over_latents[i], layer.stride))
-    figure, axes = sheet(scene, above + below, title, FEW, columns=len(above))
-    for i, colour in enumerate(COLOURS[: len(shown)].tolist(), start=1):
-        for ax in (axes[i], axes[len(above) + i]):
-            ax.title.set(color=colour, fontweight='bold')
-    return figure
+    for i, colour in zip(shown, COLOURS.tolist(), strict=False):
+        above.append(Panel(f'latent {i}', over_tokens[i], layer.stride, colour))
+        caption = f'preferred by {counts[i] / counts.sum():.0%}'
+        below.append(Panel(caption, over_latents[i], layer.stride, colour))
+    return sheet(scene, above + below, title, FEW, columns=len(above))[0]

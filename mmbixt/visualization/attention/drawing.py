@@ -41,6 +41,7 @@ class Panel(NamedTuple):
     # a heat map (H',W'), NaN for cells without colour; or colours (H',W',3); None for the image
     values: Tensor | None = None
     stride: int = 1  # pixels from one cell to the next
+    colour: str | Sequence[float] = 'black'  # of the caption, which is bold in other colours
 
 
 class Scale(NamedTuple):
@@ -69,17 +70,21 @@ def sheet(
     rows = -(-len(panels) // columns)
     fontsize = 8 if columns < 8 else 6  # of captions
     side = (WIDTH - 0.9) / columns - 0.08
-    height = rows * (side * scene.height / scene.width + fontsize / 27) + 1.2
+    title, sentence = textwrap.fill(title, 78), textwrap.fill(sentence, 118)
+    height = rows * (side * scene.height / scene.width + fontsize / 40) + 0.85
+    height += 0.25 * title.count('\n') + 0.16 * sentence.count('\n')
     figure = Figure(figsize=(WIDTH, height), layout='compressed', dpi=DPI)
-    figure.suptitle(textwrap.fill(title, 78), fontsize=12)
-    figure.supxlabel(textwrap.fill(sentence, 118), fontsize=9, x=0.02, ha='left')
+    figure.suptitle(title, fontsize=12)
+    figure.supxlabel(sentence, fontsize=9, x=0.02, ha='left')
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for ax in axes:
         ax.set_axis_off()
     for ax, panel in zip(axes, panels, strict=False):
         if panel is not None:
             _show(ax, scene, panel, scale.norm)
-            ax.set_title(panel.caption, fontsize=fontsize, pad=3)
+            weight = 'normal' if panel.colour == 'black' else 'bold'
+            options = dict(fontsize=fontsize, color=panel.colour, fontweight=weight)
+            ax.set_title(panel.caption, pad=3, **options)
     # beyond the scale the colours stay the same
     options = dict(extend='both', extendfrac=0.03, fraction=0.03, pad=0.01, aspect=6 * height)
     options |= dict(ticks=scale.ticks, format=f'{{x:.3g}}{scale.unit}')
