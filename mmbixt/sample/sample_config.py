@@ -38,10 +38,12 @@ def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
             f'{", ".join(sorted(datasets)) or "no dataset"} of {scope}.'
         )
     done = _replace_parts(cfg, write_sample_data(root), folders)
-    # crops of 224 pixels become 112, and of 512 become 128
+    # crops of 224 pixels become 112, and of 512 become 128; ADE20K's 512 for the short side of an
+    # image become 192, that of the scenes
     factor, batch_size = (2, 8) if scope == 'mmpretrain' else (4, 4)
-    _shrink_images(cfg, factor)
-    done['sizes'] = f'crops, test images and padding divided by {factor}'
+    image_factor = 8 / 3 if scope == 'mmseg' else factor
+    _shrink_images(cfg, factor, image_factor)
+    done['sizes'] = f'crops and padding divided by {factor}, images by {image_factor:.2g}'
     done['sizes'] += '; ratio_range, where there is one, (1.0, 1.25)'
     done['schedule'] = _shorten(cfg, batch_size)
     done['weights'] = _remove_weights(cfg)
@@ -96,17 +98,17 @@ def _replace_parts(cfg: Config, root: Path, folders: dict[str, str]) -> dict[str
     return done
 
 
-def _shrink_images(cfg: Config, factor: int) -> None:
-    def shrink(value: Any) -> Any:
+def _shrink_images(cfg: Config, factor: float, image_factor: float) -> None:
+    def shrink(value: Any, by: float = factor) -> Any:
         if isinstance(value, (list, tuple)):
-            return type(value)(map(shrink, value))
-        return max(32, value // factor) if isinstance(value, int) else value
+            return type(value)(shrink(x, by) for x in value)
+        return max(32, round(value / by)) if isinstance(value, int) else value
 
     # in a model, other things have sizes, such as anchors
     outside = [cfg[key] for key in cfg if key != 'model']
     for node in all_dicts(*outside, cfg.model.get('data_preprocessor'), cfg.model.get('test_cfg')):
         for key in _SIZE_KEYS & node.keys():
-            node[key] = shrink(node[key])
+            node[key] = shrink(node[key], image_factor if 'scale' in key else factor)
         if 'ratio_range' in node:
             node.ratio_range = (1.0, 1.25)
     backbone = within(cfg, 'model', 'backbone')
