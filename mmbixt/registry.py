@@ -9,6 +9,7 @@ from importlib import import_module
 
 try:
     from mmengine import registry as root
+    from mmengine.dataset import BaseDataset
     from mmengine.model import BaseDataPreprocessor, BaseModel
 except ImportError as error:
     raise ImportError(
@@ -45,8 +46,9 @@ class Registry(root.Registry):
 
         This happens in mmengine's hub with ``mmbixt::...``, and in inferencers with
         ``scope='mmbixt'``. They build a whole model first, whose name only one framework has. This
-        framework becomes the default scope, in which the other names are looked up. A part from
-        another framework, such as a backbone of mmpretrain in a segmentor, leaves the scope.
+        framework becomes the default scope, in which the other names are looked up; so does that of
+        a data set. A part from another framework, such as a backbone of mmpretrain in a segmentor,
+        leaves the scope.
         """
         components = {}
         for framework in FRAMEWORKS:
@@ -82,8 +84,8 @@ def default_scope() -> str | None:
 
 
 def is_first_built(component: type | Callable) -> bool:
-    """Whether it is a whole model, or what prepares its data."""
-    kinds = BaseModel, BaseDataPreprocessor
+    """Whether it is a whole model, what prepares its data, or a data set with its transforms."""
+    kinds = BaseModel, BaseDataPreprocessor, BaseDataset
     return isinstance(component, type) and issubclass(component, kinds)
 
 

@@ -85,7 +85,8 @@ import torch
 from mmbixt.frameworks import import_problem
 from mmengine.config import Config
 from mmengine.hub import get_model
-from mmengine.registry import METRICS, MODELS, TRANSFORMS, VISUALIZERS, init_default_scope
+from mmengine.registry import DATASETS, METRICS, MODELS, TRANSFORMS, VISUALIZERS
+from mmengine.registry import init_default_scope
 
 ours = mmbixt.registry.TRANSFORMS.get
 answers['clash'] = error_of(ours, 'LoadAnnotations')
@@ -130,6 +131,11 @@ WITHOUT_MMDET = """
 coco = dict(type='mmbixt.BoundaryCocoMetric', metric='segm')
 answers['coco'] = error_of(METRICS.build, coco)
 """
+AFTER_MMDET = """
+init_default_scope('mmdet')
+dataset = DATASETS.build(dict(cfg.val_dataloader.dataset, lazy_init=True))
+answers['after mmdet'] = [package(transform) for transform in dataset.pipeline.transforms]
+"""
 SEMFPN = ('bixt/semfpn_bixt_ti_ade20k', 'neck[1]')
 UPERNET = ('biformer/upernet_biformer_t_ade20k', 'auxiliary_head')
 RETINANET = ('biformer/retinanet_biformer_t_1x_coco', 'neck')
@@ -141,7 +147,7 @@ RETINANET = ('biformer/retinanet_biformer_t_1x_coco', 'neck')
 )
 def test_names_are_those_of_the_framework_that_the_config_is_for(tmp_path, hidden, hub):
     """Those that several frameworks have, in the hub and in configs that inherit."""
-    code = INHERITED.format(hub=hub) + (WITHOUT_MMDET if hidden else '')
+    code = INHERITED.format(hub=hub) + (WITHOUT_MMDET if hidden else AFTER_MMDET)
     found = run(tmp_path, code, hidden)
     for name, _ in hub:
         framework = 'mmdet' if name.endswith('coco') else 'mmseg'
@@ -163,6 +169,7 @@ def test_names_are_those_of_the_framework_that_the_config_is_for(tmp_path, hidde
         assert found['no classifier'] is None
         assert found['foreign backbone'] == ['mmpretrain', 'mmseg']
         assert found['no foreign backbone'] is None
+        assert found['after mmdet'] == ['mmcv', 'mmseg', 'mmseg', 'mmbixt', 'mmseg']
 
 
 def test_configs_of_mmseg_are_found_in_the_fork(tmp_path):
