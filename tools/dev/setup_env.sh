@@ -72,13 +72,15 @@ build_mmcv() { # build_mmcv NAME FOLDER: make a folder with its wheel, for the i
     mkdir "$sdist/united" && tar -xf "$sdist"/*.tar.gz -C "$sdist/united" --strip-components=1
     compile() {
         "$py" -m pip wheel -v --no-cache-dir --no-deps --no-build-isolation -w "$sdist/wheel" "$1" \
-            >"$venv/mmcv.log" 2>&1
+            >>"$venv/mmcv.log" 2>&1
     }
-    echo 'setup: compiling mmcv; once, in two minutes on two cores'
-    # The files that are kept define names or macros of others.
-    if [ "${MMCV_CUDA:-}" ] || ! unite "$united" ||
-        ! unite "$united/cpu" psamask roi_align roi_align_rotated rotated_feature_align ||
-        ! compile "$sdist/united"; then
+    compile_united() { # the files that are kept define names or macros of others
+        echo 'setup: compiling mmcv; once, in two minutes on two cores'
+        unite "$united" &&
+            unite "$united/cpu" psamask roi_align roi_align_rotated rotated_feature_align &&
+            compile "$sdist/united"
+    }
+    if [ "${MMCV_CUDA:-}" ] || ! compile_united; then
         echo 'setup: compiling mmcv file by file, as it comes; once, in ten minutes on two cores'
         compile "$sdist"/*.tar.gz || fail "mmcv was not built, see $venv/mmcv.log"
     fi
