@@ -94,7 +94,7 @@ def draw_predictions(data: Path, predictions: Path) -> Figure:
         Patch(facecolor=colours[label] / 255, edgecolor='0.3', label=classes[label])
         for label in sorted(present)
     ]
-    figure.legend(handles=handles, loc='outside lower center', ncols=9, fontsize=9, frameon=False)
+    figure.legend(handles=handles, loc='outside lower center', ncols=10, fontsize=9, frameon=False)
     return figure
 
 

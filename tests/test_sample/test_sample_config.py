@@ -37,9 +37,9 @@ def test_changes_only_what_is_necessary(written, cfg):
     dataset = cfg.val_dataloader.dataset
     assert dataset.data_root == str(written / 'ade/ADEChallengeData2016')
     assert cfg.test_dataloader[0].num_workers == 1
-    assert dataset.pipeline[1] == dict(type='Resize', scale=(512, 128), keep_ratio=True)
+    assert dataset.pipeline[1] == dict(type='Resize', scale=(768, 192), keep_ratio=True)
     _, _, _, resize, crop, *_ = cfg.train_dataloader.dataset.pipeline
-    assert (resize.scale, resize.ratio_range) == ((512, 128), (1.0, 1.25))
+    assert (resize.scale, resize.ratio_range) == ((768, 192), (1.0, 1.25))
     assert crop == dict(type='RandomCrop', crop_size=(128, 128), cat_max_ratio=0.75)
     assert cfg.model.data_preprocessor.size == (128, 128)
     assert cfg.model.test_cfg == dict(mode='slide', crop_size=(128, 128), stride=(85, 85))

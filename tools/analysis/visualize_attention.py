@@ -28,8 +28,8 @@ from mmbixt.visualization.attention.loading import (
 from mmbixt.visualization.latent_masks import latent_masks_figure
 
 EPILOG = """Examples:
-  python tools/analysis/visualize_attention.py configs/bixt/semfpn_bixt_ti_ade20k.py \
-work_dirs/demo/run/iter_700.pth photo.jpg --sample --layers 3 11
+  python tools/analysis/visualize_attention.py configs/xcit/semfpn_xcit_t12_p8_ade20k.py \
+work_dirs/demo/run/iter_450.pth photo.jpg --sample --layers 3 11
   python tools/analysis/visualize_attention.py configs/xcit/xcit_s12_p16_in1k.py \
 xcit://small12-p16 photo.jpg --layers class
   python tools/analysis/visualize_attention.py configs/biformer/semfpn_biformer_t_ade20k.py \
