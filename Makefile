@@ -21,17 +21,17 @@ docs: setup ## the site of the documentation, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build --strict
 
 test: lint ## lint, then all tests that take seconds
-	@OMP_NUM_THREADS=1 $(python) -m pytest -n 2 --dist worksteal tests
+	@OMP_NUM_THREADS=1 $(python) -m pytest -n 2 --dist worksteal
 
 test-zoo: setup ## the tests that take minutes: all configs and models, mim, compilers, exporters
-	@OMP_NUM_THREADS=1 $(python) -m pytest -m zoo -n 2 --dist worksteal tests
+	@OMP_NUM_THREADS=1 $(python) -m pytest -m zoo -n 2 --dist worksteal
 
 test-gpu: setup ## the tests that need a GPU
 	@$(python) -m pytest -m gpu tests
 
 test-onedl: ## all tests of make test with the OneDL fork, in an environment beside the other one
 	@tools/dev/setup_env.sh onedl
-	@OMP_NUM_THREADS=1 "$${VENV%/}-onedl/bin/python" -m pytest -n 2 --dist worksteal tests
+	@OMP_NUM_THREADS=1 "$${VENV%/}-onedl/bin/python" -m pytest -n 2 --dist worksteal
 
 # Without OpenMMLab, so only the tests that need torch, timm and numpy alone.
 lowest = "$(VENV)-lowest"

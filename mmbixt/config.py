@@ -9,10 +9,17 @@ from mmengine.config import Config, ConfigDict
 
 # in an installed package a folder of files, in a checkout a link to configs/
 CONFIGS = Path(__file__).parent / '.mim/configs'
+PROJECTS = CONFIGS.resolve().parent / 'projects'  # only in a checkout
 
 
 class ConfigError(ValueError):
     """A mistake in a config."""
+
+
+def config_files() -> dict[str, Path]:
+    """The configs by their names."""
+    files = *CONFIGS.glob('[!_]*/*.py'), *PROJECTS.glob('*/configs/*.py')
+    return {file.stem: file for file in files}
 
 
 def read_config(path: str) -> Config:
@@ -20,8 +27,7 @@ def read_config(path: str) -> Config:
     if '::' in path:
         return Config.fromstring(f'_base_ = {path!r}', '.py')
     if not Path(path).exists():
-        names = {file.stem: file for file in CONFIGS.glob('[!_]*/*.py')}
-        name = Path(path).stem
+        names, name = config_files(), Path(path).stem
         if path not in (name, f'{name}.py') or name not in names:
             similar = get_close_matches(name, names, n=3, cutoff=0.5)
             hint = f' Similar names: {", ".join(similar)}.' if similar else ''

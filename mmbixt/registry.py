@@ -95,26 +95,19 @@ def child(name: str, locations: tuple[str, ...] = (SCOPE,)) -> Registry:
 
 
 MODELS = child(
-    'MODELS',
-    (
-        'mmbixt.backbones',
-        'mmbixt.necks',
-        'mmbixt.decode_heads',
-        'mmbixt.classifiers',
-        'mmbixt.points',
-    ),
+    'MODELS', ('mmbixt.backbones', 'mmbixt.necks', 'mmbixt.decode_heads', 'mmbixt.classifiers')
 )
-METRICS = child('METRICS', ('mmbixt.evaluation.registered', 'mmbixt.points'))
+METRICS = child('METRICS', ('mmbixt.evaluation.registered',))
 HOOKS = child('HOOKS', ('mmbixt.engine', 'mmbixt.check.sanity'))
 OPTIM_WRAPPERS = child('OPTIM_WRAPPERS', ('mmbixt.engine',))
 OPTIM_WRAPPER_CONSTRUCTORS = child('OPTIM_WRAPPER_CONSTRUCTORS', ('mmbixt.engine',))
 FUNCTIONS = child('FUNCTIONS', ('mmbixt.engine',))
 STRATEGIES = child('STRATEGIES', ('mmbixt.engine',))
-TRANSFORMS = child('TRANSFORMS', ('mmbixt.check.sample', 'mmbixt.points'))
-DATASETS = child('DATASETS', ('mmbixt.points',))
+TRANSFORMS = child('TRANSFORMS', ('mmbixt.check.sample',))
 
 # mmbixt has no components of these kinds, but names of inherited configs are looked up in them.
 DATA_SAMPLERS = child('DATA_SAMPLERS', ('mmbixt.engine',))
+DATASETS = child('DATASETS')
 EVALUATOR = child('EVALUATOR')
 LOG_PROCESSORS = child('LOG_PROCESSORS')
 LOOPS = child('LOOPS')

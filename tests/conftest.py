@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(autouse=True)
-def _fixed_seed():
+def fixed_seed():
     torch.manual_seed(0)
     np.random.seed(0)
 

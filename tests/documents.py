@@ -1,4 +1,4 @@
-"""The pages of the documentation (README.md, docs/, READMEs of configs): their code, their site."""
+"""The pages of the documentation: their code, their site."""
 
 import re
 from pathlib import Path
@@ -13,6 +13,7 @@ PAGES = [
     ROOT / 'CONTRIBUTING.md',
     *sorted(ROOT.glob('docs/**/*.md')),
     *ROOT.glob('configs/*/README.md'),
+    *ROOT.glob('projects/**/README.md'),
 ]
 BLOCK = re.compile(
     r'^(?:<!-- (?:tested|file): (.+?) -->\n)?```(\w*)\n(.*?)^```$', re.DOTALL | re.MULTILINE

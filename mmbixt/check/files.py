@@ -8,7 +8,7 @@ from mmbixt.checkpoints.sources import SCHEMES, find
 from mmbixt.config import ConfigError, all_dicts, data_sets, type_name
 
 # folders of mmbixt's configs
-_STOCK = ('data/ade', 'data/coco', 'data/imagenet', 'data/modelnet40', 'data/shapenetcore')
+_STOCK = ('data/ade', 'data/coco', 'data/imagenet')
 
 
 def check_files(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> None:
@@ -24,7 +24,8 @@ def _missing_data(cfg: Mapping[str, Any], splits: tuple[str, ...]) -> Iterator[s
         yield from (f'{path} ({type_name(dataset)}): {file} does not exist.' for file in missing)
         if missing:
             yield f'If it is in another place, make a link, or set {path}.data_root.'
-        if missing and str(dataset.get('data_root')).startswith(_STOCK):
+        is_stock = 'sample_dataset' in cfg or str(dataset.get('data_root')).startswith(_STOCK)
+        if missing and is_stock:
             yield 'docs/datasets.md says how to get it; --sample tries the config without it.'
 
 

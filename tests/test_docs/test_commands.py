@@ -3,18 +3,18 @@
 Bash runs each block with functions in place of the programs, which print their arguments.
 """
 
-import importlib
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from documents import ROOT, blocks
-from helpers import CONFIGS
 
 from mmbixt.checkpoints.sources import SCHEMES, find
+from mmbixt.config import config_files
 
 PROGRAMS = (
     'python',
@@ -28,7 +28,7 @@ PROGRAMS = (
 PRINT = 'function {0} {{ printf "%s\\0" {0} "$@" $\'\\n\'; }}\n'
 BLOCKS = {block.place: block.code for block in blocks('bash')}
 TARGETS = re.findall(r'^([a-z-]+):', (ROOT / 'Makefile').read_text(), re.MULTILINE)
-NAMES = {path.stem for path in CONFIGS.glob('[!_]*/*.py')}
+NAMES = {*config_files()}
 NAMES |= {str(block.kind).removesuffix('.py') for block in blocks('python')}  # those of the page
 
 
@@ -46,7 +46,8 @@ def commands(code):
 @pytest.fixture(autouse=True)
 def _in_a_folder_with_a_checkpoint(tmp_path, monkeypatch):
     (tmp_path / 'CHECKPOINT').touch()
-    (tmp_path / 'configs').symlink_to(CONFIGS)
+    for folder in ('configs', 'projects'):
+        (tmp_path / folder).symlink_to(ROOT / folder)
     monkeypatch.chdir(tmp_path)
 
 
@@ -65,12 +66,11 @@ def test_commands(place, monkeypatch):
 
 def check_tool(words, monkeypatch):
     """The tool's own parser takes the arguments, and the files of ours that they name exist."""
-    module = importlib.import_module(Path(words[0]).stem)
-    assert Path(module.__file__) == ROOT / words[0]
+    tool = runpy.run_path(str(ROOT / words[0]))
     monkeypatch.setattr(sys, 'argv', words)
-    args = vars(module.parse_args())
+    args = vars(tool['parse_args']())
     for name in words:
-        assert not name.startswith('configs/') or Path(name).is_file(), name
+        assert not name.startswith(('configs/', 'projects/')) or Path(name).is_file(), name
         if name.startswith(SCHEMES) and '*' not in name:
             find(name)
     config = args.get('config')

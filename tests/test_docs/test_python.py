@@ -1,4 +1,4 @@
-"""The Python in README.md, docs/ and READMEs of configs: programs run, configs are right."""
+"""The Python in the documentation: programs run, configs are right."""
 
 import inspect
 from itertools import product
@@ -34,7 +34,8 @@ WHOLE_MODEL = 'sem_fpn_xcit_tiny_12_p16'  # in place of the small one of the doc
 
 def test_every_program_is_run_by_a_test():
     """After a comment ``<!-- tested: KIND -->``, by the test that asks for this kind."""
-    tests = ''.join(path.read_text() for path in ROOT.glob('tests/test_*/*.py'))
+    folders = 'tests/test_*', 'projects/*/tests'
+    tests = ''.join(path.read_text() for x in folders for path in ROOT.glob(f'{x}/*.py'))
     programs = [block for block in BLOCKS if block.is_program]
     assert [x.place for x in programs if f"shown('{x.kind}')" not in tests] == []
 
@@ -52,6 +53,7 @@ def test_config_is_right(block, tmp_path):
     for other in (*(b for b in BLOCKS if str(b.kind).endswith('.py')), block):
         name = other.kind if str(other.kind).endswith('.py') else 'config.py'
         (tmp_path / name).write_text(other.code)
+    (tmp_path / 'projects').symlink_to(ROOT / 'projects')
     cfg, code = Config.fromfile(tmp_path / name), block.code
     for node in all_dicts(dict(cfg.items())):
         if node.get('type') == 'Pretrained' and '://' in node.checkpoint:
@@ -257,10 +259,3 @@ def test_timm():
     assert found['logits'].shape == (1, 10)
     assert found['strides'] == [4, 8, 16, 32]
     assert [x.shape[-1] for x in found['feature_maps']] == [56, 28, 14, 7]
-
-
-def test_points():
-    (code,), found = shown('points'), {}
-    exec(code.replace('1024', '64'), found)
-    assert found['latents'].shape == (2, 64, 192)
-    assert found['tokens'].shape == (2, 64, 192)

@@ -73,16 +73,6 @@ def test_cifar100(written):
     assert (cfg.model.head.num_classes, cfg.data_preprocessor.num_classes) == (1000, 1000)
 
 
-def test_points():
-    cfg = Config.fromfile(CONFIGS / 'points/modelnet40_bixt_ti_naive.py')
-    assert use_sample_data(cfg)[0].startswith('data: generated planes')
-    dataset = cfg.train_dataloader.dataset
-    assert (dataset.type, dataset.split) == ('mmbixt.SampleShapes', 'train')
-    assert 'data_root' not in dataset
-    assert {dataset.num_points, dataset.pipeline[0].num_points} == {256}
-    assert cfg.optim_wrapper.optimizer.lr == 0.1 * 8 / 32
-
-
 @pytest.mark.parametrize(
     ('scope', 'dataset', 'message'),
     [

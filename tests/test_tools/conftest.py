@@ -37,7 +37,8 @@ class Done:
 def within():
     """``within('analysis/compare.py', *arguments, cwd=folder)`` in this process.
 
-    The tool must succeed; with ``fails`` it must fail, or with ``fails=None`` it may.
+    A tool elsewhere is called by its whole path. It must succeed; with ``fails`` it must fail, or
+    with ``fails=None`` it may.
     """
 
     def within(tool, *arguments, cwd='.', fails=False):

@@ -3,6 +3,7 @@ import sys
 
 import paper_table
 import pytest
+import readme_tables
 import torch
 from helpers import official_state, only_in_zoo
 from running import write_few_scenes
@@ -86,8 +87,9 @@ def table(tmp_path, monkeypatch, capsys):
     (tmp_path / 'configs/xcit').mkdir(parents=True)
     (tmp_path / 'configs/xcit/metafile.yml').write_text(METAFILE)
     (tmp_path / 'configs/xcit/README.md').write_text(README)
-    monkeypatch.setattr(paper_table, 'CONFIGS', tmp_path / 'configs')
-    monkeypatch.setattr(paper_table, 'read_metafile', paper_table.read_metafile.__wrapped__)
+    for name in ('CONFIGS', 'PROJECTS'):
+        monkeypatch.setattr(paper_table, name, tmp_path / name.lower())
+    paper_table.read_metafile.cache_clear()
     monkeypatch.chdir(tmp_path)
 
     def table(*arguments):
@@ -164,14 +166,15 @@ def test_scores_of_work_dirs(table):
     )
 
 
-def test_tables_of_a_readme(table, tmp_path):
+def test_tables_of_a_readme(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, 'argv', ['readme_tables.py'])
     readme = tmp_path / 'configs/xcit/README.md'
     for _ in range(2):
-        table('--write')
+        readme_tables.main()
         assert readme.read_text() == WRITTEN
     readme.write_text(README.replace('table: rows', 'rows'))
     with pytest.raises(ConfigError, match=r'configs/xcit/README\.md has no place .*\n.*rows'):
-        table('--write')
+        readme_tables.main()
 
 
 LOST = """

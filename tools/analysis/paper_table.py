@@ -1,9 +1,9 @@
 """The papers' numbers beside those of work dirs, and the commands that give the missing ones.
 
-The papers' numbers are in configs/*/metafile.yml. The run of a config is in work_dirs/NAME, a run
-with other settings in work_dirs/NAME-ROW, where ROW says in a few words what differs, and the test
-of published weights in work_dirs/NAME-ROW or work_dirs/NAME-published. The last validation or test
-counts; of tests in the work dir of a run, those of its own checkpoints.
+The papers' numbers are in the metafile.yml of each family or project. The run of a config is in
+work_dirs/NAME, a run with other settings in work_dirs/NAME-ROW, where ROW says in a few words what
+differs, and the test of published weights in work_dirs/NAME-ROW or work_dirs/NAME-published. The
+last validation or test counts; of tests in the work dir of a run, those of its own checkpoints.
 """
 
 import argparse
@@ -11,7 +11,6 @@ import re
 import shlex
 import subprocess
 import sys
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from functools import cache
@@ -22,19 +21,16 @@ from typing import Any, NamedTuple
 import yaml
 from mmengine.config import Config
 
-from mmbixt.checkpoints.sources import BY_ADDRESS
 from mmbixt.cli import run
-from mmbixt.config import CONFIGS, ConfigError
+from mmbixt.config import CONFIGS, PROJECTS, ConfigError
 from mmbixt.evaluation.boundary import MAIN_BAND
 from mmbixt.evaluation.tables import aligned
 from mmbixt.report.work_dir import is_training, last_checkpoint, last_scores
 
 EPILOG = """Examples:
   python tools/analysis/paper_table.py biformer
-  python tools/analysis/paper_table.py '*xcit*ade20k' --evaluate --boundary
-  python tools/analysis/paper_table.py --write"""
+  python tools/analysis/paper_table.py '*xcit*ade20k' --evaluate --boundary"""
 NONE = '–'
-MARK = '<sup>{}</sup>'  # of a note
 TOOLS = Path(__file__).resolve().parents[1]
 # metrics of the papers: the names that the frameworks log, and factors that give per cent
 TTA = ' (ms+flip)'
@@ -73,7 +69,6 @@ def parse_args() -> argparse.Namespace:
     text = 'first test the published weights without scores; each is downloaded at its first use, '
     text += 'and arguments after -- are for tools/test.py'
     add('--evaluate', action='store_true', help=text)
-    add('--write', action='store_true', help='write the tables in configs/*/README.md instead')
     words, passed = split_arguments()
     args = parser.parse_args(words)
     args.passed = passed
@@ -123,21 +118,23 @@ class Row(NamedTuple):
         return self.run + '-tta' * self.metric.endswith(TTA)
 
 
-def families() -> list[str]:
-    return sorted(path.parent.name for path in CONFIGS.glob('*/metafile.yml'))
+def families() -> dict[str, Path]:
+    """The folders of configs and projects with a metafile, by their names."""
+    folders = [path.parent for x in (CONFIGS, PROJECTS) for path in x.glob('*/metafile.yml')]
+    return {folder.name: folder for folder in sorted(folders)}
 
 
 @cache
-def read_metafile(family: str) -> dict[str, Any]:
+def read_metafile(folder: Path) -> dict[str, Any]:
     """A metafile in which all values are strings, so that 80.10 keeps its digits."""
-    return yaml.load((CONFIGS / family / 'metafile.yml').read_text(), yaml.BaseLoader)
+    return yaml.load((folder / 'metafile.yml').read_text(), yaml.BaseLoader)
 
 
 def read_rows(names: Sequence[str] = ()) -> list[Row]:
     """The rows of families and configs, or of all, in order of the tables."""
     rows = []
-    for family in families():
-        metafile = read_metafile(family)
+    for family, folder in families().items():
+        metafile = read_metafile(folder)
         title = metafile['Collections'][0]['Name']
         for model in metafile['Models']:
             if names and not any(x == family or fnmatch(model['Name'], x) for x in names):
@@ -259,107 +256,8 @@ def evaluate(rows: Sequence[Row], work_dirs: WorkDirs, passed: Sequence[str]) ->
         print(f'Failed, with errors above: {", ".join(failed)}')
 
 
-# --- Tables of configs/*/README.md ----------------------------------------------------------------
-
-
-def readme_tables(models: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The tables by their kinds; empty if a family has no such models or rows."""
-    dense = [model for model in models if model['Metadata']['Training Data'] in ('ADE20K', 'COCO')]
-    others = [model for model in models if model not in dense]
-    return {
-        'dense': table_of_models(dense, side=512, digits=1),
-        'classifiers': table_of_models(others, side=224, digits=2),
-        'rows': table_of_rows(models),
-    }
-
-
-def table_of_models(models: Sequence[Mapping[str, Any]], side: int, digits: int) -> str:
-    """A line for each config, with its results, and those of published weights in other rows."""
-    header = ['config', 'parameters', f'G at {side}', 'results', 'published weights']
-    rows, notes = [], Notes()
-    for model in models:
-        about, cells, weights = model['Metadata'], [], [published_name(model)]
-        results = [x for x in model.get('Results', []) if not is_ablation(x)]
-        for result, values in merged(results):
-            row = f'{result["Row"]}: ' if 'Row' in result else ''
-            cells.append(f'{row}{values} ({result["Source"]}){notes.mark(result, MARK)}')
-            weights.append(result.get('Weights'))
-        macs = about.get(f'Multiply-adds at {side}x{side} (G)')
-        macs = f'{float(macs):.{digits}f}' if macs else NONE
-        row = [code(model['Name']), f'{int(about["Parameters"]):,}', macs, '; '.join(cells) or NONE]
-        rows.append([*row, ', '.join(map(code, dict.fromkeys(filter(None, weights)))) or NONE])
-    return markdown(header, rows, notes)
-
-
-def table_of_rows(models: Sequence[Mapping[str, Any]]) -> str:
-    """A line for each row that options make of a config."""
-    rows, notes = [], Notes()
-    for model in models:
-        for result, values in merged(filter(is_ablation, model.get('Results', []))):
-            count = result.get('Parameters')
-            row = [result.get('Row', NONE), code(model['Name'])]
-            row += [f'{int(count):,}' if count else NONE]
-            row += [f'{values} ({result["Source"]}){notes.mark(result, MARK)}']
-            rows.append([*row, code(shlex.join(shlex.split(result['Options'])))])
-    return markdown(['row', 'config', 'parameters', 'result', 'options'], rows, notes)
-
-
-def is_ablation(result: Mapping[str, Any]) -> bool:
-    """Whether it is a row to train with other options."""
-    return 'Options' in result and 'Weights' not in result
-
-
-def published_name(model: Mapping[str, Any]) -> str | None:
-    source = BY_ADDRESS.get(model.get('Weights', ''))
-    return source and source.name
-
-
-def merged(results: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Results, with their metrics as text; those of boxes and masks as one."""
-    own = ('Task', 'Dataset', 'Metrics')
-    for shared, group in groupby(results, lambda x: {k: x[k] for k in x if k not in own}):
-        pairs = [pair for result in group for pair in result['Metrics'].items()]
-        yield shared, ', '.join(f'{metric} {value}' for metric, value in pairs)
-
-
-def code(text: str | None) -> str:
-    return f'`{text}`' if text else NONE
-
-
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], notes: Notes) -> str:
-    """A table without its empty columns, and the notes below."""
-    if not rows:
-        return ''
-    columns = [column for column in zip(header, *rows, strict=True) if {*column[1:]} != {NONE}]
-    header, *rows = zip(*columns, strict=True)
-    numbers = {'parameters', 'G at 224', 'G at 512'}
-    rule = '|'.join('---:' if title in numbers else '---' for title in header)
-    lines = [f'| {" | ".join(row)} |' for row in (header, *rows)]
-    notes = [textwrap.fill(line, 112, subsequent_indent='   ') for line in notes.lines('{}. {}')]
-    lines = [lines[0], f'|{rule}|', *lines[1:], *([''] if notes else []), *notes]
-    return ''.join(f'{line}\n' for line in lines)
-
-
-def with_tables(family: str) -> str:
-    """The README of a family with the tables of its metafile."""
-    path = CONFIGS / family / 'README.md'
-    text = path.read_text()
-    for kind, table in readme_tables(read_metafile(family)['Models']).items():
-        start, end = f'<!-- table: {kind} -->\n', '<!-- end of table -->'
-        before, found, rest = text.partition(start)
-        if found and end in rest:
-            text = f'{before}{start}{table}{rest[rest.index(end) :]}'
-        elif table:
-            raise ConfigError(f'configs/{family}/README.md has no place for a table:\n{start}{end}')
-    return text
-
-
 def main() -> None:
     args = parse_args()
-    if args.write:
-        for family in families():
-            (CONFIGS / family / 'README.md').write_text(with_tables(family))
-        return
     rows, work_dirs = read_rows(args.names), WorkDirs(args.work_dirs, args.boundary)
     if args.evaluate:
         evaluate(rows, work_dirs, args.passed)

@@ -1,7 +1,8 @@
 """What `mkdocs build` does beyond its plugins, so that the pages also read well on GitHub.
 
 - Pages are where they are in the repository, so that their links lead to the same files there and
-  in the site: README.md, docs/ and the READMEs of configs. A source file is shown as plain text.
+  in the site: README.md, docs/ and the READMEs of configs and projects. A source file is shown as
+  plain text.
 - Equations become MathML here: browsers draw it without a script.
 - In reference.md, a list item [`name`](file.py) is replaced by the docstring.
 """
@@ -16,9 +17,9 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
-PAGES = '*.md', 'docs/**/*.*', 'configs/*/README.md', 'tests/reference/README.md'
+PAGES = '*.md', 'docs/**/*.*', '*/*/README.md', 'projects/README.md'
 SOURCES = 'LICENSE', 'NOTICE', 'CITATION.cff', '*.yml', '{}/**/*.py', '{}/**/*.sh', '{}/**/*.txt'
-FOLDERS = 'configs', 'mmbixt', 'requirements', 'tests', 'tools'
+FOLDERS = 'configs', 'mmbixt', 'projects', 'requirements', 'tests', 'tools'
 REFERENCE = re.compile(r'^- \[`(\w+)`\]\(\.\./(mmbixt/\S+?)(?:/__init__)?\.py\)$', re.MULTILINE)
 
 

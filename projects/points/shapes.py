@@ -6,8 +6,8 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from mmbixt.points.grouping import nearest_points
-from mmbixt.points.network import PointBiXT
+from projects.points.grouping import nearest_points
+from projects.points.network import PointBiXT
 
 COLOURS = np.array(colormaps['tab10'].colors)  # of the latents drawn, and of parts
 GREY = (0.8, 0.8, 0.8)

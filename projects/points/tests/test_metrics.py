@@ -3,7 +3,7 @@ import pytest
 import torch
 from mmengine.registry import METRICS
 
-from mmbixt.points.metrics import shape_iou
+from projects.points.metrics import shape_iou
 
 
 def evaluate(name, shapes, **meta):

@@ -1,5 +1,5 @@
-# Runs of mmengine alone, for points.
-custom_imports = dict(imports=['mmbixt.registry'], allow_failed_imports=False)
+# Runs of mmengine alone.
+custom_imports = dict(imports=['projects.points'], allow_failed_imports=False)
 
 default_scope = 'mmengine'
 default_hooks = dict(

@@ -11,8 +11,8 @@ from mmbixt.backbones.bixt import ARCH_DEFAULTS, ARCHS
 from mmbixt.backbones.bixt_layers import Layer, initialise, make_latent_layer
 from mmbixt.layers import sinusoids
 from mmbixt.layers.position_encoding import FEATURES_PER_AXIS
-from mmbixt.points.grouping import AffineGrouping, Interpolation
 from mmbixt.registry import MODELS
+from projects.points.grouping import AffineGrouping, Interpolation
 
 
 @MODELS.register_module()
@@ -35,7 +35,7 @@ class PointBiXT(BaseModule):
         num_latents: number of latents M.
         periods: of the fastest sine from -1 to 1 of an axis. Images have 1 over a side.
         reductions: for each of the first layers, the factor by which an
-            :class:`mmbixt.points.grouping.AffineGrouping` before it reduces the points.
+            :class:`projects.points.grouping.AffineGrouping` before it reduces the points.
         neighbours: of an anchor in a grouping.
         dense: return tokens of all points instead of latents.
         num_categories: categories of the shapes, if the network is told them; 0 if not.

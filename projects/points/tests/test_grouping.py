@@ -5,7 +5,7 @@ import torch
 from helpers import assert_close
 from torch import nn
 
-from mmbixt.points.grouping import (
+from projects.points.grouping import (
     AffineGrouping,
     Interpolation,
     farthest_points,

@@ -49,3 +49,6 @@ test_dataloader = val_dataloader
 
 val_evaluator = dict(type='mmbixt.ShapeAccuracyMetric')
 test_evaluator = val_evaluator
+
+# for --sample
+sample_dataset = dict(type='mmbixt.SampleShapes', num_points=256)

@@ -1,4 +1,4 @@
-_base_ = ['../_base_/datasets/shapenetpart.py', '../_base_/mmengine_runtime.py']
+_base_ = ['./_base_/shapenetpart.py', './_base_/runtime.py']
 
 model = dict(
     type='mmbixt.PartSegmentor',

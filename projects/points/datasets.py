@@ -88,7 +88,7 @@ class PointDataset(BaseDataset):
 class ModelNet40(PointDataset):
     """``modelnet40_normal_resampled`` (text) or ``modelnet40_ply_hdf5_2048`` (HDF5).
 
-    The arguments are those of :class:`mmbixt.points.datasets.PointDataset`.
+    The arguments are those of :class:`projects.points.datasets.PointDataset`.
     """
 
     splits = ('train', 'test')
@@ -111,7 +111,7 @@ class ModelNet40(PointDataset):
 class ShapeNetPart(PointDataset):
     """``shapenetcore_partanno_segmentation_benchmark_v0_normal`` (text) or ``hdf5_data`` (HDF5).
 
-    The arguments are those of :class:`mmbixt.points.datasets.PointDataset`.
+    The arguments are those of :class:`projects.points.datasets.PointDataset`.
     """
 
     METAINFO = dict(classes=tuple(CATEGORIES), parts=PARTS)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from mmengine.dataset import BaseDataset
 
-from mmbixt.points.datasets import CATEGORIES, PARTS
 from mmbixt.registry import DATASETS
+from projects.points.datasets import CATEGORIES, PARTS
 
 RNG = np.random.RandomState
 SEEDS = dict(train=1, trainval=1, val=1_000_000_001, test=1_000_000_001)  # of the first shape
@@ -101,6 +101,7 @@ class SampleShapes(BaseDataset):
 
     Args:
         split, normals: as of these data sets.
+        form: has no effect here.
         num_points: N.
         kwargs: arguments of mmengine's ``BaseDataset``.
     """
@@ -108,7 +109,12 @@ class SampleShapes(BaseDataset):
     METAINFO = dict(parts=PARTS)
 
     def __init__(
-        self, split: str, normals: bool = False, num_points: int = 256, **kwargs: Any
+        self,
+        split: str,
+        normals: bool = False,
+        form: str = 'text',
+        num_points: int = 256,
+        **kwargs: Any,
     ) -> None:
         self.split, self.normals, self.num_points = split, normals, num_points
         super().__init__(**kwargs)

@@ -1,4 +1,4 @@
-_base_ = ['../_base_/datasets/modelnet40.py', '../_base_/mmengine_runtime.py']
+_base_ = ['./_base_/modelnet40.py', './_base_/runtime.py']
 
 model = dict(
     type='mmbixt.PointClassifier',

@@ -11,14 +11,14 @@ from mmengine.registry import DATASETS
 
 from mmbixt.cli import add_common_arguments, load_config, run
 from mmbixt.visualization.attention.loading import load_model
-from mmbixt.visualization.shapes import draw_shape
+from projects.points.shapes import draw_shape
 
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__,
-        epilog='Example: python tools/analysis/visualize_points.py '
-        'configs/points/shapenetpart_bixt_ti_naive.py CHECKPOINT --sample --layer 5',
+        epilog='Example: python projects/points/tools/visualize_points.py '
+        'shapenetpart_bixt_ti_naive CHECKPOINT --sample --layer 5',
     )
     add_common_arguments(parser)
     parser.add_argument('checkpoint', help='file of the whole model')

@@ -2,10 +2,11 @@ import math
 
 import pytest
 import torch
+from documents import shown
 from mmengine.registry import MODELS
 
 from mmbixt.layers import sinusoids
-from mmbixt.points import PointBiXT
+from projects.points import PointBiXT
 
 ARCH = dict(embed_dims=16, num_heads=2, depth=3)
 VARIANTS = {
@@ -73,3 +74,10 @@ def test_tokens_have_32_sines_and_cosines_of_an_axis():
 def test_more_reductions_than_layers():
     with pytest.raises(ValueError, match=r'reductions=\(2, 2\) are more than the 1 layers'):
         PointBiXT(arch=ARCH, depth=1, reductions=(2, 2))
+
+
+def test_program_of_the_page():
+    (code,), found = shown('points'), {}
+    exec(code.replace('1024', '64'), found)
+    assert found['latents'].shape == (2, 64, 192)
+    assert found['tokens'].shape == (2, 64, 192)
