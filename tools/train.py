@@ -38,6 +38,16 @@ def parse_args() -> argparse.Namespace:
         help='scale the learning rate from the batch size of the config to the actual one (of all '
         'GPUs together)',
     )
+    parser.add_argument(
+        '--cuda-graphs',
+        action='store_true',
+        help='on a GPU: start the programs of the network all at once (mmbixt.CUDAGraphsHook)',
+    )
+    parser.add_argument(
+        '--compile-layers',
+        action='store_true',
+        help="on a GPU: compile the backbone's layers (mmbixt.CompileLayersHook)",
+    )
     return parser.parse_args()
 
 
@@ -48,6 +58,11 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> None:
         cfg.optim_wrapper.type = 'mmbixt.BFloat16OptimWrapper'
     if args.auto_scale_lr:
         cfg.auto_scale_lr.enable = True
+    names = ['CompileLayersHook'] * args.compile_layers + ['CUDAGraphsHook'] * args.cuda_graphs
+    cfg.custom_hooks = [
+        *(cfg.get('custom_hooks') or []),
+        *(dict(type=f'mmbixt.{x}') for x in names),
+    ]
     if args.resume:
         cfg.resume = True
         cfg.load_from = None if args.resume == 'auto' else args.resume

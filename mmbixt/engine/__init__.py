@@ -3,6 +3,8 @@
 from mmbixt.engine.bfloat16 import BFloat16OptimWrapper
 from mmbixt.engine.boundary_vis_hook import BoundaryVisHook
 from mmbixt.engine.collate import default_collate
+from mmbixt.engine.compile_layers import CompileLayersHook
+from mmbixt.engine.cuda_graphs import CUDAGraphsHook
 from mmbixt.engine.exact_resume import ExactResumeHook
 from mmbixt.engine.finite_loss import FiniteLossHook
 from mmbixt.engine.fsdp import FSDPStrategy
@@ -12,6 +14,8 @@ from mmbixt.engine.other_runs import KeepOtherRunsHook
 __all__ = [
     'BFloat16OptimWrapper',
     'BoundaryVisHook',
+    'CUDAGraphsHook',
+    'CompileLayersHook',
     'ExactResumeHook',
     'FSDPStrategy',
     'FiniteLossHook',

@@ -17,21 +17,31 @@ class DropPath(nn.Module):
     Args:
         drop_prob: probability that an image gets no update.
         skips: whether :func:`residual` computes only the kept images of large batches.
+
+    Attributes:
+        keep_prob: None, or the probability that an image is updated, as a tensor without
+            dimensions: then compiled layers of different rates share one program.
     """
+
+    keep_prob: Tensor | None
 
     def __init__(self, drop_prob: float = 0.0, skips: bool = False) -> None:
         super().__init__()
         self.drop_prob = drop_prob
         self.skips = skips
+        self.register_buffer('keep_prob', None, persistent=False)
 
     def forward(self, update: Tensor) -> Tensor:
         """(B,...) to (B,...)."""
-        if not self.training or self.drop_prob == 0:
+        if not self.training or (self.keep_prob is None and self.drop_prob == 0):
             return update
-        keeps = update.new_empty(update.shape[0], *[1] * (update.dim() - 1)).bernoulli_(
-            1 - self.drop_prob
-        )
-        return update * (keeps / (1 - self.drop_prob))
+        share = 1 - self.drop_prob if self.keep_prob is None else self.keep_prob
+        keeps = update.new_empty(update.shape[0], *[1] * (update.dim() - 1)).bernoulli_(share)
+        return update * (keeps / share)
+
+    def share_program(self, device: torch.device) -> None:
+        """Set ``keep_prob``, so that a compiler does not make a program for each rate."""
+        self.keep_prob = torch.tensor(1 - self.drop_prob, device=device)
 
     def extra_repr(self) -> str:
         return f'drop_prob={self.drop_prob}, skips={self.skips}'

@@ -14,7 +14,7 @@ import runpy
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, wait
 from contextlib import ExitStack, nullcontext
 from difflib import get_close_matches
 from multiprocessing import get_context
@@ -44,6 +44,7 @@ A ROW is one of
 and may end in
   @compiled                    with torch.compile
   @definition                  attentions by their definition, without the faster code
+  @graph                       on a GPU: each pass in a CUDA graph, so that it waits for no CPU
   @onnxruntime, @openvino      exported to ONNX and run there: forward only, float32, on the CPU"""
 DTYPES = dict(fp32=torch.float32, bf16=torch.bfloat16, fp16=torch.float16)
 
@@ -54,7 +55,7 @@ DTYPES = dict(fp32=torch.float32, bf16=torch.bfloat16, fp16=torch.float16)
 def split_row(row: str) -> tuple[str, list[str]]:
     """The name of a network, and its modes: the words after an ``@``."""
     name, *modes = row.split('@')
-    known = ('compiled', 'definition', *EXPORTED)
+    known = ('compiled', 'definition', 'graph', *EXPORTED)
     if unknown := set(modes) - set(known):
         raise ValueError(f'{unknown.pop()!r} is not a mode; the modes are {", ".join(known)}')
     return name, modes
@@ -121,9 +122,16 @@ class Network:
         self.model = build(name, size).to(args.device, dtype)
         torch.set_default_dtype(dtype)  # of the masks that mmseg's Swin makes when it runs
         image = torch.randn(args.batch, 3, size, size).to(args.device, dtype)
-        self.is_compiled = 'compiled' in modes
+        self.is_compiled, self.is_graph = 'compiled' in modes, 'graph' in modes
+        self.graphs: dict[str, torch.cuda.CUDAGraph] = {}
         call = torch.compile(self.model) if self.is_compiled else self.model
-        self.run: Callable[[], Any] = lambda: call(image)
+        amp = dict(dtype=torch.bfloat16, enabled=args.amp, cache_enabled=not self.is_graph)
+
+        def run() -> Any:
+            with torch.autocast(args.device, **amp):
+                return call(image)
+
+        self.run: Callable[[], Any] = run
         self.program = next((mode for mode in modes if mode in EXPORTED), None)
         if self.program:
             self.run = self._exported(image, args.threads)
@@ -139,12 +147,26 @@ class Network:
         """Seconds of a forward pass in eval mode, and of both passes in training mode."""
         self.model.eval()
         with torch.no_grad():
-            forward = self._seconds(self.run)
+            forward = self._seconds(self._in_graph('forward', self.run))
         if self.program:
             return dict(forward=forward)
         self.model.train()
-        self.model.zero_grad(set_to_none=False)
-        return dict(forward=forward, both=self._seconds(self._train))
+        return dict(forward=forward, both=self._seconds(self._in_graph('both', self._train)))
+
+    def _in_graph(self, name: str, run: Callable[[], Any]) -> Callable[[], Any]:
+        """With ``@graph``: what replays a pass; captured at the first call."""
+        if not self.is_graph:
+            return run
+        if name not in self.graphs:
+            aside = torch.cuda.Stream()
+            with torch.cuda.stream(aside):
+                for _ in range(3):
+                    run()
+            torch.cuda.synchronize()
+            self.graphs[name] = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graphs[name]):
+                run()
+        return self.graphs[name].replay
 
     def memory(self) -> dict[str, int]:
         """Peak bytes of both passes beyond what the process had; to be measured first of all."""
@@ -170,15 +192,18 @@ class Network:
         return dict(memory=peak - before)
 
     def _train(self) -> None:
+        self.model.zero_grad()
         sum(x.float().sum() for x in tree_leaves(self.run())).backward()
 
     def _seconds(self, run: Callable[[], Any]) -> float:
-        wait = torch.cuda.synchronize if self.is_gpu else lambda: None
+        """Of one pass; on a GPU the mean of several, since they may overlap."""
+        wait, passes = (torch.cuda.synchronize, 10) if self.is_gpu else (lambda: None, 1)
         wait()
         start = time.perf_counter()
-        run()
+        for _ in range(passes):
+            run()
         wait()
-        return time.perf_counter() - start
+        return (time.perf_counter() - start) / passes
 
 
 def limit_of_heap(size: int) -> None:
@@ -217,6 +242,7 @@ def measure(size: int, args: argparse.Namespace) -> list[dict]:
         pools = [
             stack.enter_context(ProcessPoolExecutor(1, get_context('spawn'))) for _ in measured
         ]
+        wait([pool.submit(os.getpid) for pool in pools])  # imports at the same time
         for method in tqdm(['memory', *['turn'] * (1 + args.rounds)], desc=f'{size} pixels'):
             for one, pool in zip(measured, pools, strict=True):
                 try:
@@ -313,6 +339,7 @@ def parse_args() -> argparse.Namespace:
     add('--rounds', type=int, default=5, help='measurements of each (default: 5)')
     add('--device', choices=['cpu', 'cuda'], default='cpu')
     add('--dtype', choices=list(DTYPES), default='fp32', help='of weights and images')
+    add('--amp', action='store_true', help='weights in --dtype, autocast to bfloat16')
     add('--threads', type=int, default=os.cpu_count(), help='of the CPU (default: all cores)')
     add('--json', type=Path, metavar='FILE', help='write all measurements')
     add('--plot', type=Path, metavar='PNG', help='plot time and memory over the number of pixels')
@@ -333,7 +360,8 @@ def main() -> None:
         if args.json:  # after each size, so that an error loses less
             content = dict(args=vars(args), torch=torch.__version__, measured=measured)
             args.json.write_text(json.dumps(content, indent=1, default=str))
-    print(f'{args.device}, {args.threads} threads, {args.dtype}, batch {args.batch};', end=' ')
+    precision = f'{args.dtype} with autocast to bf16' if args.amp else args.dtype
+    print(f'{args.device}, {args.threads} threads, {precision}, batch {args.batch};', end=' ')
     print(f'medians of {args.rounds} rounds in turns, ± half the interquartile range')
     if args.against:
         print(f'ratios to {args.against}: its time / time of the row; memory of the row / its')
