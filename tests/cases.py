@@ -14,7 +14,7 @@ from variants import FAMILIES, NETWORKS, build
 from mmbixt import attention, layers
 from mmbixt.attention import bidirectional, cross_covariance, routing
 from mmbixt.attention.windows import Windows
-from mmbixt.layers.fused_attention import fused_attention
+from mmbixt.layers.softmax_attention import fused_attention
 
 Case = tuple[Callable, list]
 

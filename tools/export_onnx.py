@@ -33,7 +33,7 @@ from mmbixt.attention import RoutingAttention
 from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import read_config, run
-from mmbixt.layers.padding import crop, padding_to_multiple
+from mmbixt.layers.sizes import crop, padding_to_multiple
 from mmbixt.version import __version__
 
 # Limits of the check: of the largest logit, and share of equal labels. Rounding alone makes 1e-5;

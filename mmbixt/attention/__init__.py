@@ -10,7 +10,7 @@ from mmbixt.attention.inverse import BidirectionalSelfAttention
 from mmbixt.attention.routing import FullAttention, RoutingAttention
 from mmbixt.attention.sequential import SequentialAttention
 from mmbixt.attention.windows import WindowAttention
-from mmbixt.layers.definition import by_definition
+from mmbixt.layers.context import by_definition
 
 __all__ = [
     'BidirectionalAttention',

@@ -13,9 +13,14 @@ softmaxes and keeping it for the backward pass.
 
 from torch import Tensor, nn
 
-from mmbixt.layers.definition import is_by_definition
-from mmbixt.layers.fused_attention import attention_scores, fused_attention
-from mmbixt.layers.heads import head_width, join_heads, split_heads
+from mmbixt.layers.context import is_by_definition
+from mmbixt.layers.softmax_attention import (
+    attention_scores,
+    fused_attention,
+    head_width,
+    join_heads,
+    split_heads,
+)
 
 
 def bidirectional_attention_maps(

@@ -31,10 +31,9 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.modules.module import _has_any_global_hook
 
-from mmbixt.layers.definition import is_by_definition
-from mmbixt.layers.heads import head_width
-from mmbixt.layers.precision import half_dtype, is_reduced_float32
-from mmbixt.layers.tracing import holds
+from mmbixt.layers.context import half_dtype, is_by_definition, is_reduced_float32
+from mmbixt.layers.sizes import holds
+from mmbixt.layers.softmax_attention import head_width
 
 
 def split_channels(qkv: Tensor, heads: int) -> tuple[Tensor, ...]:

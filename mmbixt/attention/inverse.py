@@ -25,11 +25,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import gelu, linear
 
-from mmbixt.layers.definition import is_by_definition
-from mmbixt.layers.fused_attention import attention_scores, biased_attention
-from mmbixt.layers.heads import head_width, join_heads, split_heads
-from mmbixt.layers.precision import half_dtype, without_autocast
-from mmbixt.layers.tracing import is_exporting
+from mmbixt.layers.context import half_dtype, is_by_definition, is_exporting, without_autocast
+from mmbixt.layers.softmax_attention import (
+    attention_scores,
+    biased_attention,
+    head_width,
+    join_heads,
+    split_heads,
+)
 
 Hypernetwork = Tensor | Callable[[Tensor], Tensor]  # G, or the MLP in its place
 

@@ -21,12 +21,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from mmbixt.layers.definition import is_by_definition
-from mmbixt.layers.fused_attention import attention_scores, fused_attention
-from mmbixt.layers.heads import head_width, join_heads, split_heads
-from mmbixt.layers.padding import ceil_div, crop, larger, smaller
-from mmbixt.layers.precision import call_in_float32, without_autocast
-from mmbixt.layers.tracing import holds, is_exporting
+from mmbixt.layers.context import call_in_float32, is_by_definition, is_exporting, without_autocast
+from mmbixt.layers.sizes import ceil_div, crop, holds, larger, smaller
+from mmbixt.layers.softmax_attention import (
+    attention_scores,
+    fused_attention,
+    head_width,
+    join_heads,
+    split_heads,
+)
 
 
 class Regions(NamedTuple):

@@ -13,8 +13,13 @@ two matrices have nothing in common, unlike those of :mod:`mmbixt.attention.bidi
 
 from torch import Tensor, nn
 
-from mmbixt.layers.fused_attention import attention_scores, fused_attention
-from mmbixt.layers.heads import head_width, join_heads, split_heads
+from mmbixt.layers.softmax_attention import (
+    attention_scores,
+    fused_attention,
+    head_width,
+    join_heads,
+    split_heads,
+)
 
 
 class SequentialAttention(nn.Module):

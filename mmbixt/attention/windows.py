@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from mmbixt.attention.inverse import BidirectionalSelfAttention, bidirectional_self_attention_maps
-from mmbixt.layers.heads import split_heads
-from mmbixt.layers.padding import crop, padding_to_multiple
-from mmbixt.layers.tracing import holds
+from mmbixt.layers.sizes import crop, holds, padding_to_multiple
+from mmbixt.layers.softmax_attention import split_heads
 
 
 class Windows(NamedTuple):

@@ -13,8 +13,8 @@ from torch.utils.checkpoint import checkpoint
 from mmbixt.backbones.arch import check_choice, check_names, check_positive
 from mmbixt.backbones.loading import LoadsFiles, State
 from mmbixt.layers import DropPath
+from mmbixt.layers.context import is_exporting
 from mmbixt.layers.maps import channels_last
-from mmbixt.layers.tracing import is_exporting
 
 __all__ = ['DenseBackbone', 'Parts', 'State']
 

@@ -23,10 +23,9 @@ from mmbixt.backbones.arch import (
 from mmbixt.backbones.base import DenseBackbone, Parts, State
 from mmbixt.checkpoints.state_dict import rename
 from mmbixt.layers import DropPath, FeedForward, residual
+from mmbixt.layers.context import call_in_float32
 from mmbixt.layers.initialise import init_linear
-from mmbixt.layers.padding import larger, padding_to_multiple, smaller
-from mmbixt.layers.precision import call_in_float32
-from mmbixt.layers.tracing import holds
+from mmbixt.layers.sizes import holds, larger, padding_to_multiple, smaller
 from mmbixt.optional import MODELS
 
 ARCHS = {

@@ -5,11 +5,18 @@ The names of the weights are the authors'; those of the sequential attention are
 
 from collections.abc import Sequence
 
-from timm.layers import LayerScale, lecun_normal_
 from torch import Tensor, nn
 
 from mmbixt.attention import BidirectionalAttention, LatentAttention, SequentialAttention
-from mmbixt.layers import DropPath, LocalPatchInteraction, Mlp, SelfAttention, residual
+from mmbixt.layers import (
+    DropPath,
+    LayerScale,
+    LocalPatchInteraction,
+    Mlp,
+    SelfAttention,
+    residual,
+)
+from mmbixt.layers.initialise import init_lecun_normal
 
 
 class SelfAttentionBlock(nn.Module):
@@ -242,6 +249,6 @@ def initialise(network: nn.Module) -> None:
             if module.bias is not None:
                 nn.init.normal_(module.bias, std=1e-6 if is_mlp else 0.0)
         elif isinstance(module, nn.Conv2d):
-            lecun_normal_(module.weight)
+            init_lecun_normal(module.weight)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)

@@ -24,6 +24,17 @@ def _learned(state: State) -> int:
     return sum(not _COMPUTED.search(key) for key in state)
 
 
+def adapt_stem(weight: Tensor, in_channels: int) -> Tensor:
+    """The weights (C,3,h,w) of a first convolution for another number of channels, as in timm.
+
+    They are summed for one channel; for more they are repeated, and scaled to keep the sums.
+    """
+    if in_channels == 1:
+        return weight.float().sum(1, keepdim=True).to(weight.dtype)
+    repeated = weight.float().repeat(1, -(-in_channels // 3), 1, 1)[:, :in_channels]
+    return (repeated * (3 / in_channels)).to(weight.dtype)
+
+
 class LoadsFiles(BaseModule):
     """A network that converts the weights of a file, and compares them with its own.
 
@@ -127,9 +138,7 @@ class LoadsFiles(BaseModule):
                 f'The file is for images of 3 channels, the backbone for {self.in_channels}. To '
                 'sum or repeat its first weights: init_cfg=dict(adapt_stem=True).'
             )
-        from timm.models import adapt_input_conv  # takes seconds
-
-        weights[f'{first}.weight'] = adapt_input_conv(self.in_channels, weight)
+        weights[f'{first}.weight'] = adapt_stem(weight, self.in_channels)
         return None
 
     def _checkpoint_filter(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:

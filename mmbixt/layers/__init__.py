@@ -1,18 +1,22 @@
 """What the attentions and networks share: modules and functions on tensors; torch alone."""
 
-from mmbixt.layers.class_attention import ClassAttentionLayer
 from mmbixt.layers.drop_path import DropPath, residual
-from mmbixt.layers.lpi import LocalPatchInteraction
-from mmbixt.layers.maps import channels_last, map_to_tokens, tokens_to_map
-from mmbixt.layers.mlp import FeedForward, Mlp, SequentialMlp
-from mmbixt.layers.patch_embed import ConvPatchEmbed, LinearPatchEmbed
-from mmbixt.layers.position_encoding import (
+from mmbixt.layers.embedding import (
+    ConvPatchEmbed,
     FourierPositionEncoding,
+    LinearPatchEmbed,
     fourier_features,
     sinusoids,
 )
-from mmbixt.layers.resampling import make_resampler
-from mmbixt.layers.self_attention import ClassAttention, SelfAttention
+from mmbixt.layers.maps import (
+    LocalPatchInteraction,
+    channels_last,
+    make_resampler,
+    map_to_tokens,
+    tokens_to_map,
+)
+from mmbixt.layers.mlp import FeedForward, LayerScale, Mlp, SequentialMlp
+from mmbixt.layers.softmax_attention import ClassAttention, ClassAttentionLayer, SelfAttention
 
 __all__ = [
     'ClassAttention',
@@ -21,6 +25,7 @@ __all__ = [
     'DropPath',
     'FeedForward',
     'FourierPositionEncoding',
+    'LayerScale',
     'LinearPatchEmbed',
     'LocalPatchInteraction',
     'Mlp',

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from mmbixt.layers.tracing import is_transformed
+from mmbixt.layers.context import is_transformed
 
 # below these, copying the kept images takes as much time as it saves
 MIN_BATCH, MIN_RATE = 8, 0.1

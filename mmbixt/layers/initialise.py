@@ -1,4 +1,9 @@
-from torch import nn
+"""How the authors' networks start."""
+
+import math
+
+import torch
+from torch import Tensor, nn
 
 
 def init_linear(module: nn.Module) -> None:
@@ -7,3 +12,13 @@ def init_linear(module: nn.Module) -> None:
         nn.init.trunc_normal_(module.weight, std=0.02)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
+
+
+@torch.no_grad()
+def init_lecun_normal(weight: Tensor) -> None:
+    """A normal distribution with a variance of one by the inputs of each output, for BiXT.
+
+    As in JAX, it is cut off at two standard deviations, and then widened to that variance.
+    """
+    nn.init.trunc_normal_(weight)
+    weight.mul_(math.sqrt(1 / weight[0].numel()) / 0.87962566103423978)

@@ -1,5 +1,6 @@
-"""MLPs of transformer blocks with the names of weights of three papers."""
+"""MLPs of transformer blocks with the names of weights of three papers, and the layer scale."""
 
+import torch
 from torch import Tensor, nn
 
 from mmbixt.layers.recompute import without_keeping
@@ -53,3 +54,15 @@ class RecomputingSequential(nn.Sequential):
         x = first(x)
         with without_keeping(x):
             return second(x)
+
+
+class LayerScale(nn.Module):
+    """A learned factor of each channel, which scales the update of a residual connection."""
+
+    def __init__(self, channels: int, init: float) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.full((channels,), float(init)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(...,C) to (...,C)."""
+        return x * self.gamma

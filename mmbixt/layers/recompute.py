@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.functional import gelu
 
-from mmbixt.layers.tracing import is_transformed
+from mmbixt.layers.context import is_transformed
 
 
 def without_keeping(activated: Tensor) -> AbstractContextManager:

@@ -10,7 +10,7 @@ from mmbixt.backbones.arch import check_positive, check_rate, resolve_arch
 from mmbixt.backbones.bixt import ARCH_DEFAULTS, ARCHS
 from mmbixt.backbones.bixt_layers import Layer, initialise, make_latent_layer
 from mmbixt.layers import sinusoids
-from mmbixt.layers.position_encoding import FEATURES_PER_AXIS
+from mmbixt.layers.embedding import FEATURES_PER_AXIS
 from mmbixt.registry import MODELS
 from projects.points.grouping import AffineGrouping, Interpolation
 

@@ -13,7 +13,7 @@ from torch.nn.functional import gelu
 
 from mmbixt.attention import BidirectionalSelfAttention, WindowAttention
 from mmbixt.attention.inverse import bilinear
-from mmbixt.layers.heads import split_heads
+from mmbixt.layers.softmax_attention import split_heads
 
 CASES = ('plain_bisa', 'in_bisa', 'rpb_bisa', 'rpbmask_bisa')
 

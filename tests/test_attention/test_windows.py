@@ -6,7 +6,7 @@ from cases import CASES
 from helpers import assert_close
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from mmbixt.layers import fused_attention
+from mmbixt.layers import softmax_attention
 
 
 @pytest.mark.parametrize('factor', [1, 30])
@@ -30,7 +30,7 @@ def test_the_kernel_of_gpus_with_a_bias_equals_the_products(shape):
     inputs = [torch.randn(3, 4, 2, 9, 8).double().requires_grad_() for _ in range(3)]
     bias = None if shape is None else torch.randn(shape).double().requires_grad_()
     given, outcomes = [x for x in (*inputs, bias) if x is not None], []
-    for attend in (fused_attention.fused_with_bias, fused_attention.biased_attention):
+    for attend in (softmax_attention.fused_with_bias, softmax_attention.biased_attention):
         with sdpa_kernel(SDPBackend.MATH):
             out = attend(*inputs, 0.3, bias)
         outcomes.append([out, *torch.autograd.grad(out.sin().sum(), given)])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from mmbixt.layers.precision import call_in_float32
+from mmbixt.layers.context import call_in_float32
 
 CASES = {
     # torch 2.11 computes a wrong result for these in bfloat16, on CPUs with AMX

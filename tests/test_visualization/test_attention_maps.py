@@ -11,7 +11,7 @@ from torch.nn.functional import gelu
 
 from mmbixt.attention.cross_covariance import split_channels
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
-from mmbixt.layers.heads import join_heads, split_heads
+from mmbixt.layers.softmax_attention import join_heads, split_heads
 from mmbixt.necks import ClassAttentionNeck
 from mmbixt.visualization.attention import (
     attention_layers,

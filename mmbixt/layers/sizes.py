@@ -1,9 +1,20 @@
-"""Padding of the sides of feature maps."""
+"""Sizes of feature maps, which are symbols in programs of exporters and compilers."""
 
 import torch
 from torch import Tensor
 
-from mmbixt.layers.tracing import holds
+
+def holds(condition: bool | torch.SymBool) -> bool:
+    """Whether a condition on sizes holds, for all sizes for which a program is made.
+
+    With an ``if`` on symbolic sizes, an exported program would contain only the branch of its
+    example, and a compiled program would be compiled again for the other branch.
+    """
+    if not torch.compiler.is_compiling():
+        return condition
+    from torch.fx.experimental.symbolic_shapes import statically_known_true  # takes a second
+
+    return statically_known_true(condition)
 
 
 def padding_to_multiple(length: int, size: int) -> int:
