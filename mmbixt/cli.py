@@ -55,6 +55,12 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0, help=argparse.SUPPRESS)
 
 
+def split_arguments() -> tuple[list[str], list[str]]:
+    """The arguments of the command line before and after --."""
+    end = sys.argv.index('--') if '--' in sys.argv else len(sys.argv)
+    return sys.argv[1:end], sys.argv[end + 1 :]
+
+
 def load_config(args: argparse.Namespace, splits: tuple[str, ...] = ()) -> Config:
     """The config with the options of the command line; the files that it names exist.
 

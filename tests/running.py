@@ -1,6 +1,8 @@
 """Code shared by tests of whole runs: sample data, and mmengine as in a new process."""
 
+import argparse
 import json
+import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -8,6 +10,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+from mmengine.config import DictAction
 from mmengine.dataset import pseudo_collate
 from mmengine.logging import MMLogger
 from mmengine.model import BaseModel
@@ -25,6 +28,13 @@ NO_WORKERS = [
     for split in ('train', 'val', 'test')
     for key in ('num_workers=0', 'persistent_workers=False')
 ]
+
+
+def parse_options(options: str) -> dict:
+    """The arguments of --cfg-options as a dict."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--cfg-options', nargs='+', action=DictAction)
+    return parser.parse_args(['--cfg-options', *shlex.split(options)]).cfg_options
 
 
 @contextmanager

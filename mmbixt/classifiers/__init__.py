@@ -7,7 +7,7 @@ from torch import nn
 from mmbixt.frameworks import import_problem, missing_framework
 from mmbixt.registry import MODELS
 
-__all__ = ['BiSALeViT', 'DistilledClassifier']
+__all__ = ['DistilledClassifier']
 
 
 @MODELS.register_module()
@@ -17,15 +17,6 @@ def DistilledClassifier(**options: Any) -> nn.Module:  # noqa: N802 (a type in c
     from mmbixt.classifiers import distilled
 
     return distilled.DistilledClassifier(**options)
-
-
-@MODELS.register_module()
-def BiSALeViT(**options: Any) -> nn.Module:  # noqa: N802
-    """Build the class of ``mmbixt.classifiers.bisa_levit``, which describes the options."""
-    check_mmpretrain('BiSALeViT')
-    from mmbixt.classifiers import bisa_levit
-
-    return bisa_levit.BiSALeViT(**options)
 
 
 def check_mmpretrain(name: str) -> None:

@@ -5,10 +5,8 @@ So do the rows of the papers' tables that are options of a config.
 `make test-zoo` builds, counts and trains all models, `make test` only some of the smallest ones.
 """
 
-import argparse
 import math
 import re
-import shlex
 from collections import defaultdict
 
 import pytest
@@ -16,13 +14,13 @@ import torch
 import yaml
 from get_flops import measure_model
 from helpers import CONFIGS, others_in_zoo, unused_parameters
-from mmengine.config import Config, DictAction
+from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
 from paper_table import SCORES, families, read_metafile, read_rows
 from readme_tables import with_tables
-from running import fresh_mmengine, write_few_scenes
+from running import fresh_mmengine, parse_options, write_few_scenes
 
 from mmbixt.check.files import check_files
 from mmbixt.checkpoints.sources import BY_ADDRESS, SOURCES
@@ -77,15 +75,8 @@ def load_config(name):
     if name not in ROWS:
         return Config.fromfile(PATHS[name])
     cfg = Config.fromfile(PATHS[ROWS[name].config])
-    cfg.merge_from_dict(parse(ROWS[name].result['Options']))
+    cfg.merge_from_dict(parse_options(ROWS[name].result['Options']))
     return cfg
-
-
-def parse(options):
-    """The arguments of --cfg-options as a dict."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--cfg-options', nargs='+', action=DictAction)
-    return parser.parse_args(['--cfg-options', *shlex.split(options)]).cfg_options
 
 
 def test_names_are_unique_and_the_index_lists_every_family():

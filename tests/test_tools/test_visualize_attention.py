@@ -4,8 +4,6 @@ import cv2
 import numpy as np
 import torch
 from helpers import CONFIGS, official_state
-from mmengine.config import Config
-from mmengine.registry import MODELS, init_default_scope
 
 from mmbixt.backbones import BiFormer
 
@@ -43,23 +41,3 @@ def test_class_attention_of_the_authors_classifier(within, tmp_path, monkeypatch
     del state['cls_attn_blocks.1.attn.qkv.weight']  # the neck is loaded whole or not at all
     torch.save(dict(model=state), 'x.pth')
     assert 'do not fit mmbixt.ClassAttentionNeck' in within(*arguments, fails=True).stderr
-
-
-def test_masks_of_latents(within, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    arch = dict(embed_dims=32, num_heads=2, depth=12)
-    small = dict(
-        backbone=dict(arch=dict(_delete_=True, **arch), num_latents=6),
-        neck=dict(in_channels=32),
-        decode_head=dict(in_channels=[32] * 4, num_queries=6, num_classes=3),
-    )
-    config = CONFIGS / 'bixt/latentmask_bixt_ti_ade20k.py'
-    Path('small.py').write_text(f'_base_ = {str(config)!r}\nmodel = {small}')
-    init_default_scope('mmseg')
-    model = MODELS.build(Config.fromfile('small.py').model)
-    meta = dict(dataset_meta=dict(classes=('sky', 'road', 'car')))
-    torch.save(dict(state_dict=model.state_dict(), meta=meta), 'x.pth')
-    cv2.imwrite('dog.jpg', np.zeros((30, 40, 3), np.uint8))
-    done = within(TOOL, 'small.py', 'x.pth', 'dog.jpg', '--masks', '--out-dir', '.')
-    assert done.stdout.splitlines()[-1] == 'latent_masks.png'
-    assert cv2.imread('latent_masks.png').shape[1] > 800

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import yaml
 from mmengine.config import Config
 
-from mmbixt.cli import run
+from mmbixt.cli import run, split_arguments
 from mmbixt.config import CONFIGS, PROJECTS, ConfigError
 from mmbixt.evaluation.boundary import MAIN_BAND
 from mmbixt.evaluation.tables import aligned
@@ -73,12 +73,6 @@ def parse_args() -> argparse.Namespace:
     args = parser.parse_args(words)
     args.passed = passed
     return args
-
-
-def split_arguments() -> tuple[list[str], list[str]]:
-    """The arguments of the command line before and after --."""
-    end = sys.argv.index('--') if '--' in sys.argv else len(sys.argv)
-    return sys.argv[1:end], sys.argv[end + 1 :]
 
 
 # --- Rows -----------------------------------------------------------------------------------------

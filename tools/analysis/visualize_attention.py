@@ -7,8 +7,6 @@ BiFormer     for a point: the routed regions of its region, and its attention in
 BiSA-Swin    for a point: its attention in its window in both directions; for all patches the
              highest attention of a value to them
 
-Of BiXT with LatentMaskHead, --masks draws the segments of the latents instead.
-
 The image is loaded by the test pipeline of the config. docs/attention.md explains the pictures.
 """
 
@@ -20,12 +18,7 @@ from matplotlib.figure import Figure
 
 from mmbixt.cli import add_common_arguments, load_config, run
 from mmbixt.visualization.attention import AttentionPictureError, attention_figures
-from mmbixt.visualization.attention.loading import (
-    load_model,
-    load_whole_model,
-    prepare_image,
-)
-from mmbixt.visualization.latent_masks import latent_masks_figure
+from mmbixt.visualization.attention.loading import load_model, prepare_image
 
 EPILOG = """Examples:
   python tools/analysis/visualize_attention.py configs/xcit/semfpn_xcit_t12_p8_ade20k.py \
@@ -65,11 +58,6 @@ def parse_args() -> argparse.Namespace:
         help='draw all latents of BiXT instead of the four with the most patches',
     )
     parser.add_argument(
-        '--masks',
-        action='store_true',
-        help='draw which latent of a trained LatentMaskHead took which segment, not the attention',
-    )
-    parser.add_argument(
         '--point',
         type=float,
         nargs=2,
@@ -98,11 +86,6 @@ def main() -> None:
     inputs, image, (height, width) = prepare_image(cfg, args.image)
     rows, columns = content = image.shape[:2]
     print(f'{args.image}: {width} x {height} pixels, loaded as {columns} x {rows}')
-    if args.masks:
-        model, classes = load_whole_model(cfg, args.checkpoint)
-        figure = latent_masks_figure(model, inputs, image, classes, content)
-        save(dict(latent_masks=figure), args)
-        return
     model = load_model(cfg, args.checkpoint)
     point = args.point and (args.point[0] * columns / width, args.point[1] * rows / height)
     try:

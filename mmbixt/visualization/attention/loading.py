@@ -1,7 +1,5 @@
 """Load the weights of a checkpoint, and an image by the test pipeline of a config."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from mmengine.config import Config
 from mmengine.dataset import Compose, pseudo_collate
@@ -9,7 +7,7 @@ from mmengine.registry import MODELS, init_default_scope
 from torch import Tensor, nn
 
 from mmbixt.checkpoints.loader import load
-from mmbixt.checkpoints.state_dict import load_whole_state, unwrap, without
+from mmbixt.checkpoints.state_dict import unwrap, without
 from mmbixt.config import type_name
 from mmbixt.visualization.images import as_rgb
 
@@ -28,14 +26,6 @@ def load_model(cfg: Config, checkpoint: str) -> nn.Module:
         model.add_module(name, MODELS.build(cfg.model[name]))
         model.get_submodule(name).load_state_dict(without(f'{name}.', state) or state)
     return model.eval()
-
-
-def load_whole_model(cfg: Config, checkpoint: str) -> tuple[nn.Module, Sequence[str]]:
-    """The model of a config with weights of a run, and the names of its classes."""
-    init_default_scope(cfg.default_scope)
-    content, model = load(checkpoint, 'cpu'), MODELS.build(cfg.model)
-    load_whole_state(model, content)
-    return model.eval(), content['meta']['dataset_meta']['classes']
 
 
 def prepare_image(cfg: Config, path: str) -> tuple[Tensor, np.ndarray, tuple[int, int]]:

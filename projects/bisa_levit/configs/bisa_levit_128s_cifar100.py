@@ -1,0 +1,16 @@
+_base_ = [
+    './_base_/classifier.py',
+    '../../../configs/_base_/datasets/cifar100.py',
+    './_base_/usi_310e.py',
+    '../../../configs/_base_/mmpretrain_runtime.py',
+]
+custom_imports = dict(imports=['projects.bisa_levit'], allow_failed_imports=False)
+
+model = dict(head=dict(num_classes=100))
+# USI: RandAugment at level 7, no random erasing, each image three times. An average of the weights
+# over 25,000 iterations, as on ImageNet, would be longer than this training.
+train_pipeline = [*_base_.train_pipeline[:3], dict(type='PackInputs')]
+train_pipeline[2].magnitude_level = 7
+train_dataloader = dict(
+    sampler=dict(type='RepeatAugSampler'), dataset=dict(pipeline=train_pipeline)
+)

@@ -1,0 +1,156 @@
+"""BiSA-LeViT: its attention, the LeViT around it, the counts in its README, dense prediction."""
+
+import re
+
+import pytest
+import torch
+from get_flops import count_macs, count_parameters
+from helpers import assert_close, formulation, image
+from mmengine.registry import MODELS, init_default_scope
+from mmengine.structures import PixelData
+from mmpretrain.models.backbones import LeViT
+from mmseg.structures import SegDataSample
+from torch.nn.functional import gelu, hardswish
+
+from mmbixt.attention.inverse import inverse_attention_definition, normed_over_tokens
+from mmbixt.config import PROJECTS
+from projects.bisa_levit import BiSALeViT  # noqa: F401 (registers it)
+
+SIDE = 32  # four tokens in the first stage
+
+
+def build(**options):
+    """A backbone with batch statistics and biases that are not those of the start."""
+    torch.manual_seed(0)
+    init_default_scope('mmpretrain')
+    model = MODELS.build(dict(type='mmbixt.BiSALeViT', img_size=SIDE) | options)
+    for name, value in model.named_parameters():
+        if 'bn.weight' in name or 'biases' in name or name.endswith('lam_logit'):
+            torch.nn.init.normal_(value, mean=1.0, std=0.2)
+    model.train()
+    model(image(8, model.img_size, model.img_size))
+    model.eval()  # mmpretrain's returns None
+    return model
+
+
+def by_equations(attention, x, lam, norm):
+    """The attention of tokens (B,N,C), with loops over pairs of tokens for its biases."""
+    side = int(x.shape[1] ** 0.5)
+    cells = [(row, column) for row in range(side) for column in range(side)]
+    distances = list(dict.fromkeys((abs(a - c), abs(b - d)) for a, b in cells for c, d in cells))
+    table = attention.attention_biases
+    bias = torch.stack(
+        [
+            torch.stack([table[:, distances.index((abs(a - c), abs(b - d)))] for c, d in cells])
+            for a, b in cells
+        ]
+    ).permute(2, 0, 1)  # (h,N,N)
+
+    def heads(x):
+        return x.unflatten(-1, (4, -1)).transpose(1, 2)
+
+    q, k, v = map(heads, attention.qkv(x).chunk(3, dim=-1))
+    S = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5 + bias
+    branches = [S.softmax(-1) @ v]
+    if lam != 1:
+        q_hat, v_hat = (heads(gelu(layer(x))) for layer in (attention.isa.q, attention.isa.v))
+        G = attention.isa.G
+        branches.append(inverse_attention_definition(S.softmax(-2), q_hat, v_hat, G))
+    if norm and lam != 1:
+        branches = [normed_over_tokens(branch) for branch in branches]
+    plain, *inverse = (branch.transpose(1, 2).flatten(2) for branch in branches)
+    if inverse:
+        plain = lam * plain + (1 - lam) * attention.isa_proj(inverse[0])
+    return attention.proj[1](hardswish(plain))
+
+
+@pytest.mark.parametrize('lam', [0, 0.3, 1, 'learned'])
+@pytest.mark.parametrize('branch_norm', [None, 'instance'])
+def test_attention_is_that_of_its_equations(lam, branch_norm):
+    attention = build(lam=lam, branch_norm=branch_norm).stages[0][2].block.double()
+    x = torch.randn(2, 4, 128, dtype=torch.float64)
+    share = attention.lam if lam == 'learned' else lam
+    assert_close(attention(x), by_equations(attention, x, share, branch_norm), 1e-11)
+
+
+def test_definition_gives_the_same_outputs_and_gradients():
+    attention, found = build().stages[0][2].block.double(), []
+    x = torch.randn(2, 4, 128, dtype=torch.float64)
+    for kind in ('fast', 'definition'):
+        attention.zero_grad()
+        with formulation(kind):
+            out = attention(x)
+        out.square().sum().backward()
+        found.append([out, *(p.grad for p in attention.parameters())])
+    assert_close(*found, 1e-11)
+
+
+def test_only_the_first_layers_differ_from_mmpretrains():
+    plain, x = LeViT('128s', SIDE), image(2, SIDE, SIDE)
+    model = build(bisa_layers=0)
+    plain.load_state_dict(model.state_dict())
+    plain.eval()
+    assert torch.equal(plain(x)[0], model(x)[0])
+    for layers, expected in ((1, {'0'}), (2, {'0', '2'})):
+        new = build(bisa_layers=layers).state_dict().keys() - plain.state_dict().keys()
+        assert {name.split('.')[2] for name in new} == expected
+        assert all(name.startswith('stages.0.') for name in new)
+    with pytest.raises(ValueError, match=r'bisa_layers=3 is not one of 0, 1, 2\.'):
+        build(bisa_layers=3)
+
+
+@torch.no_grad()
+def test_deployment_and_mixed_precision():
+    model, x = build(lam='learned'), image(2, SIDE, SIDE)
+    expected = model(x)[0]
+    with torch.autocast('cpu', torch.bfloat16):
+        assert_close(model(x)[0].float(), expected, 0.05)
+    model.switch_to_deploy()
+    assert_close(model(x)[0], expected)
+    assert not any('bn' in name for name, _ in model.stages.named_parameters())
+
+
+def test_counts_are_those_of_the_readme():
+    """With LeViT's second classifier, as in the paper's figures."""
+    text = (PROJECTS / 'bisa_levit/README.md').read_text()
+    rows = re.findall(r'^\| .*? \| [\d.]+ M \| ([\d.]+) M \| \d+ M \| ([\d.]+) M \|$', text, re.M)
+    assert len(rows) == 3
+    init_default_scope('mmpretrain')
+    for layers, row in enumerate(rows):
+        config = dict(
+            type='ImageClassifier',
+            backbone=dict(type='mmbixt.BiSALeViT', bisa_layers=layers),
+            neck=dict(type='GlobalAveragePooling'),
+            head=dict(type='LeViTClsHead', num_classes=1000, in_channels=384),
+        )
+        with torch.device('meta'):
+            model, x = MODELS.build(config).eval(), torch.empty(1, 3, 224, 224)
+        macs = count_macs(lambda model=model, x=x: model(x)) / 1e6
+        assert (f'{count_parameters(model) / 1e6:.2f}', f'{macs:.1f}') == row
+
+
+def test_images_of_another_size_are_refused():
+    """Also those with as many tokens, of which the biases are those of other positions."""
+    model = build(img_size=64)
+    with pytest.raises(ValueError, match=r'images of 64 x 64 pixels, but got 32 x 128\.'):
+        model(image(1, 32, 128))
+
+
+def test_feature_maps_of_a_segmentor():
+    init_default_scope('mmseg')
+    head = dict(
+        type='SegformerHead',
+        in_channels=[128, 256, 384],
+        in_index=[0, 1, 2],
+        channels=16,
+        num_classes=3,
+    )
+    backbone = dict(type='mmbixt.BiSALeViT', img_size=128, out_indices=(0, 1, 2))
+    model = MODELS.build(dict(type='EncoderDecoder', backbone=backbone, decode_head=head))
+    sides = [feature_map.shape[1:] for feature_map in model.extract_feat(image(2, 128, 128))]
+    assert sides == [(128, 8, 8), (256, 4, 4), (384, 2, 2)]
+    labels = PixelData(data=torch.zeros(1, 128, 128, dtype=torch.long))
+    samples = [SegDataSample(gt_sem_seg=labels, metainfo=dict(img_shape=(128, 128)))] * 2
+    losses = model.train()(image(2, 128, 128), samples, mode='loss')
+    losses['decode.loss_ce'].backward()
+    assert all(p.grad is not None for p in model.backbone.parameters())
