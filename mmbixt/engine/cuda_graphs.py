@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.utils._pytree import tree_leaves, tree_map
 
+from mmbixt.config import within
 from mmbixt.layers import DropPath
 from mmbixt.registry import HOOKS
 
@@ -89,7 +90,7 @@ def obstacle(runner: Runner) -> str:
         return 'with_cp computes layers again in the backward pass'
     if any(isinstance(x, DropPath) and x.skips for x in modules):
         return "the number of images changes with drop_path='skip'"
-    if cfg.optim_wrapper.get('accumulative_counts', 1) > 1:
+    if within(cfg, 'optim_wrapper').get('accumulative_counts', 1) > 1:
         return 'gradients cannot be accumulated (accumulative_counts), a graph overwrites them'
     return 'compile=True compiles the whole model' if cfg.get('compile') else ''
 
