@@ -1,9 +1,14 @@
-"""The base class of the backbones: freezing, norms in eval mode, gradient checkpointing."""
+"""The base class of the backbones: the one loop over the layers, and what follows from their list.
 
-from abc import abstractmethod
-from collections.abc import Callable, Hashable, Mapping
+A family says once, in :meth:`DenseBackbone.layer_list`, which layers it has and what belongs to
+each. The forward pass, frozen stages, layer-wise learning rates, timm's features and pruning, FSDP
+units, compiled regions and pictures of attention are loops over this list.
+"""
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, fx, nn
@@ -11,22 +16,55 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
 from mmbixt.backbones.arch import check_choice, check_names, check_positive
+from mmbixt.backbones.final_layers import FinalLayers
 from mmbixt.backbones.loading import LoadsFiles, State
 from mmbixt.layers import DropPath
 from mmbixt.layers.context import is_exporting
 from mmbixt.layers.maps import channels_last
 
-__all__ = ['DenseBackbone', 'Parts', 'State']
+__all__ = ['DenseBackbone', 'LayerInfo', 'Parts', 'State']
 
 Parts = list[nn.Module | nn.Parameter]
 
 
-class DenseBackbone(LoadsFiles):
-    """Frozen stages, norms in eval mode, gradient checkpointing, and the loading of files.
+class LayerInfo(NamedTuple):
+    """A layer of a network, and what belongs to it.
 
-    A subclass sets ``out_channels`` and ``out_strides``, and defines what can be frozen
-    (:meth:`freezable_stages`); if the authors' weights have other names, it renames them
-    (:meth:`convert`).
+    Attributes:
+        name: of the module, such as 'blocks.3', or 'stages.1.2' in stage 1.
+        module: what runs; it is checkpointed, compiled and gathered (FSDP) as a whole.
+        width: channels of its output.
+        stride: pixels from one token or cell of its output to the next.
+        output: the number of the feature map after it; None if there is none, as inside of a stage.
+        before: the downsampling that runs before it; None inside of a stage.
+        norm: of its feature map; None if there is none.
+        parts: what else is trained with it: it has the same learning rate, and is frozen with it.
+        attention: what pictures show; None if there is none.
+    """
+
+    name: str
+    module: nn.Module
+    width: int
+    stride: int
+    output: int | None = None
+    before: nn.Module | None = None
+    norm: nn.Module | None = None
+    parts: tuple[nn.Module | None, ...] = ()
+    attention: nn.Module | None = None
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """The numbers in its name: (layer,) or (stage, block)."""
+        return tuple(map(int, re.findall(r'\d+', self.name)))
+
+
+class DenseBackbone(LoadsFiles):
+    """Runs the layers; freezes them, checkpoints them, keeps norms in eval mode, loads files.
+
+    A subclass defines the list of its layers (:meth:`layer_list`), what runs before them
+    (:meth:`begin`, :meth:`stem`), how one layer runs (:meth:`run`), and what a feature map is
+    (:meth:`feature_map`). It sets ``out_indices``, and calls :meth:`complete` at the end of
+    ``__init__``. If the authors' weights have other names, it renames them (:meth:`convert`).
 
     Args:
         frozen_stages: -1 freezes nothing, k the first k + 1 of :meth:`freezable_stages`:
@@ -42,14 +80,19 @@ class DenseBackbone(LoadsFiles):
         in_channels: channels of the images.
 
     Attributes:
+        out_indices: numbers of the returned feature maps.
         out_channels: width of each returned feature map.
         out_strides: stride of each; a feature map has ``ceil(H/stride) x ceil(W/stride)`` cells
             (rounded down in BiFormer with patchwise embedding, as in 'stl').
     """
 
+    out_indices: tuple[int, ...]
     out_channels: tuple[int, ...]
     out_strides: tuple[int, ...]
     min_side = 1  # of images, in pixels
+    final_layers: type[FinalLayers] = FinalLayers  # of the authors' classifier
+    in_classifier: ClassVar[dict[str, Any]] = dict(out_indices=(-1,))  # options of the backbone
+    no_decay: ClassVar[tuple[str, ...]] = ()  # ends of the names of weights without weight decay
 
     def __new__(cls, *_: Any, **options: Any) -> 'DenseBackbone':
         check_names(cls.__name__, cls.__init__, options)
@@ -69,16 +112,74 @@ class DenseBackbone(LoadsFiles):
         self.norm_eval = norm_eval
         self.with_cp = with_cp
 
-    @abstractmethod
-    def freezable_stages(self) -> list[Parts]:
-        """What can be frozen, in the order of the forward pass."""
+    # What a family defines
+
+    def stem(self) -> Parts:
+        """What runs before the first layer, and other parameters of the whole network."""
+        raise NotImplementedError
+
+    def begin(self, image: Tensor) -> Any:
+        """Images (B,3,H,W) to the state with which the first layer runs, of any type."""
+        raise NotImplementedError
+
+    def layer_list(self) -> list[LayerInfo]:
+        """The layers in the order of the forward pass. It is made of the modules at each call."""
+        raise NotImplementedError
+
+    def run(self, layer: LayerInfo, state: Any) -> Any:
+        """The state after a layer, whose module runs by :meth:`run_layer`."""
+        raise NotImplementedError
+
+    def feature_map(self, state: Any, norm: nn.Module | None = None) -> Tensor:
+        """The feature map (B,C,H,W) of a state, after a norm if there is one."""
+        raise NotImplementedError
+
+    def final_options(self) -> dict[str, Any]:
+        """Arguments of the authors' final layers, beside the channels."""
+        return {}
+
+    # What follows
+
+    def walk(self, image: Tensor, last: int | None = None) -> Iterator[tuple[LayerInfo, Any]]:
+        """The one loop over the layers: each with the state after it.
+
+        Args:
+            image: images (B,in_channels,H,W).
+            last: the number of the feature map to stop after; default: all layers run.
+        """
+        state = self.begin(self.prepare(image))
+        for layer in self.layer_list():
+            state = self.run(layer, state)
+            yield layer, state
+            if last is not None and layer.output == last:
+                return
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
+        return tuple(
+            self.feature_map(state, layer.norm)
+            for layer, state in self.walk(x)
+            if layer.output in self.out_indices
+        )
 
     def layers(self) -> list[Parts]:
-        """For layer-wise learning rates: one list for each layer, in the order of the forward pass.
+        """For layer-wise learning rates: the stem, then what is trained with each layer."""
+        layers = [
+            [layer.module, *(part for part in layer.parts if part is not None)]
+            for layer in self.layer_list()
+        ]
+        return [self.stem(), *layers]
 
-        Together the lists contain all parts.
-        """
-        return self.freezable_stages()
+    def freezable_stages(self) -> list[Parts]:
+        """What can be frozen: the stem, then the layers up to each feature map."""
+        stages, ended = [], True
+        stem, *layers = self.layers()
+        for layer, parts in zip(self.layer_list(), layers, strict=True):
+            if ended:
+                stages.append([])
+            stages[-1] += parts
+            ended = layer.output is not None
+        return [stem, *stages]
 
     def get_layer_depth(self, param_name: str, prefix: str = '') -> tuple[int, int]:
         """The layer of a parameter, and the number of layers, of which the head is the last.
@@ -93,22 +194,25 @@ class DenseBackbone(LoadsFiles):
         if not param_name.startswith(prefix):
             return len(layers), len(layers) + 1
         weight = self.get_parameter(param_name.removeprefix(prefix))
-        for depth, layer in enumerate(layers):
-            for part in layer:
-                weights = part.parameters() if isinstance(part, nn.Module) else [part]
-                if any(x is weight for x in weights):
-                    return depth, len(layers) + 1
-        raise ValueError(f'{param_name} is not in a layer of {type(self).__name__}.')
+        return numbers_of(layers)[id(weight)], len(layers) + 1
 
-    def set_drop_path(self, kind: str) -> None:
-        """How stochastic depth drops updates, 'mask' or 'skip'; called in ``__init__``."""
-        check_choice('drop_path_rate is the rate; drop_path', kind, ('mask', 'skip'))
+    def complete(self, drop_path: str = 'mask') -> None:
+        """What the constructor of each family does last.
+
+        Args:
+            drop_path: how stochastic depth drops updates, 'mask' or 'skip'.
+        """
+        check_choice('drop_path_rate is the rate; drop_path', drop_path, ('mask', 'skip'))
         for module in self.modules():
             if isinstance(module, DropPath):
-                module.skips = kind == 'skip'
+                module.skips = drop_path == 'skip'
+        outputs = [layer for layer in self.layer_list() if layer.output in self.out_indices]
+        self.out_channels = tuple(layer.width for layer in outputs)
+        self.out_strides = tuple(layer.stride for layer in outputs)
+        self.freeze()
 
     def freeze(self) -> None:
-        """Switch gradients off in the frozen stages; called at the end of ``__init__``.
+        """Switch gradients off in the frozen stages.
 
         Plain training loops need not call :meth:`train`, so eval mode begins here as well.
         """
@@ -146,6 +250,22 @@ class DenseBackbone(LoadsFiles):
             contexts['context_fn'] = lambda: (nullcontext(), _Recomputation(layer))
         return checkpoint(layer, *inputs, use_reentrant=False, **contexts)
 
+    def attentions(self, chosen: Iterable[int] | None = None) -> dict[tuple[int, ...], nn.Module]:
+        """The attentions of the layers by their place.
+
+        Args:
+            chosen: layers, or stages in a network with stages, negative ones from the end; default:
+                all.
+        """
+        layers = self.layer_list()
+        numbers = range(layers[-1].place[0] + 1)
+        chosen = numbers if chosen is None else [numbers[i] for i in chosen]
+        return {
+            layer.place: layer.attention
+            for layer in layers
+            if layer.attention is not None and layer.place[0] in chosen
+        }
+
     @torch.no_grad()
     def record(
         self,
@@ -182,6 +302,16 @@ class DenseBackbone(LoadsFiles):
     def _frozen_parts(self) -> Parts:
         stages = self.freezable_stages()[: self.frozen_stages + 1]
         return [part for stage in stages for part in stage]
+
+
+def numbers_of(groups: Sequence[Parts]) -> dict[int, int]:
+    """By the id of a parameter the number of its group, of the first one if groups share it."""
+    numbers: dict[int, int] = {}
+    for number, parts in enumerate(groups):
+        for part in parts:
+            for weight in part.parameters() if isinstance(part, nn.Module) else [part]:
+                numbers.setdefault(id(weight), number)
+    return numbers
 
 
 @fx.wrap  # torch.fx cannot trace a choice by sizes

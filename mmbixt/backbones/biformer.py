@@ -6,7 +6,7 @@ three stages; in the fourth all tokens attend to all. The names of the weights a
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,7 +21,8 @@ from mmbixt.backbones.arch import (
     resolve_arch,
     resolve_out_indices,
 )
-from mmbixt.backbones.base import DenseBackbone, Parts, State
+from mmbixt.backbones.base import DenseBackbone, LayerInfo, Parts, State
+from mmbixt.backbones.final_layers import BatchNormMean
 from mmbixt.checkpoints.state_dict import rename
 from mmbixt.layers import DropPath, SequentialMlp, residual
 from mmbixt.layers.initialise import init_linear
@@ -86,16 +87,6 @@ class Block(nn.Module):
             x = x + self.pos_embed(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
         x = residual(x, lambda x: self.attn(self.norm1(x)), self.drop_path)
         return residual(x, lambda x: self.mlp(self.norm2(x)), self.drop_path)
-
-
-class Stage(nn.Sequential):
-    """Blocks of one width, each called by ``run_layer``, which may apply gradient checkpointing."""
-
-    def forward(self, x: Tensor, run_layer: Callable) -> Tensor:
-        """(B,H,W,C) to (B,H,W,C)."""
-        for block in self:
-            x = run_layer(block, x)
-        return x
 
 
 class RoutedRegions(NamedTuple):
@@ -178,6 +169,8 @@ class BiFormer(DenseBackbone):
     """
 
     may_be_missing = r'extra_norms\.\d+\.'  # files of classifiers have no norms of the outputs
+    final_layers = BatchNormMean
+    in_classifier = dict(output_norms=False, out_indices=(-1,))
     neck_in_classifier = (r'^norm\.', 'neck.norm.')
 
     def __init__(
@@ -217,8 +210,6 @@ class BiFormer(DenseBackbone):
         check_regions(topks, num_regions)
         indices = range(len(depths)) if out_indices is None else out_indices
         self.out_indices = resolve_out_indices(indices, len(depths))
-        self.out_channels = tuple(widths[i] for i in self.out_indices)
-        self.out_strides = tuple(4 * 2**i for i in self.out_indices)
 
         last = max(self.out_indices)
         if patch_embed == 'patchwise':  # the last stage needs one cell
@@ -227,7 +218,7 @@ class BiFormer(DenseBackbone):
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
         self.stages = nn.ModuleList()
         for i in range(last + 1):
-            self.stages.append(Stage())
+            self.stages.append(nn.ModuleList())
             for _ in range(depths[i]):
                 attention = self._make_attention(i, num_regions[i], padding)
                 options = (self.arch['mlp_ratio'], next(rates), position_conv)
@@ -237,8 +228,7 @@ class BiFormer(DenseBackbone):
             norm = nn.LayerNorm(widths[i], eps=1e-6) if output_norms else nn.Identity()
             self.extra_norms[str(i)] = norm
         self.apply(init_linear)  # the authors' initialisation; other layers keep torch's
-        self.set_drop_path(drop_path)
-        self.freeze()
+        self.complete(drop_path)
 
     def _make_attention(self, stage: int, num_regions: int | str, padding: str) -> nn.Module:
         channels, topk = self.arch['embed_dims'][stage], self.arch['topks'][stage]
@@ -250,18 +240,47 @@ class BiFormer(DenseBackbone):
             return FullAttention(channels, FULL_HEADS, lepe_of='values')
         return FullAttention(channels, FULL_HEADS, lepe_of='input' if topk == -2 else None)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
-        x = self.prepare(x)
-        feature_maps = []
-        for i, (downsample, stage) in enumerate(
-            zip(self.downsample_layers, self.stages, strict=True)
-        ):
-            x = stage(downsample(x).permute(0, 2, 3, 1), self.run_layer)
-            if i in self.out_indices:
-                feature_maps.append(self.extra_norms[str(i)](x).permute(0, 3, 1, 2))
-            x = x.permute(0, 3, 1, 2)
-        return tuple(feature_maps)
+    def stem(self) -> Parts:
+        return [self.downsample_layers[0]]
+
+    def begin(self, image: Tensor) -> Tensor:
+        """A feature map (B,H,W,C)."""
+        return self.downsample_layers[0](image).permute(0, 2, 3, 1)
+
+    def layer_list(self) -> list[LayerInfo]:
+        """A downsampling belongs to the block after it, a norm of the output to the one before."""
+        layers = []
+        for i, stage in enumerate(self.stages):
+            for j, block in enumerate(stage):
+                is_last = j == len(stage) - 1
+                before = self.downsample_layers[i] if i > 0 and j == 0 else None
+                norm = self.extra_norms[str(i)] if is_last and i in self.out_indices else None
+                layer = LayerInfo(
+                    f'stages.{i}.{j}',
+                    block,
+                    self.arch['embed_dims'][i],
+                    4 * 2**i,
+                    output=i if is_last else None,
+                    before=before,
+                    norm=norm,
+                    parts=(before, norm),
+                    attention=block.attn,
+                )
+                layers.append(layer)
+        return layers
+
+    def run(self, layer: LayerInfo, state: Tensor) -> Tensor:
+        if layer.before is not None:
+            state = layer.before(state.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        return self.run_layer(layer.module, state)
+
+    def feature_map(self, state: Tensor, norm: nn.Module | None = None) -> Tensor:
+        return (state if norm is None else norm(state)).permute(0, 3, 1, 2)
+
+    def freezable_stages(self) -> list[Parts]:
+        """The stem is a part of the first stage."""
+        stem, first, *others = super().freezable_stages()
+        return [[*stem, *first], *others]
 
     def attention_maps(
         self, x: Tensor, stages: Iterable[int] | None = None
@@ -277,7 +296,8 @@ class BiFormer(DenseBackbone):
             attention over the L tokens of the k regions of :meth:`routed_regions`. Of the last
             stage, where all N tokens attend to all, (B,h,N,N).
         """
-        return self.record(x, self._attentions(stages), lambda _, attn, x: attn.attention_maps(*x))
+        attentions = self.attentions(stages)
+        return self.record(x, attentions, lambda _, attention, x: attention.attention_maps(*x))
 
     def routed_regions(
         self, x: Tensor, stages: Iterable[int] | None = None
@@ -290,7 +310,7 @@ class BiFormer(DenseBackbone):
         """
         routing = {
             place: attention
-            for place, attention in self._attentions(stages).items()
+            for place, attention in self.attentions(stages).items()
             if isinstance(attention, RoutingAttention)
         }
 
@@ -298,33 +318,6 @@ class BiFormer(DenseBackbone):
             return RoutedRegions(*attention.routes(*inputs), 4 * 2 ** place[0])
 
         return self.record(x, routing, read)
-
-    def _attentions(self, stages: Iterable[int] | None) -> dict[tuple[int, int], nn.Module]:
-        indices = range(len(self.stages))
-        if stages is not None:
-            indices = [indices[i] for i in stages]
-        return {(i, j): block.attn for i in indices for j, block in enumerate(self.stages[i])}
-
-    def freezable_stages(self) -> list[Parts]:
-        stages = [list(parts) for parts in zip(self.downsample_layers, self.stages, strict=True)]
-        for i in self.out_indices:
-            stages[i].append(self.extra_norms[str(i)])
-        return stages
-
-    def layers(self) -> list[Parts]:
-        """The stem, then one layer for each block.
-
-        The downsampling before a stage belongs to its first block, its output's norm to its last.
-        """
-        layers = [[self.downsample_layers[0]]]
-        for i, stage in enumerate(self.stages):
-            blocks = [[block] for block in stage]
-            if i > 0:
-                blocks[0].append(self.downsample_layers[i])
-            if i in self.out_indices:
-                blocks[-1].append(self.extra_norms[str(i)])
-            layers += blocks
-        return layers
 
     def convert(self, state: State) -> dict[str, Tensor]:
         """From the authors' files of classifiers and dense models.

@@ -6,7 +6,7 @@ OpenMMLab's Swin Transformer. The authors of BiSA have published no code and no 
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from torch import Tensor, fx, nn
 from torch.nn.functional import pad
@@ -20,7 +20,8 @@ from mmbixt.backbones.arch import (
     resolve_arch,
     resolve_out_indices,
 )
-from mmbixt.backbones.base import DenseBackbone, Parts, State
+from mmbixt.backbones.base import DenseBackbone, LayerInfo, Parts, State
+from mmbixt.backbones.final_layers import FinalLayers
 from mmbixt.checkpoints.state_dict import rename
 from mmbixt.layers import DropPath, FeedForward, residual
 from mmbixt.layers.context import call_in_float32
@@ -110,34 +111,6 @@ class SwinBlock(nn.Module):
         return residual(x, lambda x: self.ffn(self.norm2(x)), self.drop_path)
 
 
-class SwinStage(nn.Module):
-    """Blocks of one width, every second one with shifted windows, then patch merging, if any."""
-
-    def __init__(
-        self,
-        blocks: Sequence[SwinBlock],
-        window_size: int,
-        downsample: PatchMerging | None,
-        shift_single_window: bool,
-    ) -> None:
-        super().__init__()
-        self.shift_single_window = shift_single_window
-        self.window_size = window_size
-        self.blocks = nn.ModuleList(blocks)
-        self.downsample = downsample
-
-    def forward(self, x: Tensor, run_layer: Callable) -> tuple[Tensor, Tensor]:
-        """Tokens (B,H,W,C) to the input of the next stage and this stage's tokens (B,H,W,C)."""
-        by_shift: dict[int, tuple[Windows, Tensor | None]] = {}  # shared by the blocks
-        for block in self.blocks:
-            shift = block.attn.shift
-            if shift not in by_shift:
-                windows, mask = make_windows(x, self.window_size, shift, self.shift_single_window)
-                by_shift[shift] = windows, mask
-            x = run_layer(block, x, *by_shift[shift])
-        return (x if self.downsample is None else self.downsample(x)), x
-
-
 @fx.wrap  # torch.fx cannot trace a choice by sizes
 def make_windows(
     x: Tensor, size: int, shift: int, shift_single_window: bool
@@ -159,6 +132,14 @@ def pad_to_multiple(x: Tensor, size: int) -> Tensor:
     if holds(bottom + right == 0):  # pad always copies
         return x
     return pad(x, (0, 0, 0, right, 0, bottom))
+
+
+class NormMean(FinalLayers):
+    """The mean of the last feature map, whose norm is the backbone's."""
+
+    def remove_final_layers(self, norm: bool, head: bool) -> None:
+        if norm:
+            setattr(self, f'norm{self.out_indices[-1]}', nn.Identity())
 
 
 @MODELS.register_module()
@@ -202,6 +183,9 @@ class BiSASwin(DenseBackbone):
 
     # plain Swin Transformers have no inverse attention, and classifiers no norms of the outputs
     may_be_missing = r'norm\d+\.|stages\.\d+\.blocks\.\d+\.attn\.w_msa\.(isa\.|lam_logit$)'
+    final_layers = NormMean
+    in_classifier = dict(shift_single_window=False, out_indices=(-1,))
+    no_decay = ('relative_position_bias_table', 'lam_logit')
     neck_in_classifier = (r'^norm\.', 'backbone.norm3.')  # all published ones have four stages
 
     def __init__(
@@ -238,8 +222,7 @@ class BiSASwin(DenseBackbone):
         indices = range(len(depths)) if out_indices is None else out_indices
         self.out_indices = resolve_out_indices(indices, len(depths))
         widths = [self.arch['embed_dims'] * 2**i for i in range(len(depths))]
-        self.out_channels = tuple(widths[i] for i in self.out_indices)
-        self.out_strides = tuple(4 * 2**i for i in self.out_indices)
+        self.shift_single_window = shift_single_window
 
         size, last = self.arch['window_size'], max(self.out_indices)
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
@@ -253,13 +236,14 @@ class BiSASwin(DenseBackbone):
                 attention = WindowAttention(widths[i], num_heads[i], size, **options)
                 shifted = ShiftedWindows(attention, shift=size // 2 if j % 2 else 0)
                 blocks.append(SwinBlock(widths[i], shifted, hidden, next(rates)))
-            merging = PatchMerging(widths[i]) if i < last else None
-            self.stages.append(SwinStage(blocks, size, merging, shift_single_window))
+            stage = nn.ModuleDict(dict(blocks=nn.ModuleList(blocks)))
+            if i < last:
+                stage['downsample'] = PatchMerging(widths[i])
+            self.stages.append(stage)
         for i in self.out_indices:
             self.add_module(f'norm{i}', nn.LayerNorm(widths[i]))
         self.reset_parameters()
-        self.set_drop_path(drop_path)
-        self.freeze()
+        self.complete(drop_path)
 
     def reset_parameters(self) -> None:
         """Swin's initialisation; for inverse attention see :class:`InverseWeights`."""
@@ -271,15 +255,49 @@ class BiSASwin(DenseBackbone):
             if isinstance(module, InverseWeights):
                 module.reset_parameters()
 
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
-        x = self.patch_embed(self.prepare(x))
-        feature_maps = []
+    def stem(self) -> Parts:
+        return [self.patch_embed]
+
+    def begin(self, image: Tensor) -> tuple[Tensor, dict]:
+        """A feature map (B,H,W,C), and the windows and masks of its stage by their shift."""
+        return self.patch_embed(image), {}
+
+    def layer_list(self) -> list[LayerInfo]:
+        """Patch merging and a norm of the output belong to the block before them."""
+        layers, merging = [], None
         for i, stage in enumerate(self.stages):
-            x, out = stage(x, self.run_layer)
-            if i in self.out_indices:
-                feature_maps.append(getattr(self, f'norm{i}')(out).permute(0, 3, 1, 2))
-        return tuple(feature_maps)
+            before, merging = merging, getattr(stage, 'downsample', None)
+            for j, block in enumerate(stage.blocks):
+                is_last = j == len(stage.blocks) - 1
+                norm = getattr(self, f'norm{i}') if is_last and i in self.out_indices else None
+                layer = LayerInfo(
+                    f'stages.{i}.blocks.{j}',
+                    block,
+                    self.arch['embed_dims'] * 2**i,
+                    4 * 2**i,
+                    output=i if is_last else None,
+                    before=before if j == 0 else None,
+                    norm=norm,
+                    parts=(merging, norm) if is_last else (),
+                    attention=block.attn,
+                )
+                layers.append(layer)
+        return layers
+
+    def run(self, layer: LayerInfo, state: tuple[Tensor, dict]) -> tuple[Tensor, dict]:
+        x, windows = state
+        if layer.before is not None:
+            x, windows = layer.before(x), {}
+        shift = layer.module.attn.shift
+        if shift not in windows:
+            size = self.arch['window_size']
+            cut, mask = make_windows(x, size, shift, self.shift_single_window)
+            windows[shift] = cut, mask
+        return self.run_layer(layer.module, x, *windows[shift]), windows
+
+    def feature_map(self, state: tuple[Tensor, dict], norm: nn.Module | None = None) -> Tensor:
+        x, _ = state
+        return (x if norm is None else norm(x)).permute(0, 3, 1, 2)
 
     def attention_maps(
         self, x: Tensor, stages: Iterable[int] | None = None
@@ -295,39 +313,13 @@ class BiSASwin(DenseBackbone):
             and inverse attention (B,windows,h,N,N) of the values (columns) over the queries, which
             is None without inverse attention. Windows of every second block are shifted.
         """
-        indices = range(len(self.stages))
-        if stages is not None:
-            indices = [indices[i] for i in stages]
-        attentions = {
-            (i, j): block.attn for i in indices for j, block in enumerate(self.stages[i].blocks)
-        }
 
         def read(_: tuple[int, int], attention: ShiftedWindows, inputs: tuple):
             x, windows, mask = inputs
             over_keys, over_queries = attention.w_msa.attention_maps(x, mask, windows)
             return over_keys, None if attention.w_msa.isa is None else over_queries
 
-        return self.record(x, attentions, read)
-
-    def freezable_stages(self) -> list[Parts]:
-        stages = [[stage] for stage in self.stages]
-        for i in self.out_indices:
-            stages[i].append(getattr(self, f'norm{i}'))
-        return [[self.patch_embed], *stages]
-
-    def layers(self) -> list[Parts]:
-        """The patch embedding, then one layer for each block.
-
-        Patch merging and the output's norm belong to the last block of their stage.
-        """
-        layers = [[self.patch_embed]]
-        for i, stage in enumerate(self.stages):
-            layers += [[block] for block in stage.blocks]
-            if stage.downsample is not None:
-                layers[-1].append(stage.downsample)
-            if i in self.out_indices:
-                layers[-1].append(getattr(self, f'norm{i}'))
-        return layers
+        return self.record(x, self.attentions(stages), read)
 
     def convert(self, state: State) -> dict[str, Tensor]:
         """From OpenMMLab's, Microsoft's and timm's Swin Transformers.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from mmbixt.attention import BidirectionalAttention, SequentialAttention
+from mmbixt.attention import BidirectionalAttention, LatentAttention, SequentialAttention
 from mmbixt.backbones.arch import (
     check_choice,
     check_positive,
@@ -19,13 +19,14 @@ from mmbixt.backbones.arch import (
     resolve_arch,
     resolve_out_indices,
 )
-from mmbixt.backbones.base import DenseBackbone, Parts, State
+from mmbixt.backbones.base import DenseBackbone, LayerInfo, Parts, State
 from mmbixt.backbones.bixt_layers import (
     Layer,
     initialise,
     iterative_layers,
     make_latent_layer,
 )
+from mmbixt.backbones.final_layers import LatentMean
 from mmbixt.checkpoints.state_dict import rename
 from mmbixt.layers import (
     ConvPatchEmbed,
@@ -103,6 +104,8 @@ class BiXT(DenseBackbone):
 
     # no published file has the local patch interaction of the paper's "+LPI"
     may_be_missing = r'blocks\.\d+\.local_patch_interaction\.'
+    final_layers = LatentMean
+    in_classifier = dict(latent_layer=True)
     neck_in_classifier = (r'^fc_norm\.', 'neck.fc_norm.')
 
     def __init__(
@@ -150,8 +153,6 @@ class BiXT(DenseBackbone):
         self.with_latents = with_latents or latent_layer
         self.out_latents = out_latents
         channels = self.arch['embed_dims']
-        self.out_channels = (channels,) * len(self.out_indices)
-        self.out_strides = (patch_stride,) * len(self.out_indices)
 
         self.latents = nn.Parameter(torch.empty(1, num_latents, channels))
         if patch_embed == 'linear':
@@ -179,12 +180,44 @@ class BiXT(DenseBackbone):
                 if QKV.search(name):
                     module.register_parameter('bias', None)
         self.reset_parameters()
-        self.set_drop_path(drop_path)
-        self.freeze()
+        self.complete(drop_path)
 
     def reset_parameters(self) -> None:
         nn.init.trunc_normal_(self.latents, std=0.02)
         initialise(self)
+
+    def stem(self) -> Parts:
+        return [self.patch_embed, self.fourier_pos_encode, self.latents]
+
+    def begin(self, image: Tensor) -> tuple[Tensor, Tensor, tuple[int, int]]:
+        """Latents (1,M,C), tokens with their position encoding (B,N,C), and their grid (H,W)."""
+        feature_map = self.patch_embed(image)
+        height, width = feature_map.shape[-2:]
+        position = self.fourier_pos_encode(height, width, feature_map.device, feature_map.dtype)
+        return self.latents, map_to_tokens(feature_map + position), (height, width)
+
+    def layer_list(self) -> list[LayerInfo]:
+        """There is no feature map after the authors' last layer, which updates only the latents."""
+        return [
+            LayerInfo(
+                f'blocks.{i}',
+                block,
+                self.arch['embed_dims'],
+                self.patch_stride,
+                output=i if i < self.arch['depth'] else None,
+                attention=block.cross_attention_latents_token.attn,
+            )
+            for i, block in enumerate(self.blocks)
+        ]
+
+    def run(self, layer: LayerInfo, state: tuple) -> tuple[Tensor, Tensor, tuple[int, int]]:
+        latents, tokens, grid = state
+        latents, tokens = self.run_layer(layer.module, latents, tokens, grid)
+        return latents, tokens, grid
+
+    def feature_map(self, state: tuple, norm: None = None) -> Tensor:
+        _, tokens, grid = state
+        return tokens_to_map(tokens, grid)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...] | tuple[tuple[Tensor, ...], Tensor]:
         """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index.
@@ -192,24 +225,15 @@ class BiXT(DenseBackbone):
         With ``with_latents`` or ``latent_layer``: the feature maps and the latents (B,M,C).
         With ``out_latents``: the feature maps, then as many latents, in one tuple.
         """
-        tokens, grid = self.tokenize(x)
-        latents = self.latents
         feature_maps, out_latents = [], []
-        for i, layer in enumerate(self.blocks):
-            latents, tokens = self.run_layer(layer, latents, tokens, grid)
-            if i in self.out_indices:
-                feature_maps.append(tokens_to_map(tokens, grid))
+        for layer, state in self.walk(x):
+            latents = state[0]
+            if layer.output in self.out_indices:
+                feature_maps.append(self.feature_map(state))
                 out_latents.append(latents)
         if self.out_latents:
             return (*feature_maps, *out_latents)
         return (tuple(feature_maps), latents) if self.with_latents else tuple(feature_maps)
-
-    def tokenize(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
-        """An image (B,3,H,W) to tokens with their position encoding (B,N,C), and their grid."""
-        feature_map = self.patch_embed(self.prepare(x))
-        height, width = feature_map.shape[-2:]
-        position = self.fourier_pos_encode(height, width, feature_map.device, feature_map.dtype)
-        return map_to_tokens(feature_map + position), (height, width)
 
     def attention_maps(
         self, x: Tensor, layers: Iterable[int] | None = None
@@ -223,8 +247,11 @@ class BiXT(DenseBackbone):
             For each layer two tensors (B,h,M,H',W') on the grid of the tokens: each latent's
             attention over the tokens, and each token's over the latents.
         """
-        indices = range(self.num_bidirectional) if layers is None else layers
-        attentions = {i: self.blocks[i].cross_attention_latents_token.attn for i in indices}
+        attentions = {
+            i: attention
+            for (i,), attention in self.attentions(layers).items()
+            if not isinstance(attention, LatentAttention)
+        }
         grid = tuple(-(-side // self.patch_stride) for side in x.shape[-2:])
 
         def read(
@@ -234,10 +261,6 @@ class BiXT(DenseBackbone):
             return over_tokens.unflatten(-1, grid), over_latents.unflatten(-1, grid)
 
         return self.record(x, attentions, read)
-
-    def freezable_stages(self) -> list[Parts]:
-        stem = [self.patch_embed, self.fourier_pos_encode, self.latents]
-        return [stem, *([layer] for layer in self.blocks)]
 
     def convert(self, state: State) -> dict[str, Tensor]:
         """From the authors' classifiers.

@@ -145,6 +145,11 @@ class Layer(nn.Module):
             tokens = self.local_patch_interaction(tokens, grid)
         return latents, tokens
 
+    def remove_latent_update(self) -> None:
+        """As if built without ``update_latents``."""
+        self.self_attention_latents = None
+        self.cross_attention_latents_token.remove_latent_update()
+
 
 class LatentCrossAttentionBlock(nn.Module):
     """:class:`CrossAttentionBlock` without the tokens' update."""

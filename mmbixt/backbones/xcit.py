@@ -6,13 +6,15 @@ the tokens; local patch interaction combines neighbours. The names of the weight
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from mmbixt.attention import CrossCovarianceAttention
 from mmbixt.backbones.arch import check_choice, check_rate, resolve_arch, resolve_out_indices
-from mmbixt.backbones.base import DenseBackbone, Parts, State
+from mmbixt.backbones.base import DenseBackbone, LayerInfo, Parts, State
+from mmbixt.backbones.final_layers import ClassAttention
 from mmbixt.checkpoints.state_dict import rename
 from mmbixt.layers import (
     ConvPatchEmbed,
@@ -30,7 +32,7 @@ from mmbixt.optional import MODELS
 
 # Layer scales start at 1 in 12 layers and at 1e-5 in 24; for stochastic depth see Table B.1.
 ARCHS = {
-    'nano12': dict(embed_dims=128, num_heads=4, depth=12),
+    'nano12': dict(embed_dims=128, num_heads=4, depth=12, tokens_norm=False),
     'tiny12': dict(embed_dims=192, num_heads=4, depth=12),
     'tiny24': dict(embed_dims=192, num_heads=4, depth=24, layer_scale=1e-5, drop_path_rate=0.05),
     'small12': dict(embed_dims=384, num_heads=8, depth=12, drop_path_rate=0.05),
@@ -38,7 +40,8 @@ ARCHS = {
     'medium24': dict(embed_dims=512, num_heads=8, depth=24, layer_scale=1e-5, drop_path_rate=0.15),
     'large24': dict(embed_dims=768, num_heads=16, depth=24, layer_scale=1e-5, drop_path_rate=0.25),
 }
-ARCH_DEFAULTS = dict(mlp_ratio=4, layer_scale=1.0, drop_path_rate=0.0)
+# tokens_norm: of the class-attention layers, see mmbixt.layers.ClassAttentionLayer
+ARCH_DEFAULTS = dict(mlp_ratio=4, layer_scale=1.0, drop_path_rate=0.0, tokens_norm=True)
 
 # In the authors' files: the classifier, and in those of dense models the operations that make a
 # pyramid, which are of FeaturePyramidAdapter here.
@@ -108,7 +111,8 @@ class XCiT(DenseBackbone):
     Args:
         arch: 'nano12', 'tiny12', 'tiny24', 'small12', 'small24', 'medium24', 'large24' (width and
             depth), or a dict with ``embed_dims``, ``num_heads``, ``depth`` and optionally
-            ``mlp_ratio`` (4), ``layer_scale`` (1.0) and ``drop_path_rate`` (0.0).
+            ``mlp_ratio`` (4), ``layer_scale`` (1.0), ``drop_path_rate`` (0.0) and, for classifiers,
+            ``tokens_norm`` (True).
         patch_size: 16 or 8, pixels from token to token.
         patch_embed: 'conv', a stem of 3x3 convolutions, or 'linear', one layer of each patch.
         out_indices: layers (from 0; negative ones from the end) whose tokens are returned.
@@ -126,6 +130,9 @@ class XCiT(DenseBackbone):
         in_channels, norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
+    final_layers = ClassAttention
+    in_classifier = dict()
+    no_decay = ('cls_token',)
     neck_in_classifier = (r'^(cls_token$|cls_attn_blocks\.|norm\.)', r'neck.\1')
 
     def __init__(
@@ -158,8 +165,6 @@ class XCiT(DenseBackbone):
         self.patch_size = patch_size
         self.out_indices = resolve_out_indices(out_indices, self.arch['depth'])
         channels = self.arch['embed_dims']
-        self.out_channels = (channels,) * len(self.out_indices)
-        self.out_strides = (patch_size,) * len(self.out_indices)
 
         if patch_embed == 'conv':
             self.patch_embed = ConvPatchEmbed(channels, patch_size, in_channels)
@@ -174,21 +179,31 @@ class XCiT(DenseBackbone):
             for _ in range(max(self.out_indices) + 1)
         )
         self.apply(init_linear)  # the authors' initialisation; other layers keep torch's
-        self.set_drop_path(drop_path)
-        self.freeze()
+        self.complete(drop_path)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
-        feature_map = self.patch_embed(self.prepare(x))
-        grid = tuple(feature_map.shape[-2:])
-        position = self.pos_embeder(*grid, feature_map.device, feature_map.dtype)
-        tokens = map_to_tokens(feature_map + position)
-        feature_maps = []
-        for i, layer in enumerate(self.blocks):
-            tokens = self.run_layer(layer, tokens, grid)
-            if i in self.out_indices:
-                feature_maps.append(tokens_to_map(tokens, grid))
-        return tuple(feature_maps)
+    def stem(self) -> Parts:
+        return [self.patch_embed, self.pos_embeder]
+
+    def begin(self, image: Tensor) -> tuple[Tensor, tuple[int, int]]:
+        """Tokens (B,N,C) and their grid (H,W)."""
+        feature_map = self.patch_embed(image)
+        height, width = feature_map.shape[-2:]
+        position = self.pos_embeder(height, width, feature_map.device, feature_map.dtype)
+        return map_to_tokens(feature_map + position), (height, width)
+
+    def layer_list(self) -> list[LayerInfo]:
+        sizes = self.arch['embed_dims'], self.patch_size
+        return [
+            LayerInfo(f'blocks.{i}', block, *sizes, output=i, attention=block.attn)
+            for i, block in enumerate(self.blocks)
+        ]
+
+    def run(self, layer: LayerInfo, state: tuple[Tensor, tuple]) -> tuple[Tensor, tuple]:
+        tokens, grid = state
+        return self.run_layer(layer.module, tokens, grid), grid
+
+    def feature_map(self, state: tuple[Tensor, tuple], norm: None = None) -> Tensor:
+        return tokens_to_map(*state)
 
     def attention_maps(
         self, x: Tensor, layers: Iterable[int] | None = None
@@ -200,8 +215,7 @@ class XCiT(DenseBackbone):
             of length one over the tokens (with ``l2_norm``), and the attention (B,h,d,d) of each
             channel over those of its head.
         """
-        indices = range(len(self.blocks)) if layers is None else layers
-        attentions = {i: self.blocks[i].attn for i in indices if self.blocks[i].attn is not None}
+        attentions = {i: attention for (i,), attention in self.attentions(layers).items()}
         grid = tuple(-(-side // self.patch_size) for side in x.shape[-2:])
 
         def read(
@@ -212,8 +226,9 @@ class XCiT(DenseBackbone):
 
         return self.record(x, attentions, read)
 
-    def freezable_stages(self) -> list[Parts]:
-        return [[self.patch_embed, self.pos_embeder], *([layer] for layer in self.blocks)]
+    def final_options(self) -> dict[str, Any]:
+        names = 'num_heads', 'mlp_ratio', 'layer_scale', 'tokens_norm'
+        return {name: self.arch[name] for name in names}
 
     def convert(self, state: State) -> dict[str, Tensor]:
         """From the authors' files of classifiers and dense models, and timm's.

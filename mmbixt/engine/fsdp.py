@@ -47,7 +47,7 @@ class FSDPStrategy(StockFSDPStrategy):
     def build_model(self, model: nn.Module | dict) -> nn.Module:
         model = super().build_model(model)
         backbones = [part for part in model.modules() if isinstance(part, DenseBackbone)]
-        blocks = {layer[0] for backbone in backbones for layer in backbone.layers()}
+        blocks = {layer.module for backbone in backbones for layer in backbone.layer_list()}
         policy = partial(lambda_auto_wrap_policy, lambda_fn=blocks.__contains__)
         self.model_wrapper.setdefault('auto_wrap_policy', policy)
         # mmengine's strategy ignores ``sync_bn``

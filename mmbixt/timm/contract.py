@@ -1,21 +1,24 @@
 """What timm expects of a model, on top of a backbone."""
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
 from timm.layers import Format, nchw_to
+from timm.models import register_notrace_module
 from torch import Tensor, nn
 
 from mmbixt.backbones.arch import check_choice
+from mmbixt.backbones.base import LayerInfo, numbers_of
 from mmbixt.layers.initialise import init_linear
 
 
 class Classifier(nn.Module):
-    """The authors' classifier, with timm's methods; a base class beside a backbone's.
+    """The authors' classifier with timm's methods: a base class before the authors' final layers
+    (:class:`mmbixt.backbones.final_layers.FinalLayers`) and a backbone.
 
-    A subclass runs the layers (:meth:`run`), and says what is between them and the linear head
-    (:meth:`finish`, :meth:`pool`). The weights have the backbone's names, which are the authors'.
+    The weights have the backbone's names, which are the authors'.
 
     Args:
         num_classes: of the head; 0 for none.
@@ -28,10 +31,7 @@ class Classifier(nn.Module):
         options: further arguments of the backbone.
     """
 
-    options: ClassVar[dict[str, Any]] = {}  # of the backbone in a classifier
     pools: ClassVar[tuple[str, ...]] = ('avg', '')
-    final_norm = 'norm'  # the name of the last norm
-    no_decay: ClassVar[tuple[str, ...]] = ()  # ends of the names of weights without weight decay
 
     def __init__(
         self,
@@ -48,49 +48,34 @@ class Classifier(nn.Module):
         if 'out_indices' in options:  # the layers after these would be missing
             raise TypeError('out_indices needs features_only=True.')
         rates = dict(drop_path_rate=drop_path_rate)
-        super().__init__(in_channels=in_chans, **rates, **{**self.options, **options})
+        super().__init__(in_channels=in_chans, **rates, **{**self.in_classifier, **options})
         self.in_chans = in_chans
         self.num_features = self.head_hidden_size = self.out_channels[-1]
-        self.add_final_layers()
+        self.add_final_layers(self.num_features, **self.final_options())
         self.head_drop = nn.Dropout(drop_rate)
         self.reset_classifier(num_classes, self.pools[0] if global_pool is None else global_pool)
-        self.feature_info = self.describe_features()
+        self.feature_info = [
+            dict(
+                num_chs=layer.width,
+                reduction=layer.stride,
+                module='.'.join(layer.name.split('.')[:2]),  # of its stage, if there are stages
+            )
+            for layer in self.layer_list()
+            if layer.output is not None
+        ]
         self.to(device=device, dtype=dtype).train()  # ``norm_eval`` is for the last norm as well
-
-    # What a family defines
-
-    def add_final_layers(self) -> None:
-        """The layers between the backbone and the head."""
-
-    def describe_features(self) -> list[dict[str, Any]]:
-        """For each layer that gives a feature map: channels, stride, name."""
-        raise NotImplementedError
-
-    def run(self, x: Tensor, take: Collection[int], count: int | None) -> tuple[Tensor, list]:
-        """The output of the first ``count`` layers (default: all), and the feature maps (B,C,H,W)
-        after those in ``take``."""
-        raise NotImplementedError
-
-    def finish(self, x: Tensor) -> Tensor:
-        """The output of all layers to what the head reads."""
-        raise NotImplementedError
-
-    def pool(self, x: Tensor) -> Tensor:
-        """What the head reads to one vector (B,C) for each image."""
-        raise NotImplementedError
-
-    def normalise(self, feature_map: Tensor, layer: int) -> Tensor:
-        """A feature map (B,C,H,W) through the last norm, where this is made for it."""
-        return feature_map
-
-    def cut(self, count: int, prune_head: bool) -> None:
-        """Remove the layers after the first ``count``, and what only a head needs."""
-        raise NotImplementedError
+        for layer in self.layer_list():  # steps of a graph by torch.fx
+            register_notrace_module(type(layer.module))
 
     # What timm calls
 
+    def last_output(self, layer: LayerInfo, state: Any) -> Tensor:
+        return state[0] if self.reads_latents else self.feature_map(state, layer.norm)
+
     def forward_features(self, x: Tensor) -> Tensor:
-        return self.finish(self.run(x, (), None)[0])
+        for layer, state in self.walk(x):
+            last = layer, state
+        return self.finish(self.last_output(*last))
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """(B,C) with ``pre_logits``; logits (B,num_classes) without."""
@@ -120,18 +105,21 @@ class Classifier(nn.Module):
             output_fmt: 'NCHW', 'NHWC', 'NCL' or 'NLC'.
             intermediates_only: return the feature maps alone.
         """
-        output_fmt, layers = Format(output_fmt), len(self.feature_info)
-        take = take_indices(indices, layers)
-        count = max(take) + 1 if stop_early or intermediates_only else None
-        if count == layers and not intermediates_only:  # a layer without a map may follow
-            count = None
-        x, maps = self.run(x, take, count)
-        if norm:
-            maps = [self.normalise(y, i) for y, i in zip(maps, take, strict=True)]
+        output_fmt, final = Format(output_fmt), len(self.feature_info) - 1
+        take = take_indices(indices, final + 1)
+        last = take[-1] if stop_early or intermediates_only else None
+        if last == final and not intermediates_only:  # a layer without a feature map may follow
+            last = None
+        maps = []
+        for layer, state in self.walk(x, last):
+            if layer.output in take:
+                y = self.feature_map(state, layer.norm if norm else None)
+                maps.append(self.normalise(y, layer.output == final) if norm else y)
         maps = [nchw_to(y, output_fmt) for y in maps]
         if intermediates_only:
             return maps
-        return (self.finish(x) if count is None else x), maps
+        out = self.last_output(layer, state)
+        return (self.finish(out) if last is None else out), maps
 
     def prune_intermediate_layers(
         self,
@@ -141,15 +129,23 @@ class Classifier(nn.Module):
     ) -> list[int]:
         """Remove what some feature maps do not need; the indices from 0 are returned."""
         take = take_indices(indices, len(self.feature_info))
-        count = max(take) + 1
-        if prune_norm or count < len(self.feature_info):
-            setattr(self, self.final_norm, nn.Identity())
-        self.out_indices = ()  # the last layers' parts belong to no stage of the backbone
-        self.cut(count, prune_head)
-        self.feature_info = self.feature_info[:count]
+        is_cut = take[-1] + 1 < len(self.feature_info)
+        if prune_head or is_cut:
+            self.remove_layers_after(take[-1])
+        self.remove_final_layers(prune_norm or is_cut, prune_head)
+        self.feature_info = self.feature_info[: take[-1] + 1]
         if prune_head:
             self.reset_classifier(0, '')
         return take
+
+    def remove_layers_after(self, output: int) -> None:
+        """The layers after a feature map, with the downsampling before them."""
+        layers = self.layer_list()
+        first = 1 + next(i for i, layer in enumerate(layers) if layer.output == output)
+        for layer in reversed(layers[first:]):
+            for module in (layer.module, layer.before):
+                if module is not None:
+                    remove(self, next(k for k, x in self.named_modules() if x is module))
 
     def get_classifier(self) -> nn.Module:
         return self.head
@@ -170,6 +166,29 @@ class Classifier(nn.Module):
 
     def no_weight_decay(self) -> set[str]:
         return {name for name, _ in self.named_parameters() if name.endswith(self.no_decay)}
+
+    def group_matcher(self, coarse: bool = False) -> Callable[[str], float]:
+        """The number of a parameter's layer, or of its stage if ``coarse``, by its name.
+
+        The final layers are in the last group but one, and the head in the last.
+        """
+        groups = self.freezable_stages() if coarse else self.layers()
+        numbers = numbers_of(groups)
+
+        def number(name: str) -> float:
+            if name.startswith('head.'):
+                return math.inf
+            return numbers.get(id(self.get_parameter(name)), len(groups) - 1)
+
+        return number
+
+
+def remove(model: nn.Module, name: str) -> None:
+    """Remove a module, and the containers that are empty without it."""
+    owner, _, key = name.rpartition('.')
+    delattr(model.get_submodule(owner), key)
+    if not list(model.get_submodule(owner).children()):
+        remove(model, owner)
 
 
 def take_indices(indices: int | Sequence[int] | None, count: int) -> list[int]:

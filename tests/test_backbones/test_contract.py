@@ -8,7 +8,7 @@ from helpers import assert_close, image, only_in_zoo, others_in_zoo
 from torch import nn
 from variants import FAMILIES, VARIANTS, build
 
-from mmbixt.backbones.base import DenseBackbone
+from mmbixt.backbones.base import DenseBackbone, LayerInfo
 from mmbixt.checkpoints.errors import CheckpointMismatchError
 
 # of the authors' layer norms; the goldens are too coarse to test it
@@ -189,14 +189,23 @@ class OneConvolution(DenseBackbone):
     def __init__(self, **options):
         super().__init__(**options)
         self.layer = nn.Conv2d(self.in_channels, 8, 4, stride=4)
-        self.out_channels, self.out_strides = (8,), (4,)
-        self.freeze()
+        self.out_indices = (0,)
+        self.complete()
 
-    def forward(self, x):
-        return (self.run_layer(self.layer, x),)
+    def stem(self):
+        return []
 
-    def freezable_stages(self):
-        return [[self.layer]]
+    def begin(self, image):
+        return image
+
+    def layer_list(self):
+        return [LayerInfo('layer', self.layer, width=8, stride=4, output=0)]
+
+    def run(self, layer, state):
+        return self.run_layer(layer.module, state)
+
+    def feature_map(self, state, norm=None):
+        return state
 
 
 def test_least_backbone(tmp_path):
@@ -205,7 +214,7 @@ def test_least_backbone(tmp_path):
     file, x, backbone = tmp_path / 'weights.pth', image(1, 16, 24), OneConvolution()
     torch.save(backbone.state_dict(), file)
     init_cfg = dict(type='Pretrained', checkpoint=str(file))
-    again = OneConvolution(with_cp=True, frozen_stages=0, init_cfg=init_cfg)
+    again = OneConvolution(with_cp=True, frozen_stages=1, init_cfg=init_cfg)
     again.init_weights()
     assert torch.equal(again(x)[0], backbone(x)[0])
     assert [p for p in again.parameters() if p.requires_grad] == []

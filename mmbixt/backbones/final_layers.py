@@ -1,0 +1,108 @@
+"""The authors' layers between a backbone and the linear head of a classifier.
+
+Each class is the one definition for mmpretrain (the necks in ``mmbixt.classification``) and for
+timm (``mmbixt.timm``): a base class beside theirs, which has the layers under the authors' names.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from mmbixt.layers import ClassAttentionLayer, map_to_tokens
+from mmbixt.layers.initialise import init_linear
+
+
+class FinalLayers:
+    """The mean of the last feature map, without further layers."""
+
+    reads_latents = False  # the latents (B,M,C) instead of the last feature map (B,C,H,W)
+
+    def add_final_layers(self, in_channels: int) -> None:
+        """Called by the constructor."""
+
+    def finish(self, x: Tensor) -> Tensor:
+        """What the backbone returns last to what is pooled."""
+        return x
+
+    def pool(self, x: Tensor) -> Tensor:
+        """One vector (B,C) for each image."""
+        return x.mean(dim=(2, 3))
+
+    def normalise(self, feature_map: Tensor, is_last: bool) -> Tensor:
+        """A feature map (B,C,H,W) through the last norm, where this is made for it."""
+        return feature_map
+
+    def remove_final_layers(self, norm: bool, head: bool) -> None:
+        """The last norm, and what only a head needs."""
+
+
+class ClassAttention(FinalLayers):
+    """XCiT's: a class token attends to the tokens in a few layers, and a norm."""
+
+    def add_final_layers(
+        self,
+        in_channels: int,
+        num_heads: int,
+        depth: int = 2,
+        mlp_ratio: float = 4,
+        layer_scale: float = 1.0,
+        tokens_norm: bool = True,
+    ) -> None:
+        sizes = (in_channels, num_heads, int(in_channels * mlp_ratio), layer_scale, tokens_norm)
+        self.cls_token = nn.Parameter(torch.empty(1, 1, in_channels))
+        self.cls_attn_blocks = nn.Sequential(*(ClassAttentionLayer(*sizes) for _ in range(depth)))
+        self.norm = nn.LayerNorm(in_channels, eps=1e-6)
+        nn.init.trunc_normal_(self.cls_token, std=0.02)
+        self.cls_attn_blocks.apply(init_linear)
+
+    def finish(self, x: Tensor) -> Tensor:
+        """(B,C,H,W) to (B,1+N,C), the class token first."""
+        tokens = map_to_tokens(x)
+        if self.cls_token is not None:
+            class_token = self.cls_token.expand(tokens.shape[0], -1, -1)
+            tokens = self.cls_attn_blocks(torch.cat((class_token, tokens), dim=1))
+        return self.norm(tokens)
+
+    def pool(self, x: Tensor) -> Tensor:
+        return x[:, 0]
+
+    def normalise(self, feature_map: Tensor, is_last: bool) -> Tensor:
+        return self.norm(feature_map.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+    def remove_final_layers(self, norm: bool, head: bool) -> None:
+        if norm:
+            self.norm = nn.Identity()
+        if head:
+            self.cls_token, self.cls_attn_blocks = None, nn.Identity()
+
+
+class LatentMean(FinalLayers):
+    """BiXT's: the mean of the latents, and a norm."""
+
+    reads_latents = True
+
+    def add_final_layers(self, in_channels: int) -> None:
+        self.fc_norm = nn.LayerNorm(in_channels, eps=1e-6)
+
+    def pool(self, x: Tensor) -> Tensor:
+        return self.fc_norm(x.mean(dim=1))
+
+    def remove_final_layers(self, norm: bool, head: bool) -> None:
+        if norm or head:
+            self.fc_norm = nn.Identity()
+
+
+class BatchNormMean(FinalLayers):
+    """BiFormer's: a batch norm of the last feature map, and its mean over all positions."""
+
+    def add_final_layers(self, in_channels: int) -> None:
+        self.norm = nn.BatchNorm2d(in_channels)
+
+    def finish(self, x: Tensor) -> Tensor:
+        return self.norm(x)
+
+    def normalise(self, feature_map: Tensor, is_last: bool) -> Tensor:
+        return self.norm(feature_map) if is_last else feature_map
+
+    def remove_final_layers(self, norm: bool, head: bool) -> None:
+        if norm:
+            self.norm = nn.Identity()
