@@ -46,7 +46,7 @@ class CompileLayersHook(Hook):
 
 def compile_layers(backbone: DenseBackbone, **options: Any) -> int:
     """Let torch compile each layer when it is first called; the number of layers."""
-    layers = [layer[0] for layer in backbone.layers()[1:]]
+    layers = [layer.module for layer in backbone.layer_list()]
     drops = [x for x in backbone.modules() if isinstance(x, DropPath)]
     if any(drop_path.drop_prob > 0 for drop_path in drops):
         for drop_path in drops:
