@@ -4,13 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from mmengine.dist import get_world_size
 from mmengine.hooks import Hook
 from mmengine.logging import print_log
 from mmengine.model import is_model_wrapper
 from mmengine.runner import Runner
 from torch import Tensor, nn
-from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.utils._pytree import tree_leaves, tree_map
 
 from mmbixt.config import within
@@ -23,7 +21,7 @@ class CUDAGraphsHook(Hook):
     """Capture backbone, neck and heads of a segmentor or a classifier in CUDA graphs.
 
     A graph starts all programs of a part at once. The first iteration runs as always and shows what
-    the parts get and how large it is; then ``torch.cuda.make_graphed_callables`` captures their
+    the parts get; before the second one ``torch.cuda.make_graphed_callables`` captures their
     forward and backward passes. Images of another size, eval mode and ``torch.no_grad()`` run as
     always. Losses and the optimizer are not captured.
 
@@ -44,7 +42,7 @@ class CUDAGraphsHook(Hook):
             print_log(f'No CUDA graphs: {problem}.', 'current')
             return
         torch.set_autocast_cache_enabled(False)  # a graph must cast the weights of each step
-        for part in parts(unwrapped(runner.model)).values():
+        for part in parts(runner.model).values():
             self.handles.append(part.register_forward_hook(self._observe, with_kwargs=True))
 
     def _observe(self, part: nn.Module, inputs: tuple, options: dict, outputs: Any) -> None:
@@ -54,21 +52,20 @@ class CUDAGraphsHook(Hook):
         self.samples[part] = tree_map(like, inputs) if fits else None
         self.autocast = torch.is_autocast_enabled('cuda'), torch.get_autocast_dtype('cuda')
 
-    def after_train_iter(self, runner: Runner, *_: Any, **__: Any) -> None:
-        """Capture the parts after the first iteration."""
-        if not self.handles:
+    def before_train_iter(self, runner: Runner, *_: Any, **__: Any) -> None:
+        """Capture the parts before the second iteration, when nothing refers to the first one."""
+        if not self.samples:
             return
         for handle in self.handles:
             handle.remove()
-        self.handles.clear()
         samples = {part: inputs for part, inputs in self.samples.items() if inputs is not None}
+        self.samples.clear()
         enabled, dtype = self.autocast
         with torch.autocast('cuda', dtype, enabled):
             capture(samples)
-        names = [name for name, x in parts(unwrapped(runner.model)).items() if x in samples]
+        names = [name for name, part in parts(runner.model).items() if part in samples]
         shape = tuple(next(iter(samples.values()))[0].shape)
         print_log(f'CUDA graphs of {", ".join(names)} captured for images {shape}.', 'current')
-        self.samples.clear()
 
     def after_train(self, runner: Runner) -> None:
         torch.set_autocast_cache_enabled(True)
@@ -78,14 +75,12 @@ def obstacle(runner: Runner) -> str:
     """Why the model cannot be captured; empty if it can."""
     if not torch.cuda.is_available():
         return 'torch finds no GPU'
-    if isinstance(runner.model, FullyShardedDataParallel):
-        return 'FSDP gathers weights between the programs'
-    model, cfg = unwrapped(runner.model), runner.cfg
+    model, cfg = runner.model, runner.cfg
+    if is_model_wrapper(model):
+        return f'{type(model).__name__} synchronises several processes between the programs'
     modules = list(model.modules())
     if not (hasattr(model, 'decode_head') or hasattr(model, 'head')):
         return f'{type(model).__name__} is no segmentor or classifier, its images have many sizes'
-    if get_world_size() > 1 and any(isinstance(x, nn.SyncBatchNorm) for x in modules):
-        return 'batch norms are synchronised over processes'
     if any(getattr(x, 'with_cp', False) for x in modules):
         return 'with_cp computes layers again in the backward pass'
     if any(isinstance(x, DropPath) and x.skips for x in modules):
@@ -93,10 +88,6 @@ def obstacle(runner: Runner) -> str:
     if within(cfg, 'optim_wrapper').get('accumulative_counts', 1) > 1:
         return 'gradients cannot be accumulated (accumulative_counts), a graph overwrites them'
     return 'compile=True compiles the whole model' if cfg.get('compile') else ''
-
-
-def unwrapped(model: nn.Module) -> nn.Module:
-    return model.module if is_model_wrapper(model) else model
 
 
 def parts(model: nn.Module) -> dict[str, nn.Module]:
