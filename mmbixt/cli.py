@@ -8,13 +8,16 @@ from pathlib import Path
 
 import torch
 from mmengine.config import Config, DictAction
+from mmengine.registry import RUNNERS
+from mmengine.runner import LogProcessor, Runner
 from torch import distributed
 
 from mmbixt.check import BadSampleError
 from mmbixt.check.files import check_files
 from mmbixt.check.names import suggest
 from mmbixt.checkpoints.errors import CheckpointError
-from mmbixt.config import ConfigError, read_config
+from mmbixt.config import ConfigError, all_dicts, read_config, type_name
+from mmbixt.engine.short_log import ShortLogProcessor
 from mmbixt.frameworks import INSTALL, import_problem, missing_framework
 from mmbixt.sample.sample_config import use_sample_data
 
@@ -75,6 +78,7 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...] = ()) -> Confi
         raise missing_framework(args.config, framework, problem)
     if args.sample:
         changes = use_sample_data(cfg)
+        cfg.work_dir = None  # that of the real run
         if os.environ.get('RANK', '0') == '0':
             print(*['--sample changes the config:', *changes], sep='\n  ', flush=True)
     if args.cfg_options:
@@ -93,10 +97,22 @@ def _join_on_cpus(cfg: Config) -> None:
 
     mmengine keeps a process group that exists. Batch norms are synchronised on GPUs only.
     """
+    for node in all_dicts(cfg.get('model')):
+        if type_name(node) == 'SyncBN':
+            node.type = 'BN'
     if not distributed.is_initialized():
         distributed.init_process_group('gloo')
     cfg.model_wrapper_cfg = dict(type='MMDistributedDataParallel', device_ids=None)
     cfg.pop('sync_bn', None)
+
+
+def build_runner(cfg: Config) -> Runner:
+    """mmengine's runner, with :class:`ShortLogProcessor` unless the config has one of its own."""
+    runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
+    if type(runner.log_processor) is LogProcessor:
+        options = {**(cfg.get('log_processor') or {}), 'type': ShortLogProcessor}
+        runner.log_processor = runner.build_log_processor(options)
+    return runner
 
 
 def run(main: Callable[[], None]) -> None:

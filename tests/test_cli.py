@@ -1,10 +1,13 @@
 """What all tools share: reading configs, options, errors without a traceback."""
 
 import argparse
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from helpers import CONFIGS
 from mmengine.registry import MODELS
+from running import write_few_scenes
 
 from mmbixt.cli import add_common_arguments, load_config, run
 from mmbixt.config import ConfigError, read_config
@@ -41,6 +44,18 @@ def test_processes_without_gpus_synchronise_no_norms(monkeypatch):
     cfg = load(NAME, '--launcher', 'pytorch')
     join.assert_called_once_with('gloo')
     assert 'sync_bn' not in cfg
+    norms = [cfg.model.decode_head.norm_cfg, cfg.model.neck[0].norm_cfg]
+    assert [norm.type for norm in norms] == ['BN', 'BN']
+
+
+def test_the_work_dir_of_a_config_is_not_that_of_its_sample(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_few_scenes(tmp_path / 'data/sample', 1, 1)
+    base = CONFIGS / f'bixt/{NAME}.py'
+    Path('mine.py').write_text(f"_base_ = '{base}'\nwork_dir = 'real'")
+    assert load('mine.py').work_dir == 'real'
+    assert load('mine.py', '--sample').work_dir == 'work_dirs/mine_sample'
+    assert load('mine.py', '--sample', '--work-dir', 'x').work_dir == 'x'
 
 
 def test_a_framework_that_is_missing(monkeypatch):

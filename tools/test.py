@@ -17,9 +17,8 @@ from mmbixt.check.built import (
     unwrapped,
 )
 from mmbixt.checkpoints.state_dict import load_whole_state
-from mmbixt.cli import add_common_arguments, load_config, run
+from mmbixt.cli import add_common_arguments, build_runner, load_config, run
 from mmbixt.config import ConfigError, all_dicts, data_sets, type_name
-from mmbixt.engine.short_log import build_runner
 
 
 def parse_args() -> argparse.Namespace:

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from mmengine.config import Config
 
-from mmbixt.cli import add_common_arguments, load_config, run
-from mmbixt.engine.short_log import build_runner
+from mmbixt.cli import add_common_arguments, build_runner, load_config, run
+from mmbixt.config import ConfigError
 
 
 def parse_args() -> argparse.Namespace:
@@ -52,10 +52,8 @@ def parse_args() -> argparse.Namespace:
 
 
 def apply_options(cfg: Config, args: argparse.Namespace) -> None:
-    if args.amp and torch.cuda.is_available():
-        cfg.optim_wrapper.update(type='AmpOptimWrapper', loss_scale='dynamic')
-    elif args.amp:
-        cfg.optim_wrapper.type = 'mmbixt.BFloat16OptimWrapper'
+    if args.amp:
+        use_half_precision(cfg)
     if args.auto_scale_lr:
         cfg.auto_scale_lr.enable = True
     names = ['CompileLayersHook'] * args.compile_layers + ['CUDAGraphsHook'] * args.cuda_graphs
@@ -66,6 +64,21 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> None:
     if args.resume:
         cfg.resume = True
         cfg.load_from = None if args.resume == 'auto' else args.resume
+
+
+def use_half_precision(cfg: Config) -> None:
+    wrapper, on_gpu = cfg.optim_wrapper, torch.cuda.is_available()
+    if 'rpn_head' in cfg.model and not (on_gpu and wrapper.get('dtype') != 'bfloat16'):
+        raise ConfigError(
+            '--amp: detectors with proposals need float16, and so a GPU: the operators of mmcv '
+            '(NMS, RoIAlign) have no bfloat16.'
+        )
+    if on_gpu:
+        wrapper.update(type='AmpOptimWrapper', loss_scale='dynamic')
+    else:
+        for key in ('dtype', 'loss_scale'):  # of AmpOptimWrapper
+            wrapper.pop(key, None)
+        wrapper.type = 'mmbixt.BFloat16OptimWrapper'
 
 
 def main() -> None:
@@ -79,7 +92,8 @@ def main() -> None:
         runner.train()
     except KeyboardInterrupt:
         if Path(cfg.work_dir, 'last_checkpoint').exists():  # written by mmengine
-            words = [word for word in sys.argv if word != '--resume']
+            # without the checkpoint that this run itself began with
+            words = [x for x in sys.argv if not x.startswith('--resume') and x != args.resume]
             print(f'To resume: python {shlex.join(words)} --resume')
         raise
 

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import traceback
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
@@ -26,7 +27,9 @@ def suggest(error: Exception) -> str | None:
         return f'{owner} has no argument {argument!r}.{hint}'
     if isinstance(error, TypeError) and ' has no argument ' in text:  # see backbones.arch
         return text
-    if 'need at least one array to concatenate' in text:  # numpy, of an empty data set
+    # numpy's, where mmengine's BaseDataset joins the list of its images
+    calls = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
+    if 'need at least one array to concatenate' in text and 'full_init' in calls:
         return 'A data set has no images: look at its data_prefix, ann_file and suffixes.'
     return None
 

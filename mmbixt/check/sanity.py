@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from mmengine.dist import get_world_size
+from mmengine.evaluator import BaseMetric
 from mmengine.hooks import CheckpointHook, Hook
 from mmengine.runner import Runner, ValLoop
 from torch import Tensor, nn
@@ -58,7 +59,9 @@ class SanityHook(Hook):
         runner.logger.info(f'Sanity check: {self.batches} validation batches')
         loop, model, count = runner.val_loop, runner.model, 0
         model.eval()
-        with torch.no_grad(), _noted_sides(unwrapped(model)) as sides, _quiet(runner.logger):
+        sides = _noted_sides(unwrapped(model))
+        without_files = _without_files(loop.evaluator.metrics)
+        with torch.no_grad(), sides as sides, _quiet(runner.logger), without_files:
             for _, batch in zip(range(self.batches), loop.dataloader, strict=False):
                 outputs = model.val_step(batch)
                 loop.evaluator.process(data_samples=outputs, data_batch=batch)
@@ -117,6 +120,19 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
+
+
+@contextmanager
+def _without_files(metrics: list[BaseMetric]) -> Iterator[None]:
+    """``BoundaryIoUMetric`` writes no counts of two batches."""
+    files = {metric: metric.sums_file for metric in metrics if hasattr(metric, 'sums_file')}
+    try:
+        for metric in files:
+            metric.sums_file = None
+        yield
+    finally:
+        for metric, file in files.items():
+            metric.sums_file = file
 
 
 @contextmanager

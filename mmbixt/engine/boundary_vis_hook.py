@@ -1,25 +1,18 @@
 """Pictures of errors near boundaries, drawn during validation and testing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from matplotlib.figure import Figure
 from mmengine.dist import is_main_process
-from mmengine.fileio import get
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 
 from mmbixt.evaluation.boundary import band_pixels
 from mmbixt.registry import HOOKS
-from mmbixt.visualization.boundary_errors import error_figure, render
-from mmbixt.visualization.images import decode_rgb
-
-
-class NoLabelsError(ValueError):
-    """An image has no true or no predicted label map."""
+from mmbixt.visualization.boundary_errors import render
+from mmbixt.visualization.samples import sample_figure
 
 
 @HOOKS.register_module()
@@ -95,39 +88,3 @@ class BoundaryVisHook(Hook):
             meta = runner.visualizer.dataset_meta
             figure = sample_figure(sample, meta, title, **self.options)
             runner.visualizer.add_image(f'{mode}_boundary_{name}', render(figure), step)
-
-
-def sample_figure(
-    sample: BaseDataElement,
-    dataset_meta: Mapping[str, Any],
-    title: str,
-    width: int | float = 3,
-    ignore_index: int = 255,
-    backend_args: dict[str, Any] | None = None,
-) -> Figure:
-    """``error_figure`` of one image; for the other arguments see :class:`BoundaryVisHook`.
-
-    Args:
-        sample: with ``img_path``, ``pred_sem_seg`` and ``gt_sem_seg`` (1,H,W), of the size of the
-            image file.
-        dataset_meta: with ``classes`` and, if the dataset has one, ``palette``.
-    """
-    image = read_image(sample.img_path, backend_args)
-    truth, prediction = (label_map(sample, key) for key in ('gt_sem_seg', 'pred_sem_seg'))
-    classes, palette = dataset_meta['classes'], dataset_meta.get('palette')
-    return error_figure(image, truth, prediction, classes, palette, width, title, ignore_index)
-
-
-def read_image(path: str, backend_args: dict[str, Any] | None = None) -> np.ndarray:
-    """The pixels of an image file (H,W,3), RGB."""
-    image = decode_rgb(np.frombuffer(get(path, backend_args), np.uint8))
-    if image is None:
-        raise ValueError(f'{path} is not an image that OpenCV can read')
-    return image
-
-
-def label_map(sample: BaseDataElement, key: str) -> np.ndarray:
-    """A label map (H,W) of a sample."""
-    if key not in sample:
-        raise NoLabelsError(f'{sample.img_path} has no {key}.')
-    return sample.get(key).data.cpu().numpy()[0]

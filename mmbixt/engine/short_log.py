@@ -1,4 +1,4 @@
-"""A runner whose log has one line of scores after an evaluation, with few of those near boundaries.
+"""One line of scores after an evaluation, with few of those near boundaries.
 
 It is not a component for configs, because it changes nothing but a line of the log.
 """
@@ -7,22 +7,11 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from mmengine.config import Config
-from mmengine.registry import RUNNERS
-from mmengine.runner import LogProcessor, Runner
+from mmengine.runner import LogProcessor
 
 from mmbixt.evaluation.boundary import main_band
 
 _NAME = re.compile(r'(all|band[\d.]+(px)?|boundaryF?[\d.]+(px)?)/\w+')  # of BoundaryIoUMetric
-
-
-def build_runner(cfg: Config) -> Runner:
-    """mmengine's runner, with :class:`ShortLogProcessor` unless the config has one of its own."""
-    runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
-    if type(runner.log_processor) is LogProcessor:
-        options = {**(cfg.get('log_processor') or {}), 'type': ShortLogProcessor}
-        runner.log_processor = runner.build_log_processor(options)
-    return runner
 
 
 class ShortLogProcessor(LogProcessor):

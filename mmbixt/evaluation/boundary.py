@@ -32,7 +32,6 @@ they equal those of ``IoUMetric`` with the truth ignored outside of the band.
 Pixels that the truth ignores do not count and form no boundary, both in truth and in prediction.
 """
 
-import argparse
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -126,12 +125,9 @@ def band_pixels(width: int | float, shape: tuple[int, int]) -> int:
 
 
 def band_width(text: str) -> int | float:
-    """The width of a band on a command line: '3' pixels, '0.02' of the diagonal."""
+    """The width of a band from its text: '3' pixels, '0.02' of the diagonal."""
     number = int(text) if text.isdecimal() else float(text)
-    try:
-        band_pixels(number, (1, 1))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+    band_pixels(number, (1, 1))  # raises for a wrong width
     return number
 
 

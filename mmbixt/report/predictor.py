@@ -18,11 +18,11 @@ from tqdm import tqdm
 
 from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.state_dict import load_whole_state
-from mmbixt.engine.boundary_vis_hook import label_map, read_image, sample_figure
 from mmbixt.evaluation.boundary import band_width, image_sums, scores
 from mmbixt.evaluation.sums import ImageSums, SumsFileError, indices_of
 from mmbixt.visualization.choice import image_scores, worst_and_best
 from mmbixt.visualization.palette import sample_palette
+from mmbixt.visualization.samples import label_map, read_image, sample_figure
 
 
 class Example(NamedTuple):

@@ -1,5 +1,6 @@
 """Near names for misspelt types and arguments."""
 
+import numpy as np
 import pytest
 from mmengine.registry import DATASETS, HOOKS, MODELS, DefaultScope
 
@@ -40,11 +41,16 @@ def test_near_names(registry, config, message):
     assert message in suggest(caught.value)
 
 
-def test_a_data_set_without_images():
-    error = ValueError('need at least one array to concatenate')
-    assert 'A data set has no images' in suggest(error)
+def test_a_data_set_without_images(tmp_path):
+    empty = dict(type='mmseg.BaseSegDataset', data_prefix=dict(img_path=str(tmp_path)), pipeline=[])
+    with pytest.raises(ValueError, match='need at least one array') as caught:
+        DATASETS.build(empty)
+    assert 'A data set has no images' in suggest(caught.value)
 
 
 @pytest.mark.parametrize('error', [KeyError('x'), TypeError('x'), KeyError(), ValueError('x is')])
 def test_other_errors(error):
     assert suggest(error) is None
+    with pytest.raises(ValueError, match='need at least one array') as caught:
+        np.concatenate([])
+    assert suggest(caught.value) is None

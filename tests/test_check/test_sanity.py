@@ -15,6 +15,7 @@ from variants import VARIANTS
 
 from mmbixt.check.built import dataset_problems, order_problems, schedule_problems
 from mmbixt.config import ConfigError
+from mmbixt.evaluation.sums import read_sums
 
 INFINITE, ONCE = (
     dict(sampler=dict(type=kind, shuffle=False), num_workers=0, batch_size=2)
@@ -88,6 +89,15 @@ def test_losses_are_those_without_the_two_batches(root):
     cfg = segmentor(root)
     cfg.default_hooks.sanity.batches = 0
     assert train(cfg) == with_hook
+
+
+def test_no_counts_of_the_two_batches_are_written(root):
+    metric = dict(type='mmbixt.BoundaryIoUMetric', sums_file=str(root / 'sums.npz'))
+    changes = {'val_evaluator': metric, 'default_hooks.checkpoint.save_best': 'all/mIoU'}
+    train(segmentor(root, **changes, **{'train_cfg.val_interval': 9}))
+    assert not (root / 'sums.npz').exists()
+    train(segmentor(root, **changes))
+    assert len(read_sums(root / 'sums.npz').images) == 4
 
 
 def detector(root, strides):

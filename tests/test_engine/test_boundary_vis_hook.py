@@ -7,7 +7,7 @@ from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement, PixelData
 from running import FirstClass, make_loader
 
-import mmbixt.engine.boundary_vis_hook as module
+from mmbixt.visualization.samples import sample_figure
 
 
 class Images(list):
@@ -73,7 +73,7 @@ def test_pictures_of_a_training_have_its_iteration(tmp_path):
 def test_picture_is_of_the_file_and_its_labels(tmp_path):
     dataset = Images(tmp_path)
     sample = FirstClass().forward(None, [dataset[3]['data_samples']])[0]
-    figure = module.sample_figure(sample, Images.metainfo, 'title', width=1)
+    figure = sample_figure(sample, Images.metainfo, 'title', width=1)
     image, truth, prediction, _ = (ax.get_images()[0].get_array() for ax in figure.axes[:4])
     assert (image == (0, 30, 200)).all()
     labels = sample.gt_sem_seg.data[0].numpy()

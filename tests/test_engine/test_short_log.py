@@ -8,7 +8,8 @@ from mmengine.evaluator import BaseMetric
 from mmengine.runner import LogProcessor
 from running import FirstClass, fresh_mmengine
 
-from mmbixt.engine.short_log import ShortLogProcessor, build_runner
+from mmbixt.cli import build_runner
+from mmbixt.engine.short_log import ShortLogProcessor
 
 SHOWN = {'band3px/mIoU': 3.0, 'band3px/gap': 4.0, 'boundary0.02/mIoU': 5.0}
 HIDDEN = {'band1px/mIoU': 2.0, 'boundary0.005/mIoU': 6.0, 'boundaryF3px/mF': 7.0, 'all/aAcc': 8.0}

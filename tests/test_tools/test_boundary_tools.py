@@ -80,7 +80,7 @@ def test_scores_of_folders_are_those_of_the_label_maps(folders, evaluate):
 @pytest.mark.parametrize(
     ('arguments', 'message'),
     [
-        (['--num-classes', 4, '--widths', 0], 'widths are pixels'),
+        (['--num-classes', 4, '--widths', 0], "invalid band_width value: '0'"),
         (['--num-classes', 4, '--worst', 3], '--worst needs --images'),
         (['--num-classes', 3], 'the truth has label 3, but with 3 classes'),
         (['--num-classes', 4, '--gt-suffix', '.tif'], 'There are no files *.tif in'),

@@ -88,7 +88,7 @@ def test_resume_restores_optimizer_and_history(folder, run, tmp_path):
 def test_an_interrupted_run_says_how_to_resume(folder, within, tmp_path, monkeypatch):
     (tmp_path / 'last_checkpoint').write_text('iter_2.pth')
     monkeypatch.setattr(Runner, 'train', Mock(side_effect=KeyboardInterrupt))
-    arguments = CONFIG, '--sample', '--work-dir', tmp_path
+    arguments = CONFIG, '--resume', folder / RUN / 'iter_2.pth', '--sample', '--work-dir', tmp_path
     done = within('train.py', *arguments, cwd=folder, fails=True)
     assert done.returncode == 130
     assert f'train.py {CONFIG} --sample --work-dir {tmp_path} --resume\n' in done.stdout
@@ -97,7 +97,8 @@ def test_an_interrupted_run_says_how_to_resume(folder, within, tmp_path, monkeyp
 @only_in_zoo
 def test_mixed_precision_without_a_gpu(run, tmp_path, monkeypatch):
     monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '')
-    assert 'mIoU: ' in run('train.py', CONFIG, '--amp', '--work-dir', tmp_path)
+    dtype = ['optim_wrapper.dtype=bfloat16']
+    assert 'mIoU: ' in run('train.py', CONFIG, '--amp', '--work-dir', tmp_path, options=dtype)
 
 
 def test_evaluation_and_predictions(folder, run, tmp_path):
@@ -124,6 +125,7 @@ def test_mistakes_end_in_one_line(within, tmp_path):
     for arguments, message in (
         (['train.py', CONFIG], '--sample'),  # without data
         (['train.py', 'nowhere.py'], 'nowhere.py'),
+        (['train.py', MASKS, '--sample', '--amp'], 'need float16'),
         (['train.py', CONFIG, '--sample', *LOST], 'the checkpoint lost.pth does not exist'),
         (['test.py', CONFIG, 'nowhere.pth', '--sample'], 'nowhere.pth'),
         (['test.py', BOXES, 'x.pth', '--sample', '--boundary'], '--boundary needs masks'),

@@ -18,11 +18,11 @@ from tqdm import tqdm
 from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import add_common_arguments, load_config, run
-from mmbixt.engine.boundary_vis_hook import NoLabelsError, read_image, sample_figure
 from mmbixt.evaluation.boundary import band_name, band_width
 from mmbixt.evaluation.sums import SumsFileError, find_sums, indices_of, read_sums, unique_names
 from mmbixt.visualization.choice import image_scores, worst_images
 from mmbixt.visualization.palette import sample_palette
+from mmbixt.visualization.samples import NoLabelsError, read_image, sample_figure
 
 EPILOG = """Examples:
   python tools/analysis/visualize.py CONFIG CHECKPOINT --images 20
