@@ -94,7 +94,7 @@ def test_losses_are_those_without_the_two_batches(root):
 def test_no_counts_of_the_two_batches_are_written(root):
     metric = dict(type='mmbixt.BoundaryIoUMetric', sums_file=str(root / 'sums.npz'))
     changes = {'val_evaluator': metric, 'default_hooks.checkpoint.save_best': 'all/mIoU'}
-    train(segmentor(root, **changes, **{'train_cfg.val_interval': 9}))
+    train(segmentor(root, **changes, **{'train_cfg.val_begin': 9}))
     assert not (root / 'sums.npz').exists()
     train(segmentor(root, **changes))
     assert len(read_sums(root / 'sums.npz').images) == 4
