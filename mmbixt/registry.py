@@ -95,7 +95,7 @@ def child(name: str, locations: tuple[str, ...] = (SCOPE,)) -> Registry:
 
 
 MODELS = child(
-    'MODELS', ('mmbixt.backbones', 'mmbixt.necks', 'mmbixt.decode_heads', 'mmbixt.classifiers')
+    'MODELS', ('mmbixt.backbones', 'mmbixt.necks', 'mmbixt.decode_heads', 'mmbixt.classification')
 )
 METRICS = child('METRICS', ('mmbixt.evaluation.registered',))
 HOOKS = child('HOOKS', ('mmbixt.engine', 'mmbixt.check.sanity'))

@@ -6,7 +6,8 @@ import torch
 from mmengine.registry import MODELS, init_default_scope
 from torch import nn
 
-from mmbixt.backbones.published import PUBLISHED, classifier_config
+from mmbixt.backbones.published import PUBLISHED
+from mmbixt.classification import classifier_config
 
 BY_NAME = {model.name: model for model in PUBLISHED}
 

@@ -47,6 +47,17 @@ class ClassAttention(FinalLayers):
         layer_scale: float = 1.0,
         tokens_norm: bool = True,
     ) -> None:
+        """
+        Args:
+            in_channels: channels C of the feature map.
+            num_heads: heads of the attention, as many as the backbone's.
+            depth: number of layers.
+            mlp_ratio: hidden width of the MLPs, divided by C.
+            layer_scale: initial value of the layer scales; the authors use 1 for backbones of 12
+                layers and 1e-5 for 24.
+            tokens_norm: whether the second norm of a layer is applied to all tokens, or to the
+                class token alone, as in the nano models.
+        """
         sizes = (in_channels, num_heads, int(in_channels * mlp_ratio), layer_scale, tokens_norm)
         self.cls_token = nn.Parameter(torch.empty(1, 1, in_channels))
         self.cls_attn_blocks = nn.Sequential(*(ClassAttentionLayer(*sizes) for _ in range(depth)))

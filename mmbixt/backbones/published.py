@@ -3,10 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
-from mmbixt.optional import MODELS
-
 
 @dataclass(frozen=True, eq=False)
 class Published:
@@ -97,29 +93,3 @@ PUBLISHED = (
     _swin('swin_base', 'base', '88', '15.4', ()),
     _swin('bisa_swin_tiny', 'tiny', '28.4', '5.3', (0,)),
 )
-
-# the neck of a backbone's classifier, and the backbone's options in it, if not _MEAN: the mean of
-# the last feature map
-_MEAN = ('GlobalAveragePooling', dict(out_indices=(-1,)))
-_AS_CLASSIFIER = {
-    'mmbixt.XCiT': ('mmbixt.ClassAttentionNeck', dict()),
-    'mmbixt.BiXT': ('mmbixt.LatentMeanNeck', dict(latent_layer=True)),
-    'mmbixt.BiFormer': ('mmbixt.BatchNormMeanNeck', dict(output_norms=False, out_indices=(-1,))),
-    'mmbixt.BiSASwin': ('GlobalAveragePooling', dict(shift_single_window=False, out_indices=(-1,))),
-}
-
-
-def classifier_config(backbone: dict[str, Any], num_classes: int = 1000) -> dict[str, Any]:
-    """The authors' classifier on a dense backbone, as an ``ImageClassifier`` of mmpretrain."""
-    kind = backbone['type']
-    neck, options = _AS_CLASSIFIER.get(kind, _MEAN)
-    backbone, neck = {**backbone, **options}, dict(type=neck)
-    with torch.device('meta'):
-        built = MODELS.build({**backbone, 'init_cfg': None})
-    width = built.out_channels[-1]
-    if neck['type'] != 'GlobalAveragePooling':
-        neck.update(in_channels=width)
-    if kind == 'mmbixt.XCiT':
-        neck.update(num_heads=built.arch['num_heads'], tokens_norm=backbone['arch'] != 'nano12')
-    head = dict(type='mmbixt.ClassifierHead', num_classes=num_classes, in_channels=width)
-    return dict(type='ImageClassifier', backbone=backbone, neck=neck, head=head)

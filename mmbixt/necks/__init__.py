@@ -1,15 +1,7 @@
 from mmbixt.frameworks import import_problem, register_missing
-from mmbixt.necks.classifier_head import ClassifierHead
-from mmbixt.necks.classifier_neck import BatchNormMeanNeck, ClassAttentionNeck, LatentMeanNeck
 from mmbixt.registry import MODELS
 
-__all__ = [
-    'BatchNormMeanNeck',
-    'ClassAttentionNeck',
-    'ClassifierHead',
-    'FeaturePyramidAdapter',
-    'LatentMeanNeck',
-]
+__all__ = ['FeaturePyramidAdapter']
 
 problem = import_problem('mmcv.cnn')
 if problem is None:

@@ -115,7 +115,7 @@ def test_sizes_of_the_papers_tables(options, parameters, operations):
     from classifiers import build_meta
     from get_flops import count_macs, count_parameters
 
-    from mmbixt.backbones.published import classifier_config
+    from mmbixt.classification import classifier_config
 
     model = build_meta(classifier_config(dict(type='mmbixt.BiXT', **options)))
 

@@ -24,9 +24,9 @@ from test_checkpoints.layouts import meta_state
 from torch import nn
 from variants import FAMILIES, VARIANTS
 
-from mmbixt.backbones.published import classifier_config
 from mmbixt.checkpoints.errors import CheckpointMismatchError
 from mmbixt.checkpoints.state_dict import load_whole_state
+from mmbixt.classification import classifier_config
 
 GOLDENS = {  # name, golden, batch and side of the image, container of the weights in the file
     'xcit': ('xcit_tiny_12_p16', 'logits__64x64', 2, 64, 'model'),

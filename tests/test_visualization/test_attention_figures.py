@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
-from mmbixt.necks import ClassAttentionNeck
+from mmbixt.classification import ClassAttentionNeck
 from mmbixt.visualization.attention import attention_figures
 
 INPUTS = helpers.image(1, 64, 96)

@@ -11,8 +11,8 @@ from torch.nn.functional import gelu
 
 from mmbixt.attention.cross_covariance import split_channels
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
+from mmbixt.classification import ClassAttentionNeck
 from mmbixt.layers.softmax_attention import join_heads, split_heads
-from mmbixt.necks import ClassAttentionNeck
 from mmbixt.visualization.attention import (
     attention_layers,
     biformer,

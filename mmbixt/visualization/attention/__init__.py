@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
-from mmbixt.necks import ClassAttentionNeck
+from mmbixt.classification import ClassAttentionNeck
 from mmbixt.visualization.attention import biformer, bisa_swin, bixt, class_attention, xcit
 from mmbixt.visualization.attention.drawing import Scene
 from mmbixt.visualization.attention.layer import AttentionPictureError, Layer
