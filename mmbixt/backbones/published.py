@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from mmbixt.checkpoints.sources import BIXT, BiXTModel
+
 
 @dataclass(frozen=True, eq=False)
 class Published:
@@ -14,6 +16,8 @@ class Published:
         params: parameters of the classifier in millions, as printed in the paper; empty if not.
         gmacs: multiply-adds of the classifier at 224 x 224, in billions, as printed in the paper.
         at_512: entries of the config that differ at 512 x 512.
+        weights: what the names of its weights begin with (``mmbixt.checkpoints.sources``); empty if
+            they cannot be downloaded.
     """
 
     name: str
@@ -21,6 +25,7 @@ class Published:
     params: str = ''
     gmacs: str = ''
     at_512: tuple[tuple[str, Any], ...] = ()
+    weights: str = ''
 
     @property
     def family(self) -> str:
@@ -32,13 +37,16 @@ class Published:
         return {key: value for key, value in self.backbone.items() if key != 'type'}
 
 
-def _bixt(name: str, params: str = '', gmacs: str = '', **options: Any) -> Published:
-    return Published(f'bixt_{name}', dict(type='mmbixt.BiXT', **options), params, gmacs)
+def _bixt(model: BiXTModel) -> Published:
+    backbone = dict(type='mmbixt.BiXT', **model.options)
+    weights = model.weights and f'bixt://{model.weights}'
+    return Published(f'bixt_{model.name}', backbone, model.params, model.gmacs, weights=weights)
 
 
 def _xcit(size: str, depth: int, patch: int, params: str, gmacs: str) -> Published:
     backbone = dict(type='mmbixt.XCiT', arch=f'{size}{depth}', patch_size=patch)
-    return Published(f'xcit_{size}_{depth}_p{patch}', backbone, params, gmacs)
+    weights = f'xcit://{size}{depth}-p{patch}'
+    return Published(f'xcit_{size}_{depth}_p{patch}', backbone, params, gmacs, weights=weights)
 
 
 def _biformer(arch: str, params: str, gmacs: str) -> Published:
@@ -52,23 +60,8 @@ def _swin(name: str, arch: str, params: str, gmacs: str, stages: tuple[int, ...]
     return Published(name, backbone, params, gmacs)
 
 
-# A published BiXT of 12 layers (13 where the name has d13) loads into one layer less.
 PUBLISHED = (
-    _bixt('ti_l64_p16', '15.11', '1.68', depth=11),
-    _bixt('ti_l64_p16s8', '15.12', '4.71', depth=11, patch_stride=8),
-    _bixt('ti_l64_p16s4', '15.12', '16.81', depth=11, patch_stride=4),
-    _bixt('ti_l32_p16', '15.11', '1.30', depth=11, num_latents=32),
-    _bixt('ti_l128_p16', '15.13', '2.47', depth=11, num_latents=128),
-    _bixt('ti_l64_d13_p16', '16.38', '1.82'),
-    _bixt('ti_l64_d13_p16s8', patch_stride=8),
-    _bixt('ti_l64_d13_p16s4', patch_stride=4),
-    _bixt('ti_cnv_l64_p16', depth=11, patch_embed='conv'),
-    _bixt('ti_cnv_l64_d13_p16', patch_embed='conv'),
-    _bixt('ti_cnv_l64_d13_p8', patch_embed='conv', patch_stride=8),
-    _bixt('ti_cnv_l64_d13_p4', patch_embed='conv', patch_stride=4),
-    _bixt('ed256_l64_p16', arch='d256'),
-    _bixt('ed256_l64_p16s8', arch='d256', patch_stride=8),
-    _bixt('ed256LS_l64_p16s8', arch='d256-ls', patch_stride=8),
+    *map(_bixt, BIXT),
     _xcit('nano', 12, 16, '3', '0.5'),
     _xcit('nano', 12, 8, '3', '2.1'),
     _xcit('tiny', 12, 16, '7', '1.2'),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from itertools import product
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlparse
 
 from mmbixt.checkpoints.errors import CheckpointFileError
@@ -64,21 +64,59 @@ def near_matches(name: str, names: Iterable[str]) -> str:
 
 
 _FIGSHARE = 'https://figshare.unimelb.edu.au/ndownloader/files'
-# name: arguments of mmbixt.BiXT; file and top-1 at 224 pixels; the same at 384. The last layer of a
-# file updates only the latents, which a dense model does not read: 12 layers are depth=11.
-_BIXT = {
-    'tiny-16': ("arch='tiny', depth=11", (52882961, 80.10), (52882964, 81.85)),
-    'tiny-16-conv': ("arch='tiny', depth=11, patch_embed='conv'", (52882946, 81.00)),
-    'tiny-16-d13': ("arch='tiny'", (52882958, 80.44), (52882955, 82.15)),
-    'tiny-16-conv-d13': ("arch='tiny', patch_embed='conv'", (52882949, 80.95)),
-    'tiny-8': ("arch='tiny', depth=11, patch_stride=8", (52882994, 81.88), (52882988, 82.77)),
-    'tiny-8-d13': ("arch='tiny', patch_stride=8", (52882979, 82.44), (52882973, 83.06)),
-    'tiny-8-conv-d13': ("arch='tiny', patch_stride=8, patch_embed='conv'", (52882952, 82.47)),
-    'tiny-4': ("arch='tiny', depth=11, patch_stride=4", (52882982, 82.70), (52882970, 83.15)),
-    'tiny-4-d13': ("arch='tiny', patch_stride=4", (52882967, 83.04)),
-    'd256-16': ("arch='d256'", (52882976, 81.74)),
-    'd256-ls-8': ("arch='d256-ls', patch_stride=8", (52882991, 83.24), (52882985, 83.89)),
-}
+
+
+class BiXTModel(NamedTuple):
+    """A model of BiXT's authors.
+
+    Attributes:
+        name: theirs, without 'bixt_'.
+        weights: the name here; empty if none are published.
+        options: of ``mmbixt.BiXT``. The last layer of a file updates only the latents, which a
+            dense model does not read: 12 layers are ``depth=11``.
+        params, gmacs: parameters (M) and multiply-adds at 224 x 224 (G), as printed in the paper.
+        at_224, at_384: number and top-1 of the file for images of this side.
+    """
+
+    name: str
+    weights: str
+    options: dict[str, Any]
+    params: str = ''
+    gmacs: str = ''
+    at_224: tuple[int, float] | None = None
+    at_384: tuple[int, float] | None = None
+
+
+_D11, _CONV = dict(depth=11), dict(patch_embed='conv')
+_L32, _L128 = dict(num_latents=32), dict(num_latents=128)
+_S8, _S4 = dict(patch_stride=8), dict(patch_stride=4)
+_D256, _D256_LS = dict(arch='d256'), dict(arch='d256-ls')
+_ROWS = (
+    ('ti_l64_p16', 'tiny-16', _D11, '15.11', '1.68', (52882961, 80.10), (52882964, 81.85)),
+    ('ti_l64_p16s8', 'tiny-8', _D11 | _S8, '15.12', '4.71', (52882994, 81.88), (52882988, 82.77)),
+    ('ti_l64_p16s4', 'tiny-4', _D11 | _S4, '15.12', '16.81', (52882982, 82.70), (52882970, 83.15)),
+    ('ti_l32_p16', '', _D11 | _L32, '15.11', '1.30'),
+    ('ti_l128_p16', '', _D11 | _L128, '15.13', '2.47'),
+    ('ti_l64_d13_p16', 'tiny-16-d13', {}, '16.38', '1.82', (52882958, 80.44), (52882955, 82.15)),
+    ('ti_l64_d13_p16s8', 'tiny-8-d13', _S8, '', '', (52882979, 82.44), (52882973, 83.06)),
+    ('ti_l64_d13_p16s4', 'tiny-4-d13', _S4, '', '', (52882967, 83.04)),
+    ('ti_cnv_l64_p16', 'tiny-16-conv', _D11 | _CONV, '', '', (52882946, 81.00)),
+    ('ti_cnv_l64_d13_p16', 'tiny-16-conv-d13', _CONV, '', '', (52882949, 80.95)),
+    ('ti_cnv_l64_d13_p8', 'tiny-8-conv-d13', _S8 | _CONV, '', '', (52882952, 82.47)),
+    ('ti_cnv_l64_d13_p4', '', _S4 | _CONV),
+    ('ed256_l64_p16', 'd256-16', _D256, '', '', (52882976, 81.74)),
+    ('ed256_l64_p16s8', '', _D256 | _S8),
+    (
+        'ed256LS_l64_p16s8',
+        'd256-ls-8',
+        _D256_LS | _S8,
+        '',
+        '',
+        (52882991, 83.24),
+        (52882985, 83.89),
+    ),
+)
+BIXT = tuple(BiXTModel(*row) for row in _ROWS)
 
 _XCIT_URL = 'https://dl.fbaipublicfiles.com/xcit'
 _XCIT_RECIPES = {  # mmbixt's suffix: (text before and after the patch size in the authors', recipe)
@@ -140,11 +178,15 @@ _SWIN['base'] = _SWIN['mm-base']  # this size is published in mm's layout only
 
 
 def _bixt() -> Iterator[Source]:
-    for name, (arguments, *files) in _BIXT.items():
-        for (file, top1), side, suffix in zip(files, (224, 384), ('', '-384'), strict=False):
-            url, what = f'{_FIGSHARE}/{file}', f'ImageNet-1k, {side} px'
-            model, figure = f'mmbixt.BiXT: {arguments}', f'top-1 {top1:.2f}'
-            yield Source(f'bixt://{name}{suffix}', url, what, model, figure, is_zip=True)
+    for model in BIXT:
+        options = dict(arch='tiny') | model.options
+        fills = f'mmbixt.BiXT: {", ".join(f"{key}={value!r}" for key, value in options.items())}'
+        for file, side, suffix in ((model.at_224, 224, ''), (model.at_384, 384, '-384')):
+            if file is None:
+                continue
+            name, what = f'bixt://{model.weights}{suffix}', f'ImageNet-1k, {side} px'
+            url, figure = f'{_FIGSHARE}/{file[0]}', f'top-1 {file[1]:.2f}'
+            yield Source(name, url, what, fills, figure, is_zip=True)
 
 
 def _xcit() -> Iterator[Source]:

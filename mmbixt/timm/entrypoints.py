@@ -23,39 +23,21 @@ from mmbixt.timm.pyramid import STRIDES, Pyramid
 
 __all__: list[str] = []  # timm adds the names
 
-# published weights (mmbixt.checkpoints.sources) by the rest of a name after 'bixt_'
-BIXT_WEIGHTS = {
-    'ti_l64_p16': 'tiny-16',
-    'ti_l64_p16s8': 'tiny-8',
-    'ti_l64_p16s4': 'tiny-4',
-    'ti_l64_d13_p16': 'tiny-16-d13',
-    'ti_l64_d13_p16s8': 'tiny-8-d13',
-    'ti_l64_d13_p16s4': 'tiny-4-d13',
-    'ti_cnv_l64_p16': 'tiny-16-conv',
-    'ti_cnv_l64_d13_p16': 'tiny-16-conv-d13',
-    'ti_cnv_l64_d13_p8': 'tiny-8-conv-d13',
-    'ed256_l64_p16': 'd256-16',
-    'ed256LS_l64_p16s8': 'd256-ls-8',
-}
 # timm's tag: what mmbixt's name of the weights ends with, side of the images
-BIXT_TAGS = {'in1k': ('', 224), 'in1k_384': ('-384', 384)}
-XCIT_TAGS = {'in1k': ('', 224), 'dist_in1k': ('-dist', 224), 'dist_in1k_384': ('-384-dist', 384)}
+TAGS = {
+    'in1k': ('', 224),
+    'in1k_384': ('-384', 384),
+    'dist_in1k': ('-dist', 224),
+    'dist_in1k_384': ('-384-dist', 384),
+}
 
 SOURCE_KEYS = {'url', 'file', 'state_dict', 'hf_hub_id', 'source'}  # where timm finds weights
 
 
 def _weights(model: Published) -> Iterator[tuple[str, str, int]]:
     """Tag, URL and side of the images of the published weights; nothing if there are none."""
-    if model.family == 'BiXT':
-        name, tags = BIXT_WEIGHTS.get(model.name.removeprefix('bixt_')), BIXT_TAGS
-        name = name and f'bixt://{name}'
-    elif model.family == 'XCiT':
-        options = model.options
-        name, tags = f'xcit://{options["arch"]}-p{options["patch_size"]}', XCIT_TAGS
-    else:  # the links to BiFormer's are broken, and BiSA-Swin's are not published
-        return
-    for tag, (suffix, side) in tags.items():
-        if name and (source := SOURCES.get(name + suffix)):
+    for tag, (suffix, side) in TAGS.items():
+        if model.weights and (source := SOURCES.get(model.weights + suffix)):
             yield tag, source.url, side
 
 
