@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -18,7 +19,7 @@ from mmbixt.check.names import suggest
 from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.config import ConfigError, all_dicts, read_config, type_name
 from mmbixt.engine.short_log import ShortLogProcessor
-from mmbixt.frameworks import INSTALL, import_problem, missing_framework
+from mmbixt.frameworks import INSTALL, UNUSABLE, missing_framework
 from mmbixt.sample.sample_config import use_sample_data
 
 # errors whose message tells users what to do
@@ -74,8 +75,11 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...] = ()) -> Confi
     os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
     cfg = read_config(args.config)
     framework = cfg.get('default_scope')
-    if framework in INSTALL and (problem := import_problem(f'{framework}.models')):
-        raise missing_framework(args.config, framework, problem)
+    if framework in INSTALL:
+        try:
+            import_module(f'{framework}.models')
+        except UNUSABLE as error:
+            raise missing_framework(args.config, framework, error) from error
     if args.sample:
         changes = use_sample_data(cfg)
         cfg.work_dir = None  # that of the real run

@@ -1,15 +1,14 @@
-"""Errors about missing frameworks.
+"""Errors about missing frameworks: ``except UNUSABLE as error: raise missing_framework(...)``.
 
 mmengine, mmcv, mmsegmentation, mmdet and mmpretrain are not requirements of mmbixt's distribution:
 there are two distributions of each with the same modules, and installing both breaks them.
 """
 
 from collections.abc import Callable
-from importlib import import_module
-
-from mmengine.registry import Registry
+from typing import Any
 
 INSTALL = {
+    'mmengine': '`pip install mmengine` (or onedl-mmengine)',
     'mmcv': '`mim install "mmcv>=2.0.0,<2.2.0"` (or onedl-mmcv)',
     'mmseg': '`pip install mmsegmentation` (or onedl-mmsegmentation)',
     'mmdet': '`pip install mmdet` (or onedl-mmdetection)',
@@ -17,10 +16,8 @@ INSTALL = {
     '(or onedl-mmpretrain)',
 }
 
-# errors of importing a missing, incomplete or incompatible framework: AssertionError for versions
-# of mmcv and mmengine; TypeError in mmpretrain if transformers is too new; KeyError in a second
-# import after such an error, because some components are registered already
-UNUSABLE = (ImportError, AssertionError, TypeError, KeyError)
+# errors of importing a missing framework, or one that refuses the version of mmcv or mmengine
+UNUSABLE = (ImportError, AssertionError)
 
 
 def missing_framework(what: str, framework: str, problem: Exception) -> ImportError:
@@ -31,21 +28,8 @@ def missing_framework(what: str, framework: str, problem: Exception) -> ImportEr
     )
 
 
-def import_problem(module: str) -> Exception | None:
-    """The error of importing a module of a framework, or None.
-
-    It is called before parts of mmbixt are imported that need the module, so that errors in mmbixt
-    itself are not hidden.
-    """
-    try:
-        import_module(module)
-    except UNUSABLE as error:
-        return error
-    return None
-
-
 def register_missing(
-    registry: Registry, name: str, framework: str, problem: Exception
+    registry: Any, name: str, framework: str, problem: Exception
 ) -> Callable[[str], object]:
     """Register a component whose framework is missing: building it raises an error with advice.
 

@@ -7,18 +7,16 @@ config, without ``custom_imports`` and with any default scope.
 from collections.abc import Callable
 from importlib import import_module
 
+from mmbixt.checkpoints.loader import register_checkpoint_readers
+from mmbixt.frameworks import UNUSABLE, missing_framework
+
 try:
     from mmengine import registry as root
     from mmengine.dataset import BaseDataset
     from mmengine.model import BaseDataPreprocessor, BaseModel
-except ImportError as error:
-    raise ImportError(
-        'This part of mmbixt (not layers, attention and backbones) needs mmengine, which cannot be '
-        f'imported ({error}). To install it: `pip install mmengine` (or onedl-mmengine).'
-    ) from error
-
-from mmbixt.checkpoints.loader import register_checkpoint_readers
-from mmbixt.frameworks import UNUSABLE, missing_framework
+except UNUSABLE as error:
+    what = 'This part of mmbixt (not layers, attention and backbones)'
+    raise missing_framework(what, 'mmengine', error) from error
 
 SCOPE = 'mmbixt'
 FRAMEWORKS = ('mmseg', 'mmdet', 'mmpretrain')
@@ -39,17 +37,14 @@ class Registry(root.Registry):
             return super().get(key)
         framework = default_scope()
         component = self.parent.get(f'{framework}.{name}') if framework else None
-        return component or self._get_without_scope(name)
+        if component is None:
+            framework, component = self._find(name)
+            if framework is not None:
+                enter_scope(framework, component)
+        return component
 
-    def _get_without_scope(self, name: str) -> type | Callable | None:
-        """Look up a name in all frameworks, where the default scope does not help.
-
-        This happens in mmengine's hub with ``mmbixt::...``, and in inferencers with
-        ``scope='mmbixt'``. They build a whole model first, whose name only one framework has. This
-        framework becomes the default scope, in which the other names are looked up; so does that of
-        a data set. A part from another framework, such as a backbone of mmpretrain in a segmentor,
-        leaves the scope.
-        """
+    def _find(self, name: str) -> tuple[str | None, type | Callable | None]:
+        """A name in all frameworks, where the default scope does not help, and its framework."""
         components = {}
         for framework in FRAMEWORKS:
             try:
@@ -58,6 +53,8 @@ class Registry(root.Registry):
             except UNUSABLE as error:
                 if (name, framework) == ('ImageClassifier', 'mmpretrain'):
                     raise missing_framework(name, framework, error) from error
+                continue
+            except (TypeError, KeyError):  # of one that is broken, whose configs fail for that
                 continue
             if component is not None:
                 components[framework] = component
@@ -68,12 +65,21 @@ class Registry(root.Registry):
                 f'first, or write the scope in front of the type: {next(iter(components))}.{name}.'
             )
         shared = super().get(name)  # of mmengine or mmcv
-        for framework, component in components.items():
-            if component is not shared:
-                if default_scope() is None or is_first_built(component):
-                    root.init_default_scope(framework)
-                return component
-        return shared
+        own = ((x, component) for x, component in components.items() if component is not shared)
+        return next(own, (None, shared))
+
+
+def enter_scope(framework: str, component: type | Callable) -> None:
+    """Make a framework the default scope, for mmengine's hub and inferencers, which set none.
+
+    With ``mmbixt::...`` or ``scope='mmbixt'`` they build a whole model first, whose name only one
+    framework has, and then its parts; so does a data set with its transforms. A part from another
+    framework, such as a backbone of mmpretrain in a segmentor, leaves the scope.
+    """
+    kinds = BaseModel, BaseDataPreprocessor, BaseDataset
+    is_first_built = isinstance(component, type) and issubclass(component, kinds)
+    if default_scope() is None or is_first_built:
+        root.init_default_scope(framework)
 
 
 def default_scope() -> str | None:
@@ -81,12 +87,6 @@ def default_scope() -> str | None:
     # mmengine's public methods return only the latest scope, which is mmbixt in inherited configs
     scopes = [instance.scope_name for instance in root.DefaultScope._instance_dict.values()]
     return next((scope for scope in reversed(scopes) if scope != SCOPE), None)
-
-
-def is_first_built(component: type | Callable) -> bool:
-    """Whether it is a whole model, what prepares its data, or a data set with its transforms."""
-    kinds = BaseModel, BaseDataPreprocessor, BaseDataset
-    return isinstance(component, type) and issubclass(component, kinds)
 
 
 def child(name: str, locations: tuple[str, ...] = (SCOPE,)) -> Registry:

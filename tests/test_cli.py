@@ -59,7 +59,7 @@ def test_the_work_dir_of_a_config_is_not_that_of_its_sample(tmp_path, monkeypatc
 
 
 def test_a_framework_that_is_missing(monkeypatch):
-    monkeypatch.setattr('mmbixt.frameworks.import_module', Mock(side_effect=ImportError('none')))
+    monkeypatch.setattr('mmbixt.cli.import_module', Mock(side_effect=ImportError('none')))
     with pytest.raises(ImportError, match=r'needs mmseg, .* \(none\)\. To install it: .*pip inst'):
         load(NAME)
 

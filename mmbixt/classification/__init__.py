@@ -7,7 +7,7 @@ from torch import nn
 from mmbixt.classification.config import classifier_config
 from mmbixt.classification.head import ClassifierHead
 from mmbixt.classification.necks import BatchNormMeanNeck, ClassAttentionNeck, LatentMeanNeck
-from mmbixt.frameworks import import_problem, missing_framework
+from mmbixt.frameworks import UNUSABLE, missing_framework
 from mmbixt.registry import MODELS
 
 __all__ = [
@@ -26,8 +26,8 @@ def DistilledClassifier(**options: Any) -> nn.Module:  # noqa: N802 (a type in c
 
     This is a function, so that mmpretrain is imported only when a classifier is built.
     """
-    if problem := import_problem('mmpretrain.models'):
-        raise missing_framework('mmbixt.DistilledClassifier', 'mmpretrain', problem) from problem
-    from mmbixt.classification import distilled
-
+    try:
+        from mmbixt.classification import distilled
+    except UNUSABLE as error:
+        raise missing_framework('mmbixt.DistilledClassifier', 'mmpretrain', error) from error
     return distilled.DistilledClassifier(**options)

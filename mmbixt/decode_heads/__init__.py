@@ -1,10 +1,9 @@
-from mmbixt.frameworks import import_problem, register_missing
+from mmbixt.frameworks import UNUSABLE, register_missing
 from mmbixt.registry import MODELS
 
 __all__ = ['LinearTokenHead']
 
-problem = import_problem('mmseg.models')
-if problem is None:
+try:
     from mmbixt.decode_heads.linear_token_head import LinearTokenHead
-else:
-    __getattr__ = register_missing(MODELS, 'LinearTokenHead', 'mmseg', problem)
+except UNUSABLE as error:
+    __getattr__ = register_missing(MODELS, 'LinearTokenHead', 'mmseg', error)

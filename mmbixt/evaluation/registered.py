@@ -1,13 +1,12 @@
 """The metric classes, registered for mm configs; BoundaryCocoMetric needs mmdet."""
 
 from mmbixt.evaluation.metrics import BoundaryIoUMetric
-from mmbixt.frameworks import import_problem, register_missing
+from mmbixt.frameworks import UNUSABLE, register_missing
 from mmbixt.registry import METRICS
 
-problem = import_problem('mmdet.evaluation')
-if problem is None:
+try:
     from mmbixt.evaluation.coco_metric import BoundaryCocoMetric
-else:
-    __getattr__ = register_missing(METRICS, 'BoundaryCocoMetric', 'mmdet', problem)
+except UNUSABLE as error:
+    __getattr__ = register_missing(METRICS, 'BoundaryCocoMetric', 'mmdet', error)
 
 __all__ = ['BoundaryCocoMetric', 'BoundaryIoUMetric']
