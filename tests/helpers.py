@@ -5,7 +5,7 @@ import lzma
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib.metadata import packages_distributions
@@ -79,20 +79,6 @@ def assert_close(actual: Any, expected: Any, tolerance: float = 1e-5) -> None:
     assert actual.shape == expected.shape
     worst = (actual - expected).abs().max()
     assert worst <= tolerance * scale, f'off by {float(worst / scale):.2e} of absmax'
-
-
-def kept_bytes(run: Callable[[], object]) -> int:
-    """Bytes of the storages that autograd keeps for the backward pass of a call."""
-    kept = {}
-
-    def pack(x: torch.Tensor) -> torch.Tensor:
-        kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
-        return x
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-        alive = run()
-    del alive
-    return sum(kept.values())
 
 
 def unused_parameters(model: nn.Module, heads: Collection[str]) -> list[str]:

@@ -187,15 +187,17 @@ def distance(found: list[Tensor | None], truth: list[Tensor | None]) -> float:
     """Root mean square over the tensors of their relative errors.
 
     The error of a tensor is divided by its size, or by a thousandth of the largest tensor's size if
-    that is more: some are zero except for rounding. If a tensor must be exactly zero, such as the
-    gradient of the only key of an attention, it is divided by the size of the largest.
+    that is more. That of a tensor that is zero is divided by the largest one's size: it is a sum
+    that cancels, such as the gradient of a bias before a batch norm or of the only key of an
+    attention, and as inexact as its terms.
     """
     pairs = [(f, t) for f, t in zip(found, truth, strict=True) if t is not None and t.numel()]
     largest = max(float(t.square().mean().sqrt()) for _, t in pairs)
     total = 0.0
     for f, t in pairs:
         assert getattr(f, 'shape', None) == t.shape, f'a tensor of shape {t.shape} is missing'
-        size = max(float(t.square().mean().sqrt()) or largest, 1e-3 * largest, 1e-30)
+        size = float(t.square().mean().sqrt())
+        size = max(size, (1e-3 if size > 1e-12 * largest else 1) * largest, 1e-30)
         total += float((f.double() - t).square().mean()) / size**2
     return (total / len(pairs)) ** 0.5
 

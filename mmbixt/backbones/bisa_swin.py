@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from torch import Tensor, fx, nn
 from torch.nn.functional import pad
 
-from mmbixt.attention.inverse import InverseWeights, check_options
+from mmbixt.attention.inverse import InverseAttention, check_options
 from mmbixt.attention.windows import WindowAttention, Windows, relative_position_index
 from mmbixt.backbones.arch import (
     check_positive,
@@ -246,13 +246,13 @@ class BiSASwin(DenseBackbone):
         self.complete(drop_path)
 
     def reset_parameters(self) -> None:
-        """Swin's initialisation; for inverse attention see :class:`InverseWeights`."""
+        """Swin's initialisation; for inverse attention see :class:`InverseAttention`."""
         for module in self.modules():
             init_linear(module)
             if isinstance(module, WindowAttention):
                 nn.init.trunc_normal_(module.relative_position_bias_table, std=0.02)
         for module in self.modules():
-            if isinstance(module, InverseWeights):
+            if isinstance(module, InverseAttention):
                 module.reset_parameters()
 
     def stem(self) -> Parts:
