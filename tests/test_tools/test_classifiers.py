@@ -57,13 +57,6 @@ def checkpoint(folder, run):
     return folder / 'work_dirs/mine_sample/iter_2.pth'
 
 
-def test_training_is_resumed(run, checkpoint, folder):
-    output = run('train.py', '--resume', checkpoint, options=['train_cfg.max_iters=4'])
-    assert 'iter: 2' in output
-    state = torch.load(folder / 'work_dirs/mine_sample/iter_4.pth', weights_only=False)
-    assert {int(s['step']) for s in state['optimizer']['state'].values()} == {4}
-
-
 def test_evaluation_and_predictions(run, checkpoint, folder):
     arguments = '--out', 'predictions.pkl', '--show-dir', 'pictures'
     assert 'accuracy/top1: ' in run('test.py', checkpoint, *arguments)
