@@ -12,23 +12,33 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
+from mmbixt import backbones
+from mmbixt.attention import (
+    BidirectionalAttention,
+    CrossCovarianceAttention,
+    LatentAttention,
+    RoutingAttention,
+    SequentialAttention,
+)
+from mmbixt.backbones.base import DenseBackbone
+from mmbixt.backbones.bisa_swin import ShiftedWindows
 from mmbixt.classification import ClassAttentionNeck
 from mmbixt.visualization.attention import biformer, bisa_swin, bixt, class_attention, xcit
 from mmbixt.visualization.attention.drawing import Scene
 from mmbixt.visualization.attention.layer import AttentionPictureError, Layer
 
-__all__ = ['FAMILIES', 'AttentionPictureError', 'attention_figures']
+__all__ = ['AttentionPictureError', 'attention_figures']
 
-# A module for each family has
-#   attention_layers(backbone) -> {name: (module, stride)}, in the order of the network
-#   default_layer(backbone) -> name
+# What draws an attention: a module with
+#   default_layer({name: attention}, out_indices) -> name
 #   draw(Layer, Scene) -> Figure
-FAMILIES: dict[type[nn.Module], ModuleType] = {
-    BiXT: bixt,
-    XCiT: xcit,
-    BiFormer: biformer,
-    BiSASwin: bisa_swin,
+DRAWN_BY: dict[type[nn.Module], ModuleType] = {
+    BidirectionalAttention: bixt,
+    SequentialAttention: bixt,
+    LatentAttention: bixt,
+    CrossCovarianceAttention: xcit,
+    RoutingAttention: biformer,
+    ShiftedWindows: bisa_swin,
 }
 
 
@@ -60,9 +70,8 @@ def attention_figures(
             padding. Default: all.
         all_latents: draw all latents of BiXT instead of the four with the most tokens.
     """
-    backbone, _, family = _parts(model)
     existing = attention_layers(model)
-    chosen = _choose([*existing], layers or [family.default_layer(backbone)])
+    chosen = _choose([*existing], layers or [_default_layer(model)])
     scene, figures = make_scene(image, point, content or inputs.shape[2:]), {}
     for layer in record_layers(model, inputs, chosen):
         drawn = layer._replace(heads=heads, all_latents=all_latents)
@@ -71,17 +80,39 @@ def attention_figures(
 
 
 def attention_layers(model: nn.Module) -> dict[str, tuple[ModuleType, nn.Module, int]]:
-    """By name: what draws a layer, its attention, and its stride."""
-    backbone, neck, family = _parts(model)
-    layers = {k: (family, *found) for k, found in family.attention_layers(backbone).items()}
+    """By name: what draws a layer, its attention, and its stride.
+
+    Of layers that share their attention it is the last one.
+    """
+    backbone, neck = _parts(model)
+    names = {layer.attention: layer for layer in backbone.layer_list()}
+    layers = {
+        '.'.join(map(str, layer.place)): (drawer, attention, layer.stride)
+        for attention, layer in names.items()
+        for kind, drawer in DRAWN_BY.items()
+        if isinstance(attention, kind)
+    }
+    if not layers:
+        raise AttentionPictureError(f'There are no pictures for a {type(backbone).__name__}.')
     for i, block in enumerate(neck.cls_attn_blocks if neck else ()):
         layers[f'class.{i}'] = class_attention, block.attn, backbone.out_strides[-1]
     return layers
 
 
+def _default_layer(model: nn.Module) -> str:
+    layers = {
+        name: (drawer, attention)
+        for name, (drawer, attention, _) in attention_layers(model).items()
+        if drawer is not class_attention
+    }
+    drawer, _ = next(iter(layers.values()))
+    attentions = {name: attention for name, (_, attention) in layers.items()}
+    return drawer.default_layer(attentions, _parts(model)[0].out_indices)
+
+
 def record_layers(model: nn.Module, inputs: Tensor, names: Sequence[str]) -> list[Layer]:
     """Layers with what they get in a forward pass of images (1,3,H,W)."""
-    existing, (backbone, neck, _) = attention_layers(model), _parts(model)
+    existing, (backbone, neck) = attention_layers(model), _parts(model)
 
     def read(name: str, module: nn.Module, arguments: tuple) -> Layer:
         stride = existing[name][2]
@@ -97,16 +128,15 @@ def record_layers(model: nn.Module, inputs: Tensor, names: Sequence[str]) -> lis
         handle.remove()
 
 
-def _parts(model: nn.Module) -> tuple[nn.Module, ClassAttentionNeck | None, ModuleType]:
-    """The backbone, the neck if it is class attention, and what draws the backbone."""
+def _parts(model: nn.Module) -> tuple[DenseBackbone, ClassAttentionNeck | None]:
+    """The backbone, and the neck if it is class attention."""
     backbone, neck = getattr(model, 'backbone', model), getattr(model, 'neck', None)
-    for kind, family in FAMILIES.items():
-        if isinstance(backbone, kind):
-            return backbone, neck if isinstance(neck, ClassAttentionNeck) else None, family
-    names = ', '.join(kind.__name__ for kind in FAMILIES)
-    raise AttentionPictureError(
-        f'There are pictures for {names}, not for a {type(backbone).__name__}.'
-    )
+    if not isinstance(backbone, DenseBackbone):
+        names = ', '.join(backbones.__all__)
+        raise AttentionPictureError(
+            f'There are pictures for {names}, not for a {type(backbone).__name__}.'
+        )
+    return backbone, neck if isinstance(neck, ClassAttentionNeck) else None
 
 
 def _choose(existing: Sequence[str], wanted: Sequence[str]) -> list[str]:

@@ -1,14 +1,12 @@
 """BiFormer: the attention of a point, and the regions that its region is routed to."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from mmbixt.attention import RoutingAttention
-from mmbixt.backbones import BiFormer
 from mmbixt.visualization.attention import drawing
 from mmbixt.visualization.attention.drawing import RED_AND_BLUE, Panel, Scene
 from mmbixt.visualization.attention.layer import Layer
@@ -30,18 +28,9 @@ class PointAttention(NamedTuple):
     routed: Sequence[Box]  # the k regions that it is routed to, the best first
 
 
-def attention_layers(backbone: BiFormer) -> dict[str, tuple[nn.Module, int]]:
-    """Those with routing; the last stage may have full attention."""
-    return {
-        f'{i}.{j}': (block.attn, 4 * 2**i)
-        for i, stage in enumerate(backbone.stages)
-        for j, block in enumerate(stage)
-        if isinstance(block.attn, RoutingAttention)
-    }
-
-
-def default_layer(backbone: BiFormer) -> str:
-    return [*attention_layers(backbone)][-1]
+def default_layer(attentions: Mapping[str, nn.Module], out_indices: Sequence[int]) -> str:
+    """The last one; the last stage, where all tokens attend to all, is not drawn."""
+    return [*attentions][-1]
 
 
 def point_attention(layer: Layer, cell: tuple[int, int]) -> PointAttention:

@@ -8,12 +8,13 @@ j. Figure 2 shows the highest weight that a query gets from any value::
 Its layer and head are open. Padding of windows takes part, as in the network, but is not drawn.
 """
 
+from collections.abc import Mapping, Sequence
+
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from mmbixt.attention.windows import Windows
-from mmbixt.backbones import BiSASwin
 from mmbixt.visualization.attention import drawing
 from mmbixt.visualization.attention.drawing import RED_AND_BLUE, Panel, Scene
 from mmbixt.visualization.attention.layer import Layer
@@ -28,19 +29,10 @@ INVERSE = (
 )
 
 
-def attention_layers(backbone: BiSASwin) -> dict[str, tuple[nn.Module, int]]:
-    return {
-        f'{i}.{j}': (block.attn, 4 * 2**i)
-        for i, stage in enumerate(backbone.stages)
-        for j, block in enumerate(stage.blocks)
-    }
-
-
-def default_layer(backbone: BiSASwin) -> str:
+def default_layer(attentions: Mapping[str, nn.Module], out_indices: Sequence[int]) -> str:
     """The last one with inverse attention; a plain Swin Transformer has none."""
-    layers = attention_layers(backbone)
-    inverse = [name for name, (module, _) in layers.items() if module.w_msa.isa is not None]
-    return [*layers, *inverse][-1]
+    inverse = [name for name, module in attentions.items() if module.w_msa.isa is not None]
+    return [*attentions, *inverse][-1]
 
 
 def window_maps(layer: Layer) -> tuple[Tensor, Tensor, Windows]:

@@ -1,11 +1,12 @@
 """BiXT: which latent each patch attends to most, and where these, or all latents, attend."""
 
+from collections.abc import Mapping, Sequence
+
 import torch
 from matplotlib import colormaps
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from mmbixt.backbones import BiXT
 from mmbixt.visualization.attention.drawing import RED_AND_BLUE, Panel, Scene, sheet
 from mmbixt.visualization.attention.layer import Layer
 
@@ -19,21 +20,10 @@ FEW = (
 )
 
 
-def attention_layers(backbone: BiXT) -> dict[str, tuple[nn.Module, int]]:
-    """Each layer's attention of latents and tokens; the last layer's alone if layers share it."""
-    names = {
-        module: str(i)
-        for i, block in enumerate(backbone.blocks)
-        for module in block.modules()
-        if hasattr(module, 'attention_maps')
-    }
-    return {name: (module, backbone.patch_stride) for module, name in names.items()}
-
-
-def default_layer(backbone: BiXT) -> str:
+def default_layer(attentions: Mapping[str, nn.Module], out_indices: Sequence[int]) -> str:
     """The second feature map: in deep layers the latents are often alike."""
-    names = [*attention_layers(backbone)]  # fewer if layers share their attention
-    return next((x for x in names if x == str(backbone.out_indices[:2][-1])), names[-1])
+    names = [*attentions]  # fewer if layers share their attention
+    return next((name for name in names if name == str(out_indices[:2][-1])), names[-1])
 
 
 def attention_maps(layer: Layer) -> tuple[Tensor, Tensor | None]:

@@ -4,12 +4,13 @@ A head has no attention between tokens, but a matrix (d,d) between its channels:
 cosines of a query channel and of all key channels, each a map over the image.
 """
 
+from collections.abc import Mapping, Sequence
+
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from mmbixt.backbones import XCiT
 from mmbixt.visualization.attention.drawing import Panel, Scale, Scene, sheet
 from mmbixt.visualization.attention.layer import Layer
 
@@ -23,15 +24,8 @@ SENTENCE = (
 )
 
 
-def attention_layers(backbone: XCiT) -> dict[str, tuple[nn.Module, int]]:
-    attentions = {str(i): block.attn for i, block in enumerate(backbone.blocks)}
-    return {
-        name: (attn, backbone.patch_size) for name, attn in attentions.items() if attn is not None
-    }
-
-
-def default_layer(backbone: XCiT) -> str:
-    return str(backbone.out_indices[-1])
+def default_layer(attentions: Mapping[str, nn.Module], out_indices: Sequence[int]) -> str:
+    return str(out_indices[-1])
 
 
 def attention_maps(layer: Layer) -> tuple[Tensor, Tensor, Tensor]:
