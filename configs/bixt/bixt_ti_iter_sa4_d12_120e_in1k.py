@@ -1,4 +1,12 @@
 _base_ = './bixt_ti_l64_p16_120e_in1k.py'
 
 # all layers but the first share the weights of one cross-attention
-model = dict(backbone=dict(attention='iterative', depth=12, self_attentions=4, share_first=False))
+model = dict(
+    backbone=dict(
+        type='mmbixt.BiXTAblation',
+        attention='iterative',
+        depth=12,
+        self_attentions=4,
+        share_first=False,
+    )
+)

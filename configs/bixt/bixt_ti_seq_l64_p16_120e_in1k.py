@@ -2,4 +2,4 @@ _base_ = './bixt_ti_l64_p16_120e_in1k.py'
 
 # The latents attend to the tokens, then the tokens to the updated latents. Without biases it has
 # the 15.92 M parameters of the paper.
-model = dict(backbone=dict(attention='sequential', qkv_bias=False))
+model = dict(backbone=dict(type='mmbixt.BiXTAblation', attention='sequential', qkv_bias=False))

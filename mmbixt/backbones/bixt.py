@@ -23,7 +23,6 @@ from mmbixt.backbones.base import DenseBackbone, LayerInfo, Parts, State
 from mmbixt.backbones.bixt_layers import (
     Layer,
     initialise,
-    iterative_layers,
     make_latent_layer,
 )
 from mmbixt.backbones.final_layers import LatentMean
@@ -49,7 +48,6 @@ ARCH_DEFAULTS = dict(mlp_ratio=4, layer_scale=None)
 # in the authors' files: the classifier, and the grid of positions
 NOT_USED = re.compile(r'(fc_norm|head)\.|fourier_pos_encode\.pos$')
 LATENT_UPDATE = re.compile(r'\.(self_attention_latents|attn\.proj_lat|\w+_lat)\.')
-QKV = re.compile(r'attn\.(qkv|q_latents|kv_latents|qkv_patches)$')
 LAYER = re.compile(r'blocks\.(\d+)\.')
 
 
@@ -71,23 +69,10 @@ class BiXT(DenseBackbone):
         patch_embed: 'linear' (patches, which overlap if they are larger than the stride) or 'conv'
             (the convolutional tokeniser).
         patch_size: side of the patches of 'linear': 32, 16, 8 or 4 pixels, not below the stride.
-        attention: 'bidirectional'; or a variant that the paper compares with it, of which no
-            weights are published: 'sequential' (the latents attend to the tokens, then the tokens
-            to the updated latents; :class:`mmbixt.attention.SequentialAttention`), or 'iterative'
-            (only the latents are updated, as in Perceiver). 'iterative' has no feature maps but
-            the unchanged tokens: it is for classifiers and needs ``latent_layer``; ``depth``
-            counts all of its layers.
-        self_attentions: of the latents in each layer of 'iterative', after the cross-attention.
-        share_first: 'iterative': all layers share the weights of one cross-attention, and its
-            rate of stochastic depth. Without it, the first layer has a cross-attention of its own.
-            mmengine's ``paramwise_cfg`` needs, in both cases, ``bypass_duplicate=True``.
-        qkv_bias: biases of queries, keys and values in self-attention and sequential attention.
-            Some parameters in the paper's tables are without, the published weights have them.
         token_refiner: None, or 'lpi' for XCiT's local patch interaction after each layer, the
             paper's "+LPI".
         out_indices: layers (from 0; negative ones from the end) whose tokens are returned.
             Default: after a third, a half, two thirds and all of them, (3, 5, 7, 11) of 12.
-        with_latents: also build the last layer's latent update and return the latents.
         out_latents: also build the last layer's latent update, and return the latents after each
             of ``out_indices``, behind the feature maps, as ``LatentMaskHead`` needs them.
         latent_layer: also build the authors' last layer, which updates only the latents, after
@@ -116,13 +101,8 @@ class BiXT(DenseBackbone):
         patch_stride: int = 16,
         patch_embed: str = 'linear',
         patch_size: int = 16,
-        attention: str = 'bidirectional',
-        self_attentions: int = 1,
-        share_first: bool = True,
-        qkv_bias: bool = True,
         token_refiner: str | None = None,
         out_indices: Sequence[int] | None = None,
-        with_latents: bool = False,
         out_latents: bool = False,
         latent_layer: bool = False,
         drop_path_rate: float = 0.0,
@@ -138,20 +118,14 @@ class BiXT(DenseBackbone):
         check_choice('patch_stride', patch_stride, (16, 8, 4))
         check_choice('patch_embed', patch_embed, ('linear', 'conv'))
         check_choice('patch_size', patch_size, [n for n in (32, 16, 8, 4) if n >= patch_stride])
-        check_choice('attention', attention, ('bidirectional', 'sequential', 'iterative'))
         check_choice('token_refiner', token_refiner, (None, 'lpi'))
         check_positive('num_latents', num_latents)
-        check_positive('self_attentions', self_attentions)
         check_rate('drop_path_rate', drop_path_rate)
-        if attention == 'iterative' and not latent_layer:
-            raise ValueError(
-                "attention='iterative' updates only the latents: it needs latent_layer=True."
-            )
         self.patch_size, self.patch_stride = patch_size, patch_stride
         self.min_side = patch_size
         self.out_indices = resolve_out_indices(out_indices, self.arch['depth'])
-        self.with_latents = with_latents or latent_layer
-        self.out_latents = out_latents
+        self.out_latents, self.latent_layer = out_latents, latent_layer
+        self.token_refiner = token_refiner
         channels = self.arch['embed_dims']
 
         self.latents = nn.Parameter(torch.empty(1, num_latents, channels))
@@ -162,25 +136,22 @@ class BiXT(DenseBackbone):
         self.fourier_pos_encode = FourierPositionEncoding(channels)
         hidden = int(channels * self.arch['mlp_ratio'])
         sizes = (channels, self.arch['num_heads'], hidden, self.arch['layer_scale'])
-        depth = self.arch['depth']
-        last = depth - 1 if latent_layer else max(self.out_indices)
-        self.num_bidirectional = 0 if attention == 'iterative' else last + 1
-        self.blocks = nn.ModuleList()
-        for i in range(self.num_bidirectional):
-            update_latents = i < last or self.with_latents or out_latents
-            options = update_latents, attention == 'sequential', token_refiner
-            self.blocks.append(Layer(*sizes, drop_path_rate * i / depth, *options))
-        if attention == 'iterative':
-            rates = [drop_path_rate * i / max(depth - 1, 1) for i in range(depth)]
-            self.blocks.extend(iterative_layers(sizes, rates, self_attentions, share_first))
-        elif latent_layer:
-            self.blocks.append(make_latent_layer(*sizes, drop_path_rate))
-        if not qkv_bias:
-            for name, module in self.blocks.named_modules():
-                if QKV.search(name):
-                    module.register_parameter('bias', None)
+        self.blocks = nn.ModuleList(self.make_layers(sizes, drop_path_rate))
         self.reset_parameters()
         self.complete(drop_path)
+
+    def make_layers(self, sizes: tuple, drop_path_rate: float) -> list[nn.Module]:
+        """Up to the last one that an output needs; ``sizes`` are the arguments of all layers."""
+        depth = self.arch['depth']
+        last = depth - 1 if self.latent_layer else max(self.out_indices)
+        layers = []
+        for i in range(last + 1):
+            update_latents = i < last or self.latent_layer or self.out_latents
+            options = update_latents, self.token_refiner
+            layers.append(Layer(*sizes, drop_path_rate * i / depth, *options))
+        if self.latent_layer:
+            layers.append(make_latent_layer(*sizes, drop_path_rate))
+        return layers
 
     def reset_parameters(self) -> None:
         nn.init.trunc_normal_(self.latents, std=0.02)
@@ -226,7 +197,7 @@ class BiXT(DenseBackbone):
     def forward(self, x: Tensor) -> tuple[Tensor, ...] | tuple[tuple[Tensor, ...], Tensor]:
         """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index.
 
-        With ``with_latents`` or ``latent_layer``: the feature maps and the latents (B,M,C).
+        With ``latent_layer``: the feature maps and the latents (B,M,C).
         With ``out_latents``: the feature maps, then as many latents, in one tuple.
         """
         feature_maps, out_latents = [], []
@@ -237,15 +208,14 @@ class BiXT(DenseBackbone):
                 out_latents.append(latents)
         if self.out_latents:
             return (*feature_maps, *out_latents)
-        return (tuple(feature_maps), latents) if self.with_latents else tuple(feature_maps)
+        return (tuple(feature_maps), latents) if self.latent_layer else tuple(feature_maps)
 
     def attention_maps(
         self, x: Tensor, layers: Iterable[int] | None = None
     ) -> dict[int, tuple[Tensor, Tensor]]:
         """For pictures: the attention of some layers (default: all) on images (B,3,H,W).
 
-        Layers in which only the latents attend are not among them: the ``latent_layer``, and
-        those of ``attention='iterative'``.
+        Layers in which only the latents attend, as in the ``latent_layer``, are not among them.
 
         Returns:
             For each layer two tensors (B,h,M,H',W') on the grid of the tokens: each latent's

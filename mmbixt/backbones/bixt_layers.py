@@ -1,13 +1,11 @@
 """The layers of BiXT: bidirectional and one-sided cross-attention, self-attention, LPI.
 
-The names of the weights are the authors'; those of the sequential attention are mmbixt's.
+The names of the weights are the authors'.
 """
-
-from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from mmbixt.attention import BidirectionalAttention, LatentAttention, SequentialAttention
+from mmbixt.attention import BidirectionalAttention, LatentAttention
 from mmbixt.layers import (
     DropPath,
     LayerScale,
@@ -53,9 +51,8 @@ class SelfAttentionBlock(nn.Module):
 class CrossAttentionBlock(nn.Module):
     """Cross-attention of both sides, then an MLP on either; norms before, residuals around.
 
-    Bidirectional: the tokens attend to the latents from before the block. Sequential: to the
-    updated latents. The other arguments are those of :class:`SelfAttentionBlock`; without
-    ``update_latents`` only tokens are updated.
+    The tokens attend to the latents from before the block. The other arguments are those of
+    :class:`SelfAttentionBlock`; without ``update_latents`` only tokens are updated.
     """
 
     def __init__(
@@ -66,16 +63,12 @@ class CrossAttentionBlock(nn.Module):
         scale: float | None,
         drop_path: float,
         update_latents: bool,
-        sequential: bool,
     ) -> None:
         super().__init__()
         self.update_latents = update_latents
         self.norm1_lat = nn.LayerNorm(channels, eps=1e-6)
         self.norm1_pat = nn.LayerNorm(channels, eps=1e-6)
-        if sequential:
-            self.attn = SequentialAttention(channels, num_heads)
-        else:
-            self.attn = BidirectionalAttention(channels, num_heads, update_latents)
+        self.attn = BidirectionalAttention(channels, num_heads, update_latents)
         self.ls1_pat = make_layer_scale(channels, scale)
         self.norm2_pat = nn.LayerNorm(channels, eps=1e-6)
         self.mlp_pat = Mlp(channels, hidden)
@@ -102,8 +95,7 @@ class CrossAttentionBlock(nn.Module):
         self.update_latents = False
         for name in ('ls1_lat', 'norm2_lat', 'mlp_lat', 'ls2_lat'):
             delattr(self, name)
-        if isinstance(self.attn, BidirectionalAttention):
-            self.attn.proj_lat = None
+        self.attn.proj_lat = None
 
     def _widen_tokens(self, x: Tensor) -> Tensor:
         return self.ls2_pat(self.mlp_pat(self.norm2_pat(x)))
@@ -123,12 +115,11 @@ class Layer(nn.Module):
         scale: float | None,
         drop_path: float,
         update_latents: bool,
-        sequential: bool,
         token_refiner: str | None,
     ) -> None:
         super().__init__()
         sizes = (channels, num_heads, hidden, scale, drop_path)
-        self.cross_attention_latents_token = CrossAttentionBlock(*sizes, update_latents, sequential)
+        self.cross_attention_latents_token = CrossAttentionBlock(*sizes, update_latents)
         self.self_attention_latents = SelfAttentionBlock(*sizes) if update_latents else None
         self.local_patch_interaction = None
         if token_refiner == 'lpi':
@@ -179,7 +170,7 @@ class LatentCrossAttentionBlock(nn.Module):
 
 
 class LatentLayer(nn.Module):
-    """It updates only the latents: the last layer of a classifier, all layers of 'iterative'.
+    """It updates only the latents: the last layer of a classifier, all of 'iterative' ones.
 
     Args:
         cross_attention: a :class:`LatentCrossAttentionBlock`, which layers may share.
@@ -222,23 +213,6 @@ def make_latent_layer(
     """The last layer of the authors' classifiers."""
     sizes = (channels, num_heads, hidden, scale, drop_path)
     return LatentLayer(LatentCrossAttentionBlock(*sizes), SelfAttentionBlock(*sizes))
-
-
-def iterative_layers(
-    sizes: tuple, drop_path: Sequence[float], self_attentions: int, share_first: bool
-) -> list[LatentLayer]:
-    """One layer for each rate of stochastic depth, with one cross-attention for all.
-
-    ``sizes`` are the arguments of :class:`SelfAttentionBlock` before the rate. Without
-    ``share_first`` the first layer has a cross-attention of its own.
-    """
-    layers = []
-    for i, rate in enumerate(drop_path):
-        if i == 0 or (i == 1 and not share_first):
-            cross_attention = LatentCrossAttentionBlock(*sizes, rate)
-        blocks = (SelfAttentionBlock(*sizes, rate) for _ in range(self_attentions))
-        layers.append(LatentLayer(cross_attention, nn.Sequential(*blocks)))
-    return layers
 
 
 def make_layer_scale(channels: int, init: float | None) -> nn.Module:

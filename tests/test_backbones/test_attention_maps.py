@@ -19,6 +19,7 @@ ATTENTIVE = {
 # over what each map sums to one, if not over the last axis; None: queries and keys
 SUMS = dict(
     BiXT=lambda maps: [(-2, -1), 2],
+    BiXTAblation=lambda maps: [(-2, -1), 2],
     XCiT=lambda maps: [None, None, -1],
     BiFormer=lambda maps: [(-2, -1) if maps[0].dim() == 6 else -1],
     BiSASwin=lambda maps: [-1, -2],

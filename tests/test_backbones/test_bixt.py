@@ -2,7 +2,7 @@ import pytest
 import torch
 from helpers import assert_close, formulation, golden, image, official_state
 
-from mmbixt.backbones import BiXT
+from mmbixt.backbones import BiXT, BiXTAblation
 
 SMALL = dict(embed_dims=32, num_heads=2, depth=3)
 
@@ -17,17 +17,17 @@ GOLDENS = {  # layout: options, batch
 @pytest.mark.parametrize('layout', GOLDENS)
 def test_golden(layout):
     options, batch = GOLDENS[layout]
-    backbone = BiXT(out_indices=(2, 5, 8, 11), with_latents=True, **options).eval()
+    backbone = BiXT(out_indices=(2, 5, 8, 11), out_latents=True, **options).eval()
     backbone.load_state_dict(official_state(layout))
     reference = golden(f'{layout}__dense__64x64')
     x = image(batch, 64, 64)
     for path in ('fast', 'definition'):
         with formulation(path):
             tokens, grid = backbone.tokenize(x)
-            maps, latents = backbone(x)
+            outputs = backbone(x)
         embed = tokens.transpose(1, 2).unflatten(2, grid)
-        keys, values = ('embed', 'tok3', 'tok6', 'tok9', 'tok12'), (embed, *maps)
-        for key, value in zip((*keys, 'lat12'), (*values, latents), strict=True):
+        keys = ('embed', 'tok3', 'tok6', 'tok9', 'tok12', 'lat3', 'lat6', 'lat9', 'lat12')
+        for key, value in zip(keys, (embed, *outputs), strict=True):
             assert reference.check(key, value.numpy()) < 2e-5
 
 
@@ -37,13 +37,12 @@ def test_golden_of_fewer_layers_with_and_without_latents():
     state = official_state('bixt_ti_l64_d13_p16')
     reference = golden('bixt_ti_l64_d13_p16__dense__64x64')
     for layer, with_latents in ((3, True), (6, True), (9, True), (3, False)):
-        backbone = BiXT(out_indices=(layer - 1,), with_latents=with_latents).eval()
+        backbone = BiXT(out_indices=(layer - 1,), out_latents=with_latents).eval()
         backbone.load_state_dict(state)
-        out = backbone(image(2, 64, 64))
-        maps, latents = out if with_latents else (out, None)
-        assert reference.check(f'tok{layer}', maps[0].numpy()) < 2e-5
+        feature_map, *latents = backbone(image(2, 64, 64))
+        assert reference.check(f'tok{layer}', feature_map.numpy()) < 2e-5
         if with_latents:
-            assert reference.check(f'lat{layer}', latents.numpy()) < 2e-5
+            assert reference.check(f'lat{layer}', latents[0].numpy()) < 2e-5
 
 
 @torch.no_grad()
@@ -54,9 +53,9 @@ def test_latents_behind_the_feature_maps():
     outputs = backbone(x)
     assert len(outputs) == 4
     for i, layer in enumerate(backbone.out_indices):
-        single = BiXT(**options, out_indices=(layer,), with_latents=True).eval()
+        single = BiXT(**options, out_indices=(layer,), out_latents=True).eval()
         single.load_state_dict(backbone.state_dict())
-        (feature_map,), latents = single(x)
+        feature_map, latents = single(x)
         assert torch.equal(outputs[i], feature_map)
         assert torch.equal(outputs[2 + i], latents)
 
@@ -117,7 +116,8 @@ def test_sizes_of_the_papers_tables(options, parameters, operations):
 
     from mmbixt.classification import classifier_config
 
-    model = build_meta(classifier_config(dict(type='mmbixt.BiXT', **options)))
+    kind = 'BiXTAblation' if {'attention', 'qkv_bias'} & options.keys() else 'BiXT'
+    model = build_meta(classifier_config(dict(type=f'mmbixt.{kind}', **options)))
 
     def call():
         return model(torch.empty(1, 3, 224, 224, device='meta'), mode='tensor')
@@ -147,10 +147,10 @@ def test_any_patch_size_gives_the_grid_of_the_stride(patch_size, patch_stride):
 def test_iterative_updates_only_latents_and_shares_a_cross_attention(share_first):
     options = dict(attention='iterative', self_attentions=2, share_first=share_first)
     with pytest.raises(ValueError, match='needs latent_layer=True'):
-        BiXT(SMALL, **options)
+        BiXTAblation(SMALL, **options)
     options |= dict(num_latents=5, latent_layer=True)
     torch.manual_seed(0)
-    backbone = BiXT(SMALL, **options)
+    backbone = BiXTAblation(SMALL, **options)
     crosses = {layer.cross_attention_latents_token for layer in backbone.blocks}
     assert len(crosses) == (1 if share_first else 2)
     x = image(2, 48, 32)
@@ -160,14 +160,14 @@ def test_iterative_updates_only_latents_and_shares_a_cross_attention(share_first
     assert_close(maps[-1], tokens.transpose(1, 2).unflatten(2, grid))
     latents.sin().sum().backward()
     assert not [name for name, p in backbone.named_parameters() if p.grad is None]
-    again = BiXT(SMALL, with_cp=True, **options)  # of other weights
+    again = BiXTAblation(SMALL, with_cp=True, **options)  # of other weights
     again.load_state_dict(backbone.state_dict())
     out = again(x)[1]
     assert torch.equal(out, latents)
     out.sin().sum().backward()
     assert_close([p.grad for p in again.parameters()], [p.grad for p in backbone.parameters()])
     assert backbone.get_layer_depth('blocks.2.self_attention_latents.1.norm1.weight') == (3, 5)
-    frozen = BiXT(SMALL, frozen_stages=1, drop_path_rate=0.5, **options).train()
+    frozen = BiXTAblation(SMALL, frozen_stages=1, drop_path_rate=0.5, **options).train()
     assert not any(p.requires_grad for p in frozen.blocks[0].parameters())
     rates = [layer.self_attention_latents[0].drop_path.drop_prob for layer in frozen.blocks]
     assert rates == [0, 0.25, 0.5]

@@ -14,6 +14,7 @@ from mmbixt.checkpoints.errors import CheckpointMismatchError
 # of the authors' layer norms; the goldens are too coarse to test it
 EPS = {
     'mmbixt.BiXT': 1e-6,
+    'mmbixt.BiXTAblation': 1e-6,
     'mmbixt.XCiT': 1e-6,
     'mmbixt.BiFormer': 1e-6,
     'mmbixt.BiSASwin': 1e-5,

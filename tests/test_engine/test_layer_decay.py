@@ -9,7 +9,7 @@ from torch import nn
 from variants import FAMILIES, VARIANTS
 from variants import build as build_backbone
 
-from mmbixt.backbones import BiXT, XCiT
+from mmbixt.backbones import BiXTAblation, XCiT
 
 LAYERS = {'bixt': 3, 'xcit': 3, 'biformer': 5, 'bisa': 5}  # of small backbones
 NAMES = [*dict.fromkeys((*LAYERS, *FAMILIES))]
@@ -92,7 +92,7 @@ def test_layers_are_in_the_order_of_the_network(family):
 
 def test_weights_that_layers_share_are_updated_once():
     iterative = dict(attention='iterative', latent_layer=True)
-    model = Model(BiXT(dict(embed_dims=16, num_heads=1, depth=3), **iterative))
+    model = Model(BiXTAblation(dict(embed_dims=16, num_heads=1, depth=3), **iterative))
     groups = build(model, decay_rate=0.5).param_groups
     updated = [id(parameter) for group in groups for parameter in group['params']]
     assert sorted(updated) == sorted(map(id, model.parameters()))
