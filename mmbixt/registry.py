@@ -4,16 +4,21 @@ mmengine imports ``<scope>.registry`` for a type with this prefix, so ``mmbixt.B
 config, without ``custom_imports`` and with any default scope.
 """
 
+import logging
 from collections.abc import Callable
 from importlib import import_module
 
-from mmbixt.checkpoints.loader import register_checkpoint_readers
+from mmbixt import backbones
+from mmbixt.checkpoints.loader import TIMM, load
+from mmbixt.checkpoints.sources import SCHEMES
 from mmbixt.frameworks import UNUSABLE, missing_framework
 
 try:
     from mmengine import registry as root
     from mmengine.dataset import BaseDataset
+    from mmengine.logging import print_log
     from mmengine.model import BaseDataPreprocessor, BaseModel
+    from mmengine.runner import CheckpointLoader
 except UNUSABLE as error:
     what = 'This part of mmbixt (not layers, attention and backbones)'
     raise missing_framework(what, 'mmengine', error) from error
@@ -94,9 +99,7 @@ def child(name: str, locations: tuple[str, ...] = (SCOPE,)) -> Registry:
     return Registry(parent.name, parent=parent, scope=SCOPE, locations=list(locations))
 
 
-MODELS = child(
-    'MODELS', ('mmbixt.backbones', 'mmbixt.necks', 'mmbixt.decode_heads', 'mmbixt.classification')
-)
+MODELS = child('MODELS', ('mmbixt.necks', 'mmbixt.decode_heads', 'mmbixt.classification'))
 METRICS = child('METRICS', ('mmbixt.evaluation.registered',))
 HOOKS = child('HOOKS', ('mmbixt.engine', 'mmbixt.check.sanity'))
 OPTIM_WRAPPERS = child('OPTIM_WRAPPERS', ('mmbixt.engine',))
@@ -119,5 +122,22 @@ VISBACKENDS = child('VISBACKENDS')
 VISUALIZERS = child('VISUALIZERS')
 WEIGHT_INITIALIZERS = child('WEIGHT_INITIALIZERS')
 
-# Any config with a component of mmbixt imports this module, so stock runners read files safely.
-register_checkpoint_readers()
+for name in backbones.__all__:  # they import torch alone
+    MODELS.register_module(module=getattr(backbones, name))
+
+# Any config with a component of mmbixt imports this module, so stock runners read files safely, and
+# published weights by name or URL. With torch >= 2.6, mmengine's own reader of files cannot read
+# mmengine's checkpoints; its reader of URLs executes what a file contains.
+for prefix in ('', 'http://', 'https://', *SCHEMES, TIMM):
+    CheckpointLoader.register_scheme(prefix, load, force=True)
+
+
+class ToTheLogOfTheRun(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        print_log(record.getMessage(), 'current', record.levelno)
+
+
+logger = logging.getLogger('mmbixt')
+logger.setLevel(logging.INFO)
+logger.addHandler(ToTheLogOfTheRun())
+logger.propagate = False

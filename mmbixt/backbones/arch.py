@@ -1,35 +1,10 @@
-"""Checks of the arguments that all backbones share, with messages that list what is valid."""
+"""Architectures as complete records, checked where they are made, and checks of other arguments."""
 
-import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
-WIDTHS = 'widths and depths are entries of arch, a name or a dict'
-NO_CLASSIFIER = 'a backbone returns feature maps and has no classifier'
-FROM_TIMM = dict(
-    in_chans='the channels of the images are in_channels',
-    img_size='images may have any size',
-    embed_dim=WIDTHS,
-    embed_dims=WIDTHS,
-    depth=WIDTHS,
-    depths=WIDTHS,
-    num_heads=WIDTHS,
-    num_classes=NO_CLASSIFIER,
-    global_pool=NO_CLASSIFIER,
-    features_only='feature maps are all that a backbone returns; out_indices chooses them',
-    pretrained='init_cfg or load_state_dict load weights',
-)
-
-
-def check_names(network: str, init: Callable, names: Collection[str]) -> None:
-    """Say what takes the place of timm's arguments; other unknown ones are Python's error."""
-    parameters = inspect.signature(init).parameters
-    if any(x.kind is x.VAR_KEYWORD for x in parameters.values()):
-        return
-    for name in names:
-        if name in FROM_TIMM and name not in parameters:
-            raise TypeError(f'{network} has no argument {name!r}: {FROM_TIMM[name]}.')
+COUNTS = ('embed_dims', 'num_heads', 'depth', 'depths', 'window_size')  # positive integers
 
 
 def check_choice(name: str, value: Any, choices: Collection) -> None:
@@ -49,16 +24,6 @@ def check_rate(name: str, value: float) -> None:
         raise ValueError(f'{name}={value!r} must be a number, at least 0 and below 1.')
 
 
-def check_stages(**given: Sequence[int]) -> None:
-    """Check arguments that need one number for each stage; ``depths`` is one of them."""
-    lengths = {len(x) if isinstance(x, Sequence) else 0 for x in given.values()}
-    if len(lengths) > 1 or 0 in lengths:
-        *others, last = (f'{name}={value!r}' for name, value in given.items())
-        raise ValueError(f'{", ".join(others)} and {last} must have one number for each stage.')
-    for depth in given['depths']:
-        check_positive('depths', depth)
-
-
 def resolve_arch(
     model: str,
     arch: str | Mapping,
@@ -68,8 +33,8 @@ def resolve_arch(
 ) -> dict[str, Any]:
     """A complete description of an architecture from its name in ``archs`` or a dict.
 
-    A dict may leave out the keys of ``defaults``. ``overrides`` replace entries unless they are
-    None.
+    A dict may leave out the keys of ``defaults``. ``overrides`` replace entries, or are added,
+    unless they are None. All sequences have one entry for each stage.
     """
     if not isinstance(arch, Mapping):
         check_choice(f'{model}: arch', arch, archs)
@@ -84,8 +49,13 @@ def resolve_arch(
         )
     given = {key: value for key, value in overrides.items() if value is not None}
     complete = {**defaults, **arch, **given}
-    if 'depth' in complete:
-        check_positive(f'{model}: depth', complete['depth'])
+    stages = {key: x for key, x in complete.items() if isinstance(x, tuple | list)}
+    if len({len(numbers) for numbers in stages.values()}) > 1:
+        given = ', '.join(f'{key}={numbers!r}' for key, numbers in stages.items())
+        raise ValueError(f'{model}: {given} must have one number for each stage.')
+    for key in COUNTS:
+        for number in stages.get(key, [complete.get(key, 1)]):
+            check_positive(f'{model}: {key}', number)
     return complete
 
 

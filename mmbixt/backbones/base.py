@@ -15,7 +15,7 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
-from mmbixt.backbones.arch import check_choice, check_names, check_positive
+from mmbixt.backbones.arch import check_choice, check_positive
 from mmbixt.backbones.final_layers import FinalLayers
 from mmbixt.backbones.loading import LoadsFiles, State
 from mmbixt.layers import DropPath
@@ -72,12 +72,15 @@ class DenseBackbone(LoadsFiles):
         norm_eval: keep batch norms in eval mode while training (their weights are still trained).
         with_cp: gradient checkpointing: layers that :meth:`run_layer` runs are computed again in
             the backward pass, which saves memory and costs time.
-        init_cfg: mmengine's initialisation, for example
-            ``dict(type='Pretrained', checkpoint='bixt.pth')``; the authors' checkpoints load as
-            they are. With ``adapt_stem=True`` a file for images of 3 channels loads for another
-            number, by timm's rule: the weights of the first convolution are summed for one
-            channel, or repeated and scaled for more.
+        init_cfg: ``dict(type='Pretrained', checkpoint='bixt.pth')`` names a file that
+            :meth:`init_weights` loads; the authors' checkpoints load as they are. ``prefix`` loads
+            a part of a file, such as 'backbone.'. With ``adapt_stem=True`` a file for images of 3
+            channels loads for another number, by timm's rule: the weights of the first convolution
+            are summed for one channel, or repeated and scaled for more.
         in_channels: channels of the images.
+        drop_path: how stochastic depth drops the update of an image. 'mask' multiplies it with 0;
+            'skip' does not compute it, in batches of 8 or more images, which saves time, for the
+            same results (on a GPU the dropped images are other ones).
 
     Attributes:
         out_indices: numbers of the returned feature maps.
@@ -94,10 +97,6 @@ class DenseBackbone(LoadsFiles):
     in_classifier: ClassVar[dict[str, Any]] = dict(out_indices=(-1,))  # options of the backbone
     no_decay: ClassVar[tuple[str, ...]] = ()  # ends of the names of weights without weight decay
 
-    def __new__(cls, *_: Any, **options: Any) -> 'DenseBackbone':
-        check_names(cls.__name__, cls.__init__, options)
-        return super().__new__(cls)
-
     def __init__(
         self,
         frozen_stages: int = -1,
@@ -105,12 +104,15 @@ class DenseBackbone(LoadsFiles):
         with_cp: bool = False,
         init_cfg: dict | None = None,
         in_channels: int = 3,
+        drop_path: str = 'mask',
     ) -> None:
         check_positive('in_channels', in_channels)
+        check_choice('drop_path_rate is the rate; drop_path', drop_path, ('mask', 'skip'))
         super().__init__(init_cfg, in_channels)
         self.frozen_stages = frozen_stages
         self.norm_eval = norm_eval
         self.with_cp = with_cp
+        self.drop_path = drop_path
 
     # What a family defines
 
@@ -196,19 +198,15 @@ class DenseBackbone(LoadsFiles):
         weight = self.get_parameter(param_name.removeprefix(prefix))
         return numbers_of(layers)[id(weight)], len(layers) + 1
 
-    def complete(self, drop_path: str = 'mask') -> None:
-        """What the constructor of each family does last.
-
-        Args:
-            drop_path: how stochastic depth drops updates, 'mask' or 'skip'.
-        """
-        check_choice('drop_path_rate is the rate; drop_path', drop_path, ('mask', 'skip'))
+    def complete(self) -> None:
+        """What the constructor of each family does last."""
         for module in self.modules():
             if isinstance(module, DropPath):
-                module.skips = drop_path == 'skip'
+                module.skips = self.drop_path == 'skip'
         outputs = [layer for layer in self.layer_list() if layer.output in self.out_indices]
         self.out_channels = tuple(layer.width for layer in outputs)
         self.out_strides = tuple(layer.stride for layer in outputs)
+        self.built_with = frozenset(self.state_dict())
         self.freeze()
 
     def freeze(self) -> None:

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -17,7 +17,6 @@ from mmbixt.backbones.arch import (
     check_choice,
     check_positive,
     check_rate,
-    check_stages,
     resolve_arch,
     resolve_out_indices,
 )
@@ -26,7 +25,6 @@ from mmbixt.backbones.final_layers import BatchNormMean
 from mmbixt.checkpoints.state_dict import rename
 from mmbixt.layers import DropPath, SequentialMlp, residual
 from mmbixt.layers.initialise import init_linear
-from mmbixt.optional import MODELS
 
 ARCHS = {
     'tiny': dict(embed_dims=(64, 128, 256, 512), depths=(2, 2, 8, 2)),
@@ -127,7 +125,6 @@ def patchwise_downsampling(in_channels: int, widths: Sequence[int]) -> nn.Module
 DOWNSAMPLING = {'overlapping': overlapping_downsampling, 'patchwise': patchwise_downsampling}
 
 
-@MODELS.register_module()
 class BiFormer(DenseBackbone):
     """Vision transformer with bi-level routing attention, for dense prediction.
 
@@ -154,9 +151,6 @@ class BiFormer(DenseBackbone):
         output_norms: False returns the feature maps without norms, as classifiers need them.
         drop_path_rate: stochastic depth, growing linearly from 0 at the first block to this rate
             at the last one of all stages.
-        drop_path: how stochastic depth drops the update of an image. 'mask' multiplies it with 0;
-            'skip' does not compute it, in batches of 8 or more images, which saves time, for the
-            same results (on a GPU of another draw).
         patch_embed: 'overlapping': convolutions of 3 x 3, sides are rounded up; 'patchwise': as in
             a Swin Transformer, sides are rounded down. Default: overlapping, but not in 'stl' and
             'stl-nchw'.
@@ -165,7 +159,8 @@ class BiFormer(DenseBackbone):
             the steps from 'stl' to 'small' in Table 6 of the paper.
         frozen_stages: -1 freezes nothing, k the first k + 1 stages, each with the convolutions
             before it and its output's norm.
-        in_channels, norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
+        options: ``drop_path``, ``in_channels``, ``norm_eval``, ``with_cp``, ``init_cfg``: see
+            :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
     may_be_missing = r'extra_norms\.\d+\.'  # files of classifiers have no norms of the outputs
@@ -182,17 +177,13 @@ class BiFormer(DenseBackbone):
         out_indices: Sequence[int] | None = None,
         output_norms: bool = True,
         drop_path_rate: float = 0.0,
-        drop_path: str = 'mask',
         patch_embed: str | None = None,
         position_conv: bool | None = None,
-        in_channels: int = 3,
-        frozen_stages: int = -1,
-        norm_eval: bool = False,
-        with_cp: bool = False,
-        init_cfg: dict | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels)
-        self.arch = resolve_arch('BiFormer', arch, ARCHS, ARCH_DEFAULTS, topks=topks)
+        super().__init__(**options)
+        overrides = dict(topks=topks, num_regions=num_regions)
+        self.arch = resolve_arch('BiFormer', arch, ARCHS, ARCH_DEFAULTS, **overrides)
         widths, depths = self.arch['embed_dims'], self.arch['depths']
         check_choice('padding', padding, ('masked', 'legacy'))
         check_choice('code', self.arch['code'], CODES)
@@ -206,7 +197,6 @@ class BiFormer(DenseBackbone):
         topks = self.arch['topks']
         if isinstance(num_regions, str) or not isinstance(num_regions, Sequence):
             num_regions = (num_regions,) * len(depths)
-        check_stages(embed_dims=widths, depths=depths, topks=topks, num_regions=num_regions)
         check_regions(topks, num_regions)
         indices = range(len(depths)) if out_indices is None else out_indices
         self.out_indices = resolve_out_indices(indices, len(depths))
@@ -214,7 +204,7 @@ class BiFormer(DenseBackbone):
         last = max(self.out_indices)
         if patch_embed == 'patchwise':  # the last stage needs one cell
             self.min_side = 4 * 2**last
-        self.downsample_layers = DOWNSAMPLING[patch_embed](in_channels, widths[: last + 1])
+        self.downsample_layers = DOWNSAMPLING[patch_embed](self.in_channels, widths[: last + 1])
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
         self.stages = nn.ModuleList()
         for i in range(last + 1):
@@ -228,7 +218,7 @@ class BiFormer(DenseBackbone):
             norm = nn.LayerNorm(widths[i], eps=1e-6) if output_norms else nn.Identity()
             self.extra_norms[str(i)] = norm
         self.apply(init_linear)  # the authors' initialisation; other layers keep torch's
-        self.complete(drop_path)
+        self.complete()
 
     def _make_attention(self, stage: int, num_regions: int | str, padding: str) -> nn.Module:
         channels, topk = self.arch['embed_dims'][stage], self.arch['topks'][stage]

@@ -7,6 +7,7 @@ OpenMMLab's Swin Transformer. The authors of BiSA have published no code and no 
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from torch import Tensor, fx, nn
 from torch.nn.functional import pad
@@ -14,9 +15,7 @@ from torch.nn.functional import pad
 from mmbixt.attention.inverse import InverseAttention, check_options
 from mmbixt.attention.windows import WindowAttention, Windows, relative_position_index
 from mmbixt.backbones.arch import (
-    check_positive,
     check_rate,
-    check_stages,
     resolve_arch,
     resolve_out_indices,
 )
@@ -27,7 +26,6 @@ from mmbixt.layers import DropPath, FeedForward, residual
 from mmbixt.layers.context import call_in_float32
 from mmbixt.layers.initialise import init_linear
 from mmbixt.layers.sizes import holds, larger, padding_to_multiple, smaller
-from mmbixt.optional import MODELS
 
 ARCHS = {
     'tiny': dict(embed_dims=96, depths=(2, 2, 6, 2), num_heads=(3, 6, 12, 24)),
@@ -142,7 +140,6 @@ class NormMean(FinalLayers):
             setattr(self, f'norm{self.out_indices[-1]}', nn.Identity())
 
 
-@MODELS.register_module()
 class BiSASwin(DenseBackbone):
     """Swin Transformer with bi-directional self-attention, for dense prediction.
 
@@ -173,12 +170,10 @@ class BiSASwin(DenseBackbone):
             each through its own norm; default: all. Stages after the last of them are not built.
         drop_path_rate: stochastic depth, growing linearly from 0 at the first block to this rate
             at the last one of all stages. 0.1 is OpenMMLab's default.
-        drop_path: how stochastic depth drops the update of an image. 'mask' multiplies it with 0;
-            'skip' does not compute it, in batches of 8 or more images, which saves time, for the
-            same results (on a GPU of another draw).
         frozen_stages: -1 freezes nothing, 0 the patch embedding, k the first k stages too, each
             with the merging after it and its output's norm.
-        in_channels, norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
+        options: ``drop_path``, ``in_channels``, ``norm_eval``, ``with_cp``, ``init_cfg``: see
+            :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
     # plain Swin Transformers have no inverse attention, and classifiers no norms of the outputs
@@ -201,19 +196,12 @@ class BiSASwin(DenseBackbone):
         shift_single_window: bool = True,
         out_indices: Sequence[int] | None = None,
         drop_path_rate: float = 0.1,
-        drop_path: str = 'mask',
-        in_channels: int = 3,
-        frozen_stages: int = -1,
-        norm_eval: bool = False,
-        with_cp: bool = False,
-        init_cfg: dict | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels)
+        super().__init__(**options)
         self.arch = resolve_arch('BiSASwin', arch, ARCHS, ARCH_DEFAULTS, window_size=window_size)
         depths, num_heads = self.arch['depths'], self.arch['num_heads']
-        check_stages(depths=depths, num_heads=num_heads)
         bisa_stages = resolve_stages(bisa_stages, len(depths))
-        check_positive('window_size', self.arch['window_size'])
         inverse = dict(lam=lam, lam_init=lam_init, branch_norm=branch_norm)
         inverse.update(bisa_order=bisa_order, projection=projection)
         check_options(**inverse)
@@ -226,7 +214,7 @@ class BiSASwin(DenseBackbone):
 
         size, last = self.arch['window_size'], max(self.out_indices)
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
-        self.patch_embed = PatchEmbed(widths[0], in_channels)
+        self.patch_embed = PatchEmbed(widths[0], self.in_channels)
         self.stages = nn.ModuleList()
         for i in range(last + 1):
             options = inverse if i in bisa_stages else dict(lam=1)
@@ -243,7 +231,7 @@ class BiSASwin(DenseBackbone):
         for i in self.out_indices:
             self.add_module(f'norm{i}', nn.LayerNorm(widths[i]))
         self.reset_parameters()
-        self.complete(drop_path)
+        self.complete()
 
     def reset_parameters(self) -> None:
         """Swin's initialisation; for inverse attention see :class:`InverseAttention`."""

@@ -7,6 +7,7 @@ that the cost is linear in the tokens. The names of the weights are the authors'
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,6 @@ from torch import Tensor, nn
 from mmbixt.attention import BidirectionalAttention, LatentAttention, SequentialAttention
 from mmbixt.backbones.arch import (
     check_choice,
-    check_positive,
     check_rate,
     resolve_arch,
     resolve_out_indices,
@@ -34,7 +34,6 @@ from mmbixt.layers import (
     map_to_tokens,
     tokens_to_map,
 )
-from mmbixt.optional import MODELS
 
 ARCHS = {
     'tiny': dict(embed_dims=192, num_heads=6, depth=12),
@@ -51,7 +50,6 @@ LATENT_UPDATE = re.compile(r'\.(self_attention_latents|attn\.proj_lat|\w+_lat)\.
 LAYER = re.compile(r'blocks\.(\d+)\.')
 
 
-@MODELS.register_module()
 class BiXT(DenseBackbone):
     """Bi-directional cross-attention transformer for dense prediction.
 
@@ -79,12 +77,10 @@ class BiXT(DenseBackbone):
             ``depth`` others, and return the latents, as classifiers need them.
         drop_path_rate: stochastic depth, growing linearly from 0 at the first layer to this rate
             at layer ``depth``, the authors' last one, which only classifiers have.
-        drop_path: how stochastic depth drops the update of an image. 'mask' multiplies it with 0;
-            'skip' does not compute it, in batches of 8 or more images, which saves time, for the
-            same results (on a GPU of another draw).
         frozen_stages: -1 freezes nothing, 0 the tokeniser, position encoding and latents, k the
             first k layers too.
-        in_channels, norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
+        options: ``drop_path``, ``in_channels``, ``norm_eval``, ``with_cp``, ``init_cfg``: see
+            :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
     # no published file has the local patch interaction of the paper's "+LPI"
@@ -106,27 +102,21 @@ class BiXT(DenseBackbone):
         out_latents: bool = False,
         latent_layer: bool = False,
         drop_path_rate: float = 0.0,
-        drop_path: str = 'mask',
-        in_channels: int = 3,
-        frozen_stages: int = -1,
-        norm_eval: bool = False,
-        with_cp: bool = False,
-        init_cfg: dict | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels)
-        self.arch = resolve_arch('BiXT', arch, ARCHS, ARCH_DEFAULTS, depth=depth)
+        super().__init__(**options)
+        self.arch = resolve_arch(type(self).__name__, arch, ARCHS, ARCH_DEFAULTS, depth=depth)
         check_choice('patch_stride', patch_stride, (16, 8, 4))
         check_choice('patch_embed', patch_embed, ('linear', 'conv'))
         check_choice('patch_size', patch_size, [n for n in (32, 16, 8, 4) if n >= patch_stride])
         check_choice('token_refiner', token_refiner, (None, 'lpi'))
-        check_positive('num_latents', num_latents)
         check_rate('drop_path_rate', drop_path_rate)
         self.patch_size, self.patch_stride = patch_size, patch_stride
         self.min_side = patch_size
         self.out_indices = resolve_out_indices(out_indices, self.arch['depth'])
         self.out_latents, self.latent_layer = out_latents, latent_layer
         self.token_refiner = token_refiner
-        channels = self.arch['embed_dims']
+        channels, in_channels = self.arch['embed_dims'], self.in_channels
 
         self.latents = nn.Parameter(torch.empty(1, num_latents, channels))
         if patch_embed == 'linear':
@@ -138,7 +128,7 @@ class BiXT(DenseBackbone):
         sizes = (channels, self.arch['num_heads'], hidden, self.arch['layer_scale'])
         self.blocks = nn.ModuleList(self.make_layers(sizes, drop_path_rate))
         self.reset_parameters()
-        self.complete(drop_path)
+        self.complete()
 
     def make_layers(self, sizes: tuple, drop_path_rate: float) -> list[nn.Module]:
         """Up to the last one that an output needs; ``sizes`` are the arguments of all layers."""

@@ -5,19 +5,17 @@ from typing import Any
 from torch import nn
 
 from mmbixt.attention import SequentialAttention
-from mmbixt.backbones.arch import check_choice, check_positive
+from mmbixt.backbones.arch import check_choice
 from mmbixt.backbones.bixt import BiXT
 from mmbixt.backbones.bixt_layers import (
     LatentCrossAttentionBlock,
     LatentLayer,
     SelfAttentionBlock,
 )
-from mmbixt.optional import MODELS
 
 WITH_BIAS = ('qkv', 'q_latents', 'kv_latents', 'qkv_patches')
 
 
-@MODELS.register_module()
 class BiXTAblation(BiXT):
     """BiXT with another attention, or without biases.
 
@@ -46,7 +44,6 @@ class BiXTAblation(BiXT):
         **options: Any,
     ) -> None:
         check_choice('attention', attention, ('bidirectional', 'sequential', 'iterative'))
-        check_positive('self_attentions', self_attentions)
         # plain values, which make_layers reads
         self.attention, self.self_attentions = attention, self_attentions
         self.share_first, self.qkv_bias = share_first, qkv_bias

@@ -1,6 +1,6 @@
 """Loading of files: a network loads all of its weights, or raises an error and loads nothing."""
 
-import copy
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from mmbixt.backbones.recognise import identify
 from mmbixt.checkpoints.errors import CheckpointMismatchError
+from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.state_dict import compare, rename, replace, shorten, unwrap, without
-from mmbixt.optional import BaseModule, log
 
 State = Mapping[str, Tensor]  # weights by name
-
+log = logging.getLogger('mmbixt').info  # in the log of a run, if there is one: mmbixt.registry
 
 # stored in files, but computed from sizes
 _COMPUTED = re.compile(r'(relative_position_index|attn_mask|fourier_pos_encode\.pos\S*|_tracked)$')
@@ -35,11 +35,17 @@ def adapt_stem(weight: Tensor, in_channels: int) -> Tensor:
     return (repeated * (3 / in_channels)).to(weight.dtype)
 
 
-class LoadsFiles(BaseModule):
+class LoadsFiles(nn.Module):
     """A network that converts the weights of a file, and compares them with its own.
 
+    ``load_state_dict`` accepts, after :meth:`convert`, a state with all weights that the network
+    was built with, and no others; those of :attr:`may_be_missing` may be missing. It also accepts a
+    state with none of these, which has weights of modules that were added later alone, such as
+    adapters. Otherwise it raises an error before it loads anything, also with ``strict=False``: so
+    mmengine loads files, and would otherwise train from random weights after a line in the log.
+
     Args:
-        init_cfg: mmengine's initialisation, which may have ``adapt_stem=True``, see
+        init_cfg: what :meth:`init_weights` loads, see
             :class:`mmbixt.backbones.base.DenseBackbone`.
         in_channels: channels of the images.
     """
@@ -54,14 +60,16 @@ class LoadsFiles(BaseModule):
         cls.families.setdefault(cls.__name__, cls)
 
     def __init__(self, init_cfg: dict | None, in_channels: int) -> None:
-        if isinstance(init_cfg, str):
-            raise TypeError(
-                f"init_cfg={init_cfg!r} must be a dict(type='Pretrained', checkpoint={init_cfg!r})."
+        is_known = isinstance(init_cfg, Mapping) and init_cfg.get('type') == 'Pretrained'
+        if init_cfg is not None and not is_known:
+            raise ValueError(
+                f"init_cfg={init_cfg!r} must be None or dict(type='Pretrained', checkpoint=...)."
             )
-        init_cfg = copy.deepcopy(init_cfg)
-        self.adapt_stem = isinstance(init_cfg, dict) and init_cfg.pop('adapt_stem', False)
-        super().__init__(init_cfg)
+        super().__init__()
+        self.init_cfg, self.is_init = init_cfg, False
+        self.adapt_stem = is_known and init_cfg.get('adapt_stem', False)
         self.in_channels = in_channels
+        self.built_with: frozenset[str] = frozenset()  # names of weights
         self.register_load_state_dict_pre_hook(LoadsFiles._fit_weights)
 
     def convert(self, state: State) -> dict[str, Tensor]:
@@ -72,37 +80,35 @@ class LoadsFiles(BaseModule):
         return dict(state)
 
     def init_weights(self) -> None:
-        """As in mmengine, with the name of the file in errors."""
-        given = [self.init_cfg] if isinstance(self.init_cfg, dict) else self.init_cfg or []
-        files = [cfg['checkpoint'] for cfg in given if cfg.get('checkpoint')]
-        try:
-            super().init_weights()
-        except CheckpointMismatchError as error:
-            raise CheckpointMismatchError(f'{", ".join(files)}: {error}') from None
-        if not files:
+        """Load the file of ``init_cfg``, once. mmengine calls this method."""
+        if self.init_cfg is None:
             log(f'{type(self).__name__}: random weights, because init_cfg names no checkpoint')
-
-    def _dump_init_info(self) -> None:
-        """Without a runner, mmengine would print three lines for each weight."""
+        elif not self.is_init:
+            checkpoint, prefix = self.init_cfg['checkpoint'], self.init_cfg.get('prefix', '')
+            state = unwrap(load(checkpoint, 'cpu'))
+            try:
+                self.load_state_dict(without(prefix, state), strict=False)
+            except CheckpointMismatchError as error:
+                raise CheckpointMismatchError(f'{checkpoint}: {error}') from None
+        self.is_init = True
 
     def _fit_weights(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-        """Convert the weights of a file, or raise an error, before they are loaded.
+        """Convert the weights of a state, or raise an error, before they are loaded.
 
         A pre-hook of ``load_state_dict``, so that it runs for ``init_cfg``, ``load_from``,
-        ``resume`` and ``load_state_dict`` alike. mmengine loads with ``strict=False``: without this
-        error, a model without any matching weight trains from random weights after a line in the
-        log.
+        ``resume`` and ``load_state_dict`` alike.
         """
         source = unwrap(without(prefix, state_dict))
-        if source and all('.lora_' in key for key in source):  # adapters alone
-            return
         if prefix and not source:
             raise CheckpointMismatchError(
                 f'No weight of the file begins with {prefix!r}. load_from needs a file of a whole '
                 'model; give the file of a classifier or of a backbone to the backbone: '
                 "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...))."
             )
-        weights, expected = self.convert(source), self.state_dict()
+        expected = self.state_dict()
+        if source and source.keys() <= expected.keys() - self.built_with:  # of added modules alone
+            return
+        weights = self.convert(source)
         unused = _learned(source) - _learned(weights)
         if prefix and unused > 0:  # later parts of a whole model were trained with these
             raise CheckpointMismatchError(

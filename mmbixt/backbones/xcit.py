@@ -28,7 +28,6 @@ from mmbixt.layers import (
     tokens_to_map,
 )
 from mmbixt.layers.initialise import init_linear
-from mmbixt.optional import MODELS
 
 # Layer scales start at 1 in 12 layers and at 1e-5 in 24; for stochastic depth see Table B.1.
 ARCHS = {
@@ -96,7 +95,6 @@ class Layer(nn.Module):
         return residual(tokens, widen, self.drop_path)
 
 
-@MODELS.register_module()
 class XCiT(DenseBackbone):
     """Cross-covariance image transformer for dense prediction.
 
@@ -119,15 +117,13 @@ class XCiT(DenseBackbone):
             Default: after a third, a half, two thirds and all of them, (3, 5, 7, 11) of 12.
         layer_scale: initial value of the layer scales; default: the published one of ``arch``.
         drop_path_rate: stochastic depth, the same in all layers; default: the published rate.
-        drop_path: how stochastic depth drops the update of an image. 'mask' multiplies it with 0;
-            'skip' does not compute it, in batches of 8 or more images, which saves time, for the
-            same results (on a GPU of another draw).
         xca, lpi: whether layers have cross-covariance attention, and local patch interaction.
         l2_norm, learned_temperature: see
             :class:`mmbixt.attention.cross_covariance.CrossCovarianceAttention`.
         frozen_stages: -1 freezes nothing, 0 the patch embedding and position encoding, k the first
             k layers too.
-        in_channels, norm_eval, with_cp, init_cfg: see :class:`mmbixt.backbones.base.DenseBackbone`.
+        options: ``drop_path``, ``in_channels``, ``norm_eval``, ``with_cp``, ``init_cfg``: see
+            :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
     final_layers = ClassAttention
@@ -143,18 +139,13 @@ class XCiT(DenseBackbone):
         out_indices: Sequence[int] | None = None,
         layer_scale: float | None = None,
         drop_path_rate: float | None = None,
-        drop_path: str = 'mask',
         xca: bool = True,
         lpi: bool = True,
         l2_norm: bool = True,
         learned_temperature: bool = True,
-        in_channels: int = 3,
-        frozen_stages: int = -1,
-        norm_eval: bool = False,
-        with_cp: bool = False,
-        init_cfg: dict | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels)
+        super().__init__(**options)
         check_choice('patch_size', patch_size, (16, 8))
         check_choice('patch_embed', patch_embed, ('conv', 'linear'))
         if (arch, patch_size, drop_path_rate) == ('large24', 8, None):
@@ -167,9 +158,9 @@ class XCiT(DenseBackbone):
         channels = self.arch['embed_dims']
 
         if patch_embed == 'conv':
-            self.patch_embed = ConvPatchEmbed(channels, patch_size, in_channels)
+            self.patch_embed = ConvPatchEmbed(channels, patch_size, self.in_channels)
         else:
-            self.patch_embed = LinearPatchEmbed(channels, patch_size, in_channels, patch_size)
+            self.patch_embed = LinearPatchEmbed(channels, patch_size, self.in_channels, patch_size)
         self.pos_embeder = FourierPositionEncoding(channels)
         hidden = int(channels * self.arch['mlp_ratio'])
         scale_and_rate = (self.arch['layer_scale'], self.arch['drop_path_rate'])
@@ -179,7 +170,7 @@ class XCiT(DenseBackbone):
             for _ in range(max(self.out_indices) + 1)
         )
         self.apply(init_linear)  # the authors' initialisation; other layers keep torch's
-        self.complete(drop_path)
+        self.complete()
 
     def stem(self) -> Parts:
         return [self.patch_embed, self.pos_embeder]

@@ -15,11 +15,19 @@ from mmbixt.checkpoints.sources import BY_ADDRESS, SCHEMES, find
 from mmbixt.checkpoints.stand_ins import stand_ins
 from mmbixt.checkpoints.state_dict import rename_whole_xcit, unwrap
 
+TIMM = 'timm://'
 TRUST = 'TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD'  # torch's environment variable
 
 
 def load_from_mmbixt(name: str, map_location: Any = None) -> Any:
-    """A checkpoint by path, URL or name; whole models of the XCiT authors by mmbixt's names."""
+    """A checkpoint by path, URL or name; whole models of the XCiT authors by mmbixt's names.
+
+    Weights of ``timm://NAME`` are read by timm, on the CPU.
+    """
+    if name.startswith(TIMM):
+        import timm  # takes seconds
+
+        return timm.create_model(name.removeprefix(TIMM), pretrained=True).state_dict()
     checkpoint = read_file(find_file(name), map_location)
     if not isinstance(checkpoint, Mapping):
         return checkpoint
@@ -81,23 +89,3 @@ def find_file(name: str) -> Path:
         address = sha256(name.encode()).hexdigest()[:8]  # other URLs may have files of this name
         return fetch(name, f'{address}-{PurePosixPath(urlparse(name).path).name}')
     return Path(name)
-
-
-def load_from_timm(name: str, map_location: Any = None) -> Any:
-    """timm's weights on the CPU, read by timm."""
-    import timm  # takes seconds
-
-    return timm.create_model(name.removeprefix('timm://'), pretrained=True).state_dict()
-
-
-def register_checkpoint_readers() -> None:
-    """Make mmengine read files, and published weights by name or URL, through this module.
-
-    With torch >= 2.6, mmengine's own reader of files cannot read mmengine's checkpoints; its reader
-    of URLs executes what a file contains.
-    """
-    from mmengine.runner import CheckpointLoader
-
-    for prefix in ('', 'http://', 'https://', *SCHEMES):
-        CheckpointLoader.register_scheme(prefix, load, force=True)
-    CheckpointLoader.register_scheme('timm://', load_from_timm, force=True)

@@ -1,7 +1,5 @@
 """The arguments of all backbones, and errors that list valid values."""
 
-from inspect import signature
-
 import pytest
 import torch
 
@@ -49,21 +47,6 @@ def test_wrong_arguments_of_all_backbones(cls, options, message):
 
 
 @pytest.mark.parametrize('cls', CLASSES)
-def test_arguments_of_timm_name_those_in_their_place(cls):
-    options = dict(in_chans='in_channels', embed_dim='arch', img_size='any size')
-    options |= dict(pretrained='init_cfg', features_only='out_indices', num_classes='no classifier')
-    for name, message in options.items():
-        with pytest.raises(
-            TypeError, match=f'^{cls.__name__} has no argument {name!r}: .*{message}'
-        ):
-            cls(**{name: 1})
-    with pytest.raises(TypeError, match='an unexpected keyword argument'):
-        cls(heigth=2)
-
-
-@pytest.mark.parametrize(
-    'cls', [cls for cls in CLASSES if 'drop_path' in signature(cls).parameters]
-)
 def test_the_rate_of_stochastic_depth_is_not_how_it_drops(cls):
     with pytest.raises(ValueError, match=r'drop_path_rate is the rate; drop_path=0\.1 is not'):
         cls(drop_path=0.1)

@@ -211,7 +211,6 @@ class OneConvolution(DenseBackbone):
 
 def test_least_backbone(tmp_path):
     """It loads files with its own names, and refuses others."""
-    pytest.importorskip('mmengine')  # which calls init_weights
     file, x, backbone = tmp_path / 'weights.pth', image(1, 16, 24), OneConvolution()
     torch.save(backbone.state_dict(), file)
     init_cfg = dict(type='Pretrained', checkpoint=str(file))
