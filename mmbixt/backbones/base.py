@@ -164,6 +164,15 @@ class DenseBackbone(LoadsFiles):
             if layer.output in self.out_indices
         )
 
+    def remove_layers_after(self, output: int) -> None:
+        """Keep what leads to a feature map, for timm's pruning."""
+        layers = self.layer_list()
+        first = 1 + next(i for i, layer in enumerate(layers) if layer.output == output)
+        for layer in reversed(layers[first:]):
+            for module in (layer.module, layer.before):
+                if module is not None:
+                    remove(self, next(k for k, x in self.named_modules() if x is module))
+
     def layers(self) -> list[Parts]:
         """For layer-wise learning rates: the stem, then what is trained with each layer."""
         layers = [
@@ -310,6 +319,14 @@ def numbers_of(groups: Sequence[Parts]) -> dict[int, int]:
             for weight in part.parameters() if isinstance(part, nn.Module) else [part]:
                 numbers.setdefault(id(weight), number)
     return numbers
+
+
+def remove(model: nn.Module, name: str) -> None:
+    """Remove a module, and the containers that are empty without it."""
+    owner, _, key = name.rpartition('.')
+    delattr(model.get_submodule(owner), key)
+    if not list(model.get_submodule(owner).children()):
+        remove(model, owner)
 
 
 @fx.wrap  # torch.fx cannot trace a choice by sizes

@@ -32,7 +32,7 @@ class FinalLayers:
         return feature_map
 
     def remove_final_layers(self, norm: bool, head: bool) -> None:
-        """The last norm, and what only a head needs."""
+        """Of a whole classifier: the last norm, and what only a head needs."""
 
 
 class ClassAttention(FinalLayers):
@@ -100,6 +100,8 @@ class LatentMean(FinalLayers):
     def remove_final_layers(self, norm: bool, head: bool) -> None:
         if norm or head:
             self.fc_norm = nn.Identity()
+        if head:  # then nothing uses the latents of the last layer
+            self.blocks[-1].remove_latent_update()
 
 
 class BatchNormMean(FinalLayers):

@@ -8,7 +8,7 @@ from timm.models import register_notrace_module
 from torch import Tensor
 
 from mmbixt import backbones
-from mmbixt.backbones import BiXT, bisa_swin
+from mmbixt.backbones import bisa_swin
 from mmbixt.backbones.base import DenseBackbone
 from mmbixt.checkpoints.state_dict import rename, unwrap
 from mmbixt.layers import ClassAttentionLayer, FourierPositionEncoding, LinearPatchEmbed
@@ -21,17 +21,7 @@ def make_classifier(backbone: type[DenseBackbone]) -> type[Classifier]:
     return type(f'{backbone.__name__}Classifier', bases, options)
 
 
-class BiXTClassifier(make_classifier(BiXT)):
-    """BiXT, whose last layer may lose its update of the latents."""
-
-    def remove_final_layers(self, norm: bool, head: bool) -> None:
-        super().remove_final_layers(norm, head)
-        if head:
-            self.blocks[-1].remove_latent_update()
-
-
 CLASSIFIERS = {name: make_classifier(getattr(backbones, name)) for name in backbones.__all__}
-CLASSIFIERS['BiXT'] = BiXTClassifier
 
 # steps of a graph by torch.fx, which cannot trace a choice by sizes; layers are steps, too
 for _module in (

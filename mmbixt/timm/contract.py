@@ -20,15 +20,8 @@ class Classifier(nn.Module):
 
     The weights have the backbone's names, which are the authors'.
 
-    Args:
-        num_classes: of the head; 0 for none.
-        in_chans: channels of the images.
-        global_pool: how the head makes one vector for each image, of :attr:`pools`; '' not at all.
-        drop_rate: dropout before the head.
-        drop_path_rate: stochastic depth.
-        img_size: accepted and not used: the networks take images of any size.
-        device, dtype: of the weights.
-        options: further arguments of the backbone.
+    The arguments are timm's, and ``options`` of the backbone. ``img_size`` has no effect, because
+    the networks take images of any size. ``global_pool`` is one of :attr:`pools`.
     """
 
     pools: ClassVar[tuple[str, ...]] = ('avg', '')
@@ -95,15 +88,8 @@ class Classifier(nn.Module):
         intermediates_only: bool = False,
     ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
         """The feature maps after some layers, with :meth:`forward_features` unless
-        ``intermediates_only``.
-
-        Args:
-            x: images (B,3,H,W).
-            indices: layers; an int: the last so many; None: all.
-            norm: apply the last norm to those feature maps that it is made for.
-            stop_early: stop after the last of the layers; its output is returned then.
-            output_fmt: 'NCHW', 'NHWC', 'NCL' or 'NLC'.
-            intermediates_only: return the feature maps alone.
+        ``intermediates_only``. With ``norm`` those feature maps have the last norm that it is made
+        for; with ``stop_early`` the output of the last of these layers is returned.
         """
         output_fmt, final = Format(output_fmt), len(self.feature_info) - 1
         take = take_indices(indices, final + 1)
@@ -137,15 +123,6 @@ class Classifier(nn.Module):
         if prune_head:
             self.reset_classifier(0, '')
         return take
-
-    def remove_layers_after(self, output: int) -> None:
-        """The layers after a feature map, with the downsampling before them."""
-        layers = self.layer_list()
-        first = 1 + next(i for i, layer in enumerate(layers) if layer.output == output)
-        for layer in reversed(layers[first:]):
-            for module in (layer.module, layer.before):
-                if module is not None:
-                    remove(self, next(k for k, x in self.named_modules() if x is module))
 
     def get_classifier(self) -> nn.Module:
         return self.head
@@ -181,14 +158,6 @@ class Classifier(nn.Module):
             return numbers.get(id(self.get_parameter(name)), len(groups) - 1)
 
         return number
-
-
-def remove(model: nn.Module, name: str) -> None:
-    """Remove a module, and the containers that are empty without it."""
-    owner, _, key = name.rpartition('.')
-    delattr(model.get_submodule(owner), key)
-    if not list(model.get_submodule(owner).children()):
-        remove(model, owner)
 
 
 def take_indices(indices: int | Sequence[int] | None, count: int) -> list[int]:

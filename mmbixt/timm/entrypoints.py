@@ -8,7 +8,6 @@ from timm.models import (
     build_model_with_cfg,
     generate_default_cfgs,
     get_pretrained_cfg,
-    is_model,
     register_model,
 )
 from torch import nn
@@ -32,13 +31,6 @@ TAGS = {
 }
 
 SOURCE_KEYS = {'url', 'file', 'state_dict', 'hf_hub_id', 'source'}  # where timm finds weights
-
-
-def _weights(model: Published) -> Iterator[tuple[str, str, int]]:
-    """Tag, URL and side of the images of the published weights; nothing if there are none."""
-    for tag, (suffix, side) in TAGS.items():
-        if model.weights and (source := SOURCES.get(model.weights + suffix)):
-            yield tag, source.url, side
 
 
 def _first_conv(model: Published) -> str:
@@ -65,8 +57,9 @@ def _cfgs(name: str, model: Published) -> dict[str, PretrainedCfg]:
         license='',
     )
     cfgs = {
-        f'{name}.{tag}': PretrainedCfg(url=url, input_size=(3, side, side), **common)
-        for tag, url, side in _weights(model)
+        f'{name}.{tag}': PretrainedCfg(url=source.url, input_size=(3, side, side), **common)
+        for tag, (suffix, side) in TAGS.items()
+        if model.weights and (source := SOURCES.get(model.weights + suffix))
     }
     return cfgs or {name: PretrainedCfg(**common)}
 
@@ -123,7 +116,5 @@ def _names() -> Iterator[tuple[str, Published, bool]]:
 
 default_cfgs = {}
 for _name, _model, _is_pyramid in _names():
-    if is_model(_name):
-        raise ImportError(f'timm has another model of the name {_name!r}.')
     default_cfgs.update(generate_default_cfgs(_cfgs(_name, _model)))
     globals()[_name] = register_model(_entrypoint(_name, _model, _is_pyramid))
