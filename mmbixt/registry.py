@@ -9,6 +9,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from mmbixt import backbones
+from mmbixt.backbones.base import DenseBackbone
 from mmbixt.checkpoints.loader import TIMM, load
 from mmbixt.checkpoints.sources import SCHEMES
 from mmbixt.frameworks import UNUSABLE, missing_framework
@@ -130,6 +131,8 @@ for name in backbones.__all__:  # they import torch alone
 # mmengine's checkpoints; its reader of URLs executes what a file contains.
 for prefix in ('', 'http://', 'https://', *SCHEMES, TIMM):
     CheckpointLoader.register_scheme(prefix, load, force=True)
+# which also knows mmengine's own schemes (openmmlab://, s3://)
+DenseBackbone.read = staticmethod(CheckpointLoader.load_checkpoint)
 
 
 class ToTheLogOfTheRun(logging.Handler):

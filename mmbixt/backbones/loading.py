@@ -50,6 +50,7 @@ class LoadsFiles(nn.Module):
         in_channels: channels of the images.
     """
 
+    read = staticmethod(load)  # how init_weights reads a file
     families: ClassVar[dict[str, type]] = {}  # all subclasses by their names
     may_be_missing = r'(?!)'  # beginnings of the names of weights that files need not have
     # a pattern and a replacement for the names of the authors' layers that form a neck here
@@ -85,7 +86,7 @@ class LoadsFiles(nn.Module):
             log(f'{type(self).__name__}: random weights, because init_cfg names no checkpoint')
         elif not self.is_init:
             checkpoint, prefix = self.init_cfg['checkpoint'], self.init_cfg.get('prefix', '')
-            state = unwrap(load(checkpoint, 'cpu'))
+            state = unwrap(self.read(checkpoint, 'cpu'))
             try:
                 self.load_state_dict(without(prefix, state), strict=False)
             except CheckpointMismatchError as error:
