@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
@@ -159,7 +159,7 @@ class BiFormer(DenseBackbone):
             the steps from 'stl' to 'small' in Table 6 of the paper.
         frozen_stages: -1 freezes nothing, k the first k + 1 stages, each with the convolutions
             before it and its output's norm.
-        options: ``drop_path``, ``in_channels``, ``norm_eval``, ``with_cp``, ``init_cfg``: see
+        drop_path, in_channels, norm_eval, with_cp, init_cfg: see
             :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
@@ -179,9 +179,14 @@ class BiFormer(DenseBackbone):
         drop_path_rate: float = 0.0,
         patch_embed: str | None = None,
         position_conv: bool | None = None,
-        **options: Any,
+        drop_path: str = 'mask',
+        in_channels: int = 3,
+        frozen_stages: int = -1,
+        norm_eval: bool = False,
+        with_cp: bool = False,
+        init_cfg: dict | None = None,
     ) -> None:
-        super().__init__(**options)
+        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels, drop_path)
         overrides = dict(topks=topks, num_regions=num_regions)
         self.arch = resolve_arch('BiFormer', arch, ARCHS, ARCH_DEFAULTS, **overrides)
         widths, depths = self.arch['embed_dims'], self.arch['depths']
@@ -204,7 +209,7 @@ class BiFormer(DenseBackbone):
         last = max(self.out_indices)
         if patch_embed == 'patchwise':  # the last stage needs one cell
             self.min_side = 4 * 2**last
-        self.downsample_layers = DOWNSAMPLING[patch_embed](self.in_channels, widths[: last + 1])
+        self.downsample_layers = DOWNSAMPLING[patch_embed](in_channels, widths[: last + 1])
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
         self.stages = nn.ModuleList()
         for i in range(last + 1):

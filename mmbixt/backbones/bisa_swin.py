@@ -7,7 +7,6 @@ OpenMMLab's Swin Transformer. The authors of BiSA have published no code and no 
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from torch import Tensor, fx, nn
 from torch.nn.functional import pad
@@ -172,7 +171,7 @@ class BiSASwin(DenseBackbone):
             at the last one of all stages. 0.1 is OpenMMLab's default.
         frozen_stages: -1 freezes nothing, 0 the patch embedding, k the first k stages too, each
             with the merging after it and its output's norm.
-        options: ``drop_path``, ``in_channels``, ``norm_eval``, ``with_cp``, ``init_cfg``: see
+        drop_path, in_channels, norm_eval, with_cp, init_cfg: see
             :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
@@ -196,9 +195,14 @@ class BiSASwin(DenseBackbone):
         shift_single_window: bool = True,
         out_indices: Sequence[int] | None = None,
         drop_path_rate: float = 0.1,
-        **options: Any,
+        drop_path: str = 'mask',
+        in_channels: int = 3,
+        frozen_stages: int = -1,
+        norm_eval: bool = False,
+        with_cp: bool = False,
+        init_cfg: dict | None = None,
     ) -> None:
-        super().__init__(**options)
+        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels, drop_path)
         self.arch = resolve_arch('BiSASwin', arch, ARCHS, ARCH_DEFAULTS, window_size=window_size)
         depths, num_heads = self.arch['depths'], self.arch['num_heads']
         bisa_stages = resolve_stages(bisa_stages, len(depths))
@@ -214,7 +218,7 @@ class BiSASwin(DenseBackbone):
 
         size, last = self.arch['window_size'], max(self.out_indices)
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
-        self.patch_embed = PatchEmbed(widths[0], self.in_channels)
+        self.patch_embed = PatchEmbed(widths[0], in_channels)
         self.stages = nn.ModuleList()
         for i in range(last + 1):
             options = inverse if i in bisa_stages else dict(lam=1)

@@ -7,7 +7,6 @@ that the cost is linear in the tokens. The names of the weights are the authors'
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -79,7 +78,7 @@ class BiXT(DenseBackbone):
             at layer ``depth``, the authors' last one, which only classifiers have.
         frozen_stages: -1 freezes nothing, 0 the tokeniser, position encoding and latents, k the
             first k layers too.
-        options: ``drop_path``, ``in_channels``, ``norm_eval``, ``with_cp``, ``init_cfg``: see
+        drop_path, in_channels, norm_eval, with_cp, init_cfg: see
             :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
@@ -102,9 +101,14 @@ class BiXT(DenseBackbone):
         out_latents: bool = False,
         latent_layer: bool = False,
         drop_path_rate: float = 0.0,
-        **options: Any,
+        drop_path: str = 'mask',
+        in_channels: int = 3,
+        frozen_stages: int = -1,
+        norm_eval: bool = False,
+        with_cp: bool = False,
+        init_cfg: dict | None = None,
     ) -> None:
-        super().__init__(**options)
+        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels, drop_path)
         self.arch = resolve_arch(type(self).__name__, arch, ARCHS, ARCH_DEFAULTS, depth=depth)
         check_choice('patch_stride', patch_stride, (16, 8, 4))
         check_choice('patch_embed', patch_embed, ('linear', 'conv'))
@@ -116,7 +120,7 @@ class BiXT(DenseBackbone):
         self.out_indices = resolve_out_indices(out_indices, self.arch['depth'])
         self.out_latents, self.latent_layer = out_latents, latent_layer
         self.token_refiner = token_refiner
-        channels, in_channels = self.arch['embed_dims'], self.in_channels
+        channels = self.arch['embed_dims']
 
         self.latents = nn.Parameter(torch.empty(1, num_latents, channels))
         if patch_embed == 'linear':

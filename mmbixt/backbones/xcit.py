@@ -122,7 +122,7 @@ class XCiT(DenseBackbone):
             :class:`mmbixt.attention.cross_covariance.CrossCovarianceAttention`.
         frozen_stages: -1 freezes nothing, 0 the patch embedding and position encoding, k the first
             k layers too.
-        options: ``drop_path``, ``in_channels``, ``norm_eval``, ``with_cp``, ``init_cfg``: see
+        drop_path, in_channels, norm_eval, with_cp, init_cfg: see
             :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
@@ -143,9 +143,14 @@ class XCiT(DenseBackbone):
         lpi: bool = True,
         l2_norm: bool = True,
         learned_temperature: bool = True,
-        **options: Any,
+        drop_path: str = 'mask',
+        in_channels: int = 3,
+        frozen_stages: int = -1,
+        norm_eval: bool = False,
+        with_cp: bool = False,
+        init_cfg: dict | None = None,
     ) -> None:
-        super().__init__(**options)
+        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels, drop_path)
         check_choice('patch_size', patch_size, (16, 8))
         check_choice('patch_embed', patch_embed, ('conv', 'linear'))
         if (arch, patch_size, drop_path_rate) == ('large24', 8, None):
@@ -158,9 +163,9 @@ class XCiT(DenseBackbone):
         channels = self.arch['embed_dims']
 
         if patch_embed == 'conv':
-            self.patch_embed = ConvPatchEmbed(channels, patch_size, self.in_channels)
+            self.patch_embed = ConvPatchEmbed(channels, patch_size, in_channels)
         else:
-            self.patch_embed = LinearPatchEmbed(channels, patch_size, self.in_channels, patch_size)
+            self.patch_embed = LinearPatchEmbed(channels, patch_size, in_channels, patch_size)
         self.pos_embeder = FourierPositionEncoding(channels)
         hidden = int(channels * self.arch['mlp_ratio'])
         scale_and_rate = (self.arch['layer_scale'], self.arch['drop_path_rate'])

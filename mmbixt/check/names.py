@@ -25,8 +25,6 @@ def suggest(error: Exception) -> str | None:
         owner, argument = match.groups()
         hint = _did_you_mean(near(argument, _arguments(owner)))
         return f'{owner} has no argument {argument!r}.{hint}'
-    if isinstance(error, TypeError) and ' has no argument ' in text:  # see backbones.arch
-        return text
     # numpy's, where mmengine's BaseDataset joins the list of its images
     calls = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
     if 'need at least one array to concatenate' in text and 'full_init' in calls:

@@ -22,7 +22,7 @@ XCIT = dict(type='mmbixt.XCiT', arch='nano12')
             dict(XCIT, patchsize=8),
             "XCiT has no argument 'patchsize'. Did you mean 'patch_size'",
         ),
-        (MODELS, dict(XCIT, in_chans=4), "'in_chans': the channels of the images are in_channels."),
+        (MODELS, dict(XCIT, in_chans=4), "'in_chans'. Did you mean 'in_channels'?"),
         (
             MODELS,
             dict(type='EncoderDecodr'),
