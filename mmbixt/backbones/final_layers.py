@@ -4,6 +4,8 @@ Each class is the one definition for mmpretrain (the necks in ``mmbixt.classific
 timm (``mmbixt.timm``): a base class beside theirs, which has the layers under the authors' names.
 """
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -14,6 +16,7 @@ from mmbixt.layers.initialise import init_linear
 class FinalLayers:
     """The mean of the last feature map, without further layers."""
 
+    pools: ClassVar[tuple[str, ...]] = ('avg', '')  # timm's names of ways to pool; '' is none
     reads_latents = False  # the latents (B,M,C) instead of the last feature map (B,C,H,W)
 
     def add_final_layers(self, in_channels: int) -> None:
@@ -37,6 +40,8 @@ class FinalLayers:
 
 class ClassAttention(FinalLayers):
     """XCiT's: a class token attends to the tokens in a few layers, and a norm."""
+
+    pools = ('token', '')
 
     def add_final_layers(
         self,

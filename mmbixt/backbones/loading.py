@@ -107,7 +107,7 @@ class LoadsFiles(nn.Module):
                 "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...))."
             )
         expected = self.state_dict()
-        if source and source.keys() <= expected.keys() - self.built_with:  # of added modules alone
+        if self.built_with and source and source.keys() <= expected.keys() - self.built_with:
             return
         weights = self.convert(source)
         unused = _learned(source) - _learned(weights)

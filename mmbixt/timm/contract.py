@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from timm.layers import Format, nchw_to
@@ -18,13 +18,9 @@ class Classifier(nn.Module):
     """The authors' classifier with timm's methods: a base class before the authors' final layers
     (:class:`mmbixt.backbones.final_layers.FinalLayers`) and a backbone.
 
-    The weights have the backbone's names, which are the authors'.
-
     The arguments are timm's, and ``options`` of the backbone. ``img_size`` has no effect, because
-    the networks take images of any size. ``global_pool`` is one of :attr:`pools`.
+    the networks take images of any size.
     """
-
-    pools: ClassVar[tuple[str, ...]] = ('avg', '')
 
     def __init__(
         self,
@@ -47,20 +43,14 @@ class Classifier(nn.Module):
         self.add_final_layers(self.num_features, **self.final_options())
         self.head_drop = nn.Dropout(drop_rate)
         self.reset_classifier(num_classes, self.pools[0] if global_pool is None else global_pool)
-        self.feature_info = [
-            dict(
-                num_chs=layer.width,
-                reduction=layer.stride,
-                module='.'.join(layer.name.split('.')[:2]),  # of its stage, if there are stages
-            )
-            for layer in self.layer_list()
-            if layer.output is not None
-        ]
+        self.feature_info = []
+        for layer in self.layer_list():
+            register_notrace_module(type(layer.module))  # a step of a graph by torch.fx
+            if layer.output is not None:
+                stage = '.'.join(layer.name.split('.')[:2])  # the layer, if there are no stages
+                info = dict(num_chs=layer.width, reduction=layer.stride, module=stage)
+                self.feature_info.append(info)
         self.to(device=device, dtype=dtype).train()  # ``norm_eval`` is for the last norm as well
-        for layer in self.layer_list():  # steps of a graph by torch.fx
-            register_notrace_module(type(layer.module))
-
-    # What timm calls
 
     def last_output(self, layer: LayerInfo, state: Any) -> Tensor:
         return state[0] if self.reads_latents else self.feature_map(state, layer.norm)
@@ -147,17 +137,14 @@ class Classifier(nn.Module):
     def group_matcher(self, coarse: bool = False) -> Callable[[str], float]:
         """The number of a parameter's layer, or of its stage if ``coarse``, by its name.
 
-        The final layers are in the last group but one, and the head in the last.
+        Tokens of the model are in the first group, as in timm, the final layers in the last but
+        one, and the head in the last.
         """
-        groups = self.freezable_stages() if coarse else self.layers()
-        numbers = numbers_of(groups)
-
-        def number(name: str) -> float:
-            if name.startswith('head.'):
-                return math.inf
-            return numbers.get(id(self.get_parameter(name)), len(groups) - 1)
-
-        return number
+        numbers = numbers_of(self.freezable_stages() if coarse else self.layers())
+        numbers.update((id(x), 0) for x in self.parameters(recurse=False))
+        numbers.update((id(x), math.inf) for x in self.head.parameters())
+        last = max(n for n in numbers.values() if n < math.inf)
+        return lambda name: numbers.get(id(self.get_parameter(name)), last)
 
 
 def take_indices(indices: int | Sequence[int] | None, count: int) -> list[int]:

@@ -15,11 +15,8 @@ STRIDES = (4, 8, 16, 32)
 class Pyramid(nn.Module):
     """Feature maps of strides 4, 8, 16, 32 from layers after a third, a half, two thirds, and all.
 
-    Upsampled by transposed convolutions, whose weights are random, or max-pooled.
-
-    Args:
-        model: of one stride.
-        out_indices: levels of the pyramid; an int: the last so many.
+    Those of a model of one stride are upsampled by transposed convolutions, whose weights are
+    random, or max-pooled. ``out_indices`` are levels of the pyramid; an int: the last so many.
     """
 
     def __init__(self, model: Classifier, out_indices: int | Sequence[int] = (0, 1, 2, 3)) -> None:

@@ -196,6 +196,13 @@ def test_groups_of_weights(name):
     create_optimizer_v2(model, opt='adamw', weight_decay=0.05)
 
 
+@torch.no_grad()
+def test_description_of_widths_that_are_not_doubled():
+    arch = dict(embed_dims=(64, 128, 320, 512), depths=(1, 1, 1, 1))
+    model = create('biformer_tiny', arch=arch, features_only=True)
+    assert [y.shape[1] for y in model(image(1, SIDE, SIDE))] == model.feature_info.channels()
+
+
 @every_name
 def test_description(name):
     """And that it is true."""
