@@ -19,7 +19,8 @@ from mmbixt.check.names import suggest
 from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.config import ConfigError, all_dicts, read_config, type_name
 from mmbixt.engine.short_log import ShortLogProcessor
-from mmbixt.frameworks import INSTALL, UNUSABLE, missing_framework
+from mmbixt.frameworks import UNUSABLE, missing_framework
+from mmbixt.registry import FRAMEWORKS
 from mmbixt.sample.sample_config import use_sample_data
 
 # errors whose message tells users what to do
@@ -75,7 +76,7 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...] = ()) -> Confi
     os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
     cfg = read_config(args.config)
     framework = cfg.get('default_scope')
-    if framework in INSTALL:
+    if framework in FRAMEWORKS:
         try:
             import_module(f'{framework}.models')
         except UNUSABLE as error:

@@ -4,11 +4,11 @@ import argparse
 import json
 import shlex
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
+import pytest
 import torch
 from mmengine.config import DictAction
 from mmengine.dataset import pseudo_collate
@@ -46,13 +46,12 @@ def fresh_mmengine() -> Iterator[None]:
     kinds = [ManagerMixin]
     for kind in kinds:  # the list grows while the loop runs
         kinds += kind.__subclasses__()
-    with ExitStack() as stack:
+    with pytest.MonkeyPatch.context() as patch:
         for kind in kinds:
-            stack.enter_context(mock.patch.dict(kind._instance_dict, clear=True))
-        for module, create in (('mmengine.config.config', True), ('yapf.yapflib.yapf_api', False)):
+            patch.setattr(kind, '_instance_dict', type(kind._instance_dict)())
+        for module in ('mmengine.config.config', 'yapf.yapflib.yapf_api'):
             # mmengine has a name of its own for it, the OneDL fork of it has none
-            patch = mock.patch(f'{module}.FormatCode', unformatted, create=create)
-            stack.enter_context(patch)
+            patch.setattr(f'{module}.FormatCode', unformatted, raising=False)
         try:
             yield
         finally:

@@ -59,9 +59,8 @@ class SanityHook(Hook):
         runner.logger.info(f'Sanity check: {self.batches} validation batches')
         loop, model, count = runner.val_loop, runner.model, 0
         model.eval()
-        sides = _noted_sides(unwrapped(model))
-        without_files = _without_files(loop.evaluator.metrics)
-        with torch.no_grad(), sides as sides, _quiet(runner.logger), without_files:
+        quiet = _quiet(runner.logger, loop.evaluator.metrics)
+        with torch.no_grad(), _noted_sides(unwrapped(model)) as sides, quiet:
             for _, batch in zip(range(self.batches), loop.dataloader, strict=False):
                 outputs = model.val_step(batch)
                 loop.evaluator.process(data_samples=outputs, data_batch=batch)
@@ -111,27 +110,19 @@ def _best_problems(runner: Runner, scores: dict[str, Any]) -> Iterator[str]:
 
 
 @contextmanager
-def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Scores of two batches mean nothing: neither the logger nor pycocotools prints them."""
-    level = logger.level
+def _quiet(logger: logging.Logger, metrics: list[BaseMetric]) -> Iterator[None]:
+    """Scores of two batches mean nothing: they are neither printed nor written to sums files."""
+    level, counting = logger.level, [x for x in metrics if hasattr(x, 'sums_file')]
+    files = [metric.sums_file for metric in counting]
     logger.setLevel(logging.CRITICAL)
+    for metric in counting:
+        metric.sums_file = None
     try:
-        with redirect_stdout(StringIO()):
+        with redirect_stdout(StringIO()):  # of pycocotools
             yield
     finally:
         logger.setLevel(level)
-
-
-@contextmanager
-def _without_files(metrics: list[BaseMetric]) -> Iterator[None]:
-    """``BoundaryIoUMetric`` writes no counts of two batches."""
-    files = {metric: metric.sums_file for metric in metrics if hasattr(metric, 'sums_file')}
-    try:
-        for metric in files:
-            metric.sums_file = None
-        yield
-    finally:
-        for metric, file in files.items():
+        for metric, file in zip(counting, files, strict=True):
             metric.sums_file = file
 
 

@@ -6,7 +6,6 @@ import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
-from unittest import mock
 
 import cv2
 import numpy as np
@@ -43,13 +42,17 @@ def within():
 
     def within(tool, *arguments, cwd='.', fails=False):
         path, code, out, err = str(TOOLS / tool), None, StringIO(), StringIO()
-        argv = mock.patch.object(sys, 'argv', [path, *map(str, arguments)])
-        with argv, mock.patch.dict(os.environ), chdir(cwd), fresh_mmengine():
+        environment = dict(os.environ)
+        with pytest.MonkeyPatch.context() as patch, chdir(cwd), fresh_mmengine():
+            patch.setattr(sys, 'argv', [path, *map(str, arguments)])
             try:
                 with redirect_stdout(out), redirect_stderr(err):
                     runpy.run_path(path, run_name='__main__')
             except SystemExit as end:
                 code = end.code
+            finally:
+                os.environ.clear()
+                os.environ.update(environment)
         error = err.getvalue()
         if isinstance(code, str):  # Python prints it and exits with 1
             code, error = 1, f'{error}{code}\n'

@@ -3,7 +3,6 @@
 import json
 import os
 from pathlib import Path
-from unittest.mock import Mock
 
 import cv2
 import numpy as np
@@ -87,7 +86,11 @@ def test_resume_restores_optimizer_and_history(folder, run, tmp_path):
 
 def test_an_interrupted_run_says_how_to_resume(folder, within, tmp_path, monkeypatch):
     (tmp_path / 'last_checkpoint').write_text('iter_2.pth')
-    monkeypatch.setattr(Runner, 'train', Mock(side_effect=KeyboardInterrupt))
+
+    def stop(runner):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Runner, 'train', stop)
     arguments = CONFIG, '--resume', folder / RUN / 'iter_2.pth', '--sample', '--work-dir', tmp_path
     done = within('train.py', *arguments, cwd=folder, fails=True)
     assert done.returncode == 130
