@@ -2,11 +2,13 @@
 
 import re
 from email.parser import HeaderParser
+from importlib.metadata import requires
 from pathlib import Path
 from runpy import run_path
 from zipfile import ZipFile
 
 import pytest
+import torch
 import yaml
 
 ROOT = Path(__file__).parents[1]
@@ -62,7 +64,7 @@ def pinned(name):
     return dict(re.findall(r'^([\w.-]+)==([\w.]+)', text, re.MULTILINE))
 
 
-@pytest.mark.parametrize('name', ['environment', 'openmmlab', 'onedl', 'peft'])
+@pytest.mark.parametrize('name', ['environment', 'openmmlab', 'onedl', 'peft', 'cuda'])
 def test_locked_versions_are_those_pinned(name):
     """Otherwise: make lock."""
     pins, locked = pinned(name), pinned(f'locked/{name}')
@@ -71,3 +73,9 @@ def test_locked_versions_are_those_pinned(name):
     text = (ROOT / f'requirements/locked/{name}.txt').read_text()
     assert text.count('==') == len(re.findall(r'==\S+ \\\n    --hash=sha256:[0-9a-f]{64}', text))
     assert '://' not in text
+
+
+@pytest.mark.skipif(torch.version.cuda is None, reason='this torch has no CUDA')
+def test_the_compiler_of_cuda_operators_is_of_the_cuda_version_of_torch():
+    needs = {re.split(r'\.\*|;', need)[0] for need in requires('cuda-toolkit')}
+    assert {f'{name}=={version}' for name, version in pinned('cuda').items()} <= needs
