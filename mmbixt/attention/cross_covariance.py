@@ -215,10 +215,9 @@ def is_plain_linear(layer: nn.Module) -> bool:
     """
     return (
         type(layer) is nn.Linear
-        and not _has_any_global_hook()
         and isinstance(layer.weight, nn.Parameter)
         and isinstance(layer.bias, nn.Parameter)
-        and not any((layer._forward_hooks, layer._forward_pre_hooks))
-        and not any((layer._backward_hooks, layer._backward_pre_hooks))
+        and not any(value for name, value in vars(layer).items() if 'hooks' in name)
         and 'forward' not in vars(layer)
+        and not _has_any_global_hook()
     )

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, fx, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
 from mmbixt.backbones.arch import check_choice, check_positive
@@ -21,6 +20,8 @@ from mmbixt.backbones.loading import LoadsFiles, State
 from mmbixt.layers import DropPath
 from mmbixt.layers.context import is_exporting
 from mmbixt.layers.maps import channels_last
+
+BATCH_NORMS = nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm
 
 __all__ = ['DenseBackbone', 'LayerInfo', 'Parts', 'State']
 
@@ -239,7 +240,7 @@ class DenseBackbone(LoadsFiles):
                 part.eval()
         if self.norm_eval:
             for module in self.modules():
-                if isinstance(module, _BatchNorm):
+                if isinstance(module, BATCH_NORMS):
                     module.eval()
         return self
 
@@ -357,7 +358,7 @@ class _Recomputation:
         self.layer = layer
 
     def __enter__(self) -> None:
-        norms = [m for m in self.layer.modules() if isinstance(m, _BatchNorm) and m.training]
+        norms = [m for m in self.layer.modules() if isinstance(m, BATCH_NORMS) and m.training]
         self.before = [(norm, norm.momentum, norm.num_batches_tracked.clone()) for norm in norms]
         for norm in norms:
             norm.momentum = 0.0

@@ -79,8 +79,3 @@ def is_exporting() -> bool:
     if torch.compiler.is_dynamo_compiling():  # Dynamo (of torch 2.11) says that it is exporting
         return False
     return torch.compiler.is_exporting() or torch.jit.is_tracing()
-
-
-def is_transformed() -> bool:
-    """Whether a transform of ``torch.func`` is active (torch has no public name for it)."""
-    return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()

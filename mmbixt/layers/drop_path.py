@@ -5,8 +5,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from mmbixt.layers.context import is_transformed
-
 # below these, copying the kept images takes as much time as it saves
 MIN_BATCH, MIN_RATE = 8, 0.1
 
@@ -51,10 +49,10 @@ def residual(x: Tensor, branch: Callable[[Tensor], Tensor], drop_path: nn.Module
     """``x + drop_path(branch(x))``, (B,...) to (B,...), of a branch that does not mix images.
 
     The images to compute are drawn on the CPU, so that the program does not wait for the GPU. Their
-    number changes from step to step, so compiled programs and ``torch.func`` compute all images.
+    number changes from step to step, so compiled programs compute all images.
     """
     skips = getattr(drop_path, 'skips', False) and drop_path.training
-    if not skips or torch.compiler.is_compiling() or is_transformed():
+    if not skips or torch.compiler.is_compiling():
         return x + drop_path(branch(x))
     if drop_path.drop_prob < MIN_RATE or x.shape[0] < MIN_BATCH:
         return x + drop_path(branch(x))

@@ -2,11 +2,8 @@
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d
-
-from mmbixt.layers.context import is_exporting, is_transformed
 
 
 def channels_last(image: Tensor) -> Tensor:
@@ -15,11 +12,8 @@ def channels_last(image: Tensor) -> Tensor:
     Convolutions keep the memory format of their input. From an image in the default format, the
     tokens would be transposed in memory, and each layer would copy them.
     """
-    # vmap does not support memory formats; an exported program would only be valid for sizes for
-    # which both formats are the same
-    if is_transformed() or is_exporting():
-        return image
-    return image.contiguous(memory_format=torch.channels_last)
+    # not contiguous(memory_format=...), which vmap and exporters for several sizes do not support
+    return image.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
 
 
 def tokens_to_map(tokens: Tensor, grid: tuple[int, int]) -> Tensor:
