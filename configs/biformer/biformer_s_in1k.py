@@ -19,6 +19,7 @@ model = dict(
         type='mmbixt.ClassifierHead',
         num_classes=1000,
         in_channels=512,
+        init_cfg=dict(type='TruncNormal', layer='Linear', std=0.02),
         loss=dict(type='LabelSmoothLoss', label_smooth_val=0.1, mode='original'),
     ),
     train_cfg=dict(augments=[dict(type='Mixup', alpha=0.8), dict(type='CutMix', alpha=1.0)]),

@@ -10,6 +10,7 @@ model = dict(
         type='mmbixt.ClassifierHead',
         num_classes=1000,
         in_channels=192,
+        init_cfg=dict(type='Constant', layer='Linear', val=0.0),
         # binary cross-entropy, its mean over images and classes
         loss=dict(type='CrossEntropyLoss', use_sigmoid=True, loss_weight=1 / 1000),
     ),

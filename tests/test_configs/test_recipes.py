@@ -1,0 +1,85 @@
+"""Optimizers and schedules that are built from configs are those of the papers' authors."""
+
+import pytest
+import torch
+from helpers import CONFIGS
+from mmengine.config import Config
+from mmengine.optim import build_optim_wrapper
+from mmengine.registry import MODELS, PARAM_SCHEDULERS, init_default_scope
+
+BIXT = ['bixt_ti_l64_p16_in1k', 'bixt_ed256ls_l64_p16s8_in1k', 'bixt_ti_cnv_lpi_l64_p16_in1k']
+BIXT += ['bixt_ti_iter_sa6_d7_shared_120e_in1k', 'bixt_ti_seq_l64_p16_120e_in1k']
+
+
+def load(family, name):
+    cfg = Config.fromfile(CONFIGS / family / f'{name}.py')
+    init_default_scope(cfg.default_scope)
+    return cfg
+
+
+def decays(model, optimizer):
+    """The weight decay of each parameter, by its name."""
+    of = {id(p): g['weight_decay'] for g in optimizer.param_groups for p in g['params']}
+    return {name: of[id(p)] for name, p in model.named_parameters()}
+
+
+def rates(cfg, steps_of_epoch=2):
+    """The learning rates of all steps, in short epochs."""
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=cfg.optim_wrapper.optimizer.lr)
+    about = dict(optimizer=optimizer, epoch_length=steps_of_epoch)
+    schedulers = [PARAM_SCHEDULERS.build(x, default_args=about) for x in cfg.param_scheduler]
+    found = []
+    for _ in range(cfg.train_cfg.max_epochs * steps_of_epoch):
+        found.append(optimizer.param_groups[0]['lr'])
+        optimizer.step()
+        for scheduler in schedulers:
+            scheduler.step()
+    return found
+
+
+@pytest.mark.parametrize('name', BIXT)
+def test_bixt_has_weight_decay_and_trust_ratios_on_all_but_vectors(name):
+    """Also on latents and on the projection of positions, as in the authors' optimizer."""
+    cfg = load('bixt', name)
+    cfg.model.backbone.depth = 2
+    torch.manual_seed(0)
+    model = MODELS.build(cfg.model)
+    model.init_weights()
+    optimizer = build_optim_wrapper(model, cfg.optim_wrapper).optimizer
+    assert optimizer.defaults['eps'] == 1e-8
+    found = decays(model, optimizer)
+    assert found == {x: 0.05 if p.ndim > 1 else 0.0 for x, p in model.named_parameters()}
+    projection = 'backbone.fourier_pos_encode.token_projection.weight'
+    assert found['backbone.latents'] == found[projection] == 0.05
+    assert not model.head.fc.weight.any()  # it starts from zero
+
+    before = {x: p.detach().clone() for x, p in model.named_parameters()}
+    for p in model.parameters():
+        p.grad = torch.randn_like(p)
+    optimizer.step()
+    for x, p in model.named_parameters():
+        relative = (p - before[x]).norm() / before[x].norm()
+        if p.ndim > 1 and before[x].any():
+            assert relative <= 2.5e-3 * 1.0001, x  # without the trust ratio, 50 times for latents
+
+
+@pytest.mark.parametrize(
+    ('name', 'first'),
+    [
+        ('bixt_ti_l64_p16_in1k', 1e-6),
+        ('bixt_ti_l64_p16_300e_in1k', 1e-6),
+        ('bixt_ti_l64_p16_120e_in1k', 1e-6),
+        ('bixt_ti_l64_p16_384_in1k', 2.5e-5),
+    ],
+)
+def test_rate_of_bixt_falls_to_the_floor(name, first):
+    cfg = load('bixt', name)
+    found = rates(cfg)
+    assert found[0] == pytest.approx(first)
+    assert max(found) == pytest.approx(cfg.optim_wrapper.optimizer.lr)
+    assert found[-1] == pytest.approx(1e-5, rel=0.02)
+    assert min(found[len(found) // 2 :]) >= 1e-5
+
+
+def test_drop_path_of_width_384():
+    assert load('bixt', 'bixt_small_l64_p16_in1k').model.backbone.drop_path_rate == 0.1
