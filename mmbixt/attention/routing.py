@@ -96,6 +96,8 @@ def region_side(length: int, cells: int, topk: int) -> int:
 def route(queries: Tensor, keys: Tensor, topk: int, valid: Tensor | None = None) -> Tensor:
     """The top k regions for each region, the best first; without a gradient.
 
+    At least in float32, because rounding errors could change the order of the regions.
+
     Args:
         queries, keys: (B,R,L,C).
         topk: number k of regions to choose; all of them if there are fewer.
@@ -105,19 +107,11 @@ def route(queries: Tensor, keys: Tensor, topk: int, valid: Tensor | None = None)
     Returns:
         (B,R,k).
     """
-    scores = routing_scores(queries, keys, valid)
-    return scores.topk(smaller(topk, scores.shape[-1]), dim=-1).indices
-
-
-@torch.no_grad()
-def routing_scores(queries: Tensor, keys: Tensor, valid: Tensor | None = None) -> Tensor:
-    """``mean(q) mean(k)^T`` (B,R,R), minus infinity for regions without a valid token.
-
-    At least in float32, because rounding errors could change the order of the regions.
-    """
     with without_autocast(queries):
         scores = _means(queries, valid) @ _means(keys, valid).transpose(1, 2)
-    return scores if valid is None else scores.masked_fill(~valid.any(1), -torch.inf)
+    if valid is not None:
+        scores = scores.masked_fill(~valid.any(1), -torch.inf)
+    return scores.topk(smaller(topk, scores.shape[-1]), dim=-1).indices
 
 
 def _means(x: Tensor, valid: Tensor | None) -> Tensor:
