@@ -1,0 +1,100 @@
+"""Predict images of any size: label maps (mmseg), boxes and masks (mmdet) or labels (mmpretrain).
+
+DIR gets a PNG of labels with the colours of the classes for each image, under its name and
+subfolder. By default photos are resized as in the test pipeline, the size at which the model was
+evaluated. Images that are larger than a tile are predicted in overlapping tiles. Detectors write
+predictions.json in the form of COCO, classifiers predictions.jsonl, and both a picture of each
+image, by the inferencers of mmdet and mmpretrain.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from PIL import Image
+from tqdm import tqdm
+
+from mmbixt.cli import run
+from mmbixt.config import read_config
+from mmbixt.predict import Predictor
+from mmbixt.predict.files import (
+    find_images,
+    output_paths,
+    palette_of,
+    write_labels,
+    write_overlay,
+)
+from mmbixt.predict.inferencers import Classifier, Detector
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog='Example: python tools/predict.py configs/xcit/semfpn_xcit_s12_p16_ade20k.py '
+        'xcit://ade-semfpn-small12-p16 photos/ --out results --overlay',
+    )
+    add = parser.add_argument
+    add('config', help='a file, PACKAGE::PATH of an installed package, or the name of a config')
+    add('checkpoint', help='of the whole model; for segmentors also a file of export_onnx.py')
+    add('images', nargs='+', metavar='IMAGE', help='files, folders, or patterns')
+    add('--out', type=Path, required=True, metavar='DIR', help='folder of the results')
+    add('--device', help="'cuda' or 'cpu' (default: a GPU if torch finds one)")
+    only = parser.add_argument_group('segmentors')
+    add, size = only.add_argument, only.add_mutually_exclusive_group()
+    add('--overlay', action='store_true', help='also blends of photos and labels')
+    text = 'also the highest probability of each pixel, 0 to 255'
+    add('--probabilities', action='store_true', help=text)
+    text = 'factor of the size of photos; 1 for objects as large in pixels as in training'
+    size.add_argument('--scale', type=float, metavar='F', help=text)
+    size.add_argument('--short-side', type=int, metavar='N', help='resize to this shorter side')
+    add('--tile', type=int, default=1024, metavar='N', help='side of a tile (1024)')
+    add('--overlap', type=int, metavar='N', help='of two tiles (a quarter of a tile)')
+    add('--batch', type=int, default=4, metavar='N', help='tiles at once (4)')
+    add('--whole', action='store_true', help='no tiles; memory grows with the image')
+    add('--amp', action='store_true', help='compute in bfloat16')
+    return parser.parse_args()
+
+
+class Segmentation:
+    """A segmentor: PNG files of labels, and what the options ask for."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        names = 'scale', 'short_side', 'tile', 'overlap', 'batch', 'whole', 'device', 'amp'
+        options = {name: getattr(args, name) for name in names}
+        self.predictor, self.args = Predictor(args.config, args.checkpoint, **options), args
+        self.palette = palette_of(self.predictor.meta)
+
+    def __call__(self, path: Path, out: Path, name: Path) -> None:
+        photo = self.predictor.read(path)
+        labels, probabilities = self.predictor.predict(photo)
+        write_labels(out, labels, self.palette)
+        if self.args.probabilities:
+            Image.fromarray(probabilities).save(f'{out}_probability.png')
+        if self.args.overlay:
+            write_overlay(out, photo, labels, self.palette)
+
+    def finish(self) -> None:
+        pass
+
+
+def main() -> None:
+    args = parse_args()
+    images = find_images(args.images)
+    paths = output_paths(images, args.out)
+    config, failed = read_config(args.config), 0
+    kind = dict(mmdet=Detector, mmpretrain=Classifier).get(config.get('default_scope'))
+    predict = kind(config, args.checkpoint, args.device, args.out) if kind else Segmentation(args)
+    for path, out in tqdm(paths.items(), disable=None):  # no bar in a file
+        try:
+            predict(path, out, images[path])
+        except Exception as error:  # the other images are still predicted
+            failed += 1
+            tqdm.write(f'{path}: {type(error).__name__}: {error}', file=sys.stderr)
+    predict.finish()
+    print(f'{len(paths) - failed} of {len(paths)} images predicted, {failed} failed: {args.out}')
+    sys.exit(bool(failed))
+
+
+if __name__ == '__main__':
+    run(main)
