@@ -188,8 +188,9 @@ CASES = ATTENTIONS | MODULES
 
 
 def network(config, *size) -> Case:
-    """In training mode, but without drops."""
-    return build(config, drop_path_rate=0.0).train(), [torch.randn(2, 3, *size)]
+    """In training mode, but without drops; other weights for each seed of torch."""
+    seed = 1 + torch.initial_seed()
+    return build(config, seed, drop_path_rate=0.0).train(), [torch.randn(2, 3, *size)]
 
 
 def next_regions(queries: Tensor, keys: Tensor, topk: int, valid: Tensor | None = None) -> Tensor:

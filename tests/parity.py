@@ -14,7 +14,10 @@ from torch.utils._pytree import tree_leaves
 from mmbixt.attention import by_definition
 
 FEW = 100  # values of a tensor; with fewer, the whole error may be one rounding
-DRAWS = 4  # of random numbers for such tensors; the errors of all draws are added
+# Relative; more, and the errors differ from draw to draw: fused attention (FlashAttention's, too)
+# computes gradients from outputs that are rounded to half precision, which some draws amplify.
+LARGE = 0.01
+DRAWS = 4  # of random numbers in these cases; the mean of the squared errors counts
 
 
 class Precision(NamedTuple):
@@ -170,7 +173,8 @@ def errors(
             ours = WAYS[way](call, precision)
         assert {x.dtype for x in ours[0]} <= {precision.dtype, precision.autocast}
         found.append([[distance(x[i], truth[i]) for x in (ours, definition)] for i in (0, 1)])
-        draws = DRAWS if sum(x.numel() for x in truth[0]) < FEW else 1
+        is_few = sum(x.numel() for x in truth[0]) < FEW
+        draws = DRAWS if is_few or found[0][1][1] > LARGE else 1
     pairs = torch.tensor(found, dtype=torch.float64).square().mean(0).sqrt().tolist()
     return {part: Error(*pair) for part, pair in zip(('results', 'gradients'), pairs, strict=True)}
 

@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 import torch
-from cases import BACKBONES, CASES, learned, next_regions
+from cases import BACKBONES, CASES, MODULES, learned, next_regions
 from helpers import formulation, only_in_zoo
 from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import MODELS, init_default_scope
@@ -25,7 +25,7 @@ NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason='torch finds n
 ON_GPU = [pytest.mark.gpu, NO_GPU]
 QUICK = 'fp32', 'bf16'
 ON_CPU = (*QUICK, 'amp bf16')  # which have a use there; test_precision.py has float16, too
-COMPILED = 'fp32', 'amp bf16'  # inductor takes up to a minute for each
+COMPILED = 'fp32', 'amp bf16'
 
 
 def runs(cases, quick, in_every_way):
@@ -34,7 +34,9 @@ def runs(cases, quick, in_every_way):
     for name, way, precision in product(cases, WAYS, PRECISIONS):
         if way == 'compiled' and precision not in COMPILED:
             continue
-        marked = [('cuda', ON_GPU)]
+        # inductor takes minutes for networks; CompileLayersHook compiles layers, too
+        is_slow = way == 'compiled' and (name not in MODULES or precision == 'fp32')
+        marked = [] if is_slow else [('cuda', ON_GPU)]
         if precision in ON_CPU and (way == 'eager' or name in in_every_way):
             is_quick = precision in QUICK and name in (quick if way == 'eager' else in_every_way)
             marked.append(('cpu', [] if is_quick else [only_in_zoo]))

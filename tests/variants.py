@@ -102,9 +102,9 @@ NETWORKS = {
 }
 
 
-def build(config, **options):
+def build(config, seed=1, **options):
     """Without stochastic depth unless it is given, so that two networks can be compared."""
-    torch.manual_seed(1)
+    torch.manual_seed(seed)
     options = copy.deepcopy({'drop_path_rate': 0.0, **config, **options})
     return getattr(backbones, options.pop('type').removeprefix('mmbixt.'))(**options)
 

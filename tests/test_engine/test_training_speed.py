@@ -59,7 +59,7 @@ def train(folder, config, hooks=(), precision='fp32', epochs=5, **options):
             str(folder),
             train_dataloader=make_loader(data, 'DefaultSampler', len(data)),
             train_cfg=dict(type='EpochBasedTrainLoop', max_epochs=epochs),
-            optim_wrapper=dict(PRECISIONS[precision], optimizer=dict(type='AdamW', lr=1e-3)),
+            optim_wrapper=dict(PRECISIONS[precision], optimizer=dict(type='SGD', lr=0.01)),
             custom_hooks=[*(dict(hook) for hook in hooks), losses],
             default_hooks=dict(checkpoint=None),
             randomness=dict(seed=0),
@@ -73,7 +73,8 @@ def train(folder, config, hooks=(), precision='fp32', epochs=5, **options):
 @pytest.mark.parametrize('precision', PRECISIONS)
 @pytest.mark.parametrize('hooks', HOOKS)
 @pytest.mark.parametrize('config', BACKBONES)
-def test_losses_on_a_gpu_equal_those_without(config, hooks, precision, tmp_path):
+def test_losses_on_a_gpu(config, hooks, precision, tmp_path, fresh_compiler):
+    """As without the hooks; SGD, because the first steps of AdamW amplify rounding."""
     expected, ordinary = train(tmp_path, config, precision=precision)
     found, model = train(tmp_path, config, HOOKS[hooks], precision)
     tolerance = 1e-4 if precision == 'fp32' else 2e-2
@@ -85,7 +86,7 @@ def test_losses_on_a_gpu_equal_those_without(config, hooks, precision, tmp_path)
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason='torch finds no GPU')
 @pytest.mark.parametrize('hooks', HOOKS)
-def test_stochastic_depth_drops_other_images_in_each_step(hooks, tmp_path):
+def test_stochastic_depth_drops_other_images_in_each_step(hooks, tmp_path, fresh_compiler):
     name = 'semfpn_xcit_t12_p16_ade20k'
     losses, _ = train(tmp_path, name, HOOKS[hooks], drop_path_rate=0.5)
     assert torch.tensor(losses).isfinite().all()
@@ -93,7 +94,7 @@ def test_stochastic_depth_drops_other_images_in_each_step(hooks, tmp_path):
 
 
 @pytest.mark.parametrize('config', BACKBONES)
-def test_losses_with_compiled_layers(config, tmp_path):
+def test_losses_with_compiled_layers(config, tmp_path, fresh_compiler):
     expected, _ = train(tmp_path, config, epochs=10)
     found, _ = train(tmp_path, config, [COMPILED | dict(backend='aot_eager')], epochs=10)
     assert found == pytest.approx(expected, rel=1e-4)
