@@ -25,14 +25,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from mmengine.registry import MODELS, init_default_scope
 from torch import nn
 from torch.utils._pytree import tree_leaves
 from tqdm import tqdm
 
+from mmbixt import backbones
 from mmbixt.attention import by_definition
 from mmbixt.backbones.published import PUBLISHED
-from mmbixt.cli import read_config
 from mmbixt.evaluation.tables import aligned
 
 ROWS = """\
@@ -73,6 +72,10 @@ def build(name: str, size: int) -> nn.Module:
         path, _, function = name.rpartition(':')
         return runpy.run_path(path)[function]()
     if name.endswith('.py'):
+        from mmengine.registry import MODELS, init_default_scope  # here, as each process imports it
+
+        from mmbixt.config import read_config
+
         cfg = read_config(name)
         init_default_scope(cfg.default_scope)
         backbone = dict(cfg.model.backbone)
@@ -81,8 +84,9 @@ def build(name: str, size: int) -> nn.Module:
     if name not in published:
         near = ', '.join(get_close_matches(name, published))
         raise ValueError(f'there is no network {name}; similar names: {near or "none"}')
-    options = dict(published[name].at_512) if size >= 512 else {}
-    return MODELS.build({**published[name].backbone, **options, 'drop_path_rate': 0.0})
+    model = published[name]
+    options = {**model.options, **(dict(model.at_512) if size >= 512 else {})}
+    return getattr(backbones, model.family)(**options, drop_path_rate=0.0)
 
 
 # --- Measurements of a network, in a process of its own -------------------------------------------
