@@ -7,6 +7,8 @@ from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, PARAM_SCHEDULERS, init_default_scope
 
+from mmbixt.config import read_config
+
 BIXT = ['bixt_ti_l64_p16_in1k', 'bixt_ed256ls_l64_p16s8_in1k', 'bixt_ti_cnv_lpi_l64_p16_in1k']
 BIXT += ['bixt_ti_iter_sa6_d7_shared_120e_in1k', 'bixt_ti_seq_l64_p16_120e_in1k']
 
@@ -83,3 +85,35 @@ def test_rate_of_bixt_falls_to_the_floor(name, first):
 
 def test_drop_path_of_width_384():
     assert load('bixt', 'bixt_small_l64_p16_in1k').model.backbone.drop_path_rate == 0.1
+
+
+@pytest.mark.parametrize(
+    ('family', 'name', 'decay'),
+    [
+        ('biformer', 'upernet_biformer_t_ade20k', 0.01),
+        ('biformer', 'maskrcnn_biformer_t_1x_coco', 0.05),
+        ('bisa_swin', 'upernet_bisa_swin_t_ade20k', 0.01),
+        ('xcit', 'semfpn_xcit_t12_p16_ade20k', 0.01),
+    ],
+)
+def test_batch_norms_of_dense_models_decay_and_layer_norms_do_not(family, name, decay):
+    """By the names that the authors' configs spare."""
+    cfg = load(family, name)
+    with torch.device('meta'):
+        model = MODELS.build(cfg.model)
+    found = decays(model, build_optim_wrapper(model, cfg.optim_wrapper).optimizer)
+    for key, module in model.named_modules():
+        if isinstance(module, (torch.nn.LayerNorm, torch.nn.BatchNorm2d, torch.nn.SyncBatchNorm)):
+            expected = 0.0 if isinstance(module, torch.nn.LayerNorm) else decay
+            assert found[f'{key}.weight'] == expected, key
+    tables = [x for x in found if x.endswith('relative_position_bias_table')]
+    assert {found[x] for x in tables} <= {0.0}
+    assert all(found[x] == decay for x in found if x.endswith(('.temperature', '.gamma1')))
+
+
+def test_modelnet40_is_read_as_by_pointmlp():
+    """HDF5 files, of each shape the first 1024 points, no normalisation."""
+    cfg = read_config('modelnet40_bixt_ti_hier')
+    for loader in (cfg.train_dataloader, cfg.val_dataloader):
+        assert (loader.dataset.form, loader.dataset.num_points) == ('hdf5', 1024)
+        assert 'mmbixt.UnitSphere' not in [x.type for x in loader.dataset.pipeline]

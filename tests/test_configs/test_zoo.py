@@ -205,12 +205,12 @@ def check_multiply_adds(name, model, scope):
 
 
 def check_weight_decay_of_bixt(cfg, model):
-    """Norms, latents and position encodings have no weight decay, all other parameters have."""
+    """Layer norms, latents, position encodings have no weight decay, all other parameters have."""
     optimizer = build_optim_wrapper(model, cfg.optim_wrapper).optimizer
     decay = {id(p): g['weight_decay'] for g in optimizer.param_groups for p in g['params']}
     for name, parameter in model.named_parameters():
         module = model.get_submodule(name.rpartition('.')[0])
-        exempt = 'Norm' in type(module).__name__ or name.startswith(
+        exempt = type(module).__name__ == 'LayerNorm' or name.startswith(
             ('backbone.latents', 'backbone.fourier_pos_encode.')
         )
         assert decay[id(parameter)] == (0.0 if exempt else 0.01), name

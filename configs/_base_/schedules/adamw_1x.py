@@ -4,14 +4,12 @@ optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='AdamW', lr=1e-4, betas=(0.9, 0.999), weight_decay=0.05),
     paramwise_cfg=dict(
-        norm_decay_mult=0.0,
         # see adamw_80k.py
         custom_keys={
+            'norm': dict(decay_mult=0.0),
+            'relative_position_bias_table': dict(decay_mult=0.0),
             'backbone.latents': dict(decay_mult=0.0),
             'fourier_pos_encode': dict(decay_mult=0.0),
-            'temperature': dict(decay_mult=0.0),
-            'gamma': dict(decay_mult=0.0),
-            'relative_position_bias_table': dict(decay_mult=0.0),
             'lam_logit': dict(decay_mult=0.0),
         },
     ),

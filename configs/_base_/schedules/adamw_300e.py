@@ -9,10 +9,7 @@ optim_wrapper = dict(
         bias_decay_mult=0.0,
         # A key matches where it is part of a weight's name; see adamw_80k.py.
         custom_keys={
-            'backbone.latents': dict(decay_mult=0.0),
             'cls_token': dict(decay_mult=0.0),
-            'fourier_pos_encode': dict(decay_mult=0.0),
-            'temperature': dict(decay_mult=0.0),
             'gamma': dict(decay_mult=0.0),
             'relative_position_bias_table': dict(decay_mult=0.0),
             'lam_logit': dict(decay_mult=0.0),

@@ -4,15 +4,14 @@ optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='AdamW', lr=6e-5, betas=(0.9, 0.999), weight_decay=0.01),
     paramwise_cfg=dict(
-        norm_decay_mult=0.0,  # batch norms of stems, necks and heads, too
-        # A key matches where it is part of a weight's name. 'backbone.latents' and not 'latents',
-        # which is also part of the cross-attention's name, cross_attention_latents_token.
+        # A key matches where it is part of a weight's name. 'norm' and Swin's table are the keys of
+        # XCiT's and BiFormer's authors: layer norms have no decay, batch norms have. It is
+        # 'backbone.latents' and not 'latents', which is also part of cross_attention_latents_token.
         custom_keys={
-            'backbone.latents': dict(decay_mult=0.0),
+            'norm': dict(decay_mult=0.0),
+            'relative_position_bias_table': dict(decay_mult=0.0),
+            'backbone.latents': dict(decay_mult=0.0),  # BiXT's
             'fourier_pos_encode': dict(decay_mult=0.0),
-            'temperature': dict(decay_mult=0.0),  # XCiT's
-            'gamma': dict(decay_mult=0.0),  # layer scale
-            'relative_position_bias_table': dict(decay_mult=0.0),  # Swin's
             'lam_logit': dict(decay_mult=0.0),  # BiSA's learned share
         },
     ),

@@ -38,7 +38,7 @@ def test_missing_data(tmp_path, monkeypatch):
     """Before a run; a folder that is there is found."""
     monkeypatch.chdir(tmp_path)
     cfg = read_config('modelnet40_bixt_ti_naive')
-    with pytest.raises(ConfigError, match=r'resampled does not exist(.*\n)+.*--sample'):
+    with pytest.raises(ConfigError, match=r'hdf5_2048 does not exist(.*\n)+.*--sample'):
         check_files(cfg, ('train',))
     (tmp_path / cfg.train_dataloader.dataset.data_root).mkdir(parents=True)
     check_files(cfg, ('train',))

@@ -1,16 +1,15 @@
-# ModelNet40 as in PointMLP's code: the first 1024 points of each shape, without normals.
+# ModelNet40 as in PointMLP's code: HDF5 files, which need h5py, and of each shape the first 1024
+# points as they are, without normals.
 dataset_type = 'mmbixt.ModelNet40'
-data_root = 'data/modelnet40_normal_resampled'
+data_root = 'data/modelnet40_ply_hdf5_2048'
 num_points = 1024
 train_pipeline = [
     dict(type='mmbixt.SamplePoints', num_points=num_points, random=True),
-    dict(type='mmbixt.UnitSphere'),
     dict(type='mmbixt.ScaleAndShift'),
     dict(type='mmbixt.PackPoints', keys=['label']),
 ]
 test_pipeline = [
     dict(type='mmbixt.SamplePoints', num_points=num_points, random=False),
-    dict(type='mmbixt.UnitSphere'),
     dict(type='mmbixt.PackPoints', keys=['label']),
 ]
 # 32 shapes on one GPU
@@ -25,6 +24,7 @@ train_dataloader = dict(
     dataset=dict(
         type=dataset_type,
         data_root=data_root,
+        form='hdf5',
         split='train',
         num_points=num_points,
         pipeline=train_pipeline,
@@ -40,6 +40,7 @@ val_dataloader = dict(
     dataset=dict(
         type=dataset_type,
         data_root=data_root,
+        form='hdf5',
         split='test',
         num_points=num_points,
         pipeline=test_pipeline,

@@ -1,5 +1,6 @@
 # ShapeNetPart as in PointMLP's code: 2048 points with normals, training and validation shapes, no
-# augmentation.
+# augmentation. That code draws points with replacement, also in tests, and leaves coordinates as
+# they are; here each is taken once, tests take the first ones, and shapes fill the unit sphere.
 dataset_type = 'mmbixt.ShapeNetPart'
 data_root = 'data/shapenetcore_partanno_segmentation_benchmark_v0_normal'
 num_points = 2048
