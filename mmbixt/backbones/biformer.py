@@ -87,6 +87,13 @@ class Block(nn.Module):
         return residual(x, lambda x: self.mlp(self.norm2(x)), self.drop_path)
 
 
+class Stage(nn.ModuleList):
+    """Blocks of one width; called with the output of the last one, so that hooks on it run."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
 class RoutedRegions(NamedTuple):
     """The routes of one block.
 
@@ -213,7 +220,7 @@ class BiFormer(DenseBackbone):
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
         self.stages = nn.ModuleList()
         for i in range(last + 1):
-            self.stages.append(nn.ModuleList())
+            self.stages.append(Stage())
             for _ in range(depths[i]):
                 attention = self._make_attention(i, num_regions[i], padding)
                 options = (self.arch['mlp_ratio'], next(rates), position_conv)
@@ -267,7 +274,8 @@ class BiFormer(DenseBackbone):
     def run(self, layer: LayerInfo, state: Tensor) -> Tensor:
         if layer.before is not None:
             state = layer.before(state.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
-        return self.run_layer(layer.module, state)
+        state = self.run_layer(layer.module, state)
+        return state if layer.output is None else self.stages[layer.output](state)
 
     def feature_map(self, state: Tensor, norm: nn.Module | None = None) -> Tensor:
         return (state if norm is None else norm(state)).permute(0, 3, 1, 2)
