@@ -22,6 +22,7 @@ def make_classifier(backbone: type[DenseBackbone]) -> type[Classifier]:
 
 
 CLASSIFIERS = {name: make_classifier(getattr(backbones, name)) for name in backbones.__all__}
+globals().update((kind.__name__, kind) for kind in CLASSIFIERS.values())  # for pickle
 
 # steps of a graph by torch.fx, which cannot trace a choice by sizes; layers are steps, too
 for _module in (
