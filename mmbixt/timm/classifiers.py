@@ -25,10 +25,8 @@ CLASSIFIERS = {name: make_classifier(getattr(backbones, name)) for name in backb
 globals().update((kind.__name__, kind) for kind in CLASSIFIERS.values())  # for pickle
 
 # steps of a graph by torch.fx, which cannot trace a choice by sizes; layers are steps, too
-for _module in (
-    *(FourierPositionEncoding, LinearPatchEmbed, bisa_swin.PatchEmbed, bisa_swin.PatchMerging),
-    ClassAttentionLayer,
-):
+_STEPS = (ClassAttentionLayer, FourierPositionEncoding, LinearPatchEmbed)
+for _module in (*_STEPS, bisa_swin.PatchEmbed, bisa_swin.PatchMerging):
     register_notrace_module(_module)
 
 PARTS = re.compile(r'^(backbone|neck)\.')  # of mmpretrain's ImageClassifier

@@ -36,8 +36,8 @@ class Classifier(nn.Module):
     ) -> None:
         if 'out_indices' in options:  # the layers after these would be missing
             raise TypeError('out_indices needs features_only=True.')
-        rates = dict(drop_path_rate=drop_path_rate)
-        super().__init__(in_channels=in_chans, **rates, **{**self.in_classifier, **options})
+        options = {**self.in_classifier, **options, 'drop_path_rate': drop_path_rate}
+        super().__init__(in_channels=in_chans, **options)
         self.in_chans = in_chans
         self.num_features = self.head_hidden_size = self.out_channels[-1]
         self.add_final_layers(self.num_features, **self.final_options())

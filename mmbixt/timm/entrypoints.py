@@ -18,7 +18,7 @@ from mmbixt.checkpoints.loader import find_file
 from mmbixt.checkpoints.sources import SOURCES
 from mmbixt.checkpoints.stand_ins import stand_ins
 from mmbixt.timm.classifiers import CLASSIFIERS, checkpoint_filter_fn
-from mmbixt.timm.pyramid import STRIDES, Pyramid
+from mmbixt.timm.pyramid import Pyramid
 
 __all__: list[str] = []  # timm adds the names
 
@@ -34,12 +34,9 @@ SOURCE_KEYS = {'url', 'file', 'state_dict', 'hf_hub_id', 'source'}  # where timm
 
 
 def _first_conv(model: Published) -> str:
-    if model.family == 'BiFormer':
-        return 'downsample_layers.0.0'
-    if model.family == 'BiSASwin':
-        return 'patch_embed.projection'
-    has_convs = model.family == 'XCiT' or model.options.get('patch_embed') == 'conv'
-    return 'patch_embed.proj.0.0' if has_convs else 'patch_embed.proj'
+    names = dict(BiFormer='downsample_layers.0.0', BiSASwin='patch_embed.projection')
+    is_linear = model.family == 'BiXT' and model.options.get('patch_embed') != 'conv'
+    return names.get(model.family, 'patch_embed.proj' if is_linear else 'patch_embed.proj.0.0')
 
 
 def _cfgs(name: str, model: Published) -> dict[str, PretrainedCfg]:
@@ -65,7 +62,9 @@ def _cfgs(name: str, model: Published) -> dict[str, PretrainedCfg]:
 
 
 def _entrypoint(name: str, model: Published, is_pyramid: bool) -> Callable[..., nn.Module]:
-    columnar = model.family in ('BiXT', 'XCiT')
+    features = dict(out_indices=range(4), feature_cls=Pyramid if is_pyramid else 'getter')
+    if model.family == 'BiXT' and not is_pyramid:
+        features['out_indices'] = 4  # the last ones
 
     def create(
         pretrained: bool = False,
@@ -82,11 +81,6 @@ def _entrypoint(name: str, model: Published, is_pyramid: bool) -> Callable[..., 
             # timm can unpack only some of the files, and would mix up files of the same name
             if cfg is not None and cfg.url:
                 overlay['file'] = str(find_file(cfg.url))
-        features = dict(out_indices=range(4), feature_cls='getter')
-        if is_pyramid:
-            features = dict(out_indices=range(len(STRIDES)), feature_cls=Pyramid)
-        elif columnar:
-            features['out_indices'] = 4
         with stand_ins():  # for the authors' files
             return build_model_with_cfg(
                 CLASSIFIERS[model.family],
@@ -97,7 +91,7 @@ def _entrypoint(name: str, model: Published, is_pyramid: bool) -> Callable[..., 
                 pretrained_filter_fn=checkpoint_filter_fn,
                 # BiSA-Swin may start from weights of Swin; the model itself compares the weights
                 pretrained_strict=model.family != 'BiSASwin',
-                feature_cfg=features,
+                feature_cfg=dict(features),
                 **{**model.options, **options},
             )
 
