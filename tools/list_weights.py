@@ -1,15 +1,28 @@
-"""List the published weights, and which of them are downloaded.
+"""List the published weights, and which of them are downloaded; or check each of them.
 
 The names are for init_cfg=dict(type='Pretrained', checkpoint=NAME), names of whole models for
 tools/test.py and load_from. In addition, timm://NAME loads weights of timm.list_pretrained().
+
+--check downloads each file, compares its hash where one is published, loads all of its weights into
+its model and runs one image. It ends with 1 if a file fails.
 """
 
 import argparse
+import ast
+import platform
 import sys
 import textwrap
+from collections.abc import Mapping
 from fnmatch import fnmatch
+from hashlib import file_digest
+from pathlib import Path
+from typing import Any
 
+import torch
+
+from mmbixt import __version__
 from mmbixt.checkpoints.download import cache_folder
+from mmbixt.checkpoints.loader import find_file, load
 from mmbixt.checkpoints.sources import SOURCES, Source, hash_in, near_matches
 
 LICENCES = (
@@ -30,7 +43,12 @@ def parse_args() -> argparse.Namespace:
         help="a part of the names, such as xcit or d13, or a pattern, such as 'xcit://*-p8-dist'; "
         'a single match is shown with all details (default: all)',
     )
-    return parser.parse_args()
+    parser.add_argument('--check', action='store_true', help='download, load and run each file')
+    parser.add_argument('--table', type=Path, metavar='FILE', help='also write what --check found')
+    args = parser.parse_args()
+    if args.table and not args.check:
+        parser.error('--table FILE needs --check')
+    return args
 
 
 def matching(pattern: str) -> list[Source]:
@@ -69,6 +87,84 @@ def details(source: Source) -> str:
     return '\n'.join(f'{label:>9}: {fact}' for label, fact in facts.items() if fact)
 
 
+def check(source: Source) -> tuple[str, str, str]:
+    """The size and the sha256 of a file, and the output of its model for one image."""
+    path = find_file(source.name)
+    with path.open('rb') as file:
+        digest = file_digest(file, 'sha256').hexdigest()
+    is_whole = not source.fills.startswith('mmbixt.')
+    output = (run_whole if is_whole else run_classifier)(source, load(source.name, 'cpu'))
+    if not output.isfinite().all():
+        raise ValueError('the output is not finite')
+    return size_here(source), digest, f'loads; {tuple(output.shape)} for one image'
+
+
+def run_classifier(source: Source, state: Mapping[str, Any]) -> torch.Tensor:
+    """Logits; or the pooled vector, if the file has no classes."""
+    from mmbixt.timm.classifiers import CLASSIFIERS, checkpoint_filter_fn
+
+    call = ast.parse(
+        source.fills.removeprefix('mmbixt.').replace(': ', '(') + ')', mode='eval'
+    ).body
+    options = {x.arg: ast.literal_eval(x.value) for x in call.keywords}
+    model = CLASSIFIERS[call.func.id](**options).eval()
+    weights = checkpoint_filter_fn(state, model)
+    if 'head.weight' not in weights:
+        model.reset_classifier(0)
+    model.load_state_dict(weights, strict=False)  # it raises an error if a weight is missing
+    with torch.no_grad():
+        return model(torch.rand(1, 3, 224, 224))
+
+
+def run_whole(source: Source, state: Mapping[str, Any]) -> torch.Tensor:
+    """Logits of a segmentor, or scores of a detector, for an image of 224 x 224."""
+    from mmengine.config import Config
+    from mmengine.registry import MODELS, init_default_scope
+
+    from mmbixt.checkpoints.state_dict import load_whole_state
+    from mmbixt.config import config_files
+
+    decoder, arch, patch = source.name.rsplit('-', 3)[-3:]
+    family = dict(semfpn='ade20k', upernet='ade20k', maskrcnn='3x_coco')[decoder]
+    short = arch[0] + arch[-2:]
+    cfg = Config.fromfile(config_files()[f'{decoder}_xcit_{short}_{patch}_{family}'])
+    init_default_scope(cfg.default_scope)
+    model = MODELS.build(cfg.model).eval()
+    load_whole_state(model, state)
+    about = dict(img_shape=(224, 224), ori_shape=(224, 224), scale_factor=(1.0, 1.0))
+    picture = torch.randint(256, (3, 224, 224), dtype=torch.uint8)
+    if decoder == 'maskrcnn':
+        from mmdet.structures import DetDataSample as DataSample
+    else:
+        from mmseg.structures import SegDataSample as DataSample
+    sample = DataSample(metainfo=about)
+    (result,) = model.test_step(dict(inputs=[picture], data_samples=[sample]))
+    return result.seg_logits.data if decoder != 'maskrcnn' else result.pred_instances.scores
+
+
+def check_all(sources: list[Source], file: Path | None) -> bool:
+    """Print a table of all checks, and write it to a file; whether all succeeded."""
+    rows, failed = [('name', 'size', 'sha256', 'result')], 0
+    for source in sources:
+        try:
+            found = check(source)
+        except Exception as error:  # of one file: the others are checked nevertheless
+            failed += 1
+            found = (size_here(source), '', f'FAILED: {type(error).__name__}: {error}')
+        rows.append((source.name, *found[:2], ' '.join(found[2].split())))
+        print(' | '.join(rows[-1]), flush=True)
+    rows.insert(1, ('---',) * 4)
+    versions = (
+        f'mmbixt {__version__}, torch {torch.__version__}, Python {platform.python_version()}'
+    )
+    count = f'{len(sources) - failed} of {len(sources)} files load into their models'
+    print(f'{count} ({versions}).')
+    if file:
+        lines = [f'| {" | ".join(row)} |' for row in rows]
+        file.write_text('\n'.join([f'{count} ({versions}).', '', *lines, '']))
+    return not failed
+
+
 def hint(pattern: str) -> str:
     """A suggestion for a pattern that matches nothing."""
     if pattern.startswith('timm://'):
@@ -77,10 +173,13 @@ def hint(pattern: str) -> str:
 
 
 def main() -> None:
-    pattern = parse_args().pattern
+    args = parse_args()
+    pattern = args.pattern
     sources = matching(pattern)
     if not sources:
         sys.exit(f'error: no name matches {pattern!r}.{hint(pattern)}')
+    if args.check:
+        sys.exit(not check_all(sources, args.table))
     print(table(sources))
     if len(sources) == 1:
         print(details(sources[0]))

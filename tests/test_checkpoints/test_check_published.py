@@ -1,0 +1,85 @@
+"""``list_weights.py --check`` with files of the published layouts, from a local server."""
+
+import sys
+
+import list_weights
+import pytest
+from helpers import CONFIGS, official_state
+from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
+from test_checkpoints.layouts import saved, zipped
+
+from mmbixt.checkpoints.errors import CheckpointMismatchError
+from mmbixt.checkpoints.sources import SOURCES
+
+FILES = {  # layout, container
+    'bixt://tiny-16': ('bixt_ti_l64_p16', 'state_dict'),
+    'xcit://nano12-p16': ('xcit_nano_12_p16', 'model'),
+    'biformer://tiny': ('biformer_tiny', 'model'),
+    'swin://tiny': ('swin_tiny_microsoft', 'model'),
+    'xcit://ade-semfpn-tiny12-p16': ('whole__sem_fpn_xcit_tiny_12_p16', 'state_dict'),
+}
+
+
+@pytest.fixture
+def check(cache, server, monkeypatch, capsys):
+    """Serves files in place of the published ones, and calls the tool; returns code and output."""
+
+    def check(files, *arguments):
+        for name, content in files.items():
+            source = SOURCES[name]
+            server.files[source.file] = zipped({'x.pth': content}) if source.is_zip else content
+            monkeypatch.setitem(SOURCES, name, source._replace(url=server.url(source.file)))
+        monkeypatch.setattr(sys, 'argv', ['list_weights.py', '--check', *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            list_weights.main()
+        return int(end.value.code), capsys.readouterr().out
+
+    return check
+
+
+@pytest.mark.parametrize('name', FILES)
+def test_published_layouts_load_and_run(check, tmp_path, name):
+    layout, key = FILES[name]
+    table = tmp_path / 'table.md'
+    code, said = check({name: saved({key: official_state(layout)})}, name, '--table', table)
+    assert code == 0, said
+    shape = '(150, 224, 224)' if 'ade' in name else '(1, 1000)'
+    assert f'loads; {shape} for one image' in said
+    assert '1 of 1 files load' in said
+    lines = table.read_text().splitlines()
+    assert lines[2].startswith('| name | size | sha256 | result |')
+    assert lines[4].startswith(f'| {name} | ')
+
+
+def test_files_without_classes():
+    """OpenMMLab's backbones, and trainings with DINO."""
+    state = official_state('swin_tiny_mmseg')
+    output = list_weights.run_classifier(SOURCES['swin://mm-tiny'], dict(state_dict=state))
+    assert output.shape == (1, 768)
+    state = official_state('xcit_small_12_p16')
+    state = {key: x for key, x in state.items() if not key.startswith('head.')}
+    assert list_weights.run_classifier(SOURCES['xcit://small12-p16-dino'], state).shape == (1, 384)
+
+
+def test_detector():
+    cfg = Config.fromfile(CONFIGS / 'xcit/maskrcnn_xcit_t12_p16_3x_coco.py')
+    init_default_scope(cfg.default_scope)
+    state = MODELS.build(cfg.model).state_dict()
+    source = SOURCES['xcit://coco-maskrcnn-tiny12-p16']
+    assert list_weights.run_whole(source, dict(state_dict=state)).isfinite().all()
+    del state['roi_head.bbox_head.fc_cls.weight']
+    with pytest.raises(CheckpointMismatchError, match=r'lacks weights of .*fc_cls\.weight'):
+        list_weights.run_whole(source, dict(state_dict=state))
+
+
+def test_files_that_fail(check):
+    """By a hash, by a missing weight; the others are checked nevertheless."""
+    files = [name for name in SOURCES if name.startswith('swin://mm-')]
+    code, said = check(dict.fromkeys(files, b'another file'), 'swin://mm-')
+    assert (code, said.count('the sha256 of')) == (1, 3)
+    assert '0 of 3 files load' in said
+    state = official_state('xcit_nano_12_p16')
+    del state['blocks.3.attn.temperature']
+    code, said = check({'xcit://nano12-p16': saved(dict(model=state))}, 'xcit://nano12-p16')
+    assert (code, 'blocks.3.attn.temperature' in said) == (1, True)
