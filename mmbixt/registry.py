@@ -95,33 +95,33 @@ def default_scope() -> str | None:
     return next((scope for scope in reversed(scopes) if scope != SCOPE), None)
 
 
-def child(name: str, locations: tuple[str, ...] = (SCOPE,)) -> Registry:
+def sub_registry(name: str, locations: tuple[str, ...] = (SCOPE,)) -> Registry:
     parent = getattr(root, name)
     return Registry(parent.name, parent=parent, scope=SCOPE, locations=list(locations))
 
 
-MODELS = child('MODELS', ('mmbixt.necks', 'mmbixt.decode_heads', 'mmbixt.classification'))
-METRICS = child('METRICS', ('mmbixt.evaluation.registered',))
-HOOKS = child('HOOKS', ('mmbixt.engine', 'mmbixt.check.sanity'))
-OPTIM_WRAPPERS = child('OPTIM_WRAPPERS', ('mmbixt.engine',))
-OPTIM_WRAPPER_CONSTRUCTORS = child('OPTIM_WRAPPER_CONSTRUCTORS', ('mmbixt.engine',))
-FUNCTIONS = child('FUNCTIONS', ('mmbixt.engine',))
-STRATEGIES = child('STRATEGIES', ('mmbixt.engine',))
-TRANSFORMS = child('TRANSFORMS', ('mmbixt.check.sample',))
+MODELS = sub_registry('MODELS', ('mmbixt.necks', 'mmbixt.decode_heads', 'mmbixt.classification'))
+METRICS = sub_registry('METRICS', ('mmbixt.evaluation.registered',))
+HOOKS = sub_registry('HOOKS', ('mmbixt.engine', 'mmbixt.check.sanity'))
+OPTIM_WRAPPERS = sub_registry('OPTIM_WRAPPERS', ('mmbixt.engine',))
+OPTIM_WRAPPER_CONSTRUCTORS = sub_registry('OPTIM_WRAPPER_CONSTRUCTORS', ('mmbixt.engine',))
+FUNCTIONS = sub_registry('FUNCTIONS', ('mmbixt.engine',))
+STRATEGIES = sub_registry('STRATEGIES', ('mmbixt.engine',))
+TRANSFORMS = sub_registry('TRANSFORMS', ('mmbixt.check.sample',))
 
 # mmbixt has no components of these kinds, but names of inherited configs are looked up in them.
-DATA_SAMPLERS = child('DATA_SAMPLERS', ('mmbixt.engine',))
-DATASETS = child('DATASETS')
-EVALUATOR = child('EVALUATOR')
-LOG_PROCESSORS = child('LOG_PROCESSORS')
-LOOPS = child('LOOPS')
-MODEL_WRAPPERS = child('MODEL_WRAPPERS')
-OPTIMIZERS = child('OPTIMIZERS')
-PARAM_SCHEDULERS = child('PARAM_SCHEDULERS')
-TASK_UTILS = child('TASK_UTILS')
-VISBACKENDS = child('VISBACKENDS')
-VISUALIZERS = child('VISUALIZERS')
-WEIGHT_INITIALIZERS = child('WEIGHT_INITIALIZERS')
+DATA_SAMPLERS = sub_registry('DATA_SAMPLERS', ('mmbixt.engine',))
+DATASETS = sub_registry('DATASETS')
+EVALUATOR = sub_registry('EVALUATOR')
+LOG_PROCESSORS = sub_registry('LOG_PROCESSORS')
+LOOPS = sub_registry('LOOPS')
+MODEL_WRAPPERS = sub_registry('MODEL_WRAPPERS')
+OPTIMIZERS = sub_registry('OPTIMIZERS')
+PARAM_SCHEDULERS = sub_registry('PARAM_SCHEDULERS')
+TASK_UTILS = sub_registry('TASK_UTILS')
+VISBACKENDS = sub_registry('VISBACKENDS')
+VISUALIZERS = sub_registry('VISUALIZERS')
+WEIGHT_INITIALIZERS = sub_registry('WEIGHT_INITIALIZERS')
 
 for name in backbones.__all__:  # they import torch alone
     MODELS.register_module(module=getattr(backbones, name))

@@ -57,10 +57,9 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> None:
     if args.auto_scale_lr:
         cfg.auto_scale_lr.enable = True
     names = ['CompileLayersHook'] * args.compile_layers + ['CUDAGraphsHook'] * args.cuda_graphs
-    cfg.custom_hooks = [
-        *(cfg.get('custom_hooks') or []),
-        *(dict(type=f'mmbixt.{x}') for x in names),
-    ]
+    if names:
+        hooks = [dict(type=f'mmbixt.{name}') for name in names]
+        cfg.custom_hooks = [*(cfg.get('custom_hooks') or []), *hooks]
     if args.resume:
         cfg.resume = True
         cfg.load_from = None if args.resume == 'auto' else args.resume

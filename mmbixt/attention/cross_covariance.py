@@ -32,7 +32,7 @@ from torch.nn.functional import normalize
 from torch.nn.modules.module import _has_any_global_hook
 
 from mmbixt.layers.context import half_dtype, is_by_definition, is_reduced_float32
-from mmbixt.layers.sizes import holds
+from mmbixt.layers.sizes import known_true
 from mmbixt.layers.softmax_attention import head_width
 
 
@@ -151,7 +151,7 @@ class CrossCovarianceAttention(nn.Module):
             return False
         if half_dtype(x) is not None or is_reduced_float32(x):
             return False
-        if holds(x.shape[1] < 2 * x.shape[2]) or holds(x.shape[0] == 0):
+        if known_true(x.shape[1] < 2 * x.shape[2]) or known_true(x.shape[0] == 0):
             return False
         return is_plain_linear(self.qkv) and is_plain_linear(self.proj)
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from mmbixt.layers.context import call_in_float32, is_by_definition, is_exporting, without_autocast
-from mmbixt.layers.sizes import ceil_div, crop, holds, larger, smaller
+from mmbixt.layers.sizes import ceil_div, crop, known_true, larger, smaller
 from mmbixt.layers.softmax_attention import (
     attention_scores,
     fused_attention,
@@ -49,7 +49,7 @@ class Regions(NamedTuple):
         """(B,H,W,C) to (B,R,L,C), with zeros at the right and the bottom up to whole regions."""
         bottom = self.rows * self.height - x.shape[1]
         right = self.columns * self.width - x.shape[2]
-        if not holds(bottom + right == 0):
+        if not known_true(bottom + right == 0):
             x = pad(x, (0, 0, 0, right, 0, bottom))
         x = x.unflatten(2, (self.columns, self.width)).unflatten(1, (self.rows, self.height))
         return x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
@@ -63,7 +63,9 @@ class Regions(NamedTuple):
 
     def inside(self, height: int, width: int, device: torch.device) -> Tensor | None:
         """(R,L), True for the cells of a feature map (H,W); None if nothing was padded."""
-        if holds(self.rows * self.height == height) and holds(self.columns * self.width == width):
+        if known_true(self.rows * self.height == height) and known_true(
+            self.columns * self.width == width
+        ):
             return None
         row = torch.arange(self.rows * self.height, device=device) < height
         column = torch.arange(self.columns * self.width, device=device) < width
@@ -187,7 +189,7 @@ def routing_attention(
     if is_by_definition():
         return routing_attention_definition(queries, keys, values, routes, scale, valid)
     batch, regions, tokens, heads, d = queries.shape
-    if queries.device.type != 'cpu' and holds(regions * tokens <= MASKED * routes.shape[2]):
+    if queries.device.type != 'cpu' and known_true(regions * tokens <= MASKED * routes.shape[2]):
         return attend_masked(queries, keys, values, routes, scale, valid)
     first = torch.arange(batch, device=routes.device)[:, None, None] * regions
     rows = (routes + first).flatten()  # of a table of the regions of all images

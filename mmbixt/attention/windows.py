@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from mmbixt.attention.inverse import BidirectionalSelfAttention, bidirectional_self_attention_maps
-from mmbixt.layers.sizes import crop, holds, padding_to_multiple
+from mmbixt.layers.sizes import crop, known_true, padding_to_multiple
 from mmbixt.layers.softmax_attention import split_heads
 
 
@@ -33,7 +33,7 @@ class Windows(NamedTuple):
     def cut(self, x: Tensor) -> Tensor:
         """(B,H,W,C) to (B,windows,N,C) with N = size * size."""
         bottom, right = (padding_to_multiple(side, self.size) for side in x.shape[1:3])
-        if not holds(bottom + right == 0):  # padding by nothing would copy
+        if not known_true(bottom + right == 0):  # padding by nothing would copy
             x = pad(x, (0, 0, 0, right, 0, bottom))
         rows, columns = (side // self.size for side in x.shape[1:3])
         x = _roll(x, self.shift).unflatten(2, (columns, self.size)).unflatten(1, (rows, self.size))
@@ -55,7 +55,7 @@ class Windows(NamedTuple):
         1e-44: such subnormal numbers take CPUs many times as long. The two differ in float32 only
         where a hidden score is more than about 85 above all others.
         """
-        if holds(self.shift == 0):
+        if known_true(self.shift == 0):
             return None
 
         def part(length: int) -> Tensor:

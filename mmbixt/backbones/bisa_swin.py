@@ -24,7 +24,7 @@ from mmbixt.checkpoints.state_dict import rename
 from mmbixt.layers import DropPath, FeedForward, residual
 from mmbixt.layers.context import call_in_float32
 from mmbixt.layers.initialise import init_linear
-from mmbixt.layers.sizes import holds, larger, padding_to_multiple, smaller
+from mmbixt.layers.sizes import known_true, larger, padding_to_multiple, smaller
 
 ARCHS = {
     'tiny': dict(embed_dims=96, depths=(2, 2, 6, 2), num_heads=(3, 6, 12, 24)),
@@ -117,7 +117,7 @@ def make_windows(
     Without ``shift_single_window`` a window that covers the whole feature map is not shifted.
     """
     side = larger(*x.shape[1:3])
-    if not (shift_single_window or holds(side > size)):
+    if not (shift_single_window or known_true(side > size)):
         shift = shift * smaller(1, (side - 1) // size)
     windows = Windows(*x.shape[1:3], size, shift)
     return windows, windows.mask(x)
@@ -126,7 +126,7 @@ def make_windows(
 def pad_to_multiple(x: Tensor, size: int) -> Tensor:
     """(B,H,W,C) with zeros at the right and the bottom, so that ``size`` divides H and W."""
     bottom, right = (padding_to_multiple(side, size) for side in x.shape[1:3])
-    if holds(bottom + right == 0):  # pad always copies
+    if known_true(bottom + right == 0):  # pad always copies
         return x
     return pad(x, (0, 0, 0, right, 0, bottom))
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from mmbixt.layers.context import call_in_float32
-from mmbixt.layers.sizes import holds, padding_to_multiple
+from mmbixt.layers.sizes import known_true, padding_to_multiple
 
 
 class LinearPatchEmbed(nn.Module):
@@ -39,7 +39,7 @@ class LinearPatchEmbed(nn.Module):
     def forward(self, image: Tensor) -> Tensor:
         """(B,in_channels,H,W) to (B,C,ceil(H/stride),ceil(W/stride))."""
         bottom, right = (padding_to_multiple(side, self.stride) for side in image.shape[-2:])
-        if not holds(bottom + right == 0):  # padding by nothing would copy the image
+        if not known_true(bottom + right == 0):  # padding by nothing would copy the image
             image = pad(image, (0, right, 0, bottom))
         return call_in_float32(self.proj, image)
 

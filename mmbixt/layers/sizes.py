@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 
-def holds(condition: bool | torch.SymBool) -> bool:
+def known_true(condition: bool | torch.SymBool) -> bool:
     """Whether a condition on sizes holds, for all sizes for which a program is made.
 
     With an ``if`` on symbolic sizes, an exported program would contain only the branch of its
@@ -33,7 +33,7 @@ def ceil_div(length: int, size: int) -> int:
 
 def crop(x: Tensor, height: int, width: int) -> Tensor:
     """The first rows and columns of feature maps (B,H,W,C)."""
-    if holds(height <= x.shape[1]) and holds(width <= x.shape[2]):
+    if known_true(height <= x.shape[1]) and known_true(width <= x.shape[2]):
         return x[:, :height, :width]
     # with symbolic sizes, exporters do not know the size of a slice
     for dim, length in ((1, height), (2, width)):

@@ -204,7 +204,7 @@ class WorkDirs(NamedTuple):
                 yield own
 
 
-def beside(rows: Sequence[Row], work_dirs: WorkDirs) -> str:
+def comparison_table(rows: Sequence[Row], work_dirs: WorkDirs) -> str:
     """A table of a paper as text, with its notes and the commands for what is missing."""
     scores = [work_dirs.scores(row) for row in rows]
     titles = list(dict.fromkeys(title for found in scores for title in found if title != 'here'))
@@ -257,7 +257,7 @@ def main() -> None:
         evaluate(rows, work_dirs, args.passed)
     rows = work_dirs.with_trained(rows)
     for _, group in groupby(rows, key=lambda row: row.table):
-        print(f'\n{beside(list(group), work_dirs)}')
+        print(f'\n{comparison_table(list(group), work_dirs)}')
 
 
 if __name__ == '__main__':
