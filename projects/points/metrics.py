@@ -46,7 +46,8 @@ class PartIoUMetric(BaseMetric):
     """``parts/instance_mIoU`` over all shapes, ``parts/class_mIoU`` over categories with shapes.
 
     A point gets the part with the highest score of those of its shape's category, which is known.
-    The data set's ``metainfo['parts']`` has the parts of each category.
+    The data set's ``metainfo['parts']`` has the parts of each category; with ``classes``, the names
+    of the categories, there is also ``parts/IoU_NAME``, the mean over the shapes of each.
     """
 
     default_prefix = 'parts'
@@ -65,5 +66,10 @@ class PartIoUMetric(BaseMetric):
         for category, iou in results:
             by_category[category].append(iou)
         instance = np.mean([iou for _, iou in results])
-        class_mean = np.mean([np.mean(ious) for ious in by_category.values()])
-        return dict(instance_mIoU=100 * float(instance), class_mIoU=100 * float(class_mean))
+        means = {category: 100 * float(np.mean(x)) for category, x in sorted(by_category.items())}
+        scores = dict(
+            instance_mIoU=100 * float(instance), class_mIoU=float(np.mean([*means.values()]))
+        )
+        if names := self.dataset_meta.get('classes'):
+            scores |= {f'IoU_{names[category]}': mean for category, mean in means.items()}
+        return scores

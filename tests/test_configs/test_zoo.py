@@ -7,7 +7,7 @@ So do the rows of the papers' tables that are options of a config.
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import pytest
 import torch
@@ -125,6 +125,29 @@ def test_results_are_those_of_their_sources(name):
             key: float(value) for key, value in metrics.items()
         }.items()
     assert 'Weights' not in model or model['Weights'] in BY_ADDRESS
+
+
+def test_numbers_of_the_papers_tables_are_listed():
+    """As many as the tables print for models that have a config."""
+    listed = Counter(row.table for row in read_rows())
+    assert listed['XCiT, Table 4'] == 2 + 6  # models and ablations
+    # of 14 models: trained, distilled, at 384 pixels; two of them are in Table 4
+    assert listed['XCiT, Table D.1'] + listed['XCiT, paper'] == 14 * 3 - 2
+    assert listed['XCiT, repository'] == 8 * (1 + 1 + 2)  # SemanticFPN, UPerNet; box and mask AP
+    assert listed['XCiT of DINO, Table 3'] == 4 * 2
+    bixt = 'BiXT, anonymous version'
+    assert listed[f'{bixt}, Table 2'] == 2 * 3 + 2  # strides at two sizes, two readings of +LPI
+    assert listed[f'{bixt}, Table 3'] == 4
+    assert listed[f'{bixt}, Table 1a'] + listed[f'{bixt}, Table A1'] == 2 + 2  # but for iterative
+    assert listed[f'{bixt}, Table 5'] + listed[f'{bixt}, Tables 5 and A2'] == 6
+    assert listed[f'{bixt}, Table A2'] + listed[f'{bixt}, Tables 5 and A2'] == 8
+    assert listed['BiXT on points, paper'] == 3 * 2 + 2 * 2
+    assert (listed['BiFormer, Table 6'], listed['BiFormer, Table 7']) == (4, 4)
+    assert listed['BiFormer, repository'] == 3 + 1  # repeated detectors, a run of T
+    assert (listed['BiSA-Swin, Table 1'], listed['BiSA-Swin, Table 3']) == (4 * 2, 6)
+    assert (listed['BiSA-LeViT, Table 1'], listed['BiSA-LeViT, Table 4']) == (6 * 2, 9)
+    spreads = {x.config for x in read_rows() if '±' in x.result['Metrics'][x.metric]}
+    assert len(spreads) == 4  # sequential and two-way, each in two depths
 
 
 def test_each_work_dir_is_of_one_run():

@@ -36,9 +36,11 @@ def test_parts():
         shape(1, [3, 3], [2, 2]),  # 0
         shape(1, [3, 3], [3, 2]),  # (0 + 1/2) / 2
     ]
-    scores = evaluate('PartIoUMetric', shapes, parts=((0, 1), (2, 3)))
+    scores = evaluate('PartIoUMetric', shapes, parts=((0, 1), (2, 3)), classes='AB')
     assert scores['parts/instance_mIoU'] == pytest.approx(100 * (1 + 0.25 + 1 + 0 + 0.25) / 5)
     assert scores['parts/class_mIoU'] == pytest.approx(100 * (1.25 / 2 + 1.25 / 3) / 2)
+    assert scores['parts/IoU_A'] == pytest.approx(100 * 1.25 / 2)
+    assert scores['parts/IoU_B'] == pytest.approx(100 * 1.25 / 3)
 
 
 def test_classes():
