@@ -4,10 +4,9 @@ The input `images` is float32 (batch,3,height,width): values from 0 to 255, chan
 blue, green, red, as OpenCV reads them. The output `labels` is int64 (batch,height,width), or with
 --logits `logits`, float32 (batch,classes,height,width). The file includes normalisation, padding,
 the network, the resizing of its output to the size of the image and, as metadata, the names and
-colours of the classes. It is compared with the model, as tools/test.py runs it, and deleted if the
-two differ, for example because the config predicts in windows (mode='slide'), which is not
-exported. docs/export.md shows a program that runs the file without torch, and how to export a
-backbone.
+colours of the classes. It is compared with the model, as tools/test.py runs it on whole images, and
+deleted if the two differ. tools/predict.py runs the file in windows (tiles). docs/export.md shows a
+program that runs the file without torch, and how to export a backbone.
 
 With --dynamic two parts of mmseg are replaced, with the same results: Upsample (in FPNHead), whose
 sizes are products of floats, and the adaptive pooling of UPerHead and PSPHead.
@@ -151,6 +150,7 @@ def build(config: Config, checkpoint: Mapping[str, Any]) -> nn.Module:
     from mmseg.registry import MODELS
 
     init_default_scope('mmseg')
+    config.model.test_cfg = dict(mode='whole')
     model = revert_sync_batchnorm(MODELS.build(config.model))
     if not isinstance(model, EncoderDecoder):
         sys.exit(f'error: this tool exports an EncoderDecoder of mmseg, not a {config.model.type}')

@@ -81,3 +81,26 @@ def test_tiles_are_as_the_whole(files, options):
     assert len(np.unique(expected[0])) > 2
     for a, b in zip(expected, actual, strict=True):
         assert np.mean(a == b) > 0.9999
+
+
+def test_other_stride_and_one_size(files):
+    """Tiles whose cells do not coincide are added up at full size; padded tiles are as others."""
+    config, checkpoint, photo = files
+    whole = Predictor(config, checkpoint, scale=1, whole=True, device='cpu')(photo)
+    odd = Predictor(config, checkpoint, scale=1, tile=131, overlap=66, device='cpu')
+    assert np.mean(odd(photo) == whole) > 0.98  # tiles begin between two cells of the whole
+    padded = Predictor(config, checkpoint, scale=1, tile=128, overlap=64, device='cpu')
+    padded.network.tile = padded.tile
+    labels = padded(photo)
+    assert labels.shape == whole.shape
+    assert np.mean(labels == whole) > 0.95  # all but the right and the lower border
+
+
+@pytest.mark.gpu
+def test_cuda_graph(files):
+    config, checkpoint, photo = files
+    predict = Predictor(config, checkpoint, scale=1, tile=128, overlap=64, device='cuda')
+    in_graph = predict(photo)
+    assert len(predict.network.graphs) == 1
+    predict.network.has_graph = False
+    assert np.mean(in_graph == predict(photo)) > 0.95  # padded tiles have one size in the graph

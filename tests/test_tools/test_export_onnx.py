@@ -14,6 +14,7 @@ from onnxruntime import InferenceSession
 from PIL import Image
 from torch import nn
 
+from mmbixt.predict import Predictor
 from mmbixt.sample.scenes import make_scene
 from mmbixt.version import __version__
 
@@ -69,6 +70,19 @@ def test_example_runs_without_torch(files, tmp_path, monkeypatch):
     with Image.open(tmp_path / 'labels.png') as picture:
         assert picture.size == (256, 192)
         assert {colour for _, colour in picture.getcolors()} <= {*map(tuple, PALETTE)}
+
+
+def test_prediction_in_tiles(files, tmp_path, monkeypatch):
+    """By a file of logits of one size, also if the config predicts in windows."""
+    slide = "model['test_cfg'] = dict(mode='slide', crop_size=(64, 64), stride=(48, 48))"
+    with Path(files[0]).open('a') as file:
+        file.write(f'\n{slide}\n')
+    run(monkeypatch, *files, '--size', '96', '96', '--logits')
+    photo = make_scene(1, 150, 200).image
+    options = dict(scale=1, tile=96, overlap=24, device='cpu')
+    expected, actual = (Predictor(files[0], x, **options)(photo) for x in files[1:])
+    assert actual.shape == (150, 200)
+    assert (actual == expected).mean() > 0.9
 
 
 def test_a_file_that_differs_from_the_model_is_deleted(files, tmp_path, monkeypatch):
