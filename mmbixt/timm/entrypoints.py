@@ -42,9 +42,8 @@ def _first_conv(model: Published) -> str:
 def _cfgs(name: str, model: Published) -> dict[str, PretrainedCfg]:
     """timm's descriptions of the weights, by name and tag.
 
-    Crops and interpolation are those of the authors' code, at 384 pixels of XCiT's only: for BiXT
-    it does not say another crop than at 224. ``license`` is empty, because timm would write its
-    own.
+    Crops and interpolation are those of the authors' code, BiXT's the same at both sizes.
+    ``license`` is empty, because timm would write its own.
     """
     common = dict(
         crop_pct=1.0 if model.family == 'XCiT' else 0.875,

@@ -48,6 +48,15 @@ def test_networks_against_another(benchmark, tmp_path):
         assert [len(one[key]) for key in ('forward', 'both', 'memory')] == [1, times, times]
 
 
+def test_memory_of_inference_is_less_than_that_of_training(benchmark, tmp_path):
+    peaks = []
+    for option in ([], ['--inference-memory']):
+        benchmark('xcit_nano_12_p16', '--sizes', 256, '--json', tmp_path / 'all.json', *option)
+        (one,) = json.loads((tmp_path / 'all.json').read_text())['measured']
+        peaks += one['memory']
+    assert 0 < 2 * peaks[1] < peaks[0]
+
+
 @pytest.mark.parametrize(
     ('name', 'shapes'),
     [

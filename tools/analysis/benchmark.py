@@ -2,7 +2,8 @@
 
 Each network runs in its own process, and the processes take turns: A B A B. With --against, the
 last columns are ratios: time of the baseline / time of the network, memory of the network / memory
-of the baseline. The memory is the peak of a forward and backward pass, without the weights.
+of the baseline. The memory is the peak of a forward and backward pass, or with --inference-memory
+of a forward pass without gradients, without the weights.
 """
 
 import argparse
@@ -127,6 +128,7 @@ class Network:
         torch.set_default_dtype(dtype)  # of the masks that mmseg's Swin makes when it runs
         image = torch.randn(args.batch, 3, size, size).to(args.device, dtype)
         self.is_compiled, self.is_graph = 'compiled' in modes, 'graph' in modes
+        self.is_inference = args.inference_memory
         self.graphs: dict[str, torch.cuda.CUDAGraph] = {}
         call = torch.compile(self.model) if self.is_compiled else self.model
         amp = dict(dtype=torch.bfloat16, enabled=args.amp, cache_enabled=not self.is_graph)
@@ -173,27 +175,32 @@ class Network:
         return self.graphs[name].replay
 
     def memory(self) -> dict[str, int]:
-        """Peak bytes of both passes beyond what the process had; to be measured first of all."""
+        """Peak bytes beyond what the process had; to be measured first of all."""
         if self.program:
             return {}
-        self.model.train()
+        self.model.train(not self.is_inference)
+        run = self._infer if self.is_inference else self._train
         if self.is_compiled or self.is_gpu:  # compilers and libraries of GPUs allocate at first
-            self._train()
+            run()
             self.model.zero_grad()
             gc.collect()
             ctypes.CDLL(None).malloc_trim(0)  # the C library keeps what is freed
         if self.is_gpu:
             torch.cuda.reset_peak_memory_stats()
             before = torch.cuda.memory_allocated()
-            self._train()
+            run()
             return dict(memory=torch.cuda.max_memory_allocated() - before)
         limit_of_heap(2**17)
         before = resident('VmRSS')
         Path('/proc/self/clear_refs').write_text('5')  # resets the peak to the current value
-        self._train()
+        run()
         peak = resident('VmHWM')
         limit_of_heap(2**25)  # the largest that glibc chooses by itself
         return dict(memory=peak - before)
+
+    def _infer(self) -> None:
+        with torch.no_grad():
+            self.run()
 
     def _train(self) -> None:
         self.model.zero_grad()
@@ -345,6 +352,7 @@ def parse_args() -> argparse.Namespace:
     add('--dtype', choices=list(DTYPES), default='fp32', help='of weights and images')
     add('--amp', action='store_true', help='weights in --dtype, autocast to bfloat16')
     add('--threads', type=int, default=os.cpu_count(), help='of the CPU (default: all cores)')
+    add('--inference-memory', action='store_true', help='memory of a forward pass alone')
     add('--json', type=Path, metavar='FILE', help='write all measurements')
     add('--plot', type=Path, metavar='PNG', help='plot time and memory over the number of pixels')
     args = parser.parse_args()
