@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from helpers import only_in_zoo, others_in_zoo
 from mmengine.config import Config
 from mmengine.hooks import Hook
 from mmengine.model import revert_sync_batchnorm
@@ -93,7 +94,7 @@ def test_stochastic_depth_drops_other_images_in_each_step(hooks, tmp_path, fresh
     assert len(set(losses)) == len(losses)
 
 
-@pytest.mark.parametrize('config', BACKBONES)
+@pytest.mark.parametrize('config', others_in_zoo(BACKBONES, ['linear_bixt_ti_ade20k']))
 def test_losses_with_compiled_layers(config, tmp_path, fresh_compiler):
     expected, _ = train(tmp_path, config, epochs=10)
     found, _ = train(tmp_path, config, [COMPILED | dict(backend='aot_eager')], epochs=10)
@@ -103,16 +104,18 @@ def test_losses_with_compiled_layers(config, tmp_path, fresh_compiler):
 def networks():
     """Full depths and published rates of stochastic depth; narrow."""
     bixt = dict(embed_dims=16, num_heads=2, depth=12)
-    yield pytest.param(dict(type='mmbixt.BiXT', arch=bixt, drop_path_rate=0.1), 3, id='bixt')
+    config = dict(type='mmbixt.BiXT', arch=bixt, drop_path_rate=0.1)
+    yield pytest.param(config, 3, id='bixt', marks=only_in_zoo)
     yield pytest.param(dict(type='mmbixt.XCiT', arch=bixt, drop_path_rate=0.05), 1, id='xcit')
     biformer = dict(embed_dims=(16, 32, 32, 32), depths=(2, 2, 8, 2), topks=(1, 2, 4, -2))
     biformer = dict(type='mmbixt.BiFormer', arch=biformer, num_regions=2, drop_path_rate=0.2)
     yield pytest.param(biformer, 4, id='biformer')
     swin = dict(embed_dims=16, depths=(2, 2, 6, 2), num_heads=(1, 1, 2, 2))
-    yield pytest.param(dict(type='mmbixt.BiSASwin', arch=swin, drop_path_rate=0.2), 8, id='bisa')
+    config = dict(type='mmbixt.BiSASwin', arch=swin, drop_path_rate=0.2)
+    yield pytest.param(config, 8, id='bisa', marks=only_in_zoo)
 
 
-@pytest.mark.parametrize(('config', 'kinds'), networks())
+@pytest.mark.parametrize(('config', 'kinds'), list(networks()))
 def test_layers_of_a_kind_share_a_program(config, kinds, fresh_compiler):
     backbone = build(config, drop_path_rate=config['drop_path_rate']).train()
     compile_layers(backbone, dynamic=False, backend='aot_eager')
