@@ -213,8 +213,11 @@ class InverseAttention(nn.Module):
             q_hat, pooled = (y.unflatten(-1, (heads, -1)) for y in (q_hat, join_heads(L @ v_hat)))
             if isinstance(self.G, Tensor):
                 return bilinear(pooled, q_hat, self.G).flatten(-2)
-            weights = {name: w.to(scores.dtype) for name, w in self.G.named_parameters()}
-            return functional_call(self.G, weights, torch.cat((pooled, q_hat), dim=-1)).flatten(-2)
+            both, weights = torch.cat((pooled, q_hat), dim=-1), dict(self.G.named_parameters())
+            if all(w.dtype == scores.dtype for w in weights.values()):  # torch.jit can trace it
+                return self.G(both).flatten(-2)
+            weights = {name: w.to(scores.dtype) for name, w in weights.items()}
+            return functional_call(self.G, weights, both).flatten(-2)
 
 
 class BidirectionalSelfAttention(nn.Module):
