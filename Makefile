@@ -59,7 +59,7 @@ format: setup ## put format and style in order
 .PHONY: lock release-check
 lock: setup ## renew requirements/locked/, the hashes of all that is pinned (after a change of a pin)
 	@for set in environment openmmlab onedl peft cuda; do \
-		grep -v '^torch' requirements/$$set.txt | "$(VENV)/bin/uv" pip compile - -q --upgrade \
+		grep -Ev '^torch(vision)?=' requirements/$$set.txt | "$(VENV)/bin/uv" pip compile - -q --upgrade \
 			--no-deps --generate-hashes --custom-compile-command "make lock" --no-annotate \
 			--python $(python) --output-file requirements/locked/$$set.txt >/dev/null || exit; \
 	done

@@ -14,6 +14,7 @@ INSTALL = {
     'mmdet': '`pip install mmdet` (or onedl-mmdetection)',
     'mmpretrain': '`pip install .[cls]` in a checkout of mmbixt, or `pip install mmpretrain` '
     '(or onedl-mmpretrain)',
+    'torchmetrics': '`pip install torchmetrics`',
 }
 
 # errors of importing a missing framework, or one that refuses the version of mmcv or mmengine
