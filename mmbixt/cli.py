@@ -15,7 +15,6 @@ from torch import distributed
 
 from mmbixt.check import BadSampleError
 from mmbixt.check.files import check_files
-from mmbixt.check.names import suggest
 from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.config import ConfigError, all_dicts, read_config, type_name
 from mmbixt.engine.short_log import ShortLogProcessor
@@ -128,7 +127,3 @@ def run(main: Callable[[], None]) -> None:
         sys.exit(130)
     except USER_ERRORS as error:
         sys.exit(f'{type(error).__name__}: {error}')
-    except (KeyError, TypeError, ValueError) as error:
-        if text := suggest(error):
-            sys.exit(f'ConfigError: {text}')
-        raise
