@@ -1,17 +1,23 @@
 """The published models that have the weights of a file, for error messages."""
 
+import re
 from collections.abc import Mapping
+from functools import cache
 
 import torch
 from torch import Tensor, nn
 
 from mmbixt.backbones.published import PUBLISHED, Published
-from mmbixt.checkpoints.describe import PATTERNS, describe
 from mmbixt.checkpoints.state_dict import Comparison, compare
 
 State = Mapping[str, Tensor]
-# descriptions of weights, and the backbones that have them if the names differ
-_FAMILIES = {'Swin Transformer': 'BiSASwin', 'BiSA-Swin': 'BiSASwin'}
+# names of weights that only this family has
+_NAMES = {
+    'BiXT': r'cross_attention_latents_token',
+    'XCiT': r'cls_attn_blocks|pos_embeder\.|blocks\.\d+\.local_mp\.',
+    'BiFormer': r'attn\.lepe\.|extra_norms\.',
+    'BiSASwin': r'relative_position_bias_table',
+}
 
 
 def identify(state: State, classes: Mapping[str, type[nn.Module]]) -> str:
@@ -25,28 +31,34 @@ def identify(state: State, classes: Mapping[str, type[nn.Module]]) -> str:
         state: the weights by their names in the file.
         classes: the backbones by their names.
     """
-    kind = describe(state)
-    family = _FAMILIES.get(kind, kind)
-    # other families have no pattern of names, so their weights are compared
-    described = {_FAMILIES.get(name, name) for _, name in PATTERNS} - {family}
+    names = '\n'.join(state)
+    family = next((x for x, pattern in _NAMES.items() if re.search(pattern, names)), None)
     unused = {}
     for model in PUBLISHED:
-        if model.family in classes and model.family not in described:
-            weights, (problems, new) = fit(state, model, classes[model.family])
+        if model.family == family:
+            weights, (problems, new) = fit(state, model, classes[family])
             if not problems:
                 unused[model] = len(state) - len(weights) + len(new)
     fits = [model for model, count in unused.items() if count == min(unused.values())]
-    return f'is {" or ".join(map(_describe, fits))}' if fits else f'seems to be {kind}'
+    if fits:
+        return f'is {" or ".join(map(_describe, fits))}'
+    return f'seems to be of {f"a {family}" if family else "another network"}'
 
 
 def fit(
     state: State, model: Published, backbone: type[nn.Module]
 ) -> tuple[dict[str, Tensor], Comparison]:
     """The weights of a file by the names of a published model, and how they differ from it."""
-    with torch.device('meta'):
-        built = backbone(**model.options)
+    built = _build(model, backbone)
     weights = built.convert(state)
     return weights, compare(weights, built.state_dict(), built.may_be_missing)
+
+
+@cache
+def _build(model: Published, backbone: type[nn.Module]) -> nn.Module:
+    """The backbone of a published model, without memory."""
+    with torch.device('meta'):
+        return backbone(**model.options)
 
 
 def _describe(model: Published) -> str:

@@ -14,11 +14,9 @@ from urllib.parse import urlparse
 
 from mmbixt.checkpoints.errors import CheckpointFileError
 
-# `name-1cdeb081.pth`: torch and OpenMMLab end names with the first digits of the sha256. Decimal
-# digits alone may be a date or a number of iterations, and the end of a UUID is not a hash.
-_HASH = re.compile(
-    r'(?<!-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4})-(?=\d*[a-f])([0-9a-f]{8,64})(\.[a-z]+)+$'
-)
+# `name-1cdeb081.pth`: torch and OpenMMLab end names with eight digits of the sha256. Decimal digits
+# alone may be a date or a number of iterations.
+_HASH = re.compile(r'-(?=\d*[a-f])([0-9a-f]{8})(\.[a-z]+)+$')
 
 
 def hash_in(url: str) -> str:
