@@ -56,11 +56,7 @@ class Registry(root.Registry):
             try:
                 import_module(f'{framework}.registry')
                 component = self.parent.get(f'{framework}.{name}')
-            except UNUSABLE as error:
-                if (name, framework) == ('ImageClassifier', 'mmpretrain'):
-                    raise missing_framework(name, framework, error) from error
-                continue
-            except (TypeError, KeyError):  # of one that is broken, whose configs fail for that
+            except (*UNUSABLE, TypeError, KeyError):  # missing, or broken: its own configs say so
                 continue
             if component is not None:
                 components[framework] = component

@@ -9,7 +9,7 @@ from mmengine.logging import print_log
 from mmengine.model import is_model_wrapper
 from mmengine.runner import Runner
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves, tree_map  # torch has no public name for them
 
 from mmbixt.config import within
 from mmbixt.layers import DropPath

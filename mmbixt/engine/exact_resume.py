@@ -72,19 +72,13 @@ class NumberedBatches:
 
 
 class _SeededItems:
-    """``dataset.__getitems__``: seeds the generators anew for each image of a batch.
-
-    A data set whose class reads a whole batch in one call is seeded once for each batch.
-    """
+    """``dataset.__getitems__``: seeds the generators anew for each image of a batch."""
 
     def __init__(self, dataset: Dataset, seed: int) -> None:
         self.dataset, self.numbers = dataset, (seed, _IMAGE, get_rank())
 
     def __call__(self, batch: tuple[int, list[int]]) -> list[Any]:
         number, indices = batch
-        if hasattr(type(self.dataset), '__getitems__'):
-            _set_generators(*self.numbers, number, 0)
-            return type(self.dataset).__getitems__(self.dataset, indices)
         samples = []
         for position, index in enumerate(indices):
             _set_generators(*self.numbers, number, position)

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from mmengine._strategy import FSDPStrategy as StockFSDPStrategy
+from mmengine._strategy import FSDPStrategy as StockFSDPStrategy  # only exported there
 from mmengine.optim import OptimWrapper
 from torch import Tensor, nn
 from torch.distributed.fsdp import FullOptimStateDictConfig, FullStateDictConfig

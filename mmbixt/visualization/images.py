@@ -1,21 +1,6 @@
 """Images of any number of channels and any type, to look at them."""
 
-import cv2
 import numpy as np
-
-
-def decode_rgb(content: np.ndarray) -> np.ndarray | None:
-    """The pixels of a file (H,W,3), RGB, uint8; None if it is not readable.
-
-    Args:
-        content: the bytes of the file.
-    """
-    if not content.size:
-        return None
-    image = cv2.imdecode(content, cv2.IMREAD_COLOR)
-    if image is None:  # of floating point numbers
-        image = cv2.imdecode(content, cv2.IMREAD_UNCHANGED)
-    return None if image is None else as_rgb(image)
 
 
 def as_rgb(image: np.ndarray) -> np.ndarray:

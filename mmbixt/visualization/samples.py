@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+import cv2
 import numpy as np
 from matplotlib.figure import Figure
 from mmengine.fileio import get
 from mmengine.structures import BaseDataElement
 
 from mmbixt.visualization.boundary_errors import error_figure
-from mmbixt.visualization.images import decode_rgb
+from mmbixt.visualization.images import as_rgb
 
 
 class NoLabelsError(ValueError):
@@ -39,10 +40,13 @@ def sample_figure(
 
 def read_image(path: str, backend_args: dict[str, Any] | None = None) -> np.ndarray:
     """The pixels of an image file (H,W,3), RGB."""
-    image = decode_rgb(np.frombuffer(get(path, backend_args), np.uint8))
+    content = np.frombuffer(get(path, backend_args), np.uint8)
+    image = cv2.imdecode(content, cv2.IMREAD_COLOR)
+    if image is None:  # of floating point numbers
+        image = cv2.imdecode(content, cv2.IMREAD_UNCHANGED)
     if image is None:
         raise ValueError(f'{path} is not an image that OpenCV can read')
-    return image
+    return as_rgb(image)
 
 
 def label_map(sample: BaseDataElement, key: str) -> np.ndarray:
