@@ -20,6 +20,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from mmbixt.attention import by_definition
+from mmbixt.checkpoints.sources import SOURCES
 
 REFERENCE = Path(__file__).parent / 'reference'
 CONFIGS = Path(__file__).parents[1] / 'configs'
@@ -55,6 +56,13 @@ def official_state(layout: str) -> dict[str, torch.Tensor]:
     """An official state dict: the names and shapes of a layout, filled by the reference rule."""
     filled = fill.fill_numpy(official_shapes(layout))
     return {key: torch.from_numpy(value) for key, value in filled.items()}
+
+
+def put_in_cache(name: str, weights: dict[str, Any], home: Path) -> None:
+    """Save published weights in torch hub's folder, as if their file had been downloaded."""
+    file = home / 'hub/checkpoints' / SOURCES[name].file
+    file.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(weights, file)
 
 
 def official_parameters(layout: str) -> int:

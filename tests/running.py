@@ -14,7 +14,7 @@ from mmengine.config import DictAction
 from mmengine.dataset import pseudo_collate
 from mmengine.logging import MMLogger
 from mmengine.model import BaseModel
-from mmengine.structures import PixelData
+from mmengine.structures import BaseDataElement, PixelData
 from mmengine.utils import ManagerMixin
 from PIL import Image
 
@@ -77,6 +77,9 @@ class FirstClass(BaseModel):
         for sample in data_samples:
             sample.pred_sem_seg = PixelData(data=torch.zeros((1, 24, 32), dtype=torch.long))
         return data_samples
+
+
+ONE_SAMPLE = [dict(inputs=0, data_samples=BaseDataElement())]  # a data set
 
 
 def make_loader(dataset, sampler: str, batch_size: int) -> dict:

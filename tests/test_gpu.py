@@ -15,7 +15,7 @@ from mmengine.registry import MODELS, init_default_scope
 from parity import PRECISIONS, WAYS, assert_as_exact
 from random_labels import random_labels
 from running import fresh_mmengine
-from variants import FAMILIES
+from variants import FAMILIES, NETWORKS
 
 from mmbixt.attention import routing
 from mmbixt.config import read_config
@@ -29,15 +29,16 @@ COMPILED = 'fp32', 'amp bf16'
 
 
 def runs(cases, quick, in_every_way):
-    """All on a GPU. On the CPU every case is called, and few are run in the other ways, which take
-    minutes or make a difference only to the code of the tests."""
+    """All on a GPU. On the CPU every case but networks of full size is called, and few are run in
+    the other ways, which take minutes or make a difference only to the code of the tests."""
     for name, way, precision in product(cases, WAYS, PRECISIONS):
         if way == 'compiled' and precision not in COMPILED:
             continue
         # inductor takes minutes for networks; CompileLayersHook compiles layers, too
         is_slow = way == 'compiled' and (name not in MODULES or precision == 'fp32')
         marked = [] if is_slow else [('cuda', ON_GPU)]
-        if precision in ON_CPU and (way == 'eager' or name in in_every_way):
+        is_small = name not in NETWORKS
+        if is_small and precision in ON_CPU and (way == 'eager' or name in in_every_way):
             is_quick = precision in QUICK and name in (quick if way == 'eager' else in_every_way)
             marked.append(('cpu', [] if is_quick else [only_in_zoo]))
         for device, marks in marked:

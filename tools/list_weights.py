@@ -165,19 +165,12 @@ def check_all(sources: list[Source], file: Path | None) -> bool:
     return not failed
 
 
-def hint(pattern: str) -> str:
-    """A suggestion for a pattern that matches nothing."""
-    if pattern.startswith('timm://'):
-        return " For timm's names use timm.list_pretrained('xcit*')."
-    return near_matches(pattern, SOURCES)
-
-
 def main() -> None:
     args = parse_args()
     pattern = args.pattern
     sources = matching(pattern)
     if not sources:
-        sys.exit(f'error: no name matches {pattern!r}.{hint(pattern)}')
+        sys.exit(f'error: no name matches {pattern!r}.{near_matches(pattern, SOURCES)}')
     if args.check:
         sys.exit(not check_all(sources, args.table))
     print(table(sources))

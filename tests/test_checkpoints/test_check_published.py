@@ -14,9 +14,7 @@ from mmbixt.checkpoints.sources import SOURCES
 
 FILES = {  # layout, container
     'bixt://tiny-16': ('bixt_ti_l64_p16', 'state_dict'),
-    'xcit://nano12-p16': ('xcit_nano_12_p16', 'model'),
     'biformer://tiny': ('biformer_tiny', 'model'),
-    'swin://tiny': ('swin_tiny_microsoft', 'model'),
     'xcit://ade-semfpn-tiny12-p16': ('whole__sem_fpn_xcit_tiny_12_p16', 'state_dict'),
 }
 

@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 from documents import ROOT, shown
-from helpers import assert_close, image, official_state, only_in_zoo, python
+from helpers import assert_close, image, official_state, only_in_zoo, put_in_cache, python
 from onnxruntime import InferenceSession
 from test_checkpoints.layouts import random_state
 from variants import FAMILIES, build
-
-from mmbixt.checkpoints.sources import SOURCES
 
 # with peft and transformers, see requirements/peft.txt
 PATHS = os.pathsep.join(map(str, (ROOT, ROOT / 'tests', Path(sys.prefix, 'peft'))))
@@ -52,6 +50,7 @@ def test_segmentor_with_every_backbone(names):
         assert model(image(1, 64, 96)).shape == (1, 3, 64, 96)
 
 
+@only_in_zoo
 def test_lora():
     script = Path(__file__).parent / 'lora_of_page.py'
     said = python('-W', 'ignore', script, PYTHONPATH=PATHS).splitlines()
@@ -77,8 +76,7 @@ def test_compile_and_export(names):
 def test_transformers(tmp_path):
     """With the authors' weights in the cache, in the place of a download."""
     state, weight = random_state('bixt_ti_l64_p16'), 'latents'
-    (tmp_path / 'hub/checkpoints').mkdir(parents=True)
-    torch.save(state, tmp_path / 'hub/checkpoints' / SOURCES['bixt://tiny-16'].file)
+    put_in_cache('bixt://tiny-16', state, tmp_path)
     code = f"""{shown('transformers')[0]}
 import torch
 images, labels = torch.randn(2, 3, 64, 96), torch.randint(11, (2, 64, 96))

@@ -5,18 +5,9 @@ import shutil
 from mmengine.config import Config
 from mmengine.evaluator import BaseMetric
 from mmengine.runner import Runner
-from running import FirstClass, fresh_mmengine
-from torch.utils.data import Dataset
+from running import ONE_SAMPLE, FirstClass, fresh_mmengine, make_loader
 
 from mmbixt.engine.other_runs import KeepOtherRunsHook
-
-
-class One(Dataset):
-    def __len__(self):
-        return 1
-
-    def __getitem__(self, index):
-        return dict(inputs=0, data_samples=[])
 
 
 class Rising(BaseMetric):
@@ -32,19 +23,13 @@ class Rising(BaseMetric):
         return dict(score=Rising.score)
 
 
-class Model(FirstClass):
-    def forward(self, inputs, data_samples=None, mode='predict'):
-        return dict(loss=self.weight.sum()) if mode == 'loss' else [inputs]
-
-
 def run(folder, iterations, resume_from=None):
-    loader = dict(batch_size=1, num_workers=0, dataset=dict(type=One))
     checkpoint = dict(type='CheckpointHook', interval=1, by_epoch=False, max_keep_ckpts=2)
     config = dict(
-        model=dict(type=Model),
+        model=dict(type=FirstClass),
         work_dir=str(folder),
-        train_dataloader=loader | dict(sampler=dict(type='InfiniteSampler')),
-        val_dataloader=loader | dict(sampler=dict(type='DefaultSampler', shuffle=False)),
+        train_dataloader=make_loader(ONE_SAMPLE, 'InfiniteSampler', 1),
+        val_dataloader=make_loader(ONE_SAMPLE, 'DefaultSampler', 1),
         train_cfg=dict(type='IterBasedTrainLoop', max_iters=iterations, val_interval=1),
         val_cfg=dict(),
         val_evaluator=dict(type=Rising),

@@ -5,8 +5,7 @@ import json
 import pytest
 from mmengine.config import Config
 from mmengine.evaluator import BaseMetric
-from mmengine.runner import LogProcessor
-from running import FirstClass, fresh_mmengine
+from running import ONE_SAMPLE, FirstClass, fresh_mmengine, make_loader
 
 from mmbixt.cli import build_runner
 from mmbixt.engine.short_log import ShortLogProcessor
@@ -31,19 +30,11 @@ class Given(BaseMetric):
         return self.scores
 
 
-class Model(FirstClass):
-    def forward(self, inputs, data_samples=None, mode='predict'):
-        return [inputs]
-
-
 def make_runner(folder, scores, **log_processor):
-    sampler = dict(type='DefaultSampler', shuffle=False)
     config = dict(
-        model=dict(type=Model),
+        model=dict(type=FirstClass),
         work_dir=str(folder),
-        test_dataloader=dict(
-            batch_size=1, num_workers=0, dataset=[dict(inputs=0, data_samples=[])], sampler=sampler
-        ),
+        test_dataloader=make_loader(ONE_SAMPLE, 'DefaultSampler', 1),
         test_cfg=dict(),
         test_evaluator=dict(type=Given, scores=scores),
         visualizer=dict(type='Visualizer', vis_backends=[dict(type='LocalVisBackend')]),
@@ -67,12 +58,3 @@ def test_the_line_has_four_scores_and_the_file_all(tmp_path, overall):
     assert found == {f'{name}:': f'{score:.2f}' for name, score in shown.items()}
     [file] = tmp_path.glob('*/*.json')
     assert scores.items() <= json.loads(file.read_text()).items()
-
-
-class Mine(LogProcessor):
-    pass
-
-
-def test_a_log_processor_of_the_user_is_kept(tmp_path):
-    with fresh_mmengine():
-        assert type(make_runner(tmp_path, {}, type=Mine).log_processor) is Mine

@@ -2,11 +2,10 @@
 
 import pytest
 import torch
-from helpers import only_in_zoo
+from helpers import only_in_zoo, put_in_cache
 from test_checkpoints.layouts import random_state
 
 import mmbixt.timm  # noqa: F401 (for the names)
-from mmbixt.checkpoints.sources import SOURCES
 
 smp = pytest.importorskip('segmentation_models_pytorch')
 DECODERS = (
@@ -39,7 +38,6 @@ def test_decoder(name, decoder):
 def test_weights(tmp_path, monkeypatch):
     monkeypatch.setenv('TORCH_HOME', str(tmp_path))
     state = random_state('bixt_ti_l64_p16')
-    (tmp_path / 'hub/checkpoints').mkdir(parents=True)
-    torch.save(state, tmp_path / 'hub/checkpoints' / SOURCES['bixt://tiny-16'].file)
+    put_in_cache('bixt://tiny-16', state, tmp_path)
     model = smp.Unet('tu-bixt_ti_l64_p16_pyramid', encoder_weights=True)
     assert torch.equal(model.encoder.model.model.latents, state['latents'])

@@ -7,7 +7,7 @@ import mmengine
 import pytest
 import torch
 from documents import shown
-from helpers import CONFIGS, official_state, only_in_zoo, python
+from helpers import CONFIGS, official_state, only_in_zoo, put_in_cache, python
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import load_checkpoint
 from PIL import Image
@@ -104,9 +104,9 @@ def test_beginning_with_weights(folder, monkeypatch):
     monkeypatch.chdir(folder)
     monkeypatch.setenv('TORCH_HOME', str(folder))
     weights = dict(meta={}, state_dict=official_state('whole__sem_fpn_xcit_tiny_12_p16'))
-    for file in ('hub/checkpoints/sem_fpn_xcit_tiny_12_p16.pth', MINE):
-        Path(file).parent.mkdir(parents=True, exist_ok=True)
-        torch.save(weights, file)
+    put_in_cache('xcit://ade-semfpn-tiny12-p16', weights, folder)
+    Path(MINE).parent.mkdir(parents=True, exist_ok=True)
+    torch.save(weights, MINE)
     cfg = read_config('camvid_from_ade.py')
     init_default_scope('mmseg')
     model = MODELS.build(cfg.model)

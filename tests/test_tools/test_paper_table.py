@@ -4,8 +4,7 @@ import sys
 import paper_table
 import pytest
 import readme_tables
-import torch
-from helpers import official_state, only_in_zoo
+from helpers import official_state, only_in_zoo, put_in_cache
 from running import write_few_scenes
 from test_report.runs import train_record, write_log
 
@@ -193,10 +192,9 @@ def test_published_weights_are_tested(table, tmp_path, monkeypatch):
     """On generated scenes: a file of the authors' layout in the cache, and a lost one."""
     (tmp_path / 'configs/xcit/metafile.yml').write_text(METAFILE + LOST)
     monkeypatch.setenv('TORCH_HOME', str(tmp_path))
-    path = tmp_path / 'hub/checkpoints/sem_fpn_xcit_tiny_12_p16.pth'
-    path.parent.mkdir(parents=True)
     state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
-    torch.save(dict(meta={}, state_dict=state), path)
+    weights = dict(meta={}, state_dict=state)
+    put_in_cache('xcit://ade-semfpn-tiny12-p16', weights, tmp_path)
     write_few_scenes(tmp_path / 'data/sample')
     said = lines(table('semfpn*', '--evaluate', '--boundary', '--', '--sample'))
     assert 'Failed, with errors above: lost.pth' in said

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from filelock import FileLock
-from helpers import CONFIGS, official_state, only_in_zoo, python
+from helpers import CONFIGS, official_state, only_in_zoo, put_in_cache, python
 from mmengine.config import Config
 from mmengine.registry import MODELS
 from mmengine.runner import Runner
@@ -98,6 +98,15 @@ def test_an_interrupted_run_says_how_to_resume(folder, within, tmp_path, monkeyp
 
 
 @only_in_zoo
+@pytest.mark.usefixtures('fresh_compiler')
+def test_compiled_model(run, tmp_path):
+    options = ['compile.backend=aot_eager']  # inductor, which takes minutes, is in test_compiled
+    said = run('train.py', CONFIG, '--work-dir', tmp_path, options=options)
+    assert 'Model has been "compiled"' in said
+    assert 'mIoU: ' in said
+
+
+@only_in_zoo
 def test_mixed_precision_without_a_gpu(run, tmp_path, monkeypatch):
     monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '')
     dtype = ['optim_wrapper.dtype=bfloat16']
@@ -142,14 +151,12 @@ def test_mistakes_end_in_one_line(within, tmp_path):
 def test_whole_model_of_the_authors_by_its_name(run, tmp_path, monkeypatch):
     """A file of their layout in the cache; with test-time augmentation."""
     monkeypatch.setenv('TORCH_HOME', str(tmp_path))
-    path = tmp_path / 'hub/checkpoints/sem_fpn_xcit_tiny_12_p16.pth'
-    path.parent.mkdir(parents=True)
+    name, config = 'xcit://ade-semfpn-tiny12-p16', CONFIGS / 'xcit/semfpn_xcit_t12_p16_ade20k.py'
     state = official_state('whole__sem_fpn_xcit_tiny_12_p16')
-    torch.save(dict(meta={}, state_dict=state), path)
-    config = CONFIGS / 'xcit/semfpn_xcit_t12_p16_ade20k.py'
+    put_in_cache(name, dict(meta={}, state_dict=state), tmp_path)
     options = '--tta', '--work-dir', tmp_path / 'run'
     one = ['test_dataloader.dataset.indices=1']
-    output = run('test.py', config, 'xcit://ade-semfpn-tiny12-p16', *options, options=one)
+    output = run('test.py', config, name, *options, options=one)
     assert 'do not match' not in output
     assert 'mIoU' in output
 
@@ -164,28 +171,8 @@ def test_incomplete_weights_are_not_evaluated(folder, within, tmp_path):
     assert 'Traceback' not in done.stderr
 
 
-DETECTOR = """
-_base_ = 'mmdet::retinanet/retinanet_r50_fpn_1x_coco.py'
-model = dict(
-    backbone=dict(_delete_=True, type='mmbixt.BiXT', arch='tiny', out_indices=(3, 7, 11)),
-    neck=[
-        dict(
-            type='mmbixt.FeaturePyramidAdapter',
-            in_channels=192,
-            in_strides=16,
-            out_strides=(8, 16, 32),
-        ),
-        dict(type='FPN', in_channels=[192] * 3, out_channels=32, num_outs=5),
-    ],
-    bbox_head=dict(in_channels=32, feat_channels=32, stacked_convs=1),
-)
-"""
-
-
 def test_detector_trains_and_is_evaluated(run, tmp_path):
-    """A stock config of mmdet with a backbone and a neck of mmbixt."""
-    config, boxes = tmp_path / 'detector.py', tmp_path / 'boxes.pkl'
-    config.write_text(DETECTOR)
+    config, boxes = CONFIGS / 'biformer/retinanet_biformer_t_1x_coco.py', tmp_path / 'boxes.pkl'
     once = ['train_cfg.max_iters=1', 'test_dataloader.dataset.indices=1']
     run('train.py', config, '--work-dir', tmp_path / 'run', options=once)
     drawn = tmp_path / 'drawn'
