@@ -39,7 +39,7 @@ def layers_of(model: nn.Module, x: Tensor) -> Iterator[tuple[Layer, Tensor, list
         parameter.add_(torch.randn_like(parameter), alpha=0.2)
     scene, layers = Scene(np.zeros((8, 8, 3)), *x.shape[2:], (0, 0)), attention_layers(model)
     for layer in record_layers(model, x, [*layers]):
-        images = [ax.get_images() for ax in layers[layer.name][0].draw(layer, scene).axes]
+        images = [ax.get_images() for ax in layers[layer.name].drawer.draw(layer, scene).axes]
         shown = [two[1].get_array().filled(np.nan) for two in images if len(two) == 2]
         maps = [torch.from_numpy(one) for one in shown if one.ndim == 2]
         yield layer, layer.module(*layer.inputs), maps

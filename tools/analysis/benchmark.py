@@ -267,7 +267,7 @@ def measure(size: int, args: argparse.Namespace) -> list[dict]:
     return measured
 
 
-# --- Tables and plots -----------------------------------------------------------------------------
+# --- Tables ---------------------------------------------------------------------------------------
 
 
 def time_cells(seconds: Sequence[float]) -> list[str]:
@@ -305,33 +305,13 @@ def make_table(measured: Sequence[dict], against: str | None, batch: int) -> str
     return '\n'.join(lines)
 
 
-def growth(measured: Sequence[dict], key: str) -> dict[str, tuple[list, list, float]]:
-    """By row: numbers of pixels, medians, and the exponent p of medians ~ pixels^p."""
-    lines = {}
-    for row in dict.fromkeys(one['row'] for one in measured if one[key]):
-        sizes = sorted((one['size'], median(one[key])) for one in measured if one['row'] == row)
-        pixels, values = [size**2 for size, _ in sizes], [value for _, value in sizes]
-        lines[row] = pixels, values, float(np.polyfit(np.log(pixels), np.log(values), 1)[0])
-    return lines
-
-
-def plot_growth(measured: Sequence[dict], path: Path) -> None:
-    """Time and memory over the number of pixels, with logarithmic axes."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(18, 5.5), layout='constrained')
-    titles = dict(forward='forward (s)', both='forward and backward (s)', memory='memory (bytes)')
-    sizes = sorted({one['size'] for one in measured})
-    for axes, (key, title) in zip(figure.subplots(1, 3), titles.items(), strict=True):
-        for row, (pixels, values, exponent) in growth(measured, key).items():
-            axes.loglog(pixels, values, marker='o', label=f'{row}: pixels^{exponent:.2f}')
-        axes.set_xticks([size**2 for size in sizes], [f'{size}²' for size in sizes])
-        axes.minorticks_off()
-        axes.set(title=title, xlabel='pixels')
-        axes.grid(alpha=0.3)
-        axes.legend(fontsize='small')
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+def growth(measured: Sequence[dict]) -> dict[str, float]:
+    """By row: the exponent p of its time of a forward pass ~ pixels^p."""
+    exponents = {}
+    for row in dict.fromkeys(one['row'] for one in measured):
+        times = {one['size'] ** 2: median(one['forward']) for one in measured if one['row'] == row}
+        exponents[row] = np.polyfit(np.log([*times]), np.log([*times.values()]), 1)[0]
+    return exponents
 
 
 def parse_args() -> argparse.Namespace:
@@ -344,7 +324,6 @@ def parse_args() -> argparse.Namespace:
     add = parser.add_argument
     add('rows', nargs='+', metavar='ROW', help='networks to measure, see below')
     add('--against', metavar='ROW', help='the baseline')
-    add('--compiled', action='store_true', help='all of them with torch.compile')
     add('--sizes', nargs='+', type=int, default=[512], metavar='PIXELS')
     add('--batch', type=int, default=1, help='images at a time (default: 1)')
     add('--rounds', type=int, default=5, help='measurements of each (default: 5)')
@@ -354,12 +333,8 @@ def parse_args() -> argparse.Namespace:
     add('--threads', type=int, default=os.cpu_count(), help='of the CPU (default: all cores)')
     add('--inference-memory', action='store_true', help='memory of a forward pass alone')
     add('--json', type=Path, metavar='FILE', help='write all measurements')
-    add('--plot', type=Path, metavar='PNG', help='plot time and memory over the number of pixels')
     args = parser.parse_args()
     rows = [args.against, *args.rows] if args.against else args.rows
-    if args.compiled:
-        rows = [row if '@compiled' in row else f'{row}@compiled' for row in rows]
-    args.against = rows[0] if args.against else None
     args.rows, args.sizes = list(dict.fromkeys(rows)), list(dict.fromkeys(args.sizes))
     return args
 
@@ -379,11 +354,8 @@ def main() -> None:
         print(f'ratios to {args.against}: its time / time of the row; memory of the row / its')
     print(make_table(measured, args.against, args.batch))
     if len(args.sizes) > 1:
-        for row, (*_, exponent) in growth(measured, 'forward').items():
+        for row, exponent in growth(measured).items():
             print(f'{row}: time of a forward pass grows as pixels^{exponent:.2f}')
-    if args.plot:
-        plot_growth(measured, args.plot)
-        print(f'plot: {args.plot}')
 
 
 if __name__ == '__main__':

@@ -85,12 +85,7 @@ def main() -> None:
     args = parse_args()
     cfg = load_config(args, splits=(args.split,))
     out_dir = args.out_dir or Path(cfg.work_dir, 'boundary_errors')
-    if (scope := cfg.get('default_scope', 'mmseg')) in ('mmdet', 'mmpretrain'):
-        sys.exit(
-            f'error: {args.config} is a config of {scope}. This tool draws label maps of mmseg '
-            'configs; for predictions of other models use tools/test.py --show-dir.'
-        )
-    init_default_scope(scope)
+    init_default_scope(cfg.get('default_scope', 'mmseg'))
     dataset = DATASETS.build(cfg[f'{args.split}_dataloader'].dataset)
     paths = [dataset.get_data_info(i)['img_path'] for i in range(len(dataset))]
     names, meta = unique_names(paths), dict(dataset.metainfo)

@@ -6,6 +6,7 @@ formulations that run in the network do not compute attention matrices.
 
 from collections.abc import Sequence
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -42,6 +43,14 @@ DRAWN_BY: dict[type[nn.Module], ModuleType] = {
 }
 
 
+class Drawable(NamedTuple):
+    """An attention in a model, what draws it, and its stride."""
+
+    drawer: ModuleType
+    attention: nn.Module
+    stride: int
+
+
 @torch.no_grad()
 def attention_figures(
     model: nn.Module,
@@ -75,19 +84,16 @@ def attention_figures(
     scene, figures = make_scene(image, point, content or inputs.shape[2:]), {}
     for layer in record_layers(model, inputs, chosen):
         drawn = layer._replace(heads=heads, all_latents=all_latents)
-        figures[f'layer_{layer.name:0>2}'] = existing[layer.name][0].draw(drawn, scene)
+        figures[f'layer_{layer.name:0>2}'] = existing[layer.name].drawer.draw(drawn, scene)
     return figures
 
 
-def attention_layers(model: nn.Module) -> dict[str, tuple[ModuleType, nn.Module, int]]:
-    """By name: what draws a layer, its attention, and its stride.
-
-    Of layers that share their attention it is the last one.
-    """
+def attention_layers(model: nn.Module) -> dict[str, Drawable]:
+    """By the names of layers; of layers that share their attention the last one."""
     backbone, neck = _parts(model)
     names = {layer.attention: layer for layer in backbone.layer_list()}
     layers = {
-        '.'.join(map(str, layer.place)): (drawer, attention, layer.stride)
+        '.'.join(map(str, layer.place)): Drawable(drawer, attention, layer.stride)
         for attention, layer in names.items()
         for kind, drawer in DRAWN_BY.items()
         if isinstance(attention, kind)
@@ -95,19 +101,15 @@ def attention_layers(model: nn.Module) -> dict[str, tuple[ModuleType, nn.Module,
     if not layers:
         raise AttentionPictureError(f'There are no pictures for a {type(backbone).__name__}.')
     for i, block in enumerate(neck.cls_attn_blocks if neck else ()):
-        layers[f'class.{i}'] = class_attention, block.attn, backbone.out_strides[-1]
+        layers[f'class.{i}'] = Drawable(class_attention, block.attn, backbone.out_strides[-1])
     return layers
 
 
 def _default_layer(model: nn.Module) -> str:
-    layers = {
-        name: (drawer, attention)
-        for name, (drawer, attention, _) in attention_layers(model).items()
-        if drawer is not class_attention
-    }
-    drawer, _ = next(iter(layers.values()))
-    attentions = {name: attention for name, (_, attention) in layers.items()}
-    return drawer.default_layer(attentions, _parts(model)[0].out_indices)
+    layers = attention_layers(model)
+    own = {name: x.attention for name, x in layers.items() if x.drawer is not class_attention}
+    first = next(iter(layers.values()))
+    return first.drawer.default_layer(own, _parts(model)[0].out_indices)
 
 
 def record_layers(model: nn.Module, inputs: Tensor, names: Sequence[str]) -> list[Layer]:
@@ -115,11 +117,11 @@ def record_layers(model: nn.Module, inputs: Tensor, names: Sequence[str]) -> lis
     existing, (backbone, neck) = attention_layers(model), _parts(model)
 
     def read(name: str, module: nn.Module, arguments: tuple) -> Layer:
-        stride = existing[name][2]
+        stride = existing[name].stride
         grid = tuple(-(-side // stride) for side in inputs.shape[2:])
         return Layer(name, module, arguments, stride, grid)
 
-    modules = {name: existing[name][1] for name in names}
+    modules = {name: existing[name].attention for name in names}
     # the neck runs after the backbone
     handle = backbone.register_forward_hook(lambda _, __, maps: neck(maps) if neck else None)
     try:
