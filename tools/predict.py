@@ -11,20 +11,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from PIL import Image
 from tqdm import tqdm
 
 from mmbixt.cli import run
 from mmbixt.config import read_config
-from mmbixt.predict import Predictor
-from mmbixt.predict.files import (
-    find_images,
-    output_paths,
-    palette_of,
-    write_labels,
-    write_overlay,
-)
-from mmbixt.predict.inferencers import Classifier, Detector
+from mmbixt.predict.files import find_images, output_paths
+from mmbixt.predict.outputs import Classifier, Detector, Segmentation
 
 
 def parse_args() -> argparse.Namespace:
@@ -48,50 +40,40 @@ def parse_args() -> argparse.Namespace:
     text = 'factor of the size of photos; 1 for objects as large in pixels as in training'
     size.add_argument('--scale', type=float, metavar='F', help=text)
     size.add_argument('--short-side', type=int, metavar='N', help='resize to this shorter side')
-    add('--tile', type=int, default=1024, metavar='N', help='side of a tile (1024)')
+    add(
+        '--tile',
+        type=int,
+        default=1024,
+        metavar='N',
+        help='side of a tile, a multiple of 32 (1024)',
+    )
     add('--overlap', type=int, metavar='N', help='of two tiles (a quarter of a tile)')
-    add('--batch', type=int, default=4, metavar='N', help='tiles at once (4)')
+    add('--batch', type=int, metavar='N', help='tiles at once (4; on a CPU 1)')
     add('--whole', action='store_true', help='no tiles; memory grows with the image')
     add('--amp', action='store_true', help='compute in bfloat16')
     return parser.parse_args()
 
 
-class Segmentation:
-    """A segmentor: PNG files of labels, and what the options ask for."""
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        names = 'scale', 'short_side', 'tile', 'overlap', 'batch', 'whole', 'device', 'amp'
-        options = {name: getattr(args, name) for name in names}
-        self.predictor, self.args = Predictor(args.config, args.checkpoint, **options), args
-        self.palette = palette_of(self.predictor.meta)
-
-    def __call__(self, path: Path, out: Path, name: Path) -> None:
-        photo = self.predictor.read(path)
-        labels, probabilities = self.predictor.predict(photo)
-        write_labels(out, labels, self.palette)
-        if self.args.probabilities:
-            Image.fromarray(probabilities).save(f'{out}_probability.png')
-        if self.args.overlay:
-            write_overlay(out, photo, labels, self.palette)
-
-    def finish(self) -> None:
-        pass
-
-
 def main() -> None:
     args = parse_args()
-    images = find_images(args.images)
-    paths = output_paths(images, args.out)
-    config, failed = read_config(args.config), 0
-    kind = dict(mmdet=Detector, mmpretrain=Classifier).get(config.get('default_scope'))
-    predict = kind(config, args.checkpoint, args.device, args.out) if kind else Segmentation(args)
+    config, images = read_config(args.config), find_images(args.images)
+    kinds = dict(mmdet=Detector, mmpretrain=Classifier)
+    kind = kinds.get(config.get('default_scope'), Segmentation)
+    paths = output_paths(images, args.out, kind.ends)
+    files = [Path(f'{path}{end}') for path in paths.values() for end in kind.ends]
+    for file in [*files, *([args.out / kind.file] if kind.file else [])]:
+        if file.exists():
+            raise FileExistsError(f'{file} exists, choose another folder: --out')
+    predict, failed = kind(config, args), 0
     for path, out in tqdm(paths.items(), disable=None):  # no bar in a file
+        out.parent.mkdir(parents=True, exist_ok=True)
         try:
             predict(path, out, images[path])
         except Exception as error:  # the other images are still predicted
             failed += 1
             tqdm.write(f'{path}: {type(error).__name__}: {error}', file=sys.stderr)
-    predict.finish()
+    if kind.file:
+        (args.out / kind.file).write_text(predict.text())
     print(f'{len(paths) - failed} of {len(paths)} images predicted, {failed} failed: {args.out}')
     sys.exit(bool(failed))
 

@@ -1,17 +1,10 @@
-"""Images to predict, and files for what is predicted, under the names of the images."""
+"""Images to predict, and the names of what is predicted."""
 
 import os
 import re
-from collections.abc import Iterable, Mapping
-from glob import escape, glob
+from collections.abc import Iterable, Mapping, Sequence
+from glob import glob
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from PIL import Image
-
-from mmbixt.visualization.images import as_rgb
-from mmbixt.visualization.palette import distinct_palette
 
 SUFFIXES = {'.jpg', '.jpeg', '.png', '.bmp', '.tif', '.tiff', '.webp'}
 
@@ -38,42 +31,14 @@ def find_images(names: Iterable[str]) -> dict[Path, Path]:
     return dict(found.values())
 
 
-def output_paths(images: Mapping[Path, Path], out: Path) -> dict[Path, Path]:
-    """A path without suffix in ``out`` for each image; no two are alike, none has files yet.
+def output_paths(images: Mapping[Path, Path], out: Path, ends: Sequence[str]) -> dict[Path, Path]:
+    """A path in ``out`` for each image; with ``ends`` added, no two files have one name.
 
     Args:
         images: of :func:`find_images`.
     """
-    common = Path(os.path.commonpath([path.resolve().parent for path in images]))
-    names = [
-        {path: name.with_suffix('') for path, name in images.items()},
-        dict(images),
-        {path: path.resolve().relative_to(common) for path in images},
-    ]
-    chosen = next(x for x in names if len({*x.values()}) == len(x))
-    paths = {path: out / name for path, name in chosen.items()}
-    for path in paths.values():
-        if taken := [*path.parent.glob(f'{escape(path.name)}[._]*')]:
-            raise FileExistsError(f'{min(taken)} exists, choose another folder: --out')
-    return paths
-
-
-def palette_of(meta: Mapping[str, Any]) -> np.ndarray:
-    """Colours (K,3) of classes, RGB, uint8."""
-    palette = meta.get('palette')
-    return np.uint8(palette) if palette else distinct_palette(min(len(meta['classes']), 256))
-
-
-def write_labels(path: Path, labels: np.ndarray, palette: np.ndarray) -> None:
-    """Write labels (H,W) as PNG with colours; more than 256 labels as 16-bit numbers."""
-    picture = Image.fromarray(labels)
-    if labels.dtype == np.uint8:
-        picture.putpalette(palette.tobytes())
-    path.parent.mkdir(parents=True, exist_ok=True)
-    picture.save(f'{path}.png')
-
-
-def write_overlay(path: Path, photo: np.ndarray, labels: np.ndarray, palette: np.ndarray) -> None:
-    """Write a blend of a photo (H,W,C), BGR, and the colours of its labels (H,W)."""
-    colours = Image.fromarray(palette[labels % len(palette)])
-    Image.blend(Image.fromarray(as_rgb(photo)), colours, 0.5).save(f'{path}_overlay.jpg')
+    names = {path: name.with_suffix('') for path, name in images.items()}
+    if len({f'{name}{end}' for name in names.values() for end in ends}) < len(names) * len(ends):
+        common = os.path.commonpath([path.resolve().parent for path in images])
+        names = {path: path.resolve().relative_to(common) for path in images}
+    return {path: out / name for path, name in names.items()}

@@ -5,6 +5,7 @@ rows; strips follow each other from top to bottom, and none is kept longer than 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -23,59 +24,60 @@ def tile_starts(side: int, tile: int, overlap: int, unit: int = 1) -> list[int]:
     return [*range(0, last, tile - overlap), last]
 
 
-def tile_weights(cells: int, overlap: float, is_first: bool, is_last: bool) -> Tensor:
-    """The weights (cells,) of a tile along a side.
+def tile_weights(side: int, starts: Sequence[int], tile: int, overlap: float) -> list[Tensor]:
+    """The weights (n,) of each tile along a side; those of a cell sum to 1.
 
-    They fall from 1 to 0 around the middle of an overlap, so that each pixel is predicted with most
-    of its surroundings: the outer 7/16 of an overlap do not count, the inner 7/16 count fully.
+    They fall to 0 around the middle of an overlap, so that each pixel is predicted with most of
+    its surroundings: the outer 7/16 of an overlap do not count, the inner 7/16 count fully. An
+    overlap of 0 means equal weights.
     """
-    place = torch.arange(cells) + 0.5
-    inside = torch.full((cells,), torch.inf)
-    if not is_first:
-        inside = place
-    if not is_last:
-        inside = torch.minimum(inside, cells - place)
-    return (
-        ((inside - overlap * 7 / 16) / (overlap / 8)).clamp(0, 1) if overlap else (inside > 0) * 1.0
-    )
+    weights, total = [], torch.zeros(side)
+    for start in starts:
+        end = min(start + tile, side)
+        place = torch.arange(end - start) + 0.5
+        weight = torch.ones(end - start)
+        if overlap and start > starts[0]:
+            weight *= ((place / overlap - 7 / 16) * 8).clamp(0, 1)
+        if overlap and start < starts[-1]:
+            weight *= (((tile - place) / overlap - 7 / 16) * 8).clamp(0, 1)
+        weights.append(weight)
+        total[start:end] += weight
+    return [x / total[start : start + len(x)] for start, x in zip(starts, weights, strict=True)]
 
 
 def mean_of_tiles(
     rows: Iterable[Iterable[Tensor]],
-    tops: Sequence[int],
-    lefts: Sequence[int],
-    overlap: tuple[float, float] = (0, 0),
+    starts: tuple[Sequence[int], Sequence[int]],
+    weights: tuple[Sequence[Tensor], Sequence[Tensor]],
+    align_corners: bool = False,
 ) -> Iterator[Tensor]:
     """Strips (K,n,w) of the weighted mean of overlapping tiles.
 
     Args:
-        rows: for each of ``tops`` the logits (K,h,w) of tiles at each of ``lefts``. All are of one
-            size, but the last row and the last tile of a row may be smaller.
-        tops, lefts: the first cells of the tiles.
-        overlap: of two tiles, in cells of height and width, for :func:`tile_weights`; 0 means
-            equal weights.
+        rows: of tiles, from top to bottom; the logits (K,h,w) of each from left to right. Cells
+            that have no weight are left out; if there are more weights, the logits are resized.
+        starts: the first cells of the tiles, from top to bottom and from left to right.
+        weights: of :func:`tile_weights`, in the same order.
+        align_corners: the way in which logits are resized.
     """
-    band = total = None
-    right = 0  # the end of the tiles of a row
-    for i, (top, row) in enumerate(zip(tops, rows, strict=True)):
-        for j, (left, logits) in enumerate(zip(lefts, row, strict=True)):
-            height, width = logits.shape[1:]
+    (tops, lefts), (down, along), band = starts, weights, None
+    width = lefts[-1] + len(along[-1])
+    for i, (row, y) in enumerate(zip(rows, down, strict=True)):
+        for logits, left, x in zip(row, lefts, along, strict=True):
             if band is None:
-                band = logits.new_zeros((len(logits), height, lefts[-1] + width))
-                total = band.new_zeros(band.shape[1:])
-            elif j == 0:
-                done = top - tops[i - 1]
-                yield from (band[:, :done, :right] / total[:done, :right]).split(ROWS, 1)
-                for x in (band, total):
-                    x[..., :-done, :] = x[..., done:, :].clone()
-                    x[..., -done:, :] = 0
-            down = tile_weights(height, overlap[0], i == 0, i == len(tops) - 1)
-            along = tile_weights(width, overlap[1], j == 0, j == len(lefts) - 1)
-            weights = torch.outer(down, along)
-            right = left + width
-            band[:, :height, left:right].addcmul_(logits, weights)
-            total[:height, left:right] += weights
-    yield from (band[:, :height, :right] / total[:height, :right]).split(ROWS, 1)
+                band = logits.new_zeros(len(logits), len(y), width)
+            logits, size = logits[:, : len(y), : len(x)], (len(y), len(x))
+            if logits.shape[1:] != size:
+                [logits] = interpolate(
+                    logits[None], size, mode='bilinear', align_corners=align_corners
+                )
+            band[:, : len(y), left : left + len(x)].addcmul_(logits, torch.outer(y, x))
+        done = tops[i + 1] - tops[i] if i + 1 < len(tops) else len(y)
+        for strip in band[:, :done].split(ROWS, 1):
+            yield strip.clone()
+        kept = band[:, done:].clone()
+        band.zero_()
+        band[:, : kept.shape[1]] = kept
 
 
 def resize_strips(
@@ -94,21 +96,14 @@ def resize_strips(
         place *= (h - 1) / max(height - 1, 1)
     else:
         place = ((place + 0.5) * (h / height) - 0.5).clamp(min=0)
-    upper = place.long()
-    lower, share = (upper + 1).clamp(max=h - 1), (place - upper)[:, None]
-    kept, first, done = None, 0, 0  # rows of the map, the number of the first one; rows returned
-    for strip in strips:
-        kept = strip if kept is None else torch.cat([kept, strip], 1)
-        while done < height:
-            end = min(done + ROWS, height)
-            if lower[end - 1] >= first + kept.shape[1]:
-                break
-            a, b = (kept[:, x[done:end] - first] for x in (upper, lower))
-            rows = torch.lerp(a, b, share[done:end])
-            yield interpolate(
-                rows[None], (end - done, width), mode='bilinear', align_corners=align_corners
-            )[0]
-            done = end
-        if done < height and (unused := int(upper[done]) - first) > 0:
-            unused = min(unused, kept.shape[1])
-            kept, first = kept[:, unused:].clone(), first + unused
+    rows = chain.from_iterable(strip.unbind(1) for strip in strips)
+    above, number = next(rows), 0
+    below = next(rows, above)
+    for places in place.split(ROWS):
+        strip = []
+        for y in places.tolist():
+            while number + 1 <= y:
+                above, below, number = below, next(rows, below), number + 1
+            strip.append(torch.lerp(above, below, y - number))
+        strip, size = torch.stack(strip, 1), (len(strip), width)
+        yield interpolate(strip[None], size, mode='bilinear', align_corners=align_corners)[0]

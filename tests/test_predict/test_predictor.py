@@ -2,10 +2,14 @@
 
 import cv2
 import numpy as np
+import onnx
 import pytest
 import torch
+from mmengine.config import Config
 from mmseg.apis import inference_model, init_model
+from onnx import TensorProto, helper
 from torch import nn
+from torch.nn.functional import interpolate
 
 from mmbixt.predict import Predictor
 
@@ -57,19 +61,28 @@ def files(tmp_path_factory):
     return [str(folder / name) for name in ('config.py', 'model.pth', 'photo.png')]
 
 
-def test_default_is_mmseg(files, capsys):
-    """Also of a photo that is larger than the size of the test pipeline."""
+SIZES = [  # options, what they mean, and the size
+    ({}, dict(scale=(160, 128)), '160 x 118, as in evaluation; --scale 1 keeps its size'),
+    (dict(scale=1.7), dict(scale_factor=1.7), '691 x 508'),
+    (dict(short_side=100), dict(scale=(10000, 100)), '136 x 100'),
+]
+
+
+@pytest.mark.parametrize(('options', 'resize', 'said'), SIZES)
+def test_sizes_are_as_in_mmseg(files, capsys, options, resize, said):
+    """Of a photo that is larger, or smaller, than the size at which it is predicted."""
     config, checkpoint, photo = files
-    labels = Predictor(config, checkpoint, device='cpu')(photo)
+    labels = Predictor(config, checkpoint, device='cpu', **options)(photo)
+    config = Config.fromfile(config)
+    config.test_pipeline[1] = dict(type='Resize', keep_ratio=True, **resize)
     expected = inference_model(init_model(config, checkpoint, 'cpu'), photo).pred_sem_seg.data[0]
     assert labels.shape == (299, 407)
     assert len(np.unique(labels)) > 2
     assert np.mean(labels == expected.numpy()) > 0.9999
-    line = '407 x 299 is predicted at 160 x 118, as in evaluation; --scale 1 keeps its size'
-    assert capsys.readouterr().out.count(line) == 1
+    assert capsys.readouterr().out.count(f'407 x 299 is predicted at {said}\n') == 1
 
 
-@pytest.mark.parametrize('options', [{}, dict(batch=1), dict(tile=160, overlap=80)])
+@pytest.mark.parametrize('options', [{}, dict(batch=3), dict(tile=175, overlap=80)])
 def test_tiles_are_as_the_whole(files, options):
     config, checkpoint, _ = files
     image = np.random.default_rng(0).integers(0, 255, (299, 407, 3), np.uint8)
@@ -83,17 +96,41 @@ def test_tiles_are_as_the_whole(files, options):
         assert np.mean(a == b) > 0.9999
 
 
-def test_other_stride_and_one_size(files):
-    """Tiles whose cells do not coincide are added up at full size; padded tiles are as others."""
+def test_tiles_of_one_size(files):
+    """As for ONNX files and CUDA graphs: pixels at the border are repeated."""
     config, checkpoint, photo = files
     whole = Predictor(config, checkpoint, scale=1, whole=True, device='cpu')(photo)
-    odd = Predictor(config, checkpoint, scale=1, tile=131, overlap=66, device='cpu')
-    assert np.mean(odd(photo) == whole) > 0.98  # tiles begin between two cells of the whole
-    padded = Predictor(config, checkpoint, scale=1, tile=128, overlap=64, device='cpu')
-    padded.network.tile = padded.tile
-    labels = padded(photo)
+    predict = Predictor(config, checkpoint, scale=1, tile=128, overlap=64, device='cpu')
+    predict.network.tile = predict.tile
+    labels = predict(photo)
     assert labels.shape == whole.shape
     assert np.mean(labels == whole) > 0.95  # all but the right and the lower border
+
+
+def test_logits_of_another_stride(files):
+    """Tiles whose cells do not coincide are added up at full size."""
+    config, checkpoint, photo = files
+    predict = Predictor(config, checkpoint, scale=1, tile=128, overlap=64, device='cpu')
+    expected, logits = predict(photo), predict.network.logits
+    predict.network.logits = lambda x: interpolate(logits(x), scale_factor=0.75, mode='bilinear')
+    labels = predict(photo)
+    assert labels.shape == expected.shape
+    assert np.mean(labels == expected) > 0.8
+
+
+def test_labels_of_an_onnx_file(files, tmp_path):
+    """Each tile has a vote; the file says which channel of a pixel is the highest."""
+    node = helper.make_node('ArgMax', ['images'], ['labels'], axis=1, keepdims=0)
+    images = helper.make_tensor_value_info('images', TensorProto.FLOAT, [1, 3, 96, 96])
+    labels = helper.make_tensor_value_info('labels', TensorProto.INT64, [1, 96, 96])
+    graph = helper.make_graph([node], 'graph', [images], [labels])
+    opset = [helper.make_opsetid('', 17)]
+    model = helper.make_model(graph, ir_version=10, opset_imports=opset)
+    helper.set_model_props(model, dict(classes='["a", "b", "c"]'))
+    onnx.save(model, tmp_path / 'model.onnx')
+    predict, photo = Predictor(files[0], tmp_path / 'model.onnx', scale=1), cv2.imread(files[2])
+    assert np.array_equal(predict(photo), photo.argmax(2))
+    assert np.array_equal(predict(photo[:50, :60]), photo[:50, :60].argmax(2))
 
 
 @pytest.mark.gpu
@@ -101,6 +138,6 @@ def test_cuda_graph(files):
     config, checkpoint, photo = files
     predict = Predictor(config, checkpoint, scale=1, tile=128, overlap=64, device='cuda')
     in_graph = predict(photo)
-    assert len(predict.network.graphs) == 1
+    assert predict.network.graph
     predict.network.has_graph = False
     assert np.mean(in_graph == predict(photo)) > 0.95  # padded tiles have one size in the graph

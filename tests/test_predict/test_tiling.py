@@ -9,7 +9,13 @@ from mmseg.models import EncoderDecoder
 from torch import nn
 from torch.nn.functional import interpolate
 
-from mmbixt.predict.tiling import ROWS, mean_of_tiles, resize_strips, tile_starts
+from mmbixt.predict.tiling import (
+    ROWS,
+    mean_of_tiles,
+    resize_strips,
+    tile_starts,
+    tile_weights,
+)
 
 SIZES = [(96, 128), (101, 203), (40, 150), (30, 30), (64, 65)]
 
@@ -28,7 +34,11 @@ def tiled(network, image, tile, overlap, unit, stride=1, blend=True):
         for top in tops
     )
     cells = [[start // stride for start in x] for x in (tops, lefts)]
-    strips = [*mean_of_tiles(rows, *cells, [blend * overlap / stride] * 2)]
+    weights = [
+        tile_weights(-(-side // stride), x, tile // stride, blend * overlap / stride)
+        for side, x in zip(image.shape[1:], cells, strict=True)
+    ]
+    strips = [*mean_of_tiles(rows, cells, weights)]
     assert max(strip.shape[1] for strip in strips) <= ROWS
     return torch.cat(strips, 1)
 

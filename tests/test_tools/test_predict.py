@@ -3,6 +3,7 @@
 import json
 import shutil
 from importlib import import_module
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -13,6 +14,7 @@ from PIL import Image
 from samples import orient
 
 from mmbixt.config import read_config
+from mmbixt.predict.files import output_paths
 
 NAMES = {'scene_0.jpg', 'trip/b.png', 'trip/scene_1.jpg'}
 PALETTE = [(0, 0, 255), (0, 9, 0), (9, 0, 0)]
@@ -66,6 +68,13 @@ def test_no_file_of_another_image_is_lost(within, project, photos, tmp_path):
     again = predict(within, project, one, '--out', photos / 'trip', fails=True)
     assert 'exists, choose another folder: --out' in again.stderr
     assert files(photos / 'trip') == ['b.jpg', 'b.png', 'scene_1.jpg']
+
+
+def test_one_name_with_different_ends():
+    """The probabilities of a.jpg, and the labels of a_probability.jpg."""
+    images = {Path(f'photos/{x}.jpg'): Path(f'{x}.jpg') for x in ('a', 'a_probability')}
+    paths = output_paths(images, Path('out'), ('.png', '_probability.png'))
+    assert [*map(str, paths.values())] == ['out/a.jpg', 'out/a_probability.jpg']
 
 
 def test_other_number_of_classes(within, project, photos, tmp_path):
