@@ -7,7 +7,7 @@ from mmengine.registry import MODELS, init_default_scope
 
 from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.evaluation.sums import FILE_NAME, ImageSums, read_sums, write_sums
-from mmbixt.report.predictor import Example, Predictor
+from mmbixt.report.predictions import Example, Predictions
 from mmbixt.report.work_dir import Run
 
 
@@ -43,7 +43,7 @@ def collect(run: Run, options: Namespace) -> ReportData:
         data.problem = f'There is no checkpoint in {run.folder}.'
         return data
     try:
-        predictor = Predictor(run.config, model, checkpoint, run.generated)
+        predictions = Predictions(run.config, checkpoint, run.generated)
     except (CheckpointError, FileNotFoundError) as error:
         if options.checkpoint or options.evaluate:
             raise
@@ -51,15 +51,15 @@ def collect(run: Run, options: Namespace) -> ReportData:
         return data
     data.weights = checkpoint.name
     if not data.counts:
-        print(f'predicting the {len(predictor.dataset):,} images of the test set', flush=True)
-        data.counts = predictor.count()
+        print(f'predicting the {len(predictions.dataset):,} images of the test set', flush=True)
+        data.counts = predictions.count()
         data.band = data.counts.choose_band(options.band)
         if not options.checkpoint:
             write_sums(file, **vars(data.counts))
             print(f'counts of every image: {file}')
     if options.images and data.band:
         print('drawing pictures', flush=True)
-        data.examples = predictor.worst_and_best(data.counts, data.band, options.images)
+        data.examples = predictions.worst_and_best(data.counts, data.band, options.images)
     else:
         data.problem = 'Pictures are turned off (--images 0), or no band was counted.'
     return data

@@ -7,7 +7,7 @@ from test_report.runs import HOSTILE, QUOTED, Reader, sums, train_record, val_re
 from mmbixt.evaluation import scores
 from mmbixt.report.collect import ReportData
 from mmbixt.report.page import make_page
-from mmbixt.report.predictor import Example
+from mmbixt.report.predictions import Example
 from mmbixt.report.work_dir import Run
 
 SECTIONS = ['training', 'scores', 'classes', 'pictures', 'configuration']
@@ -63,7 +63,7 @@ def test_another_score_in_the_log_is_explained(full):
 def test_everything_is_escaped(full):
     """Names appear as text, never as elements, and are escaped only once."""
     full.weights = full.run.config.model.type = HOSTILE
-    full.run.test_set = {'type': QUOTED}
+    full.run.predictions = {'type': QUOTED}
     page = Reader(make_page(full))
     assert len(page.all('script')) == 1
     assert not page.all('img', src='x')

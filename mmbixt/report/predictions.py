@@ -9,17 +9,13 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 from mmengine.config import Config
-from mmengine.dataset import pseudo_collate
-from mmengine.device import get_device
-from mmengine.runner import Runner
-from mmengine.structures import BaseDataElement
-from torch import nn
+from mmengine.registry import DATASETS
+from mmengine.structures import BaseDataElement, PixelData
 from tqdm import tqdm
 
-from mmbixt.checkpoints.loader import load
-from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.evaluation.boundary import band_width, image_sums, scores
 from mmbixt.evaluation.sums import ImageSums, SumsFileError, indices_of
+from mmbixt.predict import Predictor
 from mmbixt.visualization.choice import image_scores, worst_and_best
 from mmbixt.visualization.palette import sample_palette
 from mmbixt.visualization.samples import label_map, read_image, sample_figure
@@ -35,17 +31,26 @@ class Example(NamedTuple):
     errors: str  # a data URL
 
 
-class Predictor:
-    """A model of mmseg with the weights of a checkpoint, and the test set of its config."""
+class Predictions:
+    """The test set of a config with the labels that a checkpoint predicts."""
 
-    def __init__(self, config: Config, model: nn.Module, checkpoint: Path, generated: bool) -> None:
-        load_whole_state(model, load(str(checkpoint), 'cpu'))
-        self.model = model.to(get_device()).eval()
-        self.loader = Runner.build_dataloader(config.test_dataloader)
-        self.dataset = self.loader.dataset
+    def __init__(self, config: Config, checkpoint: Path, generated: bool) -> None:
+        test, size = config.model.get('test_cfg') or {}, dict(whole=True)
+        if test.get('mode') == 'slide':  # tiles like mmseg's windows
+            side = min(test['crop_size'])
+            size = dict(tile=side, overlap=side - min(test['stride']))
+        self.predict = Predictor(config, checkpoint, quiet=True, **size)
+        self.dataset = DATASETS.build(config.test_dataloader.dataset)
         self.meta = dict(self.dataset.metainfo)
         if generated:  # ADE20K's palette has four similar greens for classes of the scenes
             self.meta['palette'] = sample_palette(self.meta['classes'], self.meta['palette'])
+
+    def sample(self, index: int) -> BaseDataElement:
+        """An image with true and predicted labels."""
+        sample = self.dataset[index]['data_samples']
+        labels = torch.from_numpy(self.predict(sample.img_path))
+        sample.pred_sem_seg = PixelData(data=labels[None])
+        return sample
 
     def sums(self, sample: BaseDataElement, **options) -> dict[str, np.ndarray]:
         """Pixel counts (K,) of an image, by name."""
@@ -53,14 +58,13 @@ class Predictor:
         ignored = getattr(self.dataset, 'ignore_index', 255)
         return image_sums(*maps, len(self.meta['classes']), ignore_index=ignored, **options)
 
-    @torch.no_grad()
     def count(self) -> ImageSums:
         """Predict all images and count their pixels."""
         names, sums = [], []
-        for batch in tqdm(self.loader):
-            for sample in self.model.test_step(batch):
-                names.append(Path(sample.img_path).name)
-                sums.append({key: n.astype(np.uint32) for key, n in self.sums(sample).items()})
+        for index in tqdm(range(len(self.dataset))):
+            sample = self.sample(index)
+            names.append(Path(sample.img_path).name)
+            sums.append({key: n.astype(np.uint32) for key, n in self.sums(sample).items()})
         return ImageSums.stack(names, self.meta['classes'], sums)
 
     def worst_and_best(self, counts: ImageSums, band: str, number: int) -> dict[str, list[Example]]:
@@ -76,10 +80,9 @@ class Predictor:
         examples = [self.draw(order[i], band, counted[i]) for i in tqdm([*worst, *best])]
         return {'Worst': examples[: len(worst)], 'Best': examples[len(worst) :]}
 
-    @torch.no_grad()
     def draw(self, index: int, band: str, counted: float) -> Example:
         """Predict and draw one image, whose mIoU in the band should be ``counted``."""
-        [sample] = self.model.test_step(pseudo_collate([self.dataset[index]]))
+        sample = self.sample(index)
         name = Path(sample.img_path).name
         width = band_width(band.removeprefix('band').removesuffix('px'))
         means = scores(self.sums(sample, widths=[width]))
