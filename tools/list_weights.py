@@ -109,7 +109,7 @@ def run_classifier(source: Source, state: Mapping[str, Any]) -> torch.Tensor:
     options = {x.arg: ast.literal_eval(x.value) for x in call.keywords}
     model = CLASSIFIERS[call.func.id](**options).eval()
     weights = checkpoint_filter_fn(state, model)
-    if 'head.weight' not in weights:
+    if not any(key.startswith('head.') for key in weights):
         model.reset_classifier(0)
     model.load_state_dict(weights, strict=False)  # it raises an error if a weight is missing
     with torch.no_grad():

@@ -4,6 +4,7 @@ import sys
 
 import list_weights
 import pytest
+import torch
 from helpers import CONFIGS, official_state
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
@@ -58,6 +59,9 @@ def test_files_without_classes():
     state = official_state('xcit_small_12_p16')
     state = {key: x for key, x in state.items() if not key.startswith('head.')}
     assert list_weights.run_classifier(SOURCES['xcit://small12-p16-dino'], state).shape == (1, 384)
+    state['head.bias'] = torch.zeros(1000)  # half of a classifier
+    with pytest.raises(CheckpointMismatchError, match=r'head\.weight'):
+        list_weights.run_classifier(SOURCES['xcit://small12-p16'], state)
 
 
 def test_detector():
