@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from label_maps import label_maps, stacked_sums
 from PIL import Image
+from test_report.runs import train_record, write_log
 
 from mmbixt.evaluation import class_scores, scores
 from mmbixt.evaluation.sums import read_sums, write_sums
@@ -159,6 +160,23 @@ def test_means_spreads_and_differences_by_seed(tmp_path, within):
     assert 'band0.02/gap' not in done.stdout
 
 
+def test_epochs_until_the_best_score_of_the_other_run(within, tmp_path):
+    """Of two iterations each; the second run was stopped in its third epoch, and resumed."""
+
+    def epoch(number, score):
+        train = [train_record(step, epoch=number) for step in (2 * number - 1, 2 * number)]
+        return [*train, {'accuracy/top1': score, 'step': number}]
+
+    first = [record for i, score in enumerate((50, 60, 70, 65)) for record in epoch(i + 1, score)]
+    write_log(tmp_path / 'a', '20250101_100000', first)
+    killed = [*epoch(1, 55), *epoch(2, 71), train_record(5, epoch=3)]
+    write_log(tmp_path / 'b', '20250101_100000', killed)
+    write_log(tmp_path / 'b', '20250102_100000', [*epoch(3, 72), *epoch(4, 71.5)])
+    done = within('analysis/compare.py', 'a', 'b', '--reach', 'accuracy/top1', cwd=tmp_path)
+    lines = [line.split() for line in done.stdout.splitlines()[1:]]
+    assert lines == [['a', '70.00', '3', 'never', 'of', '4'], ['b', '72.00', '3', '2', 'of', '4']]
+
+
 def test_runs_that_cannot_be_compared(runs, tmp_path, within):
     write_sums(tmp_path / 'other.npz', [f'{i}' for i in range(12)], CLASSES, good_sums())
     for arguments, message in (
@@ -166,6 +184,7 @@ def test_runs_that_cannot_be_compared(runs, tmp_path, within):
         ((runs[0], tmp_path / 'other.npz'), '12 and 12 images'),
         ((*runs, '--per-class', 'band7px'), 'the runs have all/IoU, band1px/IoU'),
         (('--a', runs[0], '--b', *runs), '--a and --b with as many runs each'),
+        ((*runs, '--reach', 'mIoU'), 'no validation in'),
     ):
         assert message in within('analysis/compare.py', *arguments, fails=True).stderr
 

@@ -102,7 +102,12 @@ def test_xcit_attention_times_values_is_the_output():
         assert_close(layer.module.proj((attention @ values).permute(0, 3, 1, 2).flatten(2)), output)
         cosines = torch.einsum('hiyx,hjyx->hij', queries, keys) / 35
         assert_close((layer.module.temperature * cosines).softmax(-1), attention)
-        for head, (query, key, product) in enumerate(zip(*[iter(shown)] * 3, strict=True)):
+        *pairs, long_queries, long_keys = shown
+        for maps, found in ((queries, long_queries), (keys, long_keys)):
+            lengths = maps.flatten(0, 1).norm(dim=0)
+            low, high = lengths.min(), lengths.max()
+            assert_close(found, -3 + 6 * (lengths - low) / (high - low))
+        for head, (query, key, product) in enumerate(zip(*[iter(pairs)] * 3, strict=True)):
             i, j = divmod(int(attention[head].argmax()), 16)
             assert_close(query, queries[head, i])
             assert_close(key, keys[head, j])

@@ -9,6 +9,9 @@ another seed is another source of variation.
 
 Several seeds: runs of A and B at the same position of their lists are pairs (the same seed). Values
 after ± are standard deviations over the runs of a model.
+
+With --reach SCORE, a run is the work dir of a training, and what counts is how soon each of two
+runs reaches the other's best score.
 """
 
 import argparse
@@ -33,7 +36,8 @@ from mmbixt.evaluation.tables import absent_classes, aligned, headline
 
 EPILOG = """Examples:
   python tools/analysis/compare.py work_dirs/swin work_dirs/bisa --per-class
-  python tools/analysis/compare.py --a work_dirs/swin_? --b work_dirs/bisa_?"""
+  python tools/analysis/compare.py --a work_dirs/swin_? --b work_dirs/bisa_?
+  python tools/analysis/compare.py work_dirs/swin work_dirs/bisa --reach accuracy/top1"""
 
 
 def parse_args() -> argparse.Namespace:
@@ -49,6 +53,8 @@ def parse_args() -> argparse.Namespace:
     add('--per-class', nargs='?', const=MAIN_BAND, metavar='BAND', help=text)
     text = 'of two runs: plot mIoU over the widths'
     add('--plot', type=Path, metavar='FILE.png', help=text)
+    text = 'of two trainings: when each reaches the best SCORE of the other, by their logs'
+    add('--reach', metavar='SCORE', help=text)
     add('--samples', type=int, default=1000, help='bootstrap draws (default: 1000)')
     add('--seed', type=int, default=0, help='seed of the draws (default: 0)')
     args = parser.parse_args()
@@ -56,6 +62,8 @@ def parse_args() -> argparse.Namespace:
         args.a, args.b = args.runs[:1], args.runs[1:]
     if not args.a or not args.b or len(args.a) != len(args.b):
         parser.error('give two runs, or --a and --b with as many runs each')
+    if args.reach and len(args.a) > 1:
+        parser.error('--reach compares two runs')
     return args
 
 
@@ -182,8 +190,41 @@ def compare_seeds(args: argparse.Namespace, runs: Sequence[Sequence[ImageSums]])
     print('\n'.join(aligned(rows)))
 
 
+# --- How soon one run is as good as another -------------------------------------------------------
+
+
+def validations(folder: Path, score: str) -> list[tuple[int, float]]:
+    """The epoch (or iteration, where the loop has no epochs) and the score of each validation."""
+    from mmbixt.report.work_dir import merge, read_records, starts_in  # imports torch
+
+    found, time = [], 0
+    logs = [read_records(start / 'vis_data/scalars.json') for start in starts_in(folder)]
+    for record in merge(logs):
+        if 'loss' in record:
+            time = int(record.get('epoch', record['step']))
+        elif score in record:
+            found.append((time, record[score]))
+    if not found:
+        sys.exit(f'error: no validation in {folder} has the score {score}')
+    return found
+
+
+def compare_speeds(folders: Sequence[Path], score: str) -> None:
+    """Print when each run has its best score, and when it reaches that of the other."""
+    runs = [validations(folder, score) for folder in folders]
+    best = [max(run, key=lambda x: x[1]) for run in runs]
+    rows = [['', f'best {score}', 'at', "reaches the other's best at"]]
+    for folder, run, (time, value), (_, goal) in zip(folders, runs, best, best[::-1], strict=True):
+        reached = next((str(time) for time, value in run if value >= goal), 'never')
+        rows.append([str(folder), f'{value:.2f}', str(time), f'{reached} of {run[-1][0]}'])
+    print('\n'.join(aligned(rows)))
+
+
 def main() -> None:
     args = parse_args()
+    if args.reach:
+        compare_speeds([*args.a, *args.b], args.reach)
+        return
     try:
         paths = [[find_sums(run) for run in model] for model in (args.a, args.b)]
         reference = read_sums(paths[0][0])

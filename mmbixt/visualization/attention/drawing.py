@@ -77,9 +77,11 @@ def sheet(
     figure.suptitle(title, fontsize=12)
     figure.supxlabel(sentence, fontsize=9, x=0.02, ha='left')
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for ax in axes:
+    for ax in axes[len(panels) :]:
+        ax.remove()
+    axes = axes[: len(panels)]
+    for ax, panel in zip(axes, panels, strict=True):
         ax.set_axis_off()
-    for ax, panel in zip(axes, panels, strict=False):
         if panel is not None:
             _show(ax, scene, panel, scale.norm)
             weight = 'normal' if panel.colour == 'black' else 'bold'
@@ -92,7 +94,7 @@ def sheet(
     bar.set_label(scale.label, fontsize=8)
     bar.ax.tick_params(labelsize=8)
     bar.minorticks_off()
-    return figure, axes[: len(panels)]
+    return figure, axes
 
 
 def times_uniform(panels: Sequence[Panel]) -> Scale:

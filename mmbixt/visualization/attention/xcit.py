@@ -20,7 +20,9 @@ SENTENCE = (
     'In XCiT channels attend to each other; patches do not. A row is a head: the attention of its '
     'channels (dark is high; equal attention would be {uniform:.1%}), and the query and the key '
     'with the highest attention (red square) as maps over the image. A channel attends to those '
-    'whose maps agree with its own: there the product is red, and its mean is their cosine.'
+    'whose maps agree with its own: there the product is red, and its mean is their cosine. '
+    'The last row: the lengths of the query and of the key of each patch, over all heads; the '
+    'shortest is blue, the longest red.'
 )
 
 
@@ -52,9 +54,15 @@ def draw(layer: Layer, scene: Scene) -> Figure:
             f'product: cosine {product.mean():.2f}': product,
         }
         panels += [None, *(Panel(text, x, layer.stride) for text, x in captions.items())]
+    panels.append(Panel('image'))
+    for name, maps in dict(queries=queries, keys=keys).items():
+        lengths = maps.square().mean((0, 1)).sqrt()  # 1 if all are equal
+        low, high = lengths.aminmax()
+        spread = 6 * (lengths - low) / (high - low).clamp_min(1e-6) - 3  # over the whole scale
+        panels.append(Panel(f'length of {name}: {low:.2f} to {high:.2f}', spread, layer.stride))
     title = f'XCiT, layer {layer.name}: the two channels of each head with the highest attention'
     figure, axes = sheet(scene, panels, title, SENTENCE.format(uniform=1 / count), 4, SCALE)
-    for ax, head in zip(axes[::4], heads, strict=True):
+    for ax, head in zip(axes[::4], heads, strict=False):
         caption = f'head {head}: up to {highest[head]:.1%}'
         _show_matrix(ax, attention[head], divmod(int(pairs[head]), count), caption)
     return figure
