@@ -82,9 +82,10 @@ def _replace_parts(cfg: Config, root: Path, folders: dict[str, str]) -> dict[str
         if kind == 'CIFAR100':  # its class refuses other files
             node.update(type='ImageNet', split=dict(train='train', test='val')[node.split])
             node.pipeline = [dict(type='LoadImageFromFile'), *node.pipeline]
-            cfg.data_preprocessor.update(num_classes=1000, to_rgb=True)
-            cfg.model.head.num_classes = 1000
-            done['classes'] = 'the 1000 of ImageNet, because CIFAR-100 lacks classes of the scenes'
+            cfg.data_preprocessor.to_rgb = True
+        if kind in ('CIFAR100', 'ImageNet') and cfg.model.head.num_classes != 1000:
+            cfg.data_preprocessor.num_classes = cfg.model.head.num_classes = 1000
+            done['classes'] = 'the 1000 of ImageNet, some of which the scenes have'
         if kind.endswith('EMAHook'):  # the average is evaluated, and must not stay near the start
             node.update(momentum=1 / AVERAGED, begin_epoch=0, begin_iter=0)
             done['average'] = f'of the weights of about {AVERAGED} iterations'

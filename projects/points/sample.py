@@ -7,7 +7,7 @@ import numpy as np
 from mmengine.dataset import BaseDataset
 
 from mmbixt.registry import DATASETS
-from projects.points.datasets import CATEGORIES, PARTS
+from projects.points.datasets import CATEGORIES, PARTS, ShapeNetPart
 
 RNG = np.random.RandomState
 SEEDS = dict(train=1, trainval=1, val=1_000_000_001, test=1_000_000_001)  # of the first shape
@@ -106,7 +106,7 @@ class SampleShapes(BaseDataset):
         kwargs: arguments of mmengine's ``BaseDataset``.
     """
 
-    METAINFO = dict(parts=PARTS)
+    METAINFO = ShapeNetPart.METAINFO
 
     def __init__(
         self,

@@ -1,11 +1,13 @@
 """Optimizers and schedules that are built from configs are those of the papers' authors."""
 
+import subprocess
+
 import pytest
 import torch
 from helpers import CONFIGS
 from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
-from mmengine.registry import MODELS, PARAM_SCHEDULERS, init_default_scope
+from mmengine.registry import DATASETS, MODELS, PARAM_SCHEDULERS, init_default_scope
 
 from mmbixt.config import read_config
 
@@ -48,7 +50,8 @@ def test_bixt_has_weight_decay_and_trust_ratios_on_all_but_vectors(name):
     model = MODELS.build(cfg.model)
     model.init_weights()
     optimizer = build_optim_wrapper(model, cfg.optim_wrapper).optimizer
-    assert optimizer.defaults['eps'] == 1e-8
+    about = dict(eps=1e-8, trust_clip=True, always_adapt=False, max_grad_norm=1.0)
+    assert about.items() <= optimizer.defaults.items()
     found = decays(model, optimizer)
     assert found == {x: 0.05 if p.ndim > 1 else 0.0 for x, p in model.named_parameters()}
     projection = 'backbone.fourier_pos_encode.token_projection.weight'
@@ -109,6 +112,39 @@ def test_batch_norms_of_dense_models_decay_and_layer_norms_do_not(family, name, 
     tables = [x for x in found if x.endswith('relative_position_bias_table')]
     assert {found[x] for x in tables} <= {0.0}
     assert all(found[x] == decay for x in found if x.endswith(('.temperature', '.gamma1')))
+
+
+def test_transfer_has_the_settings_of_deits_authors():
+    cfg = load('xcit', 'xcit_s12_p16_transfer')
+    assert max(rates(cfg)) == pytest.approx(0.01)
+    with torch.device('meta'):
+        model = MODELS.build(cfg.model)
+    optimizer = build_optim_wrapper(model, cfg.optim_wrapper).optimizer
+    assert isinstance(optimizer, torch.optim.SGD)
+    found = decays(model, optimizer)
+    assert found['head.fc.weight'] == found['backbone.blocks.3.attn.temperature'] == 1e-4
+    assert found['head.fc.bias'] == found['backbone.blocks.3.norm1.weight'] == 0
+    assert not any(getattr(x, 'drop_prob', 0) for x in model.modules())  # no stochastic depth
+    steps = [step.type for step in cfg.train_dataloader.dataset.pipeline]
+    assert 'RandAugment' in steps
+    assert 'RandomErasing' not in steps
+
+
+def test_classes_of_imagenet_v2_are_the_numbers_of_its_folders(tmp_path, monkeypatch):
+    """By the file of the command in docs/datasets.md: by their names 10 comes before 2."""
+    dataset = load('xcit', 'xcit_s12_p16_in1k_v2').test_dataloader.dataset
+    images = tmp_path / dataset.data_root
+    for i in (2, 10, 999):
+        (images / f'{i}').mkdir(parents=True)
+        (images / f'{i}/picture.jpeg').touch()
+    page = (CONFIGS.parent / 'docs/datasets.md').read_text()
+    (command,) = (line for line in page.splitlines() if 'labels.txt' in line and 'find' in line)
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+    monkeypatch.chdir(tmp_path)
+    samples = DATASETS.build(dataset)
+    found = [samples.get_data_info(i) for i in range(len(samples))]
+    labels = {x['img_path'].split('/')[-2]: x['gt_label'] for x in found}
+    assert labels == {'2': 2, '10': 10, '999': 999}
 
 
 def test_modelnet40_is_read_as_by_pointmlp():

@@ -67,7 +67,9 @@ def smallest_of_each_kind(names):
     return sorted(kinds.values())
 
 
-CLASSIFIERS = smallest_of_each_kind(x for x in PATHS if x.endswith(('_in1k', '_cifar100')))
+CLASSIFIERS = smallest_of_each_kind(
+    name for name in PATHS if name.endswith(('_in1k', '_cifar100', '_transfer'))
+)
 
 
 def load_config(name):
@@ -134,16 +136,18 @@ def test_numbers_of_the_papers_tables_are_listed():
     # of 14 models: trained, distilled, at 384 pixels; two of them are in Table 4
     assert listed['XCiT, Table D.1'] + listed['XCiT, paper'] == 14 * 3 - 2
     assert listed['XCiT, repository'] == 8 * (1 + 1 + 2)  # SemanticFPN, UPerNet; box and mask AP
-    assert listed['XCiT of DINO, Table 3'] == 4 * 2
+    assert listed['XCiT of DINO, Table 3'] == (4 + 1) * 2  # one also at 384 pixels
     bixt = 'BiXT, anonymous version'
     assert listed[f'{bixt}, Table 2'] == 2 * 3 + 2  # strides at two sizes, two readings of +LPI
     assert listed[f'{bixt}, Table 3'] == 4
+    assert listed['BiXT, MODEL_WEIGHTS.md'] == 17 * 2  # top-1 and top-5 of each file
     assert listed[f'{bixt}, Table 1a'] + listed[f'{bixt}, Table A1'] == 2 + 2  # but for iterative
     assert listed[f'{bixt}, Table 5'] + listed[f'{bixt}, Tables 5 and A2'] == 6
     assert listed[f'{bixt}, Table A2'] + listed[f'{bixt}, Tables 5 and A2'] == 8
     assert listed['BiXT on points, paper'] == 3 * 2 + 2 * 2
     assert (listed['BiFormer, Table 6'], listed['BiFormer, Table 7']) == (4, 4)
-    assert listed['BiFormer, repository'] == 3 + 1  # repeated detectors, a run of T
+    # repeated detectors, a run of T, top-5 of the file of S, top-1 of STL-nchw
+    assert listed['BiFormer, repository'] == 3 + 3
     assert (listed['BiSA-Swin, Table 1'], listed['BiSA-Swin, Table 3']) == (4 * 2, 6)
     assert (listed['BiSA-LeViT, Table 1'], listed['BiSA-LeViT, Table 4']) == (6 * 2, 9)
     spreads = {x.config for x in read_rows() if '±' in x.result['Metrics'][x.metric]}
@@ -168,8 +172,8 @@ def test_schedule_is_the_listed_one_and_published_weights_fit(name):
     assert int(meta.get('Iterations', meta.get('Epochs'))) == length
     assert {'tta_model', 'tta_pipeline'} <= cfg.keys() or cfg.default_scope != 'mmseg'
     backbone = cfg.model.backbone
-    if cfg.default_scope in ('mmpretrain', 'mmengine'):  # trained from random weights
-        assert 'init_cfg' not in backbone
+    if cfg.default_scope in ('mmpretrain', 'mmengine'):
+        assert 'init_cfg' not in backbone or name.endswith('transfer')
         assert [part.end for part in cfg.param_scheduler][-1] == length
         return
     model, _, arguments = SOURCES[backbone.init_cfg.checkpoint].fills.partition(': ')

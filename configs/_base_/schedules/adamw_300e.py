@@ -1,6 +1,7 @@
 # DeiT's recipe for ImageNet-1k, which XCiT, BiFormer and Swin follow with other numbers of epochs:
 # AdamW with 5e-4 for each 512 images of a step, a warm-up from 1e-6, then a cosine. 1024 images a
-# step are 128 on each of 8 GPUs.
+# step are 128 on each of 8 GPUs. In their scripts the cosine includes the warm-up, and the rate
+# changes after each epoch (Swin's: each step); here it starts after it, and changes each step.
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='AdamW', lr=1e-3, betas=(0.9, 0.999), weight_decay=0.05),
