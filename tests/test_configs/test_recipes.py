@@ -97,21 +97,22 @@ def test_drop_path_of_width_384():
         ('biformer', 'maskrcnn_biformer_t_1x_coco', 0.05),
         ('bisa_swin', 'upernet_bisa_swin_t_ade20k', 0.01),
         ('xcit', 'semfpn_xcit_t12_p16_ade20k', 0.01),
+        ('bixt', 'semfpn_bixt_ti_lpi_ade20k', 0.01),
+        ('bixt', 'linear_bixt_ti_ade20k', 0.01),
     ],
 )
-def test_batch_norms_of_dense_models_decay_and_layer_norms_do_not(family, name, decay):
-    """By the names that the authors' configs spare."""
+def test_weight_decay_of_dense_models(family, name, decay):
+    """By the names that the authors' configs spare: batch norms have it, layer norms do not."""
     cfg = load(family, name)
     with torch.device('meta'):
         model = MODELS.build(cfg.model)
     found = decays(model, build_optim_wrapper(model, cfg.optim_wrapper).optimizer)
-    for key, module in model.named_modules():
-        if isinstance(module, (torch.nn.LayerNorm, torch.nn.BatchNorm2d, torch.nn.SyncBatchNorm)):
-            expected = 0.0 if isinstance(module, torch.nn.LayerNorm) else decay
-            assert found[f'{key}.weight'] == expected, key
-    tables = [x for x in found if x.endswith('relative_position_bias_table')]
-    assert {found[x] for x in tables} <= {0.0}
-    assert all(found[x] == decay for x in found if x.endswith(('.temperature', '.gamma1')))
+    for key, value in found.items():
+        module = model.get_submodule(key.rpartition('.')[0])
+        spared = isinstance(module, torch.nn.LayerNorm)
+        spared |= key.endswith(('relative_position_bias_table', 'lam_logit'))
+        spared |= key.startswith(('backbone.latents', 'backbone.fourier_pos_encode.'))
+        assert value == (0.0 if spared else decay), key
 
 
 def test_transfer_has_the_settings_of_deits_authors():

@@ -167,7 +167,8 @@ def test_epochs_until_the_best_score_of_the_other_run(within, tmp_path):
         train = [train_record(step, epoch=number) for step in (2 * number - 1, 2 * number)]
         return [*train, {'accuracy/top1': score, 'step': number}]
 
-    first = [record for i, score in enumerate((50, 60, 70, 65)) for record in epoch(i + 1, score)]
+    scores = enumerate((float('nan'), 60, 70, 65), 1)
+    first = [record for number, score in scores for record in epoch(number, score)]
     write_log(tmp_path / 'a', '20250101_100000', first)
     killed = [*epoch(1, 55), *epoch(2, 71), train_record(5, epoch=3)]
     write_log(tmp_path / 'b', '20250101_100000', killed)

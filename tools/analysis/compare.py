@@ -202,7 +202,7 @@ def validations(folder: Path, score: str) -> list[tuple[int, float]]:
     for record in merge(logs):
         if 'loss' in record:
             time = int(record.get('epoch', record['step']))
-        elif score in record:
+        elif np.isfinite(record.get(score, np.nan)):
             found.append((time, record[score]))
     if not found:
         sys.exit(f'error: no validation in {folder} has the score {score}')
