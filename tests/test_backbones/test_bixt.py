@@ -1,6 +1,6 @@
 import pytest
 import torch
-from helpers import assert_close, formulation, golden, image, official_state
+from helpers import assert_close, formulation, golden, image, official_state, others_in_zoo
 
 from mmbixt.backbones import BiXT, BiXTAblation
 
@@ -108,14 +108,15 @@ def operations_of_norms(model, call):
     return sum(found)
 
 
-@pytest.mark.parametrize(('options', 'parameters', 'operations'), PRINTED)
-def test_sizes_of_the_papers_tables(options, parameters, operations):
+@pytest.mark.parametrize('row', others_in_zoo(PRINTED, PRINTED[::7]))
+def test_sizes_of_the_papers_tables(row):
     pytest.importorskip('mmpretrain')
     from classifiers import build_meta
     from get_flops import count_macs, count_parameters
 
     from mmbixt.classification import classifier_config
 
+    options, parameters, operations = row
     kind = 'BiXTAblation' if {'attention', 'qkv_bias'} & options.keys() else 'BiXT'
     model = build_meta(classifier_config(dict(type=f'mmbixt.{kind}', **options)))
 

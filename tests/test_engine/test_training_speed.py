@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers import only_in_zoo, others_in_zoo
+from helpers import only_in_zoo
 from mmengine.config import Config
 from mmengine.hooks import Hook
 from mmengine.model import revert_sync_batchnorm
@@ -94,7 +94,8 @@ def test_stochastic_depth_drops_other_images_in_each_step(hooks, tmp_path, fresh
     assert len(set(losses)) == len(losses)
 
 
-@pytest.mark.parametrize('config', others_in_zoo(BACKBONES, ['linear_bixt_ti_ade20k']))
+@only_in_zoo
+@pytest.mark.parametrize('config', BACKBONES)
 def test_losses_with_compiled_layers(config, tmp_path, fresh_compiler):
     expected, _ = train(tmp_path, config, epochs=10)
     found, _ = train(tmp_path, config, [COMPILED | dict(backend='aot_eager')], epochs=10)

@@ -1,13 +1,11 @@
 import cv2
 import numpy as np
 import pytest
+from pycocotools import mask as coder
+from pycocotools.coco import COCO
 from scipy.ndimage import binary_erosion
 
-coder = pytest.importorskip('pycocotools.mask')
-
-from pycocotools.coco import COCO  # noqa: E402
-
-from mmbixt.evaluation.boundary_coco import BoundaryCOCOeval, encoded_boundary  # noqa: E402
+from mmbixt.evaluation.boundary_coco import BoundaryCOCOeval, encoded_boundary
 
 HEIGHT, WIDTH = 60, 80  # a diagonal of 100 pixels: the ratio is the width in percent
 

@@ -6,9 +6,6 @@ import cv2
 import numpy as np
 import pytest
 import torch
-
-pytest.importorskip('mmdet')
-
 from documents import shown
 from mmdet.evaluation.metrics import CocoMetric
 from mmdet.structures import DetDataSample

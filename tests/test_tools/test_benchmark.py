@@ -47,6 +47,7 @@ def test_networks_against_another(benchmark, tmp_path):
         assert [len(one[key]) for key in ('forward', 'both', 'memory')] == [1, times, times]
 
 
+@only_in_zoo
 def test_memory_of_inference_is_less_than_that_of_training(benchmark, tmp_path):
     peaks = []
     for option in ([], ['--inference-memory']):

@@ -135,13 +135,8 @@ def test_two_processes_train_as_one_and_slurm_resumes(folder):
 
 def test_norms_that_are_synchronised_on_gpus(folder):
     """SemanticFPN has them in its neck and head."""
-    options = (
-        '--sample',
-        '--cfg-options',
-        *TWO_STEPS,
-        *NO_WORKERS,
-        'val_dataloader.dataset.indices=2',
-    )
+    few = 'val_dataloader.dataset.indices=2', 'train_dataloader.batch_size=2'
+    options = '--sample', '--cfg-options', *TWO_STEPS, *NO_WORKERS, *few
     write_few_scenes(folder / 'data/sample')
     said = start(folder, 'dist_train.sh', 'semfpn_bixt_ti_ade20k', '2', *options)
     assert 'mIoU: ' in said
