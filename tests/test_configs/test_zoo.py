@@ -2,7 +2,8 @@
 
 So do the rows of the papers' tables that are options of a config.
 
-`make test-zoo` builds, counts and trains all models, `make test` only some of the smallest ones.
+`make test-zoo` builds and counts all models, and trains the smallest of each kind; `make test` does
+so for a few.
 """
 
 import math
@@ -53,24 +54,25 @@ BUILT = [
 DENSE = [name for name in PATHS if name.endswith(('_ade20k', '_coco', '_coco-panoptic'))]
 # mmdet's panoptic loader needs panopticapi, which is not on PyPI: see test_latent_mask_head
 WITH_SCENES = [name for name in DENSE if not name.endswith('panoptic')]
-# sizes of a network and its number of epochs, in the name of a config
-SIZE = re.compile(r'(sa|[a-z])\d+(s\d+)?|[tsb]|\d+e')
 
 
-def macs_at_224(name):
-    return float(LISTED[name]['Metadata']['Multiply-adds at 224x224 (G)'])
-
-
-def smallest_of_each_kind(names):
-    """Of classifiers whose names differ in sizes alone, the one with the fewest operations."""
+def smallest_of_each_kind(names, sizes, cost):
+    """Of the configs whose names differ in words for sizes alone, the one with the lowest cost."""
     kinds = {}
-    for name in sorted(names, key=macs_at_224, reverse=True):
-        kinds['_'.join(word for word in name.split('_') if not SIZE.fullmatch(word))] = name
+    for name in sorted(names, key=lambda x: float(LISTED[x]['Metadata'][cost]), reverse=True):
+        kinds['_'.join(word for word in name.split('_') if not re.fullmatch(sizes, word))] = name
     return sorted(kinds.values())
 
 
+# sizes of a network and of its patches, and the length of the training
 CLASSIFIERS = smallest_of_each_kind(
-    name for name in PATHS if name.endswith(('_in1k', '_cifar100', '_transfer'))
+    (name for name in PATHS if name.endswith(('_in1k', '_cifar100', '_transfer'))),
+    r'(sa|[a-z])\d+(s\d+)?|[tsb]|\d+e',
+    'Multiply-adds at 224x224 (G)',
+)
+# not of patches, on which the strides of necks and anchors depend
+DETECTORS_AND_SEGMENTORS = smallest_of_each_kind(
+    WITH_SCENES, r'[tsm](12|24)|[tsb]|[13]x', 'Parameters'
 )
 
 
@@ -257,7 +259,9 @@ def shorten(cfg, folder):
     cfg.work_dir = str(folder)
 
 
-@pytest.mark.parametrize('name', others_in_zoo([*WITH_SCENES, *CLASSIFIERS, *ROWS], TRAINED))
+@pytest.mark.parametrize(
+    'name', others_in_zoo([*DETECTORS_AND_SEGMENTORS, *CLASSIFIERS, *ROWS], TRAINED)
+)
 def test_trains_and_evaluates(name, scenes, tmp_path):
     cfg = load_config(name)
     use_sample_data(cfg, str(scenes))
