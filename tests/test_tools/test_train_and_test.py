@@ -98,15 +98,6 @@ def test_an_interrupted_run_says_how_to_resume(folder, within, tmp_path, monkeyp
 
 
 @only_in_zoo
-@pytest.mark.usefixtures('fresh_compiler')
-def test_compiled_model(run, tmp_path):
-    options = ['compile.backend=aot_eager']  # inductor, which takes minutes, is in test_compiled
-    said = run('train.py', CONFIG, '--work-dir', tmp_path, options=options)
-    assert 'Model has been "compiled"' in said
-    assert 'mIoU: ' in said
-
-
-@only_in_zoo
 def test_mixed_precision_without_a_gpu(run, tmp_path, monkeypatch):
     monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '')
     dtype = ['optim_wrapper.dtype=bfloat16']
