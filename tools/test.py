@@ -2,20 +2,12 @@
 
 import argparse
 import os
-from itertools import chain
 
 from mmengine.config import Config, ConfigDict
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
-from mmbixt.check.built import (
-    classes_of,
-    dataset_problems,
-    head_problems,
-    leaves,
-    order_problems,
-    unwrapped,
-)
+from mmbixt.check.built import check_trained, unwrapped
 from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import add_common_arguments, build_runner, load_config, run
 from mmbixt.config import ConfigError, all_dicts, data_sets, type_name
@@ -151,16 +143,7 @@ class WholeModelHook(Hook):
             load_whole_state(unwrapped(runner.model), checkpoint)
         finally:
             runner.logger.disabled = False
-        trained = checkpoint.get('meta', {}).get('dataset_meta') or {}
-        dataset = runner.test_loop.dataloader.dataset
-        test = classes_of(dataset)
-        problems = [
-            *order_problems(dict(training=tuple(trained.get('classes') or ()), test=test)),
-            *head_problems(unwrapped(runner.model), dict(test=test)),
-            *chain.from_iterable(map(dataset_problems, leaves(dataset))),
-        ]
-        if problems:
-            raise ConfigError('\n'.join(problems))
+        check_trained(unwrapped(runner.model), checkpoint, runner.test_loop.dataloader.dataset)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from mmengine.model import BaseTTAModel, is_model_wrapper
 from mmengine.optim import scheduler
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
+
+from mmbixt.config import ConfigError
 
 Classes = tuple[str, ...]
 _COCO_IDS = {*range(1, 91)} - {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}  # of its 80 classes
@@ -36,6 +39,19 @@ def leaves(dataset: Any) -> Iterator[BaseDataset]:
 def classes_of(dataset: Any) -> Classes:
     """The names of a data set's classes; none if it has none."""
     return tuple((getattr(dataset, 'metainfo', None) or {}).get('classes') or ())
+
+
+def check_trained(model: nn.Module, checkpoint: Mapping[str, Any], dataset: Any) -> None:
+    """Raise an error if the classes of a trained model are not those of a data set."""
+    trained = (checkpoint.get('meta') or {}).get('dataset_meta') or {}
+    classes = dict(training=tuple(trained.get('classes') or ()), test=classes_of(dataset))
+    problems = [
+        *order_problems(classes),
+        *head_problems(model, dict(test=classes['test'])),
+        *chain.from_iterable(map(dataset_problems, leaves(dataset))),
+    ]
+    if problems:
+        raise ConfigError('\n'.join(problems))
 
 
 def head_problems(model: nn.Module, splits: Mapping[str, Classes]) -> Iterator[str]:

@@ -12,10 +12,10 @@ from mmengine.structures import BaseDataElement
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from mmbixt.check.built import classes_of, head_problems, order_problems
+from mmbixt.check.built import check_trained
 from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.state_dict import load_whole_state
-from mmbixt.config import ConfigError, data_sets
+from mmbixt.config import data_sets
 
 
 class Segmentor:
@@ -28,14 +28,11 @@ class Segmentor:
         state = load(checkpoint, 'cpu')
         model = revert_sync_batchnorm(MODELS.build(config.model))
         load_whole_state(model, state)
-        trained = dict((state.get('meta') or {}).get('dataset_meta') or {})
         _, dataset = next(data_sets(config, 'test'))
         dataset = DATASETS.build({**dataset, 'lazy_init': True, 'pipeline': []})
-        classes = dict(training=tuple(trained.get('classes') or ()), test=classes_of(dataset))
-        problems = [*order_problems(classes), *head_problems(model, dict(test=classes['test']))]
-        if problems:
-            raise ConfigError('\n'.join(problems))
+        check_trained(model, state, dataset)
         self.model = model.to(device).eval()
+        trained = (state.get('meta') or {}).get('dataset_meta') or {}
         self.meta = {**dataset.metainfo, **trained}
         self.align_corners = model.align_corners
         self.threshold = getattr(model.decode_head, 'threshold', None)
