@@ -30,6 +30,7 @@ BLOCKS = {block.place: block.code for block in blocks('bash')}
 TARGETS = re.findall(r'^([a-z-]+):', (ROOT / 'Makefile').read_text(), re.MULTILINE)
 NAMES = {*config_files()}
 NAMES |= {str(block.kind).removesuffix('.py') for block in blocks('python')}  # those of the page
+NAMES |= {*re.findall(r'--out (\S+)\.py', '\n'.join(BLOCKS.values()))}  # of new_config.py
 
 
 def commands(code):

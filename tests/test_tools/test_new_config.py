@@ -1,0 +1,132 @@
+"""tools/new_config.py on generated images; test_own_data.py trains what it writes."""
+
+import json
+
+import numpy as np
+import pytest
+from mmengine.config import Config
+from mmengine.registry import DATASETS, init_default_scope
+from PIL import Image
+
+LIKE = 'semfpn_xcit_t12_p16_ade20k'
+BOXES = 'retinanet_biformer_t_1x_coco'
+HEADS = 'bbox_head', 'mask_head'
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Ten images in subfolders, the labels 0 to 2 and 255, three names."""
+    monkeypatch.chdir(tmp_path)
+    for i in range(10):
+        for kind, ending in (('images', 'leftImg.jpg'), ('labels', 'ids.png')):
+            file = tmp_path / kind / f'town{i % 2}' / f'{i}_{ending}'
+            file.parent.mkdir(parents=True, exist_ok=True)
+            labels = np.full((100, 200), 0, np.uint8)
+            labels[:10], labels[10:11, :10], labels[20:] = 1, 2, 255
+            Image.fromarray(labels).save(file)
+    (tmp_path / 'classes.txt').write_text('road\ncar\nsign\n')
+    return tmp_path
+
+
+@pytest.fixture
+def new_config(within):
+    def new_config(*arguments, like=LIKE, fails=False):
+        files = '--images', 'images', *arguments, '--like', like, '--out', 'my.py'
+        return within('new_config.py', *files, fails=fails)
+
+    return new_config
+
+
+SEG = '--labels', 'labels', '--classes', 'classes.txt'
+
+
+def relabel(folder, change):
+    for file in (folder / 'labels').rglob('*.png'):
+        Image.fromarray(change(np.asarray(Image.open(file)))).save(file)
+
+
+def test_label_maps(folder, new_config):
+    done = new_config(*SEG, '--split', 0.2, like='upernet_xcit_t12_p16_ade20k')
+    assert '8 images for training' in done.stdout
+    assert '200 x 100 pixels' in done.stdout
+    assert '  sign                0.25% of the pixels, in 8 images   rare' in done.stdout
+    cfg = Config.fromfile('my.py')
+    init_default_scope('mmseg')
+    parts = [DATASETS.build(cfg[f'{split}_dataloader'].dataset) for split in ('train', 'val')]
+    names = [{data['img_path'] for data in part} for part in map(list, map(infos, parts))]
+    assert [len(part) for part in names] == [8, 2]
+    assert not names[0] & names[1]
+    sample = parts[0][0]
+    assert sample['inputs'].shape[1:] == cfg.crop_size == (96, 96)
+    assert parts[0].metainfo['classes'] == ['road', 'car', 'sign']
+    assert cfg.model.decode_head.num_classes == cfg.model.auxiliary_head.num_classes == 3
+    assert cfg.scale == (256, 128)  # small images are enlarged
+    assert np.argsort(cfg.weights).tolist() == [0, 1, 2]
+    assert cfg.tta_pipeline[1].transforms[0][0].scale == (128, 64)
+    assert new_config(*SEG, fails=True).stderr == 'FileExistsError: my.py exists.\n'
+
+
+def infos(dataset):
+    return (dataset.get_data_info(i) for i in range(len(dataset)))
+
+
+def test_labels_from_1(folder, new_config):
+    relabel(folder, lambda x: np.where(x == 255, 255, x + 1).astype(np.uint8))
+    new_config(*SEG, '--val-images', 'images', '--val-labels', 'labels')
+    assert Config.fromfile('my.py').data.reduce_zero_label is True
+
+
+@pytest.mark.parametrize(
+    ('change', 'message'),
+    [
+        (lambda x: x + (x == 2), 'have the ids 0, 1, 3, 255, and 3 classes have names'),
+        (lambda x: x * 0 + 255 * (x > 0), 'masks of 0 and 255 need 1 in place of 255'),
+        (lambda x: np.stack([x, x, x], -1), 'labels are PNG files with one channel'),
+    ],
+)
+def test_wrong_labels(folder, new_config, change, message):
+    relabel(folder, lambda x: change(x).astype(np.uint8))
+    assert message in new_config(*SEG, fails=True).stderr
+
+
+def test_wrong_files(folder, new_config):
+    next((folder / 'labels').rglob('3*')).unlink()
+    said = new_config(*SEG, fails=True).stderr
+    assert '1 images have no label: there is no labels/town1/3_ids.png' in said
+    next((folder / 'images').rglob('3*')).rename(folder / 'images/3.png')
+    assert 'images has 1 .png, 9 .jpg' in new_config(*SEG, fails=True).stderr
+    said = new_config(*SEG, like='maskrcnn_xcit_t12_p16_3x_coco', fails=True).stderr
+    assert "must be one of mmbixt's configs of mmseg" in said
+
+
+@pytest.mark.parametrize('like', ['maskrcnn_xcit_t12_p16_3x_coco', BOXES])
+def test_boxes(folder, new_config, like):
+    files = sorted(x.relative_to(folder / 'images') for x in (folder / 'images').rglob('*.jpg'))
+    objects = [
+        dict(id=i, image_id=i, category_id=7 + i % 3, bbox=[0, 0, 99, 60], area=5940, iscrowd=0)
+        for i in range(10)
+    ]
+    content = dict(
+        images=[dict(id=i, file_name=str(x), width=200, height=100) for i, x in enumerate(files)],
+        annotations=objects,
+        categories=[dict(id=7 + i, name=name) for i, name in enumerate(('cup', 'cat', 'car'))],
+    )
+    file = folder / 'all.json'
+    file.write_text(json.dumps(content))
+    if like != BOXES:
+        done = new_config('--annotations', file, like=like, fails=True)
+        assert '9 objects of my_train.json have no segmentation' in done.stderr
+        for x in objects:
+            x['segmentation'] = [[0, 0, 99, 0, 99, 60, 0, 60]]
+        file.write_text(json.dumps(content))
+    (folder / 'two.txt').write_text('car\ncup\n')
+    done = new_config('--annotations', file, '--classes', 'two.txt', like=like)
+    cfg = Config.fromfile('my.py')
+    assert cfg.classes == ['cup', 'car']  # in the order of the file
+    init_default_scope('mmdet')
+    train, val = (DATASETS.build(cfg[f'{split}_dataloader'].dataset) for split in ('train', 'val'))
+    objects = [label for data in infos(train) for label in data['instances']]
+    assert f'cup              {sum(x["bbox_label"] == 0 for x in objects)} objects' in done.stdout
+    assert len(val) == 1
+    heads = [cfg.model.bbox_head] if like == BOXES else [*map(cfg.model.roi_head.get, HEADS)]
+    assert {head.num_classes for head in heads} == {2}

@@ -1,0 +1,360 @@
+"""Write a config for your own images: a beginning that trains, to read and to change.
+
+It looks at images and label maps with the same names (for a segmentor), or at a file in COCO's
+format (for a detector), and prints what it sees and chooses.
+"""
+
+import argparse
+import json
+import random
+import re
+from collections import Counter
+from os.path import commonprefix
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from mmbixt.cli import run
+from mmbixt.config import CONFIGS, ConfigError, config_files, read_config
+from mmbixt.evaluation.folders import LabelFilesError, read_classes, read_labels
+from mmbixt.visualization.palette import distinct_palette
+
+IMAGES = ('.jpg', '.jpeg', '.png', '.bmp', '.tif', '.tiff', '.webp')
+IGNORED = 255
+READ = 1000  # most images and labels that are read, evenly chosen
+BATCH = 8  # images of a segmentor
+HEAD = """\
+# Written by tools/new_config.py. Paths begin in the folder where a command runs.
+_base_ = 'mmbixt::{family}/{name}.py'
+
+classes = {classes}
+palette = {palette}
+"""
+SEGMENTOR = """
+scale, crop_size = {scale}, ({crop}, {crop})
+train_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='LoadAnnotations'),
+    dict(type='mmbixt.CheckSample', num_classes=len(classes)),  # names a file that is wrong
+    dict(type='RandomResize', scale=scale, ratio_range=(0.75, 1.5), keep_ratio=True),
+    dict(type='RandomCrop', crop_size=crop_size, cat_max_ratio=0.75),
+    dict(type='RandomFlip', prob=0.5),
+    dict(type='PhotoMetricDistortion'),
+    dict(type='PackSegInputs'),
+]
+test_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='Resize', scale=scale, keep_ratio=True),
+    dict(type='LoadAnnotations'),
+    dict(type='mmbixt.CheckSample', num_classes=len(classes)),
+    dict(type='PackSegInputs'),
+]
+tta_pipeline = _base_.tta_pipeline
+tta_pipeline[1].transforms[0] = [
+    dict(type='Resize', scale=(int(scale[0] * r), int(scale[1] * r)), keep_ratio=True)
+    for r in _base_.img_ratios
+]
+data = dict(
+    _delete_=True,  # without the settings of ADE20K
+    type='BaseSegDataset',
+    img_suffix={suffixes[0]!r},
+    seg_map_suffix={suffixes[1]!r},
+    reduce_zero_label={reduce},  # True: 0 does not count, and classes start at 1
+    metainfo=dict(classes=classes, palette=palette),
+)
+train_dataloader = dict(
+    batch_size={batch},
+    dataset=dict(
+        data_prefix=dict(
+            img_path={train[0]!r},
+            seg_map_path={train[1]!r},
+        ),
+        ann_file={train[2]!r},  # '': all images of the folder
+        pipeline=train_pipeline,
+        **data,
+    ),
+)
+val_dataloader = dict(
+    dataset=dict(
+        data_prefix=dict(
+            img_path={val[0]!r},
+            seg_map_path={val[1]!r},
+        ),
+        ann_file={val[2]!r},
+        pipeline=test_pipeline,
+        **data,
+    ),
+)
+test_dataloader = val_dataloader
+val_evaluator = [
+    dict(type='IoUMetric', iou_metrics=['mIoU']),
+    dict(type='mmbixt.BoundaryIoUMetric'),
+]
+test_evaluator = val_evaluator
+
+weights = {weights}
+model = dict(
+    data_preprocessor=dict(size=crop_size),
+    # for rare classes add loss_decode=dict(class_weight=weights, reduction='none')
+    decode_head=dict(num_classes=len(classes)),{auxiliary}
+)
+
+iterations = {iterations}  # {epochs} epochs
+optim_wrapper = dict(optimizer=dict(lr=1e-4))
+param_scheduler = [
+    dict(type='LinearLR', start_factor=1e-6, by_epoch=False, begin=0, end={warm_up}),
+    dict(type='PolyLR', eta_min=0.0, power=1.0, by_epoch=False, begin={warm_up}, end=iterations),
+]
+train_cfg = dict(max_iters=iterations, val_interval={interval})
+default_hooks = dict(checkpoint=dict(interval={interval}))
+"""
+DETECTOR = """
+data = dict(data_root='', metainfo=dict(classes=classes, palette=palette))
+train_dataloader = dict(
+    dataset=dict(data_prefix=dict(img={train[0]!r}), ann_file={train[1]!r}, **data),
+)
+val_dataloader = dict(
+    dataset=dict(data_prefix=dict(img={val[0]!r}), ann_file={val[1]!r}, **data),
+)
+test_dataloader = val_dataloader
+val_evaluator = dict({metric}ann_file={val[1]!r})
+test_evaluator = val_evaluator
+
+model = dict({heads})
+
+epochs = {epochs}  # of {steps} steps of 2 images
+optim_wrapper = dict(optimizer=dict(lr=5e-5))
+param_scheduler = [
+    dict(type='LinearLR', start_factor=0.001, by_epoch=False, begin=0, end={warm_up}),
+    dict(
+        type='MultiStepLR', by_epoch=True, begin=0, end=epochs, milestones={milestones}, gamma=0.1
+    ),
+]
+train_cfg = dict(max_epochs=epochs, val_interval={interval})
+"""
+
+
+def parse_args() -> argparse.Namespace:
+    epilog = 'Example: python tools/new_config.py --images photos --labels labels '
+    epilog += '--classes classes.txt --like semfpn_xcit_s12_p16_ade20k --out my.py'
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=epilog
+    )
+    add, labels = parser.add_argument, parser.add_mutually_exclusive_group(required=True)
+    add('--images', type=Path, required=True, metavar='DIR')
+    labels.add_argument('--labels', type=Path, metavar='DIR', help='label maps')
+    labels.add_argument('--annotations', type=Path, metavar='FILE', help="in COCO's format")
+    text = 'a name per line, in the order of the ids; with --annotations: those to learn (all)'
+    add('--classes', metavar='FILE', help=text)
+    add('--val-images', type=Path, metavar='DIR', help='for validation')
+    add('--val-labels', type=Path, metavar='DIR')
+    add('--val-annotations', type=Path, metavar='FILE')
+    text = 'without them: the share of the images to take, at random (default: 0.1)'
+    add('--split', type=float, default=0.1, metavar='SHARE', help=text)
+    text = 'in the label maps 0 does not count, and classes start at 1'
+    add('--reduce-zero-label', action='store_true', help=text)
+    add('--like', required=True, metavar='NAME', help="of the config of mmbixt's to start from")
+    add('--out', type=Path, required=True, metavar='FILE.py')
+    args = parser.parse_args()
+    if (args.val_images is None) != ((args.val_labels or args.val_annotations) is None):
+        parser.error('--val-images needs --val-labels or --val-annotations, and they need it')
+    if args.labels and not args.classes:
+        parser.error('--labels needs --classes')
+    return args
+
+
+def files_of(folder: Path) -> list[str]:
+    """The images in a folder and its subfolders, of one suffix, as mmseg reads them."""
+    files = (x.relative_to(folder) for x in folder.rglob('*') if x.suffix.lower() in IMAGES)
+    files = sorted(x.as_posix() for x in files if not x.name.startswith('.'))
+    counts = Counter(Path(name).suffix for name in files)
+    if len(counts) != 1:
+        found = ', '.join(f'{n:,} {suffix}' for suffix, n in counts.items()) or 'no images'
+        raise ConfigError(f'{folder} has {found}; images of one suffix are needed.')
+    return files
+
+
+def common_ending(files: list[str]) -> str:
+    """What all names end with, from its first _, - or . on, such as _leftImg8bit.png."""
+    shared = commonprefix([name[::-1] for name in files])[::-1]  # noqa: RUF071 (not folders)
+    return re.sub(r'^[^_.-]*', '', shared)
+
+
+def pair(images: Path, labels: Path) -> tuple[list[str], list[str]]:
+    """Names of images without their suffix; the suffixes of images and of label maps."""
+    folders = files_of(images), files_of(labels)
+    for suffix_of in (lambda files: Path(files[0]).suffix, common_ending):
+        suffixes = [suffix_of(files) for files in folders]
+        stems = [name.removesuffix(suffixes[0]) for name in folders[0]]
+        missing = {*stems} - {name.removesuffix(suffixes[1]) for name in folders[1]}
+        if not missing:
+            return stems, suffixes
+    label = labels / f'{min(missing)}{suffixes[1]}'
+    raise ConfigError(f'{len(missing):,} images have no label: there is no {label}, for example.')
+
+
+def some(values: list) -> list:
+    """At most READ of them, evenly chosen."""
+    return values[:: -(-len(values) // READ)]
+
+
+def divide(values: list, share: float) -> tuple[list, list]:
+    """Those for training, and at random a share of them for validation."""
+    count = round(share * len(values))
+    if not 0 < count < len(values):
+        raise ConfigError(f'--split {share} of {len(values)} images leaves a part without images.')
+    chosen = {*random.Random(0).sample(range(len(values)), count)}
+    parts = [], []
+    for i, value in enumerate(values):
+        parts[i in chosen].append(value)
+    return parts
+
+
+def typical_size(files: list[Path]) -> np.ndarray:
+    """The median width and height."""
+    sizes = []
+    for file in files:
+        with Image.open(file) as image:
+            sizes.append(image.size)
+    low, median, high = np.percentile(sizes, [0, 50, 100], axis=0).astype(int)
+    print(f'{median[0]} x {median[1]} pixels (the sides: {low.min()} to {high.max()})')
+    return median
+
+
+def count_labels(files: list[Path], classes: list[str], reduce: bool) -> tuple[np.ndarray, bool]:
+    """Pixels (K,) of each class; whether 0 does not count and classes start at 1."""
+    pixels, images = np.zeros((2, 2**16), np.int64)
+    for file in files:
+        counts = np.bincount(read_labels(file).ravel(), minlength=2**16)
+        pixels += counts
+        images += counts > 0
+    ids, count = np.flatnonzero(pixels), len(classes)
+    own = ids[ids != IGNORED]
+    reduce |= [*own[:1], *own[-1:]] == [1, count]
+    if own.size < 2 or own[-1] >= count + reduce:
+        raise ConfigError(
+            f'The labels have the ids {", ".join(map(str, ids))}, and {count} classes have names. '
+            'If 0 does not count: --reduce-zero-label. If 0 is a class, such as background, it is '
+            f'the first name. {IGNORED} does not count: masks of 0 and 255 need 1 in place of 255, '
+            'and other ids that do not count must become 255.'
+        )
+    pixels, images = (x[reduce : count + reduce] for x in (pixels, images))
+    for name, n, with_it in zip(classes, pixels, images, strict=True):
+        share = n / pixels.sum()
+        rare = '   never' if not n else '   rare' if share < 0.1 / count else ''
+        print(f'  {name:16} {share:8.2%} of the pixels, in {with_it:,} images{rare}')
+    return pixels, reduce
+
+
+def segmentor(args: argparse.Namespace, model: dict) -> tuple[list[str], str]:
+    """Names of the classes, and the config without its head."""
+    classes = read_classes(args.classes)
+    stems, suffixes = pair(args.images, args.labels)
+    train = val = str(args.images), str(args.labels), ''
+    if args.val_images:
+        val = str(args.val_images), str(args.val_labels), ''
+        if pair(args.val_images, args.val_labels)[1] != suffixes:
+            raise ConfigError(f'The files for validation must end with {" and ".join(suffixes)}.')
+    else:
+        parts = divide(stems, args.split)
+        files = [args.out.with_name(f'{args.out.stem}_{x}.txt') for x in ('train', 'val')]
+        for file, names in zip(files, parts, strict=True):
+            file.write_text(''.join(f'{name}\n' for name in names))
+        train, val = ((*train[:2], str(file)) for file in files)
+        stems = parts[0]
+    print(f'{len(stems):,} images for training')
+    size = typical_size([args.images / f'{x}{suffixes[0]}' for x in some(stems)])
+    labels = [args.labels / f'{x}{suffixes[1]}' for x in some(stems)]
+    pixels, reduce = count_labels(labels, classes, args.reduce_zero_label)
+    factor = np.clip(min(size), 128, 1024) / min(size)  # 1 if they are neither small nor huge
+    scale = tuple(sorted((round(side * float(factor)) for side in size), reverse=True))
+    interval = int(np.clip(round(len(stems) * 100 / BATCH / 8, -2), 100, 10000))
+    share = pixels.clip(1) / pixels.sum()
+    weights = share**-0.5 / (share**0.5).sum()  # 1 on average over the pixels
+    return classes, SEGMENTOR.format(
+        suffixes=suffixes,
+        train=train,
+        val=val,
+        reduce=reduce,
+        scale=scale,
+        crop=min(512, int(0.9 * scale[1]) // 32 * 32),
+        batch=BATCH,
+        weights=weights.clip(max=10).round(2).tolist(),
+        auxiliary='\n    auxiliary_head=dict(num_classes=len(classes)),'
+        * ('auxiliary_head' in model),
+        iterations=8 * interval,
+        epochs=round(8 * interval * BATCH / len(stems)),
+        warm_up=8 * interval // 20,
+        interval=interval,
+    )
+
+
+def detector(args: argparse.Namespace, model: dict) -> tuple[list[str], str]:
+    """Names of the classes, and the config without its head."""
+    content = json.loads(args.annotations.read_text())
+    train = str(args.images), str(args.annotations)
+    if args.val_images:
+        val = str(args.val_images), str(args.val_annotations)
+    else:
+        files = [args.out.with_name(f'{args.out.stem}_{x}.json') for x in ('train', 'val')]
+        for file, images in zip(files, divide(content['images'], args.split), strict=True):
+            ids = {image['id'] for image in images}
+            objects = [x for x in content['annotations'] if x['image_id'] in ids]
+            file.write_text(json.dumps({**content, 'images': images, 'annotations': objects}))
+        content = json.loads(files[0].read_text())
+        train, val = ((str(args.images), str(file)) for file in files)
+    names = {category['id']: category['name'] for category in content['categories']}
+    wanted = read_classes(args.classes) if args.classes else names.values()
+    if unknown := {*wanted} - {*names.values()}:
+        raise ConfigError(f'No category is {", ".join(unknown)}; there are {[*names.values()]}.')
+    classes = [name for name in names.values() if name in wanted]  # in the order of mmdet
+    objects = [x for x in content['annotations'] if names[x['category_id']] in wanted]
+    if not objects:
+        raise ConfigError(f'{train[1]} has no objects of these classes.')
+    masks = 'mask_head' in model.get('roi_head', {})
+    for key in ('area', *['segmentation'] * masks):
+        if missing := sum(key not in x for x in objects):
+            raise ConfigError(f'{missing:,} objects of {train[1]} have no {key}.')
+    images = len({x['image_id'] for x in objects})
+    print(f'{images:,} images with objects for training')
+    counts = Counter(names[x['category_id']] for x in objects)
+    for name in classes:
+        print(f'  {name:16} {counts[name]:,} objects{"   rare" if counts[name] < 10 else ""}')
+    epochs, steps = int(np.clip(20000 / images, 12, 100)), -(-images // 2)
+    heads = ['bbox_head=dict(num_classes=len(classes))']
+    heads += ['mask_head=dict(num_classes=len(classes))'] * masks
+    return classes, DETECTOR.format(
+        train=train,
+        val=val,
+        metric="type='mmbixt.BoundaryCocoMetric', " * masks,
+        heads=f'roi_head=dict({", ".join(heads)})' if 'roi_head' in model else heads[0],
+        epochs=epochs,
+        steps=steps,
+        warm_up=min(500, epochs * steps // 20),
+        milestones=[epochs * 2 // 3, epochs * 11 // 12],
+        interval=max(1, epochs // 10),
+    )
+
+
+def main() -> None:
+    args = parse_args()
+    if args.out.exists():
+        raise FileExistsError(f'{args.out} exists.')
+    cfg, file = read_config(args.like), config_files().get(args.like)
+    scope = 'mmseg' if args.labels else 'mmdet'
+    if cfg.default_scope != scope or file is None or not file.is_relative_to(CONFIGS):
+        raise ConfigError(f"--like must be one of mmbixt's configs of {scope}, by its name.")
+    try:
+        classes, rest = (segmentor if args.labels else detector)(args, cfg.model)
+    except LabelFilesError as error:
+        raise ConfigError(error) from error
+    palette = [tuple(colour) for colour in distinct_palette(len(classes)).tolist()]
+    head = dict(family=file.parent.name, name=args.like, classes=classes, palette=palette)
+    args.out.write_text(HEAD.format(**head) + rest)
+    print(rest[rest.index('\nmodel') :])
+    print(f'{args.out} is written. Read it, then: python tools/train.py {args.out}')
+
+
+if __name__ == '__main__':
+    run(main)
