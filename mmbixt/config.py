@@ -48,6 +48,14 @@ def all_dicts(*nodes: Any) -> list[ConfigDict]:
     return list(dicts.values())
 
 
+def without_downloads(model: ConfigDict) -> ConfigDict:
+    """Change a model whose weights come from a checkpoint: timm would first download others."""
+    for node in all_dicts(model):
+        if node.get('pretrained') is True:
+            node['pretrained'] = False
+    return model
+
+
 def type_name(node: Mapping[str, Any]) -> str:
     """The type of a part, which is a class in configs in Python's own syntax."""
     kind = node.get('type')

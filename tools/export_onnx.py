@@ -32,6 +32,7 @@ from mmbixt.attention import RoutingAttention
 from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import read_config, run
+from mmbixt.config import without_downloads
 from mmbixt.layers.sizes import crop, padding_to_multiple
 from mmbixt.version import __version__
 
@@ -151,7 +152,7 @@ def build(config: Config, checkpoint: Mapping[str, Any]) -> nn.Module:
 
     init_default_scope('mmseg')
     config.model.test_cfg = dict(mode='whole')
-    model = revert_sync_batchnorm(MODELS.build(config.model))
+    model = revert_sync_batchnorm(MODELS.build(without_downloads(config.model)))
     if not isinstance(model, EncoderDecoder):
         sys.exit(f'error: this tool exports an EncoderDecoder of mmseg, not a {config.model.type}')
     load_whole_state(model, checkpoint)

@@ -15,7 +15,7 @@ from torch.nn.functional import one_hot
 from mmbixt.check.built import check_trained
 from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.state_dict import load_whole_state
-from mmbixt.config import data_sets
+from mmbixt.config import data_sets, without_downloads
 
 
 class Segmentor:
@@ -26,7 +26,7 @@ class Segmentor:
     def __init__(self, config: Config, checkpoint: str, device: str, amp: bool) -> None:
         init_default_scope(config.get('default_scope', 'mmseg'))
         state = load(checkpoint, 'cpu')
-        model = revert_sync_batchnorm(MODELS.build(config.model))
+        model = revert_sync_batchnorm(MODELS.build(without_downloads(config.model)))
         load_whole_state(model, state)
         _, dataset = next(data_sets(config, 'test'))
         dataset = DATASETS.build({**dataset, 'lazy_init': True, 'pipeline': []})

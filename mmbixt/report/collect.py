@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from mmengine.registry import MODELS, init_default_scope
 
 from mmbixt.checkpoints.errors import CheckpointError
+from mmbixt.config import without_downloads
 from mmbixt.evaluation.sums import FILE_NAME, ImageSums, read_sums, write_sums
 from mmbixt.report.predictions import Example, Predictions
 from mmbixt.report.work_dir import Run
@@ -34,7 +35,7 @@ def collect(run: Run, options: Namespace) -> ReportData:
         data.problem = 'The model was not run (--no-model).'
         return data
     init_default_scope(run.config.get('default_scope', 'mmengine'))
-    model = MODELS.build(run.config.model)
+    model = MODELS.build(without_downloads(run.config.model))
     data.parameters = sum(p.numel() for p in model.parameters())
     if run.detects:
         return data

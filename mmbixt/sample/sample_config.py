@@ -146,6 +146,9 @@ def _remove_weights(cfg: Config) -> str | None:
             if isinstance(value, str):
                 removed.append(value)
                 node[key] = None
+        if node.get('pretrained') is True:  # of a network of timm
+            removed.append(node.get('model_name', 'timm'))
+            node.pretrained = False
     if teacher := cfg.model.get('teacher'):
         removed.append(teacher if isinstance(teacher, str) else teacher['model_name'])
         cfg.model.teacher = dict(model_name='test_resnet', num_classes=cfg.model.head.num_classes)

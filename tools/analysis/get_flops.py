@@ -20,6 +20,7 @@ from mmbixt.attention import by_definition
 from mmbixt.backbones.published import PUBLISHED, Published
 from mmbixt.classification import classifier_config
 from mmbixt.cli import read_config, run
+from mmbixt.config import without_downloads
 
 # comments around the table in docs/configs.md
 START, END = '<!-- table: get_flops.py --table -->', '<!-- end of table -->'
@@ -124,7 +125,9 @@ def main() -> None:
         cfg = read_config(args.config)
         init_default_scope(cfg.default_scope)
         print(f'{args.config} at {args.shape[0]} x {args.shape[1]}, one image')
-        for name, params, macs in measure_model(MODELS.build(cfg.model).eval(), *args.shape):
+        for name, params, macs in measure_model(
+            MODELS.build(without_downloads(cfg.model)).eval(), *args.shape
+        ):
             print(f'{name:<10}{params / 1e6:10.2f} M parameters{macs / 1e9:10.2f} G multiply-adds')
 
 

@@ -18,6 +18,7 @@ from tqdm import tqdm
 from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import add_common_arguments, load_config, run
+from mmbixt.config import without_downloads
 from mmbixt.evaluation.boundary import band_name, band_width
 from mmbixt.evaluation.sums import SumsFileError, find_sums, indices_of, read_sums, unique_names
 from mmbixt.visualization.choice import image_scores, worst_images
@@ -95,7 +96,7 @@ def main() -> None:
         chosen = (
             choose_worst(paths, args, cfg.work_dir) if args.worst else choose(names, args.images)
         )
-        model = MODELS.build(cfg.model)
+        model = MODELS.build(without_downloads(cfg.model))
         load_whole_state(model, load(args.checkpoint, map_location='cpu'))
         model = model.to(get_device()).eval()
         out_dir.mkdir(parents=True, exist_ok=True)
