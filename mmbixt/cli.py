@@ -1,9 +1,11 @@
 """What the tools share: arguments, and errors without a traceback."""
 
 import argparse
+import inspect
 import os
 import sys
 from collections.abc import Callable
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from mmbixt.frameworks import UNUSABLE, missing_framework
 from mmbixt.registry import FRAMEWORKS
 from mmbixt.sample.sample_config import use_sample_data
 
+SETTINGS = inspect.signature(Runner.__init__).parameters.keys()  # what mmengine reads in a config
 # errors whose message tells users what to do
 USER_ERRORS = (
     *(FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError),
@@ -87,6 +90,9 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...] = ()) -> Confi
             print(*['--sample changes the config:', *changes], sep='\n  ', flush=True)
     if args.cfg_options:
         cfg.merge_from_dict(args.cfg_options)
+    for name in sorted(cfg.keys() - SETTINGS):  # mmengine takes any name
+        if similar := get_close_matches(name, SETTINGS, 1, cutoff=0.92):
+            raise ConfigError(f'Nothing reads the setting {name}. Did you mean {similar[0]}?')
     cfg.launcher = args.launcher
     name = Path(args.config).stem + ('_sample' if args.sample else '')
     cfg.work_dir = args.work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)

@@ -17,16 +17,17 @@ INSTALL = {
     'torchmetrics': '`pip install torchmetrics`',
 }
 
-# errors of importing a missing framework, or one that refuses the version of mmcv or mmengine
-UNUSABLE = (ImportError, AssertionError)
+# errors of importing a missing framework, or one that refuses the version of mmcv or mmengine;
+# TypeError: mmpretrain 1.2, which mmseg and mmdet import, beside transformers 5
+UNUSABLE = (ImportError, AssertionError, TypeError)
 
 
 def missing_framework(what: str, framework: str, problem: Exception) -> ImportError:
     """The error for ``what`` that needs a framework: the reason, and how to install it."""
-    return ImportError(
-        f'{what} needs {framework}, which cannot be imported ({problem}). To install it: '
-        f'{INSTALL[framework]}.'
-    )
+    text = f'{what} needs {framework}, which cannot be imported ({problem}).'
+    if 'NoneType takes no arguments' in str(problem):
+        return ImportError(f'{text} mmpretrain 1.2 does not work beside transformers 5.')
+    return ImportError(f'{text} To install it: {INSTALL[framework]}.')
 
 
 def register_missing(

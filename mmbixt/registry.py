@@ -56,7 +56,7 @@ class Registry(root.Registry):
             try:
                 import_module(f'{framework}.registry')
                 component = self.parent.get(f'{framework}.{name}')
-            except (*UNUSABLE, TypeError, KeyError):  # missing, or broken: its own configs say so
+            except (*UNUSABLE, KeyError):  # missing, or broken: its own configs say so
                 continue
             if component is not None:
                 components[framework] = component

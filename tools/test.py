@@ -10,7 +10,7 @@ from mmengine.runner import Runner
 from mmbixt.check.built import check_trained, unwrapped
 from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import add_common_arguments, build_runner, load_config, run
-from mmbixt.config import ConfigError, all_dicts, data_sets, type_name
+from mmbixt.config import ConfigError, all_dicts, data_sets, type_name, without_downloads
 
 
 def parse_args() -> argparse.Namespace:
@@ -117,8 +117,13 @@ def evaluate_boundaries(cfg: Config) -> None:
 
 def save_predictions(cfg: Config, out: str) -> None:
     if cfg.default_scope == 'mmseg':
-        # the slash, because IoUMetric logs the parent folder of this path
         metric = dict(type='IoUMetric', output_dir=os.path.join(out, ''), format_only=True)
+        scoring = [
+            x for x in as_list(cfg.test_evaluator) if type_name(x).split('.')[-1] == 'IoUMetric'
+        ]
+        if scoring:  # it writes, too; a second one without scores would warn that it has none
+            scoring[0].output_dir = out
+            return
     else:
         kind = 'DumpDetResults' if cfg.default_scope == 'mmdet' else 'DumpResults'
         metric = dict(type=kind, out_file_path=out)
@@ -150,6 +155,7 @@ def main() -> None:
     args = parse_args()
     cfg = load_config(args, splits=('test',))
     cfg.load_from, cfg.resume = args.checkpoint, False
+    without_downloads(cfg.model)
     if args.show or args.show_dir:
         draw_predictions(cfg, args)
     if args.tta:

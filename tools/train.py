@@ -1,6 +1,7 @@
 """Train a model: mmengine's runner, for configs of mmseg, mmdet and mmpretrain."""
 
 import argparse
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -60,7 +61,10 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> None:
     if names:
         hooks = [dict(type=f'mmbixt.{name}') for name in names]
         cfg.custom_hooks = [*(cfg.get('custom_hooks') or []), *hooks]
-    if args.resume:
+    if args.resume == 'auto' and not Path(cfg.work_dir, 'last_checkpoint').exists():
+        if os.environ.get('RANK', '0') == '0':
+            print(f'--resume: {cfg.work_dir} has no checkpoint, so training begins from the start.')
+    elif args.resume:
         cfg.resume = True
         cfg.load_from = None if args.resume == 'auto' else args.resume
 

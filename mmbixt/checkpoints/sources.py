@@ -160,7 +160,7 @@ _BIFORMER = {
 }
 _BIFORMER_NOTE = (
     "The BiFormer authors' links are reported broken since March 2026, and no other source is "
-    'known. If you have the file, use its path.'
+    'known. Without the file train from random weights: init_cfg=None.'
 )
 
 _SWIN_URL = 'https://github.com/SwinTransformer/storage/releases/download/v1.0.0'

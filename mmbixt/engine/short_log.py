@@ -1,4 +1,4 @@
-"""One line of scores after an evaluation, with few of those near boundaries.
+"""The lines of the log: few scores near boundaries, steps that count on after a resume.
 
 It is not a component for configs, because it changes nothing but a line of the log.
 """
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from mmengine.runner import LogProcessor
+from mmengine.runner import EpochBasedTrainLoop, LogProcessor, Runner
 
 from mmbixt.evaluation.boundary import main_band
 
@@ -18,8 +18,14 @@ class ShortLogProcessor(LogProcessor):
     """mmengine's ``LogProcessor`` with few scores of ``BoundaryIoUMetric`` in the line of the log.
 
     The line has mIoU and gap of one band, one Boundary IoU, and mIoU of all pixels once. All scores
-    go to the JSON files and to ``vis_backends``.
+    go to the JSON files and to ``vis_backends``. After a resume within an epoch the steps of this
+    epoch are counted from its beginning.
     """
+
+    def get_log_after_iter(self, runner: Runner, batch_idx: int, mode: str) -> tuple[dict, str]:
+        if mode == 'train' and isinstance(runner.train_loop, EpochBasedTrainLoop):
+            batch_idx = runner.iter % len(runner.train_dataloader)
+        return super().get_log_after_iter(runner, batch_idx, mode)
 
     def get_log_after_epoch(self, *args: Any, **options: Any) -> tuple[dict, str]:
         scores, line = super().get_log_after_epoch(*args, **options)

@@ -50,7 +50,8 @@ def class_rows(counts: ImageSums, regions: dict[str, RegionScores], band: str | 
     number of images, share of pixels, IoU, gap (if there is a band), scores of other regions."""
     true = counts.counts['all/true'].astype(np.int64)
     whole, *others = (region.classes for region in regions.values())
-    gaps = [percent(whole - regions[band].classes, whole)] if band else []
+    learned = np.where(whole >= 1, whole, np.nan)  # a share of almost nothing says nothing
+    gaps = [percent(whole - regions[band].classes, learned)] if band else []
     columns = [counts.classes, (true > 0).sum(0).tolist(), 100 * true.sum(0) / true.sum()]
     columns += [whole, *gaps, *others]
     order = np.argsort(-true.sum(0), kind='stable')

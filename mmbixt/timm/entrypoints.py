@@ -73,6 +73,8 @@ def _entrypoint(name: str, model: Published, is_pyramid: bool) -> Callable[..., 
     ) -> nn.Module:
         # others return the layers' outputs, which are tokens
         check_choice('feature_cls', options.get('feature_cls', 'getter'), ('getter',))
+        if options.pop('output_stride', 32) != 32:  # of DeepLabV3, DeepLabV3+ and PAN
+            raise NotImplementedError(f'{name} cannot replace strides by dilation (output_stride).')
         overlay = dict(pretrained_cfg_overlay or {})
         is_ours = isinstance(pretrained_cfg, str | None) and not overlay.keys() & SOURCE_KEYS
         if pretrained and is_ours:

@@ -108,6 +108,10 @@ def test_config_of_a_user_builds_and_uses_every_parameter(name):
     init_default_scope(scope)
     with torch.device('meta'):
         model = MODELS.build(cfg.model)
+    if name == 'README':  # not the optimizer of a ResNet
+        wrapper = build_optim_wrapper(model, cfg.optim_wrapper)
+        assert type(wrapper.optimizer).__name__ == 'AdamW'
+        assert wrapper.clip_grad_kwargs == dict(max_norm=1.0)
     unused = unused_parameters(model, ['decode_head', 'auxiliary_head'])
     assert [key for key in unused if key.startswith(('backbone', 'neck', 'decode_head'))] == []
     with torch.no_grad():

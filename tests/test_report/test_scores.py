@@ -48,3 +48,6 @@ def test_regions_have_the_scores_of_the_evaluation(counts):
     assert gap == pytest.approx(100 * (1 - band3px / whole))
     assert predicted[3] == 0
     assert np.isnan(predicted[4])
+    # a class that is hardly found
+    regions['all'] = regions['all']._replace(classes=np.array([50, 0.1, np.nan, 0]))
+    assert [np.isnan(row[4]) for row in class_rows(counts, regions, 'band3px')] == [0, 1, 1]

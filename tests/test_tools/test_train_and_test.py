@@ -97,6 +97,13 @@ def test_an_interrupted_run_says_how_to_resume(folder, within, tmp_path, monkeyp
     assert f'train.py {CONFIG} --sample --work-dir {tmp_path} --resume\n' in done.stdout
 
 
+def test_resume_of_nothing(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(Runner, 'train', lambda runner: print('resume', runner.cfg.resume))
+    output = run('train.py', CONFIG, '--resume', '--work-dir', tmp_path)
+    assert f'--resume: {tmp_path} has no checkpoint, so training begins from the start.' in output
+    assert 'resume False' in output
+
+
 @only_in_zoo
 def test_mixed_precision_without_a_gpu(run, tmp_path, monkeypatch):
     monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '')
@@ -109,6 +116,7 @@ def test_evaluation_and_predictions(folder, run, tmp_path):
     arguments = CONFIG, folder / RUN / 'iter_2.pth', *options, '--work-dir', tmp_path
     output = run('test.py', *arguments)
     assert 'mIoU: ' in output
+    assert 'got empty' not in output
     assert 'Loads checkpoint by mmbixt backend' in output
     assert output.count('weights loaded') == 1
     assert output.count('band3px/mIoU: ') == 1
