@@ -45,7 +45,7 @@ def parse_args() -> argparse.Namespace:
         type=int,
         default=1024,
         metavar='N',
-        help='side of a tile, a multiple of 32 (1024)',
+        help='side of a tile (1024)',
     )
     add('--overlap', type=int, metavar='N', help='of two tiles (a quarter of a tile)')
     add('--batch', type=int, metavar='N', help='tiles at once (4; on a CPU 1)')

@@ -1,8 +1,8 @@
 """Label maps of images of any size by a segmentor, whole or in overlapping tiles."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from math import ceil
+from math import ceil, gcd
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +17,7 @@ from mmbixt.config import ConfigError, data_sets, read_config, type_name
 from mmbixt.predict.networks import OnnxFile, Segmentor
 from mmbixt.predict.tiling import ROWS, mean_of_tiles, resize_strips, tile_starts, tile_weights
 
-UNIT = 32  # tiles begin at multiples of it: the stride of the last feature maps
-STRIDES = 1, 2, 4, 8, 16, 32  # of logits; tiles of others are added up at full size
+UNIT = 32  # tiles begin at multiples of it if they can: the stride of the last feature maps
 
 
 class Predictor:
@@ -33,9 +32,8 @@ class Predictor:
         scale: factor of the size of the photos; 1 keeps it. By default they are resized as by the
             test pipeline, which is how the model was evaluated.
         short_side: resize photos to this shorter side instead.
-        tile: side of a tile, rounded down to a multiple of 32; images that are not larger are
-            predicted as a whole.
-        overlap: of two tiles, in pixels, at least (default: a quarter of a tile).
+        tile: side of a tile; images that are not larger are predicted as a whole.
+        overlap: of two tiles, in pixels (default: a quarter of a tile).
         batch: number of tiles that are predicted at once (default: 4 on a GPU; 1 on a CPU, where
             more need memory and no less time).
         whole: do not use tiles.
@@ -68,13 +66,11 @@ class Predictor:
             self.network = OnnxFile(str(checkpoint))
         else:
             self.network = Segmentor(config, str(checkpoint), device, amp)
-        # the logits of an .onnx file have one cell a pixel
-        self.unit = unit = 1 if self.network.tile else UNIT
-        self.tile = self.network.tile or (tile // UNIT * UNIT,) * 2
-        overlap = min(self.tile) // 4 if overlap is None else overlap
-        if not 0 <= overlap <= min(self.tile) - unit:
+        self.tile = self.network.tile or (tile, tile)
+        self.overlap = min(self.tile) // 4 if overlap is None else overlap
+        if not 0 <= self.overlap < min(self.tile):
             raise ConfigError(f'An overlap of {overlap} does not fit into tiles of {self.tile}.')
-        self.overlap = [side - (side - overlap) // unit * unit for side in self.tile]
+        self.unit = gcd(UNIT, *(side - self.overlap for side in self.tile))
         self.batch = batch or (1 if device == 'cpu' else 4)
         self.whole, self.quiet = whole and not self.network.tile, quiet
         self.meta, self.is_evaluation = self.network.meta, scale is None and short_side is None
@@ -83,21 +79,31 @@ class Predictor:
 
     def __call__(self, image: str | Path | np.ndarray) -> np.ndarray:
         """The labels (H,W) of an image: a file, or pixels (H,W,3), BGR as OpenCV reads them."""
-        return np.concatenate([self._labels(strip) for strip in self.logits(image)])
+        return self._maps(image, self._labels)[0]
 
-    def predict(self, image: str | Path | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def predict(self, image: str | Path | np.ndarray) -> list[np.ndarray]:
         """Labels and their probabilities, 0 to 255, each (H,W)."""
-        pairs = [(self._labels(x), _probabilities(x)) for x in self.logits(image)]
-        return tuple(np.concatenate(strips) for strips in zip(*pairs, strict=True))
+        return self._maps(image, self._labels, _probabilities)
+
+    def _maps(self, image: str | Path | np.ndarray, *functions: Callable) -> list[np.ndarray]:
+        """What functions return for the strips of logits (K,n,W) of an image, each (H,W)."""
+        photo, done = image if isinstance(image, np.ndarray) else self.read(image), 0
+        for strip in self.logits(photo):
+            parts = [function(strip) for function in functions]
+            if not done:
+                maps = [np.empty(photo.shape[:2], part.dtype) for part in parts]
+            for whole, part in zip(maps, parts, strict=True):
+                whole[done : done + len(part)] = part
+            done += len(parts[0])
+        return maps
 
     def read(self, path: str | Path) -> np.ndarray:
         """The pixels (H,W,C) of a file, as the test pipeline reads them."""
         return self.load(dict(img_path=str(path)))['img']
 
     @torch.no_grad()
-    def logits(self, image: str | Path | np.ndarray) -> Iterator[Tensor]:
-        """Logits of an image in strips (K,n,W) from top to bottom."""
-        photo = image if isinstance(image, np.ndarray) else self.read(image)
+    def logits(self, photo: np.ndarray) -> Iterator[Tensor]:
+        """Logits of a photo (H,W,C) in strips (K,n,W) from top to bottom."""
         size = photo.shape[:2]
         image = self.resize(dict(img=photo, img_shape=size, ori_shape=size))['img']
         image, new = np.atleast_3d(image), image.shape[:2]
@@ -108,7 +114,7 @@ class Predictor:
     def _map(self, image: np.ndarray) -> tuple[Iterable[Tensor], Sequence[int]]:
         """The logits of an image in strips (K,n,w), and their size (h,w)."""
         size, tile = image.shape[:2], self.tile
-        starts = [tile_starts(*x, self.unit) for x in zip(size, tile, self.overlap, strict=True)]
+        starts = [tile_starts(*x, self.overlap, self.unit) for x in zip(size, tile, strict=True)]
         is_one = all(x == [0] for x in starts)
         if self.whole or (is_one and not self.network.tile):
             [logits] = self.network([_pixels(image)])
@@ -121,11 +127,12 @@ class Predictor:
         rows[0] = chain([first := next(rows[0])], rows[0])
         side = 1 if starts[0] == [0] else 0  # along which the first tile is not smaller
         stride = tile[side] / first.shape[1 + side]
-        stride = int(stride) if stride in STRIDES else 1
+        # at full size where the cells of tiles do not coincide
+        stride = int(stride) if stride >= 1 and self.unit % stride == 0 else 1
         size, cells = [ceil(x / stride) for x in size], [[x // stride for x in y] for y in starts]
         weights = [
-            tile_weights(n, first, length // stride, overlap / stride)
-            for n, first, length, overlap in zip(size, cells, tile, self.overlap, strict=True)
+            tile_weights(n, first, length // stride, self.overlap / stride)
+            for n, first, length in zip(size, cells, tile, strict=True)
         ]
         return mean_of_tiles(rows, cells, weights, self.network.align_corners), size
 
@@ -179,5 +186,6 @@ def _transforms(
     if scale is not None or short_side is not None:
         others = [x for x in others if x[0] not in ('Resize', 'ResizeShortestEdge')]
         size = dict(scale=(10**6, short_side)) if scale is None else dict(scale_factor=float(scale))
-        others = [('Resize', dict(type='mmcv.Resize', keep_ratio=True, **size)), *others]
+        if scale != 1:
+            others = [('', dict(type='mmcv.Resize', keep_ratio=True, **size)), *others]
     return Compose(load), Compose([step for _, step in others])

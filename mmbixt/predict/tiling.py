@@ -100,10 +100,10 @@ def resize_strips(
     above, number = next(rows), 0
     below = next(rows, above)
     for places in place.split(ROWS):
-        strip = []
-        for y in places.tolist():
+        strip = above.new_empty(len(above), len(places), w)
+        for i, y in enumerate(places.tolist()):
             while number + 1 <= y:
                 above, below, number = below, next(rows, below), number + 1
-            strip.append(torch.lerp(above, below, y - number))
-        strip, size = torch.stack(strip, 1), (len(strip), width)
+            torch.lerp(above, below, y - number, out=strip[:, i])
+        size = len(places), width
         yield interpolate(strip[None], size, mode='bilinear', align_corners=align_corners)[0]
