@@ -83,8 +83,9 @@ def _replace_parts(cfg: Config, root: Path, folders: dict[str, str]) -> dict[str
             node.update(type='ImageNet', split=dict(train='train', test='val')[node.split])
             node.pipeline = [dict(type='LoadImageFromFile'), *node.pipeline]
             cfg.data_preprocessor.to_rgb = True
-        if kind in ('CIFAR100', 'ImageNet') and cfg.model.head.num_classes != 1000:
-            cfg.data_preprocessor.num_classes = cfg.model.head.num_classes = 1000
+        head = within(cfg, 'model', 'head')
+        if kind in ('CIFAR100', 'ImageNet') and head.get('num_classes', 1000) != 1000:
+            cfg.data_preprocessor.num_classes = head.num_classes = 1000
             done['classes'] = 'the 1000 of ImageNet, some of which the scenes have'
         if kind.endswith('EMAHook'):  # the average is evaluated, and must not stay near the start
             node.update(momentum=1 / AVERAGED, begin_epoch=0, begin_iter=0)
