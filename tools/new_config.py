@@ -212,11 +212,11 @@ def divide(values: list, share: float) -> tuple[list, list]:
 
 
 def typical_size(files: list[Path]) -> np.ndarray:
-    """The median width and height."""
+    """The medians of the long and of the short side, as some images may be upright."""
     sizes = []
     for file in files:
         with Image.open(file) as image:
-            sizes.append(image.size)
+            sizes.append(sorted(image.size, reverse=True))
     low, median, high = np.percentile(sizes, [0, 50, 100], axis=0).astype(int)
     print(f'{median[0]} x {median[1]} pixels (the sides: {low.min()} to {high.max()})')
     return median
@@ -268,7 +268,7 @@ def segmentor(args: argparse.Namespace, model: dict) -> tuple[list[str], str]:
     labels = [args.labels / f'{x}{suffixes[1]}' for x in some(stems)]
     pixels, reduce = count_labels(labels, classes, args.reduce_zero_label)
     factor = np.clip(min(size), 128, 1024) / min(size)  # 1 if they are neither small nor huge
-    scale = tuple(sorted((round(side * float(factor)) for side in size), reverse=True))
+    scale = tuple(round(side * float(factor)) for side in size)
     interval = int(np.clip(round(len(stems) * 100 / BATCH / 8, -2), 100, 10000))
     share = pixels.clip(1) / pixels.sum()
     weights = share**-0.5 / (share**0.5).sum()  # 1 on average over the pixels

@@ -23,7 +23,7 @@ def folder(tmp_path, monkeypatch):
             file.parent.mkdir(parents=True, exist_ok=True)
             labels = np.full((100, 200), 0, np.uint8)
             labels[:10], labels[10:11, :10], labels[20:] = 1, 2, 255
-            Image.fromarray(labels).save(file)
+            Image.fromarray(labels if i % 2 else labels.T).save(file)  # upright ones, too
     (tmp_path / 'classes.txt').write_text('road\ncar\nsign\n')
     return tmp_path
 
