@@ -33,7 +33,8 @@ class Predictor:
             test pipeline, which is how the model was evaluated.
         short_side: resize photos to this shorter side instead.
         tile: side of a tile; images that are not larger are predicted as a whole.
-        overlap: of two tiles, in pixels (default: a quarter of a tile).
+        overlap: of two tiles, in pixels (default: a quarter of a tile). If tile - overlap is not a
+            multiple of 32, logits may be summed at full size, which takes more memory.
         batch: number of tiles that are predicted at once (default: 4 on a GPU; 1 on a CPU, where
             more need memory and no less time).
         whole: do not use tiles.
