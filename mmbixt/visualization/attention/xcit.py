@@ -59,7 +59,7 @@ def draw(layer: Layer, scene: Scene) -> Figure:
         lengths = maps.square().mean((0, 1)).sqrt()  # 1 if all are equal
         low, high = lengths.aminmax()
         spread = 6 * (lengths - low) / (high - low).clamp_min(1e-6) - 3  # over the whole scale
-        panels.append(Panel(f'length of {name}: {low:.2f} to {high:.2f}', spread, layer.stride))
+        panels.append(Panel(f'{name}: {low:.2f} to {high:.2f}', spread, layer.stride))
     title = f'XCiT, layer {layer.name}: the two channels of each head with the highest attention'
     figure, axes = sheet(scene, panels, title, SENTENCE.format(uniform=1 / count), 4, SCALE)
     for ax, head in zip(axes[::4], heads, strict=False):
