@@ -61,9 +61,8 @@ def _cfgs(name: str, model: Published) -> dict[str, PretrainedCfg]:
 
 
 def _entrypoint(name: str, model: Published, is_pyramid: bool) -> Callable[..., nn.Module]:
-    features = dict(out_indices=range(4), feature_cls=Pyramid if is_pyramid else 'getter')
-    if model.family == 'BiXT' and not is_pyramid:
-        features['out_indices'] = 4  # the last ones
+    indices = 4 if model.family == 'BiXT' and not is_pyramid else range(4)  # 4: the last ones
+    features = dict(out_indices=indices, feature_cls=Pyramid if is_pyramid else 'getter')
 
     def create(
         pretrained: bool = False,
