@@ -125,9 +125,8 @@ def main() -> None:
         cfg = read_config(args.config)
         init_default_scope(cfg.default_scope)
         print(f'{args.config} at {args.shape[0]} x {args.shape[1]}, one image')
-        for name, params, macs in measure_model(
-            MODELS.build(without_downloads(cfg.model)).eval(), *args.shape
-        ):
+        model = MODELS.build(without_downloads(cfg.model)).eval()
+        for name, params, macs in measure_model(model, *args.shape):
             print(f'{name:<10}{params / 1e6:10.2f} M parameters{macs / 1e9:10.2f} G multiply-adds')
 
 
