@@ -9,13 +9,15 @@ import warnings
 from dataclasses import dataclass
 from os.path import commonprefix
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 import numpy as np
 
-from mmbixt.evaluation.boundary import class_mean, class_scores
+from mmbixt.evaluation.boundary import class_mean, class_scores, percent, scores
 from mmbixt.evaluation.sums import ImageSums
 
 LEVEL = 95  # per cent of the draws within an interval
+DRAWS = 1000
 
 
 class NotPairedError(ValueError):
@@ -67,6 +69,33 @@ def paired(first: ImageSums, second: ImageSums) -> tuple[ImageSums, ImageSums]:
             f'runs, for example of {first.images[np.argmin(same)]}'
         )
     return first, second
+
+
+class RegionScores(NamedTuple):
+    """Scores of the pixels of a region, per cent; see `mmbixt.evaluation.boundary`."""
+
+    classes: Estimate  # IoU, for 'boundaryF...' F, of each class (K,); NaN without pixels
+    mean: Estimate  # over the classes
+    share: float | None  # of all pixels, per cent; None for 'boundary...'
+    accuracy: float | None  # aAcc; None for 'boundary...'
+    gap: Estimate | None  # relative loss of mIoU against all pixels, for bands
+
+
+def score_regions(run: ImageSums) -> dict[str, RegionScores]:
+    """Scores of each region by name. Runs of equally many images are scored on the same draws."""
+    total, number = run.total(), len(run.images)
+    overall, regions = scores(total), {}
+    estimates = estimate(run, draw_weights(number, DRAWS if number > 1 else 1, seed=0))
+    for name in dict.fromkeys(key.partition('/')[0] for key in estimates):
+        classes = estimates.get(f'{name}/IoU', estimates.get(f'{name}/F'))
+        mean, share, gap = classes.over_classes(), None, None
+        if f'{name}/aAcc' in overall:
+            share = 100 * total[f'{name}/true'].sum() / total['all/true'].sum()
+        if name.startswith('band'):
+            whole, lost = regions['all'].mean, regions['all'].mean - mean
+            gap = Estimate(percent(lost.value, whole.value), percent(lost.samples, whole.samples))
+        regions[name] = RegionScores(classes, mean, share, overall.get(f'{name}/aAcc'), gap)
+    return regions
 
 
 def draw_weights(images: int, samples: int, seed: int) -> np.ndarray:

@@ -7,11 +7,11 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
-from mmbixt.evaluation.bootstrap import LEVEL, Estimate
+from mmbixt.evaluation.bootstrap import LEVEL, Estimate, score_regions
 from mmbixt.evaluation.boundary import MAIN_BAND
 from mmbixt.report.collect import ReportData
 from mmbixt.report.curves import draw, training_charts
-from mmbixt.report.scores import class_rows, describe, score_regions
+from mmbixt.report.scores import class_rows, describe
 from mmbixt.report.work_dir import DETECTION
 
 DETAILS = '', '_50', '_75', '_s', '_m', '_l'  # ends of the names of mmdet's scores

@@ -3,7 +3,8 @@ import pytest
 from test_report.runs import sums
 
 from mmbixt.evaluation import scores
-from mmbixt.report.scores import class_rows, score_regions
+from mmbixt.evaluation.bootstrap import Estimate, score_regions
+from mmbixt.report.scores import class_rows
 
 CLASSES = ['sky', 'sea', 'never', 'only predicted']
 
@@ -49,5 +50,6 @@ def test_regions_have_the_scores_of_the_evaluation(counts):
     assert predicted[3] == 0
     assert np.isnan(predicted[4])
     # a class that is hardly found
-    regions['all'] = regions['all']._replace(classes=np.array([50, 0.1, np.nan, 0]))
+    scarce = Estimate(np.array([50, 0.1, np.nan, 0]), np.empty((0, 4)))
+    regions['all'] = regions['all']._replace(classes=scarce)
     assert [np.isnan(row[4]) for row in class_rows(counts, regions, 'band3px')] == [0, 1, 1]

@@ -23,12 +23,12 @@ import numpy as np
 
 # no imports of torch, which take seconds
 from mmbixt.evaluation.bootstrap import (
+    DRAWS,
     LEVEL,
-    Estimate,
     NotPairedError,
-    draw_weights,
-    estimate,
+    RegionScores,
     paired,
+    score_regions,
 )
 from mmbixt.evaluation.boundary import MAIN_BAND, scores
 from mmbixt.evaluation.sums import ImageSums, SumsFileError, find_sums, read_sums
@@ -55,8 +55,6 @@ def parse_args() -> argparse.Namespace:
     add('--plot', type=Path, metavar='FILE.png', help=text)
     text = 'of two trainings: when each reaches the best SCORE of the other, by their logs'
     add('--reach', metavar='SCORE', help=text)
-    add('--samples', type=int, default=1000, help='bootstrap draws (default: 1000)')
-    add('--seed', type=int, default=0, help='seed of the draws (default: 0)')
     args = parser.parse_args()
     if len(args.runs) == 2:
         args.a, args.b = args.runs[:1], args.runs[1:]
@@ -74,69 +72,58 @@ def bounds(low: float, high: float, digits: int) -> str:
     return f'[{low:+.{digits}f}, {high:+.{digits}f}]'
 
 
-def make_table(
-    first: dict[str, Estimate], second: dict[str, Estimate], both: Sequence[dict[str, float]]
-) -> str:
-    """A table of the means over classes: all pixels, bands, Boundary IoU and F.
-
-    ``both`` are the scores of the runs, for the gaps.
-    """
+def make_table(first: dict[str, RegionScores], second: dict[str, RegionScores]) -> str:
+    """A table of the means over classes: all pixels, bands, Boundary IoU and F."""
     rows = [['', 'A', 'B', 'B - A', f'{LEVEL} % interval', 'gap A', 'gap B']]
-    for name in first:
-        a, b = first[name], second[name]
-        gap = f'{name.rpartition("/")[0]}/gap'
-        gaps = [f'{means[gap]:.2f}' if gap in means else '' for means in both]
-        difference = [f'{b.value - a.value:+.2f}', bounds(*(b - a).interval(), 2)]
-        rows.append([name, f'{a.value:.2f}', f'{b.value:.2f}', *difference, *gaps])
+    for where, a in first.items():
+        b, score = second[where], 'mF' if where.startswith('boundaryF') else 'mIoU'
+        gain = b.mean - a.mean
+        gaps = [f'{run.gap.value:.2f}' if run.gap else '' for run in (a, b)]
+        values = f'{a.mean.value:.2f}', f'{b.mean.value:.2f}', f'{gain.value:+.2f}'
+        rows.append([f'{where}/{score}', *values, bounds(*gain.interval(), 2), *gaps])
     return '\n'.join(aligned(rows))
 
 
 def make_class_table(
-    classes: list[str], first: dict[str, Estimate], second: dict[str, Estimate], band: str
+    classes: list[str], first: dict[str, RegionScores], second: dict[str, RegionScores], band: str
 ) -> str:
     """IoU of each class, over all pixels and in a band; the largest gain of B in the band first."""
-    places = ('all', band)
-    gains = {where: second[f'{where}/IoU'] - first[f'{where}/IoU'] for where in places}
-    intervals = {where: gain.interval() for where, gain in gains.items()}
+    pairs = [(first[where].classes, second[where].classes) for where in ('all', band)]
+    intervals = [(b - a).interval() for a, b in pairs]
     titles = 'B', 'B - A', f'{LEVEL} %'
-    rows = [['class', *(x for where in places for x in (f'{where}/IoU: A', *titles))]]
-    scored = ~np.isnan([run['all/IoU'].value for run in (first, second)]).all(0)
-    for k in np.argsort(-gains[band].value):  # NaN is last
-        if not scored[k]:
-            continue
+    rows = [['class', *(x for where in ('all', band) for x in (f'{where}/IoU: A', *titles))]]
+    scored = ~np.isnan([run.value for run in pairs[0]]).all(0)
+    gains = pairs[1][1].value - pairs[1][0].value
+    for k in (k for k in np.argsort(-gains) if scored[k]):  # NaN is last
         row = [classes[k]]
-        for where in places:
-            a, b = (run[f'{where}/IoU'].value[k] for run in (first, second))
-            row += [f'{a:.1f}', f'{b:.1f}', f'{b - a:+.1f}', bounds(*intervals[where][:, k], 1)]
+        for (first_run, second_run), interval in zip(pairs, intervals, strict=True):
+            a, b = first_run.value[k], second_run.value[k]
+            row += [f'{a:.1f}', f'{b:.1f}', f'{b - a:+.1f}', bounds(*interval[:, k], 1)]
         rows.append(row)
     return '\n'.join([*aligned(rows), *absent_classes(scored)])
 
 
-def draw(
-    args: argparse.Namespace, counted: ImageSums, means: Sequence[dict[str, Estimate]]
-) -> None:
+def draw(args: argparse.Namespace, runs: Sequence[dict[str, RegionScores]], images: int) -> None:
     """Write a figure of the mIoU of both runs over the widths."""
     from matplotlib.figure import Figure  # takes a second
 
-    total = counted.total()
-    places = [name.removesuffix('/mIoU') for name in means[0] if not name.startswith('boundary')]
-    shares = {where: total[f'{where}/true'].sum() / total['all/true'].sum() for where in places}
+    shares = {where: x.share for where, x in runs[0].items() if x.share is not None}
     shares = dict(sorted(shares.items(), key=lambda item: (item[0] == 'all', item[1])))
     figure = Figure(figsize=(8, 4.8), layout='constrained', dpi=110)
     figure.suptitle(f'{" and ".join(args.names)}: mIoU near true boundaries and over all pixels')
     ax = figure.subplots()
     # equidistant: 'all' has no width, and a fraction of the diagonal has many widths in pixels
     steps = np.arange(len(shares))
-    for name, run in zip(args.names, means, strict=True):
-        curve = [run[f'{where}/mIoU'] for where in shares]
+    for name, run in zip(args.names, runs, strict=True):
+        curve = [run[where].mean for where in shares]
         low, high = np.transpose([score.interval() for score in curve])
         ax.fill_between(steps, low, high, alpha=0.18, linewidth=0)
         ax.plot(steps, [score.value for score in curve], 'o-', label=name)
-    ax.set_xticks(steps, [f'{band}\n({share:.0%} of pixels)' for band, share in shares.items()])
+    ax.set_xticks(steps, [f'{band}\n({share:.0f}% of pixels)' for band, share in shares.items()])
     ax.set(xlabel='pixels that count: those in a band around true boundaries', ylabel='mIoU (%)')
     ax.grid(alpha=0.3)
     ax.legend()
-    note = f'shaded: {LEVEL} % of {args.samples:,} resamplings of {len(counted.images):,} images, '
+    note = f'shaded: {LEVEL} % of {DRAWS:,} resamplings of {images:,} images, '
     figure.supxlabel(f'{note}separately for each run', fontsize=9, color='0.35')
     args.plot.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(args.plot)
@@ -145,23 +132,18 @@ def draw(
 
 def compare_runs(args: argparse.Namespace, runs: Sequence[ImageSums]) -> None:
     """Print the scores of two runs and the intervals of their differences."""
-    images, classes = runs[0].images, runs[0].classes
-    weights = draw_weights(len(images), args.samples, args.seed)
-    first, second = (estimate(run, weights) for run in runs)
-    names = [name for name in first if name in second and not name.endswith('/Acc')]
-    if args.per_class and f'{args.per_class}/IoU' not in names:
-        sys.exit(f'error: --per-class {args.per_class}: the runs have {", ".join(names)}')
-    means = [
-        {name.replace('/', '/m'): run[name].over_classes() for name in names}  # IoU: mIoU
-        for run in (first, second)
-    ]
+    images, classes = len(runs[0].images), runs[0].classes
+    first, second = map(score_regions, runs)
+    first = {where: x for where, x in first.items() if where in second}
+    if args.per_class and args.per_class not in first:
+        sys.exit(f'error: --per-class {args.per_class}: the runs have {", ".join(first)}')
+    print(f'{images:,} images, {len(classes)} classes; {DRAWS:,} draws\n')
     both = [scores(run.total()) for run in runs]
-    print(f'{len(images):,} images, {len(classes)} classes; {args.samples:,} draws\n')
-    print(f'{headline(dict(zip(args.names, both, strict=True)))}\n\n{make_table(*means, both)}')
+    print(f'{headline(dict(zip(args.names, both, strict=True)))}\n\n{make_table(first, second)}')
     if args.per_class:
         print(f'\n{make_class_table(classes, first, second, args.per_class)}')
     if args.plot:
-        draw(args, runs[0], means)
+        draw(args, (first, second), images)
 
 
 # --- Several seeds --------------------------------------------------------------------------------
