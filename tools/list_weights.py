@@ -26,7 +26,7 @@ from mmbixt.checkpoints.loader import find_file, load
 from mmbixt.checkpoints.sources import SOURCES, Source, hash_in, near_matches
 
 LICENCES = (
-    'The files have the licences of their authors; docs/checkpoints.md lists what is known. mmbixt '
+    'The files have the licences of their authors; docs/which.md lists what is known. mmbixt '
     'grants no licence.'
 )
 
