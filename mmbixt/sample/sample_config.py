@@ -157,4 +157,4 @@ def _remove_weights(cfg: Config) -> str | None:
         return None
     for node in all_dicts(cfg.model):  # random weights must not be frozen
         node.update({k: v for k, v in dict(frozen_stages=-1, norm_eval=False).items() if k in node})
-    return f'random instead of {", ".join(removed)}, and nothing frozen'
+    return f'at first random instead of {", ".join(removed)}, and nothing frozen'
