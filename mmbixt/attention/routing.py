@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from mmbixt.layers.context import call_in_float32, is_by_definition, is_exporting, without_autocast
+from mmbixt.layers.context import is_by_definition, is_exporting, without_autocast
 from mmbixt.layers.sizes import ceil_div, crop, known_true, larger, smaller
 from mmbixt.layers.softmax_attention import (
     attention_scores,
@@ -236,18 +236,6 @@ def _minus_infinity(where: Tensor, like: Tensor) -> Tensor:
 # --- Modules --------------------------------------------------------------------------------------
 
 
-class NestedQKV(nn.Module):
-    """Queries, keys and values of each token; the authors' name of the weight is ``qkv.qkv``."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.qkv = nn.Linear(channels, 3 * channels)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(...,C) to (...,3C)."""
-        return self.qkv(x)
-
-
 class RoutingAttention(nn.Module):
     """BiFormer's bi-level routing attention.
 
@@ -283,7 +271,8 @@ class RoutingAttention(nn.Module):
         self.floor_regions = floor_regions
         self.padding = padding
         self.lepe = local_enhancement(channels)
-        self.qkv = NestedQKV(channels)
+        self.qkv = nn.Sequential()
+        self.qkv.add_module('qkv', nn.Linear(channels, 3 * channels))  # the authors' name: qkv.qkv
         self.wo = nn.Linear(channels, channels)
 
     def regions(self, height: int, width: int) -> Regions:
@@ -411,7 +400,4 @@ def local_enhancement(channels: int) -> nn.Conv2d:
 
 def enhance_locally(lepe: nn.Module, x: Tensor) -> Tensor:
     """LePE of tokens (B,H,W,C)."""
-    image = x.permute(0, 3, 1, 2)
-    # in half precision on a CPU, only the backward pass is slow
-    out = call_in_float32(lepe, image) if torch.is_grad_enabled() else lepe(image)
-    return out.permute(0, 2, 3, 1)
+    return lepe(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)

@@ -63,8 +63,7 @@ def call_in_float32(conv: nn.Module, x: Tensor) -> Tensor:
     """``conv(x)``, on CPUs computed in float32 where half precision is asked for.
 
     In bfloat16, oneDNN (of torch 2.11) is wrong on CPUs with AMX for patches of 16 x 16 pixels of
-    4, 6, 8 and more channels. For 3 channels it takes 5 to 40 times as long as in float32; for the
-    backward pass of a depthwise convolution of 5 x 5 it takes 2 to 6 times as long.
+    4, 6, 8 and more channels. For 3 channels it takes 5 to 40 times as long as in float32.
     """
     dtype = half_dtype(x)
     if dtype is None or x.dtype == torch.float64 or x.device.type != 'cpu' or is_exporting():
