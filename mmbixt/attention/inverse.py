@@ -109,16 +109,13 @@ class BilinearGradients(torch.autograd.Function):
 
     @staticmethod
     def forward(left: Tensor, right: Tensor, weight: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
-        matrix = weight.flatten(0, 1).t().contiguous()  # (c,ab)
+        matrix = weight.flatten(0, 1).t()  # (c,ab)
         grads_left, grads_right, total = [], [], 0
         dtype = torch.promote_types(weight.dtype, torch.float32)  # of the sum
         for rows in _blocks(left, right):
             a, b, c = left[rows], right[rows], grad[rows]
             outer = (a.unsqueeze(2) * b.unsqueeze(1)).flatten(1)
-            # in parts, because MKL gives one long sum to one thread
-            parts = (8 if len(outer) % 8 == 0 else 1, -1)
-            products = c.unflatten(0, parts).transpose(1, 2) @ outer.unflatten(0, parts)
-            total = total + products.sum(0, dtype=dtype)  # (c,ab)
+            total = total + (c.t() @ outer).to(dtype)  # (c,ab)
             outer = (c @ matrix).view(-1, a.shape[1], b.shape[1])  # its gradient
             grads_left.append((b.unsqueeze(1) @ outer.transpose(1, 2)).squeeze(1))
             grads_right.append((a.unsqueeze(1) @ outer).squeeze(1))
