@@ -3,10 +3,13 @@
 import argparse
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -17,6 +20,7 @@ from mmengine.model import BaseModel
 from mmengine.structures import BaseDataElement, PixelData
 from mmengine.utils import ManagerMixin
 from PIL import Image
+from torch.multiprocessing import start_processes
 
 from mmbixt.sample.sample_data import MANIFEST, write_sample_data
 
@@ -62,6 +66,20 @@ def fresh_mmengine() -> Iterator[None]:
 
 def unformatted(text: str, **_: object) -> tuple[str, bool]:
     return text, False
+
+
+def in_two_processes(function: Callable, *arguments: Any) -> None:
+    """Call ``function(rank, *arguments)`` in two processes of a group, forked: imports are slow."""
+    cv2.setNumThreads(1)  # OpenCV's threads do not survive a fork
+    with TemporaryDirectory() as folder:
+        start_processes(_join, (folder, function, arguments), nprocs=2, start_method='fork')
+
+
+def _join(rank: int, folder: str, function: Callable, arguments: tuple) -> None:
+    store = torch.distributed.FileStore(f'{folder}/store', 2)
+    torch.distributed.init_process_group('gloo', store=store, rank=rank, world_size=2)
+    function(rank, *arguments)
+    torch.distributed.destroy_process_group()
 
 
 class FirstClass(BaseModel):

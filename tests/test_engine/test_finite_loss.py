@@ -5,7 +5,7 @@ import torch
 from mmengine.model import BaseModel, MMDistributedDataParallel
 from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
-from running import fresh_mmengine, make_loader
+from running import fresh_mmengine, in_two_processes, make_loader
 
 from mmbixt.checkpoints.loader import load
 
@@ -41,12 +41,11 @@ def make_runner(folder, values):
         )
 
 
-@pytest.mark.parametrize('bad', [float('nan'), float('inf')])
-def test_a_bad_loss_names_the_images(tmp_path, bad):
-    runner = make_runner(tmp_path, [1.0, 2.0, bad, 1.0])
+def test_a_bad_loss_names_the_images(tmp_path):
+    runner = make_runner(tmp_path, [1.0, 2.0, float('inf'), 1.0])
     with pytest.raises(FloatingPointError) as info:
         runner.train()
-    assert str(info.value) == f'The loss is {bad} in iteration 3, for the images\n  2.jpg'
+    assert str(info.value) == 'The loss is inf in iteration 3, for the images\n  2.jpg'
     assert sorted(path.name for path in tmp_path.glob('*.pth')) == ['iter_1.pth', 'iter_2.pth']
     weight = load(str(tmp_path / 'iter_2.pth'))['state_dict']['weight']
     assert weight.item() == pytest.approx(1 - 0.1 - 0.2)
@@ -65,20 +64,16 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path, bad):
 
 def train_one_of_two(rank, folder):
     """Train with a bad second batch on rank 0, which has images 0 and 2; write the error."""
-    store = torch.distributed.FileStore(f'{folder}/store', 2)
-    torch.distributed.init_process_group('gloo', store=store, rank=rank, world_size=2)
     values = [[1.0, 1.0, float('nan'), 1.0], [1.0] * 4][rank]
     runner = make_runner(folder / str(rank), values)
     runner.model = MMDistributedDataParallel(runner.model)
     with pytest.raises(FloatingPointError) as info:
         runner.train()
     (folder / f'{rank}.txt').write_text(str(info.value))
-    torch.distributed.destroy_process_group()
 
 
 def test_all_processes_stop(tmp_path):
-    start = torch.multiprocessing.start_processes
-    start(train_one_of_two, (tmp_path,), nprocs=2, start_method='fork')
+    in_two_processes(train_one_of_two, tmp_path)
     said = [(tmp_path / f'{rank}.txt').read_text() for rank in (0, 1)]
     assert {text.partition(',')[0] for text in said} == {
         'The loss is nan in iteration 2',

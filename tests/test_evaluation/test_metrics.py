@@ -1,14 +1,11 @@
 import pickle
-from datetime import timedelta
 
-import cv2
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 from label_maps import label_maps, stacked_sums
 from mmengine.structures import BaseDataElement, PixelData
-from torch.multiprocessing import start_processes
+from running import in_two_processes
 
 from mmbixt.evaluation import BoundaryIoUMetric, scores
 from mmbixt.evaluation.sums import read_sums
@@ -36,23 +33,15 @@ def evaluate(samples, size=None, **options):
 
 def evaluate_share(rank, folder, samples):
     """Evaluate, in one of two processes, its share of the samples."""
-    meeting = f'file://{folder}/rendezvous'
-    dist.init_process_group('gloo', meeting, rank=rank, world_size=2, timeout=timedelta(minutes=1))
     # as mmengine's sampler: every second sample, padded from the beginning to an equal number
     share = (samples + samples)[rank::2][: -(-len(samples) // 2)]
     files = dict(sums_file=f'{folder}/sums.npz', collect_dir=f'{folder}/exchange')
     (folder / f'{rank}.pkl').write_bytes(pickle.dumps(evaluate(share, len(samples), **files)))
-    dist.destroy_process_group()
 
 
 def test_two_processes_give_the_scores_of_one(tmp_path):
     samples = make_samples()
-    threads = cv2.getNumThreads()
-    cv2.setNumThreads(1)  # OpenCV's threads do not survive a fork; a fork saves two slow imports
-    try:
-        start_processes(evaluate_share, (tmp_path, samples), nprocs=2, start_method='fork')
-    finally:
-        cv2.setNumThreads(threads)
+    in_two_processes(evaluate_share, tmp_path, samples)
     first, second = (pickle.loads((tmp_path / f'{rank}.pkl').read_bytes()) for rank in range(2))
     assert first == second == pytest.approx(evaluate(samples))
     assert read_sums(tmp_path / 'sums.npz').images == [f'image_{i}.jpg' for i in range(3)]
