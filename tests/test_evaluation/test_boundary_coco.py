@@ -5,7 +5,7 @@ from pycocotools import mask as coder
 from pycocotools.coco import COCO
 from scipy.ndimage import binary_erosion
 
-from mmbixt.evaluation.boundary_coco import BoundaryCOCOeval, encoded_boundary
+from mmbixt.evaluation.boundary_coco import BoundaryCOCOeval
 
 HEIGHT, WIDTH = 60, 80  # a diagonal of 100 pixels: the ratio is the width in percent
 
@@ -83,13 +83,6 @@ def load(coco, detections):
             for j, mask in enumerate(masks)
         ]
     )
-
-
-@pytest.mark.parametrize('distance', [1, 2, 5, 40])
-def test_boundary_is_the_inner_band(distance):
-    for mask in shapes(np.random.default_rng(distance)):
-        band = coder.decode(encoded_boundary(encode(mask), distance / 100))
-        np.testing.assert_array_equal(band, inner_band(mask, distance))
 
 
 @pytest.mark.parametrize(('ratio', 'use_categories'), [(0.001, True), (0.02, False), (0.2, True)])

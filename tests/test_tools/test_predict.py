@@ -58,11 +58,9 @@ def test_folder(within, project, photos, tmp_path):
 def test_no_file_of_another_image_is_lost(within, project, photos, tmp_path):
     (photos / 'trip/broken.jpg').unlink()
     shutil.copy(photos / 'trip/b.png', photos / 'trip/b.jpg')
-    once = predict(
-        within, project, photos / '*' / 'b.*', photos / 'trip', '--out', tmp_path / 'out'
-    )
+    arguments = photos / '*' / 'b.*', photos / 'trip', '--out', tmp_path / 'out'
+    once = predict(within, project, *arguments)
     assert once.stdout.splitlines()[-1].startswith('3 of 3 images predicted, 0 failed')
-    assert files(tmp_path / 'out') != []
     assert len(files(tmp_path / 'out')) == 3
     one = photos / 'trip/b.png'
     again = predict(within, project, one, '--out', photos / 'trip', fails=True)
@@ -105,18 +103,12 @@ def test_detector_and_classifier(within, photos, tmp_path, kind):
     if config.default_scope == 'mmdet':
         names = ['predictions.json', 'scene_0.jpg', 'trip/b.jpg', 'trip/scene_1.jpg']
         found = json.loads((tmp_path / 'out/predictions.json').read_text())
-        assert {x['file_name'] for x in found['images']} == {
-            'scene_0.jpg',
-            'trip/b.png',
-            'trip/scene_1.jpg',
-        }
+        assert {x['file_name'] for x in found['images']} == NAMES
         assert {x['image_id'] for x in found['annotations']} <= {1, 2, 3}
         assert found['annotations']
         assert found['categories'][0] == dict(id=1, name='person')
     else:
         names = ['predictions.jsonl', 'scene_0.png', 'trip/b.png', 'trip/scene_1.png']
         lines = (tmp_path / 'out/predictions.jsonl').read_text().splitlines()
-        assert [{*json.loads(x)} >= {'image', 'pred_label', 'pred_score'} for x in lines] == [
-            True
-        ] * 3
+        assert {json.loads(x)['image'] for x in lines} == NAMES
     assert files(tmp_path / 'out') == names

@@ -33,7 +33,6 @@ def ssim_by_hand(a, b, spread):
 
 
 def test_dissimilarity_by_its_definition():
-    pytest.importorskip('skimage')
     first, second = torch.randn(2, 3, 9, 12)
     maps = dissimilarity(first, second)
     a, b = first[1].numpy(), second[1].numpy()
@@ -53,7 +52,6 @@ def test_the_first_attention(name):
 
 
 def test_picture_of_two_models():
-    pytest.importorskip('skimage')
     models = [BiSASwin(WINDOWS, bisa_stages=stages) for stages in ((), (0,))]
     inputs, shown = image(1, 64, 96), np.zeros((64, 96, 3), np.uint8)
     figure = dissimilarity_figure(models, [inputs] * 2, shown, 'Swin and BiSA-Swin')

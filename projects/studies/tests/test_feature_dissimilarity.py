@@ -33,7 +33,6 @@ def arguments(tmp_path, monkeypatch):
 
 
 def test_a_picture_of_two_models(within, arguments):
-    pytest.importorskip('skimage')
     done = within(TOOL, *arguments)
     assert done.stdout.endswith('work_dirs/dissimilarity/dog.png\n')
     assert cv2.imread('work_dirs/dissimilarity/dog.png').shape[1] > 800
