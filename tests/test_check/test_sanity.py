@@ -1,5 +1,7 @@
 """mmbixt.SanityHook: mistakes that are found before the first step."""
 
+import re
+
 import pytest
 import torch
 from helpers import CONFIGS
@@ -57,29 +59,17 @@ def train(cfg):
 
 
 @pytest.mark.parametrize(
-    ('changes', 'message'),
+    ('setting', 'value', 'message'),
     [
-        (
-            {'model.decode_head.num_classes': 4},
-            'model.decode_head.num_classes = 4, but train_dataloader has 3 classes',
-        ),
-        (
-            {'val_dataloader.dataset.metainfo.classes': CLASSES[::-1]},
-            "val has the classes of train in another order: number 0 is 'car', not 'sky'",
-        ),
-        (
-            {'train_dataloader.dataset.pipeline.3.num_classes': 150},
-            'CheckSample.num_classes = 150, but BaseSegDataset has 3 classes',
-        ),
-        (
-            {'default_hooks.checkpoint.save_best': 'mIoUs'},
-            "save_best = 'mIoUs' is a score that val_evaluator does not report; it reports, for ",
-        ),
+        ('model.decode_head.num_classes', 4, 'but train_dataloader has 3 classes'),
+        ('val_dataloader.dataset.metainfo.classes', CLASSES[::-1], "number 0 is 'car', not 'sky'"),
+        ('train_dataloader.dataset.pipeline.3.num_classes', 150, 'BaseSegDataset has 3 classes'),
+        ('default_hooks.checkpoint.save_best', 'mIoUs', 'val_evaluator does not report'),
     ],
 )
-def test_mistakes_are_named_before_the_first_step(root, changes, message):
+def test_mistakes_are_named_before_the_first_step(root, setting, value, message):
     with pytest.raises(ConfigError, match=message):
-        train(segmentor(root, **changes))
+        train(segmentor(root, **{setting: value}))
     assert not [*(root / 'run').glob('*.pth')]
 
 
@@ -134,10 +124,7 @@ def test_strides_of_anchors(root):
 @pytest.mark.parametrize(
     ('spoil', 'message'),
     [
-        (
-            lambda c: c['categories'][2].update(name='bus'),
-            'lacks the categories car; it has sky, road, b',
-        ),
+        (lambda c: c['categories'][2].update(name='bus'), 'lacks the categories car; it has sky'),
         (
             lambda c: c['categories'].reverse(),
             r"another order .*Set classes=\('car', 'road', 'sky'",
@@ -147,16 +134,16 @@ def test_strides_of_anchors(root):
 def test_coco_files(root, spoil, message):
     assert [*dataset_problems(DATASETS.build(detection(root)))] == []
     edit_coco(root, spoil)
-    (problem,) = dataset_problems(DATASETS.build(detection(root, serialize_data=False)))
-    assert pytest.raises(ValueError, match=message).matches(ValueError(problem))
+    (problem,) = dataset_problems(DATASETS.build(detection(root)))
+    assert re.search(message, problem)
 
 
 def test_coco_s_classes_in_the_order_of_another_file(root):
     """The 80 classes of COCO under other ids, sorted by name."""
-    names = CocoDataset.METAINFO['classes']
-    sort = [dict(id=i, name=name) for i, name in enumerate(sorted(names))]
-    edit_coco(root, lambda c: c.update(categories=sort))
-    config = detection(root, serialize_data=False)
+    names = sorted(CocoDataset.METAINFO['classes'])
+    categories = [dict(id=i, name=name) for i, name in enumerate(names)]
+    edit_coco(root, lambda c: c.update(categories=categories))
+    config = detection(root)
     del config['metainfo']
     (problem,) = dataset_problems(DATASETS.build(config))
     assert 'has its categories in another order than metainfo.classes' in problem

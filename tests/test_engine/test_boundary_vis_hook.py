@@ -5,7 +5,7 @@ import numpy as np
 import torch
 from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement, PixelData
-from running import FirstClass, make_loader
+from running import FirstClass, fresh_mmengine, make_loader
 
 from mmbixt.visualization.samples import sample_figure
 
@@ -15,9 +15,9 @@ class Images(list):
 
     metainfo = dict(classes=('sky', 'tree', 'car'), palette=[(0, 0, 255), (0, 99, 0), (99, 0, 0)])
 
-    def __init__(self, folder, count=5):
+    def __init__(self, folder):
         rng = np.random.default_rng(0)
-        for i in range(count):
+        for i in range(5):
             path = folder / f'image_{i}.png'
             cv2.imwrite(str(path), np.full((24, 32, 3), (200, 10 * i, 0), np.uint8))
             sample = BaseDataElement(metainfo=dict(img_path=str(path)))
@@ -26,48 +26,37 @@ class Images(list):
             self.append(dict(inputs=torch.zeros(1), data_samples=sample))
 
 
-def make_runner(folder, dataset, hook=None, **more):
+def make_runner(folder, dataset, **options):
     loader = make_loader(dataset, 'DefaultSampler', 2)
     metric = dict(type='mmbixt.BoundaryIoUMetric', widths=(3,))
-    options = dict(
-        val_dataloader=loader,
-        val_cfg=dict(),
-        val_evaluator=metric,
-        test_dataloader=loader,
-        test_cfg=dict(),
-        test_evaluator=metric,
-        custom_hooks=[dict(type='mmbixt.BoundaryVisHook', **(hook or {}))],
+    for split in ('val', 'test'):
+        options |= {f'{split}_dataloader': loader, f'{split}_cfg': {}, f'{split}_evaluator': metric}
+    return Runner(
+        FirstClass(),
+        str(folder / 'run'),
+        custom_hooks=[dict(type='mmbixt.BoundaryVisHook', interval=2, max_images=2)],
         visualizer=dict(type='Visualizer', vis_backends=[dict(type='LocalVisBackend')]),
         default_hooks=dict(logger=dict(type='LoggerHook', log_metric_by_epoch=False)),
         log_processor=dict(by_epoch=False),
+        **options,
     )
-    name = f'{folder.name}_{len(more)}'
-    return Runner(FirstClass(), str(folder / 'run'), experiment_name=name, **options, **more)
 
 
-def pictures(folder):
-    return sorted(path.name for path in folder.rglob('vis_image/*'))
-
-
-def test_interval_and_max_images(tmp_path):
-    runner = make_runner(tmp_path, Images(tmp_path), dict(interval=2, max_images=2))
-    runner.test()
-    names = [f'test_boundary_image_{i}_0.png' for i in (0, 2)]
-    assert pictures(tmp_path) == names
-    runner.val()  # counts from the first image again
-    assert pictures(tmp_path) == names + [name.replace('test', 'val') for name in names]
-
-
-def test_pictures_of_a_training_have_its_iteration(tmp_path):
-    dataset = Images(tmp_path, 3)
-    options = dict(
+def test_names_of_pictures(tmp_path):
+    """Every second image, two at most, in each evaluation; with the iteration of a training."""
+    dataset = Images(tmp_path)
+    training = dict(
         train_dataloader=make_loader(dataset, 'InfiniteSampler', 1),
         train_cfg=dict(type='IterBasedTrainLoop', max_iters=4, val_interval=2),
         optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1)),
     )
-    make_runner(tmp_path, dataset, dict(interval=2), **options).train()
-    names = [f'val_boundary_image_{i}' for i in (0, 2)]
-    assert pictures(tmp_path) == [f'{name}_{step}.png' for name in names for step in (2, 4)]
+    with fresh_mmengine():
+        make_runner(tmp_path, dataset).test()
+    with fresh_mmengine():
+        make_runner(tmp_path, dataset, **training).train()
+    names = ['test_boundary_image_0_0.png', 'test_boundary_image_2_0.png']
+    names += [f'val_boundary_image_{i}_{step}.png' for i in (0, 2) for step in (2, 4)]
+    assert sorted(path.name for path in tmp_path.rglob('vis_image/*')) == names
 
 
 def test_picture_is_of_the_file_and_its_labels(tmp_path):

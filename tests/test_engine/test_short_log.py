@@ -32,27 +32,21 @@ class Given(BaseMetric):
         return self.scores
 
 
-def make_runner(folder, scores, **log_processor):
-    config = dict(
-        model=dict(type=FirstClass),
-        work_dir=str(folder),
-        test_dataloader=make_loader(ONE_SAMPLE, 'DefaultSampler', 1),
-        test_cfg=dict(),
-        test_evaluator=dict(type=Given, scores=scores),
-        visualizer=dict(type='Visualizer', vis_backends=[dict(type='LocalVisBackend')]),
-        log_processor=log_processor,
-    )
-    return build_runner(Config(config))
-
-
 @pytest.mark.parametrize('overall', ['mIoU', 'all/mIoU'])
 def test_the_line_has_four_scores_and_the_file_all(tmp_path, overall):
     shown = {overall: 1.0, **SHOWN}
     scores = {'all/mIoU': 1.0, **shown, **HIDDEN}
+    config = dict(
+        model=dict(type=FirstClass),
+        work_dir=str(tmp_path),
+        test_dataloader=make_loader(ONE_SAMPLE, 'DefaultSampler', 1),
+        test_cfg=dict(),
+        test_evaluator=dict(type=Given, scores=scores),
+        visualizer=dict(type='Visualizer', vis_backends=[dict(type='LocalVisBackend')]),
+        log_processor=dict(by_epoch=False, num_digits=2),
+    )
     with fresh_mmengine():
-        runner = make_runner(tmp_path, scores, by_epoch=False, num_digits=2)
-        runner.test()
-    assert isinstance(runner.log_processor, ShortLogProcessor)
+        build_runner(Config(config)).test()
     [log] = tmp_path.glob('*/*.log')
     [line] = [line for line in log.read_text().splitlines() if 'band3px/mIoU: ' in line]
     said = line.partition('/1]')[2].partition('data_time')[0].split()

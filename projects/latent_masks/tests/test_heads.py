@@ -54,15 +54,14 @@ def test_scores_of_pixels():
 
 
 @torch.no_grad()
-@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
-def test_losses_in_half_precision(dtype):
+def test_losses_in_half_precision():
     """Also of images with more pixels than the largest number of float16."""
     head = SemanticLatentMaskHead(5, in_channels=[C] * LAYERS, num_queries=LATENTS)
     labels = torch.arange(6).repeat_interleave(256 * 64).view(1, 256, 384)
     sample = SegDataSample(gt_sem_seg=PixelData(data=labels), metainfo=dict(img_shape=(256, 384)))
     x = inputs()
     expected = head.loss(x, [sample] * BATCH, {})
-    with torch.autocast('cpu', dtype):
+    with torch.autocast('cpu', torch.float16):
         losses = head.loss(x, [sample] * BATCH, {})
     for name, loss in losses.items():
         assert_close(loss, expected[name], 0.05)
