@@ -15,11 +15,11 @@ from mmengine.registry import RUNNERS
 from mmengine.runner import LogProcessor, Runner
 from torch import distributed
 
-from mmbixt.check import BadSampleError
 from mmbixt.check.files import check_files
 from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.config import ConfigError, all_dicts, read_config, type_name
 from mmbixt.engine.short_log import ShortLogProcessor
+from mmbixt.errors import UserError
 from mmbixt.frameworks import UNUSABLE, missing_framework
 from mmbixt.registry import FRAMEWORKS
 from mmbixt.sample.sample_config import use_sample_data
@@ -28,7 +28,7 @@ SETTINGS = inspect.signature(Runner.__init__).parameters.keys()  # what mmengine
 # errors whose message tells users what to do
 USER_ERRORS = (
     *(FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError),
-    *(ConfigError, CheckpointError, BadSampleError, FloatingPointError),
+    *(ConfigError, CheckpointError, FloatingPointError),
 )
 
 
@@ -131,5 +131,7 @@ def run(main: Callable[[], None]) -> None:
         main()
     except KeyboardInterrupt:
         sys.exit(130)
+    except UserError as error:
+        sys.exit(f'error: {error}')
     except USER_ERRORS as error:
         sys.exit(f'{type(error).__name__}: {error}')

@@ -17,7 +17,7 @@ from PIL import Image
 
 from mmbixt.cli import run
 from mmbixt.config import CONFIGS, ConfigError, config_files, read_config
-from mmbixt.evaluation.folders import LabelFilesError, read_classes, read_labels
+from mmbixt.evaluation.folders import read_classes, read_labels
 from mmbixt.visualization.palette import distinct_palette
 
 IMAGES = ('.jpg', '.jpeg', '.png', '.bmp', '.tif', '.tiff', '.webp')
@@ -345,10 +345,7 @@ def main() -> None:
     scope = 'mmseg' if args.labels else 'mmdet'
     if cfg.default_scope != scope or file is None or not file.is_relative_to(CONFIGS):
         raise ConfigError(f"--like must be one of mmbixt's configs of {scope}, by its name.")
-    try:
-        classes, rest = (segmentor if args.labels else detector)(args, cfg.model)
-    except LabelFilesError as error:
-        raise ConfigError(error) from error
+    classes, rest = (segmentor if args.labels else detector)(args, cfg.model)
     palette = [tuple(colour) for colour in distinct_palette(len(classes)).tolist()]
     head = dict(family=file.parent.name, name=args.like, classes=classes, palette=palette)
     args.out.write_text(HEAD.format(**head) + rest)

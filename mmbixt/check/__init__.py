@@ -1,5 +1,7 @@
 """Checks of configs and data."""
 
+from mmbixt.errors import UserError
 
-class BadSampleError(ValueError):
+
+class BadSampleError(UserError):
     """An image or its labels cannot be used."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mmbixt.errors import UserError
 from mmbixt.evaluation.boundary import class_mean, class_scores, percent, scores
 from mmbixt.evaluation.sums import ImageSums
 
@@ -20,7 +21,7 @@ LEVEL = 95  # per cent of the draws within an interval
 DRAWS = 1000
 
 
-class NotPairedError(ValueError):
+class NotPairedError(UserError):
     """Two runs do not have the same images, classes and truth."""
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
+from mmbixt.errors import UserError
 from mmbixt.evaluation.boundary import image_sums
 from mmbixt.evaluation.sums import ImageSums
 
@@ -25,7 +26,7 @@ GREY_SCALES = {'L;2': 85, 'L;4': 17}  # factors by which PIL multiplies grey val
 BROKEN = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 
 
-class LabelFilesError(ValueError):
+class LabelFilesError(UserError):
     """Label files are missing, cannot be read or do not belong together."""
 
 

@@ -8,12 +8,13 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from mmbixt.errors import UserError
 from mmbixt.evaluation.boundary import main_band
 
 FILE_NAME = 'boundary.npz'
 
 
-class SumsFileError(ValueError):
+class SumsFileError(UserError):
     """A file is missing, does not hold the counts of images, or holds those of other images."""
 
 

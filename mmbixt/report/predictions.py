@@ -41,6 +41,8 @@ class Predictions:
             size = dict(tile=side, overlap=side - min(test['stride']))
         self.predict = Predictor(config, checkpoint, quiet=True, **size)
         self.dataset = DATASETS.build(config.test_dataloader.dataset)
+        self.paths = [self.dataset.get_data_info(i)['img_path'] for i in range(len(self.dataset))]
+        self.ignored = getattr(self.dataset, 'ignore_index', 255)
         self.meta = dict(self.dataset.metainfo)
         if generated:  # ADE20K's palette has four similar greens for classes of the scenes
             self.meta['palette'] = sample_palette(self.meta['classes'], self.meta['palette'])
@@ -55,8 +57,7 @@ class Predictions:
     def sums(self, sample: BaseDataElement, **options) -> dict[str, np.ndarray]:
         """Pixel counts (K,) of an image, by name."""
         maps = (label_map(sample, key) for key in ('gt_sem_seg', 'pred_sem_seg'))
-        ignored = getattr(self.dataset, 'ignore_index', 255)
-        return image_sums(*maps, len(self.meta['classes']), ignore_index=ignored, **options)
+        return image_sums(*maps, len(self.meta['classes']), ignore_index=self.ignored, **options)
 
     def count(self) -> ImageSums:
         """Predict all images and count their pixels."""
@@ -67,17 +68,29 @@ class Predictions:
             sums.append({key: n.astype(np.uint32) for key, n in self.sums(sample).items()})
         return ImageSums.stack(names, self.meta['classes'], sums)
 
-    def worst_and_best(self, counts: ImageSums, band: str, number: int) -> dict[str, list[Example]]:
-        """Images with the lowest and the highest mIoU in a band, at most ``number`` of each."""
-        paths = [self.dataset.get_data_info(k)['img_path'] for k in range(len(self.dataset))]
+    def scores(self, counts: ImageSums, band: str) -> np.ndarray:
+        """mIoU (N,) of each image in a band, from counts; NaN without a boundary or counts."""
         if counts.classes != list(self.meta['classes']):
             raise SumsFileError(
                 'The counts are of other classes than those of the test set: see --evaluate'
             )
-        order = indices_of(counts.images, paths)
-        counted = image_scores(counts, band)
-        worst, best = worst_and_best(counted, number, lambda i: read_image(paths[order[i]]))
-        examples = [self.draw(order[i], band, counted[i]) for i in tqdm([*worst, *best])]
+        found = np.full(len(self.paths), np.nan)
+        found[indices_of(counts.images, self.paths)] = image_scores(counts, band)
+        return found
+
+    def read(self, index: int) -> np.ndarray:
+        """The pixels of an image (H,W,3), RGB."""
+        return read_image(self.paths[index])
+
+    def figure(self, sample: BaseDataElement, title: str, width: int | float) -> Figure:
+        """The errors of an image in a band of this width."""
+        return sample_figure(sample, self.meta, title, width, self.ignored)
+
+    def worst_and_best(self, counts: ImageSums, band: str, number: int) -> dict[str, list[Example]]:
+        """Images with the lowest and the highest mIoU in a band, at most ``number`` of each."""
+        counted = self.scores(counts, band)
+        worst, best = worst_and_best(counted, number, self.read)
+        examples = [self.draw(i, band, counted[i]) for i in tqdm([*worst, *best])]
         return {'Worst': examples[: len(worst)], 'Best': examples[len(worst) :]}
 
     def draw(self, index: int, band: str, counted: float) -> Example:
@@ -87,7 +100,7 @@ class Predictions:
         width = band_width(band.removeprefix('band').removesuffix('px'))
         means = scores(self.sums(sample, widths=[width]))
         score = means[f'{band}/mIoU']
-        errors = embed(sample_figure(sample, self.meta, name, width))
+        errors = embed(self.figure(sample, name, width))
         # the scores of one model may differ by a point between devices
         return Example(name, score, means['all/mIoU'], abs(score - counted) > 1, errors)
 

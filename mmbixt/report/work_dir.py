@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from mmengine.config import Config
 
+from mmbixt.errors import UserError
 from mmbixt.sample.sample_data import MANIFEST
 
 # scores of mmdet, and what they measure
@@ -17,7 +18,7 @@ DETECTION = {'coco/bbox_mAP': 'boxes', 'coco/segm_mAP': 'masks', 'coco/boundary_
 _MEANS = {'mIoU', 'all/mIoU', 'accuracy/top1', *DETECTION}
 
 
-class ReportError(ValueError):
+class ReportError(UserError):
     """A folder is not the work dir of a segmentor or a detector."""
 
 

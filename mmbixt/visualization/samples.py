@@ -9,12 +9,9 @@ from matplotlib.figure import Figure
 from mmengine.fileio import get
 from mmengine.structures import BaseDataElement
 
+from mmbixt.errors import UserError
 from mmbixt.visualization.boundary_errors import error_figure
 from mmbixt.visualization.images import as_rgb
-
-
-class NoLabelsError(ValueError):
-    """An image has no true or no predicted label map."""
 
 
 def sample_figure(
@@ -52,5 +49,5 @@ def read_image(path: str, backend_args: dict[str, Any] | None = None) -> np.ndar
 def label_map(sample: BaseDataElement, key: str) -> np.ndarray:
     """A label map (H,W) of a sample."""
     if key not in sample:
-        raise NoLabelsError(f'{sample.img_path} has no {key}.')
+        raise UserError(f'{sample.img_path} has no {key}.')
     return sample.get(key).data.cpu().numpy()[0]

@@ -15,10 +15,10 @@ import cv2
 import numpy as np
 
 # no imports of torch, which take seconds: NumPy and OpenCV are sufficient
+from mmbixt.errors import UserError
 from mmbixt.evaluation.boundary import RATIOS, WIDTHS, band_width, class_scores, main_band, scores
 from mmbixt.evaluation.folders import (
     IGNORED,
-    LabelFilesError,
     Pair,
     Reading,
     find_images,
@@ -172,7 +172,7 @@ def evaluate(args: argparse.Namespace) -> None:
 def main() -> None:
     try:
         evaluate(parse_args())
-    except LabelFilesError as error:
+    except UserError as error:
         sys.exit(f'error: {error}')
 
 

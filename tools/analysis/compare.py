@@ -22,16 +22,16 @@ from pathlib import Path
 import numpy as np
 
 # no imports of torch, which take seconds
+from mmbixt.errors import UserError
 from mmbixt.evaluation.bootstrap import (
     DRAWS,
     LEVEL,
-    NotPairedError,
     RegionScores,
     paired,
     score_regions,
 )
 from mmbixt.evaluation.boundary import MAIN_BAND, scores
-from mmbixt.evaluation.sums import ImageSums, SumsFileError, find_sums, read_sums
+from mmbixt.evaluation.sums import ImageSums, find_sums, read_sums
 from mmbixt.evaluation.tables import absent_classes, aligned, headline
 
 EPILOG = """Examples:
@@ -218,7 +218,7 @@ def main() -> None:
             compare_runs(args, [runs[0][0], runs[1][0]])
         else:
             compare_seeds(args, runs)
-    except (SumsFileError, NotPairedError) as error:
+    except UserError as error:
         sys.exit(f'error: {error}')
 
 

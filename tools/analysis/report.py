@@ -6,16 +6,14 @@ evaluated on its test set.
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 from mmengine.config import DictAction
 
 from mmbixt.cli import run
-from mmbixt.evaluation.sums import SumsFileError
 from mmbixt.report.collect import collect
 from mmbixt.report.page import make_page
-from mmbixt.report.work_dir import ReportError, Run
+from mmbixt.report.work_dir import Run
 
 
 def parse_args() -> argparse.Namespace:
@@ -42,10 +40,7 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     out = args.out or args.work_dir / 'report.html'
-    try:
-        data = collect(Run(args.work_dir, args.cfg_options), args)
-    except (ReportError, SumsFileError) as error:
-        sys.exit(f'error: {error}')
+    data = collect(Run(args.work_dir, args.cfg_options), args)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(make_page(data), 'utf-8')
     if data.problem:

@@ -5,25 +5,17 @@ missed or moved boundaries, and predicted classes that are not near in the truth
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-from mmengine.dataset import pseudo_collate
-from mmengine.device import get_device
-from mmengine.registry import DATASETS, MODELS, init_default_scope
 from tqdm import tqdm
 
-from mmbixt.checkpoints.loader import load
-from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import add_common_arguments, load_config, run
-from mmbixt.config import without_downloads
+from mmbixt.errors import UserError
 from mmbixt.evaluation.boundary import band_name, band_width
-from mmbixt.evaluation.sums import SumsFileError, find_sums, indices_of, read_sums, unique_names
-from mmbixt.visualization.choice import image_scores, worst_images
-from mmbixt.visualization.palette import sample_palette
-from mmbixt.visualization.samples import NoLabelsError, read_image, sample_figure
+from mmbixt.evaluation.sums import find_sums, read_sums, unique_names
+from mmbixt.report.predictions import Predictions
+from mmbixt.visualization.choice import worst_images
 
 EPILOG = """Examples:
   python tools/analysis/visualize.py CONFIG CHECKPOINT --images 20
@@ -66,50 +58,32 @@ def choose(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
         return [i * len(names) // count for i in range(count)]
     stems = [name if name in names else Path(name).stem for name in wanted]
     if missing := {*stems}.difference(names):
-        sys.exit(
-            f'error: The data set has no image {min(missing)}. It has {len(names):,} images: '
+        raise UserError(
+            f'The data set has no image {min(missing)}. It has {len(names):,} images: '
             f'{", ".join(names[:5])} ...'
         )
     return [names.index(name) for name in stems]
-
-
-def choose_worst(paths: Sequence[str], args: argparse.Namespace, work_dir: str) -> list[int]:
-    counted = read_sums(find_sums(args.sums or work_dir))
-    scores = image_scores(counted, counted.choose_band(band_name(args.width)))
-    order = indices_of(counted.images, paths)
-    return [
-        order[i] for i in worst_images(scores, args.worst, lambda i: read_image(paths[order[i]]))
-    ]
 
 
 def main() -> None:
     args = parse_args()
     cfg = load_config(args, splits=(args.split,))
     out_dir = args.out_dir or Path(cfg.work_dir, 'boundary_errors')
-    init_default_scope(cfg.get('default_scope', 'mmseg'))
-    dataset = DATASETS.build(cfg[f'{args.split}_dataloader'].dataset)
-    paths = [dataset.get_data_info(i)['img_path'] for i in range(len(dataset))]
-    names, meta = unique_names(paths), dict(dataset.metainfo)
-    if args.sample:
-        meta['palette'] = sample_palette(meta['classes'], meta['palette'])
-    try:
-        chosen = (
-            choose_worst(paths, args, cfg.work_dir) if args.worst else choose(names, args.images)
-        )
-        model = MODELS.build(without_downloads(cfg.model))
-        load_whole_state(model, load(args.checkpoint, map_location='cpu'))
-        model = model.to(get_device()).eval()
-        out_dir.mkdir(parents=True, exist_ok=True)
-        for i in tqdm(chosen, disable=None):  # no bar in a file
-            with torch.no_grad():
-                (sample,) = model.test_step(pseudo_collate([dataset[i]]))
-            title = f'{names[i]}, {Path(args.config).stem}: errors near boundaries'
-            ignore_index = getattr(dataset, 'ignore_index', 255)
-            figure = sample_figure(sample, meta, title, args.width, ignore_index)
-            figure.savefig(out_dir / f'{names[i]}.png')
-    except (SumsFileError, NoLabelsError) as error:
-        sys.exit(f'error: {error}')
-    print(f'{len(chosen)} pictures of {len(dataset):,} images: {out_dir}')
+    cfg.test_dataloader = cfg[f'{args.split}_dataloader']
+    images = Predictions(cfg, args.checkpoint, args.sample)
+    names = unique_names(images.paths)
+    if args.worst:
+        counts = read_sums(find_sums(args.sums or cfg.work_dir))
+        scores = images.scores(counts, counts.choose_band(band_name(args.width)))
+        chosen = worst_images(scores, args.worst, images.read)
+    else:
+        chosen = choose(names, args.images)
+    out_dir.mkdir(parents=True, exist_ok=True)
+    for i in tqdm(chosen, disable=None):  # no bar in a file
+        title = f'{names[i]}, {Path(args.config).stem}: errors near boundaries'
+        figure = images.figure(images.sample(i), title, args.width)
+        figure.savefig(out_dir / f'{names[i]}.png')
+    print(f'{len(chosen)} pictures of {len(names):,} images: {out_dir}')
 
 
 if __name__ == '__main__':

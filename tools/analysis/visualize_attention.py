@@ -11,13 +11,12 @@ The image is loaded by the test pipeline of the config. docs/attention.md explai
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from mmbixt.cli import add_common_arguments, load_config, run
-from mmbixt.visualization.attention import AttentionPictureError, attention_figures
+from mmbixt.visualization.attention import attention_figures
 from mmbixt.visualization.attention.loading import load_model, prepare_image
 
 EPILOG = """Examples:
@@ -88,13 +87,8 @@ def main() -> None:
     print(f'{args.image}: {width} x {height} pixels, loaded as {columns} x {rows}')
     model = load_model(cfg, args.checkpoint)
     point = args.point and (args.point[0] * columns / width, args.point[1] * rows / height)
-    try:
-        figures = attention_figures(
-            model, inputs, image, args.layers, args.heads, point, content, args.all_latents
-        )
-    except AttentionPictureError as error:
-        sys.exit(f'error: {error}')
-    save(figures, args)
+    options = args.layers, args.heads, point, content, args.all_latents
+    save(attention_figures(model, inputs, image, *options), args)
 
 
 if __name__ == '__main__':

@@ -5,8 +5,10 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
+from mmbixt.errors import UserError
 
-class AttentionPictureError(ValueError):
+
+class AttentionPictureError(UserError):
     """What a model or an image does not have, and so cannot be drawn."""
 
 

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 from mmbixt.cli import add_common_arguments, load_config, run
-from mmbixt.visualization.attention import AttentionPictureError
 from mmbixt.visualization.attention.loading import load_model, prepare_image
 from projects.studies.dissimilarity import dissimilarity_figure
 
@@ -48,7 +47,7 @@ def main() -> None:
     try:
         inputs = [one[0] for one in loaded]
         figure = dissimilarity_figure(models, inputs, image, title, image.shape[:2])
-    except (AttentionPictureError, ImportError) as error:
+    except ImportError as error:
         sys.exit(f'error: {error}')
     file = args.out or Path('work_dirs/dissimilarity', f'{Path(args.image).stem}.png')
     file.parent.mkdir(parents=True, exist_ok=True)
