@@ -23,17 +23,14 @@ from typing import Any
 import numpy as np
 import torch
 from mmengine.config import Config
-from mmengine.model import revert_sync_batchnorm
-from mmengine.registry import init_default_scope
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, pad
 
 from mmbixt.attention import RoutingAttention
-from mmbixt.checkpoints.loader import load
-from mmbixt.checkpoints.state_dict import load_whole_state
-from mmbixt.cli import read_config, run
-from mmbixt.config import without_downloads
+from mmbixt.cli import run
+from mmbixt.config import read_config
 from mmbixt.layers.sizes import crop, padding_to_multiple
+from mmbixt.predict.networks import Segmentor
 from mmbixt.version import __version__
 
 # Limits of the check: of the largest logit, and share of equal labels. Rounding alone makes 1e-5;
@@ -145,32 +142,11 @@ class Exported(nn.Module):
         return out if self.logits else out.argmax(1)
 
 
-def build(config: Config, checkpoint: Mapping[str, Any]) -> nn.Module:
-    """The segmentor of a config with the weights of a checkpoint."""
-    from mmseg.models import EncoderDecoder
-    from mmseg.registry import MODELS
-
-    init_default_scope('mmseg')
-    config.model.test_cfg = dict(mode='whole')
-    model = revert_sync_batchnorm(MODELS.build(without_downloads(config.model)))
-    if not isinstance(model, EncoderDecoder):
-        sys.exit(f'error: this tool exports an EncoderDecoder of mmseg, not a {config.model.type}')
-    load_whole_state(model, checkpoint)
-    return model.eval()
-
-
-def about(config: Config, path: str, checkpoint: Mapping[str, Any]) -> dict[str, str]:
-    """The metadata of the file: texts, and JSON where there are several values.
-
-    Names and colours of the classes are from the checkpoint, or else from the config's test set.
-    """
-    from mmseg.registry import DATASETS
-
-    dataset = config.test_dataloader.dataset
-    trained = (checkpoint.get('meta') or {}).get('dataset_meta')
-    meta = trained or {**DATASETS.get(dataset.type).METAINFO, **dataset.get('metainfo', {})}
+def about(config: Config, path: str, meta: Mapping[str, Any]) -> dict[str, str]:
+    """The metadata of the file: texts, and JSON where there are several values."""
     values = {key: meta[key] for key in ('classes', 'palette') if meta.get(key)}
-    values['resize'] = [x for x in dataset.get('pipeline', []) if 'Resize' in str(x['type'])]
+    pipeline = config.test_dataloader.dataset.get('pipeline', [])
+    values['resize'] = [x for x in pipeline if 'Resize' in str(x['type'])]
     texts = dict(
         config=Path(path).stem,
         mmbixt_version=__version__,
@@ -247,12 +223,16 @@ def check(file: Path, model: nn.Module, sizes: Sequence[Sequence[int]], logits: 
 @torch.no_grad()
 def main() -> None:
     args = parse_args()
-    config, checkpoint = read_config(args.config), load(args.checkpoint, 'cpu')
-    model = build(config, checkpoint)
+    config = read_config(args.config)
+    if config.get('default_scope') != 'mmseg':
+        sys.exit(f'error: {args.config} is not of a segmentor of mmseg')
+    config.model.test_cfg = dict(mode='whole')
+    segmentor = Segmentor(config, args.checkpoint, 'cpu', amp=False)
+    model = segmentor.model
     exported = Exported(copy.deepcopy(model), config, args.logits).eval()
     if args.dynamic:
         replace_for_dynamic_sizes(exported.model)
-    metadata = about(config, args.config, checkpoint)
+    metadata = about(config, args.config, segmentor.meta)
     export(exported, tuple(args.size), args.dynamic, metadata, args.out)
     agrees_everywhere = False
     try:
