@@ -1,11 +1,12 @@
 """Reading configs and walking through them."""
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config, ConfigDict
+
+from mmbixt.errors import near_matches
 
 # in an installed package a folder of files, in a checkout a link to configs/
 CONFIGS = Path(__file__).parent / '.mim/configs'
@@ -29,9 +30,8 @@ def read_config(path: str) -> Config:
     if not Path(path).exists():
         names, name = config_files(), Path(path).stem
         if path not in (name, f'{name}.py') or name not in names:
-            similar = get_close_matches(name, names, n=3, cutoff=0.5)
-            hint = f' Similar names: {", ".join(similar)}.' if similar else ''
-            raise FileNotFoundError(f'{path} is neither a file nor the name of a config.{hint}')
+            text = f'{path} is neither a file nor the name of a config.'
+            raise FileNotFoundError(text + near_matches(name, names))
         path = str(names[name])
     return Config.fromfile(path)
 

@@ -8,7 +8,6 @@ its model and runs one image. It ends with 1 if a file fails.
 """
 
 import argparse
-import ast
 import platform
 import sys
 import textwrap
@@ -23,7 +22,8 @@ import torch
 from mmbixt import __version__
 from mmbixt.checkpoints.download import cache_folder
 from mmbixt.checkpoints.loader import find_file, load
-from mmbixt.checkpoints.sources import SOURCES, Source, hash_in, near_matches
+from mmbixt.checkpoints.sources import SOURCES, Source, hash_in
+from mmbixt.errors import near_matches
 
 LICENCES = (
     'The files have the licences of their authors; docs/which.md lists what is known. mmbixt '
@@ -92,8 +92,7 @@ def check(source: Source) -> tuple[str, str, str]:
     path = find_file(source.name)
     with path.open('rb') as file:
         digest = file_digest(file, 'sha256').hexdigest()
-    is_whole = not source.fills.startswith('mmbixt.')
-    output = (run_whole if is_whole else run_classifier)(source, load(source.name, 'cpu'))
+    output = (run_whole if source.decoder else run_classifier)(source, load(source.name, 'cpu'))
     if not output.isfinite().all():
         raise ValueError('the output is not finite')
     return size_here(source), digest, f'loads; {tuple(output.shape)} for one image'
@@ -103,11 +102,8 @@ def run_classifier(source: Source, state: Mapping[str, Any]) -> torch.Tensor:
     """Logits; or the pooled vector, if the file has no classes."""
     from mmbixt.timm.classifiers import CLASSIFIERS, checkpoint_filter_fn
 
-    call = ast.parse(
-        source.fills.removeprefix('mmbixt.').replace(': ', '(') + ')', mode='eval'
-    ).body
-    options = {x.arg: ast.literal_eval(x.value) for x in call.keywords}
-    model = CLASSIFIERS[call.func.id](**options).eval()
+    options = dict(source.backbone)
+    model = CLASSIFIERS[options.pop('type').removeprefix('mmbixt.')](**options).eval()
     weights = checkpoint_filter_fn(state, model)
     if not any(key.startswith('head.') for key in weights):
         model.reset_classifier(0)

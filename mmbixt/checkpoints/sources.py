@@ -5,14 +5,14 @@ it; other files are accepted as they are downloaded (over https).
 """
 
 import re
-from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
+from collections.abc import Iterator
 from itertools import product
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import urlparse
 
 from mmbixt.checkpoints.errors import CheckpointFileError
+from mmbixt.errors import near_matches
 
 # `name-1cdeb081.pth`: torch and OpenMMLab end names with eight digits of the sha256. Decimal digits
 # alone may be a date or a number of iterations.
@@ -35,10 +35,18 @@ class Source(NamedTuple):
     name: str  # in a config, such as 'xcit://tiny12-p16'
     url: str
     what: str  # data and recipe of its training
-    fills: str  # the model with these weights
+    backbone: dict[str, Any]  # config of the backbone with these weights
+    decoder: str = ''  # of a whole model
     figure: str = ''  # the authors' result, if known
     is_zip: bool = False  # the download is a zip archive that contains the checkpoint
     note: str = ''  # advice for users, shown with errors
+
+    @property
+    def fills(self) -> str:
+        """The model with these weights, in words."""
+        options = ', '.join(f'{k}={x!r}' for k, x in self.backbone.items() if k != 'type')
+        whole = f'{self.decoder} on ' if self.decoder else ''
+        return f'{whole}{self.backbone["type"]}: {options}'
 
     @property
     def file(self) -> str:
@@ -53,12 +61,6 @@ def find(name: str) -> Source:
         text = f'There are no published weights named {name!r}.{near_matches(name, SOURCES)}'
         raise UnknownSourceError(f'{text} `python tools/list_weights.py` lists all.')
     return SOURCES[name]
-
-
-def near_matches(name: str, names: Iterable[str]) -> str:
-    """A sentence of similar names for an error about an unknown name; empty if there are none."""
-    near = get_close_matches(name, list(names), n=5, cutoff=0.5)
-    return f' Similar names: {", ".join(near)}.' if near else ''
 
 
 _FIGSHARE = 'https://figshare.unimelb.edu.au/ndownloader/files'
@@ -177,14 +179,13 @@ _SWIN['base'] = _SWIN['mm-base']  # this size is published in mm's layout only
 
 def _bixt() -> Iterator[Source]:
     for model in BIXT:
-        options = dict(arch='tiny') | model.options
-        fills = f'mmbixt.BiXT: {", ".join(f"{key}={value!r}" for key, value in options.items())}'
+        backbone = dict(type='mmbixt.BiXT', arch='tiny') | model.options
         for file, side, suffix in ((model.at_224, 224, ''), (model.at_384, 384, '-384')):
             if file is None:
                 continue
             name, what = f'bixt://{model.weights}{suffix}', f'ImageNet-1k, {side} px'
             url, figure = f'{_FIGSHARE}/{file[0]}', f'top-1 {file[1]:.2f}'
-            yield Source(name, url, what, fills, figure, is_zip=True)
+            yield Source(name, url, what, backbone, figure=figure, is_zip=True)
 
 
 def _xcit() -> Iterator[Source]:
@@ -193,38 +194,40 @@ def _xcit() -> Iterator[Source]:
         for recipe, (before, after, what) in _XCIT_RECIPES.items():
             if recipe == '-dino' and arch not in ('small12', 'medium24'):
                 continue
-            name, (official, model) = f'xcit://{arch}-p{patch}{recipe}', _xcit_names(arch, patch)
+            name, (official, backbone) = f'xcit://{arch}-p{patch}{recipe}', _xcit_names(arch, patch)
             url = f'{_XCIT_URL}/{official}_{before}{patch}_{after}.pth'
             figure = f'top-1 {figures[recipe]}' if recipe in figures else ''
-            yield Source(name, url, what, model, figure)
+            yield Source(name, url, what, backbone, figure=figure)
 
 
 def _xcit_whole() -> Iterator[Source]:
     """Whole models, trained by the XCiT authors with mmseg 0.11 and mmdet 2."""
     for kind, (address, what, decoder, figure) in _XCIT_WHOLE.items():
         for (arch, patch), figures in _XCIT_DENSE.items():
-            official, model = _xcit_names(arch, patch)
+            official, backbone = _xcit_names(arch, patch)
             url = f'{_XCIT_URL}/{address}_{official}_p{patch}.pth'
-            name, fills = f'xcit://{kind}-{arch}-p{patch}', f'{decoder} on {model}'
-            yield Source(name, url, what, fills, figure.format(*figures))
+            name = f'xcit://{kind}-{arch}-p{patch}'
+            yield Source(name, url, what, backbone, decoder, figure.format(*figures))
 
 
-def _xcit_names(arch: str, patch: int) -> tuple[str, str]:
-    """The authors' name of an architecture in file names, and mmbixt's model."""
-    return f'xcit_{arch[:-2]}_{arch[-2:]}', f"mmbixt.XCiT: arch='{arch}', patch_size={patch}"
+def _xcit_names(arch: str, patch: int) -> tuple[str, dict[str, Any]]:
+    """The authors' name of an architecture in file names, and the backbone."""
+    backbone = dict(type='mmbixt.XCiT', arch=arch, patch_size=patch)
+    return f'xcit_{arch[:-2]}_{arch[-2:]}', backbone
 
 
 def _biformer() -> Iterator[Source]:
     for arch, share in _BIFORMER.items():
-        url, model = f'{_ONEDRIVE}/{share}/root/content', f"mmbixt.BiFormer: arch='{arch}'"
-        yield Source(f'biformer://{arch}', url, 'ImageNet-1k', model, note=_BIFORMER_NOTE)
+        url, backbone = f'{_ONEDRIVE}/{share}/root/content', dict(type='mmbixt.BiFormer', arch=arch)
+        yield Source(f'biformer://{arch}', url, 'ImageNet-1k', backbone, note=_BIFORMER_NOTE)
 
 
 def _swin() -> Iterator[Source]:
     for name, url in _SWIN.items():
         layout = ", in OpenMMLab's layout" if url.startswith(_SWIN_MM_URL) else ''
-        model = f"mmbixt.BiSASwin: arch='{name.removeprefix('mm-')}', bisa_stages=()"
-        yield Source(f'swin://{name}', url, f'ImageNet-1k, 224 px{layout}', model)
+        arch = name.removeprefix('mm-')
+        backbone = dict(type='mmbixt.BiSASwin', arch=arch, bisa_stages=())
+        yield Source(f'swin://{name}', url, f'ImageNet-1k, 224 px{layout}', backbone)
 
 
 _ALL = (_bixt(), _xcit(), _xcit_whole(), _biformer(), _swin())
