@@ -31,8 +31,8 @@ from mmbixt.visualization.attention.layer import AttentionPictureError, Layer
 __all__ = ['AttentionPictureError', 'attention_figures']
 
 # What draws an attention: a module with
-#   default_layer({name: attention}, out_indices) -> name
 #   draw(Layer, Scene) -> Figure
+#   default_layer({name: attention}, out_indices) -> name, if it is not the last one
 DRAWN_BY: dict[type[nn.Module], ModuleType] = {
     BidirectionalAttention: bixt,
     SequentialAttention: bixt,
@@ -106,10 +106,12 @@ def attention_layers(model: nn.Module) -> dict[str, Drawable]:
 
 
 def _default_layer(model: nn.Module) -> str:
-    layers = attention_layers(model)
-    own = {name: x.attention for name, x in layers.items() if x.drawer is not class_attention}
-    first = next(iter(layers.values()))
-    return first.drawer.default_layer(own, _parts(model)[0].out_indices)
+    layers = {k: x for k, x in attention_layers(model).items() if x.drawer is not class_attention}
+    *_, (last, (drawer, _, _)) = layers.items()
+    if not hasattr(drawer, 'default_layer'):
+        return last
+    attentions = {name: x.attention for name, x in layers.items()}
+    return drawer.default_layer(attentions, _parts(model)[0].out_indices)
 
 
 def record_layers(model: nn.Module, inputs: Tensor, names: Sequence[str]) -> list[Layer]:

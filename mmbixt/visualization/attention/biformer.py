@@ -1,11 +1,11 @@
 """BiFormer: the attention of a point, and the regions that its region is routed to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from matplotlib.figure import Figure
-from torch import Tensor, nn
+from torch import Tensor
 
 from mmbixt.visualization.attention import drawing
 from mmbixt.visualization.attention.drawing import RED_AND_BLUE, Panel, Scene
@@ -26,11 +26,6 @@ class PointAttention(NamedTuple):
     maps: Tensor
     own: Box  # the region of the point
     routed: Sequence[Box]  # the k regions that it is routed to, the best first
-
-
-def default_layer(attentions: Mapping[str, nn.Module], out_indices: Sequence[int]) -> str:
-    """The last one; the last stage, where all tokens attend to all, is not drawn."""
-    return [*attentions][-1]
 
 
 def point_attention(layer: Layer, cell: tuple[int, int]) -> PointAttention:

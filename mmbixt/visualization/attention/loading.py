@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.state_dict import unwrap, without
-from mmbixt.config import type_name
+from mmbixt.config import data_sets, type_name
 from mmbixt.visualization.images import as_rgb
 
 
@@ -35,9 +35,7 @@ def prepare_image(cfg: Config, path: str) -> tuple[Tensor, np.ndarray, tuple[int
         The inputs of the backbone, (1,3,H,W): resized, normalised, padded; the image to draw on,
         (h,w,3), RGB, in uint8: resized, without padding; (height, width) of the file.
     """
-    dataset = cfg.test_dataloader.dataset
-    while 'pipeline' not in dataset:  # a wrapper
-        dataset = dataset.get('dataset') or dataset.datasets[0]
+    _, dataset = next(data_sets(cfg, 'test'))
     steps = [step for step in dataset.pipeline if 'Annotations' not in str(step.type)]
     init_default_scope(cfg.default_scope)
     packed = Compose(steps)(dict(img_path=path, img_id=0))

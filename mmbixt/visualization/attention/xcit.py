@@ -4,12 +4,10 @@ A head has no attention between tokens, but a matrix (d,d) between its channels:
 cosines of a query channel and of all key channels, each a map over the image.
 """
 
-from collections.abc import Mapping, Sequence
-
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from torch import Tensor, nn
+from torch import Tensor
 
 from mmbixt.visualization.attention.drawing import Panel, Scale, Scene, sheet
 from mmbixt.visualization.attention.layer import Layer
@@ -24,10 +22,6 @@ SENTENCE = (
     'The last row: the lengths of the query and of the key of each patch, over all heads; the '
     'shortest is blue, the longest red.'
 )
-
-
-def default_layer(attentions: Mapping[str, nn.Module], out_indices: Sequence[int]) -> str:
-    return str(out_indices[-1])
 
 
 def attention_maps(layer: Layer) -> tuple[Tensor, Tensor, Tensor]:
