@@ -40,13 +40,7 @@ def parse_args() -> argparse.Namespace:
     text = 'factor of the size of photos; 1 for objects as large in pixels as in training'
     size.add_argument('--scale', type=float, metavar='F', help=text)
     size.add_argument('--short-side', type=int, metavar='N', help='resize to this shorter side')
-    add(
-        '--tile',
-        type=int,
-        default=1024,
-        metavar='N',
-        help='side of a tile (1024)',
-    )
+    add('--tile', type=int, default=1024, metavar='N', help='side of a tile (1024)')
     add('--overlap', type=int, metavar='N', help='of two tiles (a quarter of a tile)')
     add('--batch', type=int, metavar='N', help='tiles at once (4; on a CPU 1)')
     add('--whole', action='store_true', help='no tiles; memory grows with the image')

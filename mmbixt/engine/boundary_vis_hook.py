@@ -32,7 +32,6 @@ class BoundaryVisHook(Hook):
         width: width of the band around true boundaries, in pixels (int) or as a fraction of the
             image's diagonal (float below 1).
         ignore_index: true label of pixels that do not count.
-        backend_args: file backend for reading images, as in ``LoadImageFromFile``.
 
     Example:
         >>> custom_hooks = [dict(type='mmbixt.BoundaryVisHook', interval=100)]
@@ -45,11 +44,10 @@ class BoundaryVisHook(Hook):
         max_images: int = 10,
         width: int | float = 3,
         ignore_index: int = 255,
-        backend_args: dict[str, Any] | None = None,
     ) -> None:
         band_pixels(width, (1, 1))  # raises for a wrong width now, not after the first epoch
         self.draw, self.interval, self.max_images = draw, interval, max_images
-        self.options = dict(width=width, ignore_index=ignore_index, backend_args=backend_args)
+        self.options = dict(width=width, ignore_index=ignore_index)
         self.seen = 0  # images of this evaluation
         self.is_training = False  # outside training, `runner.iter` would build the training loop
 

@@ -66,7 +66,11 @@ def image_sums(
         tolerances: for the F score, in pixels; slower than all other scores together.
         ignore_index: true label of pixels that do not count.
     """
-    check_shapes(truth, prediction)
+    if truth.ndim != 2 or truth.shape != prediction.shape:
+        raise ValueError(
+            'truth and prediction must be label maps (H,W) of one size, '
+            f'got {truth.shape} and {prediction.shape}'
+        )
     valid = truth != ignore_index
     truth = compact_labels(truth, valid, num_classes, 'truth')
     prediction = compact_labels(prediction, valid, num_classes, 'prediction')
@@ -76,14 +80,6 @@ def image_sums(
     if tolerances:
         sums |= boundary_f_sums(truth, prediction, valid, num_classes, tolerances)
     return sums
-
-
-def check_shapes(truth: np.ndarray, prediction: np.ndarray) -> None:
-    if truth.ndim != 2 or truth.shape != prediction.shape:
-        raise ValueError(
-            'truth and prediction must be label maps (H,W) of one size, '
-            f'got {truth.shape} and {prediction.shape}'
-        )
 
 
 def compact_labels(

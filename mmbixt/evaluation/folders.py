@@ -153,13 +153,12 @@ def pair_sums(
     """Counts (K,) of one image by name; ``options`` are those of `image_sums`."""
     maps = read_pair(pair, reading)
     try:
-        sums = image_sums(*maps, num_classes, ignore_index=IGNORED, **options)
+        return image_sums(*maps, num_classes, ignore_index=IGNORED, **options)
     except ValueError as error:
         raise LabelFilesError(
             f'{error}.\n  truth: {pair.truth}\n  prediction: {pair.prediction}\nSee --num-classes, '
             '--ignore-index, --reduce-zero-label and --pred-reduce-zero-label'
         ) from error
-    return {name: counts.astype(np.uint32) for name, counts in sums.items()}
 
 
 def folder_sums(

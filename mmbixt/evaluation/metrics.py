@@ -61,7 +61,7 @@ class BoundaryIoUMetric(BaseMetric):
                 sample[key]['data'].cpu().numpy()[0] for key in ('gt_sem_seg', 'pred_sem_seg')
             )
             sums = image_sums(truth, prediction, len(self.dataset_meta['classes']), *self.options)
-            self.results.append((name, {key: n.astype(np.uint32) for key, n in sums.items()}))
+            self.results.append((name, sums))
 
     def compute_metrics(self, results: list[tuple[str, dict[str, np.ndarray]]]) -> dict[str, float]:
         """Scores of the data set; those of each class follow from ``sums_file``."""

@@ -31,7 +31,7 @@ class ImageSums:
         cls, images: Sequence[str], classes: Sequence[str], sums: Sequence[Mapping[str, np.ndarray]]
     ) -> 'ImageSums':
         """From the counts (K,) of each image by name."""
-        counts = {name: np.stack([one[name] for one in sums]) for name in sums[0]}
+        counts = {name: np.stack([one[name] for one in sums]).astype(np.uint32) for name in sums[0]}
         return cls(list(images), list(classes), counts)
 
     def total(self) -> dict[str, np.ndarray]:

@@ -65,7 +65,7 @@ class Predictions:
         for index in tqdm(range(len(self.dataset))):
             sample = self.sample(index)
             names.append(Path(sample.img_path).name)
-            sums.append({key: n.astype(np.uint32) for key, n in self.sums(sample).items()})
+            sums.append(self.sums(sample))
         return ImageSums.stack(names, self.meta['classes'], sums)
 
     def scores(self, counts: ImageSums, band: str) -> np.ndarray:

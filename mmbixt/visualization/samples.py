@@ -20,24 +20,23 @@ def sample_figure(
     title: str,
     width: int | float = 3,
     ignore_index: int = 255,
-    backend_args: dict[str, Any] | None = None,
 ) -> Figure:
-    """``error_figure`` of one image; its arguments, and ``backend_args`` to read the file.
+    """``error_figure`` of one image, with its arguments.
 
     Args:
         sample: with ``img_path``, ``pred_sem_seg`` and ``gt_sem_seg`` (1,H,W), of the size of the
             image file.
         dataset_meta: with ``classes`` and, if the dataset has one, ``palette``.
     """
-    image = read_image(sample.img_path, backend_args)
+    image = read_image(sample.img_path)
     truth, prediction = (label_map(sample, key) for key in ('gt_sem_seg', 'pred_sem_seg'))
     classes, palette = dataset_meta['classes'], dataset_meta.get('palette')
     return error_figure(image, truth, prediction, classes, palette, width, title, ignore_index)
 
 
-def read_image(path: str, backend_args: dict[str, Any] | None = None) -> np.ndarray:
+def read_image(path: str) -> np.ndarray:
     """The pixels of an image file (H,W,3), RGB."""
-    content = np.frombuffer(get(path, backend_args), np.uint8)
+    content = np.frombuffer(get(path), np.uint8)
     image = cv2.imdecode(content, cv2.IMREAD_COLOR)
     if image is None:  # of floating point numbers
         image = cv2.imdecode(content, cv2.IMREAD_UNCHANGED)
