@@ -32,8 +32,8 @@ setup(
         'cls': ['mmengine==0.10.7', 'mmpretrain==1.2.0', 'importlib_metadata<8'],
         # for tools/analysis/report.py; torch and mmengine bring them as well
         'report': ['Jinja2>=3.1', 'matplotlib>=3.8', 'Pygments>=2.15'],
-        # for tools/analysis/boundary_eval.py and BoundaryScores; mmengine brings an OpenCV as well
-        'boundary': ['opencv-python>=4.8', 'torchmetrics>=1.2'],
+        # for tools/analysis/boundary_eval.py and BoundaryScores; mmengine brings the first two
+        'boundary': ['matplotlib>=3.8', 'opencv-python>=4.8', 'torchmetrics>=1.2'],
         # for tools/export_onnx.py
         'export': ['onnx==1.23.2', 'onnxscript==0.7.2', 'onnxruntime==1.32.0'],
     },

@@ -52,9 +52,13 @@ def read_classes(source: str) -> list[str]:
     """Names of classes: the lines of a file, or those of a data set that mmseg knows."""
     if Path(source).is_file():
         return [line.strip() for line in Path(source).read_text().rstrip().splitlines()]
-    from mmseg.utils import get_classes  # with torch, which takes seconds
+    try:
+        from mmseg.utils import get_classes  # with torch, which takes seconds
 
-    return get_classes(source)
+        return get_classes(source)
+    except (ImportError, ValueError) as error:
+        problem = f'{source} is neither a file nor a data set that mmseg knows ({error})'
+        raise LabelFilesError(f'--classes: {problem}.') from error
 
 
 def pair_files(

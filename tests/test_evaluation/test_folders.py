@@ -103,6 +103,8 @@ def test_names_of_classes(tmp_path):
     path.write_text('sky\nsea of trees \nsand\n\n')
     assert read_classes(str(path)) == ['sky', 'sea of trees', 'sand']
     assert read_classes('ade20k')[:2] == ['wall', 'building']
+    with raises('street is neither a file nor a data set'):
+        read_classes('street')
 
 
 @pytest.mark.parametrize(
