@@ -14,9 +14,6 @@ from mmbixt.evaluation.sums import ImageSums
 from mmbixt.sample.sample_data import write_sample_data
 
 STEPS = range(10, 101, 10)
-# names that break pages which do not escape them
-HOSTILE = '<script>window.broken = 1</script>'
-QUOTED = '"><img src=x onerror="window.broken = 1">'
 
 
 def train_record(step, **more):
@@ -63,17 +60,6 @@ def make_run(folder, images=4):
     return work_dir
 
 
-def write_work_dir(folder, config='', records=(), results=None, name='mine'):
-    """Write the work dir of a run with a log, and with the results of a test."""
-    folder.mkdir(exist_ok=True)
-    text = "model = dict(type='EncoderDecoder', backbone=dict(type='mmbixt.BiXT'))\n" + config
-    (folder / f'{name}.py').write_text(text)
-    start = write_log(folder, '20250101_100000', records)
-    if results:
-        (start / f'{start.name}.json').write_text(json.dumps(results))
-    return folder
-
-
 def sums(classes, *pairs, **options):
     """Counts of images from pairs of true and predicted label maps."""
     image_counts = [image_sums(truth, other, len(classes), **options) for truth, other in pairs]
@@ -98,12 +84,6 @@ class Reader(HTMLParser):
     def all(self, tag, **attributes):
         wanted = attributes.items()
         return [found for name, found in self.elements if name == tag and wanted <= found.items()]
-
-    @property
-    def addresses(self):
-        """All URLs that a browser would load."""
-        keys = ('src', 'href', 'srcset', 'action', 'data', 'poster')
-        return [about[key] for _, about in self.elements for key in keys if key in about]
 
 
 def read_page(file: Path) -> Reader:

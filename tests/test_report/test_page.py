@@ -1,8 +1,8 @@
-import re
+import json
 
 import numpy as np
 import pytest
-from test_report.runs import HOSTILE, QUOTED, Reader, sums, train_record, val_record, write_work_dir
+from test_report.runs import Reader, sums, train_record, val_record, write_log
 
 from mmbixt.evaluation import scores
 from mmbixt.report.collect import ReportData
@@ -11,15 +11,25 @@ from mmbixt.report.predictions import Example
 from mmbixt.report.work_dir import Run
 
 SECTIONS = ['training', 'scores', 'classes', 'pictures', 'configuration']
+# names that break pages which do not escape them
+HOSTILE = '<script>window.broken = 1</script>'
+QUOTED = '"><img src=x onerror="window.broken = 1">'
 CLASSES = [HOSTILE, QUOTED, 'a & b', 'never']
 RECORDS = [train_record(10), val_record(10, 20.0), train_record(20), val_record(20, 40.0)]
 
 
 @pytest.fixture
 def make_run(tmp_path):
+    """Writes the work dir of a run with a log, and with the results of a test."""
+
     def make(config='', records=RECORDS, results=None):
         folder = tmp_path / f'run {len(list(tmp_path.iterdir()))}'
-        return Run(write_work_dir(folder, config, records, results))
+        start = write_log(folder, '20250101_100000', records)
+        model = "model = dict(type='EncoderDecoder', backbone=dict(type='mmbixt.BiXT'))"
+        (folder / 'mine.py').write_text(f'{model}\n{config}')
+        if results:
+            (start / f'{start.name}.json').write_text(json.dumps(results))
+        return Run(folder)
 
     return make
 
@@ -39,8 +49,7 @@ def full(make_run):
 
 
 def test_page_with_all_parts(full):
-    source = make_page(full)
-    page = Reader(source)
+    page = Reader(make_page(full))
     assert [found['id'] for found in page.all('section')] == SECTIONS
     counted = {tag: len(page.all(tag)) for tag in ('svg', 'table', 'figcaption', 'img')}
     assert counted == dict(svg=3, table=2, figcaption=3, img=3 + 1)  # and an empty one to enlarge
@@ -48,8 +57,6 @@ def test_page_with_all_parts(full):
     for text in (*CLASSES[:3], full.run.name, *shown):
         assert text in page.text
     # nothing is loaded from a network
-    assert all(url.startswith(('data:', '#')) for url in page.addresses)
-    assert not re.search(r'@import|url\(', source)
     [policy] = page.all('meta', **{'http-equiv': 'Content-Security-Policy'})
     assert policy['content'].startswith("default-src 'none'; img-src data:;")
 
@@ -68,7 +75,6 @@ def test_everything_is_escaped(full):
     assert len(page.all('script')) == 1
     assert not page.all('img', src='x')
     assert page.text.count(HOSTILE) >= 5  # class, image, config, model, weights
-    assert 'window.broken' not in ' '.join(map(str, page.addresses))
 
 
 def test_detector(make_run):

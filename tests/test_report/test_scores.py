@@ -9,26 +9,14 @@ from mmbixt.report.scores import class_rows
 CLASSES = ['sky', 'sea', 'never', 'only predicted']
 
 
-@pytest.fixture
-def pairs():
-    """Images of two halves, with the predicted boundary shifted to the right."""
+def test_regions_have_the_scores_of_the_evaluation():
+    """Of images of two halves, with the predicted boundary shifted to the right."""
     truth = np.zeros((20, 40), np.uint8)
     truth[:, 20:] = 1
-    found = []
-    for shift in (0, 2, 6, 4):
-        prediction = np.zeros_like(truth)
-        prediction[:, 20 + shift :] = 1
-        found.append((truth, prediction))
-    found[0][1][0, 0] = 3
-    return found
-
-
-@pytest.fixture
-def counts(pairs):
-    return sums(CLASSES, *pairs, widths=(1, 3), ratios=(0.1,), tolerances=(2,))
-
-
-def test_regions_have_the_scores_of_the_evaluation(counts):
+    predictions = [np.roll(truth, shift, 1) * truth for shift in (0, 2, 6, 4)]
+    predictions[0][0, 0] = 3
+    pairs = [(truth, prediction) for prediction in predictions]
+    counts = sums(CLASSES, *pairs, widths=(1, 3), ratios=(0.1,), tolerances=(2,))
     found = scores(counts.total())
     regions = score_regions(counts)
     assert list(regions) == ['all', 'band1px', 'band3px', 'boundary0.1', 'boundaryF2px']
