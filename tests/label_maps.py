@@ -25,3 +25,8 @@ def stacked_sums(maps, **options):
     """Counts (N,4) of N images by name; class 3 occurs nowhere."""
     sums = [image_sums(truth, prediction, 4, **options) for truth, prediction in maps]
     return {name: np.stack([counts[name] for counts in sums]) for name in sums[0]}
+
+
+def total(image_counts):
+    """Counts (4,) of all images together."""
+    return {name: counts.sum(0) for name, counts in image_counts.items()}

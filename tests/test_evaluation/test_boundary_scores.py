@@ -5,7 +5,7 @@ import pytest
 import torch
 from documents import shown
 from helpers import python
-from label_maps import label_maps, stacked_sums
+from label_maps import label_maps, stacked_sums, total
 from running import in_two_processes
 
 from mmbixt import evaluation
@@ -23,8 +23,8 @@ def batches():
 def expected(per_class=False, **options):
     """The scores of all images, from their counts as the tool for folders adds them."""
     maps = [pair for sizes in BATCHES for pair in label_maps(sizes)]
-    total = {name: counts.sum(0) for name, counts in stacked_sums(maps, **options).items()}
-    return scores(total) | (class_scores(total) if per_class else {})
+    sums = total(stacked_sums(maps, **options))
+    return scores(sums) | (class_scores(sums) if per_class else {})
 
 
 def assert_same(found, wanted):

@@ -4,24 +4,13 @@ import numpy as np
 import pytest
 import torch
 from helpers import assert_close, image
+from variants import FAMILIES, build
 
-from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
+from mmbixt.backbones import BiSASwin
 from mmbixt.visualization.attention import AttentionPictureError
-from projects.studies.dissimilarity import (
-    dissimilarity,
-    dissimilarity_figure,
-    first_feature_map,
-)
+from projects.studies.dissimilarity import dissimilarity, dissimilarity_figure, first_feature_map
 
-COLUMNAR = dict(embed_dims=32, num_heads=2, depth=1)
-STAGES = dict(embed_dims=(32, 64, 64, 64), depths=(1, 1, 1, 1), topks=(1, 2, 4, -2))
 WINDOWS = dict(embed_dims=24, depths=(2, 2), num_heads=(3, 6), window_size=4)
-MODELS = dict(
-    bixt=lambda: BiXT(COLUMNAR, num_latents=5),
-    xcit=lambda: XCiT(COLUMNAR),
-    biformer=lambda: BiFormer(STAGES, num_regions=4),
-    bisa_swin=lambda: BiSASwin(WINDOWS),
-)
 
 
 def ssim_by_hand(a, b, spread):
@@ -43,12 +32,12 @@ def test_dissimilarity_by_its_definition():
     assert_close(dissimilarity(0 * first, 0 * first), torch.zeros(3, 9, 12).double())
 
 
-@pytest.mark.parametrize('name', MODELS)
-def test_the_first_attention(name):
+@pytest.mark.parametrize('family', FAMILIES)
+def test_the_first_attention(family):
     """Its output for the tokens is a map of their grid."""
-    feature_map, layer, stride = first_feature_map(MODELS[name](), image(1, 64, 96))
+    feature_map, layer, stride = first_feature_map(build(FAMILIES[family]), image(1, 64, 96))
     assert layer in ('0', '0.0')
-    assert feature_map.shape == (24 if name == 'bisa_swin' else 32, 64 // stride, 96 // stride)
+    assert feature_map.shape == (16, 64 // stride, 96 // stride)
 
 
 def test_picture_of_two_models():
