@@ -8,7 +8,6 @@ import re
 import runpy
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from documents import ROOT, blocks
@@ -16,15 +15,8 @@ from documents import ROOT, blocks
 from mmbixt.checkpoints.sources import SCHEMES, find
 from mmbixt.config import config_files
 
-PROGRAMS = (
-    'python',
-    'make',
-    'mim',
-    'pip',
-    'source',
-    '.ci/run',
-    *map(str, (ROOT / 'tools').glob('*.sh')),
-)
+SCRIPTS = [str(path.relative_to(ROOT)) for path in (ROOT / 'tools').glob('*.sh')]
+PROGRAMS = 'python', 'make', 'mim', 'pip', 'source', '.ci/run', *SCRIPTS
 PRINT = 'function {0} {{ printf "%s\\0" {0} "$@" $\'\\n\'; }}\n'
 BLOCKS = {block.place: block.code for block in blocks('bash')}
 TARGETS = re.findall(r'^([a-z-]+):', (ROOT / 'Makefile').read_text(), re.MULTILINE)
@@ -35,21 +27,12 @@ NAMES |= {*re.findall(r'--out (\S+)\.py', '\n'.join(BLOCKS.values()))}  # of new
 
 def commands(code):
     """The commands of a block, each a list of words, as bash expands them."""
-    programs = [name.removeprefix(f'{ROOT}/') for name in PROGRAMS]
-    script = 'set -eu\n' + ''.join(PRINT.format(name) for name in programs) + code
+    script = 'set -eu\n' + ''.join(map(PRINT.format, PROGRAMS)) + code
     done = subprocess.run(['bash', '-c', script], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = [line.split('\0') for line in done.stdout.removesuffix('\0\n\0').split('\0\n\0')]
     # [--option] is optional, ... stands for more
     return [[word.strip('[]') for word in line if word.strip('[].')] for line in lines]
-
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_with_a_checkpoint(tmp_path, monkeypatch):
-    (tmp_path / 'CHECKPOINT').touch()
-    for folder in ('configs', 'projects'):
-        (tmp_path / folder).symlink_to(ROOT / folder)
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize('place', BLOCKS)
@@ -71,7 +54,7 @@ def check_tool(words, monkeypatch):
     monkeypatch.setattr(sys, 'argv', words)
     args = vars(tool['parse_args']())
     for name in words:
-        assert not name.startswith(('configs/', 'projects/')) or Path(name).is_file(), name
+        assert not name.startswith(('configs/', 'projects/')) or (ROOT / name).is_file(), name
         if name.startswith(SCHEMES) and '*' not in name:
             find(name)
     config = args.get('config')

@@ -51,15 +51,14 @@ def test_a_bad_loss_names_the_images(tmp_path):
     assert weight.item() == pytest.approx(1 - 0.1 - 0.2)
 
 
-@pytest.mark.parametrize('bad', [1, 3])
-def test_weights_that_are_not_finite_are_not_saved(tmp_path, bad):
-    """The loss was finite, its gradients were not; also in the last iteration."""
+def test_weights_that_are_not_finite_are_not_saved(tmp_path):
+    """The loss was finite, its gradients were not, in the last iteration."""
     runner = make_runner(tmp_path, [1.0] * 4)
     weight = runner.model.weight
-    weight.register_hook(lambda grad: grad * float('nan') if runner.iter == bad else grad)
+    weight.register_hook(lambda grad: grad * float('nan') if runner.iter == 3 else grad)
     with pytest.raises(FloatingPointError, match='Weights are not finite'):
         runner.train()
-    assert len([*tmp_path.glob('*.pth')]) == bad
+    assert len([*tmp_path.glob('*.pth')]) == 3
 
 
 def train_one_of_two(rank, folder):

@@ -13,7 +13,6 @@ from mmbixt.backbones import BiXTAblation, XCiT
 
 LAYERS = {'bixt': 3, 'xcit': 3, 'biformer': 5, 'bisa': 5}  # of small backbones
 NAMES = [*dict.fromkeys((*LAYERS, *FAMILIES))]
-XCIT = dict(embed_dims=32, num_heads=2, depth=4)
 
 
 class Model(nn.Module):
@@ -99,7 +98,7 @@ def test_weights_that_layers_share_are_updated_once():
 
 
 def test_stock_options_and_frozen_parts():
-    model = Model(XCiT(XCIT, frozen_stages=1))
+    model = Model(XCiT(dict(embed_dims=32, num_heads=2, depth=4), frozen_stages=1))
     keys = {'decode_head': dict(lr_mult=10.0), 'temperature': dict(decay_mult=0.5)}
     options = dict(norm_decay_mult=1.0, custom_keys=keys)
     groups = settings(model, build(model, decay_rate=0.9, **options))

@@ -95,16 +95,12 @@ def test_tiles_are_as_the_whole(files, options):
         assert np.mean(a == b) > 0.9999
 
 
-@pytest.mark.parametrize('has_graph', [False, True])
-def test_tiles_of_one_size(files, has_graph):
-    """As for ONNX files and CUDA graphs: pixels at the border are repeated."""
+def test_tiles_of_one_size(files):
+    """As for CUDA graphs: pixels at the border are repeated."""
     config, checkpoint, photo = files
     whole = Predictor(config, checkpoint, scale=1, whole=True, device='cpu')(photo)
     predict = Predictor(config, checkpoint, scale=1, tile=128, overlap=64, batch=4, device='cpu')
-    if has_graph:
-        predict.network.has_graph, predict.network.graph = True, predict.network.logits
-    else:
-        predict.network.tile = predict.tile
+    predict.network.has_graph, predict.network.graph = True, predict.network.logits
     labels = predict(photo)
     assert labels.shape == whole.shape
     assert np.mean(labels == whole) > 0.95  # all but the right and the lower border

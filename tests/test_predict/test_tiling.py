@@ -5,13 +5,7 @@ import torch
 from torch import nn
 from torch.nn.functional import interpolate
 
-from mmbixt.predict.tiling import (
-    ROWS,
-    mean_of_tiles,
-    resize_strips,
-    tile_starts,
-    tile_weights,
-)
+from mmbixt.predict.tiling import ROWS, mean_of_tiles, resize_strips, tile_starts, tile_weights
 
 SIZES = [(96, 128), (101, 203), (40, 150), (30, 30), (64, 65)]
 

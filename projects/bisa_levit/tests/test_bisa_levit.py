@@ -7,9 +7,7 @@ import torch
 from get_flops import count_macs, count_parameters
 from helpers import assert_close, image
 from mmengine.registry import MODELS, init_default_scope
-from mmengine.structures import PixelData
 from mmpretrain.models.backbones import LeViT
-from mmseg.structures import SegDataSample
 from torch.nn.functional import gelu, hardswish
 
 from mmbixt.attention.inverse import inverse_attention_definition, normed_over_tokens
@@ -124,21 +122,11 @@ def test_images_of_another_size_are_refused():
         model(image(1, 32, 128))
 
 
-def test_feature_maps_of_a_segmentor():
-    init_default_scope('mmseg')
-    head = dict(
-        type='SegformerHead',
-        in_channels=[128, 256, 384],
-        in_index=[0, 1, 2],
-        channels=16,
-        num_classes=3,
-    )
-    backbone = dict(type='mmbixt.BiSALeViT', img_size=128, out_indices=(0, 1, 2))
-    model = MODELS.build(dict(type='EncoderDecoder', backbone=backbone, decode_head=head))
-    sides = [feature_map.shape[1:] for feature_map in model.extract_feat(image(2, 128, 128))]
-    assert sides == [(128, 8, 8), (256, 4, 4), (384, 2, 2)]
-    labels = PixelData(data=torch.zeros(1, 128, 128, dtype=torch.long))
-    samples = [SegDataSample(gt_sem_seg=labels, metainfo=dict(img_shape=(128, 128)))] * 2
-    losses = model.train()(image(2, 128, 128), samples, mode='loss')
-    losses['decode.loss_ce'].backward()
-    assert all(p.grad is not None for p in model.backbone.parameters())
+def test_feature_maps_for_dense_prediction():
+    """Every parameter is used."""
+    model = build(img_size=128, out_indices=(0, 1, 2))
+    model.train()
+    maps = model(image(2, 128, 128))
+    assert [x.shape[1:] for x in maps] == [(128, 8, 8), (256, 4, 4), (384, 2, 2)]
+    sum(x.sum() for x in maps).backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None] == []

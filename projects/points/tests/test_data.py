@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from mmengine.registry import DATASETS, TRANSFORMS
 
-from mmbixt.check.files import check_files
-from mmbixt.config import ConfigError, read_config
+from mmbixt.config import read_config
 from mmbixt.sample.sample_config import use_sample_data
 from projects.points.datasets import CATEGORIES, PARTS
 from projects.points.sample import COUNTS, SEEDS, make_shape
@@ -33,16 +32,6 @@ def test_modelnet40_text(tmp_path):
     assert dataset[0]['label'] == 1
     few = DATASETS.build(dict(cfg, num_points=4))
     np.testing.assert_allclose(few[0]['points'], written[:4, :3])
-
-
-def test_missing_data(tmp_path, monkeypatch):
-    """Before a run; a folder that is there is found."""
-    monkeypatch.chdir(tmp_path)
-    cfg = read_config('modelnet40_bixt_ti_naive')
-    with pytest.raises(ConfigError, match=r'hdf5_2048 does not exist(.*\n)+.*--sample'):
-        check_files(cfg, ('train',))
-    (tmp_path / cfg.train_dataloader.dataset.data_root).mkdir(parents=True)
-    check_files(cfg, ('train',))
 
 
 def write_shapenet(root):

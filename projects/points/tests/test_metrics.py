@@ -1,22 +1,13 @@
-import numpy as np
 import pytest
 import torch
-from mmengine.registry import METRICS
 
-from projects.points.metrics import shape_iou
+from projects.points.metrics import PartIoUMetric, ShapeAccuracyMetric
 
 
-def evaluate(name, shapes, **meta):
-    metric = METRICS.build(dict(type=f'mmbixt.{name}'))
+def evaluate(metric, shapes, **meta):
     metric.dataset_meta = meta
     metric.process({}, shapes)
     return metric.evaluate(len(shapes))
-
-
-def test_iou_of_a_shape():
-    true, predicted = np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 1, 2])
-    # part 0: 2 of 3 points, part 1: 1 of 3, part 2: 0 of 1, part 3: absent, which counts as 1
-    assert shape_iou(predicted, true, [0, 1, 2, 3]) == pytest.approx((2 / 3 + 1 / 3 + 0 + 1) / 4)
 
 
 def test_parts():
@@ -36,7 +27,7 @@ def test_parts():
         shape(1, [3, 3], [2, 2]),  # 0
         shape(1, [3, 3], [3, 2]),  # (0 + 1/2) / 2
     ]
-    scores = evaluate('PartIoUMetric', shapes, parts=((0, 1), (2, 3)), classes='AB')
+    scores = evaluate(PartIoUMetric(), shapes, parts=((0, 1), (2, 3)), classes='AB')
     assert scores['parts/instance_mIoU'] == pytest.approx(100 * (1 + 0.25 + 1 + 0 + 0.25) / 5)
     assert scores['parts/class_mIoU'] == pytest.approx(100 * (1.25 / 2 + 1.25 / 3) / 2)
     assert scores['parts/IoU_A'] == pytest.approx(100 * 1.25 / 2)
@@ -49,6 +40,6 @@ def test_classes():
         dict(label=torch.tensor(y), scores=torch.eye(4)[x])
         for y, x in zip(labels, predicted, strict=True)
     ]
-    scores = evaluate('ShapeAccuracyMetric', shapes)
+    scores = evaluate(ShapeAccuracyMetric(), shapes)
     assert scores['accuracy/overall'] == 50
     assert scores['accuracy/class_mean'] == pytest.approx(100 * (2 / 3 + 0) / 2)
