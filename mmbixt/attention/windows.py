@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from mmbixt.attention.inverse import BidirectionalSelfAttention, bidirectional_self_attention_maps
-from mmbixt.layers.sizes import crop, known_true, padding_to_multiple
+from mmbixt.layers.sizes import crop, extend_to_multiple, known_true, padding_to_multiple
 from mmbixt.layers.softmax_attention import split_heads
 
 
@@ -32,9 +31,7 @@ class Windows(NamedTuple):
 
     def cut(self, x: Tensor) -> Tensor:
         """(B,H,W,C) to (B,windows,N,C) with N = size * size."""
-        bottom, right = (padding_to_multiple(side, self.size) for side in x.shape[1:3])
-        if not known_true(bottom + right == 0):  # padding by nothing would copy
-            x = pad(x, (0, 0, 0, right, 0, bottom))
+        x = extend_to_multiple(x, self.size)
         rows, columns = (side // self.size for side in x.shape[1:3])
         x = _roll(x, self.shift).unflatten(2, (columns, self.size)).unflatten(1, (rows, self.size))
         return x.transpose(2, 3).flatten(3, 4).flatten(1, 2)

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from torch import Tensor, fx, nn
-from torch.nn.functional import pad
 
 from mmbixt.attention.inverse import InverseAttention, check_options
 from mmbixt.attention.windows import WindowAttention, Windows, relative_position_index
@@ -24,7 +23,7 @@ from mmbixt.checkpoints.state_dict import rename
 from mmbixt.layers import DropPath, FeedForward, residual
 from mmbixt.layers.context import call_in_float32
 from mmbixt.layers.initialise import init_linear
-from mmbixt.layers.sizes import known_true, larger, padding_to_multiple, smaller
+from mmbixt.layers.sizes import extend_to_multiple, known_true, larger, smaller
 
 ARCHS = {
     'tiny': dict(embed_dims=96, depths=(2, 2, 6, 2), num_heads=(3, 6, 12, 24)),
@@ -56,7 +55,7 @@ class PatchEmbed(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """(B,3,H,W) to (B,ceil(H/4),ceil(W/4),C)."""
-        image = pad_to_multiple(image.permute(0, 2, 3, 1), 4).permute(0, 3, 1, 2)
+        image = extend_to_multiple(image.permute(0, 2, 3, 1), 4).permute(0, 3, 1, 2)
         return self.norm(call_in_float32(self.projection, image).permute(0, 2, 3, 1))
 
 
@@ -70,7 +69,7 @@ class PatchMerging(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B,H,W,C) to (B,ceil(H/2),ceil(W/2),2C)."""
-        x = pad_to_multiple(x, 2)
+        x = extend_to_multiple(x, 2)
         rows, columns = (side // 2 for side in x.shape[1:3])
         x = x.unflatten(2, (columns, 2)).unflatten(1, (rows, 2))
         return self.reduction(self.norm(x.permute(0, 1, 3, 5, 2, 4).flatten(3)))
@@ -121,14 +120,6 @@ def make_windows(
         shift = shift * smaller(1, (side - 1) // size)
     windows = Windows(*x.shape[1:3], size, shift)
     return windows, windows.mask(x)
-
-
-def pad_to_multiple(x: Tensor, size: int) -> Tensor:
-    """(B,H,W,C) with zeros at the right and the bottom, so that ``size`` divides H and W."""
-    bottom, right = (padding_to_multiple(side, size) for side in x.shape[1:3])
-    if known_true(bottom + right == 0):  # pad always copies
-        return x
-    return pad(x, (0, 0, 0, right, 0, bottom))
 
 
 class NormMean(FinalLayers):

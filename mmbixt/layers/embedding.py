@@ -8,10 +8,9 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from mmbixt.layers.context import call_in_float32
-from mmbixt.layers.sizes import known_true, padding_to_multiple
+from mmbixt.layers.sizes import extend_to_multiple
 
 
 class LinearPatchEmbed(nn.Module):
@@ -38,9 +37,7 @@ class LinearPatchEmbed(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """(B,in_channels,H,W) to (B,C,ceil(H/stride),ceil(W/stride))."""
-        bottom, right = (padding_to_multiple(side, self.stride) for side in image.shape[-2:])
-        if not known_true(bottom + right == 0):  # padding by nothing would copy the image
-            image = pad(image, (0, right, 0, bottom))
+        image = extend_to_multiple(image.permute(0, 2, 3, 1), self.stride).permute(0, 3, 1, 2)
         return call_in_float32(self.proj, image)
 
 

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 
 def known_true(condition: bool | torch.SymBool) -> bool:
@@ -29,6 +30,14 @@ def padding_to_multiple(length: int, size: int) -> int:
 def ceil_div(length: int, size: int) -> int:
     """``length / size`` rounded up, in a form that exporters can compare with other sizes."""
     return (length + size - 1) // size
+
+
+def extend_to_multiple(x: Tensor, size: int) -> Tensor:
+    """(B,H,W,C) with zeros at the right and the bottom, so that ``size`` divides H and W."""
+    bottom, right = (padding_to_multiple(side, size) for side in x.shape[1:3])
+    if known_true(bottom + right == 0):  # pad always copies
+        return x
+    return pad(x, (0, 0, 0, right, 0, bottom))
 
 
 def crop(x: Tensor, height: int, width: int) -> Tensor:
