@@ -8,13 +8,12 @@ its model and runs one image. It ends with 1 if a file fails.
 """
 
 import argparse
-import platform
 import sys
 import textwrap
 from collections.abc import Mapping
 from fnmatch import fnmatch
 from hashlib import file_digest
-from pathlib import Path
+from platform import python_version
 from typing import Any
 
 import torch
@@ -44,11 +43,7 @@ def parse_args() -> argparse.Namespace:
         'a single match is shown with all details (default: all)',
     )
     parser.add_argument('--check', action='store_true', help='download, load and run each file')
-    parser.add_argument('--table', type=Path, metavar='FILE', help='also write what --check found')
-    args = parser.parse_args()
-    if args.table and not args.check:
-        parser.error('--table FILE needs --check')
-    return args
+    return parser.parse_args()
 
 
 def matching(pattern: str) -> list[Source]:
@@ -138,26 +133,22 @@ def run_whole(source: Source, state: Mapping[str, Any]) -> torch.Tensor:
     return result.seg_logits.data if decoder != 'maskrcnn' else result.pred_instances.scores
 
 
-def check_all(sources: list[Source], file: Path | None) -> bool:
-    """Print a table of all checks, and write it to a file; whether all succeeded."""
-    rows, failed = [('name', 'size', 'sha256', 'result')], 0
+def check_all(sources: list[Source]) -> bool:
+    """Print a Markdown table of all checks; whether all succeeded."""
+    print('| name | size | sha256 | result |\n|---|---|---|---|')
+    failed = 0
     for source in sources:
         try:
             found = check(source)
         except Exception as error:  # of one file: the others are checked nevertheless
             failed += 1
-            found = (size_here(source), '', f'FAILED: {type(error).__name__}: {error}')
-        rows.append((source.name, *found[:2], ' '.join(found[2].split())))
-        print(' | '.join(rows[-1]), flush=True)
-    rows.insert(1, ('---',) * 4)
-    versions = (
-        f'mmbixt {__version__}, torch {torch.__version__}, Python {platform.python_version()}'
-    )
+            found = size_here(source), '', f'FAILED: {type(error).__name__}: {error}'
+        print(
+            '|', ' | '.join((source.name, *(' '.join(x.split()) for x in found))), '|', flush=True
+        )
+    versions = f'mmbixt {__version__}, torch {torch.__version__}, Python {python_version()}'
     count = f'{len(sources) - failed} of {len(sources)} files load into their models'
-    print(f'{count} ({versions}).')
-    if file:
-        lines = [f'| {" | ".join(row)} |' for row in rows]
-        file.write_text('\n'.join([f'{count} ({versions}).', '', *lines, '']))
+    print(f'\n{count} ({versions}).')
     return not failed
 
 
@@ -168,7 +159,7 @@ def main() -> None:
     if not sources:
         sys.exit(f'error: no name matches {pattern!r}.{near_matches(pattern, SOURCES)}')
     if args.check:
-        sys.exit(not check_all(sources, args.table))
+        sys.exit(not check_all(sources))
     print(table(sources))
     if len(sources) == 1:
         print(details(sources[0]))
