@@ -21,10 +21,6 @@ LEVEL = 95  # per cent of the draws within an interval
 DRAWS = 1000
 
 
-class NotPairedError(UserError):
-    """Two runs do not have the same images, classes and truth."""
-
-
 @dataclass(frozen=True)
 class Estimate:
     """Scores, or differences of scores, in per cent: of the test set, and of each of S draws."""
@@ -55,17 +51,17 @@ def paired(first: ImageSums, second: ImageSums) -> tuple[ImageSums, ImageSums]:
     """
     if first.classes != second.classes:
         counts = f'{len(first.classes)} and {len(second.classes)}'
-        raise NotPairedError(f'the runs have different classes ({counts})')
+        raise UserError(f'the runs have different classes ({counts})')
     (names, first), (other_names, second) = map(_in_order, (first, second))
     if names != other_names:
         different = sorted({*names} ^ {*other_names}) or names
-        raise NotPairedError(
+        raise UserError(
             f'the runs have {len(names):,} and {len(other_names):,} images; only one of them has '
             f'{different[0]}, for example'
         )
     same = (first.counts['all/true'] == second.counts['all/true']).all(1)
     if not same.all():
-        raise NotPairedError(
+        raise UserError(
             f'the true labels of {(~same).sum():,} of {len(names):,} images differ between the '
             f'runs, for example of {first.images[np.argmin(same)]}'
         )

@@ -26,10 +26,6 @@ GREY_SCALES = {'L;2': 85, 'L;4': 17}  # factors by which PIL multiplies grey val
 BROKEN = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 
 
-class LabelFilesError(UserError):
-    """Label files are missing, cannot be read or do not belong together."""
-
-
 class Pair(NamedTuple):
     """Two files of one image."""
 
@@ -58,7 +54,7 @@ def read_classes(source: str) -> list[str]:
         return get_classes(source)
     except (ImportError, ValueError) as error:
         problem = f'{source} is neither a file nor a data set that mmseg knows ({error})'
-        raise LabelFilesError(f'--classes: {problem}.') from error
+        raise UserError(f'--classes: {problem}.') from error
 
 
 def pair_files(
@@ -76,7 +72,7 @@ def pair_files(
     predicted = _listing(predictions, pred_suffix, pred_prefix)
     predicted, true = _comparable(predicted, _listing(truths, gt_suffix))
     if unpaired := sorted(predicted.keys() ^ true.keys()):
-        raise LabelFilesError(
+        raise UserError(
             f'{predictions} and {truths} have {len(predicted):,} and {len(true):,} files, of which '
             f'{len(unpaired):,} are in one of them only, for example {unpaired[0]}. See '
             '--pred-prefix, --pred-suffix and --gt-suffix'
@@ -88,7 +84,7 @@ def find_images(folder: Path, suffix: str, names: Sequence[str]) -> list[Path]:
     """The image of each pair, by the names of the pairs; paths are compared as in `pair_files`."""
     images, names = _comparable(_listing(folder, suffix), {name: Path(name) for name in names})
     if missing := [name for name in names if name not in images]:
-        raise LabelFilesError(f'{folder} has no {missing[0]}{suffix}. See --image-suffix')
+        raise UserError(f'{folder} has no {missing[0]}{suffix}. See --image-suffix')
     return [images[name] for name in names]
 
 
@@ -100,7 +96,7 @@ def _listing(folder: Path, suffix: str, prefix: str = '') -> dict[str, Path]:
         parent, slash, name = path.removesuffix(suffix).rpartition('/')
         files[parent + slash + name.removeprefix(prefix)] = folder / path
     if not files:
-        raise LabelFilesError(f'There are no files {prefix}*{suffix} in {folder}')
+        raise UserError(f'There are no files {prefix}*{suffix} in {folder}')
     return files
 
 
@@ -116,7 +112,7 @@ def _flat(files: Mapping[str, Path]) -> dict[str, Path]:
     for name, path in files.items():
         other = by_name.setdefault(PurePosixPath(name).name, path)
         if other != path:
-            raise LabelFilesError(
+            raise UserError(
                 f'{other} and {path} have the same name, and the other folder has no subfolders'
             )
     return by_name
@@ -130,9 +126,9 @@ def read_labels(path: Path) -> np.ndarray:
             scale = GREY_SCALES.get(picture.tile[0][3], 1) if picture.tile else 1
             labels = np.asarray(picture, np.int32) // scale
     except BROKEN as error:
-        raise LabelFilesError(f'{path} cannot be read: {error}') from error
+        raise UserError(f'{path} cannot be read: {error}') from error
     if labels.ndim != 2 or picture.format == 'JPEG':
-        raise LabelFilesError(
+        raise UserError(
             f'{path} is a {picture.format} image in mode {picture.mode}: labels are PNG files with '
             'one channel'
         )
@@ -159,7 +155,7 @@ def pair_sums(
     try:
         return image_sums(*maps, num_classes, ignore_index=IGNORED, **options)
     except ValueError as error:
-        raise LabelFilesError(
+        raise UserError(
             f'{error}.\n  truth: {pair.truth}\n  prediction: {pair.prediction}\nSee --num-classes, '
             '--ignore-index, --reduce-zero-label and --pred-reduce-zero-label'
         ) from error

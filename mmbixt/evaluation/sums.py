@@ -14,10 +14,6 @@ from mmbixt.evaluation.boundary import main_band
 FILE_NAME = 'boundary.npz'
 
 
-class SumsFileError(UserError):
-    """A file is missing, does not hold the counts of images, or holds those of other images."""
-
-
 @dataclass(frozen=True)
 class ImageSums:
     """Counts of N images and K classes."""
@@ -42,7 +38,7 @@ class ImageSums:
         """The band ``wanted``, which must be counted; without one `main_band`."""
         bands = dict.fromkeys(k.partition('/')[0] for k in self.counts if k.startswith('band'))
         if wanted and wanted not in bands:
-            raise SumsFileError(f'{wanted} was not counted. Counted bands: {", ".join(bands)}.')
+            raise UserError(f'{wanted} was not counted. Counted bands: {", ".join(bands)}.')
         return wanted or main_band(self.counts)
 
 
@@ -67,7 +63,7 @@ def read_sums(path: str | Path) -> ImageSums:
         if any(counts[name].shape != shape for name in ('all/true', *counts)):
             raise ValueError('arrays of other shapes than images x classes')
     except (ValueError, TypeError, KeyError, EOFError, BadZipFile, zlib.error) as error:
-        raise SumsFileError(f'{path} is not a file of counts, or is damaged: {error}') from error
+        raise UserError(f'{path} is not a file of counts, or is damaged: {error}') from error
     return ImageSums(images, classes, counts)
 
 
@@ -77,12 +73,12 @@ def find_sums(path: str | Path) -> Path:
     if path.is_file():
         return path
     if path.suffix == '.npz':
-        raise SumsFileError(f'There is no file {path}')
+        raise UserError(f'There is no file {path}')
     if (path / FILE_NAME).exists():
         return path / FILE_NAME
     if below := list(path.rglob(FILE_NAME)):
         return max(below, key=lambda file: file.stat().st_mtime)
-    raise SumsFileError(
+    raise UserError(
         f'There is no {FILE_NAME} in {path}. To write it: tools/test.py CONFIG CHECKPOINT '
         f'--boundary --work-dir {path}, or tools/analysis/boundary_eval.py --sums'
     )
@@ -100,7 +96,7 @@ def indices_of(images: Sequence[str], paths: Sequence[str]) -> list[int]:
     for name in images:
         same = left.get(name if name in left else Path(name).stem)
         if not same:
-            raise SumsFileError(
+            raise UserError(
                 f'The counts are of another test set than that of the config: {name}, for example, '
                 f'is not one of its {len(paths):,} images'
             )

@@ -13,8 +13,9 @@ from mmengine.registry import DATASETS
 from mmengine.structures import BaseDataElement, PixelData
 from tqdm import tqdm
 
+from mmbixt.errors import UserError
 from mmbixt.evaluation.boundary import band_width, image_sums, scores
-from mmbixt.evaluation.sums import ImageSums, SumsFileError, indices_of
+from mmbixt.evaluation.sums import ImageSums, indices_of
 from mmbixt.predict import Predictor
 from mmbixt.visualization.choice import image_scores, worst_and_best
 from mmbixt.visualization.palette import sample_palette
@@ -71,7 +72,7 @@ class Predictions:
     def scores(self, counts: ImageSums, band: str) -> np.ndarray:
         """mIoU (N,) of each image in a band, from counts; NaN without a boundary or counts."""
         if counts.classes != list(self.meta['classes']):
-            raise SumsFileError(
+            raise UserError(
                 'The counts are of other classes than those of the test set: see --evaluate'
             )
         found = np.full(len(self.paths), np.nan)

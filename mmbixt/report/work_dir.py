@@ -18,17 +18,13 @@ DETECTION = {'coco/bbox_mAP': 'boxes', 'coco/segm_mAP': 'masks', 'coco/boundary_
 _MEANS = {'mIoU', 'all/mIoU', 'accuracy/top1', *DETECTION}
 
 
-class ReportError(UserError):
-    """A folder is not the work dir of a segmentor or a detector."""
-
-
 class Run:
     """The content of the work dir of a run; options change its config, like ``--cfg-options``."""
 
     def __init__(self, folder: Path, options: Mapping | None = None) -> None:
         configs = sorted(folder.glob('*.py'), key=lambda path: path.stat().st_mtime)
         if not configs:
-            raise ReportError(f'{folder} is not the work dir of a run: it has no config')
+            raise UserError(f'{folder} is not the work dir of a run: it has no config')
         starts = starts_in(folder)
         logs = {start: read_records(start / 'vis_data/scalars.json') for start in starts}
         trained = [*filter(is_training, starts)]
@@ -39,7 +35,7 @@ class Run:
         self.config = Config.fromfile((dumped or configs)[-1])
         self.config.merge_from_dict(dict(options or {}))
         if self.config.get('default_scope') == 'mmpretrain':
-            raise ReportError(f'{folder} is the work dir of a classifier, which has no report')
+            raise UserError(f'{folder} is the work dir of a classifier, which has no report')
         self.detects = self.config.get('default_scope') == 'mmdet'
         self.test_set = (self.config.get('test_dataloader') or {}).get('dataset', {})
         root = Path(self.test_set.get('data_root') or '')

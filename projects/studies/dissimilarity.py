@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from mmbixt.attention import LatentAttention
+from mmbixt.errors import UserError
 from mmbixt.visualization.attention import attention_layers, make_scene, record_layers
 from mmbixt.visualization.attention.drawing import Panel, Scale, sheet
-from mmbixt.visualization.attention.layer import AttentionPictureError
 
 CHANNELS = 4  # drawn: those that differ most
 SCALE = Scale(Normalize(0, 1), '(1 - SSIM) / 2', (0, 0.25, 0.5, 0.75, 1))
@@ -33,7 +33,7 @@ def first_feature_map(model: nn.Module, inputs: Tensor) -> tuple[Tensor, str, in
     """The output of the first attention for an image (1,3,H,W): (C,H',W'), its layer and stride."""
     (layer,) = record_layers(model, inputs, [*attention_layers(model)][:1])
     if isinstance(layer.module, LatentAttention):
-        raise AttentionPictureError('The first attention updates only latents, without a map.')
+        raise UserError('The first attention updates only latents, without a map.')
     outputs = layer.module(*layer.inputs)
     tokens = (outputs[-1] if isinstance(outputs, tuple) else outputs)[0]  # BiXT: latents, tokens
     tokens = tokens.unflatten(0, layer.grid) if tokens.ndim == 2 else tokens
@@ -66,7 +66,7 @@ def dissimilarity_figure(
     (first, name, stride), (second, *_) = found
     if first.shape != second.shape:
         sizes = ' and '.join(' x '.join(map(str, maps.shape)) for maps, *_ in found)
-        raise AttentionPictureError(f'The first layers differ in channels, rows, columns: {sizes}.')
+        raise UserError(f'The first layers differ in channels, rows, columns: {sizes}.')
     scene = make_scene(image, None, content or inputs[0].shape[2:])
     rows, columns = (-(-side // stride) for side in (scene.height, scene.width))
     maps = dissimilarity(first[:, :rows, :columns], second[:, :rows, :columns])

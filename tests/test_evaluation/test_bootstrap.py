@@ -3,8 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mmbixt.errors import UserError
 from mmbixt.evaluation import class_scores, scores
-from mmbixt.evaluation.bootstrap import Estimate, NotPairedError, draw_weights, estimate, paired
+from mmbixt.evaluation.bootstrap import Estimate, draw_weights, estimate, paired
 from mmbixt.evaluation.sums import ImageSums
 
 
@@ -78,5 +79,5 @@ def test_images_may_have_other_names_and_another_order():
 def test_runs_on_other_truths_are_refused():
     run, other = make_run(0.7), make_run(0.7)
     other.counts['all/true'][7, 0] += 1
-    with pytest.raises(NotPairedError, match=r'of 1 of 40 .* of image_7'):
+    with pytest.raises(UserError, match=r'of 1 of 40 .* of image_7'):
         paired(run, other)

@@ -3,9 +3,9 @@ import pytest
 from label_maps import label_maps
 from PIL import Image
 
+from mmbixt.errors import UserError
 from mmbixt.evaluation import image_sums
 from mmbixt.evaluation.folders import (
-    LabelFilesError,
     Pair,
     Reading,
     find_images,
@@ -44,7 +44,7 @@ def both(tmp_path):
 
 
 def raises(message):
-    return pytest.raises(LabelFilesError, match=message)
+    return pytest.raises(UserError, match=message)
 
 
 @pytest.mark.parametrize(

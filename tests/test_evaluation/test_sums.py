@@ -4,9 +4,9 @@ import pickle
 import numpy as np
 import pytest
 
+from mmbixt.errors import UserError
 from mmbixt.evaluation.sums import (
     ImageSums,
-    SumsFileError,
     indices_of,
     read_sums,
     unique_names,
@@ -55,7 +55,7 @@ def test_written_counts_are_read_and_summed(path):
 def test_other_files_are_named_and_nothing_in_them_is_executed(spoil, path):
     write_sums(path, IMAGES, CLASSES, COUNTS)
     spoil(path, path.read_bytes())
-    with pytest.raises(SumsFileError, match=r'boundary\.npz is not a file of counts'):
+    with pytest.raises(UserError, match=r'boundary\.npz is not a file of counts'):
         read_sums(path)
     assert os.listdir() == ['new']
 
@@ -64,5 +64,5 @@ def test_images_of_one_name_in_several_folders():
     paths = ['a/1.jpg', 'b/1.jpg', 'b/2.jpg']
     assert indices_of(['1.jpg', '2.jpg', '1.jpg'], paths) == [0, 2, 1]
     assert unique_names(paths) == ['a_1.jpg', 'b_1.jpg', 'b_2.jpg']
-    with pytest.raises(SumsFileError, match=r'3\.jpg, for example, is not one of'):
+    with pytest.raises(UserError, match=r'3\.jpg, for example, is not one of'):
         indices_of(['3.jpg'], paths)

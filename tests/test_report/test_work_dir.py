@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from test_report.runs import STEPS, train_record, val_record, write_log, write_resumed_logs
 
-from mmbixt.report.work_dir import ReportError, Run, merge
+from mmbixt.errors import UserError
+from mmbixt.report.work_dir import Run, merge
 
 CONFIG = "default_scope = 'mmseg'\nmodel = dict(type='EncoderDecoder')\nload_from = None"
 
@@ -45,7 +46,7 @@ def test_config_is_that_of_the_training(folder):
     assert Run(folder).config.model.type == 'Of day 1'
     assert Run(folder).date.day == 1
     (folder / 'empty').mkdir()
-    with pytest.raises(ReportError, match='it has no config'):
+    with pytest.raises(UserError, match='it has no config'):
         Run(folder / 'empty')
 
 

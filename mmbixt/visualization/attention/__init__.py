@@ -24,11 +24,12 @@ from mmbixt.attention import (
 from mmbixt.backbones.base import DenseBackbone
 from mmbixt.backbones.bisa_swin import ShiftedWindows
 from mmbixt.classification import ClassAttentionNeck
+from mmbixt.errors import UserError
 from mmbixt.visualization.attention import biformer, bisa_swin, bixt, class_attention, xcit
 from mmbixt.visualization.attention.drawing import Scene
-from mmbixt.visualization.attention.layer import AttentionPictureError, Layer
+from mmbixt.visualization.attention.layer import Layer
 
-__all__ = ['AttentionPictureError', 'attention_figures']
+__all__ = ['attention_figures']
 
 # What draws an attention: a module with
 #   draw(Layer, Scene) -> Figure
@@ -99,7 +100,7 @@ def attention_layers(model: nn.Module) -> dict[str, Drawable]:
         if isinstance(attention, kind)
     }
     if not layers:
-        raise AttentionPictureError(f'There are no pictures for a {type(backbone).__name__}.')
+        raise UserError(f'There are no pictures for a {type(backbone).__name__}.')
     for i, block in enumerate(neck.cls_attn_blocks if neck else ()):
         layers[f'class.{i}'] = Drawable(class_attention, block.attn, backbone.out_strides[-1])
     return layers
@@ -137,9 +138,7 @@ def _parts(model: nn.Module) -> tuple[DenseBackbone, ClassAttentionNeck | None]:
     backbone, neck = getattr(model, 'backbone', model), getattr(model, 'neck', None)
     if not isinstance(backbone, DenseBackbone):
         names = ', '.join(backbones.__all__)
-        raise AttentionPictureError(
-            f'There are pictures for {names}, not for a {type(backbone).__name__}.'
-        )
+        raise UserError(f'There are pictures for {names}, not for a {type(backbone).__name__}.')
     return backbone, neck if isinstance(neck, ClassAttentionNeck) else None
 
 
@@ -147,9 +146,7 @@ def _choose(existing: Sequence[str], wanted: Sequence[str]) -> list[str]:
     """Full names of the wanted layers; a stage ('2') stands for all of its layers."""
     names = {name: {name, name.split('.')[0], 'all'} for name in existing}
     if unknown := {*wanted}.difference(*names.values()):
-        raise AttentionPictureError(
-            f'There is no layer {min(unknown)}. This model has {", ".join(names)}.'
-        )
+        raise UserError(f'There is no layer {min(unknown)}. This model has {", ".join(names)}.')
     return [layer for layer, aliases in names.items() if aliases & {*wanted}]
 
 
@@ -159,5 +156,5 @@ def make_scene(
     (rows, columns), (height, width) = image.shape[:2], content
     x, y = point or (columns / 2, rows / 2)
     if not (0 <= x < columns and 0 <= y < rows):
-        raise AttentionPictureError('The point is outside the image.')
+        raise UserError('The point is outside the image.')
     return Scene(image, height, width, (x * width / columns, y * height / rows))

@@ -5,12 +5,6 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from mmbixt.errors import UserError
-
-
-class AttentionPictureError(UserError):
-    """What a model or an image does not have, and so cannot be drawn."""
-
 
 class Layer(NamedTuple):
     """An attention layer in a forward pass of one image."""

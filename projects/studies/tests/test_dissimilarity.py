@@ -7,7 +7,7 @@ from helpers import assert_close, image
 from variants import FAMILIES, build
 
 from mmbixt.backbones import BiSASwin
-from mmbixt.visualization.attention import AttentionPictureError
+from mmbixt.errors import UserError
 from projects.studies.dissimilarity import dissimilarity, dissimilarity_figure, first_feature_map
 
 WINDOWS = dict(embed_dims=24, depths=(2, 2), num_heads=(3, 6), window_size=4)
@@ -47,5 +47,5 @@ def test_picture_of_two_models():
     assert 'layer 0.0' in figure.get_supxlabel()
     assert [ax.get_title().partition(':')[0] for ax in figure.axes[:2]] == ['image', 'all channels']
     models[1] = BiSASwin(WINDOWS | dict(embed_dims=48))
-    with pytest.raises(AttentionPictureError, match='24 x 16 x 24 and 48 x 16 x 24'):
+    with pytest.raises(UserError, match='24 x 16 x 24 and 48 x 16 x 24'):
         dissimilarity_figure(models, [inputs] * 2, shown, '')
