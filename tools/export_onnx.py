@@ -86,18 +86,6 @@ class Pooling(nn.Module):
         return ((pixel >= first) & (pixel < end)).to(x.dtype) / (end - first)
 
 
-class Upsampling(nn.Module):
-    """mmseg's ``Upsample``, with sizes that are computed as integers."""
-
-    def __init__(self, factor: int, mode: str, align_corners: bool | None) -> None:
-        super().__init__()
-        self.factor, self.mode, self.align_corners = factor, mode, align_corners
-
-    def forward(self, x: Tensor) -> Tensor:
-        size = [side * self.factor for side in x.shape[2:]]
-        return interpolate(x, size, mode=self.mode, align_corners=self.align_corners)
-
-
 def replace_for_dynamic_sizes(model: nn.Module) -> None:
     """Replace modules that are exported for fixed sizes only, in place."""
     from mmseg.models.utils import Upsample
@@ -106,7 +94,8 @@ def replace_for_dynamic_sizes(model: nn.Module) -> None:
         if isinstance(module, nn.AdaptiveAvgPool2d) and isinstance(module.output_size, int):
             new = Pooling(module.output_size)
         elif isinstance(module, Upsample) and not module.size and module.scale_factor % 1 == 0:
-            new = Upsampling(int(module.scale_factor), module.mode, module.align_corners)
+            options = dict(mode=module.mode, align_corners=module.align_corners)
+            new = nn.Upsample(scale_factor=int(module.scale_factor), **options)
         else:
             continue
         parent, _, child = name.rpartition('.')

@@ -66,10 +66,7 @@ data = dict(
 train_dataloader = dict(
     batch_size={batch},
     dataset=dict(
-        data_prefix=dict(
-            img_path={train[0]!r},
-            seg_map_path={train[1]!r},
-        ),
+        data_prefix=dict(img_path={train[0]!r}, seg_map_path={train[1]!r}),
         ann_file={train[2]!r},  # '': all images of the folder
         pipeline=train_pipeline,
         **data,
@@ -77,10 +74,7 @@ train_dataloader = dict(
 )
 val_dataloader = dict(
     dataset=dict(
-        data_prefix=dict(
-            img_path={val[0]!r},
-            seg_map_path={val[1]!r},
-        ),
+        data_prefix=dict(img_path={val[0]!r}, seg_map_path={val[1]!r}),
         ann_file={val[2]!r},
         pipeline=test_pipeline,
         **data,

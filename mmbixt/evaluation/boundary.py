@@ -76,7 +76,26 @@ def image_sums(
     prediction = compact_labels(prediction, valid, num_classes, 'prediction')
     bands = {band_name(width): band_pixels(width, truth.shape) for width in widths}
     contours = {f'boundary{ratio:g}': ratio_pixels(ratio, truth.shape) for ratio in ratios}
-    sums = region_sums(truth, prediction, valid, num_classes, bands, contours)
+    near_true = near_other_labels(truth, valid, [*bands.values(), *contours.values()])
+    near_predicted = near_other_labels(prediction, valid, contours.values())
+    right, wrong, sums = truth == prediction, truth != prediction, {}
+
+    def count(labels: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        return np.bincount(labels[mask], minlength=num_classes)
+
+    for where, width in {'all': None, **bands}.items():
+        mask = valid if width is None else near_true[width]
+        intersect = sums[f'{where}/intersect'] = count(truth, mask & right)
+        # wrong pixels are few: faster than counting all pixels three times
+        sums[f'{where}/predicted'] = intersect + count(prediction, mask & wrong)
+        sums[f'{where}/true'] = intersect + count(truth, mask & wrong)
+    for where, width in contours.items():
+        frame = valid.copy()
+        frame[width:-width, width:-width] = False
+        in_truth, in_prediction = near_true[width] | frame, near_predicted[width] | frame
+        intersect = count(truth, in_truth & in_prediction & right)
+        union = count(truth, in_truth) + count(prediction, in_prediction) - intersect
+        sums |= {f'{where}/intersect': intersect, f'{where}/union': union}
     if tolerances:
         sums |= boundary_f_sums(truth, prediction, valid, num_classes, tolerances)
     return sums
@@ -148,43 +167,6 @@ def near_other_labels(
     return masks
 
 
-def region_sums(
-    truth: np.ndarray,
-    prediction: np.ndarray,
-    valid: np.ndarray,
-    num_classes: int,
-    bands: Mapping[str, int],
-    contours: Mapping[str, int],
-) -> dict[str, np.ndarray]:
-    """Counts (K,) by name, over all pixels, over bands and for Boundary IoU.
-
-    Truth and prediction (H,W) are 0 where not valid (H,W). ``bands``, and ``contours`` for the
-    inner bands of Boundary IoU, are widths in pixels by name.
-    """
-
-    def count(labels: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        return np.bincount(labels[mask], minlength=num_classes)
-
-    right, wrong = truth == prediction, truth != prediction
-    near_true = near_other_labels(truth, valid, [*bands.values(), *contours.values()])
-    near_predicted = near_other_labels(prediction, valid, contours.values())
-    sums = {}
-    for where, width in {'all': None, **bands}.items():
-        mask = valid if width is None else near_true[width]
-        intersect = sums[f'{where}/intersect'] = count(truth, mask & right)
-        # wrong pixels are few: faster than counting all pixels three times
-        sums[f'{where}/predicted'] = intersect + count(prediction, mask & wrong)
-        sums[f'{where}/true'] = intersect + count(truth, mask & wrong)
-    for where, width in contours.items():
-        frame = valid.copy()
-        frame[width:-width, width:-width] = False
-        in_truth, in_prediction = near_true[width] | frame, near_predicted[width] | frame
-        intersect = count(truth, in_truth & in_prediction & right)
-        union = count(truth, in_truth) + count(prediction, in_prediction) - intersect
-        sums |= {f'{where}/intersect': intersect, f'{where}/union': union}
-    return sums
-
-
 def boundary_f_sums(
     truth: np.ndarray,
     prediction: np.ndarray,
@@ -193,7 +175,7 @@ def boundary_f_sums(
     tolerances: Sequence[float],
 ) -> dict[str, np.ndarray]:
     """Counts (K,) by name: boundary pixels of each class, and how many of them have a boundary
-    pixel of this class nearby in the other label map; arguments as for `region_sums`."""
+    pixel of this class nearby in the other label map. Labels (H,W) are 0 where not valid (H,W)."""
     edges = [
         np.where(near_other_labels(labels, valid, [1])[1], labels, np.int32(-1))
         for labels in (truth, prediction)
