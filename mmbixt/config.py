@@ -57,9 +57,9 @@ def without_downloads(model: ConfigDict) -> ConfigDict:
 
 
 def type_name(node: Mapping[str, Any]) -> str:
-    """The type of a part, which is a class in configs in Python's own syntax."""
+    """The type of a part without its scope; a class in configs in Python's own syntax."""
     kind = node.get('type')
-    return kind.__name__ if isinstance(kind, type) else str(kind)
+    return kind.__name__ if isinstance(kind, type) else str(kind).rpartition('.')[2]
 
 
 def within(cfg: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:

@@ -97,7 +97,7 @@ def flip_pipeline(pipeline: list[dict], framework: str) -> list[dict]:
 
 def evaluate_boundaries(cfg: Config) -> None:
     evaluators = as_list(cfg.test_evaluator)
-    names = {type_name(e).rpartition('.')[2]: e for e in evaluators}
+    names = {type_name(e): e for e in evaluators}
     if cfg.default_scope == 'mmdet':
         if (metric := names.get('CocoMetric')) is None or 'segm' not in metric.metric:
             raise ConfigError("--boundary needs masks: a CocoMetric with metric='segm'.")
@@ -118,9 +118,7 @@ def evaluate_boundaries(cfg: Config) -> None:
 def save_predictions(cfg: Config, out: str) -> None:
     if cfg.default_scope == 'mmseg':
         metric = dict(type='IoUMetric', output_dir=os.path.join(out, ''), format_only=True)
-        scoring = [
-            x for x in as_list(cfg.test_evaluator) if type_name(x).split('.')[-1] == 'IoUMetric'
-        ]
+        scoring = [x for x in as_list(cfg.test_evaluator) if type_name(x) == 'IoUMetric']
         if scoring:  # it writes, too; a second one without scores would warn that it has none
             scoring[0].output_dir = out
             return

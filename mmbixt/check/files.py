@@ -48,7 +48,7 @@ def _missing_weights(cfg: Mapping[str, Any]) -> Iterator[str]:
     for node in all_dicts(cfg.get('model')):
         init = node.get('init_cfg')
         if isinstance(init, Mapping) and init.get('type') == 'Pretrained':
-            files.append((f'init_cfg of {type_name(node)}', init.get('checkpoint')))
+            files.append((f'init_cfg of {node.get("type")}', init.get('checkpoint')))
     for setting, file in files:
         if isinstance(file, str) and file.startswith(SCHEMES):
             find(file)  # an error for an unknown name

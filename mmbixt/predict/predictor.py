@@ -181,7 +181,7 @@ def _transforms(
 ) -> tuple[Compose, Compose]:
     """What loads an image and what resizes it, from the test pipeline without its labels."""
     _, dataset = next(data_sets(config, 'test'))
-    steps = [(type_name(step).rpartition('.')[2], step) for step in dataset.pipeline]
+    steps = [(type_name(step), step) for step in dataset.pipeline]
     load = [step for name, step in steps if name.startswith('Load') and 'Annotations' not in name]
     others = [(name, x) for name, x in steps if not name.startswith(('Load', 'Check', 'Pack'))]
     if scale is not None or short_side is not None:

@@ -66,15 +66,14 @@ def _use_dataset(cfg: Config, dataset: ConfigDict) -> list[str]:
 
 def _dataset_names(cfg: Config) -> set[str]:
     loaders = (part for key, part in cfg.items() if key.endswith('_dataloader'))
-    kinds = {type_name(node) for node in all_dicts(*loaders) if 'data_root' in node}
-    return {kind.rpartition('.')[2] for kind in kinds}
+    return {type_name(node) for node in all_dicts(*loaders) if 'data_root' in node}
 
 
 def _replace_parts(cfg: Config, root: Path, folders: dict[str, str]) -> dict[str, str | None]:
     """Change what depends on data, sizes of images or the length of training, wherever it is."""
     done = {'data': f'generated scenes in {root}'}
     for node in all_dicts(*cfg.values()):
-        kind = type_name(node).rpartition('.')[2]
+        kind = type_name(node)
         if 'data_root' in node:
             node.data_root = str(root / folders[kind])
         elif 'ann_file' in node:  # of a metric

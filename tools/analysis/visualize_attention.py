@@ -13,8 +13,6 @@ The image is loaded by the test pipeline of the config. docs/attention.md explai
 import argparse
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
 from mmbixt.cli import add_common_arguments, load_config, run
 from mmbixt.visualization.attention import attention_figures
 from mmbixt.visualization.attention.loading import load_model, prepare_image
@@ -33,50 +31,24 @@ def parse_args() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EPILOG
     )
     add_common_arguments(parser)
-    parser.add_argument('checkpoint', help='file of the whole model, or of the authors')
-    parser.add_argument('image', help='an image file')
-    parser.add_argument(
-        '--layers',
-        nargs='+',
-        metavar='LAYER',
-        help='counted from 0: 7 for BiXT and XCiT; 2.5 for block 5 of stage 2, or 2 for the whole '
-        'stage, for BiFormer and BiSA-Swin; class.1 or class for class attention of XCiT; or all '
-        '(default: one layer)',
-    )
-    parser.add_argument(
-        '--heads',
-        type=int,
-        nargs='+',
-        metavar='HEAD',
-        help='counted from 0; of several the mean is drawn, for XCiT each (default: the mean of '
-        'all, for XCiT the four with the highest attention, or all of class attention)',
-    )
-    parser.add_argument(
-        '--all-latents',
-        action='store_true',
-        help='draw all latents of BiXT instead of the four with the most patches',
-    )
-    parser.add_argument(
-        '--point',
-        type=float,
-        nargs=2,
-        metavar=('X', 'Y'),
-        help='in pixels of the image file, for BiFormer and BiSA-Swin (default: the centre); where '
-        'the test pipeline crops, as those of classifiers do, relative to the crop',
-    )
-    parser.add_argument(
-        '--out-dir', type=Path, help='default: work_dirs/attention/NAME_OF_THE_IMAGE'
-    )
+    add = parser.add_argument
+    add('checkpoint', help='file of the whole model, or of the authors')
+    add('image', help='an image file')
+    text = 'counted from 0: 7 for BiXT and XCiT; 2.5 for block 5 of stage 2, or 2 for the whole '
+    text += 'stage, for BiFormer and BiSA-Swin; class.1 or class for class attention of XCiT; or '
+    text += 'all (default: one layer)'
+    add('--layers', nargs='+', metavar='LAYER', help=text)
+    text = 'counted from 0; of several the mean is drawn, for XCiT each (default: the mean of all, '
+    text += 'for XCiT the four with the highest attention, or all of class attention)'
+    add('--heads', type=int, nargs='+', metavar='HEAD', help=text)
+    text = 'draw all latents of BiXT instead of the four with the most patches'
+    add('--all-latents', action='store_true', help=text)
+    text = 'in pixels of the image file, for BiFormer and BiSA-Swin (default: the centre); where '
+    text += 'the test pipeline crops, as those of classifiers do, relative to the crop'
+    add('--point', type=float, nargs=2, metavar=('X', 'Y'), help=text)
+    text = 'default: work_dirs/attention/NAME_OF_THE_IMAGE'
+    add('--out-dir', type=Path, help=text)
     return parser.parse_args()
-
-
-def save(figures: dict[str, Figure], args: argparse.Namespace) -> None:
-    folder = args.out_dir or Path('work_dirs/attention', Path(args.image).stem)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, figure in figures.items():
-        file = folder / f'{name}.png'
-        figure.savefig(file)
-        print(file)
 
 
 def main() -> None:
@@ -88,7 +60,13 @@ def main() -> None:
     model = load_model(cfg, args.checkpoint)
     point = args.point and (args.point[0] * columns / width, args.point[1] * rows / height)
     options = args.layers, args.heads, point, content, args.all_latents
-    save(attention_figures(model, inputs, image, *options), args)
+    figures = attention_figures(model, inputs, image, *options)
+    folder = args.out_dir or Path('work_dirs/attention', Path(args.image).stem)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, figure in figures.items():
+        file = folder / f'{name}.png'
+        figure.savefig(file)
+        print(file)
 
 
 if __name__ == '__main__':

@@ -20,7 +20,7 @@ def load_model(cfg: Config, checkpoint: str) -> nn.Module:
     init_default_scope(cfg.default_scope)
     state, model, neck = unwrap(load(checkpoint, 'cpu')), nn.Module(), cfg.model.get('neck')
     parts = ['backbone']
-    if isinstance(neck, dict) and type_name(neck).endswith('ClassAttentionNeck'):
+    if isinstance(neck, dict) and type_name(neck) == 'ClassAttentionNeck':
         parts.append('neck')
     for name in parts:
         model.add_module(name, MODELS.build(cfg.model[name]))
