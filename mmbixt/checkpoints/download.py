@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pooch
 from torch import hub
 
-from mmbixt.checkpoints.errors import DownloadError
+from mmbixt.checkpoints.errors import CheckpointFileError
 from mmbixt.checkpoints.sources import hash_in
 
 _SUFFIXES = ('.pth', '.pt', '.pth.tar', '.bin', '.ckpt')
@@ -39,7 +39,7 @@ def fetch(url: str, name: str, is_zip: bool = False, note: str = '') -> Path:
             f'If you have a copy of the file, put it{unpacked} at {path}, or give its path instead '
             "(init_cfg's checkpoint='/path/to/file.pth').",
         )
-        raise DownloadError('\n  '.join(filter(None, lines))) from error
+        raise CheckpointFileError('\n  '.join(filter(None, lines))) from error
     return path
 
 

@@ -6,11 +6,7 @@ class CheckpointError(RuntimeError):
 
 
 class CheckpointFileError(CheckpointError):
-    """The file cannot be read."""
-
-
-class DownloadError(CheckpointFileError):
-    """The file cannot be downloaded."""
+    """There is no such file, or it cannot be downloaded or read."""
 
 
 class CheckpointMismatchError(CheckpointError):

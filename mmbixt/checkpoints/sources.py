@@ -25,10 +25,6 @@ def hash_in(url: str) -> str:
     return name[1] if name else ''
 
 
-class UnknownSourceError(CheckpointFileError):
-    """No published weights have this name."""
-
-
 class Source(NamedTuple):
     """A published file of weights."""
 
@@ -59,7 +55,7 @@ def find(name: str) -> Source:
     """The source of a name."""
     if name not in SOURCES:
         text = f'There are no published weights named {name!r}.{near_matches(name, SOURCES)}'
-        raise UnknownSourceError(f'{text} `python tools/list_weights.py` lists all.')
+        raise CheckpointFileError(f'{text} `python tools/list_weights.py` lists all.')
     return SOURCES[name]
 
 

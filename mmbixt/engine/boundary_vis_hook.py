@@ -26,7 +26,6 @@ class BoundaryVisHook(Hook):
     rank 0 draws, from the images that it evaluates.
 
     Args:
-        draw: False turns the hook off.
         interval: draw every ``interval``-th image of an evaluation, starting with the first.
         max_images: largest number of pictures of one evaluation.
         width: width of the band around true boundaries, in pixels (int) or as a fraction of the
@@ -39,14 +38,13 @@ class BoundaryVisHook(Hook):
 
     def __init__(
         self,
-        draw: bool = True,
         interval: int = 50,
         max_images: int = 10,
         width: int | float = 3,
         ignore_index: int = 255,
     ) -> None:
         band_pixels(width, (1, 1))  # raises for a wrong width now, not after the first epoch
-        self.draw, self.interval, self.max_images = draw, interval, max_images
+        self.interval, self.max_images = interval, max_images
         self.options = dict(width=width, ignore_index=ignore_index)
         self.seen = 0  # images of this evaluation
         self.is_training = False  # outside training, `runner.iter` would build the training loop
@@ -64,7 +62,7 @@ class BoundaryVisHook(Hook):
         mode: str = 'train',
     ) -> None:
         """Draw every ``interval``-th of the outputs, for any batch size."""
-        if mode == 'train' or not self.draw or not is_main_process():
+        if mode == 'train' or not is_main_process():
             return
         for sample in outputs:
             drawn, remainder = divmod(self.seen, self.interval)

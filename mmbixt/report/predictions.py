@@ -6,20 +6,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from matplotlib.figure import Figure
 from mmengine.config import Config
 from mmengine.registry import DATASETS
-from mmengine.structures import BaseDataElement, PixelData
 from tqdm import tqdm
 
 from mmbixt.errors import UserError
 from mmbixt.evaluation.boundary import band_width, image_sums, scores
 from mmbixt.evaluation.sums import ImageSums, indices_of
 from mmbixt.predict import Predictor
+from mmbixt.visualization.boundary_errors import error_figure
 from mmbixt.visualization.choice import image_scores, worst_and_best
 from mmbixt.visualization.palette import sample_palette
-from mmbixt.visualization.samples import label_map, read_image, sample_figure
+from mmbixt.visualization.samples import label_map, read_image
 
 
 class Example(NamedTuple):
@@ -48,25 +47,19 @@ class Predictions:
         if generated:  # ADE20K's palette has four similar greens for classes of the scenes
             self.meta['palette'] = sample_palette(self.meta['classes'], self.meta['palette'])
 
-    def sample(self, index: int) -> BaseDataElement:
-        """An image with true and predicted labels."""
-        sample = self.dataset[index]['data_samples']
-        labels = torch.from_numpy(self.predict(sample.img_path))
-        sample.pred_sem_seg = PixelData(data=labels[None])
-        return sample
+    def maps(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """True and predicted labels (H,W) of an image."""
+        truth = label_map(self.dataset[index]['data_samples'], 'gt_sem_seg')
+        return truth, self.predict(self.paths[index])
 
-    def sums(self, sample: BaseDataElement, **options) -> dict[str, np.ndarray]:
+    def sums(self, maps: tuple[np.ndarray, np.ndarray], **options) -> dict[str, np.ndarray]:
         """Pixel counts (K,) of an image, by name."""
-        maps = (label_map(sample, key) for key in ('gt_sem_seg', 'pred_sem_seg'))
         return image_sums(*maps, len(self.meta['classes']), ignore_index=self.ignored, **options)
 
     def count(self) -> ImageSums:
         """Predict all images and count their pixels."""
-        names, sums = [], []
-        for index in tqdm(range(len(self.dataset))):
-            sample = self.sample(index)
-            names.append(Path(sample.img_path).name)
-            sums.append(self.sums(sample))
+        names = [Path(path).name for path in self.paths]
+        sums = [self.sums(self.maps(index)) for index in tqdm(range(len(names)))]
         return ImageSums.stack(names, self.meta['classes'], sums)
 
     def scores(self, counts: ImageSums, band: str) -> np.ndarray:
@@ -83,9 +76,13 @@ class Predictions:
         """The pixels of an image (H,W,3), RGB."""
         return read_image(self.paths[index])
 
-    def figure(self, sample: BaseDataElement, title: str, width: int | float) -> Figure:
+    def figure(
+        self, index: int, maps: tuple[np.ndarray, np.ndarray], title: str, width: int | float
+    ) -> Figure:
         """The errors of an image in a band of this width."""
-        return sample_figure(sample, self.meta, title, width, self.ignored)
+        classes, palette = self.meta['classes'], self.meta.get('palette')
+        image = self.read(index)
+        return error_figure(image, *maps, classes, palette, width, title, self.ignored)
 
     def worst_and_best(self, counts: ImageSums, band: str, number: int) -> dict[str, list[Example]]:
         """Images with the lowest and the highest mIoU in a band, at most ``number`` of each."""
@@ -96,12 +93,11 @@ class Predictions:
 
     def draw(self, index: int, band: str, counted: float) -> Example:
         """Predict and draw one image, whose mIoU in the band should be ``counted``."""
-        sample = self.sample(index)
-        name = Path(sample.img_path).name
+        name, maps = Path(self.paths[index]).name, self.maps(index)
         width = band_width(band.removeprefix('band').removesuffix('px'))
-        means = scores(self.sums(sample, widths=[width]))
+        means = scores(self.sums(maps, widths=[width]))
         score = means[f'{band}/mIoU']
-        errors = embed(self.figure(sample, name, width))
+        errors = embed(self.figure(index, maps, name, width))
         # the scores of one model may differ by a point between devices
         return Example(name, score, means['all/mIoU'], abs(score - counted) > 1, errors)
 

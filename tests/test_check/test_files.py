@@ -3,7 +3,7 @@
 import pytest
 
 from mmbixt.check.files import check_files
-from mmbixt.checkpoints.sources import UnknownSourceError
+from mmbixt.checkpoints.errors import CheckpointFileError
 from mmbixt.config import ConfigError
 
 ADE = dict(
@@ -50,6 +50,6 @@ def test_missing_weights():
         check_files(cfg, ())
     with pytest.raises(ConfigError, match=r'load_from: the checkpoint lost.pth does not exist'):
         check_files(dict(load_from='lost.pth'), ())
-    with pytest.raises(UnknownSourceError, match=r'Similar names: .*xcit://tiny12-p16'):
+    with pytest.raises(CheckpointFileError, match=r'Similar names: .*xcit://tiny12-p16'):
         check_files(dict(load_from='xcit://tiny12-p61'), ())
     check_files(dict(load_from='https://host/x.pth'), ())

@@ -9,7 +9,7 @@ from test_checkpoints.layouts import saved, zipped
 
 import mmbixt.registry  # noqa: F401
 from mmbixt.checkpoints.download import fetch
-from mmbixt.checkpoints.errors import CheckpointFileError, DownloadError
+from mmbixt.checkpoints.errors import CheckpointFileError
 from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.sources import hash_in
 
@@ -48,7 +48,7 @@ def test_what_fails_leaves_nothing_and_says_which_file_to_put_where(
     server.files['model.pth'] = behaviour.get('archive', CHECKPOINT)
     for name in behaviour.keys() & {'status', 'breaks'}:
         setattr(server, name, behaviour[name])
-    with pytest.raises(DownloadError, match=message) as caught:
+    with pytest.raises(CheckpointFileError, match=message) as caught:
         fetch(url, 'model.pth', is_zip='archive' in behaviour, note='broken links')
     for part in (url, 'broken links', str(cache / 'model.pth'), '/path/to/file.pth'):
         assert part in str(caught.value)
@@ -57,11 +57,11 @@ def test_what_fails_leaves_nothing_and_says_which_file_to_put_where(
 
 def test_a_file_of_another_hash_is_refused(server, cache):
     server.files['m-0000000f.pth'] = CHECKPOINT
-    with pytest.raises(DownloadError, match='must begin with 0000000f'):
+    with pytest.raises(CheckpointFileError, match='must begin with 0000000f'):
         fetch(server.url('m-0000000f.pth'), 'm.pth')
     assert not [*cache.iterdir()]
     (cache / 'm.pth').write_bytes(b'by hand')
-    with pytest.raises(DownloadError, match=r'sha256 of .*m\.pth must begin with 0000000f'):
+    with pytest.raises(CheckpointFileError, match=r'sha256 of .*m\.pth must begin with 0000000f'):
         fetch(server.url('m-0000000f.pth'), 'm.pth')
     assert fetch(server.url('m.pth'), 'm.pth').read_bytes() == b'by hand'
     assert server.requests == 1

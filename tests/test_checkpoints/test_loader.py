@@ -13,7 +13,7 @@ from test_checkpoints.layouts import random_state, saved, zipped
 import mmbixt.registry  # noqa: F401
 from mmbixt.checkpoints.errors import CheckpointFileError
 from mmbixt.checkpoints.loader import load
-from mmbixt.checkpoints.sources import SOURCES, UnknownSourceError, find
+from mmbixt.checkpoints.sources import SOURCES, find
 
 
 def test_a_missing_file_is_named_and_the_home_directory_is_known(save, tmp_path, monkeypatch):
@@ -69,7 +69,7 @@ def test_files_have_names_of_their_own_in_the_cache():
 
 
 def test_unknown_name_lists_similar_ones():
-    with pytest.raises(UnknownSourceError, match=r'(?s)xcit://tiny12-p16.*tools/list_weights\.py'):
+    with pytest.raises(CheckpointFileError, match=r'(?s)xcit://tiny12-p16.*tools/list_weights\.py'):
         CheckpointLoader.load_checkpoint('xcit://tiny_12_p16')
 
 

@@ -81,7 +81,7 @@ def main() -> None:
     out_dir.mkdir(parents=True, exist_ok=True)
     for i in tqdm(chosen, disable=None):  # no bar in a file
         title = f'{names[i]}, {Path(args.config).stem}: errors near boundaries'
-        figure = images.figure(images.sample(i), title, args.width)
+        figure = images.figure(i, images.maps(i), title, args.width)
         figure.savefig(out_dir / f'{names[i]}.png')
     print(f'{len(chosen)} pictures of {len(names):,} images: {out_dir}')
 
