@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Mapping
 from fnmatch import fnmatch
 from hashlib import file_digest
+from pathlib import Path
 from platform import python_version
 from typing import Any
 
@@ -43,6 +44,7 @@ def parse_args() -> argparse.Namespace:
         'a single match is shown with all details (default: all)',
     )
     parser.add_argument('--check', action='store_true', help='download, load and run each file')
+    parser.add_argument('--table', type=Path, metavar='FILE', help='also write what --check found')
     return parser.parse_args()
 
 
@@ -133,22 +135,24 @@ def run_whole(source: Source, state: Mapping[str, Any]) -> torch.Tensor:
     return result.seg_logits.data if decoder != 'maskrcnn' else result.pred_instances.scores
 
 
-def check_all(sources: list[Source]) -> bool:
-    """Print a Markdown table of all checks; whether all succeeded."""
-    print('| name | size | sha256 | result |\n|---|---|---|---|')
-    failed = 0
+def check_all(sources: list[Source], file: Path | None) -> bool:
+    """Print a Markdown table of all checks, and write it to a file; whether all succeeded."""
+    lines, failed = ['| name | size | sha256 | result |', '|---|---|---|---|'], 0
+    print(*lines, sep='\n')
     for source in sources:
         try:
             found = check(source)
         except Exception as error:  # of one file: the others are checked nevertheless
             failed += 1
             found = size_here(source), '', f'FAILED: {type(error).__name__}: {error}'
-        print(
-            '|', ' | '.join((source.name, *(' '.join(x.split()) for x in found))), '|', flush=True
-        )
+        row = (' '.join(text.split()) for text in (source.name, *found))
+        lines.append(f'| {" | ".join(row)} |')
+        print(lines[-1], flush=True)
     versions = f'mmbixt {__version__}, torch {torch.__version__}, Python {python_version()}'
-    count = f'{len(sources) - failed} of {len(sources)} files load into their models'
-    print(f'\n{count} ({versions}).')
+    count = f'{len(sources) - failed} of {len(sources)} files load into their models ({versions}).'
+    print('', count, sep='\n')
+    if file:
+        file.write_text('\n'.join([count, '', *lines, '']))
     return not failed
 
 
@@ -159,7 +163,7 @@ def main() -> None:
     if not sources:
         sys.exit(f'error: no name matches {pattern!r}.{near_matches(pattern, SOURCES)}')
     if args.check:
-        sys.exit(not check_all(sources))
+        sys.exit(not check_all(sources, args.table))
     print(table(sources))
     if len(sources) == 1:
         print(details(sources[0]))
