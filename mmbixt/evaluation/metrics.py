@@ -68,6 +68,6 @@ class BoundaryIoUMetric(BaseMetric):
         names, sums = zip(*results, strict=True)
         counted = ImageSums.stack(names, self.dataset_meta['classes'], sums)
         if self.sums_file is not None:
-            write_sums(self.sums_file, counted.images, counted.classes, counted.counts)
+            write_sums(self.sums_file, counted)
             print_log(f'counts of every image are in {self.sums_file}', logger='current')
         return scores(counted.total())

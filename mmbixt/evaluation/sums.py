@@ -42,15 +42,11 @@ class ImageSums:
         return wanted or main_band(self.counts)
 
 
-def write_sums(
-    path: str | Path,
-    images: Sequence[str],
-    classes: Sequence[str],
-    counts: Mapping[str, np.ndarray],
-) -> None:
-    """Write the counts (N,K) of N images and K classes to an .npz file."""
+def write_sums(path: str | Path, run: ImageSums) -> None:
+    """Write counts to an .npz file."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(path, images=np.array(images), classes=np.array(classes), **counts)
+    names = dict(images=np.array(run.images), classes=np.array(run.classes))
+    np.savez_compressed(path, **names, **run.counts)
 
 
 def read_sums(path: str | Path) -> ImageSums:

@@ -56,7 +56,7 @@ def collect(run: Run, options: Namespace) -> ReportData:
         data.counts = predictions.count()
         data.band = data.counts.choose_band(options.band)
         if not options.checkpoint:
-            write_sums(file, **vars(data.counts))
+            write_sums(file, data.counts)
             print(f'counts of every image: {file}')
     if options.images and data.band:
         print('drawing pictures', flush=True)

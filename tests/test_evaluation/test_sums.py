@@ -33,7 +33,7 @@ def path(tmp_path, monkeypatch):
 
 
 def test_written_counts_are_read_and_summed(path):
-    write_sums(path, IMAGES, CLASSES, COUNTS)
+    write_sums(path, ImageSums(IMAGES, CLASSES, COUNTS))
     np.testing.assert_equal(
         vars(read_sums(path)), dict(images=IMAGES, classes=CLASSES, counts=COUNTS)
     )
@@ -49,11 +49,11 @@ def test_written_counts_are_read_and_summed(path):
         lambda path, whole: path.write_bytes(whole[:60] + b'0123456789' + whole[70:]),
         lambda path, whole: np.save(path.open('wb'), COUNTS['all/true']),
         lambda path, whole: np.savez(path, images=np.array([Harm()]), classes=np.array(CLASSES)),
-        lambda path, whole: write_sums(path, IMAGES[:2], CLASSES, COUNTS),
+        lambda path, whole: write_sums(path, ImageSums(IMAGES[:2], CLASSES, COUNTS)),
     ],
 )
 def test_other_files_are_named_and_nothing_in_them_is_executed(spoil, path):
-    write_sums(path, IMAGES, CLASSES, COUNTS)
+    write_sums(path, ImageSums(IMAGES, CLASSES, COUNTS))
     spoil(path, path.read_bytes())
     with pytest.raises(UserError, match=r'boundary\.npz is not a file of counts'):
         read_sums(path)

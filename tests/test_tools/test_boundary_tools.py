@@ -10,7 +10,7 @@ from PIL import Image
 from test_report.runs import train_record, write_log
 
 from mmbixt.evaluation import class_scores, scores
-from mmbixt.evaluation.sums import read_sums, write_sums
+from mmbixt.evaluation.sums import ImageSums, read_sums, write_sums
 
 CLASSES = ['sky', 'sea', 'a name that is much longer than others', 'sand']
 SIZES = [(30, 30)] + 11 * [(45, 60)]
@@ -106,9 +106,9 @@ def test_pictures_of_the_worst_images(folders, evaluate):
 def runs(tmp_path):
     """Counts of a bad and of a good run, with the names of images of the tool and of the metric."""
     names = [f'image_{i}' for i in range(12)]
-    write_sums(tmp_path / 'bad/boundary.npz', names, CLASSES, bad_sums())
+    write_sums(tmp_path / 'bad/boundary.npz', ImageSums(names, CLASSES, bad_sums()))
     files = [f'{name}.jpg' for name in names]
-    write_sums(tmp_path / 'good/test/1/boundary.npz', files, CLASSES, good_sums())
+    write_sums(tmp_path / 'good/test/1/boundary.npz', ImageSums(files, CLASSES, good_sums()))
     return tmp_path / 'bad', tmp_path / 'good'
 
 
@@ -145,7 +145,7 @@ def test_means_spreads_and_differences_by_seed(tmp_path, within):
         found[model].append(scores(total(counts))['band3px/gap'])
         if wrong == 0.25:
             counts = {name: counts[name] for name in counts if name.startswith(('all', 'band3px'))}
-        write_sums(runs[model][-1] / 'boundary.npz', 'vwxyz', CLASSES, counts)
+        write_sums(runs[model][-1] / 'boundary.npz', ImageSums('vwxyz', CLASSES, counts))
     done = within('analysis/compare.py', '--a', *runs['a'], '--b', *runs['b'])
     (line,) = (line for line in done.stdout.splitlines() if line.startswith('band3px/gap'))
     a, b = map(np.array, found.values())
@@ -174,7 +174,7 @@ def test_epochs_until_the_best_score_of_the_other_run(within, tmp_path):
 
 
 def test_runs_that_cannot_be_compared(runs, tmp_path, within):
-    write_sums(tmp_path / 'other.npz', [f'{i}' for i in range(12)], CLASSES, good_sums())
+    write_sums(tmp_path / 'other.npz', ImageSums([f'{i}' for i in range(12)], CLASSES, good_sums()))
     for arguments, message in (
         ((runs[0], tmp_path / 'nowhere'), 'no boundary.npz in'),
         ((runs[0], tmp_path / 'other.npz'), '12 and 12 images'),

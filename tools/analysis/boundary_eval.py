@@ -162,7 +162,7 @@ def evaluate(args: argparse.Namespace) -> None:
         args.json.write_text(as_json(counted, means, by_class))
         print(f'\nscores: {args.json}')
     if args.sums:
-        write_sums(args.sums, **vars(counted))
+        write_sums(args.sums, counted)
         print(f'\ncounts of every image: {args.sums}')
     if args.worst:
         print()
