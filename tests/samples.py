@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import cv2
+import numpy as np
 from PIL import Image
-from running import write_images
 
 CLASSES = ('sky', 'road', 'car')
 LOAD = dict(type='LoadImageFromFile')
@@ -14,7 +14,15 @@ LOAD = dict(type='LoadImageFromFile')
 
 def write_samples(root: Path) -> None:
     """Images of 32 x 24 pixels with label maps of three classes, and their COCO file."""
-    write_images(root, 4, 24, 32)
+    rng = np.random.default_rng(0)
+    for folder in ('images', 'labels'):
+        (root / folder).mkdir()
+    for i in range(4):
+        pixels = rng.integers(0, 255, (24, 32, 3), np.uint8)
+        Image.fromarray(pixels).save(root / f'images/{i}.jpg')
+        labels = rng.integers(0, 3, (24, 32), np.uint8)
+        labels[0] = 255
+        Image.fromarray(labels).save(root / f'labels/{i}.png')
     images = [dict(id=i, file_name=f'{i}.jpg', width=32, height=24) for i in range(4)]
     box = dict(bbox=[2, 2, 20, 20], area=400, iscrowd=0, category_id=1)
     annotations = [dict(id=i, image_id=i, **box) for i in range(4)]

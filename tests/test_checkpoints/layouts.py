@@ -7,6 +7,16 @@ import torch
 from helpers import official_shapes
 from reference import fill
 
+# of the classifiers whose logits are goldens: golden, batch and side of the image, container of the
+# weights in the file, options of the backbone
+LOGITS = {
+    'xcit_tiny_12_p16': ('logits__64x64', 2, 64, 'model', {}),
+    'bixt_ti_l64_p16': ('logits__64x64', 2, 64, 'state_dict', {}),
+    'bixt_ti_cnv_l64_p16': ('logits__64x64', 2, 64, None, {}),
+    'biformer_tiny': ('logits__224x224', 1, 224, 'model', {}),
+    'biformer_stl': ('nwin8__128x128', 1, 128, None, dict(num_regions=8)),
+}
+
 
 def random_state(layout):
     """Random weights without computed buffers; faster than ``official_state``."""

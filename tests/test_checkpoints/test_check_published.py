@@ -5,13 +5,13 @@ import sys
 import list_weights
 import pytest
 import torch
-from helpers import CONFIGS, official_state
-from mmengine.config import Config
+from helpers import official_state
 from mmengine.registry import MODELS, init_default_scope
 from test_checkpoints.layouts import saved, zipped
 
 from mmbixt.checkpoints.errors import CheckpointMismatchError
 from mmbixt.checkpoints.sources import SOURCES
+from mmbixt.config import read_config
 
 FILES = {  # layout, container
     'bixt://tiny-16': ('bixt_ti_l64_p16', 'state_dict'),
@@ -65,7 +65,7 @@ def test_files_without_classes():
 
 
 def test_detector():
-    cfg = Config.fromfile(CONFIGS / 'xcit/maskrcnn_xcit_t12_p16_3x_coco.py')
+    cfg = read_config('maskrcnn_xcit_t12_p16_3x_coco')
     init_default_scope(cfg.default_scope)
     state = MODELS.build(cfg.model).state_dict()
     source = SOURCES['xcit://coco-maskrcnn-tiny12-p16']

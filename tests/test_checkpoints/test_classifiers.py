@@ -6,7 +6,6 @@
 import pytest
 import timm
 import torch
-from classifiers import build, build_meta, published
 from helpers import (
     assert_close,
     formulation,
@@ -17,31 +16,35 @@ from helpers import (
     official_state,
     others_in_zoo,
 )
-from mmengine.registry import MODELS
+from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import load_checkpoint
 from mmpretrain.structures import DataSample
-from test_checkpoints.layouts import meta_state
+from test_checkpoints.layouts import LOGITS, build_meta, meta_state
 from torch import nn
 from variants import FAMILIES, VARIANTS
 
+from mmbixt.backbones.published import PUBLISHED
 from mmbixt.checkpoints.errors import CheckpointMismatchError
 from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.classification import classifier_config
 
-GOLDENS = {  # name, golden, batch and side of the image, container of the weights in the file
-    'xcit': ('xcit_tiny_12_p16', 'logits__64x64', 2, 64, 'model'),
-    'bixt': ('bixt_ti_l64_p16', 'logits__64x64', 2, 64, 'state_dict'),
-    'bixt conv': ('bixt_ti_cnv_l64_p16', 'logits__64x64', 2, 64, None),
-    'biformer': ('biformer_tiny', 'logits__224x224', 1, 224, 'model'),
-    'biformer stl': ('biformer_stl', 'nwin8__128x128', 1, 128, None),
-}
+BY_NAME = {model.name: model for model in PUBLISHED}
+
+
+def published(name, num_classes=1000, **options):
+    """The config of a published classifier, with further ``options`` of its backbone."""
+    return classifier_config({**BY_NAME[name].backbone, **options}, num_classes)
+
+
+def build(config):
+    init_default_scope('mmpretrain')
+    return MODELS.build(config).eval()
 
 
 @torch.no_grad()
-@pytest.mark.parametrize('case', GOLDENS)
-def test_golden(case, save):
-    name, values, batch, side, container = GOLDENS[case]
-    options = dict(num_regions=8) if case == 'biformer stl' else {}
+@pytest.mark.parametrize('name', LOGITS)
+def test_golden(name, save):
+    values, batch, side, container, options = LOGITS[name]
     model = build(published(name, **options))
     state = official_state(name)
     file = save({container: state, 'epoch': 3} if container else state)
@@ -81,7 +84,8 @@ CLASSIFIERS = [x for x in KINDS if KINDS[x].startswith('classification') and '__
 
 @pytest.mark.parametrize('layout', others_in_zoo(CLASSIFIERS, LAYOUTS))
 def test_all_weights_of_a_file_are_used(layout):
-    model = build_meta(published('swin_tiny' if layout.startswith('swin') else layout))
+    config = published('swin_tiny' if layout.startswith('swin') else layout)
+    model = build_meta(build, config=config)
     for file in (layout, f'{layout}__timm'):
         if file in official_layouts():
             missing, unexpected = model.load_state_dict(meta_state(file), strict=False)
@@ -140,7 +144,7 @@ def test_files_of_other_models_are_refused(file, changes, message):
     config['neck'] = changes if 'type' in changes else {**config['neck'], **changes}
     config['head']['type'] = 'LinearClsHead'
     with pytest.raises(CheckpointMismatchError, match=message):
-        load_whole_state(build_meta(config), meta_state(file))
+        load_whole_state(build_meta(build, config=config), meta_state(file))
 
 
 def test_binary_cross_entropy_accepts_class_indices():

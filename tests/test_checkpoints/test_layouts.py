@@ -8,8 +8,7 @@ import re
 
 import pytest
 import torch
-from helpers import CONFIGS, golden, image, official_parameters, official_state
-from mmengine.config import Config
+from helpers import golden, image, official_parameters, official_state
 from mmengine.logging import MMLogger
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import load_checkpoint
@@ -19,6 +18,7 @@ from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
 from mmbixt.checkpoints.errors import CheckpointMismatchError
 from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.state_dict import load_whole_state, rename_whole_xcit, unwrap
+from mmbixt.config import read_config
 
 
 def test_same_weights_in_both_codes_of_biformer_give_the_same_outputs():
@@ -153,7 +153,7 @@ META = dict(mmcv_version='1.3.0', CLASSES=('wall', 'building'), PALETTE=[[1, 2, 
 
 
 def build(name):
-    cfg = Config.fromfile(CONFIGS / f'xcit/{name}.py')
+    cfg = read_config(name)
     init_default_scope(cfg.default_scope)
     return MODELS.build(cfg.model).eval()
 

@@ -1,19 +1,15 @@
 """mmengine's stock functions read files safely, and published weights by their names."""
 
-import zipfile
-
 import pytest
 import timm
 import torch
-from mmengine.registry import MODELS
 from mmengine.runner import CheckpointLoader, load_checkpoint
 from safetensors.torch import save_file
-from test_checkpoints.layouts import random_state, saved, zipped
 
 import mmbixt.registry  # noqa: F401
 from mmbixt.checkpoints.errors import CheckpointFileError
 from mmbixt.checkpoints.loader import load
-from mmbixt.checkpoints.sources import SOURCES, find
+from mmbixt.checkpoints.sources import SOURCES
 
 
 def test_a_missing_file_is_named_and_the_home_directory_is_known(save, tmp_path, monkeypatch):
@@ -31,36 +27,6 @@ def test_safetensors(tmp_path):
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(CheckpointFileError, match=r'model\.safetensors cannot be read'):
         load(str(path))
-
-
-@pytest.fixture
-def publish(server, cache, monkeypatch):
-    """Serve a state dict from the local server under the name of published weights."""
-
-    def publish(name, state):
-        source = find(name)
-        content = saved({'model': state})
-        if source.is_zip:
-            content = zipped({'exported/model.pth': content}, zipfile.ZIP_STORED)
-        path = source.url.rsplit('/', 1)[1]
-        server.files[path] = content
-        monkeypatch.setitem(SOURCES, name, source._replace(url=server.url(path)))
-
-    return publish
-
-
-def test_published_file_through_init_cfg(publish, server):
-    name, state = 'bixt://tiny-16', random_state('bixt_ti_l64_p16')
-    publish(name, state)
-    component, arguments = SOURCES[name].fills.split(': ')
-    init_cfg = dict(type='Pretrained', checkpoint=name)
-    config = dict(type=component, init_cfg=init_cfg, **eval(f'dict({arguments})'))
-    backbone = MODELS.build(config)
-    backbone.init_weights()
-    own = backbone.state_dict()
-    assert all(torch.equal(own[key], state[key]) for key in own if own[key].is_floating_point())
-    CheckpointLoader.load_checkpoint(name)
-    assert server.requests == 1
 
 
 def test_files_have_names_of_their_own_in_the_cache():

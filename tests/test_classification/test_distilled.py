@@ -4,14 +4,14 @@ import shutil
 
 import pytest
 import torch
-from helpers import CONFIGS, assert_close, image
-from mmengine.config import Config
+from helpers import assert_close, image
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
 from mmpretrain.structures import DataSample
-from running import fresh_mmengine, write_few_scenes
+from running import fresh_mmengine, shorten, write_few_scenes
 
 from mmbixt.checkpoints.loader import load
+from mmbixt.config import read_config
 from mmbixt.sample.sample_config import use_sample_data
 
 MEAN, STD = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
@@ -121,16 +121,13 @@ def test_trains_evaluates_and_resumes_with_the_same_bits(tmp_path):
     scenes = write_few_scenes(tmp_path / 'scenes')
 
     def train(folder, **more):
-        cfg = Config.fromfile(CONFIGS / 'xcit/xcit_n12_p16_in1k.py')
+        cfg = read_config('xcit_n12_p16_in1k')
         use_sample_data(cfg, str(scenes))
         cfg.merge_from_dict(OPTIONS)
-        cfg.train_cfg.update(max_iters=3, val_interval=3)
+        shorten(cfg, tmp_path / folder, steps=3)
         cfg.default_hooks.checkpoint.update(interval=2, save_best=None)
         cfg.default_hooks.logger.interval = 1
-        cfg.train_dataloader.update(batch_size=2, sampler=dict(type='InfiniteSampler'))
-        for split in ('train', 'val'):
-            cfg[f'{split}_dataloader'].update(num_workers=0, persistent_workers=False)
-        cfg.update(work_dir=str(tmp_path / folder), randomness=dict(seed=0), **more)
+        cfg.update(randomness=dict(seed=0), **more)
         with fresh_mmengine():
             runner = Runner.from_cfg(cfg)
             runner.train()

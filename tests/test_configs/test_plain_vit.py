@@ -7,7 +7,7 @@ from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
 from mmengine.structures import PixelData
 from mmseg.structures import SegDataSample
-from running import fresh_mmengine, write_few_scenes
+from running import fresh_mmengine, shorten, write_few_scenes
 
 from mmbixt.config import read_config, without_downloads
 from mmbixt.sample.sample_config import use_sample_data
@@ -15,11 +15,8 @@ from mmbixt.sample.sample_config import use_sample_data
 
 def train(cfg, folder, **options):
     """Two steps, with a checkpoint after each."""
-    cfg.merge_from_dict(dict(options, work_dir=str(folder), randomness=dict(seed=0)))
-    cfg.train_cfg.update(max_iters=2, val_interval=2)
-    cfg.train_dataloader.batch_size = 2
-    for split in ('train', 'val'):
-        cfg[f'{split}_dataloader'].update(num_workers=0, persistent_workers=False)
+    shorten(cfg, folder, steps=2)
+    cfg.update(options, randomness=dict(seed=0))
     cfg.default_hooks.checkpoint.interval = 1
     with fresh_mmengine():
         Runner.from_cfg(cfg).train()

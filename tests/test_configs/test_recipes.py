@@ -5,7 +5,6 @@ import subprocess
 import pytest
 import torch
 from helpers import CONFIGS
-from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import DATASETS, MODELS, PARAM_SCHEDULERS, init_default_scope
 
@@ -15,8 +14,8 @@ BIXT = ['bixt_ti_l64_p16_in1k', 'bixt_ed256ls_l64_p16s8_in1k', 'bixt_ti_cnv_lpi_
 BIXT += ['bixt_ti_iter_sa6_d7_shared_120e_in1k', 'bixt_ti_seq_l64_p16_120e_in1k']
 
 
-def load(family, name):
-    cfg = Config.fromfile(CONFIGS / family / f'{name}.py')
+def load(name):
+    cfg = read_config(name)
     init_default_scope(cfg.default_scope)
     return cfg
 
@@ -44,7 +43,7 @@ def rates(cfg, steps_of_epoch=2):
 @pytest.mark.parametrize('name', BIXT)
 def test_bixt_has_weight_decay_and_trust_ratios_on_all_but_vectors(name):
     """Also on latents and on the projection of positions, as in the authors' optimizer."""
-    cfg = load('bixt', name)
+    cfg = load(name)
     cfg.model.backbone.depth = 2
     torch.manual_seed(0)
     model = MODELS.build(cfg.model)
@@ -78,7 +77,7 @@ def test_bixt_has_weight_decay_and_trust_ratios_on_all_but_vectors(name):
     ],
 )
 def test_rate_of_bixt_falls_to_the_floor(name, first):
-    cfg = load('bixt', name)
+    cfg = load(name)
     found = rates(cfg)
     assert found[0] == pytest.approx(first)
     assert max(found) == pytest.approx(cfg.optim_wrapper.optimizer.lr)
@@ -87,23 +86,23 @@ def test_rate_of_bixt_falls_to_the_floor(name, first):
 
 
 def test_drop_path_of_width_384():
-    assert load('bixt', 'bixt_small_l64_p16_in1k').model.backbone.drop_path_rate == 0.1
+    assert load('bixt_small_l64_p16_in1k').model.backbone.drop_path_rate == 0.1
 
 
 @pytest.mark.parametrize(
-    ('family', 'name', 'decay'),
+    ('name', 'decay'),
     [
-        ('biformer', 'upernet_biformer_t_ade20k', 0.01),
-        ('biformer', 'maskrcnn_biformer_t_1x_coco', 0.05),
-        ('bisa_swin', 'upernet_bisa_swin_t_ade20k', 0.01),
-        ('xcit', 'semfpn_xcit_t12_p16_ade20k', 0.01),
-        ('bixt', 'semfpn_bixt_ti_lpi_ade20k', 0.01),
-        ('bixt', 'linear_bixt_ti_ade20k', 0.01),
+        ('upernet_biformer_t_ade20k', 0.01),
+        ('maskrcnn_biformer_t_1x_coco', 0.05),
+        ('upernet_bisa_swin_t_ade20k', 0.01),
+        ('semfpn_xcit_t12_p16_ade20k', 0.01),
+        ('semfpn_bixt_ti_lpi_ade20k', 0.01),
+        ('linear_bixt_ti_ade20k', 0.01),
     ],
 )
-def test_weight_decay_of_dense_models(family, name, decay):
+def test_weight_decay_of_dense_models(name, decay):
     """By the names that the authors' configs spare: batch norms have it, layer norms do not."""
-    cfg = load(family, name)
+    cfg = load(name)
     with torch.device('meta'):
         model = MODELS.build(cfg.model)
     found = decays(model, build_optim_wrapper(model, cfg.optim_wrapper).optimizer)
@@ -116,7 +115,7 @@ def test_weight_decay_of_dense_models(family, name, decay):
 
 
 def test_transfer_has_the_settings_of_deits_authors():
-    cfg = load('xcit', 'xcit_s12_p16_transfer')
+    cfg = load('xcit_s12_p16_transfer')
     assert max(rates(cfg)) == pytest.approx(0.01)
     with torch.device('meta'):
         model = MODELS.build(cfg.model)
@@ -133,7 +132,7 @@ def test_transfer_has_the_settings_of_deits_authors():
 
 def test_classes_of_imagenet_v2_are_the_numbers_of_its_folders(tmp_path, monkeypatch):
     """By the file of the command in docs/datasets.md: by their names 10 comes before 2."""
-    dataset = load('xcit', 'xcit_s12_p16_in1k_v2').test_dataloader.dataset
+    dataset = load('xcit_s12_p16_in1k_v2').test_dataloader.dataset
     images = tmp_path / dataset.data_root
     for i in (2, 10, 999):
         (images / f'{i}').mkdir(parents=True)

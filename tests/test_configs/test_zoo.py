@@ -8,7 +8,7 @@ so for a few.
 
 import math
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
 from paper_table import SCORES, families, read_metafile, read_rows
 from readme_tables import with_tables
-from running import fresh_mmengine, parse_options, write_few_scenes
+from running import fresh_mmengine, parse_options, shorten, write_few_scenes
 
 from mmbixt.check.files import check_files
 from mmbixt.checkpoints.sources import BY_ADDRESS, SOURCES
@@ -134,31 +134,6 @@ def test_results_are_those_of_their_sources(name):
     assert 'Weights' not in model or model['Weights'] in BY_ADDRESS
 
 
-def test_numbers_of_the_papers_tables_are_listed():
-    """As many as the tables print for models that have a config."""
-    listed = Counter(row.table for row in read_rows())
-    assert listed['XCiT, Table 4'] == 2 + 6  # models and ablations
-    # of 14 models: trained, distilled, at 384 pixels; two of them are in Table 4
-    assert listed['XCiT, Table D.1'] + listed['XCiT, paper'] == 14 * 3 - 2
-    assert listed['XCiT, repository'] == 8 * (1 + 1 + 2)  # SemanticFPN, UPerNet; box and mask AP
-    assert listed['XCiT of DINO, Table 3'] == (4 + 1) * 2  # one also at 384 pixels
-    bixt = 'BiXT, anonymous version'
-    assert listed[f'{bixt}, Table 2'] == 2 * 3 + 2  # strides at two sizes, two readings of +LPI
-    assert listed[f'{bixt}, Table 3'] == 4
-    assert listed['BiXT, MODEL_WEIGHTS.md'] == 17 * 2  # top-1 and top-5 of each file
-    assert listed[f'{bixt}, Table 1a'] + listed[f'{bixt}, Table A1'] == 2 + 2  # but for iterative
-    assert listed[f'{bixt}, Table 5'] + listed[f'{bixt}, Tables 5 and A2'] == 6
-    assert listed[f'{bixt}, Table A2'] + listed[f'{bixt}, Tables 5 and A2'] == 8
-    assert listed['BiXT on points, paper'] == 3 * 2 + 2 * 2
-    assert (listed['BiFormer, Table 6'], listed['BiFormer, Table 7']) == (4, 4)
-    # repeated detectors, a run of T, top-5 of the file of S, top-1 of STL-nchw
-    assert listed['BiFormer, repository'] == 3 + 3
-    assert (listed['BiSA-Swin, Table 1'], listed['BiSA-Swin, Table 3']) == (4 * 2, 6)
-    assert (listed['BiSA-LeViT, Table 1'], listed['BiSA-LeViT, Table 4']) == (6 * 2, 9)
-    spreads = {x.config for x in read_rows() if '±' in x.result['Metrics'][x.metric]}
-    assert len(spreads) == 4  # sequential and two-way, each in two depths
-
-
 def test_each_work_dir_is_of_one_run():
     runs = defaultdict(set)
     for row in read_rows():
@@ -243,12 +218,9 @@ def scenes(tmp_path_factory):
     return write_few_scenes(tmp_path_factory.mktemp('data') / 'scenes')
 
 
-def shorten(cfg, folder):
-    """One step, one image to evaluate, no checkpoint (up to a GB)."""
-    cfg.train_cfg.update(max_iters=1, val_interval=1)
-    cfg.train_dataloader.batch_size = 2
-    for split in ('train', 'val', 'test'):
-        cfg[f'{split}_dataloader'].update(num_workers=0, persistent_workers=False)
+def take_one_step(cfg, folder):
+    """With one image to evaluate, and no checkpoint (up to a GB)."""
+    shorten(cfg, folder, steps=1)
     cfg.val_dataloader.dataset.indices = 1
     cfg.default_hooks.checkpoint = None
     if cfg.default_scope == 'mmdet':
@@ -256,12 +228,9 @@ def shorten(cfg, folder):
         # after one step nothing is certain
         test_cfg = cfg.model.test_cfg
         test_cfg.get('rcnn', test_cfg).score_thr = 0.0
-    if cfg.default_scope == 'mmpretrain':  # its RepeatAugSampler takes multiples of 256 images
-        cfg.train_dataloader.sampler = dict(type='InfiniteSampler')
     if 'teacher' in cfg.model:  # its weights would be downloaded
         classes = cfg.model.head.num_classes
         cfg.model.teacher = dict(model_name='test_resnet', num_classes=classes)
-    cfg.work_dir = str(folder)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +239,7 @@ def shorten(cfg, folder):
 def test_trains_and_evaluates(name, scenes, tmp_path):
     cfg = load_config(name)
     use_sample_data(cfg, str(scenes))
-    shorten(cfg, tmp_path)
+    take_one_step(cfg, tmp_path)
     with fresh_mmengine():
         runner = Runner.from_cfg(cfg)
         runner.train()
