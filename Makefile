@@ -41,7 +41,7 @@ test-lowest: setup ## attentions and networks with the oldest versions that requ
 	@"$(VENV)/bin/uv" pip install -q --python $(lowest) -c requirements/environment.txt pytest-xdist
 	@OMP_NUM_THREADS=1 $(lowest)/bin/python -m pytest -n 2 --dist worksteal \
 		tests/test_attention tests/test_layers $(foreach name,arch biformer bixt composition contract \
-		export precision second_derivatives,tests/test_backbones/test_$(name).py)
+		export second_derivatives,tests/test_backbones/test_$(name).py)
 
 test-browser: setup ## look at a report and the site in Chromium, on a desk and on a phone (CHROME=path: in that one)
 	@OMP_NUM_THREADS=1 $(python) -m pytest tests/browser

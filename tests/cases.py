@@ -139,10 +139,6 @@ def in_regions(size, num_regions=3, **options) -> Case:
     return attention.RoutingAttention(64, 2, 3, num_regions, **options), [x.requires_grad_()]
 
 
-def interaction() -> Case:
-    return layers.LocalPatchInteraction(96), [*learned((3, 7 * 9, 96)), (7, 9)]
-
-
 SIMPLE = {  # by the class: its arguments, and the sizes of its inputs
     'BidirectionalAttention': ((192, 6), (1, 64, 192), (3, 77, 192)),
     'BidirectionalAttention, tokens only': ((30, 3, False), (2, 5, 30), (2, 77, 30)),
@@ -158,15 +154,11 @@ SIMPLE = {  # by the class: its arguments, and the sizes of its inputs
     'FullAttention, LePE of values': ((64, 8, 'values'), (2, 7, 9, 64)),
     'SelfAttention': ((192, 6), (2, 77, 192)),
     'ClassAttention': ((192, 4), (3, 78, 192)),
-    'Mlp': ((48, 101), (3, 37, 48)),
-    'SequentialMlp': ((48, 101), (3, 37, 48)),
-    'FeedForward': ((48, 101), (1, 5, 7, 48)),
     'ConvPatchEmbed': ((96, 8), (2, 3, 45, 71)),
     'LinearPatchEmbed': ((96, 8), (2, 3, 45, 71)),
     'LinearPatchEmbed, large patches': ((96, 8, 3, 32), (2, 3, 45, 71)),
 }
 MODULES = {name: partial(module, name, *about) for name, about in SIMPLE.items()} | {
-    'LocalPatchInteraction': interaction,
     'RoutingAttention': partial(in_regions, (12, 15)),
     'RoutingAttention, padding': partial(in_regions, (13, 10)),
     'RoutingAttention, padding of the authors': partial(in_regions, (13, 10), padding='legacy'),

@@ -15,7 +15,7 @@ from mmengine.registry import MODELS, init_default_scope
 from parity import PRECISIONS, WAYS, assert_as_exact
 from random_labels import random_labels
 from running import fresh_mmengine
-from variants import FAMILIES, NETWORKS
+from variants import NETWORKS
 
 from mmbixt.attention import routing
 from mmbixt.config import read_config
@@ -25,36 +25,29 @@ NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason='torch finds n
 ON_GPU = [pytest.mark.gpu, NO_GPU]
 QUICK = 'fp32', 'bf16'
 ON_CPU = (*QUICK, 'amp bf16')  # which have a use there; test_precision.py has float16, too
-COMPILED = 'fp32', 'amp bf16'
 
 
-def runs(cases, quick, in_every_way):
-    """All on a GPU. On the CPU every case but networks of full size is called, and few are run in
-    the other ways, which take minutes or make a difference only to the code of the tests."""
+def runs(cases):
+    """In every way on a GPU; on the CPU only eager, and without the networks of full size."""
     for name, way, precision in product(cases, WAYS, PRECISIONS):
-        if way == 'compiled' and precision not in COMPILED:
-            continue
         # inductor takes minutes for networks; CompileLayersHook compiles layers, too
-        is_slow = way == 'compiled' and (name not in MODULES or precision == 'fp32')
-        marked = [] if is_slow else [('cuda', ON_GPU)]
-        is_small = name not in NETWORKS
-        if is_small and precision in ON_CPU and (way == 'eager' or name in in_every_way):
-            is_quick = precision in QUICK and name in (quick if way == 'eager' else in_every_way)
-            marked.append(('cpu', [] if is_quick else [only_in_zoo]))
-        for device, marks in marked:
-            yield pytest.param(name, way, precision, device, marks=marks)
+        if way != 'compiled' or (name in MODULES and precision == 'amp bf16'):
+            yield pytest.param(name, way, precision, 'cuda', marks=ON_GPU)
+        if way == 'eager' and precision in ON_CPU and name not in NETWORKS:
+            marks = [] if precision in QUICK else [only_in_zoo]
+            yield pytest.param(name, way, precision, 'cpu', marks=marks)
 
 
-def parametrize(*about):
-    return pytest.mark.parametrize(('name', 'way', 'precision', 'device'), list(runs(*about)))
+def parametrize(cases):
+    return pytest.mark.parametrize(('name', 'way', 'precision', 'device'), list(runs(cases)))
 
 
-@parametrize(CASES, CASES, ['xca: many tokens', 'WindowAttention, learned, shifted'])
+@parametrize(CASES)
 def test_attentions(name, way, precision, device):
     assert_as_exact(CASES[name], PRECISIONS[precision], way, device)
 
 
-@parametrize(BACKBONES, FAMILIES, ['xcit /8, layer scale'])
+@parametrize(BACKBONES)
 def test_backbones(name, way, precision, device, monkeypatch):
     monkeypatch.setattr(routing, 'route', next_regions)
     assert_as_exact(BACKBONES[name], PRECISIONS[precision], way, device)

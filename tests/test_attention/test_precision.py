@@ -5,7 +5,7 @@ import pytest
 import torch
 from cases import bisa, bixt, plain, routed, windowed, xca
 from helpers import others_in_zoo
-from parity import PRECISIONS, assert_as_exact_where_finite
+from parity import PRECISIONS, assert_as_exact
 
 # Which inputs are tokens (the others are weights). Odd numbers of keys: the weights of keys that
 # are alike would else be exact.
@@ -36,4 +36,4 @@ def test_large_and_equal_tokens(name, tokens, precision):
             inputs[i] = TOKENS[tokens](inputs[i].detach()).requires_grad_()
         return function, inputs
 
-    assert_as_exact_where_finite(case, PRECISIONS[precision])
+    assert_as_exact(case, PRECISIONS[precision], may_overflow=True)
