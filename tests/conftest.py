@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from filelock import FileLock
-from helpers import pip, python
+from helpers import python
 
 ROOT = Path(__file__).parents[1]
 
@@ -47,5 +47,6 @@ def wheel(shared):
             (tree / 'tools/__pycache__/train.cpython-311.pyc').touch()
             python('setup.py', '-q', 'sdist', '--dist-dir', shared / 'sdist', cwd=tree)
             (sdist,) = (shared / 'sdist').iterdir()
-            pip('wheel', sdist, '--no-build-isolation', '--wheel-dir', shared / 'wheel')
+            offline = '--no-deps', '--no-index', '--no-build-isolation', '-q'
+            python('-m', 'pip', 'wheel', *offline, '--wheel-dir', shared / 'wheel', sdist)
     return next((shared / 'wheel').glob('mmbixt-*.whl'))

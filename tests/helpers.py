@@ -120,8 +120,3 @@ def python(*arguments: object, cwd: Path | None = None, **variables: str) -> str
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     return done.stdout + done.stderr
-
-
-def pip(*args: object) -> None:
-    """Run pip without a network."""
-    python('-m', 'pip', *args, '--no-deps', '--no-index', '-q')

@@ -4,7 +4,6 @@ all modules of all of them."""
 import copy
 
 import torch
-from torch import nn
 
 from mmbixt import backbones
 
@@ -107,12 +106,3 @@ def build(config, seed=1, **options):
     torch.manual_seed(seed)
     options = copy.deepcopy({'drop_path_rate': 0.0, **config, **options})
     return getattr(backbones, options.pop('type').removeprefix('mmbixt.'))(**options)
-
-
-def those_with_linear_layers(configs):
-    """Tests of LoRA and of quantisation need such layers; convolutions may take their place."""
-    return [
-        name
-        for name, config in configs.items()
-        if any(isinstance(module, nn.Linear) for module in build(config).modules())
-    ]

@@ -72,16 +72,6 @@ def test_without_norm_and_temperature():
     torch.testing.assert_close(module(x), expected)
 
 
-def test_a_fixed_temperature_is_one():
-    learned, fixed = (CrossCovarianceAttention(12, 3, learned_temperature=x) for x in (True, False))
-    state = learned.state_dict()
-    assert (state.pop('temperature') == 1).all()
-    fixed.load_state_dict(state)
-    for tokens in (50, 9):  # with and without the Gram matrix
-        x = torch.randn(2, tokens, 12)
-        assert torch.equal(fixed(x), learned(x))
-
-
 def compute_weight(layer):
     weight = 2 * layer.weight.detach()
     del layer.weight

@@ -71,10 +71,16 @@ def test_some_layers_and_their_grid():
     bixt, xcit = (build(VARIANTS[name]).attention_maps(x, layers=[1]) for name in ('bixt', 'xcit'))
     assert [tuple(m.shape) for m in bixt[1]] == [(2, 2, 64, 4, 5)] * 2
     assert [tuple(m.shape) for m in xcit[1]] == [(2, 2, 8, 4, 5)] * 2 + [(2, 2, 8, 8)]
-    biformer = build(VARIANTS['biformer']).attention_maps(x, stages=[1, -1])
-    shapes = {place: tuple(m.shape) for place, m in biformer.items()}
+    biformer = build(VARIANTS['biformer'])
+    maps = biformer.attention_maps(x, stages=[1, -1])
+    shapes = {place: tuple(m.shape) for place, m in maps.items()}
     routed = (2, 9, 1, 9, 4, 9)  # 7 x 9 cells in 3 x 3 regions
     assert shapes == {(1, 0): routed, (1, 1): routed, (2, 0): (2, 8, 20, 20)}
+    found = biformer.routed_regions(x, stages=(0, -2, 2))  # the last stage has none
+    assert sorted(found) == [(0, 0), (1, 0), (1, 1)]
+    routes, *regions_and_stride = found[1, 1]
+    assert routes.shape == (2, 9, 4)
+    assert regions_and_stride == [(3, 3, 3, 3), 8]
     bisa = build(VARIANTS['bisa']).attention_maps(x, stages=[0])
     assert list(bisa) == [(0, 0), (0, 1)]
     assert [tuple(m.shape) for m in bisa[0, 1]] == [(2, 6, 1, 49, 49)] * 2  # 13 x 18 cells

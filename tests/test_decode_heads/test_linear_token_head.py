@@ -1,8 +1,6 @@
 import pytest
 import torch
 from mmengine.registry import init_default_scope
-from mmengine.structures import PixelData
-from mmseg.structures import SegDataSample
 
 from mmbixt.decode_heads import LinearTokenHead
 
@@ -38,18 +36,6 @@ def test_norm_before_the_classifier(norm):
     head([x])
     axis = 1 if norm == 'LN' else (0, 2, 3)
     torch.testing.assert_close(normed[0].mean(axis), torch.zeros_like(normed[0].mean(axis)))
-
-
-def test_loss_and_prediction_are_mmsegs():
-    head = LinearTokenHead(8, 5)
-    maps = [torch.randn(2, 8, 6, 4)]
-    truth = torch.randint(0, 5, (2, 1, 96, 64))
-    samples = [SegDataSample(gt_sem_seg=PixelData(data=labels)) for labels in truth]
-    losses = head.loss(maps, samples, train_cfg={})
-    losses['loss_ce'].backward()
-    assert all(p.grad is not None for p in head.parameters())
-    predicted = head.predict(maps, [dict(img_shape=(96, 64))] * 2, test_cfg={})
-    assert predicted.shape == (2, 5, 96, 64)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 import pytest
 import torch
-from mmengine.registry import MODELS
 
 from mmbixt.necks import FeaturePyramidAdapter
 
@@ -23,30 +22,6 @@ def test_each_feature_map_may_have_its_own_channels_and_stride():
     assert isinstance(neck.fpn1[1], torch.nn.GroupNorm)
     sum(level.sum() for level in levels).backward()
     assert all(p.grad is not None for p in neck.parameters())
-
-
-def test_two_necks_in_a_row():
-    neck = MODELS.build(
-        [
-            dict(type='mmbixt.FeaturePyramidAdapter', in_channels=8, in_strides=16),
-            dict(type='mmseg.FPN', in_channels=[8] * 4, out_channels=4, num_outs=4),
-        ]
-    )
-    levels = neck([torch.randn(1, 8, 4, 6) for _ in range(4)])
-    assert [level.shape[-2:] for level in levels] == [(16, 24), (8, 12), (4, 6), (2, 3)]
-
-
-@pytest.mark.parametrize('kind', ['BiXT', 'XCiT'])
-def test_one_level_from_the_last_feature_map(kind):
-    """For frameworks that take one neck, such as mmpose: out_strides (4,), used by a head."""
-    arch = dict(embed_dims=16, num_heads=2, depth=2)
-    backbone = MODELS.build(dict(type=f'mmbixt.{kind}', arch=arch, out_indices=(-1,)))
-    config = dict(type='mmbixt.FeaturePyramidAdapter', in_channels=16, in_strides=16)
-    neck = MODELS.build(config | dict(out_strides=(4,)))
-    (level,) = neck(backbone(torch.randn(2, 3, 64, 48)))
-    assert level.shape == (2, 16, 16, 12)
-    level.square().mean().backward()
-    assert all(p.grad is not None for m in (backbone, neck) for p in m.parameters())
 
 
 @pytest.mark.parametrize(
