@@ -16,7 +16,6 @@ from mmengine.runner import LogProcessor, Runner
 from torch import distributed
 
 from mmbixt.check.files import check_files
-from mmbixt.checkpoints.errors import CheckpointError
 from mmbixt.config import ConfigError, all_dicts, read_config, type_name
 from mmbixt.engine.short_log import ShortLogProcessor
 from mmbixt.errors import UserError
@@ -28,7 +27,7 @@ SETTINGS = inspect.signature(Runner.__init__).parameters.keys()  # what mmengine
 # errors whose message tells users what to do
 USER_ERRORS = (
     *(FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError),
-    *(ConfigError, CheckpointError, FloatingPointError),
+    *(UserError, FloatingPointError),
 )
 
 
@@ -131,7 +130,6 @@ def run(main: Callable[[], None]) -> None:
         main()
     except KeyboardInterrupt:
         sys.exit(130)
-    except UserError as error:
-        sys.exit(f'error: {error}')
     except USER_ERRORS as error:
-        sys.exit(f'{type(error).__name__}: {error}')
+        name = 'error' if type(error) is UserError else type(error).__name__
+        sys.exit(f'{name}: {error}')

@@ -6,14 +6,14 @@ from typing import Any
 
 from mmengine.config import Config, ConfigDict
 
-from mmbixt.errors import near_matches
+from mmbixt.errors import UserError, near_matches
 
 # in an installed package a folder of files, in a checkout a link to configs/
 CONFIGS = Path(__file__).parent / '.mim/configs'
 PROJECTS = CONFIGS.resolve().parent / 'projects'  # only in a checkout
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError):
     """A mistake in a config."""
 
 

@@ -1,7 +1,9 @@
 """Errors of reading checkpoints."""
 
+from mmbixt.errors import UserError
 
-class CheckpointError(RuntimeError):
+
+class CheckpointError(UserError, RuntimeError):
     """A checkpoint that cannot be used."""
 
 
