@@ -18,9 +18,9 @@ from PIL import Image
 from mmbixt.cli import run
 from mmbixt.config import CONFIGS, ConfigError, config_files, read_config
 from mmbixt.evaluation.folders import read_classes, read_labels
+from mmbixt.predict.files import SUFFIXES
 from mmbixt.visualization.palette import distinct_palette
 
-IMAGES = ('.jpg', '.jpeg', '.png', '.bmp', '.tif', '.tiff', '.webp')
 IGNORED = 255
 READ = 1000  # most images and labels that are read, evenly chosen
 BATCH = 8  # images of a segmentor
@@ -160,7 +160,7 @@ def parse_args() -> argparse.Namespace:
 
 def files_of(folder: Path) -> list[str]:
     """The images in a folder and its subfolders, of one suffix, as mmseg reads them."""
-    files = (x.relative_to(folder) for x in folder.rglob('*') if x.suffix.lower() in IMAGES)
+    files = (x.relative_to(folder) for x in folder.rglob('*') if x.suffix.lower() in SUFFIXES)
     files = sorted(x.as_posix() for x in files if not x.name.startswith('.'))
     counts = Counter(Path(name).suffix for name in files)
     if len(counts) != 1:
