@@ -28,7 +28,6 @@ IS_FORK = packages_distributions().get('mim') == ['onedl-mim']
 takes_four_channels = pytest.mark.xfail(
     IS_FORK, reason='its SegDataPreProcessor takes means of one or three channels', strict=True
 )
-only_in_zoo = pytest.mark.zoo
 
 
 def formulation(name: str) -> AbstractContextManager:
@@ -38,7 +37,7 @@ def formulation(name: str) -> AbstractContextManager:
 
 def others_in_zoo(values: Iterable[Any], here: Collection[Any]) -> list[Any]:
     """Parameters of a test, of which only a few run outside of ``make test-zoo``."""
-    return [x if x in here else pytest.param(x, marks=only_in_zoo) for x in values]
+    return [x if x in here else pytest.param(x, marks=pytest.mark.zoo) for x in values]
 
 
 @cache

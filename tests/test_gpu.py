@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 import torch
 from cases import BACKBONES, CASES, MODULES, learned, next_regions
-from helpers import formulation, only_in_zoo
+from helpers import formulation
 from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import MODELS, init_default_scope
 from parity import PRECISIONS, WAYS, assert_as_exact
@@ -34,7 +34,7 @@ def runs(cases):
         if way != 'compiled' or (name in MODULES and precision == 'amp bf16'):
             yield pytest.param(name, way, precision, 'cuda', marks=ON_GPU)
         if way == 'eager' and precision in ON_CPU and name not in NETWORKS:
-            marks = [] if precision in QUICK else [only_in_zoo]
+            marks = [] if precision in QUICK else [pytest.mark.zoo]
             yield pytest.param(name, way, precision, 'cpu', marks=marks)
 
 
@@ -86,7 +86,7 @@ def steps():
         yield pytest.param(name, precision, 'cuda', marks=ON_GPU)
         if precision != 'amp fp16':  # which takes CPUs a minute
             yield pytest.param(
-                name, precision, 'cpu', marks=[only_in_zoo] * (name not in LOSSES[:3])
+                name, precision, 'cpu', marks=[pytest.mark.zoo] * (name not in LOSSES[:3])
             )
 
 

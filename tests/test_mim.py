@@ -27,23 +27,17 @@ SPLITS = 'train', 'val', 'test'
 OFFLINE = ['--no-deps', '--no-index', '--target', 'site']
 ON_SCENES = [f'{split}_dataloader.dataset.data_root={SCENES}' for split in SPLITS]
 CPU = ['--gpus', '0']
+SHORT = ['--cfg-options', *TWO_STEPS, *NO_WORKERS]
 # For each command, by its first words: options of the test, and a pattern of what it prints.
 COMMANDS = {
     'install': (OFFLINE, 'Successfully installed mmbixt'),
     'search mmbixt': ([], r'config id: semfpn_xcit_s12_p16_ade20k\n(?s:.*)parameters +32222374\n'),
     'download mmbixt': ([], 'semfpn_xcit_s12_p16_ade20k'),
     'run mmbixt': (['--cfg-options', *ON_SCENES], 'All images and labels can be read.'),
-    'train mmbixt': (['--cfg-options', *TWO_STEPS, *NO_WORKERS], 'Training finished success'),
+    'train mmbixt': (SHORT, 'Training finished success'),
     'test mmbixt': ([*CPU, '--sample', '--cfg-options', *NO_WORKERS], r'Iter\(test\).*mIoU'),
     'train mmsegmentation': (
-        [
-            *CPU,
-            '--cfg-options',
-            *ON_SCENES,
-            *TWO_STEPS,
-            *NO_WORKERS,
-            'train_dataloader.batch_size=1',
-        ],
+        [*CPU, *SHORT, *ON_SCENES, 'train_dataloader.batch_size=1'],
         'Training finished success',
     ),
 }

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import only_in_zoo
 
 # A finder in front of all others makes a module look as if it were not installed.
 START = """
@@ -135,7 +134,7 @@ UPERNET = ('biformer/upernet_biformer_t_ade20k', 'auxiliary_head')
 RETINANET = ('biformer/retinanet_biformer_t_1x_coco', 'neck')
 
 
-@only_in_zoo
+@pytest.mark.zoo
 @pytest.mark.parametrize(
     ('hidden', 'hub'), [([], [SEMFPN, UPERNET, RETINANET]), (['mmdet', 'mmpretrain'], [SEMFPN])]
 )

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from helpers import assert_close, image, only_in_zoo, others_in_zoo
+from helpers import assert_close, image, others_in_zoo
 from torch import nn
 from variants import FAMILIES, VARIANTS, build
 
@@ -56,7 +56,7 @@ def test_every_parameter_gets_a_gradient_with_and_without_checkpointing(config):
     check_checkpointing(config)
 
 
-@only_in_zoo
+@pytest.mark.zoo
 def test_checkpointing_compiled(fresh_compiler):
     """With batch norms in the checkpointed layers, the part that is special when compiled."""
     check_checkpointing(FAMILIES['bixt conv, LPI'], 'aot_eager')

@@ -2,13 +2,12 @@
 
 import pytest
 import torch
-from helpers import only_in_zoo
 from torch.multiprocessing import start_processes
 from two_processes import WRAPPERS, fit, make_backbone, train
 from variants import FAMILIES
 
 
-@only_in_zoo
+@pytest.mark.zoo
 @pytest.mark.parametrize('family', FAMILIES)
 def test_two_processes_give_the_weights_of_one(family, tmp_path):
     start_processes(train, (tmp_path, family), nprocs=2, start_method='spawn')

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import assert_close, image, only_in_zoo
+from helpers import assert_close, image
 from torch.export import Dim
 from variants import VARIANTS, build
 
@@ -34,7 +34,7 @@ def in_onnxruntime(program, file):
     return run
 
 
-@only_in_zoo
+@pytest.mark.zoo
 @pytest.mark.parametrize('name', EXPORTED)
 @torch.no_grad()
 def test_exported_once_it_takes_other_batches_and_sizes(name, tmp_path):

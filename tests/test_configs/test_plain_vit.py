@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from helpers import only_in_zoo
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
 from mmengine.structures import PixelData
@@ -23,7 +22,7 @@ def train(cfg, folder, **options):
     return [torch.load(folder / f'iter_{i}.pth', weights_only=False) for i in (1, 2)]
 
 
-@only_in_zoo
+@pytest.mark.zoo
 @pytest.mark.parametrize('name', ['semfpn_vit_s16_ade20k', 'semfpn_dinov3_s16_frozen_ade20k'])
 def test_resumes_with_the_same_weights(name, tmp_path):
     scenes = write_few_scenes(tmp_path / 'scenes')

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from documents import ROOT, shown
-from helpers import assert_close, image, official_state, only_in_zoo, put_in_cache, python
+from helpers import assert_close, image, official_state, put_in_cache, python
 from onnxruntime import InferenceSession
 from test_checkpoints.layouts import random_state
 from variants import FAMILIES, build
@@ -50,14 +50,14 @@ def test_segmentor_with_every_backbone(names):
         assert model(image(1, 64, 96)).shape == (1, 3, 64, 96)
 
 
-@only_in_zoo
+@pytest.mark.zoo
 def test_lora():
     script = Path(__file__).parent / 'lora_of_page.py'
     said = python('-W', 'ignore', script, PYTHONPATH=PATHS).splitlines()
     assert said[-4:] == ['XCiT', 'BiXT', 'BiFormer', 'BiSASwin']
 
 
-@only_in_zoo
+@pytest.mark.zoo
 @torch.no_grad()
 def test_compile_and_export(names):
     small = names['XCiT'](dict(embed_dims=16, num_heads=2, depth=2))
@@ -72,7 +72,7 @@ def test_compile_and_export(names):
     assert_close(torch.from_numpy(found), expected)
 
 
-@only_in_zoo
+@pytest.mark.zoo
 def test_transformers(tmp_path):
     """With the authors' weights in the cache, in the place of a download."""
     state, weight = random_state('bixt_ti_l64_p16'), 'latents'

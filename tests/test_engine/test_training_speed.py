@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers import only_in_zoo
 from mmengine.config import Config
 from mmengine.hooks import Hook
 from mmengine.model import revert_sync_batchnorm
@@ -94,7 +93,7 @@ def test_stochastic_depth_drops_other_images_in_each_step(hooks, tmp_path, fresh
     assert len(set(losses)) == len(losses)
 
 
-@only_in_zoo
+@pytest.mark.zoo
 @pytest.mark.parametrize('config', BACKBONES)
 def test_losses_with_compiled_layers(config, tmp_path, fresh_compiler):
     expected, _ = train(tmp_path, config, epochs=10)
@@ -106,14 +105,14 @@ def networks():
     """Full depths and published rates of stochastic depth; narrow."""
     bixt = dict(embed_dims=16, num_heads=2, depth=12)
     config = dict(type='mmbixt.BiXT', arch=bixt, drop_path_rate=0.1)
-    yield pytest.param(config, 3, id='bixt', marks=only_in_zoo)
+    yield pytest.param(config, 3, id='bixt', marks=pytest.mark.zoo)
     yield pytest.param(dict(type='mmbixt.XCiT', arch=bixt, drop_path_rate=0.05), 1, id='xcit')
     biformer = dict(embed_dims=(16, 32, 32, 32), depths=(2, 2, 8, 2), topks=(1, 2, 4, -2))
     biformer = dict(type='mmbixt.BiFormer', arch=biformer, num_regions=2, drop_path_rate=0.2)
     yield pytest.param(biformer, 4, id='biformer')
     swin = dict(embed_dims=16, depths=(2, 2, 6, 2), num_heads=(1, 1, 2, 2))
     config = dict(type='mmbixt.BiSASwin', arch=swin, drop_path_rate=0.2)
-    yield pytest.param(config, 8, id='bisa', marks=only_in_zoo)
+    yield pytest.param(config, 8, id='bisa', marks=pytest.mark.zoo)
 
 
 @pytest.mark.parametrize(('config', 'kinds'), list(networks()))

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import only_in_zoo, put_in_cache
+from helpers import put_in_cache
 from test_checkpoints.layouts import random_state
 
 import mmbixt.timm  # noqa: F401 (for the names)
@@ -21,7 +21,7 @@ MODELS = {
 PAIRS = [(name, decoder) for name, decoders in MODELS.items() for decoder in decoders]
 
 
-@only_in_zoo
+@pytest.mark.zoo
 @pytest.mark.parametrize(('name', 'decoder'), PAIRS)
 def test_decoder(name, decoder):
     model = getattr(smp, decoder)(f'tu-{name}', encoder_weights=None, classes=3).train()
@@ -39,7 +39,7 @@ def test_decoders_that_replace_strides():
         smp.DeepLabV3Plus('tu-biformer_tiny', encoder_weights=None)
 
 
-@only_in_zoo
+@pytest.mark.zoo
 def test_weights(tmp_path, monkeypatch):
     monkeypatch.setenv('TORCH_HOME', str(tmp_path))
     state = random_state('bixt_ti_l64_p16')

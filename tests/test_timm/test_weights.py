@@ -5,7 +5,7 @@ import argparse
 import pytest
 import timm
 import torch
-from helpers import assert_close, golden, image, official_state, only_in_zoo, put_in_cache, python
+from helpers import assert_close, golden, image, official_state, put_in_cache, python
 from test_checkpoints.layouts import LOGITS, random_state
 from timm.models import save_for_hf
 
@@ -154,7 +154,7 @@ print('DONE')
 """
 
 
-@only_in_zoo
+@pytest.mark.zoo
 def test_runs_scripts_of_timm(tmp_path):
     (tmp_path / 'beside.py').write_text('')
     (tmp_path / 'train.py').write_text(SCRIPT)

@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 import torch
 from benchmark import build
-from helpers import only_in_zoo
 
 OTHER_CODE = """
 import torch
@@ -27,7 +26,7 @@ def benchmark(within):
     return partial(within, 'analysis/benchmark.py', '--threads', '1', '--rounds', '1')
 
 
-@only_in_zoo
+@pytest.mark.zoo
 def test_networks_against_another(benchmark, tmp_path):
     path, file = tmp_path / 'my_code.py', tmp_path / 'all.json'
     path.write_text(OTHER_CODE)
@@ -45,7 +44,7 @@ def test_networks_against_another(benchmark, tmp_path):
         assert [len(one[key]) for key in ('forward', 'both', 'memory')] == [1, times, times]
 
 
-@only_in_zoo
+@pytest.mark.zoo
 def test_memory_and_growth(benchmark, tmp_path):
     """Inference needs less memory than training."""
     name, options, peaks = 'xcit_nano_12_p16', ('--json', tmp_path / 'all.json'), []

@@ -9,7 +9,7 @@ import export_onnx
 import pytest
 import torch
 from documents import shown
-from helpers import only_in_zoo, python
+from helpers import python
 from onnxruntime import InferenceSession
 from PIL import Image
 from torch import nn
@@ -40,7 +40,7 @@ def run(monkeypatch, *arguments):
     export_onnx.main()
 
 
-@only_in_zoo
+@pytest.mark.zoo
 def test_file_agrees_with_the_model(files, monkeypatch, capsys):
     run(monkeypatch, *files, '--dynamic', '--logits')
     said = capsys.readouterr().out

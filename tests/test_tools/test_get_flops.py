@@ -3,7 +3,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from helpers import only_in_zoo
 
 from mmbixt.backbones import published
 
@@ -25,7 +24,7 @@ def parts(done):
     }
 
 
-@only_in_zoo
+@pytest.mark.zoo
 def test_table_of_models_is_that_of_the_tool(tmp_path, flops):
     before, table, after = re.split(f'{START}\n|{END}', (ROOT / 'docs/configs.md').read_text())
     _, _, *rows = table.splitlines()

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import CONFIGS, only_in_zoo
+from helpers import CONFIGS
 from running import write_few_scenes
 
 from mmbixt.checkpoints.loader import load
 
-pytestmark = only_in_zoo
+pytestmark = pytest.mark.zoo
 TOOLS = CONFIGS.parent / 'tools'
 # Without randomness and batch norms, and with a learning rate at which rounding errors do not grow.
 SEGMENTOR = f"""

@@ -7,7 +7,7 @@ import mmengine
 import pytest
 import torch
 from documents import shown
-from helpers import CONFIGS, official_state, only_in_zoo, put_in_cache
+from helpers import CONFIGS, official_state, put_in_cache
 from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import load_checkpoint
@@ -73,7 +73,7 @@ def written(folder, within):
     return folder
 
 
-@only_in_zoo
+@pytest.mark.zoo
 def test_commands(written, within):
     """All that the page tells to run, in its order; trainings of few steps and small images."""
     photo = str(next((written / 'data/camvid/img_dir/val').iterdir()))
@@ -90,7 +90,7 @@ def test_commands(written, within):
         assert labels.size == (96, 72)
 
 
-@only_in_zoo
+@pytest.mark.zoo
 def test_classifier_of_own_photos(folder, within):
     changes = ['model.backbone.init_cfg=None', 'model.neck.init_cfg=None', 'train_cfg.max_epochs=1']
     sizes = ['train_dataloader.batch_size=2', *NO_WORKERS]

@@ -3,7 +3,7 @@ import sys
 
 import paper_table
 import pytest
-from helpers import official_state, only_in_zoo, put_in_cache
+from helpers import official_state, put_in_cache
 from running import write_few_scenes
 from test_report.runs import train_record, write_log
 
@@ -134,7 +134,7 @@ LOST = """
 """
 
 
-@only_in_zoo
+@pytest.mark.zoo
 def test_published_weights_are_tested(table, tmp_path, monkeypatch):
     """On generated scenes: a file of the authors' layout in the cache, and a lost one."""
     rows = METAFILE.replace('mIoU: 38.1', 'mIoU: 38.1, mIoU (ms+flip): 39.0') + LOST

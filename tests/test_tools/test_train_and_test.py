@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from filelock import FileLock
-from helpers import CONFIGS, only_in_zoo, python
+from helpers import CONFIGS, python
 from mmengine.config import Config
 from mmengine.registry import MODELS
 from mmengine.runner import Runner
@@ -100,7 +100,7 @@ def test_resume_of_nothing(run, tmp_path, monkeypatch):
     assert 'resume False' in output
 
 
-@only_in_zoo
+@pytest.mark.zoo
 def test_mixed_precision_without_a_gpu(run, tmp_path, monkeypatch):
     monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '')
     dtype = ['optim_wrapper.dtype=bfloat16']
@@ -157,7 +157,7 @@ def test_detector_trains_and_is_evaluated(run, tmp_path):
     assert len(list(drawn.iterdir())) == 1
 
 
-@only_in_zoo
+@pytest.mark.zoo
 def test_boundary_ap_of_a_detector_with_masks(run, tmp_path):
     config, weights = MASKS, tmp_path / 'masks.pth'
     with fresh_mmengine():

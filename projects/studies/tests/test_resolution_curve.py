@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from helpers import CONFIGS, only_in_zoo
+from helpers import CONFIGS
 from mmengine.config import Config
 
 from mmbixt.config import PROJECTS
@@ -25,7 +25,7 @@ def test_all_numbers_of_the_pipeline_are_scaled(config, size, options):
     assert options_of(cfg, size) == [f'{PIPELINE}.{option}' for option in options]
 
 
-@only_in_zoo
+@pytest.mark.zoo
 @pytest.mark.usefixtures('in_project')
 def test_curve_of_a_segmentor(within, tmp_path):
     arguments = 'mine.py', 'mine.pth', '--sizes', 64, 32, '--work-dir', tmp_path, '--boundary'
