@@ -1,15 +1,13 @@
-"""Training of small backbones in two processes; a module of its own, which the processes import."""
+"""Training of small backbones with FSDP; a module of its own, which the processes import."""
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import fully_shard
-from torch.nn.parallel import DistributedDataParallel
 from variants import FAMILIES, build
 
-WRAPPERS = ('DDP', 'FSDP of blocks', 'FSDP of linear layers')
-BLOCKS = ('Layer', 'Block', 'SwinBlock')
-STEPS, IMAGES = 2, 4  # DDP finds parameters without gradient in the second step
+UNITS = ('blocks', 'linear layers')
+STEPS, IMAGES = 2, 4
 
 
 def make_backbone(family):
@@ -18,13 +16,13 @@ def make_backbone(family):
     return build(FAMILIES[family], norm_eval=True, **free).train()
 
 
-def shard(backbone, wrap):
-    """The FSDP units are blocks, or linear layers and the module that has G."""
-    for module in reversed(list(backbone.modules())[1:]):  # inner ones first
-        is_linear = type(module) is nn.Linear or getattr(module, 'G', None) is not None
-        if type(module).__name__ in BLOCKS if wrap == 'FSDP of blocks' else is_linear:
-            fully_shard(module)
-    fully_shard(backbone)
+def shard(backbone, units):
+    """Linear layers are those and the module that has G."""
+    chosen = [layer.module for layer in backbone.layer_list()]
+    if units == 'linear layers':
+        chosen = [m for m in backbone.modules() if type(m) is nn.Linear or hasattr(m, 'G')]
+    for module in (*reversed(chosen), backbone):  # inner ones first
+        fully_shard(module)
 
 
 def fit(network, rank=0, processes=1):
@@ -40,19 +38,13 @@ def fit(network, rank=0, processes=1):
 
 
 def train(rank, folder, family):
-    """In all wrappers; writes the weights."""
+    """With all kinds of units; writes the weights."""
     store = dist.FileStore(f'{folder}/store', 2)
     dist.init_process_group('gloo', store=store, rank=rank, world_size=2)
-    for wrap in WRAPPERS:
+    for units in UNITS:
         backbone = make_backbone(family)
-        if wrap == 'DDP':
-            fit(DistributedDataParallel(backbone), rank, 2)
-        else:
-            shard(backbone, wrap)
-            fit(backbone, rank, 2)
-        weights = {
-            name: (p if wrap == 'DDP' else p.full_tensor()).detach()
-            for name, p in backbone.named_parameters()
-        }
-        torch.save(weights, folder / f'{wrap}-{rank}.pth')
+        shard(backbone, units)
+        fit(backbone, rank, 2)
+        weights = {name: p.full_tensor().detach() for name, p in backbone.named_parameters()}
+        torch.save(weights, folder / f'{units}-{rank}.pth')
     dist.destroy_process_group()
