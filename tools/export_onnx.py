@@ -213,7 +213,7 @@ def check(file: Path, model: nn.Module, sizes: Sequence[Sequence[int]], logits: 
 def main() -> None:
     args = parse_args()
     config = read_config(args.config)
-    if config.get('default_scope') != 'mmseg':
+    if config.get('default_scope') not in (None, 'mmseg'):
         sys.exit(f'error: {args.config} is not of a segmentor of mmseg')
     config.model.test_cfg = dict(mode='whole')
     segmentor = Segmentor(config, args.checkpoint, 'cpu', amp=False)

@@ -45,7 +45,10 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument('--check', action='store_true', help='download, load and run each file')
     parser.add_argument('--table', type=Path, metavar='FILE', help='also write what --check found')
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.table and not args.check:
+        parser.error('--table FILE needs --check')
+    return args
 
 
 def matching(pattern: str) -> list[Source]:

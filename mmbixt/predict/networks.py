@@ -24,7 +24,7 @@ class Segmentor:
     tile = None  # any size of tiles
 
     def __init__(self, config: Config, checkpoint: str, device: str, amp: bool) -> None:
-        init_default_scope(config.get('default_scope', 'mmseg'))
+        init_default_scope(config.get('default_scope') or 'mmseg')
         state = load(checkpoint, 'cpu')
         model = revert_sync_batchnorm(MODELS.build(without_downloads(config.model)))
         load_whole_state(model, state)

@@ -64,10 +64,6 @@ class Predictions:
 
     def scores(self, counts: ImageSums, band: str) -> np.ndarray:
         """mIoU (N,) of each image in a band, from counts; NaN without a boundary or counts."""
-        if counts.classes != list(self.meta['classes']):
-            raise UserError(
-                'The counts are of other classes than those of the test set: see --evaluate'
-            )
         found = np.full(len(self.paths), np.nan)
         found[indices_of(counts.images, self.paths)] = image_scores(counts, band)
         return found
@@ -86,6 +82,10 @@ class Predictions:
 
     def worst_and_best(self, counts: ImageSums, band: str, number: int) -> dict[str, list[Example]]:
         """Images with the lowest and the highest mIoU in a band, at most ``number`` of each."""
+        if counts.classes != list(self.meta['classes']):
+            raise UserError(
+                'The counts are of other classes than those of the test set: see --evaluate'
+            )
         counted = self.scores(counts, band)
         worst, best = worst_and_best(counted, number, self.read)
         examples = [self.draw(i, band, counted[i]) for i in tqdm([*worst, *best])]

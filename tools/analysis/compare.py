@@ -135,8 +135,9 @@ def compare_runs(args: argparse.Namespace, runs: Sequence[ImageSums]) -> None:
     images, classes = len(runs[0].images), runs[0].classes
     first, second = map(score_regions, runs)
     first = {where: x for where, x in first.items() if where in second}
-    if args.per_class and args.per_class not in first:
-        sys.exit(f'error: --per-class {args.per_class}: the runs have {", ".join(first)}')
+    with_iou = [name for name in first if not name.startswith('boundaryF')]
+    if args.per_class and args.per_class not in with_iou:
+        sys.exit(f'error: --per-class {args.per_class}: the runs have {", ".join(with_iou)}')
     print(f'{images:,} images, {len(classes)} classes; {DRAWS:,} draws\n')
     both = [scores(run.total()) for run in runs]
     print(f'{headline(dict(zip(args.names, both, strict=True)))}\n\n{make_table(first, second)}')
