@@ -49,22 +49,30 @@ class BoundaryVisHook(Hook):
         self.seen = 0  # images of this evaluation
         self.is_training = False  # outside training, `runner.iter` would build the training loop
 
-    def _before_epoch(self, runner: Runner, mode: str = 'train') -> None:
-        self.seen = 0
-        self.is_training |= mode == 'train'
+    def before_train(self, runner: Runner) -> None:
+        self.is_training = True
 
-    def _after_iter(
-        self,
-        runner: Runner,
-        batch_idx: int,
-        data_batch: Any = None,
-        outputs: Sequence[BaseDataElement] = (),
-        mode: str = 'train',
+    def before_val_epoch(self, runner: Runner) -> None:
+        self.seen = 0
+
+    def before_test_epoch(self, runner: Runner) -> None:
+        self.seen = 0
+
+    def after_val_iter(
+        self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Sequence = ()
     ) -> None:
-        """Draw every ``interval``-th of the outputs, for any batch size."""
-        if mode == 'train' or not is_main_process():
+        self._add_pictures(runner, outputs, 'val')
+
+    def after_test_iter(
+        self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Sequence = ()
+    ) -> None:
+        self._add_pictures(runner, outputs, 'test')
+
+    def _add_pictures(self, runner: Runner, samples: Sequence[BaseDataElement], mode: str) -> None:
+        """Draw every ``interval``-th of the samples, for any batch size."""
+        if not is_main_process():
             return
-        for sample in outputs:
+        for sample in samples:
             drawn, remainder = divmod(self.seen, self.interval)
             self.seen += 1
             if remainder > 0 or drawn >= self.max_images:
