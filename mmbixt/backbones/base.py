@@ -19,7 +19,7 @@ from mmbixt.backbones.final_layers import FinalLayers
 from mmbixt.backbones.loading import LoadsFiles, State
 from mmbixt.layers import DropPath
 from mmbixt.layers.context import is_exporting
-from mmbixt.layers.maps import channels_last
+from mmbixt.layers.maps import as_output, channels_last
 
 BATCH_NORMS = nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm
 
@@ -158,9 +158,12 @@ class DenseBackbone(LoadsFiles):
                 return
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
+        """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index.
+
+        They are contiguous, as operators of frameworks expect.
+        """
         return tuple(
-            self.feature_map(state, layer.norm)
+            as_output(self.feature_map(state, layer.norm))
             for layer, state in self.walk(x)
             if layer.output in self.out_indices
         )

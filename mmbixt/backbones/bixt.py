@@ -30,6 +30,7 @@ from mmbixt.layers import (
     ConvPatchEmbed,
     FourierPositionEncoding,
     LinearPatchEmbed,
+    as_output,
     map_to_tokens,
     tokens_to_map,
 )
@@ -198,7 +199,7 @@ class BiXT(DenseBackbone):
         for layer, state in self.walk(x):
             latents = state[0]
             if layer.output in self.out_indices:
-                feature_maps.append(self.feature_map(state))
+                feature_maps.append(as_output(self.feature_map(state)))
                 out_latents.append(latents)
         if self.out_latents:
             return (*feature_maps, *out_latents)

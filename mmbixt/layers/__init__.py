@@ -10,6 +10,7 @@ from mmbixt.layers.embedding import (
 )
 from mmbixt.layers.maps import (
     LocalPatchInteraction,
+    as_output,
     channels_last,
     make_resampler,
     map_to_tokens,
@@ -31,6 +32,7 @@ __all__ = [
     'Mlp',
     'SelfAttention',
     'SequentialMlp',
+    'as_output',
     'channels_last',
     'fourier_features',
     'make_resampler',

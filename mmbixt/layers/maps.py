@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d
 
@@ -24,6 +25,16 @@ def tokens_to_map(tokens: Tensor, grid: tuple[int, int]) -> Tensor:
 def map_to_tokens(feature_map: Tensor) -> Tensor:
     """(B,C,H,W) to (B,N,C): a view where the feature map is channels-last."""
     return feature_map.permute(0, 2, 3, 1).flatten(1, 2)
+
+
+def as_output(feature_map: Tensor) -> Tensor:
+    """A feature map as it leaves a network: a contiguous copy of the same shape.
+
+    Operators of mmcv, such as RoIAlign, read memory in the order of the dimensions, whatever the
+    strides are. It is a copy even where ``is_contiguous()`` is true, because with one channel or
+    one cell the strides may still be channels-last, which the next convolutions would keep.
+    """
+    return feature_map.clone(memory_format=torch.contiguous_format)
 
 
 class LocalPatchInteraction(nn.Module):

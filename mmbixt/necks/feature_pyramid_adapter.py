@@ -7,7 +7,7 @@ from mmcv.cnn import build_norm_layer
 from mmengine.model import BaseModule
 from torch import Tensor, nn
 
-from mmbixt.layers import make_resampler
+from mmbixt.layers import as_output, make_resampler
 from mmbixt.registry import MODELS
 
 
@@ -75,7 +75,7 @@ class FeaturePyramidAdapter(BaseModule):
                 f'have {widths} channels: set in_channels to the out_channels of the backbone, and '
                 'out_strides to one stride for each of its out_indices.'
             )
-        levels = (getattr(self, f'fpn{i + 1}')(x) for i, x in enumerate(feature_maps))
+        levels = (getattr(self, f'fpn{i + 1}')(as_output(x)) for i, x in enumerate(feature_maps))
         return (*levels, *inputs[len(feature_maps) :])
 
 

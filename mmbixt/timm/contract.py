@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from mmbixt.backbones.arch import check_choice
 from mmbixt.backbones.base import LayerInfo, numbers_of
+from mmbixt.layers import as_output
 from mmbixt.layers.initialise import init_linear
 
 
@@ -91,7 +92,7 @@ class Classifier(nn.Module):
             if layer.output in take:
                 y = self.feature_map(state, layer.norm if norm else None)
                 maps.append(self.normalise(y, layer.output == final) if norm else y)
-        maps = [nchw_to(y, output_fmt) for y in maps]
+        maps = [as_output(nchw_to(y, output_fmt)) for y in maps]
         if intermediates_only:
             return maps
         out = self.last_output(layer, state)

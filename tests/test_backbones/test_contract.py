@@ -1,6 +1,7 @@
 """Requirements on every backbone, tested for all variants."""
 
 import copy
+from itertools import product
 
 import pytest
 import torch
@@ -30,6 +31,23 @@ def test_channels_and_strides_of_the_feature_maps(config):
                 # rounded down as in the authors' code; rounded up in all others
                 height, width = (side // stride if is_stl else -(-side // stride) for side in size)
                 assert feature_map.shape == (2, channels, height, width)
+
+
+@pytest.mark.parametrize('options', [{}, dict(with_cp=True, frozen_stages=1, norm_eval=True)])
+def test_feature_maps_have_the_strides_of_new_tensors(config, options):
+    """Also with one row, one cell, or one channel, where ``is_contiguous()`` does not tell.
+
+    mmcv's operators read memory in the order of the dimensions, whatever the strides are.
+    """
+    backbone = build(config, **options)
+    for size in ((48, 80), (16, 64), (16, 16)):
+        for training, autocast in product((True, False), (True, False)):
+            with torch.autocast('cpu', torch.bfloat16, enabled=autocast):
+                maps = backbone.train(training)(image(2, *size))
+            for feature_map in maps:
+                assert feature_map.stride() == torch.empty(feature_map.shape).stride()
+    ends = [feature_map.untyped_storage().data_ptr() for feature_map in maps]
+    assert len({*ends}) == len(maps)
 
 
 def test_layer_norms_have_the_authors_epsilon(config):

@@ -15,6 +15,21 @@ def test_levels_have_the_out_strides(in_stride, out_strides):
     assert neck.out_channels == (8,) * len(out_strides)
 
 
+@pytest.mark.parametrize('size', [(4, 6), (1, 4), (1, 1)])
+@pytest.mark.parametrize('channels', [1, 8])
+@pytest.mark.parametrize('autocast', [False, True])
+def test_levels_are_contiguous(size, channels, autocast):
+    """For feature maps in any memory format, in training and evaluation."""
+    neck = FeaturePyramidAdapter(channels, 16)
+    x = torch.randn(2, *size, channels).permute(0, 3, 1, 2)
+    for training in (True, False):
+        with torch.autocast('cpu', torch.bfloat16, enabled=autocast):
+            levels = neck.train(training)([x] * 4)
+        for level in levels:
+            assert level.stride() == torch.empty(level.shape).stride()
+            assert level.data_ptr() != x.data_ptr()
+
+
 def test_each_feature_map_may_have_its_own_channels_and_stride():
     neck = FeaturePyramidAdapter([4, 8], [16, 8], (4, 16), dict(type='GN', num_groups=2))
     levels = neck([torch.randn(1, 4, 4, 4), torch.randn(1, 8, 1, 3)])
