@@ -6,16 +6,11 @@ from math import ceil
 
 import torch
 from mmengine.config import Config
-from mmengine.model import revert_sync_batchnorm
-from mmengine.registry import DATASETS, MODELS, init_default_scope
 from mmengine.structures import BaseDataElement
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from mmbixt.check.built import check_trained
-from mmbixt.checkpoints.loader import load
-from mmbixt.checkpoints.state_dict import load_whole_state
-from mmbixt.config import data_sets, without_downloads
+from mmbixt.predict.loading import load_trained
 
 
 class Segmentor:
@@ -24,16 +19,8 @@ class Segmentor:
     tile = None  # any size of tiles
 
     def __init__(self, config: Config, checkpoint: str, device: str, amp: bool) -> None:
-        init_default_scope(config.get('default_scope') or 'mmseg')
-        state = load(checkpoint, 'cpu')
-        model = revert_sync_batchnorm(MODELS.build(without_downloads(config.model)))
-        load_whole_state(model, state)
-        _, dataset = next(data_sets(config, 'test'))
-        dataset = DATASETS.build({**dataset, 'lazy_init': True, 'pipeline': []})
-        check_trained(model, state, dataset)
-        self.model = model.to(device).eval()
-        trained = (state.get('meta') or {}).get('dataset_meta') or {}
-        self.meta = {**dataset.metainfo, **trained}
+        model, self.meta = load_trained(config, checkpoint)
+        self.model = model.to(device)
         self.align_corners = model.align_corners
         self.threshold = getattr(model.decode_head, 'threshold', None)
         self.device = torch.device(device)
