@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from mmbixt.backbones.arch import check_choice, check_positive
 from mmbixt.backbones.final_layers import FinalLayers
 from mmbixt.backbones.loading import LoadsFiles, State
+from mmbixt.errors import UserError
 from mmbixt.layers import DropPath
 from mmbixt.layers.context import is_exporting
 from mmbixt.layers.maps import as_output, channels_last
@@ -241,10 +242,14 @@ class DenseBackbone(LoadsFiles):
         for part in self._frozen_parts():
             if isinstance(part, nn.Module):
                 part.eval()
-        if self.norm_eval:
-            for module in self.modules():
-                if isinstance(module, BATCH_NORMS):
-                    module.eval()
+        for module in self.modules():
+            if self.norm_eval and isinstance(module, BATCH_NORMS):
+                module.eval()
+            if type(module).__module__ == 'mmcv.ops.sync_bn':
+                raise UserError(
+                    "mmcv's SyncBatchNorm reads channels-last memory as if it were contiguous: set "
+                    "sync_bn='torch' in the config."
+                )
         return self
 
     def prepare(self, image: Tensor) -> Tensor:

@@ -66,7 +66,11 @@ class LinearTokenHead(BaseDecodeHead):
             dropout_ratio=dropout_ratio,
             **kwargs,
         )
+        # before conv_seg, because mmcv.cnn.fuse_conv_bn would otherwise fuse the two
+        conv_seg = self.conv_seg
+        del self.conv_seg
         self.norm = build_norm_layer(norm_cfg, width)[1] if norm_cfg else nn.Identity()
+        self.conv_seg = conv_seg
 
     def forward(self, inputs: Sequence[Tensor]) -> Tensor:
         """Feature maps (B,C_i,H_i,W_i) to logits (B,num_classes,H,W), at the first resolution."""

@@ -11,6 +11,7 @@ from variants import FAMILIES, VARIANTS, build
 
 from mmbixt.backbones.base import DenseBackbone, LayerInfo
 from mmbixt.checkpoints.errors import CheckpointMismatchError
+from mmbixt.errors import UserError
 
 
 @pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)
@@ -48,6 +49,19 @@ def test_feature_maps_have_the_strides_of_new_tensors(config, options):
                 assert feature_map.stride() == torch.empty(feature_map.shape).stride()
     ends = [feature_map.untyped_storage().data_ptr() for feature_map in maps]
     assert len({*ends}) == len(maps)
+
+
+def test_sync_batch_norm_of_mmcv_is_refused():
+    """It reads memory in the order of the dimensions, and tokens are channels-last."""
+    convert = pytest.importorskip('mmengine.model').convert_sync_batchnorm
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group('gloo', store=store, rank=0, world_size=1)
+    try:
+        backbone = convert(build(FAMILIES['bixt conv, LPI']), 'mmcv')
+    finally:
+        torch.distributed.destroy_process_group()
+    with pytest.raises(UserError, match="set sync_bn='torch'"):
+        backbone.train()
 
 
 def test_layer_norms_have_the_authors_epsilon(config):

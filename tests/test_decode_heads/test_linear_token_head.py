@@ -1,5 +1,8 @@
+import copy
+
 import pytest
 import torch
+from mmcv.cnn import fuse_conv_bn
 from mmengine.registry import init_default_scope
 
 from mmbixt.decode_heads import LinearTokenHead
@@ -36,6 +39,15 @@ def test_norm_before_the_classifier(norm):
     head([x])
     axis = 1 if norm == 'LN' else (0, 2, 3)
     torch.testing.assert_close(normed[0].mean(axis), torch.zeros_like(normed[0].mean(axis)))
+
+
+@torch.no_grad()
+def test_norm_is_not_fused_into_the_classifier():
+    head = LinearTokenHead(8, 8, norm_cfg=dict(type='BN')).eval()
+    for value in (head.norm.running_mean, head.norm.bias):
+        torch.nn.init.normal_(value)
+    maps = [torch.randn(2, 8, 6, 4)]
+    torch.testing.assert_close(fuse_conv_bn(copy.deepcopy(head))(maps), head(maps))
 
 
 @pytest.mark.parametrize(
