@@ -8,8 +8,8 @@ from mmbixt.engine.cuda_graphs import CUDAGraphsHook
 from mmbixt.engine.exact_resume import ExactResumeHook
 from mmbixt.engine.finite_loss import FiniteLossHook
 from mmbixt.engine.fsdp import FSDPStrategy
-from mmbixt.engine.layer_decay import LayerDecayOptimWrapperConstructor
 from mmbixt.engine.other_runs import KeepOtherRunsHook
+from mmbixt.engine.parameter_groups import FewGroupsConstructor
 
 __all__ = [
     'BFloat16OptimWrapper',
@@ -18,8 +18,8 @@ __all__ = [
     'CompileLayersHook',
     'ExactResumeHook',
     'FSDPStrategy',
+    'FewGroupsConstructor',
     'FiniteLossHook',
     'KeepOtherRunsHook',
-    'LayerDecayOptimWrapperConstructor',
     'default_collate',
 ]

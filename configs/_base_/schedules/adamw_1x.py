@@ -2,7 +2,8 @@
 # R-CNN: AdamW, a warm-up of 500 iterations, a tenth of the rate after 8 epochs and again after 11.
 optim_wrapper = dict(
     type='OptimWrapper',
-    optimizer=dict(type='AdamW', lr=1e-4, betas=(0.9, 0.999), weight_decay=0.05),
+    optimizer=dict(type='AdamW', lr=1e-4, betas=(0.9, 0.999), weight_decay=0.05, fused=True),
+    constructor='mmbixt.FewGroupsConstructor',
     paramwise_cfg=dict(
         # see adamw_80k.py
         custom_keys={

@@ -2,7 +2,8 @@
 # then a linear decay to zero. 80k iterations of 32 images (8 GPUs x 4) are 127 epochs of ADE20K.
 optim_wrapper = dict(
     type='OptimWrapper',
-    optimizer=dict(type='AdamW', lr=6e-5, betas=(0.9, 0.999), weight_decay=0.01),
+    optimizer=dict(type='AdamW', lr=6e-5, betas=(0.9, 0.999), weight_decay=0.01, fused=True),
+    constructor='mmbixt.FewGroupsConstructor',
     paramwise_cfg=dict(
         # A key matches where it is part of a weight's name. 'norm' and Swin's table are the keys of
         # XCiT's and BiFormer's authors: layer norms have no decay, batch norms have. It is

@@ -4,6 +4,7 @@
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='Lamb', lr=2.5e-3, eps=1e-8, weight_decay=0.05, trust_clip=True),
+    constructor='mmbixt.FewGroupsConstructor',
     # What has one dimension has no weight decay, and LAMB gives it no trust ratio. Latents and the
     # projection of positions have both.
     paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0, flat_decay_mult=0.0),

@@ -1,15 +1,19 @@
 """Layer-wise learning rates of whole models, built as a runner builds them."""
 
+import copy
+
 import pytest
 import torch
+from mmengine.model import revert_sync_batchnorm
 from mmengine.optim import build_optim_wrapper
-from mmengine.registry import DefaultScope
+from mmengine.registry import MODELS, DefaultScope
 from mmpretrain.models import ImageClassifier
 from torch import nn
 from variants import FAMILIES, VARIANTS
 from variants import build as build_backbone
 
 from mmbixt.backbones import BiXTAblation, XCiT
+from mmbixt.config import read_config
 
 LAYERS = {'bixt': 3, 'xcit': 3, 'biformer': 5, 'bisa': 5}  # of small backbones
 NAMES = [*dict.fromkeys((*LAYERS, *FAMILIES))]
@@ -27,7 +31,7 @@ def parameters_of(layer):
         yield from part.parameters() if isinstance(part, nn.Module) else [part]
 
 
-def build(model, constructor='mmbixt.LayerDecayOptimWrapperConstructor', **paramwise_cfg):
+def build(model, constructor='mmbixt.FewGroupsConstructor', **paramwise_cfg):
     cfg = dict(
         constructor=constructor,
         optimizer=dict(type='AdamW', lr=0.1, weight_decay=0.05),
@@ -109,3 +113,20 @@ def test_stock_options_and_frozen_parts():
     assert groups['backbone.blocks.3.attn.temperature']['lr'] == pytest.approx(0.1 * 0.9)
     # with and without weight decay, of three layers and of the head
     assert len(build(model, decay_rate=0.9).param_groups) == 2 * (3 + 1)
+
+
+@pytest.mark.parametrize('name', ['semfpn_xcit_t12_p16_ade20k', 'bixt_ti_l64_p16_in1k'])
+def test_few_groups_have_the_settings_of_many(name):
+    """Of AdamW and LAMB, in the schedules of the configs."""
+    config = read_config(name)
+    with DefaultScope.overwrite_default_scope(config.default_scope):
+        config.model.backbone.init_cfg = None
+        model = revert_sync_batchnorm(MODELS.build(config.model))
+        few = build_optim_wrapper(model, copy.deepcopy(config.optim_wrapper)).optimizer
+        del config.optim_wrapper['constructor']
+        many = build_optim_wrapper(model, config.optim_wrapper).optimizer
+    found, expected = settings(model, few), settings(model, many)
+    assert len(few.param_groups) == 2 < len(many.param_groups)
+    assert found.keys() == expected.keys()
+    for key, group in found.items():
+        assert [(k, v) for k, v in group.items() if k != 'params' and expected[key][k] != v] == []

@@ -1,0 +1,79 @@
+"""Few groups of parameters, and learning rates that fall from the head to the first layer."""
+
+from typing import Any
+
+from mmengine.optim import DefaultOptimWrapperConstructor
+from torch import nn
+
+from mmbixt.backbones.base import DenseBackbone
+from mmbixt.registry import OPTIM_WRAPPER_CONSTRUCTORS
+
+
+@OPTIM_WRAPPER_CONSTRUCTORS.register_module()
+class FewGroupsConstructor(DefaultOptimWrapperConstructor):
+    """mmengine's constructor with one group for all parameters of the same settings.
+
+    mmengine's own makes a group for each parameter, and an optimizer starts several kernels for
+    each group. ``paramwise_cfg`` has the same settings, and one more:
+
+    ``decay_rate``: layer-wise learning-rate decay, for segmentors and detectors with a backbone of
+    mmbixt. Layer ``i`` of the ``n`` layers of the backbone (``DenseBackbone.get_layer_depth``) has
+    the learning rate ``lr * decay_rate ** (n - i)`` for ``i = 0 ... n - 1``; parameters outside of
+    the backbone have ``lr``. As in mmseg's constructor of this kind, norms and biases then have no
+    weight decay unless it says otherwise. For classifiers, mmpretrain's
+    ``LearningRateDecayOptimWrapperConstructor`` does the same, except where layers share weights
+    (BiXT's iterative attention).
+
+    Example:
+        >>> optim_wrapper = dict(
+        ...     constructor='mmbixt.FewGroupsConstructor',
+        ...     paramwise_cfg=dict(decay_rate=0.9),
+        ... )
+    """
+
+    def __init__(self, optim_wrapper_cfg: dict, paramwise_cfg: dict | None = None) -> None:
+        paramwise_cfg = dict(paramwise_cfg or {})
+        self.decay_rate = paramwise_cfg.pop('decay_rate', None)
+        if (kind := paramwise_cfg.pop('decay_type', 'layer_wise')) != 'layer_wise':
+            raise ValueError(f"paramwise_cfg.decay_type={kind!r} must be 'layer_wise'.")
+        has_decay = optim_wrapper_cfg['optimizer'].get('weight_decay') is not None
+        if self.decay_rate is not None and has_decay:
+            for kind in ('norm', 'bias', 'flat'):
+                paramwise_cfg.setdefault(f'{kind}_decay_mult', 0.0)
+        paramwise_cfg.setdefault('custom_keys', {})  # without any, mmengine calls no add_params
+        super().__init__(optim_wrapper_cfg, paramwise_cfg)
+
+    def add_params(
+        self, params: list[dict], module: nn.Module, prefix: str = '', **kwargs: Any
+    ) -> None:
+        """Append groups for the parameters of a module and of its children to ``params``."""
+        super().add_params(params, module, prefix, **kwargs)
+        if prefix:  # not the whole model, which calls this method for its parts
+            return
+        scales = {} if self.decay_rate is None else self.layer_scales(module)
+        defaults = dict(lr=self.base_lr, weight_decay=self.base_wd)
+        defaults = {key: value for key, value in defaults.items() if value is not None}
+        joined: dict[str, dict] = {}
+        # each parameter once: layers may share weights (BiXT's iterative attention)
+        for group in {id(group['params'][0]): group for group in params}.values():
+            weights = group.pop('params')
+            for factor in ('lr_mult', 'decay_mult'):  # of custom_keys; mmengine has applied them
+                group.pop(factor, None)
+            settings = defaults | group
+            if scales:
+                settings['lr'] *= scales.get(id(weights[0]), 1.0)
+            same = joined.setdefault(repr(sorted(settings.items())), {**settings, 'params': []})
+            same['params'] += weights
+        params[:] = joined.values()
+
+    def layer_scales(self, model: nn.Module) -> dict[int, float]:
+        """The factor of the learning rate of each parameter in a backbone, by its id."""
+        scales = {}
+        for part in model.modules():
+            if isinstance(part, DenseBackbone):
+                for name, weight in part.named_parameters():
+                    layer, count = part.get_layer_depth(name)
+                    scales[id(weight)] = self.decay_rate ** (count - 1 - layer)
+        if not scales:
+            raise ValueError(f'{type(model).__name__} has no backbone of mmbixt.')
+        return scales
