@@ -27,7 +27,7 @@ class DropPath(nn.Module):
         super().__init__()
         self.drop_prob = drop_prob
         self.skips = skips
-        self.register_buffer('keep_prob', None, persistent=False)
+        self.keep_prob = None  # no buffer: averages of models (EMA) pair buffers by their number
 
     def forward(self, update: Tensor) -> Tensor:
         """(B,...) to (B,...)."""
