@@ -42,7 +42,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         '--cuda-graphs',
         action='store_true',
-        help='on a GPU: start the programs of the network all at once (mmbixt.CUDAGraphsHook)',
+        help='on a GPU: run forward and backward pass as a CUDA graph (mmbixt.CUDAGraphsHook)',
     )
     parser.add_argument(
         '--compile-layers',
@@ -57,6 +57,8 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> None:
         use_half_precision(cfg)
     if args.auto_scale_lr:
         cfg.auto_scale_lr.enable = True
+    if args.cuda_graphs:
+        cfg.train_dataloader.pin_memory = False  # its thread would disturb the capture
     names = ['CompileLayersHook'] * args.compile_layers + ['CUDAGraphsHook'] * args.cuda_graphs
     if names:
         hooks = [dict(type=f'mmbixt.{name}') for name in names]
@@ -76,8 +78,9 @@ def use_half_precision(cfg: Config) -> None:
             '--amp: detectors with proposals need float16, and so a GPU: the operators of mmcv '
             '(NMS, RoIAlign) have no bfloat16.'
         )
-    if on_gpu:
-        wrapper.update(type='AmpOptimWrapper', loss_scale='dynamic')
+    if on_gpu:  # bfloat16 has the range of float32
+        scale = dict(enabled=False) if wrapper.get('dtype') == 'bfloat16' else 'dynamic'
+        wrapper.update(type='AmpOptimWrapper', loss_scale=scale)
     else:
         for key in ('dtype', 'loss_scale'):  # of AmpOptimWrapper
             wrapper.pop(key, None)

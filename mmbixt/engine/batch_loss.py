@@ -1,0 +1,115 @@
+"""The losses of a batch as a function of tensors, which CUDA graphs can be of."""
+
+from collections.abc import Sequence
+
+import torch
+from mmengine.structures import BaseDataElement, PixelData
+from torch import Tensor, nn
+
+from mmbixt.engine.segmentation_loss import count_without_waiting
+
+
+class BatchLoss(nn.Module):
+    """The losses of a batch as a function of tensors alone, which a graph can be of.
+
+    ``model.loss`` becomes :meth:`choose` until :meth:`release`. The first call in training gives
+    the example for which :meth:`capture` makes the graph.
+
+    Attributes:
+        example: images (B,3,H,W) and labels (B,...) of the shapes of the graph; empty before.
+        names: of the losses in the graph; empty as long as there is none.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model, self.ordinary = model, model.loss
+        self.example: tuple[Tensor, ...] = ()
+        self.names: tuple[str, ...] = ()
+        model.loss = self.choose
+        self.heads = count_without_waiting(model)
+
+    def release(self) -> None:
+        """Give the model its own methods again."""
+        del self.model.loss
+        for head in self.heads:
+            del head.loss_by_feat
+
+    def choose(
+        self, images: Tensor, samples: Sequence[BaseDataElement] | None = None
+    ) -> dict[str, Tensor]:
+        """The losses of images (B,3,H,W), by the graph if it is for batches like this one."""
+        labels = stack_labels(samples) if samples else None
+        if labels is None or not (self.model.training and torch.is_grad_enabled()):
+            return self.ordinary(images, samples)
+        if not self.example:
+            kind = images.device.type
+            self.autocast = kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)
+            self.samples, self.example = samples, (images.clone(), labels.clone())
+        inputs = images, labels
+        if not self.names or [*map(description, inputs)] != [*map(description, self.example)]:
+            return self.ordinary(images, samples)
+        return dict(zip(self.names, self(*inputs), strict=True))
+
+    def forward(self, images: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+        """Images (B,3,H,W) and labels (B,...) to the values of the losses."""
+        samples = [with_label(*pair) for pair in zip(self.samples, labels, strict=True)]
+        with torch.autocast(*self.autocast, cache_enabled=False):  # each step casts the weights
+            losses = self.ordinary(images, samples)
+        self.returned = tuple(losses)
+        return tuple(losses.values())
+
+    def capture(self) -> str:
+        """Make a graph of :meth:`forward`, or return why there is none.
+
+        The passes before it change neither statistics of batch norms nor random numbers.
+        """
+        buffers = [(x, x.clone()) for x in self.buffers()]
+        devices = [x.device for x in self.example[:1] if x.is_cuda]
+        with torch.random.fork_rng(devices, device_type='cuda'):
+            problem = self.problem()
+            if not problem:
+                torch.cuda.make_graphed_callables(self, self.example, allow_unused_input=True)
+                self.names = self.returned
+        for x, value in buffers:
+            x.copy_(value)
+        return problem
+
+    def problem(self) -> str:
+        """Run both passes once, and return what a capture would fail of."""
+        mode = torch.cuda.get_sync_debug_mode()
+        torch.cuda.set_sync_debug_mode('error')
+        try:
+            total = sum(x.sum() for x in self(*self.example) if x.requires_grad)
+            weights = [x for x in self.parameters() if x.requires_grad]
+            torch.autograd.grad(total, weights, allow_unused=True)
+        except RuntimeError as error:
+            return f'the losses cannot run without waiting for the GPU ({error})'
+        finally:
+            torch.cuda.set_sync_debug_mode(mode)
+        return ''
+
+
+def stack_labels(samples: Sequence[BaseDataElement]) -> Tensor | None:
+    """The labels of samples as one tensor (B,...); None if there are others, too."""
+    names = {*samples[0].keys()}
+    if not (names == {'gt_sem_seg'} or 'gt_label' in names <= {'gt_label', 'gt_score'}):
+        return None
+    labels = [sample.get(label_name(sample)) for sample in samples]
+    labels = [x.data if isinstance(x, PixelData) else x for x in labels]
+    return torch.stack(labels) if len({x.shape for x in labels}) == 1 else None
+
+
+def with_label(sample: BaseDataElement, label: Tensor) -> BaseDataElement:
+    """A sample like another one, with a label (1,H,W) of pixels, (1) of an image, or scores (K)."""
+    new, name = type(sample)(metainfo=sample.metainfo), label_name(sample)
+    new.set_field(PixelData(data=label) if name == 'gt_sem_seg' else label, name)
+    return new
+
+
+def label_name(sample: BaseDataElement) -> str:
+    """Losses take scores, of Mixup and CutMix, where a sample has labels, too."""
+    return next(name for name in ('gt_sem_seg', 'gt_score', 'gt_label') if name in sample)
+
+
+def description(x: Tensor) -> tuple:
+    return x.shape, x.dtype, x.device
