@@ -149,7 +149,6 @@ SIMPLE = {  # by the class: its arguments, and the sizes of its inputs
     'CrossCovarianceAttention, few tokens': ((192, 4), (1, 77, 192)),
     'CrossCovarianceAttention, no norm': ((24, 3, False), (2, 50, 24)),
     'CrossCovarianceAttention, fixed temperature': ((24, 3, True, False), (2, 50, 24)),
-    'CrossCovarianceAttention, few tokens, fixed temperature': ((24, 3, True, False), (2, 9, 24)),
     'FullAttention': ((64,), (2, 7, 9, 64)),
     'FullAttention, LePE of values': ((64, 8, 'values'), (2, 7, 9, 64)),
     'SelfAttention': ((192, 6), (2, 77, 192)),

@@ -49,16 +49,6 @@ def without_autocast(x: Tensor) -> AbstractContextManager:
     return torch.autocast(x.device.type, enabled=False) if is_autocast(x) else nullcontext()
 
 
-def is_reduced_float32(x: Tensor) -> bool:
-    """Whether products of a float32 tensor may be rounded to TF32 or bfloat16 on its device."""
-    if x.dtype != torch.float32:
-        return False
-    if torch.compiler.is_dynamo_compiling():  # which cannot read torch's settings
-        return True
-    backend = torch.backends.mkldnn if x.device.type == 'cpu' else torch.backends.cuda
-    return backend.matmul.fp32_precision in ('tf32', 'bf16')
-
-
 def call_in_float32(conv: nn.Module, x: Tensor) -> Tensor:
     """``conv(x)``, on CPUs computed in float32 where half precision is asked for.
 

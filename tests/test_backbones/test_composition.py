@@ -41,7 +41,7 @@ class Delegating(nn.Module):
 
 @torch.no_grad()
 def test_a_single_hooked_or_wrapped_module_is_called(backbone):
-    """One module at a time, with enough tokens for XCiT's Gram matrix, which calls none."""
+    """One module at a time."""
     x = image(1, 96, 100)
     expected = backbone(x)
     twice = {  # inverse attention after self-attention, with the same weights
