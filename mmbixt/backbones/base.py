@@ -14,11 +14,10 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils.checkpoint import checkpoint
 
-from mmbixt.backbones.arch import check_choice, check_positive
+from mmbixt.backbones.arch import check_positive
 from mmbixt.backbones.final_layers import FinalLayers
 from mmbixt.backbones.loading import LoadsFiles, State
 from mmbixt.errors import UserError
-from mmbixt.layers import DropPath
 from mmbixt.layers.context import is_exporting
 from mmbixt.layers.maps import as_output, channels_last
 
@@ -80,9 +79,6 @@ class DenseBackbone(LoadsFiles):
             channels loads for another number, by timm's rule: the weights of the first convolution
             are summed for one channel, or repeated and scaled for more.
         in_channels: channels of the images.
-        drop_path: how stochastic depth drops the update of an image. 'mask' multiplies it with 0;
-            'skip' does not compute it, in batches of 8 or more images, which saves time, for the
-            same results (on a GPU the dropped images are other ones).
 
     Attributes:
         out_indices: numbers of the returned feature maps.
@@ -106,15 +102,12 @@ class DenseBackbone(LoadsFiles):
         with_cp: bool = False,
         init_cfg: dict | None = None,
         in_channels: int = 3,
-        drop_path: str = 'mask',
     ) -> None:
         check_positive('in_channels', in_channels)
-        check_choice('drop_path_rate is the rate; drop_path', drop_path, ('mask', 'skip'))
         super().__init__(init_cfg, in_channels)
         self.frozen_stages = frozen_stages
         self.norm_eval = norm_eval
         self.with_cp = with_cp
-        self.drop_path = drop_path
 
     # What a family defines
 
@@ -214,9 +207,6 @@ class DenseBackbone(LoadsFiles):
 
     def complete(self) -> None:
         """What the constructor of each family does last."""
-        for module in self.modules():
-            if isinstance(module, DropPath):
-                module.skips = self.drop_path == 'skip'
         outputs = [layer for layer in self.layer_list() if layer.output in self.out_indices]
         self.out_channels = tuple(layer.width for layer in outputs)
         self.out_strides = tuple(layer.stride for layer in outputs)

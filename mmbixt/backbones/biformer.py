@@ -23,7 +23,7 @@ from mmbixt.backbones.arch import (
 from mmbixt.backbones.base import DenseBackbone, LayerInfo, Parts, State
 from mmbixt.backbones.final_layers import BatchNormMean
 from mmbixt.checkpoints.state_dict import rename
-from mmbixt.layers import DropPath, SequentialMlp, residual
+from mmbixt.layers import DropPath, SequentialMlp
 from mmbixt.layers.initialise import init_linear
 
 ARCHS = {
@@ -83,8 +83,8 @@ class Block(nn.Module):
         """(B,H,W,C) to (B,H,W,C)."""
         if self.pos_embed is not None:
             x = x + self.pos_embed(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
-        x = residual(x, lambda x: self.attn(self.norm1(x)), self.drop_path)
-        return residual(x, lambda x: self.mlp(self.norm2(x)), self.drop_path)
+        x = x + self.drop_path(self.attn(self.norm1(x)))
+        return x + self.drop_path(self.mlp(self.norm2(x)))
 
 
 class Stage(nn.ModuleList):
@@ -166,7 +166,7 @@ class BiFormer(DenseBackbone):
             the steps from 'stl' to 'small' in Table 6 of the paper.
         frozen_stages: -1 freezes nothing, k the first k + 1 stages, each with the convolutions
             before it and its output's norm.
-        drop_path, in_channels, norm_eval, with_cp, init_cfg: see
+        in_channels, norm_eval, with_cp, init_cfg: see
             :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
@@ -186,14 +186,13 @@ class BiFormer(DenseBackbone):
         drop_path_rate: float = 0.0,
         patch_embed: str | None = None,
         position_conv: bool | None = None,
-        drop_path: str = 'mask',
         in_channels: int = 3,
         frozen_stages: int = -1,
         norm_eval: bool = False,
         with_cp: bool = False,
         init_cfg: dict | None = None,
     ) -> None:
-        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels, drop_path)
+        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels)
         overrides = dict(topks=topks, num_regions=num_regions)
         self.arch = resolve_arch('BiFormer', arch, ARCHS, ARCH_DEFAULTS, **overrides)
         widths, depths = self.arch['embed_dims'], self.arch['depths']

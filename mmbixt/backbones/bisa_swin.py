@@ -20,7 +20,7 @@ from mmbixt.backbones.arch import (
 from mmbixt.backbones.base import DenseBackbone, LayerInfo, Parts, State
 from mmbixt.backbones.final_layers import FinalLayers
 from mmbixt.checkpoints.state_dict import rename
-from mmbixt.layers import DropPath, FeedForward, residual
+from mmbixt.layers import DropPath, FeedForward
 from mmbixt.layers.context import call_in_float32
 from mmbixt.layers.initialise import init_linear
 from mmbixt.layers.sizes import extend_to_multiple, known_true, larger, smaller
@@ -103,8 +103,8 @@ class SwinBlock(nn.Module):
 
     def forward(self, x: Tensor, windows: Windows, mask: Tensor | None) -> Tensor:
         """(B,H,W,C) to (B,H,W,C)."""
-        x = residual(x, lambda x: self.attn(self.norm1(x), windows, mask), self.drop_path)
-        return residual(x, lambda x: self.ffn(self.norm2(x)), self.drop_path)
+        x = x + self.drop_path(self.attn(self.norm1(x), windows, mask))
+        return x + self.drop_path(self.ffn(self.norm2(x)))
 
 
 @fx.wrap  # torch.fx cannot trace a choice by sizes
@@ -162,7 +162,7 @@ class BiSASwin(DenseBackbone):
             at the last one of all stages. 0.1 is OpenMMLab's default.
         frozen_stages: -1 freezes nothing, 0 the patch embedding, k the first k stages too, each
             with the merging after it and its output's norm.
-        drop_path, in_channels, norm_eval, with_cp, init_cfg: see
+        in_channels, norm_eval, with_cp, init_cfg: see
             :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
@@ -186,14 +186,13 @@ class BiSASwin(DenseBackbone):
         shift_single_window: bool = True,
         out_indices: Sequence[int] | None = None,
         drop_path_rate: float = 0.1,
-        drop_path: str = 'mask',
         in_channels: int = 3,
         frozen_stages: int = -1,
         norm_eval: bool = False,
         with_cp: bool = False,
         init_cfg: dict | None = None,
     ) -> None:
-        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels, drop_path)
+        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels)
         self.arch = resolve_arch('BiSASwin', arch, ARCHS, ARCH_DEFAULTS, window_size=window_size)
         depths, num_heads = self.arch['depths'], self.arch['num_heads']
         bisa_stages = resolve_stages(bisa_stages, len(depths))

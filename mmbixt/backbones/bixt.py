@@ -79,7 +79,7 @@ class BiXT(DenseBackbone):
             at layer ``depth``, the authors' last one, which only classifiers have.
         frozen_stages: -1 freezes nothing, 0 the tokeniser, position encoding and latents, k the
             first k layers too.
-        drop_path, in_channels, norm_eval, with_cp, init_cfg: see
+        in_channels, norm_eval, with_cp, init_cfg: see
             :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
@@ -102,14 +102,13 @@ class BiXT(DenseBackbone):
         out_latents: bool = False,
         latent_layer: bool = False,
         drop_path_rate: float = 0.0,
-        drop_path: str = 'mask',
         in_channels: int = 3,
         frozen_stages: int = -1,
         norm_eval: bool = False,
         with_cp: bool = False,
         init_cfg: dict | None = None,
     ) -> None:
-        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels, drop_path)
+        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels)
         self.arch = resolve_arch(type(self).__name__, arch, ARCHS, ARCH_DEFAULTS, depth=depth)
         check_choice('patch_stride', patch_stride, (16, 8, 4))
         check_choice('patch_embed', patch_embed, ('linear', 'conv'))

@@ -12,7 +12,6 @@ from mmbixt.layers import (
     LocalPatchInteraction,
     Mlp,
     SelfAttention,
-    residual,
 )
 from mmbixt.layers.initialise import init_lecun_normal
 
@@ -36,16 +35,10 @@ class SelfAttentionBlock(nn.Module):
         self.ls2 = make_layer_scale(channels, scale)
         self.drop_path = DropPath(drop_path)
 
-    def forward(self, latents: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """(B,M,C) to (B,M,C)."""
-
-        def attend(x: Tensor) -> Tensor:
-            return self.ls1(self.attn(self.norm1(x)))
-
-        def widen(x: Tensor) -> Tensor:
-            return self.ls2(self.mlp(self.norm2(x)))
-
-        return residual(residual(latents, attend, self.drop_path), widen, self.drop_path)
+        x = x + self.drop_path(self.ls1(self.attn(self.norm1(x))))
+        return x + self.drop_path(self.ls2(self.mlp(self.norm2(x))))
 
 
 class CrossAttentionBlock(nn.Module):
@@ -84,10 +77,11 @@ class CrossAttentionBlock(nn.Module):
         """Latents (B,M,C) or (1,M,C) and tokens (B,N,C) to both, (B,M,C) and (B,N,C)."""
         for_latents, for_tokens = self.attn(self.norm1_lat(latents), self.norm1_pat(tokens))
         tokens = tokens + self.drop_path(self.ls1_pat(for_tokens))
-        tokens = residual(tokens, self._widen_tokens, self.drop_path)
+        tokens = tokens + self.drop_path(self.ls2_pat(self.mlp_pat(self.norm2_pat(tokens))))
         if self.update_latents:
             latents = latents + self.drop_path(self.ls1_lat(for_latents))
-            latents = residual(latents, self._widen_latents, self.drop_path)
+            update = self.ls2_lat(self.mlp_lat(self.norm2_lat(latents)))
+            latents = latents + self.drop_path(update)
         return latents, tokens
 
     def remove_latent_update(self) -> None:
@@ -96,12 +90,6 @@ class CrossAttentionBlock(nn.Module):
         for name in ('ls1_lat', 'norm2_lat', 'mlp_lat', 'ls2_lat'):
             delattr(self, name)
         self.attn.proj_lat = None
-
-    def _widen_tokens(self, x: Tensor) -> Tensor:
-        return self.ls2_pat(self.mlp_pat(self.norm2_pat(x)))
-
-    def _widen_latents(self, x: Tensor) -> Tensor:
-        return self.ls2_lat(self.mlp_lat(self.norm2_lat(x)))
 
 
 class Layer(nn.Module):
@@ -163,10 +151,7 @@ class LatentCrossAttentionBlock(nn.Module):
         normed = self.norm1_lat(latents).expand(tokens.shape[0], -1, -1)
         update = self.attn(normed, self.norm1_pat(tokens))
         latents = latents + self.drop_path(self.ls1_lat(update))
-        return residual(latents, self._widen, self.drop_path)
-
-    def _widen(self, x: Tensor) -> Tensor:
-        return self.ls2_lat(self.mlp_lat(self.norm2_lat(x)))
+        return latents + self.drop_path(self.ls2_lat(self.mlp_lat(self.norm2_lat(latents))))
 
 
 class LatentLayer(nn.Module):

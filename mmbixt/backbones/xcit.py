@@ -24,7 +24,6 @@ from mmbixt.layers import (
     LocalPatchInteraction,
     Mlp,
     map_to_tokens,
-    residual,
     tokens_to_map,
 )
 from mmbixt.layers.initialise import init_linear
@@ -78,21 +77,13 @@ class Layer(nn.Module):
             self.register_parameter(name, scale if is_there else None)
         self.drop_path = DropPath(drop_path)
 
-    def forward(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
+    def forward(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
         """Tokens (B,N,C) of a grid (H,W) to (B,N,C)."""
-
-        def attend(x: Tensor) -> Tensor:
-            return self.gamma1 * self.attn(self.norm1(x))
-
-        def widen(x: Tensor) -> Tensor:
-            return self.gamma2 * self.mlp(self.norm2(x))
-
         if self.attn is not None:
-            tokens = residual(tokens, attend, self.drop_path)
-        if self.local_mp is not None:  # for all images, because its batch norm needs them
-            update = self.gamma3 * self.local_mp(self.norm3(tokens), grid)
-            tokens = tokens + self.drop_path(update)
-        return residual(tokens, widen, self.drop_path)
+            x = x + self.drop_path(self.gamma1 * self.attn(self.norm1(x)))
+        if self.local_mp is not None:
+            x = x + self.drop_path(self.gamma3 * self.local_mp(self.norm3(x), grid))
+        return x + self.drop_path(self.gamma2 * self.mlp(self.norm2(x)))
 
 
 class XCiT(DenseBackbone):
@@ -122,7 +113,7 @@ class XCiT(DenseBackbone):
             :class:`mmbixt.attention.cross_covariance.CrossCovarianceAttention`.
         frozen_stages: -1 freezes nothing, 0 the patch embedding and position encoding, k the first
             k layers too.
-        drop_path, in_channels, norm_eval, with_cp, init_cfg: see
+        in_channels, norm_eval, with_cp, init_cfg: see
             :class:`mmbixt.backbones.base.DenseBackbone`.
     """
 
@@ -143,14 +134,13 @@ class XCiT(DenseBackbone):
         lpi: bool = True,
         l2_norm: bool = True,
         learned_temperature: bool = True,
-        drop_path: str = 'mask',
         in_channels: int = 3,
         frozen_stages: int = -1,
         norm_eval: bool = False,
         with_cp: bool = False,
         init_cfg: dict | None = None,
     ) -> None:
-        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels, drop_path)
+        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels)
         check_choice('patch_size', patch_size, (16, 8))
         check_choice('patch_embed', patch_embed, ('conv', 'linear'))
         if (arch, patch_size, drop_path_rate) == ('large24', 8, None):

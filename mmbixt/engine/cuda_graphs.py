@@ -11,7 +11,6 @@ from mmengine.optim import OptimWrapper
 from mmengine.runner import Runner
 
 from mmbixt.engine.batch_loss import BatchLoss
-from mmbixt.layers import DropPath
 from mmbixt.registry import HOOKS
 
 
@@ -73,13 +72,10 @@ def obstacle(runner: Runner) -> str:
         if not isinstance(model, MMDistributedDataParallel):
             return f'{type(model).__name__} communicates between the programs'
         model = model.module
-    modules = list(model.modules())
     if not (hasattr(model, 'decode_head') or hasattr(model, 'head')):
         return f'{type(model).__name__} is no segmentor or classifier, its images have many sizes'
-    if any(getattr(x, 'with_cp', False) for x in modules):
+    if any(getattr(x, 'with_cp', False) for x in model.modules()):
         return 'with_cp computes layers again in the backward pass'
-    if any(isinstance(x, DropPath) and x.skips for x in modules):
-        return "the number of images changes with drop_path='skip'"
     if not isinstance(runner.optim_wrapper, OptimWrapper):
         return 'there are several optimizers'
     if runner.train_dataloader.pin_memory and runner.train_dataloader.num_workers:

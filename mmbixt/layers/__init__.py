@@ -1,6 +1,6 @@
 """What the attentions and networks share: modules and functions on tensors; torch alone."""
 
-from mmbixt.layers.drop_path import DropPath, residual
+from mmbixt.layers.drop_path import DropPath
 from mmbixt.layers.embedding import (
     ConvPatchEmbed,
     FourierPositionEncoding,
@@ -37,7 +37,6 @@ __all__ = [
     'fourier_features',
     'make_resampler',
     'map_to_tokens',
-    'residual',
     'sinusoids',
     'tokens_to_map',
 ]

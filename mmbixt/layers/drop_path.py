@@ -1,12 +1,7 @@
-"""Stochastic depth, by multiplying updates with zero or by computing only those that are kept."""
-
-from collections.abc import Callable
+"""Stochastic depth."""
 
 import torch
 from torch import Tensor, nn
-
-# below these, copying the kept images takes as much time as it saves
-MIN_BATCH, MIN_RATE = 8, 0.1
 
 
 class DropPath(nn.Module):
@@ -14,7 +9,6 @@ class DropPath(nn.Module):
 
     Args:
         drop_prob: probability that an image gets no update.
-        skips: whether :func:`residual` computes only the kept images of large batches.
 
     Attributes:
         keep_prob: None, or the probability that an image is updated, as a tensor without
@@ -23,10 +17,9 @@ class DropPath(nn.Module):
 
     keep_prob: Tensor | None
 
-    def __init__(self, drop_prob: float = 0.0, skips: bool = False) -> None:
+    def __init__(self, drop_prob: float = 0.0) -> None:
         super().__init__()
         self.drop_prob = drop_prob
-        self.skips = skips
         self.keep_prob = None  # no buffer: averages of models (EMA) pair buffers by their number
 
     def forward(self, update: Tensor) -> Tensor:
@@ -42,25 +35,4 @@ class DropPath(nn.Module):
         self.keep_prob = torch.tensor(1 - self.drop_prob, device=device)
 
     def extra_repr(self) -> str:
-        return f'drop_prob={self.drop_prob}, skips={self.skips}'
-
-
-def residual(x: Tensor, branch: Callable[[Tensor], Tensor], drop_path: nn.Module) -> Tensor:
-    """``x + drop_path(branch(x))``, (B,...) to (B,...), of a branch that does not mix images.
-
-    The images to compute are drawn on the CPU, so that the program does not wait for the GPU. Their
-    number changes from step to step, so compiled programs compute all images.
-    """
-    skips = getattr(drop_path, 'skips', False) and drop_path.training
-    if not skips or torch.compiler.is_compiling():
-        return x + drop_path(branch(x))
-    if drop_path.drop_prob < MIN_RATE or x.shape[0] < MIN_BATCH:
-        return x + drop_path(branch(x))
-    share = 1 - drop_path.drop_prob
-    kept = torch.empty(x.shape[0], device='cpu').bernoulli_(share).nonzero().flatten()
-    if len(kept) == 0:  # distributed training needs gradients of all weights: here zeros
-        return x + 0 * branch(x)
-    kept = kept.to(x.device, non_blocking=True)
-    part = x.index_select(0, kept)
-    part = part + branch(part) / share
-    return x.to(part.dtype).index_copy(0, kept, part)
+        return f'drop_prob={self.drop_prob}'

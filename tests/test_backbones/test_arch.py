@@ -36,7 +36,6 @@ def test_wrong_out_indices(wrong):
         (dict(arch=dict(heigth=2)), r"{}: an arch dict .* missing: \['.* unknown: \['heigth'\]"),
         (dict(out_indices=(99,)), r'out_indices=\(99,\) must be from 0 to'),
         (dict(out_indices='1'), "out_indices='1' must be integers"),
-        (dict(drop_path=0.1), r'drop_path_rate is the rate; drop_path=0\.1 is not'),
         (dict(drop_path_rate=1.0), 'drop_path_rate=1.0 must be a number, at least 0 and below 1'),
         (dict(in_channels=0), 'in_channels=0 must be an integer, at least 1'),
         (dict(frozen_stages=99, out_indices=(0,)), 'frozen_stages=99: {} has stages 0 to'),

@@ -176,7 +176,6 @@ SEGMENTOR = nn.ModuleDict(dict(backbone=nn.Conv2d(3, 4, 1), decode_head=nn.Conv2
 REFUSED = {
     'images have many sizes': (nn.ModuleDict(dict(backbone=nn.Conv2d(3, 4, 1))), {}),
     'with_cp': (nn.ModuleDict(dict(head=build(VARIANTS['xcit'], with_cp=True))), {}),
-    "drop_path='skip'": (nn.ModuleDict(dict(head=build(VARIANTS['xcit'], drop_path='skip'))), {}),
     'compile=True': (SEGMENTOR, dict(compile=True)),
     '(pin_memory)': (SEGMENTOR, dict(pin_memory=True)),
     'DataParallel communicates': (nn.DataParallel(SEGMENTOR), {}),
