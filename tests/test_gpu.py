@@ -24,7 +24,7 @@ from mmbixt.layers.context import is_by_definition
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason='torch finds no GPU')
 ON_GPU = [pytest.mark.gpu, NO_GPU]
 QUICK = 'fp32', 'bf16'
-ON_CPU = (*QUICK, 'amp bf16')  # which have a use there; test_precision.py has float16, too
+ON_CPU = (*QUICK, 'amp bf16')
 
 
 def runs(cases):

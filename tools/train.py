@@ -30,8 +30,8 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         '--amp',
         action='store_true',
-        help='automatic mixed precision: on a GPU in float16 (bfloat16: --cfg-options '
-        'optim_wrapper.dtype=bfloat16), without one in bfloat16',
+        help='on a GPU: automatic mixed precision, in float16 (bfloat16: --cfg-options '
+        'optim_wrapper.dtype=bfloat16)',
     )
     parser.add_argument(
         '--auto-scale-lr',
@@ -72,19 +72,16 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> None:
 
 
 def use_half_precision(cfg: Config) -> None:
-    wrapper, on_gpu = cfg.optim_wrapper, torch.cuda.is_available()
-    if 'rpn_head' in cfg.model and not (on_gpu and wrapper.get('dtype') != 'bfloat16'):
+    if 'rpn_head' in cfg.model and cfg.optim_wrapper.get('dtype') == 'bfloat16':
         raise ConfigError(
-            '--amp: detectors with proposals need float16, and so a GPU: the operators of mmcv '
-            '(NMS, RoIAlign) have no bfloat16.'
+            '--amp: detectors with proposals need float16: the operators of mmcv (NMS, RoIAlign) '
+            'have no bfloat16.'
         )
-    if on_gpu:  # bfloat16 has the range of float32
-        scale = dict(enabled=False) if wrapper.get('dtype') == 'bfloat16' else 'dynamic'
-        wrapper.update(type='AmpOptimWrapper', loss_scale=scale)
-    else:
-        for key in ('dtype', 'loss_scale'):  # of AmpOptimWrapper
-            wrapper.pop(key, None)
-        wrapper.type = 'mmbixt.BFloat16OptimWrapper'
+    if not torch.cuda.is_available():
+        raise ConfigError('--amp: torch finds no GPU.')
+    # bfloat16 has the range of float32
+    scale = dict(enabled=False) if cfg.optim_wrapper.get('dtype') == 'bfloat16' else 'dynamic'
+    cfg.optim_wrapper.update(type='AmpOptimWrapper', loss_scale=scale)
 
 
 def main() -> None:

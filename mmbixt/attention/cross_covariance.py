@@ -55,7 +55,8 @@ def cross_covariance(qkv: Tensor, temperature: Tensor, l2_norm: bool = True) -> 
     Returns:
         (B,N,C).
     """
-    if is_by_definition() or not l2_norm or _needs_definition(qkv):
+    # products over all tokens overflow float16
+    if is_by_definition() or not l2_norm or half_dtype(qkv) == torch.float16:
         return cross_covariance_definition(qkv, temperature, l2_norm)
     batch, heads = qkv.shape[0], len(temperature)
     queries_keys, values = qkv.unflatten(-1, (3, heads, -1)).split((2, 1), 2)
@@ -71,16 +72,6 @@ def cross_covariance(qkv: Tensor, temperature: Tensor, l2_norm: bool = True) -> 
     attention = (cosines * temperature.repeat(batch, 1, 1)).softmax(dim=-1).to(values.dtype)
     out = attention @ values.permute(0, 2, 3, 4, 1).flatten(0, 2)  # (Bh,d,N)
     return out.unflatten(0, (batch, heads)).permute(0, 3, 1, 2).flatten(2)
-
-
-def _needs_definition(x: Tensor) -> bool:
-    """Whether half precision is not enough for products over all tokens, or not faster.
-
-    They overflow float16. In bfloat16, where all tokens are alike, gradients had three times the
-    error of the definition; this is accepted on GPUs, where it saves time, and not on CPUs.
-    """
-    dtype = half_dtype(x)
-    return dtype == torch.float16 or (dtype is not None and x.device.type == 'cpu')
 
 
 class CrossCovarianceAttention(nn.Module):

@@ -21,7 +21,6 @@ from mmbixt.backbones.base import DenseBackbone, LayerInfo, Parts, State
 from mmbixt.backbones.final_layers import FinalLayers
 from mmbixt.checkpoints.state_dict import rename
 from mmbixt.layers import DropPath, FeedForward
-from mmbixt.layers.context import call_in_float32
 from mmbixt.layers.initialise import init_linear
 from mmbixt.layers.sizes import extend_to_multiple, known_true, larger, smaller
 
@@ -56,7 +55,7 @@ class PatchEmbed(nn.Module):
     def forward(self, image: Tensor) -> Tensor:
         """(B,3,H,W) to (B,ceil(H/4),ceil(W/4),C)."""
         image = extend_to_multiple(image.permute(0, 2, 3, 1), 4).permute(0, 3, 1, 2)
-        return self.norm(call_in_float32(self.projection, image).permute(0, 2, 3, 1))
+        return self.norm(self.projection(image).permute(0, 2, 3, 1))
 
 
 class PatchMerging(nn.Module):

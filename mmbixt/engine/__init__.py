@@ -1,6 +1,5 @@
-"""Components for mmengine's training: hooks, an optimizer wrapper, a strategy ..."""
+"""Components for mmengine's training: hooks, a constructor of optimizers, a strategy ..."""
 
-from mmbixt.engine.bfloat16 import BFloat16OptimWrapper
 from mmbixt.engine.boundary_vis_hook import BoundaryVisHook
 from mmbixt.engine.collate import default_collate
 from mmbixt.engine.compile_layers import CompileLayersHook
@@ -12,7 +11,6 @@ from mmbixt.engine.other_runs import KeepOtherRunsHook
 from mmbixt.engine.parameter_groups import FewGroupsConstructor
 
 __all__ = [
-    'BFloat16OptimWrapper',
     'BoundaryVisHook',
     'CUDAGraphsHook',
     'CompileLayersHook',

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
-from torch import Tensor, nn
-from torch.func import functional_call
+from torch import Tensor
 
 _is_on = False  # a global variable, because compilers check these before they reuse a program
 
@@ -47,20 +46,6 @@ def half_dtype(x: Tensor) -> torch.dtype | None:
 def without_autocast(x: Tensor) -> AbstractContextManager:
     """A context without autocast on the device of a tensor."""
     return torch.autocast(x.device.type, enabled=False) if is_autocast(x) else nullcontext()
-
-
-def call_in_float32(conv: nn.Module, x: Tensor) -> Tensor:
-    """``conv(x)``, on CPUs computed in float32 where half precision is asked for.
-
-    In bfloat16, oneDNN (of torch 2.11) is wrong on CPUs with AMX for patches of 16 x 16 pixels of
-    4, 6, 8 and more channels. For 3 channels it takes 5 to 40 times as long as in float32.
-    """
-    dtype = half_dtype(x)
-    if dtype is None or x.dtype == torch.float64 or x.device.type != 'cpu' or is_exporting():
-        return conv(x)
-    weights = {name: p.float() for name, p in conv.named_parameters()}
-    with without_autocast(x):
-        return functional_call(conv, weights, x.float()).to(dtype)
 
 
 def is_exporting() -> bool:

@@ -9,7 +9,6 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from mmbixt.layers.context import call_in_float32
 from mmbixt.layers.sizes import extend_to_multiple
 
 
@@ -38,7 +37,7 @@ class LinearPatchEmbed(nn.Module):
     def forward(self, image: Tensor) -> Tensor:
         """(B,in_channels,H,W) to (B,C,ceil(H/stride),ceil(W/stride))."""
         image = extend_to_multiple(image.permute(0, 2, 3, 1), self.stride).permute(0, 3, 1, 2)
-        return call_in_float32(self.proj, image)
+        return self.proj(image)
 
 
 class ConvPatchEmbed(nn.Module):

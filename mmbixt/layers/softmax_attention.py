@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from mmbixt.layers.context import half_dtype, is_by_definition
+from mmbixt.layers.context import is_by_definition
 from mmbixt.layers.mlp import Mlp
 
 
@@ -55,21 +55,11 @@ def fused_attention(
     Returns:
         (B,h,N,d).
     """
-    if is_by_definition() or _is_inexact(q, k, v):
+    if is_by_definition():
         return attention_scores(q, k, scale, bias).softmax(dim=-1) @ v
     if bias is not None:
         bias = bias.to(q.dtype)
     return scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
-
-
-def _is_inexact(*inputs: Tensor) -> bool:
-    """Whether a backward pass may follow in half precision on a CPU.
-
-    The backward pass of torch's fused kernel adds up the products of a score in another order than
-    its forward pass: with scores of a million, it used attention weights of up to 1.5 (AMD EPYC).
-    """
-    needs_gradients = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
-    return needs_gradients and inputs[0].device.type == 'cpu' and half_dtype(inputs[0]) is not None
 
 
 def biased_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None) -> Tensor:

@@ -21,6 +21,7 @@ BOXES = 'mmdet::retinanet/retinanet_r50_fpn_1x_coco.py'
 MASKS = CONFIGS / 'bixt/maskrcnn_bixt_ti_3x_coco.py'
 RUN = Path('work_dirs/semfpn_bixt_ti_ade20k_sample')
 LOST = '--cfg-options', 'load_from=lost.pth'
+BFLOAT16 = '--amp', '--cfg-options', 'optim_wrapper.dtype=bfloat16'
 # a few iterations of small crops, a few scenes to evaluate
 SHORT = [
     *TWO_STEPS,
@@ -100,13 +101,6 @@ def test_resume_of_nothing(run, tmp_path, monkeypatch):
     assert 'resume False' in output
 
 
-@pytest.mark.zoo
-def test_mixed_precision_without_a_gpu(run, tmp_path, monkeypatch):
-    monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '')
-    dtype = ['optim_wrapper.dtype=bfloat16']
-    assert 'mIoU: ' in run('train.py', CONFIG, '--amp', '--work-dir', tmp_path, options=dtype)
-
-
 def test_evaluation_and_predictions(folder, run, tmp_path):
     options = ['--out', tmp_path / 'maps', '--show-dir', tmp_path / 'pictures', '--boundary']
     arguments = CONFIG, folder / RUN / 'iter_2.pth', *options, '--work-dir', tmp_path
@@ -127,14 +121,16 @@ def test_evaluation_and_predictions(folder, run, tmp_path):
         assert sums['all/true'].shape == (2, 150)
 
 
-def test_mistakes_end_in_one_line(folder, within, tmp_path):
+def test_mistakes_end_in_one_line(folder, within, tmp_path, monkeypatch):
+    monkeypatch.setattr('torch.cuda.is_available', lambda: False)
     half = torch.load(folder / RUN / 'iter_2.pth', weights_only=False)['state_dict']
     del half['decode_head.conv_seg.weight']
     torch.save(half, tmp_path / 'half.pth')
     for arguments, message in (
         (['train.py', CONFIG], '--sample'),  # without data
         (['train.py', 'nowhere.py'], 'nowhere.py'),
-        (['train.py', MASKS, '--sample', '--amp'], 'need float16'),
+        (['train.py', MASKS, '--sample', *BFLOAT16], 'need float16'),
+        (['train.py', CONFIG, '--sample', '--amp'], '--amp: torch finds no GPU.'),
         (['train.py', CONFIG, '--sample', *LOST], 'the checkpoint lost.pth does not exist'),
         (['test.py', CONFIG, 'nowhere.pth', '--sample'], 'nowhere.pth'),
         (['test.py', BOXES, 'x.pth', '--sample', '--boundary'], '--boundary needs masks'),
