@@ -4,7 +4,7 @@ mmengine, mmcv, mmsegmentation, mmdet and mmpretrain are not requirements of mmb
 there are two distributions of each with the same modules, and installing both breaks them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 INSTALL = {
@@ -31,25 +31,29 @@ def missing_framework(what: str, framework: str, problem: Exception) -> ImportEr
 
 
 def register_missing(
-    registry: Any, name: str, framework: str, problem: Exception
+    registry: Any, names: Sequence[str], framework: str, problem: Exception
 ) -> Callable[[str], object]:
-    """Register a component whose framework is missing: building it raises an error with advice.
+    """Register components whose framework is missing: building one raises an error with advice.
 
     mmengine imports all locations of a registry to find one type, so importing a location must not
     raise an error: other components of mmbixt keep working.
 
     Returns:
-        A module-level ``__getattr__`` that raises the same error when the component is imported.
+        A module-level ``__getattr__`` that raises the same error when a component is imported.
     """
 
-    def build(*_: object, **__: object) -> None:
-        raise missing_framework(f'mmbixt.{name}', framework, problem) from problem
+    def refuse(name: str) -> Callable:
+        def build(*_: object, **__: object) -> None:
+            raise missing_framework(f'mmbixt.{name}', framework, problem) from problem
 
-    registry.register_module(name=name, module=build)
+        return build
+
+    for name in names:
+        registry.register_module(name=name, module=refuse(name))
 
     def module_getattr(attribute: str) -> None:
-        if attribute == name:
-            build()
+        if attribute in names:
+            refuse(attribute)()
         raise AttributeError(attribute)
 
     return module_getattr

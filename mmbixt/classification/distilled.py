@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div, log_softmax
 
 from mmbixt.backbones.arch import check_choice
+from mmbixt.registry import MODELS
 
 
 class Teacher:
@@ -57,6 +58,7 @@ class Teacher:
         return self.model.to(images)(images)
 
 
+@MODELS.register_module()
 class DistilledClassifier(ImageClassifier):
     """``mmpretrain.ImageClassifier`` with a teacher in training.
 

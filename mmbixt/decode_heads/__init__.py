@@ -6,4 +6,4 @@ __all__ = ['LinearTokenHead']
 try:
     from mmbixt.decode_heads.linear_token_head import LinearTokenHead
 except UNUSABLE as error:
-    __getattr__ = register_missing(MODELS, 'LinearTokenHead', 'mmseg', error)
+    __getattr__ = register_missing(MODELS, ['LinearTokenHead'], 'mmseg', error)

@@ -7,6 +7,6 @@ from mmbixt.registry import METRICS
 try:
     from mmbixt.evaluation.coco_metric import BoundaryCocoMetric
 except UNUSABLE as error:
-    __getattr__ = register_missing(METRICS, 'BoundaryCocoMetric', 'mmdet', error)
+    __getattr__ = register_missing(METRICS, ['BoundaryCocoMetric'], 'mmdet', error)
 
 __all__ = ['BoundaryCocoMetric', 'BoundaryIoUMetric']

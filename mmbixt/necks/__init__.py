@@ -6,4 +6,4 @@ __all__ = ['FeaturePyramidAdapter']
 try:
     from mmbixt.necks.feature_pyramid_adapter import FeaturePyramidAdapter
 except UNUSABLE as error:
-    __getattr__ = register_missing(MODELS, 'FeaturePyramidAdapter', 'mmcv', error)
+    __getattr__ = register_missing(MODELS, ['FeaturePyramidAdapter'], 'mmcv', error)
