@@ -256,21 +256,26 @@ class DenseBackbone(LoadsFiles):
             contexts['context_fn'] = lambda: (nullcontext(), _Recomputation(layer))
         return checkpoint(layer, *inputs, use_reentrant=False, **contexts)
 
-    def attentions(self, chosen: Iterable[int] | None = None) -> dict[tuple[int, ...], nn.Module]:
-        """The attentions of the layers by their place.
+    def attention_maps(self, x: Tensor, layers: Iterable[int] | None = None) -> dict[str, Any]:
+        """For pictures: the attention of some layers on images (B,3,H,W), in eval mode.
 
         Args:
-            chosen: layers, or stages in a network with stages, negative ones from the end; default:
-                all.
+            x: the images.
+            layers: numbers of layers, or of stages in a network with stages, negative ones from
+                the end; default: all.
+
+        Returns:
+            By the names of the layers, what ``attention_maps`` of their attention returns.
         """
-        layers = self.layer_list()
-        numbers = range(layers[-1].place[0] + 1)
-        chosen = numbers if chosen is None else [numbers[i] for i in chosen]
-        return {
-            layer.place: layer.attention
-            for layer in layers
+        infos = self.layer_list()
+        numbers = range(infos[-1].place[0] + 1)
+        chosen = numbers if layers is None else [numbers[i] for i in layers]
+        modules = {
+            layer.name: layer.attention
+            for layer in infos
             if layer.attention is not None and layer.place[0] in chosen
         }
+        return self.record(x, modules, lambda _, module, inputs: module.attention_maps(*inputs))
 
     @torch.no_grad()
     def record(

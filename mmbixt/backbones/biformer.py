@@ -6,13 +6,12 @@ three stages; in the fourth all tokens attend to all. The names of the weights a
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from mmbixt.attention.routing import FullAttention, Regions, RoutingAttention
+from mmbixt.attention.routing import FullAttention, RoutingAttention
 from mmbixt.backbones.arch import (
     check_choice,
     check_positive,
@@ -92,20 +91,6 @@ class Stage(nn.ModuleList):
 
     def forward(self, x: Tensor) -> Tensor:
         return x
-
-
-class RoutedRegions(NamedTuple):
-    """The routes of one block.
-
-    Attributes:
-        routes: (B,R,k): for each region, row by row, the regions it attends to, the best first.
-        regions: how the feature map is cut.
-        stride: pixels from one cell of the feature map to the next.
-    """
-
-    routes: Tensor
-    regions: Regions
-    stride: int
 
 
 def overlapping_downsampling(in_channels: int, widths: Sequence[int]) -> nn.ModuleList:
@@ -283,43 +268,6 @@ class BiFormer(DenseBackbone):
         """The stem is a part of the first stage."""
         stem, first, *others = super().freezable_stages()
         return [[*stem, *first], *others]
-
-    def attention_maps(
-        self, x: Tensor, stages: Iterable[int] | None = None
-    ) -> dict[tuple[int, int], Tensor]:
-        """For pictures: the attention of some stages on images (B,3,H,W), by (stage, block).
-
-        Args:
-            x: the images.
-            stages: from 0, negative ones from the end; default: all.
-
-        Returns:
-            Of routing attention (B,R,h,L,k,L): for each of the L tokens of each region, its
-            attention over the L tokens of the k regions of :meth:`routed_regions`. Of the last
-            stage, where all N tokens attend to all, (B,h,N,N).
-        """
-        attentions = self.attentions(stages)
-        return self.record(x, attentions, lambda _, attention, x: attention.attention_maps(*x))
-
-    def routed_regions(
-        self, x: Tensor, stages: Iterable[int] | None = None
-    ) -> dict[tuple[int, int], RoutedRegions]:
-        """For pictures: which regions of images (B,3,H,W) attend to which, by (stage, block).
-
-        Args:
-            x: the images.
-            stages: from 0, negative ones from the end; default: all that have routing attention.
-        """
-        routing = {
-            place: attention
-            for place, attention in self.attentions(stages).items()
-            if isinstance(attention, RoutingAttention)
-        }
-
-        def read(place: tuple[int, int], attention: RoutingAttention, inputs: tuple):
-            return RoutedRegions(*attention.routes(*inputs), 4 * 2 ** place[0])
-
-        return self.record(x, routing, read)
 
     def convert(self, state: State) -> dict[str, Tensor]:
         """From the authors' files of classifiers and dense models.

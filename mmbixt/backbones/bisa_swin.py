@@ -6,7 +6,7 @@ OpenMMLab's Swin Transformer. The authors of BiSA have published no code and no 
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor, fx, nn
 
@@ -85,6 +85,12 @@ class ShiftedWindows(nn.Module):
     def forward(self, x: Tensor, windows: Windows, mask: Tensor | None) -> Tensor:
         """(B,H,W,C) to (B,H,W,C); the mask is that of the windows."""
         return self.w_msa(x, mask, windows)
+
+    def attention_maps(
+        self, x: Tensor, windows: Windows, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """For pictures: see :meth:`mmbixt.attention.WindowAttention.attention_maps`."""
+        return self.w_msa.attention_maps(x, mask, windows)
 
 
 class SwinBlock(nn.Module):
@@ -279,28 +285,6 @@ class BiSASwin(DenseBackbone):
     def feature_map(self, state: tuple[Tensor, dict], norm: nn.Module | None = None) -> Tensor:
         x, _ = state
         return (x if norm is None else norm(x)).permute(0, 3, 1, 2)
-
-    def attention_maps(
-        self, x: Tensor, stages: Iterable[int] | None = None
-    ) -> dict[tuple[int, int], tuple[Tensor, Tensor | None]]:
-        """For pictures: the attention of some stages on images (B,3,H,W), by (stage, block).
-
-        Args:
-            x: the images.
-            stages: from 0, negative ones from the end; default: all.
-
-        Returns:
-            For each block self-attention (B,windows,h,N,N) of the queries (rows) over the keys,
-            and inverse attention (B,windows,h,N,N) of the values (columns) over the queries, which
-            is None without inverse attention. Windows of every second block are shifted.
-        """
-
-        def read(_: tuple[int, int], attention: ShiftedWindows, inputs: tuple):
-            x, windows, mask = inputs
-            over_keys, over_queries = attention.w_msa.attention_maps(x, mask, windows)
-            return over_keys, None if attention.w_msa.isa is None else over_queries
-
-        return self.record(x, self.attentions(stages), read)
 
     def convert(self, state: State) -> dict[str, Tensor]:
         """From OpenMMLab's, Microsoft's and timm's Swin Transformers.

@@ -6,12 +6,11 @@ that the cost is linear in the tokens. The names of the weights are the authors'
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from mmbixt.attention import BidirectionalAttention, LatentAttention, SequentialAttention
 from mmbixt.backbones.arch import (
     check_choice,
     check_rate,
@@ -203,32 +202,6 @@ class BiXT(DenseBackbone):
         if self.out_latents:
             return (*feature_maps, *out_latents)
         return (tuple(feature_maps), latents) if self.latent_layer else tuple(feature_maps)
-
-    def attention_maps(
-        self, x: Tensor, layers: Iterable[int] | None = None
-    ) -> dict[int, tuple[Tensor, Tensor]]:
-        """For pictures: the attention of some layers (default: all) on images (B,3,H,W).
-
-        Layers in which only the latents attend, as in the ``latent_layer``, are not among them.
-
-        Returns:
-            For each layer two tensors (B,h,M,H',W') on the grid of the tokens: each latent's
-            attention over the tokens, and each token's over the latents.
-        """
-        attentions = {
-            i: attention
-            for (i,), attention in self.attentions(layers).items()
-            if not isinstance(attention, LatentAttention)
-        }
-        grid = tuple(-(-side // self.patch_stride) for side in x.shape[-2:])
-
-        def read(
-            _: int, attention: BidirectionalAttention | SequentialAttention, inputs: tuple
-        ) -> tuple[Tensor, Tensor]:
-            over_tokens, over_latents = attention.attention_maps(*inputs)
-            return over_tokens.unflatten(-1, grid), over_latents.unflatten(-1, grid)
-
-        return self.record(x, attentions, read)
 
     def convert(self, state: State) -> dict[str, Tensor]:
         """From the authors' classifiers.

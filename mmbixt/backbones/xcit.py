@@ -5,7 +5,7 @@ the tokens; local patch interaction combines neighbours. The names of the weight
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -190,27 +190,6 @@ class XCiT(DenseBackbone):
 
     def feature_map(self, state: tuple[Tensor, tuple], norm: None = None) -> Tensor:
         return tokens_to_map(*state)
-
-    def attention_maps(
-        self, x: Tensor, layers: Iterable[int] | None = None
-    ) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
-        """For pictures: the attention of some layers (default: all) on images (B,3,H,W).
-
-        Returns:
-            For each layer queries and keys (B,h,d,H',W') on the grid of the tokens, each channel
-            of length one over the tokens (with ``l2_norm``), and the attention (B,h,d,d) of each
-            channel over those of its head.
-        """
-        attentions = {i: attention for (i,), attention in self.attentions(layers).items()}
-        grid = tuple(-(-side // self.patch_size) for side in x.shape[-2:])
-
-        def read(
-            _: int, attention: CrossCovarianceAttention, inputs: tuple
-        ) -> tuple[Tensor, Tensor, Tensor]:
-            queries, keys, over_channels = attention.attention_maps(*inputs)
-            return queries.unflatten(-1, grid), keys.unflatten(-1, grid), over_channels
-
-        return self.record(x, attentions, read)
 
     def final_options(self) -> dict[str, Any]:
         names = 'num_heads', 'mlp_ratio', 'layer_scale', 'tokens_norm'

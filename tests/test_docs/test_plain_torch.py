@@ -39,8 +39,8 @@ def test_page(names):
     assert names['classifier'].stages[0][0].attn.num_regions == 8
 
     exec(shown('plain attention')[0], names)
-    assert [x.shape for x in names['attention'][3]] == [(2, 6, 64, 14, 18)] * 2
-    assert (0, 0) in names['routes']
+    assert [x.shape for x in names['attention']['blocks.3']] == [(2, 6, 64, 14 * 18)] * 2
+    assert names['routes']['routes'][0].shape == (2, 64, 1)
 
 
 @torch.no_grad()

@@ -41,9 +41,8 @@ def window_maps(layer: Layer) -> tuple[Tensor, Tensor, Windows]:
     In the first, of self-attention (windows,h,N,N), each row (a query) sums to 1. In the second, of
     inverse self-attention (windows,h,N,N), each column (a value) sums to 1.
     """
-    x, windows, mask = layer.inputs
-    over_keys, over_queries = layer.module.w_msa.attention_maps(x, mask, windows)
-    return over_keys[0], over_queries[0], windows
+    over_keys, over_queries = layer.module.attention_maps(*layer.inputs)
+    return over_keys[0], over_queries[0], layer.inputs[1]
 
 
 def highest_inverse(layer: Layer) -> Tensor:
