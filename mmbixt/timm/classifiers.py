@@ -7,22 +7,36 @@ from typing import Any
 from timm.models import register_notrace_module
 from torch import Tensor
 
-from mmbixt import backbones
-from mmbixt.backbones import bisa_swin
-from mmbixt.backbones.base import DenseBackbone
+from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT, bisa_swin
+from mmbixt.backbones.bisa_swin import NormMean
+from mmbixt.backbones.final_layers import BatchNormMean, ClassAttention, LatentMean
 from mmbixt.checkpoints.state_dict import rename, unwrap
 from mmbixt.layers import ClassAttentionLayer, FourierPositionEncoding, LinearPatchEmbed
 from mmbixt.timm.contract import Classifier
 
 
-def make_classifier(backbone: type[DenseBackbone]) -> type[Classifier]:
-    options = dict(may_be_missing=rf'head\.|{backbone.may_be_missing}', __doc__=backbone.__doc__)
-    bases = (Classifier, backbone.final_layers, backbone)
-    return type(f'{backbone.__name__}Classifier', bases, options)
+class BiXTClassifier(Classifier, LatentMean, BiXT):
+    __doc__ = BiXT.__doc__
 
 
-CLASSIFIERS = {name: make_classifier(getattr(backbones, name)) for name in backbones.__all__}
-globals().update((kind.__name__, kind) for kind in CLASSIFIERS.values())  # for pickle
+class XCiTClassifier(Classifier, ClassAttention, XCiT):
+    __doc__ = XCiT.__doc__
+
+
+class BiFormerClassifier(Classifier, BatchNormMean, BiFormer):
+    __doc__ = BiFormer.__doc__
+
+
+class BiSASwinClassifier(Classifier, NormMean, BiSASwin):
+    __doc__ = BiSASwin.__doc__
+
+
+CLASSIFIERS = dict(
+    BiXT=BiXTClassifier,
+    XCiT=XCiTClassifier,
+    BiFormer=BiFormerClassifier,
+    BiSASwin=BiSASwinClassifier,
+)
 
 # steps of a graph by torch.fx, which cannot trace a choice by sizes; layers are steps, too
 _STEPS = (ClassAttentionLayer, FourierPositionEncoding, LinearPatchEmbed)

@@ -53,6 +53,11 @@ class Classifier(nn.Module):
                 self.feature_info.append(info)
         self.to(device=device, dtype=dtype).train()  # ``norm_eval`` is for the last norm as well
 
+    @property
+    def may_be_missing(self) -> str:
+        """Of the files of backbones: their heads are random."""
+        return rf'head\.|{super().may_be_missing}'
+
     def last_output(self, layer: LayerInfo, state: Any) -> Tensor:
         return state[0] if self.reads_latents else self.feature_map(state, layer.norm)
 
