@@ -4,22 +4,18 @@ mmengine imports ``<scope>.registry`` for a type with this prefix, so ``mmbixt.B
 config, without ``custom_imports`` and with any default scope.
 """
 
-import logging
 from collections.abc import Callable
 from importlib import import_module
 
 from mmbixt import backbones
-from mmbixt.backbones.base import DenseBackbone
-from mmbixt.checkpoints.loader import TIMM, load
-from mmbixt.checkpoints.sources import SCHEMES
 from mmbixt.frameworks import UNUSABLE, missing_framework
 
 try:
     from mmengine import registry as root
     from mmengine.dataset import BaseDataset
-    from mmengine.logging import print_log
     from mmengine.model import BaseDataPreprocessor, BaseModel
-    from mmengine.runner import CheckpointLoader
+
+    from mmbixt.checkpoints.openmmlab import log_to_the_run, replace_readers
 except UNUSABLE as error:
     what = 'This part of mmbixt (not layers, attention and backbones)'
     raise missing_framework(what, 'mmengine', error) from error
@@ -122,21 +118,5 @@ WEIGHT_INITIALIZERS = sub_registry('WEIGHT_INITIALIZERS')
 for name in backbones.__all__:  # they import torch alone
     MODELS.register_module(module=getattr(backbones, name))
 
-# Any config with a component of mmbixt imports this module, so stock runners read files safely, and
-# published weights by name or URL. With torch >= 2.6, mmengine's own reader of files cannot read
-# mmengine's checkpoints; its reader of URLs executes what a file contains.
-for prefix in ('', 'http://', 'https://', *SCHEMES, TIMM):
-    CheckpointLoader.register_scheme(prefix, load, force=True)
-# which also knows mmengine's own schemes (openmmlab://, s3://)
-DenseBackbone.read = staticmethod(CheckpointLoader.load_checkpoint)
-
-
-class ToTheLogOfTheRun(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        print_log(record.getMessage(), 'current', record.levelno)
-
-
-logger = logging.getLogger('mmbixt')
-logger.setLevel(logging.INFO)
-logger.addHandler(ToTheLogOfTheRun())
-logger.propagate = False
+replace_readers()
+log_to_the_run()

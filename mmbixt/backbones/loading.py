@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from mmbixt.backbones.recognise import identify
 from mmbixt.checkpoints.errors import CheckpointMismatchError
-from mmbixt.checkpoints.loader import load
+from mmbixt.checkpoints.loader import load_weights
 from mmbixt.checkpoints.state_dict import compare, rename, replace, shorten, unwrap, without
 
 State = Mapping[str, Tensor]  # weights by name
-log = logging.getLogger('mmbixt').info  # in the log of a run, if there is one: mmbixt.registry
+log = logging.getLogger('mmbixt').info  # see mmbixt.checkpoints.openmmlab
 
 # stored in files, but computed from sizes
 _COMPUTED = re.compile(r'(relative_position_index|attn_mask|fourier_pos_encode\.pos\S*|_tracked)$')
@@ -50,7 +50,6 @@ class LoadsFiles(nn.Module):
         in_channels: channels of the images.
     """
 
-    read = staticmethod(load)  # how init_weights reads a file
     families: ClassVar[dict[str, type]] = {}  # all subclasses by their names
     may_be_missing = r'(?!)'  # beginnings of the names of weights that files need not have
     # a pattern and a replacement for the names of the authors' layers that form a neck here
@@ -86,7 +85,7 @@ class LoadsFiles(nn.Module):
             log(f'{type(self).__name__}: random weights, because init_cfg names no checkpoint')
         elif not self.is_init:
             checkpoint, prefix = self.init_cfg['checkpoint'], self.init_cfg.get('prefix', '')
-            state = unwrap(self.read(checkpoint, 'cpu'))
+            state = load_weights(checkpoint)
             try:
                 self.load_state_dict(without(prefix, state), strict=False)
             except CheckpointMismatchError as error:
@@ -99,7 +98,7 @@ class LoadsFiles(nn.Module):
         A pre-hook of ``load_state_dict``, so that it runs for ``init_cfg``, ``load_from``,
         ``resume`` and ``load_state_dict`` alike.
         """
-        source = unwrap(without(prefix, state_dict))
+        source = unwrap(without(prefix, state_dict))  # load_state_dict(load(FILE)) gives containers
         if prefix and not source:
             raise CheckpointMismatchError(
                 f'No weight of the file begins with {prefix!r}. load_from needs a file of a whole '
@@ -153,7 +152,7 @@ class LoadsFiles(nn.Module):
 
         The names in a classifier of the authors become those of its parts.
         """
-        source = unwrap(without(prefix, state_dict))
+        source = without(prefix, state_dict)
         if any(key.startswith('backbone.') for key in source):
             return
         neck = re.compile(self.neck_in_classifier[0])

@@ -19,7 +19,7 @@ TIMM = 'timm://'
 TRUST = 'TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD'  # torch's environment variable
 
 
-def load_from_mmbixt(name: str, map_location: Any = None) -> Any:
+def load(name: str, map_location: Any = None) -> Any:
     """A checkpoint by path, URL or name; whole models of the XCiT authors by mmbixt's names.
 
     Weights of ``timm://NAME`` are read by timm, on the CPU.
@@ -39,7 +39,13 @@ def load_from_mmbixt(name: str, map_location: Any = None) -> Any:
     return {**others, 'state_dict': weights}
 
 
-load = load_from_mmbixt  # mmengine logs what follows 'load_from_' in the name of a reader
+read = load  # how backbones read files; mmbixt.checkpoints.openmmlab replaces it
+
+
+def load_weights(name: str) -> Mapping[str, torch.Tensor]:
+    """The weights of a checkpoint alone, on the CPU."""
+    checkpoint = read(name, 'cpu')
+    return checkpoint.get('state_dict', checkpoint)
 
 
 def read_file(path: str | Path, map_location: Any = None) -> Any:

@@ -114,9 +114,9 @@ def load_whole_state(model: nn.Module, checkpoint: Mapping[str, Any]) -> None:
     model does not have are ignored, as in mmengine, except those of a backbone or a neck: the
     layers after it were trained with its output.
     """
-    name = type(model).__name__
+    name, weights = type(model).__name__, checkpoint.get('state_dict', checkpoint)
     try:
-        missing, unexpected = model.load_state_dict(unwrap(checkpoint), strict=False)
+        missing, unexpected = model.load_state_dict(weights, strict=False)
     except CheckpointMismatchError:
         raise
     except RuntimeError as error:  # weights of another shape

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mmbixt.backbones.final_layers import BatchNormMean, ClassAttention, FinalLayers, LatentMean
 from mmbixt.checkpoints.errors import CheckpointMismatchError
-from mmbixt.checkpoints.state_dict import compare, replace, unwrap, without
+from mmbixt.checkpoints.state_dict import compare, replace, without
 from mmbixt.registry import MODELS
 
 
@@ -49,7 +49,7 @@ class ClassifierNeck(FinalLayers, BaseModule):
         return state
 
     def _fit_weights(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-        source, expected = self.convert(unwrap(without(prefix, state_dict))), self.state_dict()
+        source, expected = self.convert(without(prefix, state_dict)), self.state_dict()
         parts = {key.partition('.')[0] for key in expected}
         weights = {key: x for key, x in source.items() if key.partition('.')[0] in parts}
         if problems := compare(weights, expected).problems:

@@ -6,8 +6,8 @@ from mmengine.dataset import Compose, pseudo_collate
 from mmengine.registry import MODELS, init_default_scope
 from torch import Tensor, nn
 
-from mmbixt.checkpoints.loader import load
-from mmbixt.checkpoints.state_dict import unwrap, without
+from mmbixt.checkpoints.loader import load_weights
+from mmbixt.checkpoints.state_dict import without
 from mmbixt.config import data_sets, type_name
 from mmbixt.visualization.images import as_rgb
 
@@ -18,7 +18,7 @@ def load_model(cfg: Config, checkpoint: str) -> nn.Module:
     The file is one of mmbixt's of the whole model, or one of the authors.
     """
     init_default_scope(cfg.default_scope)
-    state, model, neck = unwrap(load(checkpoint, 'cpu')), nn.Module(), cfg.model.get('neck')
+    state, model, neck = load_weights(checkpoint), nn.Module(), cfg.model.get('neck')
     parts = ['backbone']
     if isinstance(neck, dict) and type_name(neck) == 'ClassAttentionNeck':
         parts.append('neck')
