@@ -12,12 +12,11 @@ from pathlib import Path
 import torch
 from mmengine.config import Config, DictAction
 from mmengine.registry import RUNNERS
-from mmengine.runner import LogProcessor, Runner
+from mmengine.runner import Runner
 from torch import distributed
 
 from mmbixt.check.files import check_files
 from mmbixt.config import ConfigError, all_dicts, read_config, type_name
-from mmbixt.engine.short_log import ShortLogProcessor
 from mmbixt.errors import UserError
 from mmbixt.frameworks import UNUSABLE, missing_framework
 from mmbixt.registry import FRAMEWORKS
@@ -116,12 +115,7 @@ def _join_on_cpus(cfg: Config) -> None:
 
 
 def build_runner(cfg: Config) -> Runner:
-    """mmengine's runner, with :class:`ShortLogProcessor` unless the config has one of its own."""
-    runner = RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
-    if type(runner.log_processor) is LogProcessor:
-        options = {**(cfg.get('log_processor') or {}), 'type': ShortLogProcessor}
-        runner.log_processor = runner.build_log_processor(options)
-    return runner
+    return RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
 
 
 def run(main: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Components for mmengine's training: hooks, a constructor of optimizers, a strategy ..."""
+"""Components for mmengine's training: hooks, optimizers, a log processor, a strategy ..."""
 
 from mmbixt.engine.boundary_vis_hook import BoundaryVisHook
 from mmbixt.engine.collate import default_collate
@@ -9,6 +9,7 @@ from mmbixt.engine.finite_loss import FiniteLossHook
 from mmbixt.engine.fsdp import FSDPStrategy
 from mmbixt.engine.other_runs import KeepOtherRunsHook
 from mmbixt.engine.parameter_groups import FewGroupsConstructor
+from mmbixt.engine.short_log import ShortLogProcessor
 
 __all__ = [
     'BoundaryVisHook',
@@ -19,5 +20,6 @@ __all__ = [
     'FewGroupsConstructor',
     'FiniteLossHook',
     'KeepOtherRunsHook',
+    'ShortLogProcessor',
     'default_collate',
 ]

@@ -1,7 +1,4 @@
-"""The lines of the log: few scores near boundaries, steps that count on after a resume.
-
-It is not a component for configs, because it changes nothing but a line of the log.
-"""
+"""The lines of the log: few scores near boundaries, steps that count on after a resume."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,16 +6,21 @@ from typing import Any
 from mmengine.runner import EpochBasedTrainLoop, LogProcessor, Runner
 
 from mmbixt.evaluation.boundary import main_band
+from mmbixt.registry import LOG_PROCESSORS
 
 _NAMES = 'all/', 'band', 'boundary'  # what those of BoundaryIoUMetric begin with
 
 
+@LOG_PROCESSORS.register_module()
 class ShortLogProcessor(LogProcessor):
     """mmengine's ``LogProcessor`` with few scores of ``BoundaryIoUMetric`` in the line of the log.
 
     The line has mIoU and gap of one band, one Boundary IoU, and mIoU of all pixels once. All scores
     go to the JSON files and to ``vis_backends``. After a resume within an epoch the steps of this
     epoch are counted from its beginning.
+
+    Example:
+        >>> log_processor = dict(type='mmbixt.ShortLogProcessor', by_epoch=False)
     """
 
     def get_log_after_iter(self, runner: Runner, batch_idx: int, mode: str) -> tuple[dict, str]:

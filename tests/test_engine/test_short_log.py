@@ -6,10 +6,9 @@ from types import SimpleNamespace
 import pytest
 from mmengine.config import Config
 from mmengine.evaluator import BaseMetric
-from mmengine.runner import EpochBasedTrainLoop, LogProcessor
+from mmengine.runner import EpochBasedTrainLoop, LogProcessor, Runner
 from running import ONE_SAMPLE, FirstClass, fresh_mmengine, make_loader
 
-from mmbixt.cli import build_runner
 from mmbixt.engine.short_log import ShortLogProcessor
 
 SHOWN = {'band3px/mIoU': 3.0, 'band3px/gap': 4.0, 'boundary0.02/mIoU': 5.0}
@@ -43,10 +42,10 @@ def test_the_line_has_four_scores_and_the_file_all(tmp_path, overall):
         test_cfg=dict(),
         test_evaluator=dict(type=Given, scores=scores),
         visualizer=dict(type='Visualizer', vis_backends=[dict(type='LocalVisBackend')]),
-        log_processor=dict(by_epoch=False, num_digits=2),
+        log_processor=dict(type='mmbixt.ShortLogProcessor', by_epoch=False, num_digits=2),
     )
     with fresh_mmengine():
-        build_runner(Config(config)).test()
+        Runner.from_cfg(Config(config)).test()
     [log] = tmp_path.glob('*/*.log')
     [line] = [line for line in log.read_text().splitlines() if 'band3px/mIoU: ' in line]
     said = line.partition('/1]')[2].partition('data_time')[0].split()
