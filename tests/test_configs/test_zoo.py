@@ -112,7 +112,7 @@ def test_every_config_is_listed_and_every_listed_file_is_there(family):
 @pytest.mark.parametrize('family', FAMILIES)
 def test_tables_of_the_readme_are_those_of_the_metafile(family):
     in_step = (FAMILIES[family] / 'README.md').read_text() == with_tables(FAMILIES[family])
-    assert in_step, 'run python tools/analysis/readme_tables.py'
+    assert in_step, 'run python tools/dev/readme_tables.py'
 
 
 @pytest.mark.parametrize('name', LISTED)

@@ -5,17 +5,19 @@ They are between <!-- table: KIND --> and <!-- end of table -->.
 
 import argparse
 import shlex
+import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from paper_table import NONE, Notes, families, read_metafile
-
 from mmbixt.checkpoints.sources import BY_ADDRESS
 from mmbixt.cli import run
 from mmbixt.config import ConfigError
+
+sys.path.append(str(Path(__file__).parents[1] / 'analysis'))
+from paper_table import NONE, Notes, families, read_metafile
 
 MARK = '<sup>{}</sup>'  # of a note
 
