@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from math import ceil
+from typing import NamedTuple
 
 import torch
 from mmengine.config import Config
@@ -11,6 +11,13 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from mmbixt.predict.loading import load_trained
+
+
+class Logits(NamedTuple):
+    """Of a tile, float32 on the CPU."""
+
+    values: Tensor  # (K,h,w)
+    size: Sequence[int]  # of the pixels (H,W) that these cells cover, of which some may be padding
 
 
 class Segmentor:
@@ -29,9 +36,18 @@ class Segmentor:
         # a graph casts the weights each time
         self.amp = dict(dtype=torch.bfloat16, enabled=amp, cache_enabled=False)
 
+    def prepare(self, tiles: Sequence[Tensor]) -> Tensor:
+        """Inputs (B,C,H,W) of tiles of one size, which the data preprocessor may pad."""
+        data = dict(inputs=[*tiles], data_samples=[BaseDataElement() for _ in tiles])
+        return self.model.data_preprocessor(data, False)['inputs']
+
+    def padded_size(self, tile: Tensor) -> Sequence[int]:
+        """The size of the pixels (H,W) that the logits of a tile cover."""
+        return self.prepare([tile]).shape[2:]
+
     @torch.no_grad()
-    def __call__(self, tiles: Sequence[Tensor], batch: int = 0) -> Iterable[Tensor]:
-        """Logits (K,h,w) of tiles (C,H,W), float32 on the CPU.
+    def __call__(self, tiles: Sequence[Tensor], batch: int = 0) -> Iterable[Logits]:
+        """Logits of tiles (C,H,W).
 
         Args:
             tiles: of one size, but the last one may be narrower.
@@ -39,19 +55,12 @@ class Segmentor:
         """
         if tiles[-1].shape != tiles[0].shape:
             return [*self(tiles[:-1]), *self(tiles[-1:])]
-        inputs = [*tiles, *tiles[-1:] * (batch - len(tiles))]
-        samples = [BaseDataElement() for _ in inputs]
-        data = dict(inputs=inputs, data_samples=samples)
-        x = self.model.data_preprocessor(data, False)['inputs']
+        x = self.prepare([*tiles, *tiles[-1:] * (batch - len(tiles))])
         if batch and not self.graph:
             with torch.cuda.device(x.device):
                 self.graph = torch.cuda.make_graphed_callables(self.logits, (x.clone(),))
         run = self.graph if batch else self.logits
-        out = run(x)[: len(tiles)].float().cpu()
-        # the data preprocessor may have padded the tiles
-        sides = zip(tiles[0].shape[1:], out.shape[2:], x.shape[2:], strict=True)
-        h, w = (ceil(side * cells / padded) for side, cells, padded in sides)
-        return out[:, :, :h, :w]
+        return [Logits(values, x.shape[2:]) for values in run(x)[: len(tiles)].float().cpu()]
 
     def logits(self, x: Tensor) -> Tensor:
         """Logits of images (B,C,H,W), at the head's resolution if it is an ordinary one."""
@@ -81,11 +90,15 @@ class OnnxFile:
         sides = self.session.get_inputs()[0].shape[2:]
         self.tile = tuple(sides) if all(isinstance(side, int) for side in sides) else None
 
-    def __call__(self, tiles: Sequence[Tensor], batch: int = 0) -> Iterable[Tensor]:
-        """Logits (K,H,W) of tiles (C,H,W), one after the other."""
+    def padded_size(self, tile: Tensor) -> Sequence[int]:
+        """The size (H,W) of a tile (C,H,W): the file removes what it pads."""
+        return tile.shape[1:]
+
+    def __call__(self, tiles: Sequence[Tensor], batch: int = 0) -> Iterable[Logits]:
+        """Logits of tiles (C,H,W), one after the other."""
         for tile in tiles:
             out = self.session.run(None, dict(images=tile[None].float().numpy()))
             [out] = torch.from_numpy(out[0])
             if out.ndim == 2:
                 out = one_hot(out, len(self.meta['classes'])).permute(2, 0, 1).float()
-            yield out
+            yield Logits(out, tile.shape[1:])

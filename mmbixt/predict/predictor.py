@@ -11,11 +11,19 @@ from mmengine.config import Config
 from mmengine.dataset import Compose
 from mmengine.device import get_device
 from torch import Tensor
+from torch.nn.functional import interpolate
 from tqdm import tqdm
 
 from mmbixt.config import ConfigError, data_sets, read_config, type_name
-from mmbixt.predict.networks import OnnxFile, Segmentor
-from mmbixt.predict.tiling import ROWS, mean_of_tiles, resize_strips, tile_starts, tile_weights
+from mmbixt.predict.networks import Logits, OnnxFile, Segmentor
+from mmbixt.predict.tiling import (
+    ROWS,
+    crop_strips,
+    mean_of_tiles,
+    resize_strips,
+    tile_starts,
+    tile_weights,
+)
 
 UNIT = 32  # tiles begin at multiples of it if they can: the stride of the last feature maps
 
@@ -109,17 +117,20 @@ class Predictor:
         image = self.resize(dict(img=photo, img_shape=size, ori_shape=size))['img']
         image, new = np.atleast_3d(image), image.shape[:2]
         self._say(size, new)
-        strips = resize_strips(*self._map(image), new, self.network.align_corners)
+        strips = resize_strips(*self._map(image), self.network.align_corners)
+        strips = crop_strips(strips, new)  # without what the data preprocessor has padded
         yield from resize_strips(strips, new, size, self.network.align_corners)
 
-    def _map(self, image: np.ndarray) -> tuple[Iterable[Tensor], Sequence[int]]:
-        """The logits of an image in strips (K,n,w), and their size (h,w)."""
+    def _map(self, image: np.ndarray) -> tuple[Iterable[Tensor], Sequence[int], Sequence[int]]:
+        """The logits of an image in strips (K,n,w), their size (h,w) and that of their pixels."""
         size, tile = image.shape[:2], self.tile
         starts = [tile_starts(*x, self.overlap, self.unit) for x in zip(size, tile, strict=True)]
         is_one = all(x == [0] for x in starts)
         if self.whole or (is_one and not self.network.tile):
-            [logits] = self.network([_pixels(image)])
-            return logits.split(ROWS, 1), logits.shape[1:]
+            [(logits, covered)] = self.network([_pixels(image)])
+            return logits.split(ROWS, 1), logits.shape[1:], covered
+        last = self.network.padded_size(_pixels(image[starts[0][-1] :, starts[1][-1] :]))
+        covered = [x[-1] + side for x, side in zip(starts, last, strict=True)]
         if self.network.tile or self.network.has_graph:  # all tiles have one size
             sides = zip(size, starts, tile, strict=True)
             border = [(0, start[-1] + length - side) for side, start, length in sides]
@@ -127,18 +138,30 @@ class Predictor:
         rows = [self._row(image, top, starts[1]) for top in starts[0]]
         rows[0] = chain([first := next(rows[0])], rows[0])
         side = 1 if starts[0] == [0] else 0  # along which the first tile is not smaller
-        stride = tile[side] / first.shape[1 + side]
+        stride = first.size[side] / first.values.shape[1 + side]
         # at full size where the cells of tiles do not coincide
         stride = int(stride) if stride >= 1 and self.unit % stride == 0 else 1
-        size, cells = [ceil(x / stride) for x in size], [[x // stride for x in y] for y in starts]
+        rows = [(self._cells(*logits, stride) for logits in row) for row in rows]
+        size, cells = (
+            [ceil(x / stride) for x in covered],
+            [[x // stride for x in y] for y in starts],
+        )
         weights = [
             tile_weights(n, first, length // stride, self.overlap / stride)
             for n, first, length in zip(size, cells, tile, strict=True)
         ]
-        return mean_of_tiles(rows, cells, weights, self.network.align_corners), size
+        return mean_of_tiles(rows, cells, weights), size, covered
 
-    def _row(self, image: np.ndarray, top: int, lefts: Sequence[int]) -> Iterator[Tensor]:
-        """Logits (K,h,w) of a row of tiles."""
+    def _cells(self, logits: Tensor, covered: Sequence[int], stride: int) -> Tensor:
+        """Logits (K,h,w), resized if their cells have not this stride."""
+        size = (*(ceil(x / stride) for x in covered),)
+        if logits.shape[1:] == size:
+            return logits
+        options = dict(mode='bilinear', align_corners=self.network.align_corners)
+        return interpolate(logits[None], size, **options)[0]
+
+    def _row(self, image: np.ndarray, top: int, lefts: Sequence[int]) -> Iterator[Logits]:
+        """Logits of a row of tiles."""
         height, width = self.tile
         for i in range(0, len(lefts), self.batch):
             parts = [image[top : top + height, x : x + width] for x in lefts[i : i + self.batch]]

@@ -29,11 +29,11 @@ def tile_weights(side: int, starts: Sequence[int], tile: int, overlap: float) ->
 
     They fall to 0 around the middle of an overlap, so that each pixel is predicted with most of
     its surroundings: the outer 7/16 of an overlap do not count, the inner 7/16 count fully. An
-    overlap of 0 means equal weights.
+    overlap of 0 means equal weights. The last tile, which may be padded, reaches the end.
     """
     weights, total = [], torch.zeros(side)
     for start in starts:
-        end = min(start + tile, side)
+        end = side if start == starts[-1] else start + tile
         place = torch.arange(end - start) + 0.5
         weight = torch.ones(end - start)
         if overlap and start > starts[0]:
@@ -49,28 +49,22 @@ def mean_of_tiles(
     rows: Iterable[Iterable[Tensor]],
     starts: tuple[Sequence[int], Sequence[int]],
     weights: tuple[Sequence[Tensor], Sequence[Tensor]],
-    align_corners: bool = False,
 ) -> Iterator[Tensor]:
     """Strips (K,n,w) of the weighted mean of overlapping tiles.
 
     Args:
         rows: of tiles, from top to bottom; the logits (K,h,w) of each from left to right. Cells
-            that have no weight are left out; if there are more weights, the logits are resized.
+            that have no weight are left out.
         starts: the first cells of the tiles, from top to bottom and from left to right.
         weights: of :func:`tile_weights`, in the same order.
-        align_corners: the way in which logits are resized.
     """
     (tops, lefts), (down, along), band = starts, weights, None
     width = lefts[-1] + len(along[-1])
     for i, (row, y) in enumerate(zip(rows, down, strict=True)):
         for logits, left, x in zip(row, lefts, along, strict=True):
             if band is None:
-                band = logits.new_zeros(len(logits), len(y), width)
-            logits, size = logits[:, : len(y), : len(x)], (len(y), len(x))
-            if logits.shape[1:] != size:
-                [logits] = interpolate(
-                    logits[None], size, mode='bilinear', align_corners=align_corners
-                )
+                band = logits.new_zeros(len(logits), max(map(len, down)), width)
+            logits = logits[:, : len(y), : len(x)]
             band[:, : len(y), left : left + len(x)].addcmul_(logits, torch.outer(y, x))
         done = tops[i + 1] - tops[i] if i + 1 < len(tops) else len(y)
         for strip in band[:, :done].split(ROWS, 1):
@@ -107,3 +101,13 @@ def resize_strips(
             torch.lerp(above, below, y - number, out=strip[:, i])
         size = len(places), width
         yield interpolate(strip[None], size, mode='bilinear', align_corners=align_corners)[0]
+
+
+def crop_strips(strips: Iterable[Tensor], size: Sequence[int]) -> Iterator[Tensor]:
+    """Strips of the first rows and columns (H,W) of a map."""
+    height, width = size
+    for strip in strips:
+        yield strip[:, :height, :width]
+        height -= strip.shape[1]
+        if height <= 0:
+            return

@@ -1,5 +1,7 @@
 """Label maps of a small segmentor: as mmseg's, in tiles as whole, at all sizes."""
 
+from copy import deepcopy
+
 import cv2
 import numpy as np
 import onnx
@@ -42,18 +44,25 @@ test_dataloader = dict(
 """
 
 
+@torch.no_grad()
+def random_model(config):
+    """The model of a config, whose labels differ from pixel to pixel."""
+    torch.manual_seed(0)
+    model = init_model(config, device='cpu')
+    for part in model.modules():
+        if isinstance(part, nn.Conv2d):
+            nn.init.kaiming_normal_(part.weight)
+    head = model.decode_head.conv_seg.weight
+    head -= head.mean(1, keepdim=True)
+    return model
+
+
 @pytest.fixture(scope='module')
 def files(tmp_path_factory):
     """A config, a checkpoint whose receptive field is about 60 pixels, and a photo of noise."""
     folder = tmp_path_factory.mktemp('predict')
     (folder / 'config.py').write_text(CONFIG)
-    torch.manual_seed(0)
-    model = init_model(str(folder / 'config.py'), device='cpu')
-    for part in model.modules():
-        if isinstance(part, nn.Conv2d):
-            nn.init.kaiming_normal_(part.weight)
-    head = model.decode_head.conv_seg.weight.data
-    head -= head.mean(1, keepdim=True)
+    model = random_model(str(folder / 'config.py'))
     torch.save(dict(meta={}, state_dict=model.state_dict()), folder / 'model.pth')
     noise = np.random.default_rng(0).integers(0, 255, (20, 30, 3), np.uint8)
     cv2.imwrite(str(folder / 'photo.png'), cv2.resize(noise, (407, 299)))
@@ -79,6 +88,68 @@ def test_sizes_are_as_in_mmseg(files, capsys, options, resize, said):
     assert len(np.unique(labels)) > 2
     assert np.mean(labels == expected.numpy()) > 0.9999
     assert capsys.readouterr().out.count(f'407 x 299 is predicted at {said}\n') == 1
+
+
+DEEP = dict(num_stages=4, strides=(1, 2, 2, 2), dilations=(1, 1, 1, 1))
+HEADS = {
+    'linear': dict(
+        backbone=dict(**DEEP, out_indices=[3]),
+        decode_head=dict(num_convs=0, channels=64, in_channels=64),
+    ),
+    'semantic FPN': dict(
+        backbone=dict(**DEEP, out_indices=[0, 1, 2, 3]),
+        neck=dict(type='mmseg.FPN', in_channels=[8, 16, 32, 64], out_channels=8, num_outs=4),
+        decode_head=dict(
+            _delete_=True,
+            **dict(type='FPNHead', in_channels=[8] * 4, in_index=[0, 1, 2, 3], channels=8),
+            **dict(feature_strides=[4, 8, 16, 32], num_classes=5, norm_cfg=dict(type='BN')),
+        ),
+    ),
+}
+
+
+@pytest.fixture(params=HEADS)
+@torch.no_grad()
+def padding(request, tmp_path):
+    """A config whose data preprocessor pads, and a checkpoint."""
+    config = Config.fromstring(CONFIG, '.py')
+    config.merge_from_dict(dict(model=deepcopy(HEADS[request.param])))
+    config.model.data_preprocessor.update(test_cfg=dict(size_divisor=32), pad_val=1)
+    model = random_model(config)
+    logits = model.decode_head(model.extract_feat(torch.randn(1, 3, 128, 160)))
+    model.decode_head.conv_seg.bias -= logits.mean((0, 2, 3))  # several labels in each image
+    torch.save(dict(meta={}, state_dict=model.state_dict()), tmp_path / 'model.pth')
+    return config, str(tmp_path / 'model.pth')
+
+
+@pytest.mark.parametrize('align_corners', [False, True])
+@pytest.mark.parametrize('scale', [None, 1])
+def test_padding_is_as_in_mmseg(padding, scale, align_corners):
+    """Of sizes that the divisor does not divide."""
+    config, checkpoint = padding
+    config.model.decode_head.align_corners = align_corners
+    predict = Predictor(config, checkpoint, scale=scale, device='cpu')
+    if scale:
+        config.test_pipeline[1] = dict(type='Resize', scale_factor=1.0)
+    model = init_model(config, checkpoint, 'cpu')
+    for size in ((97, 113), (100, 130), (65, 200), (96, 64)):
+        photo = np.random.default_rng(0).integers(0, 255, (*size, 3), np.uint8)
+        expected = inference_model(model, photo).pred_sem_seg.data[0].numpy()
+        assert len(np.unique(expected)) > 1
+        assert np.mean(predict(photo) == expected) > 0.9995
+
+
+@pytest.mark.parametrize(('tile', 'share'), [(128, 0.9999), (150, 0.9999), (131, 0.97)])
+def test_tiles_with_padding(files, tile, share):
+    """Padded tiles give the labels of the padded whole; of 131, cells do not coincide."""
+    config, photo = Config.fromfile(files[0]), files[2]
+    config.model.data_preprocessor.test_cfg = dict(size_divisor=32)
+    options = dict(scale=1, device='cpu')
+    whole = Predictor(config, files[1], whole=True, **options)(photo)
+    predict = Predictor(config, files[1], tile=tile, overlap=tile - 64 - tile % 2, **options)
+    assert np.mean(predict(photo) == whole) > share
+    predict.network.has_graph, predict.network.graph = True, predict.network.logits
+    assert np.mean(predict(photo) == whole) > 0.9
 
 
 @pytest.mark.parametrize('options', [{}, dict(batch=3), dict(tile=160, overlap=80)])

@@ -124,6 +124,18 @@ def test_prediction_in_tiles(files, run):
     assert (actual == expected).mean() > 0.9
 
 
+def test_prediction_with_padding(files, run):
+    """A file of any size pads and crops as the data preprocessor."""
+    padding = "model['data_preprocessor'] = dict(test_cfg=dict(size_divisor=32))"
+    with Path(files[0]).open('a') as file:
+        file.write(f'\n{padding}\n')
+    run(*files, '--dynamic', '--logits')
+    predict = [Predictor(files[0], x, scale=1, device='cpu') for x in files[1:]]
+    for size in ((97, 113), (100, 130), (65, 200)):
+        expected, actual = (x(make_scene(1, *size).image) for x in predict)
+        assert (actual == expected).mean() > 0.999
+
+
 def test_a_file_that_differs_from_the_model_is_deleted(files, tmp_path, run, monkeypatch):
     monkeypatch.setattr(export.Segmentor, 'forward', lambda self, images: images.argmax(1))
     assert re.search(r'differ; .*out\.onnx was deleted', run(*files, fails=True))
