@@ -92,7 +92,7 @@ class Predictor:
 
     def predict(self, image: str | Path | np.ndarray) -> list[np.ndarray]:
         """Labels and their probabilities, 0 to 255, each (H,W)."""
-        return self._maps(image, self._labels, _probabilities)
+        return self._maps(image, self._labels, self._probabilities)
 
     def _maps(self, image: str | Path | np.ndarray, *functions: Callable) -> list[np.ndarray]:
         """What functions return for the strips of logits (K,n,W) of an image, each (H,W)."""
@@ -175,6 +175,16 @@ class Predictor:
             labels = logits.argmax(0)
         return labels.numpy().astype(np.uint8 if len(logits) <= 256 else np.uint16)
 
+    def _probabilities(self, logits: Tensor) -> np.ndarray:
+        """The probabilities (n,W) of the labels of a strip (K,n,W), 0 to 255."""
+        if len(logits) == 1:
+            [probability] = logits.sigmoid()
+            is_label = probability > self.network.threshold  # of class 1
+            chosen = torch.where(is_label, probability, 1 - probability)
+        else:
+            chosen = 1 / (logits - logits.amax(0)).exp_().sum(0)
+        return (255 * chosen).round().numpy().astype(np.uint8)
+
     def _say(self, size: tuple[int, int], new: tuple[int, int]) -> None:
         """Print a line for each size of photo that is resized."""
         if self.quiet or size == new or size in self.said:
@@ -188,15 +198,6 @@ class Predictor:
 def _pixels(image: np.ndarray) -> Tensor:
     """(H,W,C) to (C,H,W)."""
     return torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1)))
-
-
-def _probabilities(logits: Tensor) -> np.ndarray:
-    """The highest probability (n,W), 0 to 255, of a strip (K,n,W)."""
-    if len(logits) == 1:
-        highest = logits[0].abs().sigmoid()
-    else:
-        highest = 1 / (logits - logits.amax(0)).exp_().sum(0)
-    return (255 * highest).round().numpy().astype(np.uint8)
 
 
 def _transforms(

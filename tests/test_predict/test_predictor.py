@@ -139,6 +139,22 @@ def test_padding_is_as_in_mmseg(padding, scale, align_corners):
         assert np.mean(predict(photo) == expected) > 0.9995
 
 
+def test_probabilities_are_those_of_the_labels(files, tmp_path):
+    """Also of one logit, where a label may have less than half."""
+    config = Config.fromfile(files[0])
+    config.model.decode_head.update(num_classes=2, out_channels=1, threshold=0.3)
+    torch.save(dict(meta={}, state_dict=random_model(config).state_dict()), tmp_path / 'model.pth')
+    config.test_dataloader.dataset.metainfo = dict(classes=['a', 'b'])
+    labels, given = Predictor(config, tmp_path / 'model.pth', device='cpu').predict(files[2])
+    model = init_model(config, str(tmp_path / 'model.pth'), 'cpu')
+    expected = inference_model(model, files[2]).seg_logits.data[0].numpy()  # of class 1
+    assert 0 < labels.mean() < 1
+    assert np.mean(labels == (expected > 0.3)) > 0.9999
+    expected = np.where(labels, expected, 1 - expected)
+    assert expected[labels == 1].min() < 0.4
+    assert np.abs(given - 255 * expected).max() < 0.6
+
+
 @pytest.mark.parametrize(('tile', 'share'), [(128, 0.9999), (150, 0.9999), (131, 0.97)])
 def test_tiles_with_padding(files, tile, share):
     """Padded tiles give the labels of the padded whole; of 131, cells do not coincide."""
