@@ -35,6 +35,7 @@ Pixels that the truth ignores do not count and form no boundary, both in truth a
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
 
 import cv2
 import numpy as np
@@ -125,13 +126,13 @@ def ratio_pixels(ratio: float, shape: tuple[int, int]) -> int:
 
 
 def band_name(width: int | float) -> str:
-    return f'band{width}px' if isinstance(width, int) else f'band{width:g}'
+    return f'band{width}px' if isinstance(width, Integral) else f'band{width:g}'
 
 
 def band_pixels(width: int | float, shape: tuple[int, int]) -> int:
     """A width of a band in pixels; a float is a fraction of the diagonal of an image (H,W)."""
-    if isinstance(width, int) and width >= 1:
-        return width
+    if isinstance(width, Integral) and width >= 1:
+        return int(width)
     if 0 < width < 1:
         return ratio_pixels(width, shape)
     raise ValueError(

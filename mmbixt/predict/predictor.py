@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 from tqdm import tqdm
 
-from mmbixt.config import ConfigError, data_sets, read_config, type_name
+from mmbixt.config import ConfigError, data_sets, read_config, type_name, within
 from mmbixt.predict.networks import Logits, OnnxFile, Segmentor
 from mmbixt.predict.tiling import (
     ROWS,
@@ -83,6 +83,7 @@ class Predictor:
         self.batch = batch or (1 if device == 'cpu' else 4)
         self.whole, self.quiet = whole and not self.network.tile, quiet
         self.meta, self.is_evaluation = self.network.meta, scale is None and short_side is None
+        self.mean = within(config, 'model', 'data_preprocessor').get('mean') or [0]
         self.load, self.resize = _transforms(config, scale, short_side)
         self.said: set[tuple[int, int]] = set()
 
@@ -114,6 +115,8 @@ class Predictor:
     def logits(self, photo: np.ndarray) -> Iterator[Tensor]:
         """Logits of a photo (H,W,C) in strips (K,n,W) from top to bottom."""
         size = photo.shape[:2]
+        if photo.dtype.kind == 'f' and 0 < photo.max() <= 1 < max(self.mean):
+            raise ValueError(f'Pixels are 8 bits, 0 to 255, and not {photo.dtype} from 0 to 1.')
         image = self.resize(dict(img=photo, img_shape=size, ori_shape=size))['img']
         image, new = np.atleast_3d(image), image.shape[:2]
         self._say(size, new)

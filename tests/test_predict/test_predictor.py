@@ -155,6 +155,13 @@ def test_probabilities_are_those_of_the_labels(files, tmp_path):
     assert np.abs(given - 255 * expected).max() < 0.6
 
 
+def test_pixels_from_0_to_1(files):
+    predict, photo = Predictor(*files[:2], device='cpu'), cv2.imread(files[2])
+    with pytest.raises(ValueError, match='8 bits, 0 to 255, and not float32 from 0 to 1'):
+        predict(photo / np.float32(255))
+    assert np.mean(predict(photo.astype(np.float32)) == predict(photo)) > 0.99  # as resizing rounds
+
+
 @pytest.mark.parametrize(('tile', 'share'), [(128, 0.9999), (150, 0.9999), (131, 0.97)])
 def test_tiles_with_padding(files, tile, share):
     """Padded tiles give the labels of the padded whole; of 131, cells do not coincide."""
