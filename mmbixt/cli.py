@@ -20,7 +20,7 @@ from mmbixt.config import ConfigError, all_dicts, read_config, type_name
 from mmbixt.errors import UserError
 from mmbixt.frameworks import UNUSABLE, missing_framework
 from mmbixt.registry import FRAMEWORKS
-from mmbixt.sample.sample_config import use_sample_data
+from mmbixt.sample.sample_config import use_few_steps, use_sample_data
 
 SETTINGS = inspect.signature(Runner.__init__).parameters.keys()  # what mmengine reads in a config
 # errors whose message tells users what to do
@@ -66,12 +66,15 @@ def split_arguments() -> tuple[list[str], list[str]]:
     return sys.argv[1:end], sys.argv[end + 1 :]
 
 
-def load_config(args: argparse.Namespace, splits: tuple[str, ...] = ()) -> Config:
+def load_config(
+    args: argparse.Namespace, splits: tuple[str, ...] = (), steps: int | None = None
+) -> Config:
     """The config with the options of the command line; the files that it names exist.
 
     Args:
         args: of :func:`add_common_arguments`.
         splits: whose data is used: 'train', 'val', 'test'.
+        steps: of ``--fast-dev-run``.
     """
     os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
     cfg = read_config(args.config)
@@ -81,11 +84,14 @@ def load_config(args: argparse.Namespace, splits: tuple[str, ...] = ()) -> Confi
             import_module(f'{framework}.models')
         except UNUSABLE as error:
             raise missing_framework(args.config, framework, error) from error
+    changes = ['The config is changed:'] if args.sample or steps else []
     if args.sample:
-        changes = use_sample_data(cfg)
+        changes += use_sample_data(cfg)
         cfg.work_dir = None  # that of the real run
-        if os.environ.get('RANK', '0') == '0':
-            print(*['--sample changes the config:', *changes], sep='\n  ', flush=True)
+    if steps:
+        changes += use_few_steps(cfg, steps, shrink=not args.sample)
+    if changes and os.environ.get('RANK', '0') == '0':
+        print(*changes, sep='\n  ', flush=True)
     if args.cfg_options:
         cfg.merge_from_dict(args.cfg_options)
     for name in sorted(cfg.keys() - SETTINGS):  # mmengine takes any name

@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from mmengine.config import Config
@@ -20,6 +21,15 @@ def parse_args() -> argparse.Namespace:
         epilog='Example: python tools/train.py configs/bixt/semfpn_bixt_ti_ade20k.py --sample',
     )
     add_common_arguments(parser)
+    parser.add_argument(
+        '--fast-dev-run',
+        nargs='?',
+        type=int,
+        const=5,
+        metavar='N',
+        help='try the config: N (5) iterations on its data, then validation on N images; small '
+        'batches and images, no download of weights, no files',
+    )
     parser.add_argument(
         '--resume',
         nargs='?',
@@ -49,7 +59,10 @@ def parse_args() -> argparse.Namespace:
         action='store_true',
         help="on a GPU: compile the backbone's layers (mmbixt.CompileLayersHook)",
     )
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.fast_dev_run and (args.resume or args.work_dir):
+        parser.error('--fast-dev-run keeps nothing: without --work-dir and --resume')
+    return args
 
 
 def apply_options(cfg: Config, args: argparse.Namespace) -> None:
@@ -84,9 +97,8 @@ def use_half_precision(cfg: Config) -> None:
     cfg.optim_wrapper.update(type='AmpOptimWrapper', loss_scale=scale)
 
 
-def main() -> None:
-    args = parse_args()
-    cfg = load_config(args, splits=('train', 'val'))
+def train(args: argparse.Namespace) -> None:
+    cfg = load_config(args, splits=('train', 'val'), steps=args.fast_dev_run)
     apply_options(cfg, args)
     runner = build_runner(cfg)
     if cfg.get('resume'):
@@ -99,6 +111,14 @@ def main() -> None:
             words = [x for x in sys.argv if not x.startswith('--resume') and x != args.resume]
             print(f'To resume: python {shlex.join(words)} --resume')
         raise
+
+
+def main() -> None:
+    args = parse_args()
+    if not args.fast_dev_run:
+        return train(args)
+    with TemporaryDirectory() as args.work_dir:
+        train(args)
 
 
 if __name__ == '__main__':

@@ -1,11 +1,12 @@
-"""``--sample``: change a config to a short run on generated scenes, for a laptop."""
+"""Changes of a config for a laptop: ``--sample`` is a short run on generated scenes, and
+``--fast-dev-run`` a few iterations on the config's own data."""
 
 from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config, ConfigDict
 
-from mmbixt.config import ConfigError, all_dicts, type_name, within
+from mmbixt.config import ConfigError, all_dicts, data_sets, type_name, within
 from mmbixt.sample.sample_data import write_sample_data
 
 # folders of write_sample_data for the stock dataset classes of each framework
@@ -32,17 +33,40 @@ def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
         done = _use_dataset(cfg, cfg.sample_dataset)
     elif datasets and datasets <= {*folders}:
         done = _replace_parts(cfg, write_sample_data(root), folders)
-        done['sizes'] = _shrink_images(cfg, scope)
+        # ADE20K's 512 for the short side of an image become 192, that of the scenes
+        done['sizes'] = _shrink_images(cfg, **({'images': 8 / 3} if scope == 'mmseg' else {}))
     else:
         known = '; '.join(f'{name}: {", ".join(kinds)}' for name, kinds in _FOLDERS.items())
         raise ConfigError(
             f'--sample has scenes for the datasets of {known}. This config has '
             f'{", ".join(sorted(datasets)) or "no dataset"} of {scope}.'
         )
-    for node in all_dicts(*cfg.values()):
-        if 'num_workers' in node:
-            node.update(num_workers=1, persistent_workers=True)
     done['schedule'] = _shorten(cfg, batch_size)
+    done['weights'] = _remove_weights(cfg)
+    return [f'{what}: {change}' for what, change in done.items() if change]
+
+
+def use_few_steps(cfg: Config, steps: int, shrink: bool = True) -> list[str]:
+    """Change a config in place: ``steps`` iterations on its own data, then as many images are
+    validated, and no checkpoint is written. Returns a line for each change.
+
+    Args:
+        shrink: make images smaller, too; those of :func:`use_sample_data` already are.
+    """
+    done = dict(sizes=_shrink_images(cfg) if shrink else None)
+    batch_size = min(2, cfg.train_dataloader.batch_size)
+    _iterate(cfg, steps, steps, batch_size)
+    cfg.default_hooks.logger.interval = 1
+    cfg.default_hooks.checkpoint = None
+    if 'visualizer' in cfg:  # nothing is sent anywhere
+        cfg.visualizer.vis_backends = [dict(type='LocalVisBackend')]
+    for _, dataset in data_sets(cfg, 'val'):
+        dataset.indices = steps
+    if cfg.get('val_dataloader'):
+        cfg.val_dataloader.batch_size = min(batch_size, cfg.val_dataloader.batch_size)
+    done['schedule'] = (
+        f'{steps} iterations of batches of {batch_size}, validation of {steps} images'
+    )
     done['weights'] = _remove_weights(cfg)
     return [f'{what}: {change}' for what, change in done.items() if change]
 
@@ -82,17 +106,18 @@ def _replace_parts(cfg: Config, root: Path, folders: dict[str, str]) -> dict[str
         if kind.endswith('EMAHook'):  # the average is evaluated, and must not stay near the start
             node.update(momentum=1 / AVERAGED, begin_epoch=0, begin_iter=0)
             done['average'] = f'of the weights of about {AVERAGED} iterations'
-        if node.get('num_regions') == 16:  # of BiFormer for detection: too many for small maps
-            node.num_regions = 8
-            done['regions'] = 'half as many per side of a feature map'
     return done
 
 
-def _shrink_images(cfg: Config, scope: str) -> str:
-    # crops of 224 pixels become 112, and of 512 become 128; ADE20K's 512 for the short side of an
-    # image become 192, that of the scenes
-    factor = 2 if scope == 'mmpretrain' else 4
-    image_factor = 8 / 3 if scope == 'mmseg' else factor
+def _shrink_images(cfg: Config, images: float | None = None) -> str:
+    """Divide sizes by the number that makes crops of segmentors 128 (ADE20K's 512 by 4); those of
+    whole images by ``images``, if it is given."""
+    if cfg.default_scope == 'mmseg':
+        size = within(cfg, 'model', 'data_preprocessor').get('size') or (512, 512)
+        factor = max(1, min(size) / 128)
+    else:
+        factor = 2 if cfg.default_scope == 'mmpretrain' else 4  # 224 pixels become 112
+    images = images or factor
 
     def shrink(value: Any, by: float = factor) -> Any:
         if isinstance(value, (list, tuple)):
@@ -103,20 +128,30 @@ def _shrink_images(cfg: Config, scope: str) -> str:
     outside = [cfg[key] for key in cfg if key != 'model']
     for node in all_dicts(*outside, cfg.model.get('data_preprocessor'), cfg.model.get('test_cfg')):
         for key in _SIZE_KEYS & node.keys():
-            node[key] = shrink(node[key], image_factor if 'scale' in key else factor)
+            node[key] = shrink(node[key], images if 'scale' in key else factor)
         if 'ratio_range' in node:
             node.ratio_range = (1.0, 1.25)
+    for node in all_dicts(cfg.model):
+        if node.get('num_regions') == 16:  # of BiFormer for detection: too many for small maps
+            node.num_regions = 8
     backbone = within(cfg, 'model', 'backbone')
     if 'img_size' in backbone:  # networks for images of one size
         backbone.img_size = shrink(backbone.img_size)
-    sizes = f'crops and padding divided by {factor}, images by {image_factor:.2g}'
+    sizes = f'crops and padding divided by {factor:.2g}, images by {images:.2g}'
     return f'{sizes}; ratio_range, where there is one, (1.0, 1.25)'
 
 
-def _shorten(cfg: Config, batch_size: int) -> str:
+def _iterate(cfg: Config, iterations: int, interval: int, batch_size: int) -> None:
     cfg.train_dataloader.batch_size = batch_size
-    cfg.train_cfg = dict(type='IterBasedTrainLoop', max_iters=ITERATIONS, val_interval=INTERVAL)
+    cfg.train_cfg = dict(type='IterBasedTrainLoop', max_iters=iterations, val_interval=interval)
     cfg.setdefault('log_processor', ConfigDict()).by_epoch = False
+    for node in all_dicts(*cfg.values()):
+        if 'num_workers' in node:
+            node.update(num_workers=1, persistent_workers=True)
+
+
+def _shorten(cfg: Config, batch_size: int) -> str:
+    _iterate(cfg, ITERATIONS, INTERVAL, batch_size)
     cfg.default_hooks.checkpoint.update(by_epoch=False, interval=2 * INTERVAL)
     cfg.default_hooks.logger.update(interval=10)
     optimizer = cfg.optim_wrapper.optimizer

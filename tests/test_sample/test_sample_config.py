@@ -3,7 +3,7 @@ from helpers import CONFIGS
 from mmengine.config import Config
 
 from mmbixt.config import ConfigError
-from mmbixt.sample.sample_config import use_sample_data
+from mmbixt.sample.sample_config import use_few_steps, use_sample_data
 
 
 @pytest.fixture
@@ -87,3 +87,31 @@ def test_other_frameworks_and_datasets_are_refused_before_drawing(
     with pytest.raises(ConfigError, match=message):
         use_sample_data(cfg, tmp_path / 'sample')
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    'name',
+    [
+        'bixt/semfpn_bixt_ti_ade20k',
+        'biformer/retinanet_biformer_t_1x_coco',
+        'xcit/xcit_t12_p16_in1k',
+    ],
+)
+def test_few_steps_on_own_data(name):
+    cfg = Config.fromfile(CONFIGS / f'{name}.py')
+    root = cfg.train_dataloader.dataset.data_root
+    cfg.visualizer.vis_backends = [dict(type='WandbVisBackend')]
+    use_few_steps(cfg, 3)
+    assert cfg.train_dataloader.dataset.data_root == root
+    assert cfg.val_dataloader.dataset.indices == 3
+    assert cfg.train_cfg == dict(type='IterBasedTrainLoop', max_iters=3, val_interval=3)
+    assert cfg.train_dataloader.batch_size == 2
+    assert cfg.default_hooks.logger.interval == 1
+    assert cfg.default_hooks.checkpoint is cfg.model.backbone.get('init_cfg') is None
+    assert cfg.visualizer.vis_backends == [dict(type='LocalVisBackend')]
+    if cfg.default_scope == 'mmseg':
+        assert cfg.model.data_preprocessor.size == (128, 128)
+        cfg.model.data_preprocessor.size = (96, 96)
+        before = cfg.train_dataloader.dataset.to_dict()
+        use_few_steps(cfg, 3)  # small images keep their size
+        assert cfg.train_dataloader.dataset == before

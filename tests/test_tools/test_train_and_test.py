@@ -70,6 +70,20 @@ def test_run_prints_changes_and_writes_logs_and_checkpoints(folder):
     assert any('mIoU' in r for r in records)
 
 
+def test_fast_dev_run_keeps_nothing(folder, within):
+    before = sorted(folder.rglob('*'))
+    arguments = CONFIG, '--sample', '--fast-dev-run', '2', '--cfg-options', *NO_WORKERS
+    said = within('train.py', *arguments, cwd=folder).said
+    lines = [line for line in said.splitlines() if 'Iter(train)' in line]
+    assert len(lines) == 2
+    assert all(' loss: ' in line for line in lines)
+    assert 'Iter(val) [2/2]' in said
+    assert ' mIoU: ' in said
+    assert sorted(folder.rglob('*')) == before
+    arguments = CONFIG, '--fast-dev-run', '--resume'
+    assert 'keeps nothing' in within('train.py', *arguments, cwd=folder, fails=True).stderr
+
+
 def test_resume_from_the_note_in_the_work_dir(folder, run, tmp_path):
     os.link(folder / RUN / 'iter_2.pth', tmp_path / 'iter_2.pth')
     (tmp_path / 'last_checkpoint').write_text(str(tmp_path / 'iter_2.pth'))
