@@ -17,7 +17,7 @@ from PIL import Image
 
 from mmbixt.cli import run
 from mmbixt.config import CONFIGS, ConfigError, config_files, read_config
-from mmbixt.evaluation.folders import read_classes, read_labels
+from mmbixt.evaluation.folders import read_class_file, read_classes, read_labels
 from mmbixt.predict.files import SUFFIXES
 from mmbixt.visualization.palette import distinct_palette
 
@@ -231,7 +231,7 @@ def count_labels(files: list[Path], classes: list[str], reduce: bool) -> tuple[n
             f'The labels have the ids {", ".join(map(str, ids))}, and {count} classes have names. '
             'If 0 does not count: --reduce-zero-label. If 0 is a class, such as background, it is '
             f'the first name. {IGNORED} does not count: masks of 0 and 255 need 1 in place of 255, '
-            'and other ids that do not count must become 255.'
+            'and other ids that do not count must become 255 (tools/convert_labels.py).'
         )
     pixels, images = (x[reduce : count + reduce] for x in (pixels, images))
     for name, n, with_it in zip(classes, pixels, images, strict=True):
@@ -340,7 +340,8 @@ def main() -> None:
     if cfg.default_scope != scope or file is None or not file.is_relative_to(CONFIGS):
         raise ConfigError(f"--like must be one of mmbixt's configs of {scope}, by its name.")
     classes, rest = (segmentor if args.labels else detector)(args, cfg.model)
-    palette = [tuple(colour) for colour in distinct_palette(len(classes)).tolist()]
+    own = read_class_file(args.classes)[1] if args.labels and Path(args.classes).is_file() else []
+    palette = own or [tuple(colour) for colour in distinct_palette(len(classes)).tolist()]
     head = dict(family=file.parent.name, name=args.like, classes=classes, palette=palette)
     args.out.write_text(HEAD.format(**head) + rest)
     print(rest[rest.index('\nmodel') :])

@@ -61,7 +61,7 @@ class CheckSample(BaseTransform):
         if labels.ndim != 2:
             raise BadSampleError(
                 f'{path} has the shape {labels.shape}; a label map has one channel, with the ids '
-                'of classes.'
+                'of classes (from colours: tools/convert_labels.py).'
             )
         if isfile(path):
             with Image.open(path) as stored:

@@ -3,6 +3,7 @@
 The files have one channel of 1 to 16 bits, whose values (or indices into a palette) are labels.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ class Reading:
 def read_classes(source: str) -> list[str]:
     """Names of classes: the lines of a file, or those of a data set that mmseg knows."""
     if Path(source).is_file():
-        return [line.strip() for line in Path(source).read_text().rstrip().splitlines()]
+        return read_class_file(source)[0]
     try:
         from mmseg.utils import get_classes  # with torch, which takes seconds
 
@@ -55,6 +56,17 @@ def read_classes(source: str) -> list[str]:
     except (ImportError, ValueError) as error:
         problem = f'{source} is neither a file nor a data set that mmseg knows ({error})'
         raise UserError(f'--classes: {problem}.') from error
+
+
+def read_class_file(path: str) -> tuple[list[str], list[tuple[int, ...]]]:
+    """Names of classes, and their colours if the lines have them, such as ``sky 128 128 128``."""
+    text = Path(path).read_text(encoding='utf-8-sig')  # without a byte order mark
+    pattern = r'(.*?)(?:\s+(\d+)[\s,]+(\d+)[\s,]+(\d+))?'
+    lines = [re.fullmatch(pattern, x.strip()).groups() for x in text.rstrip().splitlines()]
+    colours = [tuple(map(int, colour)) for _, *colour in lines if colour[0]]
+    if colours and (len(colours) < len(lines) or np.max(colours) > 255):
+        raise UserError(f'{path}: either no class or each has a colour, numbers from 0 to 255.')
+    return [name for name, *_ in lines], colours
 
 
 def pair_files(
@@ -130,7 +142,7 @@ def read_labels(path: Path) -> np.ndarray:
     if labels.ndim != 2 or picture.format == 'JPEG':
         raise UserError(
             f'{path} is a {picture.format} image in mode {picture.mode}: labels are PNG files with '
-            'one channel'
+            'one channel (from colours: tools/convert_labels.py)'
         )
     return labels
 

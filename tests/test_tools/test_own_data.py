@@ -24,6 +24,7 @@ PAGE = (CONFIGS.parent / 'docs/own_data.md').read_text()
 BASH = ''.join(re.findall(r'```bash\n(.*?)```', PAGE, re.S)).replace('\\\n', ' ')
 COMMANDS = re.findall(r'^python tools/(.*?)(?:  #.*)?$', BASH, re.M)
 CLASSES = [f'class {i}' for i in range(11)]
+WRITES = 'convert_labels.py', 'new_config.py'
 MINE = 'work_dirs/camvid/iter_4800.pth'
 # what is shorter and smaller than on the page
 SEG = ['model.backbone.init_cfg=None', *TWO_STEPS]
@@ -58,17 +59,20 @@ def folder(tmp_path_factory):
             photos.mkdir(parents=True)
             for file in sorted((scenes / f'imagenet/{split}').iterdir())[i::2]:
                 file.rename(photos / file.name)
-    for file in (folder / 'data/camvid/ann_dir').rglob('*.png'):  # 11 classes, and 255
+    for file in (folder / 'data/camvid/ann_dir').rglob('*.png'):  # 11 classes, and no class
+        ignored = 11 if file.parent.name == 'train' else 255
         labels = Image.open(file)
-        labels.point([255, *(i % 11 for i in range(255))]).save(file)
+        labels.point([ignored, *(i % 11 for i in range(255))]).save(file)
+    (folder / 'labels').mkdir()
+    (folder / 'data/camvid/ann_dir/train').rename(folder / 'labels/train')
     return folder
 
 
 @pytest.fixture(scope='module')
 def written(folder, within):
-    """With the configs that the first tool of the page writes."""
+    """With the labels and the configs that the first tools of the page write."""
     for tool, *arguments in map(str.split, COMMANDS):
-        if tool == 'new_config.py':
+        if tool in WRITES:
             within(tool, *arguments, cwd=folder)
     return folder
 
@@ -86,9 +90,9 @@ def test_commands(written, within):
         arguments = [
             x.replace('iter_4800', 'iter_2').replace('photo.jpg', photo) for x in arguments
         ]
-        if tool != 'new_config.py':
+        if tool not in WRITES:
             within(tool, *arguments, cwd=written)
-    assert len(COMMANDS) == 9
+    assert len(COMMANDS) == 10
     with Image.open(written / 'results' / Path(photo).with_suffix('.png').name) as labels:
         assert labels.size == (96, 72)
 

@@ -1,0 +1,69 @@
+"""tools/convert_labels.py: colours and ids become label maps; what is no class is listed."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mmbixt.evaluation.folders import read_class_file, read_labels
+
+COLOURS = [(128, 128, 128), (128, 0, 0), (0, 60, 100), (9, 9, 9)]  # the last one is no class
+NAMES = ['sky', 'traffic light', 'car']
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A file of classes with colours and a byte order mark, and one without."""
+    monkeypatch.chdir(tmp_path)
+    lines = [f'{name} {" ".join(map(str, c))}' for name, c in zip(NAMES, COLOURS, strict=False)]
+    (tmp_path / 'colours.txt').write_text('\n'.join(lines), encoding='utf-8-sig')
+    (tmp_path / 'names.txt').write_text('\n'.join(NAMES))
+    return tmp_path
+
+
+@pytest.fixture
+def ids():
+    return np.random.default_rng(0).integers(0, 4, (20, 30), np.uint8)
+
+
+def write(pixels, name, folder, **options):
+    (folder / 'old/town').mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(folder / 'old/town' / name, **options)
+
+
+def test_colours(folder, ids, within):
+    pixels = np.uint8(COLOURS)[ids]
+    write(pixels, 'a.png', folder)
+    write(np.dstack([pixels, ids]), 'b.tif', folder)  # with transparency
+    done = within('convert_labels.py', 'old', 'new', '--classes', 'colours.txt')
+    assert f'  9 9 9: {2 * (ids == 3).sum()} pixels in 2 files' in done.stdout
+    for name in 'ab':
+        labels = read_labels(folder / f'new/town/{name}.png')
+        assert np.array_equal(labels, np.where(ids == 3, 255, ids))
+    with Image.open(folder / 'new/town/a.png') as picture:
+        assert picture.getpalette()[:9] == [*sum(COLOURS[:3], ())]
+    assert read_class_file('colours.txt') == (NAMES, COLOURS[:3])
+
+
+@pytest.mark.parametrize('ignored', [['3'], ['7', '3'], []])
+def test_ids(folder, ids, within, ignored):
+    write(ids, 'a.png', folder)
+    ignore = ['--ignore', *ignored] if ignored else []
+    done = within('convert_labels.py', 'old', 'new', '--classes', 'names.txt', *ignore)
+    assert ('  id 3: ' in done.stdout) is not bool(ignored)
+    assert np.array_equal(read_labels(folder / 'new/town/a.png'), np.where(ids == 3, 255, ids))
+
+
+def test_what_cannot_be_converted(folder, ids, within):
+    arguments = 'old', 'new', '--classes'
+    write(np.uint8(COLOURS)[ids], 'a.png', folder)
+    done = within('convert_labels.py', *arguments, 'names.txt', fails=True)
+    assert 'labels are PNG files with one channel (from colours: ' in done.stderr
+    write(np.uint8(COLOURS)[ids], 'a.jpg', folder)
+    done = within('convert_labels.py', *arguments, 'colours.txt', fails=True)
+    assert 'a.jpg is a JPEG file, whose colours are not exact' in done.stderr
+    for text, said in (
+        ('sky 1 2 3\ncar', 'either no class or each has a colour'),
+        ('sky 1 2 3\ncar 1 2 3', 'two classes have one colour'),
+    ):
+        (folder / 'wrong.txt').write_text(text)
+        assert said in within('convert_labels.py', *arguments, 'wrong.txt', fails=True).stderr
