@@ -10,7 +10,7 @@ metadata, the names of the classes. Its outputs are, of
                 (n) and masks (n,28,28); scores are 0 where there are fewer than n objects
   classifiers   scores (batch,classes)
 
-It is compared with the model, as tools/test.py runs it, and deleted if the two differ.
+It is compared with the model, as tools/test.py runs it, and not kept if the two differ.
 docs/export.md shows programs that run the files without torch, and how to export a backbone.
 """
 
@@ -53,7 +53,7 @@ def main() -> None:
         sys.exit(f'error: --{next(iter(options))} is for segmentors')
     paths = args.checkpoint, args.out
     if not export(args.config, config, *paths, args.size, args.photo, **options):
-        sys.exit(f'error: onnxruntime and torch differ; {args.out} was deleted')
+        sys.exit(f'error: onnxruntime and torch differ; {args.out} was not written')
     print(f'wrote {args.out} ({args.out.stat().st_size / 1e6:.1f} MB)')
 
 

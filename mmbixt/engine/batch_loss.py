@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import torch
+from mmengine.dist import get_world_size
 from mmengine.structures import BaseDataElement, PixelData
 from torch import Tensor, nn
 
@@ -38,7 +39,8 @@ class BatchLoss(nn.Module):
         self, images: Tensor, samples: Sequence[BaseDataElement] | None = None
     ) -> dict[str, Tensor]:
         """The losses of images (B,3,H,W), by the graph if it is for batches like this one."""
-        labels = stack_labels(samples) if samples else None
+        is_usual = isinstance(images, Tensor) and samples
+        labels = stack_labels(samples) if is_usual else None
         if labels is None or not (self.model.training and torch.is_grad_enabled()):
             return self.ordinary(images, samples)
         if not self.example:
@@ -69,17 +71,30 @@ class BatchLoss(nn.Module):
             problem = self.problem()
             if not problem:
                 torch.cuda.make_graphed_callables(self, self.example, allow_unused_input=True)
-                self.names = self.returned
+                self.names, self.state = self.returned, self.current_state()
         for x, value in buffers:
             x.copy_(value)
         return problem
+
+    def about(self) -> str:
+        shape, count = tuple(self.example[0].shape), get_world_size()
+        text = f'CUDA graph of {", ".join(self.names)} captured for images {shape}'
+        return f'{text} in {count} process{"es" * (count > 1)}.'
+
+    def current_state(self) -> list[tuple]:
+        """What a graph is made for, and hooks may change: parts, their modes, frozen weights."""
+        parts = [(id(x), x.training) for x in self.modules()]
+        return parts + [(id(x), x.requires_grad) for x in self.parameters()]
 
     def problem(self) -> str:
         """Run both passes once, and return what a capture would fail of."""
         mode = torch.cuda.get_sync_debug_mode()
         torch.cuda.set_sync_debug_mode('error')
         try:
-            total = sum(x.sum() for x in self(*self.example) if x.requires_grad)
+            losses = self(*self.example)
+            if not all(isinstance(x, Tensor) for x in losses):
+                return 'not all losses are tensors'
+            total = sum(x.sum() for x in losses if x.requires_grad)
             weights = [x for x in self.parameters() if x.requires_grad]
             torch.autograd.grad(total, weights, allow_unused=True)
         except RuntimeError as error:

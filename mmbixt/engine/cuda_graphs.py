@@ -3,7 +3,6 @@
 from typing import Any
 
 import torch
-from mmengine.dist import get_world_size
 from mmengine.hooks import Hook
 from mmengine.logging import print_log
 from mmengine.model import MMDistributedDataParallel, is_model_wrapper
@@ -31,9 +30,10 @@ class CUDAGraphsHook(Hook):
     """
 
     priority = 'LOWEST'  # after validation before training
+    losses: BatchLoss | None = None
 
     def before_train(self, runner: Runner) -> None:
-        self.losses = None
+        self.after_train(runner)  # of a training that an error ended
         if problem := obstacle(runner):
             print_log(f'No CUDA graph: {problem}.', 'current')
             return
@@ -43,19 +43,20 @@ class CUDAGraphsHook(Hook):
     def before_train_iter(self, runner: Runner, *_: Any, **__: Any) -> None:
         """Capture before the second iteration, when nothing refers to the first one."""
         losses, problem = self.losses, ''
-        if losses is None or losses.names:
+        if losses is None:
             return
-        if not runner.optim_wrapper.should_update():  # of two iterations, in one at least
+        if losses.names:
+            if losses.state != losses.current_state():
+                problem = 'the model was changed after the capture'
+        elif not runner.optim_wrapper.should_update():  # of two iterations, in one at least
             problem = 'accumulative_counts adds gradients up, and a graph overwrites them'
         elif losses.example:
             problem = losses.capture()
+            if not problem:
+                print_log(losses.about(), 'current')
         if problem:
             print_log(f'No CUDA graph: {problem}.', 'current')
             self.after_train(runner)
-        elif losses.names:
-            shape, count = tuple(losses.example[0].shape), get_world_size()
-            text = f'CUDA graph of {", ".join(losses.names)} captured for images {shape}'
-            print_log(f'{text} in {count} process{"es" * (count > 1)}.', 'current')
 
     def after_train(self, runner: Runner) -> None:
         if self.losses is not None:

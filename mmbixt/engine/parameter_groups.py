@@ -55,7 +55,8 @@ class FewGroupsConstructor(DefaultOptimWrapperConstructor):
         defaults = {key: value for key, value in defaults.items() if value is not None}
         joined: dict[str, dict] = {}
         # each parameter once: layers may share weights (BiXT's iterative attention)
-        for group in {id(group['params'][0]): group for group in params}.values():
+        first = {id(group['params'][0]): group for group in reversed(params)}
+        for group in reversed(first.values()):
             weights = group.pop('params')
             for factor in ('lr_mult', 'decay_mult'):  # of custom_keys; mmengine has applied them
                 group.pop(factor, None)

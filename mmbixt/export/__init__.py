@@ -32,7 +32,7 @@ def export(
     photo: str | None = None,
     **options: bool,
 ) -> bool:
-    """Write a file, and compare it with the model; if they differ, it is deleted.
+    """Write a file, unless it differs from the model.
 
     Args:
         name: of the config, for the metadata of the file.
@@ -63,13 +63,13 @@ def export(
         batches = [x.permute(2, 0, 1)[None] for x in photos]
     else:
         batches = [smooth_images(*x) for x in CHECKED] if options.get('dynamic') else [example]
-    write(exported, example, metadata(name, config, exported.prepare, meta), file)
-    is_equal = False
+    part = file.with_name(f'{file.name}.part')
     try:
-        is_equal = agrees(file, exported, model, batches)
+        write(exported, example, metadata(name, config, exported.prepare, meta), part)
+        if is_equal := agrees(part, exported, model, batches):
+            part.replace(file)
     finally:  # also if onnxruntime cannot run it
-        if not is_equal:
-            file.unlink()
+        part.unlink(missing_ok=True)
     return is_equal
 
 

@@ -47,8 +47,8 @@ class Detector(nn.Module):
 
     def __init__(self, model: nn.Module, config: Config) -> None:
         super().__init__()
-        if type(model).__name__ not in KINDS:
-            raise UserError(f'{", ".join(KINDS)} can be exported, {type(model).__name__} cannot.')
+        if problem := unsupported(model):
+            raise UserError(f'This detector cannot be exported: {problem}.')
         self.model, self.prepare = model, config.model.get('data_preprocessor', {})
         self.outputs = ['boxes', 'scores', 'labels'] + ['masks'] * model.with_mask
 
@@ -71,13 +71,37 @@ class Detector(nn.Module):
         self, outputs: Sequence[np.ndarray], model: nn.Module, images: Tensor, has_routes: bool
     ) -> tuple[str, bool]:
         """Compare outputs with what mmdet finds in the same image: a text, and if they agree."""
-        is_real, same = outputs[1] > 0, True
+        is_real, same = outputs[1] > 0, True  # same: (found, expected)
         for actual, expected, limit in zip(outputs, predict(model, images), LIMITS, strict=False):
             difference = np.abs(actual[is_real][:, None] - expected.numpy()[None])
-            same &= difference.reshape(*difference.shape[:2], -1).max(-1) <= limit
-        count, most = same.any(0).sum(), max(same.shape)  # same: (found, expected)
-        least = LEAST_OF_ROUTING if has_routes else LEAST
-        return f'{count} of {most} detections agree', bool(most and count >= least * most)
+            same &= difference.max(axis=(*range(2, difference.ndim),), initial=0) <= limit
+        if not (most := max(same.shape)):
+            return 'there is nothing to compare: --photo FILE names a photo with objects', False
+        count, least = same.any(0).sum(), LEAST_OF_ROUTING if has_routes else LEAST
+        return f'{count} of {most} detections agree', bool(count >= least * most)
+
+
+def unsupported(model: nn.Module) -> str:
+    """What of a detector this implementation does not have; empty if it has all."""
+    if type(model).__name__ not in KINDS:
+        return f'{type(model).__name__} is none of {", ".join(KINDS)}'
+    settings, parts = [model.test_cfg], [model.bbox_head] if 'nms' in model.test_cfg else []
+    if not parts:
+        settings, roi = [model.test_cfg['rpn'], model.test_cfg['rcnn']], model.roi_head
+        parts = [model.rpn_head, roi.bbox_head]
+        for part in (roi, roi.bbox_roi_extractor, roi.bbox_roi_extractor.roi_layers[0]):
+            if type(part).__name__ not in ('StandardRoIHead', 'SingleRoIExtractor', 'RoIAlign'):
+                return f'it has {type(part).__name__}'
+    for options in settings:
+        if options['nms'].keys() != {'type', 'iou_threshold'} or options['nms']['type'] != 'nms':
+            return f'nms={dict(options["nms"])}'
+        if options['max_per_img'] < 1:
+            return 'max_per_img must be a number of boxes'
+    for coder in (part.bbox_coder for part in parts):
+        is_plain = type(coder).__name__ == 'DeltaXYWHBBoxCoder' and coder.clip_border
+        if not is_plain or coder.add_ctr_clamp:
+            return 'it has another coder of boxes than DeltaXYWHBBoxCoder without options'
+    return ''
 
 
 def dense_boxes(

@@ -54,32 +54,41 @@ class Segmentor(nn.Module):
         out = interpolate(out, x.shape[2:], mode='bilinear', align_corners=head.align_corners)
         if self.divisor:
             out = crop(out.permute(0, 2, 3, 1), height, width).permute(0, 3, 1, 2)
-        return out if self.logits else out.argmax(1)
+        return out if self.logits else labels_of(out, head)
 
     def compare(
         self, outputs: Sequence[np.ndarray], model: nn.Module, images: Tensor, has_routes: bool
     ) -> tuple[str, bool]:
         """Compare outputs with what mmseg computes: a text, and if they agree."""
-        (actual,), expected = outputs, predict(model, images)
+        (actual,), (expected, labels) = outputs, predict(model, images)
         most, least = LIMITS_OF_ROUTING if has_routes else LIMITS
-        text, labels, is_close = '', actual, True
+        text, is_close = '', True
         if self.logits:
             difference = np.abs(actual - expected).max() / np.abs(expected).max()
             text = f'largest difference {difference:.1e} of the largest logit, '
-            labels, is_close = actual.argmax(1), difference <= most
-        equal = np.mean(labels == expected.argmax(1))
+            is_close = difference <= most
+            actual = labels_of(torch.from_numpy(actual), model.decode_head).numpy()
+        equal = np.mean(actual == labels)
         return f'{text}equal labels {100 * equal:.3f} %', bool(is_close and equal >= least)
 
 
-def predict(model: nn.Module, images: Tensor) -> np.ndarray:
-    """Logits (B,classes,H,W) of the model as mmseg runs it, its preprocessing included."""
+def labels_of(logits: Tensor, head: nn.Module) -> Tensor:
+    """Labels (B,H,W) of logits (B,K,H,W), of which one alone is foreground or background."""
+    if logits.shape[1] == 1:
+        return (logits.sigmoid() > head.threshold).squeeze(1).long()
+    return logits.argmax(1)
+
+
+def predict(model: nn.Module, images: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Logits (B,K,H,W) and labels (B,H,W) as mmseg computes them, preprocessing included."""
     from mmseg.structures import SegDataSample
 
     size = tuple(images.shape[2:])
     info = dict(ori_shape=size, img_shape=size, pad_shape=size)
     samples = [SegDataSample(metainfo=dict(info)) for _ in images]
     out = model.test_step(dict(inputs=list(images), data_samples=samples))
-    return torch.stack([sample.seg_logits.data for sample in out]).numpy()
+    logits = torch.stack([sample.seg_logits.data for sample in out]).numpy()
+    return logits, torch.cat([sample.pred_sem_seg.data for sample in out]).numpy()
 
 
 class Pooling(nn.Module):

@@ -3,6 +3,7 @@
 ``make_graphed_callables`` has a stand-in, which runs the function on the memory of the example.
 """
 
+import copy
 from types import SimpleNamespace
 
 import pytest
@@ -122,16 +123,38 @@ def test_two_processes(graph, tmp_path):
     in_two_processes(train_one_of_two, graph, tmp_path)
 
 
-def test_other_batches_run_as_always(graph):
+def captured():
+    """A hook after the first iteration, its runner, and a batch."""
     init_default_scope('mmseg')
     model = REGISTRY.build(MODELS[LINEAR]())
     wrapper = OptimWrapper(torch.optim.SGD(model.parameters(), lr=0.1))
     hook, runner = CUDAGraphsHook(), SimpleNamespace(model=model, optim_wrapper=wrapper)
     hook.before_train(runner)
-    images, samples = torch.randn(2, 3, *SIZE), samples_of('mmseg', 2)
-    expected = model.loss(images, samples)
+    batch = torch.randn(2, 3, *SIZE), samples_of('mmseg', 2)
+    model.loss(*batch)
     hook.before_train_iter(runner)
-    assert model.loss(images, samples).keys() == expected.keys()
+    return hook, runner, *batch
+
+
+@pytest.mark.parametrize('change', ['another loss', 'an unfrozen weight', 'another training'])
+def test_changes_of_the_model_end_the_graph(change, graph):
+    hook, runner, images, samples = captured()
+    model = runner.model
+    if change == 'another loss':
+        model.decode_head.loss_decode = copy.deepcopy(model.decode_head.loss_decode)
+    elif change == 'an unfrozen weight':
+        next(model.parameters()).requires_grad_(False)
+    else:
+        hook.before_train(runner)
+    hook.before_train_iter(runner)
+    model.loss(images, samples)
+    assert graph.calls == 0
+
+
+def test_other_batches_run_as_always(graph):
+    _, runner, images, samples = captured()
+    model = runner.model
+    assert {*model.loss(images, samples)} == {*LOSSES[LINEAR]}
     assert graph.calls == 1
     with torch.no_grad():
         model.loss(images, samples)

@@ -1,5 +1,6 @@
 """Two implementations of detectors agree: mmdet's, and ours in torch and torchvision."""
 
+import re
 from functools import partial
 
 import pytest
@@ -85,10 +86,27 @@ def test_other_heads(options):
     assert check(*build_detector(HERE[0], **options))[0] == 100
 
 
-def test_other_detectors_are_refused():
-    model, config = build_detector(HERE[1])
-    with pytest.raises(UserError, match=r'MaskRCNN, FasterRCNN, RetinaNet .*, Sequential cannot'):
-        Detector(torch.nn.Sequential(model), config)
+REFUSED = {
+    'none of MaskRCNN, FasterRCNN, RetinaNet': {'model.type': 'FCOS'},
+    "'type': 'soft_nms'": {'model.test_cfg.nms.type': 'soft_nms'},
+    "'class_agnostic': True": {'model.test_cfg.nms.class_agnostic': True},
+    'another coder': {'model.bbox_head.bbox_coder.add_ctr_clamp': True},
+    'max_per_img': {'model.test_cfg.max_per_img': -1},
+}
+
+
+@pytest.mark.parametrize('text', REFUSED)
+def test_what_it_does_not_have_is_refused(text):
+    config = read_config(HERE[1])
+    init_default_scope('mmdet')
+    config.merge_from_dict(REFUSED[text])
+    kind = config.model.pop('type')
+    with torch.device('meta'):
+        model = MODELS.build(dict(config.model, type='RetinaNet'))
+    if kind != 'RetinaNet':
+        model = torch.nn.Sequential(model)
+    with pytest.raises(UserError, match=re.escape(text)):
+        Detector(model, config)
 
 
 @pytest.mark.parametrize('name', others_in_zoo(DETECTORS, HERE))

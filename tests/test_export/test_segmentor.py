@@ -1,8 +1,12 @@
 import pytest
 import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
 from torch import nn
+from training import segmentor
 
-from mmbixt.export.segmentor import Pooling
+from mmbixt.export import smooth_images
+from mmbixt.export.segmentor import Pooling, Segmentor
 
 
 @pytest.mark.parametrize('cells', [1, 2, 3, 6])
@@ -12,3 +16,22 @@ def test_rewritten_pooling_is_the_same(cells):
         x = torch.randn(2, 4, *size)
         expected = nn.AdaptiveAvgPool2d(cells)(x)
         torch.testing.assert_close(Pooling(cells)(x), expected)
+
+
+@torch.no_grad()
+def test_one_logit_for_two_classes():
+    """The labels are mmseg's, with its threshold."""
+    init_default_scope('mmseg')
+    options = dict(num_classes=2, out_channels=1, threshold=0.4)
+    config = segmentor('linear_bixt_ti_ade20k', dict(out_indices=(3,)))
+    config.decode_head.update(options, loss_decode=dict(type='CrossEntropyLoss', use_sigmoid=True))
+    config.data_preprocessor.pop('size')
+    model = MODELS.build(config).eval()
+    exported, images = Segmentor(model, Config(dict(model=config))).eval(), smooth_images(1, 64, 96)
+    nn.init.normal_(model.decode_head.conv_seg.weight)
+    exported.model.load_state_dict(model.state_dict())
+    labels = exported(images)
+    assert 0.1 < labels.float().mean() < 0.9
+    text, is_equal = exported.compare([labels.numpy()], model, images, False)
+    assert is_equal, text
+    assert not exported.compare([1 - labels.numpy()], model, images, False)[1]

@@ -74,10 +74,10 @@ def run(within):
     return lambda *arguments, **options: within('export_onnx.py', *arguments, **options).said
 
 
-def run_program(kind, folder):
+def run_program(programs, folder):
     """A program of the documents, with onnxruntime, NumPy and Pillow alone; its output."""
     hide = "import sys; sys.modules.update(dict.fromkeys(['torch', 'mmbixt', 'mmengine', 'cv2']))"
-    (code,) = shown(kind)
+    (code,) = programs
     return python('-c', f'{hide}\n{code}', cwd=folder)
 
 
@@ -105,7 +105,7 @@ def test_segmentor_without_torch(files, tmp_path, run):
     run(*files, '--size', '96', '128')
     (tmp_path / 'out.onnx').rename(tmp_path / 'OUT.onnx')
     Image.fromarray(make_scene(1, 192, 256).image).save(tmp_path / 'PHOTO.jpg')
-    assert run_program('onnx', tmp_path).startswith('(1, 96, 128) {')
+    assert run_program(shown('onnx'), tmp_path).startswith('(1, 96, 128) {')
     with Image.open(tmp_path / 'labels.png') as picture:
         assert picture.size == (256, 192)
         assert {colour for _, colour in picture.getcolors()} <= {*map(tuple, PALETTE)}
@@ -136,10 +136,12 @@ def test_prediction_with_padding(files, run):
         assert (actual == expected).mean() > 0.999
 
 
-def test_a_file_that_differs_from_the_model_is_deleted(files, tmp_path, run, monkeypatch):
+def test_a_file_that_differs_from_the_model_is_not_written(files, tmp_path, run, monkeypatch):
     monkeypatch.setattr(export.Segmentor, 'forward', lambda self, images: images.argmax(1))
-    assert re.search(r'differ; .*out\.onnx was deleted', run(*files, fails=True))
-    assert sorted(p.name for p in tmp_path.iterdir()) == ['mine.py', 'model.pth']
+    (tmp_path / 'out.onnx').write_text('an earlier one')
+    assert re.search(r'differ; .*out\.onnx was not written', run(*files, fails=True))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ['mine.py', 'model.pth', 'out.onnx']
+    assert (tmp_path / 'out.onnx').read_text() == 'an earlier one'
 
 
 # --- Detectors and classifiers --------------------------------------------------------------------
@@ -174,7 +176,7 @@ def test_mask_rcnn(tmp_path, run):
     model, paths = write_model('mask', tmp_path)
     assert run(*paths, '--size', *SIZE).count('100 of 100 detections agree') == 2
     image = save_photo(tmp_path)
-    said = run_program('onnx detector', tmp_path).splitlines()
+    said = run_program(shown('onnx detector'), tmp_path).splitlines()
     found = predict_by_mmdet(model, image)
     sure = found[found.scores > 0.3]
     assert len(said) == len(sure) > 10
@@ -213,7 +215,7 @@ def test_classifier(tmp_path, run):
     centre = torch.from_numpy(pixels[72:184, 72:184, ::-1].copy()).permute(2, 0, 1)[None].float()
     with torch.no_grad():
         [sample] = model.predict(model.data_preprocessor(dict(inputs=centre))['inputs'])
-    score = float(run_program('onnx classifier', tmp_path).split()[-1])
+    score = float(run_program(shown('onnx classifier'), tmp_path).split()[-1])
     assert score == pytest.approx(float(sample.pred_score.max()), rel=1e-3)
     session = InferenceSession(paths[2])
     scores = session.run(None, dict(images=centre.expand(3, -1, -1, -1).numpy()))[0]
