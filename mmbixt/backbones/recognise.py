@@ -7,7 +7,7 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from mmbixt.backbones.published import PUBLISHED, Published
+from mmbixt.checkpoints.sources import PUBLISHED, Published
 from mmbixt.checkpoints.state_dict import Comparison, compare
 
 State = Mapping[str, Tensor]

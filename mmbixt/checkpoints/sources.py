@@ -1,4 +1,6 @@
-"""Weights published by the authors: the names for ``init_cfg`` and ``load_from``, and their URLs.
+"""The models that the authors publish, each with its files of weights.
+
+The names of files are for ``init_cfg`` and ``load_from``.
 
 All URLs are from the authors' pages. Files whose published name contains a hash are compared with
 it; other files are accepted as they are downloaded (over https).
@@ -6,7 +8,7 @@ it; other files are accepted as they are downloaded (over https).
 
 import re
 from collections.abc import Iterator
-from itertools import product
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import urlparse
@@ -36,6 +38,7 @@ class Source(NamedTuple):
     figure: str = ''  # the authors' result, if known
     is_zip: bool = False  # the download is a zip archive that contains the checkpoint
     note: str = ''  # advice for users, shown with errors
+    tag: str = ''  # timm's, of a classifier; it names the side of its images if that is 384
 
     @property
     def fills(self) -> str:
@@ -51,6 +54,36 @@ class Source(NamedTuple):
         return published.name if published.suffix else self.name.replace('://', '-') + '.pth'
 
 
+@dataclass(frozen=True, eq=False)
+class Published:
+    """A classification model of the authors, and the dense backbone with its weights.
+
+    Attributes:
+        name: the name that the authors use.
+        backbone: config of the dense backbone.
+        params: parameters of the classifier in millions, as printed in the paper; empty if not.
+        gmacs: multiply-adds of the classifier at 224 x 224, in billions, as printed in the paper.
+        files: of weights, also of whole models with this backbone.
+        at_512: entries of the config that differ at 512 x 512.
+    """
+
+    name: str
+    backbone: dict[str, Any]
+    params: str = ''
+    gmacs: str = ''
+    files: tuple[Source, ...] = ()
+    at_512: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def family(self) -> str:
+        return self.backbone['type'].removeprefix('mmbixt.')
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of the backbone's class."""
+        return {key: value for key, value in self.backbone.items() if key != 'type'}
+
+
 def find(name: str) -> Source:
     """The source of a name."""
     if name not in SOURCES:
@@ -59,35 +92,50 @@ def find(name: str) -> Source:
     return SOURCES[name]
 
 
+# --- BiXT -----------------------------------------------------------------------------------------
+
 _FIGSHARE = 'https://figshare.unimelb.edu.au/ndownloader/files'
 
 
-class BiXTModel(NamedTuple):
-    """A model of BiXT's authors.
-
-    Attributes:
-        name: theirs, without 'bixt_'.
+def _bixt(
+    name: str,
+    weights: str,
+    options: dict[str, Any],
+    params: str = '',
+    gmacs: str = '',
+    *files: tuple[int, float],
+) -> Published:
+    """
+    Args:
+        name: that of the authors, without 'bixt_'.
         weights: the name here; empty if none are published.
         options: of ``mmbixt.BiXT``. The last layer of a file updates only the latents, which a
             dense model does not read: 12 layers are ``depth=11``.
-        params, gmacs: parameters (M) and multiply-adds at 224 x 224 (G), as printed in the paper.
-        at_224, at_384: number and top-1 of the file for images of this side.
+        params, gmacs: of :class:`Published`.
+        files: number and top-1 of the file for images of side 224, and of that for 384.
     """
-
-    name: str
-    weights: str
-    options: dict[str, Any]
-    params: str = ''
-    gmacs: str = ''
-    at_224: tuple[int, float] | None = None
-    at_384: tuple[int, float] | None = None
+    backbone = dict(type='mmbixt.BiXT', arch='tiny') | options
+    recipes = (('', '224 px', 'in1k'), ('-384', '384 px', 'in1k_384'))
+    sources = tuple(
+        Source(
+            f'bixt://{weights}{suffix}',
+            f'{_FIGSHARE}/{number}',
+            f'ImageNet-1k, {side}',
+            backbone,
+            figure=f'top-1 {top1:.2f}',
+            is_zip=True,
+            tag=tag,
+        )
+        for (number, top1), (suffix, side, tag) in zip(files, recipes, strict=False)
+    )
+    return Published(f'bixt_{name}', backbone, params, gmacs, sources)
 
 
 _D11, _CONV = dict(depth=11), dict(patch_embed='conv')
 _L32, _L128 = dict(num_latents=32), dict(num_latents=128)
 _S8, _S4 = dict(patch_stride=8), dict(patch_stride=4)
-_D256, _D256_LS = dict(arch='d256'), dict(arch='d256-ls')
-_ROWS = (
+_D256, _D256_LS8 = dict(arch='d256'), dict(arch='d256-ls', patch_stride=8)
+_BIXT = (
     ('ti_l64_p16', 'tiny-16', _D11, '15.11', '1.68', (52882961, 80.10), (52882964, 81.85)),
     ('ti_l64_p16s8', 'tiny-8', _D11 | _S8, '15.12', '4.71', (52882994, 81.88), (52882988, 82.77)),
     ('ti_l64_p16s4', 'tiny-4', _D11 | _S4, '15.12', '16.81', (52882982, 82.70), (52882970, 83.15)),
@@ -102,131 +150,136 @@ _ROWS = (
     ('ti_cnv_l64_d13_p4', '', _S4 | _CONV),
     ('ed256_l64_p16', 'd256-16', _D256, '', '', (52882976, 81.74)),
     ('ed256_l64_p16s8', '', _D256 | _S8),
-    (
-        'ed256LS_l64_p16s8',
-        'd256-ls-8',
-        _D256_LS | _S8,
-        '',
-        '',
-        (52882991, 83.24),
-        (52882985, 83.89),
-    ),
+    ('ed256LS_l64_p16s8', 'd256-ls-8', _D256_LS8, '', '', (52882991, 83.24), (52882985, 83.89)),
 )
-BIXT = tuple(BiXTModel(*row) for row in _ROWS)
+
+# --- XCiT -----------------------------------------------------------------------------------------
 
 _XCIT_URL = 'https://dl.fbaipublicfiles.com/xcit'
-_XCIT_RECIPES = {  # mmbixt's suffix: (text before and after the patch size in the authors', recipe)
-    '': ('p', '224', 'ImageNet-1k, 224 px'),
-    '-dist': ('p', '224_dist', 'ImageNet-1k, 224 px, distilled'),
-    '-384-dist': ('p', '384_dist', 'ImageNet-1k, 384 px, distilled'),
-    '-dino': ('cp', 'dino', 'ImageNet-1k without labels, DINO'),
-}
-_XCIT_TOP1 = {  # with patches of 16, then of 8: (trained, distilled, distilled at 384 pixels)
-    'nano12': ((69.9, 72.2, 75.4), (73.8, 76.3, 77.8)),
-    'tiny12': ((77.1, 78.6, 80.9), (79.7, 81.2, 82.4)),
-    'tiny24': ((79.4, 80.4, 82.6), (81.9, 82.6, 83.7)),
-    'small12': ((82.0, 83.3, 84.7), (83.4, 84.2, 85.1)),
-    'small24': ((82.6, 83.9, 85.1), (83.9, 84.9, 85.6)),
-    'medium24': ((82.7, 84.3, 85.4), (83.7, 85.1, 85.8)),
-    'large24': ((82.9, 84.9, 85.8), (84.4, 85.4, 86.0)),
-}
-_AP = 'box AP {2}, mask AP {3}'
-_XCIT_WHOLE = {  # mmbixt's name: (part of the URL, what it is, decoder, format of the figures)
-    'ade-semfpn': ('ade/sem_fpn', 'ADE20K, whole segmentor', 'SemanticFPN', 'mIoU {0}'),
-    'ade-upernet': ('ade/upernet', 'ADE20K, whole segmentor', 'UPerNet', 'mIoU {1}'),
-    'coco-maskrcnn': ('coco/maskrcnn', 'COCO, whole detector', 'Mask R-CNN', _AP),
-}
-# mIoU of SemanticFPN, mIoU of UPerNet, box AP and mask AP of Mask R-CNN
-_XCIT_DENSE = {
-    ('tiny12', 16): (38.1, 41.5, 42.7, 38.5),
-    ('tiny12', 8): (39.9, 43.5, 44.5, 40.3),
-    ('small12', 16): (43.9, 45.9, 45.3, 40.8),
-    ('small12', 8): (44.2, 46.6, 47.0, 42.3),
-    ('small24', 16): (44.6, 46.9, 46.5, 41.8),
-    ('small24', 8): (47.1, 48.1, 48.1, 43.0),
-    ('medium24', 16): (45.9, 47.6, 46.7, 42.0),
-    ('medium24', 8): (46.9, 48.4, 48.5, 43.7),
-}
+_XCIT_RECIPES = (  # suffix here, (text before and after the authors' patch size), recipe, tag
+    ('', ('p', '224'), 'ImageNet-1k, 224 px', 'in1k'),
+    ('-dist', ('p', '224_dist'), 'ImageNet-1k, 224 px, distilled', 'dist_in1k'),
+    ('-384-dist', ('p', '384_dist'), 'ImageNet-1k, 384 px, distilled', 'dist_in1k_384'),
+    ('-dino', ('cp', 'dino'), 'ImageNet-1k without labels, DINO', ''),
+)
+_XCIT_WHOLE = (  # by mmseg 0.11 and mmdet 2: name, part of the URL, what it is, decoder, figures
+    ('ade-semfpn', 'ade/sem_fpn', 'ADE20K, whole segmentor', 'SemanticFPN', 'mIoU {0}'),
+    ('ade-upernet', 'ade/upernet', 'ADE20K, whole segmentor', 'UPerNet', 'mIoU {1}'),
+    (
+        *('coco-maskrcnn', 'coco/maskrcnn', 'COCO, whole detector', 'Mask R-CNN'),
+        'box AP {2}, mask AP {3}',
+    ),
+)
+
+
+def _xcit(
+    size: str,
+    depth: int,
+    patch: int,
+    params: str,
+    gmacs: str,
+    top1: tuple[float, ...],
+    dense: tuple[float, ...] = (),
+) -> Published:
+    """
+    Args:
+        size, depth, patch: of the architecture.
+        params, gmacs: of :class:`Published`.
+        top1: trained, distilled, distilled at 384 pixels.
+        dense: mIoU of SemanticFPN, mIoU of UPerNet, box AP and mask AP of Mask R-CNN.
+    """
+    name, arch = f'xcit_{size}_{depth}', f'{size}{depth}'
+    backbone = dict(type='mmbixt.XCiT', arch=arch, patch_size=patch)
+
+    def files() -> Iterator[Source]:
+        figures = [f'top-1 {x}' for x in top1]
+        if arch in ('small12', 'medium24'):
+            figures.append('')  # of DINO
+        for figure, recipe in zip(figures, _XCIT_RECIPES, strict=False):
+            suffix, (before, after), what, tag = recipe
+            url = f'{_XCIT_URL}/{name}_{before}{patch}_{after}.pth'
+            at = f'xcit://{arch}-p{patch}{suffix}'
+            yield Source(at, url, what, backbone, figure=figure, tag=tag)
+        for kind, address, what, decoder, figure in _XCIT_WHOLE if dense else ():
+            url = f'{_XCIT_URL}/{address}_{name}_p{patch}.pth'
+            at = f'xcit://{kind}-{arch}-p{patch}'
+            yield Source(at, url, what, backbone, decoder, figure.format(*dense))
+
+    return Published(f'{name}_p{patch}', backbone, params, gmacs, tuple(files()))
+
+
+_XCIT = (
+    ('nano', 12, 16, '3', '0.5', (69.9, 72.2, 75.4)),
+    ('nano', 12, 8, '3', '2.1', (73.8, 76.3, 77.8)),
+    ('tiny', 12, 16, '7', '1.2', (77.1, 78.6, 80.9), (38.1, 41.5, 42.7, 38.5)),
+    ('tiny', 12, 8, '7', '4.8', (79.7, 81.2, 82.4), (39.9, 43.5, 44.5, 40.3)),
+    ('tiny', 24, 16, '12', '2.3', (79.4, 80.4, 82.6)),
+    ('tiny', 24, 8, '12', '9.2', (81.9, 82.6, 83.7)),
+    ('small', 12, 16, '26', '4.8', (82.0, 83.3, 84.7), (43.9, 45.9, 45.3, 40.8)),
+    ('small', 12, 8, '26', '18.9', (83.4, 84.2, 85.1), (44.2, 46.6, 47.0, 42.3)),
+    ('small', 24, 16, '48', '9.1', (82.6, 83.9, 85.1), (44.6, 46.9, 46.5, 41.8)),
+    ('small', 24, 8, '48', '36.0', (83.9, 84.9, 85.6), (47.1, 48.1, 48.1, 43.0)),
+    ('medium', 24, 16, '84', '16.2', (82.7, 84.3, 85.4), (45.9, 47.6, 46.7, 42.0)),
+    ('medium', 24, 8, '84', '63.9', (83.7, 85.1, 85.8), (46.9, 48.4, 48.5, 43.7)),
+    ('large', 24, 16, '189', '36.1', (82.9, 84.9, 85.8)),
+    ('large', 24, 8, '189', '142.2', (84.4, 85.4, 86.0)),
+)
+
+# --- BiFormer -------------------------------------------------------------------------------------
 
 _ONEDRIVE = 'https://api.onedrive.com/v1.0/shares'
-_BIFORMER = {
-    'tiny': 's!AkBbczdRlZvChHEOoGkgwgQzEDlM',
-    'small': 's!AkBbczdRlZvChHDyM-x9KWRBZ832',
-    'base': 's!AkBbczdRlZvChHI_XPhoadjaNxtO',
-    'stl': 's!AkBbczdRlZvChSf-m7ujkvx9lIQ1',
-    'stl-nchw': 's!AkBbczdRlZvChWYrKbWbMgqd2Ai0',
-}
 _BIFORMER_NOTE = (
     "The BiFormer authors' links are reported broken since March 2026, and no other source is "
     'known. Without the file train from random weights: init_cfg=None.'
 )
 
+
+def _biformer(arch: str, params: str, gmacs: str, share: str) -> Published:
+    backbone, name = dict(type='mmbixt.BiFormer', arch=arch), f'biformer_{arch.replace("-", "_")}'
+    url = f'{_ONEDRIVE}/{share}/root/content'
+    file = Source(f'biformer://{arch}', url, 'ImageNet-1k', backbone, note=_BIFORMER_NOTE)
+    at_224, at_512 = dict(backbone, num_regions=7), (('num_regions', 8),)
+    return Published(name, at_224, params, gmacs, (file,), at_512)
+
+
+_BIFORMER = (
+    ('tiny', '13.1', '2.2', 's!AkBbczdRlZvChHEOoGkgwgQzEDlM'),
+    ('small', '25.5', '4.5', 's!AkBbczdRlZvChHDyM-x9KWRBZ832'),
+    ('base', '56.8', '9.8', 's!AkBbczdRlZvChHI_XPhoadjaNxtO'),
+    ('stl', '28.4', '4.6', 's!AkBbczdRlZvChSf-m7ujkvx9lIQ1'),
+    ('stl-nchw', '28.4', '4.6', 's!AkBbczdRlZvChWYrKbWbMgqd2Ai0'),
+)
+
+# --- Swin and BiSA-Swin ---------------------------------------------------------------------------
+
 _SWIN_URL = 'https://github.com/SwinTransformer/storage/releases/download/v1.0.0'
-_SWIN_MM_URL = 'https://download.openmmlab.com/mmsegmentation/v0.5/pretrain/swin'
-_SWIN = {
-    'tiny': f'{_SWIN_URL}/swin_tiny_patch4_window7_224.pth',
-    'small': f'{_SWIN_URL}/swin_small_patch4_window7_224.pth',
-    'mm-tiny': f'{_SWIN_MM_URL}/swin_tiny_patch4_window7_224_20220317-1cdeb081.pth',
-    'mm-small': f'{_SWIN_MM_URL}/swin_small_patch4_window7_224_20220317-7ba6d6dd.pth',
-    'mm-base': f'{_SWIN_MM_URL}/swin_base_patch4_window7_224_20220317-e9b98025.pth',
-}
-_SWIN['base'] = _SWIN['mm-base']  # this size is published in mm's layout only
+_MM_URL = 'https://download.openmmlab.com/mmsegmentation/v0.5/pretrain/swin'
 
 
-def _bixt() -> Iterator[Source]:
-    for model in BIXT:
-        backbone = dict(type='mmbixt.BiXT', arch='tiny') | model.options
-        for file, side, suffix in ((model.at_224, 224, ''), (model.at_384, 384, '-384')):
-            if file is None:
-                continue
-            name, what = f'bixt://{model.weights}{suffix}', f'ImageNet-1k, {side} px'
-            url, figure = f'{_FIGSHARE}/{file[0]}', f'top-1 {file[1]:.2f}'
-            yield Source(name, url, what, backbone, figure=figure, is_zip=True)
+def _swin(arch: str, params: str, gmacs: str, digits: str) -> Published:
+    """With the digits in the name of OpenMMLab's file; 'base' is published in its layout only."""
+    backbone = dict(type='mmbixt.BiSASwin', arch=arch, bisa_stages=())
+    file, what = f'swin_{arch}_patch4_window7_224', 'ImageNet-1k, 224 px'
+    in_mm = f'{_MM_URL}/{file}_20220317-{digits}.pth', f"{what}, in OpenMMLab's layout", backbone
+    first = (f'{_SWIN_URL}/{file}.pth', what, backbone) if arch != 'base' else in_mm
+    files = Source(f'swin://mm-{arch}', *in_mm), Source(f'swin://{arch}', *first)
+    return Published(f'swin_{arch}', backbone, params, gmacs, files)
 
 
-def _xcit() -> Iterator[Source]:
-    for (arch, top1), (column, patch) in product(_XCIT_TOP1.items(), enumerate((16, 8))):
-        figures = dict(zip(('', '-dist', '-384-dist'), top1[column], strict=True))
-        for recipe, (before, after, what) in _XCIT_RECIPES.items():
-            if recipe == '-dino' and arch not in ('small12', 'medium24'):
-                continue
-            name, (official, backbone) = f'xcit://{arch}-p{patch}{recipe}', _xcit_names(arch, patch)
-            url = f'{_XCIT_URL}/{official}_{before}{patch}_{after}.pth'
-            figure = f'top-1 {figures[recipe]}' if recipe in figures else ''
-            yield Source(name, url, what, backbone, figure=figure)
+_SWIN = (
+    ('tiny', '28.3', '4.5', '1cdeb081'),
+    ('small', '50', '8.7', '7ba6d6dd'),
+    ('base', '88', '15.4', 'e9b98025'),
+)
+_BISA = dict(type='mmbixt.BiSASwin', arch='tiny', bisa_stages=(0,))
 
-
-def _xcit_whole() -> Iterator[Source]:
-    """Whole models, trained by the XCiT authors with mmseg 0.11 and mmdet 2."""
-    for kind, (address, what, decoder, figure) in _XCIT_WHOLE.items():
-        for (arch, patch), figures in _XCIT_DENSE.items():
-            official, backbone = _xcit_names(arch, patch)
-            url = f'{_XCIT_URL}/{address}_{official}_p{patch}.pth'
-            name = f'xcit://{kind}-{arch}-p{patch}'
-            yield Source(name, url, what, backbone, decoder, figure.format(*figures))
-
-
-def _xcit_names(arch: str, patch: int) -> tuple[str, dict[str, Any]]:
-    """The authors' name of an architecture in file names, and the backbone."""
-    backbone = dict(type='mmbixt.XCiT', arch=arch, patch_size=patch)
-    return f'xcit_{arch[:-2]}_{arch[-2:]}', backbone
-
-
-def _biformer() -> Iterator[Source]:
-    for arch, share in _BIFORMER.items():
-        url, backbone = f'{_ONEDRIVE}/{share}/root/content', dict(type='mmbixt.BiFormer', arch=arch)
-        yield Source(f'biformer://{arch}', url, 'ImageNet-1k', backbone, note=_BIFORMER_NOTE)
-
-
-def _swin() -> Iterator[Source]:
-    for name, url in _SWIN.items():
-        layout = ", in OpenMMLab's layout" if url.startswith(_SWIN_MM_URL) else ''
-        arch = name.removeprefix('mm-')
-        backbone = dict(type='mmbixt.BiSASwin', arch=arch, bisa_stages=())
-        yield Source(f'swin://{name}', url, f'ImageNet-1k, 224 px{layout}', backbone)
-
-
-_ALL = (_bixt(), _xcit(), _xcit_whole(), _biformer(), _swin())
-SOURCES = {source.name: source for sources in _ALL for source in sources}
+PUBLISHED = (
+    *(_bixt(*row) for row in _BIXT),
+    *(_xcit(*row) for row in _XCIT),
+    *(_biformer(*row) for row in _BIFORMER),
+    *(_swin(*row) for row in _SWIN),
+    Published('bisa_swin_tiny', _BISA, '28.4', '5.3'),
+)
+SOURCES = {source.name: source for model in PUBLISHED for source in model.files}
 BY_ADDRESS = {source.url: source for source in SOURCES.values()}
 SCHEMES = tuple(dict.fromkeys(name.split('://')[0] + '://' for name in SOURCES))

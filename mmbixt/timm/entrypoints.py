@@ -13,22 +13,13 @@ from timm.models import (
 from torch import nn
 
 from mmbixt.backbones.arch import check_choice
-from mmbixt.backbones.published import PUBLISHED, Published
 from mmbixt.checkpoints.loader import find_file
-from mmbixt.checkpoints.sources import SOURCES
+from mmbixt.checkpoints.sources import PUBLISHED, Published
 from mmbixt.checkpoints.stand_ins import stand_ins
 from mmbixt.timm.classifiers import CLASSIFIERS, checkpoint_filter_fn
 from mmbixt.timm.pyramid import Pyramid
 
 __all__: list[str] = []  # timm adds the names
-
-# timm's tag: what mmbixt's name of the weights ends with, side of the images
-TAGS = {
-    'in1k': ('', 224),
-    'in1k_384': ('-384', 384),
-    'dist_in1k': ('-dist', 224),
-    'dist_in1k_384': ('-384-dist', 384),
-}
 
 SOURCE_KEYS = {'url', 'file', 'state_dict', 'hf_hub_id', 'source'}  # where timm finds weights
 
@@ -53,9 +44,11 @@ def _cfgs(name: str, model: Published) -> dict[str, PretrainedCfg]:
         license='',
     )
     cfgs = {
-        f'{name}.{tag}': PretrainedCfg(url=source.url, input_size=(3, side, side), **common)
-        for tag, (suffix, side) in TAGS.items()
-        if model.weights and (source := SOURCES.get(model.weights + suffix))
+        f'{name}.{file.tag}': PretrainedCfg(
+            url=file.url, input_size=(3, 384, 384) if '384' in file.tag else (3, 224, 224), **common
+        )
+        for file in model.files
+        if file.tag
     }
     return cfgs or {name: PretrainedCfg(**common)}
 

@@ -9,8 +9,8 @@ import torch
 from helpers import official_layouts, official_shapes
 
 from mmbixt import backbones
-from mmbixt.backbones.published import PUBLISHED
 from mmbixt.backbones.recognise import fit, identify
+from mmbixt.checkpoints.sources import PUBLISHED
 
 TABLE = Path(__file__).parents[2] / 'docs/configs.md'
 BY_NAME = {model.name: model for model in PUBLISHED}

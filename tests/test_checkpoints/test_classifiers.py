@@ -23,8 +23,8 @@ from test_checkpoints.layouts import LOGITS, build_meta, meta_state
 from torch import nn
 from variants import FAMILIES, VARIANTS
 
-from mmbixt.backbones.published import PUBLISHED
 from mmbixt.checkpoints.errors import CheckpointMismatchError
+from mmbixt.checkpoints.sources import PUBLISHED
 from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.classification import classifier_config
 

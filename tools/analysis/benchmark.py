@@ -31,7 +31,7 @@ from tqdm import tqdm
 
 from mmbixt import backbones
 from mmbixt.attention import by_definition
-from mmbixt.backbones.published import PUBLISHED
+from mmbixt.checkpoints.sources import PUBLISHED
 from mmbixt.errors import near_matches
 from mmbixt.evaluation.tables import aligned
 

@@ -17,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from mmbixt.attention import by_definition
-from mmbixt.backbones.published import PUBLISHED, Published
+from mmbixt.checkpoints.sources import PUBLISHED, Published
 from mmbixt.classification import classifier_config
 from mmbixt.cli import read_config, run
 from mmbixt.config import without_downloads
