@@ -1,8 +1,9 @@
 """Checks what would be published, before it is (`make release-check`).
 
-Builds a source distribution and from it a wheel, checks their metadata and CITATION.cff, and
-installs the wheel beside the packages of this environment, but not its mmbixt, which is a link to
-the checkout. With it, in an empty folder, runs what README.md shows and needs no data set.
+Compares the versions in CITATION.cff and CHANGELOG.md with that of the package. Builds a source
+distribution and from it a wheel, checks their metadata and CITATION.cff, and installs the wheel
+beside the packages of this environment, but not its mmbixt, which is a link to the checkout. With
+it, in an empty folder, runs what README.md shows and needs no data set.
 """
 
 import os
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from runpy import run_path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,6 +31,16 @@ def run(*command: object, cwd: Path = ROOT) -> str:
     if done.returncode:
         sys.exit(f'{done.stdout[-4000:]}\nfailed: {command}')
     return done.stdout
+
+
+def check_version() -> None:
+    version = run_path(str(ROOT / 'mmbixt/version.py'))['__version__']
+    for name, line in (
+        ('CITATION.cff', f'version: {version}'),
+        ('CHANGELOG.md', f'## [{version}]'),
+    ):
+        if line not in (ROOT / name).read_text():
+            sys.exit(f'{name} has no line with {line}')
 
 
 def install(wheel: Path, folder: Path) -> tuple[Path, Path]:
@@ -61,6 +73,7 @@ def run_readme(python: Path, package: Path, folder: Path) -> None:
 
 
 def main() -> None:
+    check_version()
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
         run(UV, 'build', '-q', '--out-dir', folder / 'dist')
