@@ -78,7 +78,7 @@ def table(sources: list[Source]) -> str:
 
 def details(source: Source) -> str:
     facts = {
-        'fills': source.fills,
+        'fills': source.model_text,
         'from': source.url + (' (a zip archive)' if source.is_zip else ''),
         'kept as': cache_folder() / source.file,
         'sha256': hash_in(source.url) and f'{hash_in(source.url)}...',

@@ -54,7 +54,7 @@ class LayerInfo(NamedTuple):
     attention: nn.Module | None = None
 
     @property
-    def place(self) -> tuple[int, ...]:
+    def numbers(self) -> tuple[int, ...]:
         """The numbers in its name: (layer,) or (stage, block)."""
         return tuple(map(int, re.findall(r'\d+', self.name)))
 
@@ -268,12 +268,12 @@ class DenseBackbone(LoadsFiles):
             By the names of the layers, what ``attention_maps`` of their attention returns.
         """
         infos = self.layer_list()
-        numbers = range(infos[-1].place[0] + 1)
-        chosen = numbers if layers is None else [numbers[i] for i in layers]
+        existing = range(infos[-1].numbers[0] + 1)
+        chosen = existing if layers is None else [existing[i] for i in layers]
         modules = {
             layer.name: layer.attention
             for layer in infos
-            if layer.attention is not None and layer.place[0] in chosen
+            if layer.attention is not None and layer.numbers[0] in chosen
         }
         return self.record(x, modules, lambda _, module, inputs: module.attention_maps(*inputs))
 

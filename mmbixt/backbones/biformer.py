@@ -87,9 +87,10 @@ class Block(nn.Module):
 
 
 class Stage(nn.ModuleList):
-    """Blocks of one width; called with the output of the last one, so that hooks on it run."""
+    """Blocks of one width."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """Returns its input; it exists so that users can hook a stage."""
         return x
 
 

@@ -1,7 +1,8 @@
 """The authors' layers between a backbone and the linear head of a classifier.
 
 Each class is the one definition for mmpretrain (the necks in ``mmbixt.classification``) and for
-timm (``mmbixt.timm``): a base class beside theirs, which has the layers under the authors' names.
+timm (``mmbixt.timm``). A mixin: it adds the layers, under the authors' names, to the class that
+inherits it.
 """
 
 from typing import ClassVar
@@ -31,7 +32,7 @@ class FinalLayers:
         return x.mean(dim=(2, 3))
 
     def normalise(self, feature_map: Tensor, is_last: bool) -> Tensor:
-        """A feature map (B,C,H,W) through the last norm, where this is made for it."""
+        """A feature map (B,C,H,W) through the final norm, if that norm fits it."""
         return feature_map
 
     def remove_final_layers(self, norm: bool, head: bool) -> None:

@@ -110,7 +110,7 @@ class LoadsFiles(nn.Module):
             return
         weights = self.convert(source)
         unused = _learned(source) - _learned(weights)
-        if prefix and unused > 0:  # later parts of a whole model were trained with these
+        if prefix and unused > 0:  # the layers after the backbone were trained with these weights
             raise CheckpointMismatchError(
                 f'The file of a whole model has {unused} weights that this {type(self).__name__} '
                 'does not have: build it with the options of the file (depth, stages). Nothing was '

@@ -41,7 +41,7 @@ class Source(NamedTuple):
     tag: str = ''  # timm's, of a classifier; it names the side of its images if that is 384
 
     @property
-    def fills(self) -> str:
+    def model_text(self) -> str:
         """The model with these weights, in words."""
         options = ', '.join(f'{k}={x!r}' for k, x in self.backbone.items() if k != 'type')
         whole = f'{self.decoder} on ' if self.decoder else ''

@@ -122,13 +122,17 @@ def load_whole_state(model: nn.Module, checkpoint: Mapping[str, Any]) -> None:
     except RuntimeError as error:  # weights of another shape
         raise CheckpointMismatchError(f'The checkpoint does not fit {name}: {error}') from error
     problems = {
-        'lacks weights of': [key for key in missing if not key.endswith(_COUNT)],
-        'has more in its backbone than': [k for k in unexpected if k.startswith('backbone.')],
-        'has a neck, unlike': [key for key in unexpected if key.startswith('neck.')],
+        f'lacks weights of {name}': [key for key in missing if not key.endswith(_COUNT)],
+        f'has more in its backbone than {name}': [
+            key for key in unexpected if key.startswith('backbone.')
+        ],
+        f'has weights of a neck, but the config of {name} has none': [
+            key for key in unexpected if key.startswith('neck.')
+        ],
     }
     for what, keys in problems.items():
         if keys:
-            raise CheckpointMismatchError(f'The checkpoint {what} {name}: {shorten(keys)}')
+            raise CheckpointMismatchError(f'The checkpoint {what}: {shorten(keys)}')
 
 
 def shorten(names: Iterable[str], most: int = 5) -> str:

@@ -31,8 +31,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, channels: int, hidden: int) -> None:
         super().__init__()
-        widen = nn.Sequential(nn.Linear(channels, hidden), nn.GELU())
-        self.layers = nn.Sequential(widen, nn.Linear(hidden, channels))
+        first = nn.Sequential(nn.Linear(channels, hidden), nn.GELU())
+        self.layers = nn.Sequential(first, nn.Linear(hidden, channels))
 
     def forward(self, x: Tensor) -> Tensor:
         """(...,C) to (...,C)."""

@@ -54,7 +54,7 @@ def mean_of_tiles(
 
     Args:
         rows: of tiles, from top to bottom; the logits (K,h,w) of each from left to right. Cells
-            that have no weight are left out.
+            that have no weight are cut off.
         starts: the first cells of the tiles, from top to bottom and from left to right.
         weights: of :func:`tile_weights`, in the same order.
     """

@@ -16,7 +16,7 @@ _FOLDERS = {
     'mmpretrain': dict(ImageNet='imagenet', CIFAR100='imagenet'),  # CIFAR100 becomes ImageNet
 }
 _SIZE_KEYS = {'scale', 'scales', 'crop_size', 'size', 'img_scale', 'stride', 'random_size_range'}
-# iterations in all, between validations, of warm-up, and that averaged weights (EMA) cover
+# iterations: total, between validations, of warm-up, and the span of EMA
 ITERATIONS, INTERVAL, WARM_UP, AVERAGED = 700, 175, 50, 100
 
 

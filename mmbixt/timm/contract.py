@@ -16,8 +16,10 @@ from mmbixt.layers.initialise import init_linear
 
 
 class Classifier(nn.Module):
-    """The authors' classifier with timm's methods: a base class before the authors' final layers
-    (:class:`mmbixt.backbones.final_layers.FinalLayers`) and a backbone.
+    """The authors' classifier with timm's methods.
+
+    Inherit from this class first, then from the final layers
+    (:class:`mmbixt.backbones.final_layers.FinalLayers`), then from the backbone.
 
     The arguments are timm's, and ``options`` of the backbone. ``img_size`` has no effect, because
     the networks take images of any size.
@@ -84,8 +86,8 @@ class Classifier(nn.Module):
         intermediates_only: bool = False,
     ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
         """The feature maps after some layers, with :meth:`forward_features` unless
-        ``intermediates_only``. With ``norm`` those feature maps have the last norm that it is made
-        for; with ``stop_early`` the output of the last of these layers is returned.
+        ``intermediates_only``. With ``norm`` the feature maps pass through the final norm, if that
+        norm fits them; with ``stop_early`` the output of the last of these layers is returned.
         """
         output_fmt, final = Format(output_fmt), len(self.feature_info) - 1
         take = take_indices(indices, final + 1)

@@ -42,6 +42,6 @@ def worst_images(
 
 
 def worst_and_best(scores: np.ndarray, number: int, read: Read) -> tuple[list[int], list[int]]:
-    """The same, and the best, the best first; no image is in both lists."""
+    """The worst images, then the best, each list sorted; no image is in both."""
     worst = worst_images(scores, number, read)
     return worst, worst_images(-scores, number, read, leave_out=worst)

@@ -159,7 +159,7 @@ def test_schedule_is_the_listed_one_and_published_weights_fit(name):
     if backbone.type == 'mmpretrain.TIMMBackbone':
         assert backbone.pretrained
         return
-    model, _, arguments = SOURCES[backbone.init_cfg.checkpoint].fills.partition(': ')
+    model, _, arguments = SOURCES[backbone.init_cfg.checkpoint].model_text.partition(': ')
     assert model == backbone.type
     in_files = {'arch', 'patch_size', 'patch_stride', 'patch_embed'}
     given = {key: value for key, value in backbone.items() if key in in_files}

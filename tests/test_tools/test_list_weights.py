@@ -23,5 +23,5 @@ def test_all_one_and_none(listed):
     one = SOURCES['swin://mm-tiny']
     output = listed(one.name)
     assert one.url in output
-    assert one.fills in output
+    assert one.model_text in output
     assert 'Similar names: xcit://tiny12' in listed('xcit://tiny_12', fails=True)

@@ -94,7 +94,7 @@ def attention_layers(model: nn.Module) -> dict[str, Drawable]:
     backbone, neck = _parts(model)
     names = {layer.attention: layer for layer in backbone.layer_list()}
     layers = {
-        '.'.join(map(str, layer.place)): Drawable(drawer, attention, layer.stride)
+        '.'.join(map(str, layer.numbers)): Drawable(drawer, attention, layer.stride)
         for attention, layer in names.items()
         for kind, drawer in DRAWN_BY.items()
         if isinstance(attention, kind)

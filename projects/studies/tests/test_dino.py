@@ -56,7 +56,7 @@ def test_all_weights_of_the_published_files_are_used(options):
     cfg = config(parse_options(options) if options else {})
     backbone = cfg.model.backbone
     expected = f"mmbixt.XCiT: arch='{backbone.arch}', patch_size={backbone.patch_size}"
-    assert SOURCES[cfg.load_from].fills == expected
+    assert SOURCES[cfg.load_from].model_text == expected
     url = SOURCES[cfg.load_from].url.rpartition('/')[2]
     weights = without_head(meta_state(url.replace('_cp', '_p').replace('_dino.pth', '')))
     with torch.device('meta'):
