@@ -142,7 +142,6 @@ def in_regions(size, num_regions=3, **options) -> Case:
 SIMPLE = {  # by the class: its arguments, and the sizes of its inputs
     'BidirectionalAttention': ((192, 6), (1, 64, 192), (3, 77, 192)),
     'BidirectionalAttention, tokens only': ((30, 3, False), (2, 5, 30), (2, 77, 30)),
-    'SequentialAttention': ((192, 6), (1, 64, 192), (3, 77, 192)),
     'LatentAttention': ((192, 6), (2, 64, 192), (2, 77, 192)),
     'CrossCovarianceAttention, XCiT-T': ((192, 4), (2, 20 * 21, 192)),
     'CrossCovarianceAttention, odd sizes, batch 3': ((15, 5), (3, 77, 15)),

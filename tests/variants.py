@@ -23,7 +23,6 @@ VARIANTS = {
     'bixt conv, LPI': dict(
         type='mmbixt.BiXT', arch=BIXT, patch_embed='conv', token_refiner='lpi', num_latents=8
     ),
-    'bixt, sequential': dict(type='mmbixt.BiXTAblation', arch=BIXT, attention='sequential'),
     'bixt, only early layers': dict(
         type='mmbixt.BiXT', arch=BIXT | dict(depth=4), out_indices=(0, 1)
     ),

@@ -8,7 +8,6 @@ from mmbixt.attention.bidirectional import BidirectionalAttention, LatentAttenti
 from mmbixt.attention.cross_covariance import CrossCovarianceAttention
 from mmbixt.attention.inverse import BidirectionalSelfAttention
 from mmbixt.attention.routing import FullAttention, RoutingAttention
-from mmbixt.attention.sequential import SequentialAttention
 from mmbixt.attention.windows import WindowAttention
 from mmbixt.layers.context import by_definition
 
@@ -19,7 +18,6 @@ __all__ = [
     'FullAttention',
     'LatentAttention',
     'RoutingAttention',
-    'SequentialAttention',
     'WindowAttention',
     'by_definition',
 ]

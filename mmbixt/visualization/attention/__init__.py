@@ -19,7 +19,6 @@ from mmbixt.attention import (
     CrossCovarianceAttention,
     LatentAttention,
     RoutingAttention,
-    SequentialAttention,
 )
 from mmbixt.backbones.base import DenseBackbone
 from mmbixt.backbones.bisa_swin import ShiftedWindows
@@ -36,7 +35,6 @@ __all__ = ['attention_figures']
 #   default_layer({name: attention}, out_indices) -> name, if it is not the last one
 DRAWN_BY: dict[type[nn.Module], ModuleType] = {
     BidirectionalAttention: bixt,
-    SequentialAttention: bixt,
     LatentAttention: bixt,
     CrossCovarianceAttention: xcit,
     RoutingAttention: biformer,

@@ -1,4 +1,5 @@
-_base_ = './bixt_ti_l64_p16_120e_in1k.py'
+_base_ = '../../../configs/bixt/bixt_ti_l64_p16_120e_in1k.py'
+custom_imports = dict(imports=['projects.bixt_ablations'], allow_failed_imports=False)
 
 # all layers share the weights of one cross-attention
 model = dict(

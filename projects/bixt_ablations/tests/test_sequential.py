@@ -4,7 +4,7 @@ import torch
 from helpers import assert_close
 from torch import nn
 
-from mmbixt.attention import SequentialAttention
+from projects.bixt_ablations import SequentialAttention
 
 
 def stock(*layers, out):

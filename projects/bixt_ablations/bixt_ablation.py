@@ -4,25 +4,27 @@ from typing import Any
 
 from torch import nn
 
-from mmbixt.attention import SequentialAttention
+from mmbixt.backbones import BiXT
 from mmbixt.backbones.arch import check_choice
-from mmbixt.backbones.bixt import BiXT
 from mmbixt.backbones.bixt_layers import (
     LatentCrossAttentionBlock,
     LatentLayer,
     SelfAttentionBlock,
 )
+from mmbixt.registry import MODELS
+from projects.bixt_ablations.sequential import SequentialAttention
 
 WITH_BIAS = ('qkv', 'q_latents', 'kv_latents', 'qkv_patches')
 
 
+@MODELS.register_module()
 class BiXTAblation(BiXT):
     """BiXT with another attention, or without biases.
 
     Args:
         args, options: of :class:`mmbixt.backbones.BiXT`.
         attention: 'bidirectional'; 'sequential' (the latents attend to the tokens, then the tokens
-            to the updated latents; :class:`mmbixt.attention.SequentialAttention`); or 'iterative'
+            to the updated latents; :class:`SequentialAttention`); or 'iterative'
             (only the latents are updated, as in Perceiver). 'iterative' has no feature maps but the
             unchanged tokens: it is for classifiers and needs ``latent_layer``; ``depth`` counts all
             of its layers.
