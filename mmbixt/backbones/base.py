@@ -316,7 +316,7 @@ class DenseBackbone(LoadsFiles):
 
 
 def numbers_of(groups: Sequence[Parts]) -> dict[int, int]:
-    """By the id of a parameter the number of its group, of the first one if groups share it."""
+    """The group of each parameter, by the parameter's id; the first one if groups share it."""
     numbers: dict[int, int] = {}
     for number, parts in enumerate(groups):
         for part in parts:

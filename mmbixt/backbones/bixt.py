@@ -134,7 +134,7 @@ class BiXT(DenseBackbone):
         self.complete()
 
     def make_layers(self, sizes: tuple, drop_path_rate: float) -> list[nn.Module]:
-        """Up to the last one that an output needs; ``sizes`` are the arguments of all layers."""
+        """The layers up to the last that an output needs; ``sizes`` are arguments of each."""
         depth = self.arch['depth']
         last = depth - 1 if self.latent_layer else max(self.out_indices)
         layers = []

@@ -155,7 +155,7 @@ class LatentCrossAttentionBlock(nn.Module):
 
 
 class LatentLayer(nn.Module):
-    """It updates only the latents: the last layer of a classifier, all of 'iterative' ones.
+    """It updates only the latents: the last layer of a classifier is one.
 
     Args:
         cross_attention: a :class:`LatentCrossAttentionBlock`, which layers may share.

@@ -40,9 +40,9 @@ class LoadsFiles(nn.Module):
 
     ``load_state_dict`` accepts, after :meth:`convert`, a state with all weights that the network
     was built with, and no others; those of :attr:`may_be_missing` may be missing. It also accepts a
-    state with none of these, which has weights of modules that were added later alone, such as
-    adapters. Otherwise it raises an error before it loads anything, also with ``strict=False``: so
-    mmengine loads files, and would otherwise train from random weights after a line in the log.
+    state with only the weights of modules that were added later, such as adapters. Otherwise it
+    raises an error before it loads anything, also with ``strict=False``: mmengine loads files in
+    this way, and would otherwise only log that it trains from random weights.
 
     Args:
         init_cfg: what :meth:`init_weights` loads, see

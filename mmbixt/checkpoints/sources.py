@@ -105,7 +105,8 @@ def _bixt(
     gmacs: str = '',
     *files: tuple[int, float],
 ) -> Published:
-    """
+    """A model of BiXT's authors.
+
     Args:
         name: that of the authors, without 'bixt_'.
         weights: the name here; empty if none are published.
@@ -181,7 +182,8 @@ def _xcit(
     top1: tuple[float, ...],
     dense: tuple[float, ...] = (),
 ) -> Published:
-    """
+    """A model of XCiT's authors.
+
     Args:
         size, depth, patch: of the architecture.
         params, gmacs: of :class:`Published`.
@@ -257,7 +259,7 @@ _MM_URL = 'https://download.openmmlab.com/mmsegmentation/v0.5/pretrain/swin'
 
 
 def _swin(arch: str, params: str, gmacs: str, digits: str) -> Published:
-    """With the digits in the name of OpenMMLab's file; 'base' is published in its layout only."""
+    """``digits`` are in the name of OpenMMLab's file; 'base' is published in its layout only."""
     backbone = dict(type='mmbixt.BiSASwin', arch=arch, bisa_stages=())
     file, what = f'swin_{arch}_patch4_window7_224', 'ImageNet-1k, 224 px'
     in_mm = f'{_MM_URL}/{file}_20220317-{digits}.pth', f"{what}, in OpenMMLab's layout", backbone

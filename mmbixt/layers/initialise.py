@@ -16,9 +16,9 @@ def init_linear(module: nn.Module) -> None:
 
 @torch.no_grad()
 def init_lecun_normal(weight: Tensor) -> None:
-    """A normal distribution with a variance of one by the inputs of each output, for BiXT.
+    """A normal distribution of variance ``1 / n`` for n inputs of each output, for BiXT.
 
-    As in JAX, it is cut off at two standard deviations, and then widened to that variance.
+    As in JAX, it is cut off at two standard deviations, and then scaled to that variance.
     """
     nn.init.trunc_normal_(weight)
     weight.mul_(math.sqrt(1 / weight[0].numel()) / 0.87962566103423978)

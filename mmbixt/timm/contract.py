@@ -57,7 +57,7 @@ class Classifier(nn.Module):
 
     @property
     def may_be_missing(self) -> str:
-        """Of the files of backbones: their heads are random."""
+        """Files of backbones have no head, which then stays random."""
         return rf'head\.|{super().may_be_missing}'
 
     def last_output(self, layer: LayerInfo, state: Any) -> Tensor:

@@ -88,7 +88,7 @@ def attention_figures(
 
 
 def attention_layers(model: nn.Module) -> dict[str, Drawable]:
-    """By the names of layers; of layers that share their attention the last one."""
+    """The attentions with pictures, by the name of their layer; the last one if layers share it."""
     backbone, neck = _parts(model)
     names = {layer.attention: layer for layer in backbone.layer_list()}
     layers = {
