@@ -2,7 +2,7 @@
 
 If the file of classes has colours, with lines such as 'sky 128 128 128', the pictures are read as
 colours; otherwise as ids. Colours and ids that are no classes become 255, which does not count, and
-are listed with their numbers of pixels.
+are listed, at most 20, with their numbers of pixels.
 """
 
 import argparse
@@ -44,8 +44,7 @@ def read_codes(file: Path, has_colours: bool) -> np.ndarray:
     with Image.open(file) as picture:
         if picture.format == 'JPEG':
             raise UserError(f'{file} is a JPEG file, whose colours are not exact.')
-        red, green, blue = np.moveaxis(np.asarray(picture.convert('RGB'), np.int32), 2, 0)
-    return red << 16 | green << 8 | blue
+        return np.asarray(picture.convert('RGB'), np.int32) @ (1 << 16, 1 << 8, 1)
 
 
 def main() -> None:
@@ -54,8 +53,6 @@ def main() -> None:
     codes = [r << 16 | g << 8 | b for r, g, b in colours] if colours else [*range(len(names))]
     if len({*codes}) < len(codes):
         raise UserError(f'{args.classes}: two classes have one colour.')
-    if len(codes) > IGNORED:
-        raise UserError(f'{args.classes} has {len(codes)} classes; mmseg keeps 8 bits.')
     if args.out.exists():
         raise FileExistsError(f'{args.out} exists.')
     new_ids = {code: i for i, code in enumerate(codes)}
@@ -69,21 +66,15 @@ def main() -> None:
             if value not in new_ids and (colours or value not in (IGNORED, *args.ignore)):
                 pixels[value] += count
                 files[value] += 1
-        picture = Image.fromarray(new[places].reshape(old.shape))
-        if colours:
-            # of 256 colours: with fewer, Pillow would write fewer bits, and not 255
-            picture.putpalette(np.uint8([*colours, *[(0, 0, 0)] * (256 - len(colours))]).tobytes())
         path = args.out / name.with_suffix('.png')
         path.parent.mkdir(parents=True, exist_ok=True)
-        picture.save(path)
+        Image.fromarray(new[places].reshape(old.shape)).save(path)
     print(f'{len(found):,} label maps: {args.out}')
     if pixels:
         print('These are no classes and became 255, which does not count:')
     for value, count in pixels.most_common(SHOWN):
         what = f'{value >> 16} {value >> 8 & 255} {value & 255}' if colours else f'id {value}'
         print(f'  {what}: {count:,} pixels in {files[value]:,} files')
-    if len(pixels) > SHOWN:
-        print(f'  and {len(pixels) - SHOWN:,} more')
 
 
 if __name__ == '__main__':

@@ -27,7 +27,7 @@ CONFIG = TOOLS.parent / 'configs/xcit/semfpn_xcit_t12_p8_ade20k.py'
 SHORTER = ['train_cfg.max_iters=450', 'train_cfg.val_interval=225', 'param_scheduler.1.end=450']
 SCENES = 4  # number of scenes in the picture
 # lines of the tools' output to show: changes by --sample, each step, written files
-PROGRESS = re.compile(r'^--sample|^  \w+: |Iter\(|saved to|^predicting|^drawing|^report: ')
+PROGRESS = re.compile(r'^The config is|^  \w+: |Iter\(|saved to|^predicting|^drawing|^report: ')
 # output of boundary_eval.py after its progress bar
 TABLE = re.compile(r'^ +All .*', re.MULTILINE | re.DOTALL)
 

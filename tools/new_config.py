@@ -1,7 +1,8 @@
 """Write a config for your own images: a beginning that trains, to read and to change.
 
-It looks at images and label maps with the same names (for a segmentor), or at a file in COCO's
-format (for a detector), and prints what it sees and chooses.
+It looks at images and label maps with the same names (for a segmentor), at a file in COCO's format
+(for a detector), or at a folder of images for each class (for a classifier), and prints what it
+sees and chooses.
 """
 
 import argparse
@@ -13,6 +14,7 @@ from os.path import commonprefix
 from pathlib import Path
 
 import numpy as np
+from mmengine.fileio import load
 from PIL import Image
 
 from mmbixt.cli import run
@@ -23,15 +25,15 @@ from mmbixt.visualization.palette import distinct_palette
 
 IGNORED = 255
 READ = 1000  # most images and labels that are read, evenly chosen
-BATCH = 8  # images of a segmentor
+BATCH, BATCH_OF_CLASSES = 8, 16  # images of a segmentor, and of a classifier
 HEAD = """\
 # Written by tools/new_config.py. Paths begin in the folder where a command runs.
 _base_ = 'mmbixt::{family}/{name}.py'
 
 classes = {classes}
-palette = {palette}
 """
 SEGMENTOR = """
+palette = {palette}
 scale, crop_size = {scale}, ({crop}, {crop})
 train_pipeline = [
     dict(type='LoadImageFromFile'),
@@ -104,6 +106,7 @@ train_cfg = dict(max_iters=iterations, val_interval={interval})
 default_hooks = dict(checkpoint=dict(interval={interval}))
 """
 DETECTOR = """
+palette = {palette}
 data = dict(data_root='', metainfo=dict(classes=classes, palette=palette))
 train_dataloader = dict(
     dataset=dict(data_prefix=dict(img={train[0]!r}), ann_file={train[1]!r}, **data),
@@ -127,6 +130,36 @@ param_scheduler = [
 ]
 train_cfg = dict(max_epochs=epochs, val_interval={interval})
 """
+CLASSIFIER = """
+data = dict(_delete_=True, type='CustomDataset', metainfo=dict(classes=classes))
+train_dataloader = dict(
+    batch_size={batch},
+    # for ImageNet it repeats images in a batch, and leaves two thirds of them out of an epoch
+    sampler=dict(_delete_=True, type='DefaultSampler', shuffle=True),
+    dataset=dict({train}, pipeline=_base_.train_pipeline, **data),
+)
+val_dataloader = dict(
+    batch_size={batch},
+    dataset=dict({val}, pipeline=_base_.test_pipeline, **data),
+)
+test_dataloader = val_dataloader
+val_evaluator = dict(type='Accuracy', topk=(1,))
+test_evaluator = val_evaluator
+data_preprocessor = dict(num_classes=len(classes))
+
+weights = {weights}
+model = dict({parts}
+    head=dict(num_classes=len(classes){loss}),
+)
+
+epochs, steps = {epochs}, {steps}  # steps of an epoch
+optim_wrapper = dict(optimizer=dict(_delete_=True, type='AdamW', lr={rate}, weight_decay=0.05))
+param_scheduler = [
+    dict(type='LinearLR', start_factor=0.001, by_epoch=False, begin=0, end={warm_up}),
+    dict(type='CosineAnnealingLR', by_epoch=False, begin={warm_up}, end=epochs * steps),
+]
+train_cfg = dict(max_epochs=epochs, val_interval={interval})
+"""
 
 
 def parse_args() -> argparse.Namespace:
@@ -135,7 +168,7 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=epilog
     )
-    add, labels = parser.add_argument, parser.add_mutually_exclusive_group(required=True)
+    add, labels = parser.add_argument, parser.add_mutually_exclusive_group()
     add('--images', type=Path, required=True, metavar='DIR')
     labels.add_argument('--labels', type=Path, metavar='DIR', help='label maps')
     labels.add_argument('--annotations', type=Path, metavar='FILE', help="in COCO's format")
@@ -151,7 +184,10 @@ def parse_args() -> argparse.Namespace:
     add('--like', required=True, metavar='NAME', help="of the config of mmbixt's to start from")
     add('--out', type=Path, required=True, metavar='FILE.py')
     args = parser.parse_args()
-    if (args.val_images is None) != ((args.val_labels or args.val_annotations) is None):
+    if not (args.labels or args.annotations):
+        if args.classes or args.val_labels or args.val_annotations:
+            parser.error('without --labels or --annotations the folders in --images are classes')
+    elif (args.val_images is None) != ((args.val_labels or args.val_annotations) is None):
         parser.error('--val-images needs --val-labels or --val-annotations, and they need it')
     if args.labels and not args.classes:
         parser.error('--labels needs --classes')
@@ -205,6 +241,15 @@ def divide(values: list, share: float) -> tuple[list, list]:
     return parts
 
 
+def divide_list(args: argparse.Namespace, lines: list[str]) -> tuple[list[str], list[str]]:
+    """The lines for training; two files beside the config, for training and for validation."""
+    parts = divide(lines, args.split)
+    files = [args.out.with_name(f'{args.out.stem}_{x}.txt') for x in ('train', 'val')]
+    for file, part in zip(files, parts, strict=True):
+        file.write_text(''.join(f'{line}\n' for line in part))
+    return parts[0], [*map(str, files)]
+
+
 def typical_size(files: list[Path]) -> np.ndarray:
     """The medians of the long and of the short side, as some images may be upright."""
     sizes = []
@@ -244,6 +289,7 @@ def count_labels(files: list[Path], classes: list[str], reduce: bool) -> tuple[n
 def segmentor(args: argparse.Namespace, model: dict) -> tuple[list[str], str]:
     """Names of the classes, and the config without its head."""
     classes = read_classes(args.classes)
+    own = read_class_file(args.classes)[1] if Path(args.classes).is_file() else []
     stems, suffixes = pair(args.images, args.labels)
     train = val = str(args.images), str(args.labels), ''
     if args.val_images:
@@ -251,12 +297,8 @@ def segmentor(args: argparse.Namespace, model: dict) -> tuple[list[str], str]:
         if pair(args.val_images, args.val_labels)[1] != suffixes:
             raise ConfigError(f'The files for validation must end with {" and ".join(suffixes)}.')
     else:
-        parts = divide(stems, args.split)
-        files = [args.out.with_name(f'{args.out.stem}_{x}.txt') for x in ('train', 'val')]
-        for file, names in zip(files, parts, strict=True):
-            file.write_text(''.join(f'{name}\n' for name in names))
-        train, val = ((*train[:2], str(file)) for file in files)
-        stems = parts[0]
+        stems, files = divide_list(args, stems)
+        train, val = ((*train[:2], file) for file in files)
     print(f'{len(stems):,} images for training')
     size = typical_size([args.images / f'{x}{suffixes[0]}' for x in some(stems)])
     labels = [args.labels / f'{x}{suffixes[1]}' for x in some(stems)]
@@ -267,6 +309,7 @@ def segmentor(args: argparse.Namespace, model: dict) -> tuple[list[str], str]:
     share = pixels.clip(1) / pixels.sum()
     weights = share**-0.5 / (share**0.5).sum()  # 1 on average over the pixels
     return classes, SEGMENTOR.format(
+        palette=own or palette_of(classes),
         suffixes=suffixes,
         train=train,
         val=val,
@@ -282,6 +325,14 @@ def segmentor(args: argparse.Namespace, model: dict) -> tuple[list[str], str]:
         warm_up=8 * interval // 20,
         interval=interval,
     )
+
+
+def palette_of(classes: list[str]) -> list[tuple[int, ...]]:
+    return [tuple(colour) for colour in distinct_palette(len(classes)).tolist()]
+
+
+def rarity(count: int) -> str:
+    return '   never' if not count else '   rare' if count < 10 else ''
 
 
 def detector(args: argparse.Namespace, model: dict) -> tuple[list[str], str]:
@@ -314,11 +365,12 @@ def detector(args: argparse.Namespace, model: dict) -> tuple[list[str], str]:
     print(f'{images:,} images with objects for training')
     counts = Counter(names[x['category_id']] for x in objects)
     for name in classes:
-        print(f'  {name:16} {counts[name]:,} objects{"   rare" if counts[name] < 10 else ""}')
+        print(f'  {name:16} {counts[name]:,} objects{rarity(counts[name])}')
     epochs, steps = int(np.clip(20000 / images, 12, 100)), -(-images // 2)
     heads = ['bbox_head=dict(num_classes=len(classes))']
     heads += ['mask_head=dict(num_classes=len(classes))'] * masks
     return classes, DETECTOR.format(
+        palette=palette_of(classes),
         train=train,
         val=val,
         metric="type='mmbixt.BoundaryCocoMetric', " * masks,
@@ -331,19 +383,75 @@ def detector(args: argparse.Namespace, model: dict) -> tuple[list[str], str]:
     )
 
 
+def images_of_classes(folder: Path) -> dict[str, list[str]]:
+    """The images of each class, which has a folder, by their paths in the folder of all."""
+    images = {x.name: [] for x in sorted(folder.iterdir()) if x.is_dir()}
+    for name in sorted(x.relative_to(folder).as_posix() for x in folder.glob('*/**/*')):
+        if Path(name).suffix.lower() in SUFFIXES:
+            images[name.split('/')[0]].append(name)
+    if len(images) < 2 or not all(images.values()):
+        found = ', '.join(f'{name} ({len(x)})' for name, x in images.items()) or 'none'
+        raise ConfigError(f'{folder} needs a folder of images for each class; it has {found}.')
+    return images
+
+
+def classifier(args: argparse.Namespace, model: dict) -> tuple[list[str], str]:
+    """Names of the classes, and the config without its head."""
+    images = images_of_classes(args.images)
+    classes, val_images, files = [*images], args.val_images or args.images, ('', '')
+    if (others := [*images_of_classes(val_images)]) != classes:
+        raise ConfigError(f'{args.images} has the classes {classes}, {val_images} has {others}.')
+    lines = [f'{name} {i}' for i, names in enumerate(images.values()) for name in names]
+    if not args.val_images:
+        lines, files = divide_list(args, lines)
+    print(f'{len(lines):,} images for training')
+    counts = Counter(line.rpartition(' ')[2] for line in lines)
+    for i, name in enumerate(classes):
+        print(f'  {name:16} {counts[str(i)]:,} images{rarity(counts[str(i)])}')
+    epochs, steps = int(np.clip(32000 / len(lines), 20, 100)), -(-len(lines) // BATCH_OF_CLASSES)
+    weights = published_weights(args.like)
+    own = [x for x in ('backbone', 'neck') if weights and model[x].type.startswith('mmbixt.')]
+    folders = zip((args.images, val_images), files, strict=True)
+    train, val = (f'data_prefix={str(x)!r}, ann_file={file!r}' for x, file in folders)
+    return classes, CLASSIFIER.format(
+        train=train,
+        val=val,
+        batch=BATCH_OF_CLASSES,
+        weights=weights and f"dict(type='Pretrained', checkpoint={weights!r})",
+        parts=''.join(f'\n    {part}=dict(init_cfg=weights),' for part in own),
+        # of binary cross-entropy, a mean over classes
+        loss=', loss=dict(loss_weight=1 / len(classes))' * ('loss_weight' in model.head.loss),
+        rate=5e-5 if weights else 1e-3,
+        epochs=epochs,
+        steps=steps,
+        warm_up=max(1, epochs * steps // 20),
+        interval=max(1, epochs // 10),
+    )
+
+
+def published_weights(name: str) -> str | None:
+    """The weights of a classifier of mmbixt's, from the list of its family."""
+    models = load(config_files()[name].with_name('metafile.yml'))['Models']
+    results = (x for model in models if model['Name'] == name for x in model['Results'])
+    return next((x['Weights'] for x in results if 'Weights' in x), None)
+
+
 def main() -> None:
     args = parse_args()
     if args.out.exists():
         raise FileExistsError(f'{args.out} exists.')
     cfg, file = read_config(args.like), config_files().get(args.like)
-    scope = 'mmseg' if args.labels else 'mmdet'
-    if cfg.default_scope != scope or file is None or not file.is_relative_to(CONFIGS):
+    kinds = dict(mmseg=segmentor, mmdet=detector, mmpretrain=classifier)
+    scope = 'mmseg' if args.labels else 'mmdet' if args.annotations else 'mmpretrain'
+    is_ours = (
+        file is not None and file.is_relative_to(CONFIGS) and not args.like.endswith('cifar100')
+    )
+    if cfg.default_scope != scope or not is_ours:
         raise ConfigError(f"--like must be one of mmbixt's configs of {scope}, by its name.")
-    classes, rest = (segmentor if args.labels else detector)(args, cfg.model)
-    own = read_class_file(args.classes)[1] if args.labels and Path(args.classes).is_file() else []
-    palette = own or [tuple(colour) for colour in distinct_palette(len(classes)).tolist()]
-    head = dict(family=file.parent.name, name=args.like, classes=classes, palette=palette)
-    args.out.write_text(HEAD.format(**head) + rest)
+    classes, rest = kinds[scope](args, cfg.model)
+    args.out.write_text(
+        HEAD.format(family=file.parent.name, name=args.like, classes=classes) + rest
+    )
     print(rest[rest.index('\nmodel') :])
     print(f'{args.out} is written. Read it, then: python tools/train.py {args.out}')
 

@@ -1,6 +1,7 @@
 """tools/new_config.py on generated images; test_own_data.py trains what it writes."""
 
 import json
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -106,10 +107,11 @@ def test_boxes(folder, new_config, like):
         dict(id=i, image_id=i, category_id=7 + i % 3, bbox=[0, 0, 99, 60], area=5940, iscrowd=0)
         for i in range(10)
     ]
+    names = 'cup', 'cat', 'car', 'cow'  # the last one never occurs
     content = dict(
         images=[dict(id=i, file_name=str(x), width=200, height=100) for i, x in enumerate(files)],
         annotations=objects,
-        categories=[dict(id=7 + i, name=name) for i, name in enumerate(('cup', 'cat', 'car'))],
+        categories=[dict(id=7 + i, name=name) for i, name in enumerate(names)],
     )
     file = folder / 'all.json'
     file.write_text(json.dumps(content))
@@ -119,14 +121,67 @@ def test_boxes(folder, new_config, like):
         for x in objects:
             x['segmentation'] = [[0, 0, 99, 0, 99, 60, 0, 60]]
         file.write_text(json.dumps(content))
-    (folder / 'two.txt').write_text('car\ncup\n')
+    (folder / 'two.txt').write_text('car\ncup\ncow\n')
     done = new_config('--annotations', file, '--classes', 'two.txt', like=like)
     cfg = Config.fromfile('my.py')
-    assert cfg.classes == ['cup', 'car']  # in the order of the file
+    assert cfg.classes == ['cup', 'car', 'cow']  # in the order of the file
     init_default_scope('mmdet')
     train, val = (DATASETS.build(cfg[f'{split}_dataloader'].dataset) for split in ('train', 'val'))
     objects = [label for data in infos(train) for label in data['instances']]
     assert f'cup              {sum(x["bbox_label"] == 0 for x in objects)} objects' in done.stdout
+    assert '  cow              0 objects   never' in done.stdout
     assert len(val) == 1
     heads = [cfg.model.bbox_head] if like == BOXES else [*map(cfg.model.roi_head.get, HEADS)]
-    assert {head.num_classes for head in heads} == {2}
+    assert {head.num_classes for head in heads} == {3}
+
+
+@pytest.fixture
+def photos(tmp_path, monkeypatch):
+    """Twenty images of two classes, and four of a third."""
+    monkeypatch.chdir(tmp_path)
+    for name, count in (('big car', 20), ('cat', 20), ('tree', 4)):
+        for i in range(count):
+            file = tmp_path / 'images' / name / f'{i % 2}/{i}.{("jpg", "PNG")[i % 2]}'
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.new('RGB', (40, 30)).save(file)
+    return tmp_path
+
+
+@pytest.mark.parametrize('like', ['xcit_t12_p16_in1k', 'bixt_ti_l64_p16_in1k', 'bisa_swin_t_in1k'])
+def test_folders_of_classes(photos, new_config, like):
+    done = new_config('--split', 0.25, like=like)
+    assert '33 images for training' in done.stdout
+    cfg = Config.fromfile('my.py')
+    init_default_scope('mmpretrain')
+    import_module('mmpretrain.datasets')
+    train, val = (DATASETS.build(cfg[f'{split}_dataloader'].dataset) for split in ('train', 'val'))
+    assert [len(train), len(val)] == [33, 11]
+    assert not {x['img_path'] for x in infos(train)} & {x['img_path'] for x in infos(val)}
+    for data in (*infos(train), *infos(val)):
+        assert f'images/{cfg.classes[data["gt_label"]]}/' in data['img_path']
+    assert cfg.classes == ['big car', 'cat', 'tree']
+    assert cfg.model.head.num_classes == cfg.data_preprocessor.num_classes == 3
+    warm_up, decay = cfg.param_scheduler
+    assert warm_up.end == decay.begin == cfg.epochs * cfg.steps // 20 == 15
+    assert decay.end == 300  # 100 epochs of 3 batches
+    published = dict(type='Pretrained', checkpoint='xcit://tiny12-p16')
+    if like.startswith('xcit'):
+        assert cfg.model.backbone.init_cfg == cfg.model.neck.init_cfg == published
+    assert cfg.optim_wrapper.optimizer.lr == (1e-3 if like.startswith('bisa') else 5e-5)
+    if like.startswith('bixt'):
+        assert cfg.model.head.loss.loss_weight == 1 / 3
+
+
+def test_wrong_folders_of_classes(photos, new_config):
+    like = 'xcit_t12_p16_in1k'
+    (photos / 'other/cat').mkdir(parents=True)
+    Image.new('RGB', (40, 30)).save(photos / 'other/cat/1.jpg')
+    said = new_config('--val-images', 'other', like=like, fails=True).stderr
+    assert 'other needs a folder of images for each class; it has cat (1).' in said
+    (photos / 'other/dog').mkdir()
+    Image.new('RGB', (40, 30)).save(photos / 'other/dog/1.jpg')
+    said = new_config('--val-images', 'other', like=like, fails=True).stderr
+    assert "images has the classes ['big car', 'cat', 'tree'], other has ['cat', 'dog']" in said
+    said = new_config('--classes', 'x.txt', like=like, fails=True).stderr
+    assert 'the folders in --images are classes' in said
+    assert 'of mmpretrain' in new_config(like='swin_t_cifar100', fails=True).stderr
