@@ -1,17 +1,15 @@
 """Export a segmentor, detector or classifier to ONNX, and check it in onnxruntime.
 
 The input `images` is float32 (batch,3,height,width): values from 0 to 255, channels in the order
-blue, green, red, as OpenCV reads them. The file includes normalisation, the network and, as
-metadata, the names of the classes. Its outputs are, of
+blue, green, red, as OpenCV reads them. The outputs are, of
 
-  segmentors    labels, int64 (batch,height,width), or with --logits logits, float32
-                (batch,classes,height,width), at the size of the image
-  detectors     (Mask R-CNN, Faster R-CNN, RetinaNet) of one image: boxes (n,4), scores (n), labels
-                (n) and masks (n,28,28); scores are 0 where there are fewer than n objects
+  segmentors    labels (batch,height,width), or with --logits logits (batch,classes,height,width)
+  detectors     (Mask R-CNN, Faster R-CNN, RetinaNet) of one image boxes (n,4), scores (n), which
+                are 0 where there are fewer objects, labels (n) and masks (n,28,28)
   classifiers   scores (batch,classes)
 
-It is compared with the model, as tools/test.py runs it, and not kept if the two differ.
-docs/export.md shows programs that run the files without torch, and how to export a backbone.
+The file is compared with the model, as tools/test.py runs it, and not written if the two differ.
+docs/export.md shows programs that run files without torch, and how to export a backbone.
 """
 
 import argparse

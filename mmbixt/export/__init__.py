@@ -36,9 +36,6 @@ def export(
 
     Args:
         name: of the config, for the metadata of the file.
-        config: of a segmentor, a detector or a classifier.
-        checkpoint: of the whole model.
-        file: to write.
         size: height and width of the images; default: ``SIZES``.
         photo: an image in which detections are compared; default: generated scenes.
         options: of :class:`mmbixt.export.segmentor.Segmentor`.

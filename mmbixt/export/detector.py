@@ -20,6 +20,7 @@ from mmbixt.errors import UserError
 from mmbixt.export.files import normalise
 
 KINDS = 'MaskRCNN', 'FasterRCNN', 'RetinaNet'
+PARTS = 'StandardRoIHead', 'SingleRoIExtractor', 'RoIAlign', 'DeltaXYWHBBoxCoder'
 # Two detections are the same within these of boxes (pixels), scores, labels and probabilities of
 # masks. Rounding alone makes 1e-3 and 1e-5; where two boxes overlap as much as non-maximum
 # suppression allows, another one may be kept.
@@ -85,22 +86,22 @@ def unsupported(model: nn.Module) -> str:
     """What of a detector this implementation does not have; empty if it has all."""
     if type(model).__name__ not in KINDS:
         return f'{type(model).__name__} is none of {", ".join(KINDS)}'
-    settings, parts = [model.test_cfg], [model.bbox_head] if 'nms' in model.test_cfg else []
-    if not parts:
-        settings, roi = [model.test_cfg['rpn'], model.test_cfg['rcnn']], model.roi_head
-        parts = [model.rpn_head, roi.bbox_head]
-        for part in (roi, roi.bbox_roi_extractor, roi.bbox_roi_extractor.roi_layers[0]):
-            if type(part).__name__ not in ('StandardRoIHead', 'SingleRoIExtractor', 'RoIAlign'):
-                return f'it has {type(part).__name__}'
+    if type(model).__name__ == 'RetinaNet':
+        settings, parts = [model.test_cfg], [model.bbox_head.bbox_coder]
+    else:
+        roi = model.roi_head
+        settings = [model.test_cfg['rpn'], model.test_cfg['rcnn']]
+        parts = [roi, roi.bbox_roi_extractor, roi.bbox_roi_extractor.roi_layers[0]]
+        parts += [model.rpn_head.bbox_coder, roi.bbox_head.bbox_coder]
+    for part in parts:
+        usual = getattr(part, 'clip_border', True) and not getattr(part, 'add_ctr_clamp', False)
+        if type(part).__name__ not in PARTS or not usual:
+            return f'it has another {type(part).__name__} than mmdet has by default'
     for options in settings:
         if options['nms'].keys() != {'type', 'iou_threshold'} or options['nms']['type'] != 'nms':
             return f'nms={dict(options["nms"])}'
         if options['max_per_img'] < 1:
             return 'max_per_img must be a number of boxes'
-    for coder in (part.bbox_coder for part in parts):
-        is_plain = type(coder).__name__ == 'DeltaXYWHBBoxCoder' and coder.clip_border
-        if not is_plain or coder.add_ctr_clamp:
-            return 'it has another coder of boxes than DeltaXYWHBBoxCoder without options'
     return ''
 
 
@@ -115,9 +116,8 @@ def dense_boxes(
 
     Labels are classes, or levels of the RPN.
     """
-    logits, deltas = head(
-        maps
-    )  # of each level (1,A*K,H,W), for A anchors and K classes, (1,A*4,H,W)
+    # of each level: (1,A*K,H,W) and (1,A*4,H,W), of A anchors in each cell and K classes
+    logits, deltas = head(maps)
     anchors = head.prior_generator.grid_priors([x.shape[2:] for x in logits], device=maps[0].device)
     levels, most = [], options.get('nms_pre', -1)
     for number, anchor in enumerate(anchors):

@@ -90,7 +90,7 @@ REFUSED = {
     'none of MaskRCNN, FasterRCNN, RetinaNet': {'model.type': 'FCOS'},
     "'type': 'soft_nms'": {'model.test_cfg.nms.type': 'soft_nms'},
     "'class_agnostic': True": {'model.test_cfg.nms.class_agnostic': True},
-    'another coder': {'model.bbox_head.bbox_coder.add_ctr_clamp': True},
+    'another DeltaXYWHBBoxCoder': {'model.bbox_head.bbox_coder.add_ctr_clamp': True},
     'max_per_img': {'model.test_cfg.max_per_img': -1},
 }
 
