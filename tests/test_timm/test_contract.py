@@ -107,6 +107,7 @@ def test_features_only(name, out_indices):
     maps = model(x)
     described = zip(model.feature_info.channels(), model.feature_info.reduction(), strict=True)
     assert [tuple(y.shape[1:]) for y in maps] == [(c, SIDE // s, SIDE // s) for c, s in described]
+    assert [y.stride() for y in maps] == [torch.empty(y.shape).stride() for y in maps]
     sum(y.square().mean() for y in maps).backward()
     assert without_gradient(model) == []
     again = create(name, features_only=True, out_indices=out_indices)
