@@ -4,7 +4,6 @@ All steps are commands of other tools, which are printed.
 """
 
 import argparse
-import os
 import re
 import shlex
 import subprocess
@@ -91,8 +90,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--out', type=Path, default=Path('work_dirs/demo'), help='output folder')
     out = parser.parse_args().out
-    # else threads that wait take a core from other programs, and training becomes ten times slower
-    os.environ.setdefault('OMP_WAIT_POLICY', 'passive')
     data = write_sample_data('data/sample') / 'ade/ADEChallengeData2016'
     predictions = out / 'predictions'
 

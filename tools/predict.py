@@ -7,6 +7,8 @@ predictions.json in the form of COCO, classifiers predictions.jsonl, and both a 
 image, by the inferencers of mmdet and mmpretrain.
 """
 
+import mmbixt.passive_threads  # noqa: F401
+
 import argparse
 import sys
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Evaluate a checkpoint: mmengine's runner, for configs of mmseg, mmdet and mmpretrain."""
 
+import mmbixt.passive_threads  # noqa: F401
+
 import argparse
 import os
 

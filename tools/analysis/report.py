@@ -5,6 +5,8 @@ If the counts of each image (WORK_DIR/boundary.npz) are missing, the last checkp
 evaluated on its test set.
 """
 
+import mmbixt.passive_threads  # noqa: F401
+
 import argparse
 from pathlib import Path
 

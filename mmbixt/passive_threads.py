@@ -1,0 +1,9 @@
+"""Imported by tools before torch: without a GPU, threads that wait leave their core to others.
+
+On two threads, a small network takes 9 s instead of 87 s beside other programs.
+"""
+
+import os
+
+if not any(map(os.path.exists, ('/dev/nvidiactl', '/dev/kfd', '/dev/dxg'))):
+    os.environ.setdefault('OMP_WAIT_POLICY', 'passive')
