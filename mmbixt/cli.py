@@ -17,7 +17,7 @@ from torch import distributed
 
 from mmbixt.check.files import check_files
 from mmbixt.config import ConfigError, all_dicts, read_config, type_name
-from mmbixt.errors import UserError
+from mmbixt.errors import UserError, near_matches
 from mmbixt.frameworks import UNUSABLE, missing_framework
 from mmbixt.registry import FRAMEWORKS
 from mmbixt.sample.sample_config import use_few_steps, use_sample_data
@@ -93,6 +93,10 @@ def load_config(
     if changes and os.environ.get('RANK', '0') == '0':
         print(*changes, sep='\n  ', flush=True)
     if args.cfg_options:
+        known = {*cfg, *SETTINGS, 'auto_scale_lr', 'runner_type', 'tta_model', 'tta_pipeline'}
+        for name in {option.partition('.')[0] for option in args.cfg_options} - known:
+            text = f'--cfg-options: nothing reads the setting {name}.'
+            raise ConfigError(text + near_matches(name, known))
         cfg.merge_from_dict(args.cfg_options)
     for name in sorted(cfg.keys() - SETTINGS):  # mmengine takes any name
         if similar := get_close_matches(name, SETTINGS, 1, cutoff=0.92):

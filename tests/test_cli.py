@@ -24,10 +24,10 @@ def load(*arguments, splits=()):
 
 @pytest.mark.parametrize('name', [NAME, f'{NAME}.py', f'mmbixt::bixt/{NAME}.py'])
 def test_configs_by_name(name):
-    cfg = load(name, '--cfg-options', 'train_dataloader.batch_size=3', 'a.b="[(1,2)]"')
+    cfg = load(name, '--cfg-options', 'train_dataloader.batch_size=3', 'env_cfg.b="[(1,2)]"')
     assert cfg.model.backbone.type == 'mmbixt.BiXT'
     assert cfg.work_dir == f'work_dirs/{NAME}'
-    assert (cfg.train_dataloader.batch_size, cfg.a.b) == (3, [(1, 2)])
+    assert (cfg.train_dataloader.batch_size, cfg.env_cfg.b) == (3, [(1, 2)])
 
 
 @pytest.mark.parametrize('given', [None, 'active'])
@@ -51,6 +51,12 @@ def test_unknown_configs_and_missing_data(tmp_path, monkeypatch):
         read_config('semfpn_bixt_ade20k')
     with pytest.raises(ConfigError, match=r'images/training does not exist(.*\n)+.*--sample'):
         load(NAME, splits=('train',))
+
+
+def test_options_that_nothing_reads():
+    with pytest.raises(ConfigError, match=r'nothing reads the setting modle\..*: .*\bmodel\b'):
+        load(NAME, '--cfg-options', 'modle.backbone.arch=small')
+    load(NAME, '--cfg-options', 'custom_hooks.type=EMAHook', 'tta_model.type=SegTTAModel')
 
 
 def test_processes_without_gpus_synchronise_no_norms(monkeypatch):
