@@ -108,10 +108,13 @@ def train(args: argparse.Namespace) -> None:
     try:
         runner.train()
     except KeyboardInterrupt:
+        print(f'Stopped in iteration {runner.iter + 1}.')
         if Path(cfg.work_dir, 'last_checkpoint').exists():  # written by mmengine
             # without the checkpoint that this run itself began with
             words = [x for x in sys.argv if not x.startswith('--resume') and x != args.resume]
             print(f'To resume: python {shlex.join(words)} --resume')
+        else:
+            print('There is no checkpoint yet.')
         raise
 
 

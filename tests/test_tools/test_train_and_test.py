@@ -105,7 +105,11 @@ def test_an_interrupted_run_says_how_to_resume(folder, within, tmp_path, monkeyp
     arguments = CONFIG, '--resume', folder / RUN / 'iter_2.pth', '--sample', '--work-dir', tmp_path
     done = within('train.py', *arguments, cwd=folder, fails=True)
     assert done.returncode == 130
+    assert 'Stopped in iteration 1.\n' in done.stdout
     assert f'train.py {CONFIG} --sample --work-dir {tmp_path} --resume\n' in done.stdout
+    (tmp_path / 'last_checkpoint').unlink()
+    arguments = CONFIG, '--sample', '--work-dir', tmp_path
+    assert 'no checkpoint yet' in within('train.py', *arguments, cwd=folder, fails=True).stdout
 
 
 def test_resume_of_nothing(run, tmp_path, monkeypatch):
