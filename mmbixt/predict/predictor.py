@@ -27,6 +27,8 @@ from mmbixt.predict.tiling import (
 
 UNIT = 32  # tiles begin at multiples of it if they can: the stride of the last feature maps
 
+AS_USUAL = ', as in evaluation; --scale 1 keeps its size'
+
 
 class Predictor:
     """A segmentor with the weights of a checkpoint, for images of any size.
@@ -85,6 +87,7 @@ class Predictor:
         self.meta, self.is_evaluation = self.network.meta, scale is None and short_side is None
         self.mean = within(config, 'model', 'data_preprocessor').get('mean') or [0]
         self.load, self.resize = _transforms(config, scale, short_side)
+        _, self.usual = _transforms(config, None, None)
         self.said: set[tuple[int, int]] = set()
 
     def __call__(self, image: str | Path | np.ndarray) -> np.ndarray:
@@ -189,13 +192,17 @@ class Predictor:
         return (255 * chosen).round().numpy().astype(np.uint8)
 
     def _say(self, size: tuple[int, int], new: tuple[int, int]) -> None:
-        """Print a line for each size of photo that is resized."""
-        if self.quiet or size == new or size in self.said:
+        """Print a line for each size of photo that is resized, or far larger than in evaluation."""
+        if self.quiet or size in self.said:
             return
         self.said.add(size)
-        (height, width), (h, w) = size, new
-        why = ', as in evaluation; --scale 1 keeps its size' if self.is_evaluation else ''
-        tqdm.write(f'{width} x {height} is predicted at {w} x {h}{why}')
+        photo = dict(img=np.empty(size, np.uint8), img_shape=size, ori_shape=size)
+        usual = self.usual(photo)['img'].shape[:2]
+        text = '{1} x {0} is predicted at {3} x {2}'.format(*size, *new)
+        if min(new) > 4 * min(usual):
+            tqdm.write(text + ', over four times the {1} x {0} of evaluation'.format(*usual))
+        elif size != new:
+            tqdm.write(text + AS_USUAL * self.is_evaluation)
 
 
 def _pixels(image: np.ndarray) -> Tensor:

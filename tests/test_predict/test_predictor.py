@@ -71,7 +71,11 @@ def files(tmp_path_factory):
 
 SIZES = [  # options, what they mean, and the size
     ({}, dict(scale=(160, 128)), '160 x 118, as in evaluation; --scale 1 keeps its size'),
-    (dict(scale=1.7), dict(scale_factor=1.7), '691 x 508'),
+    (
+        dict(scale=1.7),
+        dict(scale_factor=1.7),
+        '691 x 508, over four times the 160 x 118 of evaluation',
+    ),
     (dict(short_side=100), dict(scale=(10000, 100)), '136 x 100'),
 ]
 
@@ -153,6 +157,15 @@ def test_probabilities_are_those_of_the_labels(files, tmp_path):
     expected = np.where(labels, expected, 1 - expected)
     assert expected[labels == 1].min() < 0.4
     assert np.abs(given - 255 * expected).max() < 0.6
+
+
+def test_a_scale_far_from_that_of_evaluation_is_said(files, capsys):
+    predict = Predictor(*files[:2], scale=1, device='cpu')
+    predict(np.zeros((300, 400, 3), np.uint8))
+    assert not capsys.readouterr().out
+    predict(np.zeros((600, 800, 3), np.uint8))
+    said = '800 x 600 is predicted at 800 x 600, over four times the 160 x 120 of evaluation\n'
+    assert capsys.readouterr().out == said
 
 
 def test_pixels_from_0_to_1(files):
