@@ -36,7 +36,7 @@ def parse_args() -> argparse.Namespace:
     add('--device', help="'cuda' or 'cpu' (default: a GPU if torch finds one)")
     only = parser.add_argument_group('segmentors')
     add, size = only.add_argument, only.add_mutually_exclusive_group()
-    add('--overlay', action='store_true', help='also blends of photos and labels')
+    add('--overlay', action='store_true', help='also blends of photos and labels, and legend.png')
     text = "also the probability of each pixel's label, 0 to 255"
     add('--probabilities', action='store_true', help=text)
     text = 'factor of the size of photos; 1 for objects as large in pixels as in training'

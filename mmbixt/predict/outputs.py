@@ -10,6 +10,8 @@ from pathlib import Path
 
 import mmcv
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from mmengine.config import Config
 from PIL import Image
 
@@ -32,6 +34,17 @@ class Segmentation:
         self.predictor, self.args = Predictor(config, args.checkpoint, **options), args
         meta = self.predictor.meta
         self.palette = np.uint8(meta.get('palette') or distinct_palette(len(meta['classes'])))
+        if args.overlay:
+            args.out.mkdir(parents=True, exist_ok=True)
+            self.draw_legend().savefig(args.out / 'legend.png', bbox_inches='tight')
+
+    def draw_legend(self) -> Figure:
+        """The colours of the classes."""
+        pairs = zip(self.palette / 255, self.predictor.meta['classes'], strict=False)
+        handles = [Patch(facecolor=colour, edgecolor='0.3', label=name) for colour, name in pairs]
+        figure = Figure()
+        figure.legend(handles=handles, ncols=-(-len(handles) // 25), loc='center', frameon=False)
+        return figure
 
     def __call__(self, path: Path, out: Path, name: Path) -> None:
         photo = self.predictor.read(path)

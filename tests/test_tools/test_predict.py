@@ -48,7 +48,9 @@ def test_folder(within, project, photos, tmp_path):
     assert 'broken.jpg' in done.stderr
     ends = '.png', '_overlay.jpg', '_probability.png'
     names = [name + end for name in ('scene_0', 'trip/b', 'trip/scene_1') for end in ends]
-    assert files(tmp_path / 'out') == sorted(names)
+    assert files(tmp_path / 'out') == sorted([*names, 'legend.png'])
+    with Image.open(tmp_path / 'out/legend.png') as legend:
+        assert {*PALETTE} < {colour[:3] for _, colour in legend.getcolors(10**6)}
     with Image.open(tmp_path / 'out/scene_0.png') as labels:
         assert labels.size == (48, 80)  # turned, as in training
         assert np.array(labels).max() < 3
