@@ -29,7 +29,7 @@ def test_table_of_models_is_that_of_the_tool(tmp_path, flops):
     before, table, after = re.split(f'{START}\n|{END}', (ROOT / 'docs/configs.md').read_text())
     _, _, *rows = table.splitlines()
     names = [row.split('`')[1] for row in rows]
-    assert names == [model.name for model in PUBLISHED]
+    assert names == [model.name for model in PUBLISHED if model.gmacs]
     outdated = tmp_path / 'configs.md'
     outdated.write_text(f'{before}{START}\nold\n{END}{after}')
     flops('--update', outdated)

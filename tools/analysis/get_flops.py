@@ -1,4 +1,4 @@
-"""Parameters and operations of a config, or of all published variants with the papers' figures.
+"""Parameters and operations of a config, or of published variants with the papers' figures.
 
 Operations are multiply-adds of matrix products and convolutions, attention included, for one
 image. Norms, activations, softmax and additions are not counted, nor are heads of detectors of two
@@ -33,7 +33,7 @@ def parse_args() -> argparse.Namespace:
     add = parser.add_argument
     add('config', nargs='?', help='a config of mmseg or mmdet, a file or PACKAGE::PATH')
     add('--shape', type=int, nargs=2, default=(512, 512), metavar=('H', 'W'), help='image size')
-    add('--table', action='store_true', help='all published variants, as in docs/configs.md')
+    add('--table', action='store_true', help='published variants, as in docs/configs.md')
     add('--update', type=Path, metavar='FILE', help='replace the table of --table in this file')
     args = parser.parse_args()
     if not (args.config or args.table or args.update):
@@ -90,8 +90,9 @@ HEADER = ['model', 'M params', 'G at 512', 'classifier: M params (paper)', 'G at
 
 
 def make_table() -> str:
-    """A Markdown table of all published variants."""
-    rows = [HEADER, ['---'] + ['---:'] * (len(HEADER) - 1), *(make_row(m) for m in PUBLISHED)]
+    """A Markdown table of the published variants whose operations a paper gives."""
+    models = [make_row(model) for model in PUBLISHED if model.gmacs]
+    rows = [HEADER, ['---'] + ['---:'] * (len(HEADER) - 1), *models]
     return '\n'.join(f'| {" | ".join(row)} |' for row in rows)
 
 
