@@ -1,7 +1,4 @@
-"""Imported by tools before torch: without a GPU, threads that wait leave their core to others.
-
-On two threads, a small network takes 9 s instead of 87 s beside other programs.
-"""
+"""Imported by tools before torch: without a GPU, threads that wait leave their core to others."""
 
 import os
 

@@ -55,7 +55,8 @@ def main() -> None:
         raise UserError(f'{args.classes}: two classes have one colour.')
     if args.out.exists():
         raise FileExistsError(f'{args.out} exists.')
-    new_ids = {code: i for i, code in enumerate(codes)}
+    ignored = set() if colours else {IGNORED, *args.ignore}
+    new_ids = {code: i for i, code in enumerate(codes) if code not in ignored}
     pixels, files = Counter(), Counter()  # of those that are no classes
     found = find_images([str(args.labels)])
     for file, name in tqdm(found.items(), disable=None):
@@ -63,7 +64,7 @@ def main() -> None:
         values, places, counts = np.unique(old, return_inverse=True, return_counts=True)
         new = np.uint8([new_ids.get(value, IGNORED) for value in values.tolist()])
         for value, count in zip(values.tolist(), counts.tolist(), strict=True):
-            if value not in new_ids and (colours or value not in (IGNORED, *args.ignore)):
+            if value not in new_ids and value not in ignored:
                 pixels[value] += count
                 files[value] += 1
         path = args.out / name.with_suffix('.png')

@@ -409,7 +409,9 @@ def classifier(args: argparse.Namespace, model: dict) -> tuple[list[str], str]:
     for i, name in enumerate(classes):
         print(f'  {name:16} {counts[str(i)]:,} images{rarity(counts[str(i)])}')
     epochs, steps = int(np.clip(32000 / len(lines), 20, 100)), -(-len(lines) // BATCH_OF_CLASSES)
-    weights = published_weights(args.like)
+    models = load(config_files()[args.like].with_name('metafile.yml'))['Models']
+    results = (x for model in models if model['Name'] == args.like for x in model['Results'])
+    weights = next((x['Weights'] for x in results if 'Weights' in x), None)  # published ones
     own = [x for x in ('backbone', 'neck') if weights and model[x].type.startswith('mmbixt.')]
     folders = zip((args.images, val_images), files, strict=True)
     train, val = (f'data_prefix={str(x)!r}, ann_file={file!r}' for x, file in folders)
@@ -427,13 +429,6 @@ def classifier(args: argparse.Namespace, model: dict) -> tuple[list[str], str]:
         warm_up=max(1, epochs * steps // 20),
         interval=max(1, epochs // 10),
     )
-
-
-def published_weights(name: str) -> str | None:
-    """The weights of a classifier of mmbixt's, from the list of its family."""
-    models = load(config_files()[name].with_name('metafile.yml'))['Models']
-    results = (x for model in models if model['Name'] == name for x in model['Results'])
-    return next((x['Weights'] for x in results if 'Weights' in x), None)
 
 
 def main() -> None:

@@ -41,10 +41,6 @@ class Segmentor:
         data = dict(inputs=[*tiles], data_samples=[BaseDataElement() for _ in tiles])
         return self.model.data_preprocessor(data, False)['inputs']
 
-    def padded_size(self, tile: Tensor) -> Sequence[int]:
-        """The size of the pixels (H,W) that the logits of a tile cover."""
-        return self.prepare([tile]).shape[2:]
-
     @torch.no_grad()
     def __call__(self, tiles: Sequence[Tensor], batch: int = 0) -> Iterable[Logits]:
         """Logits of tiles (C,H,W).
@@ -90,9 +86,9 @@ class OnnxFile:
         sides = self.session.get_inputs()[0].shape[2:]
         self.tile = tuple(sides) if all(isinstance(side, int) for side in sides) else None
 
-    def padded_size(self, tile: Tensor) -> Sequence[int]:
-        """The size (H,W) of a tile (C,H,W): the file removes what it pads."""
-        return tile.shape[1:]
+    def prepare(self, tiles: Sequence[Tensor]) -> Tensor:
+        """Inputs (B,C,H,W), without padding: the file removes what it pads."""
+        return torch.stack([*tiles])
 
     def __call__(self, tiles: Sequence[Tensor], batch: int = 0) -> Iterable[Logits]:
         """Logits of tiles (C,H,W), one after the other."""

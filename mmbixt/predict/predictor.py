@@ -135,7 +135,7 @@ class Predictor:
         if self.whole or (is_one and not self.network.tile):
             [(logits, covered)] = self.network([_pixels(image)])
             return logits.split(ROWS, 1), logits.shape[1:], covered
-        last = self.network.padded_size(_pixels(image[starts[0][-1] :, starts[1][-1] :]))
+        last = self.network.prepare([_pixels(image[starts[0][-1] :, starts[1][-1] :])]).shape[2:]
         covered = [x[-1] + side for x, side in zip(starts, last, strict=True)]
         if self.network.tile or self.network.has_graph:  # all tiles have one size
             sides = zip(size, starts, tile, strict=True)
@@ -148,10 +148,8 @@ class Predictor:
         # at full size where the cells of tiles do not coincide
         stride = int(stride) if stride >= 1 and self.unit % stride == 0 else 1
         rows = [(self._cells(*logits, stride) for logits in row) for row in rows]
-        size, cells = (
-            [ceil(x / stride) for x in covered],
-            [[x // stride for x in y] for y in starts],
-        )
+        size = [ceil(x / stride) for x in covered]
+        cells = [[x // stride for x in y] for y in starts]
         weights = [
             tile_weights(n, first, length // stride, self.overlap / stride)
             for n, first, length in zip(size, cells, tile, strict=True)

@@ -62,11 +62,7 @@ def use_few_steps(cfg: Config, steps: int, shrink: bool = True) -> list[str]:
         cfg.visualizer.vis_backends = [dict(type='LocalVisBackend')]
     for _, dataset in data_sets(cfg, 'val'):
         dataset.indices = steps
-    if cfg.get('val_dataloader'):
-        cfg.val_dataloader.batch_size = min(batch_size, cfg.val_dataloader.batch_size)
-    done['schedule'] = (
-        f'{steps} iterations of batches of {batch_size}, validation of {steps} images'
-    )
+    done['schedule'] = f'{steps} iterations of batches of {batch_size}, {steps} images validated'
     done['weights'] = _remove_weights(cfg)
     return [f'{what}: {change}' for what, change in done.items() if change]
 

@@ -42,13 +42,14 @@ def test_colours(folder, ids, within):
     assert read_class_file('colours.txt') == (NAMES, COLOURS[:3])
 
 
-@pytest.mark.parametrize('ignored', [['3'], ['7', '3'], []])
+@pytest.mark.parametrize('ignored', [['3'], ['7', '3'], [], ['1', '3']])
 def test_ids(folder, ids, within, ignored):
     write(ids, 'a.png', folder)
     ignore = ['--ignore', *ignored] if ignored else []
     done = within('convert_labels.py', 'old', 'new', '--classes', 'names.txt', *ignore)
     assert ('  id 3: ' in done.stdout) is not bool(ignored)
-    assert np.array_equal(read_labels(folder / 'new/town/a.png'), np.where(ids == 3, 255, ids))
+    expected = np.where((ids == 3) | np.isin(ids, np.uint8(ignored)), 255, ids)  # also a class
+    assert np.array_equal(read_labels(folder / 'new/town/a.png'), expected)
 
 
 def test_what_cannot_be_converted(folder, ids, within):
