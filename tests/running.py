@@ -66,11 +66,11 @@ def unformatted(text: str, **_: object) -> tuple[str, bool]:
     return text, False
 
 
-def in_two_processes(function: Callable, *arguments: Any) -> None:
+def in_two_processes(function: Callable, *arguments: Any, start_method: str = 'fork') -> None:
     """Call ``function(rank, *arguments)`` in two processes of a group, forked: imports are slow."""
     cv2.setNumThreads(1)  # OpenCV's threads do not survive a fork
     with TemporaryDirectory() as folder:
-        start_processes(_join, (folder, function, arguments), nprocs=2, start_method='fork')
+        start_processes(_join, (folder, function, arguments), nprocs=2, start_method=start_method)
 
 
 def _join(rank: int, folder: str, function: Callable, arguments: tuple) -> None:

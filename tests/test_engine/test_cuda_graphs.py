@@ -1,13 +1,11 @@
-"""A graph of the losses of a batch changes how a training runs, not what it computes.
-
-``make_graphed_callables`` has a stand-in, which runs the function on the memory of the example.
-"""
+"""A graph of the losses of a batch changes how a training runs, not what it computes."""
 
 import copy
 from types import SimpleNamespace
 
 import pytest
 import torch
+from graphs import GRAPHS, LINEAR, LOSSES, MODELS, check, imitate, train_one_of_two
 from helpers import others_in_zoo
 from mmengine.config import Config
 from mmengine.optim import OptimWrapper
@@ -16,97 +14,17 @@ from mmengine.registry import init_default_scope
 from running import in_two_processes
 from torch import nn
 from torch.utils.data import DataLoader
-from training import CLASSES, SIZE, classifier, samples_of, segmentor, train
-from variants import FAMILIES, VARIANTS, build
+from training import SIZE, samples_of, train
+from variants import VARIANTS, build
 
-from mmbixt.engine import cuda_graphs
 from mmbixt.engine.cuda_graphs import CUDAGraphsHook, obstacle
 
-GRAPHS = dict(type='mmbixt.CUDAGraphsHook')
-LINEAR, FCN = 'linear head of BiXT', 'stock FCN, with an auxiliary head'
-MODELS = {
-    'SemanticFPN of XCiT': lambda: segmentor(
-        'semfpn_xcit_t12_p16_ade20k', dict(out_indices=(0, 1, 2, 3), drop_path_rate=0.2)
-    ),
-    LINEAR: lambda: segmentor('linear_bixt_ti_ade20k', dict(out_indices=(3,))),
-    'UPerNet of BiFormer': lambda: segmentor('upernet_biformer_t_ade20k'),
-    'UPerNet of BiSA-Swin': lambda: segmentor('upernet_bisa_swin_t_ade20k'),
-    FCN: lambda: segmentor('mmseg::fcn/fcn_r18-d8_4xb2-80k_cityscapes-512x1024.py'),
-    **{name: lambda config=config: classifier(config) for name, config in FAMILIES.items()},
-    'distilled': lambda: classifier(
-        VARIANTS['xcit'],
-        'mmbixt.DistilledClassifier',
-        teacher=dict(model_name='test_resnet', num_classes=CLASSES),
-    ),
-}
 HERE = LINEAR, 'xcit /8, layer scale'
-ONE, TWO = ('decode.loss_ce', 'decode.acc_seg'), ('aux.loss_ce', 'aux.acc_seg')
-LOSSES = {  # names in the graph
-    **dict.fromkeys(MODELS, (*ONE, *TWO)),
-    **dict.fromkeys(('SemanticFPN of XCiT', LINEAR), ONE),
-    **dict.fromkeys(FAMILIES, ('loss',)),
-    'distilled': ('loss_label', 'loss_teacher'),
-}
-
-
-class Graph:
-    """In place of ``torch.cuda.make_graphed_callables``; ``calls`` of what it makes."""
-
-    calls = 0
-
-    def __call__(self, module, example, allow_unused_input):
-        self.module, self.forward, self.example = module, module.forward, example
-        module.forward = self.replay
-
-    def replay(self, *inputs):
-        with torch.no_grad():
-            for memory, values in zip(self.example, inputs, strict=True):
-                memory.copy_(values)
-        self.calls += 1
-        return self.forward(*self.example)
-
-
-class Mode:
-    """In place of ``torch.cuda``'s mode for what waits."""
-
-    value = 0
-
-    def get(self):
-        return self.value
-
-    def set(self, value):
-        self.value = value
 
 
 @pytest.fixture
-def mode(monkeypatch):
-    mode = Mode()
-    monkeypatch.setattr(torch.cuda, 'get_sync_debug_mode', mode.get)
-    monkeypatch.setattr(torch.cuda, 'set_sync_debug_mode', mode.set)
-    return mode
-
-
-@pytest.fixture
-def graph(mode, monkeypatch):
-    graph = Graph()
-    monkeypatch.setattr(torch.cuda, 'make_graphed_callables', graph)
-    monkeypatch.setattr(cuda_graphs, 'obstacle', lambda runner: '')
-    return graph
-
-
-def check(folder, graph, name, **options):
-    """The same losses and weights; the graph runs in all iterations but the first."""
-    model = MODELS[name]()
-    options['scope'] = 'mmseg' if 'decode_head' in model else 'mmpretrain'
-    expected, ordinary = train(folder, model, **options)
-    found, runner = train(folder, model, [GRAPHS], **options)
-    assert graph.calls == 4
-    assert found == pytest.approx(expected, rel=1e-6)
-    assert graph.module.names == LOSSES[name]
-    state = ordinary.model.state_dict()
-    for key, value in runner.model.state_dict().items():
-        torch.testing.assert_close(value, state[key], rtol=1e-4, atol=1e-5)
-    assert 'loss' not in vars(graph.module.model)  # its own method again
+def graph(monkeypatch):
+    return imitate(monkeypatch)
 
 
 @pytest.mark.parametrize('name', others_in_zoo(MODELS, HERE))
@@ -114,13 +32,10 @@ def test_losses(name, graph, tmp_path):
     check(tmp_path, graph, name)
 
 
-def train_one_of_two(rank, graph, folder):
-    check(folder / str(rank), graph, 'SemanticFPN of XCiT', ddp=True)
-
-
 @pytest.mark.zoo
-def test_two_processes(graph, tmp_path):
-    in_two_processes(train_one_of_two, graph, tmp_path)
+def test_two_processes(tmp_path):
+    """New ones: a fork has no threads for the backward pass where its parent had some."""
+    in_two_processes(train_one_of_two, tmp_path, start_method='spawn')
 
 
 def captured():
@@ -175,11 +90,11 @@ def test_accumulated_gradients_are_found_without_a_config(graph, tmp_path, capfd
     assert 'No CUDA graph: accumulative_counts adds gradients up' in ''.join(capfd.readouterr())
 
 
-def test_losses_that_wait_are_not_captured(graph, mode, tmp_path, monkeypatch, capfd):
+def test_losses_that_wait_are_not_captured(graph, tmp_path, monkeypatch, capfd):
     original = nn.functional.cross_entropy
 
     def wait(*inputs, **options):
-        if mode.value == 'error':
+        if graph.mode.value == 'error':
             raise RuntimeError('called a synchronizing CUDA operation')
         return original(*inputs, **options)
 
@@ -188,7 +103,7 @@ def test_losses_that_wait_are_not_captured(graph, mode, tmp_path, monkeypatch, c
     expected, _ = train(tmp_path, model)
     found, _ = train(tmp_path, model, [GRAPHS])
     assert found == expected
-    assert (graph.calls, mode.value) == (0, 0)
+    assert (graph.calls, graph.mode.value) == (0, 0)
     assert 'without waiting for the GPU (called a synchronizing' in ''.join(capfd.readouterr())
 
 
