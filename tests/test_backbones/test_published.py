@@ -73,7 +73,7 @@ def test_the_table_has_the_numbers_of_the_papers():
     """That its table is the output of the tool is tested in test_get_flops.py."""
     table = TABLE.read_text().partition(flops.START)[2].partition(flops.END)[0]
     rows = {cells[1].strip(' `'): cells for cells in map(cells_of, table.splitlines())}
-    for model in PUBLISHED:
+    for model in (model for model in PUBLISHED if model.gmacs):  # as in the table
         *_, params, gmacs, _ = rows[model.name]
         for cell, paper in ((params, model.params), (gmacs, model.gmacs)):
             ours, _, printed = cell.strip(')').partition(' (')
