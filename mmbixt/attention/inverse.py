@@ -16,12 +16,13 @@ bilinear product for each token, whose cost does not depend on the number of tok
 """
 
 import math
-from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.functional import gelu, linear
+from torch.nn.functional import gelu
+from torch.utils.checkpoint import checkpoint
 
 from mmbixt.layers.context import is_by_definition, is_exporting, without_autocast
 from mmbixt.layers.softmax_attention import (
@@ -63,94 +64,31 @@ def inverse_attention_definition(L: Tensor, q_hat: Tensor, v_hat: Tensor, G: Ten
 
 
 def bilinear(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
-    """(...,a), (...,b) and a weight (a,b,c) to (...,c): ``sum_ab left[a] right[b] weight[a,b]``."""
-    right, weight = right.to(left.dtype), weight.to(left.dtype)
+    """(...,a), (...,b) and a weight (a,b,c) to (...,c): ``sum_ab left[a] right[b] weight[a,b]``.
+
+    The outer products of all rows are d times as large as the inputs. So they are computed for some
+    rows at a time, whose products stay in the caches of a CPU, and again in the backward pass.
+    """
+    right = right.to(left.dtype)
     if torch.compiler.is_compiling() or is_exporting():
-        outer = left.unsqueeze(-1) * right.unsqueeze(-2)
-        return outer.flatten(-2) @ weight.flatten(0, 1)
-    out = Bilinear.apply(left.flatten(0, -2), right.flatten(0, -2), weight)
+        return _multiply(left, right, weight)
+    values = 2**19 if left.device.type == 'cpu' else 2**27
+    rows = max(1, values // (left.shape[-1] * right.shape[-1]))
+    blocks = zip(*(x.flatten(0, -2).split(rows) for x in (left, right)), strict=True)
+    multiply = _multiply
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (left, right, weight)):
+        options = dict(use_reentrant=False, preserve_rng_state=False)
+        multiply = partial(checkpoint, _multiply, **options)
+    # the gradient of the weight is a sum over the blocks, at least in float32
+    weight = weight.to(torch.promote_types(weight.dtype, torch.float32))
+    out = torch.cat([multiply(*block, weight) for block in blocks])
     return out.unflatten(0, left.shape[:-1])
 
 
-class Bilinear(torch.autograd.Function):
-    """Rows (T,a) and (T,b) and a weight (a,b,c) to (T,c), some rows at a time.
-
-    One expression for all rows would write their outer products to memory, which are d times as
-    large as the inputs, read them for a matrix product, and keep them for the backward pass. For
-    some rows at a time, within ``torch.utils.checkpoint``, it takes 1.4 to 1.8 times as long in
-    training, and a step of BiSA-Swin-T 1.1 times (512 pixels, one thread of an AMD EPYC).
-    Derivatives of any order exist: those of this function and of :class:`BilinearGradients` are
-    computed by these two functions.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
-        matrix = weight.flatten(0, 1).t().contiguous()  # the order that MKL multiplies faster
-        parts = (
-            left[rows].unsqueeze(2) * right[rows].unsqueeze(1) for rows in _blocks(left, right)
-        )
-        return torch.cat([linear(outer.flatten(1), matrix) for outer in parts])
-
-    @staticmethod
-    def setup_context(ctx, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, ...]:
-        return BilinearGradients.apply(*ctx.saved_tensors, grad)
-
-
-class BilinearGradients(torch.autograd.Function):
-    """The backward pass: a gradient (T,c) to the gradients of left, right and weight."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(left: Tensor, right: Tensor, weight: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
-        matrix = weight.flatten(0, 1).t()  # (c,ab)
-        grads_left, grads_right, total = [], [], 0
-        dtype = torch.promote_types(weight.dtype, torch.float32)  # of the sum
-        for rows in _blocks(left, right):
-            a, b, c = left[rows], right[rows], grad[rows]
-            outer = (a.unsqueeze(2) * b.unsqueeze(1)).flatten(1)
-            total = total + (c.t() @ outer).to(dtype)  # (c,ab)
-            outer = (c @ matrix).view(-1, a.shape[1], b.shape[1])  # its gradient
-            grads_left.append((b.unsqueeze(1) @ outer.transpose(1, 2)).squeeze(1))
-            grads_right.append((a.unsqueeze(1) @ outer).squeeze(1))
-        grad_weight = total.t().reshape(weight.shape).to(weight.dtype)
-        return torch.cat(grads_left), torch.cat(grads_right), grad_weight
-
-    @staticmethod
-    def setup_context(ctx, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx, *directions: Tensor) -> tuple[Tensor, ...]:
-        """The gradients of ``sum(grad * _derivative(left, right, weight, *directions))``."""
-        *inputs, grad = ctx.saved_tensors
-        grads = [0] * 3
-        for i, direction in enumerate(directions):
-            parts = BilinearGradients.apply(*inputs[:i], direction, *inputs[i + 1 :], grad)
-            grads = [grads[j] if i == j else grads[j] + parts[j] for j in range(3)]
-        return *grads, _derivative(*inputs, *directions)
-
-
-def _derivative(left: Tensor, right: Tensor, weight: Tensor, *directions: Tensor) -> Tensor:
-    """The derivative of :class:`Bilinear` along changes (``directions``) of its three inputs."""
-    inputs = (left, right, weight)
-    return sum(
-        Bilinear.apply(*inputs[:i], direction, *inputs[i + 1 :])
-        for i, direction in enumerate(directions)
-    )
-
-
-def _blocks(left: Tensor, right: Tensor) -> Iterator[slice]:
-    """Rows whose outer products stay in the caches of a CPU; more at a time on a GPU."""
-    values = 2**19 if left.device.type == 'cpu' else 2**27
-    step = max(1, values // (left.shape[1] * right.shape[1]))
-    return (slice(start, start + step) for start in range(0, max(len(left), 1), step))
+def _multiply(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
+    """:func:`bilinear` by one product of matrices."""
+    outer = left.unsqueeze(-1) * right.unsqueeze(-2)
+    return outer.flatten(-2) @ weight.to(left.dtype).flatten(0, 1)
 
 
 # --- Modules --------------------------------------------------------------------------------------
