@@ -1,10 +1,7 @@
-"""Architectures as complete records, checked where they are made, and checks of other arguments."""
+"""The arguments of the backbones: architectures, numbers of layers, choices."""
 
 from collections.abc import Collection, Mapping, Sequence
-from numbers import Integral, Real
 from typing import Any
-
-COUNTS = ('embed_dims', 'num_heads', 'depth', 'depths', 'window_size')  # positive integers
 
 
 def check_choice(name: str, value: Any, choices: Collection) -> None:
@@ -12,16 +9,6 @@ def check_choice(name: str, value: Any, choices: Collection) -> None:
     if not any(value == choice and type(value) is type(choice) for choice in choices):
         valid = ', '.join(repr(choice) for choice in choices)
         raise ValueError(f'{name}={value!r} is not one of {valid}.')
-
-
-def check_positive(name: str, value: int) -> None:
-    if not isinstance(value, int) or value < 1:
-        raise ValueError(f'{name}={value!r} must be an integer, at least 1.')
-
-
-def check_rate(name: str, value: float) -> None:
-    if not (isinstance(value, Real) and 0 <= value < 1):
-        raise ValueError(f'{name}={value!r} must be a number, at least 0 and below 1.')
 
 
 def resolve_arch(
@@ -53,9 +40,6 @@ def resolve_arch(
     if len({len(numbers) for numbers in stages.values()}) > 1:
         given = ', '.join(f'{key}={numbers!r}' for key, numbers in stages.items())
         raise ValueError(f'{model}: {given} must have one number for each stage.')
-    for key in COUNTS:
-        for number in stages.get(key, [complete.get(key, 1)]):
-            check_positive(f'{model}: {key}', number)
     return complete
 
 
@@ -67,16 +51,8 @@ def resolve_out_indices(out_indices: int | Sequence[int] | None, depth: int) -> 
     if out_indices is None:
         layers = [-(-depth * numerator // 6) - 1 for numerator in (2, 3, 4, 6)]
         return tuple(sorted(set(layers)))
-    if isinstance(out_indices, int):
-        out_indices = (out_indices,)
-    if not all(isinstance(i, Integral) for i in out_indices):
-        raise ValueError(f'out_indices={out_indices!r} must be integers.')
-    indices = tuple(i + depth if i < 0 else i for i in out_indices)
-    if not indices or min(indices) < 0 or max(indices) >= depth:
-        raise ValueError(
-            f'out_indices={tuple(out_indices)} must be from 0 to {depth - 1}, or from -{depth} '
-            'to -1, which count from the end.'
-        )
-    if list(indices) != sorted(set(indices)):
-        raise ValueError(f'out_indices={tuple(out_indices)} must be ascending, without repetition.')
+    given = (out_indices,) if isinstance(out_indices, int) else tuple(out_indices)
+    indices = tuple(range(depth)[i] for i in given)
+    if not indices or list(indices) != sorted(set(indices)):
+        raise ValueError(f'out_indices={given} must be ascending, without repetition.')
     return indices

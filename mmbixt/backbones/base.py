@@ -11,14 +11,12 @@ from contextlib import nullcontext
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from mmbixt.backbones.arch import check_positive
 from mmbixt.backbones.final_layers import FinalLayers
 from mmbixt.backbones.loading import LoadsFiles, State
 from mmbixt.errors import UserError
-from mmbixt.layers.context import is_exporting
 from mmbixt.layers.maps import as_output, channels_last
 
 BATCH_NORMS = nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm
@@ -90,7 +88,6 @@ class DenseBackbone(LoadsFiles):
     out_indices: tuple[int, ...]
     out_channels: tuple[int, ...]
     out_strides: tuple[int, ...]
-    min_side = 1  # of images, in pixels
     final_layers: type[FinalLayers] = FinalLayers  # of the authors' classifier
     in_classifier: ClassVar[dict[str, Any]] = dict(out_indices=(-1,))  # options of the backbone
     no_decay: ClassVar[tuple[str, ...]] = ()  # ends of the names of weights without weight decay
@@ -103,7 +100,6 @@ class DenseBackbone(LoadsFiles):
         init_cfg: dict | None = None,
         in_channels: int = 3,
     ) -> None:
-        check_positive('in_channels', in_channels)
         super().__init__(init_cfg, in_channels)
         self.frozen_stages = frozen_stages
         self.norm_eval = norm_eval
@@ -144,7 +140,7 @@ class DenseBackbone(LoadsFiles):
             image: images (B,in_channels,H,W).
             last: the number of the feature map to stop after; default: all layers run.
         """
-        state = self.begin(self.prepare(image))
+        state = self.begin(channels_last(image))
         for layer in self.layer_list():
             state = self.run(layer, state)
             yield layer, state
@@ -242,11 +238,6 @@ class DenseBackbone(LoadsFiles):
                 )
         return self
 
-    def prepare(self, image: Tensor) -> Tensor:
-        """Images (B,in_channels,H,W) in the memory format of tokens; an error for other tensors."""
-        check_image(image, self.in_channels, self.min_side, type(self).__name__)
-        return channels_last(image)
-
     def run_layer(self, layer: nn.Module, *inputs: Any) -> Any:
         """A layer's outputs, checkpointed if ``with_cp`` is set."""
         if not (self.with_cp and torch.is_grad_enabled()):
@@ -331,24 +322,6 @@ def remove(model: nn.Module, name: str) -> None:
     delattr(model.get_submodule(owner), key)
     if not list(model.get_submodule(owner).children()):
         remove(model, owner)
-
-
-@fx.wrap  # torch.fx cannot trace a choice by sizes
-def check_image(image: Tensor, in_channels: int, min_side: int, network: str) -> None:
-    is_image = isinstance(image, Tensor) and image.dim() == 4 and image.is_floating_point()
-    if not is_image or (not is_exporting() and image.shape[1] != in_channels):
-        shape, dtype = (getattr(image, name, None) for name in ('shape', 'dtype'))
-        given = f'of shape {tuple(shape)} and {dtype}' if shape else type(image).__name__
-        raise ValueError(
-            f'{network} needs images (B,{in_channels},H,W) of floating point numbers, but got '
-            f'{given}.'
-        )
-    height, width = image.shape[-2:]
-    if min_side > 1 and min(height, width) < min_side:
-        raise ValueError(
-            f'An image of {height} x {width} pixels is too small: {network} needs {min_side} x '
-            f'{min_side}.'
-        )
 
 
 class _Recomputation:

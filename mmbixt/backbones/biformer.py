@@ -4,21 +4,15 @@ Each region of a feature map attends to the few regions that it is routed to, to
 three stages; in the fourth all tokens attend to all. The names of the weights are the authors'.
 """
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 from torch import Tensor, nn
 
 from mmbixt.attention.routing import FullAttention, RoutingAttention
-from mmbixt.backbones.arch import (
-    check_choice,
-    check_positive,
-    check_rate,
-    resolve_arch,
-    resolve_out_indices,
-)
+from mmbixt.backbones.arch import check_choice, resolve_arch, resolve_out_indices
 from mmbixt.backbones.base import DenseBackbone, LayerInfo, Parts, State
 from mmbixt.backbones.final_layers import BatchNormMean
 from mmbixt.checkpoints.state_dict import rename
@@ -150,10 +144,9 @@ class BiFormer(DenseBackbone):
         position_conv: whether each block begins with a depthwise convolution, which encodes
             positions. Default: True, but not in 'stl' and 'stl-nchw'. With ``patch_embed`` it gives
             the steps from 'stl' to 'small' in Table 6 of the paper.
-        frozen_stages: -1 freezes nothing, k the first k + 1 stages, each with the convolutions
-            before it and its output's norm.
-        in_channels, norm_eval, with_cp, init_cfg: see
-            :class:`mmbixt.backbones.base.DenseBackbone`.
+        options: ``in_channels``, ``frozen_stages``, ``norm_eval``, ``with_cp`` and ``init_cfg``
+            of :class:`mmbixt.backbones.base.DenseBackbone`. A stage is frozen with the
+            convolutions before it and its output's norm.
     """
 
     may_be_missing = r'extra_norms\.\d+\.'  # files of classifiers have no norms of the outputs
@@ -172,19 +165,14 @@ class BiFormer(DenseBackbone):
         drop_path_rate: float = 0.0,
         patch_embed: str | None = None,
         position_conv: bool | None = None,
-        in_channels: int = 3,
-        frozen_stages: int = -1,
-        norm_eval: bool = False,
-        with_cp: bool = False,
-        init_cfg: dict | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels)
+        super().__init__(**options)
         overrides = dict(topks=topks, num_regions=num_regions)
         self.arch = resolve_arch('BiFormer', arch, ARCHS, ARCH_DEFAULTS, **overrides)
         widths, depths = self.arch['embed_dims'], self.arch['depths']
         check_choice('padding', padding, ('masked', 'legacy'))
         check_choice('code', self.arch['code'], CODES)
-        check_rate('drop_path_rate', drop_path_rate)
         is_stl = self.arch['code'] != 'biformer'
         if patch_embed is None:
             patch_embed = 'patchwise' if is_stl else 'overlapping'
@@ -194,14 +182,14 @@ class BiFormer(DenseBackbone):
         topks = self.arch['topks']
         if isinstance(num_regions, str) or not isinstance(num_regions, Sequence):
             num_regions = (num_regions,) * len(depths)
-        check_regions(topks, num_regions)
+        for topk, regions in zip(self.arch['topks'], num_regions, strict=True):
+            if topk not in (-1, -2) and (topk < 1 or (regions != 'auto' and topk > regions**2)):
+                raise ValueError(f'topks={topks!r}: a stage has {regions} x {regions} regions.')
         indices = range(len(depths)) if out_indices is None else out_indices
         self.out_indices = resolve_out_indices(indices, len(depths))
 
         last = max(self.out_indices)
-        if patch_embed == 'patchwise':  # the last stage needs one cell
-            self.min_side = 4 * 2**last
-        self.downsample_layers = DOWNSAMPLING[patch_embed](in_channels, widths[: last + 1])
+        self.downsample_layers = DOWNSAMPLING[patch_embed](self.in_channels, widths[: last + 1])
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
         self.stages = nn.ModuleList()
         for i in range(last + 1):
@@ -301,18 +289,3 @@ def code_of(state: State) -> str | None:
         return 'stl-nchw'
     is_stl = any(re.match(r'stages\.\d+\.blocks\.\d+\.attn\.lepe', key) for key in state)
     return 'stl' if is_stl else None
-
-
-def check_regions(topks: Sequence[int], num_regions: Sequence[int | str]) -> None:
-    """Check that no stage attends to more regions than it has."""
-    for topk, regions in zip(topks, num_regions, strict=True):
-        if isinstance(regions, str):
-            check_choice('num_regions', regions, ('auto',))
-            regions = math.inf
-        else:
-            check_positive('num_regions', regions)
-        if topk not in (-1, -2) and not (isinstance(topk, int) and 1 <= topk <= regions**2):
-            raise ValueError(
-                f'topks={topks!r}: {topk!r} must be a number of regions, 1 to {regions**2} of '
-                f'{regions} x {regions}, or -1 or -2 for attention among all tokens.'
-            )

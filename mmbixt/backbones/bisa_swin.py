@@ -7,16 +7,13 @@ OpenMMLab's Swin Transformer. The authors of BiSA have published no code and no 
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torch import Tensor, fx, nn
 
 from mmbixt.attention.inverse import InverseAttention, check_options
 from mmbixt.attention.windows import WindowAttention, Windows, relative_position_index
-from mmbixt.backbones.arch import (
-    check_rate,
-    resolve_arch,
-    resolve_out_indices,
-)
+from mmbixt.backbones.arch import resolve_arch, resolve_out_indices
 from mmbixt.backbones.base import DenseBackbone, LayerInfo, Parts, State
 from mmbixt.backbones.final_layers import FinalLayers
 from mmbixt.checkpoints.state_dict import rename
@@ -165,10 +162,9 @@ class BiSASwin(DenseBackbone):
             each through its own norm; default: all. Stages after the last of them are not built.
         drop_path_rate: stochastic depth, growing linearly from 0 at the first block to this rate
             at the last one of all stages. 0.1 is OpenMMLab's default.
-        frozen_stages: -1 freezes nothing, 0 the patch embedding, k the first k stages too, each
-            with the merging after it and its output's norm.
-        in_channels, norm_eval, with_cp, init_cfg: see
-            :class:`mmbixt.backbones.base.DenseBackbone`.
+        options: ``in_channels``, ``frozen_stages``, ``norm_eval``, ``with_cp`` and ``init_cfg``
+            of :class:`mmbixt.backbones.base.DenseBackbone`. Stage 0 of ``frozen_stages`` is
+            the patch embedding; the others include the merging after them and their output's norm.
     """
 
     # plain Swin Transformers have no inverse attention, and classifiers no norms of the outputs
@@ -191,21 +187,16 @@ class BiSASwin(DenseBackbone):
         shift_single_window: bool = True,
         out_indices: Sequence[int] | None = None,
         drop_path_rate: float = 0.1,
-        in_channels: int = 3,
-        frozen_stages: int = -1,
-        norm_eval: bool = False,
-        with_cp: bool = False,
-        init_cfg: dict | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels)
+        super().__init__(**options)
         self.arch = resolve_arch('BiSASwin', arch, ARCHS, ARCH_DEFAULTS, window_size=window_size)
         depths, num_heads = self.arch['depths'], self.arch['num_heads']
-        bisa_stages = resolve_stages(bisa_stages, len(depths))
+        bisa_stages = [range(len(depths))[i] for i in bisa_stages]
         inverse = dict(lam=lam, lam_init=lam_init, branch_norm=branch_norm)
         inverse.update(bisa_order=bisa_order, projection=projection)
         check_options(**inverse)
         self.lam, self.lam_init = lam, lam_init
-        check_rate('drop_path_rate', drop_path_rate)
         indices = range(len(depths)) if out_indices is None else out_indices
         self.out_indices = resolve_out_indices(indices, len(depths))
         widths = [self.arch['embed_dims'] * 2**i for i in range(len(depths))]
@@ -213,7 +204,7 @@ class BiSASwin(DenseBackbone):
 
         size, last = self.arch['window_size'], max(self.out_indices)
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
-        self.patch_embed = PatchEmbed(widths[0], in_channels)
+        self.patch_embed = PatchEmbed(widths[0], self.in_channels)
         self.stages = nn.ModuleList()
         for i in range(last + 1):
             options = inverse if i in bisa_stages else dict(lam=1)
@@ -325,14 +316,3 @@ def pixels_last(value: Tensor) -> Tensor:
     """
     pixels = value.unflatten(-1, (4, -1))[..., [0, 2, 1, 3], :]
     return pixels.transpose(-2, -1).flatten(-2)
-
-
-def resolve_stages(bisa_stages: int | Sequence[int], count: int) -> tuple[int, ...]:
-    """The stages with inverse attention, from 0."""
-    stages = (bisa_stages,) if isinstance(bisa_stages, int) else tuple(bisa_stages)
-    if any(stage not in range(-count, count) for stage in stages):
-        raise ValueError(
-            f'bisa_stages={bisa_stages!r} must be from 0 to {count - 1}, or from -{count} to -1, '
-            'which count from the end; () for none.'
-        )
-    return tuple(stage % count for stage in stages)

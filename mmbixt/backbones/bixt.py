@@ -7,22 +7,14 @@ that the cost is linear in the tokens. The names of the weights are the authors'
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from mmbixt.backbones.arch import (
-    check_choice,
-    check_rate,
-    resolve_arch,
-    resolve_out_indices,
-)
+from mmbixt.backbones.arch import check_choice, resolve_arch, resolve_out_indices
 from mmbixt.backbones.base import DenseBackbone, LayerInfo, Parts, State
-from mmbixt.backbones.bixt_layers import (
-    Layer,
-    initialise,
-    make_latent_layer,
-)
+from mmbixt.backbones.bixt_layers import Layer, initialise, make_latent_layer
 from mmbixt.backbones.final_layers import LatentMean
 from mmbixt.checkpoints.state_dict import rename
 from mmbixt.layers import (
@@ -76,10 +68,9 @@ class BiXT(DenseBackbone):
             ``depth`` others, and return the latents, as classifiers need them.
         drop_path_rate: stochastic depth, growing linearly from 0 at the first layer to this rate
             at layer ``depth``, the authors' last one, which only classifiers have.
-        frozen_stages: -1 freezes nothing, 0 the tokeniser, position encoding and latents, k the
-            first k layers too.
-        in_channels, norm_eval, with_cp, init_cfg: see
-            :class:`mmbixt.backbones.base.DenseBackbone`.
+        options: ``in_channels``, ``frozen_stages``, ``norm_eval``, ``with_cp`` and ``init_cfg``
+            of :class:`mmbixt.backbones.base.DenseBackbone`. Stage 0 is the tokeniser, position
+            encoding and latents, each further one a layer.
     """
 
     # no published file has the local patch interaction of the paper's "+LPI"
@@ -101,21 +92,15 @@ class BiXT(DenseBackbone):
         out_latents: bool = False,
         latent_layer: bool = False,
         drop_path_rate: float = 0.0,
-        in_channels: int = 3,
-        frozen_stages: int = -1,
-        norm_eval: bool = False,
-        with_cp: bool = False,
-        init_cfg: dict | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels)
+        super().__init__(**options)
         self.arch = resolve_arch(type(self).__name__, arch, ARCHS, ARCH_DEFAULTS, depth=depth)
         check_choice('patch_stride', patch_stride, (16, 8, 4))
         check_choice('patch_embed', patch_embed, ('linear', 'conv'))
         check_choice('patch_size', patch_size, [n for n in (32, 16, 8, 4) if n >= patch_stride])
         check_choice('token_refiner', token_refiner, (None, 'lpi'))
-        check_rate('drop_path_rate', drop_path_rate)
         self.patch_size, self.patch_stride = patch_size, patch_stride
-        self.min_side = patch_size
         self.out_indices = resolve_out_indices(out_indices, self.arch['depth'])
         self.out_latents, self.latent_layer = out_latents, latent_layer
         self.token_refiner = token_refiner
@@ -123,9 +108,11 @@ class BiXT(DenseBackbone):
 
         self.latents = nn.Parameter(torch.empty(1, num_latents, channels))
         if patch_embed == 'linear':
-            self.patch_embed = LinearPatchEmbed(channels, patch_stride, in_channels, patch_size)
+            self.patch_embed = LinearPatchEmbed(
+                channels, patch_stride, self.in_channels, patch_size
+            )
         else:
-            self.patch_embed = ConvPatchEmbed(channels, patch_stride, in_channels)
+            self.patch_embed = ConvPatchEmbed(channels, patch_stride, self.in_channels)
         self.fourier_pos_encode = FourierPositionEncoding(channels)
         hidden = int(channels * self.arch['mlp_ratio'])
         sizes = (channels, self.arch['num_heads'], hidden, self.arch['layer_scale'])

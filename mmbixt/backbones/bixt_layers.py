@@ -6,13 +6,7 @@ The names of the weights are the authors'.
 from torch import Tensor, nn
 
 from mmbixt.attention import BidirectionalAttention, LatentAttention
-from mmbixt.layers import (
-    DropPath,
-    LayerScale,
-    LocalPatchInteraction,
-    Mlp,
-    SelfAttention,
-)
+from mmbixt.layers import DropPath, LayerScale, LocalPatchInteraction, Mlp, SelfAttention
 from mmbixt.layers.initialise import init_lecun_normal
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from mmbixt.attention import CrossCovarianceAttention
-from mmbixt.backbones.arch import check_choice, check_rate, resolve_arch, resolve_out_indices
+from mmbixt.backbones.arch import check_choice, resolve_arch, resolve_out_indices
 from mmbixt.backbones.base import DenseBackbone, LayerInfo, Parts, State
 from mmbixt.backbones.final_layers import ClassAttention
 from mmbixt.checkpoints.state_dict import rename
@@ -111,10 +111,9 @@ class XCiT(DenseBackbone):
         xca, lpi: whether layers have cross-covariance attention, and local patch interaction.
         l2_norm, learned_temperature: see
             :class:`mmbixt.attention.cross_covariance.CrossCovarianceAttention`.
-        frozen_stages: -1 freezes nothing, 0 the patch embedding and position encoding, k the first
-            k layers too.
-        in_channels, norm_eval, with_cp, init_cfg: see
-            :class:`mmbixt.backbones.base.DenseBackbone`.
+        options: ``in_channels``, ``frozen_stages``, ``norm_eval``, ``with_cp`` and ``init_cfg``
+            of :class:`mmbixt.backbones.base.DenseBackbone`. Stage 0 is the patch embedding
+            and position encoding, each further one a layer.
     """
 
     final_layers = ClassAttention
@@ -134,28 +133,23 @@ class XCiT(DenseBackbone):
         lpi: bool = True,
         l2_norm: bool = True,
         learned_temperature: bool = True,
-        in_channels: int = 3,
-        frozen_stages: int = -1,
-        norm_eval: bool = False,
-        with_cp: bool = False,
-        init_cfg: dict | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(frozen_stages, norm_eval, with_cp, init_cfg, in_channels)
+        super().__init__(**options)
         check_choice('patch_size', patch_size, (16, 8))
         check_choice('patch_embed', patch_embed, ('conv', 'linear'))
         if (arch, patch_size, drop_path_rate) == ('large24', 8, None):
             drop_path_rate = 0.3  # the one rate that differs between patch sizes
         overrides = dict(layer_scale=layer_scale, drop_path_rate=drop_path_rate)
         self.arch = resolve_arch('XCiT', arch, ARCHS, ARCH_DEFAULTS, **overrides)
-        check_rate('drop_path_rate', self.arch['drop_path_rate'])
         self.patch_size = patch_size
         self.out_indices = resolve_out_indices(out_indices, self.arch['depth'])
         channels = self.arch['embed_dims']
 
         if patch_embed == 'conv':
-            self.patch_embed = ConvPatchEmbed(channels, patch_size, in_channels)
+            self.patch_embed = ConvPatchEmbed(channels, patch_size, self.in_channels)
         else:
-            self.patch_embed = LinearPatchEmbed(channels, patch_size, in_channels, patch_size)
+            self.patch_embed = LinearPatchEmbed(channels, patch_size, self.in_channels, patch_size)
         self.pos_embeder = FourierPositionEncoding(channels)
         hidden = int(channels * self.arch['mlp_ratio'])
         scale_and_rate = (self.arch['layer_scale'], self.arch['drop_path_rate'])

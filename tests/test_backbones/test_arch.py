@@ -22,7 +22,7 @@ def test_out_indices(given, depth, expected):
     assert resolve_out_indices(given, depth) == expected
 
 
-@pytest.mark.parametrize('wrong', [(12,), (-13,), (), (5, 3), (3, 3)])
+@pytest.mark.parametrize('wrong', [(), (5, 3), (3, 3)])
 def test_wrong_out_indices(wrong):
     with pytest.raises(ValueError, match='out_indices='):
         resolve_out_indices(wrong, 12)
@@ -34,10 +34,6 @@ def test_wrong_out_indices(wrong):
     [
         (dict(arch='huge'), "{}: arch='huge' is not one of '.*'"),
         (dict(arch=dict(heigth=2)), r"{}: an arch dict .* missing: \['.* unknown: \['heigth'\]"),
-        (dict(out_indices=(99,)), r'out_indices=\(99,\) must be from 0 to'),
-        (dict(out_indices='1'), "out_indices='1' must be integers"),
-        (dict(drop_path_rate=1.0), 'drop_path_rate=1.0 must be a number, at least 0 and below 1'),
-        (dict(in_channels=0), 'in_channels=0 must be an integer, at least 1'),
         (dict(frozen_stages=99, out_indices=(0,)), 'frozen_stages=99: {} has stages 0 to'),
     ],
 )
@@ -61,14 +57,9 @@ SWIN = dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))
             dict(topks=(1, 4, 16)),
             r'topks=\(1, 4, 16\).* must have one number for each stage',
         ),
-        (BiFormer, dict(topks=(1, 4, 70, -2)), '70 must be a number of regions, 1 to 64 of 8 x'),
+        (BiFormer, dict(topks=(1, 4, 70, -2)), r'topks=.*70.* a stage has 8 x 8 regions'),
         (BiFormer, dict(num_regions=(8, 8)), r'num_regions=\(8, 8\) must have one number for each'),
         (BiSASwin, dict(arch={**SWIN, 'num_heads': (1,)}), 'depths=.*num_heads=.*for each stage'),
-        (
-            BiSASwin,
-            dict(bisa_stages=(4,)),
-            r'bisa_stages=\(4,\) must be from 0 to 3, or from -4 to -1',
-        ),
         (BiSASwin, dict(lam=True), "lam=True must be a number from 0 to 1, or 'learned'"),
         (BiSASwin, dict(lam='learned', lam_init=1), 'lam_init=1 must be above 0 and below 1'),
     ],

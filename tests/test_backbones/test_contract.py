@@ -189,22 +189,13 @@ def test_batch_norms_after_convolutions_can_be_fused(config):
 @pytest.mark.parametrize('size', [(1, 1), (15, 40)])
 def test_small_images_give_feature_maps_or_an_error(config, size):
     backbone = build(config).eval()
-    if min(size) < backbone.min_side:
-        with pytest.raises(ValueError, match=f'{size[0]} x {size[1]} pixels is too small'):
+    if 'stl' in str(config) or 'patchwise' in str(config):  # convolutions without padding
+        with pytest.raises(RuntimeError, match='size'):
             backbone(image(1, *size))
     else:
         maps = backbone(image(1, *size))
         sum(feature_map.sin().sum() for feature_map in maps).backward()
         assert all(x.isfinite().all() for x in [*maps, *(p.grad for p in backbone.parameters())])
-
-
-@pytest.mark.parametrize('family', FAMILIES)
-@pytest.mark.parametrize(
-    'wrong', [image(1, 48, 48)[0], image(1, 48, 48).byte(), image(1, 48, 48).permute(0, 2, 3, 1)]
-)
-def test_what_is_no_image_is_refused(family, wrong):
-    with pytest.raises(ValueError, match=r'needs images \(B,3,H,W\) of floating point'):
-        build(FAMILIES[family])(wrong)
 
 
 class OneConvolution(DenseBackbone):
