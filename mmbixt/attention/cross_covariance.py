@@ -85,11 +85,7 @@ class CrossCovarianceAttention(nn.Module):
     """
 
     def __init__(
-        self,
-        channels: int,
-        num_heads: int,
-        l2_norm: bool = True,
-        learned_temperature: bool = True,
+        self, channels: int, num_heads: int, l2_norm: bool = True, learned_temperature: bool = True
     ) -> None:
         super().__init__()
         head_width(channels, num_heads)  # raises an error if the heads cannot share the channels

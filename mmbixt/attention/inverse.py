@@ -190,7 +190,7 @@ class BidirectionalSelfAttention(nn.Module):
         projection: str = 'hypernetwork',
     ) -> None:
         super().__init__()
-        check_options(lam, lam_init, branch_norm, bisa_order, projection)
+        check_options(lam, branch_norm, bisa_order, projection)
         self.bisa_order = bisa_order
         self.num_heads = num_heads
         self.scale = head_width(channels, num_heads) ** -0.5
@@ -264,7 +264,7 @@ def normed_over_tokens(branch: Tensor) -> Tensor:
 
 
 def check_options(
-    lam: float | str, lam_init: float, branch_norm: str | None, bisa_order: str, projection: str
+    lam: float | str, branch_norm: str | None, bisa_order: str, projection: str
 ) -> None:
     """Check the options of :class:`BidirectionalSelfAttention`."""
     for name, value, valid in (
@@ -274,15 +274,7 @@ def check_options(
     ):
         if value not in valid:
             raise ValueError(f'{name}={value!r} is not one of {", ".join(map(repr, valid))}.')
-    is_number = isinstance(lam, int | float) and not isinstance(lam, bool)
-    if lam != 'learned' and not (is_number and 0 <= lam <= 1):
+    if lam != 'learned' and not 0 <= lam <= 1:
         raise ValueError(f"lam={lam!r} must be a number from 0 to 1, or 'learned'.")
-    if lam == 'learned' and not 0 < lam_init < 1:
-        raise ValueError(
-            f'lam_init={lam_init!r} must be above 0 and below 1: at the ends one branch would '
-            'never get a gradient. Use 0.99 to start close to plain self-attention.'
-        )
     if bisa_order != 'parallel' and lam != 0.5:
-        raise ValueError(
-            f"lam={lam!r} has an effect only with bisa_order='parallel'; leave lam out."
-        )
+        raise ValueError(f"lam={lam!r} has an effect only with bisa_order='parallel'.")

@@ -75,12 +75,10 @@ class Regions(NamedTuple):
 def region_side(length: int, cells: int, topk: int) -> int:
     """Cells on a side of a region, for a side of ``length`` cells of a feature map.
 
-    Equation 9 of BiFormer minimises ``R^2 + k H W L``, for R regions of L tokens. For square
-    regions the minimum is where their side is ``(2 H W / k)^(1/6)``, that is, where a square map
-    has ``S = (k / 2 (H W)^2)^(1/6)`` regions on a side. From the sides up to a factor of
-    ``sqrt(2)`` from there, this function takes the one that pads the map least, and of equals the
-    one with the smallest sum. So a map is not padded if its sides are multiples of a large power
-    of two. The paper says neither how S is rounded nor what it is for maps that are not square.
+    Equation 9 of BiFormer minimises ``R^2 + k H W L``, for R regions of L tokens: the best side of
+    square regions is ``(2 H W / k)^(1/6)``. The paper says neither how to round it nor what it is
+    for maps that are not square. Of the sides up to a factor of ``sqrt(2)`` from it, this function
+    takes the one that pads the map least, and of equals the one with the smallest sum.
     """
 
     def rank(side: int) -> tuple[bool, int, float]:
@@ -145,19 +143,6 @@ def routing_attention_maps(
     return scores.softmax(dim=-1)
 
 
-def routing_attention_definition(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    routes: Tensor,
-    scale: float,
-    valid: Tensor | None = None,
-) -> Tensor:
-    """:func:`routing_attention` by the equations above."""
-    attention = routing_attention_maps(queries, keys, routes, scale, valid)
-    return (attention @ _gather(values, routes)).transpose(2, 3)
-
-
 def _gather(x: Tensor, routes: Tensor) -> Tensor:
     """(B,R,L,h,d) of all regions to those that each of r regions is routed to, (B,r,h,kL,d)."""
     _, _, tokens, heads, d = x.shape
@@ -187,7 +172,8 @@ def routing_attention(
         (B,R,L,h,d).
     """
     if is_by_definition():
-        return routing_attention_definition(queries, keys, values, routes, scale, valid)
+        attention = routing_attention_maps(queries, keys, routes, scale, valid)
+        return (attention @ _gather(values, routes)).transpose(2, 3)
     batch, regions, tokens, heads, d = queries.shape
     if queries.device.type != 'cpu' and known_true(regions * tokens <= MASKED * routes.shape[2]):
         return attend_masked(queries, keys, values, routes, scale, valid)
@@ -309,22 +295,14 @@ class RoutingAttention(nn.Module):
             Queries, keys and values (B,R,L,h,d), the routes (B,R,k), and which tokens may be
             attended to (R,L), None for all.
         """
-        inside = regions.inside(*x.shape[1:3], x.device)
-        qkv, counted = self._project(regions.cut(x), inside)
+        inside, qkv = regions.inside(*x.shape[1:3], x.device), self.qkv(regions.cut(x))
+        counted = None if self._is_padded_before else inside  # tokens that count in means
+        if counted is not None:
+            qkv = qkv * counted[..., None].to(qkv.dtype)  # padding gets no bias of the projection
         queries, keys, values = qkv.chunk(3, dim=-1)
         routes = route(queries, keys, self.topk, counted)
         heads = (part.unflatten(-1, (self.num_heads, -1)) for part in (queries, keys, values))
         return *heads, routes, inside if self.padding == 'masked' else None
-
-    def _project(self, x: Tensor, inside: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Tokens (B,R,L,C) to queries, keys and values (B,R,L,3C), and those that count in means.
-
-        ``inside`` (R,L) is False for padding, or None without any; so is what is returned.
-        """
-        qkv = self.qkv(x)
-        if inside is None or self._is_padded_before:
-            return qkv, None
-        return qkv * inside[..., None].to(qkv.dtype), inside  # without the biases of the projection
 
     @property
     def _is_padded_before(self) -> bool:
@@ -333,15 +311,10 @@ class RoutingAttention(nn.Module):
 
     @torch.no_grad()
     def attention_maps(self, x: Tensor, region: int | None = None) -> Tensor:
-        """For pictures: the attention of the L tokens of each of R regions of maps (B,H,W,C).
+        """For pictures: the attention of each token of feature maps (B,H,W,C), (B,R,h,L,k,L).
 
-        Args:
-            x: the feature maps.
-            region: one region, whose attention is then (B,h,L,k,L).
-
-        Returns:
-            (B,R,h,L,k,L): for each token, its attention over the tokens of the k regions that
-            :meth:`routes` names.
+        The last two dimensions are the tokens of the k regions that :meth:`routes` names. With the
+        number of a ``region``, only its tokens, (B,h,L,k,L).
         """
         queries, keys, _, routes, valid = self._route(x, self.regions(*x.shape[1:3]))
         if region is not None:

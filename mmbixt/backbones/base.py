@@ -1,8 +1,8 @@
-"""The base class of the backbones: the one loop over the layers, and what follows from their list.
+"""The base class of the backbones.
 
-A family says once, in :meth:`DenseBackbone.layer_list`, which layers it has and what belongs to
-each. The forward pass, frozen stages, layer-wise learning rates, timm's features and pruning, FSDP
-units, compiled regions and pictures of attention are loops over this list.
+A backbone lists its layers once, in :meth:`DenseBackbone.layer_list`. The forward pass, frozen
+stages, layer-wise learning rates, timm's features and pruning, FSDP units, compiled regions and
+pictures of attention are loops over this list.
 """
 
 import re
@@ -58,24 +58,22 @@ class LayerInfo(NamedTuple):
 
 
 class DenseBackbone(LoadsFiles):
-    """Runs the layers; freezes them, checkpoints them, keeps norms in eval mode, loads files.
+    """A backbone for dense prediction, which a subclass defines by the list of its layers.
 
-    A subclass defines the list of its layers (:meth:`layer_list`), what runs before them
-    (:meth:`begin`, :meth:`stem`), how one layer runs (:meth:`run`), and what a feature map is
-    (:meth:`feature_map`). It sets ``out_indices``, and calls :meth:`complete` at the end of
-    ``__init__``. If the authors' weights have other names, it renames them (:meth:`convert`).
+    Besides :meth:`layer_list` a subclass defines :meth:`begin`, :meth:`stem`, :meth:`run` and
+    :meth:`feature_map`, and :meth:`convert` if the authors' weights have other names. Its
+    ``__init__`` sets ``out_indices``, and calls :meth:`complete` at the end.
 
     Args:
         frozen_stages: -1 freezes nothing, k the first k + 1 of :meth:`freezable_stages`:
             no gradients, and eval mode.
         norm_eval: keep batch norms in eval mode while training (their weights are still trained).
-        with_cp: gradient checkpointing: layers that :meth:`run_layer` runs are computed again in
-            the backward pass, which saves memory and costs time.
+        with_cp: gradient checkpointing: layers are computed again in the backward pass, which saves
+            memory and costs time.
         init_cfg: ``dict(type='Pretrained', checkpoint='bixt.pth')`` names a file that
             :meth:`init_weights` loads; the authors' checkpoints load as they are. ``prefix`` loads
             a part of a file, such as 'backbone.'. With ``adapt_stem=True`` a file for images of 3
-            channels loads for another number, by timm's rule: the weights of the first convolution
-            are summed for one channel, or repeated and scaled for more.
+            channels loads for another number, see :func:`mmbixt.backbones.loading.adapt_stem`.
         in_channels: channels of the images.
 
     Attributes:
@@ -134,11 +132,9 @@ class DenseBackbone(LoadsFiles):
     # What follows
 
     def walk(self, image: Tensor, last: int | None = None) -> Iterator[tuple[LayerInfo, Any]]:
-        """The one loop over the layers: each with the state after it.
+        """Run the layers on images (B,in_channels,H,W); each layer with the state after it.
 
-        Args:
-            image: images (B,in_channels,H,W).
-            last: the number of the feature map to stop after; default: all layers run.
+        ``last`` is the number of the feature map to stop after; default: all layers run.
         """
         state = self.begin(channels_last(image))
         for layer in self.layer_list():
@@ -148,10 +144,7 @@ class DenseBackbone(LoadsFiles):
                 return
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index.
-
-        They are contiguous, as operators of frameworks expect.
-        """
+        """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
         return tuple(
             as_output(self.feature_map(state, layer.norm))
             for layer, state in self.walk(x)
@@ -187,13 +180,9 @@ class DenseBackbone(LoadsFiles):
         return [stem, *stages]
 
     def get_layer_depth(self, param_name: str, prefix: str = '') -> tuple[int, int]:
-        """The layer of a parameter, and the number of layers, of which the head is the last.
+        """For mmpretrain: the layer of a parameter, and the number of layers; the head is the last.
 
-        For mmpretrain, whose classifiers ask their backbone for it.
-
-        Args:
-            param_name: its name in the whole model.
-            prefix: what the names of the backbone's parameters begin with, such as 'backbone.'.
+        ``prefix``, such as 'backbone.', is what the names of the backbone's parameters begin with.
         """
         layers = self.layers()
         if not param_name.startswith(prefix):
@@ -250,13 +239,8 @@ class DenseBackbone(LoadsFiles):
     def attention_maps(self, x: Tensor, layers: Iterable[int] | None = None) -> dict[str, Any]:
         """For pictures: the attention of some layers on images (B,3,H,W), in eval mode.
 
-        Args:
-            x: the images.
-            layers: numbers of layers, or of stages in a network with stages, negative ones from
-                the end; default: all.
-
-        Returns:
-            By the names of the layers, what ``attention_maps`` of their attention returns.
+        ``layers`` are numbers of layers, or of stages in a network with stages; default: all. The
+        result has what ``attention_maps`` of each attention returns, by the name of its layer.
         """
         infos = self.layer_list()
         existing = range(infos[-1].numbers[0] + 1)
@@ -277,13 +261,8 @@ class DenseBackbone(LoadsFiles):
     ) -> dict[Hashable, Any]:
         """For pictures: values from within a forward pass on images (B,3,H,W), in eval mode.
 
-        Args:
-            x: the images.
-            modules: parts of the backbone, under keys of any kind.
-            read: called before each of the modules runs, with its key, itself and its inputs.
-
-        Returns:
-            What ``read`` returned, under the same keys.
+        Before each of the modules runs, ``read`` is called with its key, itself and its inputs. The
+        result has what ``read`` returned, by the same keys.
         """
         values = {}
 
@@ -325,10 +304,7 @@ def remove(model: nn.Module, name: str) -> None:
 
 
 class _Recomputation:
-    """The context in which a checkpointed layer is computed again in the backward pass.
-
-    Batch norms do not update their statistics again.
-    """
+    """While a checkpointed layer is computed again, batch norms do not update their statistics."""
 
     def __init__(self, layer: nn.Module) -> None:
         self.layer = layer

@@ -49,10 +49,7 @@ LINEAR = re.compile(r'\.(qkv|wo|proj|mlp\.\d)\.weight$')
 
 
 class Block(nn.Module):
-    """``x + conv(x)``, then ``x + attention(norm(x))``, then ``x + mlp(norm(x))``.
-
-    The depthwise convolution, which encodes positions, is built only with ``position``.
-    """
+    """``x + conv(x)`` (with ``position``), ``x + attention(norm(x))``, ``x + mlp(norm(x))``."""
 
     def __init__(
         self,

@@ -192,10 +192,11 @@ class BiSASwin(DenseBackbone):
         super().__init__(**options)
         self.arch = resolve_arch('BiSASwin', arch, ARCHS, ARCH_DEFAULTS, window_size=window_size)
         depths, num_heads = self.arch['depths'], self.arch['num_heads']
+        bisa_stages = [bisa_stages] if isinstance(bisa_stages, int) else bisa_stages
         bisa_stages = [range(len(depths))[i] for i in bisa_stages]
-        inverse = dict(lam=lam, lam_init=lam_init, branch_norm=branch_norm)
-        inverse.update(bisa_order=bisa_order, projection=projection)
-        check_options(**inverse)
+        options = dict(branch_norm=branch_norm, bisa_order=bisa_order, projection=projection)
+        check_options(lam, **options)
+        inverse = dict(options, lam=lam, lam_init=lam_init)
         self.lam, self.lam_init = lam, lam_init
         indices = range(len(depths)) if out_indices is None else out_indices
         self.out_indices = resolve_out_indices(indices, len(depths))

@@ -1,7 +1,7 @@
 """BiXT: Perceiving Longer Sequences With Bi-Directional Cross-Attention Transformers (2024).
 
-A few latents and all tokens attend to each other through one similarity matrix in each layer, so
-that the cost is linear in the tokens. The names of the weights are the authors'. The layers are in
+In each layer a few latents and all tokens attend to each other through one similarity matrix, whose
+size is linear in the number of tokens. The names of the weights are the authors'. The layers are in
 :mod:`mmbixt.backbones.bixt_layers`.
 """
 
@@ -193,9 +193,8 @@ class BiXT(DenseBackbone):
     def convert(self, state: State) -> dict[str, Tensor]:
         """From the authors' classifiers.
 
-        Left out are the classifier, a stored grid of positions, which is computed here, layers
-        beyond those of this network (among them the last one of a file, which updates only the
-        latents), and the update of the latents in the last layer of a network that has none.
+        Left out are the classifier, a stored grid of positions, further layers, and the latents'
+        update in the last layer of a network that has none.
         """
         expected, last = self.state_dict(), len(self.blocks) - 1
 

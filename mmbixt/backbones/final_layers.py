@@ -1,8 +1,7 @@
 """The authors' layers between a backbone and the linear head of a classifier.
 
-Each class is the one definition for mmpretrain (the necks in ``mmbixt.classification``) and for
-timm (``mmbixt.timm``). A mixin: it adds the layers, under the authors' names, to the class that
-inherits it.
+Each class is a mixin: it adds the layers, under the authors' names, to the class that inherits it,
+a neck for mmpretrain (``mmbixt.classification``) or a classifier for timm (``mmbixt.timm``).
 """
 
 from typing import ClassVar
@@ -53,16 +52,10 @@ class ClassAttention(FinalLayers):
         layer_scale: float = 1.0,
         tokens_norm: bool = True,
     ) -> None:
-        """
-        Args:
-            in_channels: channels C of the feature map.
-            num_heads: heads of the attention, as many as the backbone's.
-            depth: number of layers.
-            mlp_ratio: hidden width of the MLPs, divided by C.
-            layer_scale: initial value of the layer scales; the authors use 1 for backbones of 12
-                layers and 1e-5 for 24.
-            tokens_norm: whether the second norm of a layer is applied to all tokens, or to the
-                class token alone, as in the nano models.
+        """``mlp_ratio`` is the hidden width of the MLPs, divided by the channels of the feature map.
+
+        Layer scales start at ``layer_scale``: in the authors' code at 1 for backbones of 12 layers
+        and 1e-5 for 24. For ``tokens_norm`` see :class:`mmbixt.layers.ClassAttentionLayer`.
         """
         sizes = (in_channels, num_heads, int(in_channels * mlp_ratio), layer_scale, tokens_norm)
         self.cls_token = nn.Parameter(torch.empty(1, 1, in_channels))

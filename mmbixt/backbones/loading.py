@@ -36,18 +36,12 @@ def adapt_stem(weight: Tensor, in_channels: int) -> Tensor:
 
 
 class LoadsFiles(nn.Module):
-    """A network that converts the weights of a file, and compares them with its own.
+    """A network whose ``load_state_dict`` converts the weights of a file (:meth:`convert`).
 
-    ``load_state_dict`` accepts, after :meth:`convert`, a state with all weights that the network
-    was built with, and no others; those of :attr:`may_be_missing` may be missing. It also accepts a
-    state with only the weights of modules that were added later, such as adapters. Otherwise it
-    raises an error before it loads anything, also with ``strict=False``: mmengine loads files in
-    this way, and would otherwise only log that it trains from random weights.
-
-    Args:
-        init_cfg: what :meth:`init_weights` loads, see
-            :class:`mmbixt.backbones.base.DenseBackbone`.
-        in_channels: channels of the images.
+    Unless the file has all weights that the network was built with, except
+    :attr:`may_be_missing`, and no others, an error is raised before anything is loaded, also with
+    ``strict=False``: mmengine loads so, and would only log that it trains from random weights. A
+    state with only the weights of modules that were added later, such as adapters, is loaded, too.
     """
 
     families: ClassVar[dict[str, type]] = {}  # all subclasses by their names
@@ -75,7 +69,7 @@ class LoadsFiles(nn.Module):
     def convert(self, state: State) -> dict[str, Tensor]:
         """The weights of a file by this network's names, without those that it does not use.
 
-        By default the file's names are kept. Unknown weights must be kept, too: they are an error.
+        Weights that are not known must be kept, so that they raise an error.
         """
         return dict(state)
 
@@ -93,11 +87,7 @@ class LoadsFiles(nn.Module):
         self.is_init = True
 
     def _fit_weights(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-        """Convert the weights of a state, or raise an error, before they are loaded.
-
-        A pre-hook of ``load_state_dict``, so that it runs for ``init_cfg``, ``load_from``,
-        ``resume`` and ``load_state_dict`` alike.
-        """
+        """Before a state is loaded: convert its weights, in place, or raise an error."""
         source = unwrap(without(prefix, state_dict))  # load_state_dict(load(FILE)) gives containers
         if prefix and not source:
             raise CheckpointMismatchError(
@@ -148,10 +138,7 @@ class LoadsFiles(nn.Module):
         return None
 
     def _checkpoint_filter(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-        """Called by mmpretrain's ``ImageClassifier`` before its weights are loaded.
-
-        The names in a classifier of the authors become those of its parts.
-        """
+        """mmpretrain's ``ImageClassifier`` calls it before it loads a classifier of the authors."""
         source = without(prefix, state_dict)
         if any(key.startswith('backbone.') for key in source):
             return

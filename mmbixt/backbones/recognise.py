@@ -25,11 +25,7 @@ def identify(state: State, classes: Mapping[str, type[nn.Module]]) -> str:
 
     Several published models may have weights of the same shapes, as with BiXT's strides. A deeper
     file also fits a shallower model, and a plain Swin fits a BiSA-Swin: the models with the fewest
-    differences are named.
-
-    Args:
-        state: the weights by their names in the file.
-        classes: the backbones by their names.
+    differences are named. ``classes`` are the backbones by their names.
     """
     names = '\n'.join(state)
     family = next((x for x, pattern in _NAMES.items() if re.search(pattern, names)), None)

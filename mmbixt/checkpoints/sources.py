@@ -1,9 +1,7 @@
 """The models that the authors publish, each with its files of weights.
 
-The names of files are for ``init_cfg`` and ``load_from``.
-
-All URLs are from the authors' pages. Files whose published name contains a hash are compared with
-it; other files are accepted as they are downloaded (over https).
+``init_cfg`` and ``load_from`` accept the names of the files. URLs are from the authors' pages. A
+file whose published name contains a hash is compared with it.
 """
 
 import re
@@ -105,15 +103,10 @@ def _bixt(
     gmacs: str = '',
     *files: tuple[int, float],
 ) -> Published:
-    """A model of BiXT's authors.
+    """A row of the table below; it ends with number and top-1 of the files for 224 and 384 pixels.
 
-    Args:
-        name: that of the authors, without 'bixt_'.
-        weights: the name here; empty if none are published.
-        options: of ``mmbixt.BiXT``. The last layer of a file updates only the latents, which a
-            dense model does not read: 12 layers are ``depth=11``.
-        params, gmacs: of :class:`Published`.
-        files: number and top-1 of the file for images of side 224, and of that for 384.
+    ``weights`` is the name here, empty if none are published. The last layer of a file updates only
+    the latents, which a dense model does not read: files of 12 layers are ``depth=11``.
     """
     backbone = dict(type='mmbixt.BiXT', arch='tiny') | options
     recipes = (('', '224 px', 'in1k'), ('-384', '384 px', 'in1k_384'))
@@ -182,13 +175,10 @@ def _xcit(
     top1: tuple[float, ...],
     dense: tuple[float, ...] = (),
 ) -> Published:
-    """A model of XCiT's authors.
+    """A row of the table below.
 
-    Args:
-        size, depth, patch: of the architecture.
-        params, gmacs: of :class:`Published`.
-        top1: trained, distilled, distilled at 384 pixels.
-        dense: mIoU of SemanticFPN, mIoU of UPerNet, box AP and mask AP of Mask R-CNN.
+    ``top1`` is that of the models trained, distilled, and distilled at 384 pixels; ``dense`` the
+    mIoU of SemanticFPN, the mIoU of UPerNet, and the box AP and mask AP of Mask R-CNN.
     """
     name, arch = f'xcit_{size}_{depth}', f'{size}{depth}'
     backbone = dict(type='mmbixt.XCiT', arch=arch, patch_size=patch)

@@ -25,13 +25,10 @@ from mmbixt.registry import MODELS
 
 
 class Teacher:
-    """A classifier of timm that is part of no module, and is built when it is first called.
+    """A classifier of timm that is built when it is first called.
 
-    So it is in no checkpoint, optimizer, parallel wrapper or average of weights, and only training
-    needs its weights. Each process has its own.
-
-    Args:
-        model: a name with published weights, or a dict of arguments of ``timm.create_model``.
+    It is not a module, so that it is in no checkpoint, optimizer, parallel wrapper or average of
+    weights. ``model`` is a name with published weights, or arguments of ``timm.create_model``.
     """
 
     def __init__(self, model: str | dict[str, Any]) -> None:
@@ -40,8 +37,8 @@ class Teacher:
 
     @cached_property
     def model(self) -> nn.Module:
-        # A resumed run builds it at another step: random numbers of the run must not change, and
-        # parts without published weights must be the same.
+        # a resumed run builds it at another step: neither its random weights nor the random numbers
+        # of the run may depend on the step
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
             return timm.create_model(**self.arguments).eval().requires_grad_(False)

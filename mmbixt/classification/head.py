@@ -1,4 +1,4 @@
-"""mmpretrain's linear head with checks of its weights and inputs."""
+"""mmpretrain's linear head with a check of its weights."""
 
 from typing import Any
 
@@ -15,29 +15,13 @@ from mmbixt.registry import MODELS
 class ClassifierHead(LinearClsHead):
     """``mmpretrain.LinearClsHead`` that refuses weights of another number of classes.
 
-    With such weights mmengine only warns, and then trains or tests a random head. (The stock head
-    also works with mmbixt's backbones and necks.) Binary cross-entropy accepts class indices (B),
-    where no Mixup or CutMix makes scores (B,K) from them.
-
-    Args:
-        args, options: of ``LinearClsHead``: ``num_classes``, ``in_channels``, ``loss``, ...
+    With such weights mmengine only warns, and then trains or tests a random head. Also, binary
+    cross-entropy accepts class indices (B), where no Mixup or CutMix makes scores (B,K) from them.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.register_load_state_dict_pre_hook(ClassifierHead._check_classes)
-
-    def forward(self, feats: tuple[Tensor, ...]) -> Tensor:
-        """The last of the features, a vector for each image (B,C), to logits (B,K)."""
-        shape = tuple(feats[-1].shape)
-        if len(shape) != 2 or shape[1] != self.in_channels:
-            raise ValueError(
-                f'ClassifierHead with in_channels={self.in_channels} needs one vector for each '
-                f'image, (B,{self.in_channels}), but the last output of the neck, or of the '
-                f'backbone without a neck, is {shape}. docs/checkpoints.md lists the neck of each '
-                'backbone.'
-            )
-        return super().forward(feats)
 
     def loss(
         self, feats: tuple[Tensor, ...], data_samples: list[DataSample], **options: Any

@@ -1,7 +1,6 @@
 """The layers between backbone and head of the authors' classifiers, as necks.
 
-Each neck returns one vector for each image; a linear head follows. The names of the weights are the
-authors', so that a neck can load its weights from a whole file:
+Each neck returns one vector for each image. It can load its weights from a file of a classifier:
 ``neck=dict(type=..., init_cfg=dict(type='Pretrained', checkpoint=...))``.
 """
 
@@ -22,9 +21,7 @@ from mmbixt.registry import MODELS
 class ClassifierNeck(FinalLayers, BaseModule):
     """Final layers that load all of their weights, also from a whole classifier, or raise an error.
 
-    Args:
-        sizes, options: of ``add_final_layers``.
-        init_cfg: mmengine's initialisation; the authors' checkpoints load as they are.
+    Its arguments are those of ``add_final_layers``, and mmengine's ``init_cfg``.
     """
 
     def __init__(self, *sizes: Any, init_cfg: dict | None = None, **options: Any) -> None:
@@ -34,14 +31,6 @@ class ClassifierNeck(FinalLayers, BaseModule):
 
     def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor]:
         """The last feature map (B,C,H,W), or the latents (B,M,C), to (B,C)."""
-        if inputs[-1].ndim != (3 if self.reads_latents else 4):
-            wanted = 'a feature map (B,C,H,W)'
-            if self.reads_latents:
-                wanted = 'the latents (B,M,C) of mmbixt.BiXT(latent_layer=True)'
-            raise ValueError(
-                f'{type(self).__name__} needs {wanted}, but the last output of the backbone is '
-                f'{tuple(inputs[-1].shape)}.'
-            )
         return (self.pool(self.finish(inputs[-1])),)
 
     def convert(self, state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -62,9 +51,7 @@ class ClassifierNeck(FinalLayers, BaseModule):
 class ClassAttentionNeck(ClassAttention, ClassifierNeck):
     """XCiT's neck: a class token attends to the tokens of the last feature map, in a few layers.
 
-    Its arguments are those of
-    :meth:`mmbixt.backbones.final_layers.ClassAttention.add_final_layers`, and ``init_cfg``. timm's
-    checkpoints load as they are, too.
+    timm's checkpoints load as they are, too.
     """
 
     def convert(self, state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -80,18 +67,14 @@ class ClassAttentionNeck(ClassAttention, ClassifierNeck):
 
 @MODELS.register_module()
 class LatentMeanNeck(LatentMean, ClassifierNeck):
-    """BiXT's neck: the mean of the latents, and a norm.
-
-    Its arguments are ``in_channels``, the channels C of the latents, and ``init_cfg``.
-    """
+    """BiXT's neck: the mean of the latents (B,M,C), and a norm; ``in_channels`` is C."""
 
 
 @MODELS.register_module()
 class BatchNormMeanNeck(BatchNormMean, ClassifierNeck):
     """BiFormer's neck: a batch norm of the last feature map, and its mean over all positions.
 
-    The backbone must have ``output_norms=False``. Its arguments are ``in_channels``, the channels
-    C of the feature map, and ``init_cfg``.
+    The backbone must have ``output_norms=False``.
     """
 
 

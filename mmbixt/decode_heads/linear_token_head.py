@@ -19,7 +19,7 @@ class LinearTokenHead(BaseDecodeHead):
         in_channels: channels C of a feature map; with a sequence, several feature maps are resized
             to the first one and concatenated.
         num_classes: number of classes.
-        channels: for compatibility with mmseg's other heads; must be the sum of ``in_channels``.
+        channels: without effect, for configs of mmseg's other heads: there is no hidden layer.
         in_index: index of the feature map, by default the last; a sequence if ``in_channels`` is
             one (by default the last ones).
         norm_cfg: a norm of the tokens before the linear layer, for example
@@ -44,18 +44,8 @@ class LinearTokenHead(BaseDecodeHead):
         else:
             width, select = sum(in_channels), 'resize_concat'
             in_index = range(-len(in_channels), 0) if in_index is None else in_index
-        if _count(in_channels) != _count(in_index):
-            raise ValueError(
-                f'in_channels={in_channels} and in_index={in_index} must be of the same feature '
-                'maps: two ints for one feature map, or sequences of the same length.'
-            )
         if select:
             in_channels, in_index = list(in_channels), list(in_index)
-        if channels not in (None, width):
-            raise ValueError(
-                f'LinearTokenHead has no hidden layer: channels={channels} must be omitted, or be '
-                f'the {width} of in_channels.'
-            )
         super().__init__(
             in_channels=in_channels,
             channels=width,
@@ -80,7 +70,3 @@ class LinearTokenHead(BaseDecodeHead):
         else:
             x = self.norm(x)
         return self.cls_seg(x)
-
-
-def _count(value: int | Sequence[int]) -> int | None:
-    return None if isinstance(value, int) else len(value)

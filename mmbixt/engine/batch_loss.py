@@ -1,4 +1,4 @@
-"""The losses of a batch as a function of tensors, which CUDA graphs can be of."""
+"""The losses of a batch as a function of tensors, of which a CUDA graph can be made."""
 
 from collections.abc import Sequence
 
@@ -11,14 +11,11 @@ from mmbixt.engine.segmentation_loss import count_without_waiting
 
 
 class BatchLoss(nn.Module):
-    """The losses of a batch as a function of tensors alone, which a graph can be of.
+    """The losses of a batch as a function of tensors alone.
 
     ``model.loss`` becomes :meth:`choose` until :meth:`release`. The first call in training gives
-    the example for which :meth:`capture` makes the graph.
-
-    Attributes:
-        example: images (B,3,H,W) and labels (B,...) of the shapes of the graph; empty before.
-        names: of the losses in the graph; empty as long as there is none.
+    the example for which :meth:`capture` makes the graph: ``example`` has images (B,3,H,W) and
+    labels (B,...). ``names`` of losses are empty as long as there is no graph.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -63,7 +60,7 @@ class BatchLoss(nn.Module):
     def capture(self) -> str:
         """Make a graph of :meth:`forward`, or return why there is none.
 
-        The passes before it change neither statistics of batch norms nor random numbers.
+        Statistics of batch norms and random generators are as before afterwards.
         """
         buffers = [(x, x.clone()) for x in self.buffers()]
         devices = [x.device for x in self.example[:1] if x.is_cuda]
@@ -77,17 +74,18 @@ class BatchLoss(nn.Module):
         return problem
 
     def about(self) -> str:
-        shape, count = tuple(self.example[0].shape), get_world_size()
-        text = f'CUDA graph of {", ".join(self.names)} captured for images {shape}'
-        return f'{text} in {count} process{"es" * (count > 1)}.'
+        shape, names = tuple(self.example[0].shape), ', '.join(self.names)
+        return (
+            f'CUDA graph of {names} captured for images {shape} in {get_world_size()} process(es).'
+        )
 
     def current_state(self) -> list[tuple]:
-        """What a graph is made for, and hooks may change: parts, their modes, frozen weights."""
+        """What hooks may change after the capture: parts, their modes, frozen weights."""
         parts = [(id(x), x.training) for x in self.modules()]
         return parts + [(id(x), x.requires_grad) for x in self.parameters()]
 
     def problem(self) -> str:
-        """Run both passes once, and return what a capture would fail of."""
+        """Run both passes once, and return why a capture would fail."""
         mode = torch.cuda.get_sync_debug_mode()
         torch.cuda.set_sync_debug_mode('error')
         try:

@@ -17,8 +17,8 @@ class CompileLayersHook(Hook):
     """Compile each layer of mmbixt's backbones in training; for GPUs, on CPUs it gains little.
 
     Layers of one kind share one program, so the compiler is ready sooner than with the whole model
-    (``compile=True``). Evaluation, with images of many sizes, runs as always. The names of weights
-    and checkpoints stay as they are. Together with ``CUDAGraphsHook`` the programs are captured.
+    (``compile=True``). Evaluation, with images of many sizes, is not compiled. The names of weights
+    stay as they are. ``CUDAGraphsHook`` captures the compiled programs.
 
     Args:
         options: of ``torch.compile``, such as ``mode='max-autotune-no-cudagraphs'``.

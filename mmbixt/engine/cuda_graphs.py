@@ -1,4 +1,4 @@
-"""Training steps in which a GPU does not wait for the CPU that starts its programs one by one."""
+"""Training steps in which the GPU does not wait for the CPU to start its kernels one by one."""
 
 from typing import Any
 
@@ -17,13 +17,10 @@ from mmbixt.registry import HOOKS
 class CUDAGraphsHook(Hook):
     """Capture the losses of a batch in a CUDA graph, of any segmentor or classifier.
 
-    The graph starts all programs of backbone, neck, heads and losses at once, forward and backward.
-    The first iteration runs as always; before the second one
-    ``torch.cuda.make_graphed_callables`` captures ``model.loss`` for images and labels of its
-    shapes. Others, eval mode and ``torch.no_grad()`` run as always.
-
-    Nothing is captured, and the log says why, where a graph would compute something else
-    (:func:`obstacle`), or where the losses wait for the GPU.
+    The graph starts all kernels of backbone, neck, heads and losses at once, forward and backward.
+    Before the second iteration ``torch.cuda.make_graphed_callables`` captures ``model.loss`` for
+    images and labels of the shapes of the first one. Other shapes, and evaluation, run without it.
+    Where nothing can be captured (:func:`obstacle`), the log says why.
 
     Example:
         >>> custom_hooks = [dict(type='mmbixt.CUDAGraphsHook')]

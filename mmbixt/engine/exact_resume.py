@@ -1,9 +1,7 @@
 """A resumed run continues with the images and random numbers of a run without interruption.
 
-mmengine restores weights, optimizer and schedules, but not the random generators. It reads all
-earlier batches again, in the order of another seed unless the config sets one. Here no generator
-state is saved: the generators are seeded in each iteration and for each image from the seed, the
-rank, the iteration, and the position of the image in its batch.
+mmengine does not restore random generators, and reads all earlier batches again. Here the
+generators are seeded in each iteration and for each image.
 """
 
 import logging
@@ -37,11 +35,7 @@ def _set_generators(*numbers: int) -> None:
 class NumberedBatches:
     """A batch sampler: (number in the run, image indices) of each batch from the ``first``.
 
-    Args:
-        sampler: sampler of image indices.
-        batch_size: images of a batch.
-        batches: config of a batch sampler to use instead of torch's.
-        drop_last: for torch's batch sampler.
+    ``batches`` is the config of a batch sampler to use instead of torch's, or None.
     """
 
     def __init__(
@@ -100,10 +94,9 @@ class ExactResumeHook(Hook):
     """Make resuming exact: bit for bit where the kernels are deterministic.
 
     The seed determines the order of the images. Random numbers (stochastic depth, dropout,
-    augmentation) depend on the seed, rank, iteration and image alone. So a run of n iterations, and
-    a run of n/2 iterations that is resumed for n/2 more, end with the same weights. Earlier batches
-    are not read again. Where gradients are accumulated over several iterations, checkpoints must
-    be written after the last one of them.
+    augmentation) depend on the seed, the rank, the iteration and the position of the image in its
+    batch alone. Earlier batches are not read again. Where gradients are accumulated over several
+    iterations, checkpoints must be written after the last one of them.
 
     The run to be resumed must have used this hook, the same number of processes and the same batch
     size; otherwise a warning says what differs. The runner must be built from a config.
@@ -144,10 +137,9 @@ class ExactResumeHook(Hook):
         # a function, because mmengine copies the config, and the data set may be too large to copy
         config['dataset'] = dict(type=lambda: dataset)
         config.pop('num_batch_per_epoch', None)  # the data set is cut already
-        options = dict(
-            batches=config.get('batch_sampler'), drop_last=config.pop('drop_last', False)
-        )
-        config['batch_sampler'] = dict(type=NumberedBatches, **options)
+        batches, drop_last = config.get('batch_sampler'), config.pop('drop_last', False)
+        kind = dict(type=NumberedBatches, batches=batches, drop_last=drop_last)
+        config['batch_sampler'] = kind
         diff_rank_seed = runner.cfg.get('randomness', {}).get('diff_rank_seed', False)
         loop.dataloader = runner.build_dataloader(config, runner.seed, diff_rank_seed)
         batches = loop.dataloader.batch_sampler

@@ -14,9 +14,8 @@ from mmbixt.registry import HOOKS
 class FiniteLossHook(Hook):
     """Stop a process when its loss is NaN or infinite; torchrun and srun then end the others.
 
-    The error names the iteration and the images of the batch. The optimizer has made this step,
-    but no checkpoint is written after it. Neither is one with weights that are not finite, which a
-    finite loss with infinite gradients may cause: ``--resume`` starts from finite weights.
+    The error names the iteration and the images of the batch. No checkpoint is written after this
+    step, nor one with weights that are not finite.
     """
 
     priority = 'HIGH'  # after mmengine has read the loss, before hooks that write checkpoints
@@ -30,10 +29,8 @@ class FiniteLossHook(Hook):
             return
         samples = data_batch.get('data_samples', ()) if isinstance(data_batch, dict) else ()
         files = [getattr(x, 'img_path', '(an image without a file name)') for x in samples]
-        where = f'in iteration {runner.iter + 1}'
-        raise FloatingPointError(
-            '\n  '.join([f'The loss is {loss} {where}, for the images', *files])
-        )
+        first = f'The loss is {loss} in iteration {runner.iter + 1}, for the images'
+        raise FloatingPointError('\n  '.join([first, *files]))
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         if not all(torch.isfinite(weight).all() for weight in runner.model.parameters()):

@@ -10,10 +10,10 @@ from mmbixt.registry import HOOKS
 
 @HOOKS.register_module()
 class KeepOtherRunsHook(Hook):
-    """Forget which checkpoints of another folder mmengine may delete.
+    """Remove names of files in another folder from a checkpoint that is resumed.
 
-    A resumed checkpoint names the best one of its run, and the numbers of the last ones: mmengine
-    deletes files by these names for a better one, and files of these numbers in the new folder.
+    It names the best checkpoint of its run and the numbers of the last ones: mmengine would delete
+    that file when a better one follows, and files with these numbers in the new folder.
     """
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:

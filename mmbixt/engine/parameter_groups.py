@@ -14,15 +14,11 @@ class FewGroupsConstructor(DefaultOptimWrapperConstructor):
     """mmengine's constructor with one group for all parameters of the same settings.
 
     mmengine's own makes a group for each parameter, and an optimizer starts several kernels for
-    each group. ``paramwise_cfg`` has the same settings, and one more:
-
-    ``decay_rate``: layer-wise learning-rate decay, for segmentors and detectors with a backbone of
-    mmbixt. Layer ``i`` of the ``n`` layers of the backbone (``DenseBackbone.get_layer_depth``) has
-    the learning rate ``lr * decay_rate ** (n - i)`` for ``i = 0 ... n - 1``; parameters outside of
-    the backbone have ``lr``. As in mmseg's constructor of this kind, norms and biases then have no
-    weight decay unless it says otherwise. For classifiers, mmpretrain's
-    ``LearningRateDecayOptimWrapperConstructor`` does the same, except where layers share weights
-    (BiXT's iterative attention).
+    each group. ``paramwise_cfg`` has the same settings, and ``decay_rate`` for layer-wise decay of
+    the learning rate: layer ``i`` of the ``n`` layers of the backbone
+    (``DenseBackbone.get_layer_depth``) has ``lr * decay_rate ** (n - i)`` for ``i = 0 ... n - 1``;
+    parameters outside of the backbone have ``lr``. As in mmseg's constructor of this kind, norms
+    and biases then have no weight decay unless ``paramwise_cfg`` says otherwise.
 
     Example:
         >>> optim_wrapper = dict(

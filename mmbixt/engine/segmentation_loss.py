@@ -1,4 +1,4 @@
-"""The losses of mmseg's heads, with an accuracy for which the CPU does not wait for the GPU."""
+"""The losses and the accuracy of mmseg's heads without waiting for the GPU."""
 
 from functools import partial
 from typing import Any
@@ -21,10 +21,10 @@ def count_without_waiting(model: nn.Module) -> list[nn.Module]:
 
 
 def loss_by_feat(head: nn.Module, logits: Tensor, samples: list[Any]) -> dict[str, Tensor]:
-    """The same as ``BaseDecodeHead.loss_by_feat`` for logits (B,K,h,w).
+    """``BaseDecodeHead.loss_by_feat`` for logits (B,K,h,w), with the same values.
 
-    mmseg selects the pixels that count, whose number the CPU has to know, and sorts the logits of
-    all classes to find the largest.
+    mmseg selects the pixels that count, whose number the CPU has to wait for, and sorts the logits
+    of all classes to find the largest.
     """
     from mmseg.models.utils import resize
 

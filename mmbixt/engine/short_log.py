@@ -1,4 +1,4 @@
-"""The lines of the log: few scores near boundaries, steps that count on after a resume."""
+"""The lines of the log with few scores near boundaries."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,9 +15,9 @@ _NAMES = 'all/', 'band', 'boundary'  # what those of BoundaryIoUMetric begin wit
 class ShortLogProcessor(LogProcessor):
     """mmengine's ``LogProcessor`` with few scores of ``BoundaryIoUMetric`` in the line of the log.
 
-    The line has mIoU and gap of one band, one Boundary IoU, and mIoU of all pixels once. All scores
-    go to the JSON files and to ``vis_backends``. After a resume within an epoch the steps of this
-    epoch are counted from its beginning.
+    The line has mIoU and gap of one band, one Boundary IoU, and mIoU of all pixels once; the JSON
+    files and ``vis_backends`` have all scores. After a resume within an epoch the log counts the
+    steps from the beginning of the epoch.
 
     Example:
         >>> log_processor = dict(type='mmbixt.ShortLogProcessor', by_epoch=False)
@@ -36,7 +36,7 @@ class ShortLogProcessor(LogProcessor):
 
 
 def main_scores(names: Iterable[str]) -> set[str]:
-    """The scores near boundaries, and the mIoU, that stand for all those in ``names``."""
+    """The scores of the line, chosen from ``names``."""
     names = [*names]
     overall = 'mIoU' if 'mIoU' in names else 'all/mIoU'  # IoUMetric's, where there is one
     band, contour = main_band(names), next((x for x in names if x.startswith('boundary')), overall)

@@ -38,10 +38,7 @@ def as_output(feature_map: Tensor) -> Tensor:
 
 
 class LocalPatchInteraction(nn.Module):
-    """XCiT's LPI, which combines neighbouring tokens: ``conv2(bn(gelu(conv1(x))))``.
-
-    Both convolutions are depthwise, of 3 x 3 tokens.
-    """
+    """XCiT's LPI, depthwise convolutions of 3 x 3 tokens: ``conv2(bn(gelu(conv1(x))))``."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

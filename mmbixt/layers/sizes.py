@@ -19,11 +19,8 @@ def known_true(condition: bool | torch.SymBool) -> bool:
 
 
 def padding_to_multiple(length: int, size: int) -> int:
-    """How many cells to add to a side to make it a multiple of a size: ``-length % size``.
-
-    Computed with a quotient, because inductor (of torch 2.11) fails for remainders of symbolic
-    sizes, which it introduces after images of two sizes.
-    """
+    """How many cells to add to a side to make it a multiple of a size: ``-length % size``."""
+    # a quotient: inductor (of torch 2.11) fails for remainders of symbolic sizes
     return ceil_div(length, size) * size - length
 
 

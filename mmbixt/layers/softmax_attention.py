@@ -1,7 +1,5 @@
-"""Softmax attention of BiXT's latents and XCiT's class token, and what other attentions use of it.
-
-Torch's fused kernel computes it, or products where that kernel must not be used.
-"""
+"""Softmax attention by torch's fused kernels, and the attention of BiXT's latents and XCiT's class
+token."""
 
 import torch
 from torch import Tensor, nn
@@ -63,11 +61,8 @@ def fused_attention(
 
 
 def biased_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None) -> Tensor:
-    """:func:`fused_attention` with a learned bias: (...,h,N,d) to (...,h,N,d).
-
-    The fused kernel for CPUs has no gradient for a bias.
-    """
-    if is_by_definition() or q.device.type == 'cpu':
+    """:func:`fused_attention` with a learned bias: (...,h,N,d) to (...,h,N,d)."""
+    if is_by_definition() or q.device.type == 'cpu':  # whose fused kernel has no gradient of a bias
         return attention_scores(q, k, scale, bias).softmax(dim=-1) @ v
     return fused_with_bias(q, k, v, scale, bias)
 

@@ -24,10 +24,6 @@ class FeaturePyramidAdapter(BaseModule):
         out_strides: stride of each level, a power of two; one for each feature map.
         norm_cfg: norm between two upsamplings; SyncBN for training on several GPUs.
         init_cfg: mmengine's initialisation.
-
-    Attributes:
-        out_channels: channels of each level.
-        out_strides: stride of each level.
     """
 
     def __init__(
@@ -39,26 +35,20 @@ class FeaturePyramidAdapter(BaseModule):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        if isinstance(out_strides, int) or not out_strides:
-            raise ValueError(
-                f'out_strides={out_strides} must be a sequence with one stride per level.'
-            )
-        levels = len(out_strides)
-        self.out_strides = tuple(out_strides)
-        self.out_channels = _per_level('in_channels', in_channels, levels)
-        in_strides = _per_level('in_strides', in_strides, levels)
+        levels, self.out_strides = len(out_strides), tuple(out_strides)
+        one = isinstance(in_channels, int), isinstance(in_strides, int)
+        self.out_channels = (in_channels,) * levels if one[0] else tuple(in_channels)
+        in_strides = (in_strides,) * levels if one[1] else tuple(in_strides)
         for stride in (*in_strides, *self.out_strides):
-            if not isinstance(stride, int) or stride < 1 or stride & (stride - 1):
-                raise ValueError(
-                    f'in_strides={in_strides} and out_strides={self.out_strides} must be powers of '
-                    f'two; {stride} is not.'
-                )
+            if stride & (stride - 1):
+                raise ValueError(f'Strides must be powers of two; {stride} is not.')
 
         def make_norm(channels: int) -> nn.Module:
             return build_norm_layer(norm_cfg, channels)[1]
 
-        for i, (channels, in_stride) in enumerate(zip(self.out_channels, in_strides, strict=True)):
-            resampler = make_resampler(channels, in_stride, out_strides[i], make_norm)
+        sizes = zip(self.out_channels, in_strides, self.out_strides, strict=True)
+        for i, (channels, in_stride, out_stride) in enumerate(sizes):
+            resampler = make_resampler(channels, in_stride, out_stride, make_norm)
             self.add_module(f'fpn{i + 1}', resampler)  # the name of XCiT's checkpoints
         self.register_load_state_dict_pre_hook(_accept_first_of_several)
 
@@ -68,13 +58,6 @@ class FeaturePyramidAdapter(BaseModule):
         Latents (B,M,C) of BiXT, which follow the feature maps, remain as they are.
         """
         feature_maps = [x for x in inputs if x.ndim == 4]
-        widths = tuple(x.shape[1] for x in feature_maps)
-        if widths != self.out_channels:
-            raise ValueError(
-                f'FeaturePyramidAdapter has in_channels={self.out_channels}, but the feature maps '
-                f'have {widths} channels: set in_channels to the out_channels of the backbone, and '
-                'out_strides to one stride for each of its out_indices.'
-            )
         levels = (getattr(self, f'fpn{i + 1}')(as_output(x)) for i, x in enumerate(feature_maps))
         return (*levels, *inputs[len(feature_maps) :])
 
@@ -85,13 +68,3 @@ def _accept_first_of_several(
     """Rename weights of ``neck=[adapter, ...]`` if the adapter is the whole neck."""
     for key in [key for key in state_dict if key.startswith(f'{prefix}0.fpn')]:
         state_dict[prefix + key.removeprefix(f'{prefix}0.')] = state_dict.pop(key)
-
-
-def _per_level(name: str, value: int | Sequence[int], levels: int) -> tuple[int, ...]:
-    values = (value,) * levels if isinstance(value, int) else tuple(value)
-    if len(values) != levels:
-        raise ValueError(
-            f'{name}={values} has {len(values)} entries for {levels} levels (out_strides); give '
-            'one per level, or one int for all.'
-        )
-    return values

@@ -16,13 +16,11 @@ from mmbixt.layers.initialise import init_linear
 
 
 class Classifier(nn.Module):
-    """The authors' classifier with timm's methods.
+    """The authors' classifier with timm's methods and arguments, and ``options`` of the backbone.
 
     Inherit from this class first, then from the final layers
-    (:class:`mmbixt.backbones.final_layers.FinalLayers`), then from the backbone.
-
-    The arguments are timm's, and ``options`` of the backbone. ``img_size`` has no effect, because
-    the networks take images of any size.
+    (:class:`mmbixt.backbones.final_layers.FinalLayers`), then from the backbone. ``img_size`` has
+    no effect, because the networks take images of any size.
     """
 
     def __init__(
@@ -106,10 +104,7 @@ class Classifier(nn.Module):
         return (self.finish(out) if last is None else out), maps
 
     def prune_intermediate_layers(
-        self,
-        indices: int | Sequence[int] = 1,
-        prune_norm: bool = False,
-        prune_head: bool = True,
+        self, indices: int | Sequence[int] = 1, prune_norm: bool = False, prune_head: bool = True
     ) -> list[int]:
         """Remove what some feature maps do not need; the indices from 0 are returned."""
         take = take_indices(indices, len(self.feature_info))

@@ -50,13 +50,10 @@ LEGEND = {
 def error_map(
     truth: np.ndarray, prediction: np.ndarray, width: int | float, ignore_index: int = 255
 ) -> np.ndarray:
-    """The kind of each pixel; arguments are those of `error_figure`.
+    """The `Pixel` (H,W) of each pixel, uint8; arguments are those of `error_figure`.
 
     Distances are Chebyshev distances, as in :mod:`mmbixt.evaluation.boundary`; pixels without a
     true label form no boundary.
-
-    Returns:
-        Values of `Pixel` (H,W), uint8.
     """
     valid = truth != ignore_index
     distance = band_pixels(width, truth.shape)
@@ -95,10 +92,6 @@ def error_figure(
         title: title of the figure.
         ignore_index: true label of pixels that do not count.
     """
-    if image.shape != (*truth.shape, 3):
-        raise ValueError(
-            f'the image must be {(*truth.shape, 3)}, as large as its label map, got {image.shape}'
-        )
     sums = image_sums(truth, prediction, len(classes), (width,), (), (), ignore_index)
     kinds = error_map(truth, prediction, width, ignore_index)
     palette = distinct_palette(len(classes)) if palette is None else palette
@@ -116,9 +109,7 @@ def error_figure(
     }
     present = [i for i in np.union1d(truth, prediction) if 0 <= i < len(classes)]
     figure = _draw_panels(
-        panels,
-        [_patch(palette[i], classes[i]) for i in present],
-        _error_legend(kinds, distance),
+        panels, [_patch(palette[i], classes[i]) for i in present], _error_legend(kinds, distance)
     )
     figure.suptitle(title, fontsize=11)
     figure.supxlabel(_caption(scores(sums), distance), fontsize=9)

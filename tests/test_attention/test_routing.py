@@ -127,7 +127,9 @@ def test_attention_with_a_mask_for_the_routes_equals_the_definition(has_padding)
     valid = (torch.arange(24).view(6, 4) % 4 < 3) if has_padding else None
     routes = routing.route(q.flatten(3), k.flatten(3), 3, valid)
     outcomes = []
-    for attend in (routing.attend_masked, routing.routing_attention_definition):
-        out = attend(q, k, v, routes, 0.3, valid)
+    attentions = {'fast': routing.attend_masked, 'definition': routing.routing_attention}
+    for path, attend in attentions.items():
+        with formulation(path):
+            out = attend(q, k, v, routes, 0.3, valid)
         outcomes.append([out, *torch.autograd.grad(out.sin().sum(), (q, k, v))])
     assert_close(*outcomes, 1e-11)

@@ -60,8 +60,7 @@ SWIN = dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))
         (BiFormer, dict(topks=(1, 4, 70, -2)), r'topks=.*70.* a stage has 8 x 8 regions'),
         (BiFormer, dict(num_regions=(8, 8)), r'num_regions=\(8, 8\) must have one number for each'),
         (BiSASwin, dict(arch={**SWIN, 'num_heads': (1,)}), 'depths=.*num_heads=.*for each stage'),
-        (BiSASwin, dict(lam=True), "lam=True must be a number from 0 to 1, or 'learned'"),
-        (BiSASwin, dict(lam='learned', lam_init=1), 'lam_init=1 must be above 0 and below 1'),
+        (BiSASwin, dict(lam=2), "lam=2 must be a number from 0 to 1, or 'learned'"),
     ],
 )
 def test_wrong_arguments_of_one_backbone(cls, options, message):
