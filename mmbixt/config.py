@@ -49,7 +49,7 @@ def all_dicts(*nodes: Any) -> list[ConfigDict]:
 
 
 def without_downloads(model: ConfigDict) -> ConfigDict:
-    """Change a model whose weights come from a checkpoint: timm would first download others."""
+    """Keep timm from downloading weights for a model whose weights come from a checkpoint."""
     for node in all_dicts(model):
         if node.get('pretrained') is True:
             node['pretrained'] = False

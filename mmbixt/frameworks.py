@@ -7,27 +7,17 @@ there are two distributions of each with the same modules, and installing both b
 from collections.abc import Callable, Sequence
 from typing import Any
 
-INSTALL = {
-    'mmengine': '`pip install mmengine` (or onedl-mmengine)',
-    'mmcv': '`mim install "mmcv>=2.0.0,<2.2.0"` (or onedl-mmcv)',
-    'mmseg': '`pip install mmsegmentation` (or onedl-mmsegmentation)',
-    'mmdet': '`pip install mmdet` (or onedl-mmdetection)',
-    'mmpretrain': '`pip install .[cls]` in a checkout of mmbixt, or `pip install mmpretrain` '
-    '(or onedl-mmpretrain)',
-    'torchmetrics': '`pip install torchmetrics`',
-}
-
 # errors of importing a missing framework, or one that refuses the version of mmcv or mmengine;
 # TypeError: mmpretrain 1.2, which mmseg and mmdet import, beside transformers 5
 UNUSABLE = (ImportError, AssertionError, TypeError)
 
 
 def missing_framework(what: str, framework: str, problem: Exception) -> ImportError:
-    """The error for ``what`` that needs a framework: the reason, and how to install it."""
-    text = f'{what} needs {framework}, which cannot be imported ({problem}).'
+    """The error for ``what`` that needs a framework."""
+    text = f'{what} needs {framework}, which cannot be imported: {problem}.'
     if 'NoneType takes no arguments' in str(problem):
-        return ImportError(f'{text} mmpretrain 1.2 does not work beside transformers 5.')
-    return ImportError(f'{text} To install it: {INSTALL[framework]}.')
+        text += ' mmpretrain 1.2 does not work beside transformers 5.'
+    return ImportError(text)
 
 
 def register_missing(

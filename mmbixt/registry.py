@@ -46,7 +46,7 @@ class Registry(root.Registry):
         return component
 
     def _find(self, name: str) -> tuple[str | None, type | Callable | None]:
-        """A name in all frameworks, where the default scope does not help, and its framework."""
+        """The framework that has a component of this name, and the component."""
         components = {}
         for framework in FRAMEWORKS:
             try:
@@ -70,9 +70,8 @@ class Registry(root.Registry):
 def enter_scope(framework: str, component: type | Callable) -> None:
     """Make a framework the default scope, for mmengine's hub and inferencers, which set none.
 
-    With ``mmbixt::...`` or ``scope='mmbixt'`` they build a whole model first, whose name only one
-    framework has, and then its parts; so does a data set with its transforms. A part from another
-    framework, such as a backbone of mmpretrain in a segmentor, leaves the scope.
+    With ``mmbixt::...`` or ``scope='mmbixt'`` they first build a model or a data set, whose name
+    only one framework has, and then its parts. Parts do not change the scope.
     """
     kinds = BaseModel, BaseDataPreprocessor, BaseDataset
     is_first_built = isinstance(component, type) and issubclass(component, kinds)

@@ -82,14 +82,13 @@ def test_the_work_dir_of_a_config_is_not_that_of_its_sample(tmp_path, monkeypatc
 
 def test_a_framework_that_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, 'mmseg.models', None)
-    with pytest.raises(ImportError, match=r'needs mmseg, .*\. To install it: .*pip inst'):
+    with pytest.raises(ImportError, match='needs mmseg, which cannot be imported'):
         load(NAME)
 
 
 def test_mmpretrain_beside_transformers_5_is_named():
     error = missing_framework(NAME, 'mmdet', TypeError('NoneType takes no arguments'))
     assert 'mmpretrain 1.2 does not work beside transformers 5' in str(error)
-    assert 'pip install' not in str(error)
 
 
 def test_a_misspelt_setting(tmp_path):

@@ -65,10 +65,9 @@ def imported():
 answers['imported head'] = error_of(imported)
 """
     found = run(tmp_path, code, ['mmseg', 'mmdet', 'mmcv'])
-    assert re.search('FeaturePyramidAdapter needs mmcv.*mim install', found['neck'])
-    message = 'LinearTokenHead needs mmseg.*pip install mmsegm.*onedl-mmsegm'
-    assert re.search(message, found['built head'])
-    assert re.search('DistilledClassifier needs mmpretrain.*pip install', found['classifier'])
+    assert 'FeaturePyramidAdapter needs mmcv, which cannot be imported' in found['neck']
+    assert 'LinearTokenHead needs mmseg' in found['built head']
+    assert 'DistilledClassifier needs mmpretrain' in found['classifier']
     assert found['imported head'].startswith('ImportError: mmbixt.LinearTokenHead needs mmseg')
     assert {found[part] for part in ('backbone', 'metric', 'hook')} == {'mmbixt'}
 

@@ -59,7 +59,8 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         '--compile-layers',
         action='store_true',
-        help="on a GPU: compile the backbone's layers (mmbixt.CompileLayersHook)",
+        help="on a GPU, elsewhere it gains little: compile the backbone's layers "
+        '(mmbixt.CompileLayersHook)',
     )
     args = parser.parse_args()
     if args.fast_dev_run and (args.resume or args.work_dir):

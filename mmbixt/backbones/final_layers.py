@@ -52,7 +52,7 @@ class ClassAttention(FinalLayers):
         layer_scale: float = 1.0,
         tokens_norm: bool = True,
     ) -> None:
-        """``mlp_ratio`` is the hidden width of the MLPs, divided by the channels of the feature map.
+        """``mlp_ratio`` is the hidden width of the MLPs, divided by that of the feature map.
 
         Layer scales start at ``layer_scale``: in the authors' code at 1 for backbones of 12 layers
         and 1e-5 for 24. For ``tokens_norm`` see :class:`mmbixt.layers.ClassAttentionLayer`.

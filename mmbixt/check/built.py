@@ -20,7 +20,7 @@ _TO_ZERO = (scheduler.PolyParamScheduler, scheduler.CosineAnnealingParamSchedule
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """A model without wrappers; FSDP's stays, because its module has only shards."""
+    """A model without wrappers, except FSDP's, whose module has only a part of the weights."""
     is_wrapper = is_model_wrapper(model) or isinstance(model, BaseTTAModel)
     if is_wrapper and not isinstance(model, FullyShardedDataParallel):
         return unwrapped(model.module)

@@ -128,7 +128,7 @@ def _quiet(logger: logging.Logger, metrics: list[BaseMetric]) -> Iterator[None]:
 
 @contextmanager
 def _noted_sides(model: nn.Module) -> Iterator[dict[str, list[int]]]:
-    """The heights of what these parts get: the backbone's images, the detectors' feature maps."""
+    """The heights of the backbone's images and of the feature maps that parts with strides get."""
     sides, handles = {}, []
     for name, part in model.named_modules():
         if name == 'backbone' or _strides(part):
@@ -153,7 +153,7 @@ def _strides(part: nn.Module) -> list[int]:
 
 
 def _stride_problems(model: nn.Module, sides: dict[str, list[int]]) -> Iterator[str]:
-    """With wrong strides, anchors and regions would be in wrong places, without an error."""
+    """A message for each part with wrong strides: anchors and regions would be in wrong places."""
     (height,) = sides.pop('backbone', [0])
     for name, heights in sides.items():
         strides = _strides(model.get_submodule(name))

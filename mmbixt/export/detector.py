@@ -1,9 +1,8 @@
 """Inference of Mask R-CNN, Faster R-CNN and RetinaNet in plain torch and torchvision.
 
-It is a second implementation of what mmdet computes, with the networks, weights and settings of a
-model of mmdet: tests compare the two, and ONNX files contain this one. Every shape is fixed, as
-exporters need it: where there are fewer boxes than places, the others are boxes of no size with a
-score of 0, which non-maximum suppression never removes.
+It uses the networks, weights and settings of a model of mmdet, and replaces mmdet's computation of
+boxes; tests compare the two. All shapes are fixed, as exporters need: lists of boxes are filled up
+with boxes of no size and score 0.
 """
 
 import math
@@ -83,7 +82,7 @@ class Detector(nn.Module):
 
 
 def unsupported(model: nn.Module) -> str:
-    """What of a detector this implementation does not have; empty if it has all."""
+    """Why a detector cannot be computed here; empty if it can."""
     if type(model).__name__ not in KINDS:
         return f'{type(model).__name__} is none of {", ".join(KINDS)}'
     if type(model).__name__ == 'RetinaNet':
@@ -194,8 +193,8 @@ def suppress(found: Boxes, options: Mapping[str, Any], least: float = -1) -> Box
 def roi_features(extractor: nn.Module, maps: Sequence[Tensor], boxes: Tensor) -> Tensor:
     """Features (n,C,s,s) of boxes (n,4), each from one of the feature maps (1,C,H,W).
 
-    Every level computes all of them, because shapes are fixed: those of other levels, and of boxes
-    of no size, for a box of one pixel, and they count 0.
+    Shapes are fixed, so each level computes features of all boxes. Those of other levels, and of
+    boxes of no size, are computed for a box of one pixel, and multiplied by 0.
     """
     sides = boxes[:, 2:] - boxes[:, :2]
     level = torch.floor(torch.log2(sides.prod(1).sqrt() / extractor.finest_scale + 1e-6))

@@ -1,8 +1,4 @@
-"""A segmentor of mmseg, from pixels to labels or logits.
-
-For files of any size two parts of mmseg are replaced, with the same results: Upsample (in FPNHead),
-whose sizes are products of floats, and the adaptive pooling of UPerHead and PSPHead.
-"""
+"""A segmentor of mmseg, from pixels to labels or logits."""
 
 import copy
 from collections.abc import Sequence
@@ -116,7 +112,7 @@ class Pooling(nn.Module):
 
 
 def replace_for_dynamic_sizes(model: nn.Module) -> None:
-    """Replace modules that are exported for fixed sizes only, in place."""
+    """Replace, in place, modules that exporters accept for fixed sizes only."""
     from mmseg.models.utils import Upsample
 
     for name, module in list(model.named_modules()):

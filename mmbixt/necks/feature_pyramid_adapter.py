@@ -19,8 +19,8 @@ class FeaturePyramidAdapter(BaseModule):
     dict(type='FPN', ...)]``, in mmseg and in mmdet.
 
     Args:
-        in_channels: channels of each feature map, or an int for all.
-        in_strides: stride of each feature map, a power of two, or an int for all.
+        in_channels: channels of all feature maps.
+        in_strides: stride of all feature maps, a power of two.
         out_strides: stride of each level, a power of two; one for each feature map.
         norm_cfg: norm between two upsamplings; SyncBN for training on several GPUs.
         init_cfg: mmengine's initialisation.
@@ -28,27 +28,23 @@ class FeaturePyramidAdapter(BaseModule):
 
     def __init__(
         self,
-        in_channels: int | Sequence[int],
-        in_strides: int | Sequence[int],
+        in_channels: int,
+        in_strides: int,
         out_strides: Sequence[int] = (4, 8, 16, 32),
         norm_cfg: dict = dict(type='BN'),  # noqa: B006 (mm configs are copied, not changed)
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        levels, self.out_strides = len(out_strides), tuple(out_strides)
-        one = isinstance(in_channels, int), isinstance(in_strides, int)
-        self.out_channels = (in_channels,) * levels if one[0] else tuple(in_channels)
-        in_strides = (in_strides,) * levels if one[1] else tuple(in_strides)
-        for stride in (*in_strides, *self.out_strides):
+        self.out_strides = tuple(out_strides)
+        for stride in (in_strides, *out_strides):
             if stride & (stride - 1):
                 raise ValueError(f'Strides must be powers of two; {stride} is not.')
 
         def make_norm(channels: int) -> nn.Module:
             return build_norm_layer(norm_cfg, channels)[1]
 
-        sizes = zip(self.out_channels, in_strides, self.out_strides, strict=True)
-        for i, (channels, in_stride, out_stride) in enumerate(sizes):
-            resampler = make_resampler(channels, in_stride, out_stride, make_norm)
+        for i, stride in enumerate(out_strides):
+            resampler = make_resampler(in_channels, in_strides, stride, make_norm)
             self.add_module(f'fpn{i + 1}', resampler)  # the name of XCiT's checkpoints
         self.register_load_state_dict_pre_hook(_accept_first_of_several)
 

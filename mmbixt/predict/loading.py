@@ -14,10 +14,9 @@ from mmbixt.config import data_sets, without_downloads
 
 
 def load_trained(config: Config, checkpoint: str) -> tuple[nn.Module, dict[str, Any]]:
-    """The model of a config with all weights of a checkpoint, on the CPU, in evaluation mode.
+    """The model of a config with the weights of a checkpoint, on the CPU, in evaluation mode.
 
-    Also what is known of its classes: their names, and perhaps colours. They have to be those of
-    the config's test data.
+    Also the names of its classes, and perhaps colours; an error if the test data have others.
     """
     init_default_scope(config.get('default_scope') or 'mmseg')
     state = load(checkpoint, 'cpu')

@@ -1,4 +1,4 @@
-"""What computes the logits of tiles: a segmentor of mmseg, or a file of tools/export_onnx.py."""
+"""Networks that compute the logits of tiles: segmentors of mmseg and ONNX files."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -14,10 +14,10 @@ from mmbixt.predict.loading import load_trained
 
 
 class Logits(NamedTuple):
-    """Of a tile, float32 on the CPU."""
+    """The logits of a tile, float32 on the CPU."""
 
     values: Tensor  # (K,h,w)
-    size: Sequence[int]  # of the pixels (H,W) that these cells cover, of which some may be padding
+    size: Sequence[int]  # (H,W) of the tile in pixels, with its padding
 
 
 class Segmentor:
@@ -73,7 +73,7 @@ class Segmentor:
 
 
 class OnnxFile:
-    """A file of tools/export_onnx.py in onnxruntime; its labels count as logits 0 and 1."""
+    """A file of tools/export_onnx.py in onnxruntime; labels become one-hot logits."""
 
     align_corners, threshold, has_graph = False, None, False
 

@@ -24,7 +24,7 @@ from mmbixt.visualization.palette import distinct_palette
 
 
 class Segmentation:
-    """Labels with colours as PNG (of more than 256 classes 16-bit numbers), and what is asked."""
+    """Labels as PNG, with a palette or, of more than 256 classes, 16 bits; overlays on request."""
 
     file, ends = None, ('.png', '_overlay.jpg', '_probability.png')
 

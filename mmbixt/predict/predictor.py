@@ -33,8 +33,8 @@ AS_USUAL = ', as in evaluation; --scale 1 keeps its size'
 class Predictor:
     """A segmentor with the weights of a checkpoint, for images of any size.
 
-    Memory grows with the area of a tile and the width of an image. Where all that a pixel's label
-    depends on fits into the overlap, the labels are those of the whole image.
+    Memory grows with the area of a tile and the width of an image. Labels are those of the whole
+    image where the pixels that a label depends on are within the overlap of two tiles.
 
     Args:
         config: of a segmentor: a file, the name of one of mmbixt's, or mmengine's object.
@@ -99,7 +99,7 @@ class Predictor:
         return self._maps(image, self._labels, self._probabilities)
 
     def _maps(self, image: str | Path | np.ndarray, *functions: Callable) -> list[np.ndarray]:
-        """What functions return for the strips of logits (K,n,W) of an image, each (H,W)."""
+        """Maps (H,W), one of each function, which gets the logits of an image in strips (K,n,W)."""
         photo, done = image if isinstance(image, np.ndarray) else self.read(image), 0
         for strip in self.logits(photo):
             parts = [function(strip) for function in functions]

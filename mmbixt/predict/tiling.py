@@ -27,9 +27,9 @@ def tile_starts(side: int, tile: int, overlap: int, unit: int = 1) -> list[int]:
 def tile_weights(side: int, starts: Sequence[int], tile: int, overlap: float) -> list[Tensor]:
     """The weights (n,) of each tile along a side; those of a cell sum to 1.
 
-    They fall to 0 around the middle of an overlap, so that each pixel is predicted with most of
-    its surroundings: the outer 7/16 of an overlap do not count, the inner 7/16 count fully. An
-    overlap of 0 means equal weights. The last tile, which may be padded, reaches the end.
+    Of an overlap, the 7/16 at the edge of the tile do not count, the inner 7/16 count fully, so
+    that each pixel is predicted with most of its surroundings. An overlap of 0 means equal weights.
+    The last tile, which may be padded, reaches the end.
     """
     weights, total = [], torch.zeros(side)
     for start in starts:

@@ -15,7 +15,7 @@ def test_golden(num_regions, side, padding):
     backbone = BiFormer('tiny', num_regions, padding=padding).eval()
     backbone.load_state_dict(official_state('biformer_tiny__dense'))
     for stage in backbone.stages:
-        stage.register_forward_hook(lambda *args: raw.append(args[2].permute(0, 3, 1, 2)))
+        stage[-1].register_forward_hook(lambda *args: raw.append(args[2].permute(0, 3, 1, 2)))
     for path in ('fast', 'definition'):
         raw.clear()
         with formulation(path):
