@@ -6,9 +6,8 @@ For each head, with latents (M,d) and tokens (N,d), each with reference vectors 
     latents' update = softmax(S, over tokens) v_tokens      (M,d)
     tokens' update = softmax(S^T, over latents) v_latents   (N,d)
 
-The implementation computes S twice, in two fused attentions, and never stores it: d multiply-adds
-for each similarity take less time than writing an (M,N) matrix to memory, reading it for two
-softmaxes and keeping it for the backward pass.
+The implementation computes S twice, in two fused attentions, and never stores it: this takes less
+time than writing and reading an (M,N) matrix, and no memory for the backward pass.
 """
 
 from torch import Tensor, nn

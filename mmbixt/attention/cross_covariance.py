@@ -6,11 +6,11 @@ For queries, keys and values q, k and v (d,N) of a head::
     out = softmax(temperature * q_hat k_hat^T) v        (d,d) times (d,N)
 
 The cost is linear in the tokens, and no weight depends on their number. Two ablations of the paper
-are options: no normalisation, where ``q_hat`` is ``q`` and ``k_hat`` is ``k`` (by these equations
-only), and no learned temperature, which is then 1 (chosen here).
+are options: no normalisation, where ``q_hat`` is ``q`` and ``k_hat`` is ``k``, and no learned
+temperature, which is then 1 (chosen here).
 
-The implementation computes the norms in the same matrix product, of queries and keys together, and
-divides the products by them. To divide the queries and keys would copy them.
+The implementation multiplies queries and keys by themselves and each other in one product, whose
+diagonal has the squares of the norms, and divides ``q k^T`` by the norms: this copies neither.
 """
 
 import torch

@@ -28,7 +28,7 @@ ARCHS = {
 }
 ARCH_DEFAULTS = dict(window_size=7, mlp_ratio=4)
 
-# Microsoft's names and timm's
+# from the names of weights in Microsoft's and timm's code
 RENAMES = (
     (re.compile(r'^layers\.'), 'stages.'),
     (re.compile(r'^patch_embed\.proj\.'), 'patch_embed.projection.'),
@@ -154,7 +154,6 @@ class BiSASwin(DenseBackbone):
             self-attention first) or 'msa_misa', without ``lam``.
         projection: how inverse self-attention projects queries: 'hypernetwork', or 'mlp', an MLP
             with as many weights, for the comparison in the paper.
-        window_size: side of a window in tokens; default: that of ``arch``.
         shift_single_window: whether windows are shifted where one covers the whole feature map
             (stage 4 at 224 pixels). mmseg's and mmdet's Swin do so; mmpretrain's, Microsoft's and
             timm's do not, and their classifiers are exact only with False.
@@ -183,14 +182,13 @@ class BiSASwin(DenseBackbone):
         branch_norm: str | None = None,
         bisa_order: str = 'parallel',
         projection: str = 'hypernetwork',
-        window_size: int | None = None,
         shift_single_window: bool = True,
         out_indices: Sequence[int] | None = None,
         drop_path_rate: float = 0.1,
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self.arch = resolve_arch('BiSASwin', arch, ARCHS, ARCH_DEFAULTS, window_size=window_size)
+        self.arch = resolve_arch('BiSASwin', arch, ARCHS, ARCH_DEFAULTS)
         depths, num_heads = self.arch['depths'], self.arch['num_heads']
         bisa_stages = [bisa_stages] if isinstance(bisa_stages, int) else bisa_stages
         bisa_stages = [range(len(depths))[i] for i in bisa_stages]

@@ -1,4 +1,4 @@
-"""The published models that have the weights of a file, for error messages."""
+"""Which published model a file belongs to, for error messages."""
 
 import re
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""What mmengine reads files with, and where mmbixt's log goes, in a program of OpenMMLab.
+"""mmbixt's reader of checkpoints and its log in programs of OpenMMLab.
 
-:mod:`mmbixt.registry` calls these functions, and any config with a component of mmbixt imports it.
+:mod:`mmbixt.registry`, which any config with a component of mmbixt imports, calls these functions.
 """
 
 import logging
@@ -19,10 +19,10 @@ def load_from_mmbixt(name: str, map_location: Any = None) -> Any:
 
 
 def replace_readers() -> None:
-    """Stock runners read files safely, and published weights by name or URL.
+    """Let mmengine read files and URLs by mmbixt's safe reader, and published weights by name.
 
-    With torch >= 2.6, mmengine's own reader of files cannot read mmengine's checkpoints; its reader
-    of URLs executes what a file contains. Backbones can also read mmengine's own names
+    With torch >= 2.6 mmengine's own reader of files cannot read mmengine's checkpoints; its reader
+    of URLs executes what a file contains. Backbones then also read mmengine's own names
     (openmmlab://, s3://).
     """
     for prefix in ('', 'http://', 'https://', *SCHEMES, loader.TIMM):

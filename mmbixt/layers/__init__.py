@@ -1,4 +1,4 @@
-"""What the attentions and networks share: modules and functions on tensors; torch alone."""
+"""Modules and functions that attentions and networks share; they import torch alone."""
 
 from mmbixt.layers.drop_path import DropPath
 from mmbixt.layers.embedding import (

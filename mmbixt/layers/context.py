@@ -1,6 +1,6 @@
-"""How a layer runs: by its definition or fast, in which precision, plainly or traced.
+"""How a layer runs: by its paper's equations or faster, in which precision, traced or not.
 
-The definitions are plain products and softmaxes, so they have all derivatives: second ones,
+The equations are plain products and softmaxes, so they have all derivatives: second ones,
 forward-mode ones, and those of ``torch.func``. Fused attention has first derivatives only.
 """
 
@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import torch
 from torch import Tensor
 
-_is_on = False  # a global variable, because compilers check these before they reuse a program
+_is_on = False  # compilers check global variables before they reuse a compiled program
 
 
 def is_by_definition() -> bool:
@@ -19,7 +19,7 @@ def is_by_definition() -> bool:
 
 @contextmanager
 def by_definition() -> Iterator[None]:
-    """Compute all attentions of a block of code by their definitions, in all threads.
+    """Within ``with by_definition():`` all attentions are computed as their papers write them.
 
     With gradient checkpointing, the backward pass must also run within the block.
     """

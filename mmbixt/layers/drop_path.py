@@ -11,8 +11,8 @@ class DropPath(nn.Module):
         drop_prob: probability that an image gets no update.
 
     Attributes:
-        keep_prob: None, or the probability that an image is updated, as a tensor without
-            dimensions: then compiled layers of different rates share one program.
+        keep_prob: the probability that an image is updated, as a tensor without dimensions, if
+            compiled layers of different rates share one program; else None.
     """
 
     keep_prob: Tensor | None
@@ -20,7 +20,7 @@ class DropPath(nn.Module):
     def __init__(self, drop_prob: float = 0.0) -> None:
         super().__init__()
         self.drop_prob = drop_prob
-        self.keep_prob = None  # no buffer: averages of models (EMA) pair buffers by their number
+        self.keep_prob = None  # not a buffer, because mmengine's EMA pairs buffers by their order
 
     def forward(self, update: Tensor) -> Tensor:
         """(B,...) to (B,...)."""

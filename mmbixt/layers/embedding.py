@@ -1,4 +1,4 @@
-"""From an image to tokens with positions: a linear layer of each patch, or a few convolutions.
+"""Patch embeddings, by a linear layer of each patch or a few convolutions, and positions.
 
 Both embeddings give ``ceil(H/stride) x ceil(W/stride)`` tokens for an image of any size.
 """
@@ -108,5 +108,5 @@ class FourierPositionEncoding(nn.Module):
 
     def forward(self, height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
         """The encoding of a grid, (1,C,H,W), on the device and in the dtype of the tokens."""
-        # Its arguments are sizes: a feature map would get no gradient, so its hooks would not run.
+        # sizes, not a feature map, which would get no gradient: hooks of backward passes need one
         return self.token_projection(fourier_features(height, width, device).to(dtype)[None])

@@ -1,4 +1,4 @@
-"""How the authors' networks start."""
+"""Initial weights, as in the authors' code."""
 
 import math
 

@@ -62,7 +62,7 @@ def imagenet_class(scene: Scene) -> int:
 
 
 class _Place(Canvas):
-    """Places; those with objects return the depth, x and name of each, depth and x in 0 to 1."""
+    """Paints a place. ``street`` and ``lake`` return depth, x (both 0 to 1) and name of objects."""
 
     def paint_sky(self) -> None:
         altitude = np.clip(1 - self.y / self.horizon, 0, 1)

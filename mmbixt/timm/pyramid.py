@@ -1,4 +1,4 @@
-"""A feature pyramid from a columnar network, as ``mmbixt.FeaturePyramidAdapter`` makes it."""
+"""A feature pyramid from a network of one stride, as of ``mmbixt.FeaturePyramidAdapter``."""
 
 from collections.abc import Sequence
 

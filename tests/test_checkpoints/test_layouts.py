@@ -15,6 +15,7 @@ from mmengine.runner import load_checkpoint
 from test_checkpoints.layouts import build_meta, meta_state, random_state
 
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
+from mmbixt.backbones.bisa_swin import ARCHS
 from mmbixt.checkpoints.errors import CheckpointMismatchError
 from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.state_dict import load_whole_state, rename_whole_xcit, unwrap
@@ -64,6 +65,7 @@ def without_one():
 
 RESNET = {'layer1.0.conv1.weight': torch.zeros(8)}
 PLAIN = dict(bisa_stages=())
+WIDE = ARCHS['tiny'] | dict(window_size=12)
 NANO = r"xcit_nano_12_p16 \(mmbixt\.XCiT, arch='nano12', patch_size=16\)"
 
 
@@ -76,7 +78,7 @@ NANO = r"xcit_nano_12_p16 \(mmbixt\.XCiT, arch='nano12', patch_size=16\)"
         ('biformer_stl', BiFormer, dict(arch='stl-nchw'), "arch='stl'"),
         (without_one, BiSASwin, PLAIN, r'1 of 189.*\.2\.blocks\.4\.norm2'),
         (bisa_swin, BiSASwin, PLAIN, r'Not in the model: 6 .*w_msa\.isa\.G'),
-        (lambda: bisa_swin(window_size=12), BiSASwin, {}, r'bias_table: \(529, 3\) in the file'),
+        (lambda: bisa_swin(arch=WIDE), BiSASwin, {}, r'bias_table: \(529, 3\) in the file'),
         (lambda: RESNET, BiSASwin, PLAIN, 'seems to be of another network'),
     ],
 )

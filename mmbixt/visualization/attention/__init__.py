@@ -1,7 +1,7 @@
 """Pictures of the attention of the four families for an image, one picture for a layer.
 
-The attention is computed again by the layers from their inputs, which one forward pass records: the
-formulations that run in the network do not compute attention matrices.
+Networks run fused attention, without attention matrices. So a forward pass records the inputs of
+the layers, from which their ``attention_maps`` compute the matrices.
 """
 
 from collections.abc import Sequence
