@@ -97,10 +97,9 @@ def _multiply(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
 class InverseAttention(nn.Module):
     """Inverse self-attention: two projections and a hypernetwork.
 
-    The paper's number of parameters decides: projections of its own, of full width, one G for all
-    heads, and no separate output projection. It contradicts what the paper states: scores from
-    queries and keys of its own (W_Q^1, W_K), and inputs of the projections as wide as a head. Here
-    the scores are those of self-attention, and the inputs have the width C.
+    As the paper's number of parameters requires, it has projections of its own, of width C, one G
+    for all heads, and neither an output projection nor scores of its own. (The text has scores from
+    queries and keys of its own, W_Q^1 and W_K, and projections whose inputs are as wide as a head.)
 
     The paper leaves open whether the projections have biases (here none), how G starts, and the MLP
     that it compares with the hypernetwork. Here the MLP has as many weights as G, and computes
@@ -160,8 +159,7 @@ class BidirectionalSelfAttention(nn.Module):
 
     The paper leaves open: relative positions and masks in the scores of the inverse branch (here in
     both), the place of the output projection, how a learned share is kept between 0 and 1, what the
-    instance norm averages, and how two attentions in turn are connected. What its number of
-    parameters contradicts: see :class:`InverseAttention`.
+    instance norm averages, and how two attentions in turn are connected.
 
     Args:
         channels: width C of the tokens.
@@ -169,14 +167,14 @@ class BidirectionalSelfAttention(nn.Module):
         lam: the share of self-attention: a number from 0 to 1, or 'learned'. With 1 this is plain
             self-attention, without norms of branches: the inverse branch, which would never get a
             gradient, is not built.
-        lam_init: initial value of a learned ``lam``, between 0 and 1. Near 1 (for example 0.99) the
-            output is close to that of plain self-attention with the same weights.
+        lam_init: initial value of a learned ``lam``, above 0 and below 1.
         branch_norm: None, or 'instance' to normalise each channel of each branch over the tokens
             (no weights, eps 1e-5) before they are combined.
         bisa_order: 'parallel' as above; or one attention on the output of the other, with the same
             weights of queries and keys: 'misa_msa' (inverse self-attention first) or 'msa_misa'.
             These two have no ``lam``.
-        projection: 'hypernetwork' as above, or 'mlp', see :class:`InverseAttention`.
+        projection: 'hypernetwork' as above, or 'mlp', an MLP with as many weights, for the
+            comparison in the paper.
     """
 
     def __init__(

@@ -125,7 +125,7 @@ def _means(x: Tensor, valid: Tensor | None) -> Tensor:
 
 # --- Attention ------------------------------------------------------------------------------------
 
-MASKED = 128  # up to so many tokens of a map for each route, all tokens attend to all
+MASKED = 128  # on GPUs, maps with at most so many tokens for each route: see attend_masked
 
 
 def routing_attention_maps(
@@ -144,7 +144,7 @@ def routing_attention_maps(
 
 
 def _gather(x: Tensor, routes: Tensor) -> Tensor:
-    """(B,R,L,h,d) of all regions to those that each of r regions is routed to, (B,r,h,kL,d)."""
+    """The tokens (B,R,L,h,d) of the regions that each of r regions is routed to, (B,r,h,kL,d)."""
     _, _, tokens, heads, d = x.shape
     x = x[:, None].expand(-1, routes.shape[1], -1, -1, -1, -1)
     index = routes[..., None, None, None].expand(-1, -1, -1, tokens, heads, d)
@@ -200,7 +200,7 @@ def attend_masked(
     scale: float,
     valid: Tensor | None,
 ) -> Tensor:
-    """:func:`routing_attention` among all tokens."""
+    """:func:`routing_attention` as attention among all tokens, with a mask for the routes."""
     batch, regions, tokens = queries.shape[:3]
     hidden = torch.ones(batch, regions, regions, dtype=torch.bool, device=routes.device)
     hidden = hidden.scatter(2, routes, False)[:, :, None, :, None]
@@ -234,9 +234,9 @@ class RoutingAttention(nn.Module):
         floor_regions: how a side is cut that ``num_regions`` does not divide. False: the size of
             the regions is rounded up. True: it is rounded down, and there are more regions.
         padding: how the zeros are treated that pad a feature map to whole regions. 'masked': no
-            token attends to them, and means leave them out. 'legacy': as in the authors' code.
-            With ``floor_regions`` they are keys and values of zero; without, they are tokens of
-            zero before the projection, get its biases, and are treated like other tokens.
+            token attends to them, and means leave them out. 'legacy', as in the authors' code: with
+            ``floor_regions`` they are keys and values of zero; without, tokens of zero before the
+            projection, whose biases they get.
     """
 
     def __init__(

@@ -118,10 +118,9 @@ class BiFormer(DenseBackbone):
         topks: regions that a region attends to, one number for each stage; default: those of
             ``arch``. -2 means attention among all tokens with LePE, -1 without LePE; in 'stl-nchw'
             both have LePE, as in its code.
-        padding: how attention treats the zeros that pad a feature map to whole regions.
-            'masked': they are ignored. 'legacy': routing and attention include them, as in the
-            authors' code, with which the published results were made. Both are equal without
-            padding, that is, where ``num_regions`` divides the sides of all feature maps.
+        padding: how attention treats the zeros that pad a feature map to whole regions: 'masked'
+            ignores them, 'legacy' includes them as the authors' code, which made the published
+            results. Without padding, where ``num_regions`` divides all sides, both are equal.
         out_indices: stages (from 0; negative ones from the end) whose feature maps are returned,
             each through its own norm; default: all. Stages after the last of them are not built.
         output_norms: False returns the feature maps without norms, as classifiers need them.

@@ -146,14 +146,8 @@ class BiSASwin(DenseBackbone):
             ``window_size`` (7) and ``mlp_ratio`` (4).
         bisa_stages: stages (from 0; negative ones from the end) that have inverse self-attention
             in every block; ``()`` for a plain Swin Transformer.
-        lam: share of self-attention: a number from 0 to 1, or 'learned' in each block. 1 is plain
-            self-attention, without weights of inverse attention.
-        lam_init: initial value of a learned ``lam``, above 0 and below 1.
-        branch_norm: None, or 'instance' to normalise both branches before they are combined.
-        bisa_order: 'parallel', or one attention on the output of the other: 'misa_msa' (inverse
-            self-attention first) or 'msa_misa', without ``lam``.
-        projection: how inverse self-attention projects queries: 'hypernetwork', or 'mlp', an MLP
-            with as many weights, for the comparison in the paper.
+        lam, lam_init, branch_norm, bisa_order, projection: of
+            :class:`mmbixt.attention.BidirectionalSelfAttention`.
         shift_single_window: whether windows are shifted where one covers the whole feature map
             (stage 4 at 224 pixels). mmseg's and mmdet's Swin do so; mmpretrain's, Microsoft's and
             timm's do not, and their classifiers are exact only with False.
@@ -195,7 +189,6 @@ class BiSASwin(DenseBackbone):
         options = dict(branch_norm=branch_norm, bisa_order=bisa_order, projection=projection)
         check_options(lam, **options)
         inverse = dict(options, lam=lam, lam_init=lam_init)
-        self.lam, self.lam_init = lam, lam_init
         indices = range(len(depths)) if out_indices is None else out_indices
         self.out_indices = resolve_out_indices(indices, len(depths))
         widths = [self.arch['embed_dims'] * 2**i for i in range(len(depths))]

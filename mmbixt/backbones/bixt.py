@@ -100,7 +100,7 @@ class BiXT(DenseBackbone):
         check_choice('patch_embed', patch_embed, ('linear', 'conv'))
         check_choice('patch_size', patch_size, [n for n in (32, 16, 8, 4) if n >= patch_stride])
         check_choice('token_refiner', token_refiner, (None, 'lpi'))
-        self.patch_size, self.patch_stride = patch_size, patch_stride
+        self.patch_stride = patch_stride
         self.out_indices = resolve_out_indices(out_indices, self.arch['depth'])
         self.out_latents, self.latent_layer = out_latents, latent_layer
         self.token_refiner = token_refiner
@@ -127,10 +127,10 @@ class BiXT(DenseBackbone):
         layers = []
         for i in range(last + 1):
             update_latents = i < last or self.latent_layer or self.out_latents
-            options = update_latents, self.token_refiner
-            layers.append(make_layer(*sizes, drop_path_rate * i / depth, *options))
+            rate = drop_path_rate * i / depth
+            layers.append(make_layer((*sizes, rate), update_latents, self.token_refiner))
         if self.latent_layer:
-            layers.append(make_latent_layer(*sizes, drop_path_rate))
+            layers.append(make_latent_layer((*sizes, drop_path_rate)))
         return layers
 
     def reset_parameters(self) -> None:

@@ -141,27 +141,19 @@ class ResidualLPI(nn.Module):
         return tokens + self.drop_path(self.ls(self.lpi(self.norm(tokens), grid)))
 
 
-def make_layer(
-    channels: int,
-    num_heads: int,
-    hidden: int,
-    scale: float | None,
-    drop_path: float,
-    update_latents: bool,
-    token_refiner: str | None,
-) -> Layer:
-    """A layer that updates the tokens, and perhaps the latents; the refiner 'lpi' adds LPI."""
-    sizes = (channels, num_heads, hidden, scale, drop_path)
+def make_layer(sizes: tuple, update_latents: bool, token_refiner: str | None) -> Layer:
+    """A layer that updates the tokens, and perhaps the latents; the refiner 'lpi' adds LPI.
+
+    ``sizes`` are the arguments of :class:`SelfAttentionBlock`.
+    """
+    channels, _, _, scale, drop_path = sizes
     self_attention = SelfAttentionBlock(*sizes) if update_latents else None
     lpi = ResidualLPI(channels, scale, drop_path) if token_refiner == 'lpi' else None
     return Layer(CrossAttentionBlock(*sizes, update_latents), self_attention, lpi)
 
 
-def make_latent_layer(
-    channels: int, num_heads: int, hidden: int, scale: float | None, drop_path: float
-) -> Layer:
+def make_latent_layer(sizes: tuple) -> Layer:
     """The last layer of the authors' classifiers, which updates only the latents."""
-    sizes = (channels, num_heads, hidden, scale, drop_path)
     return Layer(CrossAttentionBlock(*sizes, update_tokens=False), SelfAttentionBlock(*sizes))
 
 

@@ -23,7 +23,7 @@ class FinalLayers:
         """Called by the constructor."""
 
     def finish(self, x: Tensor) -> Tensor:
-        """What the backbone returns last to what is pooled."""
+        """The last output of the backbone to the tensor that is pooled."""
         return x
 
     def pool(self, x: Tensor) -> Tensor:
@@ -35,7 +35,7 @@ class FinalLayers:
         return feature_map
 
     def remove_final_layers(self, norm: bool, head: bool) -> None:
-        """Of a whole classifier: the last norm, and what only a head needs."""
+        """Remove the last norm, and layers that only the head needs."""
 
 
 class ClassAttention(FinalLayers):

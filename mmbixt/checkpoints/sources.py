@@ -96,12 +96,7 @@ _FIGSHARE = 'https://figshare.unimelb.edu.au/ndownloader/files'
 
 
 def _bixt(
-    name: str,
-    weights: str,
-    options: dict[str, Any],
-    params: str = '',
-    gmacs: str = '',
-    *files: tuple[int, float],
+    name: str, weights: str, options: dict, params: str = '', gmacs: str = '', *files: tuple
 ) -> Published:
     """A row of the table below; it ends with number and top-1 of the files for 224 and 384 pixels.
 
@@ -167,13 +162,7 @@ _XCIT_WHOLE = (  # by mmseg 0.11 and mmdet 2: name, part of the URL, what it is,
 
 
 def _xcit(
-    size: str,
-    depth: int,
-    patch: int,
-    params: str,
-    gmacs: str,
-    top1: tuple[float, ...],
-    dense: tuple[float, ...] = (),
+    size: str, depth: int, patch: int, params: str, gmacs: str, top1: tuple, dense: tuple = ()
 ) -> Published:
     """A row of the table below.
 

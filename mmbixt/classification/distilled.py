@@ -61,8 +61,7 @@ class DistilledClassifier(ImageClassifier):
 
     Parameters, checkpoints and predictions are those of the classifier without a teacher. The
     teacher sees the same images (RGB: ``data_preprocessor.to_rgb``), also those of Mixup and
-    CutMix, normalised as in its own training. The total loss is the sum of ``loss_label`` and
-    ``loss_teacher``, both with their factors.
+    CutMix, normalised as in its own training.
 
     Args:
         teacher: a classifier of timm with the same classes in the same order, such as
@@ -72,7 +71,7 @@ class DistilledClassifier(ImageClassifier):
         distillation: ``'hard'`` or ``'soft'``.
         alpha: weight of the teacher's loss; that of the labels' loss is ``1 - alpha``.
         temperature: divides the logits in soft distillation. DeiT's paper has 3; its code and
-            XCiT's, by default, 1, and they divide the teacher's loss by the number of classes too.
+            XCiT's have 1, and divide the teacher's loss by the number of classes, too.
         classifier: arguments of ``ImageClassifier``. The head's output must be logits.
 
     Example:

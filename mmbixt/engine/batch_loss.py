@@ -52,7 +52,7 @@ class BatchLoss(nn.Module):
     def forward(self, images: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
         """Images (B,3,H,W) and labels (B,...) to the values of the losses."""
         samples = [with_label(*pair) for pair in zip(self.samples, labels, strict=True)]
-        with torch.autocast(*self.autocast, cache_enabled=False):  # each step casts the weights
+        with torch.autocast(*self.autocast, cache_enabled=False):  # a graph casts the weights again
             losses = self.ordinary(images, samples)
         self.returned = tuple(losses)
         return tuple(losses.values())

@@ -19,11 +19,10 @@ from mmbixt.visualization.samples import sample_figure
 class BoundaryVisHook(Hook):
     """Draw where the predictions of mmseg's models are wrong near boundaries.
 
-    The pictures of :func:`mmbixt.visualization.boundary_errors.error_figure` go to all
-    ``vis_backends`` of the config's visualizer: files in ``TIMESTAMP/vis_data/vis_image``,
-    TensorBoard, W&B ... They are called ``val_boundary_IMAGE`` or ``test_boundary_IMAGE``; their
-    step is the training iteration, or 0 when a model is only evaluated. With several processes,
-    rank 0 draws, from the images that it evaluates.
+    The pictures go to all ``vis_backends`` of the config's visualizer: files in
+    ``TIMESTAMP/vis_data/vis_image``, TensorBoard, W&B ... They are called ``val_boundary_IMAGE`` or
+    ``test_boundary_IMAGE``; their step is the training iteration, or 0 when a model is only
+    evaluated. With several processes, rank 0 draws some of the images that it evaluates.
 
     Args:
         interval: draw every ``interval``-th image of an evaluation, starting with the first.

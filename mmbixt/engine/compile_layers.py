@@ -27,7 +27,7 @@ class CompileLayersHook(Hook):
         >>> custom_hooks = [dict(type='mmbixt.CompileLayersHook')]
     """
 
-    priority = 'LOWEST'  # after validation before training
+    priority = 'LOWEST'  # after SanityHook, which validates before training
 
     def __init__(self, **options: Any) -> None:
         self.options = dict(dynamic=False) | options
@@ -45,7 +45,7 @@ class CompileLayersHook(Hook):
 
 
 def compile_layers(backbone: DenseBackbone, **options: Any) -> int:
-    """Let torch compile each layer when it is first called; the number of layers."""
+    """Let torch compile each layer when it is first called; returns their number."""
     layers = [layer.module for layer in backbone.layer_list()]
     drops = [x for x in backbone.modules() if isinstance(x, DropPath)]
     if any(drop_path.drop_prob > 0 for drop_path in drops):

@@ -26,11 +26,11 @@ class CUDAGraphsHook(Hook):
         >>> custom_hooks = [dict(type='mmbixt.CUDAGraphsHook')]
     """
 
-    priority = 'LOWEST'  # after validation before training
+    priority = 'LOWEST'  # after SanityHook, which validates before training
     losses: BatchLoss | None = None
 
     def before_train(self, runner: Runner) -> None:
-        self.after_train(runner)  # of a training that an error ended
+        self.after_train(runner)  # an error may have ended an earlier training
         if problem := obstacle(runner):
             print_log(f'No CUDA graph: {problem}.', 'current')
             return

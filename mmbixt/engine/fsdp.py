@@ -19,8 +19,7 @@ class FSDPStrategy(StockFSDPStrategy):
     """mmengine's FSDP for mmbixt's backbones and safe checkpoints, on GPUs and on CPUs.
 
     Each block of a backbone is one FSDP unit: its weights are gathered only while it runs. A
-    checkpoint is one file with whole weights, which any number of processes can load, with FSDP or
-    without.
+    checkpoint is one file with all weights, as without FSDP.
 
     Args:
         model_wrapper: options of mmengine's ``MMFullyShardedDataParallel``, such as

@@ -101,7 +101,7 @@ def indices_of(images: Sequence[str], paths: Sequence[str]) -> list[int]:
 
 
 def unique_names(paths: Sequence[str]) -> list[str]:
-    """Names of files without suffixes; with suffixes, or parts of folders, where some are equal."""
+    """Names of files without suffixes; if two are equal, with suffixes, and folders if need be."""
     files = [Path(path).absolute() for path in paths]
     names = [file.stem for file in files]
     for depth in range(1, max((len(file.parts) for file in files), default=1)):

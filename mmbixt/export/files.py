@@ -1,4 +1,4 @@
-"""What a file has besides the network, writing it, and comparing it with the model."""
+"""ONNX files: their metadata, how they are written, and how they are compared with the model."""
 
 import json
 from collections.abc import Iterable, Mapping

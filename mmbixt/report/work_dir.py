@@ -67,7 +67,7 @@ def last_scores(
 ) -> dict[str, float]:
     """Scores of the last validation or test in a work dir; empty if there is none.
 
-    ``counts`` tells by their folders of logs which trainings and tests count.
+    ``counts`` says whether the training or test with a folder of logs is considered.
     """
     for start in reversed(starts_in(folder)):
         # mmengine writes the scores of a test to a separate file

@@ -72,11 +72,11 @@ class PointBiXT(BaseModule):
         hidden = int(channels * self.arch['mlp_ratio'])
         sizes = (channels, self.arch['num_heads'], hidden, self.arch['layer_scale'])
         rates = [drop_path_rate * i / max(depth - 1, 1) for i in range(depth)]
-        self.blocks = nn.ModuleList(make_layer(*sizes, r, True, None) for r in rates[:-1])
+        self.blocks = nn.ModuleList(make_layer((*sizes, r), True, None) for r in rates[:-1])
         if dense:
-            self.blocks.append(make_layer(*sizes, rates[-1], False, None))
+            self.blocks.append(make_layer((*sizes, rates[-1]), False, None))
         else:
-            self.blocks.append(make_latent_layer(*sizes, rates[-1]))
+            self.blocks.append(make_latent_layer((*sizes, rates[-1])))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
