@@ -68,7 +68,7 @@ def test_torchmetrics_is_named_if_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, 'torchmetrics', None)
     monkeypatch.delitem(sys.modules, 'mmbixt.evaluation.boundary_scores', raising=False)
     monkeypatch.delattr('mmbixt.evaluation.boundary_scores', raising=False)
-    with pytest.raises(ImportError, match=r'BoundaryScores needs torchmetrics, .*pip install'):
+    with pytest.raises(ImportError, match='BoundaryScores needs torchmetrics'):
         _ = evaluation.BoundaryScores
 
 
