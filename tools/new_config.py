@@ -201,7 +201,7 @@ def files_of(folder: Path) -> list[str]:
     counts = Counter(Path(name).suffix for name in files)
     if len(counts) != 1:
         found = ', '.join(f'{n:,} {suffix}' for suffix, n in counts.items()) or 'no images'
-        raise ConfigError(f'{folder} has {found}; images of one suffix are needed.')
+        raise ConfigError(f'{folder} has {found}. mmseg reads one suffix: convert the others.')
     return files
 
 
