@@ -134,6 +134,7 @@ CLASSIFIER = """
 data = dict(_delete_=True, type='CustomDataset', metainfo=dict(classes=classes))
 train_dataloader = dict(
     batch_size={batch},
+    drop_last=False,
     # for ImageNet it repeats images in a batch, and leaves two thirds of them out of an epoch
     sampler=dict(_delete_=True, type='DefaultSampler', shuffle=True),
     dataset=dict({train}, pipeline=_base_.train_pipeline, **data),

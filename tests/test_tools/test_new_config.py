@@ -163,7 +163,8 @@ def test_folders_of_classes(photos, new_config, like):
     assert cfg.model.head.num_classes == cfg.data_preprocessor.num_classes == 3
     warm_up, decay = cfg.param_scheduler
     assert warm_up.end == decay.begin == cfg.epochs * cfg.steps // 20 == 15
-    assert decay.end == 300  # 100 epochs of 3 batches
+    assert decay.end == 300  # 100 epochs of 3 batches, of which one is not full
+    assert not cfg.train_dataloader.drop_last
     published = dict(type='Pretrained', checkpoint='xcit://tiny12-p16')
     if like.startswith('xcit'):
         assert cfg.model.backbone.init_cfg == cfg.model.neck.init_cfg == published
