@@ -1,7 +1,7 @@
 _base_ = './imagenet.py'
 
-# CIFAR-100, enlarged from 32 to 224 x 224 pixels as the networks of ImageNet need it;
-# it is downloaded at the first use.
+# CIFAR-100, enlarged from 32 to 224 x 224 pixels as the networks of ImageNet need it, in tests as a
+# whole; it is downloaded at the first use.
 dataset_type = 'CIFAR100'
 data_root = 'data/cifar100/'
 data_preprocessor = dict(
