@@ -2,7 +2,7 @@
 
 In each window of the first stage inverse self-attention runs in parallel with self-attention.
 Without it (``bisa_stages=()``) this is a Swin Transformer. The names of the weights are those of
-OpenMMLab's Swin Transformer. The authors of BiSA have published no code and no weights.
+OpenMMLab's Swin Transformer. The authors of BiSA have released no code and no weights.
 """
 
 import re
