@@ -22,12 +22,6 @@ def test_out_indices(given, depth, expected):
     assert resolve_out_indices(given, depth) == expected
 
 
-@pytest.mark.parametrize('wrong', [(12,), (-13,), (), (5, 3), (3, 3)])
-def test_wrong_out_indices(wrong):
-    with pytest.raises(ValueError, match='out_indices='):
-        resolve_out_indices(wrong, 12)
-
-
 @pytest.mark.parametrize('cls', CLASSES)
 @pytest.mark.parametrize(
     ('options', 'message'),
@@ -35,46 +29,11 @@ def test_wrong_out_indices(wrong):
         (dict(arch='huge'), "{}: arch='huge' is not one of '.*'"),
         (dict(arch=dict(heigth=2)), r"{}: an arch dict .* missing: \['.* unknown: \['heigth'\]"),
         (dict(out_indices=(99,)), r'out_indices=\(99,\) must be from 0 to'),
-        (dict(out_indices='1'), "out_indices='1' must be integers"),
-        (dict(drop_path_rate=1.0), 'drop_path_rate=1.0 must be a number, at least 0 and below 1'),
-        (dict(in_channels=0), 'in_channels=0 must be an integer, at least 1'),
         (dict(frozen_stages=99, out_indices=(0,)), 'frozen_stages=99: {} has stages 0 to'),
     ],
 )
 def test_wrong_arguments_of_all_backbones(cls, options, message):
     with pytest.raises(ValueError, match=message.format(cls.__name__)):
-        cls(**options)
-
-
-HEADS = dict(embed_dims=30, num_heads=4, depth=2)
-SWIN = dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))
-
-
-@pytest.mark.parametrize(
-    ('cls', 'options', 'message'),
-    [
-        (BiXT, dict(arch=HEADS), '30 channels.*4 heads'),
-        (BiXT, dict(patch_stride=32), 'patch_stride=32 is not one of 16, 8, 4'),
-        (BiXT, dict(token_refiner='conv'), "token_refiner='conv' is not one of None, 'lpi'"),
-        (
-            BiFormer,
-            dict(topks=(1, 4, 16)),
-            r'topks=\(1, 4, 16\).* must have one number for each stage',
-        ),
-        (BiFormer, dict(topks=(1, 4, 70, -2)), '70 must be a number of regions, 1 to 64 of 8 x'),
-        (BiFormer, dict(num_regions=(8, 8)), r'num_regions=\(8, 8\) must have one number for each'),
-        (BiSASwin, dict(arch={**SWIN, 'num_heads': (1,)}), 'depths=.*num_heads=.*for each stage'),
-        (
-            BiSASwin,
-            dict(bisa_stages=(4,)),
-            r'bisa_stages=\(4,\) must be from 0 to 3, or from -4 to -1',
-        ),
-        (BiSASwin, dict(lam=True), "lam=True must be a number from 0 to 1, or 'learned'"),
-        (BiSASwin, dict(lam='learned', lam_init=1), 'lam_init=1 must be above 0 and below 1'),
-    ],
-)
-def test_wrong_arguments_of_one_backbone(cls, options, message):
-    with pytest.raises(ValueError, match=message):
         cls(**options)
 
 

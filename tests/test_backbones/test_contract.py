@@ -94,16 +94,11 @@ def test_checkpointing_compiled(fresh_compiler):
     check_checkpointing(FAMILIES['bixt conv, LPI'], 'aot_eager')
 
 
-def test_channels_last_and_bfloat16_autocast(config):
-    backbone = build(config).eval()
-    x = image(1, 64, 48)
-    with torch.no_grad():
-        exact = backbone(x)
-        for again in (backbone(x), backbone(x.contiguous(memory_format=torch.channels_last))):
-            assert_close(again, exact, 1e-5)
-        with torch.autocast('cpu', torch.bfloat16):
-            half = backbone(x)
-    assert_close([feature_map.float() for feature_map in half], exact, 5e-2)
+@torch.no_grad()
+def test_images_may_be_channels_last(config):
+    backbone, x = build(config).eval(), image(1, 64, 48)
+    channels_last = x.contiguous(memory_format=torch.channels_last)
+    assert_close(backbone(channels_last), backbone(x), 1e-5)
 
 
 def test_frozen_stages_and_norms_in_eval_mode_do_not_change(config):
@@ -196,15 +191,6 @@ def test_small_images_give_feature_maps_or_an_error(config, size):
         maps = backbone(image(1, *size))
         sum(feature_map.sin().sum() for feature_map in maps).backward()
         assert all(x.isfinite().all() for x in [*maps, *(p.grad for p in backbone.parameters())])
-
-
-@pytest.mark.parametrize('family', FAMILIES)
-@pytest.mark.parametrize(
-    'wrong', [image(1, 48, 48)[0], image(1, 48, 48).byte(), image(1, 48, 48).permute(0, 2, 3, 1)]
-)
-def test_what_is_no_image_is_refused(family, wrong):
-    with pytest.raises(ValueError, match=r'needs images \(B,3,H,W\) of floating point'):
-        build(FAMILIES[family])(wrong)
 
 
 class OneConvolution(DenseBackbone):

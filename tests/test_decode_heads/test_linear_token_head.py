@@ -48,15 +48,3 @@ def test_norm_is_not_fused_into_the_classifier():
         torch.nn.init.normal_(value)
     maps = [torch.randn(2, 8, 6, 4)]
     torch.testing.assert_close(fuse_conv_bn(copy.deepcopy(head))(maps), head(maps))
-
-
-@pytest.mark.parametrize(
-    ('options', 'message'),
-    [
-        (dict(channels=128), 'channels=128 must be omitted, or be the 8'),
-        (dict(in_index=(0, 1)), 'must be of the same feature maps'),
-    ],
-)
-def test_wrong_arguments_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        LinearTokenHead(8, num_classes=5, **options)

@@ -39,22 +39,6 @@ def test_each_feature_map_may_have_its_own_channels_and_stride():
     assert all(p.grad is not None for p in neck.parameters())
 
 
-@pytest.mark.parametrize(
-    ('arguments', 'message'),
-    [
-        (dict(in_channels=8, in_strides=14), 'powers of two.* 14 is not'),
-        (dict(in_channels=[8, 8], in_strides=16), 'in_channels.* 2 entries for 4 levels'),
-        (
-            dict(in_channels=8, in_strides=16, out_strides=()),
-            'must be a sequence with one stride per level',
-        ),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        FeaturePyramidAdapter(**arguments)
-
-
 @pytest.mark.parametrize(('width', 'count'), [(8, 3), (4, 4)])
 def test_other_feature_maps_are_refused(width, count):
     with pytest.raises(ValueError, match=r'\(8, 8, 8, 8\), but the feature maps .*out_indices'):
