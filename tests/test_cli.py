@@ -2,16 +2,14 @@
 
 import argparse
 import re
-import sys
 from pathlib import Path
 
 import pytest
 from helpers import CONFIGS, python
 from running import write_few_scenes
 
-from mmbixt.cli import add_common_arguments, load_config, run
+from mmbixt.cli import add_common_arguments, load_config
 from mmbixt.config import ConfigError, read_config
-from mmbixt.frameworks import missing_framework
 
 NAME = 'semfpn_bixt_ti_ade20k'
 
@@ -80,28 +78,8 @@ def test_the_work_dir_of_a_config_is_not_that_of_its_sample(tmp_path, monkeypatc
     assert load('mine.py', '--sample', '--work-dir', 'x').work_dir == 'x'
 
 
-def test_a_framework_that_is_missing(monkeypatch):
-    monkeypatch.setitem(sys.modules, 'mmseg.models', None)
-    with pytest.raises(ImportError, match=r'needs mmseg, .*\. To install it: .*pip inst'):
-        load(NAME)
-
-
-def test_mmpretrain_beside_transformers_5_is_named():
-    error = missing_framework(NAME, 'mmdet', TypeError('NoneType takes no arguments'))
-    assert 'mmpretrain 1.2 does not work beside transformers 5' in str(error)
-    assert 'pip install' not in str(error)
-
-
 def test_a_misspelt_setting(tmp_path):
     file = tmp_path / 'mine.py'
     file.write_text(f"_base_ = '{CONFIGS}/bixt/{NAME}.py'\noptim_wraper = dict()")
     with pytest.raises(ConfigError, match=r'optim_wraper\. Did you mean optim_wrapper\?'):
         load(str(file))
-
-
-def test_other_errors_keep_their_traceback():
-    def fail():
-        raise TypeError('a bug')
-
-    with pytest.raises(TypeError, match='a bug'):
-        run(fail)
