@@ -1,15 +1,12 @@
 """The line of the log after an evaluation, and the number of a step after a resume."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 from mmengine.config import Config
 from mmengine.evaluator import BaseMetric
-from mmengine.runner import EpochBasedTrainLoop, LogProcessor, Runner
+from mmengine.runner import Runner
 from running import ONE_SAMPLE, FirstClass, fresh_mmengine, make_loader
-
-from mmbixt.engine.short_log import ShortLogProcessor
 
 SHOWN = {'band3px/mIoU': 3.0, 'band3px/gap': 4.0, 'boundary0.02/mIoU': 5.0}
 HIDDEN = {'band1px/mIoU': 2.0, 'boundary0.005/mIoU': 6.0, 'boundaryF3px/mF': 7.0, 'all/aAcc': 8.0}
@@ -53,11 +50,3 @@ def test_the_line_has_four_scores_and_the_file_all(tmp_path, overall):
     assert found == {f'{name}:': f'{score:.2f}' for name, score in shown.items()}
     [file] = tmp_path.glob('*/*.json')
     assert scores.items() <= json.loads(file.read_text()).items()
-
-
-def test_steps_of_an_epoch_after_a_resume_within_it(monkeypatch):
-    monkeypatch.setattr(LogProcessor, 'get_log_after_iter', lambda *arguments: arguments[2])
-    loop = EpochBasedTrainLoop.__new__(EpochBasedTrainLoop)
-    runner = SimpleNamespace(iter=5, train_dataloader=[None] * 3, train_loop=loop)
-    assert ShortLogProcessor().get_log_after_iter(runner, 0, 'train') == 2
-    assert ShortLogProcessor().get_log_after_iter(runner, 0, 'val') == 0

@@ -6,7 +6,6 @@ import pytest
 import torch
 from variants import FAMILIES, VARIANTS, build
 
-from mmbixt.classification import ClassAttentionNeck
 from mmbixt.visualization.attention import attention_figures
 
 INPUTS = helpers.image(1, 64, 96)
@@ -29,13 +28,3 @@ def test_one_picture_that_explains_itself(name):
     assert model.backbone.training
     everywhere = attention_figures(model, INPUTS, IMAGE, layers=['all'], heads=[0])
     assert len(everywhere) == len({*everywhere.values()}) >= 2
-
-
-def test_class_attention_has_a_panel_for_each_head():
-    model = torch.nn.Module()
-    model.backbone = build(VARIANTS['xcit'], out_indices=(-1,))
-    model.neck = ClassAttentionNeck(16, 2)
-    figures = attention_figures(model, INPUTS, IMAGE, layers=['class'])
-    assert [*figures] == ['layer_class.0', 'layer_class.1']
-    titles = [ax.get_title() for ax in figures['layer_class.1'].axes]
-    assert [title.partition(' (')[0] for title in titles[:3]] == ['image', 'head 0', 'head 1']
