@@ -64,6 +64,13 @@ def put_in_cache(name: str, weights: dict[str, Any], home: Path) -> None:
     torch.save(weights, file)
 
 
+def put_segmentor_in_cache(home: Path) -> dict[str, Any]:
+    """The file of the authors' small segmentor, filled by the reference rule, as a download."""
+    weights = dict(meta={}, state_dict=official_state('whole__sem_fpn_xcit_tiny_12_p16'))
+    put_in_cache('xcit://ade-semfpn-tiny12-p16', weights, home)
+    return weights
+
+
 def official_parameters(layout: str) -> int:
     return official_layouts()[layout]['params']
 

@@ -1,11 +1,10 @@
 """What all tools share: reading configs, options, errors without a traceback."""
 
 import argparse
-import re
 from pathlib import Path
 
 import pytest
-from helpers import CONFIGS, python
+from helpers import CONFIGS
 from running import write_few_scenes
 
 from mmbixt.cli import add_common_arguments, load_config
@@ -26,21 +25,6 @@ def test_configs_by_name(name):
     assert cfg.model.backbone.type == 'mmbixt.BiXT'
     assert cfg.work_dir == f'work_dirs/{NAME}'
     assert (cfg.train_dataloader.batch_size, cfg.env_cfg.b) == (3, [(1, 2)])
-
-
-@pytest.mark.parametrize('given', [None, 'active'])
-def test_tools_set_the_policy_of_threads_before_torch(monkeypatch, given):
-    monkeypatch.delenv('OMP_WAIT_POLICY', raising=False)
-    if given:
-        monkeypatch.setenv('OMP_WAIT_POLICY', given)
-    code = 'import os.path, sys; os.path.exists = lambda path: path in {devices}; '
-    code += 'import mmbixt.passive_threads as x; '
-    code += "print(os.environ.get('OMP_WAIT_POLICY'), 'torch' in sys.modules)"
-    said = [python('-c', code.format(devices=x)).strip() for x in ([], ['/dev/nvidiactl'])]
-    assert said == [f'{given or "passive"} False', f'{given} False']
-    for tool in ('train', 'test', 'predict', 'analysis/report'):
-        text = (CONFIGS.parent / f'tools/{tool}.py').read_text()
-        assert re.search(r'^(?:import|from) (\S+)', text, re.M)[1] == 'mmbixt.passive_threads'
 
 
 def test_unknown_configs_and_missing_data(tmp_path, monkeypatch):

@@ -22,7 +22,6 @@ from paper_table import SCORES, families, read_metafile, read_rows
 from readme_tables import with_tables
 from running import fresh_mmengine, parse_options, shorten, write_few_scenes
 
-from mmbixt.check.files import check_files
 from mmbixt.checkpoints.sources import BY_ADDRESS, SOURCES
 from mmbixt.config import PROJECTS, config_files
 from mmbixt.sample.sample_config import use_sample_data
@@ -169,11 +168,6 @@ def test_schedule_is_the_listed_one_and_published_weights_fit(name):
     defaults = dict(patch_size=16, patch_stride=16, patch_embed='linear')
     assert {**defaults, **given} == {**defaults, **expected}
     assert ('dist' in backbone.init_cfg.checkpoint) == (model == 'mmbixt.XCiT')
-
-
-def test_cifar100_needs_no_files():
-    """It would be downloaded."""
-    check_files(Config.fromfile(PATHS['bisa_swin_t_cifar100']), ('train', 'val'))
 
 
 @pytest.mark.parametrize('name', others_in_zoo([*PATHS, *ROWS], BUILT))

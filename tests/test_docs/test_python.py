@@ -9,8 +9,7 @@ import torch
 from documents import ROOT, blocks, shown
 from helpers import (
     CONFIGS,
-    official_state,
-    put_in_cache,
+    put_segmentor_in_cache,
     python,
     takes_four_channels,
     unused_parameters,
@@ -152,9 +151,7 @@ def project(tmp_path_factory):
     """A user's folder: photos, the authors' weights as a file and in the cache, and configs."""
     folder = tmp_path_factory.mktemp('user')
     (folder / 'photos').mkdir()
-    weights = dict(meta={}, state_dict=official_state(f'whole__{WHOLE_MODEL}'))
-    torch.save(weights, folder / f'{WHOLE_MODEL}.pth')
-    put_in_cache('xcit://ade-semfpn-tiny12-p16', weights, folder)
+    torch.save(put_segmentor_in_cache(folder), folder / f'{WHOLE_MODEL}.pth')
     for path in ('.', 'photos'):
         cv2.imwrite(str(folder / path / 'photo.jpg'), np.zeros((72, 100, 3), np.uint8))
     (folder / 'configs').symlink_to(CONFIGS)
@@ -220,10 +217,9 @@ def test_hub(project, monkeypatch):
     monkeypatch.setenv('TORCH_HOME', str(project))
     with fresh_mmengine():
         exec(code.replace('s12', 't12'), found)
-    weights = found['model'].state_dict()['backbone.blocks.3.attn.qkv.weight']
-    assert torch.equal(
-        weights, official_state(f'whole__{WHOLE_MODEL}')['backbone.blocks.3.attn.qkv.weight']
-    )
+    saved = torch.load(project / f'{WHOLE_MODEL}.pth')['state_dict']
+    key = 'backbone.blocks.3.attn.qkv.weight'
+    assert torch.equal(found['model'].state_dict()[key], saved[key])
 
 
 def test_attention_figures():

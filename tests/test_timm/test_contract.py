@@ -115,18 +115,6 @@ def test_features_are_those_of_the_forward_pass(name):
 
 
 @every_kind
-def test_gradient_checkpointing(name):
-    """The same gradients."""
-    grads = []
-    for enable in (False, True):
-        model = create(name).train()
-        model.set_grad_checkpointing(enable)
-        model(image(2, SIDE, SIDE)).square().mean().backward()
-        grads.append([p.grad for p in model.parameters()])
-    assert_close(*grads, 1e-4)
-
-
-@every_kind
 def test_groups_of_weights(name):
     """For layer-wise learning rates, and for weight decay."""
     with torch.device('meta'):

@@ -53,15 +53,9 @@ def test_folder(name, tmp_path):
 def test_file_of_openmmlab():
     """A classifier of mmpretrain: backbone, neck, head.fc."""
     state = timm.create_model('bisa_swin_tiny').state_dict()
-    prefix = dict(head='head.fc')
-    state = {
-        '.'.join([prefix.get(key.partition('.')[0], f'backbone.{key.partition(".")[0]}'), rest]): x
-        for key, x in state.items()
-        for rest in [key.partition('.')[2]]
-    }
-    model = timm.create_model(
-        'bisa_swin_tiny', pretrained=True, pretrained_cfg_overlay=dict(state_dict=state)
-    )
+    state = {f'backbone.{key}'.replace('backbone.head.', 'head.fc.'): x for key, x in state.items()}
+    overlay = dict(state_dict=state)
+    model = timm.create_model('bisa_swin_tiny', pretrained=True, pretrained_cfg_overlay=overlay)
     assert torch.equal(model.head.weight, state['head.fc.weight'])
     assert torch.equal(model.norm3.weight, state['backbone.norm3.weight'])
 
