@@ -42,9 +42,7 @@ def test_published_layouts_load_and_run(check, tmp_path, name):
     shape = '(150, 224, 224)' if 'ade' in name else '(1, 1000)'
     assert f'loads; {shape} for one image' in said
     assert '1 of 1 files load' in said
-    lines = table.read_text().splitlines()
-    assert lines[2].startswith('| name | size | sha256 | result |')
-    assert lines[4].startswith(f'| {name} | ')
+    assert f'\n| {name} | ' in table.read_text()
 
 
 def test_files_that_fail(check):

@@ -165,7 +165,8 @@ def test_predictions_and_counts_with_the_boundary_metric_alone(within):
     second one."""
     options = ['--boundary', '--out', 'maps', '--work-dir', 'run']
     done = within('test.py', 'mine.py', 'mine.pth', *options)
-    assert 'band3px/mIoU' in done.said
+    assert all(f' {name}: ' in done.said for name in ('all/mIoU', 'band3px/mIoU'))
+    assert 'band1px/mIoU: ' not in done.said
     counted = read_sums('counts.npz')
     assert counted.images == [f'scene_{i}.jpg' for i in range(5)]
     # numbered from 1, as in the files of mmseg's metric
