@@ -25,9 +25,6 @@ from mmbixt.checkpoints.sources import SOURCES
 REFERENCE = Path(__file__).parent / 'reference'
 CONFIGS = Path(__file__).parents[1] / 'configs'
 IS_FORK = packages_distributions().get('mim') == ['onedl-mim']
-takes_four_channels = pytest.mark.xfail(
-    IS_FORK, reason='its SegDataPreProcessor takes means of one or three channels', strict=True
-)
 
 
 def formulation(name: str) -> AbstractContextManager:

@@ -9,9 +9,9 @@ import torch
 from documents import ROOT, blocks, shown
 from helpers import (
     CONFIGS,
+    IS_FORK,
     put_segmentor_in_cache,
     python,
-    takes_four_channels,
     unused_parameters,
 )
 from mmengine import registry
@@ -36,10 +36,15 @@ def test_every_program_is_run_by_a_test():
     assert [x.place for x in programs if f"shown('{x.kind}')" not in tests] == []
 
 
+channels_of_fork = pytest.mark.xfail(
+    IS_FORK, reason='its SegDataPreProcessor takes means of one or three channels', strict=True
+)
+
+
 @pytest.mark.parametrize(
     'block',
     [
-        pytest.param(b, marks=takes_four_channels if b.kind == 'channels' else (), id=b.place)
+        pytest.param(b, marks=channels_of_fork if b.kind == 'channels' else (), id=b.place)
         for b in BLOCKS
         if not b.is_program
     ],

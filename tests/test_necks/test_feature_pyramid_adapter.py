@@ -37,9 +37,3 @@ def test_each_feature_map_may_have_its_own_channels_and_stride():
     assert isinstance(neck.fpn1[1], torch.nn.GroupNorm)
     sum(level.sum() for level in levels).backward()
     assert all(p.grad is not None for p in neck.parameters())
-
-
-@pytest.mark.parametrize(('width', 'count'), [(8, 3), (4, 4)])
-def test_other_feature_maps_are_refused(width, count):
-    with pytest.raises(ValueError, match=r'\(8, 8, 8, 8\), but the feature maps .*out_indices'):
-        FeaturePyramidAdapter(8, 16)([torch.randn(1, width, 4, 4)] * count)
