@@ -15,8 +15,6 @@ import torch
 from mmengine.config import Config, DictAction
 from mmengine.dataset import pseudo_collate
 from mmengine.logging import MMLogger
-from mmengine.model import BaseModel
-from mmengine.structures import BaseDataElement, PixelData
 from mmengine.utils import ManagerMixin
 from torch.multiprocessing import start_processes
 
@@ -78,24 +76,6 @@ def _join(rank: int, folder: str, function: Callable, arguments: tuple) -> None:
     torch.distributed.init_process_group('gloo', store=store, rank=rank, world_size=2)
     function(rank, *arguments)
     torch.distributed.destroy_process_group()
-
-
-class FirstClass(BaseModel):
-    """Predicts the first class everywhere, in images of 24 x 32 pixels."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.zeros(1))
-
-    def forward(self, inputs, data_samples=None, mode='predict'):
-        if mode == 'loss':
-            return dict(loss=self.weight.sum())
-        for sample in data_samples:
-            sample.pred_sem_seg = PixelData(data=torch.zeros((1, 24, 32), dtype=torch.long))
-        return data_samples
-
-
-ONE_SAMPLE = [dict(inputs=0, data_samples=BaseDataElement())]  # a data set
 
 
 def make_loader(dataset, sampler: str, batch_size: int) -> dict:

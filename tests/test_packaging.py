@@ -2,12 +2,8 @@
 
 import re
 from email.parser import HeaderParser
-from importlib.metadata import requires
 from pathlib import Path
 from zipfile import ZipFile
-
-import pytest
-import torch
 
 ROOT = Path(__file__).parents[1]
 # Frameworks that exist as two distributions each (see requirements.txt).
@@ -41,15 +37,3 @@ class TestWheel:
         names = {re.match(r'[\w.-]+', need)[0] for need in always}
         assert names >= {'torch', 'timm'}
         assert not names & FRAMEWORKS
-
-
-def pinned(name):
-    """The versions in a file of requirements/."""
-    text = (ROOT / f'requirements/{name}.txt').read_text()
-    return dict(re.findall(r'^([\w.-]+)==([\w.]+)', text, re.MULTILINE))
-
-
-@pytest.mark.skipif(torch.version.cuda is None, reason='this torch has no CUDA')
-def test_the_compiler_of_cuda_operators_is_of_the_cuda_version_of_torch():
-    needs = {re.split(r'\.\*|;', need)[0] for need in requires('cuda-toolkit')}
-    assert {f'{name}=={version}' for name, version in pinned('cuda').items()} <= needs

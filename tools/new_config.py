@@ -134,6 +134,7 @@ CLASSIFIER = """
 data = dict(_delete_=True, type='CustomDataset', metainfo=dict(classes=classes))
 train_dataloader = dict(
     batch_size={batch},
+    drop_last=False,
     # for ImageNet it repeats images in a batch, and leaves two thirds of them out of an epoch
     sampler=dict(_delete_=True, type='DefaultSampler', shuffle=True),
     dataset=dict({train}, pipeline=_base_.train_pipeline, **data),
@@ -201,7 +202,7 @@ def files_of(folder: Path) -> list[str]:
     counts = Counter(Path(name).suffix for name in files)
     if len(counts) != 1:
         found = ', '.join(f'{n:,} {suffix}' for suffix, n in counts.items()) or 'no images'
-        raise ConfigError(f'{folder} has {found}; images of one suffix are needed.')
+        raise ConfigError(f'{folder} has {found}. mmseg reads one suffix: convert the others.')
     return files
 
 

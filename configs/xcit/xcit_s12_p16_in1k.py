@@ -6,7 +6,7 @@ _base_ = [
 
 model = dict(
     type='ImageClassifier',
-    backbone=dict(type='mmbixt.XCiT', arch='small12', patch_size=16, out_indices=(11,)),
+    backbone=dict(type='mmbixt.XCiT', arch='small12', patch_size=16, out_indices=(-1,)),
     neck=dict(type='mmbixt.ClassAttentionNeck', in_channels=384, num_heads=8),
     head=dict(
         type='mmbixt.ClassifierHead',

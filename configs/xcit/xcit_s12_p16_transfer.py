@@ -1,6 +1,6 @@
 # Transfer to a folder of images, as in the paper's Appendix D.2. The authors say that they mostly
-# follow DeiT's settings for CIFAR and Cars: 1000 epochs of 768 images, SGD with a learning rate of
-# 0.01 and weight decay of 1e-4, no random erasing, no stochastic depth, all else as on ImageNet.
+# follow DeiT's settings for CIFAR-10 and Cars: 1000 epochs of 768 images, SGD with a learning rate
+# of 0.01 and weight decay of 1e-4, no random erasing, no stochastic depth, all else as on ImageNet.
 _base_ = './xcit_s12_p16_in1k.py'
 
 num_classes = 102  # those of Flowers-102

@@ -1,7 +1,7 @@
 """The attentions of four papers, a file each; torch alone.
 
-Each file has the equations, a function that computes them, and the module with the weights. Within
-:func:`by_definition` the function computes the equations as they are written, else faster.
+Each file has the equations, their definition in a few lines, a fast implementation, and the module
+with the weights. :func:`by_definition` switches to the definitions.
 """
 
 from mmbixt.attention.bidirectional import BidirectionalAttention, LatentAttention

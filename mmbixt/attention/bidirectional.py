@@ -34,6 +34,15 @@ def bidirectional_attention_maps(
     return S.softmax(dim=-1), S.softmax(dim=-2)
 
 
+def bidirectional_attention_definition(
+    r_latents: Tensor, r_tokens: Tensor, v_latents: Tensor, v_tokens: Tensor | None, scale: float
+) -> tuple[Tensor | None, Tensor]:
+    """:func:`bidirectional_attention` by the equations above."""
+    over_tokens, over_latents = bidirectional_attention_maps(r_latents, r_tokens, scale)
+    update = None if v_tokens is None else over_tokens @ v_tokens
+    return update, over_latents.transpose(-2, -1) @ v_latents
+
+
 def bidirectional_attention(
     r_latents: Tensor, r_tokens: Tensor, v_latents: Tensor, v_tokens: Tensor | None, scale: float
 ) -> tuple[Tensor | None, Tensor]:
@@ -50,9 +59,8 @@ def bidirectional_attention(
         The latents' update (B,h,M,d), or None without ``v_tokens``, and the tokens' (B,h,N,d).
     """
     if is_by_definition():
-        over_tokens, over_latents = bidirectional_attention_maps(r_latents, r_tokens, scale)
-        update = None if v_tokens is None else over_tokens @ v_tokens
-        return update, over_latents.transpose(-2, -1) @ v_latents
+        vectors = (r_latents, r_tokens, v_latents, v_tokens)
+        return bidirectional_attention_definition(*vectors, scale)
     r, v = (x.expand(r_tokens.shape[0], -1, -1, -1) for x in (r_latents, v_latents))
     update = None if v_tokens is None else fused_attention(r, r_tokens, v_tokens, scale)
     return update, fused_attention(r_tokens, r, v, scale)

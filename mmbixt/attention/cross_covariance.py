@@ -34,6 +34,13 @@ def cross_covariance_maps(
     return q_hat, k_hat, (temperature * q_hat @ k_hat.transpose(-2, -1)).softmax(dim=-1)
 
 
+def cross_covariance_definition(qkv: Tensor, temperature: Tensor, l2_norm: bool = True) -> Tensor:
+    """:func:`cross_covariance` by the equations above."""
+    queries, keys, values = split_channels(qkv, len(temperature))
+    attention = cross_covariance_maps(queries, keys, temperature, l2_norm)[2]
+    return (attention @ values).permute(0, 3, 1, 2).flatten(2)
+
+
 def cross_covariance(qkv: Tensor, temperature: Tensor, l2_norm: bool = True) -> Tensor:
     """The channels of a head attend to each other by their cosine over all tokens.
 
@@ -50,9 +57,7 @@ def cross_covariance(qkv: Tensor, temperature: Tensor, l2_norm: bool = True) -> 
     """
     # products over all tokens overflow float16
     if is_by_definition() or not l2_norm or half_dtype(qkv) == torch.float16:
-        queries, keys, values = split_channels(qkv, len(temperature))
-        attention = cross_covariance_maps(queries, keys, temperature, l2_norm)[2]
-        return (attention @ values).permute(0, 3, 1, 2).flatten(2)
+        return cross_covariance_definition(qkv, temperature, l2_norm)
     batch, heads = qkv.shape[0], len(temperature)
     queries_keys, values = qkv.unflatten(-1, (3, heads, -1)).split((2, 1), 2)
     queries_keys = queries_keys.permute(0, 3, 2, 4, 1).flatten(2, 3).flatten(0, 1)  # (Bh,2d,N)

@@ -143,6 +143,19 @@ def routing_attention_maps(
     return scores.softmax(dim=-1)
 
 
+def routing_attention_definition(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    routes: Tensor,
+    scale: float,
+    valid: Tensor | None = None,
+) -> Tensor:
+    """:func:`routing_attention` by the equations above."""
+    attention = routing_attention_maps(queries, keys, routes, scale, valid)
+    return (attention @ _gather(values, routes)).transpose(2, 3)
+
+
 def _gather(x: Tensor, routes: Tensor) -> Tensor:
     """The tokens (B,R,L,h,d) of the regions that each of r regions is routed to, (B,r,h,kL,d)."""
     _, _, tokens, heads, d = x.shape
@@ -172,8 +185,7 @@ def routing_attention(
         (B,R,L,h,d).
     """
     if is_by_definition():
-        attention = routing_attention_maps(queries, keys, routes, scale, valid)
-        return (attention @ _gather(values, routes)).transpose(2, 3)
+        return routing_attention_definition(queries, keys, values, routes, scale, valid)
     batch, regions, tokens, heads, d = queries.shape
     if queries.device.type != 'cpu' and known_true(regions * tokens <= MASKED * routes.shape[2]):
         return attend_masked(queries, keys, values, routes, scale, valid)

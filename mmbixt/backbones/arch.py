@@ -52,7 +52,7 @@ def resolve_out_indices(out_indices: int | Sequence[int] | None, depth: int) -> 
         layers = [-(-depth * numerator // 6) - 1 for numerator in (2, 3, 4, 6)]
         return tuple(sorted(set(layers)))
     given = (out_indices,) if isinstance(out_indices, int) else tuple(out_indices)
-    indices = tuple(range(depth)[i] for i in given)
-    if not indices or list(indices) != sorted(set(indices)):
-        raise ValueError(f'out_indices={given} must be ascending, without repetition.')
+    indices = tuple(i + depth if i < 0 else i for i in given)
+    if not indices or list(indices) != sorted({*indices} & {*range(depth)}):
+        raise ValueError(f'out_indices={given} must be ascending, from 0 to {depth - 1}.')
     return indices

@@ -77,6 +77,14 @@ class Block(nn.Module):
         return x + self.drop_path(self.mlp(self.norm2(x)))
 
 
+class Stage(nn.ModuleList):
+    """Blocks of one width."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns its input; it exists so that users can hook a stage."""
+        return x
+
+
 def overlapping_downsampling(in_channels: int, widths: Sequence[int]) -> nn.ModuleList:
     """Convolutions of 3 x 3; sides are rounded up."""
 
@@ -181,7 +189,7 @@ class BiFormer(DenseBackbone):
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
         self.stages = nn.ModuleList()
         for i in range(last + 1):
-            self.stages.append(nn.ModuleList())
+            self.stages.append(Stage())
             for _ in range(depths[i]):
                 attention = self._make_attention(i, num_regions[i], padding)
                 options = (self.arch['mlp_ratio'], next(rates), position_conv)
@@ -235,7 +243,8 @@ class BiFormer(DenseBackbone):
     def run(self, layer: LayerInfo, state: Tensor) -> Tensor:
         if layer.before is not None:
             state = layer.before(state.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
-        return self.run_layer(layer.module, state)
+        state = self.run_layer(layer.module, state)
+        return state if layer.output is None else self.stages[layer.output](state)
 
     def feature_map(self, state: Tensor, norm: nn.Module | None = None) -> Tensor:
         return (state if norm is None else norm(state)).permute(0, 3, 1, 2)

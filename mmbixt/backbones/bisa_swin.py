@@ -2,7 +2,7 @@
 
 In each window of the first stage inverse self-attention runs in parallel with self-attention.
 Without it (``bisa_stages=()``) this is a Swin Transformer. The names of the weights are those of
-OpenMMLab's Swin Transformer. The authors of BiSA have published no code and no weights.
+OpenMMLab's Swin Transformer. The authors of BiSA have released no code and no weights.
 """
 
 import re
@@ -146,8 +146,15 @@ class BiSASwin(DenseBackbone):
             ``window_size`` (7) and ``mlp_ratio`` (4).
         bisa_stages: stages (from 0; negative ones from the end) that have inverse self-attention
             in every block; ``()`` for a plain Swin Transformer.
-        lam, lam_init, branch_norm, bisa_order, projection: of
-            :class:`mmbixt.attention.BidirectionalSelfAttention`.
+        lam: share of self-attention: a number from 0 to 1, or 'learned' in each block. 1 is plain
+            self-attention, without weights of inverse attention.
+        lam_init: initial value of a learned ``lam``, above 0 and below 1.
+        branch_norm: None, or 'instance' to normalise both branches before they are combined.
+        bisa_order: 'parallel', or one attention on the output of the other: 'misa_msa' (inverse
+            self-attention first) or 'msa_misa', without ``lam``.
+        projection: how inverse self-attention projects queries: 'hypernetwork', or 'mlp', an MLP
+            with as many weights, for the comparison in the paper.
+        window_size: side of a window in tokens; default: that of ``arch``.
         shift_single_window: whether windows are shifted where one covers the whole feature map
             (stage 4 at 224 pixels). mmseg's and mmdet's Swin do so; mmpretrain's, Microsoft's and
             timm's do not, and their classifiers are exact only with False.
@@ -176,13 +183,14 @@ class BiSASwin(DenseBackbone):
         branch_norm: str | None = None,
         bisa_order: str = 'parallel',
         projection: str = 'hypernetwork',
+        window_size: int | None = None,
         shift_single_window: bool = True,
         out_indices: Sequence[int] | None = None,
         drop_path_rate: float = 0.1,
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self.arch = resolve_arch('BiSASwin', arch, ARCHS, ARCH_DEFAULTS)
+        self.arch = resolve_arch('BiSASwin', arch, ARCHS, ARCH_DEFAULTS, window_size=window_size)
         depths, num_heads = self.arch['depths'], self.arch['num_heads']
         bisa_stages = [bisa_stages] if isinstance(bisa_stages, int) else bisa_stages
         bisa_stages = [range(len(depths))[i] for i in bisa_stages]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from mmbixt.backbones.arch import check_choice, resolve_arch, resolve_out_indices
 from mmbixt.backbones.base import DenseBackbone, LayerInfo, Parts, State
-from mmbixt.backbones.bixt_layers import initialise, make_latent_layer, make_layer
+from mmbixt.backbones.bixt_layers import Layer, initialise, make_latent_layer
 from mmbixt.backbones.final_layers import LatentMean
 from mmbixt.checkpoints.state_dict import rename
 from mmbixt.layers import (
@@ -128,9 +128,9 @@ class BiXT(DenseBackbone):
         for i in range(last + 1):
             update_latents = i < last or self.latent_layer or self.out_latents
             rate = drop_path_rate * i / depth
-            layers.append(make_layer((*sizes, rate), update_latents, self.token_refiner))
+            layers.append(Layer(*sizes, rate, update_latents, self.token_refiner))
         if self.latent_layer:
-            layers.append(make_latent_layer((*sizes, drop_path_rate)))
+            layers.append(make_latent_layer(*sizes, drop_path_rate))
         return layers
 
     def reset_parameters(self) -> None:

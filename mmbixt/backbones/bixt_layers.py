@@ -6,7 +6,13 @@ The names of the weights are the authors'.
 from torch import Tensor, nn
 
 from mmbixt.attention import BidirectionalAttention, LatentAttention
-from mmbixt.layers import DropPath, LayerScale, LocalPatchInteraction, Mlp, SelfAttention
+from mmbixt.layers import (
+    DropPath,
+    LayerScale,
+    LocalPatchInteraction,
+    Mlp,
+    SelfAttention,
+)
 from mmbixt.layers.initialise import init_lecun_normal
 
 
@@ -36,11 +42,10 @@ class SelfAttentionBlock(nn.Module):
 
 
 class CrossAttentionBlock(nn.Module):
-    """Cross-attention, then an MLP, of latents and tokens; norms before, residuals around.
+    """Cross-attention of both sides, then an MLP on either; norms before, residuals around.
 
-    The tokens attend to the latents from before the block. A side that is not updated has no
-    weights but those that the other side attends to. The other arguments are those of
-    :class:`SelfAttentionBlock`.
+    The tokens attend to the latents from before the block. The other arguments are those of
+    :class:`SelfAttentionBlock`; without ``update_latents`` only tokens are updated.
     """
 
     def __init__(
@@ -50,21 +55,17 @@ class CrossAttentionBlock(nn.Module):
         hidden: int,
         scale: float | None,
         drop_path: float,
-        update_latents: bool = True,
-        update_tokens: bool = True,
+        update_latents: bool,
     ) -> None:
         super().__init__()
-        self.update_latents, self.update_tokens = update_latents, update_tokens
+        self.update_latents = update_latents
         self.norm1_lat = nn.LayerNorm(channels, eps=1e-6)
         self.norm1_pat = nn.LayerNorm(channels, eps=1e-6)
-        if update_tokens:
-            self.attn = BidirectionalAttention(channels, num_heads, update_latents)
-            self.ls1_pat = make_layer_scale(channels, scale)
-            self.norm2_pat = nn.LayerNorm(channels, eps=1e-6)
-            self.mlp_pat = Mlp(channels, hidden)
-            self.ls2_pat = make_layer_scale(channels, scale)
-        else:
-            self.attn = LatentAttention(channels, num_heads)
+        self.attn = BidirectionalAttention(channels, num_heads, update_latents)
+        self.ls1_pat = make_layer_scale(channels, scale)
+        self.norm2_pat = nn.LayerNorm(channels, eps=1e-6)
+        self.mlp_pat = Mlp(channels, hidden)
+        self.ls2_pat = make_layer_scale(channels, scale)
         if update_latents:
             self.ls1_lat = make_layer_scale(channels, scale)
             self.norm2_lat = nn.LayerNorm(channels, eps=1e-6)
@@ -74,13 +75,9 @@ class CrossAttentionBlock(nn.Module):
 
     def forward(self, latents: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Latents (B,M,C) or (1,M,C) and tokens (B,N,C) to both, (B,M,C) and (B,N,C)."""
-        normed, normed_tokens = self.norm1_lat(latents), self.norm1_pat(tokens)
-        if self.update_tokens:
-            for_latents, for_tokens = self.attn(normed, normed_tokens)
-            tokens = tokens + self.drop_path(self.ls1_pat(for_tokens))
-            tokens = tokens + self.drop_path(self.ls2_pat(self.mlp_pat(self.norm2_pat(tokens))))
-        else:
-            for_latents = self.attn(normed.expand(tokens.shape[0], -1, -1), normed_tokens)
+        for_latents, for_tokens = self.attn(self.norm1_lat(latents), self.norm1_pat(tokens))
+        tokens = tokens + self.drop_path(self.ls1_pat(for_tokens))
+        tokens = tokens + self.drop_path(self.ls2_pat(self.mlp_pat(self.norm2_pat(tokens))))
         if self.update_latents:
             latents = latents + self.drop_path(self.ls1_lat(for_latents))
             update = self.ls2_lat(self.mlp_lat(self.norm2_lat(latents)))
@@ -96,18 +93,25 @@ class CrossAttentionBlock(nn.Module):
 
 
 class Layer(nn.Module):
-    """Cross-attention, then self-attention of the latents, and LPI of the tokens, if there are."""
+    """Cross-attention of both sides, self-attention of the latents, LPI of the tokens if set."""
 
     def __init__(
         self,
-        cross_attention: CrossAttentionBlock,
-        self_attention: nn.Module | None,
-        lpi: nn.Module | None = None,
+        channels: int,
+        num_heads: int,
+        hidden: int,
+        scale: float | None,
+        drop_path: float,
+        update_latents: bool,
+        token_refiner: str | None,
     ) -> None:
         super().__init__()
-        self.cross_attention_latents_token = cross_attention
-        self.self_attention_latents = self_attention
-        self.local_patch_interaction = lpi
+        sizes = (channels, num_heads, hidden, scale, drop_path)
+        self.cross_attention_latents_token = CrossAttentionBlock(*sizes, update_latents)
+        self.self_attention_latents = SelfAttentionBlock(*sizes) if update_latents else None
+        self.local_patch_interaction = None
+        if token_refiner == 'lpi':
+            self.local_patch_interaction = ResidualLPI(channels, scale, drop_path)
 
     def forward(
         self, latents: Tensor, tokens: Tensor, grid: tuple[int, int]
@@ -126,6 +130,53 @@ class Layer(nn.Module):
         self.cross_attention_latents_token.remove_latent_update()
 
 
+class LatentCrossAttentionBlock(nn.Module):
+    """:class:`CrossAttentionBlock` without the tokens' update."""
+
+    def __init__(
+        self, channels: int, num_heads: int, hidden: int, scale: float | None, drop_path: float
+    ) -> None:
+        super().__init__()
+        self.norm1_lat = nn.LayerNorm(channels, eps=1e-6)
+        self.norm1_pat = nn.LayerNorm(channels, eps=1e-6)
+        self.attn = LatentAttention(channels, num_heads)
+        self.ls1_lat = make_layer_scale(channels, scale)
+        self.norm2_lat = nn.LayerNorm(channels, eps=1e-6)
+        self.mlp_lat = Mlp(channels, hidden)
+        self.ls2_lat = make_layer_scale(channels, scale)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, latents: Tensor, tokens: Tensor) -> Tensor:
+        """Latents (B,M,C) or (1,M,C) and tokens (B,N,C) to latents (B,M,C)."""
+        normed = self.norm1_lat(latents).expand(tokens.shape[0], -1, -1)
+        update = self.attn(normed, self.norm1_pat(tokens))
+        latents = latents + self.drop_path(self.ls1_lat(update))
+        return latents + self.drop_path(self.ls2_lat(self.mlp_lat(self.norm2_lat(latents))))
+
+
+class LatentLayer(nn.Module):
+    """It updates only the latents: the last layer of a classifier is one.
+
+    Args:
+        cross_attention: a :class:`LatentCrossAttentionBlock`, which layers may share.
+        self_attention: one or several :class:`SelfAttentionBlock`.
+    """
+
+    def __init__(
+        self, cross_attention: LatentCrossAttentionBlock, self_attention: nn.Module
+    ) -> None:
+        super().__init__()
+        self.cross_attention_latents_token = cross_attention
+        self.self_attention_latents = self_attention
+
+    def forward(
+        self, latents: Tensor, tokens: Tensor, grid: tuple[int, int]
+    ) -> tuple[Tensor, Tensor]:
+        """Latents (B,M,C) or (1,M,C) and tokens (B,N,C) to updated latents and the same tokens."""
+        latents = self.cross_attention_latents_token(latents, tokens)
+        return self.self_attention_latents(latents), tokens
+
+
 class ResidualLPI(nn.Module):
     """XCiT's local patch interaction with a norm before and a residual around it."""
 
@@ -141,20 +192,12 @@ class ResidualLPI(nn.Module):
         return tokens + self.drop_path(self.ls(self.lpi(self.norm(tokens), grid)))
 
 
-def make_layer(sizes: tuple, update_latents: bool, token_refiner: str | None) -> Layer:
-    """A layer that updates the tokens, and perhaps the latents; the refiner 'lpi' adds LPI.
-
-    ``sizes`` are the arguments of :class:`SelfAttentionBlock`.
-    """
-    channels, _, _, scale, drop_path = sizes
-    self_attention = SelfAttentionBlock(*sizes) if update_latents else None
-    lpi = ResidualLPI(channels, scale, drop_path) if token_refiner == 'lpi' else None
-    return Layer(CrossAttentionBlock(*sizes, update_latents), self_attention, lpi)
-
-
-def make_latent_layer(sizes: tuple) -> Layer:
-    """The last layer of the authors' classifiers, which updates only the latents."""
-    return Layer(CrossAttentionBlock(*sizes, update_tokens=False), SelfAttentionBlock(*sizes))
+def make_latent_layer(
+    channels: int, num_heads: int, hidden: int, scale: float | None, drop_path: float
+) -> LatentLayer:
+    """The last layer of the authors' classifiers."""
+    sizes = (channels, num_heads, hidden, scale, drop_path)
+    return LatentLayer(LatentCrossAttentionBlock(*sizes), SelfAttentionBlock(*sizes))
 
 
 def make_layer_scale(channels: int, init: float | None) -> nn.Module:

@@ -19,32 +19,46 @@ class FeaturePyramidAdapter(BaseModule):
     dict(type='FPN', ...)]``, in mmseg and in mmdet.
 
     Args:
-        in_channels: channels of all feature maps.
-        in_strides: stride of all feature maps, a power of two.
+        in_channels: channels of each feature map, or an int for all.
+        in_strides: stride of each feature map, a power of two, or an int for all.
         out_strides: stride of each level, a power of two; one for each feature map.
         norm_cfg: norm between two upsamplings; SyncBN for training on several GPUs.
         init_cfg: mmengine's initialisation.
+
+    Attributes:
+        out_channels: channels of each level.
+        out_strides: stride of each level.
     """
 
     def __init__(
         self,
-        in_channels: int,
-        in_strides: int,
+        in_channels: int | Sequence[int],
+        in_strides: int | Sequence[int],
         out_strides: Sequence[int] = (4, 8, 16, 32),
         norm_cfg: dict = dict(type='BN'),  # noqa: B006 (mm configs are copied, not changed)
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
+        if isinstance(out_strides, int) or not out_strides:
+            raise ValueError(
+                f'out_strides={out_strides} must be a sequence with one stride per level.'
+            )
+        levels = len(out_strides)
         self.out_strides = tuple(out_strides)
-        for stride in (in_strides, *out_strides):
-            if stride & (stride - 1):
-                raise ValueError(f'Strides must be powers of two; {stride} is not.')
+        self.out_channels = _per_level('in_channels', in_channels, levels)
+        in_strides = _per_level('in_strides', in_strides, levels)
+        for stride in (*in_strides, *self.out_strides):
+            if not isinstance(stride, int) or stride < 1 or stride & (stride - 1):
+                raise ValueError(
+                    f'in_strides={in_strides} and out_strides={self.out_strides} must be powers of '
+                    f'two; {stride} is not.'
+                )
 
         def make_norm(channels: int) -> nn.Module:
             return build_norm_layer(norm_cfg, channels)[1]
 
-        for i, stride in enumerate(out_strides):
-            resampler = make_resampler(in_channels, in_strides, stride, make_norm)
+        for i, (channels, in_stride) in enumerate(zip(self.out_channels, in_strides, strict=True)):
+            resampler = make_resampler(channels, in_stride, out_strides[i], make_norm)
             self.add_module(f'fpn{i + 1}', resampler)  # the name of XCiT's checkpoints
         self.register_load_state_dict_pre_hook(_accept_first_of_several)
 
@@ -54,6 +68,13 @@ class FeaturePyramidAdapter(BaseModule):
         Latents (B,M,C) of BiXT, which follow the feature maps, remain as they are.
         """
         feature_maps = [x for x in inputs if x.ndim == 4]
+        widths = tuple(x.shape[1] for x in feature_maps)
+        if widths != self.out_channels:
+            raise ValueError(
+                f'FeaturePyramidAdapter has in_channels={self.out_channels}, but the feature maps '
+                f'have {widths} channels: set in_channels to the out_channels of the backbone, and '
+                'out_strides to one stride for each of its out_indices.'
+            )
         levels = (getattr(self, f'fpn{i + 1}')(as_output(x)) for i, x in enumerate(feature_maps))
         return (*levels, *inputs[len(feature_maps) :])
 
@@ -64,3 +85,13 @@ def _accept_first_of_several(
     """Rename weights of ``neck=[adapter, ...]`` if the adapter is the whole neck."""
     for key in [key for key in state_dict if key.startswith(f'{prefix}0.fpn')]:
         state_dict[prefix + key.removeprefix(f'{prefix}0.')] = state_dict.pop(key)
+
+
+def _per_level(name: str, value: int | Sequence[int], levels: int) -> tuple[int, ...]:
+    values = (value,) * levels if isinstance(value, int) else tuple(value)
+    if len(values) != levels:
+        raise ValueError(
+            f'{name}={values} has {len(values)} entries for {levels} levels (out_strides); give '
+            'one per level, or one int for all.'
+        )
+    return values

@@ -14,7 +14,7 @@ projection of the combined attentions. Its biases of positions are in the shared
 from typing import Any
 
 from mmpretrain.models.backbones import LeViT
-from mmpretrain.models.backbones.levit import Attention, LinearBatchNorm
+from mmpretrain.models.backbones.levit import Attention, LinearBatchNorm, Residual
 from torch import Tensor, nn
 
 from mmbixt.attention.inverse import BidirectionalSelfAttention
@@ -85,6 +85,10 @@ class BiSALeViT(LeViT):
         inverse = dict(lam=lam, lam_init=lam_init, branch_norm=branch_norm)
         for block in blocks[:bisa_layers]:
             block.block = LeViTAttention(block.block, self.embed_dims[0], **inverse)
+        for part in self.modules():
+            if isinstance(part, Residual):  # the identity at first, as in LeViT's code
+                last = [x for x in part.modules() if isinstance(x, LinearBatchNorm)][-1]
+                nn.init.zeros_(last.bn.weight)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Images (B,3,img_size,img_size) to feature maps, of the stages in ``out_indices``."""

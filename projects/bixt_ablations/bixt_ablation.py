@@ -6,7 +6,11 @@ from torch import nn
 
 from mmbixt.backbones import BiXT
 from mmbixt.backbones.arch import check_choice
-from mmbixt.backbones.bixt_layers import CrossAttentionBlock, Layer, SelfAttentionBlock
+from mmbixt.backbones.bixt_layers import (
+    LatentCrossAttentionBlock,
+    LatentLayer,
+    SelfAttentionBlock,
+)
 from mmbixt.registry import MODELS
 from projects.bixt_ablations.sequential import SequentialAttention
 
@@ -54,9 +58,8 @@ class BiXTAblation(BiXT):
             layers = super().make_layers(sizes, drop_path_rate)
         if self.attention == 'sequential':
             for layer in layers:
-                block = layer.cross_attention_latents_token
-                if block.update_tokens:
-                    block.attn = SequentialAttention(*sizes[:2])
+                if not isinstance(layer, LatentLayer):
+                    layer.cross_attention_latents_token.attn = SequentialAttention(*sizes[:2])
         if not self.qkv_bias:
             for name, module in nn.ModuleList(layers).named_modules():
                 if name.endswith(tuple(f'attn.{linear}' for linear in WITH_BIAS)):
@@ -72,7 +75,7 @@ class BiXTAblation(BiXT):
         for i in range(depth):
             rate = drop_path_rate * i / max(depth - 1, 1)
             if i == 0 or (i == 1 and not self.share_first):
-                cross_attention = CrossAttentionBlock(*sizes, rate, update_tokens=False)
+                cross_attention = LatentCrossAttentionBlock(*sizes, rate)
             blocks = (SelfAttentionBlock(*sizes, rate) for _ in range(self.self_attentions))
-            layers.append(Layer(cross_attention, nn.Sequential(*blocks)))
+            layers.append(LatentLayer(cross_attention, nn.Sequential(*blocks)))
         return layers

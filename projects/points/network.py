@@ -6,9 +6,9 @@ import torch
 from mmengine.model import BaseModule
 from torch import Tensor, nn
 
-from mmbixt.backbones.arch import resolve_arch
+from mmbixt.backbones.arch import check_positive, check_rate, resolve_arch
 from mmbixt.backbones.bixt import ARCH_DEFAULTS, ARCHS
-from mmbixt.backbones.bixt_layers import initialise, make_latent_layer, make_layer
+from mmbixt.backbones.bixt_layers import Layer, initialise, make_latent_layer
 from mmbixt.layers import sinusoids
 from mmbixt.layers.embedding import FEATURES_PER_AXIS
 from mmbixt.registry import MODELS
@@ -60,6 +60,8 @@ class PointBiXT(BaseModule):
         super().__init__(init_cfg)
         self.arch = resolve_arch('PointBiXT', arch, ARCHS, ARCH_DEFAULTS, depth=depth)
         channels, depth = self.arch['embed_dims'], self.arch['depth']
+        check_positive('num_latents', num_latents)
+        check_rate('drop_path_rate', drop_path_rate)
         if len(reductions) > depth:
             raise ValueError(f'reductions={reductions!r} are more than the {depth} layers.')
         self.channels, self.dense, self.periods = channels, dense, periods
@@ -72,11 +74,11 @@ class PointBiXT(BaseModule):
         hidden = int(channels * self.arch['mlp_ratio'])
         sizes = (channels, self.arch['num_heads'], hidden, self.arch['layer_scale'])
         rates = [drop_path_rate * i / max(depth - 1, 1) for i in range(depth)]
-        self.blocks = nn.ModuleList(make_layer((*sizes, r), True, None) for r in rates[:-1])
+        self.blocks = nn.ModuleList(Layer(*sizes, r, True, None) for r in rates[:-1])
         if dense:
-            self.blocks.append(make_layer((*sizes, rates[-1]), False, None))
+            self.blocks.append(Layer(*sizes, rates[-1], False, None))
         else:
-            self.blocks.append(make_latent_layer((*sizes, rates[-1])))
+            self.blocks.append(make_latent_layer(*sizes, rates[-1]))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

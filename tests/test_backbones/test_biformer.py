@@ -15,7 +15,7 @@ def test_golden(num_regions, side, padding):
     backbone = BiFormer('tiny', num_regions, padding=padding).eval()
     backbone.load_state_dict(official_state('biformer_tiny__dense'))
     for stage in backbone.stages:
-        stage[-1].register_forward_hook(lambda *args: raw.append(args[2].permute(0, 3, 1, 2)))
+        stage.register_forward_hook(lambda *args: raw.append(args[2].permute(0, 3, 1, 2)))
     for path in ('fast', 'definition'):
         raw.clear()
         with formulation(path):
@@ -58,19 +58,3 @@ def test_position_convolution_is_apart_from_the_patches():
     backbone = BiFormer(SMALL, 2, patch_embed='patchwise').eval()
     assert [m.shape[-1] for m in backbone(image(1, 70, 63))] == [15, 7, 3, 1]
     assert backbone.stages[0][0].pos_embed is not None
-
-
-@pytest.mark.parametrize(
-    'options',
-    [
-        *(dict(topks=topks) for topks in ((1, 4, 16, 49), (1, 2, 8, 32), (2, 8, 32, 49))),
-        dict(topks=(2, 2, 2, 1), num_regions=(8, 4, 2, 1)),
-    ],
-)
-def test_rows_of_table_7(options):
-    """At 224 pixels no map is padded; the last one has regions of one cell, or one region."""
-    backbone = BiFormer(SMALL, **dict(num_regions=7) | options)
-    for i, (topk, stage) in enumerate(zip(options['topks'], backbone.stages, strict=True)):
-        regions = stage[0].attn.regions(56 // 2**i, 56 // 2**i)
-        assert regions.rows * regions.height == 56 // 2**i
-        assert stage[0].attn.topk == topk <= regions.rows**2

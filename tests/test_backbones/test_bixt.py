@@ -49,8 +49,6 @@ def test_golden_of_fewer_layers_with_and_without_latents():
 @torch.no_grad()
 def test_any_patch_size_gives_the_grid_of_the_stride(patch_size, patch_stride):
     backbone = BiXT(SMALL, patch_size=patch_size, patch_stride=patch_stride).eval()
-    for height, width in ((64, 48), (33, 70), (1, 3)):
+    for height, width in ((64, 48), (33, 70)):
         grid = backbone(image(1, height, width))[-1].shape[2:]
         assert grid == (-(-height // patch_stride), -(-width // patch_stride))
-    with pytest.raises(ValueError, match='patch_size=8 is not one of 32, 16'):
-        BiXT(SMALL, patch_size=8, patch_stride=16)

@@ -94,16 +94,11 @@ def test_checkpointing_compiled(fresh_compiler):
     check_checkpointing(FAMILIES['bixt conv, LPI'], 'aot_eager')
 
 
-def test_channels_last_and_bfloat16_autocast(config):
-    backbone = build(config).eval()
-    x = image(1, 64, 48)
-    with torch.no_grad():
-        exact = backbone(x)
-        for again in (backbone(x), backbone(x.contiguous(memory_format=torch.channels_last))):
-            assert_close(again, exact, 1e-5)
-        with torch.autocast('cpu', torch.bfloat16):
-            half = backbone(x)
-    assert_close([feature_map.float() for feature_map in half], exact, 5e-2)
+@torch.no_grad()
+def test_images_may_be_channels_last(config):
+    backbone, x = build(config).eval(), image(1, 64, 48)
+    channels_last = x.contiguous(memory_format=torch.channels_last)
+    assert_close(backbone(channels_last), backbone(x), 1e-5)
 
 
 def test_frozen_stages_and_norms_in_eval_mode_do_not_change(config):

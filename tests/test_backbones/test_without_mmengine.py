@@ -1,4 +1,4 @@
-"""Without mmengine, the networks are plain modules of torch, which load the authors' files."""
+"""Without mmengine, the networks are plain modules of torch, and there are metrics."""
 
 import torch
 from helpers import python
@@ -31,12 +31,14 @@ assert torch.equal(again.blocks[3].gamma1, network.blocks[3].gamma1)
 for name in backbones.__all__:
     network = getattr(backbones, name)()
     assert len(network(torch.rand(1, 3, 64, 64))) == len(network.out_channels)
+from mmbixt.evaluation import BoundaryScores
+BoundaryScores(2)
 assert not any(name.partition('.')[0] in ('mmengine', 'mmcv') and sys.modules[name]
                for name in sys.modules)
 """
 
 
-def test_backbones_run_and_load_files(tmp_path):
+def test_backbones_load_files_and_run_and_metrics_are_built(tmp_path):
     files = {'xcit_nano_12_p16': tmp_path / 'right.pth', 'xcit_nano_12_p8': tmp_path / 'wrong.pth'}
     for layout, file in files.items():
         torch.save({'model': random_state(layout)}, file)

@@ -27,9 +27,7 @@ SETTING = 'train_dataloader.dataset'
         (ADE, [f'{SETTING} (ADE20KDataset): ', 'annotations/training does not exist']),
         (COCO, ['train2017 does not exist', 'instances_train2017.json does not']),
         (IMAGENET, ['data/imagenet/train does not exist']),
-        (dict(type='Points', data_root='data/ade/points'), ['data/ade/points does not exist']),
         (dict(ADE, data_root='mine'), ['mine/images/training', f'set {SETTING}.data_root']),
-        (dict(type='RepeatDataset', dataset=COCO), [f'{SETTING}.dataset (Coco']),
         (dict(type='ConcatDataset', datasets=[ADE, COCO]), [f'{SETTING}.datasets.1 (CocoDataset']),
     ],
 )

@@ -1,8 +1,5 @@
 """mmbixt.CheckSample in pipelines of mmseg and mmdet."""
 
-import re
-
-import cv2
 import numpy as np
 import pytest
 from mmengine.registry import DATASETS
@@ -27,8 +24,6 @@ def narrow(root):
 
 MISTAKES = [
     (segmentation, lambda root: orient(root / 'images/1.jpg', 6), '1.jpg is turned.*labels are n'),
-    (segmentation, lambda root: orient(root / 'images/1.jpg', 3), '1.jpg is turned or mirrored'),
-    (segmentation, narrow, '1.png is for 32 x 24 pixels, but .*1.jpg has 30 x 24'),
     (segmentation, label(lambda x: x[:20]), '1.png is for 32 x 20 pixels, but .*1.jpg has 32 x 24'),
     (segmentation, label(lambda x: np.dstack([x] * 3)), r'1.png has the shape \(24, 32, 3\)'),
     (segmentation, label(lambda x: x + np.uint16(300)), '1.png has ids up to 555; mmseg keeps 8'),
@@ -71,13 +66,3 @@ def test_ids_after_reduction_and_another_ignored_id(root):
         read(segmentation(root, reduce_zero_label=True))
     edit_label(root / 'labels/1.png', lambda x: (x == 20) * np.uint8(7))
     read(segmentation(root, check=dict(num_classes=4, ignore_index=7)))
-
-
-def test_pixels_that_are_not_finite(root):
-    for path in (root / 'images').iterdir():
-        pixels = cv2.imread(str(path)).astype(np.float32)
-        pixels[3, 4] = np.nan if path.stem == '1' else 1
-        cv2.imwrite(str(path.with_suffix('.tiff')), pixels)
-    load = dict(LOAD, color_type='unchanged')
-    with pytest.raises(BadSampleError, match=re.escape('1.tiff has values that are NaN')):
-        read(segmentation(root, load, img_suffix='.tiff'))

@@ -5,7 +5,6 @@ import re
 import pytest
 import torch
 from helpers import CONFIGS
-from mmdet.datasets import CocoDataset
 from mmengine.config import Config
 from mmengine.optim import CosineAnnealingLR, PolyLR
 from mmengine.registry import DATASETS
@@ -15,7 +14,7 @@ from samples import CLASSES, detection, edit_coco, segmentation
 from torch import nn
 from variants import VARIANTS
 
-from mmbixt.check.built import dataset_problems, order_problems, schedule_problems
+from mmbixt.check.built import dataset_problems, schedule_problems
 from mmbixt.config import ConfigError
 from mmbixt.evaluation.sums import read_sums
 
@@ -136,23 +135,6 @@ def test_coco_files(root, spoil, message):
     edit_coco(root, spoil)
     (problem,) = dataset_problems(DATASETS.build(detection(root)))
     assert re.search(message, problem)
-
-
-def test_coco_s_classes_in_the_order_of_another_file(root):
-    """The 80 classes of COCO under other ids, sorted by name."""
-    names = sorted(CocoDataset.METAINFO['classes'])
-    categories = [dict(id=i, name=name) for i, name in enumerate(names)]
-    edit_coco(root, lambda c: c.update(categories=categories))
-    config = detection(root)
-    del config['metainfo']
-    (problem,) = dataset_problems(DATASETS.build(config))
-    assert 'has its categories in another order than metainfo.classes' in problem
-
-
-def test_order_of_classes():
-    assert [*order_problems(dict(train=('a', 'b'), val=(), test=('a', 'b')))] == []
-    assert [*order_problems(dict(train=('a', 'b'), test=('a', 'c')))] == []  # other mistakes
-    assert len([*order_problems(dict(train=('a', 'b'), val=('b', 'a'), test=('b', 'a')))]) == 2
 
 
 @pytest.mark.parametrize(

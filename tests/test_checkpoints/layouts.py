@@ -34,6 +34,16 @@ def build_meta(model, **options):
         return model(**options)
 
 
+class Calls:
+    """Pickled as a call of a function, and a state that its result gets."""
+
+    def __init__(self, function, *arguments, state=None):
+        self.call = (function, arguments, *([] if state is None else [state]))
+
+    def __reduce__(self):
+        return self.call
+
+
 def saved(value, **options):
     """The bytes of a checkpoint."""
     buffer = io.BytesIO()

@@ -4,14 +4,10 @@ import sys
 
 import list_weights
 import pytest
-import torch
 from helpers import official_state
-from mmengine.registry import MODELS, init_default_scope
 from test_checkpoints.layouts import saved, zipped
 
-from mmbixt.checkpoints.errors import CheckpointMismatchError
 from mmbixt.checkpoints.sources import SOURCES
-from mmbixt.config import read_config
 
 FILES = {  # layout, container
     'bixt://tiny-16': ('bixt_ti_l64_p16', 'state_dict'),
@@ -46,33 +42,7 @@ def test_published_layouts_load_and_run(check, tmp_path, name):
     shape = '(150, 224, 224)' if 'ade' in name else '(1, 1000)'
     assert f'loads; {shape} for one image' in said
     assert '1 of 1 files load' in said
-    lines = table.read_text().splitlines()
-    assert lines[2].startswith('| name | size | sha256 | result |')
-    assert lines[4].startswith(f'| {name} | ')
-
-
-def test_files_without_classes():
-    """OpenMMLab's backbones, and trainings with DINO."""
-    state = official_state('swin_tiny_mmseg')
-    output = list_weights.run_classifier(SOURCES['swin://mm-tiny'], dict(state_dict=state))
-    assert output.shape == (1, 768)
-    state = official_state('xcit_small_12_p16')
-    state = {key: x for key, x in state.items() if not key.startswith('head.')}
-    assert list_weights.run_classifier(SOURCES['xcit://small12-p16-dino'], state).shape == (1, 384)
-    state['head.bias'] = torch.zeros(1000)  # half of a classifier
-    with pytest.raises(CheckpointMismatchError, match=r'head\.weight'):
-        list_weights.run_classifier(SOURCES['xcit://small12-p16'], state)
-
-
-def test_detector():
-    cfg = read_config('maskrcnn_xcit_t12_p16_3x_coco')
-    init_default_scope(cfg.default_scope)
-    state = MODELS.build(cfg.model).state_dict()
-    source = SOURCES['xcit://coco-maskrcnn-tiny12-p16']
-    assert list_weights.run_whole(source, dict(state_dict=state)).isfinite().all()
-    del state['roi_head.bbox_head.fc_cls.weight']
-    with pytest.raises(CheckpointMismatchError, match=r'lacks weights of .*fc_cls\.weight'):
-        list_weights.run_whole(source, dict(state_dict=state))
+    assert f'\n| {name} | ' in table.read_text()
 
 
 def test_files_that_fail(check):

@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 from mmengine.runner import CheckpointLoader
-from test_checkpoints.layouts import saved, zipped
+from test_checkpoints.layouts import Calls, saved, zipped
 
 import mmbixt.registry  # noqa: F401
 from mmbixt.checkpoints.download import fetch
@@ -71,18 +71,13 @@ def test_a_file_of_another_hash_is_refused(server, cache):
 
 def test_mmengine_reads_urls_safely_and_apart(server, url, cache):
     assert CheckpointLoader.load_checkpoint(url)['weight'].tolist() == [1, 1]
-    server.files['bad.pth'] = saved(Calls())
+    server.files['bad.pth'] = saved(Calls(os.getenv, 'HOME'))
     with pytest.raises(CheckpointFileError, match=r'bad\.pth cannot be read: .*GLOBAL os\.getenv'):
         CheckpointLoader.load_checkpoint(server.url('bad.pth'))
     other = f'{url}?of=another'  # a file of the same name
     assert [path.name[8:] for path in sorted(cache.iterdir())].count('-model.pth') == 1
     server.files[other.rpartition('/')[2]] = saved(dict(weight=torch.zeros(2)))
     assert CheckpointLoader.load_checkpoint(other)['weight'].tolist() == [0, 0]
-
-
-class Calls:
-    def __reduce__(self):
-        return os.getenv, ('HOME',)
 
 
 def test_a_page_in_place_of_a_file_is_named(server, url, cache):

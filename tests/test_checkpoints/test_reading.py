@@ -12,7 +12,7 @@ import torch
 from mmengine.logging import HistoryBuffer
 from mmengine.optim import OneCycleLR
 from mmengine.optim.scheduler.param_scheduler import OneCycleParamScheduler
-from test_checkpoints.layouts import saved, zipped
+from test_checkpoints.layouts import Calls, saved, zipped
 
 from mmbixt.checkpoints.errors import CheckpointFileError
 from mmbixt.checkpoints.loader import TRUST, load
@@ -88,16 +88,6 @@ def test_checkpoint_of_numpy_1(read):
     records['archive/data.pkl'] = pickled
     array, scalar = read(zipped(records, zipfile.ZIP_STORED))
     assert (array.sum(), scalar) == (3, 2)
-
-
-class Calls:
-    """Pickled as a call of a function, and a state that its result gets."""
-
-    def __init__(self, function, *arguments, state=None):
-        self.call = (function, arguments, *([] if state is None else [state]))
-
-    def __reduce__(self):
-        return self.call
 
 
 ATTACKS = {

@@ -27,12 +27,12 @@ def decays(model, optimizer):
 
 
 def rates(cfg, steps_of_epoch=2):
-    """The learning rates of all steps, in short epochs."""
+    """The learning rates of all steps, in short epochs if the training has epochs."""
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=cfg.optim_wrapper.optimizer.lr)
     about = dict(optimizer=optimizer, epoch_length=steps_of_epoch)
     schedulers = [PARAM_SCHEDULERS.build(x, default_args=about) for x in cfg.param_scheduler]
-    found = []
-    for _ in range(cfg.train_cfg.max_epochs * steps_of_epoch):
+    found, settings = [], cfg.train_cfg
+    for _ in range(settings.get('max_iters') or settings.max_epochs * steps_of_epoch):
         found.append(optimizer.param_groups[0]['lr'])
         optimizer.step()
         for scheduler in schedulers:
@@ -85,8 +85,31 @@ def test_rate_of_bixt_falls_to_the_floor(name, first):
     assert min(found[len(found) // 2 :]) >= 1e-5
 
 
-def test_drop_path_of_width_384():
-    assert load('bixt_small_l64_p16_in1k').model.backbone.drop_path_rate == 0.1
+@pytest.mark.parametrize(
+    ('name', 'warm_up', 'start'),
+    [
+        ('semfpn_xcit_t12_p16_ade20k', 1500, 1e-6),
+        ('upernet_biformer_s_ade20k', 1500, 1e-6),
+        ('semfpn_biformer_s_ade20k', 1000, 0.1),
+    ],
+)
+def test_rate_of_segmentors_decays_from_the_first_iteration(name, warm_up, start):
+    """As in the authors' mmcv, whose warm-up multiplies the decayed rate."""
+    cfg = load(name)
+    found = torch.tensor(rates(cfg), dtype=torch.float64) / cfg.optim_wrapper.optimizer.lr
+    step = torch.arange(len(found), dtype=torch.float64)
+    done = step / len(found)
+    cosine = cfg.param_scheduler[-1].type == 'CosineAnnealingLR'
+    decayed = (1 + torch.cos(torch.pi * done)) / 2 if cosine else 1 - done
+    expected = decayed * (start + (1 - start) * (step / warm_up).clamp(max=1))
+    assert (found - expected).abs().max() < 1e-3  # mmengine ends a step earlier
+
+
+def test_drop_path_of_bixt():
+    """Of tiny models as in the paper, of width 256 as in the script, of width 384 in its range."""
+    names = 'bixt_ti_l64_p16', 'bixt_ed256ls_l64_p16s8', 'bixt_small_l64_p16'
+    rates = [load(f'{name}_in1k').model.backbone.drop_path_rate for name in names]
+    assert rates == [0.05, 0.0, 0.1]
 
 
 @pytest.mark.parametrize(
@@ -112,6 +135,14 @@ def test_weight_decay_of_dense_models(name, decay):
         spared |= key.endswith(('relative_position_bias_table', 'lam_logit'))
         spared |= key.startswith(('backbone.latents', 'backbone.fourier_pos_encode.'))
         assert value == (0.0 if spared else decay), key
+
+
+@pytest.mark.parametrize('name', ['xcit_s12_p16_384_dist_in1k', 'xcit_s12_p16_transfer'])
+def test_other_sizes_of_xcit_have_all_their_layers(name):
+    cfg = load(name)
+    cfg.merge_from_dict({'model.backbone.arch': 'tiny24'})
+    with torch.device('meta'):
+        assert len(MODELS.build(cfg.model.backbone).blocks) == 24
 
 
 def test_transfer_has_the_settings_of_deits_authors():

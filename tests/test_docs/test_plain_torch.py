@@ -10,7 +10,6 @@ from documents import ROOT, shown
 from helpers import assert_close, image, official_state, put_in_cache, python
 from onnxruntime import InferenceSession
 from test_checkpoints.layouts import random_state
-from variants import FAMILIES, build
 
 # with peft and transformers, see requirements/peft.txt
 PATHS = os.pathsep.join(map(str, (ROOT, ROOT / 'tests', Path(sys.prefix, 'peft'))))
@@ -41,13 +40,6 @@ def test_page(names):
     exec(shown('plain attention')[0], names)
     assert [x.shape for x in names['attention']['blocks.3']] == [(2, 6, 64, 14 * 18)] * 2
     assert names['routes']['routes'][0].shape == (2, 64, 1)
-
-
-@torch.no_grad()
-def test_segmentor_with_every_backbone(names):
-    for config in FAMILIES.values():
-        model = names['Segmentor'](build(config), 3)
-        assert model(image(1, 64, 96)).shape == (1, 3, 64, 96)
 
 
 @pytest.mark.zoo

@@ -67,32 +67,29 @@ VALIDATED = dict(
     val_cfg=dict(),
     val_evaluator=dict(type=Score),
 )
+# half: the iteration of the checkpoint; read: images that the resumed run reads, in 6, 9 or 7
+# batches of 4, or of 2 at the end of an epoch of data
 SETTINGS = {
     'iterations': ITERATIONS,
-    'iterations, epochs of data': ITERATIONS | dict(sampler='DefaultSampler'),
-    'epochs': EPOCHS | dict(half=3),
-    'from the middle of an epoch of alike images': EPOCHS | dict(half=5, loader=ALIKE),
+    'iterations, epochs of data': ITERATIONS | dict(sampler='DefaultSampler', read=20),
+    'epochs': EPOCHS | dict(half=3, read=30),
+    'from the middle of an epoch of alike images': EPOCHS | dict(half=5, loader=ALIKE, read=22),
     'from the middle of a short epoch': dict(
         train_cfg=dict(by_epoch=True, max_epochs=6),
         sampler='DefaultSampler',
         loader=dict(num_batch_per_epoch=2),
         half=5,
+        read=28,
     ),
-    'workers': ITERATIONS | dict(loader=dict(num_workers=2)),
+    'workers': ITERATIONS | dict(loader=dict(num_workers=2), read=0),
     'accumulation': ITERATIONS | dict(wrapper=dict(accumulative_counts=3)),
-    'FlexibleRunner, saved again by a validation': ITERATIONS
-    | dict(train_cfg=dict(by_epoch=False, max_iters=12, val_interval=6), runner=FlexibleRunner)
-    | VALIDATED,
-}
-
-# images read by the resumed run: 6, 9 or 7 batches of 4, or of 2 at the end of an epoch of data
-READ = {
-    'iterations, epochs of data': 20,
-    'epochs': 30,
-    'from the middle of an epoch of alike images': 22,
-    'from the middle of a short epoch': 28,
-    'workers': 0,
-    'FlexibleRunner, saved again by a validation': 24 + IMAGES,
+    'FlexibleRunner, saved again by a validation': VALIDATED
+    | dict(
+        train_cfg=dict(by_epoch=False, max_iters=12, val_interval=6),
+        sampler='InfiniteSampler',
+        runner=FlexibleRunner,
+        read=24 + IMAGES,
+    ),
 }
 
 
@@ -137,14 +134,15 @@ def state(folder, name):
 
 @pytest.mark.parametrize('name', SETTINGS)
 def test_resumed_run_equals_uninterrupted_run(tmp_path, name):
-    settings = SETTINGS[name]
+    settings = dict(SETTINGS[name])
+    read = settings.pop('read', 24)
     middle, end = f'iter_{settings.get("half", 6)}.pth', 'iter_12.pth'
     train(tmp_path / 'whole', **settings)
     (tmp_path / 'halves').mkdir()
     shutil.copy(tmp_path / 'whole' / middle, tmp_path / 'halves')
     resume = dict(resume=True, load_from=str(tmp_path / 'halves' / middle))
     train(tmp_path / 'halves', **settings, **resume)
-    assert Noise.read == READ.get(name, 24)
+    assert Noise.read == read
     *first, one = state(tmp_path / 'whole', end)
     *second, other = state(tmp_path / 'halves', end)
     assert first == second

@@ -2,12 +2,25 @@
 
 import shutil
 
+import torch
 from mmengine.config import Config
 from mmengine.evaluator import BaseMetric
+from mmengine.model import BaseModel
 from mmengine.runner import Runner
-from running import ONE_SAMPLE, FirstClass, fresh_mmengine, make_loader
+from mmengine.structures import BaseDataElement
+from running import fresh_mmengine, make_loader
+from torch import nn
 
 from mmbixt.engine.other_runs import KeepOtherRunsHook
+
+
+class Model(BaseModel):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+
+    def forward(self, inputs, data_samples, mode):
+        return dict(loss=self.weight.sum()) if mode == 'loss' else data_samples
 
 
 class Rising(BaseMetric):
@@ -23,10 +36,13 @@ class Rising(BaseMetric):
         return dict(score=Rising.score)
 
 
+ONE_SAMPLE = [dict(inputs=0, data_samples=BaseDataElement())]
+
+
 def run(folder, iterations, resume_from=None):
     checkpoint = dict(type='CheckpointHook', interval=1, by_epoch=False, max_keep_ckpts=2)
     config = dict(
-        model=dict(type=FirstClass),
+        model=dict(type=Model),
         work_dir=str(folder),
         train_dataloader=make_loader(ONE_SAMPLE, 'InfiniteSampler', 1),
         val_dataloader=make_loader(ONE_SAMPLE, 'DefaultSampler', 1),

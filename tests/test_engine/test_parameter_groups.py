@@ -93,14 +93,6 @@ def test_layers_are_in_the_order_of_the_network(family):
     assert used[-1] == len(model.layers())
 
 
-def test_weights_that_layers_share_are_updated_once():
-    model = Model(XCiT(dict(embed_dims=16, num_heads=1, depth=3)))
-    model.backbone.blocks[2].mlp = model.backbone.blocks[0].mlp
-    groups = build(model, decay_rate=0.5).param_groups
-    updated = [id(parameter) for group in groups for parameter in group['params']]
-    assert sorted(updated) == sorted(map(id, model.parameters()))
-
-
 def test_stock_options_and_frozen_parts():
     model = Model(XCiT(dict(embed_dims=32, num_heads=2, depth=4), frozen_stages=1))
     keys = {'decode_head': dict(lr_mult=10.0), 'temperature': dict(decay_mult=0.5)}

@@ -78,14 +78,6 @@ def test_random_label_maps_against_the_definition(size, ignored):
         assert found == sums_by_definition(truth, prediction, 5)
 
 
-def test_widths_are_any_integers():
-    truth, prediction = np.eye(9, dtype=np.uint8), np.eye(9, 9, 1, np.uint8)
-    expected = image_sums(truth, prediction, 2, widths=(3,))
-    actual = image_sums(truth, prediction, 2, widths=(np.int64(3),))
-    assert expected.keys() == actual.keys()
-    assert all(np.array_equal(expected[name], actual[name]) for name in expected)
-
-
 def test_shifted_square_by_hand():
     truth, prediction = np.zeros((2, 8, 8), int)
     truth[2:6, 2:6] = 1

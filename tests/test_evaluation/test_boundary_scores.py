@@ -1,10 +1,7 @@
-import sys
-
 import numpy as np
 import pytest
 import torch
 from documents import shown
-from helpers import python
 from label_maps import label_maps, stacked_sums, total
 from running import in_two_processes
 
@@ -44,12 +41,6 @@ def test_scores_are_those_of_the_tool_for_folders(given):
     assert_same(metric.compute(), expected(**options))
 
 
-@pytest.mark.parametrize('shape', [(1, 5, 5), (1, 2, 5, 5)])
-def test_logits_of_another_shape(shape):
-    with pytest.raises(ValueError, match=r'logits must be \(B,3,H,W\), got'):
-        evaluation.BoundaryScores(3).update(torch.zeros(shape), torch.zeros(1, 5, 5).long())
-
-
 def share_of(rank, folder):
     """In one of two processes: every second batch."""
     metric = evaluation.BoundaryScores(4)
@@ -62,20 +53,6 @@ def test_two_processes_give_the_scores_of_one(tmp_path):
     in_two_processes(share_of, tmp_path)
     for rank in range(2):
         assert_same(torch.load(tmp_path / f'{rank}.pth'), expected())
-
-
-def test_torchmetrics_is_named_if_missing(monkeypatch):
-    monkeypatch.setitem(sys.modules, 'torchmetrics', None)
-    monkeypatch.delitem(sys.modules, 'mmbixt.evaluation.boundary_scores', raising=False)
-    monkeypatch.delattr('mmbixt.evaluation.boundary_scores', raising=False)
-    with pytest.raises(ImportError, match='BoundaryScores needs torchmetrics'):
-        _ = evaluation.BoundaryScores
-
-
-def test_nothing_of_openmmlab_is_needed():
-    names = ('mmengine', 'mmcv', 'mmseg', 'mmdet', 'mmpretrain')
-    code = f'import sys; sys.modules |= dict.fromkeys({names})\n'
-    python('-c', f'{code}from mmbixt.evaluation import BoundaryScores; BoundaryScores(2)')
 
 
 def test_the_page():

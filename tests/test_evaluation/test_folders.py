@@ -43,10 +43,6 @@ def both(tmp_path):
     return both
 
 
-def raises(message):
-    return pytest.raises(UserError, match=message)
-
-
 @pytest.mark.parametrize(
     ('reduce_truth', 'ignored'), [(True, 255), (True, 0), (True, 3), (False, 9)]
 )
@@ -68,34 +64,12 @@ def test_one_side_without_subfolders(both):
     where = both(['1.png', '2.png'], ['a/1.png', 'b/2.png'])
     assert [pair.truth.parent.name for pair in pair_files(*where)] == ['a', 'b']
     assert find_images(where[1], '.png', ['1', '2']) == [where[1] / 'a/1.png', where[1] / 'b/2.png']
-    both([], ['b/1.png'])
-    with raises(r'a/1\.png and .*b/1\.png have the same name'):
-        pair_files(*where)
 
 
 def test_missing_and_extra_files_are_named(both):
     where = both(['1.png', '3.png'], ['1.png', '2.png'])
-    with raises(r'2 and 2 files, of which 2 are in one of them only, for example 2\. See --pred-'):
+    with pytest.raises(UserError, match=r'2 and 2 files, of which 2 are in one of them only'):
         pair_files(*where)
-    with raises(r'There are no files \*\.jpg in .*p$'):
-        pair_files(*where, pred_suffix='.jpg')
-    with raises(r'g has no 3\.png\. See --image-suffix'):
-        find_images(where[1], '.png', ['1', '3'])
-
-
-@pytest.mark.parametrize(
-    ('spoil', 'message'),
-    [
-        (lambda path: Image.new('RGB', (40, 40)).save(path), 'is a PNG image in mode RGB'),
-        (lambda path: path.write_bytes(path.read_bytes()[:-200]), 'cannot be read'),
-    ],
-)
-def test_files_that_are_not_labels_or_are_damaged_are_named(spoil, message, make_pair):
-    labels = np.random.default_rng(0).integers(0, 4, (40, 40))
-    pair = make_pair(labels, labels)
-    spoil(pair.prediction)
-    with raises(rf'p\.png {message}'):
-        pair_sums(pair, 4, Reading(), OPTIONS)
 
 
 def test_names_of_classes(tmp_path):
@@ -103,8 +77,6 @@ def test_names_of_classes(tmp_path):
     path.write_text('sky\nsea of trees \nsand\n\n')
     assert read_classes(str(path)) == ['sky', 'sea of trees', 'sand']
     assert read_classes('ade20k')[:2] == ['wall', 'building']
-    with raises('street is neither a file nor a data set'):
-        read_classes('street')
 
 
 @pytest.mark.parametrize(
@@ -112,9 +84,8 @@ def test_names_of_classes(tmp_path):
     [
         ([[0, 1]], [[0, 4]], Reading(), 'truth has label 4, but with 4 classes labels are 0 to 3'),
         ([[0, 1]], [[0, 1]], Reading(reduce_prediction=True), 'prediction has label -1'),
-        (np.zeros((3, 5)), np.zeros((6, 4)), Reading(), r'got \(6, 4\) and \(3, 5\)'),
     ],
 )
-def test_wrong_labels_and_sizes_are_named(prediction, truth, reading, message, make_pair):
-    with raises(rf'(?s){message}.*g\.png\n.*p\.png\n.*--reduce-zero-label'):
+def test_wrong_labels_are_named(prediction, truth, reading, message, make_pair):
+    with pytest.raises(UserError, match=rf'(?s){message}.*g\.png\n.*p\.png\n.*--reduce-zero-label'):
         pair_sums(make_pair(prediction, truth), 4, reading, OPTIONS)

@@ -3,26 +3,17 @@ import pickle
 
 import numpy as np
 import pytest
+from test_checkpoints.layouts import Calls
 
 from mmbixt.errors import UserError
-from mmbixt.evaluation.sums import (
-    ImageSums,
-    indices_of,
-    read_sums,
-    unique_names,
-    write_sums,
-)
+from mmbixt.evaluation.sums import ImageSums, indices_of, read_sums, unique_names, write_sums
 
 IMAGES, CLASSES = ['a/1', 'a/2', 'b'], ['sky', 'sea of trees']
+HARM = np.array([Calls(os.mkdir, 'harm')])
 COUNTS = {
     name: np.random.default_rng(0).integers(0, 2**32, (3, 2), np.uint32)
     for name in ('all/true', 'band1px/true')
 }
-
-
-class Harm:
-    def __reduce__(self):
-        return os.mkdir, ('harm',)
 
 
 @pytest.fixture
@@ -44,11 +35,9 @@ def test_written_counts_are_read_and_summed(path):
 @pytest.mark.parametrize(
     'spoil',
     [
-        lambda path, whole: path.write_bytes(b''),
         lambda path, whole: path.write_bytes(pickle.dumps(COUNTS)),
         lambda path, whole: path.write_bytes(whole[:60] + b'0123456789' + whole[70:]),
-        lambda path, whole: np.save(path.open('wb'), COUNTS['all/true']),
-        lambda path, whole: np.savez(path, images=np.array([Harm()]), classes=np.array(CLASSES)),
+        lambda path, whole: np.savez(path, images=HARM, classes=np.array(CLASSES)),
         lambda path, whole: write_sums(path, ImageSums(IMAGES[:2], CLASSES, COUNTS)),
     ],
 )
@@ -64,5 +53,3 @@ def test_images_of_one_name_in_several_folders():
     paths = ['a/1.jpg', 'b/1.jpg', 'b/2.jpg']
     assert indices_of(['1.jpg', '2.jpg', '1.jpg'], paths) == [0, 2, 1]
     assert unique_names(paths) == ['a_1.jpg', 'b_1.jpg', 'b_2.jpg']
-    with pytest.raises(UserError, match=r'3\.jpg, for example, is not one of'):
-        indices_of(['3.jpg'], paths)

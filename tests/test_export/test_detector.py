@@ -1,6 +1,5 @@
 """Two implementations of detectors agree: mmdet's, and ours in torch and torchvision."""
 
-import re
 from functools import partial
 
 import pytest
@@ -11,7 +10,6 @@ from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import MODELS, init_default_scope
 
 from mmbixt.config import config_files, read_config
-from mmbixt.errors import UserError
 from mmbixt.export import smooth_images
 from mmbixt.export.detector import Detector, predict, roi_features
 
@@ -84,29 +82,6 @@ def test_other_heads(options):
     if None in options.values():
         options['model.type'] = 'FasterRCNN'
     assert check(*build_detector(HERE[0], **options))[0] == 100
-
-
-REFUSED = {
-    'none of MaskRCNN, FasterRCNN, RetinaNet': {'model.type': 'FCOS'},
-    "'type': 'soft_nms'": {'model.test_cfg.nms.type': 'soft_nms'},
-    "'class_agnostic': True": {'model.test_cfg.nms.class_agnostic': True},
-    'another DeltaXYWHBBoxCoder': {'model.bbox_head.bbox_coder.add_ctr_clamp': True},
-    'max_per_img': {'model.test_cfg.max_per_img': -1},
-}
-
-
-@pytest.mark.parametrize('text', REFUSED)
-def test_what_it_does_not_have_is_refused(text):
-    config = read_config(HERE[1])
-    init_default_scope('mmdet')
-    config.merge_from_dict(REFUSED[text])
-    kind = config.model.pop('type')
-    with torch.device('meta'):
-        model = MODELS.build(dict(config.model, type='RetinaNet'))
-    if kind != 'RetinaNet':
-        model = torch.nn.Sequential(model)
-    with pytest.raises(UserError, match=re.escape(text)):
-        Detector(model, config)
 
 
 @pytest.mark.parametrize('name', others_in_zoo(DETECTORS, HERE))

@@ -11,6 +11,8 @@ def test_levels_have_the_out_strides(in_stride, out_strides):
     maps = [torch.randn(2, 8, 128 // in_stride, 192 // in_stride) for _ in out_strides]
     for level, stride in zip(neck(maps), out_strides, strict=True):
         assert level.shape == (2, 8, 128 // stride, 192 // stride)
+    assert neck.out_strides == out_strides
+    assert neck.out_channels == (8,) * len(out_strides)
 
 
 @pytest.mark.parametrize('size', [(4, 6), (1, 4), (1, 1)])
@@ -28,15 +30,10 @@ def test_levels_are_contiguous(size, channels, autocast):
             assert level.data_ptr() != x.data_ptr()
 
 
-def test_other_norms_and_small_feature_maps():
-    neck = FeaturePyramidAdapter(8, 16, (4, 32), dict(type='GN', num_groups=2))
-    levels = neck([torch.randn(1, 8, 4, 4), torch.randn(1, 8, 1, 3)])
-    assert [tuple(level.shape) for level in levels] == [(1, 8, 16, 16), (1, 8, 1, 1)]
+def test_each_feature_map_may_have_its_own_channels_and_stride():
+    neck = FeaturePyramidAdapter([4, 8], [16, 8], (4, 16), dict(type='GN', num_groups=2))
+    levels = neck([torch.randn(1, 4, 4, 4), torch.randn(1, 8, 1, 3)])
+    assert [tuple(level.shape) for level in levels] == [(1, 4, 16, 16), (1, 8, 1, 1)]
     assert isinstance(neck.fpn1[1], torch.nn.GroupNorm)
     sum(level.sum() for level in levels).backward()
     assert all(p.grad is not None for p in neck.parameters())
-
-
-def test_other_strides_are_refused():
-    with pytest.raises(ValueError, match='powers of two; 14 is not'):
-        FeaturePyramidAdapter(8, 14)

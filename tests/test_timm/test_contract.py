@@ -6,8 +6,8 @@ import pytest
 import timm
 import torch
 from helpers import assert_close, image, others_in_zoo
-from timm.models import create_feature_extractor, group_parameters
-from timm.optim import create_optimizer_v2, param_groups_layer_decay
+from timm.models import group_parameters
+from timm.optim import param_groups_layer_decay
 
 import mmbixt.timm
 from mmbixt.backbones.arch import resolve_out_indices
@@ -53,10 +53,6 @@ def test_parts_of_the_forward_pass(name):
     assert torch.equal(create(name, num_classes=0, global_pool='').eval()(x), features)
     model.reset_classifier(3, model.pools[0])
     assert model(x).shape == (2, 3)
-    with pytest.raises(ValueError, match='global_pool'):
-        create(name, global_pool='max')
-    with pytest.raises(TypeError, match='features_only'):
-        create(name, out_indices=(0, 1))
 
 
 @every_kind
@@ -70,22 +66,12 @@ def test_intermediates(name):
         side = SIDE // info['reduction']
         assert y.shape == (2, info['num_chs'], side, side)
         model.get_submodule(info['module'])
-    flat = dict(NHWC=(2, 3, 1), NCL=(1,), NLC=(1,))
-    for output_fmt in flat:
-        (y,) = model.forward_intermediates(x, 1, output_fmt=output_fmt, intermediates_only=True)
-        last = maps[-1]
-        expected = {
-            'NHWC': last.permute(0, 2, 3, 1),
-            'NCL': last.flatten(2),
-            'NLC': last.flatten(2).transpose(1, 2),
-        }
-        assert torch.equal(y, expected[output_fmt])
+    (y,) = model.forward_intermediates(x, 1, output_fmt='NLC', intermediates_only=True)
+    assert torch.equal(y, maps[-1].flatten(2).transpose(1, 2))
     early, chosen = model.forward_intermediates(x, [0, -2], stop_early=True)
     assert_close(chosen, [maps[0], maps[-2]], 1e-6)
     assert len(early) == 2
     assert torch.equal(model.forward_intermediates(x, [-1], stop_early=True)[0], features)
-    with pytest.raises(ValueError, match='there are'):
-        model.forward_intermediates(x, [len(maps)])
     (normed,) = model.forward_intermediates(x, 1, norm=True, intermediates_only=True)
     if 'biformer' in name or 'bisa' in name:  # whose head reads this map
         assert torch.equal(normed, features)
@@ -129,43 +115,6 @@ def test_features_are_those_of_the_forward_pass(name):
 
 
 @every_kind
-def test_gradient_checkpointing(name):
-    """The same gradients."""
-    grads = []
-    for enable in (False, True):
-        model = create(name).train()
-        model.set_grad_checkpointing(enable)
-        model(image(2, SIDE, SIDE)).square().mean().backward()
-        grads.append([p.grad for p in model.parameters()])
-    assert_close(*grads, 1e-4)
-
-
-@every_kind
-def test_device_and_dtype(name):
-    model = create(name, device='meta', dtype=torch.float64)
-    assert all(p.is_meta and p.dtype == torch.float64 for p in model.parameters())
-    model.eval().reset_classifier(3)
-    weight = model.get_classifier().weight
-    assert weight.is_meta and weight.dtype == torch.float64  # noqa: PT018
-    assert not any(module.training for module in model.modules())
-
-
-@every_kind
-def test_graph(name):
-    """Of torch.fx, with a layer's output."""
-    model, x = create(name).eval(), image(2, SIDE, SIDE)
-    layer = model.feature_info[-1]['module']
-    graph = create_feature_extractor(model, [layer, 'head'])
-    out = graph(x)
-    assert list(out) == [layer, 'head']
-    assert torch.equal(out['head'], model(x))
-    with pytest.raises(ValueError, match='feature_cls'):
-        create(name, features_only=True, feature_cls='fx')
-    out['head'].square().mean().backward()
-    assert without_gradient(graph) == []
-
-
-@every_kind
 def test_groups_of_weights(name):
     """For layer-wise learning rates, and for weight decay."""
     with torch.device('meta'):
@@ -176,16 +125,7 @@ def test_groups_of_weights(name):
         assert sorted(key for group in groups.values() for key in group) == sorted(names)
         assert 'head.weight' not in groups[0]
     assert len(param_groups_layer_decay(model, layer_decay=0.8)) > 8
-    for key in model.no_weight_decay():
-        model.get_parameter(key)
-    create_optimizer_v2(model, opt='adamw', weight_decay=0.05)
-
-
-@torch.no_grad()
-def test_description_of_widths_that_are_not_doubled():
-    arch = dict(embed_dims=(64, 128, 320, 512), depths=(1, 1, 1, 1))
-    model = create('biformer_tiny', arch=arch, features_only=True)
-    assert [y.shape[1] for y in model(image(1, SIDE, SIDE))] == model.feature_info.channels()
+    assert model.no_weight_decay() <= {*names}
 
 
 @every_name
@@ -209,11 +149,3 @@ def test_description(name):
     assert [y.shape for y in features(x)] == shapes
     is_column = name.startswith('bixt') and not name.endswith('_pyramid')
     assert len(shapes) == 4 if is_column else info.reduction() == [4, 8, 16, 32]
-
-
-@every_kind
-def test_norms_in_eval_mode(name):
-    model = create(name, norm_eval=True)
-    before = copy.deepcopy(model.state_dict())
-    model(image(2, SIDE, SIDE))
-    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())

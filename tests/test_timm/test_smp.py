@@ -34,11 +34,6 @@ def test_decoder(name, decoder):
     assert unused == [] or decoder == 'DPT'  # which takes features of the whole classifier
 
 
-def test_decoders_that_replace_strides():
-    with pytest.raises(NotImplementedError, match=r'biformer_tiny cannot replace strides'):
-        smp.DeepLabV3Plus('tu-biformer_tiny', encoder_weights=None)
-
-
 @pytest.mark.zoo
 def test_weights(tmp_path, monkeypatch):
     monkeypatch.setenv('TORCH_HOME', str(tmp_path))

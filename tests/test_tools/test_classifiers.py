@@ -12,18 +12,7 @@ from mmpretrain.datasets.categories import IMAGENET_CATEGORIES
 from running import NO_WORKERS, TWO_STEPS, fresh_mmengine, write_few_scenes
 
 CLASSIFIER = """
-_base_ = ['mmbixt::_base_/mmpretrain_runtime.py', 'mmbixt::_base_/datasets/imagenet.py']
-model = dict(
-    type='ImageClassifier',
-    backbone=dict(type='mmbixt.XCiT', arch='nano12', out_indices=(-1,)),
-    neck=dict(type='GlobalAveragePooling'),
-    head=dict(type='LinearClsHead', num_classes=1000, in_channels=128),
-    train_cfg=dict(augments=[dict(type='Mixup', alpha=0.8), dict(type='CutMix', alpha=1.0)]),
-)
-optim_wrapper = dict(optimizer=dict(type='AdamW', lr=1e-3))
-train_cfg = dict(type='EpochBasedTrainLoop', max_epochs=300)
-val_cfg = dict()
-test_cfg = dict()
+_base_ = 'mmbixt::bixt/bixt_ti_l64_p16_in1k.py'
 custom_hooks = [dict(type='EMAHook', momentum=1e-4)]
 """
 SHORT = [*TWO_STEPS, *NO_WORKERS, 'train_dataloader.batch_size=2']

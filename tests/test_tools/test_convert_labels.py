@@ -60,9 +60,3 @@ def test_what_cannot_be_converted(folder, ids, within):
     write(np.uint8(COLOURS)[ids], 'a.jpg', folder)
     done = within('convert_labels.py', *arguments, 'colours.txt', fails=True)
     assert 'a.jpg is a JPEG file, whose colours are not exact' in done.stderr
-    for text, said in (
-        ('sky 1 2 3\ncar', 'either no class or each has a colour'),
-        ('sky 1 2 3\ncar 1 2 3', 'two classes have one colour'),
-    ):
-        (folder / 'wrong.txt').write_text(text)
-        assert said in within('convert_labels.py', *arguments, 'wrong.txt', fails=True).stderr

@@ -220,25 +220,3 @@ def test_classifier(tmp_path, run):
     session = InferenceSession(paths[2])
     scores = session.run(None, dict(images=centre.expand(3, -1, -1, -1).numpy()))[0]
     np.testing.assert_allclose(scores[2], sample.pred_score, rtol=1e-3)
-
-
-@pytest.mark.parametrize(
-    ('arguments', 'message'),
-    [
-        (['--size', '100', '128'], '100 x 128 pixels: .* multiples of 32'),
-        (['--logits'], '--logits is for segmentors'),
-    ],
-)
-def test_wrong_arguments(arguments, message, tmp_path, run):
-    (tmp_path / 'mine.py').write_text(MODELS_OF['mask'])
-    said = run('mine.py', 'model.pth', 'out.onnx', *arguments, cwd=tmp_path, fails=True)
-    assert re.search(message, said)
-
-
-def test_checkpoint_of_other_classes(tmp_path, run):
-    _, paths = write_model('retina', tmp_path)
-    with Path(paths[0]).open('a') as file:
-        file.write("test_dataloader = dict(dataset=dict(metainfo=dict(classes=('a', 'b'))))\n")
-    said = run(*paths, '--size', *SIZE, fails=True)
-    assert 'num_classes = 80, but test_dataloader has 2 classes' in said
-    assert not Path(paths[2]).exists()

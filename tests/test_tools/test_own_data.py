@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from documents import shown
-from helpers import CONFIGS, official_state, put_in_cache
+from helpers import CONFIGS, put_segmentor_in_cache
 from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import load_checkpoint
@@ -122,10 +122,8 @@ def test_beginning_with_weights(written, monkeypatch):
     monkeypatch.setenv('TORCH_HOME', str(written))
     for name in ('from ade', 'from mine'):
         Path(f'{name}.py').write_text(f"_base_ = './camvid.py'\n{shown(name)[0]}")
-    weights = dict(meta={}, state_dict=official_state('whole__sem_fpn_xcit_tiny_12_p16'))
-    put_in_cache('xcit://ade-semfpn-tiny12-p16', weights, written)
     Path(MINE).parent.mkdir(parents=True, exist_ok=True)
-    torch.save(weights, MINE)
+    torch.save(put_segmentor_in_cache(written), MINE)
     cfg = read_config('from ade.py')
     init_default_scope('mmseg')
     model = MODELS.build(cfg.model)

@@ -3,7 +3,6 @@
 import json
 import shutil
 from importlib import import_module
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -14,7 +13,6 @@ from PIL import Image
 from samples import orient
 
 from mmbixt.config import read_config
-from mmbixt.predict.files import output_paths
 
 NAMES = {'scene_0.jpg', 'trip/b.png', 'trip/scene_1.jpg'}
 PALETTE = [(0, 0, 255), (0, 9, 0), (9, 0, 0)]
@@ -68,22 +66,6 @@ def test_no_file_of_another_image_is_lost(within, project, photos, tmp_path):
     again = predict(within, project, one, '--out', photos / 'trip', fails=True)
     assert 'exists, choose another folder: --out' in again.stderr
     assert files(photos / 'trip') == ['b.jpg', 'b.png', 'scene_1.jpg']
-
-
-def test_one_name_with_different_ends():
-    """The probabilities of a.jpg, and the labels of a_probability.jpg."""
-    images = {Path(f'photos/{x}.jpg'): Path(f'{x}.jpg') for x in ('a', 'a_probability')}
-    paths = output_paths(images, Path('out'), ('.png', '_probability.png'))
-    assert [*map(str, paths.values())] == ['out/a.jpg', 'out/a_probability.jpg']
-
-
-def test_other_number_of_classes(within, project, photos, tmp_path):
-    config = (project / 'mine.py').read_text().replace('num_classes=3', 'num_classes=4')
-    (tmp_path / 'other.py').write_text(config)
-    arguments = tmp_path / 'other.py', project / 'mine.pth', photos, '--out', tmp_path / 'out'
-    done = within('predict.py', *arguments, fails=True)
-    assert 'does not fit' in done.stderr
-    assert not (tmp_path / 'out').exists()
 
 
 @pytest.mark.parametrize('kind', ['maskrcnn_xcit_t12_p16_3x_coco', 'xcit_n12_p16_in1k'])

@@ -17,10 +17,8 @@ from running import NO_WORKERS, TWO_STEPS, fresh_mmengine, write_few_scenes
 
 TRAIN = CONFIGS.parent / 'tools/train.py'
 CONFIG = CONFIGS / 'bixt/semfpn_bixt_ti_ade20k.py'
-BOXES = 'mmdet::retinanet/retinanet_r50_fpn_1x_coco.py'
 MASKS = CONFIGS / 'bixt/maskrcnn_bixt_ti_3x_coco.py'
 RUN = Path('work_dirs/semfpn_bixt_ti_ade20k_sample')
-LOST = '--cfg-options', 'load_from=lost.pth'
 BFLOAT16 = '--amp', '--cfg-options', 'optim_wrapper.dtype=bfloat16'
 # a few iterations of small crops, a few scenes to evaluate
 SHORT = [
@@ -80,8 +78,6 @@ def test_fast_dev_run_keeps_nothing(folder, within):
     assert 'Iter(val) [2/2]' in said
     assert ' mIoU: ' in said
     assert sorted(folder.rglob('*')) == before
-    arguments = CONFIG, '--fast-dev-run', '--resume'
-    assert 'keeps nothing' in within('train.py', *arguments, cwd=folder, fails=True).stderr
 
 
 def test_resume_from_the_note_in_the_work_dir(folder, run, tmp_path):
@@ -107,9 +103,6 @@ def test_an_interrupted_run_says_how_to_resume(folder, within, tmp_path, monkeyp
     assert done.returncode == 130
     assert 'Stopped in iteration 1.\n' in done.stdout
     assert f'train.py {CONFIG} --sample --work-dir {tmp_path} --resume\n' in done.stdout
-    (tmp_path / 'last_checkpoint').unlink()
-    arguments = CONFIG, '--sample', '--work-dir', tmp_path
-    assert 'no checkpoint yet' in within('train.py', *arguments, cwd=folder, fails=True).stdout
 
 
 def test_resume_of_nothing(run, tmp_path, monkeypatch):
@@ -139,8 +132,7 @@ def test_evaluation_and_predictions(folder, run, tmp_path):
         assert sums['all/true'].shape == (2, 150)
 
 
-def test_mistakes_end_in_one_line(folder, within, tmp_path, monkeypatch):
-    monkeypatch.setattr('torch.cuda.is_available', lambda: False)
+def test_mistakes_end_in_one_line(folder, within, tmp_path):
     half = torch.load(folder / RUN / 'iter_2.pth', weights_only=False)['state_dict']
     del half['decode_head.conv_seg.weight']
     torch.save(half, tmp_path / 'half.pth')
@@ -148,10 +140,7 @@ def test_mistakes_end_in_one_line(folder, within, tmp_path, monkeypatch):
         (['train.py', CONFIG], '--sample'),  # without data
         (['train.py', 'nowhere.py'], 'nowhere.py'),
         (['train.py', MASKS, '--sample', *BFLOAT16], 'need float16'),
-        (['train.py', CONFIG, '--sample', '--amp'], '--amp: torch finds no GPU.'),
-        (['train.py', CONFIG, '--sample', *LOST], 'the checkpoint lost.pth does not exist'),
         (['test.py', CONFIG, 'nowhere.pth', '--sample'], 'nowhere.pth'),
-        (['test.py', BOXES, 'x.pth', '--sample', '--boundary'], '--boundary needs masks'),
         (['test.py', CONFIG, tmp_path / 'half.pth', '--sample'], 'CheckpointMismatchError: '),
     ):
         done = within(*arguments, '--work-dir', tmp_path, cwd=folder, fails=True)

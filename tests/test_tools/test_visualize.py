@@ -1,4 +1,4 @@
-"""The tool that draws errors of a model near boundaries."""
+"""Pictures of errors near boundaries, by a tool and by a hook of a test."""
 
 from pathlib import Path
 
@@ -17,3 +17,12 @@ def test_pictures_are_written(within):
     picture = cv2.imread('work_dirs/mine/boundary_errors/scene_0.png')
     for colour in ((255, 0, 0), (0, 9, 0), (0, 0, 9)):  # of the truth
         assert (picture == colour).all(-1).sum() > 10_000
+
+
+def test_hook_draws_every_second_image_of_a_test(within, tmp_path):
+    hook = "dict(type='mmbixt.BoundaryVisHook', interval=2, max_images=2)"
+    config = tmp_path / 'hook.py'
+    config.write_text(f"_base_ = '{Path.cwd()}/mine.py'\ncustom_hooks = [{hook}]")
+    within('test.py', config, 'mine.pth', '--work-dir', tmp_path)
+    names = sorted(path.name for path in tmp_path.rglob('vis_image/*'))
+    assert names == [f'test_boundary_scene_{i}_0.png' for i in (0, 2)]

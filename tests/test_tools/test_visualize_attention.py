@@ -6,6 +6,8 @@ import torch
 from helpers import CONFIGS, official_state
 
 from mmbixt.backbones import BiFormer
+from mmbixt.config import read_config
+from mmbixt.visualization.attention.loading import prepare_image
 
 TOOL = 'analysis/visualize_attention.py'
 CONFIG = CONFIGS / 'biformer/semfpn_biformer_t_ade20k.py'
@@ -28,6 +30,16 @@ def test_pictures_of_a_point(within, tmp_path, monkeypatch):
     # in pixels of the file, not of the resized image
     done = within(*arguments, 40, 29, fails=True)
     assert done.stderr == 'error: The point is outside the image.\n'
+
+
+def test_image_for_a_config_of_cifar(tmp_path):
+    """Its pipeline loads no file."""
+    file = str(tmp_path / 'red.png')
+    cv2.imwrite(file, np.full((30, 40, 3), (0, 0, 255), np.uint8))
+    inputs, image, size = prepare_image(read_config('bisa_swin_t_cifar100'), file)
+    assert (image.shape, size) == ((224, 224, 3), (30, 40))
+    assert image[0, 0].tolist() == [255, 0, 0]
+    assert (inputs[0, :, 0, 0] > 0).tolist() == [True, False, False]
 
 
 def test_class_attention_of_the_authors_classifier(within, tmp_path, monkeypatch):

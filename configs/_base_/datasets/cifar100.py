@@ -1,7 +1,7 @@
 _base_ = './imagenet.py'
 
-# CIFAR-100, enlarged from 32 to 224 x 224 pixels as the networks of ImageNet need it;
-# it is downloaded at the first use.
+# CIFAR-100, enlarged from 32 to 224 x 224 pixels as the networks of ImageNet need it, in tests by
+# Swin's crop; it is downloaded at the first use.
 dataset_type = 'CIFAR100'
 data_root = 'data/cifar100/'
 data_preprocessor = dict(
@@ -35,7 +35,8 @@ train_pipeline = [
     dict(type='PackInputs'),
 ]
 test_pipeline = [
-    dict(type='Resize', scale=224, backend='pillow', interpolation='bicubic'),
+    dict(type='Resize', scale=256, backend='pillow', interpolation='bicubic'),
+    dict(type='CenterCrop', crop_size=224),
     dict(type='PackInputs'),
 ]
 train_dataloader = dict(

@@ -25,6 +25,7 @@ train_dataloader = dict(
     num_workers=8,
     persistent_workers=True,
     pin_memory=True,
+    drop_last=True,  # as all the authors' scripts
     collate_fn=dict(type='mmbixt.default_collate'),
     sampler=dict(type='DefaultSampler', shuffle=True),
     dataset=dict(type=dataset_type, data_root=data_root, split='train', pipeline=train_pipeline),

@@ -1,7 +1,7 @@
 _base_ = './adamw_80k.py'
 
 # BiFormer's recipe for SemanticFPN: 80k iterations of 32 images, a higher rate, a lower decay of
-# all weights, a cosine after a short warm-up.
+# all weights, a cosine and a short warm-up.
 optim_wrapper = dict(
     _delete_=True,
     type='OptimWrapper',
@@ -9,12 +9,6 @@ optim_wrapper = dict(
 )
 param_scheduler = [
     dict(type='LinearLR', start_factor=0.1, by_epoch=False, begin=0, end=1000),
-    dict(
-        type='CosineAnnealingLR',
-        eta_min=2e-12,
-        by_epoch=False,
-        begin=1000,
-        end=80000,
-    ),
+    dict(type='CosineAnnealingLR', eta_min=2e-12, by_epoch=False, begin=0, end=80000),
 ]
 train_cfg = dict(val_interval=4000)

@@ -37,10 +37,13 @@ def prepare_image(cfg: Config, path: str) -> tuple[Tensor, np.ndarray, tuple[int
     """
     _, dataset = next(data_sets(cfg, 'test'))
     steps = [step for step in dataset.pipeline if 'Annotations' not in str(step.type)]
-    init_default_scope(cfg.default_scope)
-    packed = Compose(steps)(dict(img_path=path, img_id=0))
     # configs of classifiers have it outside the model, and without a type
     settings = cfg.model.get('data_preprocessor') or cfg.data_preprocessor
+    if 'LoadImageFromFile' not in map(type_name, steps):  # CIFAR's images are in memory, in RGB
+        steps = [dict(type='LoadImageFromFile'), *steps]
+        settings = dict(settings, to_rgb=True)
+    init_default_scope(cfg.default_scope)
+    packed = Compose(steps)(dict(img_path=path, img_id=0))
     preprocessor = MODELS.build(settings, default_args=dict(type='ClsDataPreprocessor')).eval()
     inputs = preprocessor(pseudo_collate([packed]), training=False)['inputs']
     image = as_rgb(packed['inputs'].permute(1, 2, 0).numpy())

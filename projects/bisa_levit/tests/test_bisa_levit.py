@@ -8,10 +8,11 @@ from get_flops import count_macs, count_parameters
 from helpers import assert_close, image
 from mmengine.registry import MODELS, init_default_scope
 from mmpretrain.models.backbones import LeViT
+from mmpretrain.models.backbones.levit import Residual
 from torch.nn.functional import gelu, hardswish
 
 from mmbixt.attention.inverse import inverse_attention_definition, normed_over_tokens
-from mmbixt.config import PROJECTS
+from mmbixt.config import PROJECTS, read_config
 from projects.bisa_levit import BiSALeViT  # noqa: F401 (registers it)
 
 SIDE = 32  # four tokens in the first stage
@@ -83,6 +84,19 @@ def test_only_the_first_layers_differ_from_mmpretrains():
         assert all(name.startswith('stages.0.') for name in new)
     with pytest.raises(ValueError, match=r'bisa_layers=3 is not one of 0, 1, 2\.'):
         build(bisa_layers=3)
+
+
+def test_training_starts_as_in_levits_code():
+    """Each residual is the identity, and the classifier has weights of 0.02."""
+    init_default_scope('mmpretrain')
+    model, same = MODELS.build(read_config('bisa_levit_128s_in1k').model), []
+    model.init_weights()
+    for block in model.backbone.modules():
+        if isinstance(block, Residual):
+            block.register_forward_hook(lambda _, x, out: same.append(torch.equal(x[0], out)))
+    model.backbone(image(2, 224, 224))
+    assert same == 20 * [True]
+    assert model.head.head.linear.weight.std().item() == pytest.approx(0.02, rel=0.01)
 
 
 @torch.no_grad()

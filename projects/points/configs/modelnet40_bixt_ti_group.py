@@ -1,4 +1,4 @@
 _base_ = './modelnet40_bixt_ti_naive.py'
 
-# 512 anchors with 24 neighbours each, before the first layer
-model = dict(backbone=dict(reductions=(2,), neighbours=24))
+# all 1024 points with 24 neighbours each, before the first layer
+model = dict(backbone=dict(reductions=(1,), neighbours=24))

@@ -18,7 +18,7 @@ model = dict(
 load_from = 'xcit://small12-p16-dino'
 train_pipeline = _base_.train_pipeline
 train_pipeline[1].interpolation = 'bilinear'
-train_dataloader = dict(dataset=dict(pipeline=train_pipeline))
+train_dataloader = dict(drop_last=False, dataset=dict(pipeline=train_pipeline))
 optim_wrapper = dict(
     _delete_=True,
     type='OptimWrapper',

@@ -68,6 +68,13 @@ def test_all_weights_of_the_published_files_are_used(options):
         assert not unexpected
 
 
+def test_the_last_row_is_tested_without_a_margin():
+    """By the caption of Table 3, and the others with the margin of a crop of 0.875."""
+    for name, sizes in (('xcit_m24_p8_384_dino_linear_in1k', [384, 384]), (NAME, [256, 224])):
+        resize, crop = read_config(name).test_dataloader.dataset.pipeline[1:3]
+        assert [resize.scale, crop.crop_size] == sizes
+
+
 @pytest.mark.parametrize('kind', ['backbone', 'training'])
 def test_the_teacher_is_loaded_and_only_the_head_is_trained(kind, tmp_path):
     state = without_head(official_state('xcit_nano_12_p16'))

@@ -1,0 +1,15 @@
+_base_ = './_base_/tokens.py'
+
+model = dict(
+    data_preprocessor=dict(test_cfg=dict(size_divisor=16)),
+    backbone=dict(
+        type='mmpretrain.TIMMBackbone',
+        model_name='vit_tiny_patch16_224',
+        features_only=True,
+        pretrained=False,
+        out_indices=(3, 5, 7, 11),
+        dynamic_img_size=True,
+        dynamic_img_pad=True,
+        drop_path_rate=0.1,  # as DeiT
+    ),
+)
