@@ -6,7 +6,7 @@ import torch
 from mmengine.model import BaseModule
 from torch import Tensor, nn
 
-from mmbixt.backbones.arch import check_positive, check_rate, resolve_arch
+from mmbixt.backbones.arch import resolve_arch
 from mmbixt.backbones.bixt import ARCH_DEFAULTS, ARCHS
 from mmbixt.backbones.bixt_layers import Layer, initialise, make_latent_layer
 from mmbixt.layers import sinusoids
@@ -60,8 +60,6 @@ class PointBiXT(BaseModule):
         super().__init__(init_cfg)
         self.arch = resolve_arch('PointBiXT', arch, ARCHS, ARCH_DEFAULTS, depth=depth)
         channels, depth = self.arch['embed_dims'], self.arch['depth']
-        check_positive('num_latents', num_latents)
-        check_rate('drop_path_rate', drop_path_rate)
         if len(reductions) > depth:
             raise ValueError(f'reductions={reductions!r} are more than the {depth} layers.')
         self.channels, self.dense, self.periods = channels, dense, periods
