@@ -143,7 +143,7 @@ class Predictor:
             image = np.pad(image, [*border, (0, 0)], mode='edge')
         rows = [self._row(image, top, starts[1]) for top in starts[0]]
         rows[0] = chain([first := next(rows[0])], rows[0])
-        side = 1 if starts[0] == [0] else 0  # along which the first tile is not smaller
+        side = 1 if starts[0] == [0] else 0  # on which the first tile is full-size
         stride = first.size[side] / first.values.shape[1 + side]
         # at full size where the cells of tiles do not coincide
         stride = int(stride) if stride >= 1 and self.unit % stride == 0 else 1
