@@ -92,8 +92,8 @@ optim_wrapper = dict(
         },
     ),
 )
-param_scheduler = [
-    dict(type='LinearLR', start_factor=1e-3, by_epoch=False, begin=0, end=max(1, iterations // 20)),
+param_scheduler = [  # mmengine's warm-up of one iteration would keep its first rate to the end
+    dict(type='LinearLR', start_factor=1e-3, by_epoch=False, begin=0, end=max(2, iterations // 20)),
     dict(type='PolyLR', eta_min=0.0, power=1.0, by_epoch=False, begin=0, end=iterations),
 ]
 train_cfg = dict(
