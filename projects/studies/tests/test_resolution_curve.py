@@ -15,7 +15,7 @@ PIPELINE = 'test_dataloader.dataset.pipeline'
     [
         ('xcit/xcit_s12_p16_in1k', 160, ['1.scale=160', '2.crop_size=160']),
         ('biformer/biformer_s_in1k', 448, ['1.scale=512', '2.crop_size=448']),
-        ('bisa_swin/swin_t_cifar100', 192, ['0.scale=192']),
+        ('bisa_swin/swin_t_cifar100', 192, ['0.scale=219', '1.crop_size=192']),
         ('biformer/semfpn_biformer_t_ade20k', 640, ['1.scale=(2560,640)']),
         ('bixt/maskrcnn_bixt_ti_3x_coco', 400, ['1.scale=(666,400)']),
     ],
