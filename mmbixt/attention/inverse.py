@@ -72,7 +72,7 @@ def bilinear(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
     right = right.to(left.dtype)
     if torch.compiler.is_compiling() or is_exporting():
         return _multiply(left, right, weight)
-    values = 2**19 if left.device.type == 'cpu' else 2**27
+    values = 2**20 if left.device.type == 'cpu' else 2**27
     rows = max(1, values // (left.shape[-1] * right.shape[-1]))
     blocks = zip(*(x.flatten(0, -2).split(rows) for x in (left, right)), strict=True)
     multiply = _multiply
