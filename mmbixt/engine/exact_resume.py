@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from mmengine.dist import get_rank, get_world_size
-from mmengine.hooks import Hook
+from mmengine.hooks import Hook, ParamSchedulerHook
 from mmengine.logging import print_log
 from mmengine.runner import IterBasedTrainLoop, Runner
 from torch.utils.data import BatchSampler, Dataset, Sampler
@@ -109,6 +109,7 @@ class ExactResumeHook(Hook):
 
     def __init__(self) -> None:
         self.has_same_batches = True  # as the run that is resumed
+        self.ends_epoch = False  # the checkpoint, before the schedules by epoch moved on
         self.iterations = 0  # that are complete
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
@@ -127,10 +128,14 @@ class ExactResumeHook(Hook):
             print_log(text, 'current', logging.WARNING)
         elif not isinstance(runner.train_loop, IterBasedTrainLoop):
             # mmengine's number is one too small if the last batch of an epoch was saved
-            meta['epoch'] = meta['iter'] // len(runner.train_dataloader)
+            complete = meta['iter'] // len(runner.train_dataloader)
+            self.ends_epoch = complete > meta['epoch']
+            meta['epoch'] = complete
 
     def before_train(self, runner: Runner) -> None:
         """Build the data loader again, with the seed of the run that is resumed."""
+        if self.ends_epoch:
+            ParamSchedulerHook().after_train_epoch(runner)
         loop, done, config = runner.train_loop, runner.iter, dict(runner.cfg.train_dataloader)
         dataset = loop.dataloader.dataset
         dataset.__getitems__ = _SeededItems(dataset, runner.seed)
