@@ -19,7 +19,7 @@ from mmbixt.backbones.final_layers import FinalLayers
 from mmbixt.checkpoints.state_dict import rename
 from mmbixt.layers import DropPath, FeedForward
 from mmbixt.layers.initialise import init_linear
-from mmbixt.layers.sizes import extend_to_multiple, known_true, larger, smaller
+from mmbixt.layers.sizes import extend_to_multiple, known_true, smaller
 
 ARCHS = {
     'tiny': dict(embed_dims=96, depths=(2, 2, 6, 2), num_heads=(3, 6, 12, 24)),
@@ -115,9 +115,9 @@ def make_windows(
 ) -> tuple[Windows, Tensor | None]:
     """The windows of feature maps (B,H,W,C), and their mask.
 
-    Without ``shift_single_window`` a window that covers the whole feature map is not shifted.
+    Without ``shift_single_window`` windows as large as the shorter side are not shifted.
     """
-    side = larger(*x.shape[1:3])
+    side = smaller(*x.shape[1:3])
     if not (shift_single_window or known_true(side > size)):
         shift = shift * smaller(1, (side - 1) // size)
     windows = Windows(*x.shape[1:3], size, shift)
@@ -155,7 +155,7 @@ class BiSASwin(DenseBackbone):
         projection: how inverse self-attention projects queries: 'hypernetwork', or 'mlp', an MLP
             with as many weights, for the comparison in the paper.
         window_size: side of a window in tokens; default: that of ``arch``.
-        shift_single_window: whether windows are shifted where one covers the whole feature map
+        shift_single_window: whether windows are shifted where one covers a side of the feature map
             (stage 4 at 224 pixels). mmseg's and mmdet's Swin do so; mmpretrain's, Microsoft's and
             timm's do not, and their classifiers are exact only with False.
         out_indices: stages (from 0; negative ones from the end) whose feature maps are returned,

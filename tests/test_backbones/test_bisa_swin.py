@@ -1,6 +1,7 @@
 import pytest
 import torch
 from helpers import assert_close, formulation, image, official_parameters
+from mmpretrain.models.backbones import SwinTransformer as SwinClassifier
 from mmseg.models.backbones import SwinTransformer
 
 from mmbixt.backbones import BiSASwin
@@ -37,6 +38,18 @@ def test_equals_swin_of_mmseg(swin_of_mmseg, size, path):
     x = image(2, *size)
     with torch.no_grad(), formulation(path):
         assert_close(ours(x), theirs(x))
+
+
+@pytest.mark.parametrize('size', [(160, 160), (160, 320), (330, 170)])
+def test_without_shift_of_single_windows_equals_swin_of_mmpretrain(size):
+    """At the first two sizes the windows of the last stage are as large as its shorter side."""
+    arch = {**SMALL, 'window_size': 5}
+    theirs = SwinClassifier(SMALL, window_size=5)
+    theirs.eval()  # returns nothing
+    ours = randomized(BiSASwin(arch, (), shift_single_window=False, out_indices=(3,))).eval()
+    theirs.load_state_dict(ours.state_dict(), strict=True)
+    with torch.no_grad():
+        assert_close(*ours(image(1, *size)), *theirs(image(1, *size)))
 
 
 def test_gradients_equal_those_of_mmseg(swin_of_mmseg):
