@@ -125,6 +125,10 @@ class DenseBackbone(LoadsFiles):
         """The feature map (B,C,H,W) of a state, after a norm if there is one."""
         raise NotImplementedError
 
+    def outputs(self, feature_maps: tuple[Tensor, ...], state: Any) -> tuple:
+        """What the forward pass returns; ``state`` is that after the last layer."""
+        return feature_maps
+
     def final_options(self) -> dict[str, Any]:
         """Arguments of the authors' final layers, beside the channels."""
         return {}
@@ -145,11 +149,11 @@ class DenseBackbone(LoadsFiles):
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
-        return tuple(
-            as_output(self.feature_map(state, layer.norm))
-            for layer, state in self.walk(x)
-            if layer.output in self.out_indices
-        )
+        feature_maps = []
+        for layer, state in self.walk(x):
+            if layer.output in self.out_indices:
+                feature_maps.append(as_output(self.feature_map(state, layer.norm)))
+        return self.outputs(tuple(feature_maps), state)
 
     def remove_layers_after(self, output: int) -> None:
         """Keep what leads to a feature map, for timm's pruning."""

@@ -63,20 +63,20 @@ class FeaturePyramidAdapter(BaseModule):
         self.register_load_state_dict_pre_hook(_accept_first_of_several)
 
     def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Feature maps (B,C_i,H_i,W_i) to levels (B,C_i,H'_i,W'_i) of the pyramid.
-
-        Latents (B,M,C) of BiXT, which follow the feature maps, remain as they are.
-        """
-        feature_maps = [x for x in inputs if x.ndim == 4]
-        widths = tuple(x.shape[1] for x in feature_maps)
+        """Feature maps (B,C_i,H_i,W_i) to levels (B,C_i,H'_i,W'_i) of the pyramid."""
+        widths = tuple(x.shape[1] for x in inputs)
         if widths != self.out_channels:
             raise ValueError(
                 f'FeaturePyramidAdapter has in_channels={self.out_channels}, but the feature maps '
                 f'have {widths} channels: set in_channels to the out_channels of the backbone, and '
                 'out_strides to one stride for each of its out_indices.'
             )
-        levels = (getattr(self, f'fpn{i + 1}')(as_output(x)) for i, x in enumerate(feature_maps))
-        return (*levels, *inputs[len(feature_maps) :])
+        resamplers = (getattr(self, f'fpn{i + 1}') for i in range(len(inputs)))
+        return tuple(
+            # a level is no alias of the feature map
+            as_output(x) if isinstance(resample, nn.Identity) else resample(x.contiguous())
+            for resample, x in zip(resamplers, inputs, strict=True)
+        )
 
 
 def _accept_first_of_several(
