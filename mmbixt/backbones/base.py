@@ -88,6 +88,9 @@ class DenseBackbone(LoadsFiles):
     out_strides: tuple[int, ...]
     final_layers: type[FinalLayers] = FinalLayers  # of the authors' classifier
     in_classifier: ClassVar[dict[str, Any]] = dict(out_indices=(-1,))  # options of the backbone
+    crop_pct: ClassVar[float] = 0.875  # of images for the authors' classifier, for timm
+    # whether timm refuses files without all weights, even those that :attr:`may_be_missing`
+    pretrained_strict: ClassVar[bool] = True
     no_decay: ClassVar[tuple[str, ...]] = ()  # ends of the names of weights without weight decay
 
     def __init__(

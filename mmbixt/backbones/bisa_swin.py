@@ -169,6 +169,8 @@ class BiSASwin(DenseBackbone):
 
     # plain Swin Transformers have no inverse attention, and classifiers no norms of the outputs
     may_be_missing = r'norm\d+\.|stages\.\d+\.blocks\.\d+\.attn\.w_msa\.(isa\.|lam_logit$)'
+    weight_names = r'relative_position_bias_table'
+    pretrained_strict = False  # a training may start from weights of Swin
     final_layers = NormMean
     in_classifier = dict(shift_single_window=False, out_indices=(-1,))
     no_decay = ('relative_position_bias_table', 'lam_logit')

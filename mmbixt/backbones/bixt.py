@@ -72,6 +72,7 @@ class BiXT(DenseBackbone):
 
     # no published file has the local patch interaction of the paper's "+LPI"
     may_be_missing = r'blocks\.\d+\.local_patch_interaction\.'
+    weight_names = r'cross_attention_latents_token'
     final_layers = LatentMean
     in_classifier = dict(latent_layer=True)
     neck_in_classifier = (r'^fc_norm\.', 'neck.fc_norm.')
@@ -177,8 +178,8 @@ class BiXT(DenseBackbone):
     def convert(self, state: State) -> dict[str, Tensor]:
         """From the authors' classifiers.
 
-        Left out are the classifier, a stored grid of positions, further layers, and the latents'
-        update in the last layer of a network that has none.
+        Left out are the classifier, a stored grid of positions, layers that no output needs, and
+        the latents' update in the last layer of a network that has none.
         """
         expected, last = self.state_dict(), len(self.blocks) - 1
 
@@ -187,8 +188,9 @@ class BiXT(DenseBackbone):
             if layer is None:
                 is_dropped = NOT_USED.match(key) is not None
             else:
-                is_last = int(layer[1]) == last and LATENT_UPDATE.search(key)
-                is_dropped = int(layer[1]) > last or is_last
+                number = int(layer[1])  # the authors' last layer has that of the depth
+                is_later = last < number <= self.arch['depth']
+                is_dropped = is_later or (number == last and LATENT_UPDATE.search(key))
             return None if is_dropped and key not in expected else key
 
         return rename(state, new_name)

@@ -70,9 +70,7 @@ CLASSIFIERS = smallest_of_each_kind(
     'Multiply-adds at 224x224 (G)',
 )
 # not of patches, on which the strides of necks and anchors depend
-DETECTORS_AND_SEGMENTORS = smallest_of_each_kind(
-    DENSE, r'[tsm](12|24)|[tsb]|[13]x', 'Parameters'
-)
+DETECTORS_AND_SEGMENTORS = smallest_of_each_kind(DENSE, r'[tsm](12|24)|[tsb]|[13]x', 'Parameters')
 
 
 def load_config(name):
