@@ -110,10 +110,10 @@ def _multiply(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
 class InverseAttention(nn.Module):
     """Inverse self-attention: two projections and a hypernetwork.
 
-    As the paper's number of parameters requires, and in the authors' code, it has projections of
+    As in the authors' code, and as the paper's number of parameters requires, it has projections of
     its own, of width C, one G for all heads, and neither an output projection nor scores of its
     own. (The text has scores from queries and keys of its own, W_Q^1 and W_K, and projections whose
-    inputs are as wide as a head.) Only with 'additive' the projections have biases, as in that code.
+    inputs are as wide as a head.) The projections have biases with 'additive', as in that code.
 
     Open are how G starts, and the MLP that the paper compares with the hypernetwork. Here the MLP
     has as many weights as G, and computes ``inverse[i] = mlp([sum_j L[i,j] v_hat[j], q_hat[i]])``.
