@@ -51,24 +51,22 @@ def bidirectional_self_attention_maps(
     return S.softmax(dim=-1), S.softmax(dim=-2)
 
 
-def inverse_attention_definition(L: Tensor, q_hat: Tensor, v_hat: Tensor, G: Tensor) -> Tensor:
+def inverse_attention_definition(
+    L: Tensor, q_hat: Tensor, v_hat: Tensor, G: Tensor, B: Tensor | None = None
+) -> Tensor:
     """The inverse branch by the equations above.
 
     Args:
         L: (...,h,N,N), each column sums to one.
         q_hat, v_hat: (...,h,N,d), the queries that are projected, by the values.
         G: (d,d,d), shared by the heads; its axes belong to ``v_hat``, ``q_hat`` and the output.
+        B: None, or (d,d) for the branch of the authors' code.
 
     Returns:
         (...,h,N,d).
     """
-    return torch.einsum('...ij,...ja,...ib,abc->...ic', L, v_hat, q_hat, G.to(q_hat.dtype))
-
-
-def additive_attention_definition(
-    L: Tensor, q_hat: Tensor, v_hat: Tensor, G: Tensor, B: Tensor
-) -> Tensor:
-    """The inverse branch of the authors' code, with a matrix B (d,d) beside G."""
+    if B is None:
+        return torch.einsum('...ij,...ja,...ib,abc->...ic', L, v_hat, q_hat, G.to(q_hat.dtype))
     W = torch.einsum('...ja,abc->...jbc', v_hat, G.to(q_hat.dtype))
     return torch.einsum('...ib,...ibc->...ic', q_hat, W) + L @ v_hat @ B.to(q_hat.dtype)
 
@@ -124,8 +122,7 @@ class InverseAttention(nn.Module):
         self.num_heads = num_heads
         d = head_width(channels, num_heads)
         is_additive = projection == 'additive'
-        self.q = nn.Linear(channels, channels, bias=is_additive)
-        self.v = nn.Linear(channels, channels, bias=is_additive)
+        self.q, self.v = (nn.Linear(channels, channels, bias=is_additive) for _ in range(2))
         self.B = nn.Parameter(torch.empty(d, d)) if is_additive else None
         if projection != 'mlp':
             self.G = nn.Parameter(torch.empty(d, d, d))
@@ -161,9 +158,7 @@ class InverseAttention(nn.Module):
             (v_hat,) = split_heads(v_hat, 1, heads)
             if is_by_definition() and isinstance(self.G, Tensor):
                 (q_hat,) = split_heads(q_hat, 1, heads)
-                if self.B is None:
-                    return join_heads(inverse_attention_definition(L, q_hat, v_hat, self.G))
-                return join_heads(additive_attention_definition(L, q_hat, v_hat, self.G, self.B))
+                return join_heads(inverse_attention_definition(L, q_hat, v_hat, self.G, self.B))
             q_hat, pooled = (y.unflatten(-1, (heads, -1)) for y in (q_hat, join_heads(L @ v_hat)))
             if self.B is not None:
                 own = bilinear(v_hat.transpose(-3, -2), q_hat, self.G)
