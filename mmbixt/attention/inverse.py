@@ -30,6 +30,7 @@ from torch.nn.functional import gelu, layer_norm
 from torch.utils.checkpoint import checkpoint
 
 from mmbixt.layers.context import is_by_definition, is_exporting, without_autocast
+from mmbixt.layers.initialise import init_linear
 from mmbixt.layers.softmax_attention import (
     attention_scores,
     biased_attention,
@@ -133,16 +134,19 @@ class InverseAttention(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Small values, as in Swin; queries of order one, and a G and a B that keep the scale.
+        """Small values, as in Swin; but queries of order one, and a G that keeps their scale.
 
-        Both branches then have about the same scale at the start.
+        Both branches then have about the same scale at the start. With 'additive' all values are
+        small, as in the authors' code.
         """
+        if self.B is not None:
+            init_linear(self.q)
+            init_linear(self.v)
+            for weight in (self.G, self.B):
+                nn.init.trunc_normal_(weight, std=0.02)
+            return
         nn.init.trunc_normal_(self.v.weight, std=0.02)
         nn.init.normal_(self.q.weight, std=self.q.in_features**-0.5)
-        if self.B is not None:
-            nn.init.normal_(self.B, std=len(self.B) ** -0.5)
-            nn.init.zeros_(self.q.bias)
-            nn.init.zeros_(self.v.bias)
         if isinstance(self.G, Tensor):
             nn.init.normal_(self.G, std=2 / len(self.G))
         else:

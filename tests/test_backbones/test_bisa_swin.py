@@ -74,6 +74,14 @@ def test_golden_of_the_authors_stages(path, tmp_path):
                 assert reference.check(f'stage{layer.output}', found) < 2e-5
 
 
+def test_additive_starts_as_in_the_authors_code():
+    attention = BiSASwin(projection='additive', lam='learned').stages[0].blocks[1].attn.w_msa
+    assert attention.lam == 0.5
+    for name, weight in attention.isa.named_parameters():
+        expected = 0 if 'bias' in name else 0.02
+        assert weight.std().item() == pytest.approx(expected, rel=0.1), name
+
+
 def test_parameters():
     plain = official_parameters('swin_tiny_mmseg')
     with torch.device('meta'):
