@@ -125,9 +125,8 @@ def adapt(source: State, model: LoadsFiles, is_part: bool = False) -> State:
         return source
     weights = model.convert(source)
     unused = _learned(source) - _learned(weights)
-    if (
-        is_part and model.uses_all and unused > 0
-    ):  # the layers after it were trained with these weights
+    # the layers after it were trained with these weights
+    if is_part and model.uses_all and unused > 0:
         raise CheckpointMismatchError(
             f'The file of a whole model has {unused} weights that this {name} does not have: build '
             'it with the options of the file (depth, stages). Nothing was loaded.'

@@ -262,6 +262,7 @@ _SWIN = (
     ('base', '88', '15.4', 'e9b98025'),
 )
 _BISA = dict(type='mmbixt.BiSASwin', arch='tiny', bisa_stages=(0,))
+_ADDITIVE = dict(projection='additive', lam='learned')  # of the authors' code
 
 PUBLISHED = (
     *(_bixt(*row) for row in _BIXT),
@@ -269,6 +270,7 @@ PUBLISHED = (
     *(_biformer(*row) for row in _BIFORMER),
     *(_swin(*row) for row in _SWIN),
     Published('bisa_swin_tiny', _BISA, '28.4', '5.3'),
+    Published('bisa_swin_tiny_additive', _BISA | _ADDITIVE, '28.4', '5.3'),
 )
 SOURCES = {source.name: source for model in PUBLISHED for source in model.files}
 BY_ADDRESS = {source.url: source for source in SOURCES.values()}

@@ -26,6 +26,7 @@ model = dict(
     backbone=dict(_delete_=True, type='Efficient'),
     neck=dict(type='mmbixt.FeaturePyramidAdapter', in_channels=64, in_strides=16),
     decode_head=dict(in_channels=[64] * 4),
+    auxiliary_head=dict(in_channels=64),
 )
 """
 

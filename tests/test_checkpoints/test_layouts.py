@@ -44,6 +44,13 @@ def bisa_swin(**options):
     return build_meta(BiSASwin, **options).state_dict()
 
 
+def without_matrix():
+    """B, which some versions of the authors' code do not have."""
+    state = meta_state('bisa_swin_tiny_additive')
+    del state['layers.0.blocks.1.attn.bias_generator.weight']
+    return state
+
+
 def without_one():
     state = meta_state('swin_tiny_timm')
     del state['layers.2.blocks.4.norm2.weight']
@@ -52,6 +59,7 @@ def without_one():
 
 RESNET = {'layer1.0.conv1.weight': torch.zeros(8)}
 PLAIN = dict(bisa_stages=())
+ADDITIVE = dict(projection='additive', lam='learned')
 NANO = r"xcit_nano_12_p16 \(mmbixt\.XCiT, arch='nano12', patch_size=16\)"
 
 
@@ -66,6 +74,8 @@ NANO = r"xcit_nano_12_p16 \(mmbixt\.XCiT, arch='nano12', patch_size=16\)"
         ('biformer_stl', BiFormer, dict(arch='stl-nchw'), "arch='stl'"),
         (without_one, BiSASwin, PLAIN, r'1 of 189.*\.2\.blocks\.4\.norm2'),
         (bisa_swin, BiSASwin, PLAIN, r'Not in the model: 6 .*w_msa\.isa\.G'),
+        ('bisa_swin_tiny_additive', BiSASwin, {}, "the file is .*'additive', lam='learned'"),
+        (without_matrix, BiSASwin, ADDITIVE, r'1 of 2\d\d.*\.0\.blocks\.1\.attn\.w_msa\.isa\.B'),
         (lambda: bisa_swin(window_size=12), BiSASwin, {}, r'bias_table: \(529, 3\) in the file'),
         (lambda: RESNET, BiSASwin, PLAIN, 'seems to be of another network'),
     ],
