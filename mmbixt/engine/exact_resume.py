@@ -33,7 +33,7 @@ def _set_generators(*numbers: int) -> None:
 
 
 class NumberedBatches:
-    """A batch sampler: (number in the run, image indices) of each batch from the ``first``.
+    """A batch sampler: (number in the run, image indices) of each batch from ``first_read`` on.
 
     ``batches`` is the config of a batch sampler to use instead of torch's, or None.
     """
@@ -47,7 +47,8 @@ class NumberedBatches:
         else:
             sizes = dict(sampler=sampler, batch_size=batch_size)
             self.batches = DATA_SAMPLERS.build(batches, default_args=sizes)
-        self.number = self.first = 0  # of the next batch, and of the first that is read
+        self.next_batch = 0  # its number in the run
+        self.first_read = 0  # batches before this one are not read
         self.is_endless = False  # one epoch after the other
 
     def __iter__(self) -> Iterator[tuple[int, list[int]]]:
@@ -55,10 +56,10 @@ class NumberedBatches:
             if self.is_endless and hasattr(self.sampler, 'set_epoch'):
                 self.sampler.set_epoch(epoch)
             for indices in self.batches:
-                self.number += 1
-                if self.number > self.first:
-                    yield self.number - 1, indices
-            if self.number == 0:
+                self.next_batch += 1
+                if self.next_batch > self.first_read:
+                    yield self.next_batch - 1, indices
+            if self.next_batch == 0:
                 return
 
     def __len__(self) -> int:
@@ -148,7 +149,7 @@ class ExactResumeHook(Hook):
         diff_rank_seed = runner.cfg.get('randomness', {}).get('diff_rank_seed', False)
         loop.dataloader = runner.build_dataloader(config, runner.seed, diff_rank_seed)
         batches = loop.dataloader.batch_sampler
-        self.iterations = batches.first = done
+        self.iterations = batches.first_read = done
         if isinstance(loop, IterBasedTrainLoop):
             batches.is_endless = True
             # OneDL's mmengine, which reads no earlier batches with this setting
@@ -157,7 +158,7 @@ class ExactResumeHook(Hook):
             # mmengine calls next for each of the earlier batches
             loop.dataloader_iterator = chain(repeat(None, done), loop.dataloader)
         else:
-            batches.number = done - done % len(batches) if self.has_same_batches else done
+            batches.next_batch = done - done % len(batches) if self.has_same_batches else done
 
     def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None) -> None:
         _set_generators(runner.seed, _STEP, get_rank(), runner.iter)

@@ -1,7 +1,7 @@
 """Boundary AP of instance segmentation in mmdet's validation and test loops.
 
-It is COCO's mask AP with the minimum of mask IoU and Boundary IoU as overlap (Cheng et al., Boundary
-IoU, CVPR 2021), computed by faster-coco-eval; for crowds the overlap is that of the masks.
+It is COCO's mask AP with the minimum of mask IoU and Boundary IoU as overlap (Cheng et al., CVPR
+2021), computed by faster-coco-eval; for crowds the overlap is that of the masks.
 """
 
 from collections.abc import Sequence
