@@ -46,8 +46,15 @@ def neck_of(final_layers: type[FinalLayers]) -> type[ClassifierNeck]:
     return MODELS.register_module(module=kind)
 
 
+def is_mean(final_layers: type[FinalLayers]) -> bool:
+    """Whether these final layers are mmpretrain's ``GlobalAveragePooling``."""
+    own = final_layers.finish, final_layers.pool
+    return own == (FinalLayers.finish, FinalLayers.pool)
+
+
 for _name in backbones.__all__:
-    neck_of(getattr(backbones, _name).final_layers)
+    if not is_mean(getattr(backbones, _name).final_layers):
+        neck_of(getattr(backbones, _name).final_layers)
 BatchNormMeanNeck = neck_of(BatchNormMean)
 ClassAttentionNeck = neck_of(ClassAttention)
 LatentMeanNeck = neck_of(LatentMean)

@@ -13,7 +13,7 @@ from torch.nn.functional import gelu
 from mmbixt.attention import BidirectionalSelfAttention, WindowAttention
 from mmbixt.attention.inverse import InverseAttention, bilinear
 from mmbixt.backbones import BiSASwin
-from mmbixt.checkpoints.state_dict import without
+from mmbixt.checkpoints.state_dict import take_part
 from mmbixt.layers.softmax_attention import split_heads
 
 CASES = ('plain_bisa', 'in_bisa', 'rpb_bisa', 'rpbmask_bisa')
@@ -73,7 +73,7 @@ def test_golden_of_the_authors_module(case, path):
     state = {block + key: filled(key, *x) for key, x in shapes.items() if 'index' not in key}
     backbone = BiSASwin(SMALL, projection='additive', lam='learned')
     attention = backbone.stages[0].blocks[0].attn
-    attention.load_state_dict(without('stages.0.blocks.0.attn.', backbone.convert(state)))
+    attention.load_state_dict(take_part(backbone.convert(state), 'stages.0.blocks.0.attn.'))
     mask = torch.stack((torch.zeros(49, 49), CORNER))[:, None] if case == 'masked' else None
     with formulation(path):
         output = attention.w_msa(window(2), mask)
