@@ -80,3 +80,12 @@ def data_sets(cfg: Mapping[str, Any], split: str) -> Iterator[tuple[str, Mapping
         queue += inner
         if dataset and not inner:
             yield path, dataset
+
+
+def test_set(cfg: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The first data set of the tests."""
+    for _, dataset in data_sets(cfg, 'test'):
+        return dataset
+    raise ConfigError(
+        'The config has no test_dataloader: sizes and classes come from its data set.'
+    )

@@ -25,13 +25,13 @@ def tile_starts(side: int, tile: int, overlap: int, unit: int = 1) -> list[int]:
 
 
 def tile_weights(side: int, starts: Sequence[int], tile: int, overlap: float) -> list[Tensor]:
-    """The weights (n,) of each tile along a side; those of a cell sum to 1.
+    """The weights (n,) of each tile along a side.
 
     Of an overlap, the 7/16 at the edge of the tile do not count, the inner 7/16 count fully, so
     that each pixel is predicted with most of its surroundings. An overlap of 0 means equal weights.
     The last tile, which may be padded, reaches the end.
     """
-    weights, total = [], torch.zeros(side)
+    weights = []
     for start in starts:
         end = side if start == starts[-1] else start + tile
         place = torch.arange(end - start) + 0.5
@@ -41,8 +41,7 @@ def tile_weights(side: int, starts: Sequence[int], tile: int, overlap: float) ->
         if overlap and start < starts[-1]:
             weight *= (((tile - place) / overlap - 7 / 16) * 8).clamp(0, 1)
         weights.append(weight)
-        total[start:end] += weight
-    return [x / total[start : start + len(x)] for start, x in zip(starts, weights, strict=True)]
+    return weights
 
 
 def mean_of_tiles(
@@ -63,12 +62,13 @@ def mean_of_tiles(
     for i, (row, y) in enumerate(zip(rows, down, strict=True)):
         for logits, left, x in zip(row, lefts, along, strict=True):
             if band is None:
-                band = logits.new_zeros(len(logits), max(map(len, down)), width)
-            logits = logits[:, : len(y), : len(x)]
-            band[:, : len(y), left : left + len(x)].addcmul_(logits, torch.outer(y, x))
+                band = logits.new_zeros(1 + len(logits), max(map(len, down)), width)
+            weight, part = torch.outer(y, x), band[:, : len(y), left : left + len(x)]
+            part[0] += weight
+            part[1:].addcmul_(logits[:, : len(y), : len(x)], weight)
         done = tops[i + 1] - tops[i] if i + 1 < len(tops) else len(y)
         for strip in band[:, :done].split(ROWS, 1):
-            yield strip.clone()
+            yield strip[1:] / strip[0]
         kept = band[:, done:].clone()
         band.zero_()
         band[:, : kept.shape[1]] = kept
