@@ -47,7 +47,7 @@ def test_networks_against_another(benchmark, tmp_path):
 
 @pytest.mark.parametrize('row', ['timm/swin_tiny_patch4_window7_224', STOCK_SWIN, 'bisa_swin_tiny'])
 def test_no_stochastic_depth(row):
-    """Two passes in training give the same; mmpretrain's Swin has a rate by default."""
+    """Two passes in training give the same."""
     args = Namespace(batch=8, device='cpu', dtype='fp32', threads=1, amp=False)
     args.inference_memory = False
     network = Network(row, 64, args)
