@@ -86,6 +86,4 @@ def test_set(cfg: Mapping[str, Any]) -> Mapping[str, Any]:
     """The first data set of the tests."""
     for _, dataset in data_sets(cfg, 'test'):
         return dataset
-    raise ConfigError(
-        'The config has no test_dataloader: sizes and classes come from its data set.'
-    )
+    raise ConfigError('There is no test_dataloader, whose data set gives sizes and classes.')

@@ -94,3 +94,10 @@ class OnnxSegmentor:
             return out
         one_hot = torch.zeros(len(x), len(self.meta['classes']), *out.shape[1:])
         return one_hot.scatter_(1, out[:, None], 1)
+
+
+def labels_of(logits: Tensor, threshold: float | None) -> Tensor:
+    """Labels (B,H,W) of logits (B,K,H,W), of which one alone is foreground or background."""
+    if logits.shape[1] == 1:
+        return (logits.sigmoid() > threshold).squeeze(1).long()
+    return logits.argmax(1)

@@ -129,13 +129,15 @@ class DetectionOutput(Inference):
     def finish(self, out: Path) -> None:
         """Write the files, and say how many pictures show nothing."""
         names = zip(self.category_ids, self.meta['classes'], strict=True)
-        categories = [dict(id=number, name=name) for number, name in names]
-        contents = self.found, dict(images=self.images, categories=categories)
-        for name, content in zip(self.files, contents, strict=True):
-            (out / name).write_text(json.dumps(content))
+        about = dict(images=self.images, categories=[dict(id=i, name=name) for i, name in names])
+        (out / 'predictions.json').write_text(json.dumps(self.found))
+        (out / 'images.json').write_text(json.dumps(about))
         if bare := [best for best in self.best if best <= self.score]:
-            text = f'no object above {self.score:g} in {len(bare)} of {len(self.best)} images; '
-            print(f'{text}the best there has {max(bare):.2f}: --score')
+            print(
+                f'no object above {self.score:g} in {len(bare)} of {len(self.best)} images;',
+                end=' ',
+            )
+            print(f'the best there has {max(bare):.2f}: --score')
 
 
 def annotated_ids(config: Config, classes: int) -> tuple[dict[Path, int], Sequence[int]]:

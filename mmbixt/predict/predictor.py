@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from math import ceil, gcd
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ from tqdm import tqdm
 
 from mmbixt.config import ConfigError, read_config, test_set, type_name, within
 from mmbixt.errors import UserError
-from mmbixt.predict.networks import OnnxSegmentor, TorchSegmentor
+from mmbixt.predict.networks import OnnxSegmentor, TorchSegmentor, labels_of
 from mmbixt.predict.tiling import (
     ROWS,
     crop_strips,
@@ -80,18 +79,17 @@ class Predictor:
             self.network = OnnxSegmentor(str(checkpoint))
         else:
             self.network = TorchSegmentor(config, str(checkpoint), device, amp)
-        test, is_default = within(config, 'model', 'test_cfg'), tile is None and overlap is None
+        test = within(config, 'model', 'test_cfg')
         self.whole, self.quiet = whole and not self.network.tile, quiet
-        self.is_slide = (
-            is_default and not (whole or self.network.tile) and test.get('mode') == 'slide'
-        )
+        is_chosen = whole or tile or overlap is not None or self.network.tile
+        self.is_slide = test.get('mode') == 'slide' and not is_chosen
         if self.is_slide:
             self.tile, self.unit = tuple(test['crop_size']), 1
             self.overlap = [a - b for a, b in zip(self.tile, test['stride'], strict=True)]
         else:
             self.tile = self.network.tile or (tile or 1024,) * 2
             self.overlap = [min(self.tile) // 4 if overlap is None else overlap] * 2
-            self.unit = gcd(UNIT, *(a - b for a, b in zip(self.tile, self.overlap, strict=True)))
+            self.unit = gcd(UNIT, *(side - self.overlap[0] for side in self.tile))
         if not all(0 <= a < b for a, b in zip(self.overlap, self.tile, strict=True)):
             raise ConfigError(f'Overlaps of {self.overlap} do not fit into tiles of {self.tile}.')
         self.batch = batch or (1 if device == 'cpu' else 4)
@@ -155,16 +153,13 @@ class Predictor:
         last = prepare([pixels[:, starts[0][-1] :, starts[1][-1] :]]).shape[2:]
         covered = [x[-1] + side for x, side in zip(starts, last, strict=True)]
         if not self.is_slide and (self.network.tile or self.network.has_graph):
-            # all tiles have one size, the last ones repeat the border of the image
-            ends = [x[-1] + side for x, side in zip(starts, tile, strict=True)]
-            rows, columns = (
-                torch.arange(x).clamp(max=y - 1) for x, y in zip(ends, size, strict=True)
-            )
-            pixels = pixels[:, rows][:, :, columns]
-        rows = [self._row(pixels, top, starts[1], prepare) for top in starts[0]]
-        first, rows[0] = _first(rows[0])
-        stride = self._stride(*first, starts)
-        rows = [(self._cells(*logits, stride) for logits in row) for row in rows]
+            # all tiles have one size: the last ones repeat the border of the image
+            for i in (0, 1):
+                places = torch.arange(starts[i][-1] + tile[i]).clamp(max=size[i] - 1)
+                pixels = pixels.index_select(i + 1, places)
+        tiles = self._tiles(pixels, starts, prepare)
+        stride = self._stride(*(first := next(tiles)), starts)
+        tiles = (self._cells(*one, stride) for one in chain([first], tiles))
         size = [ceil(x / stride) for x in covered]
         cells = [[x // stride for x in y] for y in starts]
         sides = zip(size, cells, tile, self.overlap, strict=True)
@@ -172,21 +167,21 @@ class Predictor:
             tile_weights(n, first, length // stride, 0 if self.is_slide else overlap / stride)
             for n, first, length, overlap in sides
         ]
-        return mean_of_tiles(rows, cells, weights), size, covered
+        return mean_of_tiles(tiles, cells, weights), size, covered
 
-    def _row(
-        self, pixels: Tensor, top: int, lefts: Sequence[int], prepare: Callable
+    def _tiles(
+        self, pixels: Tensor, starts: Sequence[Sequence[int]], prepare: Callable
     ) -> Iterator[tuple[Tensor, torch.Size]]:
-        """Logits (K,h,w) of a row of tiles of an image (C,H,W), and their sizes in pixels."""
-        height, width = self.tile
-        for i in range(0, len(lefts), self.batch):
-            parts = [
-                pixels[:, top : top + height, x : x + width] for x in lefts[i : i + self.batch]
-            ]
-            for _, same in groupby(parts, lambda part: part.shape):  # the last one may be narrower
-                x = prepare([*same])
-                for logits in self.network(x, self.batch * self.network.has_graph):
-                    yield logits, x.shape[2:]
+        """Logits (K,h,w) of the tiles of an image (C,H,W), row by row, and their pixels (H,W)."""
+        (height, width), step = self.tile, self.batch
+        for top in starts[0]:
+            row = [pixels[:, top : top + height, left : left + width] for left in starts[1]]
+            for i in range(0, len(row), step):
+                # the last one may be narrower
+                for _, same in groupby(row[i : i + step], lambda tile: tile.shape):
+                    x = prepare([*same])
+                    for logits in self.network(x, step * self.network.has_graph):
+                        yield logits, x.shape[2:]
 
     def _stride(self, logits: Tensor, size: torch.Size, starts: list[list[int]]) -> int:
         """The stride of logits where the cells of tiles coincide; otherwise 1, their full size."""
@@ -204,20 +199,15 @@ class Predictor:
 
     def _labels(self, logits: Tensor) -> np.ndarray:
         """Labels (n,W) of a strip (K,n,W), 8 bits or, of more than 256 classes, 16."""
-        if len(logits) == 1:
-            labels = logits[0].sigmoid() > self.network.threshold
-        else:
-            labels = logits.argmax(0)
-        return labels.numpy().astype(np.uint8 if len(logits) <= 256 else np.uint16)
+        labels = labels_of(logits[None], self.network.threshold)[0].numpy()
+        return labels.astype(np.uint8 if len(logits) <= 256 else np.uint16)
 
     def _probabilities(self, logits: Tensor) -> np.ndarray:
         """The probabilities (n,W) of the labels of a strip (K,n,W), 0 to 255."""
+        labels = labels_of(logits[None], self.network.threshold)
         if len(logits) == 1:
-            [probability] = logits.sigmoid()
-            is_label = probability > self.network.threshold  # of class 1
-            chosen = torch.where(is_label, probability, 1 - probability)
-        else:
-            chosen = 1 / (logits - logits.amax(0)).exp_().sum(0)
+            logits = torch.cat([torch.zeros_like(logits), logits])
+        [chosen] = logits.softmax(0).gather(0, labels)
         return (255 * chosen).round().numpy().astype(np.uint8)
 
     def _say(self, size: tuple[int, int], new: tuple[int, int]) -> None:
@@ -232,12 +222,6 @@ class Predictor:
             tqdm.write(text + ', over four times the {1} x {0} of evaluation'.format(*usual))
         elif size != new:
             tqdm.write(text + AS_USUAL * self.is_evaluation)
-
-
-def _first(items: Iterator) -> tuple[Any, Iterator]:
-    """The first of some items, and all of them."""
-    first = next(items)
-    return first, chain([first], items)
 
 
 def _transforms(

@@ -45,22 +45,22 @@ def tile_weights(side: int, starts: Sequence[int], tile: int, overlap: float) ->
 
 
 def mean_of_tiles(
-    rows: Iterable[Iterable[Tensor]],
+    tiles: Iterator[Tensor],
     starts: tuple[Sequence[int], Sequence[int]],
     weights: tuple[Sequence[Tensor], Sequence[Tensor]],
 ) -> Iterator[Tensor]:
     """Strips (K,n,w) of the weighted mean of overlapping tiles.
 
     Args:
-        rows: of tiles, from top to bottom; the logits (K,h,w) of each from left to right. Cells
-            that have no weight are cut off.
+        tiles: their logits (K,h,w), row by row, from left to right. Cells that have no weight are
+            cut off.
         starts: the first cells of the tiles, from top to bottom and from left to right.
         weights: of :func:`tile_weights`, in the same order.
     """
     (tops, lefts), (down, along), band = starts, weights, None
     width = lefts[-1] + len(along[-1])
-    for i, (row, y) in enumerate(zip(rows, down, strict=True)):
-        for logits, left, x in zip(row, lefts, along, strict=True):
+    for i, y in enumerate(down):
+        for left, x, logits in zip(lefts, along, tiles, strict=False):  # of the next row, too
             if band is None:
                 band = logits.new_zeros(1 + len(logits), max(map(len, down)), width)
             weight, part = torch.outer(y, x), band[:, : len(y), left : left + len(x)]
