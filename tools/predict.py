@@ -74,7 +74,7 @@ def main() -> None:
         except Exception as error:  # the other images are still predicted
             failed += 1
             tqdm.write(f'{path}: {type(error).__name__}: {error}', file=sys.stderr)
-    if kind.files:
+    if kind is DetectionOutput:
         predict.finish(args.out)
     print(f'{len(paths) - failed} of {len(paths)} images predicted, {failed} failed: {args.out}')
     sys.exit(bool(failed))

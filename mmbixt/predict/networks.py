@@ -23,11 +23,9 @@ class TorchSegmentor:
         self.model, head = model.to(device), model.decode_head
         head = head[-1] if isinstance(head, nn.ModuleList) else head  # of a cascade
         self.align_corners, self.threshold = model.align_corners, getattr(head, 'threshold', None)
-        stock, own = (
-            [getattr(kind, name, None) for name in ('predict_by_feat', 'predict')]
-            for kind in (BaseDecodeHead, type(head))
-        )
-        self.has_logits, self.is_stock = own[0] is stock[0], own == stock
+        names, kind = ('predict_by_feat', 'predict'), type(head)
+        inherits = [getattr(kind, x, None) is getattr(BaseDecodeHead, x) for x in names]
+        self.has_logits, self.is_stock = inherits[0], all(inherits)
         self.device = torch.device(device)
         self.has_graph = self.device.type == 'cuda'
         self.graph: Callable[[Tensor], Tensor] | None = None

@@ -5,7 +5,6 @@
 
 import json
 from argparse import Namespace
-from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -80,10 +79,7 @@ class Inference:
 
     @torch.no_grad()
     def infer(self, path: Path) -> tuple[BaseDataElement, np.ndarray]:
-        """What is found in an image, on the CPU, and its pixels (H,W,3), RGB.
-
-        Without a step that loads files, as of CIFAR's images in memory, the pipeline gets these.
-        """
+        """What is found, on the CPU, and pixels (H,W,3) in RGB, as CIFAR's pipeline gets them."""
         picture = mmcv.imread(path, channel_order='rgb')
         about = dict(img=picture, img_shape=picture.shape[:2], ori_shape=picture.shape[:2])
         data = self.pipeline(dict(about, img_path=str(path), img_id=0))
@@ -102,9 +98,17 @@ class DetectionOutput(Inference):
         super().__init__(config, args)
         self.visualizer, self.score = DetLocalVisualizer(), args.score
         self.visualizer.dataset_meta = self.meta
-        self.ids, self.category_ids = annotated_ids(config, len(self.meta['classes']))
+        self.images, self.found, self.best, dataset = [], [], [], None
+        self.ids, self.category_ids = {}, range(1, len(self.meta['classes']) + 1)
+        with suppress(FileNotFoundError):  # the annotations of the test data may not be here
+            dataset = DATASETS.build({**test_set(config), 'pipeline': [], 'test_mode': True})
+        if hasattr(dataset, 'cat_ids'):
+            if problems := [*dataset_problems(dataset)]:
+                raise ConfigError('\n'.join(problems))
+            self.category_ids = dataset.cat_ids
+            for image in map(dataset.get_data_info, range(len(dataset))):
+                self.ids[Path(image['img_path']).resolve()] = image['img_id']
         self.new_ids = count(max(self.ids.values(), default=0) + 1)
-        self.images, self.found, self.best = [], [], []
 
     def __call__(self, path: Path, out: Path, name: Path) -> None:
         from mmdet.structures.mask import encode_mask_results, mask2bbox
@@ -119,8 +123,9 @@ class DetectionOutput(Inference):
         if 'masks' in found and not found.bboxes.any():  # a method without boxes
             found.bboxes = mask2bbox(found.masks)
         for i, (x, y, right, bottom) in enumerate(found.bboxes.tolist()):
-            one = dict(image_id=number, category_id=self.category_ids[int(found.labels[i])])
-            one |= dict(score=float(found.scores[i]), bbox=[x, y, right - x, bottom - y])
+            score, category = float(found.scores[i]), self.category_ids[int(found.labels[i])]
+            one = dict(image_id=number, category_id=category, score=score)
+            one['bbox'] = [x, y, right - x, bottom - y]
             if 'masks' in found:
                 [mask] = encode_mask_results(found.masks[i : i + 1].numpy())
                 one['segmentation'] = dict(mask, counts=mask['counts'].decode())
@@ -133,27 +138,8 @@ class DetectionOutput(Inference):
         (out / 'predictions.json').write_text(json.dumps(self.found))
         (out / 'images.json').write_text(json.dumps(about))
         if bare := [best for best in self.best if best <= self.score]:
-            print(
-                f'no object above {self.score:g} in {len(bare)} of {len(self.best)} images;',
-                end=' ',
-            )
-            print(f'the best there has {max(bare):.2f}: --score')
-
-
-def annotated_ids(config: Config, classes: int) -> tuple[dict[Path, int], Sequence[int]]:
-    """The numbers of images and of the classes in the annotations of the test data.
-
-    Without these there are no images, and classes are numbered from 1.
-    """
-    dataset = None
-    with suppress(FileNotFoundError):
-        dataset = DATASETS.build({**test_set(config), 'pipeline': [], 'test_mode': True})
-    if not hasattr(dataset, 'cat_ids'):
-        return {}, range(1, classes + 1)
-    if problems := [*dataset_problems(dataset)]:
-        raise ConfigError('\n'.join(problems))
-    images = map(dataset.get_data_info, range(len(dataset)))
-    return {Path(image['img_path']).resolve(): image['img_id'] for image in images}, dataset.cat_ids
+            text = f'no object above {self.score:g} in {len(bare)} of {len(self.best)} images;'
+            print(text, f'the best there has {max(bare):.2f}: --score')
 
 
 class ClassificationOutput(Inference):
@@ -165,21 +151,16 @@ class ClassificationOutput(Inference):
         from mmpretrain.visualization import UniversalVisualizer
 
         super().__init__(config, args)
-        self.visualizer, self.lines = UniversalVisualizer(), []
+        self.visualizer, self.file = UniversalVisualizer(), args.out / self.files[0]
 
     def __call__(self, path: Path, out: Path, name: Path) -> None:
         (sample, picture), classes = self.infer(path), self.meta.get('classes')
         side = max(448, min(picture.shape[:2]))  # so that a line of 72 letters fits
-        options = dict(draw_gt=False, out_file=f'{out}.png', resize=side)
-        options |= dict(
-            text_cfg=dict(size=side / 64), classes=classes and [fill(x, 50) for x in classes]
-        )
-        self.visualizer.visualize_cls(picture, sample, **options)
+        names = classes and [fill(name, 50) for name in classes]
+        options = dict(draw_gt=False, resize=side, text_cfg=dict(size=side / 64))
+        self.visualizer.visualize_cls(picture, sample, names, **options, out_file=f'{out}.png')
         score, label = sample.pred_score.max(0)
         result = dict(image=str(name), pred_label=int(label), pred_score=float(score))
         result |= dict(pred_class=classes[label]) if classes else {}
-        self.lines.append(json.dumps(result) + '\n')
-
-    def finish(self, out: Path) -> None:
-        """Write the file."""
-        (out / self.files[0]).write_text(''.join(self.lines))
+        with self.file.open('a') as file:
+            file.write(json.dumps(result) + '\n')

@@ -28,8 +28,6 @@ from mmbixt.predict.tiling import (
 
 UNIT = 32  # tiles begin at multiples of it if they can: the stride of the last feature maps
 
-AS_USUAL = ', as in evaluation; --scale 1 keeps its size'
-
 
 class Predictor:
     """A segmentor with the weights of a checkpoint, for images of any size.
@@ -79,10 +77,10 @@ class Predictor:
             self.network = OnnxSegmentor(str(checkpoint))
         else:
             self.network = TorchSegmentor(config, str(checkpoint), device, amp)
-        test = within(config, 'model', 'test_cfg')
-        self.whole, self.quiet = whole and not self.network.tile, quiet
         is_chosen = whole or tile or overlap is not None or self.network.tile
-        self.is_slide = test.get('mode') == 'slide' and not is_chosen
+        test = {} if is_chosen else within(config, 'model', 'test_cfg')
+        self.whole, self.quiet = whole and not self.network.tile, quiet
+        self.is_slide = test.get('mode') == 'slide'
         if self.is_slide:
             self.tile, self.unit = tuple(test['crop_size']), 1
             self.overlap = [a - b for a, b in zip(self.tile, test['stride'], strict=True)]
@@ -111,15 +109,9 @@ class Predictor:
 
     def _maps(self, image: str | Path | np.ndarray, *functions: Callable) -> list[np.ndarray]:
         """Maps (H,W), one of each function, which gets the logits of an image in strips (K,n,W)."""
-        photo, done = image if isinstance(image, np.ndarray) else self.read(image), 0
-        for strip in self.logits(photo):
-            parts = [function(strip) for function in functions]
-            if not done:
-                maps = [np.empty(photo.shape[:2], part.dtype) for part in parts]
-            for whole, part in zip(maps, parts, strict=True):
-                whole[done : done + len(part)] = part
-            done += len(parts[0])
-        return maps
+        photo = image if isinstance(image, np.ndarray) else self.read(image)
+        strips = ([function(strip) for function in functions] for strip in self.logits(photo))
+        return [np.concatenate(parts) for parts in zip(*strips, strict=True)]
 
     def read(self, path: str | Path) -> np.ndarray:
         """The pixels (H,W,C) of a file, as the test pipeline reads them."""
@@ -158,7 +150,10 @@ class Predictor:
                 places = torch.arange(starts[i][-1] + tile[i]).clamp(max=size[i] - 1)
                 pixels = pixels.index_select(i + 1, places)
         tiles = self._tiles(pixels, starts, prepare)
-        stride = self._stride(*(first := next(tiles)), starts)
+        first, side = next(tiles), 1 if starts[0] == [0] else 0  # on which it is full-size
+        stride = first[1][side] / first[0].shape[1 + side]
+        # at full size where the cells of tiles do not coincide
+        stride = int(stride) if stride >= 1 and self.unit % stride == 0 else 1
         tiles = (self._cells(*one, stride) for one in chain([first], tiles))
         size = [ceil(x / stride) for x in covered]
         cells = [[x // stride for x in y] for y in starts]
@@ -182,12 +177,6 @@ class Predictor:
                     x = prepare([*same])
                     for logits in self.network(x, step * self.network.has_graph):
                         yield logits, x.shape[2:]
-
-    def _stride(self, logits: Tensor, size: torch.Size, starts: list[list[int]]) -> int:
-        """The stride of logits where the cells of tiles coincide; otherwise 1, their full size."""
-        side = 1 if starts[0] == [0] else 0  # on which the first tile is full-size
-        stride = size[side] / logits.shape[1 + side]
-        return int(stride) if stride >= 1 and self.unit % stride == 0 else 1
 
     def _cells(self, logits: Tensor, covered: Sequence[int], stride: int) -> Tensor:
         """Logits (K,h,w), resized if their cells have not this stride."""
@@ -221,7 +210,7 @@ class Predictor:
         if min(new) > 4 * min(usual):
             tqdm.write(text + ', over four times the {1} x {0} of evaluation'.format(*usual))
         elif size != new:
-            tqdm.write(text + AS_USUAL * self.is_evaluation)
+            tqdm.write(text + ', as in evaluation; --scale 1 keeps its size' * self.is_evaluation)
 
 
 def _transforms(

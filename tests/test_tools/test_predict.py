@@ -121,6 +121,7 @@ def test_detector(within, photos, tmp_path, monkeypatch):
     dataset.update(data_root='photos', data_prefix=dict(img=''), ann_file='../objects.json')
     dataset.metainfo = dict(classes=('cat', 'dog', 'cow'))
     dataset.pipeline[1].scale = (128, 96)
+    config.model.test_cfg.rcnn.max_per_img = 20
     config.test_dataloader.update(num_workers=0, persistent_workers=False)
     config.test_evaluator.ann_file = 'objects.json'
     config.dump('config.py')
@@ -148,7 +149,7 @@ def test_detector(within, photos, tmp_path, monkeypatch):
         one['id'] *= 10
     Path('objects.json').write_text(json.dumps(dict(about, annotations=objects)))
     (photos / 'trip/broken.jpg').unlink()
-    within(*arguments, photos, '--out', 'known')
+    within(*arguments, photos, '--out', 'known', '--score', '1')
     within('test.py', 'config.py', 'model.pth', '--work-dir', 'test')
     [scores] = Path('test').glob('*/2*.json')
     scores = json.loads(scores.read_text())
