@@ -92,6 +92,12 @@ def test_classifier(within, photos, tmp_path):
     found = {x.pop('image'): x for x in map(json.loads, lines)}
     assert found.keys() == NAMES
     assert all(x['pred_class'] == names[x['pred_label']] for x in found.values())
+    config.data_preprocessor.to_rgb = False  # as of CIFAR's images in memory
+    del config.test_dataloader.dataset.pipeline[0]
+    config.dump(str(tmp_path / 'config.py'))
+    (photos / 'trip/broken.jpg').unlink()
+    within('predict.py', *model, photos, '--out', tmp_path / 'again', '--device', 'cpu')
+    assert (tmp_path / 'again/predictions.jsonl').read_text().splitlines() == lines
     pictures = ['scene_0.png', 'trip/b.png', 'trip/scene_1.png']
     assert files(tmp_path / 'out') == ['predictions.jsonl', *pictures]
     for name in pictures:  # the text has a grey frame
