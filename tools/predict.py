@@ -16,8 +16,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from mmbixt.cli import run
-from mmbixt.config import read_config
-from mmbixt.errors import UserError
+from mmbixt.config import ConfigError, read_config
 from mmbixt.predict.files import image_files, output_paths
 from mmbixt.predict.outputs import ClassificationOutput, DetectionOutput, SegmentationOutput
 
@@ -69,7 +68,7 @@ def main() -> None:
         out.parent.mkdir(parents=True, exist_ok=True)
         try:
             predict(path, out, images[path])
-        except UserError:  # of all images
+        except ConfigError:  # of all images
             raise
         except Exception as error:  # the other images are still predicted
             failed += 1

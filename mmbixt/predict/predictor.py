@@ -15,7 +15,6 @@ from torch.nn.functional import interpolate
 from tqdm import tqdm
 
 from mmbixt.config import ConfigError, read_config, test_set, type_name, within
-from mmbixt.errors import UserError
 from mmbixt.predict.networks import OnnxSegmentor, TorchSegmentor, labels_of
 from mmbixt.predict.tiling import (
     ROWS,
@@ -104,7 +103,7 @@ class Predictor:
     def predict(self, image: str | Path | np.ndarray) -> list[np.ndarray]:
         """Labels and their probabilities, 0 to 255, each (H,W)."""
         if not self.network.has_logits:
-            raise UserError('There are no probabilities: this file or head returns no logits.')
+            raise ConfigError('There are no probabilities: this file or head returns no logits.')
         return self._maps(image, self._labels, self._probabilities)
 
     def _maps(self, image: str | Path | np.ndarray, *functions: Callable) -> list[np.ndarray]:
@@ -150,8 +149,9 @@ class Predictor:
                 places = torch.arange(starts[i][-1] + tile[i]).clamp(max=size[i] - 1)
                 pixels = pixels.index_select(i + 1, places)
         tiles = self._tiles(pixels, starts, prepare)
-        first, side = next(tiles), 1 if starts[0] == [0] else 0  # on which it is full-size
-        stride = first[1][side] / first[0].shape[1 + side]
+        logits, shape = first = next(tiles)
+        side = 1 if starts[0] == [0] else 0  # on which the first tile is full-size
+        stride = shape[side] / logits.shape[1 + side]
         # at full size where the cells of tiles do not coincide
         stride = int(stride) if stride >= 1 and self.unit % stride == 0 else 1
         tiles = (self._cells(*one, stride) for one in chain([first], tiles))

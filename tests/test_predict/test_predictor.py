@@ -15,7 +15,7 @@ from mmseg.models.decode_heads.decode_head import BaseDecodeHead
 from onnx import TensorProto, helper
 from torch import nn
 
-from mmbixt.errors import UserError
+from mmbixt.config import ConfigError
 from mmbixt.predict import Predictor
 
 CONFIG = """
@@ -173,7 +173,7 @@ def test_probabilities_that_are_not_known(files, monkeypatch):
     monkeypatch.setattr(FCNHead, 'predict_by_feat', own, raising=False)
     predict = Predictor(*files[:2], device='cpu')
     assert len(np.unique(predict(files[2]))) > 2
-    with pytest.raises(UserError, match='this file or head returns no logits'):
+    with pytest.raises(ConfigError, match='this file or head returns no logits'):
         predict.predict(files[2])
 
 
@@ -240,7 +240,7 @@ def test_labels_of_an_onnx_file(files, tmp_path):
     predict, photo = Predictor(files[0], tmp_path / 'model.onnx', scale=1), cv2.imread(files[2])
     assert np.array_equal(predict(photo), photo.argmax(2))
     assert np.array_equal(predict(photo[:50, :60]), photo[:50, :60].argmax(2))
-    with pytest.raises(UserError, match='this file or head returns no logits'):
+    with pytest.raises(ConfigError, match='this file or head returns no logits'):
         predict.predict(photo)
 
 

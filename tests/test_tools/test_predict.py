@@ -173,7 +173,7 @@ def test_what_cannot_be_predicted(within, project, photos, tmp_path, monkeypatch
     options = photos, '--out', tmp_path / 'out', '--probabilities'
     done = predict(within, project, *options, fails=True)
     assert done.stderr.endswith(
-        'error: There are no probabilities: this file or head returns no logits.\n'
+        'ConfigError: There are no probabilities: this file or head returns no logits.\n'
     )
     config = project / 'mine.py'
     (tmp_path / 'config.py').write_text(f"_base_ = '{config}'\ntest_dataloader = None")
