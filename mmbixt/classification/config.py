@@ -4,7 +4,8 @@ from typing import Any
 
 import torch
 
-from mmbixt.classification.necks import NECKS
+from mmbixt.backbones.final_layers import FinalLayers
+from mmbixt.classification.necks import neck_of
 from mmbixt.registry import MODELS
 
 
@@ -15,9 +16,11 @@ def classifier_config(backbone: dict[str, Any], num_classes: int = 1000) -> dict
     with torch.device('meta'):
         built = MODELS.build({**backbone, 'init_cfg': None})
     width = built.out_channels[-1]
-    neck = dict(type='GlobalAveragePooling')
-    if kind.final_layers in NECKS:
-        name = NECKS[kind.final_layers].__name__
+    final = kind.final_layers
+    if (final.finish, final.pool) == (FinalLayers.finish, FinalLayers.pool):
+        neck = dict(type='GlobalAveragePooling')
+    else:
+        name = neck_of(final).__name__
         neck = dict(type=f'mmbixt.{name}', in_channels=width, **built.final_options())
     head = dict(type='mmbixt.ClassifierHead', num_classes=num_classes, in_channels=width)
     return dict(type='ImageClassifier', backbone=backbone, neck=neck, head=head)

@@ -7,7 +7,7 @@ from mmengine.registry import MODELS, init_default_scope
 from torch import Tensor, nn
 
 from mmbixt.checkpoints.loader import load_weights
-from mmbixt.checkpoints.state_dict import without
+from mmbixt.checkpoints.state_dict import take_part
 from mmbixt.config import test_set, type_name
 from mmbixt.visualization.images import as_rgb
 
@@ -24,7 +24,7 @@ def load_model(cfg: Config, checkpoint: str) -> nn.Module:
         parts.append('neck')
     for name in parts:
         model.add_module(name, MODELS.build(cfg.model[name]))
-        model.get_submodule(name).load_state_dict(without(f'{name}.', state) or state)
+        model.get_submodule(name).load_state_dict(take_part(state, f'{name}.') or state)
     return model.eval()
 
 
