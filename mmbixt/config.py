@@ -80,3 +80,10 @@ def data_sets(cfg: Mapping[str, Any], split: str) -> Iterator[tuple[str, Mapping
         queue += inner
         if dataset and not inner:
             yield path, dataset
+
+
+def test_set(cfg: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The first data set of the tests."""
+    for _, dataset in data_sets(cfg, 'test'):
+        return dataset
+    raise ConfigError('There is no test_dataloader, whose data set gives sizes and classes.')

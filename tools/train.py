@@ -72,6 +72,8 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> None:
     if args.amp:
         use_half_precision(cfg)
     if args.auto_scale_lr:
+        if 'base_batch_size' not in cfg.get('auto_scale_lr', {}):
+            raise ConfigError('--auto-scale-lr: the config lacks auto_scale_lr.base_batch_size.')
         cfg.auto_scale_lr.enable = True
     if args.cuda_graphs:
         cfg.train_dataloader.pin_memory = False  # its thread would disturb the capture
