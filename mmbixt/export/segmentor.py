@@ -17,7 +17,7 @@ from mmbixt.predict.networks import labels_of
 LIMITS, LIMITS_OF_ROUTING = (1e-4, 0.999), (1e-2, 0.99)
 
 
-class Segmentor(nn.Module):
+class ExportedSegmentor(nn.Module):
     """A segmentor with its preprocessing, on whole images.
 
     Args:
