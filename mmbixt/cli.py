@@ -3,20 +3,23 @@
 import argparse
 import inspect
 import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 
 import torch
 from mmengine.config import Config, DictAction
-from mmengine.registry import RUNNERS
+from mmengine.registry import DATASETS, HOOKS, METRICS, MODELS, RUNNERS, TRANSFORMS
 from mmengine.runner import Runner
 from torch import distributed
+from torch.utils.data import DataLoader
 
 from mmbixt.check.files import check_files
-from mmbixt.config import ConfigError, all_dicts, read_config, type_name
+from mmbixt.config import ConfigError, all_dicts, named_dicts, read_config, type_name
 from mmbixt.errors import UserError, near_matches
 from mmbixt.frameworks import UNUSABLE, missing_framework
 from mmbixt.registry import FRAMEWORKS
@@ -125,7 +128,34 @@ def _join_on_cpus(cfg: Config) -> None:
 
 
 def build_runner(cfg: Config) -> Runner:
-    return RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
+    with named_settings(cfg):
+        return RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
+
+
+@contextmanager
+def named_settings(cfg: Config) -> Iterator[None]:
+    """Give the path of a setting that its class has no argument for, and similar arguments."""
+    try:
+        yield
+    except TypeError as error:
+        name = re.search(r"__init__\(\) got an unexpected keyword argument '(\w+)'", str(error))
+        for path, part in named_dicts(dict(cfg.items())) if name else ():
+            kind = part.get('type', DataLoader if path.endswith('_dataloader') else object)
+            known = _arguments(kind, cfg.default_scope) if name[1] in part else ()
+            if known and name[1] not in known:
+                text = f'Nothing reads the setting {path}.{name[1]}.{near_matches(name[1], known)}'
+                raise ConfigError(text) from None
+        raise
+
+
+def _arguments(kind: str | type, scope: str) -> set[str]:
+    """The arguments of a class that a config names, with those of its base classes."""
+    if isinstance(kind, str):
+        name = kind if '.' in kind else f'{scope}.{kind}'
+        found = (registry.get(name) for registry in (MODELS, DATASETS, TRANSFORMS, METRICS, HOOKS))
+        kind = next(filter(None, found), object)
+    classes = inspect.getmro(kind)[:-1]  # without object
+    return {x for base in classes for x in inspect.signature(base.__init__).parameters} - {'self'}
 
 
 def run(main: Callable[[], None]) -> None:
@@ -135,5 +165,8 @@ def run(main: Callable[[], None]) -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except USER_ERRORS as error:
-        name = 'error' if type(error) is UserError else type(error).__name__
-        sys.exit(f'{name}: {error}')
+        name = type(error).__name__
+        text = str(error).rpartition(f'{name}: ')[2].rstrip()  # of a data loader, after a traceback
+        sys.exit(f'{"error" if type(error) is UserError else name}: {text}')
+    finally:
+        sys.stdout.flush()  # before the error, also in a file

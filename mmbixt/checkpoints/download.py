@@ -38,6 +38,7 @@ def fetch(url: str, name: str, is_zip: bool = False, note: str = '') -> Path:
             note,
             f'If you have a copy of the file, put it{unpacked} at {path}, or give its path instead '
             "(init_cfg's checkpoint='/path/to/file.pth').",
+            'For random weights: init_cfg=None in model.backbone, and in the model.neck that has one.',
         )
         raise CheckpointFileError('\n  '.join(filter(None, lines))) from error
     return path
@@ -48,7 +49,7 @@ def _download(url: str, path: Path, is_zip: bool) -> None:
     get = pooch.HTTPDownloader(
         progressbar=sys.stderr.isatty(),
         chunk_size=1 << 18,
-        timeout=30,  # seconds without data
+        timeout=(5, 30),  # seconds to connect to an address of the host, and without data
         headers={'User-Agent': 'mmbixt'},
     )
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,9 @@
 """Few groups of parameters, and learning rates that fall from the head to the first layer."""
 
+import logging
 from typing import Any
 
+from mmengine.logging import MMLogger
 from mmengine.optim import DefaultOptimWrapperConstructor
 from torch import nn
 
@@ -43,9 +45,16 @@ class FewGroupsConstructor(DefaultOptimWrapperConstructor):
         self, params: list[dict], module: nn.Module, prefix: str = '', **kwargs: Any
     ) -> None:
         """Append groups for the parameters of a module and of its children to ``params``."""
-        super().add_params(params, module, prefix, **kwargs)
         if prefix:  # not the whole model, which calls this method for its parts
+            super().add_params(params, module, prefix, **kwargs)
             return
+        log = MMLogger.get_current_instance()
+        level = log.level
+        log.setLevel(logging.ERROR)  # mmengine writes lines for each parameter
+        try:
+            super().add_params(params, module, **kwargs)
+        finally:
+            log.setLevel(level)
         scales = {} if self.decay_rate is None else self.layer_scales(module)
         defaults = dict(lr=self.base_lr, weight_decay=self.base_wd)
         defaults = {key: value for key, value in defaults.items() if value is not None}
@@ -62,6 +71,11 @@ class FewGroupsConstructor(DefaultOptimWrapperConstructor):
             same = joined.setdefault(repr(sorted(settings.items())), {**settings, 'params': []})
             same['params'] += weights
         params[:] = joined.values()
+        for group in params:
+            settings = ', '.join(f'{k}={x}' for k, x in group.items() if k != 'params')
+            log.info(f'{len(group["params"])} parameters: {settings}')
+        if frozen := sum(not x.requires_grad for x in module.parameters()):
+            log.info(f'{frozen} parameters: frozen')
 
     def layer_scales(self, model: nn.Module) -> dict[int, float]:
         """The factor of the learning rate of each parameter in a backbone, by its id."""

@@ -56,6 +56,9 @@ def use_few_steps(cfg: Config, steps: int, shrink: bool = True) -> list[str]:
     done = dict(sizes=_shrink_images(cfg) if shrink else None)
     batch_size = min(2, cfg.train_dataloader.batch_size)
     _iterate(cfg, steps, steps, batch_size)
+    for schedule in all_dicts(cfg.get('param_scheduler')):
+        if 'start_factor' in schedule:
+            schedule['start_factor'] = 1.0  # no warm-up
     cfg.default_hooks.logger.interval = 1
     cfg.default_hooks.checkpoint = None
     if 'visualizer' in cfg:  # nothing is sent anywhere
@@ -63,6 +66,7 @@ def use_few_steps(cfg: Config, steps: int, shrink: bool = True) -> list[str]:
     for _, dataset in data_sets(cfg, 'val'):
         dataset.indices = steps
     done['schedule'] = f'{steps} iterations of batches of {batch_size}, {steps} images validated'
+    done['schedule'] += ', no warm-up'
     done['weights'] = _remove_weights(cfg)
     return [f'{what}: {change}' for what, change in done.items() if change]
 
@@ -93,8 +97,8 @@ def _replace_parts(cfg: Config, root: Path, folders: dict[str, str]) -> dict[str
             node.ann_file = str(root / 'coco/annotations' / Path(node.ann_file).name)
         if kind == 'CIFAR100':  # its class refuses other files
             node.update(type='ImageNet', split=dict(train='train', test='val')[node.split])
-            node.pipeline = [dict(type='LoadImageFromFile'), *node.pipeline]
-            cfg.data_preprocessor.to_rgb = True
+            load = [dict(type='LoadImageFromFile'), dict(type='NumpyToPIL', to_rgb=True)]
+            node.pipeline = [*load, dict(type='PILToNumpy'), *node.pipeline]  # RGB, as CIFAR's
         head = within(cfg, 'model', 'head')
         if kind in ('CIFAR100', 'ImageNet') and head.get('num_classes', 1000) != 1000:
             cfg.data_preprocessor.num_classes = head.num_classes = 1000
