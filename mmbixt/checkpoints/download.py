@@ -38,7 +38,7 @@ def fetch(url: str, name: str, is_zip: bool = False, note: str = '') -> Path:
             note,
             f'If you have a copy of the file, put it{unpacked} at {path}, or give its path instead '
             "(init_cfg's checkpoint='/path/to/file.pth').",
-            'For random weights: init_cfg=None in model.backbone, and in the model.neck that has one.',
+            'For random weights: init_cfg=None in model.backbone, and in model.neck if it has one.',
         )
         raise CheckpointFileError('\n  '.join(filter(None, lines))) from error
     return path
