@@ -98,8 +98,7 @@ def load_config(
     if args.cfg_options:
         known = {*cfg, *SETTINGS, 'auto_scale_lr', 'runner_type', 'tta_model', 'tta_pipeline'}
         for name in {option.partition('.')[0] for option in args.cfg_options} - known:
-            text = f'--cfg-options: nothing reads the setting {name}.'
-            raise ConfigError(text + near_matches(name, known))
+            raise ConfigError(f'Nothing reads the setting {name}.{near_matches(name, known)}')
         cfg.merge_from_dict(args.cfg_options)
     for name in sorted(cfg.keys() - SETTINGS):  # mmengine takes any name
         if similar := get_close_matches(name, SETTINGS, 1, cutoff=0.92):
@@ -138,24 +137,20 @@ def named_settings(cfg: Config) -> Iterator[None]:
     try:
         yield
     except TypeError as error:
-        name = re.search(r"__init__\(\) got an unexpected keyword argument '(\w+)'", str(error))
-        for path, part in named_dicts(dict(cfg.items())) if name else ():
+        found = re.search(r"__init__\(\) got an unexpected keyword argument '(\w+)'", str(error))
+        name = found[1] if found else None
+        for path, part in (x for x in named_dicts(dict(cfg.items())) if name in x[1]):
             kind = part.get('type', DataLoader if path.endswith('_dataloader') else object)
-            known = _arguments(kind, cfg.default_scope) if name[1] in part else ()
-            if known and name[1] not in known:
-                text = f'Nothing reads the setting {path}.{name[1]}.{near_matches(name[1], known)}'
-                raise ConfigError(text) from None
+            if isinstance(kind, str):
+                full = kind if '.' in kind else f'{cfg.default_scope}.{kind}'
+                kinds = (x.get(full) for x in (MODELS, DATASETS, TRANSFORMS, METRICS, HOOKS))
+                kind = next(filter(None, kinds), object)
+            makers = (base.__init__ for base in inspect.getmro(kind)[:-1])  # but object's
+            known = {x for maker in makers for x in inspect.signature(maker).parameters} - {'self'}
+            if known and name not in known:
+                near = near_matches(name, known)
+                raise ConfigError(f'Nothing reads the setting {path}.{name}.{near}') from None
         raise
-
-
-def _arguments(kind: str | type, scope: str) -> set[str]:
-    """The arguments of a class that a config names, with those of its base classes."""
-    if isinstance(kind, str):
-        name = kind if '.' in kind else f'{scope}.{kind}'
-        found = (registry.get(name) for registry in (MODELS, DATASETS, TRANSFORMS, METRICS, HOOKS))
-        kind = next(filter(None, found), object)
-    classes = inspect.getmro(kind)[:-1]  # without object
-    return {x for base in classes for x in inspect.signature(base.__init__).parameters} - {'self'}
 
 
 def run(main: Callable[[], None]) -> None:
@@ -167,6 +162,5 @@ def run(main: Callable[[], None]) -> None:
     except USER_ERRORS as error:
         name = type(error).__name__
         text = str(error).rpartition(f'{name}: ')[2].rstrip()  # of a data loader, after a traceback
-        sys.exit(f'{"error" if type(error) is UserError else name}: {text}')
-    finally:
         sys.stdout.flush()  # before the error, also in a file
+        sys.exit(f'{"error" if type(error) is UserError else name}: {text}')

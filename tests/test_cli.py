@@ -33,7 +33,7 @@ def test_unknown_configs():
 
 
 def test_options_that_nothing_reads():
-    with pytest.raises(ConfigError, match=r'nothing reads the setting modle\..*: .*\bmodel\b'):
+    with pytest.raises(ConfigError, match=r'Nothing reads the setting modle\..*: .*\bmodel\b'):
         load(NAME, '--cfg-options', 'modle.backbone.arch=small')
     load(NAME, '--cfg-options', 'custom_hooks.type=EMAHook', 'tta_model.type=SegTTAModel')
 

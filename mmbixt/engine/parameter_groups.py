@@ -51,10 +51,8 @@ class FewGroupsConstructor(DefaultOptimWrapperConstructor):
         log = MMLogger.get_current_instance()
         level = log.level
         log.setLevel(logging.ERROR)  # mmengine writes lines for each parameter
-        try:
-            super().add_params(params, module, **kwargs)
-        finally:
-            log.setLevel(level)
+        super().add_params(params, module, **kwargs)
+        log.setLevel(level)
         scales = {} if self.decay_rate is None else self.layer_scales(module)
         defaults = dict(lr=self.base_lr, weight_decay=self.base_wd)
         defaults = {key: value for key, value in defaults.items() if value is not None}
@@ -68,14 +66,12 @@ class FewGroupsConstructor(DefaultOptimWrapperConstructor):
             settings = defaults | group
             if scales:
                 settings['lr'] *= scales.get(id(weights[0]), 1.0)
-            same = joined.setdefault(repr(sorted(settings.items())), {**settings, 'params': []})
-            same['params'] += weights
+            name = ', '.join(f'{key}={value}' for key, value in sorted(settings.items()))
+            joined.setdefault(name, {**settings, 'params': []})['params'] += weights
         params[:] = joined.values()
-        for group in params:
-            settings = ', '.join(f'{k}={x}' for k, x in group.items() if k != 'params')
-            log.info(f'{len(group["params"])} parameters: {settings}')
-        if frozen := sum(not x.requires_grad for x in module.parameters()):
-            log.info(f'{frozen} parameters: frozen')
+        count = len([*module.parameters()])  # with frozen ones
+        for name, group in joined.items():
+            log.info(f'{len(group["params"])} of {count} parameters: {name}')
 
     def layer_scales(self, model: nn.Module) -> dict[int, float]:
         """The factor of the learning rate of each parameter in a backbone, by its id."""

@@ -56,17 +56,13 @@ def use_few_steps(cfg: Config, steps: int, shrink: bool = True) -> list[str]:
     done = dict(sizes=_shrink_images(cfg) if shrink else None)
     batch_size = min(2, cfg.train_dataloader.batch_size)
     _iterate(cfg, steps, steps, batch_size)
-    for schedule in all_dicts(cfg.get('param_scheduler')):
-        if 'start_factor' in schedule:
-            schedule['start_factor'] = 1.0  # no warm-up
     cfg.default_hooks.logger.interval = 1
     cfg.default_hooks.checkpoint = None
     if 'visualizer' in cfg:  # nothing is sent anywhere
         cfg.visualizer.vis_backends = [dict(type='LocalVisBackend')]
     for _, dataset in data_sets(cfg, 'val'):
         dataset.indices = steps
-    done['schedule'] = f'{steps} iterations of batches of {batch_size}, {steps} images validated'
-    done['schedule'] += ', no warm-up'
+    done['schedule'] = f'{steps} iterations of {batch_size} images, no warm-up, {steps} validated'
     done['weights'] = _remove_weights(cfg)
     return [f'{what}: {change}' for what, change in done.items() if change]
 
@@ -148,6 +144,8 @@ def _iterate(cfg: Config, iterations: int, interval: int, batch_size: int) -> No
     for node in all_dicts(*cfg.values()):
         if 'num_workers' in node:
             node.update(num_workers=1, persistent_workers=True)
+        if 'start_factor' in node:  # of warm-up, which is not for a few steps
+            node.start_factor = 1.0
 
 
 def _shorten(cfg: Config, batch_size: int) -> str:
