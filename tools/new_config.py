@@ -98,7 +98,7 @@ model = dict(
 )
 
 iterations = {iterations}  # {epochs} epochs
-warm_up, interval = max(1, iterations // 20), max(1, iterations // 8)
+warm_up, interval = max(2, iterations // 20), max(1, iterations // 8)
 optim_wrapper = dict(optimizer=dict(lr=1e-4))
 param_scheduler = [
     dict(type='LinearLR', start_factor=1e-6, by_epoch=False, begin=0, end=warm_up),
@@ -151,7 +151,7 @@ test_evaluator = val_evaluator
 model = dict({heads})
 
 epochs = {epochs}
-warm_up = max(1, min(500, epochs * {steps} // 20))  # iterations, of {steps} an epoch
+warm_up = max(2, min(500, epochs * {steps} // 20))  # iterations, of {steps} an epoch
 milestones = [max(1, epochs * i // 12) for i in (8, 11)]
 optim_wrapper = dict(optimizer=dict(lr=5e-5))
 param_scheduler = [
@@ -188,10 +188,10 @@ model = dict({parts}
 )
 
 epochs = {epochs}
-warm_up = max(1, epochs // 20)
+warm_up = max(2, epochs * {steps} // 20)  # iterations, of {steps} an epoch
 optim_wrapper = dict(optimizer=dict(_delete_=True, type='AdamW', lr={rate}, weight_decay=0.05))
 param_scheduler = [
-    dict(type='LinearLR', start_factor=0.001, end=warm_up, convert_to_iter_based=True),
+    dict(type='LinearLR', start_factor=0.001, by_epoch=False, end=warm_up),
     dict(type='CosineAnnealingLR', end=epochs, convert_to_iter_based=True),
 ]
 train_cfg = dict(max_epochs=epochs, val_interval=max(1, epochs // 10))
@@ -454,6 +454,7 @@ def classifier(args: argparse.Namespace, cfg: Config) -> tuple[list[str], str]:
         loss=', loss=dict(loss_weight=1 / len(classes))' * ('loss_weight' in cfg.model.head.loss),
         rate=5e-5 if weights else 1e-3,
         epochs=int(np.clip(32000 / len(lines), 20, 100)),
+        steps=-(-len(lines) // BATCH_OF_CLASSES),
     )
 
 

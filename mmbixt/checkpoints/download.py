@@ -36,8 +36,8 @@ def fetch(url: str, name: str, is_zip: bool = False, note: str = '') -> Path:
         lines = (
             f'{url} cannot be downloaded: {error}',
             note,
-            f'If you have a copy of the file, put it{unpacked} at {path}, or give its path instead '
-            "(init_cfg's checkpoint='/path/to/file.pth'). Random weights: init_cfg=None, also in necks.",
+            f'If you have a copy of the file, put it{unpacked} at {path}, or its path in init_cfg '
+            "(checkpoint='/path/to/file.pth'). For random weights: init_cfg=None, also in necks.",
         )
         raise CheckpointFileError('\n  '.join(filter(None, lines))) from error
     return path

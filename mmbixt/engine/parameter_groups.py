@@ -46,8 +46,7 @@ class FewGroupsConstructor(DefaultOptimWrapperConstructor):
     ) -> None:
         """Append groups for the parameters of a module and of its children to ``params``."""
         if prefix:  # not the whole model, which calls this method for its parts
-            super().add_params(params, module, prefix, **kwargs)
-            return
+            return super().add_params(params, module, prefix, **kwargs)
         log = MMLogger.get_current_instance()
         level = log.level
         log.setLevel(logging.ERROR)  # mmengine writes lines for each parameter
