@@ -112,11 +112,11 @@ def test_stock_options_and_frozen_parts():
 def test_few_groups_have_the_settings_of_many(name, capsys):
     """Of AdamW and LAMB, in the schedules of the configs. Each is a line of the log."""
     config = read_config(name)
-    with DefaultScope.overwrite_default_scope(config.default_scope):
+    with fresh_mmengine(), DefaultScope.overwrite_default_scope(config.default_scope):
         config.model.backbone.init_cfg = None
         model = revert_sync_batchnorm(MODELS.build(config.model))
-        with fresh_mmengine():
-            few = build_optim_wrapper(model, copy.deepcopy(config.optim_wrapper)).optimizer
+        capsys.readouterr()
+        few = build_optim_wrapper(model, copy.deepcopy(config.optim_wrapper)).optimizer
         said = capsys.readouterr().out.splitlines()
         del config.optim_wrapper['constructor']
         many = build_optim_wrapper(model, config.optim_wrapper).optimizer
