@@ -54,7 +54,7 @@ class BoundaryCocoMetric(CocoMetric):
         logger.info('Evaluating boundaries...')
         detections = self._detections(results)
         if not detections:
-            logger.error('Boundary AP is not computed: there are no detections in any image.')
+            logger.info('There are no detections, as is usual after few iterations.')
             return metrics
         truths = COCO(self._coco_api.dataset)
         evaluation = COCOeval_faster(
