@@ -28,7 +28,7 @@ setup(
     extras_require={
         'mim': ['openmim==0.3.9'],
         'seg': ['mmengine==0.10.7', 'mmsegmentation==1.2.2', 'ftfy', 'regex'],
-        'det': ['mmengine==0.10.7', 'mmdet==3.3.0'],
+        'det': ['mmengine==0.10.7', 'mmdet==3.3.0', 'faster-coco-eval==1.8.0'],
         'cls': ['mmengine==0.10.7', 'mmpretrain==1.2.0', 'importlib_metadata<8'],
         # for tools/analysis/report.py; torch and mmengine bring them as well
         'report': ['Jinja2>=3.1', 'matplotlib>=3.8', 'Pygments>=2.15'],
