@@ -1,4 +1,4 @@
-"""The metric classes, registered for mm configs; BoundaryCocoMetric needs mmdet."""
+"""The metric classes, registered for mm configs; BoundaryCocoMetric needs mmdet and faster-coco-eval."""
 
 from mmbixt.evaluation.metrics import BoundaryIoUMetric
 from mmbixt.frameworks import UNUSABLE, register_missing
@@ -7,6 +7,7 @@ from mmbixt.registry import METRICS
 try:
     from mmbixt.evaluation.coco_metric import BoundaryCocoMetric
 except UNUSABLE as error:
-    __getattr__ = register_missing(METRICS, ['BoundaryCocoMetric'], 'mmdet', error)
+    needed, names = 'mmdet and faster-coco-eval', ['BoundaryCocoMetric']
+    __getattr__ = register_missing(METRICS, names, needed, error)
 
 __all__ = ['BoundaryCocoMetric', 'BoundaryIoUMetric']
