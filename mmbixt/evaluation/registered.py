@@ -1,4 +1,4 @@
-"""The metric classes, registered for mm configs; BoundaryCocoMetric needs mmdet and faster-coco-eval."""
+"""The registered metrics; BoundaryCocoMetric needs mmdet and faster-coco-eval."""
 
 from mmbixt.evaluation.metrics import BoundaryIoUMetric
 from mmbixt.frameworks import UNUSABLE, register_missing
