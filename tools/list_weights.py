@@ -117,7 +117,7 @@ def run_whole(source: Source, state: Mapping[str, Any]) -> torch.Tensor:
     from mmengine.config import Config
     from mmengine.registry import MODELS, init_default_scope
 
-    from mmbixt.checkpoints.state_dict import load_whole_state
+    from mmbixt.backbones.loading import load_whole_state
     from mmbixt.config import config_files
 
     decoder, arch, patch = source.name.rsplit('-', 3)[-3:]

@@ -9,8 +9,8 @@ from mmengine.config import Config, ConfigDict
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
+from mmbixt.backbones.loading import load_whole_state
 from mmbixt.check.built import check_trained, unwrapped
-from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.cli import add_common_arguments, build_runner, load_config, named_settings, run
 from mmbixt.config import ConfigError, all_dicts, data_sets, type_name, without_downloads
 
@@ -145,7 +145,7 @@ class WholeModelHook(Hook):
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         runner.logger.disabled = True  # mmengine loads the weights again, and logs it
         try:
-            load_whole_state(unwrapped(runner.model), checkpoint)
+            load_whole_state(unwrapped(runner.model), checkpoint, runner.cfg.load_from)
         finally:
             runner.logger.disabled = False
         check_trained(unwrapped(runner.model), checkpoint, runner.test_loop.dataloader.dataset)

@@ -14,6 +14,7 @@ from mmbixt.checkpoints.errors import CheckpointMismatchError
 from mmbixt.checkpoints.loader import load_weights
 from mmbixt.checkpoints.sources import SOURCES
 from mmbixt.checkpoints.state_dict import (
+    COUNT,
     compare,
     log,
     rename,
@@ -191,6 +192,38 @@ def classifier_names(state: State, neck_in_classifier: tuple[str, str]) -> State
         return neck.sub(neck_in_classifier[1], key) if neck.match(key) else f'backbone.{key}'
 
     return rename(state, new_name)
+
+
+def load_whole_state(
+    model: nn.Module, checkpoint: Mapping[str, Any], file: str = 'The checkpoint'
+) -> None:
+    """Load all weights of a model that is used without further training, or raise an error.
+
+    mmengine only logs missing weights, and would test a model with random ones. Weights that the
+    model does not have are ignored, as in mmengine, except those of a backbone or a neck: the
+    layers after it were trained with its output.
+    """
+    name, weights = type(model).__name__, checkpoint.get('state_dict', checkpoint)
+    try:
+        missing, unexpected = model.load_state_dict(weights, strict=False)
+    except CheckpointMismatchError as error:
+        parts = {key.partition('.')[0] for key in weights}
+        what = '' if 'backbone' in parts else f'{file} {identify(weights, LoadsFiles.families)}. '
+        raise CheckpointMismatchError(f'{what}{error}') from None
+    except RuntimeError as error:  # weights of another shape
+        raise CheckpointMismatchError(f'{file} does not fit {name}: {error}') from error
+    problems = {
+        f'lacks weights of {name}': [key for key in missing if not key.endswith(COUNT)],
+        f'has more in its backbone than {name}': [
+            key for key in unexpected if key.startswith('backbone.')
+        ],
+        f'has weights of a neck, but the config of {name} has none': [
+            key for key in unexpected if key.startswith('neck.')
+        ],
+    }
+    for what, keys in problems.items():
+        if keys:
+            raise CheckpointMismatchError(f'{file} {what}: {shorten(keys)}')
 
 
 def _learned(state: State) -> int:

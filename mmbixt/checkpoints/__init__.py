@@ -13,6 +13,6 @@ From ``init_cfg`` or ``load_from`` to a model, a function for each step::
     backbones.loading.adapt           these three; raises an error if a weight is missing
 
 Backbones and necks take it in ``LoadsFiles.init_weights``, and from ``state_dict.take_part`` on
-whenever ``load_state_dict`` is called: by mmengine, by timm, or by ``state_dict.load_whole_state``,
-which refuses a file that lacks weights of any part of a model.
+whenever ``load_state_dict`` is called: by mmengine, by timm, or by ``backbones.loading``'s
+``load_whole_state``, which refuses a file that lacks weights of any part of a model.
 """

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pickle import UnpicklingError
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -101,13 +102,17 @@ _STAND_INS = [
 ]
 
 
+_LOCK = RLock()  # torch's list is of all threads
+
+
 @contextmanager
 def stand_ins() -> Iterator[None]:
     """Let torch's reader use these, also where a user has allowed the classes themselves."""
-    allowed = serialization.get_safe_globals()
-    serialization.clear_safe_globals()
-    try:
-        with serialization.safe_globals(_STAND_INS):
-            yield
-    finally:
-        serialization.add_safe_globals(allowed)
+    with _LOCK:
+        allowed = serialization.get_safe_globals()
+        serialization.clear_safe_globals()
+        try:
+            with serialization.safe_globals(_STAND_INS):
+                yield
+        finally:
+            serialization.add_safe_globals(allowed)

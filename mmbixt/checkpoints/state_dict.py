@@ -6,15 +6,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from torch import Tensor, nn
-
-from mmbixt.checkpoints.errors import CheckpointMismatchError
+from torch import Tensor
 
 AVERAGED = ('state_dict_ema', 'model_ema')
 CONTAINERS = (*AVERAGED, 'state_dict', 'model', 'teacher')
 # prefixes of DistributedDataParallel and torch.compile
 _WRAPPERS = re.compile(r'^((module|_orig_mod)\.)+')
-_COUNT = 'num_batches_tracked'  # files of old versions of torch have none
+COUNT = 'num_batches_tracked'  # files of old versions of torch have none
 
 State = Mapping[str, Tensor]
 log = logging.getLogger('mmbixt').info  # see mmbixt.checkpoints.openmmlab
@@ -97,7 +95,7 @@ def compare(state: State, expected: State, may_be_missing: str = r'(?!)') -> Com
         part = re.match(may_be_missing, key)
         return part is not None and not any(other.startswith(part[0]) for other in state)
 
-    absent = [key for key in expected if key not in state and not key.endswith(_COUNT)]
+    absent = [key for key in expected if key not in state and not key.endswith(COUNT)]
     new = [key for key in absent if is_new(key)]
     missing = [key for key in absent if key not in new]
     wrong = [
@@ -113,34 +111,6 @@ def compare(state: State, expected: State, may_be_missing: str = r'(?!)') -> Com
     )
     lines = [f'{title}: {shorten(names)}' for names, title in listed if names]
     return Comparison(lines, new)
-
-
-def load_whole_state(model: nn.Module, checkpoint: Mapping[str, Any]) -> None:
-    """Load all weights of a model that is used without further training, or raise an error.
-
-    mmengine only logs missing weights, and would test a model with random ones. Weights that the
-    model does not have are ignored, as in mmengine, except those of a backbone or a neck: the
-    layers after it were trained with its output.
-    """
-    name, weights = type(model).__name__, checkpoint.get('state_dict', checkpoint)
-    try:
-        missing, unexpected = model.load_state_dict(weights, strict=False)
-    except CheckpointMismatchError:
-        raise
-    except RuntimeError as error:  # weights of another shape
-        raise CheckpointMismatchError(f'The checkpoint does not fit {name}: {error}') from error
-    problems = {
-        f'lacks weights of {name}': [key for key in missing if not key.endswith(_COUNT)],
-        f'has more in its backbone than {name}': [
-            key for key in unexpected if key.startswith('backbone.')
-        ],
-        f'has weights of a neck, but the config of {name} has none': [
-            key for key in unexpected if key.startswith('neck.')
-        ],
-    }
-    for what, keys in problems.items():
-        if keys:
-            raise CheckpointMismatchError(f'The checkpoint {what}: {shorten(keys)}')
 
 
 def shorten(names: Iterable[str], most: int = 5) -> str:

@@ -7,9 +7,9 @@ from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 from torch import nn
 
+from mmbixt.backbones.loading import load_whole_state
 from mmbixt.check.built import check_trained
 from mmbixt.checkpoints.loader import load
-from mmbixt.checkpoints.state_dict import load_whole_state
 from mmbixt.config import test_set, without_downloads
 
 
@@ -24,7 +24,7 @@ def load_trained(config: Config, checkpoint: str) -> tuple[nn.Module, dict[str, 
     if 'data_preprocessor' in config:  # outside of the model, as in mmpretrain
         model = {'data_preprocessor': config.data_preprocessor, **model}
     model = revert_sync_batchnorm(MODELS.build(model))
-    load_whole_state(model, state)
+    load_whole_state(model, state, checkpoint)
     dataset = DATASETS.build({**test_set(config), 'lazy_init': True, 'pipeline': []})
     check_trained(model, state, dataset)
     trained = (state.get('meta') or {}).get('dataset_meta') or {}

@@ -16,9 +16,10 @@ from test_checkpoints.layouts import build_meta, meta_state, random_state
 
 import mmbixt.timm  # noqa: F401 (for the names)
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
+from mmbixt.backbones.loading import load_whole_state
 from mmbixt.checkpoints.errors import CheckpointMismatchError
 from mmbixt.checkpoints.loader import load
-from mmbixt.checkpoints.state_dict import load_whole_state, rename_whole, unwrap
+from mmbixt.checkpoints.state_dict import rename_whole, unwrap
 from mmbixt.config import read_config
 
 
@@ -108,6 +109,10 @@ def test_the_file_of_a_backbone_is_not_for_load_from(save):
     model = build_meta(build, name='upernet_xcit_t12_p8_ade20k')
     with pytest.raises(CheckpointMismatchError, match=r"begins with 'backbone\.'.*init_cfg"):
         load_checkpoint(model, save(random_state(SMALL)))
+    with pytest.raises(
+        CheckpointMismatchError, match=rf"own\.pth is {NANO}\. No weight .*'backbone"
+    ):
+        load_whole_state(model, load(save(random_state(SMALL))), 'own.pth')
 
 
 def test_unwrap():

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.utils.data import DataLoader
 
-from mmbixt.checkpoints.state_dict import load_whole_state, unwrap
+from mmbixt.backbones.loading import load_whole_state
+from mmbixt.checkpoints.state_dict import unwrap
 from mmbixt.cli import add_common_arguments, load_config, run
 
 
