@@ -204,16 +204,18 @@ def load_whole_state(
     layers after it were trained with its output.
     """
     name, weights = type(model).__name__, checkpoint.get('state_dict', checkpoint)
+    parts = sorted({key.partition('.')[0] for key in weights})
     try:
         missing, unexpected = model.load_state_dict(weights, strict=False)
     except CheckpointMismatchError as error:
-        parts = {key.partition('.')[0] for key in weights}
         what = '' if 'backbone' in parts else f'{file} {identify(weights, LoadsFiles.families)}. '
         raise CheckpointMismatchError(f'{what}{error}') from None
     except RuntimeError as error:  # weights of another shape
         raise CheckpointMismatchError(f'{file} does not fit {name}: {error}') from error
     problems = {
-        f'lacks weights of {name}': [key for key in missing if not key.endswith(COUNT)],
+        f'has {shorten(parts)}; it lacks weights of {name}': [
+            key for key in missing if not key.endswith(COUNT)
+        ],
         f'has more in its backbone than {name}': [
             key for key in unexpected if key.startswith('backbone.')
         ],

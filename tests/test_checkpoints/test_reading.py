@@ -5,6 +5,7 @@ import io
 import os
 import zipfile
 from argparse import Namespace
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -53,6 +54,14 @@ DATA = {
 @pytest.mark.parametrize('kind', DATA)
 def test_data_are_read(read, kind, options):
     assert repr(read(saved(DATA[kind], **options))) == repr(DATA[kind])
+
+
+def test_threads_that_read_leave_the_allowed_classes_as_they_were(tmp_path):
+    torch.save(DATA['numpy'], tmp_path / 'x.pth')
+    before = torch.serialization.get_safe_globals()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(load, [str(tmp_path / 'x.pth')] * 40))
+    assert torch.serialization.get_safe_globals() == before
 
 
 ARRAYS = [np.arange(6.0).reshape(2, 3), np.arange(3, dtype='>i4'), np.array([]), np.array(2.5)]
