@@ -25,6 +25,7 @@ fail() {
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 cd "$root"
 unset PYTHONHOME PYTHONPATH
+unset PYTHONDONTWRITEBYTECODE # else each run would warn of invalid escapes in others' files
 venv=$(realpath -m "${VENV:-.venv}")
 py=$venv/bin/python stamp=$venv/setup.stamp built_for=$venv/mmcv.architectures
 site_packages='import sysconfig; print(sysconfig.get_path("purelib"))'
