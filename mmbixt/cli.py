@@ -3,20 +3,23 @@
 import argparse
 import inspect
 import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 
 import torch
 from mmengine.config import Config, DictAction
-from mmengine.registry import RUNNERS
+from mmengine.registry import DATASETS, HOOKS, METRICS, MODELS, RUNNERS, TRANSFORMS
 from mmengine.runner import Runner
 from torch import distributed
+from torch.utils.data import DataLoader
 
 from mmbixt.check.files import check_files
-from mmbixt.config import ConfigError, all_dicts, read_config, type_name
+from mmbixt.config import ConfigError, all_dicts, named_dicts, read_config, type_name
 from mmbixt.errors import UserError, near_matches
 from mmbixt.frameworks import UNUSABLE, missing_framework
 from mmbixt.registry import FRAMEWORKS
@@ -95,8 +98,7 @@ def load_config(
     if args.cfg_options:
         known = {*cfg, *SETTINGS, 'auto_scale_lr', 'runner_type', 'tta_model', 'tta_pipeline'}
         for name in {option.partition('.')[0] for option in args.cfg_options} - known:
-            text = f'--cfg-options: nothing reads the setting {name}.'
-            raise ConfigError(text + near_matches(name, known))
+            raise ConfigError(f'Nothing reads the setting {name}.{near_matches(name, known)}')
         cfg.merge_from_dict(args.cfg_options)
     for name in sorted(cfg.keys() - SETTINGS):  # mmengine takes any name
         if similar := get_close_matches(name, SETTINGS, 1, cutoff=0.92):
@@ -125,7 +127,30 @@ def _join_on_cpus(cfg: Config) -> None:
 
 
 def build_runner(cfg: Config) -> Runner:
-    return RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
+    with named_settings(cfg):
+        return RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
+
+
+@contextmanager
+def named_settings(cfg: Config) -> Iterator[None]:
+    """Give the path of a setting that its class has no argument for, and similar arguments."""
+    try:
+        yield
+    except TypeError as error:
+        found = re.search(r"__init__\(\) got an unexpected keyword argument '(\w+)'", str(error))
+        name = found[1] if found else None
+        for path, part in (x for x in named_dicts(dict(cfg.items())) if name in x[1]):
+            kind = part.get('type', DataLoader if path.endswith('_dataloader') else object)
+            if isinstance(kind, str):
+                full = kind if '.' in kind else f'{cfg.default_scope}.{kind}'
+                kinds = (x.get(full) for x in (MODELS, DATASETS, TRANSFORMS, METRICS, HOOKS))
+                kind = next(filter(None, kinds), object)
+            makers = (base.__init__ for base in inspect.getmro(kind)[:-1])  # but object's
+            known = {x for maker in makers for x in inspect.signature(maker).parameters} - {'self'}
+            if known and name not in known:
+                near = near_matches(name, known)
+                raise ConfigError(f'Nothing reads the setting {path}.{name}.{near}') from None
+        raise
 
 
 def run(main: Callable[[], None]) -> None:
@@ -135,5 +160,7 @@ def run(main: Callable[[], None]) -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except USER_ERRORS as error:
-        name = 'error' if type(error) is UserError else type(error).__name__
-        sys.exit(f'{name}: {error}')
+        name = type(error).__name__
+        text = str(error).rpartition(f'{name}: ')[2].rstrip()  # of a data loader, after a traceback
+        sys.stdout.flush()  # before the error, also in a file
+        sys.exit(f'{"error" if type(error) is UserError else name}: {text}')

@@ -36,16 +36,18 @@ def read_config(path: str) -> Config:
     return Config.fromfile(path)
 
 
+def named_dicts(part: Any, path: str = '') -> Iterator[tuple[str, ConfigDict]]:
+    """All dicts in a part of a config, with their paths, such as 'model.backbone'."""
+    if isinstance(part, dict):
+        yield path, part
+    items = enumerate(part) if isinstance(part, (list, tuple)) else ()
+    for key, value in part.items() if isinstance(part, dict) else items:
+        yield from named_dicts(value, f'{path}.{key}'.lstrip('.'))
+
+
 def all_dicts(*nodes: Any) -> list[ConfigDict]:
     """All dicts in parts of a config, each once."""
-    dicts, queue = {}, list(nodes)
-    for node in queue:  # grows within the loop
-        if isinstance(node, dict):
-            dicts[id(node)] = node
-            queue += node.values()
-        elif isinstance(node, (list, tuple)):
-            queue += node
-    return list(dicts.values())
+    return list({id(node): node for _, node in named_dicts(nodes)}.values())
 
 
 def without_downloads(model: ConfigDict) -> ConfigDict:
@@ -80,3 +82,10 @@ def data_sets(cfg: Mapping[str, Any], split: str) -> Iterator[tuple[str, Mapping
         queue += inner
         if dataset and not inner:
             yield path, dataset
+
+
+def test_set(cfg: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The first data set of the tests."""
+    for _, dataset in data_sets(cfg, 'test'):
+        return dataset
+    raise ConfigError('There is no test_dataloader, whose data set gives sizes and classes.')

@@ -167,9 +167,14 @@ MODULES = {name: partial(module, name, *about) for name, about in SIMPLE.items()
     'WindowAttention, smaller than a window': partial(windowed, (2, 5), 3),
     'WindowAttention, one token': partial(windowed, (1, 1)),
     'WindowAttention, instance norm': partial(windowed, (14, 7), branch_norm='instance'),
+    'WindowAttention, layer norm': partial(windowed, (14, 7), branch_norm='layer'),
+    'WindowAttention, additive, shifted': partial(windowed, (17, 10), 3, projection='additive'),
     'BidirectionalSelfAttention, plain': partial(bisa, (3,), 13, 2, 12, lam=1),
     'BidirectionalSelfAttention, in turn': partial(bisa, (3,), 13, 2, 12, bisa_order='misa_msa'),
     'BidirectionalSelfAttention, MLP': partial(bisa, (3,), 13, 2, 12, projection='mlp'),
+    'BidirectionalSelfAttention, additive, in turn': partial(
+        bisa, (3,), 13, 2, 12, projection='additive', bisa_order='msa_misa'
+    ),
 }
 CASES = ATTENTIONS | MODULES
 

@@ -6,7 +6,7 @@ from mmengine.registry import MODELS, init_default_scope
 
 from mmbixt.config import read_config
 from mmbixt.export import smooth_images
-from mmbixt.export.detector import Detector
+from mmbixt.export.detector import ExportedDetector
 
 SIZE = 96, 128
 # what the last layers of heads return: standard deviation and mean
@@ -31,7 +31,7 @@ def build_detector(name, **options):
     config.merge_from_dict(options)
     torch.manual_seed(0)
     model = revert_sync_batchnorm(MODELS.build(config.model)).eval()
-    spread(model, lambda: Detector(model, config)(smooth_images(1, *SIZE)))
+    spread(model, lambda: ExportedDetector(model, config)(smooth_images(1, *SIZE)))
     return model, config
 
 

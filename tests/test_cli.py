@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 from helpers import CONFIGS
-from running import write_few_scenes
+from running import NO_WORKERS, fresh_mmengine, write_few_scenes
+from torch.utils.data import DataLoader
 
-from mmbixt.cli import add_common_arguments, load_config
+from mmbixt.cli import add_common_arguments, build_runner, load_config, named_settings, run
 from mmbixt.config import ConfigError, read_config
 
 NAME = 'semfpn_bixt_ti_ade20k'
@@ -33,7 +34,7 @@ def test_unknown_configs():
 
 
 def test_options_that_nothing_reads():
-    with pytest.raises(ConfigError, match=r'nothing reads the setting modle\..*: .*\bmodel\b'):
+    with pytest.raises(ConfigError, match=r'Nothing reads the setting modle\..*: .*\bmodel\b'):
         load(NAME, '--cfg-options', 'modle.backbone.arch=small')
     load(NAME, '--cfg-options', 'custom_hooks.type=EMAHook', 'tta_model.type=SegTTAModel')
 
@@ -57,6 +58,37 @@ def test_the_work_dir_of_a_config_is_not_that_of_its_sample(tmp_path, monkeypatc
     assert load('mine.py').work_dir == 'real'
     assert load('mine.py', '--sample').work_dir == 'work_dirs/mine_sample'
     assert load('mine.py', '--sample', '--work-dir', 'x').work_dir == 'x'
+
+
+@pytest.mark.parametrize(
+    ('option', 'similar'),
+    [
+        ('model.backbone.init_cfgg=None', r'init_cfg\b'),  # an argument of a base class
+        ('model.decode_head.loss_decode.loss_wait=1', 'loss_weight'),
+        ('train_dataloader.batchsize=2', 'batch_size'),
+        ('train_dataloader.dataset.pipeline.3.scal=2', 'scale'),
+    ],
+)
+def test_settings_that_a_class_does_not_read(option, similar, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_few_scenes(tmp_path / 'data/sample', 1, 1)
+    cfg = load(NAME, '--sample', '--cfg-options', option, *NO_WORKERS)
+    name = option.partition('=')[0].replace('.', r'\.')
+    with (
+        fresh_mmengine(),
+        pytest.raises(ConfigError, match=rf'the setting {name}\. Similar names: .*{similar}'),
+        named_settings(cfg),
+    ):
+        build_runner(cfg).train()
+
+
+def test_an_error_in_a_worker_has_no_traceback():
+    def fail(_):
+        raise ConfigError('a bad image')
+
+    loader = DataLoader([0], num_workers=1, collate_fn=fail, multiprocessing_context='fork')
+    with pytest.raises(SystemExit, match=r'^ConfigError: a bad image$'):
+        run(lambda: next(iter(loader)))
 
 
 def test_a_misspelt_setting(tmp_path):

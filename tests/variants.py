@@ -80,6 +80,13 @@ VARIANTS = {
         bisa_order='misa_msa',
         projection='mlp',
     ),
+    'bisa, additive, layer norm': dict(
+        BISA,
+        arch=dict(embed_dims=16, depths=(2, 1), num_heads=(1, 2), window_size=4),
+        lam='learned',
+        branch_norm='layer',
+        projection='additive',
+    ),
     'swin': dict(
         BISA,
         arch=dict(embed_dims=16, depths=(1, 2, 1), num_heads=(1, 2, 4)),

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from mmbixt.cli import run
 from mmbixt.errors import UserError
 from mmbixt.evaluation.folders import read_class_file, read_labels
-from mmbixt.predict.files import find_images
+from mmbixt.predict.files import image_files
 
 IGNORED, SHOWN = 255, 20  # most ids or colours that are listed
 
@@ -57,8 +57,8 @@ def main() -> None:
         raise FileExistsError(f'{args.out} exists.')
     ignored = set() if colours else {IGNORED, *args.ignore}
     new_ids = {code: i for i, code in enumerate(codes) if code not in ignored}
-    pixels, files = Counter(), Counter()  # of those that are no classes
-    found = find_images([str(args.labels)])
+    pixels, files, first = Counter(), Counter(), {}  # of those that are no classes
+    found = image_files([str(args.labels)])
     for file, name in tqdm(found.items(), disable=None):
         old = read_codes(file, bool(colours))
         values, places, counts = np.unique(old, return_inverse=True, return_counts=True)
@@ -67,6 +67,7 @@ def main() -> None:
             if value not in new_ids and value not in ignored:
                 pixels[value] += count
                 files[value] += 1
+                first.setdefault(value, file)
         path = args.out / name.with_suffix('.png')
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(new[places].reshape(old.shape)).save(path)
@@ -75,7 +76,7 @@ def main() -> None:
         print('These are no classes and became 255, which does not count:')
     for value, count in pixels.most_common(SHOWN):
         what = f'{value >> 16} {value >> 8 & 255} {value & 255}' if colours else f'id {value}'
-        print(f'  {what}: {count:,} pixels in {files[value]:,} files')
+        print(f'  {what}: {count:,} pixels in {files[value]:,} files, first in {first[value]}')
 
 
 if __name__ == '__main__':

@@ -48,7 +48,7 @@ def run(*command: str | Path) -> str:
     return ''.join(output)
 
 
-def read_labels(path: Path) -> np.ndarray:
+def read_label_map(path: Path) -> np.ndarray:
     """ADE20K's files number classes from 1, and 0 is unlabelled: 255 after the subtraction."""
     return cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) - np.uint8(1)
 
@@ -65,8 +65,8 @@ def draw_predictions(data: Path, predictions: Path) -> Figure:
     present = set()
     for axes, file in zip(figure.subplots(len(images), 4), images, strict=True):
         image = cv2.imread(str(file))[..., ::-1]
-        truth = read_labels(data / 'annotations/validation' / f'{file.stem}.png')
-        prediction = read_labels(predictions / f'{file.stem}.png')
+        truth = read_label_map(data / 'annotations/validation' / f'{file.stem}.png')
+        prediction = read_label_map(predictions / f'{file.stem}.png')
         wrong = (truth != prediction) & (truth != IGNORED)
         errors = np.where(wrong[..., None], (220, 30, 30), image // 2 + 110).astype(np.uint8)
         panels = {'image': image, 'truth': colours[truth], 'prediction': colours[prediction]}

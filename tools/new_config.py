@@ -14,6 +14,7 @@ from os.path import commonprefix
 from pathlib import Path
 
 import numpy as np
+from mmengine.config import Config
 from mmengine.fileio import load
 from PIL import Image
 
@@ -97,22 +98,51 @@ model = dict(
 )
 
 iterations = {iterations}  # {epochs} epochs
+warm_up, interval = max(2, iterations // 20), max(1, iterations // 8)
 optim_wrapper = dict(optimizer=dict(lr=1e-4))
 param_scheduler = [
-    dict(type='LinearLR', start_factor=1e-6, by_epoch=False, begin=0, end={warm_up}),
-    dict(type='PolyLR', eta_min=0.0, power=1.0, by_epoch=False, begin={warm_up}, end=iterations),
+    dict(type='LinearLR', start_factor=1e-6, by_epoch=False, begin=0, end=warm_up),
+    dict(type='PolyLR', eta_min=0.0, power=1.0, by_epoch=False, begin=warm_up, end=iterations),
 ]
-train_cfg = dict(max_iters=iterations, val_interval={interval})
-default_hooks = dict(checkpoint=dict(interval={interval}))
+train_cfg = dict(max_iters=iterations, val_interval=interval)
+default_hooks = dict(checkpoint=dict(interval=interval))
 """
 DETECTOR = """
-palette = {palette}
-data = dict(data_root='', metainfo=dict(classes=classes, palette=palette))
+scale = (1333, 800)  # the most pixels of the long and of the short side; smaller is faster
+resize = dict(type='RandomResize', scale=scale, ratio_range=(0.6, 1.0), keep_ratio=True)
+crop = dict(
+    type='RandomCrop',
+    crop_type='relative_range',
+    crop_size=(0.6, 0.6),
+    allow_negative_crop=True,
+)
+train_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='LoadAnnotations', with_bbox=True, with_mask={masks}),
+    dict(type='mmbixt.CheckSample'),
+    dict(type='RandomFlip', prob=0.5),
+    dict(type='RandomChoice', transforms=[[resize], [crop, resize]]),
+    dict(type='PackDetInputs'),
+]
+test_pipeline = _base_.test_pipeline
+test_pipeline[1].scale = scale
+data = dict(data_root='', metainfo=dict(classes=classes{palette}))
 train_dataloader = dict(
-    dataset=dict(data_prefix=dict(img={train[0]!r}), ann_file={train[1]!r}, **data),
+    batch_size=2,
+    dataset=dict(
+        data_prefix=dict(img={train[0]!r}),
+        ann_file={train[1]!r},
+        pipeline=train_pipeline,
+        **data,
+    ),
 )
 val_dataloader = dict(
-    dataset=dict(data_prefix=dict(img={val[0]!r}), ann_file={val[1]!r}, **data),
+    dataset=dict(
+        data_prefix=dict(img={val[0]!r}),
+        ann_file={val[1]!r},
+        pipeline=test_pipeline,
+        **data,
+    ),
 )
 test_dataloader = val_dataloader
 val_evaluator = dict({metric}ann_file={val[1]!r})
@@ -120,28 +150,32 @@ test_evaluator = val_evaluator
 
 model = dict({heads})
 
-epochs = {epochs}  # of {steps} steps of 2 images
+epochs = {epochs}
+warm_up = max(2, min(500, epochs * {steps} // 20))  # iterations, of {steps} an epoch
+milestones = [max(1, epochs * i // 12) for i in (8, 11)]
 optim_wrapper = dict(optimizer=dict(lr=5e-5))
 param_scheduler = [
-    dict(type='LinearLR', start_factor=0.001, by_epoch=False, begin=0, end={warm_up}),
-    dict(
-        type='MultiStepLR', by_epoch=True, begin=0, end=epochs, milestones={milestones}, gamma=0.1
-    ),
+    dict(type='LinearLR', start_factor=0.001, by_epoch=False, begin=0, end=warm_up),
+    dict(type='MultiStepLR', begin=0, end=epochs, milestones=milestones, gamma=0.1),
 ]
-train_cfg = dict(max_epochs=epochs, val_interval={interval})
+train_cfg = dict(max_epochs=epochs, val_interval=max(1, epochs // 10))
 """
 CLASSIFIER = """
+crop = {crop}  # pixels of both sides; smaller is faster
+train_pipeline, test_pipeline = _base_.train_pipeline, _base_.test_pipeline
+train_pipeline[1].scale = crop
+test_pipeline[1].scale, test_pipeline[2].crop_size = round(crop * {edge}), crop
 data = dict(_delete_=True, type='CustomDataset', metainfo=dict(classes=classes))
 train_dataloader = dict(
     batch_size={batch},
     drop_last=False,
     # for ImageNet it repeats images in a batch, and leaves two thirds of them out of an epoch
     sampler=dict(_delete_=True, type='DefaultSampler', shuffle=True),
-    dataset=dict({train}, pipeline=_base_.train_pipeline, **data),
+    dataset=dict({train}, pipeline=train_pipeline, **data),
 )
 val_dataloader = dict(
     batch_size={batch},
-    dataset=dict({val}, pipeline=_base_.test_pipeline, **data),
+    dataset=dict({val}, pipeline=test_pipeline, **data),
 )
 test_dataloader = val_dataloader
 val_evaluator = dict(type='Accuracy', topk=(1,))
@@ -153,13 +187,14 @@ model = dict({parts}
     head=dict(num_classes=len(classes){loss}),
 )
 
-epochs, steps = {epochs}, {steps}  # steps of an epoch
+epochs = {epochs}
+warm_up = max(2, epochs * {steps} // 20)  # iterations, of {steps} an epoch
 optim_wrapper = dict(optimizer=dict(_delete_=True, type='AdamW', lr={rate}, weight_decay=0.05))
 param_scheduler = [
-    dict(type='LinearLR', start_factor=0.001, by_epoch=False, begin=0, end={warm_up}),
-    dict(type='CosineAnnealingLR', by_epoch=False, begin={warm_up}, end=epochs * steps),
+    dict(type='LinearLR', start_factor=0.001, by_epoch=False, end=warm_up),
+    dict(type='CosineAnnealingLR', end=epochs, convert_to_iter_based=True),
 ]
-train_cfg = dict(max_epochs=epochs, val_interval={interval})
+train_cfg = dict(max_epochs=epochs, val_interval=max(1, epochs // 10))
 """
 
 
@@ -287,7 +322,7 @@ def count_labels(files: list[Path], classes: list[str], reduce: bool) -> tuple[n
     return pixels, reduce
 
 
-def segmentor(args: argparse.Namespace, model: dict) -> tuple[list[str], str]:
+def segmentor(args: argparse.Namespace, cfg: Config) -> tuple[list[str], str]:
     """Names of the classes, and the config without its head."""
     classes = read_classes(args.classes)
     own = read_class_file(args.classes)[1] if Path(args.classes).is_file() else []
@@ -310,7 +345,7 @@ def segmentor(args: argparse.Namespace, model: dict) -> tuple[list[str], str]:
     share = pixels.clip(1) / pixels.sum()
     weights = share**-0.5 / (share**0.5).sum()  # 1 on average over the pixels
     return classes, SEGMENTOR.format(
-        palette=own or palette_of(classes),
+        palette=own or [tuple(x) for x in distinct_palette(len(classes)).tolist()],
         suffixes=suffixes,
         train=train,
         val=val,
@@ -320,23 +355,17 @@ def segmentor(args: argparse.Namespace, model: dict) -> tuple[list[str], str]:
         batch=BATCH,
         weights=weights.clip(max=10).round(2).tolist(),
         auxiliary='\n    auxiliary_head=dict(num_classes=len(classes)),'
-        * ('auxiliary_head' in model),
+        * ('auxiliary_head' in cfg.model),
         iterations=8 * interval,
         epochs=round(8 * interval * BATCH / len(stems)),
-        warm_up=8 * interval // 20,
-        interval=interval,
     )
-
-
-def palette_of(classes: list[str]) -> list[tuple[int, ...]]:
-    return [tuple(colour) for colour in distinct_palette(len(classes)).tolist()]
 
 
 def rarity(count: int) -> str:
     return '   never' if not count else '   rare' if count < 10 else ''
 
 
-def detector(args: argparse.Namespace, model: dict) -> tuple[list[str], str]:
+def detector(args: argparse.Namespace, cfg: Config) -> tuple[list[str], str]:
     """Names of the classes, and the config without its head."""
     content = json.loads(args.annotations.read_text())
     train = str(args.images), str(args.annotations)
@@ -358,7 +387,7 @@ def detector(args: argparse.Namespace, model: dict) -> tuple[list[str], str]:
     objects = [x for x in content['annotations'] if names[x['category_id']] in wanted]
     if not objects:
         raise ConfigError(f'{train[1]} has no objects of these classes.')
-    masks = 'mask_head' in model.get('roi_head', {})
+    masks = 'mask_head' in cfg.model.get('roi_head', {})
     for key in ('area', *['segmentation'] * masks):
         if missing := sum(key not in x for x in objects):
             raise ConfigError(f'{missing:,} objects of {train[1]} have no {key}.')
@@ -367,20 +396,17 @@ def detector(args: argparse.Namespace, model: dict) -> tuple[list[str], str]:
     counts = Counter(names[x['category_id']] for x in objects)
     for name in classes:
         print(f'  {name:16} {counts[name]:,} objects{rarity(counts[name])}')
-    epochs, steps = int(np.clip(20000 / images, 12, 100)), -(-images // 2)
     heads = ['bbox_head=dict(num_classes=len(classes))']
     heads += ['mask_head=dict(num_classes=len(classes))'] * masks
     return classes, DETECTOR.format(
-        palette=palette_of(classes),
+        palette=', palette=None' * (len(classes) > 80),  # which COCO has colours for
+        masks=masks,
         train=train,
         val=val,
         metric="type='mmbixt.BoundaryCocoMetric', " * masks,
-        heads=f'roi_head=dict({", ".join(heads)})' if 'roi_head' in model else heads[0],
-        epochs=epochs,
-        steps=steps,
-        warm_up=min(500, epochs * steps // 20),
-        milestones=[epochs * 2 // 3, epochs * 11 // 12],
-        interval=max(1, epochs // 10),
+        heads=f'roi_head=dict({", ".join(heads)})' if 'roi_head' in cfg.model else heads[0],
+        epochs=int(np.clip(20000 / images, 12, 100)),
+        steps=-(-images // 2),
     )
 
 
@@ -396,7 +422,7 @@ def images_of_classes(folder: Path) -> dict[str, list[str]]:
     return images
 
 
-def classifier(args: argparse.Namespace, model: dict) -> tuple[list[str], str]:
+def classifier(args: argparse.Namespace, cfg: Config) -> tuple[list[str], str]:
     """Names of the classes, and the config without its head."""
     images = images_of_classes(args.images)
     classes, val_images, files = [*images], args.val_images or args.images, ('', '')
@@ -409,26 +435,26 @@ def classifier(args: argparse.Namespace, model: dict) -> tuple[list[str], str]:
     counts = Counter(line.rpartition(' ')[2] for line in lines)
     for i, name in enumerate(classes):
         print(f'  {name:16} {counts[str(i)]:,} images{rarity(counts[str(i)])}')
-    epochs, steps = int(np.clip(32000 / len(lines), 20, 100)), -(-len(lines) // BATCH_OF_CLASSES)
     models = load(config_files()[args.like].with_name('metafile.yml'))['Models']
     results = (x for model in models if model['Name'] == args.like for x in model['Results'])
     weights = next((x['Weights'] for x in results if 'Weights' in x), None)  # published ones
-    own = [x for x in ('backbone', 'neck') if weights and model[x].type.startswith('mmbixt.')]
+    own = [x for x in ('backbone', 'neck') if weights and cfg.model[x].type.startswith('mmbixt.')]
     folders = zip((args.images, val_images), files, strict=True)
+    crop = cfg.test_pipeline[2].crop_size
     train, val = (f'data_prefix={str(x)!r}, ann_file={file!r}' for x, file in folders)
     return classes, CLASSIFIER.format(
         train=train,
         val=val,
+        crop=crop,
+        edge=round(cfg.test_pipeline[1].scale / crop, 3),
         batch=BATCH_OF_CLASSES,
         weights=weights and f"dict(type='Pretrained', checkpoint={weights!r})",
         parts=''.join(f'\n    {part}=dict(init_cfg=weights),' for part in own),
         # of binary cross-entropy, a mean over classes
-        loss=', loss=dict(loss_weight=1 / len(classes))' * ('loss_weight' in model.head.loss),
+        loss=', loss=dict(loss_weight=1 / len(classes))' * ('loss_weight' in cfg.model.head.loss),
         rate=5e-5 if weights else 1e-3,
-        epochs=epochs,
-        steps=steps,
-        warm_up=max(1, epochs * steps // 20),
-        interval=max(1, epochs // 10),
+        epochs=int(np.clip(32000 / len(lines), 20, 100)),
+        steps=-(-len(lines) // BATCH_OF_CLASSES),
     )
 
 
@@ -444,7 +470,7 @@ def main() -> None:
     )
     if cfg.default_scope != scope or not is_ours:
         raise ConfigError(f"--like must be one of mmbixt's configs of {scope}, by its name.")
-    classes, rest = kinds[scope](args, cfg.model)
+    classes, rest = kinds[scope](args, cfg)
     args.out.write_text(
         HEAD.format(family=file.parent.name, name=args.like, classes=classes) + rest
     )

@@ -11,7 +11,7 @@ from mmengine.runner import Runner
 
 from mmbixt.check.built import check_trained, unwrapped
 from mmbixt.checkpoints.state_dict import load_whole_state
-from mmbixt.cli import add_common_arguments, build_runner, load_config, run
+from mmbixt.cli import add_common_arguments, build_runner, load_config, named_settings, run
 from mmbixt.config import ConfigError, all_dicts, data_sets, type_name, without_downloads
 
 
@@ -166,7 +166,8 @@ def main() -> None:
         save_predictions(cfg, args.out)
     runner = build_runner(cfg)
     runner.register_hook(WholeModelHook())
-    runner.test()
+    with named_settings(cfg):
+        runner.test()
 
 
 if __name__ == '__main__':

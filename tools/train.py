@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import torch
 from mmengine.config import Config
 
-from mmbixt.cli import add_common_arguments, build_runner, load_config, run
+from mmbixt.cli import add_common_arguments, build_runner, load_config, named_settings, run
 from mmbixt.config import ConfigError
 
 
@@ -72,6 +72,8 @@ def apply_options(cfg: Config, args: argparse.Namespace) -> None:
     if args.amp:
         use_half_precision(cfg)
     if args.auto_scale_lr:
+        if 'base_batch_size' not in cfg.get('auto_scale_lr', {}):
+            raise ConfigError('--auto-scale-lr: the config lacks auto_scale_lr.base_batch_size.')
         cfg.auto_scale_lr.enable = True
     if args.cuda_graphs:
         cfg.train_dataloader.pin_memory = False  # its thread would disturb the capture
@@ -107,7 +109,8 @@ def train(args: argparse.Namespace) -> None:
     if cfg.get('resume'):
         runner.register_hook(dict(type='mmbixt.KeepOtherRunsHook'))
     try:
-        runner.train()
+        with named_settings(cfg):
+            runner.train()
     except KeyboardInterrupt:
         print(f'Stopped in iteration {runner.iter + 1}.')
         if Path(cfg.work_dir, 'last_checkpoint').exists():  # written by mmengine

@@ -60,10 +60,11 @@ def cross_covariance(qkv: Tensor, temperature: Tensor, l2_norm: bool = True) -> 
         return cross_covariance_definition(qkv, temperature, l2_norm)
     batch, heads = qkv.shape[0], len(temperature)
     queries_keys, values = qkv.unflatten(-1, (3, heads, -1)).split((2, 1), 2)
+    d = qkv.shape[-1] // (3 * heads)
     queries_keys = queries_keys.permute(0, 3, 2, 4, 1).flatten(2, 3).flatten(0, 1)  # (Bh,2d,N)
     wide = torch.promote_types(qkv.dtype, torch.float32)
     moments = (queries_keys @ queries_keys.transpose(1, 2)).to(wide)
-    products = moments.chunk(2, 1)[0].chunk(2, 2)[1]  # (Bh,d,d)
+    products = moments[:, :d, d:]  # (Bh,d,d)
     # norms are at least 1e-12, as in torch.nn.functional.normalize
     query_norms, key_norms = (
         x.clamp_min(1e-24).sqrt() for x in moments.diagonal(dim1=1, dim2=2).chunk(2, 1)

@@ -13,6 +13,11 @@ head, with ``q_hat = gelu(isa.q(x))`` and ``v_hat = gelu(isa.v(x))``::
 The implementation averages the values before the hypernetwork, which is linear in them:
 ``sum_j L[i,j] (v_hat[j] G) q_hat[i] = (sum_j L[i,j] v_hat[j]) G q_hat[i]``. This leaves one
 bilinear product for each token, whose cost does not depend on the number of tokens that attend.
+
+The authors' code has another inverse branch (``projection='additive'``), with a matrix B (d,d), in
+which a value projects the query of its own token only::
+
+    inverse[i] = q_hat[i] W_i + sum_j L[i,j] v_hat[j] B
 """
 
 import math
@@ -21,10 +26,11 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.functional import gelu
+from torch.nn.functional import gelu, layer_norm
 from torch.utils.checkpoint import checkpoint
 
 from mmbixt.layers.context import is_by_definition, is_exporting, without_autocast
+from mmbixt.layers.initialise import init_linear
 from mmbixt.layers.softmax_attention import (
     attention_scores,
     biased_attention,
@@ -46,18 +52,24 @@ def bidirectional_self_attention_maps(
     return S.softmax(dim=-1), S.softmax(dim=-2)
 
 
-def inverse_attention_definition(L: Tensor, q_hat: Tensor, v_hat: Tensor, G: Tensor) -> Tensor:
+def inverse_attention_definition(
+    L: Tensor, q_hat: Tensor, v_hat: Tensor, G: Tensor, B: Tensor | None = None
+) -> Tensor:
     """The inverse branch by the equations above.
 
     Args:
         L: (...,h,N,N), each column sums to one.
         q_hat, v_hat: (...,h,N,d), the queries that are projected, by the values.
         G: (d,d,d), shared by the heads; its axes belong to ``v_hat``, ``q_hat`` and the output.
+        B: None, or (d,d) for the branch of the authors' code.
 
     Returns:
         (...,h,N,d).
     """
-    return torch.einsum('...ij,...ja,...ib,abc->...ic', L, v_hat, q_hat, G.to(q_hat.dtype))
+    if B is None:
+        return torch.einsum('...ij,...ja,...ib,abc->...ic', L, v_hat, q_hat, G.to(q_hat.dtype))
+    W = torch.einsum('...ja,abc->...jbc', v_hat, G.to(q_hat.dtype))
+    return torch.einsum('...ib,...ibc->...ic', q_hat, W) + L @ v_hat @ B.to(q_hat.dtype)
 
 
 # --- The bilinear product -------------------------------------------------------------------------
@@ -97,22 +109,23 @@ def _multiply(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
 class InverseAttention(nn.Module):
     """Inverse self-attention: two projections and a hypernetwork.
 
-    As the paper's number of parameters requires, it has projections of its own, of width C, one G
-    for all heads, and neither an output projection nor scores of its own. (The text has scores from
-    queries and keys of its own, W_Q^1 and W_K, and projections whose inputs are as wide as a head.)
+    As in the authors' code, and as the paper's number of parameters requires, it has projections of
+    its own, of width C, one G for all heads, and neither an output projection nor scores of its
+    own. (The text has scores from queries and keys of its own, W_Q^1 and W_K, and projections whose
+    inputs are as wide as a head.) The projections have biases with 'additive', as in that code.
 
-    The paper leaves open whether the projections have biases (here none), how G starts, and the MLP
-    that it compares with the hypernetwork. Here the MLP has as many weights as G, and computes
-    ``inverse[i] = mlp([sum_j L[i,j] v_hat[j], q_hat[i]])``.
+    Open are how G starts, and the MLP that the paper compares with the hypernetwork. Here the MLP
+    has as many weights as G, and computes ``inverse[i] = mlp([sum_j L[i,j] v_hat[j], q_hat[i]])``.
     """
 
     def __init__(self, channels: int, num_heads: int, projection: str = 'hypernetwork') -> None:
         super().__init__()
         self.num_heads = num_heads
         d = head_width(channels, num_heads)
-        self.q = nn.Linear(channels, channels, bias=False)
-        self.v = nn.Linear(channels, channels, bias=False)
-        if projection == 'hypernetwork':
+        is_additive = projection == 'additive'
+        self.q, self.v = (nn.Linear(channels, channels, bias=is_additive) for _ in range(2))
+        self.B = nn.Parameter(torch.empty(d, d)) if is_additive else None
+        if projection != 'mlp':
             self.G = nn.Parameter(torch.empty(d, d, d))
         else:
             hidden = max(1, round(d**2 / 3))  # times 3d weights
@@ -121,11 +134,17 @@ class InverseAttention(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Small values, as in Swin; queries of order one, and a G that keeps their scale.
+        """Small values, as in Swin; but queries of order one, and a G that keeps their scale.
 
-        Both branches then have about the same scale at the start. (The paper does not say how it
-        initialises G.)
+        Both branches then have about the same scale at the start. With 'additive' all values are
+        small, as in the authors' code.
         """
+        if self.B is not None:
+            init_linear(self.q)
+            init_linear(self.v)
+            for weight in (self.G, self.B):
+                nn.init.trunc_normal_(weight, std=0.02)
+            return
         nn.init.trunc_normal_(self.v.weight, std=0.02)
         nn.init.normal_(self.q.weight, std=self.q.in_features**-0.5)
         if isinstance(self.G, Tensor):
@@ -143,8 +162,11 @@ class InverseAttention(nn.Module):
             (v_hat,) = split_heads(v_hat, 1, heads)
             if is_by_definition() and isinstance(self.G, Tensor):
                 (q_hat,) = split_heads(q_hat, 1, heads)
-                return join_heads(inverse_attention_definition(L, q_hat, v_hat, self.G))
+                return join_heads(inverse_attention_definition(L, q_hat, v_hat, self.G, self.B))
             q_hat, pooled = (y.unflatten(-1, (heads, -1)) for y in (q_hat, join_heads(L @ v_hat)))
+            if self.B is not None:
+                own = bilinear(v_hat.transpose(-3, -2), q_hat, self.G)
+                return (own + pooled @ self.B.to(pooled.dtype)).flatten(-2)
             if isinstance(self.G, Tensor):
                 return bilinear(pooled, q_hat, self.G).flatten(-2)
             both, weights = torch.cat((pooled, q_hat), dim=-1), dict(self.G.named_parameters())
@@ -157,9 +179,9 @@ class InverseAttention(nn.Module):
 class BidirectionalSelfAttention(nn.Module):
     """BiSA: self-attention and inverse self-attention in parallel, with the same scores.
 
-    The paper leaves open: relative positions and masks in the scores of the inverse branch (here in
-    both), the place of the output projection, how a learned share is kept between 0 and 1, what the
-    instance norm averages, and how two attentions in turn are connected.
+    As in the authors' code, positions and masks are in the scores of both branches, the output
+    projection is after the combination, and a learned share is a sigmoid. Open are what the paper's
+    instance norm averages (their code has a layer norm), and how two attentions in turn connect.
 
     Args:
         channels: width C of the tokens.
@@ -168,13 +190,14 @@ class BidirectionalSelfAttention(nn.Module):
             self-attention, without norms of branches: the inverse branch, which would never get a
             gradient, is not built.
         lam_init: initial value of a learned ``lam``, above 0 and below 1.
-        branch_norm: None, or 'instance' to normalise each channel of each branch over the tokens
-            (no weights, eps 1e-5) before they are combined.
+        branch_norm: None, or a norm of each branch before they are combined, without weights and
+            with eps 1e-5: 'instance' of each channel over the tokens, 'layer' of each token over
+            the channels.
         bisa_order: 'parallel' as above; or one attention on the output of the other, with the same
             weights of queries and keys: 'misa_msa' (inverse self-attention first) or 'msa_misa'.
             These two have no ``lam``.
-        projection: 'hypernetwork' as above, or 'mlp', an MLP with as many weights, for the
-            comparison in the paper.
+        projection: 'hypernetwork' as above; 'additive' as in the authors' code; or 'mlp', an MLP
+            with as many weights, for the comparison in the paper.
     """
 
     def __init__(
@@ -244,7 +267,7 @@ class BidirectionalSelfAttention(nn.Module):
         qkv = self.qkv(x)
         dtype = qkv.dtype
         with without_autocast(x):
-            if self.branch_norm is not None:
+            if self.branch_norm == 'instance':
                 qkv = qkv.to(torch.promote_types(dtype, torch.float32))
             q, k, v = split_heads(qkv, 3, self.num_heads)
             scores = attention_scores(q, k, self.scale, bias)
@@ -252,6 +275,8 @@ class BidirectionalSelfAttention(nn.Module):
         inverse = self.isa(x, scores)
         if self.branch_norm is None:
             return plain, inverse
+        if self.branch_norm == 'layer':
+            return tuple(layer_norm(y, y.shape[-1:]).to(dtype) for y in (plain, inverse))
         return normed_over_tokens(plain).to(dtype), normed_over_tokens(inverse).to(dtype)
 
 
@@ -266,9 +291,9 @@ def check_options(
 ) -> None:
     """Check the options of :class:`BidirectionalSelfAttention`."""
     for name, value, valid in (
-        ('branch_norm', branch_norm, (None, 'instance')),
+        ('branch_norm', branch_norm, (None, 'instance', 'layer')),
         ('bisa_order', bisa_order, ('parallel', 'misa_msa', 'msa_misa')),
-        ('projection', projection, ('hypernetwork', 'mlp')),
+        ('projection', projection, ('hypernetwork', 'additive', 'mlp')),
     ):
         if value not in valid:
             raise ValueError(f'{name}={value!r} is not one of {", ".join(map(repr, valid))}.')

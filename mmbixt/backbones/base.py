@@ -88,6 +88,9 @@ class DenseBackbone(LoadsFiles):
     out_strides: tuple[int, ...]
     final_layers: type[FinalLayers] = FinalLayers  # of the authors' classifier
     in_classifier: ClassVar[dict[str, Any]] = dict(out_indices=(-1,))  # options of the backbone
+    crop_pct: ClassVar[float] = 0.875  # of images for the authors' classifier, for timm
+    # whether timm refuses files without all weights, even those that :attr:`may_be_missing`
+    pretrained_strict: ClassVar[bool] = True
     no_decay: ClassVar[tuple[str, ...]] = ()  # ends of the names of weights without weight decay
 
     def __init__(
@@ -125,6 +128,10 @@ class DenseBackbone(LoadsFiles):
         """The feature map (B,C,H,W) of a state, after a norm if there is one."""
         raise NotImplementedError
 
+    def outputs(self, feature_maps: tuple[Tensor, ...], state: Any) -> tuple:
+        """What the forward pass returns; ``state`` is that after the last layer."""
+        return feature_maps
+
     def final_options(self) -> dict[str, Any]:
         """Arguments of the authors' final layers, beside the channels."""
         return {}
@@ -145,11 +152,11 @@ class DenseBackbone(LoadsFiles):
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
-        return tuple(
-            as_output(self.feature_map(state, layer.norm))
-            for layer, state in self.walk(x)
-            if layer.output in self.out_indices
-        )
+        feature_maps = []
+        for layer, state in self.walk(x):
+            if layer.output in self.out_indices:
+                feature_maps.append(as_output(self.feature_map(state, layer.norm)))
+        return self.outputs(tuple(feature_maps), state)
 
     def remove_layers_after(self, output: int) -> None:
         """Keep what leads to a feature map, for timm's pruning."""

@@ -146,6 +146,7 @@ class BiFormer(DenseBackbone):
     """
 
     may_be_missing = r'extra_norms\.\d+\.'  # files of classifiers have no norms of the outputs
+    weight_names = r'attn\.lepe\.|extra_norms\.'
     final_layers = BatchNormMean
     in_classifier = dict(output_norms=False, out_indices=(-1,))
     neck_in_classifier = (r'^norm\.', 'neck.norm.')

@@ -2,7 +2,7 @@
 
 In each window of the first stage inverse self-attention runs in parallel with self-attention.
 Without it (``bisa_stages=()``) this is a Swin Transformer. The names of the weights are those of
-OpenMMLab's Swin Transformer. The authors of BiSA have released no code and no weights.
+OpenMMLab's Swin Transformer.
 """
 
 import re
@@ -19,7 +19,7 @@ from mmbixt.backbones.final_layers import FinalLayers
 from mmbixt.checkpoints.state_dict import rename
 from mmbixt.layers import DropPath, FeedForward
 from mmbixt.layers.initialise import init_linear
-from mmbixt.layers.sizes import extend_to_multiple, known_true, larger, smaller
+from mmbixt.layers.sizes import extend_to_multiple, known_true, smaller
 
 ARCHS = {
     'tiny': dict(embed_dims=96, depths=(2, 2, 6, 2), num_heads=(3, 6, 12, 24)),
@@ -28,11 +28,16 @@ ARCHS = {
 }
 ARCH_DEFAULTS = dict(window_size=7, mlp_ratio=4)
 
-# from the names of weights in Microsoft's and timm's code
+# from the names of weights in Microsoft's and timm's code, and in that of BiSA's authors
 RENAMES = (
     (re.compile(r'^layers\.'), 'stages.'),
     (re.compile(r'^patch_embed\.proj\.'), 'patch_embed.projection.'),
     (re.compile(r'(\.blocks\.\d+\.attn)\.(?!w_msa\.)'), r'\1.w_msa.'),
+    (re.compile(r'\.w_msa\.local_proj\.'), '.w_msa.isa.q.'),
+    (re.compile(r'\.w_msa\.global_proj\.'), '.w_msa.isa.v.'),
+    (re.compile(r'\.w_msa\.bias_generator\.weight$'), '.w_msa.isa.B'),
+    (re.compile(r'\.w_msa\.G\.weight$'), '.w_msa.isa.G'),
+    (re.compile(r'\.w_msa\.selection_lambda$'), '.w_msa.lam_logit'),
     (re.compile(r'\.mlp\.fc1\.'), '.ffn.layers.0.0.'),
     (re.compile(r'\.mlp\.fc2\.'), '.ffn.layers.1.'),
 )
@@ -115,9 +120,9 @@ def make_windows(
 ) -> tuple[Windows, Tensor | None]:
     """The windows of feature maps (B,H,W,C), and their mask.
 
-    Without ``shift_single_window`` a window that covers the whole feature map is not shifted.
+    Without ``shift_single_window`` windows as large as the shorter side are not shifted.
     """
-    side = larger(*x.shape[1:3])
+    side = smaller(*x.shape[1:3])
     if not (shift_single_window or known_true(side > size)):
         shift = shift * smaller(1, (side - 1) // size)
     windows = Windows(*x.shape[1:3], size, shift)
@@ -135,8 +140,9 @@ class NormMean(FinalLayers):
 class BiSASwin(DenseBackbone):
     """Swin Transformer with bi-directional self-attention, for dense prediction.
 
-    Checkpoints of OpenMMLab's, Microsoft's and timm's Swin Transformers load without conversion. No
-    weights with inverse attention are public. To fine-tune, start from one of these checkpoints
+    Checkpoints of OpenMMLab's, Microsoft's and timm's Swin Transformers load without conversion,
+    and those of the repository of BiSA's authors, with ``projection='additive', lam='learned'``;
+    none of these are public. To fine-tune, start from a Swin Transformer
     with ``lam='learned', lam_init=0.99``: the share of the new branches is then 1 % at first, and
     is learned. (Exempt ``lam_logit`` from weight decay, which would move ``lam`` towards 0.5.)
 
@@ -149,13 +155,15 @@ class BiSASwin(DenseBackbone):
         lam: share of self-attention: a number from 0 to 1, or 'learned' in each block. 1 is plain
             self-attention, without weights of inverse attention.
         lam_init: initial value of a learned ``lam``, above 0 and below 1.
-        branch_norm: None, or 'instance' to normalise both branches before they are combined.
+        branch_norm: None, or 'instance' or 'layer' (as in the authors' code) to normalise both
+            branches before they are combined.
         bisa_order: 'parallel', or one attention on the output of the other: 'misa_msa' (inverse
             self-attention first) or 'msa_misa', without ``lam``.
-        projection: how inverse self-attention projects queries: 'hypernetwork', or 'mlp', an MLP
-            with as many weights, for the comparison in the paper.
+        projection: how inverse self-attention projects queries: 'hypernetwork', as in the paper;
+            'additive', as in the authors' code (:mod:`mmbixt.attention.inverse` has both); or
+            'mlp', an MLP with as many weights, for the comparison in the paper.
         window_size: side of a window in tokens; default: that of ``arch``.
-        shift_single_window: whether windows are shifted where one covers the whole feature map
+        shift_single_window: whether windows are shifted where one covers a side of the feature map
             (stage 4 at 224 pixels). mmseg's and mmdet's Swin do so; mmpretrain's, Microsoft's and
             timm's do not, and their classifiers are exact only with False.
         out_indices: stages (from 0; negative ones from the end) whose feature maps are returned,
@@ -169,6 +177,8 @@ class BiSASwin(DenseBackbone):
 
     # plain Swin Transformers have no inverse attention, and classifiers no norms of the outputs
     may_be_missing = r'norm\d+\.|stages\.\d+\.blocks\.\d+\.attn\.w_msa\.(isa\.|lam_logit$)'
+    weight_names = r'relative_position_bias_table'
+    pretrained_strict = False  # a training may start from weights of Swin
     final_layers = NormMean
     in_classifier = dict(shift_single_window=False, out_indices=(-1,))
     no_decay = ('relative_position_bias_table', 'lam_logit')
@@ -278,7 +288,7 @@ class BiSASwin(DenseBackbone):
         return (x if norm is None else norm(x)).permute(0, 3, 1, 2)
 
     def convert(self, state: State) -> dict[str, Tensor]:
-        """From OpenMMLab's, Microsoft's and timm's Swin Transformers.
+        """From OpenMMLab's, Microsoft's and timm's Swin Transformers, and the authors' BiSA.
 
         Left out are the classifier, masks, and stages and output norms that this network does not
         have.
@@ -299,6 +309,8 @@ class BiSASwin(DenseBackbone):
             is_dropped = is_later or NOT_USED.match(name) or name.endswith('.attn_mask')
             return None if is_dropped and name not in expected else name
 
+        if not is_openmmlab:
+            state = {k: with_our_axes(k, x) for k, x in state.items()}
         weights = rename(state, new_name)
         if not is_openmmlab:
             weights = {k: pixels_last(x) if MERGING.match(k) else x for k, x in weights.items()}
@@ -306,6 +318,15 @@ class BiSASwin(DenseBackbone):
         index = relative_position_index(self.arch['window_size'])
         tables = [key for key in expected if key.endswith('relative_position_index')]
         return weights | dict.fromkeys(tables, index)
+
+
+def with_our_axes(name: str, value: Tensor) -> Tensor:
+    """A weight of inverse attention in a file of BiSA's authors with its shape here."""
+    if name.endswith('.attn.G.weight'):  # a linear layer of the values, (d*d,d) to (d,d,d)
+        return value.T.unflatten(1, (-1, value.shape[1]))
+    if name.endswith('.attn.bias_generator.weight'):
+        return value.T
+    return value.reshape(1) if name.endswith('.attn.selection_lambda') else value
 
 
 def pixels_last(value: Tensor) -> Tensor:

@@ -21,7 +21,6 @@ from mmbixt.layers import (
     ConvPatchEmbed,
     FourierPositionEncoding,
     LinearPatchEmbed,
-    as_output,
     map_to_tokens,
     tokens_to_map,
 )
@@ -62,8 +61,6 @@ class BiXT(DenseBackbone):
             paper's "+LPI".
         out_indices: layers (from 0; negative ones from the end) whose tokens are returned.
             Default: after a third, a half, two thirds and all of them, (3, 5, 7, 11) of 12.
-        out_latents: also build the last layer's latent update, and return the latents after each
-            of ``out_indices``, behind the feature maps, as ``LatentMaskHead`` needs them.
         latent_layer: also build the authors' last layer, which updates only the latents, after
             ``depth`` others, and return the latents, as classifiers need them.
         drop_path_rate: stochastic depth, growing linearly from 0 at the first layer to this rate
@@ -75,6 +72,7 @@ class BiXT(DenseBackbone):
 
     # no published file has the local patch interaction of the paper's "+LPI"
     may_be_missing = r'blocks\.\d+\.local_patch_interaction\.'
+    weight_names = r'cross_attention_latents_token'
     final_layers = LatentMean
     in_classifier = dict(latent_layer=True)
     neck_in_classifier = (r'^fc_norm\.', 'neck.fc_norm.')
@@ -89,7 +87,6 @@ class BiXT(DenseBackbone):
         patch_size: int = 16,
         token_refiner: str | None = None,
         out_indices: Sequence[int] | None = None,
-        out_latents: bool = False,
         latent_layer: bool = False,
         drop_path_rate: float = 0.0,
         **options: Any,
@@ -102,7 +99,7 @@ class BiXT(DenseBackbone):
         check_choice('token_refiner', token_refiner, (None, 'lpi'))
         self.patch_stride = patch_stride
         self.out_indices = resolve_out_indices(out_indices, self.arch['depth'])
-        self.out_latents, self.latent_layer = out_latents, latent_layer
+        self.latent_layer = latent_layer
         self.token_refiner = token_refiner
         channels = self.arch['embed_dims']
 
@@ -126,8 +123,8 @@ class BiXT(DenseBackbone):
         last = depth - 1 if self.latent_layer else max(self.out_indices)
         layers = []
         for i in range(last + 1):
-            update_latents = i < last or self.latent_layer or self.out_latents
             rate = drop_path_rate * i / depth
+            update_latents = i < last or self.latent_layer
             layers.append(Layer(*sizes, rate, update_latents, self.token_refiner))
         if self.latent_layer:
             layers.append(make_latent_layer(*sizes, drop_path_rate))
@@ -174,27 +171,15 @@ class BiXT(DenseBackbone):
         _, tokens, grid = state
         return tokens_to_map(tokens, grid)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, ...] | tuple[tuple[Tensor, ...], Tensor]:
-        """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index.
-
-        With ``latent_layer``: the feature maps and the latents (B,M,C).
-        With ``out_latents``: the feature maps, then as many latents, in one tuple.
-        """
-        feature_maps, out_latents = [], []
-        for layer, state in self.walk(x):
-            latents = state[0]
-            if layer.output in self.out_indices:
-                feature_maps.append(as_output(self.feature_map(state)))
-                out_latents.append(latents)
-        if self.out_latents:
-            return (*feature_maps, *out_latents)
-        return (tuple(feature_maps), latents) if self.latent_layer else tuple(feature_maps)
+    def outputs(self, feature_maps: tuple[Tensor, ...], state: tuple) -> tuple:
+        """With ``latent_layer``: the feature maps, and the latents (B,M,C)."""
+        return (feature_maps, state[0]) if self.latent_layer else feature_maps
 
     def convert(self, state: State) -> dict[str, Tensor]:
         """From the authors' classifiers.
 
-        Left out are the classifier, a stored grid of positions, further layers, and the latents'
-        update in the last layer of a network that has none.
+        Left out are the classifier, a stored grid of positions, layers that no output needs, and
+        the latents' update in the last layer of a network that has none.
         """
         expected, last = self.state_dict(), len(self.blocks) - 1
 
@@ -203,8 +188,9 @@ class BiXT(DenseBackbone):
             if layer is None:
                 is_dropped = NOT_USED.match(key) is not None
             else:
-                is_last = int(layer[1]) == last and LATENT_UPDATE.search(key)
-                is_dropped = int(layer[1]) > last or is_last
+                number = int(layer[1])  # the authors' last layer has that of the depth
+                is_later = last < number <= self.arch['depth']
+                is_dropped = is_later or (number == last and LATENT_UPDATE.search(key))
             return None if is_dropped and key not in expected else key
 
         return rename(state, new_name)

@@ -4,6 +4,8 @@ Each class is a mixin: it adds the layers, under the authors' names, to the clas
 a neck for mmpretrain (``mmbixt.classification``) or a classifier for timm (``mmbixt.timm``).
 """
 
+import re
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
@@ -63,6 +65,16 @@ class ClassAttention(FinalLayers):
         self.norm = nn.LayerNorm(in_channels, eps=1e-6)
         nn.init.trunc_normal_(self.cls_token, std=0.02)
         self.cls_attn_blocks.apply(init_linear)
+
+    def convert(self, state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Concatenate timm's linear layers q, k and v of class attention to the authors' qkv."""
+        fused = dict(state)
+        for key in state:
+            first = re.fullmatch(r'(cls_attn_blocks\.\d+\.attn\.)q(\.weight|\.bias)', key)
+            parts = [f'{first[1]}{part}{first[2]}' for part in 'qkv'] if first else []
+            if parts and all(part in state for part in parts):
+                fused[f'{first[1]}qkv{first[2]}'] = torch.cat([fused.pop(part) for part in parts])
+        return super().convert(fused)
 
     def finish(self, x: Tensor) -> Tensor:
         """(B,C,H,W) to (B,1+N,C), the class token first."""

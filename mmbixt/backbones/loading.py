@@ -1,27 +1,171 @@
-"""Loading of files: a network loads all of its weights, or raises an error and loads nothing."""
+"""Loading of files: a network loads all of its weights, or raises an error and loads nothing.
 
-import logging
+:mod:`mmbixt.checkpoints` draws the road that weights take.
+"""
+
 import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from mmbixt.backbones.recognise import identify
+from mmbixt.backbones.recognise import identify, without_memory
 from mmbixt.checkpoints.errors import CheckpointMismatchError
 from mmbixt.checkpoints.loader import load_weights
-from mmbixt.checkpoints.state_dict import compare, rename, replace, shorten, unwrap, without
+from mmbixt.checkpoints.sources import SOURCES
+from mmbixt.checkpoints.state_dict import (
+    compare,
+    log,
+    rename,
+    replace,
+    shorten,
+    take_part,
+    unwrap,
+    whole_models,
+)
 
 State = Mapping[str, Tensor]  # weights by name
-log = logging.getLogger('mmbixt').info  # see mmbixt.checkpoints.openmmlab
 
 # stored in files, but computed from sizes
 _COMPUTED = re.compile(r'(relative_position_index|attn_mask|fourier_pos_encode\.pos\S*|_tracked)$')
+_HEAD = re.compile(r'^head\.(fc\.)?(?=(weight|bias)$)')  # 'head.fc' in timm's Swin
 
 
-def _learned(state: State) -> int:
-    """The number of weights, without what is computed from sizes."""
-    return sum(not _COMPUTED.search(key) for key in state)
+class LoadsFiles(nn.Module):
+    """A network whose ``load_state_dict`` converts the weights of a file (:meth:`convert`).
+
+    Unless the file has all weights that the network was built with, except
+    :attr:`may_be_missing`, and no others, an error is raised before anything is loaded, also with
+    ``strict=False``: mmengine loads so, and would only log that it trains from random weights. A
+    state with only the weights of modules that were added later, such as adapters, is loaded, too.
+    """
+
+    families: ClassVar[dict[str, type['LoadsFiles']]] = {}  # all subclasses by their names
+    weight_names = r'(?!)'  # a pattern of names of weights that only files of this family have
+    uses_all: ClassVar[bool] = True  # of the weights that the file of a whole model has for it
+    may_be_missing = r'(?!)'  # beginnings of the names of weights that files need not have
+    # a pattern and a replacement for the names of the authors' layers that form a neck here
+    neck_in_classifier: tuple[str, str] = (r'(?!)', '')
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.families.setdefault(cls.__name__, cls)
+        if 'rename_whole' in vars(cls):
+            whole_models.append(cls.rename_whole)
+
+    def __init__(self, init_cfg: dict | None, in_channels: int = 3) -> None:
+        is_known = isinstance(init_cfg, Mapping) and init_cfg.get('type') == 'Pretrained'
+        if init_cfg is not None and not is_known:
+            raise ValueError(
+                f"init_cfg={init_cfg!r} must be None or dict(type='Pretrained', checkpoint=...)."
+            )
+        super().__init__()
+        self.init_cfg, self.is_init = init_cfg, False
+        self.adapt_stem = is_known and init_cfg.get('adapt_stem', False)
+        self.in_channels = in_channels
+        self.built_with: frozenset[str] = frozenset()  # names of weights
+        self.register_load_state_dict_pre_hook(LoadsFiles._fit_weights)
+
+    def init_weights(self) -> None:
+        """Load the file of ``init_cfg``, once. mmengine calls this method."""
+        if self.init_cfg is None:
+            log(f'{type(self).__name__}: random weights, because init_cfg names no checkpoint')
+        elif not self.is_init:
+            checkpoint, prefix = self.init_cfg['checkpoint'], self.init_cfg.get('prefix', '')
+            weights = load_weights(checkpoint)
+            try:
+                self.refuse_other_strides(checkpoint)
+                self.load_state_dict(take_part(weights, prefix), strict=False)
+            except CheckpointMismatchError as error:
+                raise CheckpointMismatchError(f'{checkpoint}: {error}') from None
+        self.is_init = True
+
+    def _fit_weights(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+        """Before a state is loaded: convert its weights, in place, or raise an error."""
+        source = unwrap(take_part(state_dict, prefix))  # load_state_dict(load(FILE)): containers
+        if prefix and not source:
+            raise CheckpointMismatchError(
+                f'No weight of the file begins with {prefix!r}. load_from needs a file of a whole '
+                'model; give the file of a classifier or of a backbone to the backbone: '
+                "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...))."
+            )
+        replace(state_dict, prefix, adapt(source, self, is_part=bool(prefix)))
+
+    def convert(self, state: State) -> dict[str, Tensor]:
+        """The weights of a file by this network's names, without those that it does not use.
+
+        Weights that are not known must be kept, so that they raise an error.
+        """
+        return dict(state)
+
+    def refuse_other_strides(self, name: str) -> None:
+        """Weights of another stride have the same shapes, but published names tell it."""
+        source = SOURCES.get(name)
+        kind = self.families.get(source.family) if source else None
+        if kind is not None and isinstance(self, kind):
+            trained = without_memory(kind, source.options)
+            if trained.layer_list()[0].stride != self.layer_list()[0].stride:
+                raise CheckpointMismatchError(
+                    f'these are weights of {source.model_text}, which has another stride.'
+                )
+
+    def _checkpoint_filter(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+        """mmpretrain's ``ImageClassifier`` calls it before it loads a file."""
+        names = classifier_names(take_part(state_dict, prefix), self.neck_in_classifier)
+        replace(state_dict, prefix, names)
+
+
+def adapt(source: State, model: LoadsFiles, is_part: bool = False) -> State:
+    """The weights of a file by the names of a model, or an error if they do not fit it.
+
+    ``is_part``: the file is of a whole model of which this is a part.
+    """
+    name, expected = type(model).__name__, model.state_dict()
+    if model.built_with and source and source.keys() <= expected.keys() - model.built_with:
+        return source
+    weights = model.convert(source)
+    unused = _learned(source) - _learned(weights)
+    # the layers after it were trained with these weights
+    if is_part and model.uses_all and unused > 0:
+        raise CheckpointMismatchError(
+            f'The file of a whole model has {unused} weights that this {name} does not have: build '
+            'it with the options of the file (depth, stages). Nothing was loaded.'
+        )
+    weights, advice = fit_stem(weights, model)
+    problems, new = compare(weights, expected, model.may_be_missing)
+    if problems:
+        first = (
+            f'The weights do not fit mmbixt.{name}: the file {identify(source, model.families)}.'
+        )
+        if any(key.startswith('backbone.') for key in source):
+            advice = "Its backbone: init_cfg=dict(..., prefix='backbone.')."
+        lines = [first, *problems, advice, 'Nothing was loaded.']
+        raise CheckpointMismatchError('\n  '.join(filter(None, lines)))
+    text = f'{name}: {len(weights)} of {len(expected)} weights loaded'
+    if (unused := len(source) - len(weights)) > 0:
+        text += f'; {unused} weights of the file are not used'
+    log(f'{text}; new: {shorten(new)}' if new else text)
+    return weights
+
+
+def fit_stem(weights: dict[str, Tensor], model: LoadsFiles) -> tuple[State, str | None]:
+    """The weights with a first convolution of as many channels as the model's, or advice."""
+    name = f'{first_convolution(model)}.weight'
+    weight = weights.get(name)
+    if weight is None or weight.ndim != 4 or not weight.shape[1] == 3 != model.in_channels:
+        return weights, None
+    if not model.adapt_stem:
+        return weights, (
+            f'The file is for images of 3 channels, the backbone for {model.in_channels}. To '
+            'sum or repeat its first weights: init_cfg=dict(adapt_stem=True).'
+        )
+    return {**weights, name: adapt_stem(weight, model.in_channels)}, None
+
+
+def first_convolution(model: nn.Module) -> str:
+    """Its name; empty if there is none."""
+    parts = (name for name, part in model.named_modules() if isinstance(part, nn.Conv2d))
+    return next(parts, '')
 
 
 def adapt_stem(weight: Tensor, in_channels: int) -> Tensor:
@@ -35,120 +179,20 @@ def adapt_stem(weight: Tensor, in_channels: int) -> Tensor:
     return (repeated * (3 / in_channels)).to(weight.dtype)
 
 
-class LoadsFiles(nn.Module):
-    """A network whose ``load_state_dict`` converts the weights of a file (:meth:`convert`).
+def classifier_names(state: State, neck_in_classifier: tuple[str, str]) -> State:
+    """The weights of a classifier of the authors by the names of mmpretrain's classifiers."""
+    if any(key.startswith('backbone.') for key in state):
+        return state
+    neck = re.compile(neck_in_classifier[0])
 
-    Unless the file has all weights that the network was built with, except
-    :attr:`may_be_missing`, and no others, an error is raised before anything is loaded, also with
-    ``strict=False``: mmengine loads so, and would only log that it trains from random weights. A
-    state with only the weights of modules that were added later, such as adapters, is loaded, too.
-    """
+    def new_name(key: str) -> str:
+        if _HEAD.match(key):
+            return _HEAD.sub('head.fc.', key)
+        return neck.sub(neck_in_classifier[1], key) if neck.match(key) else f'backbone.{key}'
 
-    families: ClassVar[dict[str, type]] = {}  # all subclasses by their names
-    may_be_missing = r'(?!)'  # beginnings of the names of weights that files need not have
-    # a pattern and a replacement for the names of the authors' layers that form a neck here
-    neck_in_classifier: tuple[str, str] = (r'(?!)', '')
+    return rename(state, new_name)
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        cls.families.setdefault(cls.__name__, cls)
 
-    def __init__(self, init_cfg: dict | None, in_channels: int) -> None:
-        is_known = isinstance(init_cfg, Mapping) and init_cfg.get('type') == 'Pretrained'
-        if init_cfg is not None and not is_known:
-            raise ValueError(
-                f"init_cfg={init_cfg!r} must be None or dict(type='Pretrained', checkpoint=...)."
-            )
-        super().__init__()
-        self.init_cfg, self.is_init = init_cfg, False
-        self.adapt_stem = is_known and init_cfg.get('adapt_stem', False)
-        self.in_channels = in_channels
-        self.built_with: frozenset[str] = frozenset()  # names of weights
-        self.register_load_state_dict_pre_hook(LoadsFiles._fit_weights)
-
-    def convert(self, state: State) -> dict[str, Tensor]:
-        """The weights of a file by this network's names, without those that it does not use.
-
-        Weights that are not known must be kept, so that they raise an error.
-        """
-        return dict(state)
-
-    def init_weights(self) -> None:
-        """Load the file of ``init_cfg``, once. mmengine calls this method."""
-        if self.init_cfg is None:
-            log(f'{type(self).__name__}: random weights, because init_cfg names no checkpoint')
-        elif not self.is_init:
-            checkpoint, prefix = self.init_cfg['checkpoint'], self.init_cfg.get('prefix', '')
-            state = load_weights(checkpoint)
-            try:
-                self.load_state_dict(without(prefix, state), strict=False)
-            except CheckpointMismatchError as error:
-                raise CheckpointMismatchError(f'{checkpoint}: {error}') from None
-        self.is_init = True
-
-    def _fit_weights(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-        """Before a state is loaded: convert its weights, in place, or raise an error."""
-        source = unwrap(without(prefix, state_dict))  # load_state_dict(load(FILE)) gives containers
-        if prefix and not source:
-            raise CheckpointMismatchError(
-                f'No weight of the file begins with {prefix!r}. load_from needs a file of a whole '
-                'model; give the file of a classifier or of a backbone to the backbone: '
-                "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...))."
-            )
-        expected = self.state_dict()
-        if self.built_with and source and source.keys() <= expected.keys() - self.built_with:
-            return
-        weights = self.convert(source)
-        unused = _learned(source) - _learned(weights)
-        if prefix and unused > 0:  # the layers after the backbone were trained with these weights
-            raise CheckpointMismatchError(
-                f'The file of a whole model has {unused} weights that this {type(self).__name__} '
-                'does not have: build it with the options of the file (depth, stages). Nothing was '
-                'loaded.'
-            )
-        advice = self._fit_stem(weights)
-        problems, new = compare(weights, expected, self.may_be_missing)
-        name = type(self).__name__
-        if problems:
-            file = identify(source, self.families)
-            first = f'The weights do not fit mmbixt.{name}: the file {file}.'
-            if any(key.startswith('backbone.') for key in source):
-                advice = "Its backbone: init_cfg=dict(..., prefix='backbone.')."
-            lines = [first, *problems, advice, 'Nothing was loaded.']
-            raise CheckpointMismatchError('\n  '.join(filter(None, lines)))
-        text = f'{name}: {len(weights)} of {len(expected)} weights loaded'
-        if (unused := len(source) - len(weights)) > 0:
-            text += f'; {unused} weights of the file are not used'
-        log(f'{text}; new: {shorten(new)}' if new else text)
-        replace(state_dict, prefix, weights)
-
-    def _fit_stem(self, weights: dict[str, Tensor]) -> str | None:
-        """Adapt the first convolution of a file for three channels, in place, or return advice."""
-        layers = (name for name, part in self.named_modules() if isinstance(part, nn.Conv2d))
-        first = next(layers, '')
-        weight = weights.get(f'{first}.weight')
-        if weight is None or weight.ndim != 4 or not weight.shape[1] == 3 != self.in_channels:
-            return None
-        if not self.adapt_stem:
-            return (
-                f'The file is for images of 3 channels, the backbone for {self.in_channels}. To '
-                'sum or repeat its first weights: init_cfg=dict(adapt_stem=True).'
-            )
-        weights[f'{first}.weight'] = adapt_stem(weight, self.in_channels)
-        return None
-
-    def _checkpoint_filter(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-        """mmpretrain's ``ImageClassifier`` calls it before it loads a classifier of the authors."""
-        source = without(prefix, state_dict)
-        if any(key.startswith('backbone.') for key in source):
-            return
-        neck = re.compile(self.neck_in_classifier[0])
-        head = re.compile(r'^head\.(fc\.)?(?=(weight|bias)$)')  # 'head.fc' in timm's Swin
-
-        def new_name(key: str) -> str:
-            if head.match(key):
-                return head.sub('head.fc.', key)
-            is_neck = neck.match(key)
-            return neck.sub(self.neck_in_classifier[1], key) if is_neck else f'backbone.{key}'
-
-        replace(state_dict, prefix, rename(source, new_name))
+def _learned(state: State) -> int:
+    """The number of weights, without what is computed from sizes."""
+    return sum(not _COMPUTED.search(key) for key in state)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,13 +12,6 @@ from mmbixt.checkpoints.sources import PUBLISHED, Published
 from mmbixt.checkpoints.state_dict import Comparison, compare
 
 State = Mapping[str, Tensor]
-# names of weights that only this family has
-_NAMES = {
-    'BiXT': r'cross_attention_latents_token',
-    'XCiT': r'cls_attn_blocks|pos_embeder\.|blocks\.\d+\.local_mp\.',
-    'BiFormer': r'attn\.lepe\.|extra_norms\.',
-    'BiSASwin': r'relative_position_bias_table',
-}
 
 
 def identify(state: State, classes: Mapping[str, type[nn.Module]]) -> str:
@@ -28,7 +22,8 @@ def identify(state: State, classes: Mapping[str, type[nn.Module]]) -> str:
     differences are named. ``classes`` are the backbones by their names.
     """
     names = '\n'.join(state)
-    family = next((x for x, pattern in _NAMES.items() if re.search(pattern, names)), None)
+    matching = (name for name, kind in classes.items() if re.search(kind.weight_names, names))
+    family = next(matching, None)
     unused = {}
     for model in PUBLISHED:
         if model.family == family:
@@ -53,8 +48,13 @@ def fit(
 @cache
 def _build(model: Published, backbone: type[nn.Module]) -> nn.Module:
     """The backbone of a published model, without memory."""
+    return without_memory(backbone, model.options)
+
+
+def without_memory(backbone: type[nn.Module], options: Mapping[str, Any]) -> nn.Module:
+    """A backbone whose weights have shapes, but no values."""
     with torch.device('meta'):
-        return backbone(**model.options)
+        return backbone(**options)
 
 
 def _describe(model: Published) -> str:

@@ -45,6 +45,7 @@ ARCH_DEFAULTS = dict(mlp_ratio=4, layer_scale=1.0, drop_path_rate=0.0, tokens_no
 # pyramid, which are of FeaturePyramidAdapter here.
 NOT_USED = re.compile(r'(cls_token$|cls_attn_blocks\.|norm\.|head\.|fpn\d\.)')
 LAYER = re.compile(r'blocks\.(\d+)\.')
+PYRAMID = re.compile(r'^backbone\.(?=fpn\d\.)')
 
 
 class Layer(nn.Module):
@@ -116,8 +117,10 @@ class XCiT(DenseBackbone):
             and position encoding, each further one a layer.
     """
 
+    weight_names = r'cls_attn_blocks|pos_embeder\.|blocks\.\d+\.local_mp\.'
     final_layers = ClassAttention
     in_classifier = dict()
+    crop_pct = 1.0
     no_decay = ('cls_token',)
     neck_in_classifier = (r'^(cls_token$|cls_attn_blocks\.|norm\.)', r'neck.\1')
 
@@ -188,6 +191,20 @@ class XCiT(DenseBackbone):
     def final_options(self) -> dict[str, Any]:
         names = 'num_heads', 'mlp_ratio', 'layer_scale', 'tokens_norm'
         return {name: self.arch[name] for name in names}
+
+    @staticmethod
+    def rename_whole(state: State) -> State:
+        """A whole model of the authors' dense code (mmcv 1.x).
+
+        The operations that make a pyramid are in their backbone, and here in the neck: the whole
+        neck of UPerNet, or the first part of ``neck=[FeaturePyramidAdapter, FPN]``. Heads are the
+        stock ones in both.
+        """
+        if not any(PYRAMID.match(key) for key in state):
+            return state
+        has_fpn = any(key.startswith('neck.') for key in state)
+        adapter = 'neck.0.' if has_fpn else 'neck.'
+        return rename(state, lambda key: PYRAMID.sub(adapter, re.sub(r'^neck\.', 'neck.1.', key)))
 
     def convert(self, state: State) -> dict[str, Tensor]:
         """From the authors' files of classifiers and dense models, and timm's.

@@ -10,7 +10,6 @@ from mmengine.dataset import BaseDataset
 from mmengine.model import BaseTTAModel, is_model_wrapper
 from mmengine.optim import scheduler
 from torch import nn
-from torch.distributed.fsdp import FullyShardedDataParallel
 
 from mmbixt.config import ConfigError
 
@@ -20,11 +19,9 @@ _TO_ZERO = (scheduler.PolyParamScheduler, scheduler.CosineAnnealingParamSchedule
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """A model without wrappers, except FSDP's, whose module has only a part of the weights."""
+    """A model without wrappers."""
     is_wrapper = is_model_wrapper(model) or isinstance(model, BaseTTAModel)
-    if is_wrapper and not isinstance(model, FullyShardedDataParallel):
-        return unwrapped(model.module)
-    return model
+    return unwrapped(model.module) if is_wrapper else model
 
 
 def leaves(dataset: Any) -> Iterator[BaseDataset]:

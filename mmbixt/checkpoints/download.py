@@ -36,8 +36,8 @@ def fetch(url: str, name: str, is_zip: bool = False, note: str = '') -> Path:
         lines = (
             f'{url} cannot be downloaded: {error}',
             note,
-            f'If you have a copy of the file, put it{unpacked} at {path}, or give its path instead '
-            "(init_cfg's checkpoint='/path/to/file.pth').",
+            f'If you have a copy of the file, put it{unpacked} at {path}, or its path in init_cfg '
+            "(checkpoint='/path/to/file.pth'). For random weights: init_cfg=None, also in necks.",
         )
         raise CheckpointFileError('\n  '.join(filter(None, lines))) from error
     return path
@@ -48,7 +48,7 @@ def _download(url: str, path: Path, is_zip: bool) -> None:
     get = pooch.HTTPDownloader(
         progressbar=sys.stderr.isatty(),
         chunk_size=1 << 18,
-        timeout=30,  # seconds without data
+        timeout=(5, 30),  # seconds to connect to an address of the host, and without data
         headers={'User-Agent': 'mmbixt'},
     )
     path.parent.mkdir(parents=True, exist_ok=True)

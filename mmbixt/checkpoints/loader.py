@@ -13,14 +13,14 @@ from mmbixt.checkpoints.download import cache_folder, fetch
 from mmbixt.checkpoints.errors import CheckpointFileError
 from mmbixt.checkpoints.sources import BY_ADDRESS, SCHEMES, find
 from mmbixt.checkpoints.stand_ins import stand_ins
-from mmbixt.checkpoints.state_dict import rename_whole_xcit, unwrap
+from mmbixt.checkpoints.state_dict import AVERAGED, CONTAINERS, container, rename_whole, unwrap
 
 TIMM = 'timm://'
 TRUST = 'TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD'  # torch's environment variable
 
 
 def load(name: str, map_location: Any = None) -> Any:
-    """A checkpoint by path, URL or name; whole models of the XCiT authors by mmbixt's names.
+    """A checkpoint by path, URL or name; whole models of the authors by mmbixt's names.
 
     Weights of ``timm://NAME`` are read by timm, on the CPU.
     """
@@ -31,11 +31,17 @@ def load(name: str, map_location: Any = None) -> Any:
     checkpoint = read_file(find_file(name), map_location)
     if not isinstance(checkpoint, Mapping):
         return checkpoint
-    weights = rename_whole_xcit(unwrap(checkpoint))
-    if not weights or weights.keys() == checkpoint.get('state_dict', checkpoint).keys():
+    weights = rename_whole(unwrap(checkpoint))
+    is_averaged = container(checkpoint) in AVERAGED
+    given = {} if is_averaged else checkpoint.get('state_dict', checkpoint)
+    if not weights or weights.keys() == given.keys():
         return checkpoint
     # mmengine knows no other container, and looks for prefixes in the names themselves
-    others = {k: x for k, x in checkpoint.items() if not isinstance(x, torch.Tensor)}
+    others = {
+        key: value
+        for key, value in checkpoint.items()
+        if key not in CONTAINERS and not isinstance(value, torch.Tensor)
+    }
     return {**others, 'state_dict': weights}
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlparse
 
 from mmbixt.checkpoints.errors import CheckpointFileError
@@ -25,7 +25,23 @@ def hash_in(url: str) -> str:
     return name[1] if name else ''
 
 
-class Source(NamedTuple):
+class WithBackbone:
+    """What follows from the config of a backbone."""
+
+    backbone: dict[str, Any]
+
+    @property
+    def family(self) -> str:
+        return self.backbone['type'].removeprefix('mmbixt.')
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of the backbone's class."""
+        return {key: value for key, value in self.backbone.items() if key != 'type'}
+
+
+@dataclass(frozen=True)
+class Source(WithBackbone):
     """A published file of weights."""
 
     name: str  # in a config, such as 'xcit://tiny12-p16'
@@ -41,7 +57,7 @@ class Source(NamedTuple):
     @property
     def model_text(self) -> str:
         """The model with these weights, in words."""
-        options = ', '.join(f'{k}={x!r}' for k, x in self.backbone.items() if k != 'type')
+        options = ', '.join(f'{key}={value!r}' for key, value in self.options.items())
         whole = f'{self.decoder} on ' if self.decoder else ''
         return f'{whole}{self.backbone["type"]}: {options}'
 
@@ -53,7 +69,7 @@ class Source(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Published:
+class Published(WithBackbone):
     """A classification model of the authors, and the dense backbone with its weights.
 
     Attributes:
@@ -63,6 +79,7 @@ class Published:
         gmacs: multiply-adds of the classifier at 224 x 224, in billions, as printed in the paper.
         files: of weights, also of whole models with this backbone.
         at_512: entries of the config that differ at 512 x 512.
+        timm_has_it: under another name.
     """
 
     name: str
@@ -71,15 +88,7 @@ class Published:
     gmacs: str = ''
     files: tuple[Source, ...] = ()
     at_512: tuple[tuple[str, Any], ...] = ()
-
-    @property
-    def family(self) -> str:
-        return self.backbone['type'].removeprefix('mmbixt.')
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The arguments of the backbone's class."""
-        return {key: value for key, value in self.backbone.items() if key != 'type'}
+    timm_has_it: bool = False
 
 
 def find(name: str) -> Source:
@@ -186,7 +195,7 @@ def _xcit(
             at = f'xcit://{kind}-{arch}-p{patch}'
             yield Source(at, url, what, backbone, decoder, figure.format(*dense))
 
-    return Published(f'{name}_p{patch}', backbone, params, gmacs, tuple(files()))
+    return Published(f'{name}_p{patch}', backbone, params, gmacs, tuple(files()), timm_has_it=True)
 
 
 _XCIT = (
@@ -244,7 +253,7 @@ def _swin(arch: str, params: str, gmacs: str, digits: str) -> Published:
     in_mm = f'{_MM_URL}/{file}_20220317-{digits}.pth', f"{what}, in OpenMMLab's layout", backbone
     first = (f'{_SWIN_URL}/{file}.pth', what, backbone) if arch != 'base' else in_mm
     files = Source(f'swin://mm-{arch}', *in_mm), Source(f'swin://{arch}', *first)
-    return Published(f'swin_{arch}', backbone, params, gmacs, files)
+    return Published(f'swin_{arch}', backbone, params, gmacs, files, timm_has_it=True)
 
 
 _SWIN = (
@@ -253,6 +262,7 @@ _SWIN = (
     ('base', '88', '15.4', 'e9b98025'),
 )
 _BISA = dict(type='mmbixt.BiSASwin', arch='tiny', bisa_stages=(0,))
+_ADDITIVE = dict(projection='additive', lam='learned')  # of the authors' code
 
 PUBLISHED = (
     *(_bixt(*row) for row in _BIXT),
@@ -260,6 +270,7 @@ PUBLISHED = (
     *(_biformer(*row) for row in _BIFORMER),
     *(_swin(*row) for row in _SWIN),
     Published('bisa_swin_tiny', _BISA, '28.4', '5.3'),
+    Published('bisa_swin_tiny_additive', _BISA | _ADDITIVE, '28.4', '5.3'),
 )
 SOURCES = {source.name: source for model in PUBLISHED for source in model.files}
 BY_ADDRESS = {source.url: source for source in SOURCES.values()}

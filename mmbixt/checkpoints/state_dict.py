@@ -1,5 +1,6 @@
 """State dicts of all families: remove containers and wrappers, compare with a model."""
 
+import logging
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -9,12 +10,22 @@ from torch import Tensor, nn
 
 from mmbixt.checkpoints.errors import CheckpointMismatchError
 
-CONTAINERS = ('state_dict', 'model', 'state_dict_ema', 'model_ema', 'teacher')
+AVERAGED = ('state_dict_ema', 'model_ema')
+CONTAINERS = (*AVERAGED, 'state_dict', 'model', 'teacher')
 # prefixes of DistributedDataParallel and torch.compile
 _WRAPPERS = re.compile(r'^((module|_orig_mod)\.)+')
 _COUNT = 'num_batches_tracked'  # files of old versions of torch have none
 
 State = Mapping[str, Tensor]
+log = logging.getLogger('mmbixt').info  # see mmbixt.checkpoints.openmmlab
+# of each family, whose class adds it: the weights of a whole model of the authors by mmbixt's names
+whole_models: list[Callable[[State], State]] = []
+
+
+def container(checkpoint: Mapping[str, Any]) -> str | None:
+    """The name of what contains the weights of a checkpoint, averaged ones first, as in timm."""
+    names = (name for name in CONTAINERS if isinstance(checkpoint.get(name), Mapping))
+    return next(names, None)
 
 
 def unwrap(checkpoint: Mapping[str, Any]) -> OrderedDict[str, Tensor]:
@@ -23,8 +34,9 @@ def unwrap(checkpoint: Mapping[str, Any]) -> OrderedDict[str, Tensor]:
     Of a whole training with DINO (student, teacher and their projections) these are the teacher's
     backbone. The versions of modules that torch stores (``_metadata``) are kept.
     """
-    parts = (name for name in CONTAINERS if isinstance(checkpoint.get(name), Mapping))
-    part = next(parts, None)
+    part = container(checkpoint)
+    if part in AVERAGED:
+        log(f'The averaged weights of the file are used: {part}')
     checkpoint = checkpoint.get(part, checkpoint)
     weights = OrderedDict(
         (_WRAPPERS.sub('', key), value)
@@ -32,7 +44,7 @@ def unwrap(checkpoint: Mapping[str, Any]) -> OrderedDict[str, Tensor]:
         if isinstance(key, str) and isinstance(value, Tensor)
     )
     if part == 'teacher':
-        return OrderedDict(without('backbone.', weights))
+        return OrderedDict(take_part(weights, 'backbone.'))
     if hasattr(checkpoint, '_metadata'):
         weights._metadata = checkpoint._metadata
     return weights
@@ -44,22 +56,18 @@ def rename(state: State, new_name: Callable[[str], str | None]) -> dict[str, Ten
     return {name: value for name, value in named if name is not None}
 
 
-def rename_whole_xcit(state: State) -> State:
-    """A whole model of the XCiT authors' dense code (mmcv 1.x) by mmbixt's names; others as given.
+def rename_whole(state: State) -> State:
+    """The weights of a whole model of the authors by mmbixt's names; others as they are.
 
-    When a state dict is loaded, each module gets only the weights with its own prefix. The authors'
-    pyramid operations are in their backbone, mmbixt's in the first part of the neck,
-    ``neck=[FeaturePyramidAdapter, FPN]``. Heads are the stock ones in both.
+    It comes before the weights are given to the parts of a model, since each part gets only the
+    weights with its own prefix.
     """
-    pyramid = re.compile(r'^backbone\.(?=fpn\d\.)')
-    if 'backbone.pos_embeder.token_projection.weight' not in state:
-        return state
-    if not any(pyramid.match(key) for key in state):
-        return state
-    return rename(state, lambda key: pyramid.sub('neck.0.', re.sub(r'^neck\.', 'neck.1.', key)))
+    for rename_family in whole_models:
+        state = rename_family(state)
+    return state
 
 
-def without(prefix: str, state: State) -> dict[str, Tensor]:
+def take_part(state: State, prefix: str) -> dict[str, Tensor]:
     """The weights whose names begin with a prefix, by the rest of their names."""
     return {k.removeprefix(prefix): x for k, x in state.items() if k.startswith(prefix)}
 

@@ -7,7 +7,7 @@ from mmengine.dist import get_world_size
 from mmengine.structures import BaseDataElement, PixelData
 from torch import Tensor, nn
 
-from mmbixt.engine.segmentation_loss import count_without_waiting
+from mmbixt.engine.segmentation_loss import replace_losses
 
 
 class BatchLoss(nn.Module):
@@ -24,7 +24,7 @@ class BatchLoss(nn.Module):
         self.example: tuple[Tensor, ...] = ()
         self.names: tuple[str, ...] = ()
         model.loss = self.choose
-        self.heads = count_without_waiting(model)
+        self.heads = replace_losses(model)
 
     def release(self) -> None:
         """Give the model its own methods again."""

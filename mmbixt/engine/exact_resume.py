@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from mmengine.dist import get_rank, get_world_size
-from mmengine.hooks import Hook
+from mmengine.hooks import Hook, ParamSchedulerHook
 from mmengine.logging import print_log
 from mmengine.runner import IterBasedTrainLoop, Runner
 from torch.utils.data import BatchSampler, Dataset, Sampler
@@ -33,7 +33,7 @@ def _set_generators(*numbers: int) -> None:
 
 
 class NumberedBatches:
-    """A batch sampler: (number in the run, image indices) of each batch from the ``first``.
+    """A batch sampler: (number in the run, image indices) of each batch from ``first_read`` on.
 
     ``batches`` is the config of a batch sampler to use instead of torch's, or None.
     """
@@ -47,7 +47,8 @@ class NumberedBatches:
         else:
             sizes = dict(sampler=sampler, batch_size=batch_size)
             self.batches = DATA_SAMPLERS.build(batches, default_args=sizes)
-        self.number = self.first = 0  # of the next batch, and of the first that is read
+        self.next_batch = 0  # its number in the run
+        self.first_read = 0  # batches before this one are not read
         self.is_endless = False  # one epoch after the other
 
     def __iter__(self) -> Iterator[tuple[int, list[int]]]:
@@ -55,10 +56,10 @@ class NumberedBatches:
             if self.is_endless and hasattr(self.sampler, 'set_epoch'):
                 self.sampler.set_epoch(epoch)
             for indices in self.batches:
-                self.number += 1
-                if self.number > self.first:
-                    yield self.number - 1, indices
-            if self.number == 0:
+                self.next_batch += 1
+                if self.next_batch > self.first_read:
+                    yield self.next_batch - 1, indices
+            if self.next_batch == 0:
                 return
 
     def __len__(self) -> int:
@@ -109,6 +110,7 @@ class ExactResumeHook(Hook):
 
     def __init__(self) -> None:
         self.has_same_batches = True  # as the run that is resumed
+        self.ends_epoch = False  # the checkpoint, before the schedules by epoch moved on
         self.iterations = 0  # that are complete
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
@@ -127,10 +129,14 @@ class ExactResumeHook(Hook):
             print_log(text, 'current', logging.WARNING)
         elif not isinstance(runner.train_loop, IterBasedTrainLoop):
             # mmengine's number is one too small if the last batch of an epoch was saved
-            meta['epoch'] = meta['iter'] // len(runner.train_dataloader)
+            complete = meta['iter'] // len(runner.train_dataloader)
+            self.ends_epoch = complete > meta['epoch']
+            meta['epoch'] = complete
 
     def before_train(self, runner: Runner) -> None:
         """Build the data loader again, with the seed of the run that is resumed."""
+        if self.ends_epoch:
+            ParamSchedulerHook().after_train_epoch(runner)
         loop, done, config = runner.train_loop, runner.iter, dict(runner.cfg.train_dataloader)
         dataset = loop.dataloader.dataset
         dataset.__getitems__ = _SeededItems(dataset, runner.seed)
@@ -143,7 +149,7 @@ class ExactResumeHook(Hook):
         diff_rank_seed = runner.cfg.get('randomness', {}).get('diff_rank_seed', False)
         loop.dataloader = runner.build_dataloader(config, runner.seed, diff_rank_seed)
         batches = loop.dataloader.batch_sampler
-        self.iterations = batches.first = done
+        self.iterations = batches.first_read = done
         if isinstance(loop, IterBasedTrainLoop):
             batches.is_endless = True
             # OneDL's mmengine, which reads no earlier batches with this setting
@@ -152,7 +158,7 @@ class ExactResumeHook(Hook):
             # mmengine calls next for each of the earlier batches
             loop.dataloader_iterator = chain(repeat(None, done), loop.dataloader)
         else:
-            batches.number = done - done % len(batches) if self.has_same_batches else done
+            batches.next_batch = done - done % len(batches) if self.has_same_batches else done
 
     def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None) -> None:
         _set_generators(runner.seed, _STEP, get_rank(), runner.iter)

@@ -1,30 +1,47 @@
-"""Weights, gradients and optimizer state distributed over processes (FSDP)."""
+"""Weights, gradients and optimizer state distributed over processes (torch's FSDP2)."""
 
-from functools import partial
+import os
 from typing import Any
 
-import torch
-from mmengine._strategy import FSDPStrategy as StockFSDPStrategy  # only exported there
-from mmengine.optim import OptimWrapper
+from mmengine._strategy import DDPStrategy, SingleDeviceStrategy  # only exported there
+from mmengine.dist import is_main_process
 from torch import Tensor, nn
-from torch.distributed.fsdp import FullOptimStateDictConfig, FullStateDictConfig
-from torch.distributed.fsdp.wrap import lambda_auto_wrap_policy
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.distributed.fsdp import CPUOffloadPolicy, OffloadPolicy, fully_shard
+from torch.distributed.tensor.experimental import implicit_replication
 
 from mmbixt.backbones.base import DenseBackbone
 from mmbixt.registry import STRATEGIES
 
+WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)  # in the first process alone
+
+
+def shard(module: nn.Module, cpu_offload: bool = False, **_: Any) -> nn.Module:
+    """Distribute the weights of each layer of the backbones, and those of the rest of the model."""
+    policy = CPUOffloadPolicy() if cpu_offload else OffloadPolicy()
+    backbones = [part for part in module.modules() if isinstance(part, DenseBackbone)]
+    layers = [layer.module for backbone in backbones for layer in backbone.layer_list()]
+    for part in [*dict.fromkeys(layers), module]:  # layers may be used twice
+        fully_shard(part, offload_policy=policy)
+    return module
+
 
 @STRATEGIES.register_module()
-class FSDPStrategy(StockFSDPStrategy):
-    """mmengine's FSDP for mmbixt's backbones and safe checkpoints, on GPUs and on CPUs.
+class FSDPStrategy(DDPStrategy):
+    """mmengine's strategy for several processes, with torch's ``fully_shard`` in place of DDP.
 
-    Each block of a backbone is one FSDP unit: its weights are gathered only while it runs. A
-    checkpoint is one file with all weights, as without FSDP.
+    Each layer of a backbone is one unit: its weights are gathered only while it runs. A weight
+    keeps its shape and name, so that groups of parameters, clipping and optimizers are those of one
+    process. A checkpoint is one file with all weights, as without FSDP.
 
     Args:
-        model_wrapper: options of mmengine's ``MMFullyShardedDataParallel``, such as
-            ``cpu_offload=True`` or another ``auto_wrap_policy``.
-        kwargs: options of mmengine's strategy, such as ``sync_bn='torch'``.
+        model_wrapper: ``dict(cpu_offload=True)`` keeps weights, gradients and optimizer on the CPU.
+        kwargs: options of mmengine's ``DDPStrategy``, such as ``sync_bn='torch'``.
 
     Example:
         >>> runner_type = 'FlexibleRunner'
@@ -32,41 +49,27 @@ class FSDPStrategy(StockFSDPStrategy):
     """
 
     def __init__(self, *, model_wrapper: dict | None = None, **kwargs: Any) -> None:
-        model_wrapper = {'type': 'MMFullyShardedDataParallel', **(model_wrapper or {})}
-        has_gpu = torch.cuda.is_available()
-        if not has_gpu:
-            model_wrapper['device_id'] = 'cpu'
-        super().__init__(model_wrapper=model_wrapper, state_dict_cfg='full', **kwargs)
-        # mmbixt's backbones compare all of their weights with those of a file, so each rank gathers
-        # all. No offload on a CPU: torch would return the weights without a copy, then free them.
-        options = dict(rank0_only=False, offload_to_cpu=has_gpu)
-        self.state_dict_config = FullStateDictConfig(**options)
-        self.optim_state_dict_config = FullOptimStateDictConfig(**options)
+        super().__init__(model_wrapper={**(model_wrapper or {}), 'type': shard}, **kwargs)
 
-    def build_model(self, model: nn.Module | dict) -> nn.Module:
-        model = super().build_model(model)
-        backbones = [part for part in model.modules() if isinstance(part, DenseBackbone)]
-        blocks = {layer.module for backbone in backbones for layer in backbone.layer_list()}
-        policy = partial(lambda_auto_wrap_policy, lambda_fn=blocks.__contains__)
-        self.model_wrapper.setdefault('auto_wrap_policy', policy)
-        # mmengine's strategy ignores ``sync_bn``
-        return self.convert_model(model) if torch.cuda.is_available() else model
-
-    def build_optim_wrapper(self, optim_wrapper: Any, model: nn.Module) -> OptimWrapper:
-        built = super().build_optim_wrapper(optim_wrapper, model)
-        if getattr(built, 'clip_func', None) is nn.utils.clip_grad_norm_:
-            # FSDP's method uses the norm of all gradients, torch's function only this rank's
-            built.clip_func = lambda _, **options: model.clip_grad_norm_(**options)
-        return built
+    def save_checkpoint(self, filename: str, **options: Any) -> None:
+        """All processes gather the weights, and the first one writes them."""
+        path = filename if is_main_process() else os.devnull
+        SingleDeviceStrategy.save_checkpoint(self, path, **options)
 
     def model_state_dict(self) -> dict[str, Tensor]:
-        """Plain tensors: torch adds attributes to them, which safe readers refuse."""
-        return {name: weight.detach() for name, weight in super().model_state_dict().items()}
+        return get_model_state_dict(self.model, options=WHOLE)
+
+    def load_checkpoint(self, filename: str, **options: Any) -> dict:
+        with implicit_replication():  # each process copies its part of a whole tensor
+            return super().load_checkpoint(filename, **options)
+
+    def optim_state_dict(self) -> dict:
+        optimizer = self.optim_wrapper.optimizer
+        whole = get_optimizer_state_dict(self.model, optimizer, options=WHOLE)
+        return self.optim_wrapper.state_dict() | whole
 
     def load_optim_state_dict(self, state_dict: dict) -> None:
-        """As mmengine's method, which passes positional arguments in the order of torch 2.0."""
         optimizer = self.optim_wrapper.optimizer
-        state = self.model.optim_state_dict_to_load(
-            model=self.model, optim=optimizer, optim_state_dict=state_dict
-        )
-        self.optim_wrapper.load_state_dict(state)
+        whole = {key: state_dict.pop(key) for key in ('state', 'param_groups')}
+        set_optimizer_state_dict(self.model, optimizer, whole, options=WHOLE)
+        self.optim_wrapper.load_state_dict(state_dict | optimizer.state_dict())

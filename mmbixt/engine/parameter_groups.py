@@ -1,7 +1,9 @@
 """Few groups of parameters, and learning rates that fall from the head to the first layer."""
 
+import logging
 from typing import Any
 
+from mmengine.logging import MMLogger
 from mmengine.optim import DefaultOptimWrapperConstructor
 from torch import nn
 
@@ -43,9 +45,13 @@ class FewGroupsConstructor(DefaultOptimWrapperConstructor):
         self, params: list[dict], module: nn.Module, prefix: str = '', **kwargs: Any
     ) -> None:
         """Append groups for the parameters of a module and of its children to ``params``."""
-        super().add_params(params, module, prefix, **kwargs)
         if prefix:  # not the whole model, which calls this method for its parts
-            return
+            return super().add_params(params, module, prefix, **kwargs)
+        log = MMLogger.get_current_instance()
+        level = log.level
+        log.setLevel(logging.ERROR)  # mmengine writes lines for each parameter
+        super().add_params(params, module, **kwargs)
+        log.setLevel(level)
         scales = {} if self.decay_rate is None else self.layer_scales(module)
         defaults = dict(lr=self.base_lr, weight_decay=self.base_wd)
         defaults = {key: value for key, value in defaults.items() if value is not None}
@@ -59,9 +65,12 @@ class FewGroupsConstructor(DefaultOptimWrapperConstructor):
             settings = defaults | group
             if scales:
                 settings['lr'] *= scales.get(id(weights[0]), 1.0)
-            same = joined.setdefault(repr(sorted(settings.items())), {**settings, 'params': []})
-            same['params'] += weights
+            name = ', '.join(f'{key}={value}' for key, value in sorted(settings.items()))
+            joined.setdefault(name, {**settings, 'params': []})['params'] += weights
         params[:] = joined.values()
+        count = len([*module.parameters()])  # with frozen ones
+        for name, group in joined.items():
+            log.info(f'{len(group["params"])} of {count} parameters: {name}')
 
     def layer_scales(self, model: nn.Module) -> dict[int, float]:
         """The factor of the learning rate of each parameter in a backbone, by its id."""

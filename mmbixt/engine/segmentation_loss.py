@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 
-def count_without_waiting(model: nn.Module) -> list[nn.Module]:
+def replace_losses(model: nn.Module) -> list[nn.Module]:
     """Give heads with mmseg's own ``loss_by_feat`` :func:`loss_by_feat`; returns these heads."""
     if not hasattr(model, 'decode_head'):
         return []

@@ -9,16 +9,16 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from mmbixt.errors import UserError
-from mmbixt.export.classifier import Classifier
-from mmbixt.export.detector import Detector
+from mmbixt.export.classifier import ExportedClassifier
+from mmbixt.export.detector import ExportedDetector
 from mmbixt.export.files import agrees, metadata, write
-from mmbixt.export.segmentor import Segmentor
+from mmbixt.export.segmentor import ExportedSegmentor
 from mmbixt.predict.loading import load_trained
 from mmbixt.sample.scenes import make_scene
 
 __all__ = ['export']
 
-KINDS = dict(mmseg=Segmentor, mmdet=Detector, mmpretrain=Classifier)
+KINDS = dict(mmseg=ExportedSegmentor, mmdet=ExportedDetector, mmpretrain=ExportedClassifier)
 SIZES = dict(mmseg=(480, 544), mmdet=(800, 1344), mmpretrain=(224, 224))  # height, width
 CHECKED = ((1, 480, 544), (2, 512, 512), (3, 225, 290), (1, 640, 352))  # if the size is free
 
@@ -38,7 +38,7 @@ def export(
         name: of the config, for the metadata of the file.
         size: height and width of the images; default: ``SIZES``.
         photo: an image in which detections are compared; default: generated scenes.
-        options: of :class:`mmbixt.export.segmentor.Segmentor`.
+        options: of :class:`mmbixt.export.segmentor.ExportedSegmentor`.
 
     Returns:
         Whether they agree.

@@ -12,7 +12,7 @@ from mmbixt.export.files import normalise
 LIMIT, LIMIT_OF_ROUTING = 1e-4, 1e-2  # of the largest score
 
 
-class Classifier(nn.Module):
+class ExportedClassifier(nn.Module):
     """A classifier with its preprocessing.
 
     Args:

@@ -35,7 +35,7 @@ class Boxes(NamedTuple):
     labels: Tensor
 
 
-class Detector(nn.Module):
+class ExportedDetector(nn.Module):
     """A detector with its preprocessing, for one image.
 
     Args:
@@ -210,7 +210,7 @@ def roi_features(extractor: nn.Module, maps: Sequence[Tensor], boxes: Tensor) ->
 
 @torch.no_grad()
 def predict(model: nn.Module, images: Tensor) -> tuple[Tensor, ...]:
-    """What :class:`Detector` returns of an image (1,3,H,W), by mmdet: real detections alone."""
+    """What :class:`ExportedDetector` returns of an image (1,3,H,W), by mmdet, without padding."""
     from mmdet.structures import DetDataSample
     from mmdet.structures.bbox import bbox2roi
 

@@ -11,12 +11,13 @@ from torch.nn.functional import interpolate, pad
 
 from mmbixt.export.files import normalise
 from mmbixt.layers.sizes import crop, padding_to_multiple
+from mmbixt.predict.networks import labels_of
 
 # of the largest logit, and share of equal labels; rounding alone makes 1e-5
 LIMITS, LIMITS_OF_ROUTING = (1e-4, 0.999), (1e-2, 0.99)
 
 
-class Segmentor(nn.Module):
+class ExportedSegmentor(nn.Module):
     """A segmentor with its preprocessing, on whole images.
 
     Args:
@@ -50,7 +51,7 @@ class Segmentor(nn.Module):
         out = interpolate(out, x.shape[2:], mode='bilinear', align_corners=head.align_corners)
         if self.divisor:
             out = crop(out.permute(0, 2, 3, 1), height, width).permute(0, 3, 1, 2)
-        return out if self.logits else labels_of(out, head)
+        return out if self.logits else labels_of(out, head.threshold)
 
     def compare(
         self, outputs: Sequence[np.ndarray], model: nn.Module, images: Tensor, has_routes: bool
@@ -63,16 +64,9 @@ class Segmentor(nn.Module):
             difference = np.abs(actual - expected).max() / np.abs(expected).max()
             text = f'largest difference {difference:.1e} of the largest logit, '
             is_close = difference <= most
-            actual = labels_of(torch.from_numpy(actual), model.decode_head).numpy()
+            actual = labels_of(torch.from_numpy(actual), model.decode_head.threshold).numpy()
         equal = np.mean(actual == labels)
         return f'{text}equal labels {100 * equal:.3f} %', bool(is_close and equal >= least)
-
-
-def labels_of(logits: Tensor, head: nn.Module) -> Tensor:
-    """Labels (B,H,W) of logits (B,K,H,W), of which one alone is foreground or background."""
-    if logits.shape[1] == 1:
-        return (logits.sigmoid() > head.threshold).squeeze(1).long()
-    return logits.argmax(1)
 
 
 def predict(model: nn.Module, images: Tensor) -> tuple[np.ndarray, np.ndarray]:

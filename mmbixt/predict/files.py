@@ -9,7 +9,7 @@ from pathlib import Path
 SUFFIXES = {'.jpg', '.jpeg', '.png', '.bmp', '.tif', '.tiff', '.webp'}
 
 
-def find_images(names: Iterable[str]) -> dict[Path, Path]:
+def image_files(names: Iterable[str]) -> dict[Path, Path]:
     """Image files, each once, with their paths below the folder that was named.
 
     Args:
@@ -35,7 +35,7 @@ def output_paths(images: Mapping[Path, Path], out: Path, ends: Sequence[str]) ->
     """A path in ``out`` for each image; with ``ends`` added, no two files have one name.
 
     Args:
-        images: of :func:`find_images`.
+        images: of :func:`image_files`.
     """
     names = {path: name.with_suffix('') for path, name in images.items()}
     if len({f'{name}{end}' for name in names.values() for end in ends}) < len(names) * len(ends):

@@ -10,7 +10,7 @@ from torch import nn
 from mmbixt.check.built import check_trained
 from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.state_dict import load_whole_state
-from mmbixt.config import data_sets, without_downloads
+from mmbixt.config import test_set, without_downloads
 
 
 def load_trained(config: Config, checkpoint: str) -> tuple[nn.Module, dict[str, Any]]:
@@ -25,8 +25,7 @@ def load_trained(config: Config, checkpoint: str) -> tuple[nn.Module, dict[str, 
         model = {'data_preprocessor': config.data_preprocessor, **model}
     model = revert_sync_batchnorm(MODELS.build(model))
     load_whole_state(model, state)
-    _, dataset = next(data_sets(config, 'test'))
-    dataset = DATASETS.build({**dataset, 'lazy_init': True, 'pipeline': []})
+    dataset = DATASETS.build({**test_set(config), 'lazy_init': True, 'pipeline': []})
     check_trained(model, state, dataset)
     trained = (state.get('meta') or {}).get('dataset_meta') or {}
     return model.eval(), {**dataset.metainfo, **trained}

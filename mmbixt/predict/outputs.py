@@ -1,32 +1,39 @@
 """What tools/predict.py writes for each image, by the framework of the model.
 
-``ends`` are added to the path of an image in the folder of results; ``file`` is for all images.
-Detectors and classifiers run in the inferencers of mmdet and mmpretrain.
+``ends`` are added to the path of an image in the folder of results; ``files`` are of all images.
 """
 
 import json
 from argparse import Namespace
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
+from textwrap import fill
 
 import mmcv
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from mmengine.config import Config
+from mmengine.dataset import Compose, pseudo_collate
+from mmengine.device import get_device
+from mmengine.registry import DATASETS
+from mmengine.structures import BaseDataElement
 from PIL import Image
 
-import mmbixt.registry  # noqa: F401  mmengine then reads its own checkpoints
-from mmbixt.checkpoints.loader import load
-from mmbixt.checkpoints.state_dict import load_whole_state
+from mmbixt.check.built import dataset_problems
+from mmbixt.config import ConfigError, test_set
+from mmbixt.predict.loading import load_trained
 from mmbixt.predict.predictor import Predictor
 from mmbixt.visualization.images import as_rgb
 from mmbixt.visualization.palette import distinct_palette
 
 
-class Segmentation:
+class SegmentationOutput:
     """Labels as PNG, with a palette or, of more than 256 classes, 16 bits; overlays on request."""
 
-    file, ends = None, ('.png', '_overlay.jpg', '_probability.png')
+    files, ends = (), ('.png', '_overlay.jpg', '_probability.png')
 
     def __init__(self, config: Config, args: Namespace) -> None:
         names = 'scale', 'short_side', 'tile', 'overlap', 'batch', 'whole', 'device', 'amp'
@@ -62,62 +69,98 @@ class Segmentation:
             Image.blend(Image.fromarray(as_rgb(photo)), colours, 0.5).save(f'{out}_overlay.jpg')
 
 
-class Detector:
-    """Pictures, and boxes, scores and masks in COCO's form; a category's id is its label + 1."""
-
-    file, ends = 'predictions.json', ('.jpg',)
+class Inference:
+    """A detector or a classifier with the weights of a checkpoint, and its test pipeline."""
 
     def __init__(self, config: Config, args: Namespace) -> None:
-        from mmdet.apis import DetInferencer
+        model, self.meta = load_trained(config, args.checkpoint)
+        self.model = model.to(args.device or get_device())
+        self.pipeline = Compose(test_set(config).pipeline)
 
-        self.detect = DetInferencer(config, args.checkpoint, args.device, show_progress=False)
-        load_whole_state(self.detect.model, load(args.checkpoint, 'cpu'))
-        self.images, self.found = [], []
+    @torch.no_grad()
+    def infer(self, path: Path) -> tuple[BaseDataElement, np.ndarray]:
+        """What is found, on the CPU, and pixels (H,W,3) in RGB, as CIFAR's pipeline gets them."""
+        picture = mmcv.imread(path, channel_order='rgb')
+        about = dict(img=picture, img_shape=picture.shape[:2], ori_shape=picture.shape[:2])
+        data = self.pipeline(dict(about, img_path=str(path), img_id=0))
+        [sample] = self.model.test_step(pseudo_collate([data]))
+        return sample.cpu(), picture
+
+
+class DetectionOutput(Inference):
+    """Pictures, and two files in COCO's forms: the results, and the images and categories."""
+
+    files, ends = ('predictions.json', 'images.json'), ('.jpg',)
+
+    def __init__(self, config: Config, args: Namespace) -> None:
+        from mmdet.visualization import DetLocalVisualizer
+
+        super().__init__(config, args)
+        self.visualizer, self.score = DetLocalVisualizer(), args.score
+        self.visualizer.dataset_meta = self.meta
+        self.images, self.found, self.best, dataset = [], [], [], None
+        self.ids, self.category_ids = {}, range(1, len(self.meta['classes']) + 1)
+        with suppress(FileNotFoundError):  # the annotations of the test data may not be here
+            dataset = DATASETS.build({**test_set(config), 'pipeline': [], 'test_mode': True})
+        if hasattr(dataset, 'cat_ids'):
+            if problems := [*dataset_problems(dataset)]:
+                raise ConfigError('\n'.join(problems))
+            self.category_ids = dataset.cat_ids
+            for image in map(dataset.get_data_info, range(len(dataset))):
+                self.ids[Path(image['img_path']).resolve()] = image['img_id']
+        self.new_ids = count(max(self.ids.values(), default=0) + 1)
 
     def __call__(self, path: Path, out: Path, name: Path) -> None:
-        result = self.detect(str(path), return_vis=True)
-        [found], [picture] = result['predictions'], result['visualization']
-        mmcv.imwrite(picture[..., ::-1], f'{out}.jpg')
-        number, (height, width) = len(self.images) + 1, picture.shape[:2]
-        about = dict(id=number, file_name=str(name), width=width, height=height)
-        self.images.append(about)
-        for i, (x, y, right, bottom) in enumerate(found['bboxes']):
-            one = dict(image_id=number, category_id=found['labels'][i] + 1)
-            one |= dict(score=found['scores'][i], bbox=[x, y, right - x, bottom - y])
+        from mmdet.structures.mask import encode_mask_results, mask2bbox
+
+        sample, picture = self.infer(path)
+        options = dict(draw_gt=False, pred_score_thr=self.score, out_file=f'{out}.jpg')
+        self.visualizer.add_datasample('', picture, sample, **options)
+        found, (height, width), file = sample.pred_instances, picture.shape[:2], path.resolve()
+        number = self.ids[file] if file in self.ids else next(self.new_ids)
+        self.images.append(dict(id=number, file_name=str(name), width=width, height=height))
+        self.best.append(max(found.scores.tolist(), default=0))
+        if 'masks' in found and not found.bboxes.any():  # a method without boxes
+            found.bboxes = mask2bbox(found.masks)
+        for i, (x, y, right, bottom) in enumerate(found.bboxes.tolist()):
+            score, category = float(found.scores[i]), self.category_ids[int(found.labels[i])]
+            one = dict(image_id=number, category_id=category, score=score)
+            one['bbox'] = [x, y, right - x, bottom - y]
             if 'masks' in found:
-                one['segmentation'] = found['masks'][i]  # RLE
+                [mask] = encode_mask_results(found.masks[i : i + 1].numpy())
+                one['segmentation'] = dict(mask, counts=mask['counts'].decode())
             self.found.append(one)
 
-    def text(self) -> str:
-        """The content of the file."""
-        classes = self.detect.model.dataset_meta['classes']
-        categories = [dict(id=i + 1, name=name) for i, name in enumerate(classes)]
-        return json.dumps(dict(images=self.images, annotations=self.found, categories=categories))
+    def finish(self, out: Path) -> None:
+        """Write the files, and say how many pictures show nothing."""
+        names = zip(self.category_ids, self.meta['classes'], strict=True)
+        about = dict(images=self.images, categories=[dict(id=i, name=name) for i, name in names])
+        (out / 'predictions.json').write_text(json.dumps(self.found))
+        (out / 'images.json').write_text(json.dumps(about))
+        if bare := [best for best in self.best if best <= self.score]:
+            text = f'no object above {self.score:g} in {len(bare)} of {len(self.best)} images;'
+            print(text, f'the best there has {max(bare):.2f}: --score')
 
 
-class Classifier:
+class ClassificationOutput(Inference):
     """Pictures, and a line of JSON for each image: its label, score and the name of the class."""
 
-    file, ends = 'predictions.jsonl', ('.png',)
+    files, ends = ('predictions.jsonl',), ('.png',)
 
     def __init__(self, config: Config, args: Namespace) -> None:
-        from mmpretrain import ImageClassificationInferencer
         from mmpretrain.visualization import UniversalVisualizer
 
-        self.classify = ImageClassificationInferencer(config, args.checkpoint, args.device)
-        load_whole_state(self.classify.model, load(args.checkpoint, 'cpu'))
-        self.visualizer, self.lines = UniversalVisualizer(), []
+        super().__init__(config, args)
+        self.visualizer, self.file = UniversalVisualizer(), args.out / self.files[0]
 
     def __call__(self, path: Path, out: Path, name: Path) -> None:
-        [data] = self.classify.preprocess([str(path)])
-        [sample] = self.classify.forward(data)
-        picture, classes = mmcv.imread(path, channel_order='rgb'), self.classify.classes
-        options = dict(draw_gt=False, out_file=f'{out}.png')
-        self.visualizer.visualize_cls(picture, sample, classes, **options)
-        [result] = self.classify.postprocess([sample], [])
-        del result['pred_scores']
-        self.lines.append(json.dumps(dict(image=str(name), **result)) + '\n')
-
-    def text(self) -> str:
-        """The content of the file."""
-        return ''.join(self.lines)
+        (sample, picture), classes = self.infer(path), self.meta.get('classes')
+        side = max(448, min(picture.shape[:2]))  # so that a line of 72 letters fits
+        names = classes and [fill(name, 50) for name in classes]
+        options = dict(draw_gt=False, resize=side, text_cfg=dict(size=side / 64))
+        self.visualizer.visualize_cls(picture, sample, names, **options, out_file=f'{out}.png')
+        score, label = sample.pred_score.max(0)
+        result = dict(image=str(name), pred_label=int(label), pred_score=float(score))
+        result |= dict(pred_class=classes[label]) if classes else {}
+        with self.file.open('a') as file:
+            file.write(json.dumps(result) + '\n')

@@ -1,7 +1,7 @@
 """Label maps of images of any size by a segmentor, whole or in overlapping tiles."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, groupby
 from math import ceil, gcd
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 from tqdm import tqdm
 
-from mmbixt.config import ConfigError, data_sets, read_config, type_name, within
-from mmbixt.predict.networks import Logits, OnnxFile, Segmentor
+from mmbixt.config import ConfigError, read_config, test_set, type_name, within
+from mmbixt.predict.networks import OnnxSegmentor, TorchSegmentor, labels_of
 from mmbixt.predict.tiling import (
     ROWS,
     crop_strips,
@@ -26,8 +26,6 @@ from mmbixt.predict.tiling import (
 )
 
 UNIT = 32  # tiles begin at multiples of it if they can: the stride of the last feature maps
-
-AS_USUAL = ', as in evaluation; --scale 1 keeps its size'
 
 
 class Predictor:
@@ -42,7 +40,8 @@ class Predictor:
         scale: factor of the size of the photos; 1 keeps it. By default they are resized as by the
             test pipeline, which is how the model was evaluated.
         short_side: resize photos to this shorter side instead.
-        tile: side of a tile; images that are not larger are predicted as a whole.
+        tile: side of a tile; images that are not larger are predicted as a whole. By default tiles
+            are the windows of mmseg if ``test_cfg`` has them (``mode='slide'``), otherwise 1024.
         overlap: of two tiles, in pixels (default: a quarter of a tile). If tile - overlap is not a
             multiple of 32, logits may be summed at full size, which takes more memory.
         batch: number of tiles that are predicted at once (default: 4 on a GPU; 1 on a CPU, where
@@ -63,7 +62,7 @@ class Predictor:
         *,
         scale: float | None = None,
         short_side: int | None = None,
-        tile: int = 1024,
+        tile: int | None = None,
         overlap: int | None = None,
         batch: int | None = None,
         whole: bool = False,
@@ -74,16 +73,23 @@ class Predictor:
         config = config if isinstance(config, Config) else read_config(str(config))
         device = device or get_device()
         if Path(checkpoint).suffix == '.onnx':
-            self.network = OnnxFile(str(checkpoint))
+            self.network = OnnxSegmentor(str(checkpoint))
         else:
-            self.network = Segmentor(config, str(checkpoint), device, amp)
-        self.tile = self.network.tile or (tile, tile)
-        self.overlap = min(self.tile) // 4 if overlap is None else overlap
-        if not 0 <= self.overlap < min(self.tile):
-            raise ConfigError(f'An overlap of {overlap} does not fit into tiles of {self.tile}.')
-        self.unit = gcd(UNIT, *(side - self.overlap for side in self.tile))
-        self.batch = batch or (1 if device == 'cpu' else 4)
+            self.network = TorchSegmentor(config, str(checkpoint), device, amp)
+        is_chosen = whole or tile or overlap is not None or self.network.tile
+        test = {} if is_chosen else within(config, 'model', 'test_cfg')
         self.whole, self.quiet = whole and not self.network.tile, quiet
+        self.is_slide = test.get('mode') == 'slide'
+        if self.is_slide:
+            self.tile, self.unit = tuple(test['crop_size']), 1
+            self.overlap = [a - b for a, b in zip(self.tile, test['stride'], strict=True)]
+        else:
+            self.tile = self.network.tile or (tile or 1024,) * 2
+            self.overlap = [min(self.tile) // 4 if overlap is None else overlap] * 2
+            self.unit = gcd(UNIT, *(side - self.overlap[0] for side in self.tile))
+        if not all(0 <= a < b for a, b in zip(self.overlap, self.tile, strict=True)):
+            raise ConfigError(f'Overlaps of {self.overlap} do not fit into tiles of {self.tile}.')
+        self.batch = batch or (1 if device == 'cpu' else 4)
         self.meta, self.is_evaluation = self.network.meta, scale is None and short_side is None
         self.mean = within(config, 'model', 'data_preprocessor').get('mean') or [0]
         self.load, self.resize = _transforms(config, scale, short_side)
@@ -96,19 +102,15 @@ class Predictor:
 
     def predict(self, image: str | Path | np.ndarray) -> list[np.ndarray]:
         """Labels and their probabilities, 0 to 255, each (H,W)."""
+        if not self.network.has_logits:
+            raise ConfigError('There are no probabilities: this file or head returns no logits.')
         return self._maps(image, self._labels, self._probabilities)
 
     def _maps(self, image: str | Path | np.ndarray, *functions: Callable) -> list[np.ndarray]:
         """Maps (H,W), one of each function, which gets the logits of an image in strips (K,n,W)."""
-        photo, done = image if isinstance(image, np.ndarray) else self.read(image), 0
-        for strip in self.logits(photo):
-            parts = [function(strip) for function in functions]
-            if not done:
-                maps = [np.empty(photo.shape[:2], part.dtype) for part in parts]
-            for whole, part in zip(maps, parts, strict=True):
-                whole[done : done + len(part)] = part
-            done += len(parts[0])
-        return maps
+        photo = image if isinstance(image, np.ndarray) else self.read(image)
+        strips = ([function(strip) for function in functions] for strip in self.logits(photo))
+        return [np.concatenate(parts) for parts in zip(*strips, strict=True)]
 
     def read(self, path: str | Path) -> np.ndarray:
         """The pixels (H,W,C) of a file, as the test pipeline reads them."""
@@ -129,32 +131,52 @@ class Predictor:
 
     def _map(self, image: np.ndarray) -> tuple[Iterable[Tensor], Sequence[int], Sequence[int]]:
         """The logits of an image in strips (K,n,w), their size (h,w) and that of their pixels."""
-        size, tile = image.shape[:2], self.tile
-        starts = [tile_starts(*x, self.overlap, self.unit) for x in zip(size, tile, strict=True)]
-        is_one = all(x == [0] for x in starts)
-        if self.whole or (is_one and not self.network.tile):
-            [(logits, covered)] = self.network([_pixels(image)])
-            return logits.split(ROWS, 1), logits.shape[1:], covered
-        last = self.network.prepare([_pixels(image[starts[0][-1] :, starts[1][-1] :])]).shape[2:]
+        pixels = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1)
+        prepare = self.network.prepare
+        if self.is_slide:  # windows of the padded image
+            pixels, prepare = prepare([pixels])[0], torch.stack
+        size, tile = pixels.shape[1:], self.tile
+        sides = zip(size, tile, self.overlap, strict=True)
+        starts = [tile_starts(*side, self.unit) for side in sides]
+        if self.whole or (starts == [[0], [0]] and not self.network.tile):
+            [logits] = self.network(x := prepare([pixels]))
+            return logits.split(ROWS, 1), logits.shape[1:], x.shape[2:]
+        last = prepare([pixels[:, starts[0][-1] :, starts[1][-1] :]]).shape[2:]
         covered = [x[-1] + side for x, side in zip(starts, last, strict=True)]
-        if self.network.tile or self.network.has_graph:  # all tiles have one size
-            sides = zip(size, starts, tile, strict=True)
-            border = [(0, start[-1] + length - side) for side, start, length in sides]
-            image = np.pad(image, [*border, (0, 0)], mode='edge')
-        rows = [self._row(image, top, starts[1]) for top in starts[0]]
-        rows[0] = chain([first := next(rows[0])], rows[0])
+        if not self.is_slide and (self.network.tile or self.network.has_graph):
+            # all tiles have one size: the last ones repeat the border of the image
+            for i in (0, 1):
+                places = torch.arange(starts[i][-1] + tile[i]).clamp(max=size[i] - 1)
+                pixels = pixels.index_select(i + 1, places)
+        tiles = self._tiles(pixels, starts, prepare)
+        logits, shape = first = next(tiles)
         side = 1 if starts[0] == [0] else 0  # on which the first tile is full-size
-        stride = first.size[side] / first.values.shape[1 + side]
+        stride = shape[side] / logits.shape[1 + side]
         # at full size where the cells of tiles do not coincide
         stride = int(stride) if stride >= 1 and self.unit % stride == 0 else 1
-        rows = [(self._cells(*logits, stride) for logits in row) for row in rows]
+        tiles = (self._cells(*one, stride) for one in chain([first], tiles))
         size = [ceil(x / stride) for x in covered]
         cells = [[x // stride for x in y] for y in starts]
+        sides = zip(size, cells, tile, self.overlap, strict=True)
         weights = [
-            tile_weights(n, first, length // stride, self.overlap / stride)
-            for n, first, length in zip(size, cells, tile, strict=True)
+            tile_weights(n, first, length // stride, 0 if self.is_slide else overlap / stride)
+            for n, first, length, overlap in sides
         ]
-        return mean_of_tiles(rows, cells, weights), size, covered
+        return mean_of_tiles(tiles, cells, weights), size, covered
+
+    def _tiles(
+        self, pixels: Tensor, starts: Sequence[Sequence[int]], prepare: Callable
+    ) -> Iterator[tuple[Tensor, torch.Size]]:
+        """Logits (K,h,w) of the tiles of an image (C,H,W), row by row, and their pixels (H,W)."""
+        (height, width), step = self.tile, self.batch
+        for top in starts[0]:
+            row = [pixels[:, top : top + height, left : left + width] for left in starts[1]]
+            for i in range(0, len(row), step):
+                # the last one may be narrower
+                for _, same in groupby(row[i : i + step], lambda tile: tile.shape):
+                    x = prepare([*same])
+                    for logits in self.network(x, step * self.network.has_graph):
+                        yield logits, x.shape[2:]
 
     def _cells(self, logits: Tensor, covered: Sequence[int], stride: int) -> Tensor:
         """Logits (K,h,w), resized if their cells have not this stride."""
@@ -164,29 +186,17 @@ class Predictor:
         options = dict(mode='bilinear', align_corners=self.network.align_corners)
         return interpolate(logits[None], size, **options)[0]
 
-    def _row(self, image: np.ndarray, top: int, lefts: Sequence[int]) -> Iterator[Logits]:
-        """Logits of a row of tiles."""
-        height, width = self.tile
-        for i in range(0, len(lefts), self.batch):
-            parts = [image[top : top + height, x : x + width] for x in lefts[i : i + self.batch]]
-            yield from self.network([*map(_pixels, parts)], self.batch * self.network.has_graph)
-
     def _labels(self, logits: Tensor) -> np.ndarray:
         """Labels (n,W) of a strip (K,n,W), 8 bits or, of more than 256 classes, 16."""
-        if len(logits) == 1:
-            labels = logits[0].sigmoid() > self.network.threshold
-        else:
-            labels = logits.argmax(0)
-        return labels.numpy().astype(np.uint8 if len(logits) <= 256 else np.uint16)
+        labels = labels_of(logits[None], self.network.threshold)[0].numpy()
+        return labels.astype(np.uint8 if len(logits) <= 256 else np.uint16)
 
     def _probabilities(self, logits: Tensor) -> np.ndarray:
         """The probabilities (n,W) of the labels of a strip (K,n,W), 0 to 255."""
+        labels = labels_of(logits[None], self.network.threshold)
         if len(logits) == 1:
-            [probability] = logits.sigmoid()
-            is_label = probability > self.network.threshold  # of class 1
-            chosen = torch.where(is_label, probability, 1 - probability)
-        else:
-            chosen = 1 / (logits - logits.amax(0)).exp_().sum(0)
+            logits = torch.cat([torch.zeros_like(logits), logits])
+        [chosen] = logits.softmax(0).gather(0, labels)
         return (255 * chosen).round().numpy().astype(np.uint8)
 
     def _say(self, size: tuple[int, int], new: tuple[int, int]) -> None:
@@ -200,20 +210,14 @@ class Predictor:
         if min(new) > 4 * min(usual):
             tqdm.write(text + ', over four times the {1} x {0} of evaluation'.format(*usual))
         elif size != new:
-            tqdm.write(text + AS_USUAL * self.is_evaluation)
-
-
-def _pixels(image: np.ndarray) -> Tensor:
-    """(H,W,C) to (C,H,W)."""
-    return torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1)))
+            tqdm.write(text + ', as in evaluation; --scale 1 keeps its size' * self.is_evaluation)
 
 
 def _transforms(
     config: Config, scale: float | None, short_side: int | None
 ) -> tuple[Compose, Compose]:
     """What loads an image and what resizes it, from the test pipeline without its labels."""
-    _, dataset = next(data_sets(config, 'test'))
-    steps = [(type_name(step), step) for step in dataset.pipeline]
+    steps = [(type_name(step), step) for step in test_set(config).pipeline]
     load = [step for name, step in steps if name.startswith('Load') and 'Annotations' not in name]
     others = [(name, x) for name, x in steps if not name.startswith(('Load', 'Check', 'Pack'))]
     if scale is not None or short_side is not None:

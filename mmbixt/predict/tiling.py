@@ -25,13 +25,13 @@ def tile_starts(side: int, tile: int, overlap: int, unit: int = 1) -> list[int]:
 
 
 def tile_weights(side: int, starts: Sequence[int], tile: int, overlap: float) -> list[Tensor]:
-    """The weights (n,) of each tile along a side; those of a cell sum to 1.
+    """The weights (n,) of each tile along a side.
 
     Of an overlap, the 7/16 at the edge of the tile do not count, the inner 7/16 count fully, so
     that each pixel is predicted with most of its surroundings. An overlap of 0 means equal weights.
     The last tile, which may be padded, reaches the end.
     """
-    weights, total = [], torch.zeros(side)
+    weights = []
     for start in starts:
         end = side if start == starts[-1] else start + tile
         place = torch.arange(end - start) + 0.5
@@ -41,34 +41,34 @@ def tile_weights(side: int, starts: Sequence[int], tile: int, overlap: float) ->
         if overlap and start < starts[-1]:
             weight *= (((tile - place) / overlap - 7 / 16) * 8).clamp(0, 1)
         weights.append(weight)
-        total[start:end] += weight
-    return [x / total[start : start + len(x)] for start, x in zip(starts, weights, strict=True)]
+    return weights
 
 
 def mean_of_tiles(
-    rows: Iterable[Iterable[Tensor]],
+    tiles: Iterator[Tensor],
     starts: tuple[Sequence[int], Sequence[int]],
     weights: tuple[Sequence[Tensor], Sequence[Tensor]],
 ) -> Iterator[Tensor]:
     """Strips (K,n,w) of the weighted mean of overlapping tiles.
 
     Args:
-        rows: of tiles, from top to bottom; the logits (K,h,w) of each from left to right. Cells
-            that have no weight are cut off.
+        tiles: their logits (K,h,w), row by row, from left to right. Cells that have no weight are
+            cut off.
         starts: the first cells of the tiles, from top to bottom and from left to right.
         weights: of :func:`tile_weights`, in the same order.
     """
     (tops, lefts), (down, along), band = starts, weights, None
     width = lefts[-1] + len(along[-1])
-    for i, (row, y) in enumerate(zip(rows, down, strict=True)):
-        for logits, left, x in zip(row, lefts, along, strict=True):
+    for i, y in enumerate(down):
+        for left, x, logits in zip(lefts, along, tiles, strict=False):  # of the next row, too
             if band is None:
-                band = logits.new_zeros(len(logits), max(map(len, down)), width)
-            logits = logits[:, : len(y), : len(x)]
-            band[:, : len(y), left : left + len(x)].addcmul_(logits, torch.outer(y, x))
+                band = logits.new_zeros(1 + len(logits), max(map(len, down)), width)
+            weight, part = torch.outer(y, x), band[:, : len(y), left : left + len(x)]
+            part[0] += weight
+            part[1:].addcmul_(logits[:, : len(y), : len(x)], weight)
         done = tops[i + 1] - tops[i] if i + 1 < len(tops) else len(y)
         for strip in band[:, :done].split(ROWS, 1):
-            yield strip.clone()
+            yield strip[1:] / strip[0]
         kept = band[:, done:].clone()
         band.zero_()
         band[:, : kept.shape[1]] = kept

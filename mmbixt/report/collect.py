@@ -3,10 +3,7 @@
 from argparse import Namespace
 from dataclasses import dataclass
 
-from mmengine.registry import MODELS, init_default_scope
-
 from mmbixt.checkpoints.errors import CheckpointError
-from mmbixt.config import without_downloads
 from mmbixt.evaluation.sums import FILE_NAME, ImageSums, read_sums, write_sums
 from mmbixt.report.predictions import Example, Predictions
 from mmbixt.report.work_dir import Run
@@ -17,7 +14,7 @@ class ReportData:
     """The data of a report."""
 
     run: Run
-    parameters: int | None = None  # number of parameters; None if the model was not built
+    parameters: int | None = None  # number of parameters; None if it did not run
     weights: str = ''  # name of the checkpoint that was evaluated
     counts: ImageSums | None = None
     band: str | None = None  # the band that is shown; None if no band was counted
@@ -31,17 +28,12 @@ def collect(run: Run, options: Namespace) -> ReportData:
     if file.exists() and not options.evaluate and not options.checkpoint and not run.detects:
         data.counts = read_sums(file)
         data.band = data.counts.choose_band(options.band)
+    checkpoint = options.checkpoint or run.checkpoint
     if options.no_model:
         data.problem = 'The model was not run (--no-model).'
-        return data
-    init_default_scope(run.config.get('default_scope', 'mmengine'))
-    model = MODELS.build(without_downloads(run.config.model))
-    data.parameters = sum(p.numel() for p in model.parameters())
-    if run.detects:
-        return data
-    checkpoint = options.checkpoint or run.checkpoint
-    if not checkpoint:
+    elif not checkpoint:
         data.problem = f'There is no checkpoint in {run.folder}.'
+    if data.problem or run.detects:
         return data
     try:
         predictions = Predictions(run.config, checkpoint, run.generated)
@@ -50,6 +42,7 @@ def collect(run: Run, options: Namespace) -> ReportData:
             raise
         data.problem = str(error)
         return data
+    data.parameters = sum(p.numel() for p in predictions.predict.network.model.parameters())
     data.weights = checkpoint.name
     if not data.counts:
         print(f'predicting the {len(predictions.dataset):,} images of the test set', flush=True)

@@ -11,6 +11,7 @@ from mmengine.config import Config
 from mmengine.registry import DATASETS
 from tqdm import tqdm
 
+from mmbixt.config import within
 from mmbixt.errors import UserError
 from mmbixt.evaluation.boundary import band_width, image_sums, scores
 from mmbixt.evaluation.sums import ImageSums, indices_of
@@ -35,11 +36,8 @@ class Predictions:
     """The test set of a config with the labels that a checkpoint predicts."""
 
     def __init__(self, config: Config, checkpoint: Path, generated: bool) -> None:
-        test, size = config.model.get('test_cfg') or {}, dict(whole=True)
-        if test.get('mode') == 'slide':  # tiles like mmseg's windows
-            side = min(test['crop_size'])
-            size = dict(tile=side, overlap=side - min(test['stride']))
-        self.predict = Predictor(config, checkpoint, quiet=True, **size)
+        whole = within(config, 'model', 'test_cfg').get('mode') != 'slide'  # as in evaluation
+        self.predict = Predictor(config, checkpoint, quiet=True, whole=whole)
         self.dataset = DATASETS.build(config.test_dataloader.dataset)
         self.paths = [self.dataset.get_data_info(i)['img_path'] for i in range(len(self.dataset))]
         self.ignored = getattr(self.dataset, 'ignore_index', 255)

@@ -62,7 +62,7 @@ def use_few_steps(cfg: Config, steps: int, shrink: bool = True) -> list[str]:
         cfg.visualizer.vis_backends = [dict(type='LocalVisBackend')]
     for _, dataset in data_sets(cfg, 'val'):
         dataset.indices = steps
-    done['schedule'] = f'{steps} iterations of batches of {batch_size}, {steps} images validated'
+    done['schedule'] = f'{steps} iterations of {batch_size} images, no warm-up, {steps} validated'
     done['weights'] = _remove_weights(cfg)
     return [f'{what}: {change}' for what, change in done.items() if change]
 
@@ -93,8 +93,8 @@ def _replace_parts(cfg: Config, root: Path, folders: dict[str, str]) -> dict[str
             node.ann_file = str(root / 'coco/annotations' / Path(node.ann_file).name)
         if kind == 'CIFAR100':  # its class refuses other files
             node.update(type='ImageNet', split=dict(train='train', test='val')[node.split])
-            node.pipeline = [dict(type='LoadImageFromFile'), *node.pipeline]
-            cfg.data_preprocessor.to_rgb = True
+            load = [dict(type='LoadImageFromFile'), dict(type='NumpyToPIL', to_rgb=True)]
+            node.pipeline = [*load, dict(type='PILToNumpy'), *node.pipeline]  # RGB, as CIFAR's
         head = within(cfg, 'model', 'head')
         if kind in ('CIFAR100', 'ImageNet') and head.get('num_classes', 1000) != 1000:
             cfg.data_preprocessor.num_classes = head.num_classes = 1000
@@ -144,6 +144,8 @@ def _iterate(cfg: Config, iterations: int, interval: int, batch_size: int) -> No
     for node in all_dicts(*cfg.values()):
         if 'num_workers' in node:
             node.update(num_workers=1, persistent_workers=True)
+        if 'start_factor' in node:  # of warm-up, which is not for a few steps
+            node.start_factor = 1.0
 
 
 def _shorten(cfg: Config, batch_size: int) -> str:

@@ -1,56 +1,32 @@
-"""The classifiers of the four families."""
+"""The classifiers of the families."""
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
-from timm.models import register_notrace_module
 from torch import Tensor
 
-from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT, bisa_swin
-from mmbixt.backbones.bisa_swin import NormMean
-from mmbixt.backbones.final_layers import BatchNormMean, ClassAttention, LatentMean
+from mmbixt import backbones
+from mmbixt.backbones.base import DenseBackbone
+from mmbixt.backbones.loading import classifier_names
 from mmbixt.checkpoints.state_dict import rename, unwrap
-from mmbixt.layers import ClassAttentionLayer, FourierPositionEncoding, LinearPatchEmbed
 from mmbixt.timm.contract import Classifier
 
-
-class BiXTClassifier(Classifier, LatentMean, BiXT):
-    __doc__ = BiXT.__doc__
+PARTS = re.compile(r'^(backbone|neck)\.|(?<=^head\.)fc\.')  # of mmpretrain's ImageClassifier
 
 
-class XCiTClassifier(Classifier, ClassAttention, XCiT):
-    __doc__ = XCiT.__doc__
+@cache
+def classifier_of(family: type[DenseBackbone]) -> type[Classifier]:
+    """The authors' classifier of a family, for timm."""
+    bases = Classifier, family.final_layers, family
+    return type(f'{family.__name__}Classifier', bases, dict(__doc__=family.__doc__))
 
 
-class BiFormerClassifier(Classifier, BatchNormMean, BiFormer):
-    __doc__ = BiFormer.__doc__
-
-
-class BiSASwinClassifier(Classifier, NormMean, BiSASwin):
-    __doc__ = BiSASwin.__doc__
-
-
-CLASSIFIERS = dict(
-    BiXT=BiXTClassifier,
-    XCiT=XCiTClassifier,
-    BiFormer=BiFormerClassifier,
-    BiSASwin=BiSASwinClassifier,
-)
-
-# steps of a graph by torch.fx, which cannot trace a choice by sizes; layers are steps, too
-_STEPS = (ClassAttentionLayer, FourierPositionEncoding, LinearPatchEmbed)
-for _module in (*_STEPS, bisa_swin.PatchEmbed, bisa_swin.PatchMerging):
-    register_notrace_module(_module)
-
-PARTS = re.compile(r'^(backbone|neck)\.')  # of mmpretrain's ImageClassifier
+CLASSIFIERS = {name: classifier_of(getattr(backbones, name)) for name in backbones.__all__}
 
 
 def checkpoint_filter_fn(state: Mapping[str, Any], model: Classifier) -> dict[str, Tensor]:
     """The weights of a file of the authors, or of mmpretrain's ``ImageClassifier``, for a model."""
-
-    def new_name(key: str) -> str:
-        key = re.sub(*model.neck_in_classifier, PARTS.sub('', key))
-        return re.sub(r'^head\.fc\.', 'head.', PARTS.sub('', key))
-
-    return model.convert(rename(unwrap(state), new_name))
+    names = classifier_names(unwrap(state), model.neck_in_classifier)
+    return model.convert(rename(names, lambda key: PARTS.sub('', key)))

@@ -1,7 +1,7 @@
 """What timm expects of a model, on top of a backbone."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -45,8 +45,9 @@ class Classifier(nn.Module):
         self.head_drop = nn.Dropout(drop_rate)
         self.reset_classifier(num_classes, self.pools[0] if global_pool is None else global_pool)
         self.feature_info = []
+        for kind in steps(self):
+            register_notrace_module(kind)
         for layer in self.layer_list():
-            register_notrace_module(type(layer.module))  # a step of a graph by torch.fx
             if layer.output is not None:
                 stage = '.'.join(layer.name.split('.')[:2])  # the layer, if there are no stages
                 info = dict(num_chs=layer.width, reduction=layer.stride, module=stage)
@@ -148,6 +149,18 @@ class Classifier(nn.Module):
         numbers.update((id(x), math.inf) for x in self.head.parameters())
         last = max(n for n in numbers.values() if n < math.inf)
         return lambda name: numbers.get(id(self.get_parameter(name)), last)
+
+
+def steps(model: nn.Module) -> Iterator[type[nn.Module]]:
+    """The kinds of modules that are one step of a graph by torch.fx, such as a layer.
+
+    Inside of them choices by sizes cannot be traced.
+    """
+    for part in model.children():
+        if isinstance(part, nn.ModuleList | nn.ModuleDict | nn.Sequential):
+            yield from steps(part)
+        elif not type(part).__module__.startswith('torch.'):
+            yield type(part)
 
 
 def take_indices(indices: int | Sequence[int] | None, count: int) -> list[int]:

@@ -1,6 +1,6 @@
 """The names in timm's registry: one function for each, made from the list of published models."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from timm.models import (
@@ -13,10 +13,13 @@ from timm.models import (
 from torch import nn
 
 from mmbixt.backbones.arch import check_choice
+from mmbixt.backbones.base import DenseBackbone
+from mmbixt.backbones.loading import first_convolution
+from mmbixt.backbones.recognise import without_memory
 from mmbixt.checkpoints.loader import find_file
 from mmbixt.checkpoints.sources import PUBLISHED, Published
 from mmbixt.checkpoints.stand_ins import stand_ins
-from mmbixt.timm.classifiers import CLASSIFIERS, checkpoint_filter_fn
+from mmbixt.timm.classifiers import checkpoint_filter_fn, classifier_of
 from mmbixt.timm.pyramid import Pyramid
 
 __all__: list[str] = []  # timm adds the names
@@ -24,23 +27,23 @@ __all__: list[str] = []  # timm adds the names
 SOURCE_KEYS = {'url', 'file', 'state_dict', 'hf_hub_id', 'source'}  # where timm finds weights
 
 
-def _first_conv(model: Published) -> str:
-    names = dict(BiFormer='downsample_layers.0.0', BiSASwin='patch_embed.projection')
-    is_linear = model.family == 'BiXT' and model.options.get('patch_embed') != 'conv'
-    return names.get(model.family, 'patch_embed.proj' if is_linear else 'patch_embed.proj.0.0')
+def _built(model: Published) -> DenseBackbone:
+    """The first two layers with feature maps."""
+    kind = DenseBackbone.families[model.family]
+    return without_memory(kind, {**model.options, 'out_indices': (0, 1)})
 
 
-def _cfgs(name: str, model: Published) -> dict[str, PretrainedCfg]:
+def _cfgs(name: str, model: Published, built: DenseBackbone) -> dict[str, PretrainedCfg]:
     """timm's descriptions of the weights, by name and tag.
 
     Crops and interpolation are those of the authors' code, BiXT's the same at both sizes.
     ``license`` is empty, because timm would write its own.
     """
     common = dict(
-        crop_pct=1.0 if model.family == 'XCiT' else 0.875,
+        crop_pct=built.crop_pct,
         classifier='head',
-        first_conv=_first_conv(model),
-        pool_size=(7, 7) if model.family in ('BiFormer', 'BiSASwin') else None,
+        first_conv=first_convolution(built),
+        pool_size=None if _is_columnar(built) else (7, 7),
         license='',
     )
     cfgs = {
@@ -53,8 +56,15 @@ def _cfgs(name: str, model: Published) -> dict[str, PretrainedCfg]:
     return cfgs or {name: PretrainedCfg(**common)}
 
 
-def _entrypoint(name: str, model: Published, is_pyramid: bool) -> Callable[..., nn.Module]:
-    indices = 4 if model.family == 'BiXT' and not is_pyramid else range(4)  # 4: the last ones
+def _is_columnar(built: DenseBackbone) -> bool:
+    """Whether all feature maps have the same stride."""
+    return len(set(built.out_strides)) == 1
+
+
+def _entrypoint(
+    name: str, model: Published, built: DenseBackbone, is_pyramid: bool
+) -> Callable[..., nn.Module]:
+    indices = 4 if _is_columnar(built) and not is_pyramid else range(4)  # 4: the last ones
     features = dict(out_indices=indices, feature_cls=Pyramid if is_pyramid else 'getter')
 
     def create(
@@ -76,14 +86,13 @@ def _entrypoint(name: str, model: Published, is_pyramid: bool) -> Callable[..., 
                 overlay['file'] = str(find_file(cfg.url))
         with stand_ins():  # for the authors' files
             return build_model_with_cfg(
-                CLASSIFIERS[model.family],
+                classifier_of(DenseBackbone.families[model.family]),
                 name,
                 pretrained,
                 pretrained_cfg=pretrained_cfg,
                 pretrained_cfg_overlay=overlay,
                 pretrained_filter_fn=checkpoint_filter_fn,
-                # BiSA-Swin may start from weights of Swin; the model itself compares the weights
-                pretrained_strict=model.family != 'BiSASwin',
+                pretrained_strict=built.pretrained_strict,
                 feature_cfg=dict(features),
                 **{**model.options, **options},
             )
@@ -93,15 +102,19 @@ def _entrypoint(name: str, model: Published, is_pyramid: bool) -> Callable[..., 
     return create
 
 
-def _names() -> Iterator[tuple[str, Published, bool]]:
-    for model in PUBLISHED:
-        if model.family in ('BiXT', 'BiFormer') or model.name == 'bisa_swin_tiny':
-            yield model.name, model, False
-        if model.family in ('BiXT', 'XCiT'):
-            yield f'{model.name}_pyramid', model, True
-
-
 default_cfgs = {}
-for _name, _model, _is_pyramid in _names():
-    default_cfgs.update(generate_default_cfgs(_cfgs(_name, _model)))
-    globals()[_name] = register_model(_entrypoint(_name, _model, _is_pyramid))
+
+
+def register(model: Published) -> None:
+    """Add a model to timm's registry, and a pyramid of it if its feature maps have one stride."""
+    built = _built(model)
+    names = {} if model.timm_has_it else {model.name: False}
+    if _is_columnar(built):
+        names[f'{model.name}_pyramid'] = True
+    for name, is_pyramid in names.items():
+        default_cfgs.update(generate_default_cfgs(_cfgs(name, model, built)))
+        globals()[name] = register_model(_entrypoint(name, model, built, is_pyramid))
+
+
+for _model in PUBLISHED:
+    register(_model)

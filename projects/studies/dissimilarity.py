@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from mmbixt.attention import LatentAttention
 from mmbixt.errors import UserError
-from mmbixt.visualization.attention import attention_layers, make_scene, record_layers
+from mmbixt.visualization.attention import attention_layers, make_view, record_layers
 from mmbixt.visualization.attention.drawing import Panel, Scale, sheet
 
 CHANNELS = 4  # drawn: those that differ most
@@ -67,12 +67,12 @@ def dissimilarity_figure(
     if first.shape != second.shape:
         sizes = ' and '.join(' x '.join(map(str, maps.shape)) for maps, *_ in found)
         raise UserError(f'The first layers differ in channels, rows, columns: {sizes}.')
-    scene = make_scene(image, None, content or inputs[0].shape[2:])
-    rows, columns = (-(-side // stride) for side in (scene.height, scene.width))
+    view = make_view(image, None, content or inputs[0].shape[2:])
+    rows, columns = (-(-side // stride) for side in (view.height, view.width))
     maps = dissimilarity(first[:, :rows, :columns], second[:, :rows, :columns])
     means = maps.mean((1, 2))
     shown = means.argsort(descending=True)[:CHANNELS].tolist()
     panels = [Panel('image'), Panel(f'all channels: {means.mean():.2f}', maps.mean(0), stride)]
     panels += [Panel(f'channel {i}: {means[i]:.2f}', maps[i], stride) for i in shown]
     sentence = SENTENCE.format(name=name, count=len(maps), shown=len(shown))
-    return sheet(scene, panels, title, sentence, 3, SCALE)[0]
+    return sheet(view, panels, title, sentence, 3, SCALE)[0]

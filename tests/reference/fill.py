@@ -26,7 +26,7 @@ def fill_value(key, shape):
     if leaf in KEEP:
         return None
     n = np.asarray(np.random.RandomState(zlib.crc32(key.encode())).standard_normal(shape))
-    is_scale = leaf == 'temperature' or leaf.startswith('gamma')  # gamma: layer scale
+    is_scale = not shape or leaf == 'temperature' or leaf.startswith('gamma')  # of a layer
     if leaf == 'running_var':
         out = 1 + 0.1 * np.abs(n)
     elif is_scale or (len(shape) == 1 and leaf == 'weight'):  # of a norm

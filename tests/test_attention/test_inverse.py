@@ -6,19 +6,30 @@ import numpy as np
 import pytest
 import torch
 from cases import ATTENTIONS, learned
-from helpers import assert_close, formulation, golden
+from helpers import assert_close, formulation, golden, official_shapes
 from reference import fill, misa_naive
 from torch.nn.functional import gelu
 
 from mmbixt.attention import BidirectionalSelfAttention, WindowAttention
-from mmbixt.attention.inverse import bilinear
+from mmbixt.attention.inverse import InverseAttention, bilinear
+from mmbixt.backbones import BiSASwin
+from mmbixt.checkpoints.state_dict import take_part
 from mmbixt.layers.softmax_attention import split_heads
 
 CASES = ('plain_bisa', 'in_bisa', 'rpb_bisa', 'rpbmask_bisa')
 
 
-def window():
-    return torch.from_numpy(fill.tensor((49, 96), 9))[None]
+PARTS = torch.arange(49) // 7 // 4 * 2 + torch.arange(49) % 7 // 4  # of a window shifted by 3
+CORNER = -100.0 * (PARTS[:, None] != PARTS)
+SMALL = dict(embed_dims=96, depths=(1,), num_heads=(3,))
+
+
+def window(number=1):
+    return torch.from_numpy(fill.tensor((number, 49, 96), 9))
+
+
+def filled(name, *shape):
+    return torch.from_numpy(fill.fill_value(name, shape))
 
 
 @pytest.mark.parametrize('path', ['fast', 'definition'])
@@ -30,11 +41,60 @@ def test_golden(case, path):
         torch.nn.init.zeros_(attention.relative_position_bias_table)
     if case == 'in_bisa':  # was stored before the projection
         attention.proj = torch.nn.Identity()
-    parts = torch.arange(49) // 7 // 4 * 2 + torch.arange(49) % 7 // 4  # of a window shifted by 3
-    mask = -100.0 * (parts[:, None] != parts) if 'mask' in case else None
     with torch.no_grad(), formulation(path):
-        output = attention(window(), mask)
+        output = attention(window(), CORNER if 'mask' in case else None)
     assert golden('bisa__n49_c96_h3').check(case, output[0].numpy()) < 2e-5
+
+
+@pytest.mark.parametrize('path', ['fast', 'definition'])
+@pytest.mark.parametrize('case', ['plain', 'biased'])
+@torch.no_grad()
+def test_golden_of_the_authors_equation_2(case, path):
+    isa, state = InverseAttention(96, num_heads=3), {}
+    for name, theirs in (('q', 'input_proj'), ('v', 'expert_proj')):
+        state[f'{name}.weight'] = filled(f'{theirs}.weight', 96, 96)
+        if case == 'biased':
+            isa.get_submodule(name).bias = torch.nn.Parameter(filled(f'{theirs}.bias', 96))
+    # (output and query, value) to (value, query, output)
+    G = filled('weight_generator.weight', 1024, 32).unflatten(0, (32, 32)).permute(2, 1, 0)
+    isa.load_state_dict(isa.state_dict() | state | {'G': G})
+    scores = torch.from_numpy(fill.tensor((2, 3, 49, 49), 10))
+    with formulation(path):
+        output = isa(window(2), scores)
+    assert golden('isa_authors__n49_c96_h3').check(case, output.numpy()) < 2e-5
+
+
+@pytest.mark.parametrize('path', ['fast', 'definition'])
+@pytest.mark.parametrize('case', ['plain', 'masked'])
+@torch.no_grad()
+def test_golden_of_the_authors_module(case, path):
+    names, block = official_shapes('bisa_swin_tiny_additive'), 'layers.0.blocks.0.attn.'
+    shapes = {key.removeprefix(block): x for key, x in names.items() if key.startswith(block)}
+    state = {block + key: filled(key, *x) for key, x in shapes.items() if 'index' not in key}
+    backbone = BiSASwin(SMALL, projection='additive', lam='learned')
+    attention = backbone.stages[0].blocks[0].attn
+    attention.load_state_dict(take_part(backbone.convert(state), 'stages.0.blocks.0.attn.'))
+    mask = torch.stack((torch.zeros(49, 49), CORNER))[:, None] if case == 'masked' else None
+    with formulation(path):
+        output = attention.w_msa(window(2), mask)
+    assert golden('bisa_attention_authors__n49_c96_h3').check(case, output.numpy()) < 2e-5
+
+
+@pytest.mark.parametrize('projection', ['hypernetwork', 'additive'])
+@torch.no_grad()
+def test_layer_norm_of_each_token(projection):
+    both, *one = (
+        BidirectionalSelfAttention(12, 3, lam, projection=projection, **norm).double()
+        for lam, norm in ((0.25, dict(branch_norm='layer')), (1, {}), (0, {}))
+    )
+    expected, x = 0, torch.randn(2, 9, 12, dtype=torch.float64)
+    for branch, share in zip(one, (0.25, 0.75), strict=True):
+        branch.load_state_dict(both.state_dict(), strict=False)
+        branch.proj = torch.nn.Identity()
+        y = branch(x)
+        y = y - y.mean(-1, keepdim=True)
+        expected += share * y / (y.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+    assert_close(both(x), both.proj(expected), 1e-12)
 
 
 @pytest.mark.parametrize('lam', [0.99, 'learned'])

@@ -1,6 +1,14 @@
 import pytest
 import torch
-from helpers import assert_close, formulation, image, official_parameters
+from helpers import (
+    assert_close,
+    formulation,
+    golden,
+    image,
+    official_parameters,
+    official_state,
+)
+from mmpretrain.models.backbones import SwinTransformer as SwinClassifier
 from mmseg.models.backbones import SwinTransformer
 
 from mmbixt.backbones import BiSASwin
@@ -39,6 +47,18 @@ def test_equals_swin_of_mmseg(swin_of_mmseg, size, path):
         assert_close(ours(x), theirs(x))
 
 
+@pytest.mark.parametrize('size', [(160, 160), (160, 320), (330, 170)])
+def test_without_shift_of_single_windows_equals_swin_of_mmpretrain(size):
+    """At the first two sizes the windows of the last stage are as large as its shorter side."""
+    arch = {**SMALL, 'window_size': 5}
+    theirs = SwinClassifier(SMALL, window_size=5)
+    theirs.eval()  # returns nothing
+    ours = randomized(BiSASwin(arch, (), shift_single_window=False, out_indices=(3,))).eval()
+    theirs.load_state_dict(ours.state_dict(), strict=True)
+    with torch.no_grad():
+        assert_close(*ours(image(1, *size)), *theirs(image(1, *size)))
+
+
 def test_gradients_equal_those_of_mmseg(swin_of_mmseg):
     for backbone in swin_of_mmseg:
         backbone.zero_grad()
@@ -49,12 +69,39 @@ def test_gradients_equal_those_of_mmseg(swin_of_mmseg):
         assert_close(p.grad, theirs[name].grad, 1e-4)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize('path', ['fast', 'definition'])
+def test_golden_of_the_authors_stages(path, tmp_path):
+    file = tmp_path / 'file.pth'
+    torch.save({'model': official_state('bisa_swin_tiny_additive')}, file)
+    backbone = BiSASwin(
+        **dict(projection='additive', lam='learned', shift_single_window=False),
+        init_cfg=dict(type='Pretrained', checkpoint=str(file)),
+    ).eval()
+    backbone.init_weights()
+    reference = golden('bisa_swin_tiny_additive__logits__224x224')
+    with formulation(path):
+        for layer, (x, _) in backbone.walk(image(1, 224, 224)):
+            if layer.output is not None:
+                found = x.permute(0, 3, 1, 2).numpy()
+                assert reference.check(f'stage{layer.output}', found) < 2e-5
+
+
+def test_additive_starts_as_in_the_authors_code():
+    attention = BiSASwin(projection='additive', lam='learned').stages[0].blocks[1].attn.w_msa
+    assert attention.lam == 0.5
+    for name, weight in attention.isa.named_parameters():
+        expected = 0 if 'bias' in name else 0.02
+        assert weight.std().item() == pytest.approx(expected, rel=0.1), name
+
+
 def test_parameters():
     plain = official_parameters('swin_tiny_mmseg')
     with torch.device('meta'):
         assert count(BiSASwin(bisa_stages=())) == count(BiSASwin(lam=1)) == plain == 27_520_698
         assert count(BiSASwin()) == 27_623_098
         assert count(BiSASwin(lam='learned')) == 27_623_098 + 2
+        assert count(BiSASwin(lam='learned', projection='additive')) == plain + 104_834
         assert count(BiSASwin('small', bisa_stages=())) == 48_838_602
         assert count(BiSASwin('base', bisa_stages=())) == 86_745_016
 

@@ -15,6 +15,10 @@ LOGITS = {
     'bixt_ti_cnv_l64_p16': ('logits__64x64', 2, 64, None, {}),
     'biformer_tiny': ('logits__224x224', 1, 224, 'model', {}),
     'biformer_stl': ('nwin8__128x128', 1, 128, None, dict(num_regions=8)),
+    'bisa_swin_tiny_additive': (
+        *('logits__224x224', 1, 224, 'model'),
+        dict(projection='additive', lam='learned'),
+    ),
 }
 
 

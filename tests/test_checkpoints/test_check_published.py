@@ -1,6 +1,7 @@
 """``list_weights.py --check`` with files of the published layouts, from a local server."""
 
 import sys
+from dataclasses import replace
 
 import list_weights
 import pytest
@@ -24,7 +25,7 @@ def check(cache, server, monkeypatch, capsys):
         for name, content in files.items():
             source = SOURCES[name]
             server.files[source.file] = zipped({'x.pth': content}) if source.is_zip else content
-            monkeypatch.setitem(SOURCES, name, source._replace(url=server.url(source.file)))
+            monkeypatch.setitem(SOURCES, name, replace(source, url=server.url(source.file)))
         monkeypatch.setattr(sys, 'argv', ['list_weights.py', '--check', *map(str, arguments)])
         with pytest.raises(SystemExit) as end:
             list_weights.main()

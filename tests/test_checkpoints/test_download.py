@@ -50,7 +50,13 @@ def test_what_fails_leaves_nothing_and_says_which_file_to_put_where(
         setattr(server, name, behaviour[name])
     with pytest.raises(CheckpointFileError, match=message) as caught:
         fetch(url, 'model.pth', is_zip='archive' in behaviour, note='broken links')
-    for part in (url, 'broken links', str(cache / 'model.pth'), '/path/to/file.pth'):
+    for part in (
+        url,
+        'broken links',
+        str(cache / 'model.pth'),
+        '/path/to/file.pth',
+        'random weights: init_cfg=None',
+    ):
         assert part in str(caught.value)
     assert not [*cache.iterdir()]
 

@@ -3,19 +3,22 @@
 ``test_backbones/test_published.py`` compares the names of all published files.
 """
 
+import logging
 import re
 
 import pytest
+import timm
 import torch
-from helpers import golden, image, official_parameters, official_state
+from helpers import golden, image, official_parameters, official_state, put_in_cache
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import load_checkpoint
 from test_checkpoints.layouts import build_meta, meta_state, random_state
 
+import mmbixt.timm  # noqa: F401 (for the names)
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
 from mmbixt.checkpoints.errors import CheckpointMismatchError
 from mmbixt.checkpoints.loader import load
-from mmbixt.checkpoints.state_dict import load_whole_state, rename_whole_xcit, unwrap
+from mmbixt.checkpoints.state_dict import load_whole_state, rename_whole, unwrap
 from mmbixt.config import read_config
 
 
@@ -41,6 +44,13 @@ def bisa_swin(**options):
     return build_meta(BiSASwin, **options).state_dict()
 
 
+def without_matrix():
+    """B, which some versions of the authors' code do not have."""
+    state = meta_state('bisa_swin_tiny_additive')
+    del state['layers.0.blocks.1.attn.bias_generator.weight']
+    return state
+
+
 def without_one():
     state = meta_state('swin_tiny_timm')
     del state['layers.2.blocks.4.norm2.weight']
@@ -49,6 +59,7 @@ def without_one():
 
 RESNET = {'layer1.0.conv1.weight': torch.zeros(8)}
 PLAIN = dict(bisa_stages=())
+ADDITIVE = dict(projection='additive', lam='learned')
 NANO = r"xcit_nano_12_p16 \(mmbixt\.XCiT, arch='nano12', patch_size=16\)"
 
 
@@ -58,9 +69,13 @@ NANO = r"xcit_nano_12_p16 \(mmbixt\.XCiT, arch='nano12', patch_size=16\)"
         ('xcit_nano_12_p16', BiFormer, {}, f'do not fit mmbixt.BiFormer: the file is {NANO}'),
         ('bixt_ti_l64_p16', BiXT, {}, 'the file is bixt_ti_l64_p16 .*depth=11'),
         ('bixt_ti_l64_d13_p16', BiXT, dict(num_latents=128), r'latents: \(1, 64, 192\) in the fi'),
+        ('bixt_ti_l64_d13_p16', BiXT, dict(depth=6), 'Not in the model: 208 weights'),
+        ('bixt_ti_l64_d13_p16', BiXT, dict(depth=11), 'Not in the model: .*blocks.12'),
         ('biformer_stl', BiFormer, dict(arch='stl-nchw'), "arch='stl'"),
         (without_one, BiSASwin, PLAIN, r'1 of 189.*\.2\.blocks\.4\.norm2'),
         (bisa_swin, BiSASwin, PLAIN, r'Not in the model: 6 .*w_msa\.isa\.G'),
+        ('bisa_swin_tiny_additive', BiSASwin, {}, "the file is .*'additive', lam='learned'"),
+        (without_matrix, BiSASwin, ADDITIVE, r'1 of 2\d\d.*\.0\.blocks\.1\.attn\.w_msa\.isa\.B'),
         (lambda: bisa_swin(window_size=12), BiSASwin, {}, r'bias_table: \(529, 3\) in the file'),
         (lambda: RESNET, BiSASwin, PLAIN, 'seems to be of another network'),
     ],
@@ -98,8 +113,36 @@ def test_the_file_of_a_backbone_is_not_for_load_from(save):
 def test_unwrap():
     plain = {'a': torch.zeros(1), 'module_b': torch.zeros(1)}
     wrapped = {f'_orig_mod.module.{key}': value for key, value in plain.items()}
-    for checkpoint in (plain, {'model_ema': {**wrapped, 'steps': 7}}):
+    for checkpoint in (plain, {'model_ema': {**wrapped, 'steps': 7}, 'model': {'a': 2}}):
         assert unwrap(checkpoint) == plain
+
+
+@pytest.mark.parametrize(
+    ('raw', 'averaged'), [('state_dict', 'state_dict_ema'), ('model', 'model_ema')]
+)
+def test_averaged_weights_are_used_by_every_reader(raw, averaged, save, caplog):
+    logging.getLogger('mmbixt').addHandler(caplog.handler)
+    state = random_state(SMALL)
+    file = save({raw: {key: x + 1 for key, x in state.items()}, averaged: state})
+    backbone = XCiT('nano12', init_cfg=dict(type='Pretrained', checkpoint=file))
+    backbone.init_weights()
+    logging.getLogger('mmbixt').removeHandler(caplog.handler)
+    assert caplog.text.count(f'The averaged weights of the file are used: {averaged}') == 1
+    overlay = dict(file=file)
+    model = timm.create_model(f'{SMALL}_pyramid', pretrained=True, pretrained_cfg_overlay=overlay)
+    key = 'blocks.11.attn.qkv.weight'
+    for weights in (backbone.state_dict(), model.state_dict(), load(file)['state_dict']):
+        assert torch.equal(weights[key], state[key])
+
+
+def test_published_names_tell_the_stride(tmp_path, monkeypatch):
+    """All strides have weights of the same shapes."""
+    monkeypatch.setenv('TORCH_HOME', str(tmp_path))
+    put_in_cache('bixt://tiny-8-d13', {'model': random_state('bixt_ti_l64_d13_p16')}, tmp_path)
+    init = dict(type='Pretrained', checkpoint='bixt://tiny-8-d13')
+    BiXT(patch_stride=8, init_cfg=init).init_weights()
+    with pytest.raises(CheckpointMismatchError, match=r'patch_stride=8, which has another stride'):
+        BiXT(init_cfg=init).init_weights()
 
 
 def test_load_whole_state_needs_all_weights():
@@ -137,7 +180,7 @@ def build(name):
 def test_all_weights_of_a_whole_model_are_used():
     layout = 'whole__upernet_xcit_tiny_12_p8'
     model = build_meta(build, name='upernet_xcit_t12_p8_ade20k')
-    converted = rename_whole_xcit(meta_state(layout))
+    converted = rename_whole(meta_state(layout))
     missing, unexpected = model.load_state_dict(converted, strict=False)
     assert all(key.endswith('num_batches_tracked') for key in missing)
     assert not unexpected

@@ -2,11 +2,14 @@
 
 import subprocess
 
+import numpy as np
 import pytest
 import torch
 from helpers import CONFIGS
+from mmcv.transforms import Compose
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import DATASETS, MODELS, PARAM_SCHEDULERS, init_default_scope
+from PIL import Image, ImageEnhance
 
 from mmbixt.config import read_config
 
@@ -156,9 +159,27 @@ def test_transfer_has_the_settings_of_deits_authors():
     assert found['head.fc.weight'] == found['backbone.blocks.3.attn.temperature'] == 1e-4
     assert found['head.fc.bias'] == found['backbone.blocks.3.norm1.weight'] == 0
     assert not any(getattr(x, 'drop_prob', 0) for x in model.modules())  # no stochastic depth
+    assert cfg.weights.checkpoint == 'xcit://small12-p16-dist'  # Table D.2
     steps = [step.type for step in cfg.train_dataloader.dataset.pipeline]
     assert 'RandAugment' in steps
     assert 'RandomErasing' not in steps
+
+
+@pytest.mark.parametrize(
+    ('policy', 'enhance'), [('ColorTransform', 'Color'), ('Contrast', 'Contrast')]
+)
+def test_augmentation_of_cifar_weighs_channels_as_pil(policy, enhance):
+    """CIFAR's images are RGB, and mmpretrain's RandAugment is for BGR."""
+    dataset = load('bisa_swin_t_cifar100').train_dataloader.dataset
+    steps = [step.type for step in dataset.pipeline]
+    first, last = steps.index('NumpyToPIL'), steps.index('RandomErasing')
+    augment = dict(type=policy, magnitude=0.6, prob=1.0, random_negative_prob=0.0)
+    dataset.pipeline[steps.index('RandAugment')] = augment
+    image = np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8)
+    image[..., 0] //= 4
+    found = Compose(dataset.pipeline[first:last])(dict(img=image))['img']
+    expected = np.asarray(getattr(ImageEnhance, enhance)(Image.fromarray(image)).enhance(1.6))
+    assert np.abs(found.astype(float) - expected).mean() < 0.6
 
 
 def test_classes_of_imagenet_v2_are_the_numbers_of_its_folders(tmp_path, monkeypatch):

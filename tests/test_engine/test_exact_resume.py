@@ -73,6 +73,8 @@ SETTINGS = {
     'iterations': ITERATIONS,
     'iterations, epochs of data': ITERATIONS | dict(sampler='DefaultSampler', read=20),
     'epochs': EPOCHS | dict(half=3, read=30),
+    'epochs with a rate each, before it changes': EPOCHS
+    | dict(half=3, read=30, schedule=dict(type='StepLR', step_size=1)),
     'from the middle of an epoch of alike images': EPOCHS | dict(half=5, loader=ALIKE, read=22),
     'from the middle of a short epoch': dict(
         train_cfg=dict(by_epoch=True, max_epochs=6),
@@ -93,7 +95,20 @@ SETTINGS = {
 }
 
 
-def train(folder, train_cfg, sampler, half=6, wrapper=None, loader=None, runner=Runner, **more):
+WARM_UP = dict(type='LinearLR', start_factor=0.1, end=9, by_epoch=False)
+
+
+def train(
+    folder,
+    train_cfg,
+    sampler,
+    half=6,
+    wrapper=None,
+    loader=None,
+    runner=Runner,
+    schedule=WARM_UP,
+    **more,
+):
     torch.manual_seed(0)
     data = dict(batch_size=4, num_workers=0, dataset=dict(type=Noise), sampler=dict(type=sampler))
     checkpoint = dict(type='CheckpointHook', interval=half, by_epoch=False, save_last=True)
@@ -105,7 +120,7 @@ def train(folder, train_cfg, sampler, half=6, wrapper=None, loader=None, runner=
         train_dataloader=data | dict(collate_fn=dict(type='default_collate')) | (loader or {}),
         train_cfg=train_cfg,
         optim_wrapper=dict(optimizer=dict(type='AdamW', lr=0.1)) | (wrapper or {}),
-        param_scheduler=dict(type='LinearLR', start_factor=0.1, end=9, by_epoch=False),
+        param_scheduler=schedule,
         default_hooks=dict(
             exact_resume=dict(type='mmbixt.ExactResumeHook'),
             checkpoint=checkpoint,

@@ -8,6 +8,7 @@ from mmengine.model import revert_sync_batchnorm
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, DefaultScope
 from mmpretrain.models import ImageClassifier
+from running import fresh_mmengine
 from torch import nn
 from variants import FAMILIES, VARIANTS
 from variants import build as build_backbone
@@ -108,16 +109,21 @@ def test_stock_options_and_frozen_parts():
 
 
 @pytest.mark.parametrize('name', ['semfpn_xcit_t12_p16_ade20k', 'bixt_ti_l64_p16_in1k'])
-def test_few_groups_have_the_settings_of_many(name):
-    """Of AdamW and LAMB, in the schedules of the configs."""
+def test_few_groups_have_the_settings_of_many(name, capsys):
+    """Of AdamW and LAMB, in the schedules of the configs. Each is a line of the log."""
     config = read_config(name)
-    with DefaultScope.overwrite_default_scope(config.default_scope):
+    with fresh_mmengine(), DefaultScope.overwrite_default_scope(config.default_scope):
         config.model.backbone.init_cfg = None
         model = revert_sync_batchnorm(MODELS.build(config.model))
+        capsys.readouterr()
         few = build_optim_wrapper(model, copy.deepcopy(config.optim_wrapper)).optimizer
+        said = capsys.readouterr().out.splitlines()
         del config.optim_wrapper['constructor']
         many = build_optim_wrapper(model, config.optim_wrapper).optimizer
     found, expected = settings(model, few), settings(model, many)
+    lengths = [len(group['params']) for group in few.param_groups]
+    texts = [f'{n} of {sum(lengths)} parameters: lr=' for n in lengths]
+    assert [text in line for text, line in zip(texts, said, strict=True)] == [True, True]
     assert len(few.param_groups) == 2 < len(many.param_groups)
     assert found.keys() == expected.keys()
     for key, group in found.items():

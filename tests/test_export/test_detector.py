@@ -11,7 +11,7 @@ from mmengine.registry import MODELS, init_default_scope
 
 from mmbixt.config import config_files, read_config
 from mmbixt.export import smooth_images
-from mmbixt.export.detector import Detector, predict, roi_features
+from mmbixt.export.detector import ExportedDetector, predict, roi_features
 
 HERE = 'maskrcnn_xcit_t12_p16_3x_coco', 'retinanet_biformer_t_1x_coco'
 NAMES = [
@@ -26,7 +26,7 @@ DETECTORS = [x for x in config_files() if x.startswith(('maskrcnn', 'retinanet')
 
 def check(model, config):
     """The same boxes, scores, labels and masks of two images; their number."""
-    detector, counts = Detector(model, config), []
+    detector, counts = ExportedDetector(model, config), []
     for images in (smooth_images(1, *SIZE), 255 * torch.rand(1, 3, *SIZE)):
         with torch.no_grad():
             actual, expected = detector(images), predict(model, images)
@@ -56,7 +56,7 @@ def test_fewer_boxes_than_places(name):
     assert 0 < check(model, config)[0] < 100
     limit(model, 1.0)
     with torch.no_grad():
-        outputs = Detector(model, config)(smooth_images(1, *SIZE))
+        outputs = ExportedDetector(model, config)(smooth_images(1, *SIZE))
     assert not outputs[1].any()
     assert all(x.isfinite().all() for x in outputs)
 

@@ -6,7 +6,7 @@ from torch import nn
 from training import segmentor
 
 from mmbixt.export import smooth_images
-from mmbixt.export.segmentor import Pooling, Segmentor
+from mmbixt.export.segmentor import ExportedSegmentor, Pooling
 
 
 @pytest.mark.parametrize('cells', [1, 2, 3, 6])
@@ -27,7 +27,10 @@ def test_one_logit_for_two_classes():
     config.decode_head.update(options, loss_decode=dict(type='CrossEntropyLoss', use_sigmoid=True))
     config.data_preprocessor.pop('size')
     model = MODELS.build(config).eval()
-    exported, images = Segmentor(model, Config(dict(model=config))).eval(), smooth_images(1, 64, 96)
+    exported, images = (
+        ExportedSegmentor(model, Config(dict(model=config))).eval(),
+        smooth_images(1, 64, 96),
+    )
     nn.init.normal_(model.decode_head.conv_seg.weight)
     exported.model.load_state_dict(model.state_dict())
     labels = exported(images)

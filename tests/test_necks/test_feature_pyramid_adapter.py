@@ -15,13 +15,12 @@ def test_levels_have_the_out_strides(in_stride, out_strides):
     assert neck.out_channels == (8,) * len(out_strides)
 
 
-@pytest.mark.parametrize('size', [(4, 6), (1, 4), (1, 1)])
-@pytest.mark.parametrize('channels', [1, 8])
+@pytest.mark.parametrize('size', [(4, 6), (1, 4), (2, 1)])
 @pytest.mark.parametrize('autocast', [False, True])
-def test_levels_are_contiguous(size, channels, autocast):
+def test_levels_are_contiguous_copies(size, autocast):
     """For feature maps in any memory format, in training and evaluation."""
-    neck = FeaturePyramidAdapter(channels, 16)
-    x = torch.randn(2, *size, channels).permute(0, 3, 1, 2)
+    neck = FeaturePyramidAdapter(8, 16)
+    x = torch.randn(2, *size, 8).permute(0, 3, 1, 2)
     for training in (True, False):
         with torch.autocast('cpu', torch.bfloat16, enabled=autocast):
             levels = neck.train(training)([x] * 4)

@@ -1,6 +1,7 @@
 """Label maps of a small segmentor: as mmseg's, in tiles as whole, at all sizes."""
 
 from copy import deepcopy
+from functools import partialmethod
 
 import cv2
 import numpy as np
@@ -9,9 +10,12 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmseg.apis import inference_model, init_model
+from mmseg.models.decode_heads import FCNHead
+from mmseg.models.decode_heads.decode_head import BaseDecodeHead
 from onnx import TensorProto, helper
 from torch import nn
 
+from mmbixt.config import ConfigError
 from mmbixt.predict import Predictor
 
 CONFIG = """
@@ -139,6 +143,40 @@ def test_padding_is_as_in_mmseg(padding, scale, align_corners):
         assert np.mean(predict(photo) == expected) > 0.9995
 
 
+@pytest.mark.parametrize('padded', [None, dict(size_divisor=32), dict(size=(128, 128))])
+@pytest.mark.parametrize('scale', [None, 1])
+def test_windows_are_as_in_mmseg(padding, scale, padded):
+    """Of images smaller than a window, and of strides that do not divide."""
+    config, checkpoint = padding
+    config.model.test_cfg = dict(mode='slide', crop_size=(64, 80), stride=(44, 52))
+    config.model.data_preprocessor.test_cfg = padded
+    options = dict(scale=scale, device='cpu')
+    predict, other = (Predictor(config, checkpoint, **options, tile=x) for x in (None, 80))
+    if scale:
+        config.test_pipeline[1] = dict(type='Resize', scale_factor=1.0)
+    model, equal = init_model(config, checkpoint, 'cpu'), []
+    for size in ((64, 80), (30, 40), (50, 200), (200, 60), (97, 113), (152, 184), (299, 407)):
+        photo = np.random.default_rng(0).integers(0, 255, (*size, 3), np.uint8)
+        expected = inference_model(model, photo).pred_sem_seg.data[0].numpy()
+        labels = predict(photo)
+        assert np.mean(labels == expected) >= (1 if scale else 0.9999)  # resized logits are rounded
+        equal.append(np.mean(other(photo) == expected))
+    assert len(np.unique(expected)) > 1
+    assert min(equal) < 0.95
+    predict.network.has_graph, predict.network.graph = True, predict.network.logits
+    assert np.array_equal(predict(photo), labels)
+
+
+def test_probabilities_that_are_not_known(files, monkeypatch):
+    """Of heads that return no logits, as those that predict masks, and of labels."""
+    own = partialmethod(BaseDecodeHead.predict_by_feat)
+    monkeypatch.setattr(FCNHead, 'predict_by_feat', own, raising=False)
+    predict = Predictor(*files[:2], device='cpu')
+    assert len(np.unique(predict(files[2]))) > 2
+    with pytest.raises(ConfigError, match='this file or head returns no logits'):
+        predict.predict(files[2])
+
+
 def test_probabilities_are_those_of_the_labels(files, tmp_path):
     """Also of one logit, where a label may have less than half."""
     config = Config.fromfile(files[0])
@@ -202,6 +240,8 @@ def test_labels_of_an_onnx_file(files, tmp_path):
     predict, photo = Predictor(files[0], tmp_path / 'model.onnx', scale=1), cv2.imread(files[2])
     assert np.array_equal(predict(photo), photo.argmax(2))
     assert np.array_equal(predict(photo[:50, :60]), photo[:50, :60].argmax(2))
+    with pytest.raises(ConfigError, match='this file or head returns no logits'):
+        predict.predict(photo)
 
 
 @pytest.mark.gpu

@@ -40,13 +40,14 @@ def write_resumed_logs(folder):
     write_log(folder, '20250102_100000', [*records[5:], val_record(100, 40.0)])
 
 
-def make_run(folder, images=4):
+def make_run(folder, images=4, **options):
     """Write the work dir of an untrained segmentor, with the files of a training."""
     root = write_sample_data(folder / 'data', num_train=1, num_val=images, height=48, width=64)
     config = Config.fromfile(CONFIGS / 'bixt/semfpn_bixt_ti_ade20k.py')
     config.test_dataloader.dataset.data_root = str(root / 'ade/ADEChallengeData2016')
     config.test_dataloader.dataset.pipeline[1].scale = (128, 96)
     config.test_dataloader.update(num_workers=0, persistent_workers=False)
+    config.merge_from_dict(options)
     work_dir = folder / 'run'
     work_dir.mkdir()
     config.dump(work_dir / 'mine.py')

@@ -60,6 +60,7 @@ def test_few_steps_on_own_data():
     assert cfg.train_cfg == dict(type='IterBasedTrainLoop', max_iters=3, val_interval=3)
     assert cfg.train_dataloader.batch_size == 2
     assert cfg.default_hooks.logger.interval == 1
+    assert cfg.param_scheduler[0].start_factor == 1  # the whole rate from the first iteration
     assert cfg.default_hooks.checkpoint is cfg.model.backbone.get('init_cfg') is None
     assert cfg.visualizer.vis_backends == [dict(type='LocalVisBackend')]
     assert cfg.model.data_preprocessor.size == (128, 128)

@@ -19,13 +19,17 @@ def from_file(name, file, **options):
     return timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay, **options)
 
 
-@torch.no_grad()
-@pytest.mark.parametrize(
-    ('layout', 'suffix'), zip(LOGITS, ('_pyramid', '', '_pyramid', '', ''), strict=True)
+NAMES = (  # of LOGITS in timm
+    *('xcit_tiny_12_p16_pyramid', 'bixt_ti_l64_p16', 'bixt_ti_cnv_l64_p16_pyramid'),
+    *('biformer_tiny', 'biformer_stl', 'bisa_swin_tiny'),
 )
-def test_golden(layout, suffix, tmp_path):
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(('layout', 'name'), zip(LOGITS, NAMES, strict=True))
+def test_golden(layout, name, tmp_path):
     values, batch, side, container, options = LOGITS[layout]
-    name, state = layout + suffix, official_state(layout)
+    state = official_state(layout)
     content = {container: state, 'args': argparse.Namespace(lr=1.0)} if container else state
     torch.save(content, tmp_path / 'file.pth')
     x = image(batch, side, side)

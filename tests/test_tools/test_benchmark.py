@@ -1,11 +1,12 @@
 """tools/analysis/benchmark.py: rows by name, a whole run, and networks that fail."""
 
 import json
+from argparse import Namespace
 from functools import partial
 
 import pytest
 import torch
-from benchmark import build
+from benchmark import Network, build
 
 OTHER_CODE = """
 import torch
@@ -42,6 +43,17 @@ def test_networks_against_another(benchmark, tmp_path):
     for one in measured:
         times = 1 if one['row'] != rows[3] else 0
         assert [len(one[key]) for key in ('forward', 'both', 'memory')] == [1, times, times]
+
+
+@pytest.mark.parametrize('row', ['timm/swin_tiny_patch4_window7_224', STOCK_SWIN, 'bisa_swin_tiny'])
+def test_no_stochastic_depth(row):
+    """Two passes in training give the same."""
+    args = Namespace(batch=8, device='cpu', dtype='fp32', threads=1, amp=False)
+    args.inference_memory = False
+    network = Network(row, 64, args)
+    network.model.train()
+    first, second = network.run(), network.run()
+    assert all(torch.equal(*pair) for pair in zip(first, second, strict=True))
 
 
 @pytest.mark.zoo

@@ -36,8 +36,8 @@ def good_sums(**options):
     return stacked_sums(label_maps(SIZES, 0.1), **options)
 
 
-def bad_sums():
-    return stacked_sums(label_maps(SIZES, 0.3))
+def bad_sums(**options):
+    return stacked_sums(label_maps(SIZES, 0.3), **options)
 
 
 @pytest.fixture
@@ -120,6 +120,17 @@ def test_interval_of_a_better_run_is_above_0(runs, tmp_path, within):
     shown = [name for name in found if name in ('sky', 'sea', 'a')]
     assert shown == [CLASSES[k].split()[0] for k in np.argsort(before - after)[:3]]
     assert plot.stat().st_size > 10_000
+
+
+def test_runs_of_different_bands(runs, within):
+    """What both have counted is compared."""
+    counts = bad_sums(widths=(7, 5), ratios=())
+    write_sums(
+        runs[0] / 'boundary.npz', ImageSums([f'image_{i}' for i in range(12)], CLASSES, counts)
+    )
+    for some in (runs, runs[::-1]):
+        found = rows(within('analysis/compare.py', *some).stdout)
+        assert {x for x in found if x.endswith('/mIoU')} == {'all/mIoU', 'band5px/mIoU'}
 
 
 def test_means_spreads_and_differences_by_seed(tmp_path, within):

@@ -35,7 +35,8 @@ def test_colours(folder, ids, within):
     write(pixels, 'a.png', folder)
     write(np.dstack([pixels, ids]), 'b.tif', folder)  # with transparency
     done = within('convert_labels.py', 'old', 'new', '--classes', 'colours.txt')
-    assert f'  9 9 9: {2 * (ids == 3).sum()} pixels in 2 files' in done.stdout
+    text = f'  9 9 9: {2 * (ids == 3).sum()} pixels in 2 files, first in old/town/a.png'
+    assert text in done.stdout
     for name in 'ab':
         labels = read_labels(folder / f'new/town/{name}.png')
         assert np.array_equal(labels, np.where(ids == 3, 255, ids))

@@ -20,7 +20,7 @@ from PIL import Image
 from torch import nn
 
 from mmbixt import export
-from mmbixt.export.detector import Detector
+from mmbixt.export.detector import ExportedDetector
 from mmbixt.predict import Predictor
 from mmbixt.sample.scenes import make_scene
 from mmbixt.version import __version__
@@ -137,7 +137,7 @@ def test_prediction_with_padding(files, run):
 
 
 def test_a_file_that_differs_from_the_model_is_not_written(files, tmp_path, run, monkeypatch):
-    monkeypatch.setattr(export.Segmentor, 'forward', lambda self, images: images.argmax(1))
+    monkeypatch.setattr(export.ExportedSegmentor, 'forward', lambda self, images: images.argmax(1))
     (tmp_path / 'out.onnx').write_text('an earlier one')
     assert re.search(r'differ; .*out\.onnx was not written', run(*files, fails=True))
     assert sorted(p.name for p in tmp_path.iterdir()) == ['mine.py', 'model.pth', 'out.onnx']
@@ -158,7 +158,7 @@ def write_model(kind, folder):
         config.model.data_preprocessor = config.data_preprocessor
     model = revert_sync_batchnorm(MODELS.build(config.model)).eval()
     if kind != 'classifier':
-        spread(model, lambda: Detector(model, config)(export.smooth_images(1, *SIZE)))
+        spread(model, lambda: ExportedDetector(model, config)(export.smooth_images(1, *SIZE)))
     torch.save(dict(state_dict=model.state_dict()), paths[1])
     return model, [*map(str, paths)]
 

@@ -48,6 +48,12 @@ _base_ = './segmentor.py'
 runner_type = 'FlexibleRunner'
 strategy = dict(type='mmbixt.FSDPStrategy')
 load_from = 'work_dirs/alone/iter_1.pth'
+# large, so that a weight in the wrong group differs
+optim_wrapper = dict(
+    optimizer=dict(weight_decay=0.2),
+    constructor='mmbixt.FewGroupsConstructor',
+    paramwise_cfg=dict(decay_rate=0.5),
+)
 train_cfg = dict(val_interval=2)
 default_hooks = dict(checkpoint=dict(save_best='mIoU'))  # writes iter_2.pth again
 """
@@ -108,6 +114,12 @@ def state(path):
     return checkpoint['state_dict'], checkpoint['optimizer']['state']
 
 
+def groups(path):
+    """The settings of the groups of parameters, and how many each has."""
+    saved = load(str(path))['optimizer']['param_groups']
+    return [{**group, 'params': len(group['params'])} for group in saved]
+
+
 def assert_trained_alike(runs, several, one):
     two, alone, first = (
         state(runs / run)[0]
@@ -139,6 +151,7 @@ def test_fsdp_trains_as_one_process_is_resumed_and_evaluated(folder, within):
     runs, last = folder / 'work_dirs', 'work_dirs/fsdp/iter_3.pth'
     train(within, folder, 'fsdp', 'fsdp_alone')
     assert_trained_alike(runs, 'fsdp', 'fsdp_alone')
+    assert groups(runs / 'fsdp/iter_3.pth') == groups(runs / 'fsdp_alone/iter_3.pth')
     options = '--resume', 'work_dirs/fsdp/iter_2.pth', '--work-dir', 'work_dirs/fsdp_resumed'
     start(folder, 'dist_train.sh', 'fsdp.py', '2', *options)
     whole, resumed = (state(runs / f'{x}/iter_3.pth') for x in ('fsdp', 'fsdp_resumed'))

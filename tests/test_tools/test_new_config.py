@@ -1,12 +1,15 @@
 """tools/new_config.py on generated images; test_own_data.py trains what it writes."""
 
 import json
+import re
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from mmengine.config import Config
-from mmengine.registry import DATASETS, init_default_scope
+from mmengine.registry import DATASETS, PARAM_SCHEDULERS, init_default_scope
 from PIL import Image
 
 LIKE = 'semfpn_xcit_t12_p16_ade20k'
@@ -64,11 +67,41 @@ def test_label_maps(folder, new_config):
     assert cfg.scale == (256, 128)  # small images are enlarged
     assert np.argsort(cfg.weights).tolist() == [0, 1, 2]
     assert cfg.tta_pipeline[1].transforms[0][0].scale == (128, 64)
+    short = changed(r'iterations = \d+', 'iterations = 40')
+    found = rates(short, 1)
+    assert (len(found), found.index(1), found[-1]) == (40, 1, pytest.approx(0, abs=0.03))
+    assert short.train_cfg.val_interval == short.default_hooks.checkpoint.interval == 5
     assert new_config(*SEG, fails=True).stderr == 'FileExistsError: my.py exists.\n'
 
 
 def infos(dataset):
     return (dataset.get_data_info(i) for i in range(len(dataset)))
+
+
+def changed(line, new):
+    """The config with another line, as users change it."""
+    text, count = re.subn(f'^{line}', new, Path('my.py').read_text(), flags=re.MULTILINE)
+    assert count == 1
+    Path('other.py').write_text(text)
+    return Config.fromfile('other.py')
+
+
+def rates(cfg, epoch_length):
+    """The learning rate of each step, as a part of that of the config."""
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=1)
+    about = dict(optimizer=optimizer, epoch_length=epoch_length)
+    schedulers, found = (
+        [PARAM_SCHEDULERS.build(x, default_args=about) for x in cfg.param_scheduler],
+        [],
+    )
+    steps = cfg.train_cfg.get('max_iters') or cfg.train_cfg.max_epochs * epoch_length
+    for step in range(1, steps + 1):
+        found.append(optimizer.param_groups[0]['lr'])
+        optimizer.step()
+        for scheduler in schedulers:
+            if not scheduler.by_epoch or step % epoch_length == 0:
+                scheduler.step()
+    return found
 
 
 def test_labels_from_1(folder, new_config):
@@ -103,9 +136,13 @@ def test_boxes(folder, new_config, like):
         dict(id=i, image_id=i, category_id=7 + i % 3, bbox=[0, 0, 99, 60], area=5940, iscrowd=0)
         for i in range(10)
     ]
+
+    def size(file):
+        return dict(zip(('width', 'height'), Image.open(Path('images', file)).size, strict=True))
+
     names = 'cup', 'cat', 'car', 'cow'  # the last one never occurs
     content = dict(
-        images=[dict(id=i, file_name=str(x), width=200, height=100) for i, x in enumerate(files)],
+        images=[dict(id=i, file_name=str(x), **size(x)) for i, x in enumerate(files)],
         annotations=objects,
         categories=[dict(id=7 + i, name=name) for i, name in enumerate(names)],
     )
@@ -127,6 +164,15 @@ def test_boxes(folder, new_config, like):
     assert f'cup              {sum(x["bbox_label"] == 0 for x in objects)} objects' in done.stdout
     assert '  cow              0 objects   never' in done.stdout
     assert len(val) == 1
+    small = changed(r'scale = \(.*?\)', 'scale = (400, 240)')
+    parts = [DATASETS.build(x.val_dataloader.dataset) for x in (cfg, small)]
+    sides = [sorted(data['inputs'].shape[1:]) for (data,) in parts]
+    assert sides == [[667, 1333], [200, 400]]
+    for data in DATASETS.build(small.train_dataloader.dataset):
+        short, long = sorted(data['inputs'].shape[1:])
+        assert (short <= 240, 100 < long <= 400) == (True, True)
+    found = rates(changed(r'epochs = \d+', 'epochs = 12'), 5)
+    assert [found[i] for i in (3, 39, 40, 55, 59)] == pytest.approx([1, 1, 0.1, 0.01, 0.01])
     heads = [cfg.model.bbox_head] if like == BOXES else [*map(cfg.model.roi_head.get, HEADS)]
     assert {head.num_classes for head in heads} == {3}
 
@@ -157,10 +203,17 @@ def test_folders_of_classes(photos, new_config, like):
         assert f'images/{cfg.classes[data["gt_label"]]}/' in data['img_path']
     assert cfg.classes == ['big car', 'cat', 'tree']
     assert cfg.model.head.num_classes == cfg.data_preprocessor.num_classes == 3
-    warm_up, decay = cfg.param_scheduler
-    assert warm_up.end == decay.begin == cfg.epochs * cfg.steps // 20 == 15
-    assert decay.end == 300  # 100 epochs of 3 batches, of which one is not full
     assert not cfg.train_dataloader.drop_last
+    assert {tuple(data['inputs'].shape[1:]) for data in (train[0], val[0])} == {(224, 224)}
+    small = changed(r'crop = \d+', 'crop = 96')
+    train, val = (DATASETS.build(small[f'{x}_dataloader'].dataset) for x in ('train', 'val'))
+    assert {tuple(data['inputs'].shape[1:]) for data in (train[0], val[0])} == {(96, 96)}
+    for epochs in (100, 20, 8):  # of 3 steps
+        found = rates(changed(r'epochs = \d+', f'epochs = {epochs}'), 3)
+        assert len(found) == 3 * epochs
+        assert found[0] == pytest.approx(0.001)
+        assert max(found) > 0.95
+        assert found[-1] < 0.02
     published = dict(type='Pretrained', checkpoint='xcit://tiny12-p16')
     if like.startswith('xcit'):
         assert cfg.model.backbone.init_cfg == cfg.model.neck.init_cfg == published

@@ -31,8 +31,7 @@ SEG = ['model.backbone.init_cfg=None', *TWO_STEPS]
 CLS = ['model.backbone.init_cfg=None', 'model.neck.init_cfg=None', 'train_cfg.max_epochs=1']
 DET = ['model.backbone.init_cfg=None', 'train_cfg.max_epochs=1']
 CHOICE = 'train_dataloader.dataset.pipeline.4.transforms'
-DET += [f'{CHOICE}.{i}.scales=[(96,72)]' for i in ('0.0', '1.0', '1.2')]
-DET += [f'{CHOICE}.1.1.crop_size=(48,64)']
+DET += [f'{CHOICE}.{i}.scale=(96,72)' for i in ('0.0', '1.1')]
 DET += ['val_dataloader.dataset.pipeline.1.scale=(96,72)']
 
 

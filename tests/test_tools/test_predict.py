@@ -3,13 +3,18 @@
 import json
 import shutil
 from importlib import import_module
+from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 import torch
+from detectors import build_detector
 from mmengine.registry import MODELS, DefaultScope
+from mmseg.models.decode_heads import FPNHead
 from PIL import Image
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
 from samples import orient
 
 from mmbixt.config import read_config
@@ -68,31 +73,110 @@ def test_no_file_of_another_image_is_lost(within, project, photos, tmp_path):
     assert files(photos / 'trip') == ['b.jpg', 'b.png', 'scene_1.jpg']
 
 
-@pytest.mark.parametrize('kind', ['maskrcnn_xcit_t12_p16_3x_coco', 'xcit_n12_p16_in1k'])
-def test_detector_and_classifier(within, photos, tmp_path, kind):
-    config = read_config(kind)
-    config.model.backbone.init_cfg = None
-    if config.default_scope == 'mmdet':
-        config.test_dataloader.dataset.pipeline[1].scale = (96, 64)
-        config.model.test_cfg.rcnn.score_thr = 0.0
+def test_classifier(within, photos, tmp_path):
+    """Of a file that names no classes: they are the config's."""
+    config = read_config('xcit_n12_p16_in1k')
+    config.model.update(backbone=dict(config.model.backbone, init_cfg=None))
+    names = [f'a long name, the name of class {i} in many words' for i in range(1000)]
+    config.test_dataloader.dataset.metainfo = dict(classes=names)
     config.dump(str(tmp_path / 'config.py'))
-    with DefaultScope.overwrite_default_scope(config.default_scope):
-        import_module(f'{config.default_scope}.models')
+    with DefaultScope.overwrite_default_scope('mmpretrain'):
+        import_module('mmpretrain.models')
         model = MODELS.build(config.model)
-    torch.save(dict(meta={}, state_dict=model.state_dict()), tmp_path / 'model.pth')
+    torch.save(dict(state_dict=model.state_dict()), tmp_path / 'model.pth')
     model = tmp_path / 'config.py', tmp_path / 'model.pth'
     options = '--out', tmp_path / 'out', '--device', 'cpu'
     done = within('predict.py', *model, photos, *options, fails=True)
     assert done.stdout.splitlines()[-1].startswith('3 of 4 images predicted, 1 failed')
-    if config.default_scope == 'mmdet':
-        names = ['predictions.json', 'scene_0.jpg', 'trip/b.jpg', 'trip/scene_1.jpg']
-        found = json.loads((tmp_path / 'out/predictions.json').read_text())
-        assert {x['file_name'] for x in found['images']} == NAMES
-        assert {x['image_id'] for x in found['annotations']} <= {1, 2, 3}
-        assert found['annotations']
-        assert found['categories'][0] == dict(id=1, name='person')
-    else:
-        names = ['predictions.jsonl', 'scene_0.png', 'trip/b.png', 'trip/scene_1.png']
-        lines = (tmp_path / 'out/predictions.jsonl').read_text().splitlines()
-        assert {json.loads(x)['image'] for x in lines} == NAMES
-    assert files(tmp_path / 'out') == names
+    lines = (tmp_path / 'out/predictions.jsonl').read_text().splitlines()
+    found = {x.pop('image'): x for x in map(json.loads, lines)}
+    assert found.keys() == NAMES
+    assert all(x['pred_class'] == names[x['pred_label']] for x in found.values())
+    config.data_preprocessor.to_rgb = False  # as of CIFAR's images in memory
+    del config.test_dataloader.dataset.pipeline[0]
+    config.dump(str(tmp_path / 'config.py'))
+    (photos / 'trip/broken.jpg').unlink()
+    within('predict.py', *model, photos, '--out', tmp_path / 'again', '--device', 'cpu')
+    assert (tmp_path / 'again/predictions.jsonl').read_text().splitlines() == lines
+    pictures = ['scene_0.png', 'trip/b.png', 'trip/scene_1.png']
+    assert files(tmp_path / 'out') == ['predictions.jsonl', *pictures]
+    for name in pictures:  # the text has a grey frame
+        assert min(cv2.imread(str(tmp_path / 'out' / name)).shape[:2]) == 448
+
+
+def statistics(annotations, results, kind):
+    """COCO's of a file; without boxes objects have the sizes of their masks, as in mmdet."""
+    results = json.loads(results.read_text())
+    for one in results if kind == 'segm' else ():
+        del one['bbox']
+    truth = COCO(annotations)
+    evaluation = COCOeval(truth, truth.loadRes(results), kind)
+    evaluation.evaluate()
+    evaluation.accumulate()
+    evaluation.summarize()
+    return evaluation.stats[:6].round(3).tolist()
+
+
+def test_detector(within, photos, tmp_path, monkeypatch):
+    """AP of the results is that of the test, of objects near to what is found."""
+    monkeypatch.chdir(tmp_path)
+    heads = {f'model.roi_head.{name}_head.num_classes': 3 for name in ('bbox', 'mask')}
+    model, config = build_detector('maskrcnn_xcit_t12_p16_3x_coco', **heads)
+    torch.save(dict(state_dict=model.state_dict()), 'model.pth')
+    dataset = config.test_dataloader.dataset
+    dataset.update(data_root='photos', data_prefix=dict(img=''), ann_file='../objects.json')
+    dataset.metainfo = dict(classes=('cat', 'dog', 'cow'))
+    dataset.pipeline[1].scale = (128, 96)
+    config.model.test_cfg.rcnn.max_per_img = 20
+    config.test_dataloader.update(num_workers=0, persistent_workers=False)
+    config.test_evaluator.ann_file = 'objects.json'
+    config.dump('config.py')
+    arguments = 'predict.py', 'config.py', 'model.pth', '--device', 'cpu'
+    done = within(*arguments, photos, '--out', 'new', '--score', '1', fails=True)
+    said = done.stdout.splitlines()
+    assert said[-2].startswith('no object above 1 in 3 of 3 images; the best there has ')
+    assert said[-1].startswith('3 of 4 images predicted, 1 failed')
+    pictures = ['scene_0.jpg', 'trip/b.jpg', 'trip/scene_1.jpg']
+    assert files(tmp_path / 'new') == ['images.json', 'predictions.json', *pictures]
+    found = json.loads(Path('new/predictions.json').read_text())
+    about = json.loads(Path('new/images.json').read_text())
+    assert {x['file_name'] for x in about['images']} == NAMES
+    names = [dict(id=i, name=x) for i, x in enumerate(('cat', 'dog', 'cow'), 1)]
+    assert about['categories'] == names
+    # some of the results, moved, with other numbers of images and classes
+    for one in about['images']:
+        one['id'] = 7 * one['id'] - 7
+    for i, one in enumerate(objects := found[::4]):
+        (x, y, width, height), number = one['bbox'], one['image_id']
+        box = [x + 0.1 * width, y, width, height]
+        one.update(id=i + 1, image_id=7 * number - 7, iscrowd=0, bbox=box, area=width * height)
+        one['category_id'] *= 10
+    for one in about['categories']:
+        one['id'] *= 10
+    Path('objects.json').write_text(json.dumps(dict(about, annotations=objects)))
+    (photos / 'trip/broken.jpg').unlink()
+    within(*arguments, photos, '--out', 'known', '--score', '1')
+    within('test.py', 'config.py', 'model.pth', '--work-dir', 'test')
+    [scores] = Path('test').glob('*/2*.json')
+    scores = json.loads(scores.read_text())
+    for kind in ('bbox', 'segm'):
+        actual = statistics('objects.json', Path('known/predictions.json'), kind)
+        assert actual == [
+            scores[f'coco/{kind}_mAP{x}'] for x in ('', '_50', '_75', '_s', '_m', '_l')
+        ]
+        assert actual[0] > 0.1
+
+
+def test_what_cannot_be_predicted(within, project, photos, tmp_path, monkeypatch):
+    """No other image is tried."""
+    monkeypatch.setattr(FPNHead, 'predict_by_feat', lambda self, *_: 0, raising=False)
+    options = photos, '--out', tmp_path / 'out', '--probabilities'
+    done = predict(within, project, *options, fails=True)
+    assert done.stderr.endswith(
+        'ConfigError: There are no probabilities: this file or head returns no logits.\n'
+    )
+    config = project / 'mine.py'
+    (tmp_path / 'config.py').write_text(f"_base_ = '{config}'\ntest_dataloader = None")
+    model = tmp_path / 'config.py', project / 'mine.pth'
+    done = within('predict.py', *model, *options[:3], fails=True)
+    assert 'ConfigError: There is no test_dataloader' in done.stderr

@@ -136,9 +136,12 @@ def test_mistakes_end_in_one_line(folder, within, tmp_path):
     half = torch.load(folder / RUN / 'iter_2.pth', weights_only=False)['state_dict']
     del half['decode_head.conv_seg.weight']
     torch.save(half, tmp_path / 'half.pth')
+    no_size = tmp_path / 'no_size.py'
+    no_size.write_text(f"_base_ = '{CONFIG}'\nauto_scale_lr = dict(_delete_=True)")
     for arguments, message in (
         (['train.py', CONFIG], '--sample'),  # without data
         (['train.py', 'nowhere.py'], 'nowhere.py'),
+        (['train.py', no_size, '--sample', '--auto-scale-lr'], 'auto_scale_lr.base_batch_size'),
         (['train.py', MASKS, '--sample', *BFLOAT16], 'need float16'),
         (['test.py', CONFIG, 'nowhere.pth', '--sample'], 'nowhere.pth'),
         (['test.py', CONFIG, tmp_path / 'half.pth', '--sample'], 'CheckpointMismatchError: '),

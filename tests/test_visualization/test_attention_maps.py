@@ -22,7 +22,7 @@ from mmbixt.visualization.attention import (
     record_layers,
     xcit,
 )
-from mmbixt.visualization.attention.drawing import Scene
+from mmbixt.visualization.attention.drawing import View
 from mmbixt.visualization.attention.layer import Layer
 
 COLUMNAR = dict(embed_dims=32, num_heads=2, depth=2)
@@ -37,9 +37,9 @@ def layers_of(model: nn.Module, x: Tensor) -> Iterator[tuple[Layer, Tensor, list
     """Recorded layers, their outputs, and the heat maps in their pictures of the first token."""
     for parameter in model.parameters():  # attention is almost uniform with initial weights
         parameter.add_(torch.randn_like(parameter), alpha=0.2)
-    scene, layers = Scene(np.zeros((8, 8, 3)), *x.shape[2:], (0, 0)), attention_layers(model)
+    view, layers = View(np.zeros((8, 8, 3)), *x.shape[2:], (0, 0)), attention_layers(model)
     for layer in record_layers(model, x, [*layers]):
-        images = [ax.get_images() for ax in layers[layer.name].drawer.draw(layer, scene).axes]
+        images = [ax.get_images() for ax in layers[layer.name].drawer.draw(layer, view).axes]
         shown = [two[1].get_array().filled(np.nan) for two in images if len(two) == 2]
         maps = [torch.from_numpy(one) for one in shown if one.ndim == 2]
         yield layer, layer.module(*layer.inputs), maps
@@ -75,8 +75,8 @@ def test_all_latents_of_the_last_layer_of_a_classifier():
     _, values = split_heads(last.module.rv_patches(last.inputs[1]), 2, 2)
     read = (maps.flatten(2) / values.shape[2]) @ values
     assert_close(last.module.proj_lat(join_heads(read)), output)
-    scene = Scene(np.zeros((8, 8, 3)), 40, 55, (0, 0))
-    panels = bixt.draw(first._replace(all_latents=True), scene).axes[:5]
+    view = View(np.zeros((8, 8, 3)), 40, 55, (0, 0))
+    panels = bixt.draw(first._replace(all_latents=True), view).axes[:5]
     assert [ax.get_title() for ax in panels] == [f'latent {i}' for i in range(5)]
 
 

@@ -62,7 +62,7 @@ def split_row(row: str) -> tuple[str, list[str]]:
 
 
 def build(name: str, size: int) -> nn.Module:
-    """A network by its name, without stochastic depth, which skips a random amount of work."""
+    """A network by its name."""
     if name.startswith('timm/'):
         import timm
 
@@ -79,14 +79,13 @@ def build(name: str, size: int) -> nn.Module:
 
         cfg = read_config(name)
         init_default_scope(cfg.default_scope)
-        backbone = dict(cfg.model.backbone)
-        return MODELS.build(backbone | {key: 0.0 for key in backbone if key == 'drop_path_rate'})
+        return MODELS.build(cfg.model.backbone)
     published = {model.name: model for model in PUBLISHED}
     if name not in published:
         raise ValueError(f'There is no network {name}.{near_matches(name, published)}')
     model = published[name]
     options = {**model.options, **(dict(model.at_512) if size >= 512 else {})}
-    return getattr(backbones, model.family)(**options, drop_path_rate=0.0)
+    return getattr(backbones, model.family)(**options)
 
 
 # --- Measurements of a network, in a process of its own -------------------------------------------
@@ -124,6 +123,9 @@ class Network:
         name, modes = split_row(row)
         self.is_gpu, dtype = args.device == 'cuda', DTYPES[args.dtype]
         self.model = build(name, size).to(args.device, dtype)
+        for module in self.model.modules():  # mmbixt's, timm's and mmcv's skip a random amount
+            if type(module).__name__ == 'DropPath':
+                module.drop_prob = 0.0
         torch.set_default_dtype(dtype)  # of the masks that mmseg's Swin makes when it runs
         image = torch.randn(args.batch, 3, size, size).to(args.device, dtype)
         self.is_compiled, self.is_graph = 'compiled' in modes, 'graph' in modes

@@ -134,7 +134,6 @@ def compare_runs(args: argparse.Namespace, runs: Sequence[ImageSums]) -> None:
     """Print the scores of two runs and the intervals of their differences."""
     images, classes = len(runs[0].images), runs[0].classes
     first, second = map(score_regions, runs)
-    first = {where: x for where, x in first.items() if where in second}
     with_iou = [name for name in first if not name.startswith('boundaryF')]
     if args.per_class and args.per_class not in with_iou:
         sys.exit(f'error: --per-class {args.per_class}: the runs have {", ".join(with_iou)}')
@@ -157,13 +156,11 @@ def with_spread(values: np.ndarray) -> str:
 def compare_seeds(args: argparse.Namespace, runs: Sequence[Sequence[ImageSums]]) -> None:
     """Print mean and standard deviation of each score, for A, for B and for B - A."""
     by_seed = [[scores(run.total()) for run in model] for model in runs]
-    every = [run for model in by_seed for run in model]
-    common = [name for name in every[0] if all(name in run for run in every)]  # bands may differ
     first, second = (
-        {name: np.array([run[name] for run in model]) for name in common} for model in by_seed
+        {name: np.array([run[name] for run in model]) for name in model[0]} for model in by_seed
     )
     rows = [['', 'A', 'B', 'B - A', 'B - A by seed']]
-    for name in common:
+    for name in first:
         if name.endswith(('/mIoU', '/gap')):
             a, b = first[name], second[name]
             seeds = ' '.join(f'{x:+.2f}' for x in b - a)
@@ -212,6 +209,11 @@ def main() -> None:
         paths = [[find_sums(run) for run in model] for model in (args.a, args.b)]
         reference = read_sums(paths[0][0])
         runs = [[paired(reference, read_sums(path))[1] for path in model] for model in paths]
+        every = [*runs[0], *runs[1]]
+        common = set.intersection(*({*run.counts} for run in every))  # bands may differ
+        for run in every:
+            for name in run.counts.keys() - common:
+                del run.counts[name]
         for letter, name, model in zip('AB', args.names, paths, strict=True):
             label = letter if name == letter else f'{letter} ({name})'
             print(f'{label}: {", ".join(map(str, model))}')

@@ -14,6 +14,8 @@ data_preprocessor = dict(
 train_pipeline = [
     dict(type='RandomResizedCrop', scale=224, backend='pillow', interpolation='bicubic'),
     dict(type='RandomFlip', prob=0.5, direction='horizontal'),
+    dict(type='NumpyToPIL'),
+    dict(type='PILToNumpy', to_bgr=True),  # by which RandAugment weighs the channels
     dict(
         type='RandAugment',
         policies='timm_increasing',
@@ -21,8 +23,10 @@ train_pipeline = [
         total_level=10,
         magnitude_level=9,
         magnitude_std=0.5,
-        hparams=dict(pad_val=[129, 124, 112], interpolation='bicubic'),
+        hparams=dict(pad_val=[112, 124, 129], interpolation='bicubic'),
     ),
+    dict(type='NumpyToPIL', to_rgb=True),
+    dict(type='PILToNumpy'),
     dict(
         type='RandomErasing',
         erase_prob=0.25,

@@ -25,13 +25,13 @@ from mmbixt.backbones.bisa_swin import ShiftedWindows
 from mmbixt.classification import ClassAttentionNeck
 from mmbixt.errors import UserError
 from mmbixt.visualization.attention import biformer, bisa_swin, bixt, class_attention, xcit
-from mmbixt.visualization.attention.drawing import Scene
+from mmbixt.visualization.attention.drawing import View
 from mmbixt.visualization.attention.layer import Layer
 
 __all__ = ['attention_figures']
 
 # What draws an attention: a module with
-#   draw(Layer, Scene) -> Figure
+#   draw(Layer, View) -> Figure
 #   default_layer({name: attention}, out_indices) -> name, if it is not the last one
 DRAWN_BY: dict[type[nn.Module], ModuleType] = {
     BidirectionalAttention: bixt,
@@ -80,10 +80,10 @@ def attention_figures(
     """
     existing = attention_layers(model)
     chosen = _choose([*existing], layers or [_default_layer(model)])
-    scene, figures = make_scene(image, point, content or inputs.shape[2:]), {}
+    view, figures = make_view(image, point, content or inputs.shape[2:]), {}
     for layer in record_layers(model, inputs, chosen):
         drawn = layer._replace(heads=heads, all_latents=all_latents)
-        figures[f'layer_{layer.name:0>2}'] = existing[layer.name].drawer.draw(drawn, scene)
+        figures[f'layer_{layer.name:0>2}'] = existing[layer.name].drawer.draw(drawn, view)
     return figures
 
 
@@ -148,11 +148,9 @@ def _choose(existing: Sequence[str], wanted: Sequence[str]) -> list[str]:
     return [layer for layer, aliases in names.items() if aliases & {*wanted}]
 
 
-def make_scene(
-    image: np.ndarray, point: tuple[float, float] | None, content: Sequence[int]
-) -> Scene:
+def make_view(image: np.ndarray, point: tuple[float, float] | None, content: Sequence[int]) -> View:
     (rows, columns), (height, width) = image.shape[:2], content
     x, y = point or (columns / 2, rows / 2)
     if not (0 <= x < columns and 0 <= y < rows):
         raise UserError('The point is outside the image.')
-    return Scene(image, height, width, (x * width / columns, y * height / rows))
+    return View(image, height, width, (x * width / columns, y * height / rows))

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from mmbixt.visualization.attention import drawing
-from mmbixt.visualization.attention.drawing import RED_AND_BLUE, Panel, Scene
+from mmbixt.visualization.attention.drawing import RED_AND_BLUE, Panel, View
 from mmbixt.visualization.attention.layer import Layer
 
 Box = tuple[int, int, int, int]  # row, column, height, width in cells
@@ -54,17 +54,17 @@ def point_attention(layer: Layer, cell: tuple[int, int]) -> PointAttention:
     return PointAttention(maps, box(own), [box(int(i)) for i in routed])
 
 
-def draw(layer: Layer, scene: Scene) -> Figure:
-    maps, own, routed = point_attention(layer, scene.cell(layer.stride))
+def draw(layer: Layer, view: View) -> Figure:
+    maps, own, routed = point_attention(layer, view.cell(layer.stride))
     caption = f'attention of the point ({layer.text_of_heads})'
     panels = [Panel('image'), Panel(caption, layer.mean_of_heads(maps), layer.stride)]
     title = f'BiFormer, layer {layer.name}: what the patch at a point attends to'
     sentence = SENTENCE.format(count=len(routed), colours=RED_AND_BLUE)
-    figure, axes = drawing.sheet(scene, panels, title, sentence, columns=2)
+    figure, axes = drawing.sheet(view, panels, title, sentence, columns=2)
     for ax in axes:
         for rank, box in enumerate(routed, start=1):
             text = str(rank) if ax is axes[0] else ''
             drawing.outline(ax, box, layer.stride, 'yellow', text)
         drawing.outline(ax, own, layer.stride, 'cyan')
-        drawing.mark_point(ax, scene)
+        drawing.mark_point(ax, view)
     return figure

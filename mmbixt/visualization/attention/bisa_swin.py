@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from mmbixt.attention.windows import Windows
 from mmbixt.visualization.attention import drawing
-from mmbixt.visualization.attention.drawing import RED_AND_BLUE, Panel, Scene
+from mmbixt.visualization.attention.drawing import RED_AND_BLUE, Panel, View
 from mmbixt.visualization.attention.layer import Layer
 
 SELF = (
@@ -84,8 +84,8 @@ def window_point(layer: Layer, cell: tuple[int, int]) -> tuple[Tensor, Tensor]:
     return everywhere(over_keys[window, :, index]), everywhere(over_queries[window, :, :, index])
 
 
-def draw(layer: Layer, scene: Scene) -> Figure:
-    over_keys, over_queries = window_point(layer, scene.cell(layer.stride))
+def draw(layer: Layer, view: View) -> Figure:
+    over_keys, over_queries = window_point(layer, view.cell(layer.stride))
     has_inverse = layer.module.w_msa.isa is not None
     maps = {'self-attention of the point': over_keys}
     if has_inverse:
@@ -95,13 +95,13 @@ def draw(layer: Layer, scene: Scene) -> Figure:
     panels += [Panel(text, layer.mean_of_heads(m), layer.stride) for text, m in maps.items()]
     title = f'BiSA-Swin, layer {layer.name}: attention in windows ({layer.text_of_heads})'
     sentence = f'{SELF}{INVERSE if has_inverse else ""}; {RED_AND_BLUE}.'
-    figure, axes = drawing.sheet(scene, panels, title, sentence, columns=2)
+    figure, axes = drawing.sheet(view, panels, title, sentence, columns=2)
     inside = over_keys[0].isfinite().nonzero()
     (top, left), (bottom, right) = inside.amin(0).tolist(), inside.amax(0).tolist()
     box = (top, left, bottom - top + 1, right - left + 1)
     for ax in axes:
         drawing.outline(ax, box, layer.stride, 'cyan')
-        drawing.mark_point(ax, scene)
+        drawing.mark_point(ax, view)
     for ax in axes[1:3]:  # a window is small: enlarge it
         top, left, height, width = (side * layer.stride for side in box)
         ax.set(xlim=(left, left + width), ylim=(top + height, top))

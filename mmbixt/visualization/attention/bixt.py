@@ -7,7 +7,7 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from mmbixt.visualization.attention.drawing import RED_AND_BLUE, Panel, Scene, sheet
+from mmbixt.visualization.attention.drawing import RED_AND_BLUE, Panel, View, sheet
 from mmbixt.visualization.attention.layer import Layer
 
 COLOURS = torch.tensor(colormaps['Set1'].colors)[:4]  # of the latents drawn
@@ -37,23 +37,23 @@ def attention_maps(layer: Layer) -> tuple[Tensor, Tensor | None]:
     return over_tokens, over_latents[0].unflatten(-1, layer.grid) * latents
 
 
-def draw(layer: Layer, scene: Scene) -> Figure:
+def draw(layer: Layer, view: View) -> Figure:
     over_tokens, over_latents = attention_maps(layer)
     over_tokens = layer.mean_of_heads(over_tokens)
     text = f'the {len(over_tokens)} latents attend to ({layer.text_of_heads})'
     title = f'BiXT, layer {layer.name}: what {text}'
     if over_latents is None or layer.all_latents:
-        return _draw_all(layer, scene, over_tokens, title)
-    return _draw_few(layer, scene, over_tokens, layer.mean_of_heads(over_latents), title)
+        return _draw_all(layer, view, over_tokens, title)
+    return _draw_few(layer, view, over_tokens, layer.mean_of_heads(over_latents), title)
 
 
-def _draw_all(layer: Layer, scene: Scene, over_tokens: Tensor, title: str) -> Figure:
+def _draw_all(layer: Layer, view: View, over_tokens: Tensor, title: str) -> Figure:
     panels = [Panel(f'latent {i}', x, layer.stride) for i, x in enumerate(over_tokens)]
-    return sheet(scene, panels, title, ALL, columns=8)[0]
+    return sheet(view, panels, title, ALL, columns=8)[0]
 
 
 def _draw_few(
-    layer: Layer, scene: Scene, over_tokens: Tensor, over_latents: Tensor, title: str
+    layer: Layer, view: View, over_tokens: Tensor, over_latents: Tensor, title: str
 ) -> Figure:
     """The latents to which most tokens attend most; maps are (M,H',W')."""
     chosen = over_latents.argmax(0).cpu()
@@ -68,4 +68,4 @@ def _draw_few(
         above.append(Panel(f'latent {i}', over_tokens[i], layer.stride, colour))
         caption = f'preferred by {counts[i] / counts.sum():.0%}'
         below.append(Panel(caption, over_latents[i], layer.stride, colour))
-    return sheet(scene, above + below, title, FEW, columns=len(above))[0]
+    return sheet(view, above + below, title, FEW, columns=len(above))[0]

@@ -5,7 +5,7 @@ import math
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from mmbixt.visualization.attention.drawing import RED_AND_BLUE, Panel, Scene, sheet
+from mmbixt.visualization.attention.drawing import RED_AND_BLUE, Panel, View, sheet
 from mmbixt.visualization.attention.layer import Layer
 
 SENTENCE = (
@@ -24,11 +24,11 @@ def attention_maps(layer: Layer) -> tuple[Tensor, Tensor]:
     return attention[:, 0], (others / others.mean(1, keepdim=True)).unflatten(1, layer.grid)
 
 
-def draw(layer: Layer, scene: Scene) -> Figure:
+def draw(layer: Layer, view: View) -> Figure:
     to_itself, maps = attention_maps(layer)
     panels = [Panel('image')]
     for head in range(len(maps)) if layer.heads is None else layer.heads:
         caption = f'head {head} (to itself: {to_itself[head]:.1%})'
         panels.append(Panel(caption, maps[head], layer.stride))
     title = f'XCiT, layer {layer.name}: where the class token attends'
-    return sheet(scene, panels, title, SENTENCE, columns=math.ceil(len(panels) ** 0.5))[0]
+    return sheet(view, panels, title, SENTENCE, columns=math.ceil(len(panels) ** 0.5))[0]

@@ -21,7 +21,7 @@ STROKE = [withStroke(linewidth=3.5, foreground='black')]  # of marks, so that th
 RED_AND_BLUE = 'red is more, blue is less than an equal share'
 
 
-class Scene(NamedTuple):
+class View(NamedTuple):
     """An image, in the coordinates of the network's inputs."""
 
     image: np.ndarray  # (h,w,3) in uint8, of any size
@@ -54,7 +54,7 @@ class Scale(NamedTuple):
 
 
 def sheet(
-    scene: Scene,
+    view: View,
     panels: Sequence[Panel | None],
     title: str,
     sentence: str,
@@ -71,7 +71,7 @@ def sheet(
     fontsize = 8 if columns < 8 else 6  # of captions
     side = (WIDTH - 0.9) / columns - 0.08
     title, sentence = textwrap.fill(title, 78), textwrap.fill(sentence, 118)
-    height = rows * (side * scene.height / scene.width + fontsize / 40) + 0.85
+    height = rows * (side * view.height / view.width + fontsize / 40) + 0.85
     height += 0.25 * title.count('\n') + 0.16 * sentence.count('\n')
     figure = Figure(figsize=(WIDTH, height), layout='compressed', dpi=DPI)
     figure.suptitle(title, fontsize=12)
@@ -83,7 +83,7 @@ def sheet(
     for ax, panel in zip(axes, panels, strict=True):
         ax.set_axis_off()
         if panel is not None:
-            _show(ax, scene, panel, scale.norm)
+            _show(ax, view, panel, scale.norm)
             weight = 'normal' if panel.colour == 'black' else 'bold'
             options = dict(fontsize=fontsize, color=panel.colour, fontweight=weight)
             ax.set_title(panel.caption, pad=3, **options)
@@ -111,10 +111,10 @@ def times_uniform(panels: Sequence[Panel]) -> Scale:
     return Scale(LogNorm(1 / highest, highest), 'attention (1 × = uniform)', ticks, ' ×')
 
 
-def _show(ax: Axes, scene: Scene, panel: Panel, norm: Normalize) -> None:
+def _show(ax: Axes, view: View, panel: Panel, norm: Normalize) -> None:
     """Draw the image, or the image in grey below a heat map."""
-    box = (0, scene.width, scene.height, 0)
-    shown = scene.image if panel.values is None else scene.image.mean(-1)
+    box = (0, view.width, view.height, 0)
+    shown = view.image if panel.values is None else view.image.mean(-1)
     ax.imshow(shown, extent=box, cmap='gray', vmin=0, vmax=255)
     if panel.values is not None:
         rows, columns = panel.values.shape[:2]
@@ -122,11 +122,11 @@ def _show(ax: Axes, scene: Scene, panel: Panel, norm: Normalize) -> None:
         heat = dict(cmap=COLOURS, norm=norm) if panel.values.ndim == 2 else {}
         values = panel.values.float().cpu().numpy()
         ax.imshow(values, extent=cells, alpha=OPACITY, interpolation='nearest', **heat)
-    ax.set(xlim=(0, scene.width), ylim=(scene.height, 0))  # cells may reach beyond the image
+    ax.set(xlim=(0, view.width), ylim=(view.height, 0))  # cells may reach beyond the image
 
 
-def mark_point(ax: Axes, scene: Scene) -> None:
-    ax.plot(*scene.point, 'w+', ms=10, mew=2, clip_on=False, path_effects=STROKE)
+def mark_point(ax: Axes, view: View) -> None:
+    ax.plot(*view.point, 'w+', ms=10, mew=2, clip_on=False, path_effects=STROKE)
 
 
 def outline(

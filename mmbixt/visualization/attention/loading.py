@@ -7,8 +7,8 @@ from mmengine.registry import MODELS, init_default_scope
 from torch import Tensor, nn
 
 from mmbixt.checkpoints.loader import load_weights
-from mmbixt.checkpoints.state_dict import without
-from mmbixt.config import data_sets, type_name
+from mmbixt.checkpoints.state_dict import take_part
+from mmbixt.config import test_set, type_name
 from mmbixt.visualization.images import as_rgb
 
 
@@ -24,7 +24,7 @@ def load_model(cfg: Config, checkpoint: str) -> nn.Module:
         parts.append('neck')
     for name in parts:
         model.add_module(name, MODELS.build(cfg.model[name]))
-        model.get_submodule(name).load_state_dict(without(f'{name}.', state) or state)
+        model.get_submodule(name).load_state_dict(take_part(state, f'{name}.') or state)
     return model.eval()
 
 
@@ -35,8 +35,7 @@ def prepare_image(cfg: Config, path: str) -> tuple[Tensor, np.ndarray, tuple[int
         The inputs of the backbone, (1,3,H,W): resized, normalised, padded; the image to draw on,
         (h,w,3), RGB, in uint8: resized, without padding; (height, width) of the file.
     """
-    _, dataset = next(data_sets(cfg, 'test'))
-    steps = [step for step in dataset.pipeline if 'Annotations' not in str(step.type)]
+    steps = [step for step in test_set(cfg).pipeline if 'Annotations' not in str(step.type)]
     # configs of classifiers have it outside the model, and without a type
     settings = cfg.model.get('data_preprocessor') or cfg.data_preprocessor
     if 'LoadImageFromFile' not in map(type_name, steps):  # CIFAR's images are in memory, in RGB

@@ -9,7 +9,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from mmbixt.visualization.attention.drawing import Panel, Scale, Scene, sheet
+from mmbixt.visualization.attention.drawing import Panel, Scale, View, sheet
 from mmbixt.visualization.attention.layer import Layer
 
 HEADS = 4  # drawn by default: those with the highest attention
@@ -31,7 +31,7 @@ def attention_maps(layer: Layer) -> tuple[Tensor, Tensor, Tensor]:
     return *maps, attention
 
 
-def draw(layer: Layer, scene: Scene) -> Figure:
+def draw(layer: Layer, view: View) -> Figure:
     queries, keys, attention = attention_maps(layer)
     highest, pairs = attention.flatten(1).max(1)
     heads = highest.argsort(descending=True)[:HEADS].sort().values.tolist()
@@ -55,7 +55,7 @@ def draw(layer: Layer, scene: Scene) -> Figure:
         spread = 6 * (lengths - low) / (high - low).clamp_min(1e-6) - 3  # over the whole scale
         panels.append(Panel(f'{name}: {low:.2f} to {high:.2f}', spread, layer.stride))
     title = f'XCiT, layer {layer.name}: the two channels of each head with the highest attention'
-    figure, axes = sheet(scene, panels, title, SENTENCE.format(uniform=1 / count), 4, SCALE)
+    figure, axes = sheet(view, panels, title, SENTENCE.format(uniform=1 / count), 4, SCALE)
     for ax, head in zip(axes[::4], heads, strict=False):
         caption = f'head {head}: up to {highest[head]:.1%}'
         _show_matrix(ax, attention[head], divmod(int(pairs[head]), count), caption)
