@@ -1,14 +1,14 @@
 # Every target sets up what it needs by itself; an environment that is up to date costs no time.
 
 VENV ?= .venv
-export VENV PYTHON JOBS MMCV_CUDA CHROME
+export VENV PYTHON STACK JOBS MMCV_CUDA CHROME
 python = "$(VENV)/bin/python"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test test-zoo test-gpu test-onedl test-browser test-lowest lint format clean
+.PHONY: help setup demo docs test test-zoo test-gpu test-browser test-lowest lint format clean
 
 help: ## this list
-	@echo 'make VENV=.venv PYTHON=python3.11 <target>, where target is one of'
+	@echo 'make VENV=.venv PYTHON=python3.12 <target>, where target is one of'
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 17
 
 setup: ## the environment: torch, the OpenMMLab packages, mmbixt itself
@@ -28,10 +28,6 @@ test-zoo: setup ## the tests that take minutes: all configs and models, mim, com
 
 test-gpu: setup ## the tests that need a GPU
 	@$(python) -m pytest -m gpu tests
-
-test-onedl: ## all tests of make test with the OneDL fork, in an environment beside the other one
-	@tools/dev/setup_env.sh onedl
-	@OMP_NUM_THREADS=1 "$${VENV%/}-onedl/bin/python" -m pytest -n 2 --dist worksteal
 
 # Without OpenMMLab, so only the tests that need torch, timm and numpy alone.
 lowest = "$(VENV)-lowest"

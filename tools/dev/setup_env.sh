@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Makes the virtual environment that the `make` targets use, or sees that it is up to date. After a
 # change or an interruption it is made anew, from what uv has downloaded and the wheel of mmcv that
-# was built. With the argument `onedl`: the OneDL fork, into .venv-onedl, since the two stacks have
-# the same module names and one environment cannot have both.
+# was built.
 #
 #   VENV=.venv         where it is
-#   PYTHON=python3.12  the Python to use: 3.11 or 3.12 (unset: the first of them that is found)
+#   PYTHON=python3.12  the Python to use, 3.11 to 3.14 (unset: the first that can build mmcv)
+#   STACK=onedl        the packages of the OneDL fork instead of OpenMMLab's; they have the same
+#                      module names, so one environment cannot have both (unset: `openmmlab`, but
+#                      `onedl` where that is all that works)
 #   JOBS=1             compilers at once while mmcv builds (unset: what cores and memory allow)
 #   MMCV_CUDA=1        build mmcv's CUDA operators, too; 0: do not (unset: do so if torch sees a GPU
 #                      while the environment is made). nvcc comes from pip packages.
@@ -23,10 +25,11 @@ fail() {
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 cd "$root"
 unset PYTHONHOME PYTHONPATH
-venv=$(realpath -m "${VENV:-.venv}${1:+-$1}")
+unset PYTHONDONTWRITEBYTECODE # else each run would warn of invalid escapes in others' files
+venv=$(realpath -m "${VENV:-.venv}")
 py=$venv/bin/python stamp=$venv/setup.stamp built_for=$venv/mmcv.architectures
 site_packages='import sysconfig; print(sysconfig.get_path("purelib"))'
-packages=requirements/locked/environment.txt stack=requirements/locked/${1:-openmmlab}.txt
+packages=requirements/locked/environment.txt
 
 fingerprint() { # of all that the environment was made from
     { echo "$root $venv" && "$py" -V && cat requirements/{,locked/}*.txt \
@@ -41,16 +44,20 @@ has_operators() { # those that MMCV_CUDA asks for; unset, it takes what is there
     esac
 }
 up_to_date() {
-    [ -e mmbixt.egg-info ] && [ "$(fingerprint)" = "$(cat "$stamp" 2>&1)" ] && has_operators &&
+    [ -e mmbixt.egg-info ] && [[ $(cat "$stamp" 2>&1) = "$(fingerprint) "${STACK:-*} ]] &&
+        has_operators &&
         { [ -z "${PYTHON:-}" ] || [ "$("$PYTHON" -V 2>&1)" = "$("$py" -V)" ]; }
 }
 find_python() {
-    local names=("${PYTHON:-python3.11}")
-    [ "${PYTHON:-}" ] || names+=(python3.12 python3)
+    local names=(python3.{12,11,13,14})
+    [ -z "${PYTHON:-}" ] || names=("$PYTHON")
     for python in "${names[@]}"; do
-        [[ $("$python" -V 2>&1) != 'Python 3.1'[12].* ]] || return 0
+        ! "$python" -c 'import ensurepip, os, sys, sysconfig, venv
+assert (3, 11) <= sys.version_info < (3, 15)
+os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null || return 0
     done
-    fail 'Python 3.11 or 3.12 is needed; install one, or name it: make PYTHON=python3.11 ...'
+    fail 'Python 3.11 to 3.14 with venv and headers is needed (Debian, Ubuntu: python3-venv,' \
+        'python3-dev); install it, or name one: make PYTHON=python3.12 ...'
 }
 
 install() {
@@ -107,12 +114,19 @@ unite_mmcv() { # unite_mmcv FOLDER: compilers then parse torch's headers 14 time
         'ms_deform_attn_cuda nms_rotated_cuda roipoint_pool3d_cuda'
 }
 build_mmcv() { # build_mmcv NAME FOLDER GPUS: make a folder with its wheel, for the installed torch
-    local cores memory minutes=4 sdist=$venv/sdist
+    local cores memory source minutes=4 sdist=$venv/sdist
     cores=$(getconf _NPROCESSORS_ONLN)
     memory=$(awk '/MemAvailable/ { print int($2 / 3 / 1024 / 1024) }' /proc/meminfo) # 3 GB each
     export MMCV_WITH_OPS=1 MAX_JOBS=${JOBS:-$((memory < 1 ? 1 : memory < cores ? memory : cores))}
-    "$py" -m pip download -q --no-cache-dir --no-deps --no-build-isolation --no-binary :all: \
-        --require-hashes -r <(pins_of "$1" "$stack") -d "$sdist"
+    # pip runs setup.py as well, for metadata. With Python 3.13 that of mmcv 2.1.0 fails, since it
+    # reads locals() after exec(): so take what pip unpacked, and mend that line.
+    mkdir "$sdist"
+    TMPDIR=$sdist "$py" -m pip download -q --no-clean --no-cache-dir --no-deps \
+        --no-build-isolation --no-binary :all: --require-hashes -r <(pins_of "$1" "$stack") \
+        -d "$sdist" >>"$venv/mmcv.log" 2>&1 || true
+    source=$(dirname "$sdist"/pip-download-*/*/setup.py)
+    [ -e "$source" ] || fail "the source of mmcv was not fetched, see $venv/mmcv.log"
+    sed -i "s/locals()\['__version__'\]/'${mmcv#*==}'/" "$source/setup.py"
     if [ "$3" ]; then # nvcc beside torch's headers, in a copy that is deleted afterwards
         minutes=15
         cp -as "$("$py" -c "$site_packages")/nvidia" "$sdist"
@@ -128,12 +142,12 @@ build_mmcv() { # build_mmcv NAME FOLDER GPUS: make a folder with its wheel, for 
     }
     compile_united() {
         echo "setup: compiling mmcv ${3:+for GPUs ($3) }in $minutes minutes of processor time, once"
-        mkdir "$sdist/united" && tar -xf "$sdist"/*.tar.gz -C "$sdist/united" --strip-components=1
+        cp -r "$source" "$sdist/united"
         unite_mmcv "$sdist/united/mmcv/ops/csrc/pytorch" && compile "$sdist/united"
     }
     if ! compile_united "$@"; then
         echo 'setup: compiling mmcv file by file, as it comes; this takes five times as long'
-        compile "$sdist"/*.tar.gz || fail "mmcv was not built, see $venv/mmcv.log"
+        compile "$source" || fail "mmcv was not built, see $venv/mmcv.log"
     fi
     mkdir -p "$(dirname "$2")" && mv -T "$sdist/wheel" "$2" && rm -r "$sdist"
 }
@@ -147,8 +161,13 @@ trap 'fail "interrupted; run it again to continue"' INT TERM
 find_python
 [ -e "$stamp" ] || [ -z "$(ls -A "$venv" 2>/dev/null)" ] ||
     fail "$venv was not made by this script; delete it or name another place: make VENV=..."
-command -v "${CXX:-c++}" >/dev/null ||
-    fail "mmcv needs a C++ compiler and Python's headers (Debian, Ubuntu: g++, python3-dev)"
+command -v "${CXX:-c++}" >/dev/null || fail 'mmcv needs a C++ compiler (Debian, Ubuntu: g++)'
+if [ -z "${STACK:-}" ] && [[ $("$python" -V) = 'Python 3.14.'* ]]; then
+    STACK=onedl
+    echo "setup: OneDL's packages, since OpenMMLab's do not work with Python 3.14"
+fi
+stack=requirements/locked/${STACK:=openmmlab}.txt
+mmcv=$(grep -o '^[a-z-]*mmcv==[0-9.]*' "$stack")
 echo "setup: making $venv (in all 3 GB of downloads, 6 GB on disk)"
 mkdir -p "$venv"
 : >"$stamp"
@@ -160,7 +179,6 @@ export UV_SYSTEM_CERTS=${UV_SYSTEM_CERTS:-1} # as pip does
 install --require-hashes -r "$packages"
 "$venv/bin/uv" pip install --python "$py" -c requirements/environment.txt torch torchvision
 
-mmcv=$(grep -o '^[a-z-]*mmcv==[0-9.]*' "$stack")
 torch=$("$py" -c 'import sys, torch; print(sys.implementation.cache_tag, torch.__version__)')
 gpus=$(gpu_architectures)
 wheel=${XDG_CACHE_HOME:-$HOME/.cache}/mmbixt/$mmcv-${torch/ /-torch}${gpus:+-cuda-${gpus//[; ]/-}}
@@ -176,4 +194,4 @@ echo "$root" >"$("$py" -c "$site_packages")/mmbixt.pth"
 
 "$py" -W ignore -c 'import mmcv._ext, mmseg.models, mmdet.models, mmpretrain.models, mmbixt'
 echo "$gpus" >"$built_for"
-fingerprint >"$stamp"
+echo "$(fingerprint) $STACK" >"$stamp"
