@@ -50,7 +50,8 @@ class LoadsFiles(nn.Module):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.families.setdefault(cls.__name__, cls)
+        if cls.families.setdefault(cls.__name__, cls).__module__ == cls.__module__:
+            cls.families[cls.__name__] = cls  # defined again, as in a notebook
         if 'rename_whole' in vars(cls):
             whole_models.append(cls.rename_whole)
 

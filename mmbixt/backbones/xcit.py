@@ -196,15 +196,14 @@ class XCiT(DenseBackbone):
     def rename_whole(state: State) -> State:
         """A whole model of the authors' dense code (mmcv 1.x).
 
-        The operations that make a pyramid are in their backbone, and here in the neck: the whole
-        neck of UPerNet, or the first part of ``neck=[FeaturePyramidAdapter, FPN]``. Heads are the
-        stock ones in both.
+        The operations that make a pyramid are in their backbone, and here in the first part of the
+        neck, ``neck=[FeaturePyramidAdapter, FPN]``; as the whole neck, the adapter accepts these
+        names, too. Heads are the stock ones in both.
         """
-        if not any(PYRAMID.match(key) for key in state):
+        is_xcit = 'backbone.pos_embeder.token_projection.weight' in state  # others have fpn, too
+        if not is_xcit or not any(PYRAMID.match(key) for key in state):
             return state
-        has_fpn = any(key.startswith('neck.') for key in state)
-        adapter = 'neck.0.' if has_fpn else 'neck.'
-        return rename(state, lambda key: PYRAMID.sub(adapter, re.sub(r'^neck\.', 'neck.1.', key)))
+        return rename(state, lambda key: PYRAMID.sub('neck.0.', re.sub(r'^neck\.', 'neck.1.', key)))
 
     def convert(self, state: State) -> dict[str, Tensor]:
         """From the authors' files of classifiers and dense models, and timm's.

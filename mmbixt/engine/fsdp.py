@@ -21,8 +21,11 @@ from mmbixt.registry import STRATEGIES
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)  # in the first process alone
 
 
-def shard(module: nn.Module, cpu_offload: bool = False, **_: Any) -> nn.Module:
-    """Distribute the weights of each layer of the backbones, and those of the rest of the model."""
+def shard(module: nn.Module, cpu_offload: bool = False, device_ids: Any = None) -> nn.Module:
+    """Distribute the weights of each layer of the backbones, and those of the rest of the model.
+
+    mmengine gives ``device_ids``, which are for DDP.
+    """
     policy = CPUOffloadPolicy() if cpu_offload else OffloadPolicy()
     backbones = [part for part in module.modules() if isinstance(part, DenseBackbone)]
     layers = [layer.module for backbone in backbones for layer in backbone.layer_list()]
@@ -71,5 +74,12 @@ class FSDPStrategy(DDPStrategy):
     def load_optim_state_dict(self, state_dict: dict) -> None:
         optimizer = self.optim_wrapper.optimizer
         whole = {key: state_dict.pop(key) for key in ('state', 'param_groups')}
+        names: dict[int | str, str] = {}  # without FSDP parameters have numbers
+        here = get_optimizer_state_dict(self.model, optimizer)['param_groups']
+        for group, same in zip(whole['param_groups'], here, strict=True):
+            if all(isinstance(key, int) for key in group['params']):
+                names.update(zip(group['params'], same['params'], strict=True))
+                group['params'] = same['params']
+        whole['state'] = {names.get(key, key): value for key, value in whole['state'].items()}
         set_optimizer_state_dict(self.model, optimizer, whole, options=WHOLE)
         self.optim_wrapper.load_state_dict(state_dict | optimizer.state_dict())

@@ -82,6 +82,13 @@ class BoundaryCocoMetric(CocoMetric):
         """Detections in COCO's format, without boxes: COCO would use the areas of the boxes."""
         detections = []
         for _, prediction in results:
+            image = self._coco_api.imgs[prediction['img_id']]
+            sizes = {tuple(mask['size']) for mask in prediction['masks']}
+            if sizes - {(image['height'], image['width'])}:  # faster-coco-eval would find 0
+                raise ValueError(
+                    f'Image {image["id"]}: masks of {sizes} pixels, but its size is '
+                    f'{(image["height"], image["width"])}.'
+                )
             scores = prediction.get('mask_scores', prediction['scores'])
             parts = zip(prediction['labels'], scores, prediction['masks'], strict=True)
             for label, score, mask in parts:

@@ -1,6 +1,7 @@
 """A feature pyramid from feature maps of one stride, as in XCiT's dense code."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from mmcv.cnn import build_norm_layer
 from mmengine.model import BaseModule
@@ -59,6 +60,7 @@ class FeaturePyramidAdapter(BaseModule):
         for i, (channels, in_stride) in enumerate(zip(self.out_channels, in_strides, strict=True)):
             resampler = make_resampler(channels, in_stride, out_strides[i], make_norm)
             self.add_module(f'fpn{i + 1}', resampler)  # the name of XCiT's checkpoints
+        self.register_load_state_dict_pre_hook(_accept_first_of_several)
 
     def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Feature maps (B,C_i,H_i,W_i) to levels (B,C_i,H'_i,W'_i) of the pyramid."""
@@ -75,6 +77,14 @@ class FeaturePyramidAdapter(BaseModule):
             as_output(x) if isinstance(resample, nn.Identity) else resample(x.contiguous())
             for resample, x in zip(resamplers, inputs, strict=True)
         )
+
+
+def _accept_first_of_several(
+    adapter: FeaturePyramidAdapter, state_dict: dict[str, Tensor], prefix: str, *_: Any
+) -> None:
+    """Rename weights of ``neck=[adapter, ...]`` if the adapter is the whole neck."""
+    for key in [key for key in state_dict if key.startswith(f'{prefix}0.fpn')]:
+        state_dict[prefix + key.removeprefix(f'{prefix}0.')] = state_dict.pop(key)
 
 
 def _per_level(name: str, value: int | Sequence[int], levels: int) -> tuple[int, ...]:

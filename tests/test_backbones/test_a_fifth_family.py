@@ -114,6 +114,12 @@ def test_timm_has_it(family, tmp_path):
         assert all(p.grad is not None for p in net.parameters())
 
 
+def test_timm_builds_a_family_as_it_was_defined_last(family, monkeypatch):
+    monkeypatch.setitem(family.families, 'Efficient', family)
+    again = type('Efficient', (family,), dict(__module__=family.__module__))
+    assert isinstance(timm.create_model('efficient_tiny'), again)
+
+
 def test_files_load_whole_or_not_at_all(family):
     state = family().state_dict()
     with pytest.raises(

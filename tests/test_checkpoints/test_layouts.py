@@ -217,3 +217,19 @@ def test_whole_detectors_are_converted(save):
     file = save(dict(meta=META, state_dict=official))
     load_checkpoint(model, file, map_location='cpu', strict=True)
     assert all(torch.equal(value, before[key] + 1) for key, value in model.state_dict().items())
+
+
+def test_the_adapter_may_be_a_list_of_one_neck(save):
+    """mmengine only logs missing weights."""
+    config = dict(type='mmbixt.FeaturePyramidAdapter', in_channels=8, in_strides=16)
+    saved = {f'backbone.{k}': x + 1 for k, x in MODELS.build(config).state_dict().items()}
+    position = {'backbone.pos_embeder.token_projection.weight': torch.zeros(1)}
+    file = save(dict(state_dict=saved | position))
+    for neck in (config, [config]):
+        model = torch.nn.ModuleDict(dict(neck=MODELS.build(neck)))
+        load_checkpoint(model, file)
+        for key, value in model.state_dict().items():
+            name = key.replace('neck.0.', 'backbone.').replace('neck.', 'backbone.')
+            assert torch.equal(value, saved[name])
+    others = save(dict(state_dict=saved))  # such as MAE's, with a pyramid in the backbone
+    assert load(others)['state_dict'].keys() == saved.keys()

@@ -66,7 +66,7 @@ def sample(image, objects):
         scores=torch.linspace(0.9, 0.3, len(objects)),
         labels=torch.tensor([label for label, _ in objects], dtype=torch.long),
     )
-    stack = np.array([mask for _, mask in objects], bool).reshape(-1, HEIGHT, WIDTH)
+    stack = np.array([mask for _, mask in objects] or np.empty((0, HEIGHT, WIDTH)), bool)
     found.masks = torch.from_numpy(stack)
     about = dict(img_id=image, ori_shape=(HEIGHT, WIDTH))
     return DetDataSample(metainfo=about, pred_instances=found)
@@ -124,3 +124,9 @@ def test_classes_are_distinguished_and_only_selected_classes_and_images_count(an
     metric.dataset_meta, metric.img_ids = dict(classes=['cat']), [10]
     metric.process({}, [sample(10, [(0, TRUTHS[10][0][1])]).to_dict()])
     assert metric.evaluate(1)['coco/boundary_mAP'] == 1
+
+
+def test_masks_of_another_size_are_refused(ann_file):
+    scaled = {10: [(0, cv2.resize(TRUTHS[10][0][1], (WIDTH // 2, HEIGHT // 2)))]}
+    with pytest.raises(ValueError, match='but its size is'):
+        evaluate(BoundaryCocoMetric(ann_file, metric=[]), scaled)

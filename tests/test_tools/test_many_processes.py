@@ -156,6 +156,9 @@ def test_fsdp_trains_as_one_process_is_resumed_and_evaluated(folder, within):
     start(folder, 'dist_train.sh', 'fsdp.py', '2', *options)
     whole, resumed = (state(runs / f'{x}/iter_3.pth') for x in ('fsdp', 'fsdp_resumed'))
     torch.testing.assert_close(resumed, whole, rtol=0, atol=0)
+    other = '--resume', 'work_dirs/fsdp_alone/iter_2.pth', '--work-dir', 'work_dirs/fsdp_goes_on'
+    start(folder, 'dist_train.sh', 'fsdp.py', '2', *other)
+    assert_trained_alike(runs, 'fsdp_goes_on', 'fsdp_alone')  # with its momentum
     said = start(folder, 'dist_test.sh', 'fsdp.py', last, '2')
     alone = within('test.py', 'fsdp.py', last, '--cfg-options', 'runner_type=Runner', cwd=folder)
     score = re.compile(r'Iter\(test\).*(aAcc: \S+  mIoU: \S+  mAcc: \S+)')
