@@ -22,8 +22,11 @@ whole_models: list[Callable[[State], State]] = []
 
 def container(checkpoint: Mapping[str, Any]) -> str | None:
     """The name of what contains the weights of a checkpoint, averaged ones first, as in timm."""
-    names = (name for name in CONTAINERS if isinstance(checkpoint.get(name), Mapping))
-    return next(names, None)
+    for name in CONTAINERS:
+        part = checkpoint.get(name)
+        if isinstance(part, Mapping) and any(isinstance(x, Tensor) for x in part.values()):
+            return name
+    return None
 
 
 def unwrap(checkpoint: Mapping[str, Any]) -> OrderedDict[str, Tensor]:

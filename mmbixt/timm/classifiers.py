@@ -19,8 +19,9 @@ PARTS = re.compile(r'^(backbone|neck)\.|(?<=^head\.)fc\.')  # of mmpretrain's Im
 @cache
 def classifier_of(family: type[DenseBackbone]) -> type[Classifier]:
     """The authors' classifier of a family, for timm."""
-    bases = Classifier, family.final_layers, family
-    return type(f'{family.__name__}Classifier', bases, dict(__doc__=family.__doc__))
+    name, bases = f'{family.__name__}Classifier', (Classifier, family.final_layers, family)
+    globals()[name] = kind = type(name, bases, dict(__doc__=family.__doc__))  # pickle looks there
+    return kind
 
 
 CLASSIFIERS = {name: classifier_of(getattr(backbones, name)) for name in backbones.__all__}

@@ -1,6 +1,7 @@
 """The authors' files load as they are, and give the authors' logits."""
 
 import argparse
+import pickle
 
 import pytest
 import timm
@@ -50,7 +51,8 @@ def test_folder(name, tmp_path):
     model = timm.create_model(name, num_classes=5).eval()
     save_for_hf(model, tmp_path, model_config=dict(tags=['mine']))
     again = timm.create_model(f'local-dir:{tmp_path}', pretrained=True).eval()
-    assert torch.equal(again(image(1, 64, 64)), model(image(1, 64, 64)))
+    for other in (again, pickle.loads(pickle.dumps(model))):
+        assert torch.equal(other(image(1, 64, 64)), model(image(1, 64, 64)))
 
 
 @torch.no_grad()
