@@ -117,6 +117,7 @@ def statistics(annotations, results, kind):
     return evaluation.stats[:6].round(3).tolist()
 
 
+@pytest.mark.zoo
 def test_detector(within, photos, tmp_path, monkeypatch):
     """AP of the results is that of the test, of objects near to what is found."""
     monkeypatch.chdir(tmp_path)
