@@ -18,7 +18,6 @@ from mmengine.runner import Runner
 from torch import distributed
 from torch.utils.data import DataLoader
 
-from mmbixt.check.files import check_files
 from mmbixt.config import ConfigError, all_dicts, named_dicts, read_config, type_name
 from mmbixt.errors import UserError, near_matches
 from mmbixt.frameworks import UNUSABLE, missing_framework
@@ -69,14 +68,11 @@ def split_arguments() -> tuple[list[str], list[str]]:
     return sys.argv[1:end], sys.argv[end + 1 :]
 
 
-def load_config(
-    args: argparse.Namespace, splits: tuple[str, ...] = (), steps: int | None = None
-) -> Config:
-    """The config with the options of the command line; the files that it names exist.
+def load_config(args: argparse.Namespace, steps: int | None = None) -> Config:
+    """The config with the options of the command line.
 
     Args:
         args: of :func:`add_common_arguments`.
-        splits: whose data is used: 'train', 'val', 'test'.
         steps: of ``--fast-dev-run``.
     """
     os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
@@ -108,7 +104,6 @@ def load_config(
     cfg.work_dir = args.work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
     if args.launcher != 'none' and not torch.cuda.is_available():
         _join_on_cpus(cfg)
-    check_files(cfg, splits)
     return cfg
 
 

@@ -74,7 +74,7 @@ def problems_of(dataset: BaseDataset, workers: int) -> list[str]:
 
 def main() -> None:
     args = parse_args()
-    cfg = load_config(args, splits=('train', 'val', 'test'))
+    cfg = load_config(args)
     init_default_scope(cfg.get('default_scope', 'mmseg'))
     configs = []  # each data set once
     problems: dict[str, None] = {}  # each once: data sets may share images

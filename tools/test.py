@@ -153,7 +153,7 @@ class WholeModelHook(Hook):
 
 def main() -> None:
     args = parse_args()
-    cfg = load_config(args, splits=('test',))
+    cfg = load_config(args)
     cfg.load_from, cfg.resume = args.checkpoint, False
     without_downloads(cfg.model)
     if args.show or args.show_dir:

@@ -103,7 +103,7 @@ def use_half_precision(cfg: Config) -> None:
 
 
 def train(args: argparse.Namespace) -> None:
-    cfg = load_config(args, splits=('train', 'val'), steps=args.fast_dev_run)
+    cfg = load_config(args, steps=args.fast_dev_run)
     apply_options(cfg, args)
     runner = build_runner(cfg)
     if cfg.get('resume'):

@@ -67,7 +67,7 @@ def choose(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
 
 def main() -> None:
     args = parse_args()
-    cfg = load_config(args, splits=(args.split,))
+    cfg = load_config(args)
     out_dir = args.out_dir or Path(cfg.work_dir, 'boundary_errors')
     cfg.test_dataloader = cfg[f'{args.split}_dataloader']
     images = Predictions(cfg, args.checkpoint, args.sample)

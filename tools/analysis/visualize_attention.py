@@ -53,7 +53,7 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
-    cfg = load_config(args, splits=())
+    cfg = load_config(args)
     inputs, image, (height, width) = prepare_image(cfg, args.image)
     rows, columns = content = image.shape[:2]
     print(f'{args.image}: {width} x {height} pixels, loaded as {columns} x {rows}')

@@ -30,7 +30,7 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
-    cfg = load_config(args, splits=('test',))
+    cfg = load_config(args)
     backbone = load_model(cfg, args.checkpoint).backbone
     shape = DATASETS.build(cfg.test_dataloader.dataset)[args.index]
     points, parts, category = (

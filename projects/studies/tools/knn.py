@@ -71,7 +71,7 @@ def vote(products: Tensor, labels: Tensor, classes: int, temperature: float) -> 
 
 def main() -> None:
     args = parse_args()
-    cfg = load_config(args, splits=('train', 'test'))
+    cfg = load_config(args)
     model, training, test = build(cfg, args.checkpoint)
     known, labels = (torch.cat(x) for x in zip(*features(model, training), strict=True))
     scores, answers = {k: [] for k in args.neighbours}, []
