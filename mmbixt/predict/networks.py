@@ -1,7 +1,7 @@
 """Networks that compute the logits of tiles: segmentors of mmseg and ONNX files."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from mmengine.config import Config
@@ -27,11 +27,7 @@ class TorchSegmentor:
         inherits = [getattr(kind, x, None) is getattr(BaseDecodeHead, x) for x in names]
         self.has_logits, self.is_stock = inherits[0], all(inherits)
         self.device = torch.device(device)
-        self.has_graph = self.device.type == 'cuda'
-        self.graph: Callable[[Tensor], Tensor] | None = None
-        self.size: torch.Size | None = None  # of the inputs of the graph
-        # a graph casts the weights each time
-        self.amp = dict(dtype=torch.bfloat16, enabled=amp, cache_enabled=False)
+        self.amp = dict(dtype=torch.bfloat16, enabled=amp)
 
     def prepare(self, tiles: Sequence[Tensor]) -> Tensor:
         """Inputs (B,C,H,W) of tiles of one size, which the data preprocessor may pad."""
@@ -40,35 +36,23 @@ class TorchSegmentor:
         return self.model.data_preprocessor(data, False)['inputs']
 
     @torch.no_grad()
-    def __call__(self, x: Tensor, batch: int = 0) -> Tensor:
+    def __call__(self, x: Tensor) -> Tensor:
         """Logits (B,K,h,w), float32 on the CPU, of inputs (B,C,H,W).
 
-        Args:
-            batch: the largest B; inputs of the size of the first ones run in a CUDA graph.
+        They have the head's resolution if it is an ordinary one.
         """
-        count, run = len(x), self.logits
-        if batch and self.size in (None, x.shape[2:]):
-            x = torch.cat([x, x[-1:].expand(batch - count, -1, -1, -1)])
-            if not self.graph:
-                with torch.cuda.device(x.device):
-                    self.graph = torch.cuda.make_graphed_callables(run, (x.clone(),))
-            run, self.size = self.graph, x.shape[2:]
-        return run(x)[:count].float().cpu()
-
-    def logits(self, x: Tensor) -> Tensor:
-        """Logits of inputs (B,C,H,W), at the head's resolution if it is an ordinary one."""
         with torch.autocast(self.device.type, **self.amp):
             if self.is_stock:
-                return self.model.decode_head(self.model.extract_feat(x))
+                return self.model.decode_head(self.model.extract_feat(x)).float().cpu()
             size = tuple(x.shape[2:])
             info = dict(img_shape=size, ori_shape=size, pad_shape=size)
-            return self.model.encode_decode(x, [info] * len(x))
+            return self.model.encode_decode(x, [info] * len(x)).float().cpu()
 
 
 class OnnxSegmentor:
     """A file of tools/export_onnx.py in onnxruntime; labels become one-hot logits."""
 
-    align_corners, threshold, has_graph = False, None, False
+    align_corners, threshold = False, None
 
     def __init__(self, file: str) -> None:
         from onnxruntime import InferenceSession
@@ -84,7 +68,7 @@ class OnnxSegmentor:
         """Inputs (B,C,H,W), without padding: the file removes what it pads."""
         return torch.stack([*tiles]).float()
 
-    def __call__(self, x: Tensor, batch: int = 0) -> Tensor:
+    def __call__(self, x: Tensor) -> Tensor:
         """Logits (B,K,H,W) of inputs (B,C,H,W), one after the other."""
         outputs = (self.session.run(None, dict(images=one[None].numpy()))[0] for one in x)
         out = torch.cat([torch.from_numpy(output) for output in outputs])

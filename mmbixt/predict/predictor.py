@@ -143,8 +143,7 @@ class Predictor:
             return logits.split(ROWS, 1), logits.shape[1:], x.shape[2:]
         last = prepare([pixels[:, starts[0][-1] :, starts[1][-1] :]]).shape[2:]
         covered = [x[-1] + side for x, side in zip(starts, last, strict=True)]
-        if not self.is_slide and (self.network.tile or self.network.has_graph):
-            # all tiles have one size: the last ones repeat the border of the image
+        if self.network.tile:  # all tiles have one size: the last ones repeat the border
             for i in (0, 1):
                 places = torch.arange(starts[i][-1] + tile[i]).clamp(max=size[i] - 1)
                 pixels = pixels.index_select(i + 1, places)
@@ -175,7 +174,7 @@ class Predictor:
                 # the last one may be narrower
                 for _, same in groupby(row[i : i + step], lambda tile: tile.shape):
                     x = prepare([*same])
-                    for logits in self.network(x, step * self.network.has_graph):
+                    for logits in self.network(x):
                         yield logits, x.shape[2:]
 
     def _cells(self, logits: Tensor, covered: Sequence[int], stride: int) -> Tensor:

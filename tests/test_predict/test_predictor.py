@@ -163,8 +163,6 @@ def test_windows_are_as_in_mmseg(padding, scale, padded):
         equal.append(np.mean(other(photo) == expected))
     assert len(np.unique(expected)) > 1
     assert min(equal) < 0.95
-    predict.network.has_graph, predict.network.graph = True, predict.network.logits
-    assert np.array_equal(predict(photo), labels)
 
 
 def test_probabilities_that_are_not_known(files, monkeypatch):
@@ -209,8 +207,6 @@ def test_tiles_with_padding(files, tile, share):
     whole = Predictor(config, files[1], whole=True, **options)(photo)
     predict = Predictor(config, files[1], tile=tile, overlap=tile - 64 - tile % 2, **options)
     assert np.mean(predict(photo) == whole) > share
-    predict.network.has_graph, predict.network.graph = True, predict.network.logits
-    assert np.mean(predict(photo) == whole) > 0.9
 
 
 @pytest.mark.parametrize('size', [(299, 407), (100, 407), (129, 128)])
@@ -242,13 +238,3 @@ def test_labels_of_an_onnx_file(files, tmp_path):
     assert np.array_equal(predict(photo[:50, :60]), photo[:50, :60].argmax(2))
     with pytest.raises(ConfigError, match='this file or head returns no logits'):
         predict.predict(photo)
-
-
-@pytest.mark.gpu
-def test_cuda_graph(files):
-    config, checkpoint, photo = files
-    predict = Predictor(config, checkpoint, scale=1, tile=128, overlap=64, device='cuda')
-    in_graph = predict(photo)
-    assert predict.network.graph
-    predict.network.has_graph = False
-    assert np.mean(in_graph == predict(photo)) > 0.95  # padded tiles have one size in the graph
