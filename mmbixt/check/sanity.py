@@ -82,15 +82,6 @@ def _built_problems(runner: Runner) -> Iterator[str]:
     classes = {split: classes_of(dataset) for split, dataset in data.items()}
     for dataset in (leaf for whole in data.values() for leaf in leaves(whole)):
         yield from dataset_problems(dataset)
-        count = len(classes_of(dataset))
-        # by its name: its module needs mmcv, hooks do not
-        checks = (x for x in dataset.pipeline.transforms if type(x).__name__ == 'CheckSample')
-        for step in checks:
-            if count and step.num_classes not in (None, count):
-                yield (
-                    f'CheckSample.num_classes = {step.num_classes}, but {type(dataset).__name__} '
-                    f'has {count} classes.'
-                )
     yield from head_problems(unwrapped(runner.model), classes)
     yield from order_problems(classes)
 

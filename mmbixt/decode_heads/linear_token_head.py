@@ -44,11 +44,6 @@ class LinearTokenHead(BaseDecodeHead):
         else:
             width, select = sum(in_channels), 'resize_concat'
             in_index = range(-len(in_channels), 0) if in_index is None else in_index
-        if _count(in_channels) != _count(in_index):
-            raise ValueError(
-                f'in_channels={in_channels} and in_index={in_index} must be of the same feature '
-                'maps: two ints for one feature map, or sequences of the same length.'
-            )
         if select:
             in_channels, in_index = list(in_channels), list(in_index)
         if channels not in (None, width):
@@ -80,7 +75,3 @@ class LinearTokenHead(BaseDecodeHead):
         else:
             x = self.norm(x)
         return self.cls_seg(x)
-
-
-def _count(value: int | Sequence[int]) -> int | None:
-    return None if isinstance(value, int) else len(value)

@@ -4,7 +4,6 @@ It is COCO's mask AP with the minimum of mask IoU and Boundary IoU as overlap (C
 2021), computed by faster-coco-eval; for crowds the overlap is that of the masks.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,14 +36,6 @@ class BoundaryCocoMetric(CocoMetric):
     def __init__(self, *args: Any, ratio: float = 0.02, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.ratio = ratio
-
-    def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
-        if not all('masks' in sample['pred_instances'] for sample in data_samples):
-            raise ValueError(
-                'This model predicts boxes without masks, which have no boundaries: use '
-                "mmdet's CocoMetric"
-            )
-        super().process(data_batch, data_samples)
 
     def compute_metrics(self, results: list) -> dict[str, float]:
         metrics = super().compute_metrics(results)

@@ -39,10 +39,6 @@ class FeaturePyramidAdapter(BaseModule):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        if isinstance(out_strides, int) or not out_strides:
-            raise ValueError(
-                f'out_strides={out_strides} must be a sequence with one stride per level.'
-            )
         levels = len(out_strides)
         self.out_strides = tuple(out_strides)
         self.out_channels = _per_level('in_channels', in_channels, levels)
@@ -64,14 +60,7 @@ class FeaturePyramidAdapter(BaseModule):
 
     def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Feature maps (B,C_i,H_i,W_i) to levels (B,C_i,H'_i,W'_i) of the pyramid."""
-        widths = tuple(x.shape[1] for x in inputs)
-        if widths != self.out_channels:
-            raise ValueError(
-                f'FeaturePyramidAdapter has in_channels={self.out_channels}, but the feature maps '
-                f'have {widths} channels: set in_channels to the out_channels of the backbone, and '
-                'out_strides to one stride for each of its out_indices.'
-            )
-        resamplers = (getattr(self, f'fpn{i + 1}') for i in range(len(inputs)))
+        resamplers = (getattr(self, f'fpn{i + 1}') for i in range(len(self.out_strides)))
         return tuple(
             # a level is no alias of the feature map
             as_output(x) if isinstance(resample, nn.Identity) else resample(x.contiguous())
