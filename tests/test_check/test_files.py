@@ -18,26 +18,25 @@ COCO = dict(
     data_prefix=dict(img='train2017/'),
 )
 IMAGENET = dict(type='ImageNet', data_root='data/imagenet', split='train')
-SETTING = 'train_dataloader.dataset'
 
 
-@pytest.mark.parametrize(
-    ('dataset', 'messages'),
-    [
-        (ADE, [f'{SETTING} (ADE20KDataset): ', 'annotations/training does not exist']),
-        (COCO, ['train2017 does not exist', 'instances_train2017.json does not']),
-        (IMAGENET, ['data/imagenet/train does not exist']),
-        (dict(ADE, data_root='mine'), ['mine/images/training', f'set {SETTING}.data_root']),
-        (dict(type='ConcatDataset', datasets=[ADE, COCO]), [f'{SETTING}.datasets.1 (CocoDataset']),
-    ],
-)
-def test_missing_data_and_their_setting(dataset, messages, tmp_path, monkeypatch):
+def test_missing_data_and_their_setting(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    dataset = dict(type='ConcatDataset', datasets=[ADE, COCO, IMAGENET])
     cfg = dict(train_dataloader=dict(dataset=dataset), val_dataloader=None)
     with pytest.raises(ConfigError) as caught:
         check_files(cfg, ('train', 'val'))
-    assert all(message in str(caught.value) for message in messages)
-    assert ('--sample' in str(caught.value)) == ('mine' not in str(caught.value))
+    for text in (
+        'train_dataloader.dataset.datasets.1 (CocoDataset): ',
+        'set train_dataloader.dataset.datasets.1.data_root',
+        'images/training does not exist',
+        'annotations/training does not exist',
+        'train2017 does not exist',
+        'instances_train2017.json does not exist',
+        'data/imagenet/train does not exist',
+        '--sample tries the config without it',
+    ):
+        assert text in str(caught.value)
     check_files(cfg, ('val', 'test'))
 
 
