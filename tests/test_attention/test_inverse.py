@@ -17,8 +17,6 @@ from mmbixt.checkpoints.state_dict import take_part
 from mmbixt.layers.softmax_attention import split_heads
 
 CASES = ('plain_bisa', 'in_bisa', 'rpb_bisa', 'rpbmask_bisa')
-
-
 PARTS = torch.arange(49) // 7 // 4 * 2 + torch.arange(49) % 7 // 4  # of a window shifted by 3
 CORNER = -100.0 * (PARTS[:, None] != PARTS)
 SMALL = dict(embed_dims=96, depths=(1,), num_heads=(3,))
@@ -186,10 +184,6 @@ def test_equals_algorithm_1(name, path):
 # --- The bilinear product -------------------------------------------------------------------------
 
 
-def factors(rows, a, b, c):
-    return learned((rows, a), (rows, b), (a, b, c), dtype=torch.float64)
-
-
 def by_einsum(left, right, weight):
     return torch.einsum('...a,...b,abc->...c', left, right, weight)
 
@@ -200,7 +194,7 @@ def gradients(compute, *inputs):
 
 @pytest.mark.parametrize('rows', [5, 9000], ids=['one block', 'several blocks'])
 def test_bilinear_product_and_its_derivatives(rows):
-    inputs = factors(rows, 16, 16, 3)
+    inputs = learned((rows, 16), (rows, 16), (16, 16, 3), dtype=torch.float64)
 
     def run(compute):
         first = gradients(compute, *inputs)

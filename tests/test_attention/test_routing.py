@@ -102,17 +102,6 @@ def test_zero_keys_take_part_in_the_channels_first_code():
     assert out.min() < 0.95
 
 
-def test_routes_go_to_the_regions_of_the_most_similar_means():
-    queries, keys = torch.zeros(1, 3, 2, 3), torch.zeros(1, 3, 2, 3)
-    queries[0] = torch.eye(3)[:, None]
-    keys[0, :, 0] = 2 * torch.tensor([[0.0, 3, 1], [2.0, 1, 0], [1.0, 2, 3]])
-    assert route(queries, keys, 2).tolist() == [[[1, 2], [0, 2], [2, 0]]]
-    valid = torch.tensor([[True, True], [False, False], [True, False]])
-    # the second region has no valid token, the third only one
-    assert route(queries, keys, 2, valid)[0, [0, 2]].tolist() == [[2, 0], [2, 0]]
-    assert route(queries, keys, 9, valid).shape == (1, 3, 3)
-
-
 def test_routes_do_not_depend_on_autocast():
     x = torch.randn(1, 16, 4, 8)
     with torch.autocast('cpu', torch.bfloat16):

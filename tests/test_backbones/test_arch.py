@@ -26,7 +26,6 @@ def test_out_indices(given, depth, expected):
 @pytest.mark.parametrize(
     ('options', 'message'),
     [
-        (dict(arch='huge'), "{}: arch='huge' is not one of '.*'"),
         (dict(arch=dict(heigth=2)), r"{}: an arch dict .* missing: \['.* unknown: \['heigth'\]"),
         (dict(out_indices=(99,)), r'out_indices=\(99,\) must be ascending, from 0 to'),
         (dict(frozen_stages=99, out_indices=(0,)), 'frozen_stages=99: {} has stages 0 to'),

@@ -34,9 +34,6 @@ def test_full_attention_of_the_channels_first_code():
     assert without.lepe is None
 
 
-SMALL = dict(embed_dims=(32, 32, 64, 64), depths=(2, 1, 3, 1), topks=(1, 2, 3, -2))
-
-
 @pytest.mark.parametrize(
     ('arch', 'options', 'parameters'),
     [
@@ -52,9 +49,3 @@ def test_steps_from_the_layout_of_swin(arch, options, parameters):
     assert sum(p.numel() for p in step.parameters()) + classifier == parameters
     with pytest.raises(CheckpointMismatchError):
         step.load_state_dict(published.state_dict())
-
-
-def test_position_convolution_is_apart_from_the_patches():
-    backbone = BiFormer(SMALL, 2, patch_embed='patchwise').eval()
-    assert [m.shape[-1] for m in backbone(image(1, 70, 63))] == [15, 7, 3, 1]
-    assert backbone.stages[0][0].pos_embed is not None

@@ -4,8 +4,6 @@ from helpers import formulation, golden, image, official_state
 
 from mmbixt.backbones import BiXT
 
-SMALL = dict(embed_dims=32, num_heads=2, depth=3)
-
 GOLDENS = {  # layout: options, batch
     'bixt_ti_l64_d13_p16': (dict(), 2),
     'bixt_ti_l64_d13_p16s8': (dict(patch_stride=8), 1),
@@ -43,12 +41,3 @@ def test_golden_of_fewer_layers():
         backbone.load_state_dict(state)
         (feature_map,) = backbone(image(2, 64, 64))
         assert reference.check(f'tok{layer}', feature_map.numpy()) < 2e-5
-
-
-@pytest.mark.parametrize(('patch_size', 'patch_stride'), [(32, 16), (32, 8), (8, 4), (4, 4)])
-@torch.no_grad()
-def test_any_patch_size_gives_the_grid_of_the_stride(patch_size, patch_stride):
-    backbone = BiXT(SMALL, patch_size=patch_size, patch_stride=patch_stride).eval()
-    for height, width in ((64, 48), (33, 70)):
-        grid = backbone(image(1, height, width))[-1].shape[2:]
-        assert grid == (-(-height // patch_stride), -(-width // patch_stride))

@@ -9,8 +9,6 @@ from helpers import assert_close, image, others_in_zoo
 from torch import nn
 from variants import FAMILIES, VARIANTS, build
 
-from mmbixt.backbones.base import DenseBackbone, LayerInfo
-from mmbixt.checkpoints.errors import CheckpointMismatchError
 from mmbixt.errors import UserError
 
 
@@ -23,15 +21,14 @@ def test_channels_and_strides_of_the_feature_maps(config):
     backbone = build(config)
     is_stl = config['arch'].get('code', '').startswith('stl')
     for size in ((16, 16), (17, 16), (31, 33), (48, 80), (64, 47)):
-        for training in (True, False):
-            maps = backbone.train(training)(image(2, *size))
-            assert len(maps) == len(backbone.out_channels) == len(backbone.out_strides)
-            for feature_map, channels, stride in zip(
-                maps, backbone.out_channels, backbone.out_strides, strict=True
-            ):
-                # rounded down as in the authors' code; rounded up in all others
-                height, width = (side // stride if is_stl else -(-side // stride) for side in size)
-                assert feature_map.shape == (2, channels, height, width)
+        maps = backbone(image(2, *size))
+        assert len(maps) == len(backbone.out_channels) == len(backbone.out_strides)
+        for feature_map, channels, stride in zip(
+            maps, backbone.out_channels, backbone.out_strides, strict=True
+        ):
+            # rounded down as in the authors' code; rounded up in all others
+            height, width = (side // stride if is_stl else -(-side // stride) for side in size)
+            assert feature_map.shape == (2, channels, height, width)
 
 
 @pytest.mark.parametrize('options', [{}, dict(with_cp=True, frozen_stages=1, norm_eval=True)])
@@ -92,13 +89,6 @@ def test_every_parameter_gets_a_gradient_with_and_without_checkpointing(config):
 def test_checkpointing_compiled(fresh_compiler):
     """With batch norms in the checkpointed layers, the part that is special when compiled."""
     check_checkpointing(FAMILIES['bixt conv, LPI'], 'aot_eager')
-
-
-@torch.no_grad()
-def test_images_may_be_channels_last(config):
-    backbone, x = build(config).eval(), image(1, 64, 48)
-    channels_last = x.contiguous(memory_format=torch.channels_last)
-    assert_close(backbone(channels_last), backbone(x), 1e-5)
 
 
 def test_frozen_stages_and_norms_in_eval_mode_do_not_change(config):
@@ -182,50 +172,10 @@ def test_batch_norms_after_convolutions_can_be_fused(config):
 
 
 @pytest.mark.parametrize('size', [(1, 1), (15, 40)])
-def test_small_images_give_feature_maps_or_an_error(config, size):
-    backbone = build(config).eval()
-    if 'stl' in str(config) or 'patchwise' in str(config):  # convolutions without padding
-        with pytest.raises(RuntimeError, match='size'):
-            backbone(image(1, *size))
-    else:
-        maps = backbone(image(1, *size))
-        sum(feature_map.sin().sum() for feature_map in maps).backward()
-        assert all(x.isfinite().all() for x in [*maps, *(p.grad for p in backbone.parameters())])
-
-
-class OneConvolution(DenseBackbone):
-    """The least that a backbone has to define (docs/adding_a_backbone.md)."""
-
-    def __init__(self, **options):
-        super().__init__(**options)
-        self.layer = nn.Conv2d(self.in_channels, 8, 4, stride=4)
-        self.out_indices = (0,)
-        self.complete()
-
-    def stem(self):
-        return []
-
-    def begin(self, image):
-        return image
-
-    def layer_list(self):
-        return [LayerInfo('layer', self.layer, width=8, stride=4, output=0)]
-
-    def run(self, layer, state):
-        return self.run_layer(layer.module, state)
-
-    def feature_map(self, state, norm=None):
-        return state
-
-
-def test_least_backbone(tmp_path):
-    """It loads files with its own names, and refuses others."""
-    file, x, backbone = tmp_path / 'weights.pth', image(1, 16, 24), OneConvolution()
-    torch.save(backbone.state_dict(), file)
-    init_cfg = dict(type='Pretrained', checkpoint=str(file))
-    again = OneConvolution(with_cp=True, frozen_stages=1, init_cfg=init_cfg)
-    again.init_weights()
-    assert torch.equal(again(x)[0], backbone(x)[0])
-    assert [p for p in again.parameters() if p.requires_grad] == []
-    with pytest.raises(CheckpointMismatchError, match=r'Missing in the file: 2 of 2 weights'):
-        again.load_state_dict({'conv.weight': torch.zeros(8, 3, 4, 4)})
+@pytest.mark.parametrize('name', [name for name in VARIANTS if 'stl' not in name])
+def test_feature_maps_of_small_images_are_finite(name, size):
+    """In 'stl' torch refuses the convolutions, which have no padding."""
+    backbone = build(VARIANTS[name]).eval()
+    maps = backbone(image(1, *size))
+    sum(feature_map.sin().sum() for feature_map in maps).backward()
+    assert all(x.isfinite().all() for x in [*maps, *(p.grad for p in backbone.parameters())])

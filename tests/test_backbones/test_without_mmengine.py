@@ -13,21 +13,18 @@ from mmbixt import backbones
 from mmbixt.checkpoints.loader import load
 assert not {'torch._dynamo', 'sympy'} & set(sys.modules)  # which take seconds
 
-file, wrong = sys.argv[1:]
-network = backbones.XCiT('nano12')
-try:
-    network.load_state_dict(load(wrong))
-except RuntimeError as error:
-    print(error)
 try:
     import mmbixt.registry
 except ImportError as error:
     print(error)
+(file,) = sys.argv[1:]
+network = backbones.XCiT('nano12')
 network.load_state_dict(load(file))
 assert torch.equal(network.blocks[3].gamma1, load(file)['state_dict']['blocks.3.gamma1'])
 again = backbones.XCiT('nano12', init_cfg=dict(type='Pretrained', checkpoint=file))
 again.init_weights()
 assert torch.equal(again.blocks[3].gamma1, network.blocks[3].gamma1)
+torch.set_grad_enabled(False)  # with gradients BiSA-Swin imports torch._dynamo
 for name in backbones.__all__:
     network = getattr(backbones, name)()
     assert len(network(torch.rand(1, 3, 64, 64))) == len(network.out_channels)
@@ -39,9 +36,6 @@ assert not any(name.partition('.')[0] in ('mmengine', 'mmcv') and sys.modules[na
 
 
 def test_backbones_load_files_and_run_and_metrics_are_built(tmp_path):
-    files = {'xcit_nano_12_p16': tmp_path / 'right.pth', 'xcit_nano_12_p8': tmp_path / 'wrong.pth'}
-    for layout, file in files.items():
-        torch.save({'model': random_state(layout)}, file)
-    said = python('-c', PROGRAM, *files.values())
-    assert 'the file is xcit_nano_12_p8 (' in said
+    torch.save({'model': random_state('xcit_nano_12_p16')}, tmp_path / 'file.pth')
+    said = python('-c', PROGRAM, tmp_path / 'file.pth')
     assert 'needs mmengine, which cannot be imported' in said

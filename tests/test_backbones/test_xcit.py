@@ -46,9 +46,5 @@ def test_layer_scale_and_stochastic_depth_are_the_published_ones(arch, patch_siz
     layer_scale, rate = PUBLISHED[arch, patch_size]
     with torch.device('meta'):
         backbone = XCiT(arch, patch_size, out_indices=(0, 1))
-        other = XCiT(arch, patch_size, out_indices=(0,), layer_scale=1, drop_path_rate=0.0)
     assert {layer.drop_path.drop_prob for layer in backbone.blocks} == {rate}
     assert backbone.arch['layer_scale'] == layer_scale
-    assert other.arch['layer_scale'] == 1
-    assert other.blocks[0].gamma2.dtype == torch.float32
-    assert other.blocks[0].drop_path.drop_prob == 0

@@ -35,7 +35,6 @@ MISTAKES = [
 
 @pytest.mark.parametrize(('make', 'spoil', 'message'), MISTAKES)
 def test_mistakes_name_the_file(root, make, spoil, message):
-    assert len(read(make(root))) == 4
     spoil(root)
     with pytest.raises(BadSampleError, match=message):
         read(make(root))

@@ -8,11 +8,11 @@ import torch
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves ``files`` with a ``status``, and counts requests."""
+    """Serves ``files``, and counts requests."""
 
     def __init__(self):
         super().__init__(('127.0.0.1', 0), Handler)
-        self.files, self.status, self.requests = {}, 200, 0
+        self.files, self.requests = {}, 0
         # bytes of body to send before the connection breaks, one per request
         self.breaks = []
 
@@ -27,7 +27,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         server.requests += 1
         if content is None:
             return self.send_error(404)
-        self.send_response(server.status)
+        self.send_response(200)
         self.send_header('Content-Length', str(len(content)))
         self.end_headers()
         self.wfile.write(content[: server.breaks.pop(0) if server.breaks else None])

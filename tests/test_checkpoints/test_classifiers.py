@@ -133,9 +133,6 @@ def test_binary_cross_entropy_accepts_class_indices():
     loss = dict(type='CrossEntropyLoss', use_sigmoid=True)
     head = dict(type='mmbixt.ClassifierHead', num_classes=3, in_channels=4, loss=loss)
     head, vectors = build(head), (torch.randn(2, 4),)
-    losses = []
-    for answers in ([2, 0], [[0.0, 0, 1], [1.0, 0, 0]]):
-        set_answer = DataSample.set_gt_label if answers == [2, 0] else DataSample.set_gt_score
-        samples = [set_answer(DataSample(), torch.tensor(answer)) for answer in answers]
-        losses.append(head.loss(vectors, samples)['loss'])
-    assert torch.equal(*losses)
+    indices = [DataSample().set_gt_label(label) for label in (2, 0)]
+    scores = [DataSample().set_gt_score(torch.eye(3)[label]) for label in (2, 0)]
+    assert torch.equal(*(head.loss(vectors, samples)['loss'] for samples in (indices, scores)))

@@ -10,7 +10,6 @@ from test_checkpoints.layouts import Calls, saved, zipped
 import mmbixt.registry  # noqa: F401
 from mmbixt.checkpoints.download import fetch
 from mmbixt.checkpoints.errors import CheckpointFileError
-from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.sources import hash_in
 
 CHECKPOINT = saved({'weight': torch.ones(2)})
@@ -33,31 +32,14 @@ def test_a_file_is_downloaded_and_unpacked_once(server, url, cache, content):
     assert [*cache.iterdir()] == [cache / 'model.pth']
 
 
-@pytest.mark.parametrize(
-    ('behaviour', 'message'),
-    [
-        (dict(status=503), '503'),
-        (dict(breaks=[100]), 'IncompleteRead'),
-        (dict(archive=b'not a zip'), 'not a zip'),
-        (dict(archive=zipped({'a.txt': b''})), 'must contain one checkpoint, not 0'),
-    ],
-)
-def test_what_fails_leaves_nothing_and_says_which_file_to_put_where(
-    server, url, cache, behaviour, message
-):
-    server.files['model.pth'] = behaviour.get('archive', CHECKPOINT)
-    for name in behaviour.keys() & {'status', 'breaks'}:
-        setattr(server, name, behaviour[name])
-    with pytest.raises(CheckpointFileError, match=message) as caught:
-        fetch(url, 'model.pth', is_zip='archive' in behaviour, note='broken links')
-    for part in (
-        url,
-        'broken links',
-        str(cache / 'model.pth'),
-        '/path/to/file.pth',
-        'random weights: init_cfg=None',
-    ):
-        assert part in str(caught.value)
+def test_what_fails_leaves_nothing_and_says_which_file_to_put_where(server, url, cache):
+    server.breaks = [100]
+    with pytest.raises(CheckpointFileError, match='IncompleteRead') as caught:
+        fetch(url, 'model.pth', note='broken links')
+    assert all(part in str(caught.value) for part in (url, 'broken links', f'{cache}/model.pth'))
+    server.files['model.pth'] = zipped({'a.txt': b''})
+    with pytest.raises(CheckpointFileError, match='must contain one checkpoint, not 0'):
+        fetch(url, 'model.pth', is_zip=True)
     assert not [*cache.iterdir()]
 
 
@@ -84,9 +66,3 @@ def test_mmengine_reads_urls_safely_and_apart(server, url, cache):
     assert [path.name[8:] for path in sorted(cache.iterdir())].count('-model.pth') == 1
     server.files[other.rpartition('/')[2]] = saved(dict(weight=torch.zeros(2)))
     assert CheckpointLoader.load_checkpoint(other)['weight'].tolist() == [0, 0]
-
-
-def test_a_page_in_place_of_a_file_is_named(server, url, cache):
-    server.files['model.pth'] = b'<html>sign in</html>'
-    with pytest.raises(CheckpointFileError, match=f'{cache}.* (?s:.*)remove it and run again'):
-        load(url)

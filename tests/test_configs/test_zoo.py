@@ -38,17 +38,18 @@ ROWS = {
     for row in read_rows()
     if 'Options' in row.result and 'Weights' not in row.result and row.has_run
 }
-# each family, and a row of a paper; Semantic FPN is in test_tools/test_train_and_test
+# each family of backbones, and a row of a paper; Semantic FPN is in
+# test_tools/test_train_and_test, plain ViTs are in test_plain_vit
 TRAINED = [
     'linear_bixt_ti_ade20k',
     'retinanet_biformer_t_1x_coco',
-    'semfpn_dinov3_s16_ade20k',
     'upernet_bisa_swin_t_ade20k',
     'xcit_s12_p16_in1k-without-lpi',
 ]
 BUILT = [
     *TRAINED,
     'maskrcnn_xcit_t12_p16_3x_coco',
+    'semfpn_dinov3_s16_ade20k',
     'semfpn_xcit_t12_p16_ade20k',
     'upernet_biformer_t_ade20k',
 ]
@@ -146,11 +147,11 @@ def test_schedule_is_the_listed_one_and_published_weights_fit(name):
     assert cfg.auto_scale_lr.base_batch_size == gpus * cfg.train_dataloader.batch_size
     length = cfg.train_cfg.get('max_iters', cfg.train_cfg.get('max_epochs'))
     assert int(meta.get('Iterations', meta.get('Epochs'))) == length
+    assert cfg.param_scheduler[-1].end == length
     assert {'tta_model', 'tta_pipeline'} <= cfg.keys() or cfg.default_scope != 'mmseg'
     backbone = cfg.model.backbone
     if cfg.default_scope in ('mmpretrain', 'mmengine'):
         assert 'init_cfg' not in backbone or name.endswith('transfer')
-        assert [part.end for part in cfg.param_scheduler][-1] == length
         return
     if backbone.type == 'mmpretrain.TIMMBackbone':
         assert backbone.pretrained

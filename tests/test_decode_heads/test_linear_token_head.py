@@ -13,21 +13,14 @@ def _scope():
     init_default_scope('mmseg')
 
 
-def test_is_one_linear_layer_on_the_last_feature_map():
-    head = LinearTokenHead(in_channels=8, num_classes=5).eval()
+@pytest.mark.parametrize(('in_channels', 'count'), [(8, 1), ([8, 8], 2)])
+def test_is_one_linear_layer_on_the_last_feature_maps(in_channels, count):
+    head = LinearTokenHead(in_channels, num_classes=5).eval()
     maps = [torch.randn(2, 8, 6, 4) for _ in range(3)]
-    logits = head(maps)
-    assert logits.shape == (2, 5, 6, 4)
-    token = maps[-1][1, :, 3, 2]
+    token = torch.cat(maps[-count:], 1)[1, :, 3, 2]
     expected = head.conv_seg.weight[:, :, 0, 0] @ token + head.conv_seg.bias
-    torch.testing.assert_close(logits[1, :, 3, 2], expected)
-    assert sum(p.numel() for p in head.parameters()) == 5 * 8 + 5
-
-
-def test_concatenates_several_layers():
-    maps = [torch.randn(1, 8, 3, 3) for _ in range(4)]
-    head = LinearTokenHead(in_channels=[8, 8], num_classes=5).eval()
-    torch.testing.assert_close(head(maps), head.conv_seg(torch.cat(maps[2:], 1)))
+    torch.testing.assert_close(head(maps)[1, :, 3, 2], expected)
+    assert sum(p.numel() for p in head.parameters()) == 5 * 8 * count + 5
 
 
 @pytest.mark.parametrize('norm', ['LN', 'BN'])

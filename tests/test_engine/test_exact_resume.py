@@ -22,10 +22,7 @@ class Noise(Dataset):
     """Uses all random generators; counts the images that are read in this process."""
 
     metainfo = dict(classes=('a',))
-    read = built = 0
-
-    def __init__(self):
-        Noise.built += 1
+    read = 0
 
     def __len__(self):
         return IMAGES
@@ -133,9 +130,8 @@ def train(
     )
     with fresh_mmengine():
         run = runner.from_cfg(Config(config))
-        Noise.built = Noise.read = 0
+        Noise.read = 0
         run.train()
-        assert Noise.built == 1 + ('val_cfg' in more)  # a data set may be large
         run.train_loop.dataloader_iterator = None  # else the garbage collector waits for workers
 
 

@@ -10,14 +10,11 @@ from mmengine.registry import MODELS, DefaultScope
 from mmpretrain.models import ImageClassifier
 from running import fresh_mmengine
 from torch import nn
-from variants import FAMILIES, VARIANTS
+from variants import FAMILIES
 from variants import build as build_backbone
 
 from mmbixt.backbones import XCiT
 from mmbixt.config import read_config
-
-LAYERS = {'bixt': 3, 'xcit': 3, 'biformer': 5, 'bisa': 5}  # of small backbones
-NAMES = [*dict.fromkeys((*LAYERS, *FAMILIES))]
 
 
 class Model(nn.Module):
@@ -47,14 +44,13 @@ def settings(model, optimizer):
     return {name: by_id[id(p)] for name, p in model.named_parameters() if id(p) in by_id}
 
 
-@pytest.mark.parametrize('family', NAMES)
+@pytest.mark.parametrize('family', FAMILIES)
 def test_each_parameter_has_the_rate_of_its_layer(family):
-    model = Model(build_backbone(VARIANTS[family]))
+    model = Model(build_backbone(FAMILIES[family]))
     groups = settings(model, build(model, decay_rate=0.5))
     assert groups.keys() == dict(model.named_parameters()).keys()
     layers = model.backbone.layers()
     count = len(layers)
-    assert count == LAYERS.get(family, count)
     depths = {id(p): i for i, layer in enumerate(layers) for p in parameters_of(layer)}
     assert len(depths) == sum(1 for _ in model.backbone.parameters())
     for name, parameter in model.named_parameters():
@@ -64,11 +60,11 @@ def test_each_parameter_has_the_rate_of_its_layer(family):
         assert groups[name]['weight_decay'] == (0 if parameter.ndim == 1 else 0.05)
 
 
-@pytest.mark.parametrize('family', NAMES)
+@pytest.mark.parametrize('family', FAMILIES)
 def test_mmpretrains_constructor_gives_classifiers_the_same_rates(family):
     head = dict(type='LinearClsHead', num_classes=2, in_channels=8)
     with DefaultScope.overwrite_default_scope('mmpretrain'):
-        model = ImageClassifier(build_backbone(VARIANTS[family]), head=head)
+        model = ImageClassifier(build_backbone(FAMILIES[family]), head=head)
     same = dict(norm_decay_mult=0.0, bias_decay_mult=0.0, flat_decay_mult=0.0)
     constructor = 'mmpretrain.LearningRateDecayOptimWrapperConstructor'
     groups = settings(model, build(model, constructor, layer_decay_rate=0.5, **same))
@@ -79,10 +75,10 @@ def test_mmpretrains_constructor_gives_classifiers_the_same_rates(family):
             assert groups[name].get(key) == pytest.approx(group.get(key, 0.05)), name
 
 
-@pytest.mark.parametrize('family', NAMES)
+@pytest.mark.parametrize('family', FAMILIES)
 def test_layers_are_in_the_order_of_the_network(family):
     """Each feature map has gradients in the first layers only, and the next one in more."""
-    model = build_backbone(VARIANTS[family])
+    model = build_backbone(FAMILIES[family])
     used = []
     for output in model(torch.randn(2, 3, 64, 64)):
         model.zero_grad()
@@ -109,21 +105,16 @@ def test_stock_options_and_frozen_parts():
 
 
 @pytest.mark.parametrize('name', ['semfpn_xcit_t12_p16_ade20k', 'bixt_ti_l64_p16_in1k'])
-def test_few_groups_have_the_settings_of_many(name, capsys):
-    """Of AdamW and LAMB, in the schedules of the configs. Each is a line of the log."""
+def test_few_groups_have_the_settings_of_many(name):
+    """Of AdamW and LAMB, in the schedules of the configs."""
     config = read_config(name)
     with fresh_mmengine(), DefaultScope.overwrite_default_scope(config.default_scope):
         config.model.backbone.init_cfg = None
         model = revert_sync_batchnorm(MODELS.build(config.model))
-        capsys.readouterr()
         few = build_optim_wrapper(model, copy.deepcopy(config.optim_wrapper)).optimizer
-        said = capsys.readouterr().out.splitlines()
         del config.optim_wrapper['constructor']
         many = build_optim_wrapper(model, config.optim_wrapper).optimizer
     found, expected = settings(model, few), settings(model, many)
-    lengths = [len(group['params']) for group in few.param_groups]
-    texts = [f'{n} of {sum(lengths)} parameters: lr=' for n in lengths]
-    assert [text in line for text, line in zip(texts, said, strict=True)] == [True, True]
     assert len(few.param_groups) == 2 < len(many.param_groups)
     assert found.keys() == expected.keys()
     for key, group in found.items():

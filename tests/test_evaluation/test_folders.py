@@ -5,14 +5,7 @@ from PIL import Image
 
 from mmbixt.errors import UserError
 from mmbixt.evaluation import image_sums
-from mmbixt.evaluation.folders import (
-    Pair,
-    Reading,
-    find_images,
-    pair_files,
-    pair_sums,
-    read_classes,
-)
+from mmbixt.evaluation.folders import Pair, Reading, find_images, pair_files, pair_sums
 
 OPTIONS = dict(widths=(1, 0.1), ratios=(0.1,), tolerances=(2,))
 
@@ -30,17 +23,12 @@ def make_pair(tmp_path):
     )
 
 
-@pytest.fixture
-def both(tmp_path):
-    """Creates folders of predictions and of truths with files of these names."""
-
-    def both(predictions, truths):
-        for folder, names in (('p', predictions), ('g', truths)):
-            for name in names:
-                save(tmp_path / folder / name, [[0]])
-        return tmp_path / 'p', tmp_path / 'g'
-
-    return both
+def make_folders(root, predictions, truths):
+    """A folder of predictions and one of truths with files of these names."""
+    for folder, names in (('p', predictions), ('g', truths)):
+        for name in names:
+            save(root / folder / name, [[0]])
+    return root / 'p', root / 'g'
 
 
 @pytest.mark.parametrize(
@@ -59,24 +47,17 @@ def test_labels_from_1_and_another_ignore_index(reduce_truth, ignored, make_pair
     np.testing.assert_equal(counts, image_sums(truth, prediction, 4, **OPTIONS))
 
 
-def test_one_side_without_subfolders(both):
+def test_one_side_without_subfolders(tmp_path):
     """As cities have them in Cityscapes, and the files of tools/test.py --out do not."""
-    where = both(['1.png', '2.png'], ['a/1.png', 'b/2.png'])
+    where = make_folders(tmp_path, ['1.png', '2.png'], ['a/1.png', 'b/2.png'])
     assert [pair.truth.parent.name for pair in pair_files(*where)] == ['a', 'b']
     assert find_images(where[1], '.png', ['1', '2']) == [where[1] / 'a/1.png', where[1] / 'b/2.png']
 
 
-def test_missing_and_extra_files_are_named(both):
-    where = both(['1.png', '3.png'], ['1.png', '2.png'])
+def test_missing_and_extra_files_are_named(tmp_path):
+    where = make_folders(tmp_path, ['1.png', '3.png'], ['1.png', '2.png'])
     with pytest.raises(UserError, match=r'2 and 2 files, of which 2 are in one of them only'):
         pair_files(*where)
-
-
-def test_names_of_classes(tmp_path):
-    path = tmp_path / 'classes.txt'
-    path.write_text('sky\nsea of trees \nsand\n\n')
-    assert read_classes(str(path)) == ['sky', 'sea of trees', 'sand']
-    assert read_classes('ade20k')[:2] == ['wall', 'building']
 
 
 @pytest.mark.parametrize(
