@@ -125,13 +125,13 @@ def test_a_checkpoint_without_a_weight_is_not_evaluated(folder, within, tmp_path
     assert 'CheckpointMismatchError: ' in done.stderr
 
 
-@pytest.mark.zoo
 @pytest.mark.parametrize(
     ('config', 'option', 'threshold', 'score'),
     [
         (MASKS, '--boundary', 'rcnn.score_thr', 'coco/boundary_mAP: '),
         (BOXES, '--tta', 'score_thr', 'coco/bbox_mAP: '),
     ],
+    ids=['boundary AP', 'several sizes'],
 )
 def test_evaluation_of_an_untrained_detector(run, tmp_path, config, option, threshold, score):
     """Whose scores are low."""
