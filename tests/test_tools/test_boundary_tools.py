@@ -85,26 +85,16 @@ def test_pictures_of_the_worst_images(folders, evaluate):
     assert min(cv2.imread(worst[0].split()[0]).shape[:2]) > 500
 
 
-@pytest.fixture
-def runs(tmp_path):
-    """Counts of a bad and of a good run, with the names of images of the tool and of the metric."""
-    names = [f'image_{i}' for i in range(12)]
+def test_interval_of_a_better_run_is_above_0(tmp_path, within):
+    """With the names of images of the tool and of the metric."""
+    names, plot = [f'image_{i}' for i in range(12)], tmp_path / 'new/plot.png'
     write_sums(tmp_path / 'bad/boundary.npz', ImageSums(names, CLASSES, sums(0.3)))
     files = [f'{name}.jpg' for name in names]
     write_sums(tmp_path / 'good/test/1/boundary.npz', ImageSums(files, CLASSES, sums(0.1)))
-    return tmp_path / 'bad', tmp_path / 'good'
-
-
-def rows(text):
-    """Cells of each line, by the first cell."""
-    cells = [re.split(r'[\s\[\],]+', line.strip(' ]')) for line in text.splitlines()]
-    return {first: rest for first, *rest in cells}
-
-
-def test_interval_of_a_better_run_is_above_0(runs, tmp_path, within):
-    plot = tmp_path / 'new/plot.png'
+    runs = tmp_path / 'bad', tmp_path / 'good'
     done = within('analysis/compare.py', *runs, '--per-class', '--plot', plot)
-    found = rows(done.stdout)
+    lines = [re.split(r'[\s\[\],]+', x.strip(' ]')) for x in done.stdout.splitlines()]
+    found = {first: rest for first, *rest in lines}
     totals = total(sums(0.3)), total(sums(0.1))
     a, b = map(scores, totals)
     for name in a:
