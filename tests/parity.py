@@ -123,17 +123,13 @@ def assert_same(actual: Outcome, expected: Outcome, tolerance: float) -> None:
         assert ours is None or (ours - theirs).abs().max() <= tolerance * scale
 
 
-class Error(NamedTuple):
-    """Relative to float64: of what runs, and of the definition in the same precision."""
-
-    ours: float
-    definition: float
-
-
-def errors(
+def assert_as_exact(
     make: Callable[[], tuple], precision: Precision, way: str = 'eager', device: str = 'cpu'
-) -> dict[str, Error]:
-    """The errors of the results and gradients of a case."""
+) -> None:
+    """At most 1.5 times the error of the definition with one ``unit``; no error is NaN.
+
+    Errors of the results and of the gradients of a case, relative to float64.
+    """
     draws, found = 1, []
     while len(found) < draws:
         torch.manual_seed(len(found))
@@ -149,19 +145,9 @@ def errors(
         found.append([[distance(x[i], truth[i]) for x in (ours, definition)] for i in (0, 1)])
         is_few = sum(x.numel() for x in truth[0]) < FEW
         draws = DRAWS if is_few or found[0][1][1] > LARGE else 1
-    pairs = torch.tensor(found, dtype=torch.float64).square().mean(0).sqrt().tolist()
-    return {part: Error(*pair) for part, pair in zip(('results', 'gradients'), pairs, strict=True)}
-
-
-def assert_as_exact(
-    make: Callable[[], tuple],
-    precision: Precision,
-    way: str = 'eager',
-    device: str = 'cpu',
-) -> None:
-    """At most 1.5 times the error of the definition with one ``unit``; no error is NaN."""
-    for part, error in errors(make, precision, way, device).items():
-        assert error.ours <= 1.5 * (error.definition + precision.unit), (part, error)
+    errors = torch.tensor(found, dtype=torch.float64).square().mean(0).sqrt().tolist()
+    for part, (error, of_definition) in zip(('results', 'gradients'), errors, strict=True):
+        assert error <= 1.5 * (of_definition + precision.unit), (part, error, of_definition)
 
 
 @torch.no_grad()

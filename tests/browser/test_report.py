@@ -1,14 +1,11 @@
 """The report of a run in Chromium, with the screens of a desktop and of a phone."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from browser.chromium import look
+from helpers import CONFIGS, python
 from test_report.runs import make_run
 
-TOOL = Path(__file__).parents[2] / 'tools/analysis/report.py'
+TOOL = CONFIGS.parent / 'tools/analysis/report.py'
 SCRIPT = """(async () => {
   const all = (selector) => [...document.querySelectorAll(selector)];
   const enlarged = document.getElementById('enlarged');
@@ -43,7 +40,7 @@ SCRIPT = """(async () => {
 def report(tmp_path_factory):
     """Written by the tool from a work dir."""
     work_dir = make_run(tmp_path_factory.mktemp('user'))
-    subprocess.run([sys.executable, TOOL, work_dir, '--images', '2'], check=True)
+    python(TOOL, work_dir, '--images', 2)
     return work_dir / 'report.html'
 
 

@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 import torch
 from documents import ROOT, blocks, shown
-from helpers import (
-    CONFIGS,
-    IS_FORK,
-    put_segmentor_in_cache,
-    python,
-    unused_parameters,
-)
+from helpers import CONFIGS, IS_FORK, put_segmentor_in_cache, python, unused_parameters
 from mmengine import registry
 from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
@@ -162,6 +156,7 @@ def test_adapters():
     assert all('.lora_' in key for key in learning)
 
 
+@pytest.mark.zoo
 def test_inherits_without_an_import(tmp_path):
     """Read by mmengine alone, as in the stock tools."""
     (tmp_path / 'mine.py').write_text(shown('inherit')[0])
@@ -180,26 +175,15 @@ def test_predictions(project, monkeypatch):
     assert found['labels'].shape == found['probabilities'].shape == (72, 100)
 
 
-BY_NAME = f"""
-import mmbixt
-detect = DetInferencer('maskrcnn_xcit_t12_p16_3x_coco', '{WHOLE_MODEL}.pth', scope='mmbixt')
-print('LOADER', type(detect.pipeline.transforms[0]).__module__)
-"""
-
-
 def test_detection(project, monkeypatch, capsys):
     """The file has only backbone and neck; mmengine warns that the heads are random."""
     monkeypatch.chdir(project)
-    (snippet,) = shown('detect')
+    (snippet,), found = shown('detect'), {}
     snippet = snippet.replace("'maskrcnn_xcit_small_12_p16.pth'", f"'{WHOLE_MODEL}.pth'")
-    snippet = snippet.replace('maskrcnn_xcit_s12', 'maskrcnn_xcit_t12')
-    code = f'{snippet}\nprint("BOXES", type(boxes))\n{BY_NAME}'
     with fresh_mmengine():
-        exec(code, {})
-    output = capsys.readouterr().out
-    assert "BOXES <class 'list'>" in output
-    assert 'LOADER mmdet' in output
-    assert 'unexpected key in source state_dict: backbone' not in output
+        exec(snippet.replace('maskrcnn_xcit_s12', 'maskrcnn_xcit_t12'), found)
+    assert isinstance(found['boxes'], list)
+    assert 'unexpected key in source state_dict: backbone' not in capsys.readouterr().out
 
 
 def test_hub(project, monkeypatch):

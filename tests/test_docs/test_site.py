@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from documents import ROOT, build_site
 from mmengine.registry import Registry
 
@@ -11,12 +10,8 @@ import mmbixt.registry
 REFERENCE = (ROOT / 'docs/reference.md').read_text()
 
 
-@pytest.fixture(scope='module')
-def site(tmp_path_factory):
-    return build_site(tmp_path_factory.mktemp('site'))
-
-
-def test_every_page_is_complete_and_needs_no_network(site):
+def test_every_page_is_complete_and_needs_no_network(tmp_path):
+    site = build_site(tmp_path)
     pages = {path.relative_to(site).as_posix(): path.read_text() for path in site.rglob('*.html')}
     assert {'index.html', 'configs/xcit/index.html', 'docs/how/bixt.html'} < pages.keys()
     elsewhere = re.compile(r'<(script|img|link|iframe)[^>]* (src|href)="?(https?:)?//')

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from test_report.runs import STEPS, train_record, val_record, write_log, write_resumed_logs
 
-from mmbixt.errors import UserError
 from mmbixt.report.work_dir import Run, merge
 
 CONFIG = "default_scope = 'mmseg'\nmodel = dict(type='EncoderDecoder')\nload_from = None"
@@ -45,9 +44,6 @@ def test_config_is_that_of_the_training(folder):
         (start / 'vis_data/config.py').write_text(f"model = dict(type='Of day {day}')")
     assert Run(folder).config.model.type == 'Of day 1'
     assert Run(folder).date.day == 1
-    (folder / 'empty').mkdir()
-    with pytest.raises(UserError, match='it has no config'):
-        Run(folder / 'empty')
 
 
 def test_checkpoint_is_the_last_or_the_best_or_the_tested_one(folder):

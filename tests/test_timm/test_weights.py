@@ -86,7 +86,6 @@ def test_bisa_swin_from_swin(layout, tmp_path):
     [
         ('bixt_ti_l64_p16', 'bixt://tiny-16', 'bixt_ti_l64_p16'),
         ('bixt_ti_l64_p16_pyramid.in1k_384', 'bixt://tiny-16-384', 'bixt_ti_l64_p16'),
-        ('xcit_nano_12_p16_pyramid', 'xcit://nano12-p16', 'xcit_nano_12_p16'),
         ('xcit_nano_12_p8_pyramid.dist_in1k', 'xcit://nano12-p8-dist', 'xcit_nano_12_p8'),
     ],
 )
@@ -123,6 +122,7 @@ for name in names:
 """
 
 
+@pytest.mark.zoo
 def test_without_openmmlab():
     python('-c', WITHOUT)
 

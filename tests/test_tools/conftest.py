@@ -21,9 +21,8 @@ TOOLS = CONFIGS.parent / 'tools'
 
 @dataclass
 class Done:
-    """Exit code and output of a tool."""
+    """Output of a tool."""
 
-    returncode: int
     stdout: str
     stderr: str
 
@@ -57,7 +56,7 @@ def within():
         if isinstance(code, str):  # Python prints it and exits with 1
             code, error = 1, f'{error}{code}\n'
         assert fails is None or bool(code) == fails, error[-3000:]
-        return Done(code or 0, out.getvalue(), error)
+        return Done(out.getvalue(), error)
 
     return within
 

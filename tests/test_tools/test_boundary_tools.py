@@ -32,12 +32,9 @@ def folders(tmp_path):
     return tmp_path
 
 
-def good_sums(**options):
-    return stacked_sums(label_maps(SIZES, 0.1), **options)
-
-
-def bad_sums(**options):
-    return stacked_sums(label_maps(SIZES, 0.3), **options)
+def sums(wrong, **options):
+    """Of predictions with a share of wrong pixels."""
+    return stacked_sums(label_maps(SIZES, wrong), **options)
 
 
 @pytest.fixture
@@ -53,7 +50,7 @@ def test_scores_of_folders_are_those_of_the_label_maps(folders, evaluate):
         '--ratios', 0.1, '--tolerances', 1, '--per-class', '--jobs', 2,
         '--json', folders / 'new/scores.json', '--sums', folders / 'new/boundary.npz',
     )  # fmt: skip
-    image_counts = good_sums(widths=(2, 0.1), ratios=(0.1,), tolerances=(1,))
+    image_counts = sums(0.1, widths=(2, 0.1), ratios=(0.1,), tolerances=(1,))
     counted = read_sums(folders / 'new/boundary.npz')
     assert counted.images == [f'{i:02}' for i in range(12)]
     assert counted.classes == CLASSES
@@ -81,34 +78,24 @@ def test_pictures_of_the_worst_images(folders, evaluate):
         cv2.imwrite(f'{folders}/images/{i:02}.jpg', image)
     options = '--classes', folders / 'classes.txt', '--reduce-zero-label', '--worst', 2
     done = evaluate(*options, '--images', folders / 'images', '--out-dir', folders / 'out')
-    means = np.nanmean(class_scores(good_sums())['band3px/IoU'], 1)
+    means = np.nanmean(class_scores(sums(0.1))['band3px/IoU'], 1)
     worst = [f'{folders}/out/{i:02}.png  mIoU {means[i]:.1f}' for i in np.argsort(means)[:2]]
     assert done.stdout.splitlines()[-2:] == [f'  1. {worst[0]}', f'  2. {worst[1]}']
     assert len([*(folders / 'out').iterdir()]) == 2
     assert min(cv2.imread(worst[0].split()[0]).shape[:2]) > 500
 
 
-@pytest.fixture
-def runs(tmp_path):
-    """Counts of a bad and of a good run, with the names of images of the tool and of the metric."""
-    names = [f'image_{i}' for i in range(12)]
-    write_sums(tmp_path / 'bad/boundary.npz', ImageSums(names, CLASSES, bad_sums()))
+def test_interval_of_a_better_run_is_above_0(tmp_path, within):
+    """With the names of images of the tool and of the metric."""
+    names, plot = [f'image_{i}' for i in range(12)], tmp_path / 'new/plot.png'
+    write_sums(tmp_path / 'bad/boundary.npz', ImageSums(names, CLASSES, sums(0.3)))
     files = [f'{name}.jpg' for name in names]
-    write_sums(tmp_path / 'good/test/1/boundary.npz', ImageSums(files, CLASSES, good_sums()))
-    return tmp_path / 'bad', tmp_path / 'good'
-
-
-def rows(text):
-    """Cells of each line, by the first cell."""
-    cells = [re.split(r'[\s\[\],]+', line.strip(' ]')) for line in text.splitlines()]
-    return {first: rest for first, *rest in cells}
-
-
-def test_interval_of_a_better_run_is_above_0(runs, tmp_path, within):
-    plot = tmp_path / 'new/plot.png'
+    write_sums(tmp_path / 'good/test/1/boundary.npz', ImageSums(files, CLASSES, sums(0.1)))
+    runs = tmp_path / 'bad', tmp_path / 'good'
     done = within('analysis/compare.py', *runs, '--per-class', '--plot', plot)
-    found = rows(done.stdout)
-    totals = total(bad_sums()), total(good_sums())
+    lines = [re.split(r'[\s\[\],]+', x.strip(' ]')) for x in done.stdout.splitlines()]
+    found = {first: rest for first, *rest in lines}
+    totals = total(sums(0.3)), total(sums(0.1))
     a, b = map(scores, totals)
     for name in a:
         if name.endswith('/mIoU'):
@@ -116,21 +103,10 @@ def test_interval_of_a_better_run_is_above_0(runs, tmp_path, within):
             assert found[name][:3] == expected
             low, high = map(float, found[name][3:5])
             assert 0 < low < b[name] - a[name] < high
-    before, after = (class_scores(sums)['band3px/IoU'] for sums in totals)
+    before, after = (class_scores(x)['band3px/IoU'] for x in totals)
     shown = [name for name in found if name in ('sky', 'sea', 'a')]
     assert shown == [CLASSES[k].split()[0] for k in np.argsort(before - after)[:3]]
     assert plot.stat().st_size > 10_000
-
-
-def test_runs_of_different_bands(runs, within):
-    """What both have counted is compared."""
-    counts = bad_sums(widths=(7, 5), ratios=())
-    write_sums(
-        runs[0] / 'boundary.npz', ImageSums([f'image_{i}' for i in range(12)], CLASSES, counts)
-    )
-    for some in (runs, runs[::-1]):
-        found = rows(within('analysis/compare.py', *some).stdout)
-        assert {x for x in found if x.endswith('/mIoU')} == {'all/mIoU', 'band5px/mIoU'}
 
 
 def test_means_spreads_and_differences_by_seed(tmp_path, within):

@@ -86,6 +86,10 @@ def run_program(programs, folder):
 
 @pytest.mark.zoo
 def test_file_agrees_with_the_model(files, run):
+    """At any size, padded and cropped as by the data preprocessor."""
+    padding = "model['data_preprocessor'] = dict(test_cfg=dict(size_divisor=32))"
+    with Path(files[0]).open('a') as file:
+        file.write(f'\n{padding}\n')
     said = run(*files, '--dynamic', '--logits')
     differences = [float(x) for x in re.findall(r'largest difference (\S+)', said)]
     assert len(differences) == len(export.CHECKED)
@@ -99,6 +103,10 @@ def test_file_agrees_with_the_model(files, run):
     assert json.loads(about['palette']) == PALETTE
     assert (about['config'], about['mmbixt_version']) == ('mine', __version__)
     assert str(Path(export.__file__).parents[2]).encode() not in Path(files[2]).read_bytes()
+    predict = [Predictor(files[0], x, scale=1, device='cpu') for x in files[1:]]
+    for size in ((97, 113), (100, 130), (65, 200)):
+        expected, actual = (x(make_scene(1, *size).image) for x in predict)
+        assert (actual == expected).mean() > 0.999
 
 
 def test_segmentor_without_torch(files, tmp_path, run):
@@ -109,31 +117,6 @@ def test_segmentor_without_torch(files, tmp_path, run):
     with Image.open(tmp_path / 'labels.png') as picture:
         assert picture.size == (256, 192)
         assert {colour for _, colour in picture.getcolors()} <= {*map(tuple, PALETTE)}
-
-
-def test_prediction_in_tiles(files, run):
-    """By a file of logits of one size, also if the config predicts in windows."""
-    slide = "model['test_cfg'] = dict(mode='slide', crop_size=(64, 64), stride=(48, 48))"
-    with Path(files[0]).open('a') as file:
-        file.write(f'\n{slide}\n')
-    run(*files, '--size', '96', '96', '--logits')
-    photo = make_scene(1, 150, 200).image
-    options = dict(scale=1, tile=96, overlap=24, device='cpu')
-    expected, actual = (Predictor(files[0], x, **options)(photo) for x in files[1:])
-    assert actual.shape == (150, 200)
-    assert (actual == expected).mean() > 0.9
-
-
-def test_prediction_with_padding(files, run):
-    """A file of any size pads and crops as the data preprocessor."""
-    padding = "model['data_preprocessor'] = dict(test_cfg=dict(size_divisor=32))"
-    with Path(files[0]).open('a') as file:
-        file.write(f'\n{padding}\n')
-    run(*files, '--dynamic', '--logits')
-    predict = [Predictor(files[0], x, scale=1, device='cpu') for x in files[1:]]
-    for size in ((97, 113), (100, 130), (65, 200)):
-        expected, actual = (x(make_scene(1, *size).image) for x in predict)
-        assert (actual == expected).mean() > 0.999
 
 
 def test_a_file_that_differs_from_the_model_is_not_written(files, tmp_path, run, monkeypatch):
@@ -177,7 +160,9 @@ def test_mask_rcnn(tmp_path, run):
     assert run(*paths, '--size', *SIZE).count('100 of 100 detections agree') == 2
     image = save_photo(tmp_path)
     said = run_program(shown('onnx detector'), tmp_path).splitlines()
-    found = predict_by_mmdet(model, image)
+    info = dict(ori_shape=SIZE, img_shape=SIZE, scale_factor=(1.0, 1.0))
+    data = dict(inputs=[image], data_samples=[DetDataSample(metainfo=info)])
+    found = model.test_step(data)[0].pred_instances
     sure = found[found.scores > 0.3]
     assert len(said) == len(sure) > 10
     names = InferenceSession(paths[2]).get_modelmeta().custom_metadata_map['classes']
@@ -191,12 +176,6 @@ def test_mask_rcnn(tmp_path, run):
         objects[mask & (objects == 0)] = i + 1
     with Image.open(tmp_path / 'objects.png') as picture:
         assert (np.asarray(picture) == objects).mean() > 0.95
-
-
-def predict_by_mmdet(model, image):
-    info = dict(ori_shape=SIZE, img_shape=SIZE, scale_factor=(1.0, 1.0))
-    sample = DetDataSample(metainfo=info)
-    return model.test_step(dict(inputs=[image], data_samples=[sample]))[0].pred_instances
 
 
 @pytest.mark.zoo

@@ -1,5 +1,4 @@
 import re
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -7,38 +6,28 @@ import pytest
 from mmbixt.checkpoints.sources import PUBLISHED
 
 ROOT = Path(__file__).parents[2]
+TOOL = 'analysis/get_flops.py'
 START, END = '<!-- table: get_flops.py --table -->', '<!-- end of table -->'
 
 
-@pytest.fixture
-def flops(within):
-    return partial(within, 'analysis/get_flops.py')
-
-
-def parts(done):
-    """Millions of parameters and billions of multiply-adds of each part of a model."""
-    row = r'^(\w+) +([\d.]+) M parameters +([\d.]+) G multiply-adds$'
-    return {
-        name: (float(params), float(macs))
-        for name, params, macs in re.findall(row, done.stdout, re.MULTILINE)
-    }
-
-
 @pytest.mark.zoo
-def test_table_of_models_is_that_of_the_tool(tmp_path, flops):
+def test_table_of_models_is_that_of_the_tool(tmp_path, within):
     before, table, after = re.split(f'{START}\n|{END}', (ROOT / 'docs/configs.md').read_text())
     _, _, *rows = table.splitlines()
     names = [row.split('`')[1] for row in rows]
     assert names == [model.name for model in PUBLISHED if model.gmacs]
     outdated = tmp_path / 'configs.md'
     outdated.write_text(f'{before}{START}\nold\n{END}{after}')
-    flops('--update', outdated)
+    within(TOOL, '--update', outdated)
     message = 'python tools/analysis/get_flops.py --update docs/configs.md'
     assert outdated.read_text() == f'{before}{START}\n{table}{END}{after}', message
 
 
-def test_config_of_mmbixt(flops):
-    found = parts(flops('linear_bixt_ti_ade20k', '--shape', '224', '224'))
-    assert found['backbone'] == (14.52, 1.69)
-    # one linear layer on 196 tokens
-    assert found['model'][1] == pytest.approx(1.69 + 196 * 192 * 150 / 1e9, abs=0.011)
+def test_config_of_mmbixt(within):
+    """Millions of parameters and billions of multiply-adds, also of one linear layer on tokens."""
+    said = within(TOOL, 'linear_bixt_ti_ade20k', '--shape', '224', '224').stdout
+    row = r'^(\w+) +([\d.]+) M parameters +([\d.]+) G multiply-adds$'
+    found = {name: values for name, *values in re.findall(row, said, re.MULTILINE)}
+    assert found['backbone'] == ['14.52', '1.69']
+    linear = 196 * 192 * 150 / 1e9
+    assert float(found['model'][1]) == pytest.approx(1.69 + linear, abs=0.011)

@@ -7,8 +7,6 @@ from helpers import put_segmentor_in_cache
 from running import write_few_scenes
 from test_report.runs import train_record, write_log
 
-from mmbixt.config import ConfigError
-
 METAFILE = """
 Collections: [{Name: XCiT}]
 Models:
@@ -26,17 +24,6 @@ Models:
         Metrics: {mIoU: 38.1}
         Source: Table 5
         Weights: xcit://ade-semfpn-tiny12-p16
-  - Name: small_in1k
-    Results:
-      - Task: Image Classification
-        Metrics: {top-1: 80.10 ± 0.2}
-        Source: Table 4
-        Note: from other weights
-      - Task: Image Classification
-        Metrics: {top-1: fails to train}
-        Source: Table 4
-        Row: with labels of tokens
-        Note: no code is published
 """
 
 
@@ -70,26 +57,6 @@ def log(name, train=(), tested=None, day=1, tta=False, **scores):
 def lines(said):
     """The words of each line."""
     return [' '.join(line.split()) for line in said.splitlines()]
-
-
-def test_notes_and_commands_of_empty_rows(table):
-    assert lines(table('small_in1k', 'xcit*')) == [
-        *('', 'XCiT, Table 4', 'metric paper here difference'),
-        'small_in1k [1] top-1 80.10 ± 0.2 – –',
-        'small_in1k (with labels of tokens) [2] top-1 fails to train – –',
-        *('[1] from other weights', '[2] no code is published', 'missing:'),
-        'python tools/train.py small_in1k --work-dir work_dirs/small_in1k',
-    ]
-    said = lines(table('*ade20k'))
-    train = 'python tools/train.py dense_ade20k --work-dir work_dirs/dense_ade20k'
-    assert said.count(train) == 1  # for both scores
-    assert f"{train}-other-regions --cfg-options 'model.topks=(1,4)'" in said
-    assert (
-        'python tools/test.py semfpn_xcit_t12_p16_ade20k xcit://ade-semfpn-tiny12-p16 '
-        '--work-dir work_dirs/semfpn_xcit_t12_p16_ade20k-published'
-    ) in said
-    with pytest.raises(ConfigError, match=r'no results of nothing\.'):
-        table('nothing')
 
 
 def test_scores_of_work_dirs(table):

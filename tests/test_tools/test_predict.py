@@ -11,7 +11,6 @@ import pytest
 import torch
 from detectors import build_detector
 from mmengine.registry import MODELS, DefaultScope
-from mmseg.models.decode_heads import FPNHead
 from PIL import Image
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
@@ -98,10 +97,8 @@ def test_classifier(within, photos, tmp_path):
     (photos / 'trip/broken.jpg').unlink()
     within('predict.py', *model, photos, '--out', tmp_path / 'again', '--device', 'cpu')
     assert (tmp_path / 'again/predictions.jsonl').read_text().splitlines() == lines
-    pictures = ['scene_0.png', 'trip/b.png', 'trip/scene_1.png']
+    pictures = 'scene_0.png', 'trip/b.png', 'trip/scene_1.png'
     assert files(tmp_path / 'out') == ['predictions.jsonl', *pictures]
-    for name in pictures:  # the text has a grey frame
-        assert min(cv2.imread(str(tmp_path / 'out' / name)).shape[:2]) == 448
 
 
 def statistics(annotations, results, kind):
@@ -133,10 +130,7 @@ def test_detector(within, photos, tmp_path, monkeypatch):
     config.test_evaluator.ann_file = 'objects.json'
     config.dump('config.py')
     arguments = 'predict.py', 'config.py', 'model.pth', '--device', 'cpu'
-    done = within(*arguments, photos, '--out', 'new', '--score', '1', fails=True)
-    said = done.stdout.splitlines()
-    assert said[-2].startswith('no object above 1 in 3 of 3 images; the best there has ')
-    assert said[-1].startswith('3 of 4 images predicted, 1 failed')
+    within(*arguments, photos, '--out', 'new', '--score', '1', fails=True)
     pictures = ['scene_0.jpg', 'trip/b.jpg', 'trip/scene_1.jpg']
     assert files(tmp_path / 'new') == ['images.json', 'predictions.json', *pictures]
     found = json.loads(Path('new/predictions.json').read_text())
@@ -166,18 +160,3 @@ def test_detector(within, photos, tmp_path, monkeypatch):
             scores[f'coco/{kind}_mAP{x}'] for x in ('', '_50', '_75', '_s', '_m', '_l')
         ]
         assert actual[0] > 0.1
-
-
-def test_what_cannot_be_predicted(within, project, photos, tmp_path, monkeypatch):
-    """No other image is tried."""
-    monkeypatch.setattr(FPNHead, 'predict_by_feat', lambda self, *_: 0, raising=False)
-    options = photos, '--out', tmp_path / 'out', '--probabilities'
-    done = predict(within, project, *options, fails=True)
-    assert done.stderr.endswith(
-        'ConfigError: There are no probabilities: this file or head returns no logits.\n'
-    )
-    config = project / 'mine.py'
-    (tmp_path / 'config.py').write_text(f"_base_ = '{config}'\ntest_dataloader = None")
-    model = tmp_path / 'config.py', project / 'mine.pth'
-    done = within('predict.py', *model, *options[:3], fails=True)
-    assert 'ConfigError: There is no test_dataloader' in done.stderr

@@ -17,8 +17,6 @@ def test_one_command_writes_counts_and_report_and_the_next_uses_them(within, tmp
     assert len(page.all('figcaption')) == 2
     assert len(page.all('button', **{'class': 'picture'})) == 2
     assert 'mine on generated scenes: report of a run' in page.text
-    assert 'million parameters' in page.text
-    assert report.stat().st_size < 2e6
     before, out = counts.stat().st_mtime_ns, work_dir / 'elsewhere/mine.html'
     options = '--images', 0, '--out', out, '--band', 'band1px'
     assert 'predicting' not in within(TOOL, work_dir, *options).said

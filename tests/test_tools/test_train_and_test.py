@@ -1,4 +1,4 @@
-"""Train, resume, evaluate; and the errors of the tools."""
+"""Train, resume, evaluate."""
 
 import json
 import os
@@ -18,8 +18,9 @@ from running import NO_WORKERS, TWO_STEPS, fresh_mmengine, write_few_scenes
 TRAIN = CONFIGS.parent / 'tools/train.py'
 CONFIG = CONFIGS / 'bixt/semfpn_bixt_ti_ade20k.py'
 MASKS = CONFIGS / 'bixt/maskrcnn_bixt_ti_3x_coco.py'
+BOXES = CONFIGS / 'biformer/retinanet_biformer_t_1x_coco.py'
 RUN = Path('work_dirs/semfpn_bixt_ti_ade20k_sample')
-BFLOAT16 = '--amp', '--cfg-options', 'optim_wrapper.dtype=bfloat16'
+SENDS = "dict(type='WandbVisBackend')"
 # a few iterations of small crops, a few scenes to evaluate
 SHORT = [
     *TWO_STEPS,
@@ -68,9 +69,10 @@ def test_run_prints_changes_and_writes_logs_and_checkpoints(folder):
     assert any('mIoU' in r for r in records)
 
 
-def test_fast_dev_run_keeps_nothing(folder, within):
-    before = sorted(folder.rglob('*'))
-    arguments = CONFIG, '--sample', '--fast-dev-run', '2', '--cfg-options', *NO_WORKERS
+def test_fast_dev_run_keeps_nothing_and_sends_nothing(folder, within, tmp_path):
+    config, before = tmp_path / 'mine.py', sorted(folder.rglob('*'))
+    config.write_text(f"_base_ = '{CONFIG}'\nvisualizer = dict(vis_backends=[{SENDS}])")
+    arguments = config, '--sample', '--fast-dev-run', '2', '--cfg-options', *NO_WORKERS
     said = within('train.py', *arguments, cwd=folder).said
     lines = [line for line in said.splitlines() if 'Iter(train)' in line]
     assert len(lines) == 2
@@ -87,22 +89,7 @@ def test_resume_from_the_note_in_the_work_dir(folder, run, tmp_path):
     output = run('train.py', *arguments, options=['train_cfg.max_iters=3'])
     assert f'Load checkpoint from {tmp_path / "iter_2.pth"}' in output
     assert 'resumed epoch: 0, iter: 2' in output
-    assert 'Sanity check' not in output
     assert (tmp_path / 'iter_3.pth').is_file()
-
-
-def test_an_interrupted_run_says_how_to_resume(folder, within, tmp_path, monkeypatch):
-    (tmp_path / 'last_checkpoint').write_text('iter_2.pth')
-
-    def stop(runner):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Runner, 'train', stop)
-    arguments = CONFIG, '--resume', folder / RUN / 'iter_2.pth', '--sample', '--work-dir', tmp_path
-    done = within('train.py', *arguments, cwd=folder, fails=True)
-    assert done.returncode == 130
-    assert 'Stopped in iteration 1.\n' in done.stdout
-    assert f'train.py {CONFIG} --sample --work-dir {tmp_path} --resume\n' in done.stdout
 
 
 def test_resume_of_nothing(run, tmp_path, monkeypatch):
@@ -117,9 +104,6 @@ def test_evaluation_and_predictions(folder, run, tmp_path):
     arguments = CONFIG, folder / RUN / 'iter_2.pth', *options, '--work-dir', tmp_path
     output = run('test.py', *arguments)
     assert 'mIoU: ' in output
-    assert 'got empty' not in output
-    assert 'Loads checkpoint by mmbixt backend' in output
-    assert output.count('weights loaded') == 1
     assert output.count('band3px/mIoU: ') == 1
     assert 'all/mIoU: ' not in output  # IoUMetric has it
     assert 'all/mIoU' in json.loads(next(tmp_path.glob('*/*.json')).read_text())
@@ -132,46 +116,31 @@ def test_evaluation_and_predictions(folder, run, tmp_path):
         assert sums['all/true'].shape == (2, 150)
 
 
-def test_mistakes_end_in_one_line(folder, within, tmp_path):
+def test_a_checkpoint_without_a_weight_is_not_evaluated(folder, within, tmp_path):
     half = torch.load(folder / RUN / 'iter_2.pth', weights_only=False)['state_dict']
     del half['decode_head.conv_seg.weight']
     torch.save(half, tmp_path / 'half.pth')
-    no_size = tmp_path / 'no_size.py'
-    no_size.write_text(f"_base_ = '{CONFIG}'\nauto_scale_lr = dict(_delete_=True)")
-    for arguments, message in (
-        (['train.py', CONFIG], '--sample'),  # without data
-        (['train.py', 'nowhere.py'], 'nowhere.py'),
-        (['train.py', no_size, '--sample', '--auto-scale-lr'], 'auto_scale_lr.base_batch_size'),
-        (['train.py', MASKS, '--sample', *BFLOAT16], 'need float16'),
-        (['test.py', CONFIG, 'nowhere.pth', '--sample'], 'nowhere.pth'),
-        (['test.py', CONFIG, tmp_path / 'half.pth', '--sample'], 'CheckpointMismatchError: '),
-    ):
-        done = within(*arguments, '--work-dir', tmp_path, cwd=folder, fails=True)
-        assert message in done.stderr
-        assert 'Traceback' not in done.stderr
+    arguments = CONFIG, tmp_path / 'half.pth', '--sample', '--work-dir', tmp_path
+    done = within('test.py', *arguments, cwd=folder, fails=True)
+    assert 'CheckpointMismatchError: ' in done.stderr
 
 
-def test_detector_trains_and_is_evaluated(run, tmp_path):
-    config, boxes = CONFIGS / 'biformer/retinanet_biformer_t_1x_coco.py', tmp_path / 'boxes.pkl'
-    once = ['train_cfg.max_iters=1', 'test_dataloader.dataset.indices=1']
-    run('train.py', config, '--work-dir', tmp_path / 'run', options=once)
-    drawn = tmp_path / 'drawn'
-    options = '--tta', '--out', boxes, '--work-dir', tmp_path / 'run', '--show-dir', drawn
-    low = [*once, 'model.test_cfg.score_thr=0']  # after one iteration
-    run('test.py', config, tmp_path / 'run/iter_1.pth', *options, options=low)
-    assert boxes.stat().st_size > 0
-    assert len(list(drawn.iterdir())) == 1
-
-
-@pytest.mark.zoo
-def test_boundary_ap_of_a_detector_with_masks(run, tmp_path):
-    config, weights = MASKS, tmp_path / 'masks.pth'
+@pytest.mark.parametrize(
+    ('config', 'option', 'threshold', 'score'),
+    [
+        (MASKS, '--boundary', 'rcnn.score_thr', 'coco/boundary_mAP: '),
+        (BOXES, '--tta', 'score_thr', 'coco/bbox_mAP: '),
+    ],
+    ids=['boundary AP', 'several sizes'],
+)
+def test_evaluation_of_an_untrained_detector(run, tmp_path, config, option, threshold, score):
+    """Whose scores are low."""
     with fresh_mmengine():
         model = MODELS.build({**Config.fromfile(config).model, '_scope_': 'mmdet'})
-    torch.save(dict(state_dict=model.state_dict()), weights)
-    # an untrained model has low scores
-    options = ['model.test_cfg.rcnn.score_thr=0', 'test_dataloader.dataset.indices=1']
-    arguments = config, weights, '--boundary', '--work-dir', tmp_path
-    output = run('test.py', *arguments, options=options)
-    assert 'coco/segm_mAP: ' in output
-    assert 'coco/boundary_mAP: ' in output
+    torch.save(dict(state_dict=model.state_dict()), tmp_path / 'model.pth')
+    found, drawn = tmp_path / 'found.pkl', tmp_path / 'drawn'
+    arguments = config, tmp_path / 'model.pth', option, '--out', found, '--show-dir', drawn
+    one = [f'model.test_cfg.{threshold}=0', 'test_dataloader.dataset.indices=1']
+    assert score in run('test.py', *arguments, '--work-dir', tmp_path, options=one)
+    assert found.stat().st_size > 0
+    assert len(list(drawn.iterdir())) == 1

@@ -4,8 +4,6 @@ import cv2
 import numpy as np
 import torch
 from helpers import CONFIGS, official_state
-from mmengine.config import Config
-from mmengine.registry import MODELS
 
 from mmbixt.backbones import BiFormer
 from mmbixt.config import read_config
@@ -32,22 +30,6 @@ def test_pictures_of_a_point(within, tmp_path, monkeypatch):
     # in pixels of the file, not of the resized image
     done = within(*arguments, 40, 29, fails=True)
     assert done.stderr == 'error: The point is outside the image.\n'
-
-
-def test_sequential_bixt(within, tmp_path, monkeypatch):
-    """Of a project, whose config draws it by importing the project."""
-    monkeypatch.chdir(tmp_path)
-    name, small = 'bixt_ti_seq_l64_p16_120e_in1k', dict(embed_dims=32, num_heads=2, depth=2)
-    backbone = dict(arch=dict(_delete_=True, **small), out_indices=(1,), init_cfg=None)
-    Path('small.py').write_text(
-        f"_base_ = '{CONFIGS.parent}/projects/bixt_ablations/configs/{name}.py'\n"
-        f'model = dict(backbone={backbone})'
-    )
-    config = Config.fromfile('small.py')
-    torch.save(MODELS.build(config.model.backbone).state_dict(), 'x.pth')
-    cv2.imwrite('dog.jpg', np.zeros((30, 40, 3), np.uint8))
-    done = within(TOOL, 'small.py', 'x.pth', 'dog.jpg', '--layers', '1', '--out-dir', '.')
-    assert done.stdout.endswith('layer_01.png\n')
 
 
 def test_image_for_a_config_of_cifar(tmp_path):
