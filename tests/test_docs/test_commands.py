@@ -42,6 +42,8 @@ def test_commands(place, monkeypatch):
     for program, *words in found:
         if program == 'make':
             assert set(words) <= {*TARGETS, *(w for w in words if '=' in w)}
+            if 'demo' in words:
+                runpy.run_path(str(ROOT / 'tools/demo.py'))  # its imports exist
         elif program.endswith('.sh'):
             assert os.access(ROOT / program, os.X_OK)
         elif program == 'python' and words[0] != '-m':
