@@ -1,5 +1,6 @@
 """Without mmengine, the networks are plain modules of torch, and there are metrics."""
 
+import pytest
 import torch
 from helpers import python
 from test_checkpoints.layouts import random_state
@@ -35,6 +36,7 @@ assert not any(name.partition('.')[0] in ('mmengine', 'mmcv') and sys.modules[na
 """
 
 
+@pytest.mark.zoo
 def test_backbones_load_files_and_run_and_metrics_are_built(tmp_path):
     torch.save({'model': random_state('xcit_nano_12_p16')}, tmp_path / 'file.pth')
     said = python('-c', PROGRAM, tmp_path / 'file.pth')

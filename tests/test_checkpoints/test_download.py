@@ -53,8 +53,7 @@ def test_a_file_of_another_hash_is_refused(server, cache):
         fetch(server.url('m-0000000f.pth'), 'm.pth')
     assert fetch(server.url('m.pth'), 'm.pth').read_bytes() == b'by hand'
     assert server.requests == 1
-    for name in ('m-20260801.pth', 'm-f47ac10b-58cc-4372-a567-0e02b2c3d479.pth'):  # a date, a UUID
-        assert not hash_in(f'https://host/{name}')
+    assert not hash_in('https://host/m-20260801.pth')  # a date
 
 
 def test_mmengine_reads_urls_safely_and_apart(server, url, cache):

@@ -188,6 +188,7 @@ def test_retinanet_in_a_photo(tmp_path, run):
     assert {x.name: x.shape for x in outputs} == dict(boxes=[100, 4], scores=[100], labels=[100])
 
 
+@pytest.mark.zoo
 def test_classifier(tmp_path, run):
     """And the program of the documents, for a photo that becomes one of the size of the file."""
     model, paths = write_model('classifier', tmp_path)
