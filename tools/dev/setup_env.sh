@@ -158,6 +158,9 @@ flock 9
 up_to_date && exit
 
 trap 'fail "interrupted; run it again to continue"' INT TERM
+owner=$(cat "$venv"/lib/python3*/site-packages/mmbixt.pth 2>/dev/null) || owner=$root
+[ "$owner" = "$root" ] || [ ! -e "$owner/tools/dev/setup_env.sh" ] ||
+    fail "$venv was made by another checkout, $owner; name another place: make VENV=..."
 find_python
 [ -e "$stamp" ] || [ -z "$(ls -A "$venv" 2>/dev/null)" ] ||
     fail "$venv was not made by this script; delete it or name another place: make VENV=..."
@@ -173,6 +176,9 @@ mkdir -p "$venv"
 : >"$stamp"
 find "$venv" -mindepth 1 -maxdepth 1 ! -name setup.stamp -exec rm -rf {} +
 "$python" -m venv "$venv"
+# As `pip install -e` did before it put metadata in site-packages: there, mim and mmengine would
+# look for mmbixt/.mim beside the metadata instead of in the checkout.
+echo "$root" >"$("$py" -c "$site_packages")/mmbixt.pth"
 "$py" -m pip install -q --no-deps --require-hashes -r <(pins_of uv "$packages")
 
 export UV_SYSTEM_CERTS=${UV_SYSTEM_CERTS:-1} # as pip does
@@ -187,11 +193,7 @@ install -q "$wheel"/*.whl
 sed "/^$mmcv/,/[^\\\\]\$/d" "$stack" | install -q --require-hashes -r -
 install -q --require-hashes --target "$venv/peft" -r requirements/locked/peft.txt # for one test
 
-# As `pip install -e` did before it put metadata in site-packages: there, mim and mmengine would
-# look for mmbixt/.mim beside the metadata instead of in the checkout.
 "$py" setup.py -q egg_info
-echo "$root" >"$("$py" -c "$site_packages")/mmbixt.pth"
-
 "$py" -W ignore -c 'import mmcv._ext, mmseg.models, mmdet.models, mmpretrain.models, mmbixt'
 echo "$gpus" >"$built_for"
 echo "$(fingerprint) $STACK" >"$stamp"
