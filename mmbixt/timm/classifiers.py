@@ -30,4 +30,8 @@ CLASSIFIERS = {name: classifier_of(getattr(backbones, name)) for name in backbon
 def checkpoint_filter_fn(state: Mapping[str, Any], model: Classifier) -> dict[str, Tensor]:
     """The weights of a file of the authors, or of mmpretrain's ``ImageClassifier``, for a model."""
     names = classifier_names(unwrap(state), model.neck_in_classifier)
-    return model.convert(rename(names, lambda key: PARTS.sub('', key)))
+    weights = model.convert(rename(names, lambda key: PARTS.sub('', key)))
+    is_built_by_timm, head = hasattr(model, 'pretrained_cfg'), weights.get('head.weight', ())
+    if is_built_by_timm and len(head) == model.num_classes > 0:
+        model.pretrained_cfg['num_classes'] = len(head)  # timm drops heads of another number
+    return weights

@@ -57,11 +57,12 @@ def test_folder(name, tmp_path):
 
 @torch.no_grad()
 def test_file_of_openmmlab():
-    """A classifier of mmpretrain: backbone, neck, head.fc."""
-    state = timm.create_model('bisa_swin_tiny').state_dict()
+    """A classifier of mmpretrain of 10 classes: backbone, neck, head.fc."""
+    state = timm.create_model('bisa_swin_tiny', num_classes=10).state_dict()
     state = {f'backbone.{key}'.replace('backbone.head.', 'head.fc.'): x for key, x in state.items()}
     overlay = dict(state_dict=state)
-    model = timm.create_model('bisa_swin_tiny', pretrained=True, pretrained_cfg_overlay=overlay)
+    options = dict(pretrained=True, pretrained_cfg_overlay=overlay, num_classes=10)
+    model = timm.create_model('bisa_swin_tiny', **options)
     assert torch.equal(model.head.weight, state['head.fc.weight'])
     assert torch.equal(model.norm3.weight, state['backbone.norm3.weight'])
 
