@@ -53,6 +53,10 @@ model = dict(
 )
 """,
 )
+MODELS_OF['classifier of images in memory'] = f"""{MODELS_OF['classifier']}
+data_preprocessor = dict(to_rgb=False)
+test_dataloader = dict(dataset=dict(pipeline=_base_.test_pipeline[1:]))
+"""
 SIZE = 96, 128
 
 
@@ -140,7 +144,7 @@ def write_model(kind, folder):
     if 'data_preprocessor' in config:
         config.model.data_preprocessor = config.data_preprocessor
     model = revert_sync_batchnorm(MODELS.build(config.model)).eval()
-    if kind != 'classifier':
+    if 'classifier' not in kind:
         spread(model, lambda: ExportedDetector(model, config)(export.smooth_images(1, *SIZE)))
     torch.save(dict(state_dict=model.state_dict()), paths[1])
     return model, [*map(str, paths)]
@@ -189,15 +193,17 @@ def test_retinanet_in_a_photo(tmp_path, run):
 
 
 @pytest.mark.zoo
-def test_classifier(tmp_path, run):
+@pytest.mark.parametrize('kind', [kind for kind in MODELS_OF if 'classifier' in kind])
+def test_classifier(tmp_path, run, kind):
     """And the program of the documents, for a photo that becomes one of the size of the file."""
-    model, paths = write_model('classifier', tmp_path)
+    model, paths = write_model(kind, tmp_path)
     assert 'largest difference' in run(*paths, '--size', '112', '112')
     pixels = cv2.resize(make_scene(2).image, (256, 256))
     Image.fromarray(pixels).save(tmp_path / 'PHOTO.jpg', 'PNG')
     centre = torch.from_numpy(pixels[72:184, 72:184, ::-1].copy()).permute(2, 0, 1)[None].float()
+    given = centre.flip(1) if 'memory' in kind else centre  # CIFAR's images are RGB
     with torch.no_grad():
-        [sample] = model.predict(model.data_preprocessor(dict(inputs=centre))['inputs'])
+        [sample] = model.predict(model.data_preprocessor(dict(inputs=given))['inputs'])
     score = float(run_program(shown('onnx classifier'), tmp_path).split()[-1])
     assert score == pytest.approx(float(sample.pred_score.max()), rel=1e-3)
     session = InferenceSession(paths[2])
