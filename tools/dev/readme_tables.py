@@ -47,9 +47,11 @@ def table_of_models(models: Sequence[Mapping[str, Any]], side: int, digits: int)
         for result, values in merged(results):
             row = f'{result["Row"]}: ' if 'Row' in result else ''
             cells.append(f'{row}{values} ({result["Source"]}){notes.mark(result, MARK)}')
-            weights.append(result.get('Weights'))
+            weights.append(file_with_options(result))
         macs = about.get(f'Multiply-adds at {side}x{side} (G)')
         macs = f'{float(macs):.{digits}f}' if macs else NONE
+        if at_384 := about.get('Multiply-adds at 384x384 (G)'):
+            macs += f'; {at_384} at 384'
         row = [code(model['Name']), f'{int(about["Parameters"]):,}', macs, '; '.join(cells) or NONE]
         rows.append([*row, ', '.join(map(code, dict.fromkeys(filter(None, weights)))) or NONE])
     return markdown(header, rows, notes)
@@ -76,6 +78,13 @@ def is_ablation(result: Mapping[str, Any]) -> bool:
 def published_name(model: Mapping[str, Any]) -> str | None:
     source = BY_ADDRESS.get(model.get('Weights', ''))
     return source and source.name
+
+
+def file_with_options(result: Mapping[str, Any]) -> str | None:
+    """The published file of a result, and the options by which its line's config fits it."""
+    name, parts = result.get('Weights'), ('model.backbone.', 'model.neck.', 'model.head.')
+    options = [x for x in shlex.split(result.get('Options', '')) if x.startswith(parts)]
+    return name and ' --cfg-options '.join([name, shlex.join(options)][: 1 + bool(options)])
 
 
 def merged(results: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], str]]:
