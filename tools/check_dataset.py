@@ -67,6 +67,10 @@ class Problems(Dataset):
 def problems_of(dataset: BaseDataset, workers: int) -> list[str]:
     """The problems of a data set and of all its images."""
     problems = [*dataset_problems(dataset)]
+    if type(dataset).__name__ == 'CustomDataset':  # of mmpretrain, for one's own classes
+        found = {*dataset.get_gt_labels().tolist()}
+        names = [name for i, name in enumerate(dataset.CLASSES or ()) if i not in found]
+        problems += [f'{name}: no image has this class' for name in names]
     images = Problems(dataset)
     loader = DataLoader(images, batch_size=None, num_workers=min(workers, len(images)))
     return [*problems, *chain.from_iterable(tqdm(loader, disable=None))]

@@ -159,6 +159,7 @@ param_scheduler = [
     dict(type='MultiStepLR', begin=0, end=epochs, milestones=milestones, gamma=0.1),
 ]
 train_cfg = dict(max_epochs=epochs, val_interval=max(1, epochs // 10))
+default_hooks = dict(logger=dict(interval={log}))  # iterations
 """
 CLASSIFIER = """
 crop = {crop}  # pixels of both sides; smaller is faster
@@ -195,6 +196,7 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', end=epochs, convert_to_iter_based=True),
 ]
 train_cfg = dict(max_epochs=epochs, val_interval=max(1, epochs // 10))
+default_hooks = dict(logger=dict(interval={log}))  # iterations
 """
 
 
@@ -219,7 +221,7 @@ def parse_args() -> argparse.Namespace:
     add('--reduce-zero-label', action='store_true', help=text)
     add('--like', required=True, metavar='NAME', help="of the config of mmbixt's to start from")
     add('--out', type=Path, required=True, metavar='FILE.py')
-    args = parser.parse_args()
+    args = parser.parse_args(namespace=argparse.Namespace(files={}))
     if not (args.labels or args.annotations):
         if args.classes or args.val_labels or args.val_annotations:
             parser.error('without --labels or --annotations the folders in --images are classes')
@@ -277,13 +279,11 @@ def divide(values: list, share: float) -> tuple[list, list]:
     return parts
 
 
-def divide_list(args: argparse.Namespace, lines: list[str]) -> tuple[list[str], list[str]]:
-    """The lines for training; two files beside the config, for training and for validation."""
-    parts = divide(lines, args.split)
-    files = [args.out.with_name(f'{args.out.stem}_{x}.txt') for x in ('train', 'val')]
-    for file, part in zip(files, parts, strict=True):
-        file.write_text(''.join(f'{line}\n' for line in part))
-    return parts[0], [*map(str, files)]
+def beside(args: argparse.Namespace, ending: str, *texts: str) -> list[str]:
+    """Names of two files, for training and for validation, which are written with the config."""
+    names = [str(args.out.with_name(f'{args.out.stem}_{x}{ending}')) for x in ('train', 'val')]
+    args.files = dict(zip(names, texts, strict=True))
+    return names
 
 
 def typical_size(files: list[Path]) -> np.ndarray:
@@ -333,7 +333,8 @@ def segmentor(args: argparse.Namespace, cfg: Config) -> tuple[list[str], str]:
         if pair(args.val_images, args.val_labels)[1] != suffixes:
             raise ConfigError(f'The files for validation must end with {" and ".join(suffixes)}.')
     else:
-        stems, files = divide_list(args, stems)
+        stems, others = divide(stems, args.split)
+        files = beside(args, '.txt', '\n'.join(stems), '\n'.join(others))
         train, val = ((*train[:2], file) for file in files)
     print(f'{len(stems):,} images for training')
     size = typical_size([args.images / f'{x}{suffixes[0]}' for x in some(stems)])
@@ -361,6 +362,12 @@ def segmentor(args: argparse.Namespace, cfg: Config) -> tuple[list[str], str]:
     )
 
 
+def about_steps(images: int, batch: int) -> dict[str, int]:
+    """Iterations of an epoch, and between two lines of the log."""
+    steps = -(-images // batch)
+    return dict(steps=steps, log=int(np.clip(steps // 4, 1, 50)))
+
+
 def rarity(count: int) -> str:
     return '   never' if not count else '   rare' if count < 10 else ''
 
@@ -372,13 +379,13 @@ def detector(args: argparse.Namespace, cfg: Config) -> tuple[list[str], str]:
     if args.val_images:
         val = str(args.val_images), str(args.val_annotations)
     else:
-        files = [args.out.with_name(f'{args.out.stem}_{x}.json') for x in ('train', 'val')]
-        for file, images in zip(files, divide(content['images'], args.split), strict=True):
+        parts = []
+        for images in divide(content['images'], args.split):
             ids = {image['id'] for image in images}
             objects = [x for x in content['annotations'] if x['image_id'] in ids]
-            file.write_text(json.dumps({**content, 'images': images, 'annotations': objects}))
-        content = json.loads(files[0].read_text())
-        train, val = ((str(args.images), str(file)) for file in files)
+            parts.append({**content, 'images': images, 'annotations': objects})
+        content, files = parts[0], beside(args, '.json', *map(json.dumps, parts))
+        train, val = ((str(args.images), file) for file in files)
     names = {category['id']: category['name'] for category in content['categories']}
     wanted = read_classes(args.classes) if args.classes else names.values()
     if unknown := {*wanted} - {*names.values()}:
@@ -386,11 +393,11 @@ def detector(args: argparse.Namespace, cfg: Config) -> tuple[list[str], str]:
     classes = [name for name in names.values() if name in wanted]  # in the order of mmdet
     objects = [x for x in content['annotations'] if names[x['category_id']] in wanted]
     if not objects:
-        raise ConfigError(f'{train[1]} has no objects of these classes.')
+        raise ConfigError(f'{args.annotations} has no objects of these classes for training.')
     masks = 'mask_head' in cfg.model.get('roi_head', {})
     for key in ('area', *['segmentation'] * masks):
         if missing := sum(key not in x for x in objects):
-            raise ConfigError(f'{missing:,} objects of {train[1]} have no {key}.')
+            raise ConfigError(f'{missing:,} objects of {args.annotations} have no {key}.')
     images = len({x['image_id'] for x in objects})
     print(f'{images:,} images with objects for training')
     counts = Counter(names[x['category_id']] for x in objects)
@@ -406,7 +413,7 @@ def detector(args: argparse.Namespace, cfg: Config) -> tuple[list[str], str]:
         metric="type='mmbixt.BoundaryCocoMetric', " * masks,
         heads=f'roi_head=dict({", ".join(heads)})' if 'roi_head' in cfg.model else heads[0],
         epochs=int(np.clip(20000 / images, 12, 100)),
-        steps=-(-images // 2),
+        **about_steps(images, 2),
     )
 
 
@@ -424,13 +431,18 @@ def images_of_classes(folder: Path) -> dict[str, list[str]]:
 
 def classifier(args: argparse.Namespace, cfg: Config) -> tuple[list[str], str]:
     """Names of the classes, and the config without its head."""
-    images = images_of_classes(args.images)
-    classes, val_images, files = [*images], args.val_images or args.images, ('', '')
-    if (others := [*images_of_classes(val_images)]) != classes:
-        raise ConfigError(f'{args.images} has the classes {classes}, {val_images} has {others}.')
-    lines = [f'{name} {i}' for i, names in enumerate(images.values()) for name in names]
+    images, val_images = images_of_classes(args.images), args.val_images or args.images
+    classes, others = [*images], images_of_classes(val_images)
+    if [*others] != classes:
+        raise ConfigError(f'{args.images} has the classes {classes}, {val_images} has {[*others]}.')
+    lines, val_lines = (
+        [f'{name} {i}' for i, names in enumerate(x.values()) for name in names]
+        for x in (images, others)
+    )
     if not args.val_images:
-        lines, files = divide_list(args, lines)
+        lines, val_lines = divide(lines, args.split)
+    # lists, since without them mmpretrain takes some suffixes alone
+    files = beside(args, '.txt', '\n'.join(lines), '\n'.join(val_lines))
     print(f'{len(lines):,} images for training')
     counts = Counter(line.rpartition(' ')[2] for line in lines)
     for i, name in enumerate(classes):
@@ -454,7 +466,7 @@ def classifier(args: argparse.Namespace, cfg: Config) -> tuple[list[str], str]:
         loss=', loss=dict(loss_weight=1 / len(classes))' * ('loss_weight' in cfg.model.head.loss),
         rate=5e-5 if weights else 1e-3,
         epochs=int(np.clip(32000 / len(lines), 20, 100)),
-        steps=-(-len(lines) // BATCH_OF_CLASSES),
+        **about_steps(len(lines), BATCH_OF_CLASSES),
     )
 
 
@@ -470,10 +482,13 @@ def main() -> None:
     )
     if cfg.default_scope != scope or not is_ours:
         raise ConfigError(f"--like must be one of mmbixt's configs of {scope}, by its name.")
+    for folder in (args.images, args.labels, args.val_images, args.val_labels):
+        if folder and not folder.is_dir():
+            raise NotADirectoryError(f'There is no folder {folder}.')
     classes, rest = kinds[scope](args, cfg)
-    args.out.write_text(
-        HEAD.format(family=file.parent.name, name=args.like, classes=classes) + rest
-    )
+    head = HEAD.format(family=file.parent.name, name=args.like, classes=classes)
+    for name, text in {**args.files, args.out: head + rest}.items():
+        Path(name).write_text(text)
     print(rest[rest.index('\nmodel') :])
     print(f'{args.out} is written. Read it, then: python tools/train.py {args.out}')
 

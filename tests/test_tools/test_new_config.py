@@ -71,6 +71,7 @@ def test_label_maps(folder, new_config):
     found = rates(short, 1)
     assert (len(found), found.index(1), found[-1]) == (40, 1, pytest.approx(0, abs=0.03))
     assert short.train_cfg.val_interval == short.default_hooks.checkpoint.interval == 5
+    assert short.default_hooks.logger.interval == 50
     assert new_config(*SEG, fails=True).stderr == 'FileExistsError: my.py exists.\n'
 
 
@@ -118,6 +119,9 @@ def test_labels_from_1(folder, new_config):
 def test_wrong_labels(folder, new_config, change, message):
     relabel(folder, lambda x: change(x).astype(np.uint8))
     assert message in new_config(*SEG, fails=True).stderr
+    assert not [*folder.glob('my*')]  # lists, too
+    done = new_config('--labels', 'label', '--classes', 'classes.txt', fails=True)
+    assert done.stderr == 'NotADirectoryError: There is no folder label.\n'
 
 
 @pytest.mark.parametrize('like', ['maskrcnn_xcit_t12_p16_3x_coco', BOXES])
@@ -141,7 +145,7 @@ def test_boxes(folder, new_config, like):
     file.write_text(json.dumps(content))
     if like != BOXES:
         done = new_config('--annotations', file, like=like, fails=True)
-        assert '9 objects of my_train.json have no segmentation' in done.stderr
+        assert f'9 objects of {file} have no segmentation' in done.stderr
         for x in objects:
             x['segmentation'] = [[0, 0, 99, 0, 99, 60, 0, 60]]
         file.write_text(json.dumps(content))
@@ -166,6 +170,7 @@ def test_boxes(folder, new_config, like):
     assert [found[i] for i in (3, 39, 40, 55, 59)] == pytest.approx([1, 1, 0.1, 0.01, 0.01])
     heads = [cfg.model.bbox_head] if like == BOXES else [*map(cfg.model.roi_head.get, HEADS)]
     assert {head.num_classes for head in heads} == {3}
+    assert cfg.default_hooks.logger.interval == 1  # of at most 5 iterations an epoch
 
 
 @pytest.fixture
@@ -174,7 +179,7 @@ def photos(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, count in (('big car', 20), ('cat', 20), ('tree', 4)):
         for i in range(count):
-            file = tmp_path / 'images' / name / f'{i % 2}/{i}.{("jpg", "PNG")[i % 2]}'
+            file = tmp_path / 'images' / name / f'{i % 2}/{i}.{("jpg", "PNG", "webp")[i % 3]}'
             file.parent.mkdir(parents=True, exist_ok=True)
             Image.new('RGB', (40, 30)).save(file)
     return tmp_path
@@ -213,10 +218,15 @@ def test_folders_of_classes(photos, new_config, like):
         assert cfg.model.head.loss.loss_weight == 1 / 3
 
 
-def test_other_classes_in_validation(photos, new_config):
+def test_images_for_validation(photos, new_config, within):
     for name in ('cat', 'dog'):
         file = photos / 'other' / name / '1.jpg'
         file.parent.mkdir(parents=True)
         Image.new('RGB', (40, 30)).save(file)
     said = new_config('--val-images', 'other', like='xcit_t12_p16_in1k', fails=True).stderr
     assert "images has the classes ['big car', 'cat', 'tree'], other has ['cat', 'dog']" in said
+    new_config('--val-images', 'images', like='xcit_t12_p16_in1k')
+    Path('my_val.txt').write_text('cat/0/0.jpg 1')
+    said = within('check_dataset.py', 'my.py', '--workers', 1, fails=True).stdout
+    assert 'train: 44 images' in said  # those in WebP, too
+    assert '  tree: no image has this class' in said
