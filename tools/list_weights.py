@@ -68,8 +68,8 @@ def size_here(source: Source) -> str:
 
 
 def table(sources: list[Source]) -> str:
-    rows = [('name', 'trained on', 'published', 'here')]
-    rows += [(s.name, s.what, s.figure, size_here(s)) for s in sources]
+    rows = [('name', 'options', 'trained on', 'published', 'here')]
+    rows += [(s.name, s.options_text, s.what, s.figure, size_here(s)) for s in sources]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ['  '.join(map(str.ljust, row, widths)).rstrip() for row in rows]
     lines.insert(1, '-' * max(map(len, lines)))
@@ -174,7 +174,7 @@ def main() -> None:
     else:
         notes = [*dict.fromkeys(source.note for source in sources if source.note), LICENCES]
         notes.append(
-            f'The cache is {cache_folder()}; to change it, set the variable TORCH_HOME. Give a '
+            f'The cache is {cache_folder()}; to change it, set the variable TORCH_HOME. Give a 
             'full name to see its model and its URL.'
         )
     print('', *(textwrap.fill(note, 100) for note in notes), sep='\n')

@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from mmbixt.backbones.recognise import identify, without_memory
+from mmbixt.backbones.recognise import identify
 from mmbixt.checkpoints.errors import CheckpointMismatchError
 from mmbixt.checkpoints.loader import load_weights
-from mmbixt.checkpoints.sources import SOURCES
 from mmbixt.checkpoints.state_dict import (
     COUNT,
     compare,
@@ -76,7 +75,6 @@ class LoadsFiles(nn.Module):
             checkpoint, prefix = self.init_cfg['checkpoint'], self.init_cfg.get('prefix', '')
             weights = load_weights(checkpoint)
             try:
-                self.refuse_other_strides(checkpoint)
                 self.load_state_dict(take_part(weights, prefix), strict=False)
             except CheckpointMismatchError as error:
                 raise CheckpointMismatchError(f'{checkpoint}: {error}') from None
@@ -99,17 +97,6 @@ class LoadsFiles(nn.Module):
         Weights that are not known must be kept, so that they raise an error.
         """
         return dict(state)
-
-    def refuse_other_strides(self, name: str) -> None:
-        """Weights of another stride have the same shapes, but published names tell it."""
-        source = SOURCES.get(name)
-        kind = self.families.get(source.family) if source else None
-        if kind is not None and isinstance(self, kind):
-            trained = without_memory(kind, source.options)
-            if trained.layer_list()[0].stride != self.layer_list()[0].stride:
-                raise CheckpointMismatchError(
-                    f'these are weights of {source.model_text}, which has another stride.'
-                )
 
     def _checkpoint_filter(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
         """mmpretrain's ``ImageClassifier`` calls it before it loads a file."""

@@ -59,5 +59,4 @@ def without_memory(backbone: type[nn.Module], options: Mapping[str, Any]) -> nn.
 
 def _describe(model: Published) -> str:
     """For example "xcit_tiny_12_p8 (mmbixt.XCiT, arch='tiny12', patch_size=8)"."""
-    options = [f'{key}={value!r}' for key, value in model.options.items()]
-    return f'{model.name} ({", ".join([model.backbone["type"], *options])})'
+    return f'{model.name} ({model.backbone["type"]}, {model.options_text})'

@@ -39,6 +39,10 @@ class WithBackbone:
         """The arguments of the backbone's class."""
         return {key: value for key, value in self.backbone.items() if key != 'type'}
 
+    @property
+    def options_text(self) -> str:
+        return ', '.join(f'{key}={value!r}' for key, value in self.options.items())
+
 
 @dataclass(frozen=True)
 class Source(WithBackbone):
@@ -57,9 +61,8 @@ class Source(WithBackbone):
     @property
     def model_text(self) -> str:
         """The model with these weights, in words."""
-        options = ', '.join(f'{key}={value!r}' for key, value in self.options.items())
         whole = f'{self.decoder} on ' if self.decoder else ''
-        return f'{whole}{self.backbone["type"]}: {options}'
+        return f'{whole}{self.backbone["type"]}: {self.options_text}'
 
     @property
     def file(self) -> str:

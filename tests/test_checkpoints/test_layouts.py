@@ -9,7 +9,7 @@ import re
 import pytest
 import timm
 import torch
-from helpers import golden, image, official_parameters, official_state, put_in_cache
+from helpers import golden, image, official_parameters, official_state
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import load_checkpoint
 from test_checkpoints.layouts import build_meta, meta_state, random_state
@@ -113,16 +113,6 @@ def test_averaged_weights_are_used_by_every_reader(raw, averaged, save, caplog):
     key = 'blocks.11.attn.qkv.weight'
     for weights in (backbone.state_dict(), model.state_dict(), load(file)['state_dict']):
         assert torch.equal(weights[key], state[key])
-
-
-def test_published_names_tell_the_stride(tmp_path, monkeypatch):
-    """All strides have weights of the same shapes."""
-    monkeypatch.setenv('TORCH_HOME', str(tmp_path))
-    put_in_cache('bixt://tiny-8-d13', {'model': random_state('bixt_ti_l64_d13_p16')}, tmp_path)
-    init = dict(type='Pretrained', checkpoint='bixt://tiny-8-d13')
-    BiXT(patch_stride=8, init_cfg=init).init_weights()
-    with pytest.raises(CheckpointMismatchError, match=r'patch_stride=8, which has another stride'):
-        BiXT(init_cfg=init).init_weights()
 
 
 def test_load_whole_state_needs_all_weights():

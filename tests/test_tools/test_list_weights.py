@@ -13,6 +13,7 @@ def test_all_and_one(within, tmp_path, monkeypatch):
     (here,) = (line for line in lines if ' MB' in line)
     assert here.split()[0] == 'bixt://tiny-16-d13'
     assert here.endswith('top-1 80.44                2.5 MB')
+    assert any(line.startswith('bixt://tiny-8 ') and 'patch_stride=8' in line for line in lines)
     one = SOURCES['swin://mm-tiny']
     said = within('list_weights.py', one.name).stdout
     assert one.url in said
