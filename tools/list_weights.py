@@ -174,7 +174,7 @@ def main() -> None:
     else:
         notes = [*dict.fromkeys(source.note for source in sources if source.note), LICENCES]
         notes.append(
-            f'The cache is {cache_folder()}; to change it, set the variable TORCH_HOME. Give a 
+            f'The cache is {cache_folder()}; to change it, set the variable TORCH_HOME. Give a '
             'full name to see its model and its URL.'
         )
     print('', *(textwrap.fill(note, 100) for note in notes), sep='\n')
