@@ -2,18 +2,22 @@
 
 import argparse
 import inspect
+import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
+from logging import LogRecord
 from pathlib import Path
+from typing import Any
 
 import torch
+from mmengine import registry
 from mmengine.config import Config, DictAction
-from mmengine.registry import DATASETS, HOOKS, METRICS, MODELS, RUNNERS, TRANSFORMS
+from mmengine.logging import MMLogger
 from mmengine.runner import Runner
 from torch import distributed
 from torch.utils.data import DataLoader
@@ -24,12 +28,20 @@ from mmbixt.frameworks import UNUSABLE, missing_framework
 from mmbixt.registry import FRAMEWORKS
 from mmbixt.sample.sample_config import use_few_steps, use_sample_data
 
-SETTINGS = inspect.signature(Runner.__init__).parameters.keys()  # what mmengine reads in a config
+# what mmengine's runners and the tools read in a config; a file has other names for its own use
+READ = {
+    *inspect.signature(Runner.__init__).parameters,
+    *('runner_type', 'strategy', 'sync_bn', 'find_unused_parameters', 'model_wrapper_cfg'),
+    *('compile', 'activation_checkpointing', 'efficient_conv_bn_eval'),
+    *('init_weights_for_test_or_val', 'tta_model', 'tta_pipeline'),
+}
+KINDS = 'MODELS', 'DATASETS', 'TRANSFORMS', 'METRICS', 'HOOKS', 'LOOPS', 'PARAM_SCHEDULERS'
 # errors whose message tells users what to do
 USER_ERRORS = (
     *(FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError),
     *(UserError, FloatingPointError),
 )
+NO_GPU = 'NVIDIA driver', 'not compiled with CUDA'  # in errors of torch
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,28 +95,38 @@ def load_config(args: argparse.Namespace, steps: int | None = None) -> Config:
             import_module(f'{framework}.models')
         except UNUSABLE as error:
             raise missing_framework(args.config, framework, error) from error
+    options = args.cfg_options or {}
     changes = ['The config is changed:'] if args.sample or steps else []
     if args.sample:
-        changes += use_sample_data(cfg)
+        changes += use_sample_data(cfg, options=options)
         cfg.work_dir = None  # that of the real run
     if steps:
-        changes += use_few_steps(cfg, steps, shrink=not args.sample)
+        changes += use_few_steps(cfg, steps, not args.sample, options)
     if changes and os.environ.get('RANK', '0') == '0':
         print(*changes, sep='\n  ', flush=True)
-    if args.cfg_options:
-        known = {*cfg, *SETTINGS, 'auto_scale_lr', 'runner_type', 'tta_model', 'tta_pipeline'}
-        for name in {option.partition('.')[0] for option in args.cfg_options} - known:
-            raise ConfigError(f'Nothing reads the setting {name}.{near_matches(name, known)}')
-        cfg.merge_from_dict(args.cfg_options)
-    for name in sorted(cfg.keys() - SETTINGS):  # mmengine takes any name
-        if similar := get_close_matches(name, SETTINGS, 1, cutoff=0.92):
-            raise ConfigError(f'Nothing reads the setting {name}. Did you mean {similar[0]}?')
+    check_names(cfg, options)
+    cfg.merge_from_dict(options)
     cfg.launcher = args.launcher
     name = Path(args.config).stem + ('_sample' if args.sample else '')
     cfg.work_dir = args.work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
     if args.launcher != 'none' and not torch.cuda.is_available():
         _join_on_cpus(cfg)
     return cfg
+
+
+def check_names(cfg: Config, options: Iterable[str]) -> None:
+    """Refuse variables of the file as options, and names that are almost those of settings."""
+    changed = {option.partition('.')[0] for option in options}
+    for name in sorted({*cfg, *changed} - READ):
+        if name in changed and name in cfg:
+            raise ConfigError(
+                f'--cfg-options {name}: it is a variable of the file, without effect once the file '
+                'is read. Change it in a copy of the file, or give the settings that use it.'
+            )
+        # mmengine takes any name; those of variables in files are often similar
+        similar = get_close_matches(name, READ, 1, cutoff=0.75 if name in changed else 0.92)
+        if similar:
+            raise ConfigError(f'Nothing reads the setting {name}. Did you mean {similar[0]}?')
 
 
 def _join_on_cpus(cfg: Config) -> None:
@@ -122,8 +144,28 @@ def _join_on_cpus(cfg: Config) -> None:
 
 
 def build_runner(cfg: Config) -> Runner:
+    """mmengine's runner, with less on the terminal."""
+    kind = registry.RUNNERS.get(cfg.get('runner_type', 'Runner'))
+
+    class ToolRunner(kind):
+        def build_logger(self, *args: Any, **options: Any) -> MMLogger:
+            logger = super().build_logger(*args, **options)
+            logger.handlers[0].addFilter(HideSetUp())  # the first is the terminal's
+            return logger
+
     with named_settings(cfg):
-        return RUNNERS.build(cfg) if 'runner_type' in cfg else Runner.from_cfg(cfg)
+        return ToolRunner.from_cfg(cfg)
+
+
+class HideSetUp:
+    """Leaves the config, lists of hooks ... to the log file: texts before the first iteration."""
+
+    is_over = False
+
+    def __call__(self, record: LogRecord) -> bool:
+        text = record.getMessage()
+        self.is_over |= text.startswith(('Iter(', 'Epoch('))
+        return self.is_over or record.levelno > logging.INFO or '\n' not in text
 
 
 @contextmanager
@@ -138,7 +180,7 @@ def named_settings(cfg: Config) -> Iterator[None]:
             kind = part.get('type', DataLoader if path.endswith('_dataloader') else object)
             if isinstance(kind, str):
                 full = kind if '.' in kind else f'{cfg.default_scope}.{kind}'
-                kinds = (x.get(full) for x in (MODELS, DATASETS, TRANSFORMS, METRICS, HOOKS))
+                kinds = (getattr(registry, x).get(full) for x in KINDS)
                 kind = next(filter(None, kinds), object)
             makers = (base.__init__ for base in inspect.getmro(kind)[:-1])  # but object's
             known = {x for maker in makers for x in inspect.signature(maker).parameters} - {'self'}
@@ -154,8 +196,10 @@ def run(main: Callable[[], None]) -> None:
         main()
     except KeyboardInterrupt:
         sys.exit(130)
-    except USER_ERRORS as error:
+    except Exception as error:
         name = type(error).__name__
+        if not isinstance(error, USER_ERRORS) and not any(x in str(error) for x in NO_GPU):
+            raise
         text = str(error).rpartition(f'{name}: ')[2].rstrip()  # of a data loader, after a traceback
         sys.stdout.flush()  # before the error, also in a file
         sys.exit(f'{"error" if type(error) is UserError else name}: {text}')

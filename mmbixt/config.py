@@ -27,7 +27,7 @@ def read_config(path: str) -> Config:
     """A config from a file, a package (``mmseg::swin/...py``), or the name of one of mmbixt's."""
     if '::' in path:
         return Config.fromstring(f'_base_ = {path!r}', '.py')
-    if not Path(path).exists():
+    if not Path(path).is_file():
         names, name = config_files(), Path(path).stem
         if path not in (name, f'{name}.py') or name not in names:
             text = f'{path} is neither a file nor the name of a config.'

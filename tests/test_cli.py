@@ -20,6 +20,12 @@ def load(*arguments):
     return load_config(parser.parse_args(arguments), ())
 
 
+def test_a_folder_hides_no_config(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path(NAME).mkdir()
+    assert load(NAME).model.backbone.type == 'mmbixt.BiXT'
+
+
 @pytest.mark.parametrize('name', [NAME, f'{NAME}.py', f'mmbixt::bixt/{NAME}.py'])
 def test_configs_by_name(name):
     cfg = load(name, '--cfg-options', 'train_dataloader.batch_size=3', 'env_cfg.b="[(1,2)]"')
@@ -30,9 +36,12 @@ def test_configs_by_name(name):
 
 def test_settings_that_nothing_reads(tmp_path):
     """On the command line and, if they are similar to others, in a file."""
-    with pytest.raises(ConfigError, match=r'Nothing reads the setting modle\..*: .*\bmodel\b'):
+    with pytest.raises(ConfigError, match=r'Nothing reads the setting modle\. Did you mean model'):
         load(NAME, '--cfg-options', 'modle.backbone.arch=small')
-    load(NAME, '--cfg-options', 'custom_hooks.type=EMAHook', 'tta_model.type=SegTTAModel')
+    with pytest.raises(ConfigError, match=r'crop_size: it is a variable of the file'):
+        load(NAME, '--cfg-options', 'crop_size=(64,64)')
+    more = 'compile=True', 'find_unused_parameters=True', 'sync_bn=torch', 'mine=1'
+    load(NAME, '--cfg-options', 'custom_hooks.type=EMAHook', 'tta_model.type=SegTTAModel', *more)
     file = tmp_path / 'mine.py'
     file.write_text(f"_base_ = '{CONFIGS}/bixt/{NAME}.py'\noptim_wraper = dict()")
     with pytest.raises(ConfigError, match=r'optim_wraper\. Did you mean optim_wrapper\?'):

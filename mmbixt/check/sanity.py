@@ -43,9 +43,12 @@ class SanityHook(Hook):
         self.batches = batches
 
     def before_train(self, runner: Runner) -> None:
+        data = _data_sets(runner)
+        counts = ', '.join(f'{len(x):,} images for {split}' for split, x in data.items())
+        runner.logger.info(counts)
         if runner.iter:  # resumed
             return
-        problems = [*_built_problems(runner)]
+        problems = [*_built_problems(runner.model, data)]
         if problems:
             raise ConfigError('\n'.join(problems))
         lengths = {True: runner.max_epochs, False: runner.max_iters}
@@ -72,17 +75,16 @@ class SanityHook(Hook):
             raise ConfigError('\n'.join(problems))
 
 
-def _built_problems(runner: Runner) -> Iterator[str]:
-    loops = dict(train=runner.train_loop, val=runner.val_loop)
-    data = {
-        split: loop.dataloader.dataset
-        for split, loop in loops.items()
-        if hasattr(loop, 'dataloader')
-    }
+def _data_sets(runner: Runner) -> dict[str, Any]:
+    loops = dict(train=runner.train_loop, val=runner.val_loop).items()
+    return {split: x.dataloader.dataset for split, x in loops if hasattr(x, 'dataloader')}
+
+
+def _built_problems(model: nn.Module, data: dict[str, Any]) -> Iterator[str]:
     classes = {split: classes_of(dataset) for split, dataset in data.items()}
     for dataset in (leaf for whole in data.values() for leaf in leaves(whole)):
         yield from dataset_problems(dataset)
-    yield from head_problems(unwrapped(runner.model), classes)
+    yield from head_problems(unwrapped(model), classes)
     yield from order_problems(classes)
 
 

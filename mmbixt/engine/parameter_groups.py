@@ -8,6 +8,7 @@ from mmengine.optim import DefaultOptimWrapperConstructor
 from torch import nn
 
 from mmbixt.backbones.base import DenseBackbone
+from mmbixt.errors import UserError
 from mmbixt.registry import OPTIM_WRAPPER_CONSTRUCTORS
 
 
@@ -34,6 +35,9 @@ class FewGroupsConstructor(DefaultOptimWrapperConstructor):
         self.decay_rate = paramwise_cfg.pop('decay_rate', None)
         if (kind := paramwise_cfg.pop('decay_type', 'layer_wise')) != 'layer_wise':
             raise ValueError(f"paramwise_cfg.decay_type={kind!r} must be 'layer_wise'.")
+        lr = optim_wrapper_cfg['optimizer'].get('lr')
+        if not isinstance(lr, (int, float, type(None))):
+            raise UserError(f'optim_wrapper.optimizer.lr={lr!r} is no number.')
         has_decay = optim_wrapper_cfg['optimizer'].get('weight_decay') is not None
         if self.decay_rate is not None and has_decay:
             for kind in ('norm', 'bias', 'flat'):

@@ -1,12 +1,13 @@
 """Changes of a config for a laptop: ``--sample`` is a short run on generated scenes, and
 ``--fast-dev-run`` a few iterations on the config's own data."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config, ConfigDict
 
-from mmbixt.config import ConfigError, all_dicts, data_sets, type_name, within
+from mmbixt.config import ConfigError, all_dicts, data_sets, named_dicts, type_name, within
 from mmbixt.sample.sample_data import write_sample_data
 
 # folders of write_sample_data for the stock dataset classes of each framework
@@ -20,12 +21,14 @@ _SIZE_KEYS = {'scale', 'scales', 'crop_size', 'size', 'img_scale', 'stride', 'ra
 ITERATIONS, INTERVAL, WARM_UP, AVERAGED = 700, 175, 50, 100
 
 
-def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
+def use_sample_data(
+    cfg: Config, root: str = 'data/sample', options: Iterable[str] = ()
+) -> list[str]:
     """Change a config of ADE20K, COCO, ImageNet or CIFAR-100 in place.
 
     It changes as little as possible. The scenes are written to ``root`` unless they exist. A config
-    of other data may name a data set that generates its samples: ``sample_dataset``. Returns a line
-    for each change.
+    of other data may name a data set that generates its samples: ``sample_dataset``. Settings that
+    ``options`` name keep their weights. Returns a line for each change.
     """
     scope, datasets = cfg.get('default_scope'), _dataset_names(cfg)
     folders, batch_size = _FOLDERS.get(scope, {}), 4 if scope in ('mmseg', 'mmdet') else 8
@@ -42,11 +45,13 @@ def use_sample_data(cfg: Config, root: str = 'data/sample') -> list[str]:
             f'{", ".join(sorted(datasets)) or "no dataset"} of {scope}.'
         )
     done['schedule'] = _shorten(cfg, batch_size)
-    done['weights'] = _remove_weights(cfg)
+    done['weights'] = _remove_weights(cfg, options)
     return [f'{what}: {change}' for what, change in done.items() if change]
 
 
-def use_few_steps(cfg: Config, steps: int, shrink: bool = True) -> list[str]:
+def use_few_steps(
+    cfg: Config, steps: int, shrink: bool = True, options: Iterable[str] = ()
+) -> list[str]:
     """Change a config in place: ``steps`` iterations on its own data, then as many images are
     validated, and no checkpoint is written. Returns a line for each change.
 
@@ -57,13 +62,13 @@ def use_few_steps(cfg: Config, steps: int, shrink: bool = True) -> list[str]:
     batch_size = min(2, cfg.train_dataloader.batch_size)
     _iterate(cfg, steps, steps, batch_size)
     cfg.default_hooks.logger.interval = 1
-    cfg.default_hooks.checkpoint = None
+    cfg.default_hooks.checkpoint.update(interval=-1, save_last=False, save_best=None)
     if 'visualizer' in cfg:  # nothing is sent anywhere
         cfg.visualizer.vis_backends = [dict(type='LocalVisBackend')]
     for _, dataset in data_sets(cfg, 'val'):
         dataset.indices = steps
     done['schedule'] = f'{steps} iterations of {batch_size} images, no warm-up, {steps} validated'
-    done['weights'] = _remove_weights(cfg)
+    done['weights'] = _remove_weights(cfg, options)
     return [f'{what}: {change}' for what, change in done.items() if change]
 
 
@@ -167,19 +172,21 @@ def _shorten(cfg: Config, batch_size: int) -> str:
     return f'{run}, learning rate {optimizer.lr} after {WARM_UP} iterations of warm-up'
 
 
-def _remove_weights(cfg: Config) -> str | None:
+def _remove_weights(cfg: Config, options: Iterable[str]) -> str | None:
     removed = [cfg.load_from] if cfg.get('load_from') else []
     cfg.load_from = None
-    for node in all_dicts(cfg.model):
+    for path, node in named_dicts(cfg.model, 'model'):
         for key in ('init_cfg', 'pretrained'):
             value = node.get(key)  # a file, or how to begin, which may be a list
             value = value.get('checkpoint') if isinstance(value, dict) else value
+            if any(option.startswith(f'{path}.{key}') for option in options):
+                continue
             if isinstance(value, str):
                 removed.append(value)
                 node[key] = None
-        if node.get('pretrained') is True:  # of a network of timm
-            removed.append(node.get('model_name', 'timm'))
-            node.pretrained = False
+            elif value is True:  # of a network of timm
+                removed.append(node.get('model_name', 'timm'))
+                node.pretrained = False
     if teacher := cfg.model.get('teacher'):
         removed.append(teacher if isinstance(teacher, str) else teacher['model_name'])
         cfg.model.teacher = dict(model_name='test_resnet', num_classes=cfg.model.head.num_classes)

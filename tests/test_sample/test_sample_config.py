@@ -1,3 +1,5 @@
+from copy import deepcopy
+
 from helpers import CONFIGS
 from mmengine.config import Config
 
@@ -17,6 +19,10 @@ def test_changes_only_what_is_necessary(tmp_path, monkeypatch):
         'load_from': 'model.pth',
     }
     cfg.merge_from_dict(changed)
+    with_a_file, option = deepcopy(cfg), 'model.backbone.init_cfg.checkpoint'
+    use_sample_data(with_a_file, options=[option])
+    with_a_file.merge_from_dict({option: 'mine.pth'})
+    assert with_a_file.model.backbone.init_cfg == dict(pretrained, checkpoint='mine.pth')
     changes = use_sample_data(cfg)
     assert 'model.pth, open-mmlab://resnet50_v1c, weights.pth' in changes[3]
     backbone = cfg.model.backbone

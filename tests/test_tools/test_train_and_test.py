@@ -63,6 +63,9 @@ def test_run_prints_changes_and_writes_logs_and_checkpoints(folder):
     assert all(f'\n  {subject}: ' in said for subject in ('data', 'sizes', 'schedule'))
     assert 'Sanity check: 2 validation batches' in said
     assert said.index('Sanity check') < said.index('Iter(train)')
+    assert '4 images for train, 2 images for val' in said
+    assert len(said.partition('Iter(train)')[0].splitlines()) < 40  # without the config
+    assert 'optim_wrapper = dict' in next(work_dir.glob('*/*.log')).read_text()
     assert (work_dir / 'iter_2.pth').is_file()
     records = [json.loads(s) for s in next(work_dir.glob('*/vis_data/scalars.json')).open()]
     assert [r['step'] for r in records if 'loss' in r] == [1, 2]
@@ -73,6 +76,7 @@ def test_fast_dev_run_keeps_nothing_and_sends_nothing(folder, within, tmp_path):
     config, before = tmp_path / 'mine.py', sorted(folder.rglob('*'))
     config.write_text(f"_base_ = '{CONFIG}'\nvisualizer = dict(vis_backends=[{SENDS}])")
     arguments = config, '--sample', '--fast-dev-run', '2', '--cfg-options', *NO_WORKERS
+    arguments += ('default_hooks.checkpoint.max_keep_ckpts=1',)
     said = within('train.py', *arguments, cwd=folder).said
     lines = [line for line in said.splitlines() if 'Iter(train)' in line]
     assert len(lines) == 2

@@ -52,7 +52,7 @@ def test_runs_and_writes_the_table(folder):
         'PATH': f'{Path(sys.executable).parent}:{os.environ["PATH"]}',
         'NETWORKS': 'resnet18 xcit_t12_p16-1',
         'README': str(readme),
-        'FLAGS': '--cfg-options crop_size=(64,64) train_dataloader.num_workers=0 '
+        'FLAGS': '--cfg-options train_dataloader.num_workers=0 '
         'train_dataloader.persistent_workers=False train_dataloader.batch_size=2',
     }
 
