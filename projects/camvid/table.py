@@ -1,22 +1,19 @@
 """The tables of README.md, from the work dirs of run.sh."""
 
-import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 
 from mmbixt.cli import run
 from mmbixt.config import PROJECTS, read_config
 from mmbixt.evaluation.boundary import class_scores, scores
 from mmbixt.evaluation.sums import FILE_NAME, read_sums
-from mmbixt.report.work_dir import read_records, starts_in
 
-sys.path.append(str(PROJECTS.parent / 'tools/analysis'))
+sys.path += [str(PROJECTS), str(PROJECTS.parent / 'tools/analysis')]
 from get_flops import measure_model
+from tables import markdown, parse_args, show, training
 
 NETWORKS = {
     'resnet18': 'ResNet-18',
@@ -29,14 +26,6 @@ NETWORKS = {
     'bisa_swin_t': 'BiSA-Swin-T',
 }
 SCORES = {'mIoU': 'all/mIoU', 'boundary mIoU': 'band3px/mIoU', 'boundary F': 'boundaryF3px/mF'}
-START, END = '<!-- table: table.py -->', '<!-- end of table -->'
-
-
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('runs', type=Path, help='the folder of the work dirs')
-    parser.add_argument('--update', type=Path, metavar='FILE', help='replace the tables in it')
-    return parser.parse_args()
 
 
 def measure(name: str) -> list[str]:
@@ -47,24 +36,13 @@ def measure(name: str) -> list[str]:
     return [f'{parameters / 1e6:.1f} M', f'{macs / 1e9:.1f} G']
 
 
-def training(folder: Path) -> list[str]:
-    """Images seen, seconds and device of a training."""
-    (config,) = folder.glob('*.py')
-    cfg = Config.fromfile(config)
-    files = (start / 'vis_data/scalars.json' for start in starts_in(folder))
-    times = [x['time'] for file in files for x in read_records(file) if 'loss' in x]
-    iterations, batch_size = cfg.train_cfg.max_iters, cfg.train_dataloader.batch_size
-    seconds = np.mean(times) * iterations
-    return [f'{iterations * batch_size:,}', f'{seconds:,.0f}', (folder / 'device.txt').read_text()]
-
-
 def make_rows(runs: Path, scored: dict[str, dict]) -> Iterator[list[str]]:
     for name, title in NETWORKS.items():
         row = [title, *measure(name)]
         if name in scored:
             images, seconds, device = training(runs / name)
             values = (f'{scored[name][score]:.1f}' for score in SCORES.values())
-            yield [*row, images, seconds, *values, device.strip()]
+            yield [*row, images, seconds, *values, device]
         else:
             yield [*row, 'not run', *[''] * (len(SCORES) + 2)]
 
@@ -79,12 +57,6 @@ def class_rows(runs: Path, scored: dict[str, dict]) -> Iterator[list[str]]:
         yield [NETWORKS[name], *(f'{iou:.1f}' for iou in class_scores(sums.total())['all/IoU'])]
 
 
-def markdown(rows: Sequence[Sequence[str]]) -> str:
-    header, *rows = rows
-    rule = ['---', *['---:'] * (len(header) - 1)]
-    return '\n'.join(f'| {" | ".join(row)} |' for row in (header, rule, *rows))
-
-
 def make_tables(runs: Path) -> str:
     files = {name: runs / name / 'test' / FILE_NAME for name in NETWORKS}
     scored = {name: scores(read_sums(x).total()) for name, x in files.items() if x.exists()}
@@ -96,12 +68,8 @@ def make_tables(runs: Path) -> str:
 
 
 def main() -> None:
-    args = parse_args()
-    tables = make_tables(args.runs)
-    print(tables)
-    if args.update:
-        before, after = args.update.read_text().split(START)[0], args.update.read_text().split(END)
-        args.update.write_text(f'{before}{START}\n{tables}\n{END}{after[-1]}')
+    args = parse_args(__doc__)
+    show(make_tables(args.runs), args.update)
 
 
 if __name__ == '__main__':
