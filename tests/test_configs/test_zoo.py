@@ -31,7 +31,9 @@ FAMILIES = families()
 METAFILES = {family: read_metafile(folder) for family, folder in FAMILIES.items()}
 LISTED = {model['Name']: model for meta in METAFILES.values() for model in meta['Models']}
 PATHS = dict(sorted(config_files().items()))
-PATHS = {name: path for name, path in PATHS.items() if path.parents[1].name != 'camvid'}
+PATHS = {
+    name: path for name, path in PATHS.items() if path.parents[1].name not in ('camvid', 'nuclei')
+}
 # rows of the papers' tables that are options of a config, by the names of their work dirs
 ROWS = {
     row.run: row

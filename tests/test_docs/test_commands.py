@@ -15,8 +15,8 @@ from documents import ROOT, blocks
 from mmbixt.checkpoints.sources import SCHEMES, find
 from mmbixt.config import config_files
 
-SCRIPTS = [str(x.relative_to(ROOT)) for x in ROOT.glob('*/*.sh')] + ['projects/camvid/run.sh']
-PROGRAMS = 'python', 'make', 'mim', 'pip', 'source', '.ci/run', *SCRIPTS
+SCRIPTS = [str(x.relative_to(ROOT)) for x in (*ROOT.glob('*/*.sh'), *ROOT.glob('projects/*/*.sh'))]
+PROGRAMS = 'git', 'python', 'make', 'mim', 'pip', 'source', '.ci/run', *SCRIPTS
 PRINT = 'function {0} {{ printf "%s\\0" {0} "$@" $\'\\n\'; }}\n'
 BLOCKS = {block.place: block.code for block in blocks('bash')}
 TARGETS = re.findall(r'^([a-z-]+):', (ROOT / 'Makefile').read_text(), re.MULTILINE)

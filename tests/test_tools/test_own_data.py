@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -41,12 +42,8 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp('user')
     (folder / 'classes.txt').write_text('\n'.join(CLASSES))
     scenes = write_sample_data(folder / 'scenes', num_train=2, num_val=2, height=72, width=96)
-    (folder / 'data').mkdir()
-    coco = (scenes / 'coco').rename(folder / 'data/coco_mini')
-    for split in ('train', 'val'):
-        (coco / f'{split}2017').rename(coco / split)
-        file = coco / f'annotations/instances_{split}2017.json'
-        file.rename(coco / f'annotations/instances_{split}.json')
+    nuclei = CONFIGS.parent / 'projects/nuclei/tests/data'
+    shutil.copytree(nuclei, folder / 'data/nuclei')
     for split, name in (('train', 'training'), ('val', 'validation')):
         for kind, folders in (('img_dir', 'images'), ('ann_dir', 'annotations')):
             new = folder / f'data/camvid/{kind}/{split}'
@@ -85,13 +82,13 @@ def test_commands(written, within):
         if '--fast-dev-run' in arguments:
             arguments += ['--cfg-options', *NO_WORKERS]
         elif tool == 'train.py':
-            changes = {'coco_mini.py': DET, 'photos.py': CLS}.get(arguments[0], SEG)
+            changes = {'nuclei.py': DET, 'photos.py': CLS}.get(arguments[0], SEG)
             arguments += ['--cfg-options', *NO_WORKERS, *changes]
-        for name, other in (('_4800', '_2'), ('_100', '_1'), ('photo.jpg', photo)):
+        for name, other in (('_4800', '_2'), ('_100', '_1'), ('_43', '_1'), ('photo.jpg', photo)):
             arguments = [x.replace(name, other) for x in arguments]
         if tool not in WRITES:
             within(tool, *arguments, cwd=written)
-    assert len(COMMANDS) == 15
+    assert len(COMMANDS) == 16
     with Image.open(written / 'results' / Path(photo).with_suffix('.png').name) as labels:
         assert labels.size == (96, 72)
     lines = (written / 'classified/predictions.jsonl').read_text().splitlines()
