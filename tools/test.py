@@ -4,10 +4,13 @@ import mmbixt.passive_threads  # noqa: F401
 
 import argparse
 import os
+from pathlib import Path
 
 from mmengine.config import Config, ConfigDict
+from mmengine.dataset import BaseDataset
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
+from torch import nn
 
 from mmbixt.backbones.loading import load_whole_state
 from mmbixt.check.built import check_trained, unwrapped
@@ -49,6 +52,8 @@ def parse_args() -> argparse.Namespace:
 
 
 def draw_predictions(cfg: Config, args: argparse.Namespace) -> None:
+    # mmseg's and mmpretrain's hooks would read the training images
+    cfg.update(train_cfg=None, train_dataloader=None, optim_wrapper=None, param_scheduler=None)
     hook = cfg.default_hooks.visualization
     hook.update(show=args.show, wait_time=args.wait_time, interval=1)
     if cfg.default_scope == 'mmpretrain':
@@ -85,6 +90,16 @@ def augment_tests(cfg: Config) -> None:
     # a checkpoint has the averaged weights already
     hooks = cfg.get('custom_hooks') or []
     cfg.custom_hooks = [hook for hook in hooks if type_name(hook) != 'EMAHook']
+
+
+def check_augmentable(model: nn.Module) -> None:
+    """Refuse results that the frameworks cannot merge."""
+    for part in model.modules():
+        if type(part).__name__ == 'DetTTAModel' and part.module.with_mask:
+            raise ConfigError('--tta is for detectors without masks, which mmdet cannot merge.')
+        if type(part).__name__ == 'SegTTAModel' and part.module.out_channels == 1:
+            text = 'of a single one mmseg would take the sigmoid twice.'
+            raise ConfigError(f'--tta needs a logit for each class: {text}')
 
 
 def flip_pipeline(pipeline: list[dict], framework: str) -> list[dict]:
@@ -130,6 +145,17 @@ def save_predictions(cfg: Config, out: str) -> None:
     cfg.test_evaluator = [*as_list(cfg.test_evaluator), metric]
 
 
+def check_names(dataset: BaseDataset) -> None:
+    """Refuse two images of one name, for which the frameworks write one file."""
+    paths: dict[str, str] = {}
+    for info in map(dataset.get_data_info, range(len(dataset))):
+        if path := info.get('img_path'):  # images may be in memory
+            other = paths.setdefault(Path(path).stem, path)
+            if other != path:
+                text = f'{other} and {path} have one name, and would be written to one file'
+                raise ConfigError(f'{text}: tools/predict.py --out keeps their folders.')
+
+
 def as_list(evaluators: list | dict) -> list[dict]:
     return list(evaluators) if isinstance(evaluators, list) else [evaluators]
 
@@ -166,7 +192,11 @@ def main() -> None:
         save_predictions(cfg, args.out)
     runner = build_runner(cfg)
     runner.register_hook(WholeModelHook())
+    if args.tta:
+        check_augmentable(runner.model)
     with named_settings(cfg):
+        if args.show_dir or (args.out and cfg.default_scope == 'mmseg'):
+            check_names(runner.test_loop.dataloader.dataset)
         runner.test()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import cv2
@@ -127,6 +128,24 @@ def test_a_checkpoint_without_a_weight_is_not_evaluated(folder, within, tmp_path
     arguments = CONFIG, tmp_path / 'half.pth', '--sample', '--work-dir', tmp_path
     done = within('test.py', *arguments, cwd=folder, fails=True)
     assert 'CheckpointMismatchError: ' in done.stderr
+
+
+def test_pictures_without_training_images_and_what_is_refused(within, project, tmp_path):
+    shutil.copytree(project, tmp_path, dirs_exist_ok=True)
+
+    def test(*arguments, fails=True):
+        return within('test.py', *arguments, cwd=tmp_path, fails=fails).stderr
+
+    test('mine.py', 'mine.pth', '--show-dir', 'pictures', fails=False)
+    assert len([*tmp_path.glob('pictures/**/*.png')]) == 5
+    for kind in ('images', 'labels'):
+        shutil.copytree(tmp_path / 'data' / kind, tmp_path / 'data' / kind / 'more')
+    for option in ('--show-dir', '--out'):
+        assert 'have one name' in test('mine.py', 'mine.pth', option, 'maps')
+    one = [f'model.decode_head.{x}' for x in ('num_classes=2', 'out_channels=1', 'threshold=0.5')]
+    said = test('mine.py', 'mine.pth', '--tta', '--cfg-options', *one)
+    assert '--tta needs a logit for each class' in said
+    assert '--tta is for detectors without masks' in test(MASKS, 'none.pth', '--tta')
 
 
 @pytest.mark.parametrize(
