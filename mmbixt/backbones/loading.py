@@ -37,7 +37,8 @@ class LoadsFiles(nn.Module):
     Unless the file has all weights that the network was built with, except
     :attr:`may_be_missing`, and no others, an error is raised before anything is loaded, also with
     ``strict=False``: mmengine loads so, and would only log that it trains from random weights. A
-    state with only the weights of modules that were added later, such as adapters, is loaded, too.
+    state with only the weights of modules that were added later, such as adapters, is loaded, too,
+    unless the other weights are random.
     """
 
     families: ClassVar[dict[str, type['LoadsFiles']]] = {}  # all subclasses by their names
@@ -61,7 +62,7 @@ class LoadsFiles(nn.Module):
                 f"init_cfg={init_cfg!r} must be None or dict(type='Pretrained', checkpoint=...)."
             )
         super().__init__()
-        self.init_cfg, self.is_init = init_cfg, False
+        self.init_cfg, self.is_init, self.is_random = init_cfg, False, False
         self.adapt_stem = is_known and init_cfg.get('adapt_stem', False)
         self.in_channels = in_channels
         self.built_with: frozenset[str] = frozenset()  # names of weights
@@ -70,6 +71,7 @@ class LoadsFiles(nn.Module):
     def init_weights(self) -> None:
         """Load the file of ``init_cfg``, once. mmengine calls this method."""
         if self.init_cfg is None:
+            self.is_random = True
             log(f'{type(self).__name__}: random weights, because init_cfg names no checkpoint')
         elif not self.is_init:
             checkpoint, prefix = self.init_cfg['checkpoint'], self.init_cfg.get('prefix', '')
@@ -90,6 +92,7 @@ class LoadsFiles(nn.Module):
                 "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...))."
             )
         replace(state_dict, prefix, adapt(source, self, is_part=bool(prefix)))
+        self.is_random = False
 
     def convert(self, state: State) -> dict[str, Tensor]:
         """The weights of a file by this network's names, without those that it does not use.
@@ -111,6 +114,11 @@ def adapt(source: State, model: LoadsFiles, is_part: bool = False) -> State:
     """
     name, expected = type(model).__name__, model.state_dict()
     if model.built_with and source and source.keys() <= expected.keys() - model.built_with:
+        if model.is_random:
+            raise CheckpointMismatchError(
+                f'The file has only weights that were added to {name}, such as adapters: name the '
+                "file of the others by init_cfg=dict(type='Pretrained', checkpoint=...)."
+            )
         return source
     weights = model.convert(source)
     unused = _learned(source) - _learned(weights)

@@ -6,6 +6,8 @@ from helpers import assert_close, image
 from mmengine.registry import MODELS, init_default_scope
 from variants import FAMILIES, build
 
+from mmbixt.checkpoints.errors import CheckpointMismatchError
+
 
 @pytest.mark.parametrize('family', FAMILIES)
 def test_adapters_alone_are_a_checkpoint_of_any_family(family, tmp_path):
@@ -26,3 +28,6 @@ def test_adapters_alone_are_a_checkpoint_of_any_family(family, tmp_path):
     assert loaded.load_state_dict(state, strict=False) == ([], [])
     assert_close(loaded.eval()(x), trained.eval()(x), 1e-6)
     assert not torch.allclose(plain(x)[-1], loaded(x)[-1])
+    module['init_cfg'] = None
+    with pytest.raises(CheckpointMismatchError, match='such as adapters: name the file'):
+        MODELS.build(config).load_state_dict(state, strict=False)
