@@ -15,7 +15,7 @@ from mmengine.registry import DATASETS, init_default_scope
 from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 
-from mmbixt.check.built import classes_of, dataset_problems, leaves
+from mmbixt.check.mistakes import classes_of, dataset_problems, leaves
 from mmbixt.check.sample import CheckSample
 from mmbixt.cli import add_common_arguments, load_config, run
 from mmbixt.config import within

@@ -1,19 +1,20 @@
 """Check an image and its labels where a pipeline has loaded them."""
 
-from contextlib import suppress
 from os.path import isfile
 from typing import Any
 
 import numpy as np
 from mmcv.transforms import BaseTransform
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
-from mmbixt.check import BadSampleError
+from mmbixt.errors import UserError
 from mmbixt.registry import TRANSFORMS
 
-_ORIENTATION = 0x0112  # the EXIF tag
-_SIDEWAYS = (5, 6, 7, 8)  # orientations that exchange width and height
 _SHOWN = 20  # most ids in a message
+
+
+class BadSampleError(UserError):
+    """An image or its labels cannot be used."""
 
 
 @TRANSFORMS.register_module()
@@ -22,8 +23,8 @@ class CheckSample(BaseTransform):
 
     - Images with values that are not finite.
     - Label maps (mmseg) with several channels, more than 8 bits or ids that are not classes.
-    - Labels, or annotations of COCO, for another size or orientation than the image's. OpenCV turns
-      an image by its EXIF data when it is read, but not the label.
+    - Labels, or annotations of COCO, for another size than the image's. OpenCV turns an image by
+      its EXIF data when it is read, but not the label.
 
     It must come directly after the transforms that load image and labels.
     ``tools/check_dataset.py`` runs it over all images of a config.
@@ -31,18 +32,10 @@ class CheckSample(BaseTransform):
     Args:
         num_classes: ids 0 to ``num_classes - 1`` are classes; None does not check ids.
         ignore_index: the id of pixels that do not count.
-        check_orientation: False for images that are loaded as they are stored
-            (``color_type='color_ignore_orientation'`` of ``LoadImageFromFile``).
     """
 
-    def __init__(
-        self,
-        num_classes: int | None = None,
-        ignore_index: int = 255,
-        check_orientation: bool = True,
-    ) -> None:
+    def __init__(self, num_classes: int | None = None, ignore_index: int = 255) -> None:
         self.num_classes, self.ignore_index = num_classes, ignore_index
-        self.check_orientation = check_orientation
 
     def transform(self, results: dict[str, Any]) -> dict[str, Any]:
         image, labels = results.get('img'), results.get('gt_seg_map')
@@ -84,26 +77,16 @@ class CheckSample(BaseTransform):
 
     def _check_size(self, results: dict[str, Any], what: str, labelled: tuple[int, int]) -> None:
         """Compare the size (width, height) of labels with that of their image, as it was read."""
-        path, shown = results['img_path'], tuple(results['ori_shape'][1::-1])
-        tag = _orientation(path) if self.check_orientation and isfile(path) else 1
-        stored = shown[::-1] if tag in _SIDEWAYS else shown
-        if tag != 1 and labelled == stored:  # a label of the size that is shown fits
-            raise BadSampleError(
-                f'{path} is turned or mirrored when it is read (EXIF orientation {tag}), and its '
-                'labels are not. To read it as it is stored: '
-                "color_type='color_ignore_orientation' in LoadImageFromFile, and "
-                'check_orientation=False in CheckSample.'
+        shape = tuple(results['ori_shape'][:2])
+        if labelled == shape[::-1]:
+            return
+        advice = ''
+        if labelled == shape:
+            advice = (
+                ' Perhaps the image is turned by its EXIF orientation when it is read: '
+                "color_type='color_ignore_orientation' in LoadImageFromFile reads it as stored."
             )
-        if labelled != shown:
-            raise BadSampleError(
-                f'{what} is for {labelled[0]} x {labelled[1]} pixels, but {path} has '
-                f'{shown[0]} x {shown[1]}.'
-            )
-
-
-def _orientation(path: str) -> int:
-    """The EXIF orientation of a file, 1 to 8; 1 if it is shown as it is stored."""
-    tag = 1
-    with suppress(UnidentifiedImageError), Image.open(path) as image:  # OpenCV may know the format
-        tag = image.getexif().get(_ORIENTATION, 1)
-    return tag if tag in range(1, 9) else 1
+        raise BadSampleError(
+            f'{what} is for {labelled[0]} x {labelled[1]} pixels, but {results["img_path"]} has '
+            f'{shape[1]} x {shape[0]}.{advice}'
+        )

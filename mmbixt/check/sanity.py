@@ -2,18 +2,19 @@
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
 
 import torch
 from mmengine.dist import get_world_size
-from mmengine.evaluator import BaseMetric
 from mmengine.hooks import CheckpointHook, Hook
 from mmengine.runner import Runner, ValLoop
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
+from torch.utils.hooks import RemovableHandle
 
-from mmbixt.check.built import (
+from mmbixt.check.mistakes import (
     classes_of,
     dataset_problems,
     head_problems,
@@ -33,7 +34,7 @@ class SanityHook(Hook):
     - Numbers of classes of heads and data, their order in training and validation and in COCO
       files, schedules that reach 0 too early.
     - Two validation batches run through the model and the evaluator (as in Lightning). What fails
-      there would fail after hours: pipelines, metrics, ``save_best``, strides of anchors.
+      there would fail after hours: pipelines, metrics, ``save_best``, strides of heads.
 
     Args:
         batches: validation batches; 0 runs none.
@@ -43,12 +44,15 @@ class SanityHook(Hook):
         self.batches = batches
 
     def before_train(self, runner: Runner) -> None:
-        data = _data_sets(runner)
-        counts = ', '.join(f'{len(x):,} images for {split}' for split, x in data.items())
-        runner.logger.info(counts)
+        loops = dict(train=runner.train_loop, val=runner.val_loop).items()
+        data = {split: x.dataloader.dataset for split, x in loops if hasattr(x, 'dataloader')}
+        runner.logger.info(', '.join(f'{len(x):,} images for {split}' for split, x in data.items()))
         if runner.iter:  # resumed
             return
-        problems = [*_built_problems(runner.model, data)]
+        classes = {split: classes_of(dataset) for split, dataset in data.items()}
+        problems = [*head_problems(unwrapped(runner.model), classes), *order_problems(classes)]
+        for dataset in (leaf for whole in data.values() for leaf in leaves(whole)):
+            problems += dataset_problems(dataset)
         if problems:
             raise ConfigError('\n'.join(problems))
         lengths = {True: runner.max_epochs, False: runner.max_iters}
@@ -58,37 +62,27 @@ class SanityHook(Hook):
             self._validate(runner)
 
     def _validate(self, runner: Runner) -> None:
-        """Evaluate a few batches, and check what the hooks need of the scores."""
+        """Evaluate a few batches, and check sizes and scores."""
         runner.logger.info(f'Sanity check: {self.batches} validation batches')
-        loop, model, count = runner.val_loop, runner.model, 0
+        loop, model, level, count = runner.val_loop, runner.model, runner.logger.level, 0
         model.eval()
-        quiet = _quiet(runner.logger, loop.evaluator.metrics)
-        with torch.no_grad(), _noted_sides(unwrapped(model)) as sides, quiet:
+        runner.logger.setLevel(logging.CRITICAL)  # scores of two batches mean nothing
+        sides, watching = watch(unwrapped(model))
+        with torch.no_grad(), watching, redirect_stdout(StringIO()):
             for _, batch in zip(range(self.batches), loop.dataloader, strict=False):
                 outputs = model.val_step(batch)
                 loop.evaluator.process(data_samples=outputs, data_batch=batch)
                 count += len(outputs) * get_world_size()
             scores = loop.evaluator.evaluate(min(count, len(loop.dataloader.dataset)))
+        runner.logger.setLevel(level)
         model.train()
-        problems = [*_stride_problems(unwrapped(model), sides), *_best_problems(runner, scores)]
+        problems = [*range_problems(unwrapped(model), batch)]
+        problems += [*stride_problems(unwrapped(model), **sides), *best_problems(runner, scores)]
         if problems:
             raise ConfigError('\n'.join(problems))
 
 
-def _data_sets(runner: Runner) -> dict[str, Any]:
-    loops = dict(train=runner.train_loop, val=runner.val_loop).items()
-    return {split: x.dataloader.dataset for split, x in loops if hasattr(x, 'dataloader')}
-
-
-def _built_problems(model: nn.Module, data: dict[str, Any]) -> Iterator[str]:
-    classes = {split: classes_of(dataset) for split, dataset in data.items()}
-    for dataset in (leaf for whole in data.values() for leaf in leaves(whole)):
-        yield from dataset_problems(dataset)
-    yield from head_problems(unwrapped(model), classes)
-    yield from order_problems(classes)
-
-
-def _best_problems(runner: Runner, scores: dict[str, Any]) -> Iterator[str]:
+def best_problems(runner: Runner, scores: dict[str, Any]) -> Iterator[str]:
     """A message for each name in ``save_best`` that is not among the scores.
 
     Metrics report none where an untrained detector finds nothing.
@@ -102,59 +96,50 @@ def _best_problems(runner: Runner, scores: dict[str, Any]) -> Iterator[str]:
                 )
 
 
-@contextmanager
-def _quiet(logger: logging.Logger, metrics: list[BaseMetric]) -> Iterator[None]:
-    """Scores of two batches mean nothing: they are neither printed nor written to sums files."""
-    level, counting = logger.level, [x for x in metrics if hasattr(x, 'sums_file')]
-    files = [metric.sums_file for metric in counting]
-    logger.setLevel(logging.CRITICAL)
-    for metric in counting:
-        metric.sums_file = None
-    try:
-        with redirect_stdout(StringIO()):  # of pycocotools
-            yield
-    finally:
-        logger.setLevel(level)
-        for metric, file in zip(counting, files, strict=True):
-            metric.sums_file = file
+def range_problems(model: nn.Module, batch: dict[str, Any]) -> Iterator[str]:
+    """A message if images up to 255 are normalised like images up to 1."""
+    mean = getattr(getattr(model, 'data_preprocessor', None), 'mean', None)
+    if mean is not None and 0 < mean.max() <= 1 and max(x.max() for x in batch['inputs']) > 1:
+        yield (
+            'model.data_preprocessor has a mean for images from 0 to 1, but these are from 0 to '
+            '255: multiply mean and std by 255.'
+        )
 
 
-@contextmanager
-def _noted_sides(model: nn.Module) -> Iterator[dict[str, list[int]]]:
-    """The heights of the backbone's images and of the feature maps that parts with strides get."""
-    sides, handles = {}, []
-    for name, part in model.named_modules():
-        if name == 'backbone' or _strides(part):
+def watch(model: nn.Module) -> tuple[dict[str, Any], RemovableHandle]:
+    """The height of the images of the backbone, and the heights of the maps that heads get, as
+    they will be noted; what ends this."""
+    sides: dict[str, Any] = dict(height=0, heights=[])
+    backbone = getattr(model, 'backbone', None)
+    last = getattr(model, 'neck', None) or backbone
 
-            def note(_: nn.Module, inputs: tuple, name: str = name) -> None:
-                maps = [inputs[0]] if isinstance(inputs[0], Tensor) else inputs[0]
-                sides[name] = [x.shape[2] for x in maps]
+    def note(part: nn.Module, inputs: tuple, maps: Any) -> None:
+        if part is backbone:
+            sides['height'] = inputs[0].shape[-2]
+        if part is last:
+            sides['heights'] = [x.shape[-2] for x in maps if isinstance(x, Tensor) and x.ndim > 1]
 
-            handles.append(part.register_forward_pre_hook(note))
-    try:
-        yield sides
-    finally:
-        for handle in handles:
-            handle.remove()
+    return sides, register_module_forward_hook(note)
 
 
-def _strides(part: nn.Module) -> list[int]:
-    """The strides of a head with anchors or points, or of an extractor of regions; else none."""
+def strides_of(part: nn.Module) -> list[int]:
+    """The strides of a head with anchors, points or known maps, or of an extractor of regions."""
     if hasattr(part, 'prior_generator'):
         return [stride[1] for stride in part.prior_generator.strides]
-    return list(getattr(part, 'featmap_strides', ()))
+    return list(getattr(part, 'featmap_strides', None) or getattr(part, 'feature_strides', ()))
 
 
-def _stride_problems(model: nn.Module, sides: dict[str, list[int]]) -> Iterator[str]:
-    """A message for each part with wrong strides: anchors and regions would be in wrong places."""
-    (height,) = sides.pop('backbone', [0])
-    for name, heights in sides.items():
-        strides = _strides(model.get_submodule(name))
+def stride_problems(model: nn.Module, height: int, heights: list[int]) -> Iterator[str]:
+    """A message for each part with other strides than those of its maps, of these heights."""
+    for name, part in model.named_modules() if heights else ():
+        index = getattr(part, 'in_index', None)  # of mmseg's heads
+        maps = [heights[i] for i in index] if isinstance(index, (list, tuple)) else heights
+        strides = strides_of(part)
         # small maps are rounded up; a wrong stride is wrong by a factor of 2
-        pairs = zip(strides, heights, strict=False)
+        pairs = zip(strides, maps, strict=False)
         apart = [abs(s * y - height) / max(6 * s, height) for s, y in pairs]
-        if height and max(apart, default=0) > 0.25:
-            real = ', '.join(f'{height / y:.0f}' for y in heights)
+        if max(apart, default=0) > 0.25:
+            real = ', '.join(f'{height / y:.0f}' for y in maps)
             yield (
                 f'model.{name} has the strides {strides}, but its feature maps have {real}. Set '
                 'these strides, or make maps of other strides by mmbixt.FeaturePyramidAdapter '

@@ -4,6 +4,7 @@ It is COCO's mask AP with the minimum of mask IoU and Boundary IoU as overlap (C
 2021), computed by faster-coco-eval; for crowds the overlap is that of the masks.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from faster_coco_eval import COCO, COCOeval_faster
 from mmdet.evaluation.metrics import CocoMetric
 from mmengine.logging import MMLogger
 
+from mmbixt.errors import UserError
 from mmbixt.registry import METRICS
 
 # the order of COCOeval.stats
@@ -36,6 +38,11 @@ class BoundaryCocoMetric(CocoMetric):
     def __init__(self, *args: Any, ratio: float = 0.02, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.ratio = ratio
+
+    def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
+        if any('masks' not in sample['pred_instances'] for sample in data_samples):
+            raise UserError('BoundaryCocoMetric needs masks; for a detector of boxes: CocoMetric.')
+        super().process(data_batch, data_samples)
 
     def compute_metrics(self, results: list) -> dict[str, float]:
         metrics = super().compute_metrics(results)

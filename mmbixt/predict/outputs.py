@@ -22,7 +22,7 @@ from mmengine.registry import DATASETS
 from mmengine.structures import BaseDataElement
 from PIL import Image
 
-from mmbixt.check.built import dataset_problems
+from mmbixt.check.mistakes import dataset_problems
 from mmbixt.config import ConfigError, test_set
 from mmbixt.predict.loading import load_trained
 from mmbixt.predict.predictor import Predictor

@@ -7,16 +7,15 @@ import torch
 from helpers import CONFIGS
 from mmengine.config import Config
 from mmengine.optim import CosineAnnealingLR, PolyLR
-from mmengine.registry import DATASETS
+from mmengine.registry import DATASETS, MODELS, init_default_scope
 from mmengine.runner import Runner
 from running import fresh_mmengine
 from samples import CLASSES, detection, edit_coco, segmentation
 from torch import nn
-from variants import VARIANTS
+from variants import BIXT, VARIANTS
 
-from mmbixt.check.built import dataset_problems, schedule_problems
-from mmbixt.config import ConfigError
-from mmbixt.evaluation.sums import read_sums
+from mmbixt.check.mistakes import dataset_problems, head_problems, schedule_problems
+from mmbixt.config import ConfigError, read_config
 
 INFINITE, ONCE = (
     dict(sampler=dict(type=kind, shuffle=False), num_workers=0, batch_size=2)
@@ -79,15 +78,6 @@ def test_losses_are_those_without_the_two_batches(root):
     assert train(cfg) == with_hook
 
 
-def test_no_counts_of_the_two_batches_are_written(root):
-    metric = dict(type='mmbixt.BoundaryIoUMetric', sums_file=str(root / 'sums.npz'))
-    changes = {'val_evaluator': metric, 'default_hooks.checkpoint.save_best': 'all/mIoU'}
-    train(segmentor(root, **changes, **{'train_cfg.val_begin': 9}))
-    assert not (root / 'sums.npz').exists()
-    train(segmentor(root, **changes))
-    assert len(read_sums(root / 'sums.npz').images) == 4
-
-
 def detector(root, strides):
     """RetinaNet on a small BiXT, whose maps have the strides 8 to 128."""
     cfg = Config.fromfile(CONFIGS / '_base_/mmdet_runtime.py')
@@ -117,6 +107,43 @@ def test_strides_of_anchors(root):
     message = r'model.bbox_head has the strides \[16, .*, but its feature maps have 8, 16, 32, '
     with pytest.raises(ConfigError, match=message):
         train(detector(root, [16, 32, 64, 128, 256]))
+
+
+def test_strides_of_a_decode_head(root):
+    """Four maps of a columnar backbone for SemanticFPN's head, which expects a pyramid."""
+    pyramid = dict(type='mmbixt.FeaturePyramidAdapter', in_channels=16, in_strides=16)
+    neck = [pyramid, dict(type='FPN', in_channels=[16] * 4, out_channels=8, num_outs=4)]
+    head = dict(type='FPNHead', in_channels=[8] * 4, in_index=(0, 1, 2, 3), channels=8)
+    head |= dict(feature_strides=[4, 8, 16, 32], num_classes=3)
+    backbone = dict(VARIANTS['xcit'], arch=dict(BIXT, depth=4), out_indices=(0, 1, 2, 3))
+    parts = dict(backbone=backbone, neck=neck, decode_head=dict(head, _delete_=True))
+    train(segmentor(root, model=parts))
+    message = r'decode_head has the strides \[4, 8, 16, 32\], but its feature maps have 12, 12'
+    with pytest.raises(ConfigError, match=message):
+        train(segmentor(root, model=dict(parts, neck=neck[1])))
+
+
+def test_normalisation_for_images_up_to_1(root):
+    scale = {'model.data_preprocessor': dict(mean=[0.5] * 3, std=[0.25] * 3)}
+    with pytest.raises(ConfigError, match='multiply mean and std by 255'):
+        train(segmentor(root, **scale))
+
+
+@pytest.mark.parametrize(
+    'name',
+    [
+        'htc/htc_r50_fpn_1x_coco',
+        'scnet/scnet_r50_fpn_1x_coco',
+        'rpn/rpn_r50_fpn_1x_coco',
+        'guided_anchoring/ga-rpn_r50-caffe_fpn_1x_coco',
+    ],
+)
+def test_heads_of_other_classes(name):
+    """Stuff, and foreground."""
+    with fresh_mmengine(), torch.device('meta'):
+        init_default_scope('mmdet')
+        model = MODELS.build(read_config(f'mmdet::{name}.py').model)
+    assert [*head_problems(model, dict(train=('thing',) * 80))] == []
 
 
 @pytest.mark.parametrize(

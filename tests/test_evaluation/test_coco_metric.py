@@ -13,6 +13,7 @@ from mmengine.evaluator import Evaluator
 from mmengine.structures import InstanceData
 from pycocotools import mask as coder
 
+from mmbixt.errors import UserError
 from mmbixt.evaluation.coco_metric import BoundaryCocoMetric
 
 HEIGHT, WIDTH = 120, 160
@@ -126,7 +127,11 @@ def test_classes_are_distinguished_and_only_selected_classes_and_images_count(an
     assert metric.evaluate(1)['coco/boundary_mAP'] == 1
 
 
-def test_masks_of_another_size_are_refused(ann_file):
+def test_masks_of_another_size_and_boxes_are_refused(ann_file):
     scaled = {10: [(0, cv2.resize(TRUTHS[10][0][1], (WIDTH // 2, HEIGHT // 2)))]}
     with pytest.raises(ValueError, match='but its size is'):
         evaluate(BoundaryCocoMetric(ann_file, metric=[]), scaled)
+    boxes = sample(10, TRUTHS[10])
+    del boxes.pred_instances.masks
+    with pytest.raises(UserError, match='needs masks; for a detector of boxes: CocoMetric'):
+        BoundaryCocoMetric(ann_file, metric=[]).process({}, [boxes.to_dict()])
