@@ -26,7 +26,6 @@ from mmbixt.check.mistakes import dataset_problems
 from mmbixt.config import ConfigError, test_set
 from mmbixt.predict.loading import load_trained
 from mmbixt.predict.predictor import Predictor
-from mmbixt.visualization.images import as_rgb
 from mmbixt.visualization.palette import distinct_palette
 
 
@@ -66,7 +65,8 @@ class SegmentationOutput:
         picture.save(f'{out}.png')
         if self.args.overlay:
             colours = Image.fromarray(self.palette[labels])
-            Image.blend(Image.fromarray(as_rgb(photo)), colours, 0.5).save(f'{out}_overlay.jpg')
+            picture = Image.fromarray(self.predictor.picture(photo))
+            Image.blend(picture, colours, 0.5).save(f'{out}_overlay.jpg')
 
 
 class Inference:

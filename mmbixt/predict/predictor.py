@@ -24,6 +24,7 @@ from mmbixt.predict.tiling import (
     tile_starts,
     tile_weights,
 )
+from mmbixt.visualization.images import as_rgb
 
 UNIT = 32  # tiles begin at multiples of it if they can: the stride of the last feature maps
 
@@ -93,6 +94,8 @@ class Predictor:
         self.meta, self.is_evaluation = self.network.meta, scale is None and short_side is None
         self.mean = within(config, 'model', 'data_preprocessor').get('mean') or [0]
         self.load, self.resize = _transforms(config, scale, short_side)
+        steps = test_set(config).pipeline
+        self.is_rgb = any(step.get('imdecode_backend') == 'tifffile' for step in steps)
         _, self.usual = _transforms(config, None, None)
         self.said: set[tuple[int, int]] = set()
 
@@ -115,6 +118,10 @@ class Predictor:
     def read(self, path: str | Path) -> np.ndarray:
         """The pixels (H,W,C) of a file, as the test pipeline reads them."""
         return self.load(dict(img_path=str(path)))['img']
+
+    def picture(self, photo: np.ndarray) -> np.ndarray:
+        """Pixels of :meth:`read` to look at: (H,W,3), RGB, 8 bits."""
+        return as_rgb(photo, self.is_rgb)
 
     @torch.no_grad()
     def logits(self, photo: np.ndarray) -> Iterator[Tensor]:

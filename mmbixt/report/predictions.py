@@ -19,7 +19,7 @@ from mmbixt.predict import Predictor
 from mmbixt.visualization.boundary_errors import error_figure
 from mmbixt.visualization.choice import image_scores, worst_and_best
 from mmbixt.visualization.palette import sample_palette
-from mmbixt.visualization.samples import label_map, read_image
+from mmbixt.visualization.samples import label_map
 
 
 class Example(NamedTuple):
@@ -68,7 +68,7 @@ class Predictions:
 
     def read(self, index: int) -> np.ndarray:
         """The pixels of an image (H,W,3), RGB."""
-        return read_image(self.paths[index])
+        return self.predict.picture(self.predict.read(self.paths[index]))
 
     def figure(
         self, index: int, maps: tuple[np.ndarray, np.ndarray], title: str, width: int | float

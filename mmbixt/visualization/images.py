@@ -3,13 +3,15 @@
 import numpy as np
 
 
-def as_rgb(image: np.ndarray) -> np.ndarray:
-    """The first three channels (or the first, as grey) of (H,W[,C]), BGR, to (H,W,3), RGB, uint8.
+def as_rgb(image: np.ndarray, is_rgb: bool = False) -> np.ndarray:
+    """The first three channels (or the first, as grey) of (H,W[,C]) as (H,W,3), RGB, uint8.
 
-    Other types than uint8 are stretched from the smallest to the largest finite value.
+    They are BGR, unless ``is_rgb``. Other types than uint8 are stretched from the smallest to the
+    largest finite value.
     """
     image = np.atleast_3d(image)
-    image = image[..., 2::-1] if image.shape[2] >= 3 else image[..., :1].repeat(3, 2)
+    image = image[..., :3] if image.shape[2] >= 3 else image[..., :1].repeat(3, 2)
+    image = image if is_rgb else image[..., ::-1]
     if image.dtype != np.uint8:
         image = np.nan_to_num(image.astype(np.float32), posinf=0, neginf=0)
         low, high = image.min(), image.max()

@@ -30,6 +30,7 @@ from mmbixt.evaluation.folders import (
 from mmbixt.evaluation.sums import ImageSums, write_sums
 from mmbixt.evaluation.tables import aligned, class_table, headline
 from mmbixt.visualization.choice import image_scores, worst_images
+from mmbixt.visualization.images import as_rgb
 
 EPILOG = """Examples:
   python tools/analysis/boundary_eval.py predictions data/ade/ADEChallengeData2016/annotations/\
@@ -119,7 +120,7 @@ def draw_worst(
     from mmbixt.visualization.boundary_errors import error_figure  # matplotlib takes a second
 
     def read(i: int) -> np.ndarray:
-        return cv2.cvtColor(cv2.imread(str(images[i])), cv2.COLOR_BGR2RGB)
+        return as_rgb(cv2.imread(str(images[i]), cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH))
 
     width = 3 if 3 in args.widths else args.widths[0]
     by_image = image_scores(counted, main_band(counted.counts))
