@@ -27,9 +27,9 @@ def tile_starts(side: int, tile: int, overlap: int, unit: int = 1) -> list[int]:
 def tile_weights(side: int, starts: Sequence[int], tile: int, overlap: float) -> list[Tensor]:
     """The weights (n,) of each tile along a side.
 
-    Of an overlap, the 7/16 at the edge of the tile do not count, the inner 7/16 count fully, so
-    that each pixel is predicted with most of its surroundings. An overlap of 0 means equal weights.
-    The last tile, which may be padded, reaches the end.
+    In an overlap the weight is 0 in the 7/16 of it that are next to the edge of the tile, where
+    surroundings are missing, then grows to 1, and is 1 in the other 7/16. An overlap of 0 means
+    equal weights. The last tile, which may be padded, reaches the end.
     """
     weights = []
     for start in starts:
