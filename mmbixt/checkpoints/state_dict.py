@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-AVERAGED = ('state_dict_ema', 'model_ema')
+AVERAGED = ('state_dict_ema', 'model_ema', 'ema')
 CONTAINERS = (*AVERAGED, 'state_dict', 'model', 'teacher')
 # prefixes of DistributedDataParallel and torch.compile
 _WRAPPERS = re.compile(r'^((module|_orig_mod)\.)+')
@@ -102,18 +102,23 @@ def compare(state: State, expected: State, may_be_missing: str = r'(?!)') -> Com
     new = [key for key in absent if is_new(key)]
     missing = [key for key in absent if key not in new]
     wrong = [
-        f'{key}: {tuple(state[key].shape)} in the file, {tuple(value.shape)} in the model'
+        f'{key}: {_kind(state[key])} in the file, {_kind(value)} in the model'
         for key, value in expected.items()
-        if key in state and state[key].shape != value.shape
+        if key in state and not key.endswith(COUNT) and _kind(state[key]) != _kind(value)
     ]
     unknown = [key for key in state if key not in expected]
     listed = (
         (missing, f'Missing in the file: {len(missing)} of {len(expected)} weights'),
-        (wrong, f'Of another shape: {len(wrong)} of {len(expected)} weights'),
+        (wrong, f'Of another shape or type: {len(wrong)} of {len(expected)} weights'),
         (unknown, f'Not in the model: {len(unknown)} weights of the file'),
     )
     lines = [f'{title}: {shorten(names)}' for names, title in listed if names]
     return Comparison(lines, new)
+
+
+def _kind(x: Tensor) -> str:
+    """The shape, and the type of what are no real numbers, such as quantised weights."""
+    return f'{tuple(x.shape)}' if x.is_floating_point() else f'{tuple(x.shape)} {x.dtype}'
 
 
 def shorten(names: Iterable[str], most: int = 5) -> str:

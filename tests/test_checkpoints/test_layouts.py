@@ -48,6 +48,10 @@ def without_matrix():
     return state
 
 
+def of_integers():
+    return {key: x.to(torch.int8) for key, x in meta_state('xcit_nano_12_p16').items()}
+
+
 RESNET = {'layer1.0.conv1.weight': torch.zeros(8)}
 PLAIN = dict(bisa_stages=())
 ADDITIVE = dict(projection='additive', lam='learned')
@@ -64,6 +68,7 @@ NANO = r"xcit_nano_12_p16 \(mmbixt\.XCiT, arch='nano12', patch_size=16\)"
         ('biformer_stl', BiFormer, dict(arch='stl-nchw'), "arch='stl'"),
         ('bisa_swin_tiny_additive', BiSASwin, {}, "the file is .*'additive', lam='learned'"),
         (without_matrix, BiSASwin, ADDITIVE, r'1 of 2\d\d.*\.0\.blocks\.1\.attn\.w_msa\.isa\.B'),
+        (of_integers, XCiT, dict(arch='nano12'), r'another shape or type: .*torch\.int8'),
         (lambda: RESNET, BiSASwin, PLAIN, 'seems to be of another network'),
     ],
 )
@@ -97,7 +102,8 @@ def test_the_file_of_a_backbone_is_not_for_load_from(save):
 
 
 @pytest.mark.parametrize(
-    ('raw', 'averaged'), [('state_dict', 'state_dict_ema'), ('model', 'model_ema')]
+    ('raw', 'averaged'),
+    [('state_dict', 'state_dict_ema'), ('model', 'model_ema'), ('model', 'ema')],
 )
 def test_averaged_weights_are_used_by_every_reader(raw, averaged, save, caplog):
     logging.getLogger('mmbixt').addHandler(caplog.handler)
@@ -108,10 +114,12 @@ def test_averaged_weights_are_used_by_every_reader(raw, averaged, save, caplog):
     backbone.init_weights()
     logging.getLogger('mmbixt').removeHandler(caplog.handler)
     assert caplog.text.count(f'The averaged weights of the file are used: {averaged}') == 1
-    overlay = dict(file=file)
-    model = timm.create_model(f'{SMALL}_pyramid', pretrained=True, pretrained_cfg_overlay=overlay)
+    options = dict(pretrained=True, pretrained_cfg_overlay=dict(file=file))
+    readers = [backbone.state_dict(), load(file)['state_dict']]
+    if averaged != 'ema':  # timm's reader, which knows only the others
+        readers.append(timm.create_model(f'{SMALL}_pyramid', **options).state_dict())
     key = 'blocks.11.attn.qkv.weight'
-    for weights in (backbone.state_dict(), model.state_dict(), load(file)['state_dict']):
+    for weights in readers:
         assert torch.equal(weights[key], state[key])
 
 
