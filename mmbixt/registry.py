@@ -39,32 +39,21 @@ class Registry(root.Registry):
             return super().get(key)
         framework = default_scope()
         component = self.parent.get(f'{framework}.{name}') if framework else None
-        if component is None:
-            framework, component = self._find(name)
-            if framework is not None:
-                enter_scope(framework, component)
-        return component
+        return component or self._find(name)
 
-    def _find(self, name: str) -> tuple[str | None, type | Callable | None]:
-        """The framework that has a component of this name, and the component."""
-        components = {}
+    def _find(self, name: str) -> type | Callable | None:
+        """The component of this name in the first framework that has its own, or mmengine's."""
+        shared = super().get(name)  # of mmengine or mmcv
         for framework in FRAMEWORKS:
             try:
                 import_module(f'{framework}.registry')
                 component = self.parent.get(f'{framework}.{name}')
             except (*UNUSABLE, KeyError):  # missing, or broken: its own configs say so
                 continue
-            if component is not None:
-                components[framework] = component
-        if len(set(components.values())) > 1:
-            raise LookupError(
-                f'{name} is a {self.name} of {", ".join(components)}, and there is no default '
-                'scope to choose one. Call mmengine.registry.init_default_scope(cfg.default_scope) '
-                f'first, or write the scope in front of the type: {next(iter(components))}.{name}.'
-            )
-        shared = super().get(name)  # of mmengine or mmcv
-        own = ((x, component) for x, component in components.items() if component is not shared)
-        return next(own, (None, shared))
+            if component not in (None, shared):
+                enter_scope(framework, component)
+                return component
+        return shared
 
 
 def enter_scope(framework: str, component: type | Callable) -> None:

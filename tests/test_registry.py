@@ -4,7 +4,6 @@ Each process looks like another project, in a folder elsewhere, with some packag
 """
 
 import json
-import re
 
 import pytest
 from helpers import python
@@ -21,12 +20,6 @@ sys.meta_path.insert(0, Hide())
 
 answers = {{}}
 
-def error_of(function, *arguments):
-    try:
-        function(*arguments)
-    except (Exception, SystemExit) as error:
-        return f'{{type(error).__name__}}: {{error}}'
-
 def package(thing):
     return type(thing).__module__.split('.')[0]
 
@@ -36,9 +29,6 @@ from mmengine.config import Config
 from mmengine.hub import get_model
 from mmengine.registry import DATASETS, METRICS, MODELS, TRANSFORMS, VISUALIZERS
 from mmengine.registry import init_default_scope
-
-ours = mmbixt.registry.TRANSFORMS.get
-answers['clash'] = error_of(ours, 'LoadAnnotations')
 
 # mmengine's hub builds without a runner, and so without a default scope
 for name, part in {hub!r}:
@@ -67,7 +57,6 @@ parts = [model, model.backbone, model.neck[1], model.decode_head]
 parts += [TRANSFORMS.build(transform) for transform in cfg.test_pipeline]
 parts += [METRICS.build(cfg.val_evaluator), VISUALIZERS.build(cfg.visualizer)]
 answers['inherited'] = [package(part) for part in parts]
-answers['in scope'] = ours('LoadAnnotations').__module__.split('.')[0]
 
 if not {hidden!r}:
     init_default_scope('mmdet')
@@ -102,11 +91,6 @@ def test_names_are_those_of_the_framework_that_the_config_is_for(tmp_path, hidde
         *('mmcv', 'mmseg', 'mmseg', 'mmbixt', 'mmseg'),
         *('mmseg', 'mmseg'),
     ]
-    assert found['in scope'] == 'mmseg'
-    if hidden:  # there is one framework to choose
-        assert found['clash'] is None
-    else:
-        message = 'LookupError: LoadAnnotations is .* of mmseg, mmdet, mmpretrain, .*init_default'
-        assert re.match(message, found['clash'])
+    if not hidden:
         assert found['classifier'] == ['mmpretrain', 'mmbixt', 'mmpretrain', 'mmpretrain']
         assert found['after mmdet'] == ['mmcv', 'mmseg', 'mmseg', 'mmbixt', 'mmseg']

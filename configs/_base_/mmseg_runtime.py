@@ -26,7 +26,7 @@ env_cfg = dict(
 sync_bn = 'torch'
 vis_backends = [dict(type='LocalVisBackend')]
 visualizer = dict(type='SegLocalVisualizer', vis_backends=vis_backends, name='visualizer')
-log_processor = dict(type='mmbixt.ShortLogProcessor', by_epoch=False)
+log_processor = dict(type='LogProcessor', by_epoch=False)
 log_level = 'INFO'
 load_from = None
 resume = False

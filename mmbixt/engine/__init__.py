@@ -1,6 +1,7 @@
-"""Components for mmengine's training: hooks, optimizers, a log processor, a strategy ..."""
+"""Components for mmengine's training: hooks, groups of parameters, a strategy."""
 
-from mmbixt.engine.boundary_vis_hook import BoundaryVisHook
+from mmengine.runner import LogProcessor
+
 from mmbixt.engine.collate import default_collate
 from mmbixt.engine.compile_layers import CompileLayersHook
 from mmbixt.engine.cuda_graphs import CUDAGraphsHook
@@ -9,10 +10,9 @@ from mmbixt.engine.finite_loss import FiniteLossHook
 from mmbixt.engine.fsdp import FSDPStrategy
 from mmbixt.engine.other_runs import KeepOtherRunsHook
 from mmbixt.engine.parameter_groups import FewGroupsConstructor
-from mmbixt.engine.short_log import ShortLogProcessor
+from mmbixt.registry import LOG_PROCESSORS
 
 __all__ = [
-    'BoundaryVisHook',
     'CUDAGraphsHook',
     'CompileLayersHook',
     'ExactResumeHook',
@@ -20,6 +20,7 @@ __all__ = [
     'FewGroupsConstructor',
     'FiniteLossHook',
     'KeepOtherRunsHook',
-    'ShortLogProcessor',
     'default_collate',
 ]
+
+LOG_PROCESSORS.register_module('ShortLogProcessor', module=LogProcessor)  # in configs of 0.1

@@ -8,7 +8,7 @@ import numpy as np
 from mmengine.evaluator import BaseMetric
 from mmengine.logging import print_log
 
-from mmbixt.evaluation.boundary import RATIOS, WIDTHS, image_sums, scores
+from mmbixt.evaluation.boundary import RATIOS, WIDTHS, image_sums, main_band, scores
 from mmbixt.evaluation.sums import ImageSums, write_sums
 from mmbixt.registry import METRICS
 
@@ -28,6 +28,8 @@ class BoundaryIoUMetric(BaseMetric):
         ignore_index: true label of pixels that do not count.
         sums_file: .npz file for the counts (N,K) of each image by name, with the names of the N
             ``images`` and K ``classes``; scores of any part of the data set follow from them.
+        all_scores: return all scores; else ``all/mIoU``, mIoU and gap of one band, and the first of
+            Boundary IoU and F, which fit a line of the log.
         kwargs: arguments of mmengine's ``BaseMetric``: ``prefix``, ``collect_device`` and
             ``collect_dir``.
     """
@@ -41,9 +43,11 @@ class BoundaryIoUMetric(BaseMetric):
         tolerances: Sequence[float] = (),
         ignore_index: int = 255,
         sums_file: str | None = None,
+        all_scores: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.all_scores = all_scores
         self.options = widths, ratios, tolerances, ignore_index
         self.sums_file = sums_file
 
@@ -64,10 +68,15 @@ class BoundaryIoUMetric(BaseMetric):
             self.results.append((name, sums))
 
     def compute_metrics(self, results: list[tuple[str, dict[str, np.ndarray]]]) -> dict[str, float]:
-        """Scores of the data set; those of each class follow from ``sums_file``."""
+        """Scores of the data set; all others, also of each class, follow from ``sums_file``."""
         names, sums = zip(*results, strict=True)
         counted = ImageSums.stack(names, self.dataset_meta['classes'], sums)
         if self.sums_file is not None:
             write_sums(self.sums_file, counted)
             print_log(f'counts of every image are in {self.sums_file}', logger='current')
-        return scores(counted.total())
+        found = scores(counted.total())
+        if self.all_scores:
+            return found
+        band, contour = main_band(found), next((x for x in found if x.startswith('boundary')), None)
+        line = 'all/mIoU', f'{band}/mIoU', f'{band}/gap', contour
+        return {name: found[name] for name in line if name in found}

@@ -19,7 +19,6 @@ from mmbixt.predict import Predictor
 from mmbixt.visualization.boundary_errors import error_figure
 from mmbixt.visualization.choice import image_scores, worst_and_best
 from mmbixt.visualization.palette import sample_palette
-from mmbixt.visualization.samples import label_map
 
 
 class Example(NamedTuple):
@@ -47,8 +46,10 @@ class Predictions:
 
     def maps(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """True and predicted labels (H,W) of an image."""
-        truth = label_map(self.dataset[index]['data_samples'], 'gt_sem_seg')
-        return truth, self.predict(self.paths[index])
+        sample = self.dataset[index]['data_samples']
+        if 'gt_sem_seg' not in sample:
+            raise UserError(f'{sample.img_path} has no gt_sem_seg.')
+        return sample.gt_sem_seg.data.numpy()[0], self.predict(self.paths[index])
 
     def sums(self, maps: tuple[np.ndarray, np.ndarray], **options) -> dict[str, np.ndarray]:
         """Pixel counts (K,) of an image, by name."""

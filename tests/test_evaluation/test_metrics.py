@@ -49,10 +49,12 @@ def test_two_processes_give_the_scores_of_one(tmp_path):
 
 def test_scores_are_of_the_summed_counts(tmp_path):
     path = tmp_path / 'new' / 'counts.npz'
-    found = evaluate(make_samples(), tolerances=(3,), sums_file=str(path))
+    found = evaluate(make_samples(), all_scores=True, tolerances=(3,), sums_file=str(path))
     image_counts = stacked_sums(label_maps(SIZES), tolerances=(3,))
     assert found == pytest.approx(scores(total(image_counts)))
     assert {'all/mIoU', 'band3px/gap', 'boundary0.005/mIoU', 'boundaryF3px/mF'} <= found.keys()
+    line = {'all/mIoU', 'band3px/mIoU', 'band3px/gap', 'boundary0.02/mIoU'}
+    assert evaluate(make_samples()) == pytest.approx({name: found[name] for name in line})
     written = read_sums(path)
     assert written.images == [f'image_{i}.jpg' for i in range(3)]
     assert written.classes == list(CLASSES)

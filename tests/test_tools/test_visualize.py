@@ -1,4 +1,4 @@
-"""Pictures of errors near boundaries, by a tool and by a hook of a test."""
+"""Pictures of errors near boundaries."""
 
 import shutil
 from pathlib import Path
@@ -54,12 +54,3 @@ def test_five_bands_of_12_bits(within, project, tmp_path, monkeypatch):
     assert red.all(-1).sum() > 100_000
     within('predict.py', 'five.py', 'five.pth', 'data/bands/*', '--out', 'out', '--overlay')
     assert cv2.imread('out/scene_0_overlay.jpg')[:, 8:, 2].min() > 110
-
-
-def test_hook_draws_every_second_image_of_a_test(within, tmp_path):
-    hook = "dict(type='mmbixt.BoundaryVisHook', interval=2, max_images=2)"
-    config = tmp_path / 'hook.py'
-    config.write_text(f"_base_ = '{Path.cwd()}/mine.py'\ncustom_hooks = [{hook}]")
-    within('test.py', config, 'mine.pth', '--work-dir', tmp_path)
-    names = sorted(path.name for path in tmp_path.rglob('vis_image/*'))
-    assert names == [f'test_boundary_scene_{i}_0.png' for i in (0, 2)]

@@ -20,7 +20,7 @@ env_cfg = dict(
 sync_bn = 'torch'
 vis_backends = [dict(type='LocalVisBackend')]
 visualizer = dict(type='Visualizer', vis_backends=vis_backends, name='visualizer')
-log_processor = dict(type='mmbixt.ShortLogProcessor', by_epoch=True)
+log_processor = dict(type='LogProcessor', by_epoch=True)
 log_level = 'INFO'
 load_from = None
 resume = False
