@@ -37,7 +37,7 @@ def parse_args() -> argparse.Namespace:
     text = 'of objects, in which detectors are compared (default: generated scenes)'
     add('--photo', metavar='FILE', help=text)
     only = parser.add_argument_group('segmentors')
-    text = 'for images of any number and size, not one size'
+    text = 'for images of any size (not BiFormer and BiSA-Swin), not of one size'
     only.add_argument('--dynamic', action='store_true', help=text)
     only.add_argument('--logits', action='store_true', help='return logits, not labels')
     return parser.parse_args()

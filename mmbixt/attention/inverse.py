@@ -29,7 +29,7 @@ from torch.func import functional_call
 from torch.nn.functional import gelu, layer_norm
 from torch.utils.checkpoint import checkpoint
 
-from mmbixt.layers.context import is_by_definition, is_exporting, without_autocast
+from mmbixt.layers.context import is_by_definition, without_autocast
 from mmbixt.layers.initialise import init_linear
 from mmbixt.layers.softmax_attention import (
     attention_scores,
@@ -82,7 +82,7 @@ def bilinear(left: Tensor, right: Tensor, weight: Tensor) -> Tensor:
     rows at a time, whose products stay in the caches of a CPU, and again in the backward pass.
     """
     right = right.to(left.dtype)
-    if torch.compiler.is_compiling() or is_exporting():
+    if torch.compiler.is_compiling():
         return _multiply(left, right, weight)
     values = 2**20 if left.device.type == 'cpu' else 2**27
     rows = max(1, values // (left.shape[-1] * right.shape[-1]))

@@ -14,15 +14,13 @@ to all, with a mask for the routes: products with masked keys then cost less tha
 """
 
 import math
-import operator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
-from mmbixt.layers.context import is_by_definition, is_exporting, without_autocast
-from mmbixt.layers.sizes import ceil_div, crop, known_true, larger, smaller
+from mmbixt.layers.context import is_by_definition, without_autocast
+from mmbixt.layers.sizes import ceil_div, extend
 from mmbixt.layers.softmax_attention import (
     attention_scores,
     fused_attention,
@@ -47,10 +45,7 @@ class Regions(NamedTuple):
 
     def cut(self, x: Tensor) -> Tensor:
         """(B,H,W,C) to (B,R,L,C), with zeros at the right and the bottom up to whole regions."""
-        bottom = self.rows * self.height - x.shape[1]
-        right = self.columns * self.width - x.shape[2]
-        if not known_true(bottom + right == 0):
-            x = pad(x, (0, 0, 0, right, 0, bottom))
+        x = extend(x, self.rows * self.height, self.columns * self.width)
         x = x.unflatten(2, (self.columns, self.width)).unflatten(1, (self.rows, self.height))
         return x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
 
@@ -63,9 +58,7 @@ class Regions(NamedTuple):
 
     def inside(self, height: int, width: int, device: torch.device) -> Tensor | None:
         """(R,L), True for the cells of a feature map (H,W); None if nothing was padded."""
-        if known_true(self.rows * self.height == height) and known_true(
-            self.columns * self.width == width
-        ):
+        if (self.rows * self.height, self.columns * self.width) == (height, width):
             return None
         row = torch.arange(self.rows * self.height, device=device) < height
         column = torch.arange(self.columns * self.width, device=device) < width
@@ -111,7 +104,7 @@ def route(queries: Tensor, keys: Tensor, topk: int, valid: Tensor | None = None)
         scores = _means(queries, valid) @ _means(keys, valid).transpose(1, 2)
     if valid is not None:
         scores = scores.masked_fill(~valid.any(1), -torch.inf)
-    return scores.topk(smaller(topk, scores.shape[-1]), dim=-1).indices
+    return scores.topk(min(topk, scores.shape[-1]), dim=-1).indices
 
 
 def _means(x: Tensor, valid: Tensor | None) -> Tensor:
@@ -187,7 +180,7 @@ def routing_attention(
     if is_by_definition():
         return routing_attention_definition(queries, keys, values, routes, scale, valid)
     batch, regions, tokens, heads, d = queries.shape
-    if queries.device.type != 'cpu' and known_true(regions * tokens <= MASKED * routes.shape[2]):
+    if queries.device.type != 'cpu' and regions * tokens <= MASKED * routes.shape[2]:
         return attend_masked(queries, keys, values, routes, scale, valid)
     first = torch.arange(batch, device=routes.device)[:, None, None] * regions
     rows = (routes + first).flatten()  # of a table of the regions of all images
@@ -242,7 +235,7 @@ class RoutingAttention(nn.Module):
         num_heads: heads h. The scores are scaled by ``C ** -0.5``, not by a head's width.
         topk: number k of regions that a region attends to.
         num_regions: regions per side of the feature map, or 'auto': for each size of the map those
-            of :func:`region_side`; exporters and compilers then take its sides as numbers.
+            of :func:`region_side`.
         floor_regions: how a side is cut that ``num_regions`` does not divide. False: the size of
             the regions is rounded up. True: it is rounded down, and there are more regions.
         padding: how the zeros are treated that pad a feature map to whole regions. 'masked': no
@@ -276,13 +269,10 @@ class RoutingAttention(nn.Module):
     def regions(self, height: int, width: int) -> Regions:
         """The regions of a feature map of this size."""
         if self.num_regions == 'auto':
-            if is_exporting() and any(isinstance(x, torch.SymInt) for x in (height, width)):
-                raise ValueError("num_regions='auto' can be exported for one size of images only.")
-            height, width = map(operator.index, (height, width))  # numbers, not symbols
             sides = [region_side(side, height * width, self.topk) for side in (height, width)]
             counts = [ceil_div(*pair) for pair in zip((height, width), sides, strict=True)]
         elif self.floor_regions:
-            sides = [larger(1, side // self.num_regions) for side in (height, width)]
+            sides = [max(1, side // self.num_regions) for side in (height, width)]
             counts = [ceil_div(*pair) for pair in zip((height, width), sides, strict=True)]
         else:
             counts = [self.num_regions] * 2
@@ -297,8 +287,8 @@ class RoutingAttention(nn.Module):
         out = routing_attention(queries, keys, values, routes, self.scale, valid)
         out, values = regions.join(out), regions.join(values)
         if not self._is_padded_before:
-            out, values = (crop(part, height, width) for part in (out, values))
-        return self.wo(crop(out + enhance_locally(self.lepe, values), height, width))
+            out, values = (part[:, :height, :width] for part in (out, values))
+        return self.wo((out + enhance_locally(self.lepe, values))[:, :height, :width])
 
     def _route(self, x: Tensor, regions: Regions) -> tuple[Tensor, ...]:
         """Cut feature maps (B,H,W,C) into regions, project their tokens, and choose the routes.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mmbixt.attention.inverse import BidirectionalSelfAttention, bidirectional_self_attention_maps
-from mmbixt.layers.sizes import crop, extend_to_multiple, known_true, padding_to_multiple
+from mmbixt.layers.sizes import ceil_div, extend_to_multiple
 from mmbixt.layers.softmax_attention import split_heads
 
 
@@ -33,16 +33,17 @@ class Windows(NamedTuple):
         """(B,H,W,C) to (B,windows,N,C) with N = size * size."""
         x = extend_to_multiple(x, self.size)
         rows, columns = (side // self.size for side in x.shape[1:3])
-        x = _roll(x, self.shift).unflatten(2, (columns, self.size)).unflatten(1, (rows, self.size))
+        x = x.roll((-self.shift, -self.shift), dims=(1, 2)) if self.shift else x
+        x = x.unflatten(2, (columns, self.size)).unflatten(1, (rows, self.size))
         return x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
 
     def join(self, x: Tensor) -> Tensor:
         """The inverse of :meth:`cut`, (B,windows,N,C) to (B,H,W,C), without the padding."""
-        sides = self.height, self.width
-        rows, columns = ((s + padding_to_multiple(s, self.size)) // self.size for s in sides)
+        rows, columns = (ceil_div(side, self.size) for side in (self.height, self.width))
         x = x.unflatten(2, (self.size, self.size)).unflatten(1, (rows, columns))
         x = x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
-        return crop(_roll(x, -self.shift), *sides)
+        x = x.roll((self.shift, self.shift), dims=(1, 2)) if self.shift else x
+        return x[:, : self.height, : self.width]
 
     def mask(self, x: Tensor) -> Tensor | None:
         """What is added to the scores of shifted windows, (windows,1,N,N); None without a shift.
@@ -52,11 +53,11 @@ class Windows(NamedTuple):
         1e-44: such subnormal numbers take CPUs many times as long. The two differ in float32 only
         where a hidden score is more than about 85 above all others.
         """
-        if known_true(self.shift == 0):
+        if self.shift == 0:
             return None
 
         def part(length: int) -> Tensor:
-            padded = length + padding_to_multiple(length, self.size)
+            padded = ceil_div(length, self.size) * self.size
             place = torch.arange(padded, device=x.device)
             return (place >= padded - self.size).long() + (place >= padded - self.shift).long()
 
@@ -64,16 +65,6 @@ class Windows(NamedTuple):
         parts = self._replace(shift=0).cut(parts[None, :, :, None])[0, :, :, 0]  # (windows,N)
         apart = parts[:, None, :, None] != parts[:, None, None, :]
         return torch.zeros_like(apart, dtype=x.dtype).masked_fill(apart, -torch.inf)
-
-
-def _roll(x: Tensor, shift: int | torch.SymInt) -> Tensor:
-    """(B,H,W,C) shifted cyclically to the left and up."""
-    if isinstance(shift, int):
-        return x.roll((-shift, -shift), dims=(1, 2)) if shift else x
-    for dim in (1, 2):  # ONNX has no roll by a size
-        index = (torch.arange(x.shape[dim], device=x.device) + shift) % x.shape[dim]
-        x = x.index_select(dim, index)
-    return x
 
 
 class WindowAttention(BidirectionalSelfAttention):

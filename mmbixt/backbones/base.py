@@ -91,6 +91,7 @@ class DenseBackbone(LoadsFiles):
     crop_pct: ClassVar[float] = 0.875  # of images for the authors' classifier, for timm
     # whether timm refuses files without all weights, even those that :attr:`may_be_missing`
     pretrained_strict: ClassVar[bool] = True
+    has_free_sizes: ClassVar[bool] = True  # whether a program by exporters is for any size
     no_decay: ClassVar[tuple[str, ...]] = ()  # ends of the names of weights without weight decay
 
     def __init__(

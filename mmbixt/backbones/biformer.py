@@ -122,7 +122,7 @@ class BiFormer(DenseBackbone):
             authors use 7 for classification at 224 pixels, 8 for segmentation at 512 and 16 for
             detection. 'auto': as many as suit the size of the map, by Equation 9 of the paper (see
             :func:`mmbixt.attention.routing.region_side`), so that the cost of attention grows as
-            ``(H W)^(4/3)``, not ``(H W)^2``; an exported program is for one size of images then.
+            ``(H W)^(4/3)``, not ``(H W)^2``.
         topks: regions that a region attends to, one number for each stage; default: those of
             ``arch``. -2 means attention among all tokens with LePE, -1 without LePE; in 'stl-nchw'
             both have LePE, as in its code.
@@ -145,6 +145,7 @@ class BiFormer(DenseBackbone):
             convolutions before it and its output's norm.
     """
 
+    has_free_sizes = False  # regions are cut by numbers
     may_be_missing = r'extra_norms\.\d+\.'  # files of classifiers have no norms of the outputs
     weight_names = r'attn\.lepe\.|extra_norms\.'
     final_layers = BatchNormMean

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 
 from mmbixt.attention.inverse import InverseAttention, check_options
 from mmbixt.attention.windows import WindowAttention, Windows, relative_position_index
@@ -19,7 +19,7 @@ from mmbixt.backbones.final_layers import FinalLayers
 from mmbixt.checkpoints.state_dict import rename
 from mmbixt.layers import DropPath, FeedForward
 from mmbixt.layers.initialise import init_linear
-from mmbixt.layers.sizes import extend_to_multiple, known_true, smaller
+from mmbixt.layers.sizes import extend_image, extend_to_multiple
 
 ARCHS = {
     'tiny': dict(embed_dims=96, depths=(2, 2, 6, 2), num_heads=(3, 6, 12, 24)),
@@ -56,8 +56,7 @@ class PatchEmbed(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """(B,3,H,W) to (B,ceil(H/4),ceil(W/4),C)."""
-        image = extend_to_multiple(image.permute(0, 2, 3, 1), 4).permute(0, 3, 1, 2)
-        return self.norm(self.projection(image).permute(0, 2, 3, 1))
+        return self.norm(self.projection(extend_image(image, 4)).permute(0, 2, 3, 1))
 
 
 class PatchMerging(nn.Module):
@@ -114,7 +113,6 @@ class SwinBlock(nn.Module):
         return x + self.drop_path(self.ffn(self.norm2(x)))
 
 
-@fx.wrap  # torch.fx cannot trace a choice by sizes
 def make_windows(
     x: Tensor, size: int, shift: int, shift_single_window: bool
 ) -> tuple[Windows, Tensor | None]:
@@ -122,9 +120,8 @@ def make_windows(
 
     Without ``shift_single_window`` windows as large as the shorter side are not shifted.
     """
-    side = smaller(*x.shape[1:3])
-    if not (shift_single_window or known_true(side > size)):
-        shift = shift * smaller(1, (side - 1) // size)
+    if min(x.shape[1:3]) <= size and not shift_single_window:
+        shift = 0
     windows = Windows(*x.shape[1:3], size, shift)
     return windows, windows.mask(x)
 
@@ -176,6 +173,7 @@ class BiSASwin(DenseBackbone):
     """
 
     # plain Swin Transformers have no inverse attention, and classifiers no norms of the outputs
+    has_free_sizes = False  # windows are cut by numbers
     may_be_missing = r'norm\d+\.|stages\.\d+\.blocks\.\d+\.attn\.w_msa\.(isa\.|lam_logit$)'
     weight_names = r'relative_position_bias_table'
     pretrained_strict = False  # a training may start from weights of Swin

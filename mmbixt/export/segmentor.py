@@ -9,8 +9,9 @@ from mmengine.config import Config
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, pad
 
+from mmbixt.errors import UserError
 from mmbixt.export.files import normalise
-from mmbixt.layers.sizes import crop, padding_to_multiple
+from mmbixt.layers.sizes import ceil_div
 from mmbixt.predict.networks import labels_of
 
 # of the largest logit, and share of equal labels; rounding alone makes 1e-5
@@ -23,9 +24,11 @@ class ExportedSegmentor(nn.Module):
     Args:
         model: of mmseg, in evaluation mode.
         config: of the model.
-        dynamic: prepare it for images of any number and size.
+        dynamic: prepare it for images of any size, not only of any number.
         logits: return logits, not labels.
     """
+
+    batch = 2  # of the example: exporters take 1 for a constant
 
     def __init__(
         self, model: nn.Module, config: Config, dynamic: bool = False, logits: bool = False
@@ -35,22 +38,26 @@ class ExportedSegmentor(nn.Module):
         self.prepare = dict(config.model.get('data_preprocessor') or {})
         self.divisor = (self.prepare.get('test_cfg') or {}).get('size_divisor')
         self.outputs = ['logits' if logits else 'labels']
-        self.free = {0: 'batch', 2: 'height', 3: 'width'} if dynamic else None
-        self.batch = 2 if dynamic else 1  # of the example: exporters take 1 for a constant
+        self.free = {0: 'batch'}
         if dynamic:
-            replace_for_dynamic_sizes(self.model)
+            if not getattr(model.backbone, 'has_free_sizes', True):
+                name = type(model.backbone).__name__
+                raise UserError(f'{name} is exported for one height and width, without --dynamic.')
+            self.free |= {2: 'height', 3: 'width'}
+            free_upsampling(self.model)
 
     def forward(self, images: Tensor) -> Tensor:
         """Images (B,3,H,W) to labels (B,H,W), or logits (B,classes,H,W)."""
         head, (height, width) = self.model.decode_head, images.shape[2:]
         x = normalise(images, self.model, self.prepare)
         if self.divisor:
-            bottom, right = (padding_to_multiple(side, self.divisor) for side in (height, width))
-            x = pad(x, (0, right, 0, bottom), value=float(self.prepare.get('pad_val', 0)))
+            rows, columns = (ceil_div(side, self.divisor) for side in (height, width))
+            padding = (0, columns * self.divisor - width, 0, rows * self.divisor - height)
+            x = pad(x, padding, value=float(self.prepare.get('pad_val', 0)))
         out = head(self.model.extract_feat(x))
         out = interpolate(out, x.shape[2:], mode='bilinear', align_corners=head.align_corners)
         if self.divisor:
-            out = crop(out.permute(0, 2, 3, 1), height, width).permute(0, 3, 1, 2)
+            out = pad(out, [-n for n in padding])  # exporters do not know the size of a slice
         return out if self.logits else labels_of(out, head.threshold)
 
     def compare(
@@ -81,41 +88,12 @@ def predict(model: nn.Module, images: Tensor) -> tuple[np.ndarray, np.ndarray]:
     return logits, torch.cat([sample.pred_sem_seg.data for sample in out]).numpy()
 
 
-class Pooling(nn.Module):
-    """``nn.AdaptiveAvgPool2d(n)`` as two products, because ONNX has it for fixed sizes only.
-
-    Cell i of n is the mean of the pixels from ``floor(i*H/n)`` to ``ceil((i+1)*H/n)``.
-    """
-
-    def __init__(self, cells: int) -> None:
-        super().__init__()
-        self.cells = cells
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B,C,H,W) to (B,C,n,n)."""
-        rows, columns = (self._weights(side, x) for side in x.shape[2:])
-        return rows @ x @ columns.transpose(0, 1)
-
-    def _weights(self, side: int, x: Tensor) -> Tensor:
-        """(n,side), each row summing to one."""
-        cell = torch.arange(self.cells, device=x.device)[:, None]
-        first = cell * side // self.cells
-        end = ((cell + 1) * side + self.cells - 1) // self.cells
-        pixel = torch.arange(side, device=x.device)
-        return ((pixel >= first) & (pixel < end)).to(x.dtype) / (end - first)
-
-
-def replace_for_dynamic_sizes(model: nn.Module) -> None:
-    """Replace, in place, modules that exporters accept for fixed sizes only."""
+def free_upsampling(model: nn.Module) -> None:
+    """Replace mmseg's ``Upsample``, in place: it rounds sizes, so that exporters take numbers."""
     from mmseg.models.utils import Upsample
 
-    for name, module in list(model.named_modules()):
-        if isinstance(module, nn.AdaptiveAvgPool2d) and isinstance(module.output_size, int):
-            new = Pooling(module.output_size)
-        elif isinstance(module, Upsample) and not module.size and module.scale_factor % 1 == 0:
-            options = dict(mode=module.mode, align_corners=module.align_corners)
-            new = nn.Upsample(scale_factor=int(module.scale_factor), **options)
-        else:
-            continue
-        parent, _, child = name.rpartition('.')
-        setattr(model.get_submodule(parent), child, new)
+    for parent in list(model.modules()):
+        for name, part in parent.named_children():
+            if isinstance(part, Upsample) and part.scale_factor:
+                options = dict(mode=part.mode, align_corners=part.align_corners)
+                parent.add_module(name, nn.Upsample(scale_factor=part.scale_factor, **options))

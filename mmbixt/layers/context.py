@@ -1,4 +1,4 @@
-"""How a layer runs: by its paper's equations or faster, in which precision, traced or not.
+"""How a layer runs: by its paper's equations or faster, and in which precision.
 
 The equations are plain products and softmaxes, so they have all derivatives: second ones,
 forward-mode ones, and those of ``torch.func``. Fused attention has first derivatives only.
@@ -46,10 +46,3 @@ def half_dtype(x: Tensor) -> torch.dtype | None:
 def without_autocast(x: Tensor) -> AbstractContextManager:
     """A context without autocast on the device of a tensor."""
     return torch.autocast(x.device.type, enabled=False) if is_autocast(x) else nullcontext()
-
-
-def is_exporting() -> bool:
-    """Whether a program is exported, which must be valid for other sizes than its example's."""
-    if torch.compiler.is_dynamo_compiling():  # Dynamo (of torch 2.11) says that it is exporting
-        return False
-    return torch.compiler.is_exporting() or torch.jit.is_tracing()

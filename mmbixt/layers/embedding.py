@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from mmbixt.layers.sizes import extend_to_multiple
+from mmbixt.layers.sizes import extend_image
 
 
 class LinearPatchEmbed(nn.Module):
@@ -36,8 +36,7 @@ class LinearPatchEmbed(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """(B,in_channels,H,W) to (B,C,ceil(H/stride),ceil(W/stride))."""
-        image = extend_to_multiple(image.permute(0, 2, 3, 1), self.stride).permute(0, 3, 1, 2)
-        return self.proj(image)
+        return self.proj(extend_image(image, self.stride))
 
 
 class ConvPatchEmbed(nn.Module):

@@ -1,4 +1,4 @@
-"""Exported with symbols for sizes, a backbone is right for images of other sizes."""
+"""An exported backbone is right for other batches, and some for images of other sizes."""
 
 import pytest
 import torch
@@ -6,12 +6,12 @@ from helpers import assert_close, image
 from torch.export import Dim
 from variants import VARIANTS, build
 
-SIZES = ((1, 240, 240), (2, 257, 240), (3, 240, 300), (1, 289, 301))
+SIZES = ((1, 240, 240), (2, 257, 240), (3, 240, 300), (1, 289, 301), (1, 64, 64), (2, 97, 130))
 EXAMPLE = (2, 240, 272)
+BATCHES = (EXAMPLE, (1, 240, 272), (3, 240, 272))
 DYNAMIC = ({0: Dim.AUTO, 2: Dim.AUTO, 3: Dim.AUTO},)
-PADDED = 'bisa, learned, instance norm, early stages'  # whose windows are
-# what is exported differently; not BiFormer's stl-nchw, whose number of regions depends on the size
-EXPORTED = 'bixt conv, LPI', 'xcit /8, layer scale', 'biformer', 'biformer stl', PADDED
+FREE = 'bixt', 'bixt conv, LPI', 'xcit /8, layer scale'
+FIXED = 'biformer', 'biformer stl-nchw', 'bisa, learned, instance norm, early stages'
 
 
 def assert_same(run, backbone, sizes):
@@ -35,20 +35,13 @@ def in_onnxruntime(program, file):
 
 
 @pytest.mark.zoo
-@pytest.mark.parametrize('name', EXPORTED)
+@pytest.mark.parametrize('name', FREE + FIXED)
 @torch.no_grad()
 def test_exported_once_it_takes_other_batches_and_sizes(name, tmp_path):
     backbone = build(VARIANTS[name]).eval()
-    program = torch.export.export(backbone, (image(*EXAMPLE),), dynamic_shapes=DYNAMIC)
+    assert backbone.has_free_sizes == (name in FREE)
+    free, sizes = (DYNAMIC, SIZES) if name in FREE else (({0: Dim.AUTO},), BATCHES)
+    program = torch.export.export(backbone, (image(*EXAMPLE),), dynamic_shapes=free)
     assert 'mmbixt' not in str(program.graph)
-    assert_same(program.module(), backbone, SIZES)
-    run = in_onnxruntime(program, tmp_path / 'backbone.onnx')
-    assert_same(run, backbone, (*SIZES, (1, 64, 64), (2, 97, 130), (1, 225, 290)))
-
-
-def test_regions_by_the_size_are_exported_for_one_size():
-    backbone = build(VARIANTS['biformer, regions by the size, no position convolution']).eval()
-    x = image(1, 96, 64)
-    assert_same(torch.export.export(backbone, (x,)).module(), backbone, [(1, 96, 64)])
-    with pytest.raises(ValueError, match="num_regions='auto' can be exported for one size"):
-        torch.export.export(backbone, (x,), dynamic_shapes=DYNAMIC)
+    assert_same(program.module(), backbone, sizes)
+    assert_same(in_onnxruntime(program, tmp_path / 'backbone.onnx'), backbone, sizes)
