@@ -26,7 +26,7 @@ from mmbixt.config import ConfigError, all_dicts, named_dicts, read_config, type
 from mmbixt.errors import UserError, near_matches
 from mmbixt.frameworks import UNUSABLE, missing_framework
 from mmbixt.registry import FRAMEWORKS
-from mmbixt.sample.sample_config import use_few_steps, use_sample_data
+from mmbixt.scenes.short_runs import use_few_steps, use_scenes
 
 # what mmengine's runners and the tools read in a config; a file has other names for its own use
 READ = {
@@ -98,7 +98,7 @@ def load_config(args: argparse.Namespace, steps: int | None = None) -> Config:
     options = args.cfg_options or {}
     changes = ['The config is changed:'] if args.sample or steps else []
     if args.sample:
-        changes += use_sample_data(cfg, options=options)
+        changes += use_scenes(cfg, options=options)
         cfg.work_dir = None  # that of the real run
     if steps:
         changes += use_few_steps(cfg, steps, not args.sample, options)

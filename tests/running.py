@@ -18,7 +18,7 @@ from mmengine.logging import MMLogger
 from mmengine.utils import ManagerMixin
 from torch.multiprocessing import start_processes
 
-from mmbixt.sample.sample_data import MANIFEST, write_sample_data
+from mmbixt.scenes.files import MANIFEST, write_scenes
 
 # for --cfg-options
 TWO_STEPS = ['train_cfg.max_iters=2', 'train_cfg.val_interval=2']
@@ -96,7 +96,7 @@ def shorten(cfg: Config, folder: Path, steps: int) -> None:
 
 def write_few_scenes(root: Path, train: int = 4, val: int = 3) -> Path:
     """Sample data with few scenes, which ``--sample`` accepts as complete; for speed."""
-    manifest = write_sample_data(root, train, val) / MANIFEST
+    manifest = write_scenes(root, train, val) / MANIFEST
     written = json.loads(manifest.read_text())
     manifest.write_text(json.dumps({**written, 'train': 256, 'val': 32}))
     return manifest.parent

@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from mmseg.datasets import ADE20KDataset
 
-from mmbixt.sample.sample_data import write_sample_data
-from mmbixt.visualization.palette import sample_palette
+from mmbixt.scenes.files import write_scenes
+from mmbixt.visualization.palette import scene_palette
 
 IGNORED = 255
 TOOLS = Path(__file__).resolve().parent
@@ -57,7 +57,7 @@ def draw_predictions(data: Path, predictions: Path) -> Figure:
     """A row for each of some scenes: image, truth, prediction and errors."""
     classes = ADE20KDataset.METAINFO['classes']
     colours = np.full((256, 3), 255, np.uint8)
-    colours[: len(classes)] = sample_palette(classes, ADE20KDataset.METAINFO['palette'])
+    colours[: len(classes)] = scene_palette(classes, ADE20KDataset.METAINFO['palette'])
     images = sorted((data / 'images/validation').iterdir())
     images = images[::5][:SCENES]  # lakes and streets
     figure = Figure(figsize=(12, 2.35 * len(images) + 1.3), layout='constrained', dpi=110)
@@ -90,7 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--out', type=Path, default=Path('work_dirs/demo'), help='output folder')
     out = parser.parse_args().out
-    data = write_sample_data('data/sample') / 'ade/ADEChallengeData2016'
+    data = write_scenes('data/sample') / 'ade/ADEChallengeData2016'
     predictions = out / 'predictions'
 
     train = TOOLS / 'train.py', CONFIG, '--sample', '--work-dir', out / 'run'

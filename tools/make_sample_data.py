@@ -7,7 +7,7 @@ ImageNet (classification), so that all configs can be tried without downloads.
 import argparse
 
 from mmbixt.cli import run
-from mmbixt.sample.sample_data import write_sample_data
+from mmbixt.scenes.files import write_scenes
 
 
 def parse_args() -> argparse.Namespace:
@@ -25,7 +25,7 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
-    root = write_sample_data(args.out, args.train, args.val, *args.size)
+    root = write_scenes(args.out, args.train, args.val, *args.size)
     print(f'sample data: {root}')
     print(f'  for mmseg: data_root={root / "ade" / "ADEChallengeData2016"}')
     print(f'  for mmdet: data_root={root / "coco"}')

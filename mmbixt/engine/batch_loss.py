@@ -13,7 +13,7 @@ from mmbixt.engine.segmentation_loss import replace_losses
 class BatchLoss(nn.Module):
     """The losses of a batch as a function of tensors alone.
 
-    ``model.loss`` becomes :meth:`choose` until :meth:`release`. The first call in training gives
+    ``model.loss`` becomes :meth:`loss` until :meth:`release`. The first call in training gives
     the example for which :meth:`capture` makes the graph: ``example`` has images (B,3,H,W) and
     labels (B,...). ``names`` of losses are empty as long as there is no graph.
     """
@@ -23,7 +23,7 @@ class BatchLoss(nn.Module):
         self.model, self.ordinary = model, model.loss
         self.example: tuple[Tensor, ...] = ()
         self.names: tuple[str, ...] = ()
-        model.loss = self.choose
+        model.loss = self.loss
         self.heads = replace_losses(model)
 
     def release(self) -> None:
@@ -32,7 +32,7 @@ class BatchLoss(nn.Module):
         for head in self.heads:
             del head.loss_by_feat
 
-    def choose(
+    def loss(
         self, images: Tensor, samples: Sequence[BaseDataElement] | None = None
     ) -> dict[str, Tensor]:
         """The losses of images (B,3,H,W), by the graph if it is for batches like this one."""
@@ -65,7 +65,7 @@ class BatchLoss(nn.Module):
         buffers = [(x, x.clone()) for x in self.buffers()]
         devices = [x.device for x in self.example[:1] if x.is_cuda]
         with torch.random.fork_rng(devices, device_type='cuda'):
-            problem = self.problem()
+            problem = self.try_both_passes()
             if not problem:
                 torch.cuda.make_graphed_callables(self, self.example, allow_unused_input=True)
                 self.names, self.state = self.returned, self.current_state()
@@ -84,8 +84,8 @@ class BatchLoss(nn.Module):
         parts = [(id(x), x.training) for x in self.modules()]
         return parts + [(id(x), x.requires_grad) for x in self.parameters()]
 
-    def problem(self) -> str:
-        """Run both passes once, and return why a capture would fail."""
+    def try_both_passes(self) -> str:
+        """Why a capture would fail; empty if it would not."""
         mode = torch.cuda.get_sync_debug_mode()
         torch.cuda.set_sync_debug_mode('error')
         try:

@@ -45,7 +45,8 @@ class CUDAGraphsHook(Hook):
         if losses.names:
             if losses.state != losses.current_state():
                 problem = 'the model was changed after the capture'
-        elif not runner.optim_wrapper.should_update():  # of two iterations, in one at least
+        elif not runner.optim_wrapper.should_update():
+            # so before the first or the second iteration, where gradients are accumulated
             problem = 'accumulative_counts adds gradients up, and a graph overwrites them'
         elif losses.example:
             problem = losses.capture()

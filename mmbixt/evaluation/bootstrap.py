@@ -26,21 +26,21 @@ class Estimate:
     """Scores, or differences of scores, in per cent: of the test set, and of each of S draws."""
 
     value: np.ndarray  # (...)
-    samples: np.ndarray  # (S,...)
+    draws: np.ndarray  # (S,...)
 
     def __sub__(self, other: 'Estimate') -> 'Estimate':
-        return Estimate(self.value - other.value, self.samples - other.samples)
+        return Estimate(self.value - other.value, self.draws - other.draws)
 
     def over_classes(self) -> 'Estimate':
         """Means over the last axis, of the classes that occur in a draw."""
-        return Estimate(class_mean(self.value), class_mean(self.samples))
+        return Estimate(class_mean(self.value), class_mean(self.draws))
 
     def interval(self) -> np.ndarray:
         """Bounds (2,...) that hold LEVEL per cent of the draws; NaN where all draws are NaN."""
         tail = (100 - LEVEL) / 2
         with warnings.catch_warnings():
             warnings.filterwarnings('ignore', 'All-NaN slice', RuntimeWarning)
-            return np.nanpercentile(self.samples, [tail, 100 - tail], axis=0)
+            return np.nanpercentile(self.draws, [tail, 100 - tail], axis=0)
 
 
 def paired(first: ImageSums, second: ImageSums) -> tuple[ImageSums, ImageSums]:
@@ -90,23 +90,23 @@ def score_regions(run: ImageSums) -> dict[str, RegionScores]:
             share = 100 * total[f'{name}/true'].sum() / total['all/true'].sum()
         if name.startswith('band'):
             whole, lost = regions['all'].mean, regions['all'].mean - mean
-            gap = Estimate(percent(lost.value, whole.value), percent(lost.samples, whole.samples))
+            gap = Estimate(percent(lost.value, whole.value), percent(lost.draws, whole.draws))
         regions[name] = RegionScores(classes, mean, share, overall.get(f'{name}/aAcc'), gap)
     return regions
 
 
-def draw_weights(images: int, samples: int, seed: int) -> np.ndarray:
+def draw_weights(images: int, draws: int, seed: int) -> np.ndarray:
     """Counts (S,N) of each of N images in each of S draws of N images."""
     random = np.random.default_rng(seed)
-    return random.multinomial(images, np.full(images, 1 / images), samples).astype(float)
+    return random.multinomial(images, np.full(images, 1 / images), draws).astype(float)
 
 
 def estimate(run: ImageSums, weights: np.ndarray) -> dict[str, Estimate]:
     """Scores of each class (K,), by name as in `class_scores`, with the draws ``weights`` (S,N)."""
     values = class_scores(run.total())
     # exact: the counts are integers, and their sums stay below 2^53
-    samples = class_scores({name: weights @ counts for name, counts in run.counts.items()})
-    return {name: Estimate(value, samples[name]) for name, value in values.items()}
+    draws = class_scores({name: weights @ counts for name, counts in run.counts.items()})
+    return {name: Estimate(value, draws[name]) for name, value in values.items()}
 
 
 def _in_order(run: ImageSums) -> tuple[list[str], ImageSums]:

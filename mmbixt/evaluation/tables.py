@@ -9,7 +9,7 @@ from mmbixt.evaluation.boundary import main_band
 SIDE_BY_SIDE = ('mIoU', 'mAcc', 'aAcc')
 
 
-def headline(runs: Mapping[str, Mapping[str, float]]) -> str:
+def main_table(runs: Mapping[str, Mapping[str, float]]) -> str:
     """Scores over all pixels and over one band side by side, as in Table 2 of the BiSA paper; for
     two runs also the relative gain of the second, 100 (second - first) / first."""
     first, *others = runs.values()

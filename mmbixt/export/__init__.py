@@ -14,7 +14,7 @@ from mmbixt.export.detector import ExportedDetector
 from mmbixt.export.files import agrees, metadata, write
 from mmbixt.export.segmentor import ExportedSegmentor
 from mmbixt.predict.loading import load_trained
-from mmbixt.sample.scenes import make_scene
+from mmbixt.scenes.scene import make_scene
 
 __all__ = ['export']
 

@@ -69,7 +69,7 @@ def cell(score: float | Estimate | None, digits: int = 1) -> tuple[str, float | 
     value, interval = score, ''
     if isinstance(score, Estimate):
         value = float(score.value)
-        if len(score.samples) > 1:
+        if len(score.draws) > 1:
             interval = '{:.1f} to {:.1f}'.format(*score.interval())
     if value in (None, -1) or isnan(value):  # -1 is mmdet's score without objects
         return '–', '', ''

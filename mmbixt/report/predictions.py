@@ -18,7 +18,7 @@ from mmbixt.evaluation.sums import ImageSums, indices_of
 from mmbixt.predict import Predictor
 from mmbixt.visualization.boundary_errors import error_figure
 from mmbixt.visualization.choice import image_scores, worst_and_best
-from mmbixt.visualization.palette import sample_palette
+from mmbixt.visualization.palette import scene_palette
 
 
 class Example(NamedTuple):
@@ -42,7 +42,7 @@ class Predictions:
         self.ignored = getattr(self.dataset, 'ignore_index', 255)
         self.meta = dict(self.dataset.metainfo)
         if generated:  # ADE20K's palette has four similar greens for classes of the scenes
-            self.meta['palette'] = sample_palette(self.meta['classes'], self.meta['palette'])
+            self.meta['palette'] = scene_palette(self.meta['classes'], self.meta['palette'])
 
     def maps(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """True and predicted labels (H,W) of an image."""

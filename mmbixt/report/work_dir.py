@@ -10,7 +10,7 @@ import numpy as np
 from mmengine.config import Config
 
 from mmbixt.errors import UserError
-from mmbixt.sample.sample_data import MANIFEST
+from mmbixt.scenes.files import MANIFEST
 
 # scores of mmdet, and what they measure
 DETECTION = {'coco/bbox_mAP': 'boxes', 'coco/segm_mAP': 'masks', 'coco/boundary_mAP': 'mask edges'}

@@ -19,7 +19,7 @@ _COLOURS = {
 }
 
 
-def sample_palette(classes: Sequence[str], palette: Sequence[Sequence[int]]) -> list[Sequence[int]]:
+def scene_palette(classes: Sequence[str], palette: Sequence[Sequence[int]]) -> list[Sequence[int]]:
     """A palette (RGB), with other colours for the classes of the generated scenes."""
     return [_COLOURS.get(*pair) for pair in zip(classes, palette, strict=True)]
 

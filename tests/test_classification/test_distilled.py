@@ -12,7 +12,7 @@ from running import fresh_mmengine, shorten, write_few_scenes
 
 from mmbixt.checkpoints.loader import load
 from mmbixt.config import read_config
-from mmbixt.sample.sample_config import use_sample_data
+from mmbixt.scenes.short_runs import use_scenes
 
 MEAN, STD = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
 MIXED = dict(augments=[dict(type='Mixup', alpha=0.8), dict(type='CutMix', alpha=1.0)])
@@ -114,7 +114,7 @@ def test_trains_evaluates_and_resumes_with_the_same_bits(tmp_path):
 
     def train(folder, **more):
         cfg = read_config('xcit_n12_p16_in1k')
-        use_sample_data(cfg, str(scenes))
+        use_scenes(cfg, str(scenes))
         cfg.merge_from_dict(OPTIONS)
         shorten(cfg, tmp_path / folder, steps=3)
         cfg.default_hooks.checkpoint.update(interval=2, save_best=None)

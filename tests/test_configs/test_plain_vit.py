@@ -8,7 +8,7 @@ from mmseg.structures import SegDataSample
 from running import fresh_mmengine, shorten, write_few_scenes
 
 from mmbixt.config import read_config, without_downloads
-from mmbixt.sample.sample_config import use_sample_data
+from mmbixt.scenes.short_runs import use_scenes
 
 
 def train(cfg, folder, **options):
@@ -28,7 +28,7 @@ def test_resumes_with_the_same_weights(name, tmp_path):
 
     def config():
         cfg = read_config(name)
-        assert any('random instead of vit_small' in x for x in use_sample_data(cfg, str(scenes)))
+        assert any('random instead of vit_small' in x for x in use_scenes(cfg, str(scenes)))
         return cfg
 
     first, second = (x['state_dict'] for x in train(config(), tmp_path / 'whole'))

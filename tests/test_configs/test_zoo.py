@@ -24,7 +24,7 @@ from running import fresh_mmengine, parse_options, shorten, write_few_scenes
 
 from mmbixt.checkpoints.sources import BY_ADDRESS, SOURCES
 from mmbixt.config import PROJECTS, config_files
-from mmbixt.sample.sample_config import use_sample_data
+from mmbixt.scenes.short_runs import use_scenes
 
 ROOT = CONFIGS.parent
 FAMILIES = families()
@@ -230,7 +230,7 @@ def take_one_step(cfg, folder):
 )
 def test_trains_and_evaluates(name, scenes, tmp_path):
     cfg = load_config(name)
-    use_sample_data(cfg, str(scenes))
+    use_scenes(cfg, str(scenes))
     take_one_step(cfg, tmp_path)
     with fresh_mmengine():
         runner = Runner.from_cfg(cfg)

@@ -40,12 +40,12 @@ def test_draws_are_scored_as_a_set_of_their_images():
     for s, row in enumerate(weights):
         total = part(run, np.repeat(np.arange(40), row.astype(int))).total()
         for name, values in class_scores(total).items():
-            np.testing.assert_allclose(found[name].samples[s], values, rtol=1e-12)
+            np.testing.assert_allclose(found[name].draws[s], values, rtol=1e-12)
         for where in ('all', 'band1px'):
             mean = found[f'{where}/IoU'].over_classes()
-            assert mean.samples[s] == pytest.approx(scores(total)[f'{where}/mIoU'])
+            assert mean.draws[s] == pytest.approx(scores(total)[f'{where}/mIoU'])
             assert mean.value == pytest.approx(scores(run.total())[f'{where}/mIoU'])
-    assert np.isnan(found['all/IoU'].samples[:, 3]).any()  # class 3 is missing in some draws
+    assert np.isnan(found['all/IoU'].draws[:, 3]).any()  # class 3 is missing in some draws
 
 
 def test_interval_of_the_mean_of_independent_images():

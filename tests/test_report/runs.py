@@ -11,7 +11,7 @@ from mmengine.registry import MODELS, init_default_scope
 
 from mmbixt.evaluation import image_sums
 from mmbixt.evaluation.sums import ImageSums
-from mmbixt.sample.sample_data import write_sample_data
+from mmbixt.scenes.files import write_scenes
 
 STEPS = range(10, 101, 10)
 
@@ -42,7 +42,7 @@ def write_resumed_logs(folder):
 
 def make_run(folder, images=4, **options):
     """Write the work dir of an untrained segmentor, with the files of a training."""
-    root = write_sample_data(folder / 'data', num_train=1, num_val=images, height=48, width=64)
+    root = write_scenes(folder / 'data', num_train=1, num_val=images, height=48, width=64)
     config = Config.fromfile(CONFIGS / 'bixt/semfpn_bixt_ti_ade20k.py')
     config.test_dataloader.dataset.data_root = str(root / 'ade/ADEChallengeData2016')
     config.test_dataloader.dataset.pipeline[1].scale = (128, 96)

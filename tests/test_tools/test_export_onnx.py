@@ -22,7 +22,7 @@ from torch import nn
 from mmbixt import export
 from mmbixt.export.detector import ExportedDetector
 from mmbixt.predict import Predictor
-from mmbixt.sample.scenes import make_scene
+from mmbixt.scenes.scene import make_scene
 from mmbixt.version import __version__
 
 CLASSES = ['sky', 'tree', 'car']

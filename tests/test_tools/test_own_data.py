@@ -19,7 +19,7 @@ from running import NO_WORKERS, TWO_STEPS
 
 from mmbixt.checkpoints.loader import load
 from mmbixt.config import read_config
-from mmbixt.sample.sample_data import write_sample_data
+from mmbixt.scenes.files import write_scenes
 
 PAGE = (CONFIGS.parent / 'docs/own_data.md').read_text()
 BASH = ''.join(re.findall(r'```bash\n(.*?)```', PAGE, re.S)).replace('\\\n', ' ')
@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
     """A user's folder: the configs of the page, and a few images in the folders that it names."""
     folder = tmp_path_factory.mktemp('user')
     (folder / 'classes.txt').write_text('\n'.join(CLASSES))
-    scenes = write_sample_data(folder / 'scenes', num_train=2, num_val=2, height=72, width=96)
+    scenes = write_scenes(folder / 'scenes', num_train=2, num_val=2, height=72, width=96)
     nuclei = CONFIGS.parent / 'projects/nuclei/tests/data'
     shutil.copytree(nuclei, folder / 'data/nuclei')
     for split, name in (('train', 'training'), ('val', 'validation')):

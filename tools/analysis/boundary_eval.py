@@ -28,7 +28,7 @@ from mmbixt.evaluation.folders import (
     read_pair,
 )
 from mmbixt.evaluation.sums import ImageSums, write_sums
-from mmbixt.evaluation.tables import aligned, class_table, headline
+from mmbixt.evaluation.tables import aligned, class_table, main_table
 from mmbixt.visualization.choice import image_scores, worst_images
 from mmbixt.visualization.images import as_rgb
 
@@ -152,7 +152,7 @@ def evaluate(args: argparse.Namespace) -> None:
     occur = np.count_nonzero(~np.isnan(by_class['all/IoU']))
     about = f'{len(counted.classes)} classes, of which {occur} occur'
     print(f'{len(counted.images):,} images, {about}; percentages\n')
-    print(f'{headline({"": means})}\n\n{make_table(means)}')
+    print(f'{main_table({"": means})}\n\n{make_table(means)}')
     if args.per_class:
         shown = [name for name in by_class if not name.endswith('/Acc')]
         columns = {name.rpartition('/')[0]: by_class[name] for name in shown}

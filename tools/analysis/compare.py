@@ -32,7 +32,7 @@ from mmbixt.evaluation.bootstrap import (
 )
 from mmbixt.evaluation.boundary import MAIN_BAND, scores
 from mmbixt.evaluation.sums import ImageSums, find_sums, read_sums
-from mmbixt.evaluation.tables import absent_classes, aligned, headline
+from mmbixt.evaluation.tables import absent_classes, aligned, main_table
 
 EPILOG = """Examples:
   python tools/analysis/compare.py work_dirs/swin work_dirs/bisa --per-class
@@ -139,7 +139,7 @@ def compare_runs(args: argparse.Namespace, runs: Sequence[ImageSums]) -> None:
         sys.exit(f'error: --per-class {args.per_class}: the runs have {", ".join(with_iou)}')
     print(f'{images:,} images, {len(classes)} classes; {DRAWS:,} draws\n')
     both = [scores(run.total()) for run in runs]
-    print(f'{headline(dict(zip(args.names, both, strict=True)))}\n\n{make_table(first, second)}')
+    print(f'{main_table(dict(zip(args.names, both, strict=True)))}\n\n{make_table(first, second)}')
     if args.per_class:
         print(f'\n{make_class_table(classes, first, second, args.per_class)}')
     if args.plot:
@@ -166,7 +166,7 @@ def compare_seeds(args: argparse.Namespace, runs: Sequence[Sequence[ImageSums]])
             seeds = ' '.join(f'{x:+.2f}' for x in b - a)
             rows.append([name, *map(with_spread, (a, b, b - a)), seeds])
     means = [{name: values.mean() for name, values in model.items()} for model in (first, second)]
-    print(f'\n{headline(dict(zip(args.names, means, strict=True)))}\n')
+    print(f'\n{main_table(dict(zip(args.names, means, strict=True)))}\n')
     print('\n'.join(aligned(rows)))
 
 

@@ -3,7 +3,7 @@
 import cv2
 import numpy as np
 
-from mmbixt.sample.drawing import Canvas, noise, vary
+from mmbixt.scenes.drawing import Canvas, noise, vary
 
 _PAINTS = [(0.72, 0.12, 0.12), (0.14, 0.28, 0.58), (0.84, 0.85, 0.86), (0.14, 0.15, 0.17)]
 _WALLS = [(0.62, 0.36, 0.28), (0.78, 0.72, 0.60), (0.55, 0.57, 0.60), (0.42, 0.52, 0.62)]

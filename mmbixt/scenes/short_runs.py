@@ -8,9 +8,9 @@ from typing import Any
 from mmengine.config import Config, ConfigDict
 
 from mmbixt.config import ConfigError, all_dicts, data_sets, named_dicts, type_name, within
-from mmbixt.sample.sample_data import write_sample_data
+from mmbixt.scenes.files import write_scenes
 
-# folders of write_sample_data for the stock dataset classes of each framework
+# folders of write_scenes for the stock dataset classes of each framework
 _FOLDERS = {
     'mmseg': dict(ADE20KDataset='ade/ADEChallengeData2016'),
     'mmdet': dict(CocoDataset='coco/'),
@@ -21,9 +21,7 @@ _SIZE_KEYS = {'scale', 'scales', 'crop_size', 'size', 'img_scale', 'stride', 'ra
 ITERATIONS, INTERVAL, WARM_UP, AVERAGED = 700, 175, 50, 100
 
 
-def use_sample_data(
-    cfg: Config, root: str = 'data/sample', options: Iterable[str] = ()
-) -> list[str]:
+def use_scenes(cfg: Config, root: str = 'data/sample', options: Iterable[str] = ()) -> list[str]:
     """Change a config of ADE20K, COCO, ImageNet or CIFAR-100 in place.
 
     It changes as little as possible. The scenes are written to ``root`` unless they exist. A config
@@ -35,7 +33,7 @@ def use_sample_data(
     if 'sample_dataset' in cfg:
         done = _use_dataset(cfg, cfg.sample_dataset)
     elif datasets and datasets <= {*folders}:
-        done = _replace_parts(cfg, write_sample_data(root), folders)
+        done = _replace_parts(cfg, write_scenes(root), folders)
         # ADE20K's 512 for the short side of an image become 192, that of the scenes
         done['sizes'] = _shrink_images(cfg, **({'images': 8 / 3} if scope == 'mmseg' else {}))
     else:
@@ -56,7 +54,7 @@ def use_few_steps(
     validated, and no checkpoint is written. Returns a line for each change.
 
     Args:
-        shrink: make images smaller, too; those of :func:`use_sample_data` already are.
+        shrink: make images smaller, too; those of :func:`use_scenes` already are.
     """
     done = dict(sizes=_shrink_images(cfg) if shrink else None)
     batch_size = min(2, cfg.train_dataloader.batch_size)

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from mmbixt.sample.drawing import FINE, Canvas, mix, noise, vary
-from mmbixt.sample.objects import ObjectPainter
+from mmbixt.scenes.drawing import FINE, Canvas, mix, noise, vary
+from mmbixt.scenes.objects import ObjectPainter
 
 VERSION = 4  # of the files; to be raised when a seed gives another picture, or other files
 MIN_VISIBLE = 0.0012  # part of the picture that an object with a label must cover

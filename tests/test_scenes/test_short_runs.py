@@ -3,12 +3,12 @@ from copy import deepcopy
 from helpers import CONFIGS
 from mmengine.config import Config
 
-from mmbixt.sample.sample_config import use_sample_data
+from mmbixt.scenes.short_runs import use_scenes
 
 
 def test_changes_only_what_is_necessary(tmp_path, monkeypatch):
     """Nothing stays frozen at random weights, and anchors and the weight decay stay as they are."""
-    monkeypatch.setattr('mmbixt.sample.sample_config.write_sample_data', lambda root: tmp_path)
+    monkeypatch.setattr('mmbixt.scenes.short_runs.write_scenes', lambda root: tmp_path)
     cfg = Config.fromfile(CONFIGS / 'bixt/semfpn_bixt_ti_ade20k.py')
     pretrained = dict(type='Pretrained', checkpoint='weights.pth')
     changed = {
@@ -20,10 +20,10 @@ def test_changes_only_what_is_necessary(tmp_path, monkeypatch):
     }
     cfg.merge_from_dict(changed)
     with_a_file, option = deepcopy(cfg), 'model.backbone.init_cfg.checkpoint'
-    use_sample_data(with_a_file, options=[option])
+    use_scenes(with_a_file, options=[option])
     with_a_file.merge_from_dict({option: 'mine.pth'})
     assert with_a_file.model.backbone.init_cfg == dict(pretrained, checkpoint='mine.pth')
-    changes = use_sample_data(cfg)
+    changes = use_scenes(cfg)
     assert 'model.pth, open-mmlab://resnet50_v1c, weights.pth' in changes[3]
     backbone = cfg.model.backbone
     assert (backbone.frozen_stages, backbone.norm_eval, backbone.init_cfg) == (-1, False, None)

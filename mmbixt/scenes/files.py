@@ -11,13 +11,13 @@ from filelock import FileLock
 from mmengine.fileio import dump, put, put_text
 from tqdm import tqdm
 
-from mmbixt.sample.scenes import VERSION, imagenet_class, make_scene
+from mmbixt.scenes.scene import VERSION, imagenet_class, make_scene
 
 MANIFEST = 'sample_data.json'
 FIRST_SEED = {'train': 1, 'val': 1_000_000_001}  # seed of the scene with number 1
 
 
-def write_sample_data(
+def write_scenes(
     root, num_train: int = 256, num_val: int = 32, height: int = 192, width: int = 256
 ) -> Path:
     """Write the sample data unless they exist; returns the absolute path of the folder.

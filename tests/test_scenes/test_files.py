@@ -6,15 +6,15 @@ from mmdet.datasets import CocoDataset
 from mmpretrain.datasets import ImageNet
 from mmseg.datasets import ADE20KDataset
 
-from mmbixt.sample.sample_data import FIRST_SEED, write_sample_data
-from mmbixt.sample.scenes import imagenet_class, make_scene
+from mmbixt.scenes.files import FIRST_SEED, write_scenes
+from mmbixt.scenes.scene import imagenet_class, make_scene
 
 VAL, SIZE = 3, (64, 96)
 LOAD = dict(type='LoadImageFromFile')
 
 
 def test_all_frameworks_read_it(tmp_path):
-    root = write_sample_data(tmp_path / 'sample', 1, VAL, *SIZE)
+    root = write_scenes(tmp_path / 'sample', 1, VAL, *SIZE)
     scene = make_scene(FIRST_SEED['val'] + VAL - 1, *SIZE)
     ade = ADE20KDataset(
         data_root=str(root / 'ade/ADEChallengeData2016'),
