@@ -102,12 +102,6 @@ class BidirectionalAttention(nn.Module):
             for_latents = self.proj_lat(for_latents)
         return for_latents, self.proj_pat(for_tokens)
 
-    def attention_maps(self, latents: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Both attention matrices (B,h,M,N), over the tokens and over the latents: for pictures."""
-        r_latents, _ = split_heads(self.rv_latents(latents), 2, self.num_heads)
-        r_tokens, _ = split_heads(self.rv_patches(tokens), 2, self.num_heads)
-        return bidirectional_attention_maps(r_latents, r_tokens, self.scale)
-
 
 class LatentAttention(nn.Module):
     """BiXT's one-sided cross-attention: the latents attend to the tokens, which do not change.
@@ -133,9 +127,3 @@ class LatentAttention(nn.Module):
         r_tokens, v_tokens = split_heads(self.rv_patches(tokens), 2, self.num_heads)
         out = fused_attention(r_latents, r_tokens, v_tokens, self.scale)
         return self.proj_lat(join_heads(out))
-
-    def attention_maps(self, latents: Tensor, tokens: Tensor) -> tuple[Tensor, None]:
-        """For pictures: the latents' attention over the tokens (B,h,M,N); the tokens have none."""
-        (r_latents,) = split_heads(self.r_latents(latents), 1, self.num_heads)
-        r_tokens, _ = split_heads(self.rv_patches(tokens), 2, self.num_heads)
-        return attention_scores(r_latents, r_tokens, self.scale).softmax(dim=-1), None

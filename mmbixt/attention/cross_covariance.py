@@ -104,9 +104,3 @@ class CrossCovarianceAttention(nn.Module):
     def _temperature(self, x: Tensor) -> Tensor:
         """(h,1,1)."""
         return x.new_ones(self.num_heads, 1, 1) if self.temperature is None else self.temperature
-
-    @torch.no_grad()
-    def attention_maps(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """For pictures: :func:`cross_covariance_maps` of tokens (B,N,C)."""
-        queries, keys, _ = split_channels(self.qkv(tokens), self.num_heads)
-        return cross_covariance_maps(queries, keys, self._temperature(tokens), self.l2_norm)

@@ -40,18 +40,6 @@ from mmbixt.layers.softmax_attention import (
 )
 
 
-def bidirectional_self_attention_maps(
-    q: Tensor, k: Tensor, scale: float, bias: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """The two attention matrices, both (...,h,N,N): rows are queries, columns are keys.
-
-    The first sums to one over the keys (attention of each query), the second over the queries
-    (inverse attention of each value).
-    """
-    S = attention_scores(q, k, scale, bias)
-    return S.softmax(dim=-1), S.softmax(dim=-2)
-
-
 def inverse_attention_definition(
     L: Tensor, q_hat: Tensor, v_hat: Tensor, G: Tensor, B: Tensor | None = None
 ) -> Tensor:

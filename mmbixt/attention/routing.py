@@ -283,14 +283,14 @@ class RoutingAttention(nn.Module):
         """(B,H,W,C) to (B,H,W,C)."""
         height, width = x.shape[1:3]
         regions = self.regions(height, width)
-        queries, keys, values, routes, valid = self._route(x, regions)
+        queries, keys, values, routes, valid = self.route(x, regions)
         out = routing_attention(queries, keys, values, routes, self.scale, valid)
         out, values = regions.join(out), regions.join(values)
         if not self._is_padded_before:
             out, values = (part[:, :height, :width] for part in (out, values))
         return self.wo((out + enhance_locally(self.lepe, values))[:, :height, :width])
 
-    def _route(self, x: Tensor, regions: Regions) -> tuple[Tensor, ...]:
+    def route(self, x: Tensor, regions: Regions) -> tuple[Tensor, ...]:
         """Cut feature maps (B,H,W,C) into regions, project their tokens, and choose the routes.
 
         Returns:
@@ -310,26 +310,6 @@ class RoutingAttention(nn.Module):
     def _is_padded_before(self) -> bool:
         """Whether the padding is projected like tokens, and treated like tokens afterwards."""
         return self.padding == 'legacy' and not self.floor_regions
-
-    @torch.no_grad()
-    def attention_maps(self, x: Tensor, region: int | None = None) -> Tensor:
-        """For pictures: the attention of each token of feature maps (B,H,W,C), (B,R,h,L,k,L).
-
-        The last two dimensions are the tokens of the k regions that :meth:`routes` names. With the
-        number of a ``region``, only its tokens, (B,h,L,k,L).
-        """
-        queries, keys, _, routes, valid = self._route(x, self.regions(*x.shape[1:3]))
-        if region is not None:
-            queries, routes = queries[:, region, None], routes[:, region, None]
-        maps = routing_attention_maps(queries, keys, routes, self.scale, valid)
-        maps = maps.unflatten(-1, (routes.shape[2], -1))
-        return maps if region is None else maps[:, 0]
-
-    @torch.no_grad()
-    def routes(self, x: Tensor) -> tuple[Tensor, Regions]:
-        """For pictures: the regions (B,R,k) that each region of (B,H,W,C) attends to."""
-        regions = self.regions(*x.shape[1:3])
-        return self._route(x, regions)[3], regions
 
 
 class FullAttention(nn.Module):
@@ -360,12 +340,6 @@ class FullAttention(nn.Module):
             local = x if self.lepe_of == 'input' else qkv.chunk(3, dim=-1)[2]
             out = out + enhance_locally(self.lepe, local)
         return self.proj(out)
-
-    @torch.no_grad()
-    def attention_maps(self, x: Tensor) -> Tensor:
-        """For pictures: the attention of each token of (B,H,W,C) over all tokens, (B,h,N,N)."""
-        q, k, _ = split_heads(self.qkv(x).flatten(1, 2), 3, self.num_heads)
-        return attention_scores(q, k, self.scale).softmax(dim=-1)
 
 
 def local_enhancement(channels: int) -> nn.Conv2d:

@@ -10,9 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mmbixt.attention.inverse import BidirectionalSelfAttention, bidirectional_self_attention_maps
+from mmbixt.attention.inverse import BidirectionalSelfAttention
 from mmbixt.layers.sizes import ceil_div, extend_to_multiple
-from mmbixt.layers.softmax_attention import split_heads
 
 
 class Windows(NamedTuple):
@@ -96,16 +95,6 @@ class WindowAttention(BidirectionalSelfAttention):
             return self.proj(self._attend(x, self._bias(mask)))
         # joined before the projection, which then has no padding to compute
         return self.proj(windows.join(self._attend(windows.cut(x), self._bias(mask))))
-
-    def attention_maps(
-        self, x: Tensor, mask: Tensor | None, windows: Windows
-    ) -> tuple[Tensor, Tensor]:
-        """For pictures: both attention matrices of feature maps (B,H,W,C), (B,windows,h,N,N).
-
-        The first sums to one over the keys, the second over the queries.
-        """
-        q, k, _ = split_heads(self.qkv(windows.cut(x)), 3, self.num_heads)
-        return bidirectional_self_attention_maps(q, k, self.scale, self._bias(mask))
 
     def _bias(self, mask: Tensor | None) -> Tensor:
         """Relative positions plus the mask, (h,N,N) or (windows,h,N,N)."""

@@ -1,12 +1,11 @@
 """The base class of the backbones.
 
 A backbone lists its layers once, in :meth:`DenseBackbone.layer_list`. The forward pass, frozen
-stages, layer-wise learning rates, timm's features and pruning, FSDP units, compiled regions and
-pictures of attention are loops over this list.
+stages, layer-wise learning rates, timm's features and pruning, FSDP units and compiled regions are
+loops over this list.
 """
 
-import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, ClassVar, NamedTuple
 
@@ -38,7 +37,6 @@ class LayerInfo(NamedTuple):
         before: the downsampling that runs before it; None inside of a stage.
         norm: of its feature map; None if there is none.
         parts: what else is trained with it: it has the same learning rate, and is frozen with it.
-        attention: what pictures show; None if there is none.
     """
 
     name: str
@@ -49,12 +47,6 @@ class LayerInfo(NamedTuple):
     before: nn.Module | None = None
     norm: nn.Module | None = None
     parts: tuple[nn.Module | None, ...] = ()
-    attention: nn.Module | None = None
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """The numbers in its name: (layer,) or (stage, block)."""
-        return tuple(map(int, re.findall(r'\d+', self.name)))
 
 
 class DenseBackbone(LoadsFiles):
@@ -243,50 +235,6 @@ class DenseBackbone(LoadsFiles):
         if not torch.compiler.is_compiling():  # compilers accept no contexts, and need none
             contexts['context_fn'] = lambda: (nullcontext(), _Recomputation(layer))
         return checkpoint(layer, *inputs, use_reentrant=False, **contexts)
-
-    def attention_maps(self, x: Tensor, layers: Iterable[int] | None = None) -> dict[str, Any]:
-        """For pictures: the attention of some layers on images (B,3,H,W), in eval mode.
-
-        ``layers`` are numbers of layers, or of stages in a network with stages; default: all. The
-        result has what ``attention_maps`` of each attention returns, by the name of its layer.
-        """
-        infos = self.layer_list()
-        existing = range(infos[-1].numbers[0] + 1)
-        chosen = existing if layers is None else [existing[i] for i in layers]
-        modules = {
-            layer.name: layer.attention
-            for layer in infos
-            if layer.attention is not None and layer.numbers[0] in chosen
-        }
-        return self.record(x, modules, lambda _, module, inputs: module.attention_maps(*inputs))
-
-    @torch.no_grad()
-    def record(
-        self,
-        x: Tensor,
-        modules: Mapping[Hashable, nn.Module],
-        read: Callable[[Hashable, nn.Module, tuple], Any],
-    ) -> dict[Hashable, Any]:
-        """For pictures: values from within a forward pass on images (B,3,H,W), in eval mode.
-
-        Before each of the modules runs, ``read`` is called with its key, itself and its inputs. The
-        result has what ``read`` returned, by the same keys.
-        """
-        values = {}
-
-        def keep(name: Hashable) -> Callable:
-            return lambda module, inputs: values.update({name: read(name, module, inputs)})
-
-        handles = [m.register_forward_pre_hook(keep(name)) for name, m in modules.items()]
-        modes = [(module, module.training) for module in self.modules()]
-        try:
-            self.eval()(x)  # in training, batch norms would update their statistics
-        finally:
-            for module, is_training in modes:  # some may be in eval mode in training
-                module.training = is_training
-            for handle in handles:
-                handle.remove()
-        return values
 
     def _frozen_parts(self) -> Parts:
         stages = self.freezable_stages()[: self.frozen_stages + 1]

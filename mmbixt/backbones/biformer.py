@@ -237,7 +237,6 @@ class BiFormer(DenseBackbone):
                     before=before,
                     norm=norm,
                     parts=(before, norm),
-                    attention=block.attn,
                 )
                 layers.append(layer)
         return layers

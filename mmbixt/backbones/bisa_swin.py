@@ -87,12 +87,6 @@ class ShiftedWindows(nn.Module):
         """(B,H,W,C) to (B,H,W,C); the mask is that of the windows."""
         return self.w_msa(x, mask, windows)
 
-    def attention_maps(
-        self, x: Tensor, windows: Windows, mask: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """For pictures: see :meth:`mmbixt.attention.WindowAttention.attention_maps`."""
-        return self.w_msa.attention_maps(x, mask, windows)
-
 
 class SwinBlock(nn.Module):
     """``x + attention(norm(x))``, then ``x + mlp(norm(x))``."""
@@ -265,7 +259,6 @@ class BiSASwin(DenseBackbone):
                     before=before if j == 0 else None,
                     norm=norm,
                     parts=(merging, norm) if is_last else (),
-                    attention=block.attn,
                 )
                 layers.append(layer)
         return layers

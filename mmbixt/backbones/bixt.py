@@ -157,7 +157,6 @@ class BiXT(DenseBackbone):
                 self.arch['embed_dims'],
                 self.patch_stride,
                 output=i if i < self.arch['depth'] else None,
-                attention=block.cross_attention_latents_token.attn,
             )
             for i, block in enumerate(self.blocks)
         ]

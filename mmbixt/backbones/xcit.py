@@ -177,8 +177,7 @@ class XCiT(DenseBackbone):
     def layer_list(self) -> list[LayerInfo]:
         sizes = self.arch['embed_dims'], self.patch_size
         return [
-            LayerInfo(f'blocks.{i}', block, *sizes, output=i, attention=block.attn)
-            for i, block in enumerate(self.blocks)
+            LayerInfo(f'blocks.{i}', block, *sizes, output=i) for i, block in enumerate(self.blocks)
         ]
 
     def run(self, layer: LayerInfo, state: tuple[Tensor, tuple]) -> tuple[Tensor, tuple]:

@@ -108,11 +108,6 @@ class ClassAttention(SelfAttention):
         """(B,1+N,C), the class token first, to the class token's update (B,1,C)."""
         return self.proj(self._attend(tokens, 1))
 
-    def attention_maps(self, tokens: Tensor) -> Tensor:
-        """For pictures: tokens (B,1+N,C) to the attention of the class token, (B,h,1+N)."""
-        q, k, _ = split_heads(self.qkv(tokens), 3, self.num_heads)
-        return attention_scores(q[:, :, :1], k, self.scale).softmax(dim=-1).squeeze(2)
-
 
 class ClassAttentionLayer(nn.Module):
     """Class attention and an MLP of the class token, as in XCiT's code.

@@ -14,7 +14,6 @@ two matrices have nothing in common, unlike those of :mod:`mmbixt.attention.bidi
 from torch import Tensor, nn
 
 from mmbixt.layers.softmax_attention import (
-    attention_scores,
     fused_attention,
     head_width,
     join_heads,
@@ -52,16 +51,6 @@ class SequentialAttention(nn.Module):
         k_latents, v_latents = self._split_latents(latents + for_latents)
         out = fused_attention(q_tokens, k_latents, v_latents, self.scale)
         return for_latents, self.proj_pat(join_heads(out))
-
-    def attention_maps(self, latents: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Both attention matrices (B,h,M,N), over the tokens and over the latents: for pictures."""
-        q_tokens, k_tokens, v_tokens = split_heads(self.qkv_patches(tokens), 3, self.num_heads)
-        q_latents = self._queries(latents, tokens.shape[0])
-        over_tokens = attention_scores(q_latents, k_tokens, self.scale).softmax(dim=-1)
-        updated = latents + self._update_latents(latents, k_tokens, v_tokens)
-        k_latents, _ = self._split_latents(updated)
-        over_latents = attention_scores(k_latents, q_tokens, self.scale).softmax(dim=-2)
-        return over_tokens, over_latents
 
     def _queries(self, latents: Tensor, batch: int) -> Tensor:
         (q_latents,) = split_heads(self.q_latents(latents), 1, self.num_heads)

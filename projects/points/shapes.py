@@ -6,6 +6,7 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from projects.attention.bixt import matrices
 from projects.points.grouping import nearest_points
 from projects.points.network import PointBiXT
 
@@ -28,7 +29,7 @@ def latents_of_points(
     ]
 
     def read(module: torch.nn.Module, inputs: tuple) -> None:
-        _, over_latents = module.attention_maps(*inputs)  # (1,h,M,N)
+        _, over_latents = matrices(module, *inputs)  # (1,h,M,N)
         if over_latents is None:
             raise ValueError(
                 f'layer={layer}: points do not attend in the last layer of a classifier.'

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from mmbixt.attention import LatentAttention
 from mmbixt.errors import UserError
-from mmbixt.visualization.attention import attention_layers, make_view, record_layers
-from mmbixt.visualization.attention.drawing import Panel, Scale, sheet
+from projects.attention import attention_layers, record_layers
+from projects.attention.drawing import Panel, View, sheet
 
 CHANNELS = 4  # drawn: those that differ most
-SCALE = Scale(Normalize(0, 1), '(1 - SSIM) / 2', (0, 0.25, 0.5, 0.75, 1))
+SCALE = Normalize(0, 1), '(1 - SSIM) / 2', (0, 0.25, 0.5, 0.75, 1), ''
 SENTENCE = (
     'The output of layer {name} of both networks. Blue: the same structure here; pale: unrelated; '
     'red: opposite. The mean over all {count} channels, and the {shown} channels that differ most.'
@@ -61,18 +61,18 @@ def dissimilarity_figure(
     content: tuple[int, int] | None = None,
 ) -> Figure:
     """A picture for two models, each with its preprocessed image (1,3,H,W); the other arguments are
-    those of :func:`mmbixt.visualization.attention.attention_figures`."""
+    those of :func:`projects.attention.attention_figures`."""
     found = [first_feature_map(*pair) for pair in zip(models, inputs, strict=True)]
     (first, name, stride), (second, *_) = found
     if first.shape != second.shape:
         sizes = ' and '.join(' x '.join(map(str, maps.shape)) for maps, *_ in found)
         raise UserError(f'The first layers differ in channels, rows, columns: {sizes}.')
-    view = make_view(image, None, content or inputs[0].shape[2:])
+    view = View(image, *(content or inputs[0].shape[2:]))
     rows, columns = (-(-side // stride) for side in (view.height, view.width))
     maps = dissimilarity(first[:, :rows, :columns], second[:, :rows, :columns])
     means = maps.mean((1, 2))
     shown = means.argsort(descending=True)[:CHANNELS].tolist()
-    panels = [Panel('image'), Panel(f'all channels: {means.mean():.2f}', maps.mean(0), stride)]
-    panels += [Panel(f'channel {i}: {means[i]:.2f}', maps[i], stride) for i in shown]
+    panels = [Panel('image'), Panel(f'all channels: {means.mean():.2f}', maps.mean(0))]
+    panels += [Panel(f'channel {i}: {means[i]:.2f}', maps[i]) for i in shown]
     sentence = SENTENCE.format(name=name, count=len(maps), shown=len(shown))
-    return sheet(view, panels, title, sentence, 3, SCALE)[0]
+    return sheet(view, stride, panels, (title, sentence), 3, SCALE)[0]

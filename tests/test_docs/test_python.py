@@ -14,7 +14,6 @@ from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
 from running import fresh_mmengine
 
-from mmbixt.backbones import XCiT
 from mmbixt.checkpoints.sources import find
 from mmbixt.config import all_dicts
 
@@ -194,15 +193,6 @@ def test_hub(project, monkeypatch):
     saved = torch.load(project / f'{WHOLE_MODEL}.pth')['state_dict']
     key = 'backbone.blocks.3.attn.qkv.weight'
     assert torch.equal(found['model'].state_dict()[key], saved[key])
-
-
-def test_attention_figures():
-    (code,) = shown('attention figures')
-    arch = dict(embed_dims=16, num_heads=2, depth=12)
-    image = np.zeros((64, 96, 3), np.uint8)
-    found = dict(model=XCiT(arch), inputs=torch.randn(1, 3, 64, 96), image=image)
-    exec(code, found)
-    assert len(found['figures']) == 1
 
 
 def test_torchvision():

@@ -27,10 +27,7 @@ def test_equals_two_stock_attentions():
     first = stock(attention.q_latents, k_v, out=attention.proj_lat)
     second = stock(q, attention.kv_latents, out=attention.proj_pat)
     all_latents = latents.expand(2, -1, -1)
-    options = dict(average_attn_weights=False)
-    for_latents, over_tokens = first(all_latents, tokens, tokens, **options)
+    for_latents, _ = first(all_latents, tokens, tokens)
     updated = all_latents + for_latents
-    for_tokens, over_latents = second(tokens, updated, updated, **options)
+    for_tokens, _ = second(tokens, updated, updated)
     assert_close(attention(latents, tokens), (for_latents, for_tokens))
-    expected = over_tokens, over_latents.transpose(-2, -1)
-    assert_close(attention.attention_maps(latents, tokens), expected)

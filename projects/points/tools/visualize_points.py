@@ -10,7 +10,7 @@ import torch
 from mmengine.registry import DATASETS
 
 from mmbixt.cli import add_common_arguments, load_config, run
-from mmbixt.visualization.attention.loading import load_model
+from projects.attention.visualize_attention import load_model
 from projects.points.shapes import draw_shape
 
 

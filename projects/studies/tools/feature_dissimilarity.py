@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from mmbixt.cli import add_common_arguments, load_config, run
-from mmbixt.visualization.attention.loading import load_model, prepare_image
+from projects.attention.visualize_attention import load_model, prepare_image
 from projects.studies.dissimilarity import dissimilarity_figure
 
 EPILOG = """Example:
