@@ -1,16 +1,17 @@
 """Parameters and operations of a config, or of published variants with the papers' figures.
 
 Operations are multiply-adds of matrix products and convolutions, attention included, for one
-image. Norms, activations, softmax and additions are not counted, nor are heads of detectors of two
-stages, whose operations depend on the detected boxes.
+image; activations are the numbers that these return. Norms, activation functions, softmax and
+additions are not counted, nor are heads of detectors of two stages, whose operations depend on the
+detected boxes.
 """
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from mmengine.analysis import ActivationAnalyzer
 from mmengine.registry import MODELS, init_default_scope
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -41,12 +42,20 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-def count_macs(forward: Callable[[], Any]) -> int:
+def count_macs(part: nn.Module, x: Any) -> int:
     """Multiply-adds of a call, of attentions by their definition."""
     counter = FlopCounterMode(display=False)
     with counter, torch.no_grad(), sdpa_kernel(SDPBackend.MATH), by_definition():
-        forward()
+        part(x)
     return counter.get_total_flops() // 2
+
+
+def count_activations(part: nn.Module, x: Any) -> int:
+    """Numbers that the matrix products and convolutions of a call return, as fvcore counts them."""
+    with torch.no_grad(), by_definition():
+        counter = ActivationAnalyzer(part, (x,)).tracer_warnings('none')
+        counter.unsupported_ops_warnings(False).uncalled_modules_warnings(False)
+        return counter.total()
 
 
 def build_without_memory(config: dict) -> nn.Module:
@@ -62,7 +71,7 @@ def measure_backbone(config: dict, side: int) -> tuple[int, int]:
     """Parameters and multiply-adds of a backbone on a square image."""
     backbone = build_without_memory(config)
     image = torch.empty(1, 3, side, side, device='meta')
-    return count_parameters(backbone), count_macs(lambda: backbone(image))
+    return count_parameters(backbone), count_macs(backbone, image)
 
 
 def measure_classifier(model: Published) -> tuple[int, int]:
@@ -70,7 +79,7 @@ def measure_classifier(model: Published) -> tuple[int, int]:
     init_default_scope('mmpretrain')
     whole = build_without_memory(classifier_config(model.backbone))
     image = torch.empty(1, 3, 224, 224, device='meta')
-    return count_parameters(whole), count_macs(lambda: whole(image, mode='tensor'))
+    return count_parameters(whole), count_macs(whole, image)
 
 
 def make_row(model: Published) -> list[str]:
@@ -102,18 +111,23 @@ def update(path: Path) -> None:
     path.write_text(f'{before}{START}\n{make_table()}\n{END}{after}')
 
 
-def measure_model(model: nn.Module, height: int, width: int) -> list[tuple[str, int, int]]:
-    """(part, parameters, multiply-adds) of the parts of a model, in eval mode, and of all of it."""
+def parts_of(model: nn.Module, height: int, width: int) -> dict[str, tuple[nn.Module, Any]]:
+    """The parts of a model, and all of it, each with its input for an image."""
     channels = getattr(model.backbone, 'in_channels', 3)
     image = torch.zeros(1, channels, height, width, device=next(model.parameters()).device)
-    with torch.no_grad():
-        feature_maps = model.backbone(image)
-    calls = {'backbone': (model.backbone, lambda: model.backbone(image))}
+    parts = {'backbone': (model.backbone, image)}
     if model.with_neck:
-        calls['neck'] = (model.neck, lambda: model.neck(feature_maps))
+        with torch.no_grad():
+            parts['neck'] = model.neck, model.backbone(image)
     if not hasattr(model, 'roi_head'):  # its operations depend on the detected boxes
-        calls['model'] = (model, lambda: model(image, mode='tensor'))
-    return [(name, count_parameters(part), count_macs(run)) for name, (part, run) in calls.items()]
+        parts['model'] = model, image
+    return parts
+
+
+def measure_model(model: nn.Module, height: int, width: int) -> list[tuple[str, int, int]]:
+    """(part, parameters, multiply-adds) of the parts of a model, in eval mode, and of all of it."""
+    parts = parts_of(model, height, width).items()
+    return [(name, count_parameters(part), count_macs(part, x)) for name, (part, x) in parts]
 
 
 def main() -> None:
@@ -127,8 +141,12 @@ def main() -> None:
         init_default_scope(cfg.default_scope)
         print(f'{args.config} at {args.shape[0]} x {args.shape[1]}, one image')
         model = MODELS.build(without_downloads(cfg.model)).eval()
-        for name, params, macs in measure_model(model, *args.shape):
-            print(f'{name:<10}{params / 1e6:10.2f} M parameters{macs / 1e9:10.2f} G multiply-adds')
+        for name, (part, x) in parts_of(model, *args.shape).items():
+            print(
+                f'{name:<10}{count_parameters(part) / 1e6:10.2f} M parameters'
+                f'{count_macs(part, x) / 1e9:10.2f} G multiply-adds'
+                f'{count_activations(part, x) / 1e6:10.2f} M activations'
+            )
 
 
 if __name__ == '__main__':
