@@ -1,12 +1,25 @@
 """Reading configs and walking through them."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config, ConfigDict
+from mmengine.config.utils import MODULE2PACKAGE
 
 from mmbixt.errors import UserError, near_matches
+
+# Lets mmengine resolve `_base_ = 'mmbixt::bixt/...'`: it finds no distribution 'mmbixt.version' and
+# uses the folder of this module. (For editable installs the location of a distribution is wrong.)
+MODULE2PACKAGE['mmbixt'] = 'mmbixt.version'
+
+# The OneDL fork's mmengine looks for `mmseg::...` in OpenMMLab's distribution, and its hub would
+# also install OpenMMLab's distribution. The name of the module works for both.
+with suppress(PackageNotFoundError):
+    distribution('onedl-mmsegmentation')
+    MODULE2PACKAGE['mmseg'] = 'mmseg'
 
 # in an installed package a folder of files, in a checkout a link to configs/
 CONFIGS = Path(__file__).parent / '.mim/configs'

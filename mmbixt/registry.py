@@ -15,6 +15,7 @@ try:
     from mmengine.dataset import BaseDataset
     from mmengine.model import BaseDataPreprocessor, BaseModel
 
+    import mmbixt.config  # noqa: F401 (for 'mmbixt::...')
     from mmbixt.checkpoints.openmmlab import log_to_the_run, replace_readers
 except UNUSABLE as error:
     what = 'This part of mmbixt (not layers, attention and backbones)'

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from mmbixt.backbones.recognise import identify
 from mmbixt.checkpoints.errors import CheckpointMismatchError
-from mmbixt.checkpoints.loader import load_weights
 from mmbixt.checkpoints.state_dict import (
     COUNT,
     compare,
@@ -74,6 +73,8 @@ class LoadsFiles(nn.Module):
             self.is_random = True
             log(f'{type(self).__name__}: random weights, because init_cfg names no checkpoint')
         elif not self.is_init:
+            from mmbixt.checkpoints.loader import load_weights  # with all that downloads need
+
             checkpoint, prefix = self.init_cfg['checkpoint'], self.init_cfg.get('prefix', '')
             weights = load_weights(checkpoint)
             try:
@@ -87,9 +88,9 @@ class LoadsFiles(nn.Module):
         source = unwrap(take_part(state_dict, prefix))  # load_state_dict(load(FILE)): containers
         if prefix and not source:
             raise CheckpointMismatchError(
-                f'No weight of the file begins with {prefix!r}. load_from needs a file of a whole '
-                'model; give the file of a classifier or of a backbone to the backbone: '
-                "backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...))."
+                f'No weight begins with {prefix!r}. Give the file of a classifier or of a backbone to '
+                "the backbone: backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...)); and "
+                'weights of other parts alone to these, as in model.head.load_state_dict(...).'
             )
         replace(state_dict, prefix, adapt(source, self, is_part=bool(prefix)))
         self.is_random = False

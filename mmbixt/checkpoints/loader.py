@@ -19,11 +19,12 @@ TIMM = 'timm://'
 TRUST = 'TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD'  # torch's environment variable
 
 
-def load(name: str, map_location: Any = None) -> Any:
+def load(name: str | Path, map_location: Any = None) -> Any:
     """A checkpoint by path, URL or name; whole models of the authors by mmbixt's names.
 
     Weights of ``timm://NAME`` are read by timm, on the CPU.
     """
+    name = str(name)
     if name.startswith(TIMM):
         import timm  # takes seconds
 
@@ -48,9 +49,9 @@ def load(name: str, map_location: Any = None) -> Any:
 read = load  # how backbones read files; mmbixt.checkpoints.openmmlab replaces it
 
 
-def load_weights(name: str) -> Mapping[str, torch.Tensor]:
+def load_weights(name: str | Path) -> Mapping[str, torch.Tensor]:
     """The weights of a checkpoint alone, on the CPU."""
-    checkpoint = read(name, 'cpu')
+    checkpoint = read(str(name), 'cpu')  # mmengine reads no Path
     return checkpoint.get('state_dict', checkpoint)
 
 

@@ -7,12 +7,13 @@ from test_checkpoints.layouts import random_state
 
 PROGRAM = """
 import sys
+from mmbixt import backbones
+unused = {'mmengine', 'timm', 'pooch', 'safetensors', 'torch._dynamo', 'sympy'}
+assert not unused & set(sys.modules)  # the last two take seconds
 for name in ('mmengine', 'mmcv', 'mmseg', 'mmdet', 'mmpretrain', 'timm'):
     sys.modules[name] = None
 import torch
-from mmbixt import backbones
 from mmbixt.checkpoints.loader import load
-assert not {'torch._dynamo', 'sympy'} & set(sys.modules)  # which take seconds
 
 try:
     import mmbixt.registry

@@ -5,6 +5,7 @@
 
 import logging
 import re
+from pathlib import Path
 
 import pytest
 import timm
@@ -85,7 +86,7 @@ SMALL = 'xcit_nano_12_p16'
 def test_the_error_about_a_whole_model_names_the_prefix_that_works(save):
     weights = random_state(f'{SMALL}__timm')
     named = {f'module.backbone.{key}': value for key, value in weights.items()}
-    init = dict(type='Pretrained', checkpoint=save({'model': named, 'epoch': 3}))
+    init = dict(type='Pretrained', checkpoint=Path(save({'model': named, 'epoch': 3})))
     with pytest.raises(CheckpointMismatchError, match=r"prefix='backbone\.'"):
         XCiT('nano12', init_cfg=init).init_weights()
     backbone = XCiT('nano12', init_cfg={**init, 'prefix': 'backbone.'})
@@ -99,6 +100,8 @@ def test_the_file_of_a_backbone_is_not_for_load_from(save):
     model = build_meta(build, name='upernet_xcit_t12_p8_ade20k')
     with pytest.raises(CheckpointMismatchError, match=r"begins with 'backbone\.'.*init_cfg"):
         load_checkpoint(model, save(random_state(SMALL)))
+    with pytest.raises(CheckpointMismatchError, match=r'model\.head\.load_state_dict'):
+        model.load_state_dict(model.decode_head.state_dict(prefix='decode_head.'), strict=False)
 
 
 @pytest.mark.parametrize(
