@@ -88,9 +88,9 @@ class LoadsFiles(nn.Module):
         source = unwrap(take_part(state_dict, prefix))  # load_state_dict(load(FILE)): containers
         if prefix and not source:
             raise CheckpointMismatchError(
-                f'No weight begins with {prefix!r}. Give the file of a classifier or of a backbone to '
-                "the backbone: backbone=dict(init_cfg=dict(type='Pretrained', checkpoint=...)); and "
-                'weights of other parts alone to these, as in model.head.load_state_dict(...).'
+                f'No weight begins with {prefix!r}. Give the file of a classifier or of a '
+                "backbone to the backbone: init_cfg=dict(type='Pretrained', checkpoint=...), and "
+                'weights of other parts alone to these: model.head.load_state_dict(...).'
             )
         replace(state_dict, prefix, adapt(source, self, is_part=bool(prefix)))
         self.is_random = False
