@@ -41,10 +41,10 @@ class LoadsFiles(nn.Module):
     """
 
     families: ClassVar[dict[str, type['LoadsFiles']]] = {}  # all subclasses by their names
-    weight_names = r'(?!)'  # a pattern of names of weights that only files of this family have
-    uses_all: ClassVar[bool] = True  # of the weights that the file of a whole model has for it
-    may_be_missing = r'(?!)'  # beginnings of the names of weights that files need not have
-    # a pattern and a replacement for the names of the authors' layers that form a neck here
+    weight_names = r'(?!)'  # a pattern: weights with such names are in files of this family alone
+    uses_all: ClassVar[bool] = True  # False: whole models may have weights for it that it lacks
+    may_be_missing = r'(?!)'  # a pattern: files need not have weights whose names begin so
+    # a pattern and a replacement: the authors' layers with such names form a neck here
     neck_in_classifier: tuple[str, str] = (r'(?!)', '')
 
     def __init_subclass__(cls, **options: Any) -> None:

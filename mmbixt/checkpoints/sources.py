@@ -110,10 +110,12 @@ _FIGSHARE = 'https://figshare.unimelb.edu.au/ndownloader/files'
 def _bixt(
     name: str, weights: str, options: dict, params: str = '', gmacs: str = '', *files: tuple
 ) -> Published:
-    """A row of the table below; it ends with number and top-1 of the files for 224 and 384 pixels.
+    """A model of the table below.
 
-    ``weights`` is the name here, empty if none are published. The last layer of a file updates only
-    the latents, which a dense model does not read: files of 12 layers are ``depth=11``.
+    ``files`` are pairs (number in the URL, top-1): of the file for 224 pixels, then for 384 pixels.
+    ``weights`` is the name of the files in mmbixt, empty if none are published. The last layer of a
+    file updates only the latents, which a dense model does not read: a file of 12 layers fits
+    ``depth=11``.
     """
     backbone = dict(type='mmbixt.BiXT', arch='tiny') | options
     recipes = (('', '224 px', 'in1k'), ('-384', '384 px', 'in1k_384'))

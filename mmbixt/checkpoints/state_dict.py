@@ -16,7 +16,7 @@ COUNT = 'num_batches_tracked'  # files of old versions of torch have none
 
 State = Mapping[str, Tensor]
 log = logging.getLogger('mmbixt').info  # see mmbixt.checkpoints.openmmlab
-# of each family, whose class adds it: the weights of a whole model of the authors by mmbixt's names
+# functions that rename the weights of a whole model of the authors; each family's class adds one
 whole_models: list[Callable[[State], State]] = []
 
 

@@ -109,9 +109,10 @@ class ExactResumeHook(Hook):
     priority = 'VERY_HIGH'
 
     def __init__(self) -> None:
-        self.has_same_batches = True  # as the run that is resumed
-        self.ends_epoch = False  # the checkpoint, before the schedules by epoch moved on
-        self.iterations = 0  # that are complete
+        self.has_same_batches = True  # whether the run that is resumed had the same batches
+        # whether the checkpoint was saved at the end of an epoch, before the step of its schedules
+        self.ends_epoch = False
+        self.iterations = 0  # how many are complete
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         # FlexibleRunner counts one too many in a checkpoint that is written after a validation
