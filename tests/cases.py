@@ -115,18 +115,18 @@ def module(name, options, *sizes) -> Case:
 
 
 class InWindows(nn.Module):
-    """Attention in windows with the mask that a network gives it."""
+    """Attention in windows with the bias that a network gives it."""
 
     def __init__(self, attention: nn.Module, windows: Windows) -> None:
         super().__init__()
         self.attention, self.windows = attention, windows
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.attention(x, self.windows.mask(x), self.windows)
+        return self.attention(x, self.windows.shift_bias(x), self.windows)
 
 
-def windowed(size, shift=0, **options) -> Case:
-    attend = attention.WindowAttention(96, num_heads=3, window_size=7, **options)
+def windowed(size, shift=0, kind=attention.BidirectionalWindowAttention, **options) -> Case:
+    attend = kind(96, num_heads=3, window_size=7, **options)
     nn.init.normal_(attend.relative_position_bias_table)
     return InWindows(attend, Windows(*size, 7, shift)), learned((2, *size, 96))
 
@@ -161,14 +161,14 @@ MODULES = {name: partial(module, name, *about) for name, about in SIMPLE.items()
     'RoutingAttention, padding': partial(in_regions, (13, 10)),
     'RoutingAttention, padding of the authors': partial(in_regions, (13, 10), padding='legacy'),
     'RoutingAttention, floor': partial(in_regions, (12, 15), floor_regions=True, padding='legacy'),
-    'WindowAttention': partial(windowed, (14, 21)),
-    'WindowAttention, plain, shifted': partial(windowed, (17, 10), 3, lam=1),
-    'WindowAttention, learned, shifted': partial(windowed, (17, 10), 3, lam='learned'),
-    'WindowAttention, smaller than a window': partial(windowed, (2, 5), 3),
-    'WindowAttention, one token': partial(windowed, (1, 1)),
-    'WindowAttention, instance norm': partial(windowed, (14, 7), branch_norm='instance'),
-    'WindowAttention, layer norm': partial(windowed, (14, 7), branch_norm='layer'),
-    'WindowAttention, additive, shifted': partial(windowed, (17, 10), 3, projection='additive'),
+    'BiSA in windows': partial(windowed, (14, 21)),
+    'WindowAttention, shifted': partial(windowed, (17, 10), 3, attention.WindowAttention),
+    'BiSA in windows, learned, shifted': partial(windowed, (17, 10), 3, lam='learned'),
+    'BiSA in windows, smaller than a window': partial(windowed, (2, 5), 3),
+    'BiSA in windows, one token': partial(windowed, (1, 1)),
+    'BiSA in windows, instance norm': partial(windowed, (14, 7), branch_norm='instance'),
+    'BiSA in windows, layer norm': partial(windowed, (14, 7), branch_norm='layer'),
+    'BiSA in windows, additive, shifted': partial(windowed, (17, 10), 3, projection='additive'),
     'BidirectionalSelfAttention, plain': partial(bisa, (3,), 13, 2, 12, lam=1),
     'BidirectionalSelfAttention, in turn': partial(bisa, (3,), 13, 2, 12, bisa_order='misa_msa'),
     'BidirectionalSelfAttention, MLP': partial(bisa, (3,), 13, 2, 12, projection='mlp'),

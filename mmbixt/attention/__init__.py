@@ -6,7 +6,7 @@ with the weights. :func:`by_definition` switches to the definitions.
 
 from mmbixt.attention.bidirectional import BidirectionalAttention, LatentAttention
 from mmbixt.attention.cross_covariance import CrossCovarianceAttention
-from mmbixt.attention.inverse import BidirectionalSelfAttention
+from mmbixt.attention.inverse import BidirectionalSelfAttention, BidirectionalWindowAttention
 from mmbixt.attention.routing import FullAttention, RoutingAttention
 from mmbixt.attention.windows import WindowAttention
 from mmbixt.layers.context import by_definition
@@ -14,6 +14,7 @@ from mmbixt.layers.context import by_definition
 __all__ = [
     'BidirectionalAttention',
     'BidirectionalSelfAttention',
+    'BidirectionalWindowAttention',
     'CrossCovarianceAttention',
     'FullAttention',
     'LatentAttention',

@@ -29,11 +29,12 @@ from torch.func import functional_call
 from torch.nn.functional import gelu, layer_norm
 from torch.utils.checkpoint import checkpoint
 
+from mmbixt.attention.windows import WindowAttention
 from mmbixt.layers.context import is_by_definition, without_autocast
 from mmbixt.layers.initialise import init_linear
 from mmbixt.layers.softmax_attention import (
+    SelfAttention,
     attention_scores,
-    biased_attention,
     head_width,
     join_heads,
     split_heads,
@@ -164,7 +165,7 @@ class InverseAttention(nn.Module):
             return functional_call(self.G, weights, both).flatten(-2)
 
 
-class BidirectionalSelfAttention(nn.Module):
+class BidirectionalSelfAttention(SelfAttention):
     """BiSA: self-attention and inverse self-attention in parallel, with the same scores.
 
     As in the authors' code, positions and masks are in the scores of both branches, the output
@@ -198,14 +199,10 @@ class BidirectionalSelfAttention(nn.Module):
         bisa_order: str = 'parallel',
         projection: str = 'hypernetwork',
     ) -> None:
-        super().__init__()
+        super().__init__(channels, num_heads)
         check_options(lam, branch_norm, bisa_order, projection)
         self.bisa_order = bisa_order
-        self.num_heads = num_heads
-        self.scale = head_width(channels, num_heads) ** -0.5
         self.branch_norm = branch_norm
-        self.qkv = nn.Linear(channels, 3 * channels)
-        self.proj = nn.Linear(channels, channels)
         self.isa = None if lam == 1 else InverseAttention(channels, num_heads, projection)
         self.fixed_lam = None if lam == 'learned' else lam
         if lam == 'learned':
@@ -217,25 +214,21 @@ class BidirectionalSelfAttention(nn.Module):
         """The share of self-attention: a number, or a tensor (1,) if it is learned."""
         return self.lam_logit.sigmoid() if self.fixed_lam is None else self.fixed_lam
 
-    def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Tokens (...,N,C) to (...,N,C), in groups of N that attend to one another.
+    def attend(self, tokens: Tensor, bias: Tensor | None = None) -> Tensor:
+        """The module without its output projection, (...,N,C) to (...,N,C).
 
         Args:
-            x: the tokens, with at least one dimension of groups (images, windows).
+            tokens: N that attend to one another, with at least one dimension of groups of them
+                (images, windows).
             bias: is added to the scores: relative positions, masks; of a shape that broadcasts to
                 (...,h,N,N). Each query needs a key, and each key a query, that is not hidden.
         """
-        return self.proj(self._attend(x, bias))
-
-    def _attend(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        """The module without its output projection, (...,N,C) to (...,N,C)."""
         if self.isa is None:
-            q, k, v = split_heads(self.qkv(x), 3, self.num_heads)
-            return join_heads(biased_attention(q, k, v, self.scale, bias))
+            return super().attend(tokens, bias)
         if self.bisa_order == 'parallel':
-            return self._mix(*self._branches(x, bias))
+            return self._mix(*self._branches(tokens, bias))
         first, second = (1, 0) if self.bisa_order == 'misa_msa' else (0, 1)
-        return self._branches(self._branches(x, bias)[first], bias)[second]
+        return self._branches(self._branches(tokens, bias)[first], bias)[second]
 
     def _mix(self, plain: Tensor, inverse: Tensor) -> Tensor:
         """``lam plain + (1 - lam) inverse``."""
@@ -266,6 +259,10 @@ class BidirectionalSelfAttention(nn.Module):
         if self.branch_norm == 'layer':
             return tuple(layer_norm(y, y.shape[-1:]).to(dtype) for y in (plain, inverse))
         return normed_over_tokens(plain).to(dtype), normed_over_tokens(inverse).to(dtype)
+
+
+class BidirectionalWindowAttention(WindowAttention, BidirectionalSelfAttention):
+    """BiSA within square windows, with the arguments of both."""
 
 
 def normed_over_tokens(branch: Tensor) -> Tensor:

@@ -1,17 +1,21 @@
-"""Attention within square windows of a feature map, shifted or not (Swin, BiSA-Swin).
+"""Self-attention within square windows of a feature map, shifted or not (Swin).
+
+For the tokens (N,d) of a window and a head, with a learned bias for each relative position::
+
+    out = softmax(q k^T / sqrt(d) + bias, over keys) v                       (N,d)
 
 The feature map is padded with zeros at the right and the bottom to whole windows, and shifted
 cyclically. The zeros are tokens in the attention, as in the Swin Transformer's code. Tokens that
 only the cyclic shift has made neighbours do not attend to each other.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from mmbixt.attention.inverse import BidirectionalSelfAttention
 from mmbixt.layers.sizes import ceil_div, extend_to_multiple
+from mmbixt.layers.softmax_attention import SelfAttention
 
 
 class Windows(NamedTuple):
@@ -44,7 +48,7 @@ class Windows(NamedTuple):
         x = x.roll((self.shift, self.shift), dims=(1, 2)) if self.shift else x
         return x[:, : self.height, : self.width]
 
-    def mask(self, x: Tensor) -> Tensor | None:
+    def shift_bias(self, x: Tensor) -> Tensor | None:
         """What is added to the scores of shifted windows, (windows,1,N,N); None without a shift.
 
         0 for two tokens that are neighbours in the feature map, minus infinity where the shift
@@ -66,13 +70,14 @@ class Windows(NamedTuple):
         return torch.zeros_like(apart, dtype=x.dtype).masked_fill(apart, -torch.inf)
 
 
-class WindowAttention(BidirectionalSelfAttention):
-    """BiSA within square windows, with a learned bias for each relative position.
+class WindowAttention(SelfAttention):
+    """Self-attention within square windows, with a learned bias for each relative position.
 
-    A window of side ``window_size`` has N = window_size ** 2 tokens.
+    A window of side ``window_size`` has N = window_size ** 2 tokens. ``options`` are for subclasses
+    with another attention.
     """
 
-    def __init__(self, channels: int, num_heads: int, window_size: int = 7, **options) -> None:
+    def __init__(self, channels: int, num_heads: int, window_size: int = 7, **options: Any) -> None:
         super().__init__(channels, num_heads, **options)
         self.relative_position_bias_table = nn.Parameter(
             torch.zeros((2 * window_size - 1) ** 2, num_heads)
@@ -81,25 +86,25 @@ class WindowAttention(BidirectionalSelfAttention):
         self.register_buffer('relative_position_index', relative_position_index(window_size))
 
     def forward(
-        self, x: Tensor, mask: Tensor | None = None, windows: Windows | None = None
+        self, x: Tensor, shift_bias: Tensor | None = None, windows: Windows | None = None
     ) -> Tensor:
         """Tokens of windows (...,N,C) to (...,N,C), or whole feature maps (B,H,W,C) to (B,H,W,C).
 
         Args:
             x: the tokens.
-            mask: is added to the scores, as the learned bias is; of a shape that broadcasts to
-                (...,h,N,N). For feature maps :meth:`Windows.mask`.
+            shift_bias: is added to the scores, as the learned bias is; of a shape that broadcasts
+                to (...,h,N,N). For feature maps :meth:`Windows.shift_bias`.
             windows: how feature maps are cut into windows; None if the tokens are in windows.
         """
         if windows is None:
-            return self.proj(self._attend(x, self._bias(mask)))
+            return self.proj(self.attend(x, self._bias(shift_bias)))
         # joined before the projection, which then has no padding to compute
-        return self.proj(windows.join(self._attend(windows.cut(x), self._bias(mask))))
+        return self.proj(windows.join(self.attend(windows.cut(x), self._bias(shift_bias))))
 
-    def _bias(self, mask: Tensor | None) -> Tensor:
-        """Relative positions plus the mask, (h,N,N) or (windows,h,N,N)."""
+    def _bias(self, shift_bias: Tensor | None) -> Tensor:
+        """Relative positions plus the bias of shifted windows, (h,N,N) or (windows,h,N,N)."""
         bias = self.relative_position_bias_table[self.relative_position_index].permute(2, 0, 1)
-        return bias if mask is None else bias + mask
+        return bias if shift_bias is None else bias + shift_bias
 
 
 def relative_position_index(window_size: int) -> Tensor:

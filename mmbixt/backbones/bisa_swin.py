@@ -11,7 +11,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from mmbixt.attention.inverse import InverseAttention, check_options
+from mmbixt.attention.inverse import (
+    BidirectionalWindowAttention,
+    InverseAttention,
+    check_options,
+)
 from mmbixt.attention.windows import WindowAttention, Windows, relative_position_index
 from mmbixt.backbones.arch import resolve_arch, resolve_out_indices
 from mmbixt.backbones.base import DenseBackbone, LayerInfo, Parts, State
@@ -83,9 +87,9 @@ class ShiftedWindows(nn.Module):
         self.shift = shift
         self.w_msa = attention
 
-    def forward(self, x: Tensor, windows: Windows, mask: Tensor | None) -> Tensor:
-        """(B,H,W,C) to (B,H,W,C); the mask is that of the windows."""
-        return self.w_msa(x, mask, windows)
+    def forward(self, x: Tensor, windows: Windows, shift_bias: Tensor | None) -> Tensor:
+        """(B,H,W,C) to (B,H,W,C)."""
+        return self.w_msa(x, shift_bias, windows)
 
 
 class SwinBlock(nn.Module):
@@ -101,23 +105,23 @@ class SwinBlock(nn.Module):
         self.ffn = FeedForward(channels, hidden)
         self.drop_path = DropPath(drop_path)
 
-    def forward(self, x: Tensor, windows: Windows, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, windows: Windows, shift_bias: Tensor | None) -> Tensor:
         """(B,H,W,C) to (B,H,W,C)."""
-        x = x + self.drop_path(self.attn(self.norm1(x), windows, mask))
+        x = x + self.drop_path(self.attn(self.norm1(x), windows, shift_bias))
         return x + self.drop_path(self.ffn(self.norm2(x)))
 
 
 def make_windows(
     x: Tensor, size: int, shift: int, shift_single_window: bool
 ) -> tuple[Windows, Tensor | None]:
-    """The windows of feature maps (B,H,W,C), and their mask.
+    """The windows of feature maps (B,H,W,C), and the bias of their scores.
 
     Without ``shift_single_window`` windows as large as the shorter side are not shifted.
     """
     if min(x.shape[1:3]) <= size and not shift_single_window:
         shift = 0
     windows = Windows(*x.shape[1:3], size, shift)
-    return windows, windows.mask(x)
+    return windows, windows.shift_bias(x)
 
 
 class NormMean(FinalLayers):
@@ -209,11 +213,14 @@ class BiSASwin(DenseBackbone):
         self.patch_embed = PatchEmbed(widths[0], self.in_channels)
         self.stages = nn.ModuleList()
         for i in range(last + 1):
-            options = inverse if i in bisa_stages else dict(lam=1)
             hidden = int(widths[i] * self.arch['mlp_ratio'])
             blocks = []
             for j in range(depths[i]):
-                attention = WindowAttention(widths[i], num_heads[i], size, **options)
+                sizes = dict(channels=widths[i], num_heads=num_heads[i], window_size=size)
+                if i in bisa_stages and lam != 1:
+                    attention = BidirectionalWindowAttention(**sizes, **inverse)
+                else:
+                    attention = WindowAttention(**sizes)
                 shifted = ShiftedWindows(attention, shift=size // 2 if j % 2 else 0)
                 blocks.append(SwinBlock(widths[i], shifted, hidden, next(rates)))
             stage = nn.ModuleDict(dict(blocks=nn.ModuleList(blocks)))
@@ -239,7 +246,7 @@ class BiSASwin(DenseBackbone):
         return [self.patch_embed]
 
     def begin(self, image: Tensor) -> tuple[Tensor, dict]:
-        """A feature map (B,H,W,C), and the windows and masks of its stage by their shift."""
+        """A feature map (B,H,W,C), and the windows and their biases in its stage by their shift."""
         return self.patch_embed(image), {}
 
     def layer_list(self) -> list[LayerInfo]:
@@ -270,8 +277,7 @@ class BiSASwin(DenseBackbone):
         shift = layer.module.attn.shift
         if shift not in windows:
             size = self.arch['window_size']
-            cut, mask = make_windows(x, size, shift, self.shift_single_window)
-            windows[shift] = cut, mask
+            windows[shift] = make_windows(x, size, shift, self.shift_single_window)
         return self.run_layer(layer.module, x, *windows[shift]), windows
 
     def feature_map(self, state: tuple[Tensor, dict], norm: nn.Module | None = None) -> Tensor:

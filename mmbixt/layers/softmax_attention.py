@@ -60,17 +60,16 @@ def fused_attention(
     return scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
 
 
-def biased_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None) -> Tensor:
+def biased_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor) -> Tensor:
     """:func:`fused_attention` with a learned bias: (...,h,N,d) to (...,h,N,d)."""
     if is_by_definition() or q.device.type == 'cpu':  # whose fused kernel has no gradient of a bias
         return attention_scores(q, k, scale, bias).softmax(dim=-1) @ v
     return fused_with_bias(q, k, v, scale, bias)
 
 
-def fused_with_bias(q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None) -> Tensor:
+def fused_with_bias(q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor) -> Tensor:
     """:func:`biased_attention` by the fused kernels of GPUs, which need four dimensions."""
-    if bias is not None:
-        bias = bias.to(q.dtype).expand(*q.shape[:-1], k.shape[-2]).flatten(0, -4)
+    bias = bias.to(q.dtype).expand(*q.shape[:-1], k.shape[-2]).flatten(0, -4)
     four = (x.flatten(0, -4) for x in (q, k, v))
     out = scaled_dot_product_attention(*four, attn_mask=bias, scale=scale)
     return out.unflatten(0, q.shape[:-3])
@@ -93,12 +92,17 @@ class SelfAttention(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(B,N,C) to (B,N,C)."""
-        return self.proj(self._attend(tokens, tokens.shape[1]))
+        return self.proj(self.attend(tokens))
 
-    def _attend(self, tokens: Tensor, queries: int) -> Tensor:
-        """The first tokens attend to all: (B,N,C) to (B,queries,C), before the projection."""
+    def attend(self, tokens: Tensor, bias: Tensor | None = None) -> Tensor:
+        """The module without its output projection, (...,N,C) to (...,N,C).
+
+        A bias, which may be learned, is added to the scores; it broadcasts to (...,h,N,N).
+        """
         q, k, v = split_heads(self.qkv(tokens), 3, self.num_heads)
-        return join_heads(fused_attention(q[:, :, :queries], k, v, self.scale))
+        if bias is None:
+            return join_heads(fused_attention(q, k, v, self.scale))
+        return join_heads(biased_attention(q, k, v, self.scale, bias))
 
 
 class ClassAttention(SelfAttention):
@@ -106,7 +110,8 @@ class ClassAttention(SelfAttention):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(B,1+N,C), the class token first, to the class token's update (B,1,C)."""
-        return self.proj(self._attend(tokens, 1))
+        q, k, v = split_heads(self.qkv(tokens), 3, self.num_heads)
+        return self.proj(join_heads(fused_attention(q[:, :, :1], k, v, self.scale)))
 
 
 class ClassAttentionLayer(nn.Module):

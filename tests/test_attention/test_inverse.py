@@ -10,7 +10,7 @@ from helpers import assert_close, formulation, golden, official_shapes
 from reference import fill, misa_naive
 from torch.nn.functional import gelu
 
-from mmbixt.attention import BidirectionalSelfAttention, WindowAttention
+from mmbixt.attention import BidirectionalSelfAttention, BidirectionalWindowAttention
 from mmbixt.attention.inverse import InverseAttention, bilinear
 from mmbixt.backbones import BiSASwin
 from mmbixt.checkpoints.state_dict import take_part
@@ -34,7 +34,9 @@ def filled(name, *shape):
 @pytest.mark.parametrize('case', CASES)
 def test_golden(case, path):
     branch_norm = 'instance' if case == 'in_bisa' else None
-    attention = fill.fill_module(WindowAttention(96, num_heads=3, branch_norm=branch_norm))
+    attention = fill.fill_module(
+        BidirectionalWindowAttention(96, num_heads=3, branch_norm=branch_norm)
+    )
     if not case.startswith('rpb'):
         torch.nn.init.zeros_(attention.relative_position_bias_table)
     if case == 'in_bisa':  # was stored before the projection
@@ -111,7 +113,9 @@ def test_half_precision_keeps_a_small_share(lam):
 @pytest.mark.parametrize('autocast', [False, True])
 def test_instance_norm_of_an_even_area_in_half_precision(projection, autocast):
     """The tokens differ by a small bias only; the norm must not amplify rounding errors."""
-    attention = WindowAttention(24, 2, 4, branch_norm='instance', projection=projection)
+    attention = BidirectionalWindowAttention(
+        24, 2, 4, branch_norm='instance', projection=projection
+    )
     torch.nn.init.normal_(attention.relative_position_bias_table, std=0.02)
     attention.proj = torch.nn.Identity()
     half = attention.bfloat16()
@@ -143,7 +147,7 @@ def test_mlp_in_place_of_the_hypernetwork():
     """As many parameters, and the formula of the docstring for each window and pair of tokens."""
     sizes = []
     for projection in ('hypernetwork', 'mlp'):
-        attention = WindowAttention(96, 3, projection=projection, lam=0)
+        attention = BidirectionalWindowAttention(96, 3, projection=projection, lam=0)
         sizes.append(sum(p.numel() for p in attention.parameters()))
     assert sizes[1] == pytest.approx(sizes[0], abs=32)
     attention.proj = torch.nn.Identity()
