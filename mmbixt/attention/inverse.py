@@ -214,7 +214,7 @@ class BidirectionalSelfAttention(SelfAttention):
         """The share of self-attention: a number, or a tensor (1,) if it is learned."""
         return self.lam_logit.sigmoid() if self.fixed_lam is None else self.fixed_lam
 
-    def attend(self, tokens: Tensor, bias: Tensor | None = None) -> Tensor:
+    def attend(self, tokens: Tensor, bias: Tensor | None) -> Tensor:
         """The module without its output projection, (...,N,C) to (...,N,C).
 
         Args:

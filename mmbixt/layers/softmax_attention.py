@@ -90,15 +90,15 @@ class SelfAttention(nn.Module):
         self.qkv = nn.Linear(channels, 3 * channels)
         self.proj = nn.Linear(channels, channels)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """(B,N,C) to (B,N,C)."""
-        return self.proj(self.attend(tokens))
-
-    def attend(self, tokens: Tensor, bias: Tensor | None = None) -> Tensor:
-        """The module without its output projection, (...,N,C) to (...,N,C).
+    def forward(self, tokens: Tensor, bias: Tensor | None = None) -> Tensor:
+        """(...,N,C) to (...,N,C).
 
         A bias, which may be learned, is added to the scores; it broadcasts to (...,h,N,N).
         """
+        return self.proj(self.attend(tokens, bias))
+
+    def attend(self, tokens: Tensor, bias: Tensor | None) -> Tensor:
+        """The module without its output projection."""
         q, k, v = split_heads(self.qkv(tokens), 3, self.num_heads)
         if bias is None:
             return join_heads(fused_attention(q, k, v, self.scale))
