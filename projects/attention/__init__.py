@@ -93,7 +93,7 @@ def default_layer(model: nn.Module) -> str:
     second = str(getattr(model, 'backbone', model).out_indices[:2][-1])
     if isinstance(layers.get(second), attention.BidirectionalAttention):
         return second
-    inverse = [k for k, x in layers.items() if isinstance(x, ShiftedWindows) and x.w_msa.isa]
+    inverse = [k for k, x in layers.items() if bisa_swin.has_inverse_attention(x)]
     return [*layers, *inverse][-1]
 
 

@@ -9,6 +9,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from mmbixt.attention.inverse import BidirectionalSelfAttention
 from mmbixt.attention.windows import Windows
 from mmbixt.layers.softmax_attention import attention_scores, split_heads
 from projects.attention.drawing import RED_AND_BLUE, Layer, Panel, View, outline, sheet
@@ -21,6 +22,10 @@ INVERSE = (
     '. Inverse attention: which patches the value of the point goes to; and for each patch, the '
     'highest inverse attention that any value of its window pays to it'
 )
+
+
+def has_inverse_attention(module: nn.Module) -> bool:
+    return isinstance(getattr(module, 'w_msa', None), BidirectionalSelfAttention)
 
 
 def matrices(
@@ -61,7 +66,7 @@ def of_point(layer: Layer, cell: tuple[int, int]) -> list[Tensor]:
 
 
 def draw(layer: Layer, view: View) -> Figure:
-    maps, has_inverse = of_point(layer, layer.cell(view)), layer.module.w_msa.isa is not None
+    maps, has_inverse = of_point(layer, layer.cell(view)), has_inverse_attention(layer.module)
     names = ['self-attention of the point']
     if has_inverse:
         names += ['inverse attention of the point', 'highest inverse attention']

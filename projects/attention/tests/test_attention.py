@@ -126,7 +126,7 @@ def test_bisa_swin_attention_times_values_is_the_output(size):
         over_keys, over_queries = bisa_swin.matrices(layer.module, *layer.inputs)
         tokens = windows.cut(x)
         out = over_keys @ split_heads(attention.qkv(tokens), 3, attention.num_heads)[2]
-        if attention.isa is not None:
+        if hasattr(attention, 'isa'):
             q_hat, v_hat = (
                 split_heads(gelu(linear(tokens)), 1, attention.num_heads)[0]
                 for linear in (attention.isa.q, attention.isa.v)
