@@ -1,0 +1,2 @@
+_base_ = './bixt_ti_iter_sa1_d22_120e_in1k.py'
+model = dict(backbone=dict(depth=7, self_attentions=6, share_first=True))
