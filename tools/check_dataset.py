@@ -30,10 +30,9 @@ def parse_args() -> argparse.Namespace:
         epilog='Example: python tools/check_dataset.py configs/bixt/semfpn_bixt_ti_ade20k.py',
     )
     add_common_arguments(parser)
-    parser.add_argument(
-        '--workers', type=int, default=os.cpu_count(), help='processes (default: all cores)'
-    )
-    parser.add_argument('--out', type=Path, metavar='FILE', help='write all problems to this file')
+    add = parser.add_argument
+    add('--workers', type=int, default=os.cpu_count(), help='processes (default: all cores)')
+    add('--out', type=Path, metavar='FILE', help='write all problems to this file')
     return parser.parse_args()
 
 

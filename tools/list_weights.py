@@ -35,16 +35,12 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        'pattern',
-        nargs='?',
-        default='',
-        metavar='FAMILY|PATTERN',
-        help="a part of the names, such as xcit or d13, or a pattern, such as 'xcit://*-p8-dist'; "
-        'a single match is shown with all details (default: all)',
-    )
-    parser.add_argument('--check', action='store_true', help='download, load and run each file')
-    parser.add_argument('--table', type=Path, metavar='FILE', help='also write what --check found')
+    add = parser.add_argument
+    text = "a part of the names, such as xcit or d13, or a pattern, such as 'xcit://*-p8-dist'; "
+    text += 'a single match is shown with all details (default: all)'
+    add('pattern', nargs='?', default='', metavar='FAMILY|PATTERN', help=text)
+    add('--check', action='store_true', help='download, load and run each file')
+    add('--table', type=Path, metavar='FILE', help='also write what --check found')
     args = parser.parse_args()
     if args.table and not args.check:
         parser.error('--table FILE needs --check')

@@ -26,28 +26,18 @@ def parse_args() -> argparse.Namespace:
         'work_dirs/semfpn_bixt_ti_ade20k/iter_80000.pth',
     )
     add_common_arguments(parser)
-    parser.add_argument('checkpoint', help='checkpoint file')
-    parser.add_argument(
-        '--out',
-        help='also save the predictions: a folder for PNG label maps (mmseg), a .pkl file (mmdet, '
-        'mmpretrain)',
-    )
-    parser.add_argument('--show', action='store_true', help='show the predictions in a window')
-    parser.add_argument('--show-dir', help='draw every prediction into this folder')
-    parser.add_argument(
-        '--wait-time', type=float, default=2, help='seconds for which --show shows each (2)'
-    )
-    parser.add_argument(
-        '--tta',
-        action='store_true',
-        help='test-time augmentation: flipped images, and several scales for segmentors',
-    )
-    parser.add_argument(
-        '--boundary',
-        action='store_true',
-        help='also evaluate near boundaries: mIoU in bands, Boundary IoU and WORK_DIR/boundary.npz '
-        'for tools/analysis/compare.py (mmseg); boundary AP of the masks (mmdet)',
-    )
+    add = parser.add_argument
+    add('checkpoint', help='checkpoint file')
+    text = 'also save the predictions: a folder for PNG label maps (mmseg), a .pkl file (mmdet, '
+    add('--out', help=text + 'mmpretrain)')
+    add('--show', action='store_true', help='show the predictions in a window')
+    add('--show-dir', help='draw every prediction into this folder')
+    add('--wait-time', type=float, default=2, help='seconds for which --show shows each (2)')
+    text = 'test-time augmentation: flipped images, and several scales for segmentors'
+    add('--tta', action='store_true', help=text)
+    text = 'also evaluate near boundaries: mIoU in bands, Boundary IoU and WORK_DIR/boundary.npz '
+    text += 'for tools/analysis/compare.py (mmseg); boundary AP of the masks (mmdet)'
+    add('--boundary', action='store_true', help=text)
     return parser.parse_args()
 
 
@@ -70,8 +60,7 @@ def draw_predictions(cfg: Config, args: argparse.Namespace) -> None:
 # defaults of the frameworks' own tools
 TTA_MODELS = {
     'mmdet': dict(
-        type='DetTTAModel',
-        tta_cfg=dict(nms=dict(type='nms', iou_threshold=0.5), max_per_img=100),
+        type='DetTTAModel', tta_cfg=dict(nms=dict(type='nms', iou_threshold=0.5), max_per_img=100)
     ),
     'mmpretrain': dict(type='AverageClsScoreTTA'),
 }

@@ -13,7 +13,7 @@ from mmbixt.export.classifier import ExportedClassifier
 from mmbixt.export.detector import ExportedDetector
 from mmbixt.export.files import agrees, metadata, write
 from mmbixt.export.segmentor import ExportedSegmentor
-from mmbixt.predict.loading import load_trained
+from mmbixt.predict.trained import load_trained
 from mmbixt.scenes.scene import make_scene
 
 __all__ = ['export']

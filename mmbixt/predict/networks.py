@@ -8,7 +8,7 @@ from mmengine.config import Config
 from mmengine.structures import BaseDataElement
 from torch import Tensor, nn
 
-from mmbixt.predict.loading import load_trained
+from mmbixt.predict.trained import load_trained
 
 
 class TorchSegmentor:

@@ -24,8 +24,8 @@ from PIL import Image
 
 from mmbixt.check.mistakes import dataset_problems
 from mmbixt.config import ConfigError, test_set
-from mmbixt.predict.loading import load_trained
 from mmbixt.predict.predictor import Predictor
+from mmbixt.predict.trained import load_trained
 from mmbixt.visualization.palette import distinct_palette
 
 

@@ -101,15 +101,15 @@ class Predictor:
 
     def __call__(self, image: str | Path | np.ndarray) -> np.ndarray:
         """The labels (H,W) of an image: a file, or pixels (H,W,3), BGR as OpenCV reads them."""
-        return self._maps(image, self._labels)[0]
+        return self._apply(image, self._labels)[0]
 
     def predict(self, image: str | Path | np.ndarray) -> list[np.ndarray]:
         """Labels and their probabilities, 0 to 255, each (H,W)."""
         if not self.network.has_logits:
             raise ConfigError('There are no probabilities: this file or head returns no logits.')
-        return self._maps(image, self._labels, self._probabilities)
+        return self._apply(image, self._labels, self._probabilities)
 
-    def _maps(self, image: str | Path | np.ndarray, *functions: Callable) -> list[np.ndarray]:
+    def _apply(self, image: str | Path | np.ndarray, *functions: Callable) -> list[np.ndarray]:
         """Maps (H,W), one of each function, which gets the logits of an image in strips (K,n,W)."""
         photo = image if isinstance(image, np.ndarray) else self.read(image)
         strips = ([function(strip) for function in functions] for strip in self.logits(photo))
@@ -132,12 +132,13 @@ class Predictor:
         image = self.resize(dict(img=photo, img_shape=size, ori_shape=size))['img']
         image, new = np.atleast_3d(image), image.shape[:2]
         self._say(size, new)
-        strips = resize_strips(*self._map(image), self.network.align_corners)
+        strips = resize_strips(*self._coarse(image), self.network.align_corners)
         strips = crop_strips(strips, new)  # without what the data preprocessor has padded
         yield from resize_strips(strips, new, size, self.network.align_corners)
 
-    def _map(self, image: np.ndarray) -> tuple[Iterable[Tensor], Sequence[int], Sequence[int]]:
-        """The logits of an image in strips (K,n,w), their size (h,w) and that of their pixels."""
+    def _coarse(self, image: np.ndarray) -> tuple[Iterable[Tensor], Sequence[int], Sequence[int]]:
+        """What the network returns for an image, whole or in tiles: logits in strips (K,n,w), their
+        size (h,w), and that of the pixels that they cover."""
         pixels = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1)
         prepare = self.network.prepare
         if self.is_slide:  # windows of the padded image
@@ -160,7 +161,7 @@ class Predictor:
         stride = shape[side] / logits.shape[1 + side]
         # at full size where the cells of tiles do not coincide
         stride = int(stride) if stride >= 1 and self.unit % stride == 0 else 1
-        tiles = (self._cells(*one, stride) for one in chain([first], tiles))
+        tiles = (self._resized(*one, stride) for one in chain([first], tiles))
         size = [ceil(x / stride) for x in covered]
         cells = [[x // stride for x in y] for y in starts]
         sides = zip(size, cells, tile, self.overlap, strict=True)
@@ -184,7 +185,7 @@ class Predictor:
                     for logits in self.network(x):
                         yield logits, x.shape[2:]
 
-    def _cells(self, logits: Tensor, covered: Sequence[int], stride: int) -> Tensor:
+    def _resized(self, logits: Tensor, covered: Sequence[int], stride: int) -> Tensor:
         """Logits (K,h,w), resized if their cells have not this stride."""
         size = (*(ceil(x / stride) for x in covered),)
         if logits.shape[1:] == size:

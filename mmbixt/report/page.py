@@ -9,8 +9,8 @@ from pygments.lexers import PythonLexer
 
 from mmbixt.evaluation.bootstrap import LEVEL, Estimate, score_regions
 from mmbixt.evaluation.boundary import MAIN_BAND
-from mmbixt.report.collect import ReportData
 from mmbixt.report.curves import draw, training_charts
+from mmbixt.report.data import ReportData
 from mmbixt.report.scores import class_rows, describe
 from mmbixt.report.work_dir import DETECTION
 

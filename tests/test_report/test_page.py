@@ -3,7 +3,7 @@ import json
 import numpy as np
 from test_report.runs import Reader, sums, train_record, val_record, write_log
 
-from mmbixt.report.collect import ReportData
+from mmbixt.report.data import ReportData
 from mmbixt.report.page import make_page
 from mmbixt.report.predictions import Example
 from mmbixt.report.work_dir import Run

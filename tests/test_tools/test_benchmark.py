@@ -67,7 +67,7 @@ def test_memory_and_growth(benchmark, tmp_path):
 )
 def test_networks_by_name_return_feature_maps_without_stochastic_depth(row, shapes):
     """Two passes in training give the same."""
-    args = Namespace(batch=8, device='cpu', dtype='fp32', threads=1, amp=False)
+    args = Namespace(batch=8, device='cpu', threads=1, amp=False)
     args.inference_memory = False
     network = Network(row, 64, args)
     network.model.train()

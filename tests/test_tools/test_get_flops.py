@@ -7,7 +7,7 @@ from mmbixt.checkpoints.sources import PUBLISHED
 
 ROOT = Path(__file__).parents[2]
 TOOL = 'analysis/get_flops.py'
-START, END = '<!-- table: get_flops.py --table -->', '<!-- end of table -->'
+START, END = '<!-- table: get_flops.py --update -->', '<!-- end of table -->'
 
 
 @pytest.mark.zoo

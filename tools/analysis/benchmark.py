@@ -46,7 +46,6 @@ and may end in
   @definition                  attentions by their definition, without the faster code
   @graph                       on a GPU: each pass in a CUDA graph, so that it waits for no CPU
   @onnxruntime, @openvino      exported to ONNX and run there: forward only, float32, on the CPU"""
-DTYPES = dict(fp32=torch.float32, bf16=torch.bfloat16, fp16=torch.float16)
 
 
 # --- Networks by name -----------------------------------------------------------------------------
@@ -121,13 +120,11 @@ class Network:
         torch.set_num_threads(args.threads)
         torch.manual_seed(0)
         name, modes = split_row(row)
-        self.is_gpu, dtype = args.device == 'cuda', DTYPES[args.dtype]
-        self.model = build(name, size).to(args.device, dtype)
+        self.is_gpu, self.model = args.device == 'cuda', build(name, size).to(args.device)
         for module in self.model.modules():  # mmbixt's, timm's and mmcv's skip a random amount
             if type(module).__name__ == 'DropPath':
                 module.drop_prob = 0.0
-        torch.set_default_dtype(dtype)  # of the masks that mmseg's Swin makes when it runs
-        image = torch.randn(args.batch, 3, size, size).to(args.device, dtype)
+        image = torch.randn(args.batch, 3, size, size).to(args.device)
         self.is_compiled, self.is_graph = 'compiled' in modes, 'graph' in modes
         self.is_inference = args.inference_memory
         self.graphs: dict[str, torch.cuda.CUDAGraph] = {}
@@ -329,8 +326,7 @@ def parse_args() -> argparse.Namespace:
     add('--batch', type=int, default=1, help='images at a time (default: 1)')
     add('--rounds', type=int, default=5, help='measurements of each (default: 5)')
     add('--device', choices=['cpu', 'cuda'], default='cpu')
-    add('--dtype', choices=list(DTYPES), default='fp32', help='of weights and images')
-    add('--amp', action='store_true', help='weights in --dtype, autocast to bfloat16')
+    add('--amp', action='store_true', help='autocast to bfloat16')
     add('--threads', type=int, default=os.cpu_count(), help='of the CPU (default: all cores)')
     add('--inference-memory', action='store_true', help='memory of a forward pass alone')
     add('--json', type=Path, metavar='FILE', help='write all measurements')
@@ -348,7 +344,7 @@ def main() -> None:
         if args.json:  # after each size, so that an error loses less
             content = dict(args=vars(args), torch=torch.__version__, measured=measured)
             args.json.write_text(json.dumps(content, indent=1, default=str))
-    precision = f'{args.dtype} with autocast to bf16' if args.amp else args.dtype
+    precision = 'float32 with autocast to bfloat16' if args.amp else 'float32'
     print(f'{args.device}, {args.threads} threads, {precision}, batch {args.batch};', end=' ')
     print(f'medians of {args.rounds} rounds in turns, ± half the interquartile range')
     if args.against:

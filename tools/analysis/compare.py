@@ -23,13 +23,7 @@ import numpy as np
 
 # no imports of torch, which take seconds
 from mmbixt.errors import UserError
-from mmbixt.evaluation.bootstrap import (
-    DRAWS,
-    LEVEL,
-    RegionScores,
-    paired,
-    score_regions,
-)
+from mmbixt.evaluation.bootstrap import DRAWS, LEVEL, RegionScores, paired, score_regions
 from mmbixt.evaluation.boundary import MAIN_BAND, scores
 from mmbixt.evaluation.sums import ImageSums, find_sums, read_sums
 from mmbixt.evaluation.tables import absent_classes, aligned, main_table

@@ -24,7 +24,7 @@ from mmbixt.cli import read_config, run
 from mmbixt.config import without_downloads
 
 # comments around the table in docs/configs.md
-START, END = '<!-- table: get_flops.py --table -->', '<!-- end of table -->'
+START, END = '<!-- table: get_flops.py --update -->', '<!-- end of table -->'
 
 
 def parse_args() -> argparse.Namespace:
@@ -34,11 +34,11 @@ def parse_args() -> argparse.Namespace:
     add = parser.add_argument
     add('config', nargs='?', help='a config of mmseg or mmdet, a file or PACKAGE::PATH')
     add('--shape', type=int, nargs=2, default=(512, 512), metavar=('H', 'W'), help='image size')
-    add('--table', action='store_true', help='published variants, as in docs/configs.md')
-    add('--update', type=Path, metavar='FILE', help='replace the table of --table in this file')
+    text = 'replace the table of published variants in this file, docs/configs.md'
+    add('--update', type=Path, metavar='FILE', help=text)
     args = parser.parse_args()
-    if not (args.config or args.table or args.update):
-        parser.error('a config, --table or --update is required')
+    if not (args.config or args.update):
+        parser.error('a config or --update is required')
     return args
 
 
@@ -134,8 +134,6 @@ def main() -> None:
     args = parse_args()
     if args.update:
         update(args.update)
-    elif args.table:
-        print(make_table())
     else:
         cfg = read_config(args.config)
         init_default_scope(cfg.default_scope)

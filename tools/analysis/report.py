@@ -13,7 +13,7 @@ from pathlib import Path
 from mmengine.config import DictAction
 
 from mmbixt.cli import run
-from mmbixt.report.collect import collect
+from mmbixt.report.data import report_data
 from mmbixt.report.page import make_page
 from mmbixt.report.work_dir import Run
 
@@ -31,8 +31,6 @@ def parse_args() -> argparse.Namespace:
     add('--images', type=int, default=6, help='largest number of worst and of best images (6)')
     add('--band', help='the band to show (default: band3px, if it was counted)')
     add('--evaluate', action='store_true', help='count again, even if boundary.npz exists')
-    text = 'do not run the model: show existing data, without pictures'
-    add('--no-model', action='store_true', help=text)
     text = 'change settings of the config, for example the folder of the data: '
     text += 'test_dataloader.dataset.data_root=data/elsewhere'
     add('--cfg-options', nargs='+', action=DictAction, default={}, metavar='KEY=VALUE', help=text)
@@ -42,7 +40,7 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     out = args.out or args.work_dir / 'report.html'
-    data = collect(Run(args.work_dir, args.cfg_options), args)
+    data = report_data(Run(args.work_dir, args.cfg_options), args)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(make_page(data), 'utf-8')
     if data.problem:

@@ -22,16 +22,14 @@ class ReportData:
     problem: str = ''  # why there are no counts or no examples
 
 
-def collect(run: Run, options: Namespace) -> ReportData:
+def report_data(run: Run, options: Namespace) -> ReportData:
     """The data of the report of a run; options are those of tools/analysis/report.py."""
     data, file = ReportData(run), run.folder / FILE_NAME
     if file.exists() and not options.evaluate and not options.checkpoint and not run.detects:
         data.counts = read_sums(file)
         data.band = data.counts.choose_band(options.band)
     checkpoint = options.checkpoint or run.checkpoint
-    if options.no_model:
-        data.problem = 'The model was not run (--no-model).'
-    elif not checkpoint:
+    if not checkpoint:
         data.problem = f'There is no checkpoint in {run.folder}.'
     if data.problem or run.detects:
         return data
