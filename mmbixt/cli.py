@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader
 
 from mmbixt.config import ConfigError, all_dicts, named_dicts, read_config, type_name
 from mmbixt.errors import UserError, near_matches
-from mmbixt.frameworks import UNUSABLE, missing_framework
+from mmbixt.frameworks import IMPORT_ERRORS, missing_framework
 from mmbixt.registry import FRAMEWORKS
 from mmbixt.scenes.short_runs import use_few_steps, use_scenes
 
@@ -93,7 +93,7 @@ def load_config(args: argparse.Namespace, steps: int | None = None) -> Config:
     if framework in FRAMEWORKS:
         try:
             import_module(f'{framework}.models')
-        except UNUSABLE as error:
+        except IMPORT_ERRORS as error:
             raise missing_framework(args.config, framework, error) from error
     options = args.cfg_options or {}
     changes = ['The config is changed:'] if args.sample or steps else []

@@ -1,4 +1,4 @@
-"""Errors about missing frameworks: ``except UNUSABLE as error: raise missing_framework(...)``.
+"""Errors about missing frameworks: ``except IMPORT_ERRORS as error: raise missing_framework(...)``.
 
 mmengine, mmcv, mmsegmentation, mmdet and mmpretrain are not requirements of mmbixt's distribution:
 there are two distributions of each with the same modules, and installing both breaks them.
@@ -9,7 +9,7 @@ from typing import Any
 
 # errors of importing a missing framework, or one that refuses the version of mmcv or mmengine;
 # TypeError: mmpretrain 1.2, which mmseg and mmdet import, beside transformers 5
-UNUSABLE = (ImportError, AssertionError, TypeError)
+IMPORT_ERRORS = (ImportError, AssertionError, TypeError)
 
 
 def missing_framework(what: str, framework: str, problem: Exception) -> ImportError:

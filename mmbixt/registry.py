@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from mmbixt import backbones
-from mmbixt.frameworks import UNUSABLE, missing_framework
+from mmbixt.frameworks import IMPORT_ERRORS, missing_framework
 
 try:
     from mmengine import registry as root
@@ -17,7 +17,7 @@ try:
 
     import mmbixt.config  # noqa: F401 (for 'mmbixt::...')
     from mmbixt.checkpoints.openmmlab import log_to_the_run, replace_readers
-except UNUSABLE as error:
+except IMPORT_ERRORS as error:
     what = 'This part of mmbixt (not layers, attention and backbones)'
     raise missing_framework(what, 'mmengine', error) from error
 
@@ -49,7 +49,7 @@ class Registry(root.Registry):
             try:
                 import_module(f'{framework}.registry')
                 component = self.parent.get(f'{framework}.{name}')
-            except (*UNUSABLE, KeyError):  # missing, or broken: its own configs say so
+            except (*IMPORT_ERRORS, KeyError):  # missing, or broken: its own configs say so
                 continue
             if component not in (None, shared):
                 enter_scope(framework, component)

@@ -96,10 +96,10 @@ def check(source: Source) -> tuple[str, str, str]:
 
 def run_classifier(source: Source, state: Mapping[str, Any]) -> torch.Tensor:
     """Logits; or the pooled vector, if the file has no classes."""
-    from mmbixt.timm.classifiers import CLASSIFIERS, checkpoint_filter_fn
+    from mmbixt import backbones
+    from mmbixt.timm.classifier import checkpoint_filter_fn, classifier_of
 
-    options = dict(source.backbone)
-    model = CLASSIFIERS[options.pop('type').removeprefix('mmbixt.')](**options).eval()
+    model = classifier_of(getattr(backbones, source.family))(**source.options).eval()
     weights = checkpoint_filter_fn(state, model)
     if not any(key.startswith('head.') for key in weights):
         model.reset_classifier(0)
@@ -113,7 +113,7 @@ def run_whole(source: Source, state: Mapping[str, Any]) -> torch.Tensor:
     from mmengine.config import Config
     from mmengine.registry import MODELS, init_default_scope
 
-    from mmbixt.backbones.loading import load_whole_state
+    from mmbixt.backbones.weights import load_whole_state
     from mmbixt.config import config_files
 
     decoder, arch, patch = source.name.rsplit('-', 3)[-3:]

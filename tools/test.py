@@ -12,7 +12,7 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from torch import nn
 
-from mmbixt.backbones.loading import load_whole_state
+from mmbixt.backbones.weights import load_whole_state
 from mmbixt.check.mistakes import check_trained, unwrapped
 from mmbixt.cli import add_common_arguments, build_runner, load_config, named_settings, run
 from mmbixt.config import ConfigError, all_dicts, data_sets, type_name, without_downloads

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from mmbixt.backbones.final_layers import FinalLayers
-from mmbixt.backbones.loading import LoadsFiles, State
+from mmbixt.backbones.weights import LoadsFiles, State
 from mmbixt.errors import UserError
 from mmbixt.layers.maps import as_output, channels_last
 
@@ -65,7 +65,7 @@ class DenseBackbone(LoadsFiles):
         init_cfg: ``dict(type='Pretrained', checkpoint='bixt.pth')`` names a file that
             :meth:`init_weights` loads; the authors' checkpoints load as they are. ``prefix`` loads
             a part of a file, such as 'backbone.'. With ``adapt_stem=True`` a file for images of 3
-            channels loads for another number, see :func:`mmbixt.backbones.loading.adapt_stem`.
+            channels loads for another number, see :func:`mmbixt.backbones.weights.adapt_stem`.
         in_channels: channels of the images.
 
     Attributes:

@@ -8,11 +8,11 @@ From ``init_cfg`` or ``load_from`` to a model, a function for each step::
     state_dict.rename_whole           those of a whole model of the authors by mmbixt's names
     state_dict.take_part              a part of them, such as 'backbone.', without the prefix
     <family>.convert                  the family's names, without weights that it does not use
-    backbones.loading.adapt_stem      the first convolution for other images than RGB
+    backbones.weights.adapt_stem      the first convolution for other images than RGB
     state_dict.compare                with the weights of the model
-    backbones.loading.adapt           these three; raises an error if a weight is missing
+    backbones.weights.adapt           these three; raises an error if a weight is missing
 
 Backbones and necks take it in ``LoadsFiles.init_weights``, and from ``state_dict.take_part`` on
-whenever ``load_state_dict`` is called: by mmengine, by timm, or by ``backbones.loading``'s
+whenever ``load_state_dict`` is called: by mmengine, by timm, or by ``backbones.weights``'s
 ``load_whole_state``, which refuses a file that lacks weights of any part of a model.
 """

@@ -2,7 +2,7 @@
 
 from mmbixt.classification.config import classifier_config
 from mmbixt.classification.necks import BatchNormMeanNeck, ClassAttentionNeck, LatentMeanNeck
-from mmbixt.frameworks import UNUSABLE, register_missing
+from mmbixt.frameworks import IMPORT_ERRORS, register_missing
 from mmbixt.registry import MODELS
 
 __all__ = [
@@ -17,6 +17,6 @@ __all__ = [
 try:
     from mmbixt.classification.distilled import DistilledClassifier
     from mmbixt.classification.head import ClassifierHead
-except UNUSABLE as error:
+except IMPORT_ERRORS as error:
     needing_it = ['ClassifierHead', 'DistilledClassifier']
     __getattr__ = register_missing(MODELS, needing_it, 'mmpretrain', error)

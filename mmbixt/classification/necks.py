@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mmbixt import backbones
 from mmbixt.backbones.final_layers import BatchNormMean, ClassAttention, FinalLayers, LatentMean
-from mmbixt.backbones.loading import LoadsFiles, State
+from mmbixt.backbones.weights import LoadsFiles, State
 from mmbixt.registry import MODELS
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 
 from mmbixt.evaluation.boundary import RATIOS, WIDTHS, class_scores, image_sums, scores
-from mmbixt.frameworks import UNUSABLE, missing_framework
+from mmbixt.frameworks import IMPORT_ERRORS, missing_framework
 
 try:
     from torchmetrics import Metric
-except UNUSABLE as error:
+except IMPORT_ERRORS as error:
     raise missing_framework('BoundaryScores', 'torchmetrics', error) from error
 
 

@@ -7,7 +7,7 @@ from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 from torch import nn
 
-from mmbixt.backbones.loading import load_whole_state
+from mmbixt.backbones.weights import load_whole_state
 from mmbixt.check.mistakes import check_trained
 from mmbixt.checkpoints.loader import load
 from mmbixt.config import test_set, without_downloads

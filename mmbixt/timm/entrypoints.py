@@ -14,12 +14,12 @@ from torch import nn
 
 from mmbixt.backbones.arch import check_choice
 from mmbixt.backbones.base import DenseBackbone
-from mmbixt.backbones.loading import first_convolution
 from mmbixt.backbones.recognise import without_memory
+from mmbixt.backbones.weights import first_convolution
 from mmbixt.checkpoints.loader import find_file
 from mmbixt.checkpoints.sources import PUBLISHED, Published
 from mmbixt.checkpoints.stand_ins import stand_ins
-from mmbixt.timm.classifiers import checkpoint_filter_fn, classifier_of
+from mmbixt.timm.classifier import checkpoint_filter_fn, classifier_of
 from mmbixt.timm.pyramid import Pyramid
 
 __all__: list[str] = []  # timm adds the names
@@ -66,6 +66,7 @@ def _entrypoint(
 ) -> Callable[..., nn.Module]:
     indices = 4 if _is_columnar(built) and not is_pyramid else range(4)  # 4: the last ones
     features = dict(out_indices=indices, feature_cls=Pyramid if is_pyramid else 'getter')
+    kind = classifier_of(DenseBackbone.families[model.family])
 
     def create(
         pretrained: bool = False,
@@ -86,7 +87,7 @@ def _entrypoint(
                 overlay['file'] = str(find_file(cfg.url))
         with stand_ins():  # for the authors' files
             return build_model_with_cfg(
-                classifier_of(DenseBackbone.families[model.family]),
+                kind,
                 name,
                 pretrained,
                 pretrained_cfg=pretrained_cfg,

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from mmbixt.backbones.arch import resolve_out_indices
 from mmbixt.layers import make_resampler
-from mmbixt.timm.contract import Classifier, take_indices
+from mmbixt.timm.classifier import Classifier, take_indices
 
 STRIDES = (4, 8, 16, 32)
 

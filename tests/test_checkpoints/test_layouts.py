@@ -17,7 +17,7 @@ from test_checkpoints.layouts import build_meta, meta_state, random_state
 
 import mmbixt.timm  # noqa: F401 (for the names)
 from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
-from mmbixt.backbones.loading import load_whole_state
+from mmbixt.backbones.weights import load_whole_state
 from mmbixt.checkpoints.errors import CheckpointMismatchError
 from mmbixt.checkpoints.loader import load
 from mmbixt.checkpoints.state_dict import rename_whole

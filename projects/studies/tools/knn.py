@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.utils.data import DataLoader
 
-from mmbixt.backbones.loading import load_whole_state
+from mmbixt.backbones.weights import load_whole_state
 from mmbixt.checkpoints.state_dict import unwrap
 from mmbixt.cli import add_common_arguments, load_config, run
 

@@ -1,7 +1,9 @@
-"""What timm expects of a model, on top of a backbone."""
+"""The authors' classifiers, with what timm expects of a model."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -10,9 +12,13 @@ from timm.models import register_notrace_module
 from torch import Tensor, nn
 
 from mmbixt.backbones.arch import check_choice
-from mmbixt.backbones.base import LayerInfo, numbers_of
+from mmbixt.backbones.base import DenseBackbone, LayerInfo, numbers_of
+from mmbixt.backbones.weights import classifier_names
+from mmbixt.checkpoints.state_dict import rename, unwrap
 from mmbixt.layers import as_output
 from mmbixt.layers.initialise import init_linear
+
+PARTS = re.compile(r'^(backbone|neck)\.|(?<=^head\.)fc\.')  # of mmpretrain's ImageClassifier
 
 
 class Classifier(nn.Module):
@@ -170,3 +176,21 @@ def take_indices(indices: int | Sequence[int] | None, count: int) -> list[int]:
     if not indices or not all(-count <= i < count for i in indices):
         raise ValueError(f'indices={tuple(indices)}: there are {count} feature maps.')
     return sorted(i % count for i in indices)
+
+
+@cache
+def classifier_of(family: type[DenseBackbone]) -> type[Classifier]:
+    """The authors' classifier of a family, for timm."""
+    name, bases = f'{family.__name__}Classifier', (Classifier, family.final_layers, family)
+    globals()[name] = kind = type(name, bases, dict(__doc__=family.__doc__))  # pickle looks there
+    return kind
+
+
+def checkpoint_filter_fn(state: Mapping[str, Any], model: Classifier) -> dict[str, Tensor]:
+    """The weights of a file of the authors, or of mmpretrain's ``ImageClassifier``, for a model."""
+    names = classifier_names(unwrap(state), model.neck_in_classifier)
+    weights = model.convert(rename(names, lambda key: PARTS.sub('', key)))
+    is_built_by_timm, head = hasattr(model, 'pretrained_cfg'), weights.get('head.weight', ())
+    if is_built_by_timm and len(head) == model.num_classes > 0:
+        model.pretrained_cfg['num_classes'] = len(head)  # timm drops heads of another number
+    return weights
