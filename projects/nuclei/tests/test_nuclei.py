@@ -108,11 +108,12 @@ def test_trains_tests_and_writes_the_table(tmp_path):
         'PATH': f'{Path(sys.executable).parent}:{os.environ["PATH"]}',
         'NETWORKS': 'resnet18',
         'README': str(readme),
+        'FLAGS': '--cfg-options train_dataloader.batch_size=2 default_hooks.logger.interval=3',
     }
-    command = ['bash', NUCLEI / 'run.sh', '30']
+    command = ['bash', NUCLEI / 'run.sh', '12']
     subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
     rows = {row.split(' | ')[0]: row.split(' | ') for row in readme.read_text().splitlines()}
-    assert rows['| ResNet-18'][1:3] == ['20.2 M', '120']
+    assert rows['| ResNet-18'][1:3] == ['20.2 M', '24']
     assert 'not run' in rows['| Swin-T'][2]
     losses = [
         x['loss']
