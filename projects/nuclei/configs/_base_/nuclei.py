@@ -19,57 +19,35 @@ train_pipeline = [
     dict(type='RandomFlip', prob=0.75, direction=['horizontal', 'vertical', 'diagonal']),
     dict(type='PackDetInputs'),
 ]
+meta_keys = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor')
 test_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='Resize', scale_factor=1.0, keep_ratio=True),
     dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
-    dict(
-        type='PackDetInputs',
-        meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor'),
-    ),
+    dict(type='PackDetInputs', meta_keys=meta_keys),
 ]
-data = dict(type='CocoDataset', metainfo=dict(classes=('nucleus',), palette=[(220, 60, 20)]))
+nuclei = dict(type='CocoDataset', metainfo=dict(classes=('nucleus',), palette=[(220, 60, 20)]))
+train, val, test = (
+    dict(nuclei, ann_file=f'data/nuclei/{x}.json', data_prefix=dict(img=f'data/nuclei/{x}'))
+    for x in ('train', 'val', 'test')
+)
 train_dataloader = dict(
     batch_size=4,
     num_workers=2,
     persistent_workers=True,
     sampler=dict(type='InfiniteSampler', shuffle=True),
-    dataset=dict(
-        **data,
-        ann_file='data/nuclei/train.json',
-        data_prefix=dict(img='data/nuclei/train'),
-        pipeline=train_pipeline,
-    ),
+    dataset=dict(train, pipeline=train_pipeline),
 )
 val_dataloader = dict(
     batch_size=1,
     num_workers=2,
-    persistent_workers=True,
     sampler=dict(type='DefaultSampler', shuffle=False),
-    dataset=dict(
-        **data,
-        ann_file='data/nuclei/val.json',
-        data_prefix=dict(img='data/nuclei/val'),
-        pipeline=test_pipeline,
-        test_mode=True,
-    ),
+    dataset=dict(val, pipeline=test_pipeline, test_mode=True),
 )
-test_dataloader = dict(
-    batch_size=1,
-    num_workers=2,
-    sampler=dict(type='DefaultSampler', shuffle=False),
-    dataset=dict(
-        **data,
-        ann_file='data/nuclei/test.json',
-        data_prefix=dict(img='data/nuclei/test'),
-        pipeline=test_pipeline,
-        test_mode=True,
-    ),
-)
-val_evaluator = dict(
-    type='mmbixt.BoundaryCocoMetric', metric=['bbox', 'segm'], ann_file='data/nuclei/val.json'
-)
-test_evaluator = dict(val_evaluator, ann_file='data/nuclei/test.json')
+test_dataloader = dict(val_dataloader, dataset=dict(test, pipeline=test_pipeline, test_mode=True))
+val_evaluator = dict(type='mmbixt.BoundaryCocoMetric', metric=['bbox', 'segm'])
+val_evaluator['ann_file'] = val['ann_file']
+test_evaluator = dict(val_evaluator, ann_file=test['ann_file'])
 
 # 128 channels behind the backbone, half of the usual ones: the mask head alone would take 0.7 G
 # multiply-adds for each object
