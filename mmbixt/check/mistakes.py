@@ -52,18 +52,16 @@ def check_trained(model: nn.Module, checkpoint: Mapping[str, Any], dataset: Any)
 
 def head_problems(model: nn.Module, splits: Mapping[str, Classes]) -> Iterator[str]:
     """A message for each head that has another number of classes than the data of a split."""
-    heads = {
-        x: part for x, part in model.named_modules() if x.rstrip('.0123456789').endswith('head')
-    }
-    # classes of things and of stuff: panoptic models, HTC, SCNet
-    if any(name.endswith('semantic_head') for name in heads):
+    parts = dict(model.named_modules())
+    # heads for classes of things and of stuff: panoptic models, HTC, SCNet
+    if any(name.endswith('semantic_head') for name in parts):
         return
-    for name, head in heads.items():
+    for name, head in parts.items():
         count, kind = getattr(head, 'num_classes', None), name.rstrip('.0123456789')
-        if not isinstance(count, int) or type(head).__name__.endswith('RPNHead'):
-            continue
-        # one logit, foreground or background, also in auxiliary heads for boundaries
-        if getattr(head, 'out_channels', 0) == 1 or (count <= 2 and kind == 'auxiliary_head'):
+        # foreground or background: proposals, one logit, auxiliary heads for boundaries
+        is_binary = type(head).__name__.endswith('RPNHead') or getattr(head, 'out_channels', 0) == 1
+        is_binary |= count in (1, 2) and kind == 'auxiliary_head'
+        if not isinstance(count, int) or not kind.endswith('head') or is_binary:
             continue
         for split, classes in splits.items():
             if classes and len(classes) != count:
@@ -116,13 +114,13 @@ def schedule_problems(schedulers: Any, lengths: Mapping[bool, int]) -> Iterator[
     """
     groups = schedulers.values() if isinstance(schedulers, Mapping) else [schedulers or []]
     for last in (group[-1] for group in groups if group):
-        length = lengths[last.by_epoch]
-        if last.param_name != 'lr':
+        if not isinstance(last, _TO_ZERO) or last.param_name != 'lr':
             continue
-        if isinstance(last, _TO_ZERO) and not (last.eta_min or getattr(last, 'eta_min_ratio', 0)):
-            span = last.end - last.begin
-            if last.end < length and getattr(last, 'T_max', span) == span:
-                yield (
-                    f'{type(last).__name__} ends after {last.end:,}, and training after '
-                    f'{length:,}: from there on the learning rate is 0. Set its end to {length}.'
-                )
+        length, span = lengths[last.by_epoch], last.end - last.begin
+        rises_again = getattr(last, 'T_max', span) != span
+        lowest = last.eta_min or getattr(last, 'eta_min_ratio', 0)
+        if last.end < length and not (lowest or rises_again):
+            yield (
+                f'{type(last).__name__} ends after {last.end:,}, and training after {length:,}: '
+                f'from there on the learning rate is 0. Set its end to {length}.'
+            )

@@ -77,16 +77,14 @@ class CheckSample(BaseTransform):
 
     def _check_size(self, results: dict[str, Any], what: str, labelled: tuple[int, int]) -> None:
         """Compare the size (width, height) of labels with that of their image, as it was read."""
-        shape = tuple(results['ori_shape'][:2])
-        if labelled == shape[::-1]:
+        height, width = results['ori_shape'][:2]
+        if labelled == (width, height):
             return
-        advice = ''
-        if labelled == shape:
-            advice = (
-                ' Perhaps the image is turned by its EXIF orientation when it is read: '
-                "color_type='color_ignore_orientation' in LoadImageFromFile reads it as stored."
-            )
+        advice = (
+            ' Perhaps the image is turned by its EXIF orientation when it is read: '
+            "color_type='color_ignore_orientation' in LoadImageFromFile reads it as it is stored."
+        )
         raise BadSampleError(
             f'{what} is for {labelled[0]} x {labelled[1]} pixels, but {results["img_path"]} has '
-            f'{shape[1]} x {shape[0]}.{advice}'
+            f'{width} x {height}.{advice * (labelled == (height, width))}'
         )
