@@ -23,45 +23,20 @@ def parse_args() -> argparse.Namespace:
         epilog='Example: python tools/train.py configs/bixt/semfpn_bixt_ti_ade20k.py --sample',
     )
     add_common_arguments(parser)
-    parser.add_argument(
-        '--fast-dev-run',
-        nargs='?',
-        type=int,
-        const=5,
-        metavar='N',
-        help='try the config: N (5) iterations on its data, then validation on N images; small '
-        'batches and images, no download of weights, no files',
-    )
-    parser.add_argument(
-        '--resume',
-        nargs='?',
-        const='auto',
-        metavar='CHECKPOINT',
-        help='resume from a checkpoint, by default from the latest in the work dir',
-    )
-    parser.add_argument(
-        '--amp',
-        action='store_true',
-        help='on a GPU: automatic mixed precision, in float16 (bfloat16: --cfg-options '
-        'optim_wrapper.dtype=bfloat16)',
-    )
-    parser.add_argument(
-        '--auto-scale-lr',
-        action='store_true',
-        help='scale the learning rate from the batch size of the config to the actual one (of all '
-        'GPUs together)',
-    )
-    parser.add_argument(
-        '--cuda-graphs',
-        action='store_true',
-        help='on a GPU: run forward and backward pass as a CUDA graph (mmbixt.CUDAGraphsHook)',
-    )
-    parser.add_argument(
-        '--compile-layers',
-        action='store_true',
-        help="on a GPU, elsewhere it gains little: compile the backbone's layers "
-        '(mmbixt.CompileLayersHook)',
-    )
+    add = parser.add_argument
+    text = 'try the config: N (5) iterations on its data, then validation on N images; small '
+    text += 'batches and images, no download of weights, no files'
+    add('--fast-dev-run', nargs='?', type=int, const=5, metavar='N', help=text)
+    text = 'resume from a checkpoint, by default from the latest in the work dir'
+    add('--resume', nargs='?', const='auto', metavar='CHECKPOINT', help=text)
+    text = 'on a GPU: automatic mixed precision, in float16 (bfloat16: --cfg-options '
+    add('--amp', action='store_true', help=text + 'optim_wrapper.dtype=bfloat16)')
+    text = 'scale the learning rate from the batch size of the config to the actual one (of all '
+    add('--auto-scale-lr', action='store_true', help=text + 'GPUs together)')
+    text = 'on a GPU: run forward and backward pass as a CUDA graph (mmbixt.CUDAGraphsHook)'
+    add('--cuda-graphs', action='store_true', help=text)
+    text = "on a GPU, elsewhere it gains little: compile the backbone's layers "
+    add('--compile-layers', action='store_true', help=text + '(mmbixt.CompileLayersHook)')
     args = parser.parse_args()
     if args.fast_dev_run and (args.resume or args.work_dir):
         parser.error('--fast-dev-run keeps nothing: without --work-dir and --resume')
