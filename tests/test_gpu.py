@@ -19,7 +19,7 @@ from variants import NETWORKS
 
 from mmbixt.attention import routing
 from mmbixt.config import read_config
-from mmbixt.layers.context import is_by_definition
+from mmbixt.layers.definition import is_by_definition
 
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason='torch finds no GPU')
 ON_GPU = [pytest.mark.gpu, NO_GPU]

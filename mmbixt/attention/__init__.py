@@ -9,7 +9,7 @@ from mmbixt.attention.cross_covariance import CrossCovarianceAttention
 from mmbixt.attention.inverse import BidirectionalSelfAttention, BidirectionalWindowAttention
 from mmbixt.attention.routing import FullAttention, RoutingAttention
 from mmbixt.attention.windows import WindowAttention
-from mmbixt.layers.context import by_definition
+from mmbixt.layers.definition import by_definition
 
 __all__ = [
     'BidirectionalAttention',

@@ -12,7 +12,7 @@ time than writing and reading an (M,N) matrix, and no memory for the backward pa
 
 from torch import Tensor, nn
 
-from mmbixt.layers.context import is_by_definition
+from mmbixt.layers.definition import is_by_definition
 from mmbixt.layers.softmax_attention import (
     attention_scores,
     fused_attention,

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from mmbixt.layers.context import half_dtype, is_by_definition
+from mmbixt.layers.definition import is_by_definition
+from mmbixt.layers.precision import half_dtype
 from mmbixt.layers.softmax_attention import head_width
 
 

@@ -30,8 +30,9 @@ from torch.nn.functional import gelu, layer_norm
 from torch.utils.checkpoint import checkpoint
 
 from mmbixt.attention.windows import WindowAttention
-from mmbixt.layers.context import is_by_definition, without_autocast
+from mmbixt.layers.definition import is_by_definition
 from mmbixt.layers.initialise import init_linear
+from mmbixt.layers.precision import without_autocast
 from mmbixt.layers.softmax_attention import (
     SelfAttention,
     attention_scores,

@@ -19,7 +19,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mmbixt.layers.context import is_by_definition, without_autocast
+from mmbixt.layers.definition import is_by_definition
+from mmbixt.layers.precision import without_autocast
 from mmbixt.layers.sizes import ceil_div, extend
 from mmbixt.layers.softmax_attention import (
     attention_scores,
@@ -56,7 +57,7 @@ class Regions(NamedTuple):
         x = x.unflatten(2, (self.height, self.width)).unflatten(1, (self.rows, self.columns))
         return x.transpose(2, 3).reshape(x.shape[0], *size, channels)
 
-    def inside(self, height: int, width: int, device: torch.device) -> Tensor | None:
+    def valid_cells(self, height: int, width: int, device: torch.device) -> Tensor | None:
         """(R,L), True for the cells of a feature map (H,W); None if nothing was padded."""
         if (self.rows * self.height, self.columns * self.width) == (height, width):
             return None
@@ -118,7 +119,7 @@ def _means(x: Tensor, valid: Tensor | None) -> Tensor:
 
 # --- Attention ------------------------------------------------------------------------------------
 
-MASKED = 128  # on GPUs, maps with at most so many tokens for each route: see attend_masked
+MASK_LIMIT = 128  # tokens for each route, up to which GPUs call attend_masked
 
 
 def routing_attention_maps(
@@ -180,7 +181,7 @@ def routing_attention(
     if is_by_definition():
         return routing_attention_definition(queries, keys, values, routes, scale, valid)
     batch, regions, tokens, heads, d = queries.shape
-    if queries.device.type != 'cpu' and regions * tokens <= MASKED * routes.shape[2]:
+    if queries.device.type != 'cpu' and regions * tokens <= MASK_LIMIT * routes.shape[2]:
         return attend_masked(queries, keys, values, routes, scale, valid)
     first = torch.arange(batch, device=routes.device)[:, None, None] * regions
     rows = (routes + first).flatten()  # of a table of the regions of all images
@@ -297,14 +298,14 @@ class RoutingAttention(nn.Module):
             Queries, keys and values (B,R,L,h,d), the routes (B,R,k), and which tokens may be
             attended to (R,L), None for all.
         """
-        inside, qkv = regions.inside(*x.shape[1:3], x.device), self.qkv(regions.cut(x))
-        counted = None if self._is_padded_before else inside  # tokens that count in means
+        valid, qkv = regions.valid_cells(*x.shape[1:3], x.device), self.qkv(regions.cut(x))
+        counted = None if self._is_padded_before else valid  # tokens that count in means
         if counted is not None:
             qkv = qkv * counted[..., None].to(qkv.dtype)  # padding gets no bias of the projection
         queries, keys, values = qkv.chunk(3, dim=-1)
         routes = route(queries, keys, self.topk, counted)
         heads = (part.unflatten(-1, (self.num_heads, -1)) for part in (queries, keys, values))
-        return *heads, routes, inside if self.padding == 'masked' else None
+        return *heads, routes, valid if self.padding == 'masked' else None
 
     @property
     def _is_padded_before(self) -> bool:

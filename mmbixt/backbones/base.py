@@ -2,10 +2,10 @@
 
 A backbone lists its layers once, in :meth:`DenseBackbone.layer_list`. The forward pass, frozen
 stages, layer-wise learning rates, timm's features and pruning, FSDP units and compiled regions are
-loops over this list.
+loops over this list, beside those who need them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any, ClassVar, NamedTuple
 
@@ -33,31 +33,36 @@ class LayerInfo(NamedTuple):
         module: what runs; it is checkpointed, compiled and gathered (FSDP) as a whole.
         width: channels of its output.
         stride: pixels from one token or cell of its output to the next.
-        output: the number of the feature map after it; None if there is none, as inside of a stage.
-        before: the downsampling that runs before it; None inside of a stage.
+        map_index: number of the feature map after it; None if there is none, as inside of a stage.
+        downsample: what runs before it at the beginning of a stage; else None.
         norm: of its feature map; None if there is none.
-        parts: what else is trained with it: it has the same learning rate, and is frozen with it.
+        parts: what else is trained with it, besides the norm.
     """
 
     name: str
     module: nn.Module
     width: int
     stride: int
-    output: int | None = None
-    before: nn.Module | None = None
+    map_index: int | None = None
+    downsample: nn.Module | None = None
     norm: nn.Module | None = None
     parts: tuple[nn.Module | None, ...] = ()
+
+    @property
+    def trained(self) -> Parts:
+        """What has the same learning rate, and is frozen together."""
+        return [x for x in (self.module, *self.parts, self.norm) if x is not None]
 
 
 class DenseBackbone(LoadsFiles):
     """A backbone for dense prediction, which a subclass defines by the list of its layers.
 
-    Besides :meth:`layer_list` a subclass defines :meth:`begin`, :meth:`stem`, :meth:`run` and
+    Besides :meth:`layer_list` a subclass defines :meth:`stem`, :meth:`embed`, :meth:`step` and
     :meth:`feature_map`, and :meth:`convert` if the authors' weights have other names. Its
-    ``__init__`` sets ``out_indices``, and calls :meth:`complete` at the end.
+    ``__init__`` sets ``out_indices``, and calls :meth:`finish_init` at the end.
 
     Args:
-        frozen_stages: -1 freezes nothing, k the first k + 1 of :meth:`freezable_stages`:
+        frozen_stages: -1 freezes nothing, k the first k + 1 of :func:`freezable_stages`:
             no gradients, and eval mode.
         norm_eval: keep batch norms in eval mode while training (their weights are still trained).
         with_cp: gradient checkpointing: layers are computed again in the backward pass, which saves
@@ -65,7 +70,7 @@ class DenseBackbone(LoadsFiles):
         init_cfg: ``dict(type='Pretrained', checkpoint='bixt.pth')`` names a file that
             :meth:`init_weights` loads; the authors' checkpoints load as they are. ``prefix`` loads
             a part of a file, such as 'backbone.'. With ``adapt_stem=True`` a file for images of 3
-            channels loads for another number, see :func:`mmbixt.backbones.weights.adapt_stem`.
+            channels loads for another number, see :func:`mmbixt.backbones.weights.fit_channels`.
         in_channels: channels of the images.
 
     Attributes:
@@ -84,6 +89,7 @@ class DenseBackbone(LoadsFiles):
     # whether timm refuses files without all weights, even those that :attr:`may_be_missing`
     pretrained_strict: ClassVar[bool] = True
     has_free_sizes: ClassVar[bool] = True  # whether a program by exporters is for any size
+    freezes_stem_alone: ClassVar[bool] = True  # else with the layers up to the first feature map
     no_decay: ClassVar[tuple[str, ...]] = ()  # ends of the names of weights without weight decay
 
     def __init__(
@@ -105,7 +111,7 @@ class DenseBackbone(LoadsFiles):
         """What runs before the first layer, and other parameters of the whole network."""
         raise NotImplementedError
 
-    def begin(self, image: Tensor) -> Any:
+    def embed(self, image: Tensor) -> Any:
         """Images (B,3,H,W) to the state with which the first layer runs, of any type."""
         raise NotImplementedError
 
@@ -113,7 +119,7 @@ class DenseBackbone(LoadsFiles):
         """The layers in the order of the forward pass. It is made of the modules at each call."""
         raise NotImplementedError
 
-    def run(self, layer: LayerInfo, state: Any) -> Any:
+    def step(self, layer: LayerInfo, state: Any) -> Any:
         """The state after a layer, whose module runs by :meth:`run_layer`."""
         raise NotImplementedError
 
@@ -131,68 +137,29 @@ class DenseBackbone(LoadsFiles):
 
     # What follows
 
-    def walk(self, image: Tensor, last: int | None = None) -> Iterator[tuple[LayerInfo, Any]]:
-        """Run the layers on images (B,in_channels,H,W); each layer with the state after it.
-
-        ``last`` is the number of the feature map to stop after; default: all layers run.
-        """
-        state = self.begin(channels_last(image))
-        for layer in self.layer_list():
-            state = self.run(layer, state)
-            yield layer, state
-            if last is not None and layer.output == last:
-                return
-
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Images (B,3,H,W) to feature maps (B,C,ceil(H/stride),ceil(W/stride)), per out index."""
-        feature_maps = []
-        for layer, state in self.walk(x):
-            if layer.output in self.out_indices:
+        feature_maps, state = [], self.embed(channels_last(x))
+        for layer in self.layer_list():
+            state = self.step(layer, state)
+            if layer.map_index in self.out_indices:
                 feature_maps.append(as_output(self.feature_map(state, layer.norm)))
         return self.outputs(tuple(feature_maps), state)
-
-    def remove_layers_after(self, output: int) -> None:
-        """Keep what leads to a feature map, for timm's pruning."""
-        layers = self.layer_list()
-        first = 1 + next(i for i, layer in enumerate(layers) if layer.output == output)
-        for layer in reversed(layers[first:]):
-            for module in (layer.module, layer.before):
-                if module is not None:
-                    remove(self, next(k for k, x in self.named_modules() if x is module))
-
-    def layers(self) -> list[Parts]:
-        """For layer-wise learning rates: the stem, then what is trained with each layer."""
-        layers = [
-            [layer.module, *(part for part in layer.parts if part is not None)]
-            for layer in self.layer_list()
-        ]
-        return [self.stem(), *layers]
-
-    def freezable_stages(self) -> list[Parts]:
-        """What can be frozen: the stem, then the layers up to each feature map."""
-        stages, ended = [], True
-        stem, *layers = self.layers()
-        for layer, parts in zip(self.layer_list(), layers, strict=True):
-            if ended:
-                stages.append([])
-            stages[-1] += parts
-            ended = layer.output is not None
-        return [stem, *stages]
 
     def get_layer_depth(self, param_name: str, prefix: str = '') -> tuple[int, int]:
         """For mmpretrain: the layer of a parameter, and the number of layers; the head is the last.
 
         ``prefix``, such as 'backbone.', is what the names of the backbone's parameters begin with.
         """
-        layers = self.layers()
+        layers = layer_groups(self)
         if not param_name.startswith(prefix):
             return len(layers), len(layers) + 1
         weight = self.get_parameter(param_name.removeprefix(prefix))
         return numbers_of(layers)[id(weight)], len(layers) + 1
 
-    def complete(self) -> None:
+    def finish_init(self) -> None:
         """What the constructor of each family does last."""
-        outputs = [layer for layer in self.layer_list() if layer.output in self.out_indices]
+        outputs = [layer for layer in self.layer_list() if layer.map_index in self.out_indices]
         self.out_channels = tuple(layer.width for layer in outputs)
         self.out_strides = tuple(layer.stride for layer in outputs)
         self.built_with = frozenset(self.state_dict())
@@ -203,10 +170,11 @@ class DenseBackbone(LoadsFiles):
 
         Plain training loops need not call :meth:`train`, so eval mode begins here as well.
         """
-        if self.frozen_stages not in range(-1, len(self.freezable_stages())):
+        last = len(freezable_stages(self)) - 1
+        if self.frozen_stages not in range(-1, last + 1):
             raise ValueError(
                 f'frozen_stages={self.frozen_stages!r}: {type(self).__name__} has stages '
-                f'0 to {len(self.freezable_stages()) - 1} to freeze; -1 freezes none.'
+                f'0 to {last} to freeze; -1 freezes none.'
             )
         for part in self._frozen_parts():
             part.requires_grad_(False)
@@ -237,8 +205,23 @@ class DenseBackbone(LoadsFiles):
         return checkpoint(layer, *inputs, use_reentrant=False, **contexts)
 
     def _frozen_parts(self) -> Parts:
-        stages = self.freezable_stages()[: self.frozen_stages + 1]
-        return [part for stage in stages for part in stage]
+        return [x for stage in freezable_stages(self)[: self.frozen_stages + 1] for x in stage]
+
+
+def layer_groups(backbone: DenseBackbone) -> list[Parts]:
+    """For layer-wise learning rates: the stem, then what is trained with each layer."""
+    return [backbone.stem(), *(layer.trained for layer in backbone.layer_list())]
+
+
+def freezable_stages(backbone: DenseBackbone) -> list[Parts]:
+    """What can be frozen: the stem, then the layers up to each feature map."""
+    stages, is_new = [backbone.stem()], backbone.freezes_stem_alone
+    for layer in backbone.layer_list():
+        if is_new:
+            stages.append([])
+        stages[-1] += layer.trained
+        is_new = layer.map_index is not None
+    return stages
 
 
 def numbers_of(groups: Sequence[Parts]) -> dict[int, int]:
@@ -249,14 +232,6 @@ def numbers_of(groups: Sequence[Parts]) -> dict[int, int]:
             for weight in part.parameters() if isinstance(part, nn.Module) else [part]:
                 numbers.setdefault(id(weight), number)
     return numbers
-
-
-def remove(model: nn.Module, name: str) -> None:
-    """Remove a module, and the containers that are empty without it."""
-    owner, _, key = name.rpartition('.')
-    delattr(model.get_submodule(owner), key)
-    if not list(model.get_submodule(owner).children()):
-        remove(model, owner)
 
 
 class _Recomputation:

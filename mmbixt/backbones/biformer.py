@@ -145,6 +145,7 @@ class BiFormer(DenseBackbone):
             convolutions before it and its output's norm.
     """
 
+    freezes_stem_alone = False
     has_free_sizes = False  # regions are cut by numbers
     may_be_missing = r'extra_norms\.\d+\.'  # files of classifiers have no norms of the outputs
     weight_names = r'attn\.lepe\.|extra_norms\.'
@@ -201,7 +202,7 @@ class BiFormer(DenseBackbone):
             norm = nn.LayerNorm(widths[i], eps=1e-6) if output_norms else nn.Identity()
             self.extra_norms[str(i)] = norm
         self.apply(init_linear)  # the authors' initialisation; other layers keep torch's
-        self.complete()
+        self.finish_init()
 
     def _make_attention(self, stage: int, num_regions: int | str, padding: str) -> nn.Module:
         channels, topk = self.arch['embed_dims'][stage], self.arch['topks'][stage]
@@ -216,7 +217,7 @@ class BiFormer(DenseBackbone):
     def stem(self) -> Parts:
         return [self.downsample_layers[0]]
 
-    def begin(self, image: Tensor) -> Tensor:
+    def embed(self, image: Tensor) -> Tensor:
         """A feature map (B,H,W,C)."""
         return self.downsample_layers[0](image).permute(0, 2, 3, 1)
 
@@ -226,34 +227,29 @@ class BiFormer(DenseBackbone):
         for i, stage in enumerate(self.stages):
             for j, block in enumerate(stage):
                 is_last = j == len(stage) - 1
-                before = self.downsample_layers[i] if i > 0 and j == 0 else None
+                downsample = self.downsample_layers[i] if i > 0 and j == 0 else None
                 norm = self.extra_norms[str(i)] if is_last and i in self.out_indices else None
                 layer = LayerInfo(
                     f'stages.{i}.{j}',
                     block,
                     self.arch['embed_dims'][i],
                     4 * 2**i,
-                    output=i if is_last else None,
-                    before=before,
+                    map_index=i if is_last else None,
+                    downsample=downsample,
                     norm=norm,
-                    parts=(before, norm),
+                    parts=(downsample,),
                 )
                 layers.append(layer)
         return layers
 
-    def run(self, layer: LayerInfo, state: Tensor) -> Tensor:
-        if layer.before is not None:
-            state = layer.before(state.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+    def step(self, layer: LayerInfo, state: Tensor) -> Tensor:
+        if layer.downsample is not None:
+            state = layer.downsample(state.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
         state = self.run_layer(layer.module, state)
-        return state if layer.output is None else self.stages[layer.output](state)
+        return state if layer.map_index is None else self.stages[layer.map_index](state)
 
     def feature_map(self, state: Tensor, norm: nn.Module | None = None) -> Tensor:
         return (state if norm is None else norm(state)).permute(0, 3, 1, 2)
-
-    def freezable_stages(self) -> list[Parts]:
-        """The stem is a part of the first stage."""
-        stem, first, *others = super().freezable_stages()
-        return [[*stem, *first], *others]
 
     def convert(self, state: State) -> dict[str, Tensor]:
         """From the authors' files of classifiers and dense models.

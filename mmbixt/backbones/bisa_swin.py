@@ -230,7 +230,7 @@ class BiSASwin(DenseBackbone):
         for i in self.out_indices:
             self.add_module(f'norm{i}', nn.LayerNorm(widths[i]))
         self.reset_parameters()
-        self.complete()
+        self.finish_init()
 
     def reset_parameters(self) -> None:
         """Swin's initialisation; for inverse attention see :class:`InverseAttention`."""
@@ -245,7 +245,7 @@ class BiSASwin(DenseBackbone):
     def stem(self) -> Parts:
         return [self.patch_embed]
 
-    def begin(self, image: Tensor) -> tuple[Tensor, dict]:
+    def embed(self, image: Tensor) -> tuple[Tensor, dict]:
         """A feature map (B,H,W,C), and the windows and their biases in its stage by their shift."""
         return self.patch_embed(image), {}
 
@@ -253,7 +253,7 @@ class BiSASwin(DenseBackbone):
         """Patch merging and a norm of the output belong to the block before them."""
         layers, merging = [], None
         for i, stage in enumerate(self.stages):
-            before, merging = merging, getattr(stage, 'downsample', None)
+            downsample, merging = merging, getattr(stage, 'downsample', None)
             for j, block in enumerate(stage.blocks):
                 is_last = j == len(stage.blocks) - 1
                 norm = getattr(self, f'norm{i}') if is_last and i in self.out_indices else None
@@ -262,18 +262,18 @@ class BiSASwin(DenseBackbone):
                     block,
                     self.arch['embed_dims'] * 2**i,
                     4 * 2**i,
-                    output=i if is_last else None,
-                    before=before if j == 0 else None,
+                    map_index=i if is_last else None,
+                    downsample=downsample if j == 0 else None,
                     norm=norm,
-                    parts=(merging, norm) if is_last else (),
+                    parts=(merging,) if is_last else (),
                 )
                 layers.append(layer)
         return layers
 
-    def run(self, layer: LayerInfo, state: tuple[Tensor, dict]) -> tuple[Tensor, dict]:
+    def step(self, layer: LayerInfo, state: tuple[Tensor, dict]) -> tuple[Tensor, dict]:
         x, windows = state
-        if layer.before is not None:
-            x, windows = layer.before(x), {}
+        if layer.downsample is not None:
+            x, windows = layer.downsample(x), {}
         shift = layer.module.attn.shift
         if shift not in windows:
             size = self.arch['window_size']

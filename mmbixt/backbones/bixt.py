@@ -115,7 +115,7 @@ class BiXT(DenseBackbone):
         sizes = (channels, self.arch['num_heads'], hidden, self.arch['layer_scale'])
         self.blocks = nn.ModuleList(self.make_layers(sizes, drop_path_rate))
         self.reset_parameters()
-        self.complete()
+        self.finish_init()
 
     def make_layers(self, sizes: tuple, drop_path_rate: float) -> list[nn.Module]:
         """The layers up to the last that an output needs; ``sizes`` are arguments of each."""
@@ -137,7 +137,7 @@ class BiXT(DenseBackbone):
     def stem(self) -> Parts:
         return [self.patch_embed, self.fourier_pos_encode, self.latents]
 
-    def begin(self, image: Tensor) -> tuple[Tensor, Tensor, tuple[int, int]]:
+    def embed(self, image: Tensor) -> tuple[Tensor, Tensor, tuple[int, int]]:
         """Latents (1,M,C), tokens (B,N,C), and their grid (H,W)."""
         return self.latents, *self.tokenize(image)
 
@@ -156,12 +156,12 @@ class BiXT(DenseBackbone):
                 block,
                 self.arch['embed_dims'],
                 self.patch_stride,
-                output=i if i < self.arch['depth'] else None,
+                map_index=i if i < self.arch['depth'] else None,
             )
             for i, block in enumerate(self.blocks)
         ]
 
-    def run(self, layer: LayerInfo, state: tuple) -> tuple[Tensor, Tensor, tuple[int, int]]:
+    def step(self, layer: LayerInfo, state: tuple) -> tuple[Tensor, Tensor, tuple[int, int]]:
         latents, tokens, grid = state
         latents, tokens = self.run_layer(layer.module, latents, tokens, grid)
         return latents, tokens, grid

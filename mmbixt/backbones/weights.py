@@ -157,7 +157,7 @@ def fit_stem(weights: dict[str, Tensor], model: LoadsFiles) -> tuple[State, str 
             f'The file is for images of 3 channels, the backbone for {model.in_channels}. To '
             'sum or repeat its first weights: init_cfg=dict(adapt_stem=True).'
         )
-    return {**weights, name: adapt_stem(weight, model.in_channels)}, None
+    return {**weights, name: fit_channels(weight, model.in_channels)}, None
 
 
 def first_convolution(model: nn.Module) -> str:
@@ -166,7 +166,7 @@ def first_convolution(model: nn.Module) -> str:
     return next(parts, '')
 
 
-def adapt_stem(weight: Tensor, in_channels: int) -> Tensor:
+def fit_channels(weight: Tensor, in_channels: int) -> Tensor:
     """The weights (C,3,h,w) of a first convolution for another number of channels, as in timm.
 
     They are summed for one channel; for more they are repeated, and scaled to keep the sums.

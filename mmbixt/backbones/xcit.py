@@ -162,12 +162,12 @@ class XCiT(DenseBackbone):
             for _ in range(max(self.out_indices) + 1)
         )
         self.apply(init_linear)  # the authors' initialisation; other layers keep torch's
-        self.complete()
+        self.finish_init()
 
     def stem(self) -> Parts:
         return [self.patch_embed, self.pos_embeder]
 
-    def begin(self, image: Tensor) -> tuple[Tensor, tuple[int, int]]:
+    def embed(self, image: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """Tokens (B,N,C) and their grid (H,W)."""
         feature_map = self.patch_embed(image)
         height, width = feature_map.shape[-2:]
@@ -177,10 +177,11 @@ class XCiT(DenseBackbone):
     def layer_list(self) -> list[LayerInfo]:
         sizes = self.arch['embed_dims'], self.patch_size
         return [
-            LayerInfo(f'blocks.{i}', block, *sizes, output=i) for i, block in enumerate(self.blocks)
+            LayerInfo(f'blocks.{i}', block, *sizes, map_index=i)
+            for i, block in enumerate(self.blocks)
         ]
 
-    def run(self, layer: LayerInfo, state: tuple[Tensor, tuple]) -> tuple[Tensor, tuple]:
+    def step(self, layer: LayerInfo, state: tuple[Tensor, tuple]) -> tuple[Tensor, tuple]:
         tokens, grid = state
         return self.run_layer(layer.module, tokens, grid), grid
 

@@ -8,7 +8,7 @@ From ``init_cfg`` or ``load_from`` to a model, a function for each step::
     state_dict.rename_whole           those of a whole model of the authors by mmbixt's names
     state_dict.take_part              a part of them, such as 'backbone.', without the prefix
     <family>.convert                  the family's names, without weights that it does not use
-    backbones.weights.adapt_stem      the first convolution for other images than RGB
+    backbones.weights.fit_channels    the first convolution for other images than RGB
     state_dict.compare                with the weights of the model
     backbones.weights.adapt           these three; raises an error if a weight is missing
 

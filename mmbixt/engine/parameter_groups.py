@@ -7,7 +7,7 @@ from mmengine.logging import MMLogger
 from mmengine.optim import DefaultOptimWrapperConstructor
 from torch import nn
 
-from mmbixt.backbones.base import DenseBackbone
+from mmbixt.backbones.base import DenseBackbone, layer_groups, numbers_of
 from mmbixt.errors import UserError
 from mmbixt.registry import OPTIM_WRAPPER_CONSTRUCTORS
 
@@ -18,10 +18,11 @@ class FewGroupsConstructor(DefaultOptimWrapperConstructor):
 
     mmengine's own makes a group for each parameter, and an optimizer starts several kernels for
     each group. ``paramwise_cfg`` has the same settings, and ``decay_rate`` for layer-wise decay of
-    the learning rate: layer ``i`` of the ``n`` layers of the backbone
-    (``DenseBackbone.get_layer_depth``) has ``lr * decay_rate ** (n - i)`` for ``i = 0 ... n - 1``;
-    parameters outside of the backbone have ``lr``. As in mmseg's constructor of this kind, norms
-    and biases then have no weight decay unless ``paramwise_cfg`` says otherwise.
+    the learning rate: group ``i`` of the ``n`` groups of the backbone
+    (:func:`mmbixt.backbones.base.layer_groups`) has ``lr * decay_rate ** (n - i)`` for
+    ``i = 0 ... n - 1``; parameters outside of the backbone have ``lr``. As in mmseg's
+    constructor of this kind, norms and biases then have no weight decay unless ``paramwise_cfg``
+    says otherwise.
 
     Example:
         >>> optim_wrapper = dict(
@@ -81,9 +82,9 @@ class FewGroupsConstructor(DefaultOptimWrapperConstructor):
         scales = {}
         for part in model.modules():
             if isinstance(part, DenseBackbone):
-                for name, weight in part.named_parameters():
-                    layer, count = part.get_layer_depth(name)
-                    scales[id(weight)] = self.decay_rate ** (count - 1 - layer)
+                groups = layer_groups(part)
+                for weight, layer in numbers_of(groups).items():
+                    scales[weight] = self.decay_rate ** (len(groups) - layer)
         if not scales:
             raise ValueError(f'{type(model).__name__} has no backbone of mmbixt.')
         return scales

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from mmbixt.layers.context import is_by_definition
+from mmbixt.layers.definition import is_by_definition
 from mmbixt.layers.mlp import Mlp
 
 

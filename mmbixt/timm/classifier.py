@@ -12,10 +12,16 @@ from timm.models import register_notrace_module
 from torch import Tensor, nn
 
 from mmbixt.backbones.arch import check_choice
-from mmbixt.backbones.base import DenseBackbone, LayerInfo, numbers_of
+from mmbixt.backbones.base import (
+    DenseBackbone,
+    LayerInfo,
+    freezable_stages,
+    layer_groups,
+    numbers_of,
+)
 from mmbixt.backbones.weights import classifier_names
 from mmbixt.checkpoints.state_dict import rename, unwrap
-from mmbixt.layers import as_output
+from mmbixt.layers import as_output, channels_last
 from mmbixt.layers.initialise import init_linear
 
 PARTS = re.compile(r'^(backbone|neck)\.|(?<=^head\.)fc\.')  # of mmpretrain's ImageClassifier
@@ -54,7 +60,7 @@ class Classifier(nn.Module):
         for kind in steps(self):
             register_notrace_module(kind)
         for layer in self.layer_list():
-            if layer.output is not None:
+            if layer.map_index is not None:
                 stage = '.'.join(layer.name.split('.')[:2])  # the layer, if there are no stages
                 info = dict(num_chs=layer.width, reduction=layer.stride, module=stage)
                 self.feature_info.append(info)
@@ -69,9 +75,10 @@ class Classifier(nn.Module):
         return state[0] if self.reads_latents else self.feature_map(state, layer.norm)
 
     def forward_features(self, x: Tensor) -> Tensor:
-        for layer, state in self.walk(x):
-            last = layer, state
-        return self.finish(self.last_output(*last))
+        state = self.embed(channels_last(x))
+        for layer in self.layer_list():
+            state = self.step(layer, state)
+        return self.finish(self.last_output(layer, state))
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """(B,C) with ``pre_logits``; logits (B,num_classes) without."""
@@ -99,11 +106,14 @@ class Classifier(nn.Module):
         last = take[-1] if stop_early or intermediates_only else None
         if last == final and not intermediates_only:  # a layer without a feature map may follow
             last = None
-        maps = []
-        for layer, state in self.walk(x, last):
-            if layer.output in take:
+        maps, state = [], self.embed(channels_last(x))
+        for layer in self.layer_list():
+            state = self.step(layer, state)
+            if layer.map_index in take:
                 y = self.feature_map(state, layer.norm if norm else None)
-                maps.append(self.normalise(y, layer.output == final) if norm else y)
+                maps.append(self.normalise(y, layer.map_index == final) if norm else y)
+            if last is not None and layer.map_index == last:
+                break
         maps = [as_output(nchw_to(y, output_fmt)) for y in maps]
         if intermediates_only:
             return maps
@@ -117,7 +127,7 @@ class Classifier(nn.Module):
         take = take_indices(indices, len(self.feature_info))
         is_cut = take[-1] + 1 < len(self.feature_info)
         if prune_head or is_cut:
-            self.remove_layers_after(take[-1])
+            remove_layers_after(self, take[-1])
         self.remove_final_layers(prune_norm or is_cut, prune_head)
         self.feature_info = self.feature_info[: take[-1] + 1]
         if prune_head:
@@ -150,11 +160,29 @@ class Classifier(nn.Module):
         Tokens of the model are in the first group, as in timm, the final layers in the last but
         one, and the head in the last.
         """
-        numbers = numbers_of(self.freezable_stages() if coarse else self.layers())
+        numbers = numbers_of(freezable_stages(self) if coarse else layer_groups(self))
         numbers.update((id(x), 0) for x in self.parameters(recurse=False))
         numbers.update((id(x), math.inf) for x in self.head.parameters())
         last = max(n for n in numbers.values() if n < math.inf)
         return lambda name: numbers.get(id(self.get_parameter(name)), last)
+
+
+def remove_layers_after(backbone: DenseBackbone, map_index: int) -> None:
+    """Keep what leads to a feature map."""
+    layers = backbone.layer_list()
+    first = 1 + next(i for i, layer in enumerate(layers) if layer.map_index == map_index)
+    for layer in reversed(layers[first:]):
+        for module in (layer.module, layer.downsample):
+            if module is not None:
+                remove(backbone, next(k for k, x in backbone.named_modules() if x is module))
+
+
+def remove(model: nn.Module, name: str) -> None:
+    """Remove a module, and the containers that are empty without it."""
+    owner, _, key = name.rpartition('.')
+    delattr(model.get_submodule(owner), key)
+    if not list(model.get_submodule(owner).children()):
+        remove(model, owner)
 
 
 def steps(model: nn.Module) -> Iterator[type[nn.Module]]:

@@ -22,11 +22,13 @@ def test_golden(layout):
     for path in ('fast', 'definition'):
         with formulation(path):
             tokens, grid = backbone.tokenize(x)
-            states = [state for _, state in backbone.walk(x, last=11)]
+            states = [backbone.embed(x)]
+            for layer in backbone.layer_list():
+                states.append(backbone.step(layer, states[-1]))
         embed = tokens.transpose(1, 2).unflatten(2, grid)
         assert reference.check('embed', embed.numpy()) < 2e-5
         for layer in (3, 6, 9, 12):
-            latents, _, _ = state = states[layer - 1]
+            latents, _, _ = state = states[layer]
             assert reference.check(f'tok{layer}', backbone.feature_map(state).numpy()) < 2e-5
             assert reference.check(f'lat{layer}', latents.numpy()) < 2e-5
 

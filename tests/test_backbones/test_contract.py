@@ -9,6 +9,7 @@ from helpers import assert_close, image, others_in_zoo
 from torch import nn
 from variants import FAMILIES, VARIANTS, build
 
+from mmbixt.backbones.base import freezable_stages
 from mmbixt.errors import UserError
 
 
@@ -98,9 +99,7 @@ def test_frozen_stages_and_norms_in_eval_mode_do_not_change(config):
     # not the square: after a norm its mean is constant
     sum(feature_map.sin().sum() for feature_map in backbone(image(2, 48, 48))).backward()
     optimizer.step()
-    frozen = {
-        id(t) for part in backbone.freezable_stages()[:2] for m in part for t in tensors_of(m)
-    }
+    frozen = {id(t) for part in freezable_stages(backbone)[:2] for m in part for t in tensors_of(m)}
     after = backbone.state_dict(keep_vars=True)
     changed = {name for name, value in after.items() if not torch.equal(value, before[name])}
     free = {name for name, value in after.items() if id(value) not in frozen}

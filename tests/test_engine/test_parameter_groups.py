@@ -14,6 +14,7 @@ from variants import FAMILIES
 from variants import build as build_backbone
 
 from mmbixt.backbones import XCiT
+from mmbixt.backbones.base import layer_groups
 from mmbixt.config import read_config
 
 
@@ -49,7 +50,7 @@ def test_each_parameter_has_the_rate_of_its_layer(family):
     model = Model(build_backbone(FAMILIES[family]))
     groups = settings(model, build(model, decay_rate=0.5))
     assert groups.keys() == dict(model.named_parameters()).keys()
-    layers = model.backbone.layers()
+    layers = layer_groups(model.backbone)
     count = len(layers)
     depths = {id(p): i for i, layer in enumerate(layers) for p in parameters_of(layer)}
     assert len(depths) == sum(1 for _ in model.backbone.parameters())
@@ -83,11 +84,11 @@ def test_layers_are_in_the_order_of_the_network(family):
     for output in model(torch.randn(2, 3, 64, 64)):
         model.zero_grad()
         output.square().sum().backward(retain_graph=True)
-        layers = [any(p.grad is not None for p in parameters_of(x)) for x in model.layers()]
+        layers = [any(p.grad is not None for p in parameters_of(x)) for x in layer_groups(model)]
         used.append(sum(layers))
         assert layers == sorted(layers, reverse=True)
     assert used == sorted(set(used))
-    assert used[-1] == len(model.layers())
+    assert used[-1] == len(layer_groups(model))
 
 
 def test_stock_options_and_frozen_parts():

@@ -14,6 +14,7 @@ from running import parse_options
 from test_checkpoints.layouts import meta_state
 
 from mmbixt.backbones import XCiT
+from mmbixt.backbones.base import freezable_stages
 from mmbixt.checkpoints.sources import SOURCES
 from mmbixt.checkpoints.state_dict import unwrap
 from mmbixt.config import read_config
@@ -61,7 +62,7 @@ def test_all_weights_of_the_published_files_are_used(options):
     weights = without_head(meta_state(url.replace('_cp', '_p').replace('_dino.pth', '')))
     with torch.device('meta'):
         model = MODELS.build(cfg.model)
-    assert len(model.backbone.freezable_stages()) == backbone.frozen_stages + 1
+    assert len(freezable_stages(model.backbone)) == backbone.frozen_stages + 1
     for file in (weights, dict(model=weights), training(weights)):
         missing, unexpected = model.load_state_dict(unwrap(file), strict=False)
         assert missing == ['head.fc.weight', 'head.fc.bias']
