@@ -4,10 +4,8 @@ import argparse
 import inspect
 import logging
 import os
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib import import_module
 from logging import LogRecord
@@ -15,15 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from mmengine import registry
 from mmengine.config import Config, DictAction
 from mmengine.logging import MMLogger
+from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 from torch import distributed
-from torch.utils.data import DataLoader
 
-from mmbixt.config import ConfigError, all_dicts, named_dicts, read_config, type_name
-from mmbixt.errors import UserError, near_matches
+from mmbixt.config import ConfigError, all_dicts, read_config, type_name
+from mmbixt.errors import UserError
 from mmbixt.frameworks import IMPORT_ERRORS, missing_framework
 from mmbixt.registry import FRAMEWORKS
 from mmbixt.scenes.short_runs import use_few_steps, use_scenes
@@ -35,13 +32,13 @@ READ = {
     *('compile', 'activation_checkpointing', 'efficient_conv_bn_eval'),
     *('init_weights_for_test_or_val', 'tta_model', 'tta_pipeline'),
 }
-KINDS = 'MODELS', 'DATASETS', 'TRANSFORMS', 'METRICS', 'HOOKS', 'LOOPS', 'PARAM_SCHEDULERS'
 # errors whose message tells users what to do
 USER_ERRORS = (
     *(FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError),
     *(UserError, FloatingPointError),
 )
-NO_GPU = 'NVIDIA driver', 'not compiled with CUDA'  # in errors of torch
+# the same in errors of torch, and of Python about a misspelt setting
+SENTENCES = 'NVIDIA driver', 'not compiled with CUDA', '__init__() got an unexpected keyword'
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -145,7 +142,7 @@ def _join_on_cpus(cfg: Config) -> None:
 
 def build_runner(cfg: Config) -> Runner:
     """mmengine's runner, with less on the terminal."""
-    kind = registry.RUNNERS.get(cfg.get('runner_type', 'Runner'))
+    kind = RUNNERS.get(cfg.get('runner_type', 'Runner'))
 
     class ToolRunner(kind):
         def build_logger(self, *args: Any, **options: Any) -> MMLogger:
@@ -153,8 +150,7 @@ def build_runner(cfg: Config) -> Runner:
             logger.handlers[0].addFilter(HideSetUp())  # the first is the terminal's
             return logger
 
-    with named_settings(cfg):
-        return ToolRunner.from_cfg(cfg)
+    return ToolRunner.from_cfg(cfg)
 
 
 class HideSetUp:
@@ -168,28 +164,6 @@ class HideSetUp:
         return self.is_over or record.levelno > logging.INFO or '\n' not in text
 
 
-@contextmanager
-def named_settings(cfg: Config) -> Iterator[None]:
-    """Give the path of a setting that its class has no argument for, and similar arguments."""
-    try:
-        yield
-    except TypeError as error:
-        found = re.search(r"__init__\(\) got an unexpected keyword argument '(\w+)'", str(error))
-        name = found[1] if found else None
-        for path, part in (x for x in named_dicts(dict(cfg.items())) if name in x[1]):
-            kind = part.get('type', DataLoader if path.endswith('_dataloader') else object)
-            if isinstance(kind, str):
-                full = kind if '.' in kind else f'{cfg.default_scope}.{kind}'
-                kinds = (getattr(registry, x).get(full) for x in KINDS)
-                kind = next(filter(None, kinds), object)
-            makers = (base.__init__ for base in inspect.getmro(kind)[:-1])  # but object's
-            known = {x for maker in makers for x in inspect.signature(maker).parameters} - {'self'}
-            if known and name not in known:
-                near = near_matches(name, known)
-                raise ConfigError(f'Nothing reads the setting {path}.{name}.{near}') from None
-        raise
-
-
 def run(main: Callable[[], None]) -> None:
     """Run a tool; errors that users can solve are shown without a traceback."""
     try:
@@ -198,7 +172,7 @@ def run(main: Callable[[], None]) -> None:
         sys.exit(130)
     except Exception as error:
         name = type(error).__name__
-        if not isinstance(error, USER_ERRORS) and not any(x in str(error) for x in NO_GPU):
+        if not isinstance(error, USER_ERRORS) and not any(x in str(error) for x in SENTENCES):
             raise
         text = str(error).rpartition(f'{name}: ')[2].rstrip()  # of a data loader, after a traceback
         sys.stdout.flush()  # before the error, also in a file

@@ -14,7 +14,7 @@ from torch import nn
 
 from mmbixt.backbones.weights import load_whole_state
 from mmbixt.check.mistakes import check_trained, unwrapped
-from mmbixt.cli import add_common_arguments, build_runner, load_config, named_settings, run
+from mmbixt.cli import add_common_arguments, build_runner, load_config, run
 from mmbixt.config import ConfigError, all_dicts, data_sets, type_name, without_downloads
 
 
@@ -183,10 +183,9 @@ def main() -> None:
     runner.register_hook(WholeModelHook())
     if args.tta:
         check_augmentable(runner.model)
-    with named_settings(cfg):
-        if args.show_dir or (args.out and cfg.default_scope == 'mmseg'):
-            check_names(runner.test_loop.dataloader.dataset)
-        runner.test()
+    if args.show_dir or (args.out and cfg.default_scope == 'mmseg'):
+        check_names(runner.test_loop.dataloader.dataset)
+    runner.test()
 
 
 if __name__ == '__main__':

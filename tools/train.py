@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import torch
 from mmengine.config import Config
 
-from mmbixt.cli import add_common_arguments, build_runner, load_config, named_settings, run
+from mmbixt.cli import add_common_arguments, build_runner, load_config, run
 from mmbixt.config import ConfigError
 
 
@@ -84,8 +84,7 @@ def train(args: argparse.Namespace) -> None:
     if cfg.get('resume'):
         runner.register_hook(dict(type='mmbixt.KeepOtherRunsHook'))
     try:
-        with named_settings(cfg):
-            runner.train()
+        runner.train()
     except KeyboardInterrupt:
         print(f'Stopped in iteration {runner.iter + 1}.')
         if Path(cfg.work_dir, 'last_checkpoint').exists():  # written by mmengine
