@@ -83,10 +83,10 @@ class DenseBackbone(LoadsFiles):
     out_indices: tuple[int, ...]
     out_channels: tuple[int, ...]
     out_strides: tuple[int, ...]
-    final_layers: type[FinalLayers] = FinalLayers  # of the authors' classifier
-    in_classifier: ClassVar[dict[str, Any]] = dict(out_indices=(-1,))  # options of the backbone
+    final_layers: type[FinalLayers] = FinalLayers  # before the head of the authors' classifier
+    in_classifier: ClassVar[dict[str, Any]] = dict(out_indices=(-1,))  # options of a backbone there
     crop_pct: ClassVar[float] = 0.875  # of images for the authors' classifier, for timm
-    # whether timm refuses files without all weights, even those that :attr:`may_be_missing`
+    # whether a file for timm must have all weights, also those that :attr:`may_be_missing` names
     pretrained_strict: ClassVar[bool] = True
     has_free_sizes: ClassVar[bool] = True  # whether a program by exporters is for any size
     freezes_stem_alone: ClassVar[bool] = True  # else with the layers up to the first feature map

@@ -318,12 +318,19 @@ class BiSASwin(DenseBackbone):
 
 
 def with_our_axes(name: str, value: Tensor) -> Tensor:
-    """A weight of inverse attention in a file of BiSA's authors with its shape here."""
-    if name.endswith('.attn.G.weight'):  # a linear layer of the values, (d*d,d) to (d,d,d)
+    """A weight of inverse attention in a file of BiSA's authors with its shape here.
+
+    Weights of a wrong shape keep it, so that the comparison with the model names them.
+    """
+    is_square = value.ndim == 2 and len(value) == value.shape[1] ** 2
+    if (
+        name.endswith('.attn.G.weight') and is_square
+    ):  # a linear layer of the values, (d*d,d) to (d,d,d)
         return value.T.unflatten(1, (-1, value.shape[1]))
     if name.endswith('.attn.bias_generator.weight'):
         return value.T
-    return value.reshape(1) if name.endswith('.attn.selection_lambda') else value
+    is_scalar = value.numel() == 1 and name.endswith('.attn.selection_lambda')
+    return value.reshape(1) if is_scalar else value
 
 
 def pixels_last(value: Tensor) -> Tensor:
@@ -332,5 +339,7 @@ def pixels_last(value: Tensor) -> Tensor:
     Microsoft (and timm) concatenate the channels of four pixels, column by column: (...,4,C).
     OpenMMLab has the four pixels of each channel, row by row: (...,C,4).
     """
+    if value.shape[-1] % 4:
+        return value
     pixels = value.unflatten(-1, (4, -1))[..., [0, 2, 1, 3], :]
     return pixels.transpose(-2, -1).flatten(-2)

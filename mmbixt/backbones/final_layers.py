@@ -18,8 +18,8 @@ from mmbixt.layers.initialise import init_linear
 class FinalLayers:
     """The mean of the last feature map, without further layers."""
 
-    pools: ClassVar[tuple[str, ...]] = ('avg', '')  # timm's names of ways to pool; '' is none
-    reads_latents = False  # the latents (B,M,C) instead of the last feature map (B,C,H,W)
+    pools: ClassVar[tuple[str, ...]] = ('avg', '')  # what timm's ``global_pool`` may be
+    reads_latents = False  # True: their input is the latents (B,M,C), not a map (B,C,H,W)
 
     def add_final_layers(self, in_channels: int) -> None:
         """Called by the constructor."""

@@ -5,6 +5,7 @@
 
 import logging
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -49,11 +50,17 @@ def without_matrix():
     return state
 
 
+def of_another_shape(name):
+    """A weight whose conversion fails."""
+    return meta_state('bisa_swin_tiny_additive') | {name: torch.empty(7, 5, device='meta')}
+
+
 def of_integers():
     return {key: x.to(torch.int8) for key, x in meta_state('xcit_nano_12_p16').items()}
 
 
 RESNET = {'layer1.0.conv1.weight': torch.zeros(8)}
+G = 'blocks.0.attn.G.weight'
 PLAIN = dict(bisa_stages=())
 ADDITIVE = dict(projection='additive', lam='learned')
 NANO = r"xcit_nano_12_p16 \(mmbixt\.XCiT, arch='nano12', patch_size=16\)"
@@ -70,6 +77,10 @@ NANO = r"xcit_nano_12_p16 \(mmbixt\.XCiT, arch='nano12', patch_size=16\)"
         ('bisa_swin_tiny_additive', BiSASwin, {}, "the file is .*'additive', lam='learned'"),
         (without_matrix, BiSASwin, ADDITIVE, r'1 of 2\d\d.*\.0\.blocks\.1\.attn\.w_msa\.isa\.B'),
         (of_integers, XCiT, dict(arch='nano12'), r'another shape or type: .*torch\.int8'),
+        *(
+            (partial(of_another_shape, f'layers.0.{name}'), BiSASwin, ADDITIVE, r'\(7, 5\) in the')
+            for name in ('downsample.reduction.weight', 'blocks.0.attn.selection_lambda', G)
+        ),
         (lambda: RESNET, BiSASwin, PLAIN, 'seems to be of another network'),
     ],
 )
