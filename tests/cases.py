@@ -146,8 +146,6 @@ SIMPLE = {  # by the class: its arguments, and the sizes of its inputs
     'CrossCovarianceAttention, XCiT-T': ((192, 4), (2, 20 * 21, 192)),
     'CrossCovarianceAttention, odd sizes, batch 3': ((15, 5), (3, 77, 15)),
     'CrossCovarianceAttention, few tokens': ((192, 4), (1, 77, 192)),
-    'CrossCovarianceAttention, no norm': ((24, 3, False), (2, 50, 24)),
-    'CrossCovarianceAttention, fixed temperature': ((24, 3, True, False), (2, 50, 24)),
     'FullAttention': ((64,), (2, 7, 9, 64)),
     'FullAttention, LePE of values': ((64, 8, 'values'), (2, 7, 9, 64)),
     'SelfAttention': ((192, 6), (2, 77, 192)),

@@ -33,16 +33,6 @@ VARIANTS = {
         patch_size=8,
         out_indices=(0, 2),
     ),
-    'xcit /8 linear, without LPI, norm, temperature': dict(
-        type='mmbixt.XCiT',
-        arch=BIXT,
-        patch_size=8,
-        patch_embed='linear',
-        lpi=False,
-        l2_norm=False,
-        learned_temperature=False,
-    ),
-    'xcit, without XCA': dict(type='mmbixt.XCiT', arch=BIXT, xca=False),
     'biformer': dict(
         type='mmbixt.BiFormer',
         arch=dict(embed_dims=(16, 32, 64), depths=(1, 2, 1), topks=(1, 4, -2)),

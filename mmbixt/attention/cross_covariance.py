@@ -5,9 +5,7 @@ For queries, keys and values q, k and v (d,N) of a head::
     q_hat = q / |q|,  k_hat = k / |k|                   each row has length one over the tokens
     out = softmax(temperature * q_hat k_hat^T) v        (d,d) times (d,N)
 
-The cost is linear in the tokens, and no weight depends on their number. Two ablations of the paper
-are options: no normalisation, where ``q_hat`` is ``q`` and ``k_hat`` is ``k``, and no learned
-temperature, which is then 1 (chosen here).
+The cost is linear in the tokens, and no weight depends on their number.
 
 The implementation multiplies queries and keys by themselves and each other in one product, whose
 diagonal has the squares of the norms, and divides ``q k^T`` by the norms: this copies neither.
@@ -28,21 +26,21 @@ def split_channels(qkv: Tensor, heads: int) -> tuple[Tensor, ...]:
 
 
 def cross_covariance_maps(
-    queries: Tensor, keys: Tensor, temperature: Tensor, l2_norm: bool = True
+    queries: Tensor, keys: Tensor, temperature: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """q_hat and k_hat (B,h,d,N), and the attention (B,h,d,d) of each channel, which sums to one."""
-    q_hat, k_hat = (normalize(x, dim=-1) if l2_norm else x for x in (queries, keys))
+    q_hat, k_hat = (normalize(x, dim=-1) for x in (queries, keys))
     return q_hat, k_hat, (temperature * q_hat @ k_hat.transpose(-2, -1)).softmax(dim=-1)
 
 
-def cross_covariance_definition(qkv: Tensor, temperature: Tensor, l2_norm: bool = True) -> Tensor:
+def cross_covariance_definition(qkv: Tensor, temperature: Tensor) -> Tensor:
     """:func:`cross_covariance` by the equations above."""
     queries, keys, values = split_channels(qkv, len(temperature))
-    attention = cross_covariance_maps(queries, keys, temperature, l2_norm)[2]
+    attention = cross_covariance_maps(queries, keys, temperature)[2]
     return (attention @ values).permute(0, 3, 1, 2).flatten(2)
 
 
-def cross_covariance(qkv: Tensor, temperature: Tensor, l2_norm: bool = True) -> Tensor:
+def cross_covariance(qkv: Tensor, temperature: Tensor) -> Tensor:
     """The channels of a head attend to each other by their cosine over all tokens.
 
     Images and heads are one dimension: inductor (of torch 2.11) treats tensors (B,h,d,d) as feature
@@ -51,14 +49,13 @@ def cross_covariance(qkv: Tensor, temperature: Tensor, l2_norm: bool = True) -> 
     Args:
         qkv: queries, keys and values (B,N,3C).
         temperature: (h,1,1), factor of the cosines of each head.
-        l2_norm: whether queries and keys are normalised.
 
     Returns:
         (B,N,C).
     """
     # products over all tokens overflow float16
-    if is_by_definition() or not l2_norm or half_dtype(qkv) == torch.float16:
-        return cross_covariance_definition(qkv, temperature, l2_norm)
+    if is_by_definition() or half_dtype(qkv) == torch.float16:
+        return cross_covariance_definition(qkv, temperature)
     batch, heads = qkv.shape[0], len(temperature)
     queries_keys, values = qkv.unflatten(-1, (3, heads, -1)).split((2, 1), 2)
     d = qkv.shape[-1] // (3 * heads)
@@ -82,26 +79,16 @@ class CrossCovarianceAttention(nn.Module):
     Args:
         channels: width C of the tokens.
         num_heads: heads h; channels attend to those of their own head.
-        l2_norm: whether each channel of queries and keys is divided by its length.
-        learned_temperature: whether each head has a temperature; without, it is 1.
     """
 
-    def __init__(
-        self, channels: int, num_heads: int, l2_norm: bool = True, learned_temperature: bool = True
-    ) -> None:
+    def __init__(self, channels: int, num_heads: int) -> None:
         super().__init__()
         head_width(channels, num_heads)  # raises an error if the heads cannot share the channels
-        self.num_heads, self.l2_norm = num_heads, l2_norm
-        temperature = nn.Parameter(torch.ones(num_heads, 1, 1)) if learned_temperature else None
-        self.register_parameter('temperature', temperature)
+        self.num_heads = num_heads
+        self.temperature = nn.Parameter(torch.ones(num_heads, 1, 1))
         self.qkv = nn.Linear(channels, 3 * channels)
         self.proj = nn.Linear(channels, channels)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(B,N,C) to (B,N,C)."""
-        temperature = self._temperature(tokens)
-        return self.proj(cross_covariance(self.qkv(tokens), temperature, self.l2_norm))
-
-    def _temperature(self, x: Tensor) -> Tensor:
-        """(h,1,1)."""
-        return x.new_ones(self.num_heads, 1, 1) if self.temperature is None else self.temperature
+        return self.proj(cross_covariance(self.qkv(tokens), self.temperature))

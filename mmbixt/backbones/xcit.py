@@ -20,7 +20,6 @@ from mmbixt.layers import (
     ConvPatchEmbed,
     DropPath,
     FourierPositionEncoding,
-    LinearPatchEmbed,
     LocalPatchInteraction,
     Mlp,
     map_to_tokens,
@@ -52,7 +51,7 @@ class Layer(nn.Module):
     """Cross-covariance attention, local patch interaction, MLP, in this order.
 
     For each part: ``x + gamma * part(norm(x))``. Norms and scales have the authors' numbers, which
-    do not follow this order: 1, 3, 2. A part that is left out has neither.
+    do not follow this order: 1, 3, 2.
     """
 
     def __init__(
@@ -62,28 +61,23 @@ class Layer(nn.Module):
         hidden: int,
         layer_scale: float,
         drop_path: float,
-        xca: bool = True,
-        lpi: bool = True,
-        **attention: bool,
     ) -> None:
         super().__init__()
-        self.norm1 = nn.LayerNorm(channels, eps=1e-6) if xca else None
-        self.attn = CrossCovarianceAttention(channels, num_heads, **attention) if xca else None
+        self.norm1 = nn.LayerNorm(channels, eps=1e-6)
+        self.attn = CrossCovarianceAttention(channels, num_heads)
         self.norm2 = nn.LayerNorm(channels, eps=1e-6)
         self.mlp = Mlp(channels, hidden)
-        self.norm3 = nn.LayerNorm(channels, eps=1e-6) if lpi else None
-        self.local_mp = LocalPatchInteraction(channels) if lpi else None
-        for name, is_there in (('gamma1', xca), ('gamma2', True), ('gamma3', lpi)):
-            scale = nn.Parameter(torch.full((channels,), float(layer_scale)))
-            self.register_parameter(name, scale if is_there else None)
+        self.norm3 = nn.LayerNorm(channels, eps=1e-6)
+        self.local_mp = LocalPatchInteraction(channels)
+        self.gamma1, self.gamma2, self.gamma3 = (
+            nn.Parameter(torch.full((channels,), float(layer_scale))) for _ in range(3)
+        )
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
         """Tokens (B,N,C) of a grid (H,W) to (B,N,C)."""
-        if self.attn is not None:
-            x = x + self.drop_path(self.gamma1 * self.attn(self.norm1(x)))
-        if self.local_mp is not None:
-            x = x + self.drop_path(self.gamma3 * self.local_mp(self.norm3(x), grid))
+        x = x + self.drop_path(self.gamma1 * self.attn(self.norm1(x)))
+        x = x + self.drop_path(self.gamma3 * self.local_mp(self.norm3(x), grid))
         return x + self.drop_path(self.gamma2 * self.mlp(self.norm2(x)))
 
 
@@ -94,24 +88,16 @@ class XCiT(DenseBackbone):
     The class-attention layers, which only a classifier needs, are not built, nor are layers after
     the last of ``out_indices``.
 
-    ``patch_embed='linear'``, and options that are True by default set to False, are the ablations
-    of the paper's Table 4. Open, and chosen here: without attention or LPI a layer has no norm and
-    no scale of it either, and a temperature that is not learned is 1.
-
     Args:
         arch: 'nano12', 'tiny12', 'tiny24', 'small12', 'small24', 'medium24', 'large24' (width and
             depth), or a dict with ``embed_dims``, ``num_heads``, ``depth`` and optionally
             ``mlp_ratio`` (4), ``layer_scale`` (1.0), ``drop_path_rate`` (0.0) and, for classifiers,
             ``tokens_norm`` (True).
         patch_size: 16 or 8, pixels from token to token.
-        patch_embed: 'conv', a stem of 3x3 convolutions, or 'linear', one layer of each patch.
         out_indices: layers (from 0; negative ones from the end) whose tokens are returned.
             Default: after a third, a half, two thirds and all of them, (3, 5, 7, 11) of 12.
         layer_scale: initial value of the layer scales; default: the published one of ``arch``.
         drop_path_rate: stochastic depth, the same in all layers; default: the published rate.
-        xca, lpi: whether layers have cross-covariance attention, and local patch interaction.
-        l2_norm, learned_temperature: see
-            :class:`mmbixt.attention.cross_covariance.CrossCovarianceAttention`.
         options: ``in_channels``, ``frozen_stages``, ``norm_eval``, ``with_cp`` and ``init_cfg``
             of :class:`mmbixt.backbones.base.DenseBackbone`. Stage 0 is the patch embedding
             and position encoding, each further one a layer.
@@ -128,19 +114,13 @@ class XCiT(DenseBackbone):
         self,
         arch: str | Mapping = 'small12',
         patch_size: int = 16,
-        patch_embed: str = 'conv',
         out_indices: Sequence[int] | None = None,
         layer_scale: float | None = None,
         drop_path_rate: float | None = None,
-        xca: bool = True,
-        lpi: bool = True,
-        l2_norm: bool = True,
-        learned_temperature: bool = True,
         **options: Any,
     ) -> None:
         super().__init__(**options)
         check_choice('patch_size', patch_size, (16, 8))
-        check_choice('patch_embed', patch_embed, ('conv', 'linear'))
         if (arch, patch_size, drop_path_rate) == ('large24', 8, None):
             drop_path_rate = 0.3  # the one rate that differs between patch sizes
         overrides = dict(layer_scale=layer_scale, drop_path_rate=drop_path_rate)
@@ -149,16 +129,12 @@ class XCiT(DenseBackbone):
         self.out_indices = resolve_out_indices(out_indices, self.arch['depth'])
         channels = self.arch['embed_dims']
 
-        if patch_embed == 'conv':
-            self.patch_embed = ConvPatchEmbed(channels, patch_size, self.in_channels)
-        else:
-            self.patch_embed = LinearPatchEmbed(channels, patch_size, self.in_channels, patch_size)
+        self.patch_embed = ConvPatchEmbed(channels, patch_size, self.in_channels)
         self.pos_embeder = FourierPositionEncoding(channels)
         hidden = int(channels * self.arch['mlp_ratio'])
         scale_and_rate = (self.arch['layer_scale'], self.arch['drop_path_rate'])
-        parts = dict(xca=xca, lpi=lpi, l2_norm=l2_norm, learned_temperature=learned_temperature)
         self.blocks = nn.ModuleList(
-            Layer(channels, self.arch['num_heads'], hidden, *scale_and_rate, **parts)
+            Layer(channels, self.arch['num_heads'], hidden, *scale_and_rate)
             for _ in range(max(self.out_indices) + 1)
         )
         self.apply(init_linear)  # the authors' initialisation; other layers keep torch's

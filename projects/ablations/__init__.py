@@ -1,5 +1,6 @@
 """Variants that the papers compare with their networks, for mmpretrain."""
 
 from projects.ablations.bixt import BiXTAblation, SequentialAttention
+from projects.ablations.xcit import XCiTAblation
 
-__all__ = ['BiXTAblation', 'SequentialAttention']
+__all__ = ['BiXTAblation', 'SequentialAttention', 'XCiTAblation']

@@ -46,7 +46,7 @@ TRAINED = [
     'linear_bixt_ti_ade20k',
     'retinanet_biformer_t_1x_coco',
     'upernet_bisa_swin_t_ade20k',
-    'xcit_s12_p16_in1k-without-lpi',
+    'xcit_s12_p16_ablation_in1k-without-lpi',
 ]
 BUILT = [
     *TRAINED,
