@@ -77,14 +77,6 @@ class Block(nn.Module):
         return x + self.drop_path(self.mlp(self.norm2(x)))
 
 
-class Stage(nn.ModuleList):
-    """Blocks of one width."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Returns its input; it exists so that users can hook a stage."""
-        return x
-
-
 def overlapping_downsampling(in_channels: int, widths: Sequence[int]) -> nn.ModuleList:
     """Convolutions of 3 x 3; sides are rounded up."""
 
@@ -192,7 +184,7 @@ class BiFormer(DenseBackbone):
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
         self.stages = nn.ModuleList()
         for i in range(last + 1):
-            self.stages.append(Stage())
+            self.stages.append(nn.ModuleList())
             for _ in range(depths[i]):
                 attention = self._make_attention(i, num_regions[i], padding)
                 options = (self.arch['mlp_ratio'], next(rates), position_conv)
@@ -245,8 +237,7 @@ class BiFormer(DenseBackbone):
     def step(self, layer: LayerInfo, state: Tensor) -> Tensor:
         if layer.downsample is not None:
             state = layer.downsample(state.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
-        state = self.run_layer(layer.module, state)
-        return state if layer.map_index is None else self.stages[layer.map_index](state)
+        return self.run_layer(layer.module, state)
 
     def feature_map(self, state: Tensor, norm: nn.Module | None = None) -> Tensor:
         return (state if norm is None else norm(state)).permute(0, 3, 1, 2)

@@ -170,8 +170,8 @@ class BiSASwin(DenseBackbone):
             the patch embedding; the others include the merging after them and their output's norm.
     """
 
-    # plain Swin Transformers have no inverse attention, and classifiers no norms of the outputs
     has_free_sizes = False  # windows are cut by numbers
+    # plain Swin Transformers have no inverse attention, and classifiers no norms of the outputs
     may_be_missing = r'norm\d+\.|stages\.\d+\.blocks\.\d+\.attn\.w_msa\.(isa\.|lam_logit$)'
     weight_names = r'relative_position_bias_table'
     pretrained_strict = False  # a training may start from weights of Swin
