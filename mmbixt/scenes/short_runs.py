@@ -60,7 +60,7 @@ def use_few_steps(
     batch_size = min(2, cfg.train_dataloader.batch_size)
     _iterate(cfg, steps, steps, batch_size)
     cfg.default_hooks.logger.interval = 1
-    cfg.default_hooks.checkpoint.update(interval=-1, save_last=False, save_best=None)
+    cfg.default_hooks.checkpoint = dict(type='CheckpointHook', interval=-1, save_last=False)
     if 'visualizer' in cfg:  # nothing is sent anywhere
         cfg.visualizer.vis_backends = [dict(type='LocalVisBackend')]
     for _, dataset in data_sets(cfg, 'val'):
