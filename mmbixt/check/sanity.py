@@ -77,23 +77,16 @@ class SanityHook(Hook):
         runner.logger.setLevel(level)
         model.train()
         problems = [*range_problems(unwrapped(model), batch)]
-        problems += [*stride_problems(unwrapped(model), **sides), *best_problems(runner, scores)]
+        problems += stride_problems(unwrapped(model), **sides)
+        hooks = [hook for hook in runner.hooks if isinstance(hook, CheckpointHook)]
+        best = {name for hook in hooks for name in hook.save_best or ()} - {'auto', *scores}
+        if scores and best:  # metrics report none where an untrained detector finds nothing
+            problems.append(
+                f'default_hooks.checkpoint.save_best has {", ".join(best)}, which val_evaluator '
+                f'does not report; it reports, for example, {", ".join([*scores][:5])}.'
+            )
         if problems:
             raise ConfigError('\n'.join(problems))
-
-
-def best_problems(runner: Runner, scores: dict[str, Any]) -> Iterator[str]:
-    """A message for each name in ``save_best`` that is not among the scores.
-
-    Metrics report none where an untrained detector finds nothing.
-    """
-    for hook in (hook for hook in runner.hooks if isinstance(hook, CheckpointHook)):
-        for name in (hook.save_best or ()) if scores else ():
-            if name not in ('auto', *scores):
-                yield (
-                    f'default_hooks.checkpoint.save_best = {name!r} is a score that val_evaluator '
-                    f'does not report; it reports, for example, {", ".join([*scores][:5])}.'
-                )
 
 
 def range_problems(model: nn.Module, batch: dict[str, Any]) -> Iterator[str]:
