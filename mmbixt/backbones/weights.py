@@ -13,6 +13,7 @@ from mmbixt.backbones.recognise import identify
 from mmbixt.checkpoints.errors import CheckpointMismatchError
 from mmbixt.checkpoints.state_dict import (
     COUNT,
+    State,
     compare,
     log,
     rename,
@@ -22,8 +23,6 @@ from mmbixt.checkpoints.state_dict import (
     unwrap,
     whole_models,
 )
-
-State = Mapping[str, Tensor]  # weights by name
 
 # stored in files, but computed from sizes
 _COMPUTED = re.compile(r'(relative_position_index|attn_mask|fourier_pos_encode\.pos\S*|_tracked)$')
@@ -129,16 +128,15 @@ def adapt(source: State, model: LoadsFiles, is_part: bool = False) -> State:
             f'The file of a whole model has {unused} weights that this {name} does not have: build '
             'it with the options of the file (depth, stages). Nothing was loaded.'
         )
-    weights, advice = fit_stem(weights, model)
+    weights = fit_stem(weights, model)
     problems, new = compare(weights, expected, model.may_be_missing)
     if problems:
         first = (
             f'The weights do not fit mmbixt.{name}: the file {identify(source, model.families)}.'
         )
         if any(key.startswith('backbone.') for key in source):
-            advice = "Its backbone: init_cfg=dict(..., prefix='backbone.')."
-        lines = [first, *problems, advice, 'Nothing was loaded.']
-        raise CheckpointMismatchError('\n  '.join(filter(None, lines)))
+            problems.append("Its backbone: init_cfg=dict(..., prefix='backbone.').")
+        raise CheckpointMismatchError('\n  '.join([first, *problems, 'Nothing was loaded.']))
     text = f'{name}: {len(weights)} of {len(expected)} weights loaded'
     if (unused := len(source) - len(weights)) > 0:
         text += f'; {unused} weights of the file are not used'
@@ -146,18 +144,18 @@ def adapt(source: State, model: LoadsFiles, is_part: bool = False) -> State:
     return weights
 
 
-def fit_stem(weights: dict[str, Tensor], model: LoadsFiles) -> tuple[State, str | None]:
-    """The weights with a first convolution of as many channels as the model's, or advice."""
+def fit_stem(weights: State, model: LoadsFiles) -> State:
+    """The weights with a first convolution of as many channels as the model's."""
     name = f'{first_convolution(model)}.weight'
     weight = weights.get(name)
     if weight is None or weight.ndim != 4 or not weight.shape[1] == 3 != model.in_channels:
-        return weights, None
+        return weights
     if not model.adapt_stem:
-        return weights, (
+        raise CheckpointMismatchError(
             f'The file is for images of 3 channels, the backbone for {model.in_channels}. To '
-            'sum or repeat its first weights: init_cfg=dict(adapt_stem=True).'
+            'sum or repeat its first weights: init_cfg=dict(adapt_stem=True). Nothing was loaded.'
         )
-    return {**weights, name: fit_channels(weight, model.in_channels)}, None
+    return {**weights, name: fit_channels(weight, model.in_channels)}
 
 
 def first_convolution(model: nn.Module) -> str:
@@ -209,20 +207,11 @@ def load_whole_state(
         raise CheckpointMismatchError(f'{what}{error}') from None
     except RuntimeError as error:  # weights of another shape
         raise CheckpointMismatchError(f'{file} does not fit {name}: {error}') from error
-    problems = {
-        f'has {shorten(parts)}; it lacks weights of {name}': [
-            key for key in missing if not key.endswith(COUNT)
-        ],
-        f'has more in its backbone than {name}': [
-            key for key in unexpected if key.startswith('backbone.')
-        ],
-        f'has weights of a neck, but the config of {name} has none': [
-            key for key in unexpected if key.startswith('neck.')
-        ],
-    }
-    for what, keys in problems.items():
-        if keys:
-            raise CheckpointMismatchError(f'{file} {what}: {shorten(keys)}')
+    if lacking := [key for key in missing if not key.endswith(COUNT)]:
+        text = f'{file} has {shorten(parts)}; it lacks weights of {name}: {shorten(lacking)}'
+        raise CheckpointMismatchError(text)
+    if more := [key for key in unexpected if key.startswith(('backbone.', 'neck.'))]:
+        raise CheckpointMismatchError(f'{file} has weights that {name} lacks: {shorten(more)}')
 
 
 def _learned(state: State) -> int:

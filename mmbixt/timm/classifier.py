@@ -2,13 +2,12 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import torch
 from timm.layers import Format, nchw_to
-from timm.models import register_notrace_module
 from torch import Tensor, nn
 
 from mmbixt.backbones.arch import check_choice
@@ -57,8 +56,6 @@ class Classifier(nn.Module):
         self.head_drop = nn.Dropout(drop_rate)
         self.reset_classifier(num_classes, self.pools[0] if global_pool is None else global_pool)
         self.feature_info = []
-        for kind in steps(self):
-            register_notrace_module(kind)
         for layer in self.layer_list():
             if layer.map_index is not None:
                 stage = '.'.join(layer.name.split('.')[:2])  # the layer, if there are no stages
@@ -183,18 +180,6 @@ def remove(model: nn.Module, name: str) -> None:
     delattr(model.get_submodule(owner), key)
     if not list(model.get_submodule(owner).children()):
         remove(model, owner)
-
-
-def steps(model: nn.Module) -> Iterator[type[nn.Module]]:
-    """The kinds of modules that are one step of a graph by torch.fx, such as a layer.
-
-    Inside of them choices by sizes cannot be traced.
-    """
-    for part in model.children():
-        if isinstance(part, nn.ModuleList | nn.ModuleDict | nn.Sequential):
-            yield from steps(part)
-        elif not type(part).__module__.startswith('torch.'):
-            yield type(part)
 
 
 def take_indices(indices: int | Sequence[int] | None, count: int) -> list[int]:
