@@ -73,25 +73,15 @@ class Source(WithBackbone):
 
 @dataclass(frozen=True, eq=False)
 class Published(WithBackbone):
-    """A classification model of the authors, and the dense backbone with its weights.
+    """A classification model of the authors, and the dense backbone with its weights."""
 
-    Attributes:
-        name: the name that the authors use.
-        backbone: config of the dense backbone.
-        params: parameters of the classifier in millions, as printed in the paper; empty if not.
-        gmacs: multiply-adds of the classifier at 224 x 224, in billions, as printed in the paper.
-        files: of weights, also of whole models with this backbone.
-        at_512: entries of the config that differ at 512 x 512.
-        timm_has_it: under another name.
-    """
-
-    name: str
-    backbone: dict[str, Any]
-    params: str = ''
-    gmacs: str = ''
-    files: tuple[Source, ...] = ()
-    at_512: tuple[tuple[str, Any], ...] = ()
-    timm_has_it: bool = False
+    name: str  # that the authors use
+    backbone: dict[str, Any]  # config of the dense backbone
+    params: str = ''  # millions of the classifier, as printed in the paper; empty if not
+    gmacs: str = ''  # billions of multiply-adds of the classifier at 224 x 224, as printed
+    files: tuple[Source, ...] = ()  # of weights, also of whole models with this backbone
+    at_512: tuple[tuple[str, Any], ...] = ()  # entries of the config that differ at 512 x 512
+    timm_has_it: bool = False  # under another name
 
 
 def find(name: str) -> Source:
@@ -165,13 +155,10 @@ _XCIT_RECIPES = (  # suffix here, (text before and after the authors' patch size
     ('-384-dist', ('p', '384_dist'), 'ImageNet-1k, 384 px, distilled', 'dist_in1k_384'),
     ('-dino', ('cp', 'dino'), 'ImageNet-1k without labels, DINO', ''),
 )
-_XCIT_WHOLE = (  # by mmseg 0.11 and mmdet 2: name, part of the URL, what it is, decoder, figures
-    ('ade-semfpn', 'ade/sem_fpn', 'ADE20K, whole segmentor', 'SemanticFPN', 'mIoU {0}'),
-    ('ade-upernet', 'ade/upernet', 'ADE20K, whole segmentor', 'UPerNet', 'mIoU {1}'),
-    (
-        *('coco-maskrcnn', 'coco/maskrcnn', 'COCO, whole detector', 'Mask R-CNN'),
-        'box AP {2}, mask AP {3}',
-    ),
+_XCIT_WHOLE = (  # by mmseg 0.11 and mmdet 2: part of the URL, what it is, decoder, figures
+    ('ade/sem_fpn', 'ADE20K, whole segmentor', 'SemanticFPN', 'mIoU {0}'),
+    ('ade/upernet', 'ADE20K, whole segmentor', 'UPerNet', 'mIoU {1}'),
+    ('coco/maskrcnn', 'COCO, whole detector', 'Mask R-CNN', 'box AP {2}, mask AP {3}'),
 )
 
 
@@ -195,9 +182,9 @@ def _xcit(
             url = f'{_XCIT_URL}/{name}_{before}{patch}_{after}.pth'
             at = f'xcit://{arch}-p{patch}{suffix}'
             yield Source(at, url, what, backbone, figure=figure, tag=tag)
-        for kind, address, what, decoder, figure in _XCIT_WHOLE if dense else ():
+        for address, what, decoder, figure in _XCIT_WHOLE if dense else ():
             url = f'{_XCIT_URL}/{address}_{name}_p{patch}.pth'
-            at = f'xcit://{kind}-{arch}-p{patch}'
+            at = f'xcit://{address.replace("/", "-").replace("_", "")}-{arch}-p{patch}'
             yield Source(at, url, what, backbone, decoder, figure.format(*dense))
 
     return Published(f'{name}_p{patch}', backbone, params, gmacs, tuple(files()), timm_has_it=True)
