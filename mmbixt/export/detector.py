@@ -15,11 +15,11 @@ from mmengine.config import Config
 from torch import Tensor, nn
 from torchvision.ops import nms, roi_align
 
+from mmbixt.config import all_dicts
 from mmbixt.errors import UserError
 from mmbixt.export.files import normalise
 
-KINDS = 'MaskRCNN', 'FasterRCNN', 'RetinaNet'
-PARTS = 'StandardRoIHead', 'SingleRoIExtractor', 'RoIAlign', 'DeltaXYWHBBoxCoder'
+KINDS = {'MaskRCNN', 'FasterRCNN', 'RetinaNet', 'nms'}
 # Two detections are the same within these of boxes (pixels), scores, labels and probabilities of
 # masks. Rounding alone makes 1e-3 and 1e-5; where two boxes overlap as much as non-maximum
 # suppression allows, another one may be kept.
@@ -47,8 +47,11 @@ class ExportedDetector(nn.Module):
 
     def __init__(self, model: nn.Module, config: Config) -> None:
         super().__init__()
-        if problem := unsupported(model):
-            raise UserError(f'This detector cannot be exported: {problem}.')
+        kinds = {x['type'] for x in all_dicts(model.test_cfg) if 'type' in x}
+        if others := {type(model).__name__, *kinds} - KINDS:  # unusual heads fail the comparison
+            raise UserError(
+                f'{", ".join(others)} cannot be exported, only {", ".join(sorted(KINDS))}.'
+            )
         self.model, self.prepare = model, config.model.get('data_preprocessor', {})
         self.outputs = ['boxes', 'scores', 'labels'] + ['masks'] * model.with_mask
 
@@ -79,29 +82,6 @@ class ExportedDetector(nn.Module):
             return 'there is nothing to compare: --photo FILE names a photo with objects', False
         count, least = same.any(0).sum(), LEAST_OF_ROUTING if has_routes else LEAST
         return f'{count} of {most} detections agree', bool(count >= least * most)
-
-
-def unsupported(model: nn.Module) -> str:
-    """Why a detector cannot be computed here; empty if it can."""
-    if type(model).__name__ not in KINDS:
-        return f'{type(model).__name__} is none of {", ".join(KINDS)}'
-    if type(model).__name__ == 'RetinaNet':
-        settings, parts = [model.test_cfg], [model.bbox_head.bbox_coder]
-    else:
-        roi = model.roi_head
-        settings = [model.test_cfg['rpn'], model.test_cfg['rcnn']]
-        parts = [roi, roi.bbox_roi_extractor, roi.bbox_roi_extractor.roi_layers[0]]
-        parts += [model.rpn_head.bbox_coder, roi.bbox_head.bbox_coder]
-    for part in parts:
-        usual = getattr(part, 'clip_border', True) and not getattr(part, 'add_ctr_clamp', False)
-        if type(part).__name__ not in PARTS or not usual:
-            return f'it has another {type(part).__name__} than mmdet has by default'
-    for options in settings:
-        if options['nms'].keys() != {'type', 'iou_threshold'} or options['nms']['type'] != 'nms':
-            return f'nms={dict(options["nms"])}'
-        if options['max_per_img'] < 1:
-            return 'max_per_img must be a number of boxes'
-    return ''
 
 
 def dense_boxes(
