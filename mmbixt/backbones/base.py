@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from mmbixt.backbones.arch import check_choice
 from mmbixt.backbones.final_layers import FinalLayers
 from mmbixt.backbones.weights import LoadsFiles, State
 from mmbixt.errors import UserError
@@ -158,27 +159,15 @@ class DenseBackbone(LoadsFiles):
         return numbers_of(layers)[id(weight)], len(layers) + 1
 
     def finish_init(self) -> None:
-        """What the constructor of each family does last."""
+        """What the constructor of each family does last: sizes of the outputs, frozen stages."""
         outputs = [layer for layer in self.layer_list() if layer.map_index in self.out_indices]
         self.out_channels = tuple(layer.width for layer in outputs)
         self.out_strides = tuple(layer.stride for layer in outputs)
         self.built_with = frozenset(self.state_dict())
-        self.freeze()
-
-    def freeze(self) -> None:
-        """Switch gradients off in the frozen stages.
-
-        Plain training loops need not call :meth:`train`, so eval mode begins here as well.
-        """
-        last = len(freezable_stages(self)) - 1
-        if self.frozen_stages not in range(-1, last + 1):
-            raise ValueError(
-                f'frozen_stages={self.frozen_stages!r}: {type(self).__name__} has stages '
-                f'0 to {last} to freeze; -1 freezes none.'
-            )
+        check_choice('frozen_stages', self.frozen_stages, range(-1, len(freezable_stages(self))))
         for part in self._frozen_parts():
             part.requires_grad_(False)
-        self.train(self.training)
+        self.train(self.training)  # plain training loops need not call it
 
     def train(self, mode: bool = True) -> 'DenseBackbone':
         super().train(mode)
