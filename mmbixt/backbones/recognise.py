@@ -6,12 +6,10 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from mmbixt.checkpoints.sources import PUBLISHED, Published
-from mmbixt.checkpoints.state_dict import Comparison, compare
-
-State = Mapping[str, Tensor]
+from mmbixt.checkpoints.state_dict import State, compare
 
 
 def identify(state: State, classes: Mapping[str, type[nn.Module]]) -> str:
@@ -27,22 +25,15 @@ def identify(state: State, classes: Mapping[str, type[nn.Module]]) -> str:
     unused = {}
     for model in PUBLISHED:
         if model.family == family:
-            weights, (problems, new) = fit(state, model, classes[family])
+            built = _build(model, classes[family])
+            weights = built.convert(state)
+            problems, new = compare(weights, built.state_dict(), built.may_be_missing)
             if not problems:
                 unused[model] = len(state) - len(weights) + len(new)
     fits = [model for model, count in unused.items() if count == min(unused.values())]
     if fits:
         return f'is {" or ".join(map(_describe, fits))}'
     return f'seems to be of {f"a {family}" if family else "another network"}'
-
-
-def fit(
-    state: State, model: Published, backbone: type[nn.Module]
-) -> tuple[dict[str, Tensor], Comparison]:
-    """The weights of a file by the names of a published model, and how they differ from it."""
-    built = _build(model, backbone)
-    weights = built.convert(state)
-    return weights, compare(weights, built.state_dict(), built.may_be_missing)
 
 
 @cache

@@ -4,7 +4,7 @@ import logging
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
@@ -80,18 +80,12 @@ def replace(state: dict[str, Tensor], prefix: str, weights: State) -> None:
     state.update((prefix + key, value) for key, value in weights.items())
 
 
-class Comparison(NamedTuple):
-    """How the weights of a file differ from those of a model."""
+def compare(state: State, expected: State, may_be_missing: str) -> tuple[list[str], list[str]]:
+    """How the weights of a file differ from those of a model.
 
-    problems: list[str]  # lines of an error message
-    new: list[str]  # weights of the model that the file need not have, and does not have
-
-
-def compare(state: State, expected: State, may_be_missing: str = r'(?!)') -> Comparison:
-    """Compare the weights of a file with those of a model.
-
-    Names that begin with a match of ``may_be_missing`` may be missing, if the file has none with
-    the same beginning.
+    Returns:
+        Lines of an error message; and the weights that the file does not have, but need not have:
+        their names begin with a match of ``may_be_missing``, and no name in the file begins so.
     """
 
     def is_new(key: str) -> bool:
@@ -112,8 +106,7 @@ def compare(state: State, expected: State, may_be_missing: str = r'(?!)') -> Com
         (wrong, f'Of another shape or type: {len(wrong)} of {len(expected)} weights'),
         (unknown, f'Not in the model: {len(unknown)} weights of the file'),
     )
-    lines = [f'{title}: {shorten(names)}' for names, title in listed if names]
-    return Comparison(lines, new)
+    return [f'{title}: {shorten(names)}' for names, title in listed if names], new
 
 
 def _kind(x: Tensor) -> str:
