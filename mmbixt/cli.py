@@ -121,7 +121,7 @@ def check_names(cfg: Config, options: Iterable[str]) -> None:
                 'is read. Change it in a copy of the file, or give the settings that use it.'
             )
         # mmengine takes any name; those of variables in files are often similar
-        similar = get_close_matches(name, READ, 1, cutoff=0.75 if name in changed else 0.92)
+        similar = get_close_matches(name, READ, 1, cutoff=0.6 if name in changed else 0.92)
         if similar:
             raise ConfigError(f'Nothing reads the setting {name}. Did you mean {similar[0]}?')
 
