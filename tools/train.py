@@ -4,8 +4,6 @@ import mmbixt.passive_threads  # noqa: F401
 
 import argparse
 import os
-import shlex
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -83,17 +81,7 @@ def train(args: argparse.Namespace) -> None:
     runner = build_runner(cfg)
     if cfg.get('resume'):
         runner.register_hook(dict(type='mmbixt.KeepOtherRunsHook'))
-    try:
-        runner.train()
-    except KeyboardInterrupt:
-        print(f'Stopped in iteration {runner.iter + 1}.')
-        if Path(cfg.work_dir, 'last_checkpoint').exists():  # written by mmengine
-            # without the checkpoint that this run itself began with
-            words = [x for x in sys.argv if not x.startswith('--resume') and x != args.resume]
-            print(f'To resume: python {shlex.join(words)} --resume')
-        else:
-            print('There is no checkpoint yet.')
-        raise
+    runner.train()
 
 
 def main() -> None:
