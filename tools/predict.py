@@ -13,6 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
+import torch
 from tqdm import tqdm
 
 from mmbixt.cli import run
@@ -55,6 +56,8 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
+    if args.device == 'cuda' and not torch.cuda.is_available():
+        raise ConfigError('--device cuda: torch finds no GPU.')
     config, images = read_config(args.config), image_files(args.images)
     kinds = dict(mmdet=DetectionOutput, mmpretrain=ClassificationOutput)
     kind = kinds.get(config.get('default_scope'), SegmentationOutput)

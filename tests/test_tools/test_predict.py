@@ -36,7 +36,7 @@ def photos(project, tmp_path):
 
 def predict(within, project, *arguments, **options):
     model = project / 'mine.py', project / 'mine.pth'
-    return within('predict.py', *model, *arguments, '--device', 'cpu', **options)
+    return within('predict.py', *model, '--device', 'cpu', *arguments, **options)
 
 
 def files(folder):
@@ -67,6 +67,9 @@ def test_no_file_of_another_image_is_lost(within, project, photos, tmp_path):
     assert once.stdout.splitlines()[-1].startswith('3 of 3 images predicted, 0 failed')
     assert len(files(tmp_path / 'out')) == 3
     one = photos / 'trip/b.png'
+    if not torch.cuda.is_available():
+        again = predict(within, project, one, '--out', 'out', '--device', 'cuda', fails=True)
+        assert again.stderr == 'ConfigError: --device cuda: torch finds no GPU.\n'
     again = predict(within, project, one, '--out', photos / 'trip', fails=True)
     assert 'exists, choose another folder: --out' in again.stderr
     assert files(photos / 'trip') == ['b.jpg', 'b.png', 'scene_1.jpg']
