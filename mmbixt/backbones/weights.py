@@ -1,4 +1,4 @@
-"""Loading of files: a network loads all of its weights, or raises an error and loads nothing.
+"""The weights of a file for a network: it loads all that it has, or raises an error and loads none.
 
 :mod:`mmbixt.checkpoints` draws the road that weights take.
 """

@@ -1,16 +1,19 @@
-"""Downloads from a local server."""
+"""Files by path, by published name, and by URL from a local server."""
 
 import os
 
 import pytest
+import timm
 import torch
 from mmengine.runner import CheckpointLoader
+from safetensors.torch import save_file
 from test_checkpoints.layouts import Calls, saved, zipped
 
 import mmbixt.registry  # noqa: F401
 from mmbixt.checkpoints.download import fetch
 from mmbixt.checkpoints.errors import CheckpointFileError
-from mmbixt.checkpoints.sources import hash_in
+from mmbixt.checkpoints.loader import load
+from mmbixt.checkpoints.sources import SOURCES, hash_in
 
 CHECKPOINT = saved({'weight': torch.ones(2)})
 JUNK = {'__MACOSX/._a.pth': b'', '.DS_Store': b'', 'README.txt': b'read me'}
@@ -65,3 +68,21 @@ def test_mmengine_reads_urls_safely_and_apart(server, url, cache):
     assert [path.name[8:] for path in sorted(cache.iterdir())].count('-model.pth') == 1
     server.files[other.rpartition('/')[2]] = saved(dict(weight=torch.zeros(2)))
     assert CheckpointLoader.load_checkpoint(other)['weight'].tolist() == [0, 0]
+
+
+def test_safetensors(tmp_path):
+    weights, path = {'a.weight': torch.arange(3.0)}, tmp_path / 'model.safetensors'
+    save_file(weights, path)
+    assert torch.equal(load(str(path))['a.weight'], weights['a.weight'])
+
+
+def test_files_have_names_of_their_own_in_the_cache():
+    files = {source.file for source in SOURCES.values()}
+    assert len(files) == len(SOURCES) - 1  # swin://base and swin://mm-base
+
+
+def test_timm_weights(monkeypatch):
+    made = timm.create_model('xcit_nano_12_p16_224')
+    monkeypatch.setattr(timm, 'create_model', lambda name, pretrained: made)
+    state = CheckpointLoader.load_checkpoint('timm://xcit_nano_12_p16_224', 'cpu')
+    assert torch.equal(state['norm.weight'], made.norm.weight)
