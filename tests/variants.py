@@ -45,16 +45,10 @@ VARIANTS = {
         padding='legacy',
         out_indices=(0, 2),
     ),
-    'biformer, regions by the size, no position convolution': dict(
-        type='mmbixt.BiFormer', arch=BIFORMER, num_regions='auto', position_conv=False
+    'biformer, regions by the size': dict(
+        type='mmbixt.BiFormer', arch=BIFORMER, num_regions='auto'
     ),
     'biformer stl': dict(type='mmbixt.BiFormer', arch=BIFORMER | dict(code='stl'), num_regions=2),
-    'biformer stl-nchw': dict(
-        type='mmbixt.BiFormer',
-        arch=BIFORMER | dict(code='stl-nchw'),
-        num_regions=2,
-        padding='legacy',
-    ),
     'bisa': dict(BISA, arch=dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))),
     'bisa, learned, instance norm, early stages': dict(
         BISA,

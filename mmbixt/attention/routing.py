@@ -237,12 +237,9 @@ class RoutingAttention(nn.Module):
         topk: number k of regions that a region attends to.
         num_regions: regions per side of the feature map, or 'auto': for each size of the map those
             of :func:`region_side`.
-        floor_regions: how a side is cut that ``num_regions`` does not divide. False: the size of
-            the regions is rounded up. True: it is rounded down, and there are more regions.
         padding: how the zeros are treated that pad a feature map to whole regions. 'masked': no
-            token attends to them, and means leave them out. 'legacy', as in the authors' code: with
-            ``floor_regions`` they are keys and values of zero; without, tokens of zero before the
-            projection, whose biases they get.
+            token attends to them, and means leave them out. 'legacy', as in the authors' code: they
+            are tokens of zero before the projection, whose biases they get.
     """
 
     def __init__(
@@ -251,7 +248,6 @@ class RoutingAttention(nn.Module):
         num_heads: int,
         topk: int,
         num_regions: int | str,
-        floor_regions: bool = False,
         padding: str = 'masked',
     ) -> None:
         super().__init__()
@@ -260,7 +256,6 @@ class RoutingAttention(nn.Module):
         self.scale = channels**-0.5
         self.topk = topk
         self.num_regions = num_regions
-        self.floor_regions = floor_regions
         self.padding = padding
         self.lepe = local_enhancement(channels)
         self.qkv = nn.Sequential()
@@ -271,9 +266,6 @@ class RoutingAttention(nn.Module):
         """The regions of a feature map of this size."""
         if self.num_regions == 'auto':
             sides = [region_side(side, height * width, self.topk) for side in (height, width)]
-            counts = [ceil_div(*pair) for pair in zip((height, width), sides, strict=True)]
-        elif self.floor_regions:
-            sides = [max(1, side // self.num_regions) for side in (height, width)]
             counts = [ceil_div(*pair) for pair in zip((height, width), sides, strict=True)]
         else:
             counts = [self.num_regions] * 2
@@ -287,7 +279,7 @@ class RoutingAttention(nn.Module):
         queries, keys, values, routes, valid = self.route(x, regions)
         out = routing_attention(queries, keys, values, routes, self.scale, valid)
         out, values = regions.join(out), regions.join(values)
-        if not self._is_padded_before:
+        if not self.is_padded_before:
             out, values = (part[:, :height, :width] for part in (out, values))
         return self.wo((out + enhance_locally(self.lepe, values))[:, :height, :width])
 
@@ -299,7 +291,7 @@ class RoutingAttention(nn.Module):
             attended to (R,L), None for all.
         """
         valid, qkv = regions.valid_cells(*x.shape[1:3], x.device), self.qkv(regions.cut(x))
-        counted = None if self._is_padded_before else valid  # tokens that count in means
+        counted = None if self.is_padded_before else valid  # tokens that count in means
         if counted is not None:
             qkv = qkv * counted[..., None].to(qkv.dtype)  # padding gets no bias of the projection
         queries, keys, values = qkv.chunk(3, dim=-1)
@@ -308,38 +300,34 @@ class RoutingAttention(nn.Module):
         return *heads, routes, valid if self.padding == 'masked' else None
 
     @property
-    def _is_padded_before(self) -> bool:
+    def is_padded_before(self) -> bool:
         """Whether the padding is projected like tokens, and treated like tokens afterwards."""
-        return self.padding == 'legacy' and not self.floor_regions
+        return self.padding == 'legacy'
 
 
 class FullAttention(nn.Module):
-    """BiFormer's last stage: ``out = proj(softmax(q k^T / sqrt(d)) v + lepe(x or v))``.
+    """BiFormer's last stage: ``out = proj(softmax(q k^T / sqrt(d)) v + lepe(x))``.
 
     Args:
         channels: width C of the tokens.
         num_heads: heads h; the scores are scaled by a head's width ``d ** -0.5``.
-        lepe_of: the input of the depthwise convolution: 'input' (x) in one code base of the
-            authors, 'values' (v) in the other; None for no convolution.
+        lepe: whether there is a depthwise convolution.
     """
 
-    def __init__(self, channels: int, num_heads: int = 8, lepe_of: str | None = 'input') -> None:
+    def __init__(self, channels: int, num_heads: int = 8, lepe: bool = True) -> None:
         super().__init__()
         self.num_heads = num_heads
         self.scale = head_width(channels, num_heads) ** -0.5
-        self.lepe_of = lepe_of
         self.qkv = nn.Linear(channels, 3 * channels, bias=False)
         self.proj = nn.Linear(channels, channels)
-        self.lepe = None if lepe_of is None else local_enhancement(channels)
+        self.lepe = local_enhancement(channels) if lepe else None
 
     def forward(self, x: Tensor) -> Tensor:
         """(B,H,W,C) to (B,H,W,C)."""
-        qkv = self.qkv(x)
-        q, k, v = split_heads(qkv.flatten(1, 2), 3, self.num_heads)
+        q, k, v = split_heads(self.qkv(x).flatten(1, 2), 3, self.num_heads)
         out = join_heads(fused_attention(q, k, v, self.scale)).unflatten(1, x.shape[1:3])
         if self.lepe is not None:
-            local = x if self.lepe_of == 'input' else qkv.chunk(3, dim=-1)[2]
-            out = out + enhance_locally(self.lepe, local)
+            out = out + enhance_locally(self.lepe, x)
         return self.proj(out)
 
 

@@ -24,28 +24,17 @@ ARCHS = {
     'small': dict(embed_dims=(64, 128, 256, 512), depths=(4, 4, 18, 4)),
     'base': dict(embed_dims=(96, 192, 384, 768), depths=(4, 4, 18, 4)),
     'stl': dict(embed_dims=(96, 192, 384, 768), depths=(2, 2, 6, 2), mlp_ratio=4, code='stl'),
-    'stl-nchw': dict(
-        embed_dims=(96, 192, 384, 768),
-        depths=(2, 2, 6, 2),
-        mlp_ratio=4,
-        topks=(1, 4, 16, -1),
-        code='stl-nchw',
-    ),
 }
 ARCH_DEFAULTS = dict(mlp_ratio=3, topks=(1, 4, 16, -2), code='biformer')
-CODES = ('biformer', 'stl', 'stl-nchw')
 HEAD_WIDTH = 32  # of routing attention
 FULL_HEADS = 8  # of full attention, for any width
 
-# names in the authors' files of the Swin-like models
+# names in the authors' file of the Swin-like model
 RENAMES = (
     (re.compile(r'^(stages\.\d+)\.blocks\.'), r'\1.'),
     (re.compile(r'\.mlp\.2\.'), '.mlp.3.'),
-    (re.compile(r'\.attn\.qkv_linear\.'), '.attn.qkv.qkv.'),
-    (re.compile(r'\.attn\.output_linear\.'), '.attn.wo.'),
 )
 PART = re.compile(r'(?:downsample_layers|stages|extra_norms)\.(\d+)\.')
-LINEAR = re.compile(r'\.(qkv|wo|proj|mlp\.\d)\.weight$')
 
 
 class Block(nn.Module):
@@ -98,26 +87,23 @@ def patchwise_downsampling(in_channels: int, widths: Sequence[int]) -> nn.Module
     return nn.ModuleList(nn.Sequential(*layers) for layers in (stem, *between))
 
 
-DOWNSAMPLING = {'overlapping': overlapping_downsampling, 'patchwise': patchwise_downsampling}
-
-
 class BiFormer(DenseBackbone):
     """Vision transformer with bi-level routing attention, for dense prediction.
 
     Args:
-        arch: 'tiny', 'small', 'base'; 'stl' or 'stl-nchw', the Swin-T-like model of the authors'
-            ablation in their two code bases (feature maps of ``floor(H/stride) x floor(W/stride)``
-            cells, since each stage drops the pixels that do not fill a patch: images of at least
-            32 x 32 pixels); or a dict with ``embed_dims`` and ``depths`` (per stage) and optionally
-            ``mlp_ratio`` (3), ``topks`` and ``code`` ('biformer', 'stl' or 'stl-nchw').
+        arch: 'tiny', 'small', 'base'; 'stl', the Swin-T-like model of the authors' ablation, with
+            patches instead of overlapping convolutions and without convolutions for positions
+            (feature maps of ``floor(H/stride) x floor(W/stride)`` cells, since each stage drops the
+            pixels that do not fill a patch: images of at least 32 x 32 pixels); or a dict with
+            ``embed_dims`` and ``depths`` (per stage) and optionally ``mlp_ratio`` (3), ``topks``
+            and ``code`` ('biformer' or 'stl').
         num_regions: regions per side of a feature map, for all stages or one number for each. The
             authors use 7 for classification at 224 pixels, 8 for segmentation at 512 and 16 for
             detection. 'auto': as many as suit the size of the map, by Equation 9 of the paper (see
             :func:`mmbixt.attention.routing.region_side`), so that the cost of attention grows as
             ``(H W)^(4/3)``, not ``(H W)^2``.
         topks: regions that a region attends to, one number for each stage; default: those of
-            ``arch``. -2 means attention among all tokens with LePE, -1 without LePE; in 'stl-nchw'
-            both have LePE, as in its code.
+            ``arch``. -2 means attention among all tokens with LePE, -1 without LePE.
         padding: how attention treats the zeros that pad a feature map to whole regions: 'masked'
             ignores them, 'legacy' includes them as the authors' code, which made the published
             results. Without padding, where ``num_regions`` divides all sides, both are equal.
@@ -126,12 +112,6 @@ class BiFormer(DenseBackbone):
         output_norms: False returns the feature maps without norms, as classifiers need them.
         drop_path_rate: stochastic depth, growing linearly from 0 at the first block to this rate
             at the last one of all stages.
-        patch_embed: 'overlapping': convolutions of 3 x 3, sides are rounded up; 'patchwise': as in
-            a Swin Transformer, sides are rounded down. Default: overlapping, but not in 'stl' and
-            'stl-nchw'.
-        position_conv: whether each block begins with a depthwise convolution, which encodes
-            positions. Default: True, but not in 'stl' and 'stl-nchw'. With ``patch_embed`` it gives
-            the steps from 'stl' to 'small' in Table 6 of the paper.
         options: ``in_channels``, ``frozen_stages``, ``norm_eval``, ``with_cp`` and ``init_cfg``
             of :class:`mmbixt.backbones.base.DenseBackbone`. A stage is frozen with the
             convolutions before it and its output's norm.
@@ -154,8 +134,6 @@ class BiFormer(DenseBackbone):
         out_indices: Sequence[int] | None = None,
         output_norms: bool = True,
         drop_path_rate: float = 0.0,
-        patch_embed: str | None = None,
-        position_conv: bool | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
@@ -163,13 +141,8 @@ class BiFormer(DenseBackbone):
         self.arch = resolve_arch('BiFormer', arch, ARCHS, ARCH_DEFAULTS, **overrides)
         widths, depths = self.arch['embed_dims'], self.arch['depths']
         check_choice('padding', padding, ('masked', 'legacy'))
-        check_choice('code', self.arch['code'], CODES)
-        is_stl = self.arch['code'] != 'biformer'
-        if patch_embed is None:
-            patch_embed = 'patchwise' if is_stl else 'overlapping'
-        if position_conv is None:
-            position_conv = not is_stl
-        check_choice('patch_embed', patch_embed, DOWNSAMPLING)
+        check_choice('code', self.arch['code'], ('biformer', 'stl'))
+        is_stl = self.arch['code'] == 'stl'
         topks = self.arch['topks']
         if isinstance(num_regions, str) or not isinstance(num_regions, Sequence):
             num_regions = (num_regions,) * len(depths)
@@ -180,14 +153,15 @@ class BiFormer(DenseBackbone):
         self.out_indices = resolve_out_indices(indices, len(depths))
 
         last = max(self.out_indices)
-        self.downsample_layers = DOWNSAMPLING[patch_embed](self.in_channels, widths[: last + 1])
+        downsampling = patchwise_downsampling if is_stl else overlapping_downsampling
+        self.downsample_layers = downsampling(self.in_channels, widths[: last + 1])
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
         self.stages = nn.ModuleList()
         for i in range(last + 1):
             self.stages.append(nn.ModuleList())
             for _ in range(depths[i]):
                 attention = self._make_attention(i, num_regions[i], padding)
-                options = (self.arch['mlp_ratio'], next(rates), position_conv)
+                options = (self.arch['mlp_ratio'], next(rates), not is_stl)
                 self.stages[i].append(Block(widths[i], attention, *options))
         self.extra_norms = nn.ModuleDict()
         for i in self.out_indices:
@@ -198,13 +172,10 @@ class BiFormer(DenseBackbone):
 
     def _make_attention(self, stage: int, num_regions: int | str, padding: str) -> nn.Module:
         channels, topk = self.arch['embed_dims'][stage], self.arch['topks'][stage]
-        is_nchw = self.arch['code'] == 'stl-nchw'
         if topk > 0:
             heads = max(1, channels // HEAD_WIDTH)
-            return RoutingAttention(channels, heads, topk, num_regions, is_nchw, padding)
-        if is_nchw:
-            return FullAttention(channels, FULL_HEADS, lepe_of='values')
-        return FullAttention(channels, FULL_HEADS, lepe_of='input' if topk == -2 else None)
+            return RoutingAttention(channels, heads, topk, num_regions, padding)
+        return FullAttention(channels, FULL_HEADS, lepe=topk == -2)
 
     def stem(self) -> Parts:
         return [self.downsample_layers[0]]
@@ -246,30 +217,15 @@ class BiFormer(DenseBackbone):
         """From the authors' files of classifiers and dense models.
 
         Left out are the classifier, and stages and output norms that this network does not have.
-        Weights of another of the authors' code bases have the same shapes but another meaning: they
-        keep their names, which do not match, so that loading them is an error.
         """
         expected = self.state_dict()
-        renames = RENAMES if code_of(state) in (None, self.arch['code']) else ()
 
         def new_name(key: str) -> str | None:
-            for pattern, replacement in renames:
+            for pattern, replacement in RENAMES:
                 key = pattern.sub(replacement, key)
             part = PART.match(key)
             is_later = part and int(part[1]) >= len(self.stages)
             is_dropped = is_later or key.startswith(('norm.', 'head.', 'extra_norms.'))
             return None if is_dropped and key not in expected else key
 
-        # in the channels-first code linear layers are 1 x 1 convolutions
-        return {
-            key: value.flatten(1) if LINEAR.search(key) else value
-            for key, value in rename(state, new_name).items()
-        }
-
-
-def code_of(state: State) -> str | None:
-    """The code base of a file of a Swin-like model; None for the main code base and for mmbixt."""
-    if any('.attn.qkv_linear.' in key for key in state):
-        return 'stl-nchw'
-    is_stl = any(re.match(r'stages\.\d+\.blocks\.\d+\.attn\.lepe', key) for key in state)
-    return 'stl' if is_stl else None
+        return rename(state, new_name)

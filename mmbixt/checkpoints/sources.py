@@ -229,7 +229,6 @@ _BIFORMER = (
     ('small', '25.5', '4.5', 's!AkBbczdRlZvChHDyM-x9KWRBZ832'),
     ('base', '56.8', '9.8', 's!AkBbczdRlZvChHI_XPhoadjaNxtO'),
     ('stl', '28.4', '4.6', 's!AkBbczdRlZvChSf-m7ujkvx9lIQ1'),
-    ('stl-nchw', '28.4', '4.6', 's!AkBbczdRlZvChWYrKbWbMgqd2Ai0'),
 )
 
 # --- Swin and BiSA-Swin ---------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Variants that the papers compare with their networks, for mmpretrain."""
 
+from projects.ablations.biformer import BiFormerAblation
 from projects.ablations.bixt import BiXTAblation, SequentialAttention
 from projects.ablations.xcit import XCiTAblation
 
-__all__ = ['BiXTAblation', 'SequentialAttention', 'XCiTAblation']
+__all__ = ['BiFormerAblation', 'BiXTAblation', 'SequentialAttention', 'XCiTAblation']

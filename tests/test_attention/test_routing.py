@@ -72,34 +72,15 @@ def test_regions_by_the_size_are_near_those_of_equation_9(topk):
         assert not any(n % region_side(n, height * width, topk) for n in (height, width))
 
 
-@pytest.mark.parametrize('floor_regions', [False, True])
 @pytest.mark.parametrize('num_regions', [4, 'auto'])
 @pytest.mark.parametrize('size', [(5, 7), (3, 2), (1, 1), (9, 8)])
 @pytest.mark.parametrize('path', ['fast', 'definition'])
-def test_masked_padding_takes_no_part(size, num_regions, floor_regions, path):
+def test_masked_padding_takes_no_part(size, num_regions, path):
     """Also where most regions contain padding only."""
-    attention = RoutingAttention(16, 2, 3, num_regions, floor_regions).double()
+    attention = RoutingAttention(16, 2, 3, num_regions).double()
     x = torch.randn(1, *size, 16, dtype=torch.float64)
     with torch.no_grad(), formulation(path):
         assert_close(attention(x)[0], by_hand(attention, x[0]), 1e-12)
-
-
-def test_zero_keys_take_part_in_the_channels_first_code():
-    """Padding is added after the projection: its scores are zero, not minus infinity."""
-    attention = RoutingAttention(4, 1, 4, 2, floor_regions=True, padding='legacy').double()
-    with torch.no_grad():
-        attention.qkv.qkv.weight.zero_()
-        attention.qkv.qkv.bias.copy_(torch.tensor([0.0] * 8 + [1.0] * 4))  # v = 1, q = k = 0
-        attention.lepe.weight.zero_()
-        attention.lepe.bias.zero_()
-        attention.wo.weight.copy_(torch.eye(4))
-        attention.wo.bias.zero_()
-        # 5 x 4 cells are cut into regions of 2 x 2: three rows; half of the last one is padding
-        out = attention(torch.randn(1, 5, 4, 4, dtype=torch.float64))
-    assert attention.regions(5, 4) == (3, 2, 2, 2)
-    # each query attends to 4 of 6 equal regions: 16 keys, 2 or 4 of them padding with values of 0
-    assert set(out.mul(16).round().int().flatten().tolist()) <= {12, 14, 16}
-    assert out.min() < 0.95
 
 
 def test_routes_do_not_depend_on_autocast():

@@ -53,7 +53,6 @@ COUNTED = {
     'xcit_tiny_12_p8': 4.829,
     'biformer_tiny': 2.216,
     'biformer_stl': 4.574,
-    'biformer_stl_nchw': 4.574,
     'swin_tiny': 4.491,
 }
 

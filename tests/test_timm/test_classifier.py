@@ -21,7 +21,7 @@ HERE = (
 )
 # every kind of patch embedding, layer, last layers and pyramid
 KINDS = (*HERE, 'bixt_ed256LS_l64_p16s8', 'xcit_tiny_12_p8_pyramid')
-KINDS += 'biformer_stl', 'biformer_stl_nchw'
+KINDS += ('biformer_stl',)
 SIDE = 64
 every_kind = pytest.mark.parametrize('name', others_in_zoo(KINDS, HERE))
 
