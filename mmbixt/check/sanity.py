@@ -125,6 +125,8 @@ def strides_of(part: nn.Module) -> list[int]:
 def stride_problems(model: nn.Module, height: int, heights: list[int]) -> Iterator[str]:
     """A message for each part with other strides than those of its maps, of these heights."""
     for name, part in model.named_modules() if heights else ():
+        if 'semantic' in name:  # HTC's and SCNet's extractor of regions, from the map of a head
+            continue
         index = getattr(part, 'in_index', None)  # of mmseg's heads
         maps = [heights[i] for i in index] if isinstance(index, (list, tuple)) else heights
         strides = strides_of(part)

@@ -15,6 +15,7 @@ from torch import nn
 from variants import BIXT, VARIANTS
 
 from mmbixt.check.mistakes import dataset_problems, head_problems, schedule_problems
+from mmbixt.check.sanity import stride_problems
 from mmbixt.config import ConfigError, read_config
 
 INFINITE, ONCE = (
@@ -139,11 +140,12 @@ def test_normalisation_for_images_up_to_1(root):
     ],
 )
 def test_heads_of_other_classes(name):
-    """Stuff, and foreground."""
+    """Stuff, foreground; one of them has regions of another map."""
     with fresh_mmengine(), torch.device('meta'):
         init_default_scope('mmdet')
         model = MODELS.build(read_config(f'mmdet::{name}.py').model)
     assert [*head_problems(model, dict(train=('thing',) * 80))] == []
+    assert [*stride_problems(model, 320, [80, 40, 20, 10, 5])] == []
 
 
 @pytest.mark.parametrize(
