@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from mmbixt.backbones.arch import check_choice, resolve_arch, resolve_out_indices
 from mmbixt.backbones.base import DenseBackbone, LayerInfo, Parts, State
-from mmbixt.backbones.bixt_layers import Layer, initialise, make_latent_layer
+from mmbixt.backbones.bixt_layers import Layer, Sizes, initialise, make_latent_layer
 from mmbixt.backbones.final_layers import LatentMean
 from mmbixt.checkpoints.state_dict import rename
 from mmbixt.layers import (
@@ -112,22 +112,22 @@ class BiXT(DenseBackbone):
             self.patch_embed = ConvPatchEmbed(channels, patch_stride, self.in_channels)
         self.fourier_pos_encode = FourierPositionEncoding(channels)
         hidden = int(channels * self.arch['mlp_ratio'])
-        sizes = (channels, self.arch['num_heads'], hidden, self.arch['layer_scale'])
+        sizes = Sizes(channels, self.arch['num_heads'], hidden, self.arch['layer_scale'])
         self.blocks = nn.ModuleList(self.make_layers(sizes, drop_path_rate))
         self.reset_parameters()
         self.finish_init()
 
-    def make_layers(self, sizes: tuple, drop_path_rate: float) -> list[nn.Module]:
-        """The layers up to the last that an output needs; ``sizes`` are arguments of each."""
+    def make_layers(self, sizes: Sizes, drop_path_rate: float) -> list[nn.Module]:
+        """The layers up to the last that an output needs."""
         depth = self.arch['depth']
         last = depth - 1 if self.latent_layer else max(self.out_indices)
         layers = []
         for i in range(last + 1):
-            rate = drop_path_rate * i / depth
             update_latents = i < last or self.latent_layer
-            layers.append(Layer(*sizes, rate, update_latents, self.token_refiner))
+            own = sizes._replace(drop_path=drop_path_rate * i / depth)
+            layers.append(Layer(own, update_latents, self.token_refiner))
         if self.latent_layer:
-            layers.append(make_latent_layer(*sizes, drop_path_rate))
+            layers.append(make_latent_layer(sizes._replace(drop_path=drop_path_rate)))
         return layers
 
     def reset_parameters(self) -> None:

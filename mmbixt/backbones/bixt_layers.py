@@ -3,30 +3,39 @@
 The names of the weights are the authors'.
 """
 
+from typing import NamedTuple
+
 from torch import Tensor, nn
 
 from mmbixt.attention import BidirectionalAttention, LatentAttention
-from mmbixt.layers import (
-    DropPath,
-    LayerScale,
-    LocalPatchInteraction,
-    Mlp,
-    SelfAttention,
-)
+from mmbixt.layers import DropPath, LayerScale, LocalPatchInteraction, Mlp, SelfAttention
 from mmbixt.layers.initialise import init_lecun_normal
 
 
-class SelfAttentionBlock(nn.Module):
-    """Of the latents: ``x + attention(norm(x))``, then ``x + mlp(norm(x))``.
+class Sizes(NamedTuple):
+    """Of a layer.
 
-    ``hidden`` is the width of the MLP between its two layers, ``scale`` the initial value of the
-    layer scales, None for no layer scale.
+    Attributes:
+        channels: width of latents and tokens.
+        num_heads: of its attentions.
+        hidden: width of its MLPs between their two layers.
+        scale: initial value of its layer scales; None for no layer scale.
+        drop_path: rate of stochastic depth.
     """
 
-    def __init__(
-        self, channels: int, num_heads: int, hidden: int, scale: float | None, drop_path: float
-    ) -> None:
+    channels: int
+    num_heads: int
+    hidden: int
+    scale: float | None
+    drop_path: float = 0.0
+
+
+class SelfAttentionBlock(nn.Module):
+    """Of the latents: ``x + attention(norm(x))``, then ``x + mlp(norm(x))``."""
+
+    def __init__(self, sizes: Sizes) -> None:
         super().__init__()
+        channels, num_heads, hidden, scale, drop_path = sizes
         self.norm1 = nn.LayerNorm(channels, eps=1e-6)
         self.attn = SelfAttention(channels, num_heads)
         self.ls1 = make_layer_scale(channels, scale)
@@ -44,20 +53,13 @@ class SelfAttentionBlock(nn.Module):
 class CrossAttentionBlock(nn.Module):
     """Cross-attention of both sides, then an MLP on either; norms before, residuals around.
 
-    The tokens attend to the latents from before the block. The other arguments are those of
-    :class:`SelfAttentionBlock`; without ``update_latents`` only tokens are updated.
+    The tokens attend to the latents from before the block. Without ``update_latents`` only tokens
+    are updated.
     """
 
-    def __init__(
-        self,
-        channels: int,
-        num_heads: int,
-        hidden: int,
-        scale: float | None,
-        drop_path: float,
-        update_latents: bool,
-    ) -> None:
+    def __init__(self, sizes: Sizes, update_latents: bool) -> None:
         super().__init__()
+        channels, num_heads, hidden, scale, drop_path = sizes
         self.update_latents = update_latents
         self.norm1_lat = nn.LayerNorm(channels, eps=1e-6)
         self.norm1_pat = nn.LayerNorm(channels, eps=1e-6)
@@ -95,23 +97,11 @@ class CrossAttentionBlock(nn.Module):
 class Layer(nn.Module):
     """Cross-attention of both sides, self-attention of the latents, LPI of the tokens if set."""
 
-    def __init__(
-        self,
-        channels: int,
-        num_heads: int,
-        hidden: int,
-        scale: float | None,
-        drop_path: float,
-        update_latents: bool,
-        token_refiner: str | None,
-    ) -> None:
+    def __init__(self, sizes: Sizes, update_latents: bool, token_refiner: str | None) -> None:
         super().__init__()
-        sizes = (channels, num_heads, hidden, scale, drop_path)
-        self.cross_attention_latents_token = CrossAttentionBlock(*sizes, update_latents)
-        self.self_attention_latents = SelfAttentionBlock(*sizes) if update_latents else None
-        self.local_patch_interaction = None
-        if token_refiner == 'lpi':
-            self.local_patch_interaction = ResidualLPI(channels, scale, drop_path)
+        self.cross_attention_latents_token = CrossAttentionBlock(sizes, update_latents)
+        self.self_attention_latents = SelfAttentionBlock(sizes) if update_latents else None
+        self.local_patch_interaction = ResidualLPI(sizes) if token_refiner == 'lpi' else None
 
     def forward(
         self, latents: Tensor, tokens: Tensor, grid: tuple[int, int]
@@ -133,10 +123,9 @@ class Layer(nn.Module):
 class LatentCrossAttentionBlock(nn.Module):
     """:class:`CrossAttentionBlock` without the tokens' update."""
 
-    def __init__(
-        self, channels: int, num_heads: int, hidden: int, scale: float | None, drop_path: float
-    ) -> None:
+    def __init__(self, sizes: Sizes) -> None:
         super().__init__()
+        channels, num_heads, hidden, scale, drop_path = sizes
         self.norm1_lat = nn.LayerNorm(channels, eps=1e-6)
         self.norm1_pat = nn.LayerNorm(channels, eps=1e-6)
         self.attn = LatentAttention(channels, num_heads)
@@ -180,24 +169,21 @@ class LatentLayer(nn.Module):
 class ResidualLPI(nn.Module):
     """XCiT's local patch interaction with a norm before and a residual around it."""
 
-    def __init__(self, channels: int, scale: float | None, drop_path: float) -> None:
+    def __init__(self, sizes: Sizes) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(channels, eps=1e-6)
-        self.lpi = LocalPatchInteraction(channels)
-        self.ls = make_layer_scale(channels, scale)
-        self.drop_path = DropPath(drop_path)
+        self.norm = nn.LayerNorm(sizes.channels, eps=1e-6)
+        self.lpi = LocalPatchInteraction(sizes.channels)
+        self.ls = make_layer_scale(sizes.channels, sizes.scale)
+        self.drop_path = DropPath(sizes.drop_path)
 
     def forward(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
         """Tokens (B,N,C) of a grid (H,W) to (B,N,C)."""
         return tokens + self.drop_path(self.ls(self.lpi(self.norm(tokens), grid)))
 
 
-def make_latent_layer(
-    channels: int, num_heads: int, hidden: int, scale: float | None, drop_path: float
-) -> LatentLayer:
+def make_latent_layer(sizes: Sizes) -> LatentLayer:
     """The last layer of the authors' classifiers."""
-    sizes = (channels, num_heads, hidden, scale, drop_path)
-    return LatentLayer(LatentCrossAttentionBlock(*sizes), SelfAttentionBlock(*sizes))
+    return LatentLayer(LatentCrossAttentionBlock(sizes), SelfAttentionBlock(sizes))
 
 
 def make_layer_scale(channels: int, init: float | None) -> nn.Module:

@@ -10,6 +10,7 @@ from mmbixt.backbones.bixt_layers import (
     LatentCrossAttentionBlock,
     LatentLayer,
     SelfAttentionBlock,
+    Sizes,
 )
 from mmbixt.layers.softmax_attention import fused_attention, head_width, join_heads, split_heads
 from mmbixt.registry import MODELS
@@ -92,7 +93,7 @@ class BiXTAblation(BiXT):
         self.share_first, self.qkv_bias = share_first, qkv_bias
         super().__init__(*args, **options)
 
-    def make_layers(self, sizes: tuple, drop_path_rate: float) -> list[nn.Module]:
+    def make_layers(self, sizes: Sizes, drop_path_rate: float) -> list[nn.Module]:
         if self.attention == 'iterative':
             layers = self.make_iterative_layers(sizes, drop_path_rate)
         else:
@@ -107,16 +108,16 @@ class BiXTAblation(BiXT):
                     module.register_parameter('bias', None)
         return layers
 
-    def make_iterative_layers(self, sizes: tuple, drop_path_rate: float) -> list[nn.Module]:
+    def make_iterative_layers(self, sizes: Sizes, drop_path_rate: float) -> list[nn.Module]:
         if not self.latent_layer:
             raise ValueError(
                 "attention='iterative' updates only the latents: it needs latent_layer=True."
             )
         layers, depth = [], self.arch['depth']
         for i in range(depth):
-            rate = drop_path_rate * i / max(depth - 1, 1)
+            own = sizes._replace(drop_path=drop_path_rate * i / max(depth - 1, 1))
             if i == 0 or (i == 1 and not self.share_first):
-                cross_attention = LatentCrossAttentionBlock(*sizes, rate)
-            blocks = (SelfAttentionBlock(*sizes, rate) for _ in range(self.self_attentions))
+                cross_attention = LatentCrossAttentionBlock(own)
+            blocks = (SelfAttentionBlock(own) for _ in range(self.self_attentions))
             layers.append(LatentLayer(cross_attention, nn.Sequential(*blocks)))
         return layers

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from mmbixt.backbones.arch import resolve_arch
 from mmbixt.backbones.bixt import ARCH_DEFAULTS, ARCHS
-from mmbixt.backbones.bixt_layers import Layer, initialise, make_latent_layer
+from mmbixt.backbones.bixt_layers import Layer, Sizes, initialise, make_latent_layer
 from mmbixt.layers import sinusoids
 from mmbixt.layers.embedding import FEATURES_PER_AXIS
 from mmbixt.registry import MODELS
@@ -70,13 +70,13 @@ class PointBiXT(BaseModule):
         self.decoder = nn.ModuleList(Interpolation(channels) for _ in reductions if dense)
 
         hidden = int(channels * self.arch['mlp_ratio'])
-        sizes = (channels, self.arch['num_heads'], hidden, self.arch['layer_scale'])
-        rates = [drop_path_rate * i / max(depth - 1, 1) for i in range(depth)]
-        self.blocks = nn.ModuleList(Layer(*sizes, r, True, None) for r in rates[:-1])
+        same = channels, self.arch['num_heads'], hidden, self.arch['layer_scale']
+        *first, last = (Sizes(*same, drop_path_rate * i / max(depth - 1, 1)) for i in range(depth))
+        self.blocks = nn.ModuleList(Layer(sizes, True, None) for sizes in first)
         if dense:
-            self.blocks.append(Layer(*sizes, rates[-1], False, None))
+            self.blocks.append(Layer(last, False, None))
         else:
-            self.blocks.append(make_latent_layer(*sizes, rates[-1]))
+            self.blocks.append(make_latent_layer(last))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
