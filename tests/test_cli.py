@@ -20,14 +20,10 @@ def load(*arguments):
     return load_config(parser.parse_args(arguments), ())
 
 
-def test_a_folder_hides_no_config(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path(NAME).mkdir()
-    assert load(NAME).model.backbone.type == 'mmbixt.BiXT'
-
-
 @pytest.mark.parametrize('name', [NAME, f'{NAME}.py', f'mmbixt::bixt/{NAME}.py'])
-def test_configs_by_name(name):
+def test_configs_by_name(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path(NAME).mkdir()  # which does not hide the config
     cfg = load(name, '--cfg-options', 'train_dataloader.batch_size=3', 'env_cfg.b="[(1,2)]"')
     assert cfg.model.backbone.type == 'mmbixt.BiXT'
     assert cfg.work_dir == f'work_dirs/{NAME}'
