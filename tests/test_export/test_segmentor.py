@@ -1,9 +1,12 @@
+import pytest
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from torch import nn
 from training import segmentor
+from variants import VARIANTS, build
 
+from mmbixt.errors import UserError
 from mmbixt.export import smooth_images
 from mmbixt.export.segmentor import ExportedSegmentor
 
@@ -25,3 +28,10 @@ def test_one_logit_for_two_classes():
     text, is_equal = exported.compare([labels.numpy()], model, images, False)
     assert is_equal, text
     assert not exported.compare([1 - labels.numpy()], model, images, False)[1]
+
+
+def test_windows_have_no_free_sizes():
+    model = nn.Module()
+    model.backbone = build(VARIANTS['swin'])
+    with pytest.raises(UserError, match='BiSASwin is exported for one height and width'):
+        ExportedSegmentor(model, Config(dict(model={})), dynamic=True)
