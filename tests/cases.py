@@ -162,15 +162,9 @@ MODULES = {name: partial(module, name, *about) for name, about in SIMPLE.items()
     'BiSA in windows, learned, shifted': partial(windowed, (17, 10), 3, lam='learned'),
     'BiSA in windows, smaller than a window': partial(windowed, (2, 5), 3),
     'BiSA in windows, one token': partial(windowed, (1, 1)),
-    'BiSA in windows, instance norm': partial(windowed, (14, 7), branch_norm='instance'),
     'BiSA in windows, layer norm': partial(windowed, (14, 7), branch_norm='layer'),
     'BiSA in windows, additive, shifted': partial(windowed, (17, 10), 3, projection='additive'),
     'BidirectionalSelfAttention, plain': partial(bisa, (3,), 13, 2, 12, lam=1),
-    'BidirectionalSelfAttention, in turn': partial(bisa, (3,), 13, 2, 12, bisa_order='misa_msa'),
-    'BidirectionalSelfAttention, MLP': partial(bisa, (3,), 13, 2, 12, projection='mlp'),
-    'BidirectionalSelfAttention, additive, in turn': partial(
-        bisa, (3,), 13, 2, 12, projection='additive', bisa_order='msa_misa'
-    ),
 }
 CASES = ATTENTIONS | MODULES
 

@@ -50,19 +50,12 @@ VARIANTS = {
     ),
     'biformer stl': dict(type='mmbixt.BiFormer', arch=BIFORMER | dict(code='stl'), num_regions=2),
     'bisa': dict(BISA, arch=dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))),
-    'bisa, learned, instance norm, early stages': dict(
+    'bisa, learned, early stages': dict(
         BISA,
         arch=dict(embed_dims=16, depths=(1, 2, 2), num_heads=(2, 2, 4), window_size=4),
         bisa_stages=(0, 1),
         lam='learned',
-        branch_norm='instance',
         out_indices=(0, 1),
-    ),
-    'bisa, in turn, MLP': dict(
-        BISA,
-        arch=dict(embed_dims=16, depths=(1, 1), num_heads=(1, 2)),
-        bisa_order='misa_msa',
-        projection='mlp',
     ),
     'bisa, additive, layer norm': dict(
         BISA,

@@ -25,7 +25,6 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.functional import gelu, layer_norm
 from torch.utils.checkpoint import checkpoint
 
@@ -103,9 +102,7 @@ class InverseAttention(nn.Module):
     its own, of width C, one G for all heads, and neither an output projection nor scores of its
     own. (The text has scores from queries and keys of its own, W_Q^1 and W_K, and projections whose
     inputs are as wide as a head.) The projections have biases with 'additive', as in that code.
-
-    Open are how G starts, and the MLP that the paper compares with the hypernetwork. Here the MLP
-    has as many weights as G, and computes ``inverse[i] = mlp([sum_j L[i,j] v_hat[j], q_hat[i]])``.
+    Open is how G starts.
     """
 
     def __init__(self, channels: int, num_heads: int, projection: str = 'hypernetwork') -> None:
@@ -115,12 +112,7 @@ class InverseAttention(nn.Module):
         is_additive = projection == 'additive'
         self.q, self.v = (nn.Linear(channels, channels, bias=is_additive) for _ in range(2))
         self.B = nn.Parameter(torch.empty(d, d)) if is_additive else None
-        if projection != 'mlp':
-            self.G = nn.Parameter(torch.empty(d, d, d))
-        else:
-            hidden = max(1, round(d**2 / 3))  # times 3d weights
-            layers = (nn.Linear(2 * d, hidden, bias=False), nn.Linear(hidden, d, bias=False))
-            self.G = nn.Sequential(layers[0], nn.GELU(), layers[1])
+        self.G = nn.Parameter(torch.empty(d, d, d))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -137,11 +129,7 @@ class InverseAttention(nn.Module):
             return
         nn.init.trunc_normal_(self.v.weight, std=0.02)
         nn.init.normal_(self.q.weight, std=self.q.in_features**-0.5)
-        if isinstance(self.G, Tensor):
-            nn.init.normal_(self.G, std=2 / len(self.G))
-        else:
-            for layer in (self.G[0], self.G[2]):
-                nn.init.normal_(layer.weight, std=layer.in_features**-0.5)
+        nn.init.normal_(self.G, std=2 / len(self.G))
 
     def forward(self, x: Tensor, scores: Tensor) -> Tensor:
         """Tokens (...,N,C) and scores (...,h,N,N), in whose precision it computes, to (...,N,C)."""
@@ -150,28 +138,21 @@ class InverseAttention(nn.Module):
         with without_autocast(x):
             L = scores.softmax(dim=-2)
             (v_hat,) = split_heads(v_hat, 1, heads)
-            if is_by_definition() and isinstance(self.G, Tensor):
+            if is_by_definition():
                 (q_hat,) = split_heads(q_hat, 1, heads)
                 return join_heads(inverse_attention_definition(L, q_hat, v_hat, self.G, self.B))
             q_hat, pooled = (y.unflatten(-1, (heads, -1)) for y in (q_hat, join_heads(L @ v_hat)))
             if self.B is not None:
                 own = bilinear(v_hat.transpose(-3, -2), q_hat, self.G)
                 return (own + pooled @ self.B.to(pooled.dtype)).flatten(-2)
-            if isinstance(self.G, Tensor):
-                return bilinear(pooled, q_hat, self.G).flatten(-2)
-            both, weights = torch.cat((pooled, q_hat), dim=-1), dict(self.G.named_parameters())
-            if all(w.dtype == scores.dtype for w in weights.values()):  # torch.jit can trace it
-                return self.G(both).flatten(-2)
-            weights = {name: w.to(scores.dtype) for name, w in weights.items()}
-            return functional_call(self.G, weights, both).flatten(-2)
+            return bilinear(pooled, q_hat, self.G).flatten(-2)
 
 
 class BidirectionalSelfAttention(SelfAttention):
     """BiSA: self-attention and inverse self-attention in parallel, with the same scores.
 
     As in the authors' code, positions and masks are in the scores of both branches, the output
-    projection is after the combination, and a learned share is a sigmoid. Open are what the paper's
-    instance norm averages (their code has a layer norm), and how two attentions in turn connect.
+    projection is after the combination, and a learned share is a sigmoid.
 
     Args:
         channels: width C of the tokens.
@@ -180,14 +161,9 @@ class BidirectionalSelfAttention(SelfAttention):
             self-attention, without norms of branches: the inverse branch, which would never get a
             gradient, is not built.
         lam_init: initial value of a learned ``lam``, above 0 and below 1.
-        branch_norm: None, or a norm of each branch before they are combined, without weights and
-            with eps 1e-5: 'instance' of each channel over the tokens, 'layer' of each token over
-            the channels.
-        bisa_order: 'parallel' as above; or one attention on the output of the other, with the same
-            weights of queries and keys: 'misa_msa' (inverse self-attention first) or 'msa_misa'.
-            These two have no ``lam``.
-        projection: 'hypernetwork' as above; 'additive' as in the authors' code; or 'mlp', an MLP
-            with as many weights, for the comparison in the paper.
+        branch_norm: None, or 'layer', as in the authors' code, for a norm of each token over the
+            channels in each branch before they are combined, without weights and with eps 1e-5.
+        projection: 'hypernetwork' as above, or 'additive' as in the authors' code.
     """
 
     def __init__(
@@ -197,12 +173,10 @@ class BidirectionalSelfAttention(SelfAttention):
         lam: float | str = 0.5,
         lam_init: float = 0.5,
         branch_norm: str | None = None,
-        bisa_order: str = 'parallel',
         projection: str = 'hypernetwork',
     ) -> None:
         super().__init__(channels, num_heads)
-        check_options(lam, branch_norm, bisa_order, projection)
-        self.bisa_order = bisa_order
+        check_options(lam, branch_norm, projection)
         self.branch_norm = branch_norm
         self.isa = None if lam == 1 else InverseAttention(channels, num_heads, projection)
         self.fixed_lam = None if lam == 'learned' else lam
@@ -226,10 +200,7 @@ class BidirectionalSelfAttention(SelfAttention):
         """
         if self.isa is None:
             return super().attend(tokens, bias)
-        if self.bisa_order == 'parallel':
-            return self._mix(*self._branches(tokens, bias))
-        first, second = (1, 0) if self.bisa_order == 'misa_msa' else (0, 1)
-        return self._branches(self._branches(tokens, bias)[first], bias)[second]
+        return self._mix(*self.branches(tokens, bias))
 
     def _mix(self, plain: Tensor, inverse: Tensor) -> Tensor:
         """``lam plain + (1 - lam) inverse``."""
@@ -239,51 +210,29 @@ class BidirectionalSelfAttention(SelfAttention):
         rest = self.lam_logit.neg().sigmoid().to(plain.dtype)
         return plain + rest * (inverse - plain)
 
-    def _branches(self, x: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Self-attention and inverse self-attention, (...,N,C) each.
-
-        With an instance norm, both are computed at least in float32: where tokens are almost equal
-        (an area of one colour), the norm enlarges rounding errors of attention weights up to 300
-        times.
-        """
-        qkv = self.qkv(x)
-        dtype = qkv.dtype
+    def branches(self, x: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Self-attention and inverse self-attention, (...,N,C) each."""
+        q, k, v = split_heads(self.qkv(x), 3, self.num_heads)
         with without_autocast(x):
-            if self.branch_norm == 'instance':
-                qkv = qkv.to(torch.promote_types(dtype, torch.float32))
-            q, k, v = split_heads(qkv, 3, self.num_heads)
             scores = attention_scores(q, k, self.scale, bias)
             plain = join_heads(scores.softmax(dim=-1) @ v)
         inverse = self.isa(x, scores)
         if self.branch_norm is None:
             return plain, inverse
-        if self.branch_norm == 'layer':
-            return tuple(layer_norm(y, y.shape[-1:]).to(dtype) for y in (plain, inverse))
-        return normed_over_tokens(plain).to(dtype), normed_over_tokens(inverse).to(dtype)
+        return tuple(layer_norm(y, y.shape[-1:]).to(v.dtype) for y in (plain, inverse))
 
 
 class BidirectionalWindowAttention(WindowAttention, BidirectionalSelfAttention):
     """BiSA within square windows, with the arguments of both."""
 
 
-def normed_over_tokens(branch: Tensor) -> Tensor:
-    """An instance norm of (...,N,C) over N."""
-    var, mean = torch.var_mean(branch, dim=-2, correction=0, keepdim=True)
-    return (branch - mean) * (var + 1e-5).rsqrt()
-
-
-def check_options(
-    lam: float | str, branch_norm: str | None, bisa_order: str, projection: str
-) -> None:
+def check_options(lam: float | str, branch_norm: str | None, projection: str) -> None:
     """Check the options of :class:`BidirectionalSelfAttention`."""
     for name, value, valid in (
-        ('branch_norm', branch_norm, (None, 'instance', 'layer')),
-        ('bisa_order', bisa_order, ('parallel', 'misa_msa', 'msa_misa')),
-        ('projection', projection, ('hypernetwork', 'additive', 'mlp')),
+        ('branch_norm', branch_norm, (None, 'layer')),
+        ('projection', projection, ('hypernetwork', 'additive')),
     ):
         if value not in valid:
             raise ValueError(f'{name}={value!r} is not one of {", ".join(map(repr, valid))}.')
     if lam != 'learned' and not 0 <= lam <= 1:
         raise ValueError(f"lam={lam!r} must be a number from 0 to 1, or 'learned'.")
-    if bisa_order != 'parallel' and lam != 0.5:
-        raise ValueError(f"lam={lam!r} has an effect only with bisa_order='parallel'.")

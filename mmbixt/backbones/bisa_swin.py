@@ -150,13 +150,10 @@ class BiSASwin(DenseBackbone):
         lam: share of self-attention: a number from 0 to 1, or 'learned' in each block. 1 is plain
             self-attention, without weights of inverse attention.
         lam_init: initial value of a learned ``lam``, above 0 and below 1.
-        branch_norm: None, or 'instance' or 'layer' (as in the authors' code) to normalise both
-            branches before they are combined.
-        bisa_order: 'parallel', or one attention on the output of the other: 'misa_msa' (inverse
-            self-attention first) or 'msa_misa', without ``lam``.
-        projection: how inverse self-attention projects queries: 'hypernetwork', as in the paper;
-            'additive', as in the authors' code (:mod:`mmbixt.attention.inverse` has both); or
-            'mlp', an MLP with as many weights, for the comparison in the paper.
+        branch_norm: None, or 'layer' (as in the authors' code) to normalise both branches before
+            they are combined.
+        projection: how inverse self-attention projects queries: 'hypernetwork', as in the paper, or
+            'additive', as in the authors' code (:mod:`mmbixt.attention.inverse` has both).
         window_size: side of a window in tokens; default: that of ``arch``.
         shift_single_window: whether windows are shifted where one covers a side of the feature map
             (stage 4 at 224 pixels). mmseg's and mmdet's Swin do so; mmpretrain's, Microsoft's and
@@ -187,7 +184,6 @@ class BiSASwin(DenseBackbone):
         lam: float | str = 0.5,
         lam_init: float = 0.5,
         branch_norm: str | None = None,
-        bisa_order: str = 'parallel',
         projection: str = 'hypernetwork',
         window_size: int | None = None,
         shift_single_window: bool = True,
@@ -200,7 +196,7 @@ class BiSASwin(DenseBackbone):
         depths, num_heads = self.arch['depths'], self.arch['num_heads']
         bisa_stages = [bisa_stages] if isinstance(bisa_stages, int) else bisa_stages
         bisa_stages = [range(len(depths))[i] for i in bisa_stages]
-        options = dict(branch_norm=branch_norm, bisa_order=bisa_order, projection=projection)
+        options = dict(branch_norm=branch_norm, projection=projection)
         check_options(lam, **options)
         inverse = dict(options, lam=lam, lam_init=lam_init)
         indices = range(len(depths)) if out_indices is None else out_indices

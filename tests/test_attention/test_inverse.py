@@ -16,7 +16,7 @@ from mmbixt.backbones import BiSASwin
 from mmbixt.checkpoints.state_dict import take_part
 from mmbixt.layers.softmax_attention import split_heads
 
-CASES = ('plain_bisa', 'in_bisa', 'rpb_bisa', 'rpbmask_bisa')
+CASES = ('plain_bisa', 'rpb_bisa', 'rpbmask_bisa')
 PARTS = torch.arange(49) // 7 // 4 * 2 + torch.arange(49) % 7 // 4  # of a window shifted by 3
 CORNER = -100.0 * (PARTS[:, None] != PARTS)
 SMALL = dict(embed_dims=96, depths=(1,), num_heads=(3,))
@@ -33,14 +33,9 @@ def filled(name, *shape):
 @pytest.mark.parametrize('path', ['fast', 'definition'])
 @pytest.mark.parametrize('case', CASES)
 def test_golden(case, path):
-    branch_norm = 'instance' if case == 'in_bisa' else None
-    attention = fill.fill_module(
-        BidirectionalWindowAttention(96, num_heads=3, branch_norm=branch_norm)
-    )
+    attention = fill.fill_module(BidirectionalWindowAttention(96, num_heads=3))
     if not case.startswith('rpb'):
         torch.nn.init.zeros_(attention.relative_position_bias_table)
-    if case == 'in_bisa':  # was stored before the projection
-        attention.proj = torch.nn.Identity()
     with torch.no_grad(), formulation(path):
         output = attention(window(), CORNER if 'mask' in case else None)
     assert golden('bisa__n49_c96_h3').check(case, output[0].numpy()) < 2e-5
@@ -107,57 +102,6 @@ def test_half_precision_keeps_a_small_share(lam):
     x = torch.randn(3, 10, 24).bfloat16()
     truth = copy.deepcopy(attention).double()(x.double())
     assert (attention(x) - truth).norm() < 0.02 * truth.norm()
-
-
-@pytest.mark.parametrize('projection', ['hypernetwork', 'mlp'])
-@pytest.mark.parametrize('autocast', [False, True])
-def test_instance_norm_of_an_even_area_in_half_precision(projection, autocast):
-    """The tokens differ by a small bias only; the norm must not amplify rounding errors."""
-    attention = BidirectionalWindowAttention(
-        24, 2, 4, branch_norm='instance', projection=projection
-    )
-    torch.nn.init.normal_(attention.relative_position_bias_table, std=0.02)
-    attention.proj = torch.nn.Identity()
-    half = attention.bfloat16()
-    attention = copy.deepcopy(half).float()
-    x = torch.randn(24).bfloat16().expand(1, 16, 24)
-    with torch.autocast('cpu', torch.bfloat16, enabled=autocast):
-        output = attention(x.float()) if autocast else half(x)
-    output.sum().backward()
-    truth = attention.double()(x.double())
-    assert output.dtype == torch.bfloat16
-    assert (output - truth).norm() < 0.02 * truth.norm()
-
-
-@pytest.mark.parametrize('projection', ['hypernetwork', 'mlp'])
-def test_one_attention_on_the_output_of_the_other(projection):
-    """Compared with parallel attention of the same weights: lam=0 is inverse, lam=1 plain."""
-    both, plain = (BidirectionalSelfAttention(12, 3, lam, projection=projection) for lam in (0, 1))
-    both.proj = plain.proj = torch.nn.Identity()
-    plain.qkv = both.qkv
-    x = torch.randn(2, 9, 12)
-    for order, expected in (('misa_msa', plain(both(x))), ('msa_misa', both(plain(x)))):
-        in_turn = BidirectionalSelfAttention(12, 3, bisa_order=order, projection=projection)
-        in_turn.proj = torch.nn.Identity()
-        in_turn.load_state_dict(both.state_dict())
-        assert_close(in_turn(x), expected)
-
-
-def test_mlp_in_place_of_the_hypernetwork():
-    """As many parameters, and the formula of the docstring for each window and pair of tokens."""
-    sizes = []
-    for projection in ('hypernetwork', 'mlp'):
-        attention = BidirectionalWindowAttention(96, 3, projection=projection, lam=0)
-        sizes.append(sum(p.numel() for p in attention.parameters()))
-    assert sizes[1] == pytest.approx(sizes[0], abs=32)
-    attention.proj = torch.nn.Identity()
-    x, isa = window(), attention.isa
-    q, k, _ = split_heads(attention.qkv(x), 3, 3)
-    q_hat, v_hat = (split_heads(gelu(layer(x)), 1, 3)[0] for layer in (isa.q, isa.v))
-    L = (q @ k.transpose(-2, -1) * 32**-0.5).softmax(dim=-2)  # over the queries
-    values = (L[..., None] * v_hat[..., None, :, :]).sum(-2)
-    inverse = isa.G(torch.cat((values, q_hat), dim=-1))
-    assert_close(attention(x), inverse.transpose(1, 2).flatten(2))
 
 
 # --- Compared with Algorithm 1 of the paper -------------------------------------------------------

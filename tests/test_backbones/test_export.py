@@ -11,7 +11,7 @@ EXAMPLE = (2, 240, 272)
 BATCHES = (EXAMPLE, (1, 240, 272), (3, 240, 272))
 DYNAMIC = ({0: Dim.AUTO, 2: Dim.AUTO, 3: Dim.AUTO},)
 FREE = 'bixt', 'bixt conv, LPI', 'xcit /8, layer scale'
-FIXED = 'biformer', 'biformer stl', 'bisa, learned, instance norm, early stages'
+FIXED = 'biformer', 'biformer stl', 'bisa, learned, early stages'
 
 
 def assert_same(run, backbone, sizes):
