@@ -4,7 +4,7 @@ import pytest
 from helpers import CONFIGS
 from mmengine.config import Config
 
-from mmbixt.config import PROJECTS
+from mmbixt.config import PROJECTS, read_config
 from projects.studies.tools.resolution_curve import options_of
 
 PIPELINE = 'test_dataloader.dataset.pipeline'
@@ -18,10 +18,11 @@ PIPELINE = 'test_dataloader.dataset.pipeline'
         ('bisa_swin/swin_t_cifar100', 192, ['0.scale=219', '1.crop_size=192']),
         ('biformer/semfpn_biformer_t_ade20k', 640, ['1.scale=(2560,640)']),
         ('bixt/maskrcnn_bixt_ti_3x_coco', 400, ['1.scale=(666,400)']),
+        ('mmpretrain::deit/deit-small_4xb256_in1k', 160, ['1.scale=183', '2.crop_size=160']),
     ],
 )
 def test_all_numbers_of_the_pipeline_are_scaled(config, size, options):
-    cfg = Config.fromfile(CONFIGS / f'{config}.py')
+    cfg = read_config(f'{config if "::" in config else CONFIGS / config}.py')
     assert options_of(cfg, size) == [f'{PIPELINE}.{option}' for option in options]
 
 
