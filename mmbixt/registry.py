@@ -93,16 +93,11 @@ TRANSFORMS = sub_registry('TRANSFORMS', ('mmbixt.check.sample',))
 # mmbixt has no components of these kinds, but names of inherited configs are looked up in them.
 DATA_SAMPLERS = sub_registry('DATA_SAMPLERS', ('mmbixt.engine',))
 DATASETS = sub_registry('DATASETS')
-EVALUATOR = sub_registry('EVALUATOR')
-LOOPS = sub_registry('LOOPS')
-MODEL_WRAPPERS = sub_registry('MODEL_WRAPPERS')
-OPTIMIZERS = sub_registry('OPTIMIZERS')
-OPTIM_WRAPPERS = sub_registry('OPTIM_WRAPPERS')
-PARAM_SCHEDULERS = sub_registry('PARAM_SCHEDULERS')
-TASK_UTILS = sub_registry('TASK_UTILS')
-VISBACKENDS = sub_registry('VISBACKENDS')
-VISUALIZERS = sub_registry('VISUALIZERS')
-WEIGHT_INITIALIZERS = sub_registry('WEIGHT_INITIALIZERS')
+for name in (
+    *('EVALUATOR', 'LOOPS', 'MODEL_WRAPPERS', 'OPTIMIZERS', 'OPTIM_WRAPPERS', 'PARAM_SCHEDULERS'),
+    *('TASK_UTILS', 'VISBACKENDS', 'VISUALIZERS', 'WEIGHT_INITIALIZERS'),
+):
+    sub_registry(name)
 
 for name in backbones.__all__:  # they import torch alone
     MODELS.register_module(module=getattr(backbones, name))

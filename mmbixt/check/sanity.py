@@ -115,13 +115,6 @@ def watch(model: nn.Module) -> tuple[dict[str, Any], RemovableHandle]:
     return sides, register_module_forward_hook(note)
 
 
-def strides_of(part: nn.Module) -> list[int]:
-    """The strides of a head with anchors, points or known maps, or of an extractor of regions."""
-    if hasattr(part, 'prior_generator'):
-        return [stride[1] for stride in part.prior_generator.strides]
-    return list(getattr(part, 'featmap_strides', None) or getattr(part, 'feature_strides', ()))
-
-
 def stride_problems(model: nn.Module, height: int, heights: list[int]) -> Iterator[str]:
     """A message for each part with other strides than those of its maps, of these heights."""
     for name, part in model.named_modules() if heights else ():
@@ -129,7 +122,10 @@ def stride_problems(model: nn.Module, height: int, heights: list[int]) -> Iterat
             continue
         index = getattr(part, 'in_index', None)  # of mmseg's heads
         maps = [heights[i] for i in index] if isinstance(index, (list, tuple)) else heights
-        strides = strides_of(part)
+        if hasattr(part, 'prior_generator'):  # of anchors or points
+            strides = [stride[1] for stride in part.prior_generator.strides]
+        else:  # of an extractor of regions, or of mmseg's SemanticFPN
+            strides = getattr(part, 'featmap_strides', getattr(part, 'feature_strides', []))
         # small maps are rounded up; a wrong stride is wrong by a factor of 2
         pairs = zip(strides, maps, strict=False)
         apart = [abs(s * y - height) / max(6 * s, height) for s, y in pairs]
