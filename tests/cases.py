@@ -164,7 +164,6 @@ MODULES = {name: partial(module, name, *about) for name, about in SIMPLE.items()
     'BiSA in windows, one token': partial(windowed, (1, 1)),
     'BiSA in windows, layer norm': partial(windowed, (14, 7), branch_norm='layer'),
     'BiSA in windows, additive, shifted': partial(windowed, (17, 10), 3, projection='additive'),
-    'BidirectionalSelfAttention, plain': partial(bisa, (3,), 13, 2, 12, lam=1),
 }
 CASES = ATTENTIONS | MODULES
 

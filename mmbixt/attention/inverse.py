@@ -157,9 +157,7 @@ class BidirectionalSelfAttention(SelfAttention):
     Args:
         channels: width C of the tokens.
         num_heads: heads h; d = C / h.
-        lam: the share of self-attention: a number from 0 to 1, or 'learned'. With 1 this is plain
-            self-attention, without norms of branches: the inverse branch, which would never get a
-            gradient, is not built.
+        lam: the share of self-attention: a number from 0 to 1, or 'learned'.
         lam_init: initial value of a learned ``lam``, above 0 and below 1.
         branch_norm: None, or 'layer', as in the authors' code, for a norm of each token over the
             channels in each branch before they are combined, without weights and with eps 1e-5.
@@ -178,7 +176,7 @@ class BidirectionalSelfAttention(SelfAttention):
         super().__init__(channels, num_heads)
         check_options(lam, branch_norm, projection)
         self.branch_norm = branch_norm
-        self.isa = None if lam == 1 else InverseAttention(channels, num_heads, projection)
+        self.isa = InverseAttention(channels, num_heads, projection)
         self.fixed_lam = None if lam == 'learned' else lam
         if lam == 'learned':
             # a logit, so that lam stays between 0 and 1 in training; of shape (1,) for FSDP
@@ -198,12 +196,7 @@ class BidirectionalSelfAttention(SelfAttention):
             bias: is added to the scores: relative positions, masks; of a shape that broadcasts to
                 (...,h,N,N). Each query needs a key, and each key a query, that is not hidden.
         """
-        if self.isa is None:
-            return super().attend(tokens, bias)
-        return self._mix(*self.branches(tokens, bias))
-
-    def _mix(self, plain: Tensor, inverse: Tensor) -> Tensor:
-        """``lam plain + (1 - lam) inverse``."""
+        plain, inverse = self.branches(tokens, bias)
         if self.fixed_lam is not None:
             return torch.lerp(inverse, plain, self.fixed_lam)
         # half precision rounds 1 - lam in place of lam, which may start at 0.99

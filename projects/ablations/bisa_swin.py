@@ -63,7 +63,7 @@ class WindowAblation(BidirectionalWindowAttention):
         stock = dict(projection='hypernetwork' if projection == 'mlp' else projection)
         super().__init__(*sizes, **stock, **lam)
         self.bisa_order, self.branch_norm = bisa_order, branch_norm
-        if projection == 'mlp' and self.isa is not None:
+        if projection == 'mlp':
             self.isa = InverseByMLP(*sizes[:2])
 
     def attend(self, tokens: Tensor, bias: Tensor | None) -> Tensor:
