@@ -139,14 +139,8 @@ class BiXT(DenseBackbone):
 
     def embed(self, image: Tensor) -> tuple[Tensor, Tensor, tuple[int, int]]:
         """Latents (1,M,C), tokens (B,N,C), and their grid (H,W)."""
-        return self.latents, *self.tokenize(image)
-
-    def tokenize(self, image: Tensor) -> tuple[Tensor, tuple[int, int]]:
-        """Tokens with their position encoding (B,N,C), and their grid (H,W)."""
-        feature_map = self.patch_embed(image)
-        height, width = feature_map.shape[-2:]
-        position = self.fourier_pos_encode(height, width, feature_map.device, feature_map.dtype)
-        return map_to_tokens(feature_map + position), (height, width)
+        x = self.fourier_pos_encode(self.patch_embed(image))
+        return self.latents, map_to_tokens(x), tuple(x.shape[2:])
 
     def layer_list(self) -> list[LayerInfo]:
         """There is no feature map after the authors' last layer, which updates only the latents."""

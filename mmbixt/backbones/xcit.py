@@ -145,10 +145,8 @@ class XCiT(DenseBackbone):
 
     def embed(self, image: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """Tokens (B,N,C) and their grid (H,W)."""
-        feature_map = self.patch_embed(image)
-        height, width = feature_map.shape[-2:]
-        position = self.pos_embeder(height, width, feature_map.device, feature_map.dtype)
-        return map_to_tokens(feature_map + position), (height, width)
+        x = self.pos_embeder(self.patch_embed(image))
+        return map_to_tokens(x), tuple(x.shape[2:])
 
     def layer_list(self) -> list[LayerInfo]:
         sizes = self.arch['embed_dims'], self.patch_size

@@ -99,13 +99,13 @@ def fourier_features(height: int, width: int, device: torch.device | str = 'cpu'
 
 
 class FourierPositionEncoding(nn.Module):
-    """Fourier features of a grid and a learned projection; in BiXT and XCiT."""
+    """Adds Fourier features of its grid, projected, to a feature map; in BiXT and XCiT."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.token_projection = nn.Conv2d(2 * FEATURES_PER_AXIS, channels, kernel_size=1)
 
-    def forward(self, height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-        """The encoding of a grid, (1,C,H,W), on the device and in the dtype of the tokens."""
-        # sizes, not a feature map, which would get no gradient: hooks of backward passes need one
-        return self.token_projection(fourier_features(height, width, device).to(dtype)[None])
+    def forward(self, x: Tensor) -> Tensor:
+        """(B,C,H,W) to (B,C,H,W)."""
+        features = fourier_features(*x.shape[2:], x.device).to(x.dtype)
+        return x + self.token_projection(features[None])

@@ -21,11 +21,10 @@ def test_golden(layout):
     x = image(batch, 64, 64)
     for path in ('fast', 'definition'):
         with formulation(path):
-            tokens, grid = backbone.tokenize(x)
             states = [backbone.embed(x)]
             for layer in backbone.layer_list():
                 states.append(backbone.step(layer, states[-1]))
-        embed = tokens.transpose(1, 2).unflatten(2, grid)
+        embed = backbone.feature_map(states[0])
         assert reference.check('embed', embed.numpy()) < 2e-5
         for layer in (3, 6, 9, 12):
             latents, _, _ = state = states[layer]

@@ -24,7 +24,7 @@ def test_iterative_updates_only_latents_and_shares_a_cross_attention(share_first
     x = image(2, 48, 32)
     maps, latents = backbone(x)
     assert latents.shape == (2, 5, 32)
-    tokens, grid = backbone.tokenize(x)
+    _, tokens, grid = backbone.embed(x)
     assert_close(maps[-1], tokens.transpose(1, 2).unflatten(2, grid))
     latents.sin().sum().backward()
     assert not [name for name, p in backbone.named_parameters() if p.grad is None]
