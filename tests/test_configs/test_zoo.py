@@ -74,6 +74,25 @@ CLASSIFIERS = smallest_of_each_kind(
 )
 # not of patches, on which the strides of necks and anchors depend
 DETECTORS_AND_SEGMENTORS = smallest_of_each_kind(DENSE, r'[tsm](12|24)|[tsb]|[13]x', 'Parameters')
+# Mask R-CNN with narrow heads, which take most of its time
+NARROW = {
+    f'model.{key}': 64
+    for key in (
+        *('neck.1.out_channels', 'rpn_head.in_channels', 'rpn_head.feat_channels'),
+        *('roi_head.bbox_roi_extractor.out_channels', 'roi_head.mask_roi_extractor.out_channels'),
+        *('roi_head.mask_head.in_channels', 'roi_head.mask_head.conv_out_channels'),
+        *('roi_head.bbox_head.in_channels', 'train_cfg.rcnn.sampler.num'),
+    )
+} | {'model.roi_head.bbox_head.fc_out_channels': 256}
+# iterations, images in a batch, options; the scores, and how far from them a run may be
+LEARNED = {
+    'maskrcnn_xcit_t12_p16_3x_coco': (
+        *(160, 2, NARROW),
+        {'coco/bbox_mAP': (0.18, 0.04), 'coco/segm_mAP': (0.109, 0.025)},
+    ),
+    'semfpn_xcit_t12_p16_ade20k': (120, 4, {}, {'mIoU': (54, 7)}),
+    'xcit_n12_p16_in1k': (150, 8, {'model.train_cfg': None}, {'accuracy/top1': (72, 16)}),
+}
 
 
 def load_config(name):
@@ -226,7 +245,10 @@ def take_one_step(cfg, folder):
 
 
 @pytest.mark.parametrize(
-    'name', others_in_zoo([*DETECTORS_AND_SEGMENTORS, *CLASSIFIERS, *ROWS], TRAINED)
+    'name',
+    others_in_zoo(
+        [x for x in (*DETECTORS_AND_SEGMENTORS, *CLASSIFIERS, *ROWS) if x not in LEARNED], TRAINED
+    ),
 )
 def test_trains_and_evaluates(name, scenes, tmp_path):
     cfg = load_config(name)
@@ -240,3 +262,31 @@ def test_trains_and_evaluates(name, scenes, tmp_path):
     score = dict(mmseg='mIoU', mmdet='coco/bbox_mAP', mmpretrain='accuracy/top1')
     assert f'val/{score[cfg.default_scope]}' in logged
     assert 'val/coco/segm_mAP' in logged or not name.startswith('maskrcnn')
+
+
+@pytest.mark.zoo
+@pytest.mark.parametrize('name', LEARNED)
+def test_learns(name, shared, tmp_path):
+    """A minute of one core, from random weights, by --sample; on 32 scenes.
+
+    Two seeds: box AP 17.0, 19.0 and mask AP 10.3, 11.4; mIoU 53.4, 54.8; top-1 71.9.
+    RoIAlign that reads channels-last maps as NCHW: the loss grows to 131, nothing is detected.
+    Validation with BGR for RGB: mask AP 5.6, 7.9 (box AP 12.3, 16.6 is not always outside of its
+    band); mIoU 40.0, 43.3; top-1 62.5, which is within the band of so few images.
+    Means and deviations of BGR for RGB in validation: mIoU 51.7, 54.5, which no band can tell.
+    """
+    steps, batch_size, options, scores = LEARNED[name]
+    cfg = load_config(name)
+    use_scenes(cfg, str(shared / 'scenes'))
+    shorten(cfg, tmp_path, steps)
+    cfg.train_dataloader.batch_size = batch_size
+    cfg.merge_from_dict({**options, 'param_scheduler.1.end': steps, 'randomness.seed': 0})
+    cfg.default_hooks.checkpoint = None
+    if cfg.default_scope == 'mmpretrain':  # its augmentation is for long trainings
+        cfg.train_dataloader.dataset.pipeline = cfg.val_dataloader.dataset.pipeline
+    with fresh_mmengine():
+        runner = Runner.from_cfg(cfg)
+        runner.train()
+    for key, (score, distance) in scores.items():
+        found = runner.message_hub.get_scalar(f'val/{key}').current()
+        assert found == pytest.approx(score, abs=distance), key
