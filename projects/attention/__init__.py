@@ -44,15 +44,10 @@ def attention_figures(
     content: tuple[int, int] | None = None,
     **options: Any,
 ) -> dict[str, Figure]:
-    """Pictures of the attention of a model, a picture for each layer.
+    """Pictures of a model with a backbone of mmbixt, which is put into eval mode, by their layers.
 
-    Args:
-        model: a backbone of mmbixt or a model with one; it is put into eval mode.
-        inputs: the preprocessed image, (1,3,H,W).
-        image: the image to draw on, (h,w,3) in uint8, RGB, of any size.
-        layers, options: see README.md.
-        point: (x, y) in pixels of ``image``; default: the centre.
-        content: (rows, columns) of the inputs that the image fills; the rest is padding.
+    ``inputs`` is the preprocessed image (1,3,H,W), of which ``image`` (h,w,3), in uint8, RGB, fills
+    ``content`` (rows, columns; default: all). README.md explains the others.
     """
     names, wanted = [*attention_layers(model)], layers or [default_layer(model)]
     known = {name: {name, name.split('.')[0], 'all'} for name in names}

@@ -9,7 +9,6 @@ from reference import fill
 from torch.nn.functional import gelu
 
 from mmbixt.layers.softmax_attention import SelfAttention, split_heads
-from projects.ablations import BiSASwinAblation
 from projects.ablations.bisa_swin import WindowAblation
 
 
@@ -26,22 +25,6 @@ def test_golden_of_the_instance_norm(path):
     with torch.no_grad(), formulation(path):
         output = attention(torch.from_numpy(fill.tensor((1, 49, 96), 9)))
     assert golden('bisa__n49_c96_h3').check('in_bisa', output[0].numpy()) < 2e-5
-
-
-@pytest.mark.parametrize(
-    'options',
-    [
-        dict(bisa_order='misa_msa', projection='mlp'),
-        dict(branch_norm='instance', lam='learned', bisa_stages=(0, 1)),
-    ],
-)
-def test_network(options):
-    arch = dict(embed_dims=16, depths=(1, 2), num_heads=(1, 2), window_size=4)
-    backbone = BiSASwinAblation(arch, **options)
-    sum(x.sin().sum() for x in backbone(torch.randn(2, 3, 40, 56))).backward()
-    assert [name for name, p in backbone.named_parameters() if p.grad is None] == []
-    with pytest.raises(ValueError, match='has an effect only'):
-        BiSASwinAblation(arch, bisa_order='msa_misa', lam=0.3)
 
 
 @pytest.mark.parametrize('projection', ['hypernetwork', 'mlp'])

@@ -36,13 +36,6 @@ def test_parts(options, absent):
     assert all(p.grad is not None for p in other.parameters())
 
 
-def test_linear_patches():
-    backbone = XCiTAblation(SMALL, patch_size=8, patch_embed='linear', out_indices=(0, 1))
-    assert [*dict(backbone.patch_embed.named_parameters())] == ['proj.weight', 'proj.bias']
-    assert [y.shape for y in backbone(image(1, 40, 50))] == [(1, 16, 5, 7)] * 2
-    backbone.load_state_dict(backbone.state_dict())
-
-
 def test_without_norm_and_temperature():
     """Channels attend by the products of queries and keys, with no factor."""
     module = Attention(12, 3, l2_norm=False, learned_temperature=False)

@@ -16,15 +16,8 @@ from mmbixt.backbones import BiFormer, BiSASwin, BiXT, XCiT
 from mmbixt.classification import ClassAttentionNeck
 from mmbixt.config import PROJECTS
 from mmbixt.layers.softmax_attention import join_heads, split_heads
-from projects.attention import (
-    DRAWN_BY,
-    attention_layers,
-    biformer,
-    bisa_swin,
-    bixt,
-    record_layers,
-    xcit,
-)
+from projects import attention
+from projects.attention import biformer, bisa_swin, bixt, xcit
 from projects.attention.drawing import View
 
 COLUMNAR = dict(embed_dims=32, num_heads=2, depth=2)
@@ -38,8 +31,10 @@ def layers_of(model, x):
     for parameter in model.parameters():  # attention is almost uniform with initial weights
         parameter.add_(torch.randn_like(parameter), alpha=0.2)
     view = View(np.zeros((8, 8, 3)), *x.shape[2:])
-    for layer in record_layers(model, x, [*attention_layers(model)]):
-        images = [ax.get_images() for ax in DRAWN_BY[type(layer.module)](layer, view).axes]
+    for layer in attention.record_layers(model, x, [*attention.attention_layers(model)]):
+        images = [
+            ax.get_images() for ax in attention.DRAWN_BY[type(layer.module)](layer, view).axes
+        ]
         shown = [two[1].get_array().filled(np.nan) for two in images if len(two) == 2]
         maps = [torch.from_numpy(one) for one in shown if one.ndim == 2]
         yield layer, layer.module(*layer.inputs), maps
