@@ -487,6 +487,9 @@ def main() -> None:
             raise NotADirectoryError(f'There is no folder {folder}.')
     classes, rest = kinds[scope](args, cfg)
     head = HEAD.format(family=file.parent.name, name=args.like, classes=classes)
+    for name in args.files:  # perhaps the file of --annotations
+        if Path(name).exists():
+            raise FileExistsError(f'{name} exists.')
     for name, text in {**args.files, args.out: head + rest}.items():
         Path(name).write_text(text)
     print(rest[rest.index('\nmodel') :])

@@ -72,7 +72,9 @@ def test_label_maps(folder, new_config):
     assert (len(found), found.index(1), found[-1]) == (40, 1, pytest.approx(0, abs=0.03))
     assert short.train_cfg.val_interval == short.default_hooks.checkpoint.interval == 5
     assert short.default_hooks.logger.interval == 50
-    assert new_config(*SEG, fails=True).stderr == 'FileExistsError: my.py exists.\n'
+    for file in ('my.py', 'my_train.txt'):
+        assert new_config(*SEG, fails=True).stderr == f'FileExistsError: {file} exists.\n'
+        Path(file).unlink()
 
 
 def infos(dataset):
