@@ -1,6 +1,7 @@
 """mmbixt.SanityHook: mistakes that are found before the first step."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from torch import nn
 from variants import BIXT, VARIANTS
 
 from mmbixt.check.mistakes import dataset_problems, head_problems, schedule_problems
-from mmbixt.check.sanity import stride_problems
+from mmbixt.check.sanity import range_problems, stride_problems
 from mmbixt.config import ConfigError, read_config
 
 INFINITE, ONCE = (
@@ -128,6 +129,9 @@ def test_normalisation_for_images_up_to_1(root):
     scale = {'model.data_preprocessor': dict(mean=[0.5] * 3, std=[0.25] * 3)}
     with pytest.raises(ConfigError, match='multiply mean and std by 255'):
         train(segmentor(root, **scale))
+    model = SimpleNamespace(data_preprocessor=SimpleNamespace(mean=torch.tensor([0.1])))
+    reflectance = torch.full((1, 4, 4), 1.6)  # of clouds, in images from 0 to about 1
+    assert not [*range_problems(model, dict(inputs=[reflectance]))]
 
 
 @pytest.mark.parametrize(
