@@ -39,7 +39,8 @@ class View(NamedTuple):
     @property
     def text_of_heads(self) -> str:
         numbers = ', '.join(map(str, self.heads or ()))
-        return f'heads {numbers}' if numbers else 'mean of the heads'
+        several = 'mean of heads' if ',' in numbers else 'head'
+        return f'{several} {numbers}' if numbers else 'mean of the heads'
 
 
 class Layer(NamedTuple):
