@@ -154,13 +154,14 @@ def build_runner(cfg: Config) -> Runner:
 
 
 class HideSetUp:
-    """Leaves the config, lists of hooks ... to the log file: texts before the first iteration."""
+    """Leaves the config, lists of hooks ... to the log file: texts before a file is loaded or
+    the first iteration."""
 
     is_over = False
 
     def __call__(self, record: LogRecord) -> bool:
         text = record.getMessage()
-        self.is_over |= text.startswith(('Iter(', 'Epoch('))
+        self.is_over |= text.startswith(('Load checkpoint', 'Iter(', 'Epoch('))
         return self.is_over or record.levelno > logging.INFO or '\n' not in text
 
 

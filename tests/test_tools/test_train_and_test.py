@@ -107,8 +107,9 @@ def test_resume_of_nothing(run, tmp_path, monkeypatch):
 def test_evaluation_and_predictions(folder, run, tmp_path):
     options = ['--out', tmp_path / 'maps', '--show-dir', tmp_path / 'pictures', '--boundary']
     arguments = CONFIG, folder / RUN / 'iter_2.pth', *options, '--work-dir', tmp_path
-    output = run('test.py', *arguments)
+    output = run('test.py', *arguments, options=['default_hooks.logger.interval=9'])
     assert 'mIoU: ' in output
+    assert ' Class ' in output  # the table of all
     assert output.count('band3px/mIoU: ') == 1
     maps = sorted((tmp_path / 'maps').glob('*.png'))
     assert len(maps) == 2
