@@ -88,10 +88,13 @@ NARROW = {
 LEARNED = {
     'maskrcnn_xcit_t12_p16_3x_coco': (
         *(160, 2, NARROW),
-        {'coco/bbox_mAP': (0.18, 0.04), 'coco/segm_mAP': (0.109, 0.025)},
+        {'val/coco/bbox_mAP': (0.18, 0.04), 'val/coco/segm_mAP': (0.109, 0.025)},
     ),
-    'semfpn_xcit_t12_p16_ade20k': (120, 4, {}, {'mIoU': (54, 7)}),
-    'xcit_n12_p16_in1k': (150, 8, {'model.train_cfg': None}, {'accuracy/top1': (72, 16)}),
+    'semfpn_xcit_t12_p16_ade20k': (120, 4, {}, {'val/mIoU': (54, 7)}),
+    'xcit_n12_p16_in1k': (
+        *(150, 8, {'model.train_cfg': None}),
+        {'val/accuracy/top1': (72, 16), 'train/loss': (1.5, 0.5)},
+    ),
 }
 
 
@@ -269,10 +272,11 @@ def test_trains_and_evaluates(name, scenes, tmp_path):
 def test_learns(name, shared, tmp_path):
     """A minute of one core, from random weights, by --sample; on 32 scenes.
 
-    Two seeds: box AP 17.0, 19.0 and mask AP 10.3, 11.4; mIoU 53.4, 54.8; top-1 71.9.
+    Two seeds: box AP 17.0, 19.0 and mask AP 10.3, 11.4; mIoU 53.4, 54.8; top-1 71.9, 75.0.
     RoIAlign that reads channels-last maps as NCHW: the loss grows to 131, nothing is detected.
+    A frozen head: mIoU 30.0; top-1 75.0, but a loss of 4.8 instead of 1.5.
     Validation with BGR for RGB: mask AP 5.6, 7.9 (box AP 12.3, 16.6 is not always outside of its
-    band); mIoU 40.0, 43.3; top-1 62.5, which is within the band of so few images.
+    band); mIoU 40.0, 43.3; top-1 62.5, 71.9, which is within the band of so few images.
     Means and deviations of BGR for RGB in validation: mIoU 51.7, 54.5, which no band can tell.
     """
     steps, batch_size, options, scores = LEARNED[name]
@@ -288,5 +292,5 @@ def test_learns(name, shared, tmp_path):
         runner = Runner.from_cfg(cfg)
         runner.train()
     for key, (score, distance) in scores.items():
-        found = runner.message_hub.get_scalar(f'val/{key}').current()
+        found = runner.message_hub.get_scalar(key).mean(30)  # of losses; there is one score
         assert found == pytest.approx(score, abs=distance), key
