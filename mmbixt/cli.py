@@ -154,8 +154,7 @@ def build_runner(cfg: Config) -> Runner:
 
 
 class HideSetUp:
-    """Leaves the config, lists of hooks ... to the log file: texts before a file is loaded or
-    the first iteration."""
+    """Leaves texts of several lines to the log file, until a file is loaded or an iteration."""
 
     is_over = False
 

@@ -10,12 +10,6 @@ from PIL import Image
 from mmbixt.errors import UserError
 from mmbixt.registry import TRANSFORMS
 
-_SHOWN = 20  # most ids in a message
-
-
-class BadSampleError(UserError):
-    """An image or its labels cannot be used."""
-
 
 @TRANSFORMS.register_module()
 class CheckSample(BaseTransform):
@@ -40,7 +34,7 @@ class CheckSample(BaseTransform):
     def transform(self, results: dict[str, Any]) -> dict[str, Any]:
         image, labels = results.get('img'), results.get('gt_seg_map')
         if image is not None and image.dtype.kind == 'f' and not np.isfinite(image).all():
-            raise BadSampleError(f'{results["img_path"]} has values that are NaN or infinite.')
+            raise UserError(f'{results["img_path"]} has values that are NaN or infinite.')
         if labels is not None:
             self._check_labels(results, labels)
             self._check_size(results, results['seg_map_path'], labels.shape[::-1])
@@ -52,24 +46,24 @@ class CheckSample(BaseTransform):
     def _check_labels(self, results: dict[str, Any], labels: np.ndarray) -> None:
         path = results['seg_map_path']
         if labels.ndim != 2:
-            raise BadSampleError(
+            raise UserError(
                 f'{path} has the shape {labels.shape}; a label map has one channel, with the ids '
                 'of classes (from colours: tools/convert_labels.py).'
             )
         if isfile(path):
             with Image.open(path) as stored:
                 if stored.mode[0] in 'IF' and (highest := np.max(stored)) > 255:
-                    raise BadSampleError(f'{path} has ids up to {highest}; mmseg keeps 8 bits.')
+                    raise UserError(f'{path} has ids up to {highest}; mmseg keeps 8 bits.')
         if self.num_classes is None:
             return
         wrong = (labels < 0) | (labels >= self.num_classes)
         wrong &= labels != self.ignore_index
         if wrong.any():
             ids, counts = np.unique(labels[wrong], return_counts=True)
-            pairs = [*zip(ids, counts, strict=True)][:_SHOWN]
+            pairs = [*zip(ids, counts, strict=True)][:20]
             listed = ', '.join(f'{i} ({count:,} pixels)' for i, count in pairs)
             reduced = ', after reduce_zero_label' if results.get('reduce_zero_label') else ''
-            raise BadSampleError(
+            raise UserError(
                 f'{path} has the ids {listed}{reduced}, but 0 to {self.num_classes - 1} are '
                 f'classes and {self.ignore_index} is ignored. To check all files: '
                 'tools/check_dataset.py CONFIG'
@@ -84,7 +78,7 @@ class CheckSample(BaseTransform):
             ' Perhaps the image is turned by its EXIF orientation when it is read: '
             "color_type='color_ignore_orientation' in LoadImageFromFile reads it as it is stored."
         )
-        raise BadSampleError(
+        raise UserError(
             f'{what} is for {labelled[0]} x {labelled[1]} pixels, but {results["img_path"]} has '
             f'{width} x {height}.{advice * (labelled == (height, width))}'
         )

@@ -93,10 +93,7 @@ def range_problems(model: nn.Module, batch: dict[str, Any]) -> Iterator[str]:
     """A message if images up to 255 are normalised like images up to 1."""
     mean = getattr(getattr(model, 'data_preprocessor', None), 'mean', None)
     if mean is not None and 0 < mean.max() <= 1 and max(x.max() for x in batch['inputs']) > 10:
-        yield (
-            'model.data_preprocessor has a mean for images from 0 to 1, but these are from 0 to '
-            '255: multiply mean and std by 255.'
-        )
+        yield 'model.data_preprocessor.mean is for images up to 1, but these are up to 255.'
 
 
 def watch(model: nn.Module) -> tuple[dict[str, Any], RemovableHandle]:

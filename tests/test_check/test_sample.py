@@ -6,7 +6,7 @@ from mmengine.registry import DATASETS
 from PIL import Image
 from samples import LOAD, detection, edit_coco, edit_label, orient, segmentation
 
-from mmbixt.check.sample import BadSampleError
+from mmbixt.errors import UserError
 
 
 def read(config):
@@ -36,7 +36,7 @@ MISTAKES = [
 @pytest.mark.parametrize(('make', 'spoil', 'message'), MISTAKES)
 def test_mistakes_name_the_file(root, make, spoil, message):
     spoil(root)
-    with pytest.raises(BadSampleError, match=message):
+    with pytest.raises(UserError, match=message):
         read(make(root))
 
 
@@ -58,7 +58,7 @@ def test_ids_after_reduction_and_another_ignored_id(root):
         edit_label(root / f'labels/{i}.png', lambda x: x + 1)  # 255 becomes 0
     read(segmentation(root, reduce_zero_label=True))
     edit_label(root / 'labels/1.png', lambda x: x * 20)
-    with pytest.raises(BadSampleError, match=r'has the ids 19 .*, after reduce_zero_label'):
+    with pytest.raises(UserError, match=r'has the ids 19 .*, after reduce_zero_label'):
         read(segmentation(root, reduce_zero_label=True))
     edit_label(root / 'labels/1.png', lambda x: (x == 20) * np.uint8(7))
     read(segmentation(root, check=dict(num_classes=4, ignore_index=7)))

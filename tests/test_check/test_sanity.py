@@ -127,7 +127,7 @@ def test_strides_of_a_decode_head(root):
 
 def test_normalisation_for_images_up_to_1(root):
     scale = {'model.data_preprocessor': dict(mean=[0.5] * 3, std=[0.25] * 3)}
-    with pytest.raises(ConfigError, match='multiply mean and std by 255'):
+    with pytest.raises(ConfigError, match='mean is for images up to 1'):
         train(segmentor(root, **scale))
     model = SimpleNamespace(data_preprocessor=SimpleNamespace(mean=torch.tensor([0.1])))
     reflectance = torch.full((1, 4, 4), 1.6)  # of clouds, in images from 0 to about 1
