@@ -77,7 +77,7 @@ LAYOUTS = [  # one of each kind of network
     *('bixt_ti_cnv_l64_d13_p16', 'bixt_ed256LS_l64_p16s8', 'xcit_nano_12_p16', 'biformer_small'),
     *('swin_tiny_microsoft', 'swin_tiny_timm', 'bisa_swin_tiny_additive'),
 ]
-KINDS = {x: y['kind'] for x, y in official_layouts().items() if not x.endswith(('timm', 'nchw'))}
+KINDS = {x: y['kind'] for x, y in official_layouts().items() if not x.endswith(('__timm', '_nchw'))}
 CLASSIFIERS = [x for x in KINDS if KINDS[x].startswith('classification')]  # nchw is an ablation
 
 
