@@ -314,14 +314,9 @@ class BiSASwin(DenseBackbone):
 
 
 def with_our_axes(name: str, value: Tensor) -> Tensor:
-    """A weight of inverse attention in a file of BiSA's authors with its shape here.
-
-    Weights of a wrong shape keep it, so that the comparison with the model names them.
-    """
+    """A weight of inverse attention in a file of BiSA's authors, in its shape here if it fits."""
     is_square = value.ndim == 2 and len(value) == value.shape[1] ** 2
-    if (
-        name.endswith('.attn.G.weight') and is_square
-    ):  # a linear layer of the values, (d*d,d) to (d,d,d)
+    if name.endswith('.attn.G.weight') and is_square:  # of a linear layer, (d*d,d) to (d,d,d)
         return value.T.unflatten(1, (-1, value.shape[1]))
     if name.endswith('.attn.bias_generator.weight'):
         return value.T

@@ -66,7 +66,10 @@ class SanityHook(Hook):
         runner.logger.info(f'Sanity check: {self.batches} validation batches')
         loop, model, level, count = runner.val_loop, runner.model, runner.logger.level, 0
         model.eval()
-        runner.logger.setLevel(logging.CRITICAL)  # scores of two batches mean nothing
+        runner.logger.setLevel(logging.CRITICAL)  # scores and counts of two batches mean nothing
+        counting = {x: x.sums_file for x in loop.evaluator.metrics if hasattr(x, 'sums_file')}
+        for metric in counting:
+            metric.sums_file = None
         sides, watching = watch(unwrapped(model))
         with torch.no_grad(), watching, redirect_stdout(StringIO()):
             for _, batch in zip(range(self.batches), loop.dataloader, strict=False):
@@ -74,6 +77,8 @@ class SanityHook(Hook):
                 loop.evaluator.process(data_samples=outputs, data_batch=batch)
                 count += len(outputs) * get_world_size()
             scores = loop.evaluator.evaluate(min(count, len(loop.dataloader.dataset)))
+        for metric, file in counting.items():
+            metric.sums_file = file
         runner.logger.setLevel(level)
         model.train()
         problems = [*range_problems(unwrapped(model), batch)]
@@ -97,8 +102,7 @@ def range_problems(model: nn.Module, batch: dict[str, Any]) -> Iterator[str]:
 
 
 def watch(model: nn.Module) -> tuple[dict[str, Any], RemovableHandle]:
-    """The height of the images of the backbone, and the heights of the maps that heads get, as
-    they will be noted; what ends this."""
+    """The heights of images and of the maps that heads get, as noted; what ends the noting."""
     sides: dict[str, Any] = dict(height=0, heights=[])
     backbone = getattr(model, 'backbone', None)
     last = getattr(model, 'neck', None) or backbone

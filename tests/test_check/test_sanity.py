@@ -72,12 +72,14 @@ def test_mistakes_are_named_before_the_first_step(root, setting, value, message)
     assert not [*(root / 'run').glob('*.pth')]
 
 
-def test_losses_are_those_without_the_two_batches(root):
-    with_hook = train(segmentor(root))
+def test_losses_are_those_without_the_two_batches_and_no_counts_are_written(root):
+    metric = dict(type='mmbixt.BoundaryIoUMetric', sums_file=str(root / 'sums.npz'))
+    changes = {'val_evaluator': metric, 'train_cfg.val_begin': 9}
+    changes['default_hooks.checkpoint.save_best'] = None
+    with_hook = train(segmentor(root, **changes))
     assert len(with_hook) == 2
-    cfg = segmentor(root)
-    cfg.default_hooks.sanity.batches = 0
-    assert train(cfg) == with_hook
+    assert not (root / 'sums.npz').exists()
+    assert train(segmentor(root, **changes, **{'default_hooks.sanity.batches': 0})) == with_hook
 
 
 def detector(root, strides):

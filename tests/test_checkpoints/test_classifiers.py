@@ -1,7 +1,4 @@
-"""The authors' classifiers in mmpretrain's ImageClassifier: whole files load, logits agree.
-
-`make test-zoo` tests all published models.
-"""
+"""The authors' classifiers in mmpretrain's ImageClassifier: whole files load, logits agree."""
 
 import pytest
 import timm
